@@ -5,7 +5,7 @@ import { CompilerClient } from './front/compiler-client';
 /** Runs a kernel; Jupyter starts it with: `node main.js CONNECTION_FILE`. */
 async function main(connectionFile: string): Promise<void> {
   const settings = { baseDir: process.cwd(), installation: findInstallation() };
-  // The compiler takes longest to start, so it starts before the rest of the front is even loaded.
+  // The compiler takes longest to start, so it starts before the rest of the front is loaded.
   const compiler = new CompilerClient(settings);
   const { runKernel } = await import('./front/kernel.js');
   await runKernel(connectionFile, settings, compiler);

@@ -1,12 +1,12 @@
 import { codeCachePath, recordCode } from '../src/core/code-cache/code-cache';
 
 /**
- * The program that writes the code cache ([Note: code cache]): it loads the modules that ranks, notebooks and commands load. It
- * also trains two steps, because V8 compiles a function at the function's first call. The program's argument names the build.
+ * The program that writes the code cache ([Note: code cache]). It loads the modules that ranks, notebooks and commands load. It
+ * also trains for two steps, because V8 compiles a function at the function's first call. The argument `build` names the build.
  */
 async function main(build: string): Promise<void> {
   const write = recordCode();
-  // These modules are loaded after recording began.
+  // The recording has begun, so these imports must be here and not at the top of the file.
   await import('../src/index.js');
   await import('../src/job/rank/start.js');
   await import('./executor/cell-runner.js');

@@ -82,17 +82,17 @@ export type { StepResult } from './train/step-result';
 /** This installation's version. */
 export const version: string = readVersion();
 
-/** Stores a guess of a quantity; the next figure of that quantity shows guess and answer. NaN means no guess. */
+/** Stores a guess of a quantity; the next figure of this quantity shows the guess and the answer. NaN means no guess. */
 export function guess(id: string, value?: number, of?: string): Guess {
   return sessionGuesses().guess(id, value, of);
 }
 
-/** Compares a value (or a promise's value) with an exercise's answer. A wrong or missing answer is not an error. */
+/** Compares a value, or the value of a promise, with an exercise's answer. A wrong or missing value is not an error. */
 export async function check(id: string, value?: unknown): Promise<Verdict> {
   return checkExercise(id, await value);
 }
 
-/** What sl.compare compares: a run, a job (its newest recording), or a recording of job.records. */
+/** A run, a job (its newest recording), or a recording of `job.records`: `sl.compare` compares them. */
 export type Compared = Pick<Run, 'view'>;
 
 /**
@@ -110,6 +110,6 @@ export function compare(runs: Readonly<Record<string, Compared>>, what: Comparis
 }
 
 function readVersion(): string {
-  // The package's exports include its manifest.
+  // `require` finds package.json because the package's exports include it.
   return (require('shardlab/package.json') as { version: string }).version;
 }

@@ -46,17 +46,17 @@ export const dist = scope.dist;
 /** Arranges all ranks in axes: `initDeviceMesh([2, 2], ['replicate', 'shard'])`. Throws: MESH. */
 export const initDeviceMesh = scope.initDeviceMesh;
 /**
- * Divides all ranks into the groups of model parallelism, in Megatron's order; the sizes and the number of data-parallel ranks
- * multiply to the number of all ranks.
- * Throws: CONFIG, MESH. Source: megatron.core.parallel_state.initialize_model_parallel.
+ * Divides all ranks into the groups of model parallelism, in Megatron's order. The product of the sizes and the number of
+ * data-parallel ranks is the number of all ranks. Throws: CONFIG, MESH. Source:
+ * megatron.core.parallel_state.initialize_model_parallel.
  * @example
  * const parallel = initializeModelParallel({ tensorModelParallelSize: 2 });
  * parallel.tp.ranks
  */
 export const initializeModelParallel = scope.initializeModelParallel;
 /**
- * Makes modules tensor-parallel by name, in place, and returns the module; `mesh` has one axis. Each rank then holds its parts of
- * the named matrices, with the same values as in the whole matrices. A style in place of a plan applies to the module itself.
+ * Makes named modules tensor-parallel, in place, and returns the outer module; `mesh` has one axis. Each rank then holds its
+ * parts of the named modules' matrices, with unchanged values. A style instead of a plan applies to the outer module itself.
  * Every rank must call it, before fullyShard and DDP. Throws: CONFIG. Source:
  * torch.distributed.tensor.parallel.parallelize_module.
  * @example
@@ -66,8 +66,9 @@ export const initializeModelParallel = scope.initializeModelParallel;
  */
 export const parallelizeModule = scope.parallelizeModule;
 /**
- * Makes an `nn.gpt` or `nn.llama` tensor-parallel, in place, and returns it; `mesh` has one axis. With `sequenceParallel`, norms
- * and residuals run on a part of the sequence on each rank. Throws: CONFIG, also for heads that the ranks do not divide.
+ * Makes an `nn.gpt` or `nn.llama` tensor-parallel, in place, and returns the model; `mesh` has one axis. With
+ * `sequenceParallel`, each rank runs norms and residuals on a part of the sequence. Throws: CONFIG, also if the ranks do not
+ * divide the heads.
  * @example
  * const parallel = initializeModelParallel({ tensorModelParallelSize: 2 });
  * const gpt = nn.gpt({ layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 });
@@ -92,8 +93,9 @@ export const VocabParallelEmbedding = scope.VocabParallelEmbedding;
  * Divides a model into the stages of a pipeline and returns this rank's stages: one, or several with `virtualStages`. Takes
  * `nn.gpt`, `nn.llama`, an `nn.Sequential`, and models whose forward applies their modules one after another; for other models,
  * an error gives the reason. `split` is 'layers' (default), 'parameters' or 'time' (which needs one microbatch as `example: { x,
- * target }`), or a list: the number of layers per stage, or the names at which stages begin. Every rank must call it with the
- * same model, which must not be used afterwards. Throws: CONFIG. Source: torch.distributed.pipelining.pipeline.
+ * target }`), or a list: the number of layers per stage, or the names of the modules with which stages begin. Every rank must
+ * call this function with the same model, which must not be used afterwards. Throws: CONFIG. Source:
+ * torch.distributed.pipelining.pipeline.
  * @example
  * const parallel = initializeModelParallel({ pipelineModelParallelSize: 2 });
  * const stages = pipelineStages(nn.gpt({ layers: 4, dim: 64, heads: 4, vocab: 256, seq: 32 }), { group: parallel.pp });
@@ -122,13 +124,13 @@ export const Schedule1F1B = scope.Schedule1F1B;
  */
 export const ScheduleInterleaved1F1B = scope.ScheduleInterleaved1F1B;
 /**
- * Runs 1F1B, but computes gradients of parameters later, in time that would otherwise be the bubble. Throws as `ScheduleGPipe`.
+ * Runs 1F1B, but computes gradients of parameters later, when the rank would otherwise wait. Throws as `ScheduleGPipe`.
  * Source: ZB-H1 of Qi et al. 2023; torch's ScheduleInterleavedZeroBubble with one stage per rank.
  */
 export const ScheduleZBH1 = scope.ScheduleZBH1;
-/** Optimizers, and the clipping of gradients. */
+/** Optimizers and functions that clip gradients, by the names of torch.optim and torch.nn.utils. */
 export const optim = scope.optim;
-/** This rank's engine: it reports the rank's memory, and the library that runs its matmuls. */
+/** This rank's engine. It reports the rank's memory and the library that computes its matmuls. */
 export const engine = scope.engine;
 /**
  * Runs a model up to its loss and records it; `.backward()` then writes the gradients into the parameters or their shards,
@@ -141,8 +143,8 @@ export const gradients = scope.gradients;
  */
 export const report = scope.report;
 /**
- * Makes a module, or a layer of tfjs, a unit of FSDP in place, and returns it: its parameters are sharded over the mesh,
- * gathered for its forward and backward, and freed after each. Call it on inner modules first, and on the root last.
+ * Makes a module, or a layer of tfjs, a unit of FSDP in place, and returns the module. The unit's parameters are sharded over the
+ * mesh, gathered for its forward and for its backward, and freed after each. Call it on inner modules first, on the root last.
  * Throws: CONFIG for an option that is unknown or has no meaning here. Source: torch.distributed.fsdp.fully_shard.
  * @example
  * const model = nn.gpt({ layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 });
@@ -168,8 +170,8 @@ export const CPUOffloadPolicy = scope.CPUOffloadPolicy;
 /** Runs a layer's forward again in backward instead of storing its activations; changes the layer in place. */
 export const checkpointWrapper = scope.checkpointWrapper;
 /**
- * Checkpoints the layers of a model that the second argument chooses, in the form of a config's `activationCheckpointing`.
- * Default: all.
+ * Checkpoints layers of a model. The second argument, in the form of a config's `activationCheckpointing`, chooses the layers.
+ * Default: all layers.
  */
 export const applyActivationCheckpointing = scope.applyActivationCheckpointing;
 /** A learning rate that warms up, then follows a cosine. Source: DeepSpeed's WarmupCosineLR. */
@@ -183,9 +185,9 @@ export const saveCheckpoint = scope.saveCheckpoint;
 /** Loads a saved folder; it may come from another world size and strategy. Every rank must call it. Throws: IO, SHAPE. */
 export const loadCheckpoint = scope.loadCheckpoint;
 /**
- * Moves parameters and optimizer states to the same model in another placement (other experts per rank, another strategy), and compares each
- * element, bit by bit. Both models are on all ranks, and every rank must call this function; `before` is freed. Throws: CONFIG
- * for models that differ, CHECK, COLLECTIVE_MISSING.
+ * Moves parameters and optimizer states to the same model in another placement (other experts per rank, another strategy), and
+ * compares each element, bit by bit. Both models are on all ranks, and every rank must call this function; the first model and
+ * its optimizer are freed. Throws: CONFIG for models that differ, CHECK, COLLECTIVE_MISSING.
  * @example
  * const sizes = { layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 };
  * const model = nn.gpt(sizes);
@@ -199,22 +201,23 @@ export const fromPretrained = scope.fromPretrained;
 /** Saves a model's parameters so that transformers can load them. Every rank must call it. Throws: CONFIG, IO, COLLECTIVE_MISSING. */
 export const savePretrained = scope.savePretrained;
 /**
- * Reads files or arrays for a loop of your own; `data` has the same forms as in job.train, also with a tokenizer or for images.
- * Rank 0 prepares the data in the job's folder; every rank must call it. Each `for` reads one epoch, as with torch's
- * DistributedSampler and set_epoch: the microbatches that job.train reads with the same seed, ranks and batch. `loader.length`
- * is their number. A batch is freed when the loop asks for the next one or ends. `for (const { x, y, counted } of
- * loader.validation)` reads the rows that are never trained on; `counted` is the number of a batch's rows that count.
+ * Reads files or arrays for a training loop of your own; `data` has the same forms as in job.train, also with a tokenizer or for
+ * images. Rank 0 prepares the data in the job's folder; every rank must call this function. Each `for` reads one epoch, as with
+ * torch's DistributedSampler and set_epoch: the microbatches that job.train reads with the same seed, ranks and batch.
+ * `loader.length` is the number of these microbatches. A batch is freed when the loop asks for the next batch or ends.
+ * `for (const { x, y, counted } of loader.validation)` reads the rows that are never trained on; `counted` is the number of a
+ * batch's rows that count.
  * Throws: CONFIG and IO on all ranks, COLLECTIVE_MISSING.
  * @example
  * const loader = await dataLoader({ path: './my.txt', seq: 32, validation: 0.2 }, { batch: 4, seed: 0 });
  * for (const { x, y } of loader) console.log(x.shape, y.shape);
  */
 export const dataLoader = scope.dataLoader;
-/** Returns a table of a sharded model's units, and of the time that their all-gathers take on a link. */
+/** Returns a table of a sharded model's units, with the time that the all-gather of each unit takes on a link. */
 export const describe = scope.describe;
 /**
- * Sends each row to the rank that is given for it; `back` of the result sends rows back to the ranks from which they came. Every
- * rank must call it.
+ * Sends each row of a tensor to the rank that is given for this row; the result's `back` sends rows back to the ranks from which
+ * they came. Every rank must call this function.
  */
 export const sparseAllToAll = scope.sparseAllToAll;
 /** Measures the error of 16-bit reductions, on synthetic gradients. Every rank must call it. */

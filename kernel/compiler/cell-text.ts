@@ -3,7 +3,7 @@ import type { CellError } from '../../src/cell/cell-error';
 import type { Completeness } from './protocol';
 
 const INDENT = '  ';
-/** "Unterminated template literal", "Unterminated string in block comment": the text continues. */
+/** Codes of errors that more text can remove: an unterminated template literal, and an unterminated block comment. */
 const UNTERMINATED = new Set([1160, 1010]);
 
 /** Parses a cell into a syntax tree, without types. */
@@ -12,11 +12,11 @@ export function parse(source: string): ts.SourceFile {
 }
 
 /**
- * Whether a cell is complete, could become complete with more text, or cannot. Source: Jupyter protocol,
+ * Returns whether a cell is complete, could become complete with more text, or is invalid. Source: Jupyter protocol,
  * is_complete_request
  */
 export function completenessOf(source: string): Completeness {
-  // The parser's errors. TypeScript's typings lack this field; creating a whole program would take long.
+  // TypeScript's typings lack the field with the parser's errors; a whole program would have it, but takes long to create.
   const { parseDiagnostics } = parse(source) as unknown as { parseDiagnostics: ts.Diagnostic[] };
   if (parseDiagnostics.length === 0) return { status: 'complete' };
   const end = source.trimEnd().length;
@@ -33,8 +33,8 @@ function nextIndent(source: string): string {
 }
 
 /**
- * Returns a failed cell's text with spaces in place of everything except imports, so that positions stay the same. Imports
- * with an error, and imports without names, are replaced too. Undefined if nothing remains, or if the text is unchanged.
+ * Returns the text of a failed cell in which spaces replace all code except imports, so that positions stay the same. Spaces
+ * also replace imports with an error, and imports without names. Undefined if no import remains, or if the text is unchanged.
  */
 export function rightImports(source: string, faults: readonly ts.Diagnostic[]): string | undefined {
   const file = parse(source);
@@ -59,8 +59,8 @@ function blanked(text: string): string {
 }
 
 /**
- * Runs `work`, in which TypeScript traverses a cell's tree recursively. If the tree is too deep for the stack (a sum of
- * thousands of terms nests one addition in another), runs `otherwise` instead.
+ * Runs `work`, in which TypeScript traverses a cell's tree recursively. If the tree is too deep for the stack, runs
+ * `otherwise`. For example, a sum of thousands of terms nests each addition in the next.
  */
 export function unlessTooDeep<T>(work: () => T, otherwise: () => T): T {
   try {

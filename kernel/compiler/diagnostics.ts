@@ -5,31 +5,31 @@ import { adviceOnKey, adviceOnMember, adviceOnName, adviceOnType } from '../../s
 /** The largest number of messages that are shown for one cell. */
 const SHOWN = 10;
 
-/** "Did you forget to use 'await'?", which the checker adds to an error. */
+/** Code of "Did you forget to use 'await'?", which the checker adds to an error. */
 const FORGOTTEN_AWAIT = 2773;
-/** "Expression expected.", as after the question mark of `x?`. */
+/** Code of "Expression expected.", which the parser reports after the question mark of `x?`. */
 const EXPRESSION_EXPECTED = 1109;
-/** "Cannot find name 'x'.": alone, with the nearest name, for a namespace, and for a shorthand property. */
+/** Codes of "Cannot find name 'x'.": without and with the nearest name, for a namespace, and for a shorthand property. */
 const UNKNOWN_NAMES: readonly number[] = [2304, 2552, 2503, 18004];
 
-/** "Property 'x' does not exist on type 'T'.": alone, and with the nearest member. */
+/** Codes of "Property 'x' does not exist on type 'T'.": without and with the nearest member. */
 const UNKNOWN_MEMBERS: readonly number[] = [2339, 2551];
 
-/** "Object literal may only specify known properties": alone, and with the nearest key. */
+/** Codes of "Object literal may only specify known properties": without and with the nearest key. */
 const UNKNOWN_KEYS: readonly number[] = [2353, 2561];
 
-/** "Type 'A' is not assignable to type 'B'.": for a value, an argument, and an argument of an overloaded function. */
+/** Codes of "Type 'A' is not assignable to type 'B'.": for a value, an argument, and an argument of an overloaded function. */
 const WRONG_TYPES: readonly number[] = [2322, 2345, 2769];
 
-/** "Block-scoped variable 'x' used before its declaration." */
+/** Code of "Block-scoped variable 'x' used before its declaration." */
 const USED_BEFORE_DECLARATION = 2448;
-/** "Cannot assign to 'x' because it is a constant." */
+/** Code of "Cannot assign to 'x' because it is a constant." */
 const ASSIGNED_CONSTANT = 2588;
 
 /** A cell with errors. */
 export interface FaultyCell {
   readonly source: string;
-  /** The cell's name in stack traces: "In[3]". */
+  /** The cell's name in stack traces, such as "In[3]". */
   readonly name: string;
   /** Returns advice about a name that the checker does not know. */
   readonly adviceFor: (unknownName: string) => string | undefined;
@@ -37,7 +37,7 @@ export interface FaultyCell {
   readonly wasDeclared: (name: string) => boolean;
 }
 
-/** Describes the checker's findings as one error of the cell; positions are those of its source. */
+/** Describes the checker's messages as one error of the cell. Positions are positions in the cell's source. */
 export function describeDiagnostics(diagnostics: readonly ts.Diagnostic[], cell: FaultyCell): CellError {
   const found = diagnostics.map((diagnostic) => locate(diagnostic, cell));
   const first = found[0];
@@ -79,7 +79,7 @@ function advice(
     .filter((related) => related.code === FORGOTTEN_AWAIT)
     .map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'));
   if (code === EXPRESSION_EXPECTED && /^\s*\?*[\w$.]+\?+\s*;?\s*$/m.test(cell.source))
-    return ['For help on a name, as x?, write it alone in a cell, or alone below %%ranks.'];
+    return ['For help on a name, write x? alone in a cell, or alone below %%ranks.'];
   const name = cell.source.slice(start, start + length);
   const after = cell.source.slice(start + length);
   const message = ts.flattenDiagnosticMessageText(messageText, '\n');

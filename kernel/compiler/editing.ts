@@ -2,11 +2,11 @@ import ts from 'typescript';
 import type { CheckedFiles } from './language-service';
 import type { Completions, Inspection } from './protocol';
 
-/** A source that the language service sees after a prelude. */
+/** A source in a file of the language service; a prelude is before the source. */
 export interface ShownSource {
   readonly path: string;
   readonly source: string;
-  /** Length of the text before the source in the file. */
+  /** Length of the prelude in UTF-16 units. */
   readonly shift: number;
 }
 
@@ -40,7 +40,7 @@ export function inspectionAt(
   const info = service.getQuickInfoAtPosition(path, shift + at);
   if (info === undefined) return undefined;
   const declaration = ts.displayPartsToString(info.displayParts);
-  // The checker's text for an unknown name.
+  // The checker describes an unknown name as `any`.
   if (declaration === 'any') return undefined;
   const documentation = ts.displayPartsToString(info.documentation);
   const tags = (info.tags ?? []).map(({ name, text }) => ({ name, words: ts.displayPartsToString(text) }));

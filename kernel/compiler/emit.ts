@@ -3,12 +3,12 @@ import { bindingNames } from './outline';
 
 const { factory } = ts;
 
-/** Name of the function with which cells import at run time. Defined by src/cell/evaluator.ts. */
+/** Name of the function with which cells import at run time; src/cell/evaluator.ts defines the function. */
 const IMPORT_FUNCTION = '__import';
 
 /**
  * [Note: cells as REPL code] In V8's REPL mode a name can be declared again only by the same kind of declaration. So every
- * top-level declaration becomes a `let`. Functions are assigned first, as hoisting requires, and imports become awaited calls.
+ * top-level declaration becomes a `let`. Because functions are hoisted, they are assigned first. Imports become awaited calls.
  * The checker has already enforced `const`. The value of a cell is the value of its last statement, if that is an expression.
  *
  * Returns the transformer; statements after offset `end` were added by the compiler and are omitted.
@@ -130,7 +130,7 @@ function importStatements(declaration: ts.ImportDeclaration): ts.Statement[] {
   return statements.map((statement) => at(declaration, statement));
 }
 
-// Keys are string literals, because an export's name may be any string; importStatements reads them back.
+// The key is a string literal, because an export's name may be any string; importStatements reads the keys again.
 function bindingElement(key: string, name: ts.Identifier): ts.BindingElement {
   return factory.createBindingElement(undefined, factory.createStringLiteral(key), name);
 }
@@ -145,8 +145,8 @@ function awaitImport(specifier: ts.Expression, names: readonly string[]): ts.Exp
 }
 
 /**
- * Changes code inside statements: dynamic imports, and `var` in blocks, which would otherwise become a second kind of
- * global.
+ * Changes code inside statements: dynamic imports, and `var` in blocks. Without the change, such a `var` would become a global
+ * of another kind than `let`.
  */
 function nestedVisitor(context: ts.TransformationContext, hoisted: Set<string>): ts.Visitor {
   const inFunctions: ts.Visitor = (node) => ts.visitEachChild(dynamicImport(node), inFunctions, context);

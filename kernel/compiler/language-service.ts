@@ -15,7 +15,7 @@ interface VirtualFile {
   readonly text: string;
 }
 
-/** Makes the service; it reads and checks nothing before its first call. */
+/** Makes the service. Before the first call, the service reads and checks nothing. */
 export function createCheckedFiles(places: ResolutionPlaces) {
   const files = new Map<string, VirtualFile>();
   const globals = join(places.cellDir, 'globals.d.ts');
@@ -34,8 +34,7 @@ export function createCheckedFiles(places: ResolutionPlaces) {
   const host = createHost(files, options, places, () => (shown === globals ? always : [...always, shown]));
   const registry = ts.createDocumentRegistry(true, places.installation);
   const service = ts.createLanguageService(host, registry);
-  // This is a second service with the same registry. The second service checks nothing; it only keeps the registry's files in
-  // memory.
+  // A second service with the same registry. It checks nothing; its only purpose is that the registry's files stay in memory.
   const keeper = ts.createLanguageService({ ...host, getScriptFileNames: () => [...loaders] }, registry);
   const program = (): ts.Program => {
     const current = service.getProgram();
@@ -50,8 +49,8 @@ export function createCheckedFiles(places: ResolutionPlaces) {
       shown = path;
     },
     /**
-     * Stores a file that later cells import. If the file loads packages, the packages' files stay in memory. Without this, the
-     * service would drop them after each cell that does not mention them, and read them again later.
+     * Stores a file that later cells import. If the file loads packages, the packages' files stay in memory. Otherwise the
+     * service would drop these files after each cell that does not mention them, and read them again later.
      */
     keep(path: string, text: string, loadsPackages: boolean): void {
       put(path, text);
@@ -59,14 +58,14 @@ export function createCheckedFiles(places: ResolutionPlaces) {
       loaders.add(path);
       keeper.getProgram();
     },
-    /** Sets the text that declares the variables of ranks for the checked file. */
+    /** Sets the text that declares the ranks' variables for the checked file. */
     declareVariables(text: string): void {
       put(variables, text);
     },
     drop(path: string): void {
       files.delete(path);
     },
-    /** A program with the current text of the shown file. */
+    /** Returns a program with the current text of the checked file. */
     program,
     file(path: string): ts.SourceFile {
       const file = program().getSourceFile(path);
@@ -109,8 +108,7 @@ function compilerOptions(installation: string): ts.CompilerOptions {
 }
 
 /**
- * Returns a folder and all folders above it, because packages may be in the node_modules of this installation, or of a folder
- * above it.
+ * Returns a folder and all folders above it, because packages may be in the node_modules of each of these folders.
  */
 function foldersAbove(folder: string): string[] {
   const parent = dirname(folder);
@@ -139,7 +137,7 @@ function createHost(
     read.set(path, { version, snapshot });
     return snapshot;
   };
-  // The typings lack getModuleResolutionCache, which the service passes on to its programs.
+  // TypeScript's typings lack getModuleResolutionCache; the service passes this function to its programs.
   const host: ts.LanguageServiceHost & Pick<ts.CompilerHost, 'getModuleResolutionCache'> = {
     getCompilationSettings: () => options,
     getScriptFileNames: roots,
@@ -161,12 +159,12 @@ function createHost(
   return host;
 }
 
-/** How long a file's modification time is cached; a program asks for the times of hundreds of files at once. */
+/** A file's modification time is cached for this time, because a program asks for the times of hundreds of files at once. */
 const MODIFIED_TIME_CACHE_MS = 1000;
 
 /**
- * Returns a function that returns the version of a file on disk. The user's files may change while a kernel runs; packages do
- * not.
+ * Returns a function that returns the version of a file on disk. The version changes if the file changes; files of packages
+ * keep the version '0'.
  */
 function createDiskVersions(): (path: string) => string {
   const known = new Map<string, { readonly at: number; readonly version: string }>();

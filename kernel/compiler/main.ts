@@ -1,7 +1,7 @@
 import { NotebookCompiler } from './notebook-compiler';
 import { serve } from './serve';
 
-// Runs the compiler process if there is no snapshot; the front passes the installation and the notebook's folder.
+// The program of the compiler process if there is no snapshot. Arguments: the installation and the notebook's folder.
 const [, , installation = '', baseDir = ''] = process.argv;
 const compiler = new NotebookCompiler(installation);
 compiler.open(baseDir);

@@ -4,7 +4,7 @@ import { ownName } from '../../src/cell/installation';
 
 /** The folders in which modules are searched. */
 export interface ResolutionPlaces {
-  /** Folder of the notebook; it may change while the resolver is in use. */
+  /** Folder of the notebook; this folder may change while the resolver is in use. */
   baseDir: string;
   /** Folder of shardlab's package.json. */
   readonly installation: string;
@@ -13,9 +13,9 @@ export interface ResolutionPlaces {
 }
 
 /**
- * Returns the checker's resolver, which finds modules as the importer does at run time: in the notebook's folder, and
- * shardlab's own packages also in the installation. Found modules are cached; missing ones are not, because they may be
- * installed later.
+ * Returns the checker's resolver, which finds the same modules as the importer at run time. It searches in the notebook's
+ * folder and, for shardlab's own packages, also in the installation. Found modules are cached; missing modules are not cached,
+ * because the user may install them later.
  */
 export function createModuleResolver(
   options: ts.CompilerOptions,
@@ -53,7 +53,7 @@ export function createModuleResolver(
     });
 }
 
-/** Resolves `/// <reference types>` and `types`; every answer is cached. */
+/** Returns a resolver of `/// <reference types>` and of the option `types`; the resolver caches every answer. */
 export function createTypeReferenceResolver(
   options: ts.CompilerOptions,
 ): NonNullable<ts.LanguageServiceHost['resolveTypeReferenceDirectiveReferences']> {

@@ -3,7 +3,7 @@ import type { Outline } from './outline';
 
 /**
  * Returns the types of those variables of a checked cell whose type is a class or an interface that another file exports. A
- * type is a text that any module may contain: `import("/…/run.js").Run`. [Note: prelude] says how they are used.
+ * type is a text that any module may contain: `import("/…/run.js").Run`. [Note: prelude] says how these texts are used.
  */
 export function namedTypes(
   program: ts.Program,
@@ -28,7 +28,7 @@ function importOf(type: ts.Type, cell: ts.SourceFile, checker: ts.TypeChecker): 
   if (!type.isClassOrInterface() || (type.typeParameters?.length ?? 0) > 0) return undefined;
   const { symbol } = type;
   const home = symbol.declarations?.[0]?.getSourceFile();
-  // A type that a cell declares has no file, and costs little to check again.
+  // A type that a cell declares has no file on disk, and takes little time to check again.
   if (home === undefined || home === cell || home.fileName.endsWith('.mts')) return undefined;
   const module = checker.getSymbolAtLocation(home);
   const isExported =

@@ -32,7 +32,7 @@ export class NotebookCompiler implements CompilerCalls {
   #modules = 0;
   #rankGlobalsKnown = false;
 
-  /** `installation` is the folder of shardlab's package.json; until `open` it is also the notebook's folder. */
+  /** `installation` is the folder of shardlab's package.json. Until `open` is called, it is also the notebook's folder. */
   constructor(installation: string) {
     this.#places = { installation, baseDir: installation, cellDir: join(installation, '__notebook') };
     this.#files = createCheckedFiles(this.#places);
@@ -44,8 +44,8 @@ export class NotebookCompiler implements CompilerCalls {
   }
 
   /**
-   * Reads the libraries and compiles once, so that the first cell finds everything in memory. This method does not run
-   * completion, because a snapshot cannot contain the objects that completion leaves in memory.
+   * Reads the libraries and compiles a small cell, so that the first cell finds the libraries in memory. This method does not
+   * run completion, because a snapshot cannot contain the objects that completion leaves in memory.
    */
   warmUp(): void {
     const source = 'const warm: number[] = [1, 2].map((n) => n * n); console.log(warm);';
@@ -98,7 +98,7 @@ export class NotebookCompiler implements CompilerCalls {
 
   commit(declaration: Declaration): void {
     const { namespace, module, text, loadsPackages, sent, cell } = declaration;
-    // The declaration may come from an earlier process, whose modules keep their numbers.
+    // The declaration may come from an earlier compiler process; its modules keep their numbers.
     this.#modules = Math.max(this.#modules, module);
     this.#files.keep(this.#pathOf(module), text, loadsPackages);
     this.#scopes[namespace].declare(`./${moduleName(module)}.mjs`, declaration);
@@ -113,7 +113,9 @@ export class NotebookCompiler implements CompilerCalls {
     });
   }
 
-  /** Declares the variables of ranks that a notebook's cell mentions, for job.get and for functions' scopes. */
+  /**
+   * Declares the ranks' variables that a notebook's cell mentions, for job.get and for the scopes of functions that ranks run.
+   */
   #declareVariables(namespace: Namespace, outline: Pick<Outline, 'mentioned'>, all = false): void {
     const members = namespace === 'notebook' ? this.#scopes.ranks.members(outline, all) : '';
     this.#files.declareVariables(
@@ -160,7 +162,7 @@ export class NotebookCompiler implements CompilerCalls {
     const error = describeDiagnostics(diagnostics, { source, name: nameOf(cell), adviceFor, wasDeclared });
     const text = rightImports(source, diagnostics);
     const compiled = text === undefined ? undefined : this.compile({ ...asked, source: text });
-    // The imports alone may show an error that a syntax error elsewhere in the cell had hidden.
+    // The check of the imports alone may find an error that a syntax error elsewhere in the cell has hidden.
     const imports = compiled?.ok === false ? compiled.imports : compiled;
     const kept = new Set(Object.keys(imports?.declaration.names ?? {}));
     return {
@@ -175,14 +177,14 @@ export class NotebookCompiler implements CompilerCalls {
     return join(this.#places.cellDir, `${moduleName(module)}.mts`);
   }
 
-  /** Returns advice about a name that only the other namespace has. */
+  /** Returns advice about a name that this namespace lacks and the other namespace has; undefined for other names. */
   #elsewhere(name: string, namespace: Namespace): string | undefined {
     if (!this.#scopes[namespace === 'notebook' ? 'ranks' : 'notebook'].has(name)) return undefined;
     if (namespace === 'notebook' && this.#scopes.ranks.isLibrary(name))
-      return `Ranks have it: begin the cell with %%ranks, or, in a function that ranks run, take it from the scope, as in loss: (output, batch, { ${name} }) => ….`;
+      return `Ranks have ${name}: begin the cell with %%ranks, or, in a function that ranks run, take ${name} from the scope, as in loss: (output, batch, { ${name} }) => ….`;
     return namespace === 'notebook'
-      ? `Ranks have it: begin the cell with %%ranks to use it there, or read it: await job.get('${name}'); a function that ranks run takes it from the scope: ({ ${name} }) => ….`
-      : `The notebook has it, ranks do not: send its value with await job.put({ ${name} }).`;
+      ? `Ranks have ${name}: begin the cell with %%ranks to use ${name} there, or read its value: await job.get('${name}'); a function that ranks run takes ${name} from the scope: ({ ${name} }) => ….`
+      : `The notebook has ${name}, but ranks do not: send its value with await job.put({ ${name} }).`;
   }
 
   #show({ source, namespace }: Position, all: boolean): ShownSource {
@@ -195,7 +197,7 @@ export class NotebookCompiler implements CompilerCalls {
     return { path, source, shift: prelude.length };
   }
 
-  /** Reads the types of the packages that notebooks of shardlab use, before the first cell does. */
+  /** Reads the types of the packages that notebooks of shardlab use, so that the first cell finds these types in memory. */
   readPackages(): void {
     this.#learnRankGlobals('ranks');
     const path = join(this.#places.cellDir, '__packages.mts');
@@ -241,7 +243,7 @@ function errorsOf(program: ts.Program, file: ts.SourceFile): readonly ts.Diagnos
     .filter(({ category, code }) => category === ts.DiagnosticCategory.Error && !isImplicitAny(code));
 }
 
-/** Whether an error says that something has no annotation. TS7041 is about `this`, and is an error. */
+/** Whether an error only reports a missing annotation. TS7041 is about `this`, so it remains an error. */
 function isImplicitAny(code: number): boolean {
   return code >= 7000 && code < 8000 && code !== 7041;
 }

@@ -1,13 +1,13 @@
 import ts from 'typescript';
 
-/** How a declared name may be used; it determines how later cells see it. */
+/** How a declared name may be used. This kind determines how the name is declared for later cells. */
 export type NameKind = 'const' | 'let' | 'value-and-type' | 'type';
 
-/** Names that a cell declares at its top level, and all names that it mentions. */
+/** The names that a cell declares at its top level, and all names that the cell mentions. */
 export interface Outline {
   readonly declared: ReadonlyMap<string, NameKind>;
   readonly mentioned: ReadonlySet<string>;
-  /** Declared names that the cell itself exports already. */
+  /** The declared names that the cell's own text exports. */
   readonly exported: ReadonlySet<string>;
   /** Whether the cell imports anything. */
   readonly loadsPackages: boolean;

@@ -7,7 +7,7 @@ export type Namespace = 'notebook' | 'ranks';
 export interface CellSource {
   readonly source: string;
   readonly namespace: Namespace;
-  /** The cell's number in the notebook; its name in messages and stack traces is "In[3]". */
+  /** The cell's number in the notebook. Cell 3 has the name "In[3]" in messages and stack traces. */
   readonly cell: number;
 }
 
@@ -16,42 +16,41 @@ export type Compiled = ({ readonly ok: true } & CompiledCell) | FailedCheck;
 export interface CompiledCell {
   /** JavaScript for the evaluator, with its source map inlined. */
   readonly js: string;
-  /** Pass this to `commit` to make the cell's declarations known to later cells. */
+  /** The argument of `commit`, which makes the cell's declarations known to later cells. */
   readonly declaration: Declaration;
 }
 
 export interface FailedCheck {
   readonly ok: false;
   readonly error: CellError;
-  /** The cell's correct imports, as a separate cell; undefined if there are none. */
+  /** The cell's correct imports, as a separate cell; undefined if the cell has no correct imports. */
   readonly imports: CompiledCell | undefined;
-  /** The other names that the cell would have declared. */
+  /** The names that the cell would have declared and that the imports do not declare. */
   readonly missed: readonly string[];
 }
 
 /**
- * The declarations of a compiled cell, with everything that a compiler needs, even if another process compiled the
- * cell.
+ * The declarations of a compiled cell. They contain all data that a compiler needs, even if another process compiled the cell.
  */
 export interface Declaration {
   readonly namespace: Namespace;
   readonly cell: number;
   /** Number of the cell's module. */
   readonly module: number;
-  /** The module's text: the cell's text, and declarations of the names of earlier cells that the cell mentions. */
+  /** The module's text: the cell's text, and declarations of the earlier cells' names that the cell mentions. */
   readonly text: string;
   readonly names: Readonly<Record<string, NameKind>>;
-  /** The texts of the types of those variables whose type a file exports. */
+  /** By name, for each variable whose type a file exports: the text of this type. */
   readonly types: Readonly<Record<string, string>>;
   readonly loadsPackages: boolean;
-  /** The variables that the cell sends to ranks by job.put, and the texts of their types. */
+  /** By name, for each variable that the cell sends to ranks by job.put: the text of its type. */
   readonly sent: Readonly<Record<string, string>>;
 }
 
-/** Why a name is missing although a cell declares it. */
+/** The reason why a name is missing although a cell declares it. */
 export type AbsenceCause = 'unchecked' | 'in no rank' | 'interrupted' | 'process ended';
 
-/** Names that are missing although a cell declares them. */
+/** Names that are missing although a cell declares them, and the reason. */
 export interface Absence {
   readonly namespace: Namespace;
   readonly cell: number;
@@ -70,12 +69,12 @@ export interface Completions {
   readonly matches: readonly string[];
   readonly start: number;
   readonly end: number;
-  /** Kinds of the matches, in order, as TypeScript names them. */
+  /** The kind of each match, in the order of `matches`; TypeScript defines the names of kinds. */
   readonly kinds: readonly string[];
 }
 
 export interface Inspection {
-  /** Declaration and documentation. */
+  /** Declaration and documentation as Markdown; `text` has the same content as plain text. */
   readonly markdown: string;
   readonly text: string;
 }
@@ -84,11 +83,11 @@ export type Completeness =
   | { readonly status: 'complete' | 'invalid' }
   | { readonly status: 'incomplete'; readonly indent: string };
 
-/** The compiler's calls, by name: argument and answer. */
+/** The compiler's calls by name, with their arguments and answers. */
 export interface CompilerCalls {
   compile(cell: CellSource): Compiled;
   commit(declaration: Declaration): void;
-  /** Stores why names are missing, for error messages of cells that use them. */
+  /** Stores why names are missing, for the error messages of cells that use these names. */
   miss(absence: Absence): void;
   complete(at: Position): Completions;
   inspect(at: Position): Inspection | undefined;

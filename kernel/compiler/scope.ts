@@ -3,12 +3,12 @@ import type { AbsenceCause, Declaration } from './protocol';
 
 /** The last declaration of a name in a namespace. */
 interface Home {
-  /** The module specifier with which cells import it. */
+  /** The module specifier with which cells import the name. */
   readonly specifier: string;
   readonly kind: NameKind;
   /** The text of a variable's type, if a file exports it. */
   readonly type: string | undefined;
-  /** Number of the cell that declared it; undefined for a library's name. */
+  /** Number of the cell that declared the name; undefined for a library's name. */
   readonly cell: number | undefined;
 }
 
@@ -27,19 +27,19 @@ const ABSENCES: Readonly<Record<AbsenceCause, (cell: number) => string>> = {
 /**
  * The names of one namespace.
  *
- * [Note: prelude] Each cell is a separate module. Declarations that are added to the module give it the names of earlier cells:
- * `declare let x: typeof import('./cell3.mjs').x` for variables, so that `const` is enforced and `let` may be assigned, and an
- * import for names that may also be types. If the variable's type is a class of a package, the declaration names the class
- * instead: `declare const run: import("/…/run.js").Run`. So the checker does not check the earlier cell again. Only names that
- * the cell mentions are declared, so a cell costs the same after 10 or after 200 cells. None of these declarations reach the
- * JavaScript.
+ * [Note: prelude] Each cell is a separate module. The compiler adds declarations to the module, so that the module has the
+ * names of earlier cells: `declare let x: typeof import('./cell3.mjs').x` for variables, so that `const` is enforced and `let`
+ * may be assigned, and an import for names that may also be types. If the variable's type is a class of a package, the
+ * declaration names the class instead: `declare const run: import("/…/run.js").Run`. Then the checker need not check the
+ * earlier cell again. Only names that the cell mentions are declared, so a cell takes the same time after 10 or after 200
+ * cells. None of these declarations reach the JavaScript.
  */
 export class Scope {
   readonly #homes = new Map<string, Home>();
-  /** Messages about names that are missing although a cell declares them, by name. */
+  /** By name: messages about names that are missing although a cell declares them. */
   readonly #absences = new Map<string, string>();
 
-  /** Maps a cell's declared names to its file. */
+  /** Stores the file and the types of the names that a cell declares. */
   declare(specifier: string, { names, types, cell }: Pick<Declaration, 'names' | 'types' | 'cell'>): void {
     for (const [name, kind] of Object.entries(names)) {
       this.#homes.set(name, { specifier, kind, type: types[name], cell });
@@ -51,7 +51,7 @@ export class Scope {
     for (const name of names) this.#absences.set(name, ABSENCES[cause](cell));
   }
 
-  /** Returns why a name is missing; undefined if no cell declares it. */
+  /** Returns the message that says why a name is missing; undefined if there is no such message. */
   absenceOf(name: string): string | undefined {
     return this.#absences.get(name);
   }
@@ -75,13 +75,15 @@ export class Scope {
     return this.#homes.has(name);
   }
 
-  /** Whether a name is a library's: every rank has it, and no cell declared it. */
+  /** Whether a name belongs to a library: every rank has the name, and no cell declared it. */
   isLibrary(name: string): boolean {
     const home = this.#homes.get(name);
     return home !== undefined && home.cell === undefined;
   }
 
-  /** Returns declarations, in one line, for the names that a cell mentions but does not declare; `all`: for every name. */
+  /**
+   * Returns declarations, in one line, of the names that a cell mentions but does not declare; if `all` is true, of every name.
+   */
   prelude({ declared, mentioned }: Outline, all = false): string {
     const wanted = all ? [...this.#homes.keys()] : [...mentioned];
     return wanted
@@ -90,7 +92,7 @@ export class Scope {
       .join('');
   }
 
-  /** Returns declarations of the cells' variables that a cell mentions, as members of an interface; `all`: of all variables. */
+  /** Returns the cells' variables that a cell mentions, as members of an interface; if `all` is true, all variables of cells. */
   members({ mentioned }: Pick<Outline, 'mentioned'>, all = false): string {
     const wanted = all ? [...this.#homes.keys()] : [...mentioned];
     return wanted

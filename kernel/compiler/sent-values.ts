@@ -1,11 +1,11 @@
 import ts from 'typescript';
 
-/** The types of job.put's receivers, by name. */
+/** The names of the types that have the method `put`. */
 const RECEIVERS: ReadonlySet<string> = new Set(['Job', 'RankSelection']);
 
 /**
- * Returns the variables that a checked cell sends to ranks by `job.put({ X })`, and the texts of their types. The types are
- * taken from the call's argument, so they are known before the cell runs.
+ * Returns the variables that a checked cell sends to ranks by `job.put({ X })`, and the texts of their types. The types come
+ * from the call's argument, so they are known before the cell runs.
  */
 export function sentValues(program: ts.Program, file: ts.SourceFile): Record<string, string> {
   const sent: Record<string, string> = {};
@@ -32,7 +32,7 @@ function putArgument(node: ts.Node, checker: ts.TypeChecker): ts.Expression | un
   return RECEIVERS.has(receiver) ? node.arguments[0] : undefined;
 }
 
-/** Returns a type's text that other modules can contain: types of cells are imported from their modules. */
+/** Returns a type as a text that other modules can contain. In the text, types of cells are imports from the cells' modules. */
 function typeText(checker: ts.TypeChecker, type: ts.Type): string {
   const flags = ts.TypeFormatFlags.NoTruncation | ts.TypeFormatFlags.UseFullyQualifiedType;
   const text = checker.typeToString(checker.getBaseTypeOfLiteralType(type), undefined, flags);

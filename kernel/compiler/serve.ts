@@ -3,7 +3,7 @@ import type { CompilerCalls, CompilerReply, CompilerRequest } from './protocol';
 /** Answers the front's calls one after another, until the front is gone. */
 export function serve(compiler: CompilerCalls): void {
   process.on('disconnect', () => process.exit(0));
-  // If the front has ended meanwhile, the process sees a disconnect, and the answer is lost.
+  // If the front has ended, this process gets 'disconnect', and the answer is lost.
   const gone = (): void => {};
   process.on('message', (request: CompilerRequest) =>
     process.send?.(answer(compiler, request), undefined, undefined, gone),
@@ -20,7 +20,7 @@ function answer(compiler: CompilerCalls, request: CompilerRequest): CompilerRepl
 }
 
 function perform(compiler: CompilerCalls, { call, argument }: CompilerRequest): unknown {
-  // The front's client has typed the argument by the call's name.
+  // CompilerClient checks at compile time that the argument fits the call.
   if (call !== 'restore') return (compiler[call] as (argument: unknown) => unknown).call(compiler, argument);
   for (const earlier of argument as readonly CompilerRequest[]) perform(compiler, earlier);
   return undefined;

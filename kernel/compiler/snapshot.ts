@@ -6,11 +6,11 @@ import { join } from 'node:path';
 import { makeFolder } from '../../src/core/regular-file';
 
 /**
- * [Note: compiler snapshot] Loading TypeScript and reading its libraries takes about a second of computing. Node can
- * start from a saved heap in which all of this is done, in a quarter of the time. The file belongs to one Node binary,
- * one TypeScript and one build of the compiler; its name contains their hash. A process that cannot use it ends at
- * once, and the front starts one without a snapshot. `npm start` builds it beforehand; otherwise a kernel builds it in
- * the background.
+ * [Note: compiler snapshot] Loading TypeScript and reading its libraries takes about a second of computing. Node can start from
+ * a saved heap in which this work is done; this takes a quarter of the time. The snapshot's file belongs to one Node binary,
+ * one version of TypeScript and one build of the compiler; the file's name contains their hash. A process that cannot use the
+ * snapshot ends at once, and the front starts a process without a snapshot. `npm start` builds the snapshot; if it is missing,
+ * a kernel builds it in the background.
  */
 export interface SnapshotPlace {
   /** Path of the snapshot's file, which may not exist yet. */
@@ -21,7 +21,7 @@ export interface SnapshotPlace {
 const PREFIX = 'compiler-';
 const WORK = /^work-(\d+)$/;
 
-/** Returns the place of the snapshot for this Node and this build. */
+/** Returns the path of the snapshot for this Node binary and this build. */
 export function snapshotPlace(installation: string): SnapshotPlace {
   const hash = createHash('sha256').update(`${process.version} ${process.arch} ${process.execPath}`);
   const inputs = [
@@ -44,7 +44,8 @@ export function hasSnapshot({ path }: SnapshotPlace): boolean {
 
 /**
  * Builds the snapshot and removes the snapshots of other builds. Resolves with false if the snapshot cannot be built (a
- * read-only installation, a full disk); kernels then start without it. If this process ends, the building process ends too.
+ * read-only installation, a full disk); kernels then start without a snapshot. If this process ends, the building process ends
+ * too.
  */
 export async function buildCompilerSnapshot(place: SnapshotPlace, signal?: AbortSignal): Promise<boolean> {
   const folder = join(place.path, '..');

@@ -13,7 +13,7 @@ import type { OutputChannel } from './output-channel';
 import type { Outcome, RunCell, RunRanks } from './protocol';
 import type { RankCells } from './rank-cells';
 
-/** The time that a waiting cell gets to end by itself after an interrupt. */
+/** After an interrupt, a waiting cell has this time to end by itself. */
 const INTERRUPT_GRACE_SECONDS = 0.03;
 /** After an interrupt, jobs get this time to stop their ranks; then the cell ends, even if ranks still run. */
 const JOBS_LIMIT_MS = 8000;
@@ -23,9 +23,9 @@ export class CellRunner {
   readonly #evaluator: Evaluator;
   readonly #channel: OutputChannel;
   readonly #timers: CellTimers;
-  /** Ranks that an interrupt has not stopped; the next interrupt kills them. */
+  /** Remembers the ranks that an interrupt has not stopped; the next interrupt kills these ranks. */
   readonly #second = new SecondInterrupt<readonly StuckRank[]>();
-  /** Undefined until the first `%%ranks` cell loads it. */
+  /** Runs `%%ranks` cells; undefined until the first such cell. */
   #rankCells: RankCells | undefined;
   /** The running request. */
   #running: RunCell | RunRanks | undefined;
@@ -122,12 +122,12 @@ export class CellRunner {
       if (channel.current !== id) return;
       if (this.#evaluator.interrupt(INTERRUPT_GRACE_SECONDS)) this.#timers.stop(id);
     };
-    // A cell that waits for ranks ends with the ranks' error after the ranks have stopped.
+    // A cell that waits for ranks shall end with the ranks' error, so the ranks are stopped first.
     if (registeredJobs().length === 0) settle();
     else void jobsStopped().then(settle);
   }
 
-  /** Shows an error that no code caught, in the running cell's output. */
+  /** Writes an error that no code caught into the output of the running cell (or of the last cell). */
   reportStray({ cell, thrown }: StrayError): void {
     const name = cell === undefined ? '' : `In[${cell}]`;
     const from = cell === undefined ? '' : ` in ${name}`;
@@ -146,7 +146,10 @@ export class CellRunner {
   }
 }
 
-/** Resolves when the jobs have stopped their ranks, have failed to stop them, or have taken too long. */
+/**
+ * Interrupts the ranks of all jobs. Resolves when the jobs have stopped their ranks or have failed, at the latest after
+ * JOBS_LIMIT_MS.
+ */
 async function jobsStopped(): Promise<void> {
   const limit = new AbortController();
   await Promise.race([interruptJobs(), delay(JOBS_LIMIT_MS, undefined, { signal: limit.signal })]).catch(
@@ -155,7 +158,7 @@ async function jobsStopped(): Promise<void> {
   limit.abort();
 }
 
-/** A rank that might continue after an interrupt. */
+/** A rank that runs a call, and may continue to run it after an interrupt. */
 export interface StuckRank extends BusyRank {
   readonly job: Job;
 }

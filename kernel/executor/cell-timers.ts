@@ -5,7 +5,7 @@ import type { ExecutionId } from './protocol';
 type Callback = (...values: unknown[]) => void;
 type Start = (callback: Callback, ...rest: unknown[]) => object;
 
-/** Timers that cells have started, by execution. */
+/** The timers that cells have started, by execution. */
 export type CellTimers = ReturnType<typeof trackTimers>;
 
 /**
@@ -34,11 +34,11 @@ export function trackTimers(channel: OutputChannel) {
       timers.add(timer);
       return timer;
     };
-    // util.promisify(setTimeout) and similar uses keep working.
+    // With this property, util.promisify(setTimeout) still works.
     return Object.assign(wrapped, { [promisify.custom]: Reflect.get(start, promisify.custom) });
   };
   for (const name of ['setTimeout', 'setInterval', 'setImmediate'] as const) {
-    // The typed overloads allow less than the function accepts at run time: a callback and any values.
+    // At run time, the function accepts a callback and any values; the typed overloads allow less.
     const start = globalThis[name] as unknown as Start;
     Reflect.set(globalThis, name, wrap(start, name !== 'setInterval'));
   }

@@ -16,7 +16,7 @@ export interface Comm {
 
 type Opened = (comm: Comm, data: Data) => void;
 
-/** The comms of this process. */
+/** The comms between this process and the front end. */
 export class Comms {
   readonly #send: (message: CommMessage) => void;
   readonly #open = new Map<string, Comm>();

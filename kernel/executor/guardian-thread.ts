@@ -3,18 +3,18 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { attachGuardian, interruptInStages } from '../../src/cell/guardian';
 import { INTERRUPT_BYTE, LIFELINE_FD, PATIENT_INTERRUPT_BYTE } from './protocol';
 
-/** After this time, JavaScript that still waits for interrupted child processes is terminated. */
+/** After this time, the guardian terminates JavaScript that still waits for interrupted child processes. */
 const CHILDREN_MS = 300;
 
 /** Data of this worker, which receives the front's messages even while the executor's main thread is busy. */
 interface GuardianData {
   /** Word 0 is the number of the last interrupt request that the main thread has noticed. */
   readonly heard: Int32Array;
-  /** The marks of work that must not be terminated. */
+  /** Marks that say whether work runs that must not be terminated. */
   readonly unbroken: Int32Array;
 }
 
-// The executor starts this worker with exactly this data.
+// The executor's startGuardian makes workerData.
 const { heard, unbroken } = workerData as GuardianData;
 const guardian = attachGuardian(unbroken);
 const lifeline = new Socket({ fd: LIFELINE_FD });

@@ -43,7 +43,7 @@ async function startGuardian(interrupted: () => void): Promise<void> {
   });
   await once(worker, 'message');
   worker.on('message', (request: number) => {
-    // The guardian repeats a request until it is noticed; this request was noticed before.
+    // The guardian repeats a request until the main thread has noticed it; this request was noticed before.
     if (request <= Atomics.load(heard, 0)) return;
     clearUnbroken();
     unbroken(interrupted);
@@ -52,8 +52,8 @@ async function startGuardian(interrupted: () => void): Promise<void> {
 }
 
 /**
- * Reports to the front why a cell ends the process, then ends the process and its child processes: an open inspector
- * would keep Node alive.
+ * If a cell ends the process, reports the call to the front. Then kills the process and its child processes, because an open
+ * inspector would keep Node alive.
  */
 function endAll(code: number): void {
   writeExitCall(LIFELINE_FD, code);

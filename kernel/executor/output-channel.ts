@@ -3,12 +3,12 @@ import type { DisplaySink } from '../../src/cell/display';
 import { toWireBundle } from '../../src/cell/mime';
 import type { CommMessage, ExecutionId, FromExecutor, Output } from './protocol';
 
-/** Sends the outputs of cells to the front, marked with their execution. */
+/** Sends the outputs of cells to the front; each output has the number of its execution. */
 export class OutputChannel {
-  /** The running execution; if there is none, the last one. */
+  /** The running execution; if no execution runs, the last one. */
   current: ExecutionId = 0;
 
-  /** The functions that are called at the end of the running cell; null: no cell runs. */
+  /** The functions that are called at the end of the running cell; null if no cell runs. */
   #endings: (() => void)[] | null = null;
 
   readonly write: StreamWriter = (name, text) => this.#output({ kind: 'stream', name, text });
@@ -36,7 +36,7 @@ export class OutputChannel {
     this.#endings = [];
   }
 
-  /** Writes the cell's last outputs. */
+  /** Ends the outputs of a cell: calls the functions that write the cell's last outputs. */
   end(): void {
     const endings = this.#endings ?? [];
     this.#endings = null;
@@ -48,7 +48,7 @@ export class OutputChannel {
     this.send({ ...message, data: toWireBundle(data), metadata: toWireBundle(metadata), id: this.current });
   }
 
-  /** Runs later code of an execution (a timer's callback), so that the code's outputs belong to that execution. */
+  /** Runs code that belongs to an earlier execution, such as a timer's callback. The code's outputs belong to that execution. */
   within<T>(id: ExecutionId, work: () => T): T {
     const previous = this.current;
     this.current = id;

@@ -2,10 +2,10 @@ import type { CellError } from '../../src/cell/cell-error';
 import type { StreamName } from '../../src/cell/console-capture';
 import type { MimeBundle } from '../../src/cell/mime';
 
-/** Number of an execution; every output has it, so that the output appears in the cell that wrote it. */
+/** Number of an execution. Every output has this number, so that it appears in the cell that wrote it. */
 export type ExecutionId = number;
 
-/** Settings of the executor process; they are its only argument, as JSON. */
+/** Settings of the executor process. The process gets them as JSON in its only argument. */
 export interface ExecutorSettings {
   /** Folder of the notebook. */
   readonly baseDir: string;
@@ -17,7 +17,7 @@ export interface ExecutorSettings {
 export interface RunCell {
   readonly type: 'run';
   readonly id: ExecutionId;
-  /** Number in the notebook: In[cell]. */
+  /** The cell's number in the notebook. */
   readonly cell: number;
   readonly js: string;
   readonly allowStdin: boolean;
@@ -85,12 +85,12 @@ export type FromExecutor =
 /** The byte that the front writes to the lifeline to ask for an interrupt. */
 export const INTERRUPT_BYTE = 0x49;
 /**
- * The byte for an interrupt that child processes have got too: their end may end the cell, so the cell gets more time.
+ * The byte for an interrupt that child processes have received too. Their end may end the cell, so the cell gets more time.
  */
 export const PATIENT_INTERRUPT_BYTE = 0x50;
 
 /**
- * File descriptor of the lifeline in the executor; the lifeline closes when the front ends. Before the executor ends, it writes
- * the reason to the lifeline, if it knows the reason.
+ * File descriptor of the lifeline in the executor; the lifeline closes when the front ends. If a cell ends the executor, the
+ * executor first writes the reason to the lifeline.
  */
 export const LIFELINE_FD = 4;

@@ -6,7 +6,7 @@ import type { Job } from '../../src/job/run/job';
 import { registeredJobs } from '../../src/job/run/registry';
 import type { RunRanks } from './protocol';
 
-/** How long an interrupted cell may take to end in all ranks. */
+/** Time in which an interrupted cell must end in all ranks. */
 const INTERRUPT_SECONDS = 8;
 
 /** Runs `%%ranks` cells in the newest job. */
@@ -19,8 +19,8 @@ export class RankCells {
   }
 
   /**
-   * Resolves when all selected ranks have ended the cell; `begins` is called before the ranks get the cell. Throws: CONFIG
-   * without a job; the errors of `job.runCell`.
+   * Resolves when all selected ranks have ended the cell; `begins` is called before the ranks get the cell. Throws: CONFIG if
+   * there is no job; the errors of `job.runCell`.
    */
   async run({ code, language, cell, selection }: RunRanks, begins: () => void): Promise<void> {
     const job = registeredJobs().at(-1);
@@ -63,6 +63,6 @@ function notStopped(job: Job): ShardlabError {
   const ranks = job.busyRanks().map(({ rank, pid, activity }) => `rank ${rank} (pid ${pid}) ${activity}`);
   return new ShardlabError(
     'INTERRUPTED',
-    `ranks did not stop within ${INTERRUPT_SECONDS} s: ${ranks.join('; ')}; a rank that continues like this is killed; then launch again`,
+    `ranks did not stop within ${INTERRUPT_SECONDS} s: ${ranks.join('; ')}; a rank that continues like this is killed; then launch the job again`,
   );
 }

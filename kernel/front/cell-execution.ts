@@ -9,7 +9,7 @@ import { readMagics } from './magics';
 import { describeFailure, errorReply } from './replies';
 import type { Json, Message } from './wire';
 
-/** The outcome of a cell: its result, a help page, or its error. */
+/** The outcome of a cell: the cell's result, a help page, or an error. */
 export type CellOutcome = Outcome & { readonly page?: Json | undefined };
 
 /** Compiles and runs the code of requests. */
@@ -25,7 +25,7 @@ export class CellExecution {
     this.#executions = executions;
   }
 
-  /** Runs one cell; `cell` is its number. */
+  /** Runs one cell; `cell` is the cell's number. */
   async run(request: Message, code: string, cell: number): Promise<CellOutcome> {
     this.#interrupted = false;
     this.current = request;
@@ -102,7 +102,7 @@ export class CellExecution {
     return this.#run(request, compiled, selection);
   }
 
-  /** Runs a compiled cell and reports its declarations, or why they are missing, to the compiler. */
+  /** Runs a compiled cell. Reports to the compiler the cell's declarations, or the reason why they are missing. */
   async #run(request: Message, compiled: CompiledCell, selection: string | undefined): Promise<Ending> {
     const { js, declaration } = compiled;
     const { namespace, cell } = declaration;
@@ -117,7 +117,7 @@ export class CellExecution {
     const sends = Object.keys(declaration.sent).length > 0;
     if (names.length === 0 && !sends) return outcome;
     const absence = outcome.ok ? undefined : absenceAfter(outcome);
-    // A failed cell has made the declarations before its error.
+    // A failed cell may have made declarations before its error, so they are reported.
     if (absence === undefined)
       await this.#compiler.call('commit', outcome.ok ? declaration : { ...declaration, sent: {} });
     else await this.#miss({ namespace, cell, names, cause: absence });
@@ -159,7 +159,7 @@ export class CellExecution {
 
   async #help({ name, inRanks }: { readonly name: string; readonly inRanks: boolean }): Promise<CellOutcome> {
     const at = { source: name, offset: name.length };
-    // Names that only ranks have, such as nn.Linear, are explained in the notebook too.
+    // A help request of the notebook also finds names that only ranks have, such as nn.Linear.
     const found =
       (inRanks ? undefined : await this.#compiler.call('inspect', { ...at, namespace: 'notebook' })) ??
       (await this.#compiler.call('inspect', { ...at, namespace: 'ranks' }));
@@ -182,7 +182,7 @@ function namesOf({ declaration }: CompiledCell): string[] {
   return Object.keys(declaration.names);
 }
 
-/** Returns why a failed cell has declared nothing; undefined: it may have made declarations. */
+/** Returns why a failed cell has declared nothing; undefined if it may have made declarations. */
 function absenceAfter({
   processEnded,
   reachedNoRank,

@@ -16,17 +16,18 @@ import { buildCompilerSnapshot, hasSnapshot, snapshotPlace } from '../compiler/s
 import type { ExecutorSettings } from '../executor/protocol';
 
 /**
- * A missing snapshot or code cache is built this long after the compiler's first answer, because the first cells have priority.
+ * Time between the compiler's first answer and the build of a missing snapshot or code cache, because the first cells have
+ * priority.
  */
 const SNAPSHOT_DELAY_MS = 5000;
 
 /**
- * A request that has ended this many processes fails, because it would end the next one too. After this many processes
- * that ended before their first answer, the next one starts only with the next call.
+ * If a request has ended this number of processes, it fails, because it would end the next process too. If this number of
+ * processes in a row ended before their first answer, the next process starts only with the next call.
  */
 const MAX_DEATHS = 2;
 
-/** Number of the request that brings a new process to the state of the previous one; other numbers count from 1. */
+/** Number of the request that gives a new process the state of the previous process. Other requests count from 1. */
 const RESTORE = 0;
 
 interface Waiting {
@@ -38,10 +39,10 @@ interface Waiting {
 }
 
 /**
- * Sends the front's calls to the compiler, a separate process, so that the front can always answer. The process starts
- * from its snapshot if there is one; see [Note: compiler snapshot].
+ * Sends the front's calls to the compiler. The compiler is a separate process, so that the front can always answer clients. The
+ * process starts from a snapshot if there is one; see [Note: compiler snapshot].
  *
- * [Note: a compiler that dies] The front stores every answered lasting call. A new process first gets all of them, in
+ * [Note: a compiler that dies] The front stores every answered lasting call. A new process first gets all these calls, in
  * order, and then the calls that the old process had not answered. Nothing is checked or run again, because a declaration
  * contains the text of its module.
  */
@@ -51,7 +52,7 @@ export class CompilerClient {
   readonly #waiting = new Map<number, Waiting>();
   readonly #lasting: CompilerRequest[] = [];
   readonly #stopBuilding = new AbortController();
-  /** Undefined after too many silent deaths; the next call then starts another process. */
+  /** The compiler process. Undefined after MAX_DEATHS silent deaths; then the next call starts another process. */
   #child: ChildProcess | undefined;
   /** Number of consecutive processes that ended before their first answer. */
   #silentDeaths = 0;
@@ -83,7 +84,7 @@ export class CompilerClient {
     });
   }
 
-  /** Ends the process and rejects its checks after an interrupt; a new process gets the declarations of earlier cells. */
+  /** Handles an interrupt: rejects all checks and kills the process. A new process gets the declarations of earlier cells. */
   replace(): void {
     const child = this.#child;
     for (const { request, reject } of this.#waiting.values()) {
@@ -101,7 +102,7 @@ export class CompilerClient {
   }
 
   #send(request: CompilerRequest): void {
-    // Calls that an ended process has not answered are sent to the next one.
+    // An error is ignored, because calls that an ended process has not answered are sent to the next process.
     this.#child?.send(request, () => {});
   }
 
@@ -164,7 +165,7 @@ export class CompilerClient {
       return;
     }
     if (LASTING_CALLS.some((call) => call === request.call)) this.#lasting.push(request);
-    // The compiler answers a call with the call's result.
+    // The compiler's answer to a call has the type of the call's result.
     entry.resolve(reply.value as never);
   }
 }

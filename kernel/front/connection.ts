@@ -7,14 +7,14 @@ export type Channel = (typeof CHANNELS)[number];
 
 /** The content of a connection file. Source: jupyter_client, connect.py */
 export interface Connection {
-  /** Key of the messages' signatures; '' for none. */
+  /** Key of the messages' signatures; '' if messages are not signed. */
   readonly key: string;
   readonly endpoints: Readonly<Record<Channel, string>>;
   /** The kernel's CurveZMQ key pair (Z85); undefined unless the client asks for encryption. */
   readonly curve: { readonly publicKey: string; readonly secretKey: string } | undefined;
 }
 
-/** Reads a connection file. Throws: CONFIG when it cannot be used. */
+/** Reads a connection file. Throws: CONFIG if the file cannot be used. */
 export function readConnection(path: string): Connection {
   let parsed: unknown;
   try {
@@ -25,7 +25,7 @@ export function readConnection(path: string): Connection {
   return parseConnection(parsed, path);
 }
 
-/** Checks the content of a connection file. Throws: CONFIG with the key that is wrong. */
+/** Checks the content of a connection file. Throws: CONFIG, with the key that is wrong. */
 export function parseConnection(content: unknown, path: string): Connection {
   if (typeof content !== 'object' || content === null) throw unusable(path, 'is not an object');
   const fields = new Map(Object.entries(content));
@@ -45,7 +45,7 @@ export function parseConnection(content: unknown, path: string): Connection {
   const [publicKey, secretKey] = [text('curve_publickey'), text('curve_secretkey')];
   return {
     key: text('key') ?? '',
-    // Every channel has its address.
+    // The object has an address for every channel.
     endpoints: Object.fromEntries(
       CHANNELS.map((channel) => [channel, address(channel)]),
     ) as Connection['endpoints'],

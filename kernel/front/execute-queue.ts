@@ -7,7 +7,7 @@ import { describeFailure, errorReply } from './replies';
 import type { Sockets } from './sockets';
 import { type Json, type Message, readText } from './wire';
 
-/** Runs execute requests in order; after an error, waiting requests are aborted. */
+/** Runs execute requests in order. After an error, aborts the waiting requests. */
 export class ExecuteQueue {
   readonly #cells: CellExecution;
   readonly #sockets: Sockets;
@@ -82,7 +82,7 @@ export class ExecuteQueue {
     return { ...error, payload: [], user_expressions: {} };
   }
 
-  // Requests that the client sent together with the failed one have arrived by the next turn of the event loop.
+  // By the next turn of the event loop, all requests have arrived that the client sent together with the failed request.
   async #abortWaiting(): Promise<void> {
     await nextTurn();
     const aborted = this.#waiting;

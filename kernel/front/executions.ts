@@ -31,7 +31,7 @@ export interface Running {
   readonly since: Seconds;
   /** Whether the executor's main thread has answered the newest interrupt. */
   isHeard: boolean;
-  /** Whether the execution's child processes were interrupted; their end may be the cause of the execution's error. */
+  /** Whether the execution's child processes were interrupted; if so, their end may be the cause of the execution's error. */
   hasChildrenInterrupted: boolean;
   readonly settle: (outcome: Ending) => void;
 }
@@ -40,7 +40,7 @@ export interface Running {
 export interface ExecutionEvents {
   askInput(parent: Message, prompt: string, password: boolean): void;
   comm(message: CommMessage): void;
-  /** The cells' process has ended; all names that cells declared are lost. */
+  /** Is called when the cells' process has ended; all names that cells declared are lost. */
   lost(): void;
 }
 
@@ -67,7 +67,7 @@ export class Executions {
     return this.#running;
   }
 
-  /** Runs compiled code for a request; the code's outputs become outputs of that request. */
+  /** Runs a cell for a request; the cell's outputs become outputs of that request. */
   run(request: Message, work: Omit<RunCell, 'id'> | Omit<RunRanks, 'id'>): Promise<Ending> {
     const id = ++this.#last;
     this.#messages.set(id, request);
@@ -79,7 +79,7 @@ export class Executions {
     });
   }
 
-  /** Shows text in the running cell, or in the last one. */
+  /** Shows text in the running cell, or in the last cell if no cell runs. */
   write(name: StreamName, text: string): void {
     this.#publisher.stream(name, text, this.#messages.get(this.#last)?.header);
   }
@@ -127,7 +127,7 @@ export class Executions {
   }
 }
 
-/** Reports the error of a cell whose child processes were interrupted as an interrupt. */
+/** Turns the error of a cell whose child processes were interrupted into the error INTERRUPTED. */
 function asInterrupted(ending: Ending): Ending {
   if (ending.ok || ending.processEnded === true || ending.error.ename === INTERRUPTED) return ending;
   const evalue =

@@ -14,10 +14,11 @@ import {
 
 export interface ExecutorEvents {
   message(message: FromExecutor): void;
-  /** Text that did not go through the console: from native code or a cell's child process. */
+  /** Gets text that did not go through the console, such as text from native code or from a cell's child process. */
   stray(name: StreamName, text: string): void;
   /**
-   * The process has ended, and a new one was started; `how` names the signal, the exit code or the call that ended it.
+   * Is called when the process has ended and a new process was started. `how` names the signal, the exit code or the call that
+   * ended the process.
    */
   died(how: string): void;
 }
@@ -32,7 +33,7 @@ interface Running {
   why?: string;
 }
 
-/** Starts the executor, and a new one whenever it ends. */
+/** Starts the executor process, and a new executor process whenever the old one ends. */
 export function startExecutor(settings: ExecutorSettings, events: ExecutorEvents) {
   let queue: ToExecutor[] | undefined = [];
   let ended = false;
@@ -52,7 +53,7 @@ export function startExecutor(settings: ExecutorSettings, events: ExecutorEvents
     });
     child.stdout?.on('data', (bytes: Buffer) => events.stray('stdout', bytes.toString()));
     child.stderr?.on('data', (bytes: Buffer) => events.stray('stderr', bytes.toString()));
-    // Child processes of cells must not outlive the executor; 'close' comes only after they have closed the pipes too.
+    // Child processes of cells must not outlive the executor, and 'close' comes only after these processes have closed the pipes.
     child.on('exit', () => killGroup(child));
     child.on('close', (code, signal) => {
       if (ended) return;
@@ -69,8 +70,8 @@ export function startExecutor(settings: ExecutorSettings, events: ExecutorEvents
       else if (current.child.connected) current.child.send(message);
     },
     /**
-     * Ends the running JavaScript. With `patiently`, the code first gets time to end by itself, because its child processes
-     * end.
+     * Ends the running JavaScript. If `patiently` is true, the code first gets time to end by itself, because its child
+     * processes were interrupted too.
      */
     interrupt(patiently: boolean): void {
       current.lifeline.write(Buffer.of(patiently ? PATIENT_INTERRUPT_BYTE : INTERRUPT_BYTE));
@@ -94,13 +95,14 @@ export function startExecutor(settings: ExecutorSettings, events: ExecutorEvents
 function spawnExecutor(settings: ExecutorSettings): Running {
   const main = join(__dirname, '..', 'executor', 'main.js');
   const child = spawn(process.execPath, [...EVALUATOR_FLAGS, main, JSON.stringify(settings)], {
-    // A separate group: signals for the front do not reach cells, and one kill ends all child processes of a cell.
+    // The executor has a process group of its own: signals for the front do not reach cells, and one kill ends all child
+    // processes.
     detached: true,
     cwd: settings.baseDir,
     serialization: 'advanced',
     stdio: ['ignore', 'pipe', 'pipe', 'ipc', 'pipe'],
   });
-  // A 'pipe' beyond the first three is a socket pair: readable and writable.
+  // A 'pipe' beyond the first three files is a pair of sockets, which is readable and writable.
   const lifeline = child.stdio[LIFELINE_FD] as Duplex;
   // The child's 'exit' event reports the end, so errors of the lifeline are ignored.
   lifeline.on('error', () => {});

@@ -1,6 +1,6 @@
 import type { Json } from './wire';
 
-/** One executed cell: session, number, source. */
+/** One executed cell: the session, the cell's number, and its source. */
 export type HistoryEntry = readonly [session: number, line: number, source: string];
 
 /** The sources of this kernel's cells. */
@@ -12,7 +12,7 @@ export class History {
   }
 
   /**
-   * Returns the entries that a history_request asks for; with `output`, each source becomes the pair [source, null].
+   * Returns the entries that a history_request asks for. If `output` is true, each source becomes the pair [source, null].
    * Source: Jupyter protocol, history_request
    */
   find(request: Json): unknown[] {

@@ -16,13 +16,16 @@ export function createInterrupt(
   compiler: CompilerClient,
 ): () => void {
   const { executor } = executions;
-  /** Watches an execution, whose process the next interrupt kills, or a cell in the compiler, which is replaced. */
+  /**
+   * Watches what was interrupted. If an execution continues, the next interrupt kills its process; if the compiler still checks
+   * a cell, the compiler is replaced.
+   */
   const second = new SecondInterrupt<'executor'>();
   /** Reports that the cell has not stopped, unless the executor has noticed the interrupt and reports this itself. */
   const report = (running: Running): 'executor' | undefined => {
     if (executions.running !== running || running.isHeard) return undefined;
     executions.write('stderr', notStopped(executor.pid, running.since));
-    // A process that was starting has missed the first interrupt.
+    // If the process was still starting, it has missed the first interrupt.
     executor.interrupt(false);
     return 'executor';
   };
@@ -51,7 +54,7 @@ export function createInterrupt(
 function notStopped(pid: number, since: Seconds): string {
   return (
     `The cell has not stopped: its process (pid ${pid}) ${describeActivity(pid, since)}. ` +
-    `Interrupt again within ${AGAIN_SECONDS} s to end it: the variables of the notebook are lost then, and the ranks of its ` +
-    'jobs end. Or wait: the cell stops when the process answers.\n'
+    `Interrupt again within ${AGAIN_SECONDS} s to end the process: the variables of the notebook are lost then, and ` +
+    'the ranks of its jobs end. Or wait: the cell stops when the process answers.\n'
   );
 }

@@ -15,7 +15,7 @@ import { bindSockets, type RequestChannel, type Sockets } from './sockets';
 import { complete, inspect, isComplete } from './tooling-requests';
 import { type Json, type Message, readText, Wire } from './wire';
 
-/** How often the kernel checks whether its parent process still exists. */
+/** Time between two checks whether the kernel's parent process still exists. */
 const PARENT_CHECK_MS = 500;
 
 /** Serves the clients of a connection file until a client ends the kernel or the kernel's parent process ends. */
@@ -34,13 +34,13 @@ export async function runKernel(
     process.exit(0);
   };
   process.on('SIGTERM', () => void end());
-  // Interrupts come as messages; Jupyter's SIGINT to the process group is not for the front.
+  // Interrupts come as messages, so the front ignores the SIGINT that Jupyter sends to the process group.
   process.on('SIGINT', () => {});
   process.on('exit', () => session.end());
-  // The reader of the log may be gone; that is not an error to log.
+  // The reader of the log may be gone, so an error of the log cannot be logged.
   process.stderr.on('error', () => undefined);
   endWithParent(() => void end());
-  // Without this an uncaught error would end the front, and all variables would be lost.
+  // Without this handler, an uncaught error would end the front, and all variables would be lost.
   watchStrayErrors(({ thrown }) => log(`nobody caught this, and the kernel continues: ${textOf(thrown)}`));
   session.listen();
 }
@@ -67,7 +67,7 @@ export interface SessionParts {
   readonly compiler: CompilerClient;
   /** Reports the error of a request that gets no answer. */
   readonly warn: Warn;
-  /** Called after a client's shutdown request was answered. */
+  /** Is called after a client's shutdown request was answered. */
   readonly ended: () => void;
 }
 
@@ -177,13 +177,13 @@ export class KernelSession {
   #forgetCells(): void {
     this.#comms.clear();
     for (const namespace of ['notebook', 'ranks'] as const) {
-      // If the compiler fails, lost names still pass its check, and cells that use them fail when they run.
+      // If the compiler fails, lost names still pass the type check, and cells that use these names fail when they run.
       this.#parts.compiler.call('reset', namespace).catch(() => {});
     }
   }
 }
 
-/** The open comms, whether a cell or the front end opened them. */
+/** All open comms; a cell or the front end may have opened them. */
 export class CommRegistry {
   readonly #targets = new Map<string, string>();
 
@@ -210,8 +210,8 @@ export class CommRegistry {
   }
 
   /**
-   * Reads a front end's comm message for the executor; undefined if the request is not a comm message. Throws: CONFIG
-   * for a field of a wrong type.
+   * Reads a front end's comm message for the executor; undefined if the request is not a comm message. Throws: CONFIG if a
+   * field has a wrong type.
    */
   read({ header, content, metadata, buffers }: Message): CommMessage | undefined {
     const kind = KINDS.get(header.msg_type);

@@ -1,4 +1,4 @@
-/** The request in a cell's first line. */
+/** The kind of a cell, which depends on its first line. */
 export type CellRequest =
   | {
       readonly kind: 'notebook';
@@ -6,17 +6,20 @@ export type CellRequest =
       readonly selection?: never;
       readonly checkOnly?: never;
     }
-  /** For ranks of the newest job; `selection` as in `job.on`. Spaces replace the first line, so positions stay the same. */
+  /**
+   * A cell for ranks of the newest job; `selection` is an argument of `job.on`. Spaces replace the first line, so that
+   * positions stay the same.
+   */
   | {
       readonly kind: 'ranks';
       readonly source: string;
       readonly selection: string;
-      /** Only type-checks the cell; nothing is sent to the ranks. */
+      /** If true, the cell is only type-checked, and nothing is sent to the ranks. */
       readonly checkOnly: boolean;
     }
-  /** Python for ranks of PyTorch; the first line is empty, so lines stay the same. */
+  /** Python code for ranks that run PyTorch. The first line is empty, so that line numbers stay the same. */
   | { readonly kind: 'python'; readonly source: string; readonly selection: string }
-  /** `inRanks`: help on a name in `%%ranks` cells. */
+  /** Help on a name; if `inRanks` is true, on a name in `%%ranks` cells. */
   | { readonly kind: 'help'; readonly name: string; readonly inRanks: boolean }
   | { readonly kind: 'unknown'; readonly magic: string };
 
@@ -26,8 +29,8 @@ const CHECK = /(?:^|\s)--check(?=\s|$)/;
 const PYTHON = /(?:^|\s)--python(?=\s|$)/;
 
 /**
- * Reads a magic: `%%ranks [--check | --python] 0,2-3` in the first line, or `?name` or `name?` alone, also below %%ranks. No
- * TypeScript begins with `%`.
+ * Reads a magic: `%%ranks [--check | --python] 0,2-3` in the first line, or a help request (`?name` or `name?`) alone in the
+ * cell or alone below `%%ranks`. No TypeScript begins with `%`.
  */
 export function readMagics(code: string): CellRequest {
   const help = HELP.exec(code);

@@ -4,10 +4,13 @@ import type { CommMessage, Output } from '../executor/protocol';
 import type { Sockets } from './sockets';
 import type { Header, Json } from './wire';
 
-/** Prints are coalesced within these limits, so that a loop of prints does not send one message per print. */
+/** Within these limits, several prints become one message, so that a loop of prints does not send one message per print. */
 const STREAM_LIMITS = { windowMs: 20, maxLength: 65_536 };
 
-/** Sends messages on iopub, each with the request that caused it; coalesces prints and preserves their order. */
+/**
+ * Sends messages on iopub; each message names the request that caused it. Joins prints into fewer messages and preserves their
+ * order.
+ */
 export class Publisher {
   readonly #sockets: Sockets;
   readonly #streams = createStreamBuffer(
@@ -31,7 +34,7 @@ export class Publisher {
     this.#write(name, parent === undefined ? text : this.#excerptsOf(parent)[name].add(text), parent);
   }
 
-  /** Ends a request's prints and shows the text that their excerpts hold. */
+  /** Ends a request's prints, and sends the text that their excerpts still hold. */
   endStreams(parent: Header): void {
     const excerpts = this.#excerpts.get(parent);
     if (excerpts === undefined) return;

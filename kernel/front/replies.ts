@@ -40,7 +40,7 @@ export function errorReply(error: { ename: string; evalue: string; traceback: re
   };
 }
 
-/** Describes any thrown value in the protocol's three fields. */
+/** Describes any thrown value in the protocol's fields `ename`, `evalue` and `traceback`. */
 export function describeFailure(thrown: unknown): { ename: string; evalue: string; traceback: string[] } {
   if (!(thrown instanceof Error))
     return { ename: 'Error', evalue: String(thrown), traceback: [String(thrown)] };

@@ -7,11 +7,11 @@ import { CHANNELS, type Channel, type Connection } from './connection';
 import type { Message, Outgoing, Wire } from './wire';
 
 /**
- * The time that zeromq's thread gets to write sent messages, because an exiting process does not wait for that thread.
+ * In this time, zeromq's thread writes the messages that were sent, because an exiting process does not wait for that thread.
  */
 const FLUSH_MS = 50;
 
-/** Largest frame of a request, in bytes: the longest string of V8. A peer that sends a larger one is disconnected. */
+/** Largest frame of a request, in bytes: the longest string of V8. A peer that sends a larger frame is disconnected. */
 const LARGEST_REQUEST = 2 ** 29;
 /** Largest heartbeat or subscription, in bytes. */
 const LARGEST_NOTE = 2 ** 16;
@@ -23,13 +23,13 @@ export type RequestChannel = 'shell' | 'control' | 'stdin';
 export interface Sockets {
   /** Queues a message; preserves the order within a channel. */
   send(channel: RequestChannel | 'iopub', message: Outgoing): void;
-  /** Calls back for every valid message, until the sockets are closed. */
+  /** Calls `handle` for every valid message until the sockets are closed. */
   listen(channel: RequestChannel, handle: (message: Message) => void): void;
-  /** Closes after all queued messages are sent, then resolves. */
+  /** Closes the sockets after all queued messages are sent, and then resolves. */
   close(): Promise<void>;
 }
 
-/** Binds all sockets; `warn` takes reports of ignored messages. Throws: TRANSPORT when an address is taken. */
+/** Binds all sockets; `warn` is called for ignored messages. Throws: TRANSPORT if an address is taken. */
 export async function bindSockets(connection: Connection, wire: Wire, warn: Warn): Promise<Sockets> {
   const sockets = createSockets(connection);
   const bind = async (channel: Channel): Promise<void> => {
@@ -77,14 +77,14 @@ function createSockets({ curve }: Connection) {
     shell: new Router(requests),
     control: new Router(requests),
     stdin: new Router(requests),
-    // Without a high-water mark, no print of a cell is dropped.
+    // Without a high-water mark, zeromq drops no print of a cell.
     iopub: new XPublisher({ ...notes, linger: 1000, sendHighWaterMark: 0, verbosity: 'allSubs' }),
     // A ROUTER echoes any message, as ipykernel's does; a REP refuses messages that are not requests.
     hb: new Router({ ...notes, linger: 0 }),
   };
 }
 
-/** Notifies each subscriber that its subscription is active. Source: Jupyter protocol 5.4, iopub_welcome */
+/** Sends a subscriber the message that its subscription is active. Source: Jupyter protocol 5.4, iopub_welcome */
 function welcome(frame: Buffer | undefined, send: Sockets['send']): void {
   if (frame?.[0] !== 1) return;
   const topic = frame.subarray(1);

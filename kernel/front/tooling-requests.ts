@@ -45,11 +45,11 @@ interface Cursor {
   readonly code: string;
   readonly source: string;
   readonly offset: number;
-  /** Undefined: the cell is Python, about which the compiler knows nothing. */
+  /** The namespace whose names the cell sees; undefined if the cell is Python, which the compiler does not read. */
   readonly namespace: Namespace | undefined;
 }
 
-/** The names that a cell sees, by its kind. */
+/** By the kind of a cell: the namespace whose names the cell sees. */
 const NAMESPACES: Readonly<Record<ReturnType<typeof readMagics>['kind'], Namespace | undefined>> = {
   notebook: 'notebook',
   help: 'notebook',

@@ -17,7 +17,7 @@ export type Json = Readonly<Record<string, unknown>>;
 
 /** A received message of the Jupyter protocol. */
 export interface Message {
-  /** Routing frames: the receiver of the answer. */
+  /** Routing frames, which name the receiver of the answer. */
   readonly identities: readonly Buffer[];
   readonly header: Header;
   readonly metadata: Json;
@@ -25,7 +25,7 @@ export interface Message {
   readonly buffers: readonly Buffer[];
 }
 
-/** A message to send; `identities` are the frames for routing (on iopub: the topic), which come first. */
+/** A message to send. `identities` are the first frames, which zeromq uses for routing; on iopub, this is the topic. */
 export interface Outgoing {
   readonly type: string;
   readonly content: Json;
@@ -65,7 +65,10 @@ export class Wire {
     return [...identities, DELIMITER, this.#sign(parts), ...parts, ...buffers];
   }
 
-  /** Reads a message. Throws: TRANSPORT if frames are missing or invalid, unsigned, or were received before. */
+  /**
+   * Reads a message. Throws: TRANSPORT if frames are missing or invalid, if the signature is wrong, or if the message was
+   * received before.
+   */
   decode(frames: readonly Buffer[]): Message {
     const at = frames.findIndex((frame) => frame.equals(DELIMITER));
     const [signature, header, parent, metadata, content, ...buffers] = frames.slice(at + 1);
@@ -97,14 +100,14 @@ export class Wire {
   }
 }
 
-/** Reads a header, which replies repeat; omits fields with objects, which the protocol does not have. */
+/** Reads a header, which replies repeat. Omits fields whose values are objects, because the protocol has no such fields. */
 function readHeader(frame: Buffer): Header {
   const fields = Object.entries(readObject('header', frame));
   const header = Object.fromEntries(fields.filter(([, value]) => typeof value !== 'object'));
   for (const name of ['msg_id', 'msg_type']) {
     if (typeof header[name] !== 'string') throw refused(`its header has no text ${name}`);
   }
-  // Only these two fields are read here; the others return to the client unchanged.
+  // The kernel reads only these two fields; the other fields return to the client unchanged.
   return header as unknown as Header;
 }
 
@@ -118,7 +121,7 @@ function readObject(name: string, frame: Buffer): Json {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw refused(`its ${name} is no JSON object`);
   }
-  // JSON's objects are records.
+  // An object of JSON is a record.
   return value as Json;
 }
 
@@ -126,7 +129,7 @@ function refused(why: string): ShardlabError {
   return new ShardlabError('TRANSPORT', why);
 }
 
-/** Returns a string of a message's content; '' if it is missing. Throws: CONFIG for another type. */
+/** Returns the field `key` of a message's content; '' if the field is missing. Throws: CONFIG if it is not a string. */
 export function readText(content: Json, key: string): string {
   const value = content[key] ?? '';
   if (typeof value === 'string') return value;
@@ -135,7 +138,7 @@ export function readText(content: Json, key: string): string {
 
 /** Stores the signatures of messages, so that a repeated message is refused. */
 export class SeenSignatures {
-  // In order of arrival.
+  // The signatures are in the order of their arrival.
   readonly #seen = new Set<string>();
   readonly #most: number;
 

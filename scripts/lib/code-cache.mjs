@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { root } from './places.mjs';
 
-/** Saves the compiled code with which ranks and kernels start; without it, a rank takes a third more time to start. */
+/** Saves the compiled code with which ranks and kernels start; without this cache, a rank needs a third more time to start. */
 export async function ensureCodeCache(say) {
   const require = createRequire(import.meta.url);
   const { hasCodeCache, saveCodeCache } = require(

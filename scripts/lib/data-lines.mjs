@@ -7,7 +7,7 @@ import { StepError } from './step.mjs';
 /** Maximum number of lines of test data and stored notebooks together. */
 const MOST_LINES = 40_000;
 
-/** Counts the lines of test data (files in test/ that are not source code) and of stored notebooks. Throws above the limit. */
+/** Counts lines of test data (files in test/ that are not code) and of stored notebooks. Throws if the sum is above the limit. */
 export function checkDataLines(say) {
   const data = filesBelow(join(root, 'test')).filter((file) => !/\.(ts|py|safetensors)$/.test(file));
   const [ofData, ofNotebooks] = [linesOf(data), linesOf(notebookFiles())];

@@ -26,7 +26,7 @@ export function executeNotebooks({ python, env }, notebooks, { output, inPlace =
   ];
   const child = spawn(python, args, { env, stdio: ['pipe', 'inherit', 'inherit'], detached: true });
   child.stdin.on('error', () => {});
-  // When its standard input ends (also because this process ends), the child ends its kernel and itself.
+  // When the child's standard input ends (also because this process ends), the child ends its kernel and itself.
   const end = () => child.stdin.end();
   const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'];
   for (const signal of signals) process.on(signal, end);

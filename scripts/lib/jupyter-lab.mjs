@@ -7,7 +7,7 @@ import { root } from './places.mjs';
 import { StepError } from './step.mjs';
 
 const NOTEBOOK = 'notebooks/00-quickstart.ipynb';
-/** The user's option for another folder than the clone; JupyterLab takes it only once. */
+/** Matches the user's option for another folder than the clone; JupyterLab accepts this option only once. */
 const OWN_FOLDER = /^--(ServerApp\.root_dir|notebook-dir)\b/;
 const GRACE_MILLISECONDS = 15_000;
 

@@ -3,8 +3,8 @@ const INTERACTIVE = 'application/vnd.plotly.v1+json';
 
 /**
  * Returns a notebook as it is stored: with each figure's picture and text, which GitHub, nbconvert and JupyterLab show. Only
- * timelines, and bar charts whose bars begin above 0, also have their interactive form, because only hovering shows what their
- * spans are; a run of the notebook makes the others again.
+ * timelines, and bar charts whose bars begin above 0, also have their interactive form, because only hovering names their
+ * spans. A run of the notebook makes the interactive forms of other figures again.
  */
 export function leanNotebook(notebook) {
   const lean = (output) => {
@@ -19,7 +19,7 @@ export function leanNotebook(notebook) {
   return { ...notebook, cells };
 }
 
-/** Whether a figure's bars have their own begin (`base`), as a timeline's do. */
+/** Whether a figure has bars that begin at values of their own (`base`), as in a timeline. */
 const isTimeline = ({ data }) => data.some(({ type, base }) => type === 'bar' && Array.isArray(base));
 
 /** Returns a notebook file's text: indented as nbformat does, but with one line per trace of an interactive figure. */

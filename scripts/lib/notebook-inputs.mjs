@@ -5,7 +5,7 @@ import { fromBuild } from './from-build.mjs';
 import { leanNotebook, notebookText } from './lean-notebook.mjs';
 import { filesBelow, root } from './places.mjs';
 
-/** Key of a notebook's metadata that stores a hash of the inputs of its outputs. */
+/** The key of a notebook's metadata that stores a hash of everything on which the notebook's outputs depend. */
 const KEY = 'shardlab';
 
 /** Returns the repository's notebooks. */
@@ -15,7 +15,7 @@ export function notebookFiles() {
   );
 }
 
-/** Returns a hash of the inputs of a notebook's outputs: its code cells, and the sources of library and kernel. */
+/** Returns a hash of everything on which a notebook's outputs depend: code cells, and the sources of library and kernel. */
 export function inputsOf(path) {
   const { cells } = JSON.parse(readFileSync(path, 'utf8'));
   const hash = createHash('sha256');
@@ -34,8 +34,8 @@ export function isStale(path) {
 }
 
 /**
- * Returns why a notebook cannot be executed here; undefined if it can. If there is no PyTorch, a notebook that needs it ("needs":
- * "torch" in its metadata) keeps its stored outputs.
+ * Returns why a notebook cannot be executed here; undefined: it can be executed. If there is no PyTorch, a notebook that needs
+ * PyTorch ("needs": "torch" in its metadata) keeps its stored outputs.
  */
 export function whyNotHere(path, env = process.env) {
   if (JSON.parse(readFileSync(path, 'utf8')).metadata[KEY]?.needs !== 'torch') return undefined;

@@ -28,7 +28,7 @@ export async function ensurePackages(say, env = process.env) {
   writeFileSync(stamp, hash);
 }
 
-/** Runs `npm ci`; if the registry's answers do not fit the lock, runs `npm install`, which does not change the lock. */
+/** Runs `npm ci`. If package-lock.json is incomplete, runs `npm install --no-save`, which does not change the lock. */
 async function install(env) {
   const [command, ...npm] = npmCommand();
   const strict = await capture(command, [...npm, 'ci', ...QUIET], { cwd: root, env });
@@ -46,7 +46,7 @@ async function install(env) {
   );
 }
 
-/** Whether npm's list in node_modules has every package of the lock that is not optional, in the lock's version. */
+/** Whether npm's list in node_modules contains every required package of the lock, in the lock's version. */
 function matchesLock(modules, lock) {
   const noted = join(modules, '.package-lock.json');
   if (!existsSync(noted)) return false;

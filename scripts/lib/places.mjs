@@ -24,7 +24,7 @@ export function isWritable(folder) {
   }
 }
 
-/** Returns the folder for this clone's files other than its build: the clone, the user's cache, or a temporary folder. */
+/** Returns the folder for this clone's generated files except the build: the clone, the user's cache, or a temporary folder. */
 export function stateFolder(clone = root, env = process.env) {
   if (isWritable(clone)) return clone;
   const key = createHash('sha256').update(clone).digest('hex').slice(0, 12);
@@ -49,8 +49,8 @@ function cacheFolder(env) {
 }
 
 /**
- * Returns environment variables by which programs write to another folder instead of HOME, if HOME is not writable; else
- * none. Variables that the user has set are not changed.
+ * Returns environment variables that make programs write to another folder if HOME is not writable; an empty object if HOME is
+ * writable. Variables that the user has set are not changed.
  */
 export function homeVariables(state, env = process.env) {
   const home = env.HOME || homedir();
@@ -74,7 +74,7 @@ export function homeVariables(state, env = process.env) {
   return Object.fromEntries(Object.entries(moved).filter(([name]) => !env[name]));
 }
 
-/** Returns all files below a folder, sorted; none if the folder does not exist. */
+/** Returns all files below a folder, sorted; an empty list if the folder does not exist. */
 export function filesBelow(folder) {
   if (!existsSync(folder)) return [];
   return readdirSync(folder, { recursive: true, withFileTypes: true })

@@ -5,8 +5,8 @@ import { root } from './places.mjs';
 const SCHEMA_TYPE = /^z\.(input|output)<typeof \w+>$/;
 
 /**
- * Returns the texts of declaration files with each type that zod computes from a schema (z.input, z.output) written out.
- * Otherwise the checker of cells would compute it again in each cell that has a config or a plan.
+ * Returns the texts of declaration files. Each type that zod computes from a schema (z.input, z.output) is written out, because
+ * the type checker would otherwise compute it again in each cell that has a config or a plan.
  */
 export function withPlainTypes(texts) {
   const computed = [...texts].filter(([, text]) => /\bz\.(input|output)</.test(text)).map(([file]) => file);

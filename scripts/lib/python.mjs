@@ -7,9 +7,9 @@ import { root } from './places.mjs';
 import { StepError } from './step.mjs';
 
 /**
- * Returns a Python with all that `purpose` ('run' or 'test') needs: the Python that SHARDLAB_PYTHON names, else the clone's
- * environment, else a Python on the PATH that has everything already, else a new environment in `state`. `jupyter` is
- * the folder for this clone's kernelspec: inside the clone's environment, else beside the build, never global.
+ * Returns a Python that has all packages for `purpose` ('run' or 'test'): the Python that SHARDLAB_PYTHON names, else the
+ * clone's environment, else a Python on the PATH that already has the packages, else a new environment in `state`. The result's
+ * `jupyter` is the folder for this clone's kernelspec: in the clone's environment, else beside the build, never a global folder.
  */
 export async function ensurePython(request, say) {
   const { purpose, state, env, clone = root, patienceSeconds } = request;
@@ -109,7 +109,7 @@ function asStepError(error) {
   );
 }
 
-/** Whether the clone's environment has what the requirement files say now, and its Python still runs. */
+/** Whether the clone's environment has the packages that the requirement files name now, and its Python still runs. */
 async function isReady(folder, purpose, env) {
   const stamp = join(folder, '.shardlab');
   if (!existsSync(stamp) || readFileSync(stamp, 'utf8') !== requirementsHash()) return false;

@@ -6,7 +6,7 @@ import { filesBelow, root } from './places.mjs';
 import { passThrough } from './run.mjs';
 import { StepError } from './step.mjs';
 
-/** A file and each of its tests end within this time. */
+/** The longest time of a file, and of each of its tests. */
 const TIMEOUT_MILLISECONDS = { together: 600_000, alone: 1_800_000 };
 
 /**
@@ -16,7 +16,7 @@ const TIMEOUT_MILLISECONDS = { together: 600_000, alone: 1_800_000 };
 const SLOW = /\.slow(\.torch)?\.test\.ts$/;
 /** NAME.long.test.ts takes minutes, measures time or memory, or uses the whole machine. */
 const LONG = /\.long\.test\.ts$/;
-/** NAME.torch.test.ts needs a Python with PyTorch, whose ranks use the whole machine; NAME.slow.torch.test.ts takes minutes. */
+/** NAME.torch.test.ts needs a Python with PyTorch and uses the whole machine; NAME.slow.torch.test.ts takes minutes. */
 const TORCH = /\.torch\.test\.ts$/;
 const ALONE = /\.(long|torch)\.test\.ts$/;
 
@@ -25,12 +25,12 @@ const FILES_PER_PROCESS = 8;
 
 /**
  * Slow files of these folders also run in shared processes, because they share ranks (test/support/launch-ranks.ts) or jobs
- * (test/job/job-fixture.ts). In the long run each has its own process: with every case, several files would take longer than
- * the time limit of a process.
+ * (test/job/job-fixture.ts). In the long run, each of these files has its own process, because several files with all their
+ * cases would take longer than the time limit of a process.
  */
 const SHARED_FOLDERS = /^test\/(checkpoint|job\/rank|job\/run|optim|parallel|plan|train)\//;
 
-/** The files that take longest, which start first in this order. Others start in the order of their paths. */
+/** The slowest files. They start first, in this order; other files start in the order of their paths. */
 const LONGEST = [
   'test/kernel/examples.slow.test.ts',
   'test/kernel/training.slow.test.ts',
@@ -47,12 +47,13 @@ const LONGEST = [
   'test/parallel/experts/placement.slow.test.ts',
 ];
 
-/** Number of slowest files that a run names at its end. */
+/** A run names this many of its slowest files at its end. */
 const NUM_SLOWEST = 10;
 
 /**
- * Returns the test files of a run: NAME.test.ts always, slow files except in the fast run, NAME.long.test.ts only in the
- * long run; with `torch` only NAME.torch.test.ts, which no other run contains. If `only` has texts, only files whose path contains one of them.
+ * Returns the test files of a run: NAME.test.ts always, slow files except in the fast run, NAME.long.test.ts only in the long
+ * run. With `torch`, it returns only NAME.torch.test.ts, which no other run contains. If `only` has texts, it returns only files
+ * whose path contains one of them.
  */
 export function testFiles({ fast, long, torch = false, only }) {
   return filesBelow(join(root, 'test'))
@@ -62,7 +63,7 @@ export function testFiles({ fast, long, torch = false, only }) {
     .filter((file) => isNamed(file, only));
 }
 
-/** Whether a path contains one of the texts; also if there are none. */
+/** Whether a path contains one of the texts of `only`; true if `only` is empty. */
 export function isNamed(file, only) {
   return only.length === 0 || only.some((text) => file.includes(text.replace(/\.[jt]s$/, '')));
 }
@@ -85,8 +86,8 @@ export async function runTests(files, env, { long = false } = {}) {
 }
 
 /**
- * Slow files run first, and the longest of them before the others. So no core is idle at the end while another core runs a slow
- * file.
+ * Returns the files in the order in which they start: the slowest ones, then other slow files, then fast files. With this order,
+ * no core is idle at the end while another core runs a slow file.
  */
 export function inOrder(files) {
   const longest = LONGEST.filter((file) => files.includes(file));
@@ -125,9 +126,9 @@ async function runGroup(files, way, { env, long }) {
 }
 
 /**
- * Writes the files that node:test runs into `folder`: one per slow file, and files that run several fast files or several files
- * that share ranks or jobs. Their names have numbers in the order of `files`, because node:test starts files in the order of
- * their names. Each test file is a suite of its own there, so that its hooks are its own and its failures name it.
+ * Writes the files that node:test runs into `folder`. Each written file runs one slow file, or several fast files, or several
+ * files that share ranks or jobs. The names of written files are numbers in the order of `files`, because node:test starts files
+ * in the order of their names. Each test file is a suite, so that its hooks run only for its tests and failures show its path.
  */
 export function sharedProcesses(files, folder, { long = false } = {}) {
   const rooms = new Map();
@@ -148,7 +149,7 @@ export function sharedProcesses(files, folder, { long = false } = {}) {
   });
 }
 
-/** Names the files that share a process with this one; undefined if none does. */
+/** Returns a name for the files that share a process with this file; undefined: the file has its own process. */
 function processOf(file, long) {
   if (ALONE.test(file)) return undefined;
   if (!SLOW.test(file)) return file.split('/')[1];

@@ -36,7 +36,7 @@ export async function setUp(purpose, { withPython = true } = {}) {
 }
 
 /**
- * Returns variables by which child processes find this Python and this clone's kernel first. VIRTUAL_ENV, which an
+ * Returns environment variables that make child processes find this Python and this clone's kernel first. VIRTUAL_ENV, which an
  * activated environment also sets, is the folder in which ranks look for numpy's BLAS.
  */
 function pythonVariables(python, jupyter) {

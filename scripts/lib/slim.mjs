@@ -20,8 +20,8 @@ export function slimBuild(build, folders) {
 }
 
 /**
- * Writes the declarations that exports need, with plain types. tsc writes all of them to build/types, so any can be taken
- * later.
+ * Writes the declarations that exports need, with plain types. tsc has written all declarations to build/types, from which they
+ * are taken.
  */
 function keepPublicTypes(build, folders) {
   const all = join(build, 'types');

@@ -2,7 +2,7 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { root } from './places.mjs';
 
-/** Saves the heap snapshot from which kernels start their compiler; without it, they start about a second later. */
+/** Saves the heap snapshot from which kernels start their compiler; without the snapshot, kernels start about a second later. */
 export async function ensureSnapshot(say) {
   const require = createRequire(import.meta.url);
   const compiler = join(root, 'build', 'kernel', 'compiler', 'snapshot.js');

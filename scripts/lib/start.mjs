@@ -14,7 +14,7 @@ const HELP = `npm start [-- options]            set up what is missing, then ope
   -- OPTION…                      further options for JupyterLab
 `;
 
-/** Runs `npm start`. */
+/** The main function of `npm start`. */
 export function main() {
   return runMain(async () => {
     const options = readOptions(process.argv.slice(2));
@@ -31,7 +31,7 @@ export function main() {
   });
 }
 
-/** Reads the arguments of `npm start`. Throws a UsageError for a wrong one. */
+/** Reads the arguments of `npm start`. Throws a UsageError for a wrong argument. */
 export function readOptions(argv) {
   const at = argv.indexOf('--');
   const [own, rest] = at < 0 ? [argv, []] : [argv.slice(0, at), argv.slice(at + 1)];

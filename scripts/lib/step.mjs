@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks';
 
-/** The error of a step that failed: says what happened and, one advice per line, what to do. */
+/** The error of a step that failed. The message says what happened; `advice` says what to do, one piece per line. */
 export class StepError extends Error {
   constructor(what, ...advice) {
     super(what);

@@ -1,12 +1,12 @@
 import { storeNotebook } from './notebook-inputs.mjs';
 import { StepError } from './step.mjs';
 
-/** The status of an execution that was interrupted. */
+/** The exit status of an execution that was interrupted. */
 const INTERRUPTED = 130;
 
 /**
- * Executes notebooks one after the other, and stores each as soon as all its cells have run; `execute` takes a path and returns the
- * exit status. Returns 0, or 130 after an interrupt. Throws: a StepError naming the notebooks that failed.
+ * Executes notebooks one after the other, and stores each as soon as all its cells have run. `execute` takes a path and returns
+ * an exit status. Returns 0, or 130 after an interrupt. Throws: a StepError with the names of the notebooks that failed.
  */
 export async function storeExecuted(paths, execute) {
   const failed = [];

@@ -13,7 +13,7 @@ const HELP = `npm test [-- options] [TEXT…]   set up what is missing, build, l
   --no-lint     skip the linter
   --no-python   set up no Python (tests that need it are skipped and say so)`;
 
-/** Runs `npm test`. */
+/** The main function of `npm test`. */
 export function main() {
   return runMain(async () => {
     const { values, positionals } = readOptions();

@@ -10,13 +10,13 @@ import { StepError, step } from './step.mjs';
 const PACKAGES = join(root, 'src', 'python');
 /** pytest and mypy are in a folder of their own, so that the Python with PyTorch is not changed. */
 const TOOLS = join(root, 'build', 'torch-tools');
-/** The libraries on which a test runs the documents' code. */
+/** The folder of the libraries (such as accelerate) with which a test runs the documents' code. */
 const ORIGINALS = join(root, 'build', 'originals');
 
 /**
- * Runs the tests of the Python package and NAME.torch.test.ts, and checks the package's types (mypy --strict), on the Python of SHARDLAB_TORCH_PYTHON or the
- * one that `shardlab engine torch` makes. `fast` leaves out pytest's tests with the mark `slow`, and NAME.slow.torch.test.ts. If `only` has texts, only test
- * files whose path contains one of them run.
+ * Runs the tests of the Python package and NAME.torch.test.ts, and checks the package's types (mypy --strict). Uses the Python
+ * that SHARDLAB_TORCH_PYTHON names, or else the Python that `shardlab engine torch` makes. `fast` leaves out pytest's tests with
+ * the mark `slow`, and NAME.slow.torch.test.ts. If `only` has texts, only test files whose path contains one of them run.
  */
 export async function runTorchTests(env, { fast, only }) {
   const inPython = filesBelow(join(root, 'test', 'torch'))
@@ -47,7 +47,7 @@ export async function runTorchTests(env, { fast, only }) {
   return first || second;
 }
 
-/** Returns the Python with PyTorch; `shardlab engine torch` makes it if it is missing, with its progress on stderr. */
+/** Returns the Python with PyTorch. If it is missing, `shardlab engine torch` makes it and shows its progress on stderr. */
 async function ensureTorch(env, say) {
   const named = env.SHARDLAB_TORCH_PYTHON;
   if (named) {
@@ -75,7 +75,7 @@ async function ensureTorch(env, say) {
   return python;
 }
 
-/** Installs the packages of a file of test/torch into a folder, if they are not there. */
+/** Installs the packages of a requirement file of test/torch into a folder, unless the folder has them. */
 async function ensurePackages(python, env, say, file, target, options = {}) {
   const requirements = join(root, 'test', 'torch', file);
   const stamp = join(target, '.shardlab');

@@ -20,14 +20,14 @@ STOPPED = threading.Event()
 
 
 def end_with_parent():
-    while os.read(0, 4096):  # unbuffered: a lock on sys.stdin would outlive the interpreter
+    while os.read(0, 4096):  # not sys.stdin, whose lock this thread would still hold at the interpreter's end
         pass
     STOPPED.set()
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def execute(path, kernel, timeout):
-    """Returns the executed notebook, and a text that says what failed, or None."""
+    """Returns the executed notebook, and a text that says what failed; None instead of the text if nothing failed."""
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
         notebook, kernel_name=kernel, timeout=timeout, startup_timeout=120,
@@ -39,7 +39,7 @@ def execute(path, kernel, timeout):
         return notebook, failed_cell(notebook) or str(error)
     except CellTimeoutError as error:
         return notebook, f"a cell took longer than {timeout} s: {error}"
-    except (DeadKernelError, RuntimeError) as error:  # RuntimeError: it ended before its first answer
+    except (DeadKernelError, RuntimeError) as error:  # RuntimeError: the kernel ended before its first answer
         return notebook, f"the kernel ended: {error}"
     except AssertionError:  # nbclient raises it after a signal has ended its kernel
         if STOPPED.is_set():
@@ -59,7 +59,7 @@ def failed_cell(notebook):
 
 
 def save(text, path):
-    """Replaces the file by the text once all of it is written, so that a full disk does not destroy the old file."""
+    """Writes the text to a new file, which then replaces the old one, so that a full disk does not destroy the old file."""
     part = f"{path}.part"
     try:
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)

@@ -6,7 +6,7 @@ import threading
 
 
 def end_with_parent():
-    while os.read(0, 4096):  # unbuffered: a lock on sys.stdin would outlive the interpreter
+    while os.read(0, 4096):  # not sys.stdin, whose lock this thread would still hold at the interpreter's end
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -18,6 +18,6 @@ here = os.path.dirname(os.path.abspath(__file__))
 others = os.environ.get("JUPYTER_CONFIG_PATH")
 os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join([here, *([others] if others else [])])
 
-from jupyterlab.labapp import main  # noqa: E402  (the watch begins first, and the path is set)
+from jupyterlab.labapp import main  # noqa: E402  (before this import, the watch begins and the path is set)
 
 sys.exit(main())

@@ -1,4 +1,4 @@
-"""Prints as JSON which Python this is, and which requirements of the named files it does not meet."""
+"""Prints, as JSON, which Python this is, and which requirements of the named files this Python does not meet."""
 import json
 import re
 import sys

@@ -24,7 +24,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp import MixedPrecision, ShardingStrategy
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
-PATCH = 64  # values of a patch: 16 channels of 1 x 2 x 2
+PATCH = 64  # number of values per patch: 16 channels of 1 x 2 x 2 positions
 
 
 class AllToAll(torch.autograd.Function):

@@ -35,13 +35,16 @@ export class BesideExchanges implements Deferral {
   take(tape: Recording, node: RecordedNode, dys: readonly (tf.Tensor | null)[]): ReadonlySet<string> {
     const names = this.#waiting.take(tape, node, dys);
     const { isEmpty } = this.#waiting;
-    // A region may use any parameter.
+    // A region may use any parameter, so the gradients that wait are computed before its backward.
     if (names.size === 0 && !isEmpty && (node.resume !== undefined || this.#waiting.includes(node)))
       this.#waiting.compute(this.#engine, this.#gradients);
     return names;
   }
 
-  /** Runs the operation's backward if it is an exchange beside which gradients can be computed; else returns false. */
+  /**
+   * Runs the operation's backward if it is an exchange and gradients wait that can be computed beside it. Otherwise returns
+   * false.
+   */
   exchanged(node: RecordedNode, [dy]: readonly (tf.Tensor | null)[]): boolean {
     const exchange = this.#waiting.isEmpty ? undefined : this.#tape.exchanges.of(node);
     const [input] = Object.values(node.inputs);
@@ -55,7 +58,7 @@ export class BesideExchanges implements Deferral {
     return true;
   }
 
-  /** Frees the tensors of operations that backward did not reach. */
+  /** Frees the tensors of gradients that still wait, and the result of an exchange that was interrupted. */
   dispose(): void {
     this.#waiting.dispose();
     this.#started?.dispose();

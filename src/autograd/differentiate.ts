@@ -21,12 +21,12 @@ export function differentiate(
     );
   }
   const results = tf.tidy(() => {
-    // tfjs replaces null by zeros; its types do not say so. If the gradient function does not read these gradients, the
-    // outputs are passed in their place, so that no zeros are made.
+    // tfjs replaces a null gradient by zeros, although its types forbid null. If the gradient function does not read these
+    // gradients, the outputs are passed in their place, so that no zeros are made.
     const isUnread = readsFirstGradientOnly(node.kernelName);
     const thunks = gradient(dys.map((dy, i) => dy ?? (isUnread ? node.outputs[i] : null)) as tf.Tensor[]);
     const taken = new Set<tf.Tensor>();
-    // A unit has no gradients for inputs on which its output does not depend.
+    // A unit has no gradients for inputs on which the unit's output does not depend.
     const present = names.filter((name) => thunks[name] !== undefined || node.release === undefined);
     return present.map((name) => {
       const result = tf.tidy(() => resultOf(node, name, thunks[name]));
@@ -54,7 +54,7 @@ function resultOf(node: RecordedNode, name: string, thunk: (() => tf.Tensor) | u
   return result;
 }
 
-/** Adds a gradient to the sum so far, and takes ownership of it. */
+/** Adds `gradient` to the sum so far, and takes ownership of `gradient`. */
 export function accumulate(engine: Engine, gradients: Gradients, id: number, gradient: tf.Tensor): void {
   const sum = gradients.get(id);
   if (sum === undefined) {
@@ -69,7 +69,7 @@ export function accumulate(engine: Engine, gradients: Gradients, id: number, gra
   }
 }
 
-/** Whether no other tensor is a view of the same buffer. */
+/** Whether no other tensor is a view of the tensor's buffer. */
 export function isSoleOwner(tensor: tf.Tensor): boolean {
   return tf.backend().refCount(tensor.dataId) === 1;
 }

@@ -11,18 +11,18 @@ import { handOut, type TrainedParts, trainedParts } from './unit';
 
 /** Functions around the parts of an eager pass. */
 export interface EagerHooks {
-  /** Called before the first forward of a pass. */
+  /** Is called before the first forward of a pass. */
   begins(): void;
   /** Runs the forward of an outermost module. */
   forward<T>(work: () => T): T;
   /** Runs the backward of a loss. */
   backward(loss: tf.Tensor, work: () => void): void;
   trained(parts: TrainedParts): void;
-  /** Receives a warning about activations that pile up. */
+  /** Receives warnings, such as a warning about activations that are never freed. */
   warn(message: string): void;
 }
 
-/** The causes of tensors that operations of a pass make. */
+/** The memory causes of tensors that the operations of a pass make. */
 const PASSING: ReadonlySet<MemoryCause> = new Set(['activation', 'temp']);
 
 /** A module, and the outermost module that contains it. */
@@ -30,7 +30,7 @@ interface Part {
   readonly root: object;
 }
 
-/** At most this number of parts of models have their callers checked. */
+/** The callers of at most this number of parts of models are checked. */
 const MOST_CALLERS = 20;
 
 /** A warning appears when modules were called this many times without backward. */
@@ -41,16 +41,17 @@ const MANY_CALLS = 200;
  *
  * [Note: eager recording] The first call of a module in training mode opens a recording, which tfjs then uses as its tape,
  * also for the operations on the module's results. `loss.backward()` closes the recording and runs backward. The end of the
- * cell closes the recording without backward; so does the next call of a module if all results so far are disposed, because
- * then no loss can depend on them. Tensors that modules make inside are disposed as usual; tensors that the cell itself makes
- * (logits, the loss) belong to the cell. Tensors of the cell that still exist when the cell ends or a later pass begins get the
- * part 'left', so that ledgers do not show them as activations. A module in evaluation mode opens no recording.
+ * cell closes the recording without backward. The next call of a module also closes it if all results so far are disposed,
+ * because no loss can then depend on them. Tensors that a module makes in its forward are disposed as usual; tensors that the
+ * cell itself makes (logits, the loss) belong to the cell. Tensors of the cell that still exist when the cell ends or a later
+ * pass begins get the part 'left', so that ledgers do not show them as activations. A module in evaluation mode opens no
+ * recording.
  */
 export class EagerTape {
   readonly #engine: Engine;
   readonly #hooks: EagerHooks;
   #tape: Recording | null = null;
-  /** The cell's own results of recordings that have ended. */
+  /** The tensors that the cell itself made in recordings that have ended. */
   #results: tf.Tensor[] = [];
   #forget: () => void = () => undefined;
   #isInModule = false;
@@ -105,7 +106,7 @@ export class EagerTape {
     this.#hooks.trained(trainedParts(tape));
   }
 
-  /** Releases an open recording, whose loss then has no backward. */
+  /** Releases an open recording; backward from its losses is then not possible. */
   close(): void {
     const tape = this.#tape;
     if (tape !== null) {
@@ -116,24 +117,27 @@ export class EagerTape {
   }
 
   #tagLeft(result: tf.Tensor): void {
-    // The buffer of a view may have another owner, such as a parameter.
+    // A view's buffer may have another owner, such as a parameter; its cause then is not in `PASSING`.
     if (result.isDisposed || !PASSING.has(this.#engine.tagOf(result).cause)) return;
     this.#engine.retag(result, { cause: 'temp', module: '', part: 'left' });
   }
 
-  /** Warns once if code calls `forward` of a model directly; this part of the model is then called by that forward. */
+  /**
+   * Warns once if code calls `forward` of a model directly. The call is noticed when that forward calls this part of the
+   * model.
+   */
   #checkCaller(module: Part): void {
     const { root } = module;
     if (module === root || this.#numCallers >= MOST_CALLERS) return;
     this.#numCallers++;
     const frames = new Error().stack?.split('\n') ?? [];
     const forward = frames.findLastIndex((frame) => frame.includes('.forward ('));
-    // A model that is called runs its forward in Callable.#forward.
+    // If the model itself is called, Callable.#forward runs its forward.
     if (forward === -1 || frames[forward + 1]?.includes('#forward (') === true) return;
     this.#numCallers = MOST_CALLERS;
     this.#hooks.warn(
-      `the forward of ${root.constructor.name} was called as model.forward(x). So its tensors are not freed, and what wraps the model ` +
-        '(FSDP, DDP, checkpointing) does not run. Write model(x). This warning appears once',
+      `the forward of ${root.constructor.name} was called as model.forward(x). So its tensors are not freed, and the wrappers of the model ` +
+        '(FSDP, DDP, checkpointing) do not run. Write model(x). This warning appears once',
     );
   }
 
@@ -142,8 +146,8 @@ export class EagerTape {
     if (this.#numCalls < MANY_CALLS || this.#hasWarned) return;
     this.#hasWarned = true;
     this.#hooks.warn(
-      `modules in training mode were called ${MANY_CALLS} times in this cell without backward, and their activations are kept for ` +
-        'it. To compute without backward, call model.eval() before, or dispose the results (tf.tidy). This warning appears once',
+      `modules in training mode were called ${MANY_CALLS} times in this cell without backward, and their activations are stored for ` +
+        'backward. To compute without backward, call model.eval() before, or dispose the results (tf.tidy). This warning appears once',
     );
   }
 
@@ -165,7 +169,7 @@ export class EagerTape {
     return tape;
   }
 
-  /** Ends tfjs's use of the tape; an interrupt has already done so. */
+  /** Makes tfjs stop using the tape. After an interrupt, tfjs has already stopped. */
   #leave(): void {
     for (const { outputs } of this.#tape ?? []) {
       for (const output of outputs) if (!output.isDisposed) this.#results.push(output);
@@ -178,7 +182,7 @@ export class EagerTape {
   }
 }
 
-/** Whether an operation's result is not disposed. */
+/** Whether at least one result of the tape's operations is not disposed. */
 function isAlive(tape: Recording): boolean {
   for (let i = tape.length - 1; i >= 0; i--) {
     if (tape[i]?.outputs.some((output) => !output.isDisposed) === true) return true;
@@ -217,7 +221,7 @@ function notRecorded(): ConfigError {
 function usedOutside(owner: string): ShardlabError {
   return new ShardlabError(
     'ENGINE',
-    `The loss uses a parameter of unit '${owner}' outside of this unit, so its gradient would be lost. Use it in the forward of ` +
-      'the unit, or make it a parameter of a unit around all of its uses.',
+    `The loss uses a parameter of unit '${owner}' outside of this unit, so its gradient would be lost. Use the parameter in the forward of ` +
+      'the unit, or make it a parameter of a unit around all uses of the parameter.',
   );
 }

@@ -7,10 +7,10 @@ export interface StartedExchange {
   wait(): void;
 }
 
-/** Starts the collective that makes the gradient of an operation's input from the gradient of its output. */
+/** Starts the collective that makes the gradient of an operation's input from the gradient `dy` of the operation's output. */
 export type Exchange = (dy: tf.Tensor) => StartedExchange;
 
-/** The operations of a recording whose backward is one collective, by their outputs. */
+/** The operations of a recording whose backward is one collective, by the outputs of these operations. */
 export class Exchanges {
   readonly #byOutput = new Map<number, Exchange>();
   /** The outputs and their views, by id. */
@@ -27,12 +27,12 @@ export class Exchanges {
     for (const output of outputs) this.#entered.add(output.id);
   }
 
-  /** Whether the gradient of one of the operation's inputs goes to an exchange next. */
+  /** Whether backward passes the gradient of one of the operation's inputs to an exchange. */
   precedes({ inputs }: TapeNode): boolean {
     return this.#entered.size > 0 && this.#hasEntered(inputs);
   }
 
-  /** Returns the exchange that is the operation's backward, if it is one. */
+  /** Returns the exchange that is the operation's backward; undefined if the backward is no exchange. */
   of({ outputs: [output] }: TapeNode): Exchange | undefined {
     return output && this.#byOutput.get(output.id);
   }
@@ -46,9 +46,9 @@ interface HasExchanges {
   readonly exchanges?: Exchanges;
 }
 
-/** Lets backward start the collective of the operation that made `output` before it needs the result. */
+/** Lets backward start the collective of the operation that made `output` before backward needs the collective's result. */
 export function noteExchange(output: tf.Tensor, exchange: Exchange): void {
-  // Only a Recording has exchanges; tfjs's own tape differentiates the operation as any other.
+  // Only a Recording has exchanges; tfjs's own tape differentiates the operation like any other operation.
   const { exchanges } = (tfjsState().activeTape ?? {}) as HasExchanges;
   exchanges?.add(output, exchange);
 }

@@ -19,7 +19,7 @@ interface Stashed {
 export class HostStash {
   readonly #engine: Engine;
   readonly #stashed: Stashed[] = [];
-  /** The buffer on the device to which an array is being copied; freed if the copy is interrupted. */
+  /** The buffer on the device to which an array is being copied; it is freed if the copy is interrupted. */
   #arriving: tf.Tensor | null = null;
 
   constructor(engine: Engine) {

@@ -18,9 +18,9 @@ interface Kept {
  * The results of a region's chosen kernels. The first forward stores them; the second forward gets them in the order of
  * the calls, and does not run these kernels. Source: torch's create_selective_checkpoint_contexts.
  *
- * [Note: results that nobody reads] Only an addition reads the result of a block's last matmul, and its gradient does not
- * need values, so storing that result would be useless. Such results are released at the end of the first forward. In the
- * second forward, they are NaN, and so are all values that are computed from them. The results of the two forwards then
+ * [Note: results that nobody reads] Only an addition reads the result of a block's last matmul, and the gradient of an addition
+ * does not need values, so it would be useless to store this result. Such results are released at the end of the first forward.
+ * In the second forward, they are NaN, and so are all values that are computed from them. The results of the two forwards then
  * cannot be compared; instead, the inputs of the chosen kernels are compared.
  */
 export class KeptResults {
@@ -43,7 +43,10 @@ export class KeptResults {
     return this.#kept.map(({ outputs }) => outputs);
   }
 
-  /** Stores an operation's outputs if its kernel is chosen. `saved`: the tensors whose values its gradient reads. */
+  /**
+   * Stores an operation's outputs if the operation's kernel is chosen. `saved`: the tensors whose values the operation's
+   * gradient reads.
+   */
   note(node: TapeNode, inputs: readonly tf.Tensor[], saved: readonly tf.Tensor[]): void {
     const { kernelName, outputs } = node;
     const isKept = this.#kernels.has(kernelName);
@@ -66,7 +69,7 @@ export class KeptResults {
     }
   }
 
-  /** Whether the two forwards must have equal results. [Note: results that nobody reads] */
+  /** Whether the two forwards must have equal results. See [Note: results that nobody reads]. */
   get isValueRead(): boolean {
     return this.#isValueRead;
   }
@@ -112,7 +115,10 @@ export class KeptResults {
     return outputs.length === 1 ? outputs[0] : outputs;
   };
 
-  /** Must be called when the second forward ends. Throws: ENGINE if it called fewer chosen kernels than the first forward. */
+  /**
+   * Must be called when the second forward ends. Throws: ENGINE if the second forward called fewer chosen kernels than the
+   * first forward.
+   */
   requireAllGiven(): void {
     const missing = this.#kept[this.#next];
     if (missing === undefined) return;
@@ -134,9 +140,9 @@ export class KeptResults {
     if (sum === sumOfSquares || Number.isNaN(sum) || Number.isNaN(sumOfSquares)) return;
     throw new ShardlabError(
       'ENGINE',
-      `The second forward of a checkpointed module gave ${kernelName} values with the sum of squares ${sum}, the first ` +
-        `forward ${sumOfSquares}. A checkpointed module must compute the same both times: give its random operations a seed, and ` +
-        'let it change no state.',
+      `The second forward of a checkpointed module gave ${kernelName} values with the sum of squares ${sum}, but the first ` +
+        `forward gave ${sumOfSquares}. A checkpointed module must compute the same both times: give its random operations a seed, and ` +
+        'do not let it change state.',
     );
   }
 
@@ -148,7 +154,7 @@ export class KeptResults {
   }
 }
 
-/** Runs `work` without recording, as tfjs runs a kernel. */
+/** Runs `work` without recording, in the same way as tfjs runs a kernel. */
 function inKernel<T>(work: () => T): T {
   const state = tfjsState();
   state.kernelDepth++;
@@ -170,7 +176,7 @@ function nodeOf(
   attrs: tf.NamedAttrMap,
 ): TapeNode {
   const node: TapeNode = { id: tfjsState().nextTapeNodeId++, kernelName, inputs, outputs };
-  // tfjs returns undefined for a kernel without a gradient; its types do not say so.
+  // tfjs returns undefined for a kernel without a gradient, but the types of tfjs do not say so.
   const config = tf.getGradient(kernelName) as tf.GradConfig | undefined;
   if (config === undefined) return node;
   const { inputsToSave = [], outputsToSave = [], saveAllInputs, gradFunc } = config;
@@ -182,7 +188,7 @@ function nodeOf(
   const saved = inKernel(() => used.map((tensor) => tf.keep(tf.clone(tensor))));
   node.saved = saved;
   node.gradient = (dys) => {
-    // tfjs passes null for an unused output; its types do not say so.
+    // tfjs passes null for an unused output, but the types of tfjs do not say so.
     const whole = (dys as (tf.Tensor | null)[]).map((dy, i) => dy ?? tf.zerosLike(outputs[i] as tf.Tensor));
     return gradFunc(whole.length > 1 ? whole : (whole[0] as tf.Tensor), saved, attrs);
   };

@@ -5,23 +5,24 @@ import * as tf from '../core/tf';
 import { differentiate } from './differentiate';
 import type { Gradients, RecordedNode, Recording } from './recording';
 
-/** Chooses gradients that backward leaves for later. */
+/** Chooses the gradients that backward does not compute now, and that are computed later. */
 export interface Deferral {
   /**
-   * Returns the names of an operation's inputs whose gradients are left out. If there are any, the operation's saved tensors
-   * belong to the deferral from then on.
+   * Returns the names of an operation's inputs whose gradients are left out. If there are such names, the operation's saved
+   * tensors belong to the deferral from then on.
    */
   take(tape: Recording, node: RecordedNode, dys: readonly (tf.Tensor | null)[]): ReadonlySet<string>;
 }
 
 /**
- * Operations whose gradients of parameters are computed one by one, so that they can wait at no cost; nearly all of the work is
- * in these operations.
+ * Operations whose gradients of parameters are computed one by one, so these gradients can wait at no cost. Nearly all of the
+ * work is in these operations.
  *
  * [Note: backward in two halves] In y = x Wᵀ, the gradients of x and of W are two matmuls. `PartPass.backwardInput` computes
  * the gradient of x, and stores x and the gradient of y; from these, `backwardWeight` computes the gradient of W. Other
- * operations, such as norms, compute the gradients of input and parameters in one kernel, which runs in `backwardInput`. So do
- * units (DDP, fullyShard) and checkpointed regions, whose backward runs as a whole. Nothing is computed twice.
+ * operations, such as norms, compute the gradients of input and parameters in one kernel, which runs in `backwardInput`. The
+ * backward of units (DDP, fullyShard) and checkpointed regions also runs as a whole in `backwardInput`. Nothing is computed
+ * twice.
  * Source: Qi et al. 2023, "Zero Bubble Pipeline Parallelism".
  */
 const SEPARATE: ReadonlySet<string> = new Set([FUSED.linear, FUSED.embedding, 'BatchMatMul']);
@@ -35,8 +36,8 @@ interface Later {
 const NONE: ReadonlySet<string> = new Set();
 
 /**
- * Gradients of parameters that wait, with the tensors from which they are computed. `chooses` says whether the gradient of an
- * input waits.
+ * Gradients of parameters that are computed later, with the tensors from which they are computed. `chooses` says whether the
+ * gradient of an input waits.
  */
 export class LaterGradients implements Deferral {
   readonly #chooses: (tape: Recording, node: RecordedNode, input: tf.Tensor) => boolean;
@@ -62,15 +63,15 @@ export class LaterGradients implements Deferral {
     return new Set(names);
   }
 
-  /** Whether a gradient of one of the operation's inputs waits. */
+  /** Whether the gradient of one of the operation's inputs waits. */
   includes({ inputs }: RecordedNode): boolean {
     const used = new Set<number | undefined>(Object.values(inputs).map((input) => input?.id));
     return this.#later.some(({ node, names }) => names.some((name) => used.has(node.inputs[name]?.id)));
   }
 
-  /** Computes the gradients, adds them to `gradients`, and frees what they need. */
+  /** Computes the gradients that wait, adds them to `gradients`, and frees the tensors from which they were computed. */
   compute(engine: Engine, gradients: Gradients): void {
-    // If this loop is interrupted, `dispose` frees the rest.
+    // If this loop is interrupted, `dispose` frees the tensors that are left.
     for (let next = this.#later.at(0); next !== undefined; next = this.#later.at(0)) {
       differentiate(engine, next.node, next.names, next.dys, gradients);
       this.#later.shift();

@@ -2,7 +2,7 @@ import type { Engine } from '../backend/engine';
 import type { HalfDType } from '../core/dtypes';
 import * as tf from '../core/tf';
 
-/** A model's parameter, with respect to which gradients are computed. */
+/** A parameter of a model; gradients are computed with respect to it. */
 export interface Leaf {
   /** Full name within the model. */
   readonly name: string;
@@ -12,7 +12,7 @@ export interface Leaf {
   /** The unit whose backward gets the gradient; null: the parameter is loose, and its gradient is added to `grad`. */
   readonly unit: string | null;
   grad: tf.Tensor | null;
-  /** Whether this tensor is the parameter's current tensor. */
+  /** Whether `tensor` is the parameter's current tensor. */
   isIn(tensor: tf.Tensor): boolean;
 }
 
@@ -28,7 +28,7 @@ export function markLeaf(tensor: tf.Tensor, leaf: Leaf): void {
 }
 
 /**
- * Returns the parameter whose current tensor this is, if the parameter requires a gradient. A trainable tfjs variable
+ * Returns the parameter whose current tensor is `tensor`, if the parameter requires a gradient. A trainable tfjs variable
  * counts as a parameter too, until a module makes a parameter of it.
  */
 export function leafOf(tensor: tf.Tensor): Leaf | undefined {

@@ -8,7 +8,8 @@ import { backward } from './tape';
 
 /**
  * Runs a part of a model, and stores its saved activations on the host from the end of its forward to the start of its
- * backward. Outside of `gradients`, it only runs forward. Source: FairScale's and torch's offload_wrapper (save_on_cpu).
+ * backward. Outside of `gradients`, this function only runs forward. Source: FairScale's and torch's offload_wrapper
+ * (save_on_cpu).
  * Throws: ENGINE inside tf.grads.
  */
 export function runOffloaded<Inputs extends readonly unknown[], Result>(

@@ -1,7 +1,7 @@
 import { untracked } from '../backend/tfjs-state';
 import * as tf from '../core/tf';
 
-/** A slot in an operation's saved tensors whose tensor, a view of a parameter, was disposed. */
+/** A slot in an operation's saved tensors. The slot's tensor, which was a view of a parameter, is disposed. */
 interface Hole {
   readonly saved: tf.Tensor[];
   readonly slot: number;
@@ -34,13 +34,16 @@ export class ParameterSet {
     return this.#byId.keys();
   }
 
-  /** Returns the current tensor of the parameter whose tensor had this id in forward; undefined for other tensors. */
+  /** Returns the current tensor of the parameter whose tensor had the id `id` in forward; undefined for ids of other tensors. */
   now(id: number): tf.Tensor | undefined {
     const index = this.#byId.get(id);
     return index === undefined ? undefined : this.#current()[index];
   }
 
-  /** Disposes a saved tensor if it has a parameter's buffer, and returns whether it did; `fill` puts a view in its place. */
+  /**
+   * Disposes a saved tensor if it has a parameter's buffer, and returns whether it has one. Later, `fill` puts a view in its
+   * slot.
+   */
   leaveHole(saved: tf.Tensor[], slot: number, tensor: tf.Tensor): boolean {
     const index = this.#byBuffer.get(tensor.dataId);
     if (index === undefined) return false;

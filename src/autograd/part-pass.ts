@@ -14,32 +14,32 @@ export interface PartPass {
   /** The part's output, or its loss; the caller owns the tensor. */
   readonly output: tf.Tensor;
   /**
-   * Runs backward from the gradient of the output, and takes ownership of it. Returns the gradient of the input, which the
-   * caller owns; null if there is none. Throws: CONFIG on a second call.
+   * Runs backward from `seed`, the gradient of the output, and takes ownership of `seed`. Returns the gradient of the input,
+   * which the caller owns; null if the input has no gradient. Throws: CONFIG on a second call.
    */
   backward(seed: tf.Tensor): tf.Tensor | null;
-  /** Does the same, but leaves the gradients of matrices for `backwardWeight`: [Note: backward in two halves]. */
+  /** Does the same as `backward`, but leaves the gradients of matrices for `backwardWeight`: [Note: backward in two halves]. */
   backwardInput(seed: tf.Tensor): tf.Tensor | null;
   backwardWeight(): void;
   /** Releases the tensors that forward saved, without backward. */
   dispose(): void;
 }
 
-/** What a part computes, and for which input it needs a gradient. */
+/** The computation of a part, and the input for which it needs a gradient. */
 export interface Part {
   /** The input that gets a gradient; null for the first part of a model. */
   readonly input: tf.Tensor | null;
   readonly forward: () => tf.Tensor;
   /** Whether the output is the loss, which must be a float32 scalar. */
   readonly isLoss: boolean;
-  /** Called after each backward with the parameters that it reached. */
+  /** Is called after each backward with the parameters that the backward reached. */
   readonly trained?: ((parts: TrainedParts) => void) | undefined;
   readonly repeats?: PartRepeats | undefined;
 }
 
 /** The parameters that one part gathers and leaves gathered for the next part. */
 export interface GatherState {
-  /** Describes which parameters are gathered, and the state that decides which ones are gathered next. */
+  /** Describes which parameters are gathered, and the state that decides which parameters are gathered next. */
   describe(): string;
   /** The gathered tensors. */
   tensors(): readonly tf.Tensor[];
@@ -57,10 +57,10 @@ export interface GatherState {
 export interface PartRepeats {
   readonly text: string;
   readonly given: readonly tf.Tensor[];
-  /** Null if the part's parameters are always whole. */
+  /** The gather state of the part; null if the part's parameters are always whole. */
   readonly gathers: GatherState | null;
   /**
-   * Whether the part is the first one that adds its gradients to an earlier part's gradients. For this part, the earlier
+   * Whether the part is the first part that adds its gradients to an earlier part's gradients. For this part, the earlier
    * gradients may have another form than for later parts.
    */
   readonly isFirstToAdd: boolean;

@@ -28,7 +28,7 @@ const SAVED_FOR_SHAPE: ReadonlySet<string> = new Set([
 /** Gradients by tensor id; code that removes a gradient from the map owns it. */
 export type Gradients = Map<number, tf.Tensor>;
 
-/** Returns the gradients of outputs by id. tfjs's types do not say that an output without a gradient has null. */
+/** Returns the gradients of outputs by id. An output without a gradient has null in `dys`, but tfjs's types do not say so. */
 export function seedsOf(outputs: readonly tf.Tensor[], dys: readonly (tf.Tensor | null)[]): Gradients {
   const pairs = outputs.map((output, i) => [output.id, dys[i] ?? null] as const);
   return new Map(pairs.filter((pair): pair is [number, tf.Tensor] => pair[1] !== null));
@@ -39,14 +39,15 @@ export interface RecordedNode extends TapeNode {
   release?(): void;
   /** The recording of a unit's or region's own operations. */
   readonly inner?: Recording;
-  /** Runs backward in place of `gradient`, on the map of all gradients so far, to which it adds. */
+  /** Runs backward in place of `gradient`, and adds to `gradients`, the map of all gradients so far. */
   resume?(dys: readonly (tf.Tensor | null)[], gradients: Gradients): void;
 }
 
 /**
- * How operations are recorded. 'keep': for their backward. A sieve: forward will run again before backward, so only the tensors
- * that this second forward needs are noted. 'replay': this is the second forward, in which parameters of enclosing units are
- * whole. 'eager': this is the recording of a cell, which may also read a unit's parameters without using them in a loss.
+ * How operations are recorded. 'keep': operations are recorded for their backward. A sieve: forward will run again before
+ * backward, so only the tensors that this second forward needs are noted. 'replay': this is the second forward, in which
+ * parameters of enclosing units are whole. 'eager': this is the recording of a cell, which may also read a unit's parameters
+ * without using them in a loss.
  */
 export type RecordingMode = 'keep' | 'replay' | 'eager' | Sieve;
 
@@ -62,21 +63,21 @@ export class Recording extends Array<RecordedNode> {
   readonly parent: Recording | null;
   readonly owners: Owners;
   readonly parameters: ParameterSet | null;
-  /** The notes, if forward will run again; null: operations are recorded. */
+  /** The notes about forward if it will run again; null if operations are recorded. */
   readonly sieve: Sieve | null;
-  /** Whether this is part of a second forward. */
+  /** Whether this recording is part of a second forward. */
   readonly isReplayed: boolean;
   /** The loose parameters that were used, by their tensors' ids; only in the outermost recording. */
   readonly loose = new Map<number, Leaf>();
-  /** Tensors of enclosing recordings that operations here used, by id. */
+  /** Tensors of enclosing recordings that operations of this recording used, by id. */
   readonly captured = new Map<number, tf.Tensor>();
   /** The operations whose backward is a collective. */
   readonly exchanges = new Exchanges();
   /** The number of open tidy scopes when the recording began. */
   scopeDepth = 0;
-  /** The gradients of a backward in progress; released if it is interrupted. */
+  /** The gradients of a backward in progress; they are released if the backward is interrupted. */
   inFlight: Gradients | null = null;
-  /** Other objects to release if work in progress is interrupted, because `finally` does not run then. */
+  /** Other objects to release if work in progress is interrupted, because `finally` does not run after an interrupt. */
   readonly unfinished = new Set<{ dispose(): void }>();
   readonly #isReplay: boolean;
   /**
@@ -110,7 +111,7 @@ export class Recording extends Array<RecordedNode> {
     return Array;
   }
 
-  /** Requests gradients with respect to this tensor. */
+  /** Requests gradients with respect to `tensor`. */
   addLeaf(tensor: tf.Tensor): void {
     this.#leaves.add(tensor.id);
     this.#flowing.add(tensor.id);
@@ -139,7 +140,7 @@ export class Recording extends Array<RecordedNode> {
     return this.length;
   }
 
-  /** Returns the unit whose parameter this tensor depends on without the unit's forward; undefined if there is none. */
+  /** Returns the unit on whose parameter `tensor` depends without the unit's forward; undefined if there is no such unit. */
   lostIn(tensor: tf.Tensor): string | undefined {
     return this.#lost?.get(tensor.id);
   }
@@ -150,7 +151,7 @@ export class Recording extends Array<RecordedNode> {
     super.push(node);
   }
 
-  /** Adds the notes of a unit inside, when its forward has ended; both recordings have a sieve. */
+  /** Adds the notes of an inner unit whose forward has ended; both recordings have a sieve. */
   absorb(unit: Recording, values: readonly tf.Tensor[]): void {
     for (const value of values) if (unit.flows(value)) this.#flowing.add(value.id);
     if (unit.sieve !== null) this.sieve?.surroundings.absorb(unit.sieve.surroundings, values);
@@ -162,7 +163,10 @@ export class Recording extends Array<RecordedNode> {
     return this.#isReplay || this.parent === null ? this.scopeDepth : this.parent.firstScope;
   }
 
-  /** Returns the current tensor of an enclosing unit's parameter, by its id in forward; undefined for other tensors. */
+  /**
+   * Returns the current tensor of an enclosing unit's parameter whose tensor had the id `id` in forward; undefined for other
+   * tensors.
+   */
   parameterNow(id: number): tf.Tensor | undefined {
     return this.parameters?.now(id) ?? this.parent?.parameterNow(id);
   }
@@ -199,7 +203,7 @@ export class Recording extends Array<RecordedNode> {
     super.push(node);
   }
 
-  /** Disposes an operation's saved tensors, and notes the operation in the sieve, if there is one. */
+  /** Disposes an operation's saved tensors; if there is a sieve, notes the operation in the sieve. */
   #sift(node: RecordedNode, inputs: readonly tf.Tensor[], isNeeded: boolean): void {
     const { saved = [] } = node;
     const read = !isNeeded || SAVED_FOR_SHAPE.has(node.kernelName) ? [] : saved;
@@ -223,17 +227,17 @@ export class Recording extends Array<RecordedNode> {
     throw new ShardlabError(
       'ENGINE',
       `A parameter of unit '${owner}' is used outside of this unit, so its gradient would be lost. Make it a parameter of ` +
-        `a unit around all of its uses (leave it out of '${owner}').`,
+        `a unit around all uses of the parameter (leave it out of '${owner}').`,
     );
   }
 
-  /** Whether a tensor is a loose parameter; makes it a leaf of the pass. */
+  /** Whether a tensor is a loose parameter. If so, makes the tensor a leaf of the pass. */
   #isLoose(tensor: tf.Tensor): boolean {
     const leaf = leafOf(tensor);
     if (leaf === undefined || leaf.unit !== null) return false;
     this.loose.set(tensor.id, leaf);
     this.addLeaf(tensor);
-    // The tensor has another tag if a cell made it, or if its first read made it just now.
+    // The tensor has another tag if a cell made the tensor, or if this first read of the parameter made it just now.
     if (this.engine.tagOf(tensor).cause !== 'param.full')
       this.engine.retag(tensor, { cause: 'param.full', module: leaf.module });
     return true;
@@ -276,7 +280,7 @@ export function currentRecording(what: string): Recording | null {
   if (activeTape instanceof Recording && gradientDepth === 1) return activeTape;
   throw new ShardlabError(
     'ENGINE',
-    `${what} runs inside tf.grads, tf.valueAndGrads or tf.variableGrads, whose tape would keep the tensors that it frees after ` +
+    `${what} runs inside tf.grads, tf.valueAndGrads or tf.variableGrads, whose tape would keep the tensors that must be freed after ` +
       'forward. Use gradients(engine, () => loss) around it.',
   );
 }

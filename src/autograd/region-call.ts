@@ -14,9 +14,9 @@ export interface Region {
   readonly keepResultsOf?: ReadonlySet<string> | undefined;
   /** Whether the stored tensors are on the host between the two forwards. Default false. */
   readonly offload?: boolean | undefined;
-  /** Gets the tensors that the first forward would have saved. */
+  /** Is called with the tensors that the first forward would save without checkpointing. */
   readonly meter?: Meter | undefined;
-  /** Runs the second forward; used for timing. */
+  /** Runs the second forward, and may measure its time. */
   readonly around?: (recompute: () => void) => void;
 }
 
@@ -38,7 +38,10 @@ export interface RegionCall {
   readonly draws: Draws;
 }
 
-/** Runs forward on a tape. `leaves` are the inputs that need gradients; default: those through which gradients flow. */
+/**
+ * Runs forward on a tape. `leaves` are the inputs that need gradients; the default is the inputs through which gradients
+ * flow.
+ */
 export function recordForward<Inputs extends readonly unknown[], Result>(
   tape: Recording,
   forward: Forward<Inputs, Result>,

@@ -9,16 +9,16 @@ import { HeldInputs, resultOf, SecondForward } from './second-forward';
 import { Sieve } from './sieve';
 
 /**
- * Runs a region. Inside `gradients`, it stores its inputs and the results of chosen kernels; elsewhere, it only runs
+ * Runs a region. Inside `gradients`, the region stores its inputs and the results of chosen kernels; elsewhere, it only runs
  * forward. `forward` must compute the same both times. Source: torch.utils.checkpoint, use_reentrant=False.
  *
- * [Note: checkpointed regions] The first forward runs on a recording with a sieve, which saves no operations; it only
+ * [Note: checkpointed regions] The first forward runs on a recording with a sieve. This recording saves no operations; it only
  * finds the tensors on which the region depends. In backward, forward runs again on an inner recording, and backward runs
  * through this recording at once. Backward adds to the gradients so far, so sums are added in the same order as without
  * regions, and gradients are equal to the bit. Between the two forwards, an enclosing unit may free its parameters and gather
  * them into other tensors, so gradients are assigned by the parameter's index in its unit. A unit inside the region runs its
  * hooks again with the phase 'recompute'. A region inside a region has no effect in the outer region's first forward. Throws:
- * ENGINE inside tf.grads; in backward, if the second forward differs from the first.
+ * ENGINE inside tf.grads, and in backward if the second forward differs from the first.
  */
 export function runRegion<Inputs extends readonly unknown[], Result>(
   engine: Engine,
@@ -39,7 +39,7 @@ export function runRegion<Inputs extends readonly unknown[], Result>(
     const values = tensorsIn(result);
     results?.settle(values);
     if (values.some((value) => tape.flows(value))) {
-      const again = forward as unknown as Forward; // it is called with the same kinds of inputs
+      const again = forward as unknown as Forward; // it is called with inputs of the same types
       const call = { engine, region, outer, forward: again, inputs, tag, draws };
       outer.addUnit(regionNode(call, tape, sieve, values));
       // The node owns the stored tensors now.
@@ -73,7 +73,7 @@ function regionNode(
     outputs,
     saved: [],
     release: () => second.release(),
-    // tfjs's types do not say that an output without a gradient has null.
+    // An output without a gradient has null in `dys`, but tfjs's types do not say so.
     resume: (dys, gradients) => second.resume(seedsOf(outputs, dys), gradients),
   };
 }

@@ -18,8 +18,8 @@ export class HeldInputs {
   readonly #stash: HostStash | null;
   readonly #ids: number[] = [];
   /**
-   * Views of inputs, because callers may dispose the inputs. There are no views of units' parameters, because a view would
-   * prevent that their buffers are freed.
+   * Views of inputs, because callers may dispose the inputs. There are no views of units' parameters, because a view would keep
+   * their buffers in memory.
    */
   readonly #views: tf.Tensor[] = [];
   /** Tensors that forward read and that a tidy scope would otherwise dispose before backward. */
@@ -51,7 +51,7 @@ export class HeldInputs {
     this.#stash?.put([this.#views, ...(this.results?.slots ?? [])]);
   }
 
-  /** Copies tensors on the host back to the device, at the start of the second forward. */
+  /** Copies the tensors that are on the host back to the device, at the start of the second forward. */
   fetch(): void {
     this.#stash?.fetch();
   }
@@ -73,7 +73,7 @@ export class HeldInputs {
 interface Result {
   readonly id: number;
   readonly shape: readonly number[];
-  /** 0 unless the tensor is float32. */
+  /** The sum of squares of the tensor's values; 0 unless the tensor is float32. */
   readonly sumOfSquares: number;
   /** Whether a gradient flows through the tensor. */
   readonly flows: boolean;
@@ -132,7 +132,7 @@ export class SecondForward {
     this.#held.dispose();
   }
 
-  /** Returns the current ids of the sources, by their ids in the first forward. */
+  /** Returns the current ids of the sources, by the sources' ids in the first forward. */
   #names(): Map<number, number> {
     const { outer, inputs } = this.#call;
     const given = new Map(tensorsIn(inputs).map((input) => [input.id, this.#held.now(input)]));
@@ -141,7 +141,10 @@ export class SecondForward {
     );
   }
 
-  /** Runs forward on `tape`; returns the ids of its results, as pairs of the first and the second forward's. */
+  /**
+   * Runs forward on `tape`. Returns the ids of the results as pairs: the id in the first forward, and the id in the second
+   * forward.
+   */
   #forward(tape: Recording, names: ReadonlyMap<number, number>): [number, number][] {
     const { forward, inputs, draws, engine } = this.#call;
     const given = inputs.map((tree) => mapTensors(tree, (input) => this.#held.now(input)));
@@ -202,14 +205,17 @@ export class SecondForward {
       'ENGINE',
       `The second forward of the checkpointed module '${this.#call.region.module}' ` +
         (dependsOnTheSame
-          ? `gave ${listed(results)}, the first forward ${listed(first)}. `
+          ? `gave ${listed(results)}, but the first forward gave ${listed(first)}. `
           : 'read other tensors than the first forward. ') +
-        'A checkpointed module must compute the same both times: give its random operations a seed, and let it change no state.',
+        'A checkpointed module must compute the same both times: give its random operations a seed, and do not let it change state.',
     );
   }
 }
 
-/** Whether a result of the second forward equals the result of the first forward. `isRead`: whether its values were computed. */
+/**
+ * Whether a result of the second forward equals the result of the first forward. `isRead`: whether the values of the results
+ * were computed.
+ */
 function isSame(first: Result, second: Result | undefined, isRead: boolean): boolean {
   // The first result may be NaN if it was part of an enclosing region's second forward.
   const isEqual = !isRead || Number.isNaN(first.sumOfSquares) || first.sumOfSquares === second?.sumOfSquares;

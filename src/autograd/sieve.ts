@@ -2,7 +2,10 @@ import { type TapeNode, tfjsState } from '../backend/tfjs-state';
 import type * as tf from '../core/tf';
 import type { KeptResults } from './kept-results';
 
-/** Gets each operation of a first forward that has a backward, and the tensors that it would save without checkpointing. */
+/**
+ * Is called with each operation of a first forward that has a backward, and the tensors that the operation would save without
+ * checkpointing.
+ */
 export type Meter = (node: TapeNode, saved: readonly tf.Tensor[]) => void;
 
 /** The notes about a forward that will run again. */
@@ -16,7 +19,7 @@ export class Sieve {
     this.meter = meter;
   }
 
-  /** Makes a sieve for a unit inside. */
+  /** Makes a sieve for an inner unit. */
   within(): Sieve {
     return new Sieve(this.results, this.meter);
   }

@@ -27,7 +27,10 @@ export function record<T>(tape: Recording, work: () => T): T {
   }
 }
 
-/** Does the same as tf.tidy, which finds the tensors of any result; its types do not say so. */
+/**
+ * Does the same as tf.tidy, but with types for any result. tf.tidy finds the tensors of any result, although its types do not
+ * say so.
+ */
 export function tidy<T>(work: () => T): T {
   return tf.tidy(work as () => tf.TensorContainer) as T;
 }
@@ -40,10 +43,10 @@ export function ownResults<T>(tape: Recording, results: T): T {
 }
 
 /**
- * Runs backward on a tape from the gradients `seeds`, and takes ownership of them. Each operation's saved tensors, and the
+ * Runs backward on a tape from the gradients `seeds`, and takes ownership of `seeds`. Each operation's saved tensors, and the
  * gradients of its outputs, are freed as soon as its own backward has run. Returns the gradients of the tape's leaves and
- * captures, except those that `deferral` leaves for later; by default gradients of parameters wait only for the next
- * collective, beside which they are computed. Throws: ENGINE if an operation has no gradient.
+ * captures, except the gradients that `deferral` leaves for later. Without `deferral`, gradients of parameters wait only for
+ * the next collective and are computed beside it. Throws: ENGINE if an operation has no gradient.
  */
 export function backward(engine: Engine, tape: Recording, seeds: Gradients, deferral?: Deferral): Gradients {
   const gradients = seeds;

@@ -35,7 +35,7 @@ export interface Unit {
   readonly hooks: UnitHooks;
   /** Returns the current tensors of the parameters. A parameter always has the same index, but its tensor may change. */
   readonly parameters: () => readonly tf.Tensor[];
-  /** The number of parameters that have gradients; they come first, the others are frozen. Default: all. */
+  /** The number of parameters that have gradients. These parameters come first, and all others are frozen. Default: all. */
   readonly numTrained?: number | undefined;
   /** The module's full name, for tags. */
   readonly module: string;
@@ -48,8 +48,9 @@ export interface Pass {
   /** The loss; the caller owns the tensor. */
   readonly loss: tf.Tensor;
   /**
-   * Runs backward; `seed` (default 1) is the gradient of the loss. Each unit's hook gets the unit's gradients as soon as its
-   * backward has run. At the end, gradients of loose parameters are added to their `grad`, without a reduction over ranks.
+   * Runs backward; `seed` (default 1) is the gradient of the loss. Each unit's hook gets the unit's gradients as soon as the
+   * unit's backward has run. At the end, gradients of loose parameters are added to their `grad`, without a reduction over
+   * ranks.
    * Throws: CONFIG on a second call, and if the loss depends on no trainable parameter.
    */
   backward(seed?: number): void;
@@ -89,7 +90,7 @@ export function gradients(
   };
 }
 
-/** A recorded forward, and what ends its recording. */
+/** A recorded forward, and the functions that end its recording. */
 export interface RecordedPass {
   readonly tape: Recording;
   /** The result of forward; the caller owns the tensor. */
@@ -206,7 +207,8 @@ function unitNode(
 }
 
 /**
- * Runs a unit's backward. The unit's hook gets the parameters' gradients; returns the gradients of inputs and captured tensors.
+ * Runs a unit's backward. The unit's hook gets the gradients of parameters; this function returns the gradients of inputs and
+ * captured tensors.
  */
 function backwardUnit(
   engine: Engine,
@@ -221,11 +223,12 @@ function backwardUnit(
   // A checkpointed region inside the unit runs its second forward on the parameters' current tensors.
   for (const tensor of unit.parameters().slice(0, unit.numTrained)) tape.addLeaf(tensor);
   return engine.tagged({ cause: 'temp', module, declared }, () => {
-    // The outer tape does not need the seeds any more, so the first operations here may overwrite them, and they are freed early.
+    // The outer tape does not need the seeds any more, so the first operations here may overwrite the seeds, which are then
+    // freed early.
     const found = backward(engine, tape, seeds);
     const own = parameters.pick(found).map((gradient) => gradient && handedOver(engine, gradient, module));
     for (const id of parameters.ids) found.delete(id);
-    // The hook waits for other ranks, so it may be interrupted; then the tape disposes these gradients.
+    // The hook waits for other ranks, so it may be interrupted. After an interrupt, the tape disposes these gradients.
     for (const gradient of own) if (gradient !== null) tape.unfinished.add(gradient);
     try {
       untracked(() => hooks.postBackward(own));
@@ -261,7 +264,7 @@ function asRing(engine: Engine, tensor: tf.Tensor, module: string): void {
   if (engine.tagOf(tensor).cause === 'temp') engine.retag(tensor, { cause: 'temp', module, part: 'ring' });
 }
 
-/** Returns the gradient in a buffer of its own that no tidy scope disposes. */
+/** Returns the gradient as a tensor that has its own buffer and that no tidy scope disposes. */
 function handedOver(engine: Engine, gradient: tf.Tensor, module: string): tf.Tensor {
   const tag = { cause: 'grad.full', module } as const;
   if (isSoleOwner(gradient)) {

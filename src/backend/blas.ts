@@ -63,7 +63,7 @@ export interface BlasOptions {
   readonly searchPaths?: readonly string[];
 }
 
-/** Names of a library's functions. If a name ends in 64, its integers have 64 bits. */
+/** Names of a BLAS's functions, and the type of their integer arguments. If a function's name contains 64, it has 64 bits. */
 interface Flavour {
   readonly sgemm: string;
   readonly setThreads: readonly string[];
@@ -88,7 +88,7 @@ const SYSTEM_LIBRARIES: Partial<Record<NodeJS.Platform, readonly string[]>> = {
   win32: ['libopenblas.dll', 'mkl_rt.2.dll'],
 };
 
-/** Part of the error that the loaders of Linux and macOS give for a library that does not exist. */
+/** Words in the errors of Linux and macOS for a library that does not exist. */
 const ABSENT = /no such file/i;
 
 /** Searches for a BLAS: first the user's path, then numpy's OpenBLAS, then the system's libraries. Never throws. */
@@ -164,7 +164,10 @@ function bind(library: ReturnType<Koffi['load']>, flavour: Flavour): Sgemm {
   };
 }
 
-/** Tests a small matmul with a transpose and beta 1: the result is wrong if integers or arguments are not as expected. */
+/**
+ * Tests a small matmul with a transpose and beta 1: the result is wrong if the size of integers or the order of arguments
+ * differs.
+ */
 function multipliesRight(koffi: Koffi, sgemm: Sgemm): boolean {
   const a = Float32Array.of(1, 4, 2, 5, 3, 6);
   const b = Float32Array.of(1, 2, 3, 4, 5, 6);

@@ -83,7 +83,7 @@ export class BufferTable {
     for (const observer of this.#observers) observer.allocated(record.id, bytes, dtype, record.tag, space);
   }
 
-  /** Takes a number for a buffer that is shown to observers and never stored here. */
+  /** Returns a new buffer number; also for buffers that observers see and this table does not store. */
   takeId(): BufferId {
     return this.#nextId++;
   }
@@ -97,24 +97,24 @@ export class BufferTable {
     for (const observer of this.#observers) observer.freed(record.id);
   }
 
-  /** The current moment, as an argument for `keysSince`. */
+  /** A mark of the current moment, for `keysSince`. */
   get mark(): number {
     return this.#nextId;
   }
 
-  /** Returns the keys of the device's live buffers that were made after a mark. */
+  /** Returns the keys of the device's live buffers that were made after `mark` was read. */
   keysSince(mark: number): object[] {
     return [...this.#records]
       .filter(([, { id, space }]) => id >= mark && space === 'device')
       .map(([key]) => key);
   }
 
-  /** Returns the number of a live buffer; 0 if there is none. */
+  /** Returns a live buffer's number; 0 if no live buffer has the key. */
   idOf(key: object): BufferId {
     return this.#records.get(key)?.id ?? 0;
   }
 
-  /** Returns the key of a live buffer. */
+  /** Returns the key of the live buffer with the number `id`. */
   keyOf(id: BufferId): object {
     for (const [key, record] of this.#records) if (record.id === id) return key;
     throw new ShardlabError('INTERNAL', `there is no live buffer ${id}`);
@@ -144,7 +144,7 @@ export class BufferTable {
     for (const observer of this.#observers) observer.retagged(record.id, tag);
   }
 
-  /** Gives a tag to the device's buffers that were allocated outside of all scopes and have no other tag since. */
+  /** Gives a tag to the device's buffers that were allocated outside of all scopes and got no tag later. */
   tagUnscoped(tag: Tag): void {
     for (const [key, record] of this.#records) {
       if (record.tag === UNTAGGED && record.space === 'device') this.retag(key, tag);

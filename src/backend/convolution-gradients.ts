@@ -21,17 +21,17 @@ export function registerConvolutionGradients(context: WasmContext): void {
   replaceKernel('DepthwiseConv2dNativeBackpropInput', () => depthwiseGradient(context, 'input'));
 }
 
-/** Largest size of the columns that exist at one time. */
+/** Most bytes that columns may use at one time. */
 const COLUMN_BYTES = 32 * 2 ** 20;
 
 /**
- * Returns the kernel of the filter's gradient, columnsᵀ · dy. Row i of the columns is the filter's input at output position
- * i (im2col). The kernel handles a few images at a time.
+ * Returns the kernel of the filter's gradient, columnsᵀ · dy. Row i of the columns has the pixels that the filter reads for
+ * output position i (im2col). The kernel handles a few images at a time.
  */
 function filterGradient(context: WasmContext): Kernel {
   return ({ x, dy }, attrs) => {
     const [input, gradient] = [given(x), given(dy)];
-    const filterShape = attrs.filterShape as number[]; // an attribute of tfjs's kernel
+    const filterShape = attrs.filterShape as number[]; // tfjs's kernel has this attribute
     const info = conv2DInfo(input.shape, filterShape, attrs, false);
     const { batchSize, outHeight, outWidth, outChannels, inChannels, filterHeight, filterWidth } = info;
     const positions = outHeight * outWidth;
@@ -86,7 +86,10 @@ function layOut(
   }
 }
 
-/** Returns the kernel of a depthwise convolution's gradient: it sums products of dy and the operand that is not `target`. */
+/**
+ * Returns the kernel of a depthwise convolution's gradient: the gradient of `target` is a sum of products of dy and the other
+ * operand (x or filter).
+ */
 function depthwiseGradient(context: WasmContext, target: 'filter' | 'input'): Kernel {
   return ({ x, filter, dy }, attrs) => {
     const [other, factor] =

@@ -1,7 +1,7 @@
 import * as tf from '../core/tf';
 import type { Engine } from './engine';
 
-/** What determines the next random numbers of a random layer, besides the model's seed and the layer's name. */
+/** The next random numbers of a random layer depend on these numbers, the model's seed and the layer's name. */
 export interface Draws {
   /** The data-parallel rank of this process. */
   rank: number;
@@ -19,12 +19,15 @@ interface Marked {
   [DRAWS]?: Draws;
 }
 
-/** Notes that `engine` computes on a backend of tfjs. */
+/** Stores on a backend of tfjs that `engine` computes on it. */
 export function markEngine(backend: object, engine: Engine): void {
   (backend as Marked)[ENGINE] = engine;
 }
 
-/** Returns the engine of tfjs's current backend; null if the backend is one of tfjs's own, as it is outside of a rank. */
+/**
+ * Returns the engine of tfjs's current backend; null if no engine computes on it (outside of a rank, tfjs's own backends
+ * compute).
+ */
 export function currentEngine(): Engine | null {
   return currentBackend()[ENGINE] ?? null;
 }
@@ -43,7 +46,9 @@ export function beginPass(): void {
   draws.next = 0;
 }
 
-/** Runs `work` with the draws that began at `start`, so that it draws the same numbers again; then restores the draws. */
+/**
+ * Runs `work` with the draws that began at `start`, so that random layers draw the same numbers again; then restores the draws.
+ */
 export function drawingAgain<T>(start: Draws, work: () => T): T {
   const draws = currentDraws();
   const before = { ...draws };

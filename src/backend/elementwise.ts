@@ -24,9 +24,15 @@ interface AdamStep<T> extends UpdateStep<T> {
 export interface AdamWStep<T> extends AdamStep<T> {
   readonly expAvg: T;
   readonly expAvgSq: T;
-  /** The largest second moment so far (amsgrad, Reddi et al. 2018); null, the default: the second moment itself is used. */
+  /**
+   * The largest second moment so far (amsgrad, Reddi et al. 2018); null (the default): the update uses the second moment
+   * itself.
+   */
   readonly maxExpAvgSq?: T | null;
-  /** Whether the weight decay multiplies the parameter (AdamW, the default) or is added to the gradient (Adam). */
+  /**
+   * True (the default, AdamW): weight decay shrinks the parameter directly. False (Adam): weight decay is added to the
+   * gradient.
+   */
   readonly isDecoupled?: boolean;
   /** Index of the first element in each array. Default 0. */
   readonly offsets?: Readonly<
@@ -35,8 +41,8 @@ export interface AdamWStep<T> extends AdamStep<T> {
 }
 
 /**
- * Values that are stored as one-byte codes of a dynamic map, with a float32 scale per block. Shapes: codes [size] of 'bool'
- * (the one-byte type), scales [ceil(size / blockSize)].
+ * Values that are stored as one-byte codes of a dynamic map, with one float32 scale per `blockSize` values. Shapes: codes
+ * [size] of 'bool' (the one-byte type), scales [ceil(size / blockSize)].
  */
 export interface Quantized<T> {
   readonly codes: T;

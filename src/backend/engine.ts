@@ -20,7 +20,7 @@ export interface Storage {
   view(): Uint8Array;
 }
 
-/** The memory of the engine's live buffers (a buffer that several tensors share is counted once). */
+/** The engine's live buffers (a buffer that several tensors share is counted once), and the size of the heap. */
 export interface EngineMemory {
   readonly bytes: Bytes;
   readonly numBuffers: number;
@@ -29,15 +29,15 @@ export interface EngineMemory {
 }
 
 /**
- * An engine computes and stores tensors. All model code is plain tfjs; an engine is the backend of tfjs and the functions
- * that sharding needs: addresses, tags of buffers, allocation without initial values, in-place updates.
+ * An engine computes and stores tensors. All model code is plain tfjs; an engine consists of tfjs's backend and of the
+ * functions that sharding needs: addresses, tags of buffers, allocation without initial values, in-place updates.
  */
 export interface Engine extends Elementwise<tf.Tensor> {
   readonly name: 'wasm' | 'tensorflow' | 'meta';
   readonly blas: BlasInfo | BlasAbsent;
   /**
-   * Whether tensors have values. If they have only shapes, code moves no values, and assumptions replace the values that
-   * code reads.
+   * Whether tensors have values. If tensors have only shapes, no values are moved, and code that reads values gets assumed
+   * values.
    */
   readonly hasValues: boolean;
   /** The trap that may have damaged the heap; undefined if there was none. After a trap, every operation throws. */
@@ -52,7 +52,7 @@ export interface Engine extends Elementwise<tf.Tensor> {
   /** Changes the tag of the tensor's buffer (a temporary that was saved for backward becomes an activation). */
   retag(tensor: tf.Tensor, tag: Tag): void;
   tagOf(tensor: tf.Tensor): Tag;
-  /** Gives a tag to all buffers on the device that were allocated outside of all scopes and have no other tag since. */
+  /** Gives a tag to all buffers on the device that were allocated outside of all scopes and got no tag later. */
   tagUnscoped(tag: Tag): void;
 
   /** Returns a tensor whose values are not set. Throws: OUT_OF_MEMORY, with the held bytes. */
@@ -86,8 +86,8 @@ export interface Engine extends Elementwise<tf.Tensor> {
    */
   recover(keep?: Iterable<tf.Tensor>): void;
   /**
-   * Makes the next `recover` call `release` once, before it disposes tensors. Code that holds tensors over several calls (a
-   * tape, a gathered unit) frees them in `release`. The returned function cancels this.
+   * The next `recover` calls `release` once, before `recover` disposes tensors. Code that holds tensors over several calls (a
+   * tape, a gathered unit) frees them in `release`. The returned function cancels the call.
    */
   onRecover(release: () => void): () => void;
 }

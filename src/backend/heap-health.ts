@@ -1,10 +1,10 @@
 import { ShardlabError } from '../core/errors';
 
-/** A trap of a kernel, which may have overwritten any values. */
+/** A trap of a kernel. Before the trap, the kernel may have overwritten any values. */
 export interface HeapDamage {
   readonly kernel: string;
   readonly trap: string;
-  /** The module in whose forward or backward it ran; '' outside of all modules. */
+  /** The module in whose forward or backward the kernel ran; '' outside of all modules. */
   readonly module: string;
   /** The cell and line, if they are known; else ''. */
   readonly place: string;
@@ -13,7 +13,7 @@ export interface HeapDamage {
 /** The state of an engine's heap. After a trap, every operation and every read of values is an error. */
 export class HeapHealth {
   #damage: HeapDamage | undefined;
-  /** New messages that C++ code printed: if a kernel cannot write its output, it prints the reason. */
+  /** Messages that C++ code printed since the last check: a kernel that cannot write its output prints the reason. */
   readonly complaints: string[];
   readonly #place: () => string;
 
@@ -31,7 +31,7 @@ export class HeapHealth {
     if (this.#damage !== undefined) throw damaged(this.#damage);
   }
 
-  /** Records a trap and returns the error; the error describes the first trap. */
+  /** Records a trap and returns the error to throw; after several traps, the error describes the first. */
   trapped(kernel: string, module: string, trap: WebAssembly.RuntimeError): ShardlabError {
     this.#damage ??= { kernel, trap: trap.message, module, place: this.#place() };
     return damaged(this.#damage, trap);

@@ -50,7 +50,7 @@ export class WasmHostMemory extends WasmElementwise<HostArray> implements HostMe
   readonly #changed: (tensor: tf.Tensor) => void;
   readonly #arrays: () => HostHeap;
 
-  /** `changed` is called after a write to a tensor. */
+  /** `changed` is called after a copy from the host has changed a tensor. */
   constructor(context: WasmContext, changed: (tensor: tf.Tensor) => void) {
     let opened: { readonly heap: HostHeap; readonly kernels: FusedKernels } | undefined;
     const open = () => {
@@ -106,7 +106,10 @@ export class WasmHostMemory extends WasmElementwise<HostArray> implements HostMe
     this.#changed(tensor);
   }
 
-  /** Returns the bytes of the tensor's and the array's range. Throws: SHAPE if types differ or a range ends outside. */
+  /**
+   * Returns the bytes of a range of the tensor and of a range of the array. Throws: SHAPE if types differ or a range ends
+   * outside.
+   */
   #ranges(what: string, tensor: tf.Tensor, offset: number, length: number, array: HostArray, at: number) {
     const { dtype, size } = tensor;
     const fits =

@@ -38,7 +38,7 @@ export class HostHeap {
     const needed = Math.max(ALIGNMENT, roundUp(bytes, ALIGNMENT));
     const index = this.#free.findIndex((block) => block.bytes >= needed);
     if (index < 0) return this.#grow(needed) ? this.allocate(bytes) : undefined;
-    // The index is from findIndex.
+    // findIndex has returned the index, so there is a block.
     const block = this.#free[index] as Block;
     const { start } = block;
     if (block.bytes === needed) this.#free.splice(index, 1);

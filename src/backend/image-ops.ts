@@ -4,12 +4,12 @@ import { inputGradientOf } from './fused/convolution';
 import { FUSED, runForFirst } from './fused/fused-kernel';
 import type { Pair, WindowAttributes } from './window-sizes';
 
-// Operations on images [N, C, H, W], differentiable like tfjs's operations. See [Note: convolutions].
+// Operations on images [N, C, H, W]; they are differentiable like tfjs's operations. See [Note: convolutions].
 
 /** Options of `conv2d`, with torch's defaults: stride 1, padding 0, dilation 1, groups 1. */
 export interface ConvOptions {
   readonly stride?: Pair;
-  /** Rows and columns of zeros on each side; 'valid': none; 'same': so many that the size does not change. */
+  /** Rows and columns of zeros on each side. 'valid' adds none; 'same' adds so many that the image's size does not change. */
   readonly padding?: Pair | 'same' | 'valid';
   readonly dilation?: Pair;
   readonly groups?: number;
@@ -38,8 +38,8 @@ export interface ConvTransposeOptions {
   readonly stride?: Pair;
   readonly padding?: Pair;
   /**
-   * Rows and columns that are added to the result. Several result sizes have a convolution of the size of x; this setting
-   * chooses one of them. Default 0.
+   * Rows and columns that are added to the result. A strided convolution maps images of several sizes to the size of x; this
+   * setting chooses one of these sizes for the result. Default 0.
    */
   readonly outputPadding?: Pair;
   readonly dilation?: Pair;
@@ -86,7 +86,7 @@ export interface MaxPoolOptions {
   readonly stride?: Pair | undefined;
   readonly padding?: Pair;
   readonly dilation?: Pair;
-  /** Whether a last window that ends outside of the image counts. Default false. */
+  /** Whether a last window that ends outside of the padded image counts. Default false. */
   readonly ceilMode?: boolean;
 }
 
@@ -107,7 +107,7 @@ export function maxPool2d(x: tf.Tensor, kernelSize: Pair, options: MaxPoolOption
   return runForFirst(FUSED.maxPool2d, { x }, { ...attrs, kernel, inputShape: x.shape });
 }
 
-/** Refuses padding of more than half of a pooling window. Source: torch's 'pad should be at most half'. */
+/** Throws SHAPE if the padding is more than half of a pooling window. Source: torch's error 'pad should be at most half'. */
 export function requireHalfPadding(
   what: string,
   kernel: readonly number[],
@@ -142,5 +142,5 @@ function convAttributes(
     const total = step * ((shape[2 + axis] ?? 1) - 1);
     return [Math.floor(total / 2), Math.ceil(total / 2)];
   });
-  return { ...shared, padding: sides as [number, number, number, number] }; // two sides of two axes
+  return { ...shared, padding: sides as [number, number, number, number] }; // two sides of each of two axes
 }

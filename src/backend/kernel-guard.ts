@@ -13,12 +13,15 @@ interface GuardedConfig extends tf.KernelConfig {
 }
 
 /**
- * On a full heap, C++ code traps in many ways. If the heap is larger than this share of 4 GiB, a full heap is the likely
- * reason.
+ * On a full heap, C++ code traps in many ways. If a kernel traps while the heap is larger than this share of 4 GiB, a full heap
+ * is the likely reason.
  */
 const NEARLY_FULL = 0.9;
 
-/** Bytes of a test allocation: a kernel's scratch is rarely larger. If the test fails, a full heap is the likely reason. */
+/**
+ * Size of a test allocation; a kernel's scratch is rarely larger. If the test allocation fails, a full heap is the likely
+ * reason.
+ */
 const PROBE_BYTES = 64 * 2 ** 20;
 
 /**
@@ -45,7 +48,7 @@ export function guardKernels(context: WasmContext): void {
     const guarded: tf.KernelFunc = (call) => {
       health.requireSound();
       interrupts.check();
-      // tfjs's types of inputs and attributes allow the same values.
+      // tfjs's types of inputs and attributes allow the same values as Inputs and Attributes.
       check(call.inputs as Inputs, (call.attrs ?? {}) as Attributes);
       return interrupts.unbroken(() => freeingOnError(context, () => run(call)));
     };
@@ -54,7 +57,7 @@ export function guardKernels(context: WasmContext): void {
   }
 }
 
-/** Returns the error for a kernel that did not write its output: its C++ code prints the reason on the console. */
+/** Returns the error for a kernel that did not write its output. The error quotes the messages that the C++ code printed. */
 function complained({ health, table }: WasmContext, kernel: string): ShardlabError {
   const said = health.complaints.splice(0).join(' ');
   const { module } = table.currentTag;
@@ -84,7 +87,7 @@ function canGrow({ wasm }: WasmBackend): boolean {
     if (start !== 0) wasm._free(start);
     return start !== 0;
   } catch {
-    // malloc trapped: the trap damaged the heap, so a full heap is not the reason.
+    // malloc trapped, so the kernel's trap has damaged the heap; a full heap is not the reason.
     return true;
   }
 }

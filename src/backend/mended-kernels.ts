@@ -10,10 +10,10 @@ import {
 } from './wasm-context';
 
 /**
- * Replaces kernels that tfjs's wasm backend lacks, or that are slow or wrong in it. In tfjs, identity and casts to the same
- * type copy, and every tensor that a gradient saves is copied; here they are aliases. In tfjs, slices first read the whole
- * tensor, sums over leading axes first transpose, gather copies element by element, and exp, tanh, log, roots and pow call
- * libm. tfjs lacks the gradient of gather, and its oneHot writes integer bits even for floats or booleans.
+ * Adds kernels that tfjs's wasm backend lacks, and replaces kernels that are slow or wrong there. In tfjs, identity and casts
+ * to the same type copy, and every tensor that a gradient saves is copied; here they are aliases. In tfjs, slices first read
+ * the whole tensor, sums over leading axes first transpose, gather copies element by element, and exp, tanh, log, roots and pow
+ * call libm. tfjs lacks the gradient of gather, and its oneHot writes integer bits even for floats or booleans.
  */
 export function mendKernels(context: WasmContext): void {
   replaceKernel('Identity', (original) => identity(context, original));
@@ -35,7 +35,10 @@ function identity(context: WasmContext, original: Kernel | null): Kernel {
   };
 }
 
-/** Returns Cast: a cast to the same type is an alias, and a cast to bool tests for non-zero (tfjs copies the low byte). */
+/**
+ * Returns the kernel Cast: a cast to the same type is an alias, and a cast to bool tests for non-zero (tfjs copies the low
+ * byte).
+ */
 function cast(context: WasmContext, original: Kernel | null): Kernel {
   return ({ x }, attrs) => {
     const input = given(x);
@@ -67,7 +70,7 @@ function unary(context: WasmContext, original: Kernel | null, compute: Unary): K
 
 const MOST_MULTIPLICATIONS = 8;
 
-/** Returns Pow: powers with small integer exponents are multiplications. */
+/** Returns the kernel Pow: powers with small integer exponents are multiplications. */
 function pow(context: WasmContext, original: Kernel | null): Kernel {
   return ({ a, b }, attrs) => {
     const [base, exponent] = [given(a), given(b)];
@@ -82,7 +85,7 @@ function pow(context: WasmContext, original: Kernel | null): Kernel {
   };
 }
 
-/** Returns GatherV2: it copies whole rows along the first axis; tfjs's kernel handles other cases. */
+/** Returns the kernel GatherV2: it copies whole rows along the first axis; tfjs's kernel handles other cases. */
 function gather(context: WasmContext, original: Kernel | null): Kernel {
   return ({ x, indices }, attrs) => {
     const [input, ids] = [given(x), given(indices)];
@@ -100,7 +103,7 @@ function gather(context: WasmContext, original: Kernel | null): Kernel {
   };
 }
 
-/** Returns Sum: sums over leading axes add up rows; tfjs's kernel handles other sums. */
+/** Returns the kernel Sum: sums over leading axes add up rows; tfjs's kernel handles other sums. */
 function sum(context: WasmContext, original: Kernel | null): Kernel {
   return ({ x }, attrs) => {
     const input = given(x);
@@ -117,7 +120,7 @@ function sum(context: WasmContext, original: Kernel | null): Kernel {
   };
 }
 
-/** Returns OneHot: out[i, indices[i]] = onValue; other elements are offValue. */
+/** Returns the kernel OneHot: out[i, indices[i]] = onValue; other elements are offValue. */
 function oneHot(context: WasmContext): Kernel {
   return ({ indices }, { depth, onValue, offValue, dtype }) => {
     const classes = Number(depth);
@@ -131,7 +134,7 @@ function oneHot(context: WasmContext): Kernel {
   };
 }
 
-/** Returns UnsortedSegmentSum: out[s] = sum of all x[i] with segmentIds[i] = s. */
+/** Returns the kernel UnsortedSegmentSum: out[s] = sum of all x[i] with segmentIds[i] = s. */
 function unsortedSegmentSum(context: WasmContext): Kernel {
   return ({ x, segmentIds }, attrs) => {
     const input = given(x);
@@ -150,8 +153,8 @@ function unsortedSegmentSum(context: WasmContext): Kernel {
 
 /**
  * Replaces tfjs's gradients of sums and means. tfjs multiplies by an array of ones, as large as the input, which JavaScript
- * makes outside of the engine; for a mean it then divides every element. Here a kernel makes the ones, and only the result's
- * gradient is divided. Gradients are bitwise equal to tfjs's.
+ * makes outside of the engine; for a mean, tfjs then divides every element. Here a kernel makes the ones, and for a mean only
+ * the gradient of the result is divided. Gradients are bitwise equal to tfjs's.
  */
 export function mendGradients(): void {
   tf.registerGradient({

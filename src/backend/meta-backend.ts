@@ -14,7 +14,7 @@ export type Values = Float32Array | Int32Array | Uint8Array;
 const NO_HEAP: WasmModule = {
   HEAPU8: new Uint8Array(0),
   asm: {
-    // Only kernels with values use it. Even an empty memory reserves 10 GB of addresses, which a process may not have.
+    // A getter, because even an empty memory reserves 10 GB of addresses. Only kernels with values read `memory`.
     get memory() {
       return new WebAssembly.Memory({ initial: 0 });
     },
@@ -25,7 +25,7 @@ const NO_HEAP: WasmModule = {
   tfjs: { registerTensor() {}, disposeData() {} },
 };
 
-/** The costs of kernels, and the clock that advances by them. */
+/** The times of kernels, and the clock that advances by these times. */
 export interface MetaTimes {
   readonly clock: SimulatedClock;
   readonly costs: KernelCosts;
@@ -52,7 +52,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
   #assumed: (() => Values) | null = null;
   #kernelDepth = 0;
 
-  /** `times`: null if kernels take no time. */
+  /** `times` is null if kernels take no time. */
   constructor(table: BufferTable, limit: MemoryLimit, times: MetaTimes | null) {
     super();
     this.#table = table;
@@ -62,7 +62,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
 
   override move(dataId: object, _: unknown, shape: number[], dtype: tf.DataType, refCount: number): void {
     requireShape(shape);
-    // The engine has no types other than DType's.
+    // The engine makes tensors only of the types in DType.
     const bytes = tf.util.sizeFromShape(shape) * itemBytes(dtype as DType);
     requireRoom(this.#table, this.#limit, { bytes, shape, dtype });
     this.#data.set(dataId, { id: this.dataIdNextNumber++, memoryOffset: 8, shape, dtype, refCount });
@@ -174,7 +174,10 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
     return made;
   }
 
-  /** Advances the clock by the time of an in-place update, unless a kernel does the update. */
+  /**
+   * Advances the clock by the time of an in-place update, except if a kernel makes the update, because then the kernel's time
+   * includes it.
+   */
   chargeUpdate(
     name: string,
     reads: readonly KernelTensor[],

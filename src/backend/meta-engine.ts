@@ -98,7 +98,7 @@ class ShapesEngine extends WasmEngine implements MetaEngine {
   override storage({ shape, size, dtype }: tf.Tensor): Storage {
     return {
       address: 0,
-      bytes: size * itemBytes(dtype as DType), // the engine has no other types
+      bytes: size * itemBytes(dtype as DType), // the engine makes tensors only of the types in DType
       view() {
         throw new ShardlabError(
           'ENGINE',
@@ -111,7 +111,7 @@ class ShapesEngine extends WasmEngine implements MetaEngine {
 
   override copyInto(target: tf.Tensor, offset: number, source: tf.Tensor): void {
     super.copyInto(target, offset, source);
-    const copied = { shape: source.shape, dtype: source.dtype as DType, declared: undefined }; // as above
+    const copied = { shape: source.shape, dtype: source.dtype as DType, declared: undefined }; // as in `storage`
     this.#charge('copyInto', [copied], [copied]);
   }
 }
@@ -123,7 +123,7 @@ interface BackendHolder {
 }
 
 function asCurrent<T>(backend: MetaBackend, work: () => T): T {
-  const holder = tf.engine() as unknown as BackendHolder; // the member is private
+  const holder = tf.engine() as unknown as BackendHolder; // tfjs's types do not have these members
   const { backendName, backendInstance } = holder;
   Object.assign(holder, { backendName: 'meta', backendInstance: backend });
   try {

@@ -19,7 +19,7 @@ export class MetaHostMemory extends WasmElementwise<HostArray> implements HostMe
     super({
       kernels: metaKernelFunctions(charge),
       heap: new Uint8Array(0),
-      // Kernels read 0 as "no array".
+      // A kernel takes the offset 0 for "no array", so offsets here are not 0.
       offsetOf: () => 8,
       changed() {},
       reserve: () => 8,
@@ -51,7 +51,7 @@ export class MetaHostMemory extends WasmElementwise<HostArray> implements HostMe
   }
 
   fromDevice(tensor: tf.Tensor, _offset: number, length: number): void {
-    const copied = flat(tensor.dtype as DType, length); // the engine has no other types
+    const copied = flat(tensor.dtype as DType, length); // the engine makes tensors only of the types in DType
     this.#charge('fromDevice', [copied], [copied]);
   }
 

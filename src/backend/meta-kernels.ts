@@ -35,8 +35,8 @@ const BINARY =
 const COMPARISONS = 'Equal Greater GreaterEqual Less LessEqual LogicalAnd LogicalOr LogicalXor NotEqual';
 
 /**
- * Registers counterparts of those wasm kernels of tfjs that models use. Each makes outputs, temporaries and views and frees
- * buffers in the same order as tfjs's kernel. Source: tfjs-backend-wasm 4.22, src/kernels.
+ * Registers counterparts of the wasm kernels of tfjs that models use. Each counterpart makes outputs, temporaries and views,
+ * and frees buffers, in the same order as tfjs's kernel. Source: tfjs-backend-wasm 4.22, src/kernels.
  */
 export function registerMetaKernels(): void {
   for (const name of SAME_TYPE.split(' ')) register(name, (backend, { x }) => like(backend, x));
@@ -55,7 +55,7 @@ export function registerMetaKernels(): void {
   for (const [name, kernel] of Object.entries(OTHERS)) register(name, kernel);
 }
 
-/** Changes every registered kernel so that it advances the clock by its time. */
+/** Changes every registered kernel so that it advances the clock by the time that the kernel takes. */
 export function timeMetaKernels(): void {
   for (const config of tf.getKernelsForBackend('meta')) {
     const { kernelName, kernelFunc } = config;
@@ -129,7 +129,7 @@ function register(kernelName: string, kernel: MetaKernel): void {
   tf.registerKernel({
     kernelName,
     backendName: 'meta',
-    // tfjs's types of inputs and attributes allow the same values; each kernel knows its own.
+    // tfjs's types allow the same values as Infos and Attributes; each kernel reads only its own attributes.
     kernelFunc: ({ inputs, attrs, backend }) =>
       kernel(backend as MetaBackend, inputs as Infos, (attrs ?? {}) as unknown as Attributes),
   });
@@ -154,7 +154,7 @@ function transposed(backend: MetaBackend, x: tf.TensorInfo, perm: readonly numbe
   return backend.makeOutput(shape, x.dtype);
 }
 
-/** Returns the kernel of a sum or another reduction: it first moves the reduced axes to the end. */
+/** Returns the kernel of a sum or another reduction. The kernel first moves the reduced axes to the end. */
 function reduction(name: string): MetaKernel {
   return (backend, { x }, { axis, reductionIndices, keepDims }) => {
     // tfjs's max and min use the name reductionIndices.
@@ -191,7 +191,7 @@ function concatenated(backend: MetaBackend, inputs: readonly tf.TensorInfo[], ax
   const shapes = inputs.map(({ shape }) => shape);
   const place = tf.util.parseAxisParam(axis, given(shapes[0]))[0] ?? 0;
   const filled = inputs.filter(({ shape }) => tf.util.sizeFromShape(shape) > 0);
-  // tfjs's identity copies.
+  // tfjs's Identity kernel copies the tensor.
   if (filled.length === 1) return like(backend, filled[0]);
   return backend.makeOutput(tf.backend_util.computeOutShape(shapes, place), given(inputs[0]).dtype);
 }

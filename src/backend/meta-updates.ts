@@ -12,10 +12,10 @@ interface Update {
 }
 
 const floats = (count: number): DType[] => Array<DType>(count).fill('float32');
-/** Types of 8-bit moments, without their scales. */
+/** Types of the two 8-bit moments; their scales are left out. */
 const CODES: readonly DType[] = ['bool', 'bool'];
 
-/** Index of adamW's argument that is the offset of amsgrad's maxima, or 0. */
+/** Index of adamW's argument for amsgrad's maxima; the argument is their byte offset, or 0 if there are none. */
 const MAXIMA = 15;
 
 const OPTIMIZERS = {
@@ -27,7 +27,7 @@ const OPTIMIZERS = {
     writes: [...floats(1), ...CODES],
   },
   lion: { name: 'lion', length: 3, reads: floats(3), writes: floats(2) },
-  // The momentum buffer is omitted if there is none.
+  // If there is no momentum buffer, each list has one array less.
   sgd: { name: 'sgd', length: 3, reads: floats(3), writes: floats(2) },
 } satisfies Partial<Record<keyof FusedKernels, Update>>;
 
@@ -74,7 +74,7 @@ export function metaKernelFunctions(charge: ChargeUpdate): FusedKernels {
       return result;
     };
   };
-  // Every member of the interface is such a function.
+  // Every member of FusedKernels is a function of numbers, like the results of functionOf.
   return new Proxy({} as FusedKernels, {
     get: (_, name) => {
       const known = functions.get(String(name)) ?? functionOf(String(name));

@@ -15,8 +15,8 @@ import {
 } from './plain-ops';
 import { tfjsState } from './tfjs-state';
 
-// Operations for model code, differentiable like tfjs's operations. If the engine has a fused kernel for an operation, the
-// operation is this one kernel; otherwise it is composed of tfjs's operations.
+// Operations for model code; they are differentiable like tfjs's operations. If the engine has a fused kernel for an
+// operation, the operation is this one kernel; otherwise it is composed of tfjs's operations.
 
 /**
  * Returns x Wᵀ + b. Shapes: x […, in], weight [out, in], bias [out] → […, out]. Source: torch.nn.functional.linear.
@@ -45,7 +45,7 @@ export function layerNorm(x: tf.Tensor, weight: tf.Tensor, bias: tf.Tensor, eps 
 }
 
 /**
- * Returns GELU(x): by default the tanh approximation, with 'none' the exact x · Φ(x). Source: Hendrycks and Gimpel 2016;
+ * Returns GELU(x): by default the tanh approximation, for 'none' the exact x · Φ(x). Source: Hendrycks and Gimpel 2016;
  * torch's `approximate`.
  */
 export function gelu(x: tf.Tensor, approximate: 'none' | 'tanh' = 'tanh'): tf.Tensor {
@@ -121,7 +121,10 @@ export function flashAttention(
   return { out, lse };
 }
 
-/** The tensors of a forward of `flashAttention`, or of its parts together, and the gradient of `out`. */
+/**
+ * The results of `flashAttention`, or the combined results of attention to several parts of the keys, and the gradient of
+ * `out`.
+ */
 export interface FlashAttentionResult extends FlashAttention {
   readonly dOut: tf.Tensor;
 }
@@ -164,7 +167,7 @@ export function softmaxCrossEntropy(
   requireWhole('softmaxCrossEntropy', { labels });
   requireFit('softmaxCrossEntropy', labels.size === rows, { logits, labels });
   if (!hasFused(FUSED.crossEntropy)) return plainCrossEntropy(logits, labels);
-  // The operation that made the logits may have saved a second tensor on the same buffer for its own gradient.
+  // Another tensor may use the buffer: the operation that made the logits may have saved a second tensor for its own gradient.
   const isSoleView = tf.backend().refCount(logits.dataId) === 1;
   const inPlace = options.consumeLogits === true && isSoleView && tfjsState().gradientDepth > 0;
   return runForFirst(inPlace ? FUSED.crossEntropyInPlace : FUSED.crossEntropy, { logits, labels });
@@ -183,7 +186,7 @@ export function embedding(table: tf.Tensor, ids: tf.Tensor, paddingIndex?: numbe
 }
 
 /**
- * Returns, for each of `numRows` rows, the sum of the rows of x that have its index in `ids`: the transpose of `embedding`.
+ * Returns `numRows` rows: row r is the sum of all x[i] with ids[i] = r. This is the transpose of `embedding`.
  * Shapes: x [A, d], ids [A] int32 → [numRows, d]. Throws: SHAPE as `embedding`.
  */
 export function sumRows(x: tf.Tensor, ids: tf.Tensor, numRows: number): tf.Tensor {

@@ -7,8 +7,8 @@ import type { BufferTable, Holding } from './buffer-table';
 export const HEAP_END: Bytes = 2 ** 32;
 
 /**
- * What limits memory: the user's memoryLimit, the largest wasm heap, the heap of host arrays, or a machine on which the heap
- * cannot grow further.
+ * The limit that a request exceeds: the user's memoryLimit, the largest wasm heap, the heap of host arrays, or a machine on
+ * which the heap cannot grow further.
  */
 export type Boundary = keyof typeof BOUNDARIES;
 
@@ -30,14 +30,14 @@ export interface FailedRequest {
   readonly bytes: Bytes;
   readonly shape: readonly number[];
   readonly dtype: string;
-  /** What limits memory: a key of `BOUNDARIES`. */
+  /** The limit that the request exceeds, as a key of `BOUNDARIES`. */
   readonly boundary: Boundary;
   readonly limit: Bytes;
   /** The tag of the buffer. Default: the table's current tag. */
   readonly tag?: Tag;
 }
 
-/** The limit of a request if the engine's heap is full. */
+/** The fields `boundary` and `limit` of a request that failed because the engine's heap is full. */
 export const FULL_HEAP = { boundary: 'heap', limit: HEAP_END } as const;
 
 const MAX_LISTED = 12;

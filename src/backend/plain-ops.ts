@@ -34,7 +34,7 @@ export function plainCausalSoftmax(scores: tf.Tensor, scale: number): tf.Tensor 
   return tf.softmax(tf.add(tf.mul(scores, scale), unseen(rows, columns)));
 }
 
-/** Returns a mask to add to scores: in row i, columns up to i + columns - rows are visible. */
+/** Returns a mask to add to scores: in row i, columns up to i + columns - rows keep their scores. */
 function unseen(rows: number, columns: number): tf.Tensor {
   const hidden = new Float32Array(rows * columns);
   for (let i = 0; i < rows; i++)
@@ -52,7 +52,7 @@ export function plainCausalAttention(
   const dim = width / 3;
   const headDim = dim / heads;
   const parts = tf.transpose(tf.reshape(qkv, [batch, seq, 3, heads, headDim]), [2, 0, 3, 1, 4]);
-  const [q, k, v] = tf.unstack(parts) as [tf.Tensor, tf.Tensor, tf.Tensor]; // axis 0 has three entries
+  const [q, k, v] = tf.unstack(parts) as [tf.Tensor, tf.Tensor, tf.Tensor]; // axis 0 has length 3
   const weights = softmax(tf.matMul(q, k, false, true), 1 / Math.sqrt(headDim));
   return tf.reshape(tf.transpose(tf.matMul(weights, v), [0, 2, 1, 3]), [batch, seq, dim]);
 }
@@ -76,7 +76,7 @@ export function plainFlashAttention(
   return { out, lse: tf.logSumExp(scores, -1) };
 }
 
-/** Returns the mean of -log softmax(logits)[label], where rows with IGNORED_LABEL have 0. */
+/** Returns the mean of -log softmax(logits)[label], where the loss of rows with IGNORED_LABEL is 0. */
 export function plainCrossEntropy(logits: tf.Tensor, labels: tf.Tensor): tf.Tensor {
   const classes = logits.shape.at(-1) ?? 1;
   const all = tf.reshape(labels, [-1]);

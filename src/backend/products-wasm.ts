@@ -11,7 +11,7 @@ export interface Product {
   readonly batch: readonly number[];
 }
 
-/** tfjs's wasm matmul; a, b and out are numbers of tensors. */
+/** tfjs's wasm matmul; a, b and out are the backend's numbers of tensors. */
 type MatMul = (
   a: number,
   aShape: Uint8Array,
@@ -53,7 +53,7 @@ export function wasmMultiplier(
   };
 }
 
-/** Returns the operand, transposed if necessary; the caller frees the result. */
+/** Returns an alias of the operand, or its transpose if `isTransposed`; the caller frees the result. */
 function operand(context: WasmContext, info: tf.TensorInfo, isTransposed: boolean): tf.TensorInfo {
   return isTransposed ? transposed(context, info) : aliasOf(context, info, info.shape);
 }
@@ -127,7 +127,7 @@ function requireScratch(context: WasmContext, { k, n }: Product): void {
     wasm._free(packed);
     return;
   }
-  // This allocation throws OUT_OF_MEMORY.
+  // The heap has no room, so this allocation throws OUT_OF_MEMORY.
   context.backend.disposeData(context.backend.makeOutput([k + 16, n + 16], 'float32').dataId);
 }
 

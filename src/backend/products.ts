@@ -12,7 +12,10 @@ import {
   type WasmContext,
 } from './wasm-context';
 
-/** Replaces BatchMatMul and _FusedMatMul: they use the BLAS, or else wasm's matmul on operands that are transposed first. */
+/**
+ * Replaces BatchMatMul and _FusedMatMul by kernels that use the BLAS. Without a BLAS, they transpose operands and use wasm's
+ * matmul.
+ */
 export function registerProducts(context: WasmContext): void {
   const multiply = multiplier(context);
   replaceKernel('BatchMatMul', () => ({ a, b }, attrs) => {
@@ -83,7 +86,7 @@ function multiplyByBlas(
   const [aAt, bAt, outAt] = [at(a), at(b), context.baseAddress + offset];
   const lda = Math.max(1, transposeA ? m : k);
   const ldb = Math.max(1, transposeB ? k : n);
-  // All left matrices have the same right matrix, so their rows form one tall matrix.
+  // All left matrices are multiplied by the same right matrix, so their rows form one tall matrix.
   if (!transposeA && sizeOf(b.shape) === k * n) {
     sgemm(false, transposeB, numProducts * m, n, k, aAt, lda, bAt, ldb, beta, outAt, n);
     return out;

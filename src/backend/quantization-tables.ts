@@ -3,15 +3,15 @@ import type { Bytes } from '../core/units';
 /** Whether the map of one-byte codes has negative values (signed). */
 export type DynamicMapKind = 'signed' | 'unsigned';
 
-/** Code of the value 0 in the signed map; in the unsigned map its code is 0. */
+/** Code of the value 0 in the signed map (in the unsigned map, the code of the value 0 is 0). */
 export const SIGNED_ZERO = 127;
 
 const DECADES = 7;
 
 /**
- * Returns the 256 values of the one-byte codes, ascending, in [-1, 1] or [0, 1]: 0, 1, and seven decades, each with twice as
- * many values as the next smaller decade. Source: dynamic tree quantization, Dettmers 2016 and Dettmers et al. 2022
- * (section 2.1); bitsandbytes' create_dynamic_map.
+ * Returns the 256 values of the one-byte codes, ascending, in (-1, 1] or [0, 1]. The values are 0, 1, and numbers in seven
+ * decades; each decade has twice as many values as the next smaller decade. Source: dynamic tree quantization, Dettmers 2016
+ * and Dettmers et al. 2022 (section 2.1); bitsandbytes' create_dynamic_map.
  */
 export function dynamicMap(kind: DynamicMapKind): Float32Array {
   const positive: number[] = [];
@@ -39,8 +39,8 @@ const NUM_CELLS = 2945;
 
 /**
  * [Note: coding by cells] The upper 16 bits of a float's magnitude identify its cell: 128 cells per octave from 2^-23
- * to 1. A cell contains at most one midpoint between neighbouring values of a map. So the nearest value to a magnitude is
- * either the value nearest to the cell's lower end or, if the magnitude is above the midpoint, the next value.
+ * to 1. A cell contains at most one midpoint between neighbouring values of a map. So the value nearest to a magnitude is the
+ * value nearest to the cell's lower end or, if the magnitude is above the midpoint, the next value.
  */
 export function quantizationTables(): Uint8Array {
   const tables = new Uint8Array(TABLES_BYTES);

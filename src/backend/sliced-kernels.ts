@@ -45,7 +45,7 @@ function unpack(context: WasmContext, original: Kernel | null): Kernel {
   };
 }
 
-/** Returns a slice along one axis. */
+/** Returns the elements [start, start + length) along one axis. */
 function sliceAlong(
   context: WasmContext,
   input: tf.TensorInfo,

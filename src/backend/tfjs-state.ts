@@ -15,8 +15,8 @@ export function tfjsState(): TfjsState {
 export const UNTRACKED = 'untracked';
 
 /**
- * Runs `work` outside of all tidy scopes and tapes: tensors that it makes exist until they are disposed, and no gradient
- * flows through it. Tidy scopes that `work` opens work as usual.
+ * Runs `work` outside of all tidy scopes and tapes: tensors that `work` makes exist until they are disposed, and no gradient
+ * flows through `work`. Tidy scopes that `work` opens work as usual.
  */
 export function untracked<T>(work: () => T): T {
   const state = tfjsState();
@@ -41,7 +41,7 @@ export function unwindTfjs(spare: (tensor: tf.Tensor) => boolean): void {
   const state = tfjsState();
   const scopes = state.scopeStack;
   state.scopeStack = [];
-  // In tfjs's types these are never null, but tfjs itself starts with null.
+  // In tfjs's types, `activeScope` and `activeTape` are never null, but tfjs itself starts with null.
   state.activeScope = null as unknown as TfjsState['activeScope'];
   state.activeTape = null as unknown as TfjsState['activeTape'];
   state.gradientDepth = 0;
@@ -56,8 +56,8 @@ export function unwindTfjs(spare: (tensor: tf.Tensor) => boolean): void {
 }
 
 /**
- * Replaces a function of tfjs's engine. The returned function restores the earlier function, unless the new function has
- * itself been replaced.
+ * Replaces a function of tfjs's engine. The returned function restores the earlier function, but does nothing if the new
+ * function was replaced in the meantime.
  */
 export function replaceEngineFunction(
   name: 'runKernel' | 'readSync' | 'read',
@@ -83,8 +83,8 @@ type KernelStandIn = (
 ) => tf.Tensor | tf.Tensor[] | undefined;
 
 /**
- * From now on, `standIn` may replace each kernel that an operation calls (but not kernels that other kernels call). The
- * returned function ends this.
+ * Calls `standIn` in place of each kernel that an operation calls (but not in place of kernels that other kernels call). The
+ * returned function ends the replacement.
  */
 export function interceptKernels(standIn: KernelStandIn): () => void {
   return replaceEngineFunction('runKernel', (run) => (...call: Parameters<KernelStandIn>) => {
@@ -94,8 +94,8 @@ export function interceptKernels(standIn: KernelStandIn): () => void {
 }
 
 /**
- * From now on, calls `report` with every buffer whose values dataSync(), data() or a similar function reads. The returned
- * function ends this.
+ * Calls `report` with every buffer whose values dataSync(), data() or a similar function reads. The returned function ends the
+ * reports.
  */
 export function watchHostReads(report: (dataId: object) => void): () => void {
   const ends = (['readSync', 'read'] as const).map((name) =>

@@ -8,7 +8,10 @@ interface Axis {
 
 const MAX_AXES = 5;
 
-/** Replaces Transpose: copies whole rows, transposes matrices in blocks. Above rank 3, tfjs's kernel copies single elements. */
+/**
+ * Replaces Transpose with a kernel that copies whole rows and transposes matrices in blocks. Above rank 3, tfjs's kernel copies
+ * single elements.
+ */
 export function registerTranspose(context: WasmContext): void {
   replaceKernel('Transpose', (original) => ({ x }, attrs) => {
     const input = given(x);
@@ -25,7 +28,10 @@ export function registerTranspose(context: WasmContext): void {
   });
 }
 
-/** Returns the result's axes, outermost first, without axes of length 1; axes that remain neighbours are merged. */
+/**
+ * Returns the result's axes, outermost first, without axes of length 1. Axes that are neighbours in x and in the result are
+ * merged.
+ */
 function mergeAxes(shape: readonly number[], perm: readonly number[]): Axis[] {
   const axes: Axis[] = [];
   for (const axis of perm) {
@@ -43,7 +49,7 @@ function mergeAxes(shape: readonly number[], perm: readonly number[]): Axis[] {
 }
 
 function permute({ kernels }: WasmContext, from: number, to: number, axes: readonly Axis[]): void {
-  const [rows, columns] = axes.slice(-2) as [Axis, Axis]; // there are at least two
+  const [rows, columns] = axes.slice(-2) as [Axis, Axis]; // there are at least two axes
   const outer = [...Array<Axis>(MAX_AXES - axes.length).fill({ length: 1, stride: 0 }), ...axes.slice(0, -1)];
   const isMatrices = axes.length <= 3 && rows.stride === 1 && columns.stride === rows.length;
   if (isMatrices) {

@@ -89,8 +89,8 @@ export async function startWasmBackend(): Promise<StartedBackend> {
 }
 
 /**
- * Runs `start`. C++ code prints to the console that exists when the backend starts: after the start, this console appends to
- * `list`.
+ * Runs `start`, which starts the backend. C++ code always prints to the console that existed at the start; after the start,
+ * this console appends messages to `list`.
  */
 async function printingTo(list: string[], start: () => Promise<boolean>): Promise<boolean> {
   const before = globalThis.console;

@@ -18,9 +18,9 @@ export interface WasmContext {
   readonly baseAddress: number;
   /** The BLAS's matmul, whose operands are addresses; null without a BLAS. */
   readonly sgemm: Sgemm | null;
-  /** Whether buffers have bytes; if not, kernels need not move values. */
+  /** Whether buffers have bytes; if buffers have no bytes, kernels need not move values. */
   readonly hasValues: boolean;
-  /** Whether the heap can be trusted. */
+  /** The heap's state: after a trap, values on the heap may be wrong. */
   readonly health: HeapHealth;
   readonly interrupts: Interrupts;
 }
@@ -69,7 +69,7 @@ interface ReplacedConfig extends tf.KernelConfig {
 
 /**
  * Registers a kernel of the current backend in place of tfjs's kernel; `make` gets tfjs's kernel, or null if there is none.
- * A process may start several engines one after another: a second call replaces the first one's kernel.
+ * A process may start several engines one after another, so a second call replaces the kernel of the first call.
  */
 export function replaceKernel(kernelName: string, make: (original: Kernel | null) => Kernel): void {
   // tfjs returns undefined for an unknown kernel; its types do not allow this.
@@ -82,7 +82,7 @@ export function replaceKernel(kernelName: string, make: (original: Kernel | null
   const config: ReplacedConfig = {
     kernelName,
     backendName,
-    // The type Inputs allows that tfjs omits an input.
+    // In the type Inputs, an input may be missing, because tfjs omits optional inputs.
     kernelFunc: ({ inputs, attrs }) => kernel(inputs as Inputs, (attrs ?? {}) as Attributes),
     ...(original?.setupFunc === undefined ? {} : { setupFunc: original.setupFunc }),
     [ORIGINAL]: original,
@@ -102,13 +102,13 @@ function runOriginal(
   });
 }
 
-/** Runs a kernel of the backend; tfjs's tapes and scopes do not record it. */
+/** Runs a kernel of the backend; tfjs's tapes and scopes do not record the kernel. */
 export function runKernel(kernelName: string, inputs: Inputs, attrs: Attributes = {}): tf.TensorInfo {
-  // Only kernels with one output are run this way.
+  // Callers name only kernels with one output.
   return runOriginal(tf.getKernel(kernelName, tf.getBackend()), inputs, attrs) as tf.TensorInfo;
 }
 
-/** Frees `old` and returns `result`, which replaces it. */
+/** Frees `old` and returns `result`, which replaces `old`. */
 export function replaced(context: WasmContext, old: tf.TensorInfo, result: tf.TensorInfo): tf.TensorInfo {
   context.backend.disposeData(old.dataId);
   return result;

@@ -9,10 +9,10 @@ import { quantizationTables, TABLES_BYTES } from './quantization-tables';
 /** A flat array of numbers: a tensor, or an array on the host. */
 type FlatArray = tf.Tensor | { readonly dtype: DType; readonly length: number };
 
-/** The arrays of a wasm heap. */
+/** The arrays of a wasm heap, and the heap's kernels. */
 export interface ArrayPlaces<T> {
   readonly kernels: FusedKernels;
-  /** The heap's current bytes; empty if arrays have no values. */
+  /** The heap's current bytes; empty in a dry run. */
   readonly heap: Uint8Array;
   /** Returns the byte offset of the array's first element on the heap. */
   offsetOf(array: T): number;
@@ -22,11 +22,11 @@ export interface ArrayPlaces<T> {
   reserve(bytes: Bytes): number;
 }
 
-/** The updates as SIMD kernels on a wasm heap. */
+/** In-place updates by SIMD kernels on a wasm heap. */
 export class WasmElementwise<T extends FlatArray> implements Elementwise<T> {
   readonly #places: ArrayPlaces<T>;
   #tables: number | undefined;
-  /** Offset of memory for two float32 blocks, by block size. */
+  /** For each block size in use: the byte offset of memory for two float32 blocks. */
   readonly #scratch = new Map<number, number>();
 
   constructor(places: ArrayPlaces<T>) {
@@ -180,7 +180,7 @@ function sizeOf(array: FlatArray): number {
   return 'length' in array ? array.length : array.size;
 }
 
-/** Returns an array's type and shape for errors. */
+/** Returns an array's type and shape as a text for errors. */
 function describe(array: FlatArray): string {
   const { dtype } = array;
   return 'length' in array ? `a host array of ${dtype} [${array.length}]` : `${dtype} [${array.shape}]`;

@@ -30,14 +30,14 @@ import { freeingOnError, freeSince, type MemoryLimit, observeAllocations } from 
 export interface WasmEngineOptions extends BlasOptions {
   /** Largest number of bytes of all buffers together; above it, allocations throw OUT_OF_MEMORY. Default: the heap's 4 GiB. */
   readonly memoryLimit?: Bytes;
-  /** Returns the cell and line of the running code, for errors. Default: errors name no place. */
+  /** Returns the cell and line of the running code, for errors. Default: errors name no cell and line. */
   readonly place?: () => string;
-  /** Default: nobody interrupts this process's work. */
+  /** The interrupts of this process's work. Default: no interrupts. */
   readonly interrupts?: Interrupts;
 }
 
 /**
- * Starts tfjs's wasm backend with matmuls by a BLAS, fused kernels, and reports of every buffer to observers.
+ * Starts tfjs's wasm backend and adds matmuls by a BLAS, fused kernels, and reports of every buffer to observers.
  * A process has one engine: a new engine replaces the earlier one, whose tensors are lost.
  * Throws: ENGINE if the backend or the engine's own kernels are missing.
  */
@@ -94,7 +94,7 @@ export class WasmEngine extends WasmElementwise<tf.Tensor> implements Engine {
   readonly #context: WasmContext;
   readonly #releases = new Set<() => void>();
 
-  /** `host`: the memory of host arrays; default: a second heap. */
+  /** `host` is the memory of host arrays. Default: a second heap. */
   constructor(context: WasmContext, blas: BlasInfo | BlasAbsent, host?: HostMemory) {
     super(placesOn(context));
     this.#context = context;
@@ -232,11 +232,11 @@ export class WasmEngine extends WasmElementwise<tf.Tensor> implements Engine {
 }
 
 function bytesOf(tensor: tf.Tensor): Bytes {
-  // The engine has no other types.
+  // The engine makes tensors only of the types in DType.
   return tensor.size * itemBytes(tensor.dtype as DType);
 }
 
-/** Returns how in-place updates access the backend's tensors. */
+/** Returns the object through which in-place updates access the backend's tensors. */
 function placesOn(context: WasmContext): ArrayPlaces<tf.Tensor> {
   const { backend, kernels } = context;
   return {
@@ -258,7 +258,8 @@ function placesOn(context: WasmContext): ArrayPlaces<tf.Tensor> {
 }
 
 /**
- * Reports an in-place update to the backend, because its convolutions cache packed copies of values by tensor number.
+ * Reports an in-place update to the backend, because tfjs's convolutions cache packed copies of values by tensor number;
+ * without the report, a copy would be stale.
  */
 function touch({ backend, interrupts }: WasmContext, tensor: tf.Tensor): void {
   const { id, memoryOffset } = backend.dataIdMap.get(tensor.dataId);

@@ -12,7 +12,7 @@ const ALIGNMENT = 64;
 /** Buffers from this size on are aligned to cache lines; for smaller buffers, alignment does not make kernels faster. */
 const ALIGNED_FROM: Bytes = 1024;
 
-/** Largest number of bytes of all buffers together; undefined: the heap's size. */
+/** Largest number of bytes of all buffers together; undefined if only the heap's size limits the buffers. */
 export interface MemoryLimit {
   bytes: Bytes | undefined;
 }
@@ -34,7 +34,7 @@ export function freeingOnError<T>(allocations: Allocations, kernel: () => T): T 
   }
 }
 
-/** Frees the device's buffers that were made after a mark. */
+/** Frees the device's buffers that were made after `mark` was read. */
 export function freeSince({ backend, table }: Allocations, mark: number): void {
   for (const key of table.keysSince(mark)) backend.disposeData(key, true);
 }
@@ -51,7 +51,7 @@ export function requireRoom(
 
 /**
  * Replaces the backend's allocation. Every buffer is added to `table` when it is allocated, and removed when it is freed.
- * Large buffers are aligned to cache lines. If an allocation fails, OUT_OF_MEMORY is thrown (tfjs would write to address
+ * Large buffers are aligned to cache lines. If an allocation fails, this code throws OUT_OF_MEMORY (tfjs would write to address
  * 0). On a damaged heap nothing is allocated, freed or read.
  */
 export function observeAllocations(
@@ -94,7 +94,7 @@ export function observeAllocations(
       starts.set(dataId, start);
       dataIdMap.set(dataId, { id, memoryOffset: offset, shape, dtype, refCount });
       wasm.tfjs.registerTensor(id, size, offset);
-      // The wasm backend has no other types.
+      // The engine makes tensors only of the types in DType.
       table.add(dataId, bytes, dtype as DType);
       if (values !== null) wasm.HEAPU8.set(new Uint8Array(values.buffer, values.byteOffset, bytes), offset);
     });
@@ -103,7 +103,7 @@ export function observeAllocations(
   const makeOutput = backend.makeOutput.bind(backend);
   backend.makeOutput = (shape, dtype, memoryOffset, values) => {
     const output = makeOutput(shape, dtype, memoryOffset, values);
-    // Some kernels allocate their output in C++.
+    // Some kernels allocate their output in C++, so `move` has not added the output to the table.
     if (memoryOffset !== undefined && memoryOffset !== null) {
       table.add(
         output.dataId,
@@ -138,7 +138,10 @@ export function observeAllocations(
   };
 }
 
-/** Checks that lengths are integers of at least 0: the size alone would not show two negative lengths. Throws: SHAPE. */
+/**
+ * Checks that lengths are integers of at least 0: a product of two negative lengths would look like a valid size. Throws:
+ * SHAPE.
+ */
 export function requireShape(shape: readonly number[]): void {
   if (shape.every((length) => Number.isInteger(length) && length >= 0)) return;
   throw new ShardlabError(

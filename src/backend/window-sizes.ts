@@ -7,11 +7,14 @@ export interface WindowAttributes {
   /** Pixels above, below, left and right of the image. */
   readonly padding: readonly [number, number, number, number];
   readonly dilations: readonly [number, number];
-  /** Whether a last window that begins inside, but ends outside of the padded image counts. */
+  /** Whether a last window counts that begins inside of the padded image and ends outside. */
   readonly ceilMode?: boolean;
 }
 
-/** Height and width of images, windows and results, strides, padding before the image, and dilations, for kernels in assembly. */
+/**
+ * The sizes that kernels in assembly need for a window. Each pair is (vertical, horizontal); `padding` is above and left of the
+ * image.
+ */
 export type WindowNumbers = readonly [
   ...image: [number, number],
   ...kernel: [number, number],
@@ -47,7 +50,7 @@ function positions(
 ): number {
   const steps = (length + before + after - extent) / stride;
   const count = (ceilMode ? Math.ceil(steps) : Math.floor(steps)) + 1;
-  // A window must not begin in the padding behind the image.
+  // A window must not begin in the padding below or right of the image.
   return ceilMode && (count - 1) * stride >= length + before ? count - 1 : count;
 }
 
@@ -59,7 +62,7 @@ export interface ConvSizes {
   readonly channels: number;
   /** Output channels per group. */
   readonly outputs: number;
-  /** Elements of one output channel's filter. */
+  /** Elements of the filter of one output channel. */
   readonly depth: number;
   /** Pixels of one output channel. */
   readonly area: number;
@@ -67,7 +70,7 @@ export interface ConvSizes {
   readonly inputArea: number;
   readonly numbers: WindowNumbers;
   readonly outShape: number[];
-  /** Whether the columns are the image itself: 1 x 1 filters without stride and padding. */
+  /** Whether the columns equal the image, as for 1 x 1 filters without stride and padding. */
   readonly isPlain: boolean;
 }
 

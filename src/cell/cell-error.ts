@@ -7,7 +7,7 @@ import type { CellPosition, StackMapper } from './stack-mapper';
 export interface CellError {
   readonly ename: string;
   readonly evalue: string;
-  /** Lines as shown: message, the source line with a mark under it, the stack. */
+  /** The lines that Jupyter shows: the message, the source line with a mark under the error's column, and the stack. */
   readonly traceback: readonly string[];
   /** Line and column in the cell, from 1; undefined if the stack names no position. */
   readonly line?: number | undefined;
@@ -52,7 +52,7 @@ function describeReadable(thrown: unknown, name: string, mapper: StackMapper): C
   return { ename, evalue, traceback, line: position?.line, column: position?.column };
 }
 
-/** Returns a traceback's lines about a position: the position, the source line, and a mark under it. */
+/** Returns a traceback's lines about a position: the position, the source line, and a line with a mark under the column. */
 function codeFrame(
   name: string,
   position: CellPosition | undefined,

@@ -7,7 +7,7 @@ export type StreamWriter = (name: StreamName, text: string) => void;
 
 /**
  * Sends everything that is written to stdout, stderr and the console to `write`, in order.
- * The console is replaced too, because the built-in one keeps its arguments in memory for a debugger.
+ * The console is replaced too, because the built-in console keeps printed values in memory for a debugger.
  */
 export function captureConsole(write: StreamWriter): void {
   redirect(process.stdout, (text) => write('stdout', text));
@@ -31,8 +31,8 @@ function redirect(stream: NodeJS.WriteStream, write: (text: string) => void): vo
 }
 
 /**
- * Coalesces writes: pieces of one stream are passed on together, in order, after `windowMs` or once they have
- * `maxLength` characters.
+ * Joins the pieces of text that are written to one stream, in order, and gives them to `pass` after `windowMs`, or as soon as
+ * they have `maxLength` characters.
  */
 export function createStreamBuffer(
   pass: StreamWriter,
@@ -58,7 +58,7 @@ export function createStreamBuffer(
   };
   return {
     write,
-    /** Passes on the held text; call it before output that must follow the text. */
+    /** Gives the held text to `pass`; call `flush` before output that must follow the text. */
     flush,
   };
 }

@@ -8,7 +8,7 @@ export interface DisplayOptions {
   readonly metadata?: MimeBundle | undefined;
 }
 
-/** Where a process shows rich output: the kernel's executor, a rank's courier, or a stock tslab kernel. */
+/** Receives a process's rich output: the kernel's executor, a rank's courier, or a stock tslab kernel. */
 export interface DisplaySink {
   display(bundle: MimeBundle, options?: DisplayOptions): void;
   /** Replaces the content of every display with this id, in any cell. */
@@ -22,7 +22,7 @@ export interface DisplaySink {
   atEnd?(end: () => void): boolean;
 }
 
-/** Where the kernel's executor or a rank registers the sink of its process. */
+/** The slot in which the kernel's executor or a rank registers the sink of its process. */
 const DISPLAY_SINK = globalSlot<DisplaySink>('shardlab.display');
 
 /** Makes `sink` the process's sink; the returned function restores the previous sink. */
@@ -39,7 +39,7 @@ export function currentDisplay(): DisplaySink | undefined {
   return DISPLAY_SINK.value ?? findTslabDisplay();
 }
 
-/** Returns a function that shows bundles in one display, each in place of the previous one; without a sink, a no-op. */
+/** Returns a function that shows bundles in one display; each bundle replaces the one before. Without a sink, none is shown. */
 export function replacingDisplay(sink = currentDisplay(), name = 'shardlab'): (bundle: MimeBundle) => void {
   const displayId = `${name}-${randomUUID()}`;
   let isDisplayed = false;
@@ -53,7 +53,7 @@ export function replacingDisplay(sink = currentDisplay(), name = 'shardlab'): (b
 interface ShowOptions {
   /** Names the display, so that `updateDisplay` can replace its content. */
   readonly displayId?: string | undefined;
-  /** The value is a MIME bundle itself. */
+  /** Whether the value is a MIME bundle, which is shown as it is. */
   readonly raw?: boolean | undefined;
 }
 

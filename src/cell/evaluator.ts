@@ -58,8 +58,8 @@ export function createEvaluator({ baseDir, globals }: EvaluatorOptions) {
       return settled;
     },
     /**
-     * Ends the running cell as interrupted, unless it ends within `graceSeconds`. Asynchronous work that the cell started
-     * continues; a loop is ended by the guardian (guardian.ts). Returns false if no cell runs.
+     * Ends the running cell with the error INTERRUPTED, unless the cell ends within `graceSeconds`. Asynchronous work that the
+     * cell started continues; the guardian (guardian.ts) ends a loop. Returns false if no cell runs.
      */
     interrupt(graceSeconds = 0): boolean {
       const settle = running;
@@ -129,7 +129,7 @@ function evaluateIn(
   held: Set<Promise<unknown>>,
 ): Promise<Evaluated> {
   const expression = `${code}\n//# sourceURL=${name}`;
-  // The typings lack replMode.
+  // The typings of Node's inspector lack `replMode`.
   const parameters = {
     expression,
     replMode: true,
@@ -162,7 +162,7 @@ function holdFirstPromise(held: Set<Promise<unknown>>): () => void {
     held.add(promise);
     const release = (): boolean => held.delete(promise);
     promise.then(release, release);
-  }) as () => void; // a Function in the typings
+  }) as () => void; // the typings declare only that this is a `Function`
   return () => {
     isWaiting = false;
     stopHook();
@@ -172,8 +172,8 @@ function holdFirstPromise(held: Set<Promise<unknown>>): () => void {
 function readReply(session: Session, reply: Runtime.EvaluateReturnType): Evaluated {
   const { exceptionDetails, result } = reply;
   if (exceptionDetails === undefined) return { kind: 'value', value: realValue(session, result) };
-  // These fields locate only parse errors. For a thrown value they name the top frame, which after an `await` is in
-  // Node's own code; an error's stack has the right position.
+  // These fields are used only for parse errors. For a thrown value, they have the position of the top frame, which is in Node's
+  // own code after an `await`; an error's stack has the right position.
   const { exception, lineNumber, columnNumber, stackTrace } = exceptionDetails;
   const isPlaced = stackTrace === undefined && lineNumber + columnNumber > 0;
   const position = isPlaced ? { line: lineNumber + 1, column: columnNumber + 1 } : undefined;
@@ -188,7 +188,7 @@ function realValue(session: Session, remote: Runtime.RemoteObject): unknown {
     HANDOVER.value = (value) => {
       received = value;
     };
-    // The call is made before `post` returns.
+    // The function below is called before `post` returns.
     session.post('Runtime.callFunctionOn', {
       objectId,
       functionDeclaration: "function(value) { globalThis[Symbol.for('shardlab.handover')](value); }",

@@ -4,7 +4,7 @@ import type { MimeBundle } from './mime';
 export const LONGEST_TEXT = 200_000;
 /** The largest number of characters that are shown of a notebook cell's prints, because a browser stores all of them. */
 export const LONGEST_STREAM = 1_000_000;
-/** The largest picture, page or data that a display shows, in characters; these cannot be shortened. */
+/** The largest picture, page or data that a display shows, in characters; such a part cannot be shortened. */
 const LARGEST_PART = 10_000_000;
 
 const ADVICE = "to see all of it, write it to a file, for example fs.writeFileSync('output.txt', text)";
@@ -21,7 +21,7 @@ export function shortened(text: string, longest = LONGEST_TEXT): string {
   return text.slice(0, half) + omission(text.length - longest) + text.slice(-half);
 }
 
-/** Returns a bundle that a browser can show: shortens long text, and replaces a part that is too large by a notice. */
+/** Returns a bundle that a browser can show: long text is shortened, and a notice replaces a part that is too large. */
 export function shortenedBundle(bundle: MimeBundle): MimeBundle {
   const parts = Object.entries(bundle).map(([type, value]) => ({ type, value, size: sizeOf(value) }));
   const notices = parts

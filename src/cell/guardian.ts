@@ -7,8 +7,8 @@ import { isUnbroken, numUnbrokenEnded } from './unbroken';
 export type Guardian = ReturnType<typeof attachGuardian>;
 
 /**
- * Attaches to the main thread's inspector. Call it in a worker, before the main thread runs code that may block:
- * attaching needs the main thread's help once. The guardian spares the work that `unbroken` marks.
+ * Attaches to the main thread's inspector. Call this function in a worker, before the main thread runs code that may block,
+ * because the main thread must answer once. The guardian does not terminate the work that `unbroken` marks.
  */
 export function attachGuardian(unbroken?: Int32Array) {
   const session = new Session();
@@ -93,7 +93,7 @@ function usedBetween(last: Look, here: Look): number {
 /**
  * [Note: no termination in a system call] A termination stays pending until JavaScript runs again. Between a blocking call
  * (spawnSync, a read) and that moment, Node's own code runs. This code treats a failure of V8 as a defect of Node and aborts
- * the process, and all variables are lost. So the guardian does not terminate the main thread while it waits for the system.
+ * the process, and all variables are lost. So the guardian does not terminate a main thread that waits for the system.
  * Atomics.wait waits in a futex, and may be terminated.
  */
 function activity(): 'computes' | 'waits' | 'system' {
@@ -103,7 +103,7 @@ function activity(): 'computes' | 'waits' | 'system' {
 }
 
 export interface StagedInterrupt {
-  /** Notifies the main thread; a free main thread then ends its cell. Repeated until it has answered. */
+  /** Notifies the main thread, which ends its cell if it is free. The call is repeated until the main thread has answered. */
   readonly notify: () => void;
   /**
    * Whether the main thread has answered. The main thread answers after it has handled the interrupt, so that a termination
@@ -118,9 +118,9 @@ export interface StagedInterrupt {
 const GRACE_MS = 50;
 /** Time between two looks at the main thread. */
 const LOOK_MS = 10;
-/** How often a main thread that blocks again (in the next callback) is terminated again. */
+/** The largest number of terminations; more than one is needed if the main thread blocks again in the next callback. */
 const ATTEMPTS = 20;
-/** Each wait for an answer is twice as long as the one before, up to this number of times. */
+/** Each wait for an answer is twice as long as the wait before; after this number of doublings, waits stay equal. */
 const DOUBLINGS = 4;
 
 /**

@@ -58,12 +58,12 @@ export function createImporter(baseDir: string): Importer {
 }
 
 /**
- * Replaces gradients again as this process's engine did, because loading @tensorflow/tfjs has registered the original
- * ones.
+ * Replaces tfjs's gradients by the engine's gradients a second time, because loading @tensorflow/tfjs has registered tfjs's
+ * gradients again.
  */
 function mendGradientsAgain(): void {
   const engine = require.cache[join(__dirname, '..', 'backend', 'mended-kernels.js')]?.exports;
-  (engine as typeof MendedKernels | undefined)?.mendGradients(); // loaded only if there is an engine
+  (engine as typeof MendedKernels | undefined)?.mendGradients(); // undefined if this process has no engine
 }
 
 /** Returns the `require` of a file in the folder. */
@@ -113,9 +113,9 @@ function missing(specifier: string, baseDir: string, cause: unknown): ShardlabEr
 }
 
 /**
- * [Note: CommonJS in cells] Node guesses the export names of a CommonJS module; names that it misses are properties of
- * the default export. A transpiled ES module has its own default one level deeper. Types describe both modules as ES
- * modules, and cells use them as such.
+ * [Note: CommonJS in cells] Node guesses the export names of a CommonJS module; names that Node misses are properties of
+ * the default export. An ES module that was transpiled to CommonJS has its own default export one level deeper. Types describe
+ * both kinds of modules as ES modules, and cells use them as ES modules.
  */
 function withInterop(namespace: object, names: readonly string[]): object {
   const whole: unknown = 'default' in namespace ? namespace.default : undefined;

@@ -12,13 +12,13 @@ export function findInstallation(start: string = __dirname): string {
   return folder;
 }
 
-/** Packages that this package replaces if the user has not installed them, by the name in the cell's import. */
+/** By the name in a cell's import, shardlab's replacement for a package that the user has not installed. */
 const STAND_INS: Readonly<Record<string, string>> = {
   tslab: 'shardlab/tslab',
   '@tensorflow/tfjs': 'shardlab/tf',
 };
 
-/** Returns the name under which this installation has the package that a cell imports; undefined if it has none. */
+/** Returns the name that a package in a cell's import has in this installation; undefined if the installation lacks it. */
 export function ownName(specifier: string): string | undefined {
   return /^shardlab(\/|$)/.test(specifier) ? specifier : STAND_INS[specifier];
 }

@@ -1,13 +1,13 @@
 /** A Jupyter kernelspec, the content of kernel.json. */
 export type KernelSpec = ReturnType<typeof kernelSpec>;
 
-/** The kernelspec's folder name, by which `jupyter --kernel` calls it. */
+/** The name of the kernelspec's folder, which `jupyter --kernel` takes. */
 export const KERNEL_NAME = 'shardlab';
 
 /** The language's name in the kernelspec and in notebooks. */
 export const KERNEL_LANGUAGE = 'typescript';
 
-/** Builds kernel.json for the kernel whose program is `main`, run by the Node binary `node`. */
+/** Builds kernel.json for a kernel: the Node binary `node` runs the program `main`. */
 export function kernelSpec({ node, main }: { node: string; main: string }) {
   return {
     argv: [node, main, '{connection_file}'],

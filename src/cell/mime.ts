@@ -2,7 +2,7 @@ import { inspect } from 'node:util';
 import { isPromise } from 'node:util/types';
 import { ConfigError } from '../core/errors';
 
-/** A value in several media types, in any order; the front end picks one. Plain JSON; binary values in base64. */
+/** A value in several media types, of which the front end picks one. The values are plain JSON, with binary values in base64. */
 export type MimeBundle = Readonly<Record<string, unknown>>;
 
 /** Key of the method with which a value defines its display (the convention of Deno's kernel). */
@@ -66,9 +66,9 @@ function promiseText(promise: Promise<unknown>): string {
 
 function displayMethod(value: unknown): (() => unknown) | undefined {
   if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return undefined;
-  // Reading a symbol's property from any object is safe; its type is checked on the next line.
+  // Reading a symbol's property from any object is safe; the property's type is checked below.
   const method = (value as { [DISPLAY_METHOD]?: unknown })[DISPLAY_METHOD];
-  // A function found here takes no argument by convention.
+  // By convention, a display method takes no argument.
   return typeof method === 'function' ? (method as () => unknown) : undefined;
 }
 

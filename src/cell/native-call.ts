@@ -6,11 +6,11 @@ import { now, type Seconds } from '../core/units';
 
 /*
  * [Note: native calls] Another thread can end JavaScript that V8 runs, but not a system call, a call of a native
- * library, or a stopped process. An interrupt ends the child processes that such a call may wait for. If that does not
- * help, a message names the call, and a second interrupt ends the process.
+ * library, or a stopped process. An interrupt ends the child processes that such a call may wait for. If the call then does
+ * not end, a message names the call, and a second interrupt ends the process.
  */
 
-/** If interrupted work does not end within this time, a message names the call that it is in. */
+/** If interrupted work does not end within this time, a message names the call that the work is in. */
 const PATIENCE_MS = 1500;
 /** After that message, an interrupt within this time ends the process. */
 export const AGAIN_SECONDS: Seconds = 5;
@@ -20,7 +20,7 @@ export class SecondInterrupt<Offered> {
   #watched: object | undefined;
   #offer: { readonly work: object; readonly until: Seconds; readonly offered: Offered } | undefined;
 
-  /** Calls `late` after PATIENCE_MS; `take` then returns its result for AGAIN_SECONDS. */
+  /** Calls `late` after PATIENCE_MS; for AGAIN_SECONDS after that, `take` returns the result of `late`. */
   watch(work: object, late: () => Offered | undefined): void {
     if (this.#watched === work) return;
     this.#watched = work;
@@ -31,7 +31,7 @@ export class SecondInterrupt<Offered> {
     }, PATIENCE_MS).unref();
   }
 
-  /** Returns the offer for this work, once; undefined if there is none, or if it is too late. */
+  /** Returns the offer for this work, once; undefined if there is no offer, or if its time has passed. */
   take(work: object): Offered | undefined {
     const offer = this.#offer;
     this.#offer = undefined;
@@ -53,8 +53,8 @@ export function childrenCountFrom(): Seconds {
 
 /**
  * Sends SIGINT to the processes that `pid` has started since `since`, and to their children; returns whether there were
- * any. Like Ctrl-C in a terminal, it reaches only the process group, so it does not reach ranks and other processes
- * with their own group.
+ * any. Like the signal of Ctrl-C in a terminal, this signal reaches only the process group, so it does not reach ranks and
+ * other processes with their own group.
  */
 export function interruptChildren(pid: number, since: Seconds): boolean {
   const present = childrenOf(pid, since);
@@ -144,7 +144,7 @@ function numbersIn(folder: string): number[] {
   }
 }
 
-/** Returns the file that the process reads; its descriptor is the first argument of the system call. */
+/** Returns the file that the process reads. The file's descriptor is the first argument of the system call. */
 function fileReadBy(pid: number): string {
   const descriptor = Number(readIfThere(`/proc/${pid}/syscall`)?.split(' ')[1]);
   try {

@@ -6,9 +6,9 @@ import { currentDisplay, type DisplaySink, replacingDisplay } from './display';
 import type { MimeBundle } from './mime';
 
 /*
- * [Note: progress] Work that takes longer than two seconds shows one line: what it does, how much is done, and the time that
- * is left if the rest is as fast. A notebook shows it as one display; without a notebook it goes to stderr. At the end the
- * line is removed or replaced. Work within other work that shows its progress is silent, so there is one line at a time.
+ * [Note: progress] Work that takes longer than two seconds shows one line: the work's name, the part that is done, and the time
+ * that is left at the same speed. A notebook shows the line as one display; without a notebook the line goes to stderr. At the
+ * end the line is removed or replaced. Work inside such work shows no line, so there is one line at a time.
  */
 
 /** Nothing is shown for work that ends within this time. */
@@ -26,20 +26,20 @@ interface RankPart {
   readonly total: number;
 }
 
-/** A clock that also calls back, so that a line changes while nothing is reported. */
+/** A clock that also calls a function at intervals, so that a line also changes while no progress is reported. */
 export interface ProgressClock extends Clock {
-  /** Calls `tick` again and again; the returned function stops it. */
+  /** Calls `tick` every `seconds`; the returned function stops the calls. */
   every(seconds: Seconds, tick: () => void): () => void;
 }
 
-/** Where progress is shown, and by which clock. Tests give their own. */
+/** The place that shows progress, and the clock that measures its time. Tests give their own place and clock. */
 export interface ProgressPlace {
-  /** Default: the process's display. */
+  /** The display that shows the line. Default: the process's display. */
   readonly sink?: DisplaySink | undefined;
-  /** Is used if there is no display. Default: this process's stderr. */
+  /** The terminal that is used if there is no display. Default: this process's stderr. */
   readonly terminal?: Terminal | undefined;
   readonly clock?: ProgressClock | undefined;
-  /** Is used in place of a display. */
+  /** A line that is used in place of a display. */
   readonly line?: Line | undefined;
 }
 
@@ -47,7 +47,7 @@ export interface ProgressPlace {
 export interface Terminal extends Clock {
   /** Whether a line can be redrawn. */
   readonly isTerminal: boolean;
-  /** Width of a line; undefined: unlimited. */
+  /** Width of a line in characters; undefined if the width is unlimited. */
   readonly columns?: number | undefined;
   write(text: string): void;
   /** Calls `clean` before Ctrl-C ends the process; the returned function undoes this. */
@@ -93,7 +93,7 @@ export function withProgressSync<T>(
   place: ProgressPlace = {},
 ): T {
   const progress = new Progress(what, unit, { ...place, clock: { ...(place.clock ?? HOST), every: never } });
-  // V8 skips `finally` when an interrupt terminates the work; then this call ends the line.
+  // V8 skips `finally` when an interrupt terminates the work; this immediate callback then ends the line.
   const after = setImmediate(() => progress.end());
   try {
     return WITHIN.run(true, () => work(progress.show));
@@ -110,7 +110,7 @@ export class Progress {
   readonly #line: Line;
   readonly #start: Seconds;
   readonly #stop: () => void;
-  /** By rank. */
+  /** By rank, the progress of the rank's part. */
   readonly #parts = new Map<number, RankPart>();
   #what: string;
   #done = 0;
@@ -136,7 +136,7 @@ export class Progress {
     this.#draw();
   };
 
-  /** Reports how much one rank has done of its part; the line shows the sum over ranks. */
+  /** Reports the progress of one rank's part; the line shows the sum over ranks. */
   readonly showOf = (rank: number, part: RankPart): void => {
     this.#parts.set(rank, part);
     const parts = [...this.#parts.values()];
@@ -151,7 +151,7 @@ export class Progress {
     this.#drawnAt = Number.NEGATIVE_INFINITY;
   }
 
-  /** Ends the line by a text that a notebook always shows: the news that the work is done. */
+  /** Replaces the line by a text that says that the work is done. A notebook shows this text even if there was no line. */
   finish(text: string): void {
     this.#stop();
     if (this.#line.isNotebook || this.#drawnAt > this.#start) this.#line.end(text);
@@ -188,7 +188,7 @@ function durationText(seconds: Seconds): string {
   return `${(seconds / 3600).toFixed(1)} h`;
 }
 
-/** Returns a progress bar beside a text, above a picture. A total of 0 means that it is unknown. */
+/** Returns a progress bar beside a text, above a picture. If `total` is 0, the total is unknown. */
 export function progressBundle(text: string, done: number, total: number, picture = ''): MimeBundle {
   const value = total === 0 ? '' : `value="${done}" max="${total}" `;
   const bar = `<progress ${value}style="width:12em;vertical-align:middle"></progress>`;
@@ -200,7 +200,7 @@ function textBundle(text: string): MimeBundle {
   return { 'text/html': `<div><code>${escapeHtml(text)}</code></div>`, 'text/plain': text };
 }
 
-/** One place of a notebook or a terminal. */
+/** A line in a notebook or in a terminal. */
 interface Line {
   readonly isNotebook: boolean;
   show(text: string, done: number, total: number): void;
@@ -231,10 +231,10 @@ function lineAt({ line, terminal, sink: given }: ProgressPlace): Line {
   };
 }
 
-/** Returns a sink whose displays become one line of a terminal. `close` keeps the last state, also in a log. */
+/** Returns a sink whose displays become one line of a terminal. `close` leaves the last state visible, also in a log. */
 export function terminalSink(terminal: Terminal): DisplaySink & { close(): void } {
   const { show, close } = terminalLine(terminal);
-  // A figure's numbers are below the first line.
+  // Only the first line is shown, because the numbers of a figure are below it.
   const draw = (bundle: MimeBundle): void => show(String(bundle['text/plain'] ?? '').split('\n', 1)[0] ?? '');
   return {
     display: draw,
@@ -266,7 +266,7 @@ function terminalLine({ isTerminal, columns = Number.POSITIVE_INFINITY, write, .
       // The cursor returns to the start of the line, so that other output replaces it.
       write(`\r${line.slice(0, columns - 1)}\u001b[K\r`);
     },
-    /** Ends the line. A log gets the last state if it had another state before, or if `isKept`. */
+    /** Ends the line. A log gets the last state if the log has an earlier state, or if `isKept`. */
     close({ isKept = false } = {}): void {
       restore();
       if (isTerminal && isDrawn && line !== '') write(`${line}\u001b[K\n`);

@@ -1,12 +1,12 @@
 import { SourceMap, type SourceMapPayload } from 'node:module';
 
-/** A position in a cell as its author wrote it; both count from 1. */
+/** A position in a cell's source, as the user wrote it; `line` and `column` count from 1. */
 export interface CellPosition {
   readonly line: number;
   readonly column: number;
 }
 
-/** Turns positions in compiled cells into positions in their sources, in every stack trace of the process. */
+/** Converts positions in compiled cells to positions in the cells' sources, in every stack trace of the process. */
 export type StackMapper = ReturnType<typeof createStackMapper>;
 
 interface CellSource {
@@ -45,7 +45,7 @@ export function createStackMapper() {
 function registerSource(sources: Map<string, CellSource>, name: string, js: string): string {
   const inlined = INLINE_MAP.exec(js);
   if (inlined === null) return js;
-  // Our own compiler wrote the map.
+  // shardlab's compiler wrote the map, so it has this type.
   const payload = JSON.parse(Buffer.from(inlined[1] ?? '', 'base64').toString()) as SourceMapPayload;
   sources.set(name, {
     map: new SourceMap(payload),

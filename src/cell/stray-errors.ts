@@ -6,13 +6,13 @@ export interface StrayError {
   readonly thrown: unknown;
 }
 
-/** The exception that is thrown for repair. */
+/** The exception that `repairAfterTermination` throws. */
 const REPAIR: unique symbol = Symbol('shardlab.repair');
 
 /**
  * [Note: repair after termination] V8 skips `finally` when it ends running JavaScript, so Node's own stack of
- * asynchronous contexts keeps entries of callbacks that never returned. Node clears that stack after handling an
- * uncaught exception, so this function throws an exception. A listener is enough to make Node handle the exception.
+ * asynchronous contexts keeps entries of callbacks that never returned. Node clears that stack after it has handled an
+ * uncaught exception, so this function throws an exception. Node handles the exception if there is a listener.
  */
 export function repairAfterTermination(): void {
   setImmediate(() => {
@@ -30,7 +30,7 @@ export function watchStrayErrors(report: (stray: StrayError) => void): void {
   process.on('uncaughtException', onStray);
 }
 
-/** Writes that the code called process.exit; call it in a listener of 'exit', which process.exit calls. */
+/** Writes a line that says that the code called process.exit. Call this function in a listener of the event 'exit'. */
 export function writeExitCall(fd: number, code: number): void {
   const cell = cellOf(new Error());
   try {
@@ -47,7 +47,7 @@ function cellOf(thrown: unknown): number | undefined {
     const found = /\bIn\[(\d+)\]:\d/.exec(thrown.stack);
     return found === null ? undefined : Number(found[1]);
   } catch {
-    // A getter of the error threw, and no code above would catch that.
+    // A getter of the error threw, and no caller would catch this second error.
     return undefined;
   }
 }

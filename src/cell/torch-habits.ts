@@ -1,4 +1,4 @@
-/** What to write in place of a function of torch; the key is its name in torch. */
+/** By the name of a function of torch, the code to write in place of it. */
 const FUNCTIONS: Readonly<Record<string, string>> = {
   tensor: 'tf.tensor([[1, 2], [3, 4]])',
   randn: 'tf.randomNormal([2, 3])',
@@ -11,7 +11,7 @@ const FUNCTIONS: Readonly<Record<string, string>> = {
   stack: 'tf.stack([a, b])',
   matmul: 'tf.matMul(a, b)',
   manual_seed: 'model.manualSeed(0)',
-  no_grad: 'the call without gradients(…), which alone records operations',
+  no_grad: 'a call after model.eval(), which records no operations',
   save: "await saveCheckpoint(model, optimizer, 'folder')",
   load: "await loadCheckpoint(model, optimizer, 'folder')",
   nn: 'nn',
@@ -21,7 +21,7 @@ const FUNCTIONS: Readonly<Record<string, string>> = {
 };
 
 const FILES =
-  'job.train reads files and folders of images: data: ‘./images’; a loop of your own in a %%ranks cell reads them by const loader = await dataLoader(‘./images’)';
+  'job.train reads files and folders of images: write data: ‘./images’; in a %%ranks cell, write const loader = await dataLoader(‘./images’)';
 const DEVICE = 'Leave it out: models and tensors are on the rank’s engine from the start';
 
 /** Advice about names that a reader of PyTorch or Python types. */
@@ -95,14 +95,14 @@ function adviceOnAssignment(name: string, before: string): string {
     : `Declare a new variable: const ${field} = …`;
 }
 
-/** Returns advice about a value of another type than a place needs; `message` is the checker's. */
+/** Returns advice about a value whose type does not fit; `message` is the type checker's message. */
 export function adviceOnType(message: string): string | undefined {
   if (message.includes('{ layerCls: string[]; }')) return 'Classes of modules are { layerCls: [‘Block’] }';
   if (!/Type 'string' is not assignable to type '(\w+ \| )?"/.test(message)) return undefined;
-  return 'In an object of a variable, a text can be any text for the checker: write, for example, kind: ‘adam’ as const';
+  return 'In an object of a variable, the checker allows any text as a value: write, for example, kind: ‘adam’ as const';
 }
 
-/** Returns advice about a key that an object may not have; `message` is the checker's. */
+/** Returns advice about a key that an object may not have; `message` is the type checker's message. */
 export function adviceOnKey(name: string, message: string): string | undefined {
   const setting = said(SETTINGS, camelCase(name));
   return setting === undefined || !message.includes("'TrainInput<") ? undefined : `Write ${setting}`;
@@ -114,9 +114,9 @@ export function adviceOnTypeError(message: string): string | undefined {
   return name === undefined ? undefined : said(MEMBERS, name);
 }
 
-/** Returns advice about a member that a type does not have; `message` is the checker's. */
+/** Returns advice about a member that a type does not have; `message` is the type checker's message. */
 export function adviceOnMember(name: string, message: string, after = ''): string | undefined {
-  // A type with a name: not a text, a number or an object literal.
+  // The advice is only for types that have a name, not for texts, numbers and object literals.
   if (!/on type '(typeof )?(import\(|[A-Z])/.test(message)) return undefined;
   if (/^\s*=\s*(new )?nn\./.test(after))
     return `Declare fields of the class: ${name} = new nn.Linear(7, 13), or only ${name}; before a constructor that assigns it`;

@@ -16,9 +16,9 @@ export interface Display {
   raw(contentType: string, content: string | Uint8Array): void;
 }
 
-// Cells of our kernel import this module as 'tslab': it has tslab's interface and shows in the process's own sink.
+// Cells of shardlab's kernel import this module as 'tslab'. It has tslab's interface, and shows content in the process's sink.
 
-/** Versions of tslab (whose interface this is), of TypeScript (which checks cells), and of Node. */
+/** Versions of tslab (the version whose interface this module has), of TypeScript (which checks cells), and of Node. */
 export const versions: Readonly<Record<'tslab' | 'typescript' | 'node', string>> = {
   tslab: manifestOf('shardlab').peerDependencies?.tslab ?? '',
   typescript: manifestOf('typescript').version,

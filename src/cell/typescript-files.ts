@@ -64,7 +64,7 @@ export async function load(
   return { format: 'module', source: code, shortCircuit: true };
 }
 
-/** Whether a path names a TypeScript module, and not a declaration file. */
+/** Whether a path names a TypeScript module; false for a declaration file. */
 export function isTypescript(path: string): boolean {
   return TYPESCRIPT_EXTENSIONS.some((extension) => extname(path) === extension) && !/\.d\.m?ts$/.test(path);
 }

@@ -13,11 +13,11 @@ export function markUnbroken(): Int32Array {
 }
 
 /**
- * [Note: unbroken work] V8 terminates whatever code the main thread runs. A termination of this library's own code would lose a
- * message of a rank, and with it the run. So this library marks the work that must not be terminated: a message to or from a
- * rank, with the bookkeeping and the drawing that belong to it. The guardian (guardian.ts) spares marked work; the
- * interrupt takes effect at its end. In ranks, the engine marks its operations ([Note: interrupted operations]). Do not call
- * the user's functions in unbroken work, because they may not end.
+ * [Note: unbroken work] V8 terminates whatever code the main thread runs. If it terminated this library's own code, a message of
+ * a rank could be lost, and the run would be lost too. So this library marks the work that must not be terminated: sending or
+ * receiving a message of a rank, with the bookkeeping and the drawing that follow. The guardian (guardian.ts) does not
+ * terminate marked work; the interrupt takes effect when this work ends. In ranks, the engine marks its operations
+ * ([Note: interrupted operations]). Do not call the user's functions in unbroken work, because they may not end.
  */
 export function unbroken<T>(work: () => T): T {
   const marks = MARKS.value;
@@ -31,12 +31,12 @@ export function unbroken<T>(work: () => T): T {
   }
 }
 
-/** Clears the mark of work whose `finally` a termination skipped; call it where no unbroken work runs. */
+/** Clears the mark of work whose `finally` a termination skipped. Call this function only while no unbroken work runs. */
 export function clearUnbroken(): void {
   if (MARKS.value !== undefined) Atomics.store(MARKS.value, DEPTH, 0);
 }
 
-/** Whether the main thread is in unbroken work; without marks, the answer is of the calling process. */
+/** Whether the main thread that writes `marks` is in unbroken work. Default: the marks of this process. */
 export function isUnbroken(marks: Int32Array | undefined = MARKS.value): boolean {
   return marks !== undefined && Atomics.load(marks, DEPTH) > 0;
 }

@@ -30,7 +30,7 @@ export function blasOption(): Option {
   return new Option('--blas <choice>', 'the library for matmuls').choices(['auto', 'none']).default('auto');
 }
 
-/** Options that say what trains. */
+/** The options that choose the engine, its Python and its BLAS. */
 export interface EngineOptions {
   readonly engine: 'wasm' | 'torch';
   readonly python?: string;
@@ -48,7 +48,7 @@ export function addEngineOptions(command: Command): Command {
     .addOption(blasOption());
 }
 
-/** Returns the options of `launch` that choose the engine. `launch` refuses those that the engine does not have. */
+/** Returns the options of `launch` that choose the engine. `launch` refuses options that the engine does not have. */
 export function engineOf({
   engine,
   python,
@@ -57,7 +57,7 @@ export function engineOf({
   return { engine, ...(python === undefined ? {} : { python }), ...(blas === 'auto' ? {} : { blas }) };
 }
 
-/** The settings of `parallel` that have an option of their own. */
+/** The settings of `parallel` that commands have as options, such as --tp. */
 const PARALLEL_OPTIONS = [
   'tp',
   'sequenceParallel',
@@ -130,7 +130,7 @@ export function positiveNumber(text: string): number {
 export function parseLink(text: string): Link {
   const [, gbit, latencyUs] = /^([\d.]+),([\d.]+)$/.exec(text) ?? [];
   try {
-    // linkOf checks names.
+    // `linkOf` throws for an unknown name, so the cast is safe.
     if (gbit === undefined) return linkOf(text as LinkName);
     return linkOf({ gbit: Number(gbit), latencyUs: Number(latencyUs) });
   } catch (error) {

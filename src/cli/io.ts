@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { type ProgressPlace, processTerminal, type Terminal } from '../cell/progress';
 import { type ErrorCode, ShardlabError } from '../core/errors';
 
-/** 0 good, 1 failed, 2 bad usage or bad input. */
+/** The exit status of a command: 0 if it succeeded, 1 if it failed, 2 for bad usage or bad input. */
 export type ExitStatus = 0 | 1 | 2;
 
 const BAD_INPUT: readonly ErrorCode[] = ['CONFIG', 'MESH'];
@@ -76,7 +76,7 @@ export type Perform = <Options>(
   action: (positionals: readonly string[], options: Options, output: Output) => Promise<ExitStatus>,
 ) => void;
 
-/** Returns the result of `work`. Throws: if it fails, the error that `failure` makes from its message. */
+/** Returns the result of `work`. Throws: if `work` fails, the error that `failure` makes from the message of work's error. */
 export function orFail<T>(work: () => T, failure: (reason: string, cause: unknown) => ShardlabError): T {
   try {
     return work();

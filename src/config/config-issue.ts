@@ -22,7 +22,7 @@ export function toIssues(
   return [first, ...rest];
 }
 
-/** One line: 'optimizer.lr: expected number, got "fast"'. */
+/** Returns an issue as one line, such as 'optimizer.lr: expected number, got "fast"'. */
 export function issueMessage(issue: ConfigIssue): string {
   return issue.path.length === 0 ? issue.message : `${issue.path.join('.')}: ${issue.message}`;
 }
@@ -43,10 +43,10 @@ function translate(
     return issue.keys.map((key) => unknownKey(path, key, words));
   }
   const value = valueAt(input, path);
-  // A message about a model's folder is complete.
+  // A message about a model's folder already says what to change.
   if (issue.code === 'custom' && isPretrained(value)) return [{ path, message: issue.message }];
   if (issue.code === 'invalid_union') {
-    // An object is compared with the object form, anything else with the names.
+    // An object is compared with the form that is an object; any other value is compared with the names.
     const branch = issue.errors.find((errors) =>
       typeof value === 'object'
         ? !errors.some((error) => error.path.length === 0 && WRONG_FORM.includes(error.code))
@@ -63,14 +63,14 @@ function translate(
   return [{ path, message: `${expected}, got ${shown(value)}${hint === '' ? formOf(path, words) : hint}` }];
 }
 
-/** Issues that a branch of a union reports if it accepts no objects. */
+/** Issues that a branch of a union reports if the branch accepts no objects. */
 const WRONG_FORM: readonly ZodIssue['code'][] = ['invalid_value', 'invalid_type'];
 
 function expectation({ message }: ZodIssue): string {
   return lowerFirst(message.replace(/^Invalid (input|option): /, '').replace(/, received .*$/, ''));
 }
 
-/** Returns a value as JSON; NaN and Infinity, which JSON does not have, as text. */
+/** Returns a value as JSON, with NaN and Infinity, which JSON does not have, as text. */
 function shown(value: unknown): string {
   return typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? String(value));
 }
@@ -81,8 +81,8 @@ function formOf(path: readonly (string | number)[], { forms }: Pick<Words, 'form
 }
 
 /**
- * Returns a hint at the allowed value that is spelled alike (without 'torch.'), or whose name in another library is
- * this value.
+ * Returns a hint that names an allowed value: one with a similar spelling (without 'torch.'), or the one whose name in
+ * another library is the given value.
  */
 function meant(value: unknown, allowed: readonly string[]): string {
   if (typeof value !== 'string') return '';
@@ -110,7 +110,7 @@ function unknownKey(base: readonly (string | number)[], key: string, { known, fo
   return { path, message: all === '' ? 'unknown key' : `unknown key; ${all}` };
 }
 
-/** Returns the path of a setting with this key, such as 'parallel.strategy'; undefined: there is none. */
+/** Returns the path of a setting with this key, such as 'parallel.strategy'; undefined if no setting has it. */
 function placeOf(key: string, known: KnownKeys): string | undefined {
   for (const [place, keys] of Object.entries(known)) {
     const found = keys.find((name) => name.toLowerCase() === key.toLowerCase().replaceAll(/[-_]/g, ''));

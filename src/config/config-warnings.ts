@@ -5,8 +5,8 @@ import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from './tra
 
 /**
  * Returns a sentence for each given setting that has no effect, or an effect that its name does not suggest, with the
- * reason and what to do. A setting at its default is reported only if the user wrote it, not if the input is a whole
- * config.
+ * reason and what to do. A setting at its default is reported only if the user wrote the setting, not if the input
+ * is a whole config.
  */
 export function configWarnings(input: TrainConfigInput, config: TrainConfig, world: number): string[] {
   const facts: Facts<TrainConfig> = { config, world, given: (path) => isGiven(input, config, path) };
@@ -16,7 +16,9 @@ export function configWarnings(input: TrainConfigInput, config: TrainConfig, wor
   });
 }
 
-/** Whether the user gave the setting; a default does not count if its section has all keys, as a parsed config has. */
+/**
+ * Whether the user gave the setting. A default does not count if its section has all keys, because a parsed config has all keys.
+ */
 function isGiven(input: TrainConfigInput, config: TrainConfig, path: string): boolean {
   const parts = path.split('.');
   const value = valueAt(input, parts);
@@ -27,7 +29,7 @@ function isGiven(input: TrainConfigInput, config: TrainConfig, path: string): bo
   return !isWhole || JSON.stringify(value) !== JSON.stringify(valueAt(defaults(), parts));
 }
 
-/** Returns a config of defaults; sections that are null by default are filled in too. */
+/** Returns a config of defaults; sections that are null by default also have their defaults. */
 function defaults(): unknown {
   return parseTrainConfig({ mixedPrecision: {}, schedule: { maxSteps: 1 } });
 }

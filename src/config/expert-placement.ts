@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 const ranksSchema = z.array(z.array(z.int().min(0)));
 
-/** Which rank of an `ep` group has which experts, by the name of the layer. */
+/** Which rank of an `ep` group has which experts; the keys are the names of layers. */
 export const expertPlacementSchema = z.record(
   z.string(),
   z.strictObject({
@@ -19,7 +19,7 @@ export type ExpertPlacement = Readonly<Record<string, LayerPlacement>>;
 /** Which rank has which experts of a layer; one list per rank. */
 export interface LayerPlacement {
   readonly experts: readonly (readonly number[])[];
-  /** Empty: there are no copies. */
+  /** One list per rank; empty if there are no copies. */
   readonly copies: readonly (readonly number[])[];
 }
 
@@ -37,7 +37,7 @@ export function copiesPerRank({ copies }: LayerPlacement): number {
   return copies[0]?.length ?? 0;
 }
 
-/** Returns what is wrong with the placement of a layer; null: nothing. `numExperts` must be a multiple of `ranks`. */
+/** Returns what is wrong with a layer's placement; null if nothing is wrong. `numExperts` must be a multiple of `ranks`. */
 export function placementIssue(
   layer: string,
   { experts, copies }: LayerPlacement,

@@ -3,19 +3,19 @@ import written from './fragments.json';
 /** Whether shardlab has the name or the code that a document writes. */
 export type FragmentStatus = 'here' | 'error' | 'not here yet' | 'never existed' | 'no effect';
 
-/** Code that was run on its original library, and what happened. A test runs it again (`test/data/fragment_outcomes.py`). */
+/** Code that was run on its original library, and the outcome. A test runs it again (`test/data/fragment_outcomes.py`). */
 export interface Trial {
   /** The library with its version, as 'torch 2.13.0'. */
   readonly by: string;
-  /** Python; its model is small, and its device is the CPU. */
+  /** Code in Python, with a small model on the CPU. */
   readonly code: string;
   /** The number of processes on which the code ran. Default: one. */
   readonly ranks?: number;
-  /** 'runs', the value of the last expression, or the error with the first line of its message. */
+  /** The outcome: 'runs', the value of the last expression, or the error with the first line of its message. */
   readonly outcome: string;
 }
 
-/** A name or piece of code of a document. */
+/** A name or a piece of code that a document writes. */
 export interface Fragment {
   readonly name: string;
   /** The document that writes the name or the code. */
@@ -23,7 +23,7 @@ export interface Fragment {
   readonly asWritten: string;
   /** What the name or the code does in the original library. */
   readonly inTheOriginal: string;
-  /** Trials of the document's code on the original libraries; empty if the original is no package of Python. */
+  /** Trials of the document's code on the original libraries; empty if the original library is no package of Python. */
   readonly tried: readonly Trial[];
   /** The fragment's name here, or what a message here says about the fragment. */
   readonly here: string;

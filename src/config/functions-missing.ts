@@ -7,7 +7,7 @@ const FORMS = {
   loss: "loss: 'function' stands for a function; give it, as job.train({ loss: (output, batch) => … })",
 };
 
-/** The error for a model in Python if no ranks of PyTorch run it. */
+/** Returns the error for a model in Python that is used without ranks of PyTorch. */
 export function pythonRefused({ python }: { readonly python: string }): ConfigError {
   return new ConfigError(
     `model.python: '${python}' is a model in Python, which only ranks of PyTorch run: launch with engine: 'torch'; plans, dry runs and ` +

@@ -6,12 +6,15 @@ export const HUB_CATALOGUE: Readonly<Record<string, object>> = catalogue;
 /** The published models whose configs are stored here, by name. */
 export const CATALOGUE_NAMES: readonly string[] = Object.keys(HUB_CATALOGUE);
 
-/** Returns the catalogue's name of a published model that a path or an identifier names ('Qwen/Qwen3-32B'); undefined: it is not there. */
+/**
+ * Returns the catalogue's name of a published model that a path or an identifier names ('Qwen/Qwen3-32B'); undefined if the
+ * catalogue does not have the model.
+ */
 export function catalogueName(name: string): string | undefined {
   return CATALOGUE_NAMES.find((known) => bare(known) === bare(name));
 }
 
-/** Removes the owner, the first version, the training that does not change sizes, and spelling. */
+/** Returns a name in lower case, without the owner, the version -v0.1, words such as -chat, and all signs. */
 function bare(name: string): string {
   return name
     .toLowerCase()

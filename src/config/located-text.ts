@@ -23,13 +23,13 @@ export interface LocatedText {
    * the nearest enclosing one.
    */
   lineOf(path: readonly (string | number)[]): number;
-  /** Returns the text of a value that is written without quotes; undefined: it has quotes, or is no single value. */
+  /** Returns the text of a value that is written without quotes; undefined if it has quotes or is no single value. */
   plainOf(path: readonly (string | number)[]): string | undefined;
   /** Returns an error with file, line and column of each issue. `ours` translates a file's key into our spelling. */
   wrong(issues: readonly ConfigIssue[], ours?: (key: string) => string): ConfigError;
 }
 
-/** Limits above the size of any config, so that malicious aliases or brackets cost little. */
+/** Limits that no usual config reaches. They keep malicious aliases and brackets cheap. */
 const MOST_CHARACTERS = 2 ** 20;
 const MOST_LEVELS = 64;
 const MOST_ALIASES = 100;
@@ -63,7 +63,7 @@ export function locatedText(text: string, file: string): LocatedText {
   };
 }
 
-/** Throws: CONFIG if a text is longer than a config. */
+/** Checks the length of a text. Throws: CONFIG if the text is longer than any config. */
 export function requireShort(text: string, file: string): void {
   if (text.length <= MOST_CHARACTERS) return;
   throw new ConfigError(
@@ -86,7 +86,7 @@ function parsed(text: string, file: string, lines: LineCounter): Document {
 }
 
 /**
- * Returns the first line that is nested too deep; null: none. Uses only the lexer, because the recursive parser
+ * Returns the first line that is nested too deep, or null. Uses only the lexer, because the recursive parser
  * overflows the stack on deep text. The overflow ends the process, because V8 compiles regular expressions on the same
  * stack. A line's level is the number of its open brackets, of its "- - -", and of the lines below which it is
  * indented.
@@ -113,7 +113,7 @@ function deepLine(text: string): number | null {
   return null;
 }
 
-/** The lexer's marks, which are not text. Source: yaml's Lexer: byte order mark, document, end of flow, scalar. */
+/** The lexer's marks, which are not text: byte order mark, document, end of flow, scalar. Source: yaml's Lexer. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: the lexer's own marks
 const CONTROL = /^[\uFEFF\x02\x18\x1f]$/;
 
@@ -144,7 +144,7 @@ function place(file: string, lines: LineCounter, offset: number): string {
   return `${file}:${line}:${col}`;
 }
 
-/** Returns the position of a key; if the key is missing, of the nearest enclosing key. */
+/** Returns the position of a key, or of the nearest enclosing key if the key is missing. */
 function position(
   document: Document,
   lines: LineCounter,

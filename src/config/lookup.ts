@@ -3,8 +3,8 @@ import { FRAGMENTS, type Fragment } from './fragments';
 import { nearest } from './nearest';
 
 /**
- * Finds a document's name: as written, in another spelling ('autoWrapPolicy', 'NO_CHECKPOINT' alone), or the nearest name.
- * Throws: CONFIG for a word that is in no document, with all names that are.
+ * Finds a name that a document writes: this spelling, another one ('autoWrapPolicy', 'NO_CHECKPOINT' alone), or the nearest name.
+ * Throws: CONFIG for a word that no document writes, with all names that documents write.
  */
 export function findFragment(word: string): Fragment {
   const exact = FRAGMENTS.find(({ name }) => name === word);

@@ -11,7 +11,7 @@ export function modelConflicts(shape: BuiltInModel): ConfigIssue[] {
   return shape.kind === 'dit' ? gridConflicts(shape) : [];
 }
 
-/** Finds what is wrong with heads; null: nothing. */
+/** Returns what is wrong with the number of heads; null if nothing is wrong. */
 function headConflicts(shape: BuiltInModel): ConfigIssue[] | null {
   const { heads } = shape;
   const name = shape.kind === 't5-encoder' && shape.attnDim !== undefined ? 'attnDim' : 'dim';

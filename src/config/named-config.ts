@@ -18,7 +18,7 @@ export function configNamed(config: TrainConfigInput | string, cwd = '.'): Train
   if (model !== undefined) return { model };
   const text = readNamed(config, cwd);
   checkLocated(text);
-  return text.input as TrainConfigInput; // it passed the check
+  return text.input as TrainConfigInput; // the text passed the check
 }
 
 export function presetNamed(name: string): TrainConfigInput | undefined {
@@ -48,7 +48,7 @@ export function checkLocated({ input, wrong }: LocatedText): void {
   if ('issues' in checked) throw wrong(checked.issues);
 }
 
-/** Configs that have a name on the command line. Source: bench has the same values as the torch benchmark. */
+/** Configs that have a name on the command line; `bench` has the values of the torch benchmark. */
 export const PRESETS = {
   tiny: { model: 'tiny', data: 'typescript', batch: 4 },
   bench: {

@@ -1,6 +1,6 @@
 /**
- * Our own named models. Source: tiny is the notebooks' default, bench has the shape of the torch benchmark; wan-tiny draws videos of 4
- * frames of 16 x 16 pixels from the texts of t5-tiny.
+ * Our own named models: `tiny` is the notebooks' default, `bench` has the shape of the torch benchmark, and `wan-tiny` draws
+ * videos of 4 frames of 16 x 16 pixels from the texts of `t5-tiny`.
  */
 export const MODEL_SHAPES = {
   tiny: { kind: 'gpt', layers: 4, dim: 128, heads: 4, vocab: 2048, seq: 64, tied: true },
@@ -41,7 +41,7 @@ export const PUBLISHED_MODELS = {
   'llama2-7b': { ...llama2(32, 4096, 32), ffn: 11_008 },
   'llama2-13b': { ...llama2(40, 5120, 40), ffn: 13_824 },
   'llama2-70b': { ...llama2(80, 8192, 64), kvHeads: 8, ffn: 28_672 },
-  // Its window of attention has 4096 tokens, so within this sequence attention sees all tokens.
+  // The window of attention has 4096 tokens, so attention sees all tokens of a sequence of this length.
   'mistral-7b-v0.1': { ...mistral(), vocab: 32_000, seq: 4096, ropeTheta: 10_000 },
   'mistral-7b-v0.2': { ...mistral(), vocab: 32_000, seq: 32_768, ropeTheta: 1_000_000 },
   'mistral-7b-v0.3': { ...mistral(), vocab: 32_768, seq: 32_768, ropeTheta: 1_000_000 },
@@ -56,14 +56,14 @@ export const PUBLISHED_MODELS = {
   'qwen-14b': { ...qwen(40, 5120, 40), ffn: 13_696, vocab: 152_064 },
   'wan2.2-a14b': { ...wan(), inChannels: 16, boundary: 0.875 },
   'wan2.2-i2v-a14b': { ...wan(), inChannels: 36, boundary: 0.9 },
-  // 80 frames; one transformer. Not included: the reference image, motion frames, poses, and the scale and shift by audio.
+  // 80 frames; one transformer. These sizes leave out the reference image, motion frames, poses, and scale and shift by audio.
   'wan2.2-s2v-14b': {
     ...wan(),
     latent: [20, 60, 104],
     experts: 1,
     audioLayers: [0, 4, 8, 12, 16, 20, 24, 27, 30, 33, 36, 39],
   },
-  // 121 frames of 1280 x 704 pixels; its encoder reduces 16 x 16 pixels to one position with 48 channels.
+  // 121 frames of 1280 x 704 pixels; the encoder reduces 16 x 16 pixels to one position with 48 channels.
   'wan2.2-ti2v-5b': {
     kind: 'dit',
     layers: 30,
@@ -112,7 +112,10 @@ function mistral() {
   return { kind: 'llama', layers: 32, dim: 4096, heads: 32, kvHeads: 8, ffn: 14_336 } as const;
 }
 
-/** Source: Qwen2.5's technical report (2024), table 1, and the configurations of its models; its last training has 32,768 tokens. */
+/**
+ * Source: Qwen2.5's technical report (2024), table 1, and the configurations of its models; its last training had sequences of
+ * 32,768 tokens.
+ */
 function qwen25(layers: number, dim: number, heads: number) {
   return { ...qwen(layers, dim, heads), kvHeads: 8, seq: 32_768, ropeTheta: 1_000_000 } as const;
 }

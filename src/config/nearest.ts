@@ -1,4 +1,4 @@
-/** Returns the candidate whose spelling is nearest to `word`; undefined: none is near. */
+/** Returns the candidate whose spelling is nearest to `word`; undefined if no candidate is near. */
 export function nearest(word: string, candidates: readonly string[]): string | undefined {
   const limit = Math.max(2, Math.floor(word.length / 3));
   let best: { readonly name: string; readonly distance: number } | undefined;

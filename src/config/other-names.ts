@@ -1,11 +1,11 @@
 import { SETTING_ROWS } from './setting-table';
 
-/** Returns our name of another program's value, in any spelling ('ZeRO-3'); undefined: there is none. */
+/** Returns our name of another program's value, in any spelling ('ZeRO-3'); undefined if we have no such value. */
 export function fromOtherName(word: string): string | undefined {
   return OTHER_VALUES.get(spelled(word).replaceAll('stage', ''));
 }
 
-/** Returns our path of another program's setting, in any spelling ('gradient_accumulation_steps'); undefined: none. */
+/** Returns our path of another program's setting, in any spelling ('gradient_accumulation_steps'); undefined if we have none. */
 export function settingFromOtherName(word: string): string | undefined {
   return OTHER_KEYS.get(spelled(word));
 }

@@ -2,7 +2,7 @@ import { copiesPerRank } from './expert-placement';
 import { virtualStagesOf } from './settings/pipeline';
 import type { TrainConfig } from './train-config';
 
-/** What a run is divided over. */
+/** The parts of a run that say how the model is divided over ranks. */
 interface Place {
   readonly config: Pick<TrainConfig, 'parallel'>;
   readonly world: number;

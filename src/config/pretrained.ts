@@ -7,10 +7,10 @@ import { readRegularFile } from '../core/regular-file';
 export interface PretrainedInput {
   /** A folder with config.json and safetensors files. Relative paths begin at the current folder. */
   readonly from: string;
-  /** Tokens per sequence; default: as many as the model has positions for. */
+  /** Tokens per sequence; default: the number of the model's positions. */
   readonly seq?: number | undefined;
   readonly attention?: 'eager' | 'flash' | undefined;
-  /** Frames, rows and columns of a dit's videos. */
+  /** Frames, rows and columns of the latent videos of a dit. */
   readonly latent?: readonly [number, number, number] | undefined;
   /** Positions of a dit's text; default: config.json's text_len, or 512, to which diffusers pads a text. */
   readonly textLen?: number | undefined;
@@ -19,7 +19,7 @@ export interface PretrainedInput {
 /** The sizes of a model in a folder, or why the model cannot be built. */
 export type FolderModel = { readonly model: Readonly<Record<string, unknown>> } | { readonly wrong: string };
 
-/** Whether a setting `model` names a folder and no kind. A parsed model has both. */
+/** Whether a setting `model` names a folder and no kind. A parsed model has a folder and a kind. */
 export function isPretrained(value: unknown): value is PretrainedInput {
   return typeof value === 'object' && value !== null && 'from' in value && !('kind' in value);
 }
@@ -161,7 +161,7 @@ const llamaLike =
       if (head != null && head * heads !== dim) {
         return `head_dim is ${head}, but models here have hidden_size / num_attention_heads = ${dim / heads}`;
       }
-      // Qwen2 has the key too, but uses it only with use_sliding_window.
+      // Qwen2 has sliding_window too, but uses it only with use_sliding_window.
       if (kind.hasWindow && window != null)
         return `sliding_window is ${window}, but attention here sees all tokens`;
       return {
@@ -180,7 +180,7 @@ const llamaLike =
       };
     });
 
-/** Keys that Wan's own config.json and diffusers' have under the same names. */
+/** Keys that have the same names in Wan's own config.json and in diffusers' config.json. */
 const videoSchema = z.looseObject({
   ffn_dim: size,
   freq_dim: size,

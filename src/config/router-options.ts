@@ -2,7 +2,7 @@ import { ConfigError } from '../core/errors';
 
 /** How rows are sent to experts. */
 export interface RouterOptions {
-  /** Default 'temperature'. */
+  /** The kind of router. Default: 'temperature'. */
   readonly router?: RouterKind | undefined;
   /**
    * Experts per row; for 'expert-choice', the mean. Default: 2. 'switch' and 'temperature' allow only 1, which is their
@@ -14,9 +14,11 @@ export interface RouterOptions {
    * 1.25 for 'switch', 1 for 'expert-choice' (every expert then takes exactly this number), null for the others.
    */
   readonly capacityFactor?: number | null | undefined;
-  /** The factor of the auxiliary loss, which a model adds to its loss in training. Only 'topk' and 'switch'. Default 0. */
+  /**
+   * The factor of the auxiliary loss, which a model adds to its loss in training. Only 'topk' and 'switch' have it. Default: 0.
+   */
   readonly auxLossWeight?: number | undefined;
-  /** By how much `balanceExperts` changes an expert's bias. Only 'topk' and 'switch'. Default 0: there is no bias. */
+  /** By how much `balanceExperts` changes an expert's bias. Only 'topk' and 'switch' have it. Default: 0, without a bias. */
   readonly biasUpdateRate?: number | undefined;
 }
 
@@ -26,10 +28,10 @@ export type RouterKind = (typeof ROUTERS)[number];
 /** The rules of a kind of router. */
 interface RouterRules {
   readonly topK: number;
-  /** Whether another topK is possible. */
+  /** Whether a config may choose another topK. */
   readonly isTopKFree: boolean;
   readonly capacityFactor: number | null;
-  /** Whether the auxiliary loss and biases can balance its experts. */
+  /** Whether the auxiliary loss and biases can balance the router's experts. */
   readonly balances: boolean;
 }
 
@@ -44,7 +46,7 @@ const RULES: Readonly<Record<RouterKind, RouterRules>> = {
 /** All options of a router, with defaults. */
 export type Routers = { readonly [Key in keyof RouterOptions]-?: Exclude<RouterOptions[Key], undefined> };
 
-/** A wrong option, and what is wrong. */
+/** A wrong option, and a message that says what is wrong with it. */
 export interface RouterIssue {
   readonly option: keyof RouterOptions;
   readonly message: string;
@@ -87,7 +89,7 @@ export function sequenceConflict(options: RouterOptions, experts: number): strin
 
 /**
  * Returns a function that says why a router needs all rows of a batch; null if the router chooses row by row. `what`
- * says which rows there are on one rank.
+ * says which rows one rank has.
  */
 function wholeBatchNeed(options: RouterOptions, experts: number): ((what: string) => string) | null {
   const { router, capacityFactor } = routerOf(options, experts);

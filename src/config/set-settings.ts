@@ -19,7 +19,7 @@ export function withSettings<Input extends object>(input: Input, texts: readonly
       return replaced(settings, path.split('.'), yamlOf(text, value));
     },
     Object.fromEntries(Object.entries(input)),
-  ) as Input; // checked where it is used
+  ) as Input; // the caller checks the settings
 }
 
 function replaced(section: Section, [key = '', ...rest]: readonly string[], value: unknown): Section {

@@ -28,7 +28,7 @@ export type SettingPath = { [Key in keyof Table & string]: PathsOf<Key, Table[Ke
 /** A row of the table, by the setting's path. */
 export interface SettingRow extends Omit<Setting<Config>, 'planned'> {
   readonly path: string;
-  /** null: see the row of its section, or the rows of its parts. */
+  /** How a plan uses the setting; null if the row of the setting's section, or the rows of its parts, say this. */
   readonly planned: Planned<Config> | null;
 }
 
@@ -83,6 +83,6 @@ export function keysOf(schema: z.core.$ZodType, place = ''): KnownKeys {
   if (schema instanceof z.ZodArray) return keysOf(schema.element, place);
   const wrappers = [z.ZodDefault, z.ZodPrefault, z.ZodNullable, z.ZodOptional, z.ZodReadonly] as const;
   const wrapper = wrappers.find((each) => schema instanceof each);
-  // Every wrapper has unwrap.
+  // Every wrapper has a method `unwrap`.
   return wrapper === undefined ? {} : keysOf((schema as z.ZodNullable).unwrap(), place);
 }

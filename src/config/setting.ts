@@ -8,8 +8,8 @@ export interface ConfigIssue {
 }
 
 /**
- * Where a setting has further names: in calls of this library's functions ('fsdp', 'fullyShard', 'ddp', 'fairScale'), or in another
- * program.
+ * A place where a setting has further names: in calls of this library's functions ('fsdp', 'fullyShard', 'ddp', 'fairScale'),
+ * or in another program.
  */
 export type Original =
   | 'fsdp'
@@ -25,7 +25,7 @@ export type Original =
   | 'wan'
   | 'diffSynth';
 
-/** What a warning may depend on. */
+/** Facts on which a warning may depend. */
 export interface Facts<Config> {
   readonly config: Config;
   readonly world: number;

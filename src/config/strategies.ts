@@ -74,12 +74,12 @@ const BY_NAME: Readonly<Record<string, StrategyName>> = {
   ...OTHER_NAMES,
 };
 
-/** Returns the strategy with a name, also of another framework; undefined: there is none. */
+/** Returns the strategy with a name of this library or of another framework; undefined if there is none. */
 export function strategyNamed(name: string): StrategyName | undefined {
   return Object.hasOwn(BY_NAME, name) ? BY_NAME[name] : undefined;
 }
 
-// `BY_NAME` has the keys of both.
+// `BY_NAME` has exactly the names of these two types.
 const ALL_NAMES = Object.keys(BY_NAME) as (StrategyName | keyof typeof OTHER_NAMES)[];
 
 /** A strategy by its name here, or by its name in another framework, such as 'DDP' or 'ZeRO-2'. */

@@ -2,9 +2,9 @@ import * as core from '@tensorflow/tfjs-core';
 import { ShardlabError } from './errors';
 
 /**
- * [Note: chained operations] `x.add(y)` does the same as `tf.add(x, y)`. In Node only the package @tensorflow/tfjs has these
- * methods; a test compares the package's methods with the ones that are defined here. Each name is a function of the core whose
- * first argument is the tensor.
+ * [Note: chained operations] `x.add(y)` does the same as `tf.add(x, y)`. In Node, only the package @tensorflow/tfjs defines
+ * these methods, so this file defines the same methods; a test compares the two sets. Each name below is a function of the core
+ * whose first argument is the tensor.
  */
 const FUNCTIONS = `
   abs acos acosh add all any argMax argMin asin asinh atan atan2 atanh avgPool batchToSpaceND batchNorm

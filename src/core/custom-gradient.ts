@@ -1,12 +1,12 @@
 import * as tf from './tf';
 
-/** What an operation computes: its value, and the gradients of its inputs, which read only saved tensors. */
+/** The value of an operation, and `gradients`, which computes the gradients of the inputs from saved tensors only. */
 export interface Computed {
   readonly value: tf.Tensor;
   gradients(dy: tf.Tensor, saved: readonly tf.Tensor[]): tf.Tensor[];
 }
 
-/** Runs an operation that has its own gradient; `work` passes the tensors that the gradient reads to `save`. */
+/** Runs an operation that has its own gradient; `work` calls `save` with the tensors that the gradient reads. */
 export function withGradients(
   inputs: tf.Tensor[],
   work: (save: (tensors: tf.Tensor[]) => void) => Computed,

@@ -1,4 +1,4 @@
-/** Types of a tensor's values. tfjs has no 16-bit types: they exist only on the wire, and as rounded float32 values. */
+/** Types of a tensor's values. tfjs has no 16-bit types: 16-bit values exist only on the wire, and as rounded float32 values. */
 export type DType = 'float32' | 'int32' | 'bool';
 
 /** Types of values on the wire between ranks. */

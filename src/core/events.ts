@@ -32,8 +32,8 @@ export interface Tag {
 }
 
 /**
- * The kinds of temporaries that ledgers show separately. 'ring': one unit passes it to the next ([Note: pool and ring]).
- * 'left': the result of an earlier pass, which a cell has not disposed ([Note: eager recording]).
+ * The kinds of temporaries that ledgers show separately. 'ring': a tensor that one unit passes to the next unit
+ * ([Note: pool and ring]). 'left': a tensor that an earlier pass made and the cell has not disposed ([Note: eager recording]).
  */
 export const TEMPORARY_PARTS = ['ring', 'left'] as const;
 export type TemporaryPart = (typeof TEMPORARY_PARTS)[number];
@@ -68,7 +68,7 @@ export type CollectiveOp = (typeof COLLECTIVE_OPS)[number];
  * waits for a core is ready to run, but no core is free.
  */
 export interface CollectiveProgress {
-  /** When the collective's thread could begin: the collective was posted, and all earlier ones were done. */
+  /** When the collective's thread could begin: the collective was posted, and all earlier collectives were done. */
   readonly free: Seconds;
   /** When this rank arrived and began to wait for the other ranks. */
   readonly arrived: Seconds;
@@ -86,11 +86,11 @@ export interface CollectiveProgress {
   readonly resumedCpu: Seconds;
 }
 
-/** One finished collective, as seen by one rank. */
+/** Reports one finished collective of one rank. */
 export interface CollectiveEvent {
   readonly kind: 'collective';
   readonly op: CollectiveOp;
-  /** The group's name; its ranks are global ranks in group order. */
+  /** The group's name; `ranks` are the global ranks of its members, in the group's order. */
   readonly group: string;
   readonly ranks: readonly number[];
   /** The other rank (global) of a send or recv; omitted for other operations. */
@@ -100,8 +100,8 @@ export interface CollectiveEvent {
   readonly dtype: DType;
   readonly wireDType: WireDType;
   /**
-   * Number of elements of this rank's tensor: of the whole tensor for allReduce, reduceScatter and allToAll, of this rank's
-   * part for allGather.
+   * Number of elements of this rank's tensor. For allReduce, reduceScatter and allToAll, this is the whole tensor; for
+   * allGather, it is this rank's part.
    */
   readonly count: number;
   /** Payload in bytes, at the tensor's dtype. */
@@ -128,7 +128,7 @@ export type SpanName = 'forward' | 'backward' | 'recompute' | 'loss' | 'optimize
 export interface PipelineWork {
   /** Zero-bubble schedules divide backward into the gradients of the input and the gradients of the parameters. */
   readonly half?: 'input' | 'weight' | undefined;
-  /** The stage's index in the pipeline; with virtual stages, a rank has several. */
+  /** The stage's index in the pipeline; with virtual stages, a rank has several stages. */
   readonly stage: number;
   readonly microbatch: number;
   /** CPU time of the main thread; omitted if it cannot be read. */

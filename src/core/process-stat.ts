@@ -7,9 +7,9 @@ export interface ProcessStat {
   readonly state: string;
   /** Number of the parent process. */
   readonly parent: number;
-  /** Number of its process group. */
+  /** Number of the process group to which the process belongs. */
   readonly group: number;
-  /** Start time in ticks of the machine's uptime, an integer. Two processes with the same number have different start times. */
+  /** Start time in ticks of the machine's uptime. If a process gets the number of an ended process, their start times differ. */
   readonly startTicks: number;
   /** The start time in seconds of the machine's uptime. */
   readonly startSeconds: Seconds;

@@ -12,8 +12,8 @@ export function openRegularFile(path: string): number {
 }
 
 /**
- * Creates or empties a file for writing, or opens it to append to it; a device (/dev/null) is allowed too. Throws: IO for a FIFO;
- * errors of openSync.
+ * Creates a file, or empties an existing file; with `isAppended`, later writes are appended to the existing file. The file may be
+ * a device (/dev/null). Throws: IO for a FIFO; errors of openSync.
  */
 export function createOutputFile(path: string, { isAppended = false } = {}): number {
   const { O_WRONLY, O_CREAT, O_TRUNC, O_APPEND, O_NONBLOCK } = constants;

@@ -45,8 +45,8 @@ function roundToBfloat16(values: Float32Array): void {
 }
 
 /**
- * If this number is added to a value below the smallest normal in float64 and then subtracted, the value is rounded to a
- * multiple of the smallest subnormal.
+ * If this number is added in float64 to a value below the smallest normal value, and then subtracted, the value is rounded to
+ * a multiple of the smallest subnormal value.
  */
 const SUBNORMAL_MAGIC = 1.5 * 2 ** 52 * HALF_FORMATS.float16.smallestSubnormal;
 /** The bits of 2 ** -14 and of 65536 as float32. */

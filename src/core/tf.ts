@@ -18,7 +18,7 @@ declare module '@tensorflow/tfjs-core/dist/tensor' {
   interface Tensor<R extends core.Rank = core.Rank> {
     /**
      * Runs the backward of a loss that a cell has just computed with a module in training mode; `seed` (default 1) is the
-     * loss's gradient. Only in ranks. Throws: CONFIG if no forward was recorded; SHAPE unless the loss is a float32 scalar.
+     * loss's gradient. Works only in ranks. Throws: CONFIG if no forward was recorded; SHAPE unless the loss is a float32 scalar.
      */
     backward(seed?: number): void;
     /**

@@ -11,8 +11,8 @@ const LIBRARIES: Readonly<Partial<Record<NodeJS.Platform, readonly string[]>>> =
 };
 
 /**
- * Returns a clock of this thread's CPU time (a read takes about a microsecond), or undefined if the system or koffi has none.
- * If the machine's clock advances but this clock does not, the thread waits: for an event, or for a core.
+ * Returns a clock of this thread's CPU time (a read takes about a microsecond), or undefined if the system has no such clock or
+ * koffi cannot be loaded. If the machine's clock advances but this clock does not, the thread waits for an event or for a core.
  */
 export function openThreadCpuClock(): ThreadCpuClock | undefined {
   const id = CLOCK_ID[process.platform];

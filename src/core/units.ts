@@ -14,7 +14,7 @@ function readOrigin(): Seconds {
   return Number(process.hrtime.bigint()) / 1e9 - since / 1e3;
 }
 
-/** Returns the time of the machine's monotonic clock: comparable between its processes, but not a time of day. */
+/** Returns the time of the machine's monotonic clock. It is comparable between the machine's processes, but is no time of day. */
 export function now(): Seconds {
   return originSeconds + performance.now() / 1e3;
 }
@@ -34,7 +34,7 @@ export function formatBytes(bytes: Bytes): string {
   return `${bytes} B`;
 }
 
-/** Writes a duration in the unit that reads best: 0.0123 → "12.3 ms". */
+/** Writes a duration in s, ms or µs with three significant digits: 0.0123 → "12.3 ms". */
 export function formatSeconds(seconds: Seconds): string {
   const size = Math.abs(seconds);
   if (size >= 1) return `${seconds.toPrecision(3)} s`;

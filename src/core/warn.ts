@@ -4,7 +4,7 @@
  */
 export type Warn = (message: string) => void;
 
-/** Returns a function that reports each message only once, even if it comes at every step. */
+/** Returns a function that reports each message only once, even if it is called with the message at every step. */
 export function warnOnce(warn: Warn): Warn {
   const reported = new Set<string>();
   return (message) => {

@@ -5,17 +5,17 @@ export interface TokenBatch {
   readonly batch: number;
   readonly seq: number;
   readonly tokens: Int32Array;
-  /** What counts in the loss; undefined: each token counts. */
+  /** The tokens that count in the loss; undefined if every token counts. */
   readonly answers?: AnswerLabels | undefined;
 }
 
-/** Labels of instructions: only tokens of answers count in the loss. */
+/** Labels of a batch of instructions, in which only tokens of answers count in the loss. */
 export interface AnswerLabels {
-  /** For each input the next token, or IGNORED: [batch · seq]. */
+  /** For each input, the next token; IGNORED if that token does not count. Shapes: [batch · seq]. */
   readonly labels: Int32Array;
-  /** For packed rows, the lengths of each row's documents, padding included; null: a row is one document. */
+  /** For packed rows, the lengths in tokens of each row's documents and of its padding; null if a row is one document. */
   readonly documents: readonly (readonly number[])[] | null;
-  /** The loss is the mean over all positions, times this factor. */
+  /** The batch's loss is the mean over all its positions, times this factor. */
   readonly factor: number;
 }
 
@@ -23,34 +23,34 @@ export interface AnswerLabels {
 export interface BatchesOf<Batch> {
   readonly name: string;
   /**
-   * Returns a batch of a rank; `index` counts microbatches from 0 over the whole run. `first` is the first microbatch of its step, for data whose
-   * loss is a mean over a step.
+   * Returns a batch of a rank; `index` counts microbatches from 0 over the whole run. `first` is the index of the step's first
+   * microbatch; data need it if their loss is a mean over a step.
    */
   batch(rank: number, index: number, first?: number): Batch;
-  /** The rows that are never trained on; null or undefined: there are none. */
+  /** The batches that are never trained on; null or undefined if there are none. */
   readonly validation?: ValidationBatches<Batch> | null;
 }
 
-/** Batches of rows whose number is known, so that there are epochs. */
+/** Batches of a known number of rows, so that an epoch has an end. */
 export interface EpochBatches<Batch> extends BatchesOf<Batch> {
-  /** Number of batches of each rank in which an epoch's rows fit; the last one may end with rows of the next epoch. */
+  /** Number of batches in which a rank's rows of one epoch fit; the last batch may end with rows of the next epoch. */
   readonly numBatches: number;
 }
 
 /** Batches of tokens. */
 export type BatchSource = BatchesOf<TokenBatch>;
 
-/** Batches that contain each row of a validation part once, over all ranks. */
+/** Batches of a validation part; all ranks' batches together contain each row once. */
 export interface ValidationBatches<Batch> {
-  /** Number of rows of all ranks. */
+  /** Number of validation rows, summed over ranks. */
   readonly numRows: number;
-  /** Number of batches of each rank. */
+  /** Number of batches that each rank runs. */
   readonly numBatches: number;
   /** Returns a batch of a rank; `index` counts from 0. */
   batch(rank: number, index: number): ValidationBatch<Batch>;
 }
 
-/** Validation batches whose number is not known: they end when no rank has rows left. */
+/** Validation batches whose number is not known. Ranks stop when no rank has rows left. */
 export interface UncountedBatches<Batch> extends Pick<ValidationBatches<Batch>, 'batch'> {
   readonly numBatches: null;
 }
@@ -58,17 +58,17 @@ export interface UncountedBatches<Batch> extends Pick<ValidationBatches<Batch>, 
 /** A batch of a validation part. The last batches may have fewer rows than the others. */
 export interface ValidationBatch<Batch> {
   readonly batch: Batch;
-  /** Number of its rows that count. 0: the rank has no row left, and the batch is one row that another rank counts. */
+  /** Number of rows that count. It is 0 if the rank has no row left; the batch then is a row that another rank counts. */
   readonly counted: number;
 }
 
 /**
  * A user's function that makes a microbatch, called in each rank; `step` counts microbatches from 0 over the whole run. A resumed run
- * continues as if undisturbed if the result depends only on the rank and `step`.
+ * continues like an uninterrupted run if the function's result depends only on the rank and `step`.
  */
 export type BatchFunction<Scope, Batch> = (scope: Scope, step: number) => Batch;
 
-/** One column of a batch: [rows, …shape] values, row by row. */
+/** One column of a batch. Shapes: `values` [rows, …shape]. */
 export interface BatchColumn {
   readonly shape: readonly number[];
   readonly dtype: 'float32' | 'int32';
@@ -82,7 +82,7 @@ export interface RowBatch {
   readonly y: BatchColumn | null;
 }
 
-/** The shape of a source's batches. */
+/** The sizes of a source's batches: rows, tokens per row, and vocabulary. */
 export interface BatchShape {
   readonly batch: number;
   readonly seq: number;

@@ -11,15 +11,15 @@ import { openRows, openTokens } from './open-data';
 import { openInstructions } from './open-instructions';
 import type { PreparedData } from './prepared';
 
-/** What a config's batches depend on besides the config. */
+/** The facts besides the config from which a config's batches are made. */
 export interface DataPlace {
   /** Number of data-parallel ranks. */
   readonly world: number;
-  /** The user's own data; undefined: the config's data are built in. */
+  /** The user's own data; undefined if the config's data are built in. */
   readonly prepared?: PreparedData | undefined;
 }
 
-/** Makes the batches of a language model's config. Throws: CONFIG for data that do not fit to the model. */
+/** Makes the batches of a language model's config. Throws: CONFIG for data that do not fit the model. */
 export function createBatches(
   config: Pick<TrainConfig, 'data' | 'batch' | 'accumulation' | 'seed' | 'model'>,
   { world, prepared }: DataPlace,
@@ -42,7 +42,7 @@ export function createBatches(
   throw new ShardlabError('INTERNAL', 'the data was not prepared');
 }
 
-/** Makes the batches of a model of the user's own from files or arrays. Throws: CONFIG for text without a length of rows. */
+/** Makes batches from files or arrays for a user's own model. Throws: CONFIG for a text without `data.seq`. */
 export function createOwnBatches(
   { data, batch, seed }: Pick<TrainConfig, 'data' | 'batch' | 'seed'>,
   { world, prepared }: DataPlace,
@@ -85,8 +85,8 @@ export function syntheticBatches(shape: BatchShape): BatchSource {
 const BYTE_VOCAB = 256;
 
 /**
- * Makes rows that begin at random positions of a text, which depend on (seed, rank, index); a token is a byte of UTF-8. Throws:
- * CONFIG for a vocabulary below 256 and for a text that is too short.
+ * Makes rows that begin at random positions of a text; (seed, rank, index) determine the positions. A token is a byte of UTF-8.
+ * Throws: CONFIG for a vocabulary below 256 and for a text that is too short.
  */
 export function textBatches(text: string, seed: number, { batch, seq, vocab }: BatchShape): BatchSource {
   if (vocab < BYTE_VOCAB) {

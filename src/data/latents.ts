@@ -8,13 +8,13 @@ import type { ValidationBatches } from './batch';
  */
 export interface LatentBatch {
   readonly batch: number;
-  /** In [0, 1000), one per video; all timesteps of a microbatch are on one side of the boundary. */
+  /** One timestep per video, in [0, 1000). All timesteps of a microbatch are on one side of the experts' boundary. */
   readonly timesteps: Float32Array;
   /** Writes the noised videos, and the channels that condition them: [batch, inChannels, F, H, W]. */
   fillLatents(target: Float32Array): void;
   /** Writes the values to predict, noise minus video: [batch, outChannels, F, H, W]. */
   fillVelocity(target: Float32Array): void;
-  /** The texts' token ids [batch · textLen], 0 for padding; null: texts have no words. */
+  /** The texts' token ids [batch · textLen], 0 for padding; null if texts have no words. */
   readonly tokens: Int32Array | null;
   /** Writes the embedded texts: [batch, textLen, textDim]. */
   fillText(target: Float32Array): void;
@@ -27,7 +27,7 @@ export interface LatentSource {
   readonly name: string;
   /** Returns a microbatch of a rank; `index` counts from 0 over the whole run. */
   batch(rank: number, index: number): LatentBatch;
-  /** The videos that are never trained on; null: there are none. */
+  /** The videos that are never trained on; null if there are none. */
   readonly validation: ValidationBatches<LatentBatch> | null;
 }
 
@@ -38,7 +38,7 @@ export interface LatentOptions {
   /** Microbatches per step. All timesteps of a step are on one side of the boundary; steps alternate between the sides. */
   readonly accumulation: number;
   readonly seed: number;
-  /** Number of tokens of which texts are made, for an encoder; null: texts have no words. */
+  /** The size of the vocabulary from which texts for an encoder are made; null if texts have no words. */
   readonly vocab: number | null;
 }
 
@@ -46,8 +46,8 @@ export interface LatentOptions {
 const NUM_TEXTS = 8;
 
 /**
- * Makes synthetic videos: every text consists of random numbers and has one video. The video is made of waves, and noise is mixed
- * with it linearly. With two experts, steps alternate between them, starting with the high-noise expert.
+ * Makes synthetic videos. Every text consists of random numbers and has its own video, which is made of waves. Noise and video
+ * are mixed linearly. With two experts, steps alternate between them, starting with the high-noise expert.
  * Source: Lipman et al. 2022 (flow matching); Liu et al. 2022 (x_t = (1 - t) x + t noise, velocity noise - x).
  */
 export function syntheticLatents(options: LatentOptions): LatentSource {
@@ -88,7 +88,7 @@ function videoOf(options: LatentOptions, rank: number, index: number, row: numbe
   return { text, time: timeOf(options, index, random.uniform()), labels };
 }
 
-/** Returns the share of noise of a video of a microbatch; `uniform` is a random number in [0, 1). */
+/** Returns the share of noise in a video of microbatch `index`; `uniform` is a random number in [0, 1). */
 export function timeOf(
   { shape, accumulation }: Pick<LatentOptions, 'shape' | 'accumulation'>,
   index: number,
@@ -111,7 +111,7 @@ function tokensOf({ shape, seed }: LatentOptions, vocab: number, videos: readonl
   return tokens;
 }
 
-/** Writes the noised channels, then the channels that condition them: the video without noise. */
+/** Writes the noised channels, then the channels that condition the model: the video without noise. */
 function fillLatents(
   { text, time, labels }: Video,
   { shape, seed }: LatentOptions,

@@ -12,10 +12,10 @@ export interface MovingShapeOptions extends Omit<LatentOptions, 'vocab'> {
   readonly world: number;
 }
 
-/** Number of timesteps at which each validation video is evaluated, in the middle of equal intervals. */
+/** Number of timesteps at which each validation video is evaluated. The timesteps are the middles of equal intervals. */
 const VALIDATION_TIMES = 16;
 
-/** A clip with noise: its share of noise, the scene of its caption, and the labels that seed its noise. */
+/** A clip, the share of noise that is mixed with it, the scene of its caption, and the labels that seed the noise. */
 interface Row {
   readonly clip: Clip;
   readonly time: number;
@@ -24,8 +24,8 @@ interface Row {
 }
 
 /**
- * Makes noised latents of moving shapes and their captions. Their timesteps are those of `syntheticLatents`. Validation videos are
- * the same for any number of ranks; at any moment all ranks evaluate the same timestep, and so the same expert.
+ * Makes noised latents of moving shapes and their captions. Timesteps are chosen as in `syntheticLatents`. Validation videos are
+ * the same for any number of ranks. All ranks evaluate the same timestep at the same time, and therefore the same expert.
  */
 export function movingShapeBatches(options: MovingShapeOptions): LatentSource {
   const { seed, batch, movingShapes } = options;
@@ -110,8 +110,9 @@ function latentBatch({ shape, seed }: MovingShapeOptions, rows: readonly Row[]):
 }
 
 /**
- * Writes the channels of an image: a mask that is 1 in the first latent frame, then the first latent frame, with 0 in all others.
- * Source: Wan2.2-I2V's y. `target` has the channels after those of the video.
+ * Writes the channels that contain the first frame as an image: a mask, which is 1 in the first latent frame and 0 in all others,
+ * then the latents of the first frame, with 0 in all other frames. `target` begins after the video's channels.
+ * Source: Wan2.2-I2V's y.
  */
 export function fillImage(
   target: Float32Array,

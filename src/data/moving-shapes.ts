@@ -4,7 +4,7 @@ import { ConfigError } from '../core/errors';
 import { type Random, seeded } from '../core/random';
 import { PatchCoder } from './patch-coder';
 
-/** What a video shows, as its caption says it. */
+/** The contents of a video in the words of its caption. */
 export interface Scene {
   readonly shape: (typeof SHAPES)[number];
   readonly color: (typeof COLORS)[number][0];
@@ -13,7 +13,7 @@ export interface Scene {
 
 const SHAPES = ['circle', 'square'] as const;
 
-/** Colours in the order in which `colors` counts them: red, green and blue from -1 to 1. */
+/** Colours with their red, green and blue from -1 to 1. The setting `colors` is the number of colours that are used. */
 const COLORS = [
   ['red', [1, -1, -1]],
   ['green', [-1, 1, -1]],
@@ -25,7 +25,7 @@ const COLORS = [
   ['black', [-1, -1, -1]],
 ] as const;
 
-/** Directions in the order in which `directions` counts them: rows and columns. */
+/** Directions with their signs along rows and columns. The setting `directions` is the number of directions that are used. */
 const DIRECTIONS = [
   ['right', [0, 1]],
   ['left', [0, -1]],
@@ -46,30 +46,30 @@ const VOCABULARY: readonly string[] = [
 ];
 
 /**
- * Shares of the picture: a shape's radius, the length of its centre's way from the first frame to the last, and the largest
- * random offset of this way.
+ * Lengths as shares of the picture: a shape's radius, the distance that its centre moves from the first frame to the last, and
+ * the largest random offset of its path.
  */
 const [RADIUS, WAY, JITTER] = [0.22, 0.45, 0.06];
 
 /** Latents are multiplied by this factor, so that their mean square is about 1, like the mean square of noise. */
 const SCALE = 2;
 
-/** A video without noise. */
+/** A video without noise, as latents. */
 export interface Clip {
   readonly scene: Scene;
-  /** [outChannels, F, H, W]. */
+  /** The video's latents. Shapes: [outChannels, F, H, W]. */
   readonly latents: Float32Array;
   /** The row and column of the shape's centre in each latent frame, from 0 to 1: [F, 2]. */
   readonly track: Float32Array;
 }
 
-/** Makes and describes videos of one moving shape on grey; a seed and labels determine each. */
+/** Makes and describes videos of one moving shape on grey; a seed and labels determine each video. */
 export class MovingShapes {
   readonly #shape: DitConfig;
   readonly #config: MovingShapesConfig;
   readonly #coder: PatchCoder;
 
-  /** Throws: CONFIG if no patch of pixels has the model's channels. */
+  /** Throws: CONFIG if no size of patch has as many values as the model has channels. */
   constructor(shape: DitConfig, config: MovingShapesConfig) {
     const patch = coderPatch(shape.outChannels);
     if (patch === null) {
@@ -82,14 +82,14 @@ export class MovingShapes {
     this.#coder = new PatchCoder(patch);
   }
 
-  /** Number of frames, rows and columns of pixels. */
+  /** The size of a video in pixels: frames, rows, columns. */
   get size(): readonly [number, number, number] {
     const [f, h, w] = this.#shape.latent;
     const [t, p, q] = this.#coder.patch;
     return [f * t, h * p, w * q];
   }
 
-  /** Draws what a video shows. */
+  /** Chooses a random scene. */
   scene(random: Random): Scene {
     const { colors, directions } = this.#config;
     return {
@@ -99,7 +99,7 @@ export class MovingShapes {
     };
   }
 
-  /** Draws a video; `scene`: what it shows. */
+  /** Draws a video of a scene; default: a random scene. */
   clip(random: Random, scene: Scene = this.scene(random)): Clip {
     const [frames, rows, columns] = this.size;
     const [down, right] = DIRECTIONS.find(([name]) => name === scene.direction)?.[1] ?? [0, 0];
@@ -124,7 +124,7 @@ export class MovingShapes {
     return { scene, latents, track: Float32Array.from(track) };
   }
 
-  /** Shapes: latents [outChannels, F, H, W] → pixels [3, frames, rows, columns], about -1 to 1. */
+  /** Turns latents into pixels. Shapes: latents [outChannels, F, H, W] → pixels [3, frames, rows, columns], about -1 to 1. */
   decode(latents: Float32Array): Float32Array {
     return this.#coder.decode(
       latents.map((value) => value / SCALE),
@@ -133,12 +133,12 @@ export class MovingShapes {
   }
 }
 
-/** Returns 'a red circle moves right'. */
+/** Returns the caption of a scene, such as 'a red circle moves right'. */
 export function captionOf({ shape, color, direction }: Scene): string {
   return `a ${color} ${shape} moves ${direction}`;
 }
 
-/** Returns what a caption says. Throws: CONFIG for a caption of another form. */
+/** Returns the scene that a caption describes. Throws: CONFIG for a caption of another form. */
 export function sceneOf(caption: string): Scene {
   const [, color, shape, direction] = /^a (\w+) (\w+) moves (\w+(?: \w+)?)$/.exec(caption) ?? [];
   const [found, hue, way] = [
@@ -168,7 +168,7 @@ export function fillWord(token: number, target: Float32Array): void {
   for (let i = 0; i < target.length; i++) target[i] = random.normal();
 }
 
-/** Returns the share of a pixel that a shape covers. y and x are the pixel's distances from the shape's centre. */
+/** Returns the share of a pixel that a shape covers, from 0 to 1. y and x are the pixel's distances from the shape's centre. */
 function coverage(shape: Scene['shape'], [y, x]: readonly [number, number], rows: number): number {
   const distance = shape === 'circle' ? Math.hypot(y, x) : Math.max(Math.abs(y), Math.abs(x)) * 1.13;
   return Math.min(1, Math.max(0, (RADIUS - distance) * rows + 0.5));

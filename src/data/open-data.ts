@@ -23,15 +23,15 @@ import { type BatchingOptions, createRowBatches } from './row-batches';
 import { permutation } from './sampler';
 import { withFile } from './stored-numbers';
 
-/** How texts become batches. */
+/** Options that say how texts become batches. */
 export interface TokenBatchingOptions extends BatchingOptions {
   readonly seq: number;
-  /** Number of tokens that the model knows. */
+  /** The size of the model's vocabulary. */
   readonly vocab: number;
 }
 
 /**
- * Opens prepared texts as batches of tokens. Row i has seq + 1 tokens, from token i · seq on: each token is predicted once per
+ * Opens prepared texts as batches of tokens. Row i has seq + 1 tokens, from token i · seq on, so each token is predicted once per
  * epoch. Throws: CONFIG for a text that is shorter than a row, and for tokens that the model does not have.
  */
 export function openTokens(data: PreparedTokens, options: TokenBatchingOptions): EpochBatches<TokenBatch> {
@@ -52,7 +52,7 @@ export function openTokens(data: PreparedTokens, options: TokenBatchingOptions):
   return createRowBatches({ name, shuffle, dropLast, ...own, validation: rest }, options);
 }
 
-/** Throws: CONFIG for tokens that the model does not have. */
+/** Throws: CONFIG if the data's vocabulary is larger than the model's. */
 export function requireVocab(data: Pick<PreparedTokens, 'vocab' | 'tokenizer'>, vocab: number): void {
   if (data.vocab <= vocab) return;
   throw new ConfigError(
@@ -74,8 +74,8 @@ function readTokens(data: PreparedTokens, part: TokenSpan, rows: readonly number
 }
 
 /**
- * Opens any prepared data as batches with inputs x and targets y; for texts, both are token ids [batch, seq], and y is one token
- * ahead.
+ * Opens any prepared data as batches with inputs x and targets y. For texts, x and y are token ids [batch, seq], and y is x one
+ * token later.
  * Throws: CONFIG for a text without `seq`, and for data without a row.
  */
 export function openData(
@@ -91,7 +91,7 @@ export function openData(
       `data: ${data.name} is a text; give the number of tokens per row, as data: { path, seq: 128 }`,
     );
   }
-  // A user's own model reports by itself that it does not have a token.
+  // The vocabulary is not checked, because a user's own model reports by itself that it does not have a token.
   const opened = openTokens(data, { ...options, seq, vocab: Number.POSITIVE_INFINITY });
   const { batch, validation } = opened;
   return {

@@ -13,7 +13,7 @@ import {
 import { createRowBatches } from './row-batches';
 import { withFile } from './stored-numbers';
 
-/** How instructions become batches. */
+/** Options that say how instructions become batches. */
 export interface InstructionBatchingOptions extends TokenBatchingOptions {
   /** Microbatches per step. */
   readonly accumulation: number;
@@ -21,9 +21,9 @@ export interface InstructionBatchingOptions extends TokenBatchingOptions {
 
 /**
  * Opens prepared instructions as batches of tokens with labels. The loss of a step is the mean over the answers' tokens of all its
- * ranks and microbatches, so it does not depend on how examples are shared or packed. For this, each batch has a factor that
- * turns its mean over all positions into its part of the step's mean. Source: transformers' Trainer, num_items_in_batch and
- * average_tokens_across_devices.
+ * ranks and microbatches, so it does not depend on how examples are shared or packed. For this, each batch has a factor: its
+ * mean over all positions, times the factor, is its part of the step's mean. Source: transformers' Trainer,
+ * num_items_in_batch and average_tokens_across_devices.
  * Throws: CONFIG for tokens that the model does not have, and for rows of another length.
  */
 export function openInstructions(
@@ -42,7 +42,7 @@ export function openInstructions(
   const source = createRowBatches({ name, shuffle, dropLast, ...train, validation: rest }, options);
   const positions = numRows * seq;
   let known = { first: -1, factor: 1 };
-  /** Returns the number of a step's positions per target. */
+  /** Returns a step's number of positions, divided by its number of targets; `first` is the index of its first microbatch. */
   const factorOf = (first: number): number => {
     if (known.first === first) return known.factor;
     let targets = 0;
@@ -76,7 +76,7 @@ function scaled(batch: TokenBatch, factor: number): TokenBatch {
   return answers === undefined ? batch : { ...batch, answers: { ...answers, factor } };
 }
 
-/** An example of a row. */
+/** An example within a row: its first token, its number of tokens, and its number of targets. */
 interface RowExample {
   readonly start: number;
   readonly length: number;
@@ -99,7 +99,7 @@ function openPart(data: PreparedInstructions, part: ExamplePart) {
   };
 }
 
-/** Reads the index: the examples of each row. */
+/** Reads the index file, and returns the examples of each row. */
 function rowsIn({ index, numRows }: ExamplePart): readonly (readonly RowExample[])[] {
   const bytes = readFileSync(index);
   const numbers = new Float64Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
@@ -111,7 +111,7 @@ function rowsIn({ index, numRows }: ExamplePart): readonly (readonly RowExample[
   return rows;
 }
 
-/** Reads rows: examples one after the other, then padding, to which no other token attends and which does not count. */
+/** Reads rows: examples one after the other, then padding. No other token attends to the padding, and it does not count. */
 function readRows(
   { vocab, seq, isPacked }: PreparedInstructions,
   part: ExamplePart,
@@ -141,7 +141,7 @@ function readRows(
   return { batch: rows.length, seq, tokens, answers: { labels, documents, factor: 1 } };
 }
 
-/** Returns the lengths of a row's examples and of its padding. */
+/** Returns the lengths in tokens of a row's examples, and of its padding if there is any. */
 function documentsOf(examples: readonly RowExample[], seq: number): number[] {
   const lengths = examples.map(({ length }) => length);
   const rest = seq - lengths.reduce((sum, length) => sum + length, 0);

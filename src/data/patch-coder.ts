@@ -1,12 +1,12 @@
 /**
  * A fixed coder between pixels and latents, in place of a trained autoencoder: every patch of t x s x s pixels of 3 colours becomes
- * one position of 3·t·s² channels, by the orthonormal cosine transform (DCT-II) of its frames, rows, columns and colours. So decoding
- * is the transpose, nothing is lost, and noise of latents is the same noise in pixels.
+ * one position of 3·t·s² channels, by the orthonormal cosine transform (DCT-II) of its frames, rows, columns and colours. Because
+ * the transform is orthonormal, decoding is its transpose, loses nothing, and turns normal noise into equally large normal noise.
  */
 export class PatchCoder {
   readonly patch: readonly [number, number, number];
   readonly channels: number;
-  /** Row c has the weights of channel c: [channels, channels]. */
+  /** The transform's matrix; row c has the weights of channel c. Shapes: [channels, channels]. */
   readonly #matrix: Float32Array;
 
   constructor(patch: readonly [number, number, number]) {
@@ -25,7 +25,7 @@ export class PatchCoder {
     }
   }
 
-  /** Shapes: pixels [3, f·t, h·s, w·s] → latents [channels, f, h, w]. `grid` is [f, h, w]. */
+  /** Turns pixels into latents. Shapes: pixels [3, f·t, h·s, w·s] → latents [channels, f, h, w]. `grid` is [f, h, w]. */
   encode(pixels: Float32Array, grid: readonly number[]): Float32Array {
     const latents = new Float32Array(pixels.length);
     this.#eachPosition(grid, (position, offsets, numPositions) => {
@@ -39,7 +39,7 @@ export class PatchCoder {
     return latents;
   }
 
-  /** Shapes: latents [channels, f, h, w] → pixels [3, f·t, h·s, w·s]. */
+  /** Turns latents into pixels. Shapes: latents [channels, f, h, w] → pixels [3, f·t, h·s, w·s]. */
   decode(latents: Float32Array, grid: readonly number[]): Float32Array {
     const pixels = new Float32Array(latents.length);
     this.#eachPosition(grid, (position, offsets, numPositions) => {

@@ -3,28 +3,28 @@ import type { ImageSize } from './files/image';
 /*
  * [Note: prepared data] The launcher (for a dataLoader: rank 0) reads the user's files once: it checks them, turns texts into
  * token ids and columns into numbers, and writes the numbers into files of the job's folder. Ranks get the description below,
- * as plain JSON, and read the rows of each microbatch from these files by position. So no rank holds the data in memory, ranks
- * need no tokenizer (except rank 0 of a dataLoader), and a rank reads any microbatch at once when a run resumes. Images stay in
+ * as plain JSON, and read the rows of each microbatch from these files by position. So no rank holds the data in memory. Ranks
+ * need no tokenizer (except rank 0 of a dataLoader). When a run resumes, a rank can read any microbatch directly. Images stay in
  * their files, and ranks decode them.
  */
 
 /** A user's data in a form that ranks read. [Note: prepared data] */
 export type PreparedData = PreparedTokens | PreparedRows | PreparedInstructions;
 
-/** Token ids in a file. */
+/** Consecutive token ids in a file. */
 export interface TokenSpan {
   readonly file: string;
-  /** Number of the first token in the file. */
+  /** The index of the first token in the file. */
   readonly from: number;
   readonly count: number;
 }
 
 export type TokenArray = Uint8Array | Uint16Array | Uint32Array;
 
-/** Bytes of one token id. */
+/** The number of bytes in which a token id is stored. */
 export type TokenBytes = 1 | 2 | 4;
 
-/** Arrays of token ids, by bytes per id. */
+/** The class of arrays for token ids, by bytes per id. */
 export const TOKEN_ARRAYS: Readonly<Record<TokenBytes, new (length: number) => TokenArray>> = {
   1: Uint8Array,
   2: Uint16Array,
@@ -39,13 +39,13 @@ export function tokenBytes(vocab: number): TokenBytes {
 /** Texts as token ids. */
 export interface PreparedTokens {
   readonly kind: 'tokens';
-  /** The data's name for messages: the path that the user gave. */
+  /** The data's name, which messages contain: the path that the user gave. */
   readonly name: string;
   /** Number of different tokens. */
   readonly vocab: number;
-  /** The source of ids for messages: 'bytes', 'tokenizer ./tokenizer.json' or 'tokens'. */
+  /** The source of token ids, which messages contain: 'bytes', 'tokenizer ./tokenizer.json' or 'tokens'. */
   readonly tokenizer: string;
-  /** Identifies the values to train on. */
+  /** A text that identifies the values to train on. */
   readonly fingerprint: string;
   readonly train: TokenSpan;
   readonly validation: TokenSpan | null;
@@ -53,15 +53,15 @@ export interface PreparedTokens {
   readonly dropLast: boolean;
 }
 
-/** Rows with inputs x and, mostly, targets y. */
+/** Rows with inputs x and, unless the data has none, targets y. */
 export interface PreparedRows {
   readonly kind: 'rows';
   readonly name: string;
-  /** Identifies the values to train on. */
+  /** A text that identifies the values to train on. */
   readonly fingerprint: string;
   readonly train: RowPart;
   readonly validation: RowPart | null;
-  /** The words of y in sorted order, or the folders of images: class i is the i-th; null: y is numbers. */
+  /** The names of classes in sorted order: the words of y, or the folders of images. Null if y is numbers. */
   readonly classes: readonly string[] | null;
   readonly shuffle: boolean;
   readonly dropLast: boolean;
@@ -74,51 +74,51 @@ export interface PreparedInstructions {
   /** Number of different tokens. */
   readonly vocab: number;
   readonly tokenizer: string;
-  /** Identifies the values to train on. */
+  /** A text that identifies the values to train on. */
   readonly fingerprint: string;
   /** Tokens per row. */
   readonly seq: number;
-  /** Whether rows have several examples: [Note: packed sequences]. */
+  /** Whether a row may have several examples. [Note: packed sequences] */
   readonly isPacked: boolean;
   readonly train: ExamplePart;
   readonly validation: ExamplePart | null;
-  /** What was left out or cut, for the user. */
+  /** Sentences for the user about examples that were left out or cut. */
   readonly notes: readonly string[];
   readonly shuffle: boolean;
   readonly dropLast: boolean;
 }
 
-/** Numbers per example in an index: its row, its first token, its number of tokens, and how many of them are predicted for the loss. */
+/** An index has these four numbers per example: its row, its first token, its number of tokens, and its number of targets. */
 export const INDEX_COLUMNS = 4;
 
-/** Examples in files. */
+/** The paths of the files that contain examples. */
 export interface ExamplePart {
-  /** Token ids. */
+  /** The file of token ids. */
   readonly tokens: string;
-  /** A byte per token: 1 if it belongs to an answer. */
+  /** A file with a byte per token: 1 if the token belongs to an answer, else 0. */
   readonly answers: string;
-  /** INDEX_COLUMNS float64 numbers per example, in order of rows. */
+  /** A file with INDEX_COLUMNS float64 numbers per example, in order of rows. */
   readonly index: string;
   readonly numRows: number;
   readonly numExamples: number;
 }
 
-/** Some rows of files: rows from, …, from + count - 1 of an order. */
+/** Some rows of files: in a given order, the `count` rows from index `from` on. */
 export interface RowPart {
   readonly source: ColumnFiles | ImageFiles;
   readonly from: number;
   readonly count: number;
-  /** The order is a permutation by this seed; null: the order of the files. */
+  /** The seed of the permutation that is the order; null if the order is that of the files. */
   readonly orderSeed: number | null;
 }
 
-/** Shape and type of one row's values. */
+/** The shape and the type of one row's values in a column. */
 export interface RowFormat {
   readonly shape: readonly number[];
   readonly dtype: 'float32' | 'int32';
 }
 
-/** One column's values of all rows in a file, as float64, so that every number is exact. */
+/** A file with one column's values for all rows, as float64, so that every number is exact. */
 export interface ColumnFile extends RowFormat {
   readonly file: string;
 }

@@ -2,7 +2,7 @@ import { ConfigError } from '../core/errors';
 import type { EpochBatches, ValidationBatches } from './batch';
 import { createSampler } from './sampler';
 
-/** How rows become batches. */
+/** Options that say how rows become batches. */
 export interface BatchingOptions {
   /** Rows per rank and microbatch. */
   readonly batch: number;
@@ -11,28 +11,28 @@ export interface BatchingOptions {
   readonly seed: number;
 }
 
-/** Rows that are read by number. */
+/** Rows that are read by their indices. */
 export interface Rows<Batch> {
   readonly name: string;
   readonly numRows: number;
   readonly shuffle: boolean;
   readonly dropLast: boolean;
   read(rows: readonly number[]): Batch;
-  /** null: there are no rows for validation. */
+  /** The rows for validation; null if there are none. */
   readonly validation: { readonly numRows: number; read(rows: readonly number[]): Batch } | null;
 }
 
-/** Batches of rows that have numbers. */
+/** Batches of rows; each row has an index. */
 export interface RowBatches<Batch> extends EpochBatches<Batch> {
   readonly validation: ValidationBatches<Batch> | null;
-  /** Returns the numbers of a batch's rows. */
+  /** Returns the indices of a batch's rows. */
   rows(rank: number, index: number): number[];
 }
 
 /**
  * Makes batches of rows by the rule of DistributedSampler. A batch at the end of an epoch continues with rows of the next
- * epoch, so all batches have the same number of rows and no row is left out. The number of microbatches so far is the position in
- * the data. Throws: CONFIG if dropLast leaves no rows.
+ * epoch, so all batches have the same number of rows; without dropLast, no row is left out. The number of microbatches so far is
+ * the position in the data. Throws: CONFIG if dropLast leaves no rows.
  */
 export function createRowBatches<Batch>(rows: Rows<Batch>, options: BatchingOptions): RowBatches<Batch> {
   const { name, numRows, shuffle, dropLast, validation } = rows;
@@ -40,7 +40,7 @@ export function createRowBatches<Batch>(rows: Rows<Batch>, options: BatchingOpti
   const sampler = createSampler({ length: numRows, world, shuffle, seed, dropLast });
   if (sampler.rowsPerRank === 0) {
     throw new ConfigError(
-      `data: dropLast leaves out all rows of ${name}, which has ${numRows} for ${world} ranks; give more data, or leave dropLast out`,
+      `data: dropLast leaves out all rows of ${name}, because there are fewer rows (${numRows}) than ranks (${world}); give more data, or leave dropLast out`,
     );
   }
   const numbers = (rank: number, index: number): number[] =>

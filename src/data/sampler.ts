@@ -1,4 +1,4 @@
-/** What decides which rows a data-parallel rank reads, and in which order. */
+/** The options that decide which rows a data-parallel rank reads, and in which order. */
 export interface SamplerOptions {
   /** Number of rows. */
   readonly length: number;
@@ -13,13 +13,13 @@ export interface SamplerOptions {
 export interface Sampler {
   /** Number of rows that each rank reads per epoch. */
   readonly rowsPerRank: number;
-  /** Returns the row that is a rank's `position`-th row; positions count from 0 and continue over epochs. */
+  /** Returns the index of the row at a rank's `position`; positions count from 0 and continue over epochs. */
   rowAt(rank: number, position: number): number;
 }
 
 /**
- * Shares rows between ranks: of an epoch's order, a rank reads entries rank, rank + world, … If ranks cannot share the rows
- * equally, the order is repeated from its start, or cut with `dropLast`. The order of epoch e is a permutation by seed + e.
+ * Shares rows between ranks: a rank reads the entries rank, rank + world, … of an epoch's order. If ranks cannot share the rows
+ * equally, the order is repeated from its start; with `dropLast`, it is cut. The order of epoch e is a permutation by seed + e.
  * Source: torch.utils.data.DistributedSampler, which gives the same rows.
  */
 export function createSampler({ length, world, shuffle, seed, dropLast }: SamplerOptions): Sampler {

@@ -4,7 +4,7 @@ import type { TokenArray } from './prepared';
 
 type Stored = TokenArray | Float64Array;
 
-/** Opens a file of numbers while `work` reads parts of it into arrays. Throws: IO if the file is shorter. */
+/** Opens a file of numbers while `work` reads parts of it into arrays. Throws: IO if the file ends before a part. */
 export function withFile(file: string, work: (read: (target: Stored, from: number) => void) => void): void {
   const descriptor = openSync(file, 'r');
   try {

@@ -19,13 +19,13 @@ export function videosOf({ config, shape, world }: VideoSettings): LatentSource 
     : syntheticLatents({ ...config, shape, vocab: textEncoder && encoderShape(textEncoder).vocab });
 }
 
-/** One array of a microbatch: its shape, without the dim of the videos, and what writes its values. */
+/** One array of a microbatch: its shape without the dim of the batch, and the function that writes its values. */
 export interface VideoPart {
   readonly shape: readonly number[];
   readonly fill: (target: Float32Array) => void;
 }
 
-/** Returns what a model predicts. */
+/** Returns the array that a model predicts: the velocity. */
 export function velocityPart(
   { outChannels, latent }: DitConfig,
   { fillVelocity }: Pick<LatentBatch, 'fillVelocity'>,

@@ -2,7 +2,7 @@ import type { KeyTable } from './rows/key-row';
 import type { LocatedKey } from './rows/meant';
 import type { Word } from './shell/word';
 
-/** Arguments as keys with values, and the words that follow them. */
+/** A command's arguments as keys with values, and the words after the arguments. */
 export interface Arguments {
   readonly entries: readonly LocatedKey[];
   /** The words after the arguments, from the first word that is no argument; empty for a script that takes no such words. */
@@ -12,17 +12,17 @@ export interface Arguments {
 interface ArgumentOptions {
   readonly file: string;
   readonly keys: KeyTable;
-  /** The long names of arguments with one letter. */
+  /** The long name of each one-letter argument. */
   readonly short?: Readonly<Record<string, string>>;
-  /** Whether the first word that is no argument ends them, as with launchers. */
+  /** Whether the arguments end at the first word that is no argument. This is so for launchers. */
   readonly isLauncher?: boolean;
-  /** Whether the beginning of one name alone stands for it. */
+  /** Whether the beginning of a name stands for the name, if no other name begins in the same way. */
   readonly isAbbreviated?: boolean;
 }
 
 /**
- * Reads arguments as Python's argparse does: --key value, --key=value, --flag, --list a b c; '-' and '_' in names are the same. An argument
- * that the table has as a flag takes no value.
+ * Reads arguments as Python's argparse does: --key value, --key=value, --flag, --list a b c; '-' and '_' in names are the same.
+ * A flag of the table takes at most the value true or false; a launcher's flag takes no value.
  */
 export function readArguments(words: readonly Word[], options: ArgumentOptions): Arguments {
   const { file, keys, short = {}, isLauncher = false, isAbbreviated = false } = options;
@@ -64,8 +64,8 @@ function gluedValue(text: string, short: Readonly<Record<string, string>>): stri
 }
 
 /**
- * Returns the only name that begins with a text; undefined if there is no such name, or several. Names with hyphens and with underscores are two in
- * Python, so the text must reach into the last word.
+ * Returns the only name that begins with a text; undefined if there is no such name, or several. Python has each name
+ * twice, with hyphens and with underscores, so only a text that reaches into the name's last word is unique.
  */
 function fullName(text: string, keys: KeyTable): string | undefined {
   if (Object.hasOwn(keys, text)) return text;
@@ -75,7 +75,9 @@ function fullName(text: string, keys: KeyTable): string | undefined {
   return second === undefined && only?.split('_').length === words ? only : undefined;
 }
 
-/** Returns the words that are values of an argument: a launcher's argument has at most one, and a flag only 'true' or 'false'. */
+/**
+ * Returns the words that are values of an argument: a launcher's argument has at most one, and a flag at most 'true' or 'false'.
+ */
 function valuesAfter(
   words: readonly Word[],
   from: number,
@@ -94,7 +96,7 @@ function argumentValue(texts: readonly string[]): unknown {
   return values.length === 1 ? values[0] : values;
 }
 
-/** Returns a text as a number or a truth value, if it is one. */
+/** Returns the number or the truth value that a text stands for; any other text is returned as it is. */
 export function scalarOf(text: string): unknown {
   if (/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text)) return Number(text);
   return /^true$/i.test(text) ? true : /^false$/i.test(text) ? false : text;

@@ -12,7 +12,10 @@ import { leftOutWarmup, onlyWarmup, type Together, together, whereOf } from './t
 /** `shardlab run` starts at most this number of ranks, except with --ranks. */
 export const MOST_RANKS_HERE = 8;
 
-/** Stands in for a model that no line names. This model can be divided in any way, so that the check finds only faults of lines. */
+/**
+ * Stands in for the model if no line names one. This model can be divided in any way, so that the check finds only faults of
+ * lines.
+ */
 const ANY_MODEL = {
   kind: 'llama',
   layers: 1024,
@@ -22,12 +25,12 @@ const ANY_MODEL = {
   seq: 2 ** 20,
 } as const;
 
-/** The same, for lines that divide experts among ranks. */
+/** Stands in for the model if no line names one and lines divide experts among ranks. */
 const ANY_EXPERTS = { ...ANY_MODEL, kind: 'moe', experts: 1024, router: 'topk' } as const;
 
 /**
  * Returns the reading of lines whose meanings are known; later lines replace the settings of earlier ones. `ranks` is the number of ranks if no
- * line says it.
+ * line gives this number.
  */
 export function assemble(meant: readonly Meant[], ranks?: number): Reading {
   const said = together(meant, ranks);
@@ -70,11 +73,11 @@ export function nested(settings: readonly (readonly [string, unknown])[]): Train
       const inner = section[part];
       const next = typeof inner === 'object' && inner !== null ? { ...inner } : {};
       section[part] = next;
-      section = next as Record<string, unknown>; // it was made of an object
+      section = next as Record<string, unknown>; // `next` is a copy of an object
     }
     section[parts.at(-1) ?? ''] = value;
   }
-  return root as TrainConfigInput; // `judge` checks it
+  return root as TrainConfigInput; // `judged` checks it
 }
 
 /** The errors of a config, and the settings that have no effect in it. */
@@ -91,18 +94,18 @@ function judged(settings: readonly (readonly [string, unknown])[], place: Partia
     const ranks = place.world ?? severalRanks(checked.config);
     return { issues: [], warnings: configWarnings(config, checked.config, ranks) };
   }
-  // Without the wrong settings, the others have their warnings.
+  // If some settings are wrong, only the other settings are checked for warnings.
   const others = settings.filter(([path]) => !checked.issues.some((issue) => concerns(issue, [path])));
   const warnings = others.length < settings.length ? judged(others, place).warnings : [];
   return { issues: checked.issues, warnings };
 }
 
-/** Returns a number of ranks that leaves two to shard over. */
+/** Returns a number of ranks with which a strategy has two ranks to shard over. */
 function severalRanks({ parallel: { tp, pp } }: TrainConfig): number {
   return 2 * tp * pp;
 }
 
-/** Returns the effect of a line, from what it sets. */
+/** Returns the effect of a line, from the settings that the line sets. */
 function effectOf(one: Meant, said: Together, judged: Judged): Told {
   const { sets = {}, place, effect, why } = one.meaning;
   const told = why ?? one.row?.says ?? '';
@@ -142,7 +145,7 @@ function withoutSettings({ meaning: { place, usual, why } }: Meant, told: string
   return { effect: isHere ? 'used' : 'planned', why: counts.length > 0 ? counts.join(', ') : told };
 }
 
-/** Returns '1 rank', '2 ranks'. */
+/** Returns a count with its noun: '1 rank', '2 ranks'. */
 function countText(count: number, what: string): string {
   return `${count} ${count === 1 ? what : `${what}s`}`;
 }
@@ -180,7 +183,7 @@ function concerns({ path, message }: ConfigIssue, paths: readonly string[]): boo
   );
 }
 
-/** Returns a line of its own for each issue that belongs to no given line. */
+/** Returns one new line for each issue that belongs to none of the given lines. */
 function unplaced(meant: readonly Meant[], { issues }: Judged): readonly ReadLine[] {
   const [first] = meant;
   if (first === undefined) return [];

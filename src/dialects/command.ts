@@ -19,7 +19,7 @@ import { TRL, TRL_SCRIPT } from './trainers/trl';
 import { DIFFSYNTH } from './videos/diffsynth';
 import { WAN } from './videos/wan';
 
-/** The options of one letter that launchers have. */
+/** The long names of launchers' one-letter options. */
 const SHORT: Readonly<Record<string, string>> = {
   m: 'module',
   r: 'redirects',
@@ -42,7 +42,10 @@ const TRAINER_MARKS = [
   'fsdp',
 ];
 
-/** An unknown script: names of transformers' and DeepSpeed's arguments have their usual meaning; all other arguments are the script's own. */
+/**
+ * The dialect of an unknown script. Names of transformers' and DeepSpeed's arguments have their usual meaning; all other
+ * arguments are the script's own.
+ */
 const OWN_SCRIPT: Dialect = {
   ...TRANSFORMERS,
   keys: { ...TRANSFORMERS.keys, ...DEEPSPEED_ARGUMENTS },
@@ -53,10 +56,10 @@ const OWN_SCRIPT: Dialect = {
       : null,
 };
 
-/** Megatron-LM, also with DeepSpeed: its arguments in Megatron-DeepSpeed. */
+/** The arguments of Megatron-LM, and those that DeepSpeed adds in Megatron-DeepSpeed. */
 const MEGATRON_DEEPSPEED: Dialect = { ...MEGATRON, keys: { ...MEGATRON.keys, ...DEEPSPEED_ARGUMENTS } };
 
-/** A launcher: the words by which it is called, and the dialect of its arguments; the words that follow them are a script's. */
+/** A launcher: the words that call it, and the dialect of its arguments. The words after the arguments belong to a script. */
 interface Launcher {
   readonly words: readonly string[];
   readonly dialect: Dialect;
@@ -72,7 +75,7 @@ const LAUNCHERS: readonly Launcher[] = [
   { words: ['deepspeed'], dialect: DEEPSPEED_LAUNCHER },
 ];
 
-/** Commands that train by themselves. */
+/** Commands that train without a script. */
 const TRAINERS: readonly Launcher[] = [
   { words: ['swift', 'sft'], dialect: SWIFT },
   { words: ['swift', 'pt'], dialect: SWIFT_PT },
@@ -83,7 +86,7 @@ const TRAINERS: readonly Launcher[] = [
   { words: ['trl', 'sft'], dialect: TRL },
 ];
 
-/** Words before a command that do not change what it does. */
+/** Words before a command that do not change what the command does. */
 const PREFIXES = ['eval', 'exec', 'nohup', 'time', 'sudo', 'env', 'command'];
 
 /** Programs that run the command after their own words: `uv run torchrun`, `timeout 1h torchrun`. */
@@ -94,11 +97,11 @@ const RUNNERS = [
   ),
 ];
 
-/** A command that trains, in parts. */
+/** The parts of a command that trains. */
 export interface Launch {
   /** The arguments of launchers and of the script. */
   readonly sources: readonly Source[];
-  /** Whether one process per machine starts the ranks: then Slurm's tasks are no ranks. */
+  /** Whether a launcher on each machine starts the ranks. If so, Slurm's tasks are launchers, not ranks. */
   readonly hasLauncher: boolean;
 }
 
@@ -123,7 +126,7 @@ export function launchOf(words: readonly Word[], file: string): Launch | null {
       keys: dialect.keys,
       short: SHORT,
       isLauncher: true,
-      // Accelerate's parser forbids it.
+      // Accelerate's parser forbids abbreviations.
       isAbbreviated: dialect !== ACCELERATE_LAUNCH,
     });
     const at = { file, line: first.line };
@@ -134,7 +137,7 @@ export function launchOf(words: readonly Word[], file: string): Launch | null {
   return { sources: scriptOf(others, file), hasLauncher: false };
 }
 
-/** Returns the launch of a program that trains by itself; Axolotl gives the words after '--' to its launcher. */
+/** Returns the launch of a program that trains without a script; Axolotl gives the words after '--' to its launcher. */
 function trainerLaunch(words: readonly Word[], dialect: Dialect, file: string): Launch {
   const at = words.findIndex(({ text }) => text === '--');
   const own = scriptSources(at < 0 ? words : words.slice(0, at), dialect, file);
@@ -151,7 +154,7 @@ function trainerLaunch(words: readonly Word[], dialect: Dialect, file: string): 
   return { sources: [{ dialect: launcher, entries, at: { file, line } }, ...own], hasLauncher: true };
 }
 
-/** Returns the launch after the words of another program; the launch begins with the first word that is a launcher. */
+/** Returns the launch that follows the words of another program; the launch begins at the first word that is a launcher. */
 function underRunner(words: readonly Word[], file: string): Launch | null {
   const at = words.findIndex((_, index) => launchOf(words.slice(index), file) !== null);
   return at < 0 ? null : launchOf(words.slice(at), file);
@@ -170,7 +173,7 @@ function underScheduler(words: readonly Word[], file: string, isSlurm: boolean):
   return { ...launch, sources: [{ dialect, entries }, ...launch.sources] };
 }
 
-/** Returns the arguments of a script, in the dialect of its name or of its arguments. */
+/** Returns the arguments of a script; the script's name or its arguments decide the dialect. */
 function scriptOf(words: readonly Word[], file: string): readonly Source[] {
   const [first, ...rest] = words;
   if (first === undefined) return [];
@@ -183,7 +186,7 @@ function scriptOf(words: readonly Word[], file: string): readonly Source[] {
   return [callsSource(first, file), ...scriptSources(rest, dialect, file)];
 }
 
-/** Returns the script or the module itself, whose calls are read if it is there. */
+/** Returns a script or a module as a source; its calls are read if the file exists. */
 function callsSource({ text, line }: Word, file: string): Source {
   const script = text.endsWith('.py') ? text : `${text.replaceAll('.', '/')}.py`;
   const row: KeyRow = {
@@ -221,7 +224,7 @@ function scriptSources(words: readonly Word[], dialect: Dialect, file: string): 
   return sources.filter(({ entries }) => entries.length > 0);
 }
 
-/** Returns a file of settings as an argument. `isOwn`: the script is unknown, so its settings may be unknown too. */
+/** Returns a file of settings as an argument. `isOwn` says that the script is unknown; its settings may be unknown too. */
 function fileSource({ text, line }: Word, { file, isOwn }: { file: string; isOwn: boolean }): Source {
   const row: KeyRow = {
     ...none('a file of settings, which is read too'),
@@ -234,7 +237,7 @@ function fileSource({ text, line }: Word, { file, isOwn }: { file: string; isOwn
 function scriptSource(words: readonly Word[], dialect: Dialect, file: string): Source {
   const { entries } = readArguments(words, { file, keys: dialect.keys });
   if (dialect !== TORCHTITAN) return { dialect, entries };
-  // Its arguments name sections too: --training.steps.
+  // TorchTitan's arguments name sections too: --training.steps.
   return { dialect, entries: entries.map((entry) => ({ ...entry, path: entry.path[0]?.split('.') ?? [] })) };
 }
 
@@ -244,7 +247,7 @@ function isTorchTitan(name: string): boolean {
   return key !== undefined && Object.hasOwn(TORCHTITAN.keys, section);
 }
 
-/** Returns the dialect that knows most of a script's arguments; among equals, the script's name decides. */
+/** Returns the dialect of a script: by the script's name, else by a dialect's own arguments, else by the most known arguments. */
 function dialectOf(script: string, words: readonly Word[]): Dialect {
   if (/pretrain_\w+\.py$/.test(script)) return MEGATRON_DEEPSPEED;
   if (/axolotl[./]cli[./]train/.test(script)) return AXOLOTL;
@@ -278,7 +281,7 @@ export function isLaunch(words: readonly string[]): boolean {
   );
 }
 
-/** The entries of Slurm's `#SBATCH` lines. */
+/** Returns the entries of Slurm's `#SBATCH` lines. */
 export function slurmEntries(words: readonly Word[], file: string): readonly LocatedKey[] {
   return readArguments(words, { file, keys: SLURM.keys, short: SLURM_SHORT }).entries;
 }

@@ -42,7 +42,9 @@ export const DIALECTS: readonly Dialect[] = [
   SLURM,
 ];
 
-/** Returns the row of a key, or of the section that stands for all its keys; null if the dialect does not know the key. */
+/**
+ * Returns the row of a key, or the row of a section that stands for all keys in it; null if the dialect does not know the key.
+ */
 export function rowOf(keys: KeyTable, key: string): KeyRow | null {
   let table: KeyTable | undefined = keys;
   let row: KeyRow | null = null;

@@ -4,9 +4,9 @@ import { type Together, whereOf } from './together';
 
 /** Results of checking the numbers of ranks, machines and rows together. */
 interface PlaceFindings {
-  /** Errors of lines about these numbers. */
+  /** The errors in lines that give these numbers. */
   readonly findings: ReadonlyMap<Meant, Told>;
-  /** Settings that follow from the rows of a step, and the lines that have them. */
+  /** Settings that follow from the number of rows per step, each with the line that has this number. */
   readonly derived: readonly Derived[];
 }
 
@@ -16,7 +16,7 @@ interface Derived {
   readonly by: Meant;
 }
 
-/** Checks that processes, machines, degrees and rows multiply out, and divides the rows of a step over ranks. */
+/** Checks that the numbers of processes, machines, degrees and rows agree, and divides the rows of a step over ranks. */
 export function placeFindings(meant: readonly Meant[], said: Together): PlaceFindings {
   const findings = new Map<Meant, Told>();
   const wrong = (by: Meant | undefined, why: string): void => {
@@ -46,7 +46,9 @@ export function placeFindings(meant: readonly Meant[], said: Together): PlaceFin
   };
 }
 
-/** Returns the number of passes with which a program fills a step, if no line has this number. Source of swift's: swift/trainers/arguments.py. */
+/**
+ * Returns the number of passes that a program chooses if no line has this number. Source for swift: swift/trainers/arguments.py.
+ */
 function usualPasses({ settings, place }: Together, line: Meant | undefined): readonly Derived[] {
   const { world, usualRows, globalBatch } = place;
   const isSaid = globalBatch !== undefined || settings.get('accumulation')?.by != null;
@@ -58,7 +60,7 @@ function usualPasses({ settings, place }: Together, line: Meant | undefined): re
   return [{ path: 'accumulation', value, by: line }];
 }
 
-/** Returns the microbatches of a pipeline, from the rows of a rank and those of a microbatch. */
+/** Returns the number of microbatches of a pipeline, from the rows per rank and the rows per microbatch. */
 function microbatches(
   { path, value }: Derived,
   { place }: Together,
@@ -71,13 +73,13 @@ function microbatches(
 
 interface BatchFacts {
   readonly world: number | undefined;
-  /** The line that has the rows of a step. */
+  /** The line that has the number of rows per step. */
   readonly line: Meant | undefined;
   readonly findings: Map<Meant, Told>;
   readonly wrong: (by: Meant | undefined, why: string) => void;
 }
 
-/** Divides the rows of a step over ranks and passes, and checks them if all three numbers are given. */
+/** Divides the rows of a step over ranks and passes. If all three numbers are given, checks that they agree. */
 function derivedOf({ settings, place }: Together, facts: BatchFacts): Derived | null {
   const { world, line, findings, wrong } = facts;
   const given = (path: string): number | undefined => {
@@ -97,7 +99,7 @@ function derivedOf({ settings, place }: Together, facts: BatchFacts): Derived | 
       );
       return null;
     }
-    const why = `rows per step of all ranks, and no line has the number of ranks: batch is ${globalBatch} / ${accumulation ?? 1} passes / data-parallel ranks`;
+    const why = `these are the rows of all ranks per step, and no line has the number of ranks: batch is ${globalBatch} / ${accumulation ?? 1} passes / data-parallel ranks`;
     findings.set(line, { effect: 'planned', why });
     return null;
   }
@@ -123,7 +125,10 @@ function derivedOf({ settings, place }: Together, facts: BatchFacts): Derived | 
   return isDerived ? { path, value: rest, by: line } : null;
 }
 
-/** Returns the number of data-parallel ranks; undefined if unknown; null if the degrees do not divide the ranks. */
+/**
+ * Returns the number of data-parallel ranks; undefined if no line has the number of ranks; null if the degrees do not divide the
+ * ranks.
+ */
 function dataRanksOf(
   settings: Together['settings'],
   { world, wrong }: BatchFacts,

@@ -33,10 +33,10 @@ const FILE_DIALECTS: readonly Dialect[] = [
   LLAMA_FACTORY_V1,
 ];
 
-/** Dialects of files that name a model or data. Other kinds of files also contain their names of sizes. */
+/** Dialects of files that must name a model or data, because other kinds of files also contain these dialects' names of sizes. */
 const COMMAND_FILES: readonly Dialect[] = [SWIFT, MEGATRON_SWIFT];
 
-/** A file of another program: the sources of each of its launches; a file of settings has one. */
+/** A file of another program, as the sources of each launch; a file of settings has one launch. */
 export type ForeignFile = readonly ScriptLaunch[];
 
 /**
@@ -86,8 +86,8 @@ export function writtenBy(written: WrittenFiles | undefined, name: string): Writ
 }
 
 /**
- * Reads a file to which a line of another file refers, in the dialect that fits. If the script writes the file itself, lines are those of the
- * script. Throws: CONFIG if the file cannot be read.
+ * Reads a file to which a line of another file refers, in the dialect that fits. If the script writes the file itself, lines
+ * are counted in the script. Throws: CONFIG if the file cannot be read.
  */
 export function readReferred(name: string, cwd: string, written?: WrittenFiles): readonly Source[] {
   const made = writtenBy(written, name);
@@ -96,11 +96,11 @@ export function readReferred(name: string, cwd: string, written?: WrittenFiles):
   if (isHostfile(name, text)) return [hostfile(text, file)];
   if (name.endsWith('.py')) return pythonSources(text, file);
   const source = sourceOf(text, file, name);
-  if (source === null) throw new ConfigError(`${name} has settings of ours, not of another program`);
+  if (source === null) throw new ConfigError(`${name} has settings of shardlab, not of another program`);
   return [source];
 }
 
-/** Returns the calls of a script. Throws: CONFIG if none is known. */
+/** Returns the known calls of a Python script. Throws: CONFIG if the script has no known call. */
 function callsOf(text: string, file: string): readonly Source[] {
   const sources = pythonSources(text, file);
   if (sources.length > 0) return sources;
@@ -175,7 +175,7 @@ function sourceOf(text: string, file: string, name = file): Source | null {
   };
 }
 
-/** Returns the names of a dialect's keys at the top of a file, also without a beginning that may be left out. */
+/** Returns the names of a dialect's keys at the top of a file, with and without the beginning that may be left out. */
 function namesOf({ keys, prefixes }: Dialect): readonly string[] {
   const prefix = prefixes?.[''] ?? '';
   return Object.keys(keys).flatMap((key) => (prefix === '' ? [key] : [key, key.replace(prefix, '')]));
@@ -183,16 +183,16 @@ function namesOf({ keys, prefixes }: Dialect): readonly string[] {
 
 interface At {
   readonly located: Located;
-  /** Whether the words of YAML 1.1 are truth values. */
+  /** Whether words such as yes and off are truth values, as in YAML 1.1. */
   readonly isYaml: boolean;
   readonly file: string;
   readonly dialect: Dialect;
-  /** The section's names: as in the dialect's table, and as they were written. */
+  /** The names of the enclosing sections in the dialect's table; `written` has the same names as the user wrote them. */
   readonly path: readonly string[];
   readonly written: readonly string[];
 }
 
-/** Returns an entry per key; sections of the dialect are replaced by their keys. */
+/** Returns one entry per key; in place of a section, the entries are those of its keys. */
 function entriesOf(input: object, keys: KeyTable, at: At): readonly LocatedKey[] {
   const { located, isYaml, file, dialect } = at;
   const prefix = dialect.prefixes?.[at.path.at(-1) ?? ''] ?? '';
@@ -222,7 +222,7 @@ function isFilled(value: unknown): value is object {
 }
 
 function modelPathsSource(located: Located, file: string): Source {
-  const items = located.input as readonly unknown[]; // the caller has checked that it exists
+  const items = located.input as readonly unknown[]; // the caller has checked that this is a list
   const entries = items.map((value, index) => ({
     file,
     line: located.lineOf([index]),

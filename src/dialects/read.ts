@@ -13,15 +13,15 @@ import { type ScriptLaunch, scriptLaunches, type WrittenFiles } from './script';
 /** The user's settings: a file, 'file:line' of a script with several launches, or a command. */
 export type Foreign = string | readonly string[];
 
-/** What a reader needs beside the settings. */
+/** What a reader gets in addition to the settings. */
 export interface ReadOptions {
   /** The folder in which relative paths begin. */
   readonly cwd?: string;
-  /** Number of ranks, if the settings do not say it. */
+  /** Number of ranks, if the settings do not give it. */
   readonly world?: number | undefined;
 }
 
-/** The name of the file in lines of a command. */
+/** The file's name in lines that come from a command. */
 const COMMAND_LINE = 'command line';
 
 /**
@@ -33,7 +33,7 @@ export function readAll(asked: Foreign, options: ReadOptions = {}): readonly Rea
   return launchesOf(asked, cwd).map((launch) => readingOf(launch, { ...options, cwd }));
 }
 
-/** Reads settings that have one launch. Throws: CONFIG if there are several, with their lines. */
+/** Reads settings that have one launch. Throws: CONFIG if there are several launches, with the lines of the launches. */
 export function readConfig(asked: Foreign, options: ReadOptions = {}): Reading {
   const launches = launchesOf(asked, options.cwd ?? '.');
   const [first, second] = launches;
@@ -63,7 +63,7 @@ function launchesOf(asked: Foreign, cwd: string): readonly ScriptLaunch[] {
   const launches = readForeign(asked, cwd);
   if (launches === null)
     throw new ConfigError(
-      `${asked} has settings of ours; shardlab run and shardlab plan take them as they are`,
+      `${asked} has settings of shardlab; shardlab run and shardlab plan take this file as it is`,
     );
   return launches;
 }
@@ -88,13 +88,15 @@ function readingOf({ sources, written }: ScriptLaunch, { cwd = '.', world }: Rea
   );
 }
 
-/** Where to look for the files to which sources refer. */
+/** The places in which the files to which sources refer are looked up. */
 interface Places {
   readonly cwd: string;
   readonly written: WrittenFiles | undefined;
 }
 
-/** Returns the lines of a source, after those of the files to which it refers: arguments of a command replace settings of its files. */
+/**
+ * Returns the lines of the files to which a source refers, then the source's own, because arguments replace settings of files.
+ */
 function withReferred(source: Source, places: Places, above: readonly string[]): readonly Meant[] {
   const { cwd, written } = places;
   const failures = new Map<string, string>();
@@ -135,7 +137,7 @@ function withReferred(source: Source, places: Places, above: readonly string[]):
   ];
 }
 
-/** Returns the path of a file that another file names: from the current folder, else beside that file. */
+/** Returns the path of a file that the file `by` names: from the current folder, or else from the folder of `by`. */
 function placeOf(file: string, by: string, places: Places): string {
   const beside = join(dirname(by), file);
   return !isThere(file, places) && isThere(beside, places) ? beside : file;
@@ -155,7 +157,7 @@ export function foreignOf(words: readonly string[], cwd: string): Foreign | null
   return isLaunch(first.split(/\s+/)) ? first : null;
 }
 
-/** Whether a file has settings of another program; false if the file cannot be read as a config; the reader of configs then reports why. */
+/** Whether a file has settings of another program; false if the file cannot be read, which the reader of configs then reports. */
 function isForeignFile(name: string, cwd: string): boolean {
   try {
     return readForeign(name, cwd) !== null;

@@ -31,7 +31,7 @@ export function linesText(lines: readonly ReadLine[]): string {
     .join('\n');
 }
 
-/** The longest value that a table shows. */
+/** The number of characters of the longest value that a table shows. */
 const LONGEST = 32;
 
 function valueText(value: unknown): string {

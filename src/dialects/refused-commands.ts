@@ -6,7 +6,7 @@ import type { Word } from './shell/word';
 /** A command for a kind of training that is not built here, and the reason; its arguments are not read one by one. */
 type Refusal = readonly [words: readonly string[], why: string];
 
-/** What TRL trains in other ways. */
+/** Names of TRL's commands and scripts that train on preferences or rewards. */
 const TRL_OTHERS =
   /^(async_|online_)?(dpo|kto|bco|cpo|orpo|xpo|nash_md|grpo|rloo|ppo|gkd|prm|reward|reward_modeling|rlhf)(_\w+)?$/;
 
@@ -28,7 +28,7 @@ function whyNot(instead: string): string {
   return `preferences and rewards (DPO, KTO, GRPO, …) are not trained here; write ${instead}; ms-swift or TRL can continue from the folder that run.savePretrained writes`;
 }
 
-/** Returns a command as one line, which says why it is refused. */
+/** Returns a source with one line, which says why a command is refused. */
 export function refusedSource(words: readonly Word[], [start, why]: Refusal, file: string): Source {
   const key = start.join(' ');
   const value = words

@@ -20,7 +20,7 @@ export interface ScriptLaunch {
 
 /** Files that a script writes itself, by their names. */
 export interface WrittenFiles {
-  /** The script. */
+  /** The name of the script that writes the files. */
   readonly by: string;
   readonly files: ReadonlyMap<string, WrittenFile>;
 }
@@ -83,7 +83,7 @@ function innerCommands(words: readonly Word[], variables: Variables): readonly (
   return commands;
 }
 
-/** The variables that Slurm sets in a job, from its options. */
+/** Returns the variables that Slurm sets in a job with these options. */
 function slurmVariables(entries: readonly LocatedKey[]): readonly (readonly [string, string])[] {
   const given = (key: string): string | undefined => {
     const value = entries.find(({ path }) => path[0] === key)?.value;
@@ -101,7 +101,10 @@ function slurmVariables(entries: readonly LocatedKey[]): readonly (readonly [str
   );
 }
 
-/** Removes assignments from a command, and stores them. Assignments by `export` and before a command belong to the environment. */
+/**
+ * Removes assignments from a command, and stores the values. Assignments by `export` and before a command belong to the
+ * environment.
+ */
 function withoutAssignments(words: readonly Word[], variables: Variables, file: string) {
   const isExport = words[0]?.text === 'export';
   const rest = isExport ? words.slice(1) : words;
@@ -138,10 +141,10 @@ function environmentSource(entry: LocatedKey): Source {
 
 const SHELL_WHY = "is the shell's own, and is not run: only launches, exports and #SBATCH lines are settings";
 
-/** Rows for parts of a script that are not commands, by name. */
+/** Rows for parts of a script that are not commands, by the names in NOTES. */
 const NOTE_ROWS: Readonly<Record<string, KeyRow>> = {
   [NOTES.branch]: none(
-    'is set by an earlier branch of the same if, too; conditions are not evaluated, and the first one is read',
+    'is also set by an earlier branch of the same if; conditions are not evaluated, and the first branch is read',
   ),
   [NOTES.quote]: warned('is never closed, so all text after it is one word; close the quote'),
   [NOTES.continuation]: warned(

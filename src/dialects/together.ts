@@ -1,7 +1,7 @@
 import type { Meant } from './rows/meant';
 import type { Entry, Place, Told } from './rows/reading';
 
-/** A setting's value, and the line that has it; null if the value is a program's default. */
+/** A setting's value, and the line that has it; the line is null if the value is a program's default. */
 export interface Said {
   readonly value: unknown;
   readonly by: Meant | null;
@@ -9,7 +9,7 @@ export interface Said {
 
 /** The settings of all lines together. */
 export interface Together {
-  /** Settings by path, each with the line that set it last; null for a program's default. */
+  /** Settings by path, each with the line that set it last, or with null for a program's default. */
   readonly settings: ReadonlyMap<string, Said>;
   readonly place: Partial<Place>;
 }

@@ -29,7 +29,7 @@ function parsed(text: string, file: string): AST.TOMLProgram {
   }
 }
 
-/** Returns each key of a table or line, with the sections that contain it, and its line. */
+/** Returns each key of a table or of a line, with the sections that contain the key, and the line number. */
 function linesOf(
   item: AST.TOMLTable | AST.TOMLKeyValue,
   base: readonly string[],

@@ -13,11 +13,11 @@ interface ToyOptions {
   /** Number of steps to train; by default the config's steps, up to a limit. */
   readonly steps: number | undefined;
   readonly ranks: number;
-  /** Whether fewer ranks than the config's train. */
+  /** Whether fewer ranks train than the config is for. */
   readonly isScaled: boolean;
 }
 
-/** Number of steps that are trained unless the user asks for more. */
+/** The most steps that are trained unless the user asks for more. */
 const MOST_STEPS = 10;
 
 /**

@@ -11,7 +11,7 @@ export type BenchOp = (typeof BENCH_OPS)[number];
 /** Sizes of the whole tensor in bytes. For allGather the whole tensor is the result. */
 export const BENCH_SIZES: readonly Bytes[] = [4096, 65_536, 1 << 20, 16 << 20, 64 << 20];
 
-/** Number of runs that are timed together: one run of a small size is too short for the clock's resolution. */
+/** Number of runs that are timed together, because one run of a small size is too short for the clock's resolution. */
 const REPEATS: Readonly<Record<Bytes, number>> = { 4096: 100, 65536: 50, [1 << 20]: 20, [16 << 20]: 4 };
 const NUM_SAMPLES = 5;
 const TAG: Tag = { cause: 'comm', module: '' };
@@ -26,14 +26,14 @@ export interface BenchRow {
 }
 
 /**
- * Returns bytes / seconds, times the share of the bytes that each link carries: 2(N-1)/N for allReduce, else (N-1)/N.
+ * Returns bytes / seconds times a factor: the share of the bytes that each link carries (2(N-1)/N for allReduce, else (N-1)/N).
  */
 export function busBandwidth(op: BenchOp, bytes: Bytes, seconds: Seconds, world: number): number {
   const factor = ((op === 'allReduce' ? 2 : 1) * (world - 1)) / world;
   return (bytes / seconds) * factor;
 }
 
-/** Returns how long a collective takes on a shaped link, by the link's model. */
+/** Returns how long a collective takes on a shaped link, according to the link's model. */
 export function modelSeconds(link: Link, op: BenchOp, bytes: Bytes, world: number): Seconds {
   const length = bytes / 4;
   const lists = listsOf(op, length, Math.floor(length / world), world);
@@ -56,7 +56,7 @@ function listsOf(op: BenchOp, length: number, part: number, world: number) {
   }
 }
 
-/** Measures float32 collectives; all ranks of the group must call it together. */
+/** Measures float32 collectives; all ranks of the group must call this function together. */
 export function benchCollectives(
   group: ProcessGroup,
   engine: Engine,

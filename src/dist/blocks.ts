@@ -13,7 +13,7 @@ export function wholeTensor(tensor: tf.Tensor): PieceList {
 }
 
 /**
- * Returns the blocks of memory of pieces. Throws: SHAPE if a piece ends outside of its tensor, or if its tensor was
+ * Returns the memory blocks that the pieces name. Throws: SHAPE if a piece ends outside of its tensor, or if its tensor was
  * disposed.
  */
 export function resolve(engine: Engine, pieces: PieceList): BlockList {
@@ -78,7 +78,10 @@ export function commonDType(lists: readonly PieceList[]): ValueDType {
   return common ?? 'float32';
 }
 
-/** Copies blocks within this process: padding of the input counts as zeros, and values for padding of the output are dropped. */
+/**
+ * Copies blocks within this process: padding of the input is copied as zeros, and values that belong to padding of the output
+ * are dropped.
+ */
 export function copyBlocks(from: BlockList, to: BlockList): void {
   let [source, target] = [0, 0];
   let [readFrom, writeTo] = [0, 0];
@@ -95,7 +98,7 @@ export function copyBlocks(from: BlockList, to: BlockList): void {
   }
 }
 
-/** Rounds the elements in place to the type of a wire. */
+/** Rounds the elements in place to a 16-bit wire dtype. */
 export function roundBlocks(list: BlockList, dtype: HalfDType): void {
   for (const { storage, offset, length } of list) {
     if (storage === undefined) continue;

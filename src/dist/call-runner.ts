@@ -17,15 +17,15 @@ interface Moment {
 
 /**
  * Runs a group's calls: blocking calls on the main thread, posted (asynchronous) calls on the comm thread, and all calls of a
- * group of one rank without any wire.
+ * group of one rank within the process.
  */
 export class CallRunner {
   readonly #context: GroupContext;
   readonly #identity: GroupIdentity;
   readonly #plane: PlaneGroup | undefined;
   /**
-   * The last posted send or recv of each direction. Before a blocking call of the same direction begins, it waits until this
-   * posted call has ended.
+   * The last posted send or recv of each direction. A blocking call of the same direction begins only after this posted call
+   * has ended.
    */
   readonly #directions = new Map<string, PostedWork<unknown>>();
 
@@ -44,7 +44,7 @@ export class CallRunner {
       : this.#runBlocking(this.#plane, call, value);
   }
 
-  /** Runs an internal call of the group. The status board shows such a call, but the observer gets no event of it. */
+  /** Runs an internal call of the group. The status board shows such a call, but the observer gets no event. */
   runInternal(call: Call): CallResult {
     if (this.#plane === undefined) {
       const at = this.#now();

@@ -1,20 +1,20 @@
 import { join, sep } from 'node:path';
 import type { CallSite } from '../transport/call';
 
-/** A place in a cell; lines and columns are counted from 1. */
+/** A position in a cell; lines and columns are counted from 1. */
 export interface Place {
   readonly line: number;
   readonly column: number;
 }
 
-/** Maps a place in compiled code to the place in the cell's source. */
+/** Maps a position in a cell's compiled code to the position in the cell's source. */
 export type ToWritten = (cell: string, compiled: Place) => Place;
 
 const CELL = /^In\[(\d+)\]/;
 const OWN_CODE = join(__dirname, '..') + sep;
 /**
- * Number of stack frames that are searched: enough to find the cell from a collective deep in a model. Ranks store the
- * same number of frames in every error.
+ * Number of stack frames that are searched. This is enough to find the cell if a module deep in a model calls the collective.
+ * Ranks store the same number of frames in every error.
  */
 const NUM_FRAMES = 60;
 
@@ -22,8 +22,8 @@ const NUM_FRAMES = 60;
 export const NO_SITE: CallSite = { cell: undefined, line: undefined, text: '' };
 
 /**
- * Returns the notebook cell and line of the current call or, outside of cells, the nearest file that is not shardlab's. A
- * call takes 7 to 25 µs, depending on the stack's depth, so use NO_SITE for collectives that no cell can call.
+ * Returns the notebook cell and line of the current call or, outside of cells, the nearest file that is not shardlab's. This
+ * function takes 7 to 25 µs, depending on the stack's depth, so use NO_SITE for collectives that no cell can call.
  */
 export function findCallSite(toWritten: ToWritten = (_, compiled) => compiled): CallSite {
   const sites = frames();
@@ -56,8 +56,8 @@ function fileAmong(sites: readonly NodeJS.CallSite[]): CallSite {
 
 /**
  * Returns the stack's frames as objects. This function replaces V8's hook for stacks and restores the previous hook at once. An
- * interrupt may end the function without `finally`; then the new hook remains and must do no harm. So the new hook formats all
- * other errors as the previous hook does, and the limit is never lowered.
+ * interrupt may skip `finally`, so that the new hook remains. To do no harm in this case, the new hook formats all other errors
+ * as the previous hook does, and the limit of frames is never lowered.
  */
 function frames(): readonly NodeJS.CallSite[] {
   const { prepareStackTrace: previous, stackTraceLimit } = Error;
@@ -67,10 +67,10 @@ function frames(): readonly NodeJS.CallSite[] {
     Error.prepareStackTrace = (error, sites) =>
       error === holder ? sites : (previous ?? plainStack)(error, sites);
     Error.captureStackTrace(holder, findCallSite);
-    // V8 returns the result of prepareStackTrace: the frames.
+    // `stack` is the result of prepareStackTrace, which here is the list of frames.
     return (holder.stack ?? []) as unknown as readonly NodeJS.CallSite[];
   } finally {
-    // The property is not deleted, because a deletion would make every later access to Error slow. For V8, undefined means no
+    // The property is not deleted, because a deletion would make every later access to Error slow. V8 treats undefined as no
     // hook.
     Reflect.set(Error, 'prepareStackTrace', previous);
     Error.stackTraceLimit = stackTraceLimit;

@@ -8,8 +8,8 @@ interface Marked {
 }
 
 /**
- * Notes the group of all ranks on tfjs's current backend, as torch.distributed's default group. Returns the group that was
- * noted before, because a trainer notes its own group while it works, and then the earlier group again.
+ * Stores the group of all ranks on tfjs's current backend; torch.distributed calls this the default group. Returns the group
+ * that was stored before, because a trainer stores its own group while it works and then restores the earlier group.
  */
 export function markWorld(group: ProcessGroup | null): ProcessGroup | null {
   const before = currentWorld();

@@ -2,7 +2,10 @@ import { inspect } from 'node:util';
 import { ShardlabError } from '../core/errors';
 import type { ProcessGroup } from './types';
 
-/** Ranks arranged along named axes, row by row: the last axis varies fastest. Source: torch.distributed.device_mesh. */
+/**
+ * Ranks in a grid with named axes. Rank indices increase row by row, so the last axis varies fastest. Source:
+ * torch.distributed.device_mesh.
+ */
 export interface DeviceMesh {
   readonly shape: readonly number[];
   readonly axisNames: readonly string[];
@@ -10,7 +13,10 @@ export interface DeviceMesh {
   readonly group: ProcessGroup;
   /** This rank's coordinate along each axis. */
   readonly coordinate: readonly number[];
-  /** Returns the group of this rank's row along `axis`: all other coordinates are equal. Throws: MESH for an unknown axis. */
+  /**
+   * Returns the group of this rank's row along `axis`; the group's ranks differ only in this coordinate. Throws: MESH for an
+   * unknown axis.
+   */
   get(axis: string): ProcessGroup;
   /** Returns the number of ranks along an axis. Throws: MESH for an unknown axis. */
   sizeOf(axis: string): number;
@@ -49,12 +55,12 @@ export function coordinateOf(shape: readonly number[], rank: number): number[] {
     .reverse();
 }
 
-/** Number of ranks up to which a group's name lists them all. */
+/** If a group has at most this number of ranks, its name lists all ranks. */
 const NAMED_RANKS = 8;
 
 /**
- * Arranges a group's ranks as a mesh and makes a group for every row along every axis. All ranks must call it with the same
- * arguments. Throws: MESH if the product of the sizes is not the number of ranks.
+ * Arranges a group's ranks as a mesh and makes a group for every row along every axis. All ranks must call this function with
+ * the same arguments. Throws: MESH if the product of the sizes is not the number of ranks.
  */
 export function initDeviceMesh(
   group: ProcessGroup,
@@ -115,8 +121,8 @@ function meshOf(
 }
 
 /**
- * Makes one group for each combination of coordinates along the axes that are not in `places`, in the same order on all ranks.
- * Returns the group that has this rank.
+ * Makes the groups along the axes with the indices `places`: one group for each combination of the other coordinates, in the
+ * same order on all ranks. Returns the group that contains this rank.
  */
 function makeGroups(
   group: ProcessGroup,
@@ -138,7 +144,7 @@ function makeGroups(
         places.reduce((at, place, i) => at.with(place, within[i] ?? 0), start),
       );
     });
-    // Every rank takes part in making every group.
+    // Every rank must make this call for every group.
     const made = group.subgroup(members, nameOf(members));
     own ??= made;
   }
@@ -146,10 +152,13 @@ function makeGroups(
   return own;
 }
 
-/** Returns the name of a group of axes: 'dp[1,3]'. A hang report uses this name to say in which group a rank waits. */
+/**
+ * Returns the name of a group along some axes, such as 'dp[1,3]'. A hang report uses this name to say in which group a rank
+ * waits.
+ */
 function groupName(axes: string, members: readonly number[], group: ProcessGroup): string {
   const ranks = members.map((index) => group.ranks[index] ?? index);
-  // The ranks of one axis are evenly spaced, so the first two and the last identify them.
+  // The ranks along one axis are evenly spaced, so the first two ranks and the last rank identify the group.
   const shown = ranks.length <= NAMED_RANKS ? ranks.join(',') : `${ranks[0]},${ranks[1]}…${ranks.at(-1)}`;
   return `${axes}[${shown}]`;
 }

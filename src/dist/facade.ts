@@ -10,7 +10,7 @@ import type { World } from './world';
 export interface DistOptions {
   /** The group that runs the collective. Default: all ranks. */
   readonly group?: ProcessGroup | undefined;
-  /** true: the call returns a Work at once. Default false. */
+  /** If true, the call returns a Work at once; if false (the default), it returns when the collective is done. */
   readonly asyncOp?: boolean;
 }
 
@@ -18,7 +18,7 @@ export interface DistReduceOptions extends DistOptions {
   readonly op?: ReduceOp;
 }
 
-/** The options of a reduction, or only its operation, as torch's second argument: `dist.allReduce(x, dist.ReduceOp.SUM)`. */
+/** The options of a reduction or, as in torch, only the operation: `dist.allReduce(x, dist.ReduceOp.SUM)`. */
 type Reduction = DistReduceOptions | ReduceOp;
 
 /** The options of a transfer from a global rank, or only the rank: `dist.broadcast(x, 0)`. */
@@ -27,22 +27,22 @@ type FromRank = (DistOptions & { readonly src: number }) | number;
 /** The options of a transfer to a global rank, or only the rank: `dist.send(x, 1)`. */
 type ToRank = (DistOptions & { readonly dst: number }) | number;
 
-/** A call's result; with asyncOp, a Work whose `wait` returns it. */
+/** The type of a call's result; if asyncOp is true, a Work whose `wait` returns the result. */
 type Outcome<T, O> = O extends { readonly asyncOp: true } ? Work<T> : T;
 
 /**
- * Collectives for cells, with the semantics of torch.distributed: the same collectives work in place, `src` and `dst` are
- * global ranks, and calls block unless `asyncOp` is true. Source: torch.distributed.
+ * Collectives for cells, with the semantics of torch.distributed: a collective that works in place in torch works in place
+ * here, `src` and `dst` are global ranks, and calls block unless `asyncOp` is true. Source: torch.distributed.
  */
 export interface Dist {
   readonly ReduceOp: { readonly SUM: 'sum'; readonly AVG: 'avg'; readonly MAX: 'max' };
   getRank(group?: ProcessGroup): number;
   getWorldSize(group?: ProcessGroup): number;
-  /** Makes a group of global ranks; every rank of the world must call it, in the same order. Returns null on other ranks. */
+  /** Makes a group of global ranks. Every rank of the world must call `newGroup`, in the same order; other ranks get null. */
   newGroup(ranks: readonly number[]): ProcessGroup | null;
   /** Reduces all ranks' tensors; every rank gets the result in place. */
   allReduce<O extends Reduction>(x: tf.Tensor, options?: O): Outcome<tf.Tensor, O>;
-  /** Returns every rank's tensor, in rank order; shapes must be equal. */
+  /** Returns a list of every rank's tensor, in rank order; shapes must be equal. */
   allGather<O extends DistOptions>(x: tf.Tensor, options?: O): Outcome<tf.Tensor[], O>;
   /** Returns every rank's tensor, concatenated along axis 0. */
   allGatherIntoTensor<O extends DistOptions>(x: tf.Tensor, options?: O): Outcome<tf.Tensor, O>;
@@ -53,14 +53,13 @@ export interface Dist {
   /** Copies the tensor of global rank `src` to all ranks, in place. */
   broadcast<O extends FromRank>(x: tf.Tensor, options: O): Outcome<tf.Tensor, O>;
   send<O extends ToRank>(x: tf.Tensor, options: O): Outcome<void, O>;
-  /** Receives from global rank `src` into `x`, in place. */
+  /** Receives a tensor from global rank `src` into `x`, in place. */
   recv<O extends FromRank>(x: tf.Tensor, options: O): Outcome<tf.Tensor, O>;
   barrier<O extends DistOptions>(options?: O): Outcome<void, O>;
 }
 
 const OPS = { SUM: 'sum', AVG: 'avg', MAX: 'max' } as const satisfies Dist['ReduceOp'];
-const NO_OP =
-  'it is not built; SUM, AVG and MAX are (the minimum is the negated maximum of the negated values)';
+const NO_OP = 'use SUM, AVG or MAX (the minimum is the negated maximum of the negated values)';
 const REDUCE_OP = strictNames('ReduceOp', OPS, { MIN: NO_OP, PRODUCT: NO_OP, PREMUL_SUM: NO_OP });
 
 /** Returns a world's collectives for cells. */
@@ -71,7 +70,7 @@ export function createDist(world: Pick<World, 'group'>, engine: Engine): Dist {
   ): Outcome<T, O> => {
     const options: DistOptions | null = typeof given === 'object' ? given : null;
     const work = start(options?.group ?? world.group, { async: options?.asyncOp ?? false });
-    // TypeScript does not see that this test of asyncOp decides the type.
+    // TypeScript does not know that the value of asyncOp decides the result's type.
     return (options?.asyncOp === true ? work : work.wait()) as Outcome<T, O>;
   };
   return {
@@ -99,7 +98,10 @@ export function createDist(world: Pick<World, 'group'>, engine: Engine): Dist {
   };
 }
 
-/** Returns the checked operation: cells are JavaScript, so it may be any value. Throws: CONFIG for an unknown operation. */
+/**
+ * Returns the operation after a check, because a cell in JavaScript may pass any value. Throws: CONFIG for an unknown
+ * operation.
+ */
 function opOf(options: Reduction | undefined): ReduceOp | undefined {
   const op = typeof options === 'object' ? options.op : options;
   if (op === undefined || Object.values<string>(OPS).includes(op)) return op;
@@ -107,7 +109,7 @@ function opOf(options: Reduction | undefined): ReduceOp | undefined {
   throw new ConfigError(`op is '${String(op)}', but must be one of '${known}'`, { op });
 }
 
-/** Returns the rank index in the group of the global rank that a call names. */
+/** Returns the rank index (in the group) of the global rank that a call names. Throws: CONFIG if the group lacks this rank. */
 function placeOf(group: ProcessGroup, options: FromRank | ToRank, what: 'src' | 'dst'): number {
   const named: { readonly src?: number; readonly dst?: number } =
     typeof options === 'object' && options !== null ? options : { [what]: options };
@@ -157,7 +159,7 @@ function scatterList(
   });
 }
 
-/** Starts a collective and disposes `made`, the tensors for its results, if the collective is refused or fails at once. */
+/** Starts a collective. If `start` throws, disposes `made`, which are the tensors for the collective's results. */
 function disposingOnError<T>(made: readonly tf.Tensor[], start: () => Work<T>): Work<T> {
   try {
     return start();
@@ -180,7 +182,7 @@ function giving<T>(work: Work<void>, value: T): Work<T> {
   };
 }
 
-/** Returns the dtype for a result tensor; the collective itself refuses dtypes other than float32 and int32. */
+/** Returns the dtype of a result tensor. Other dtypes count as float32 here, because the collective refuses them later. */
 function dtypeOf(x: tf.Tensor): DType {
   return x.dtype === 'int32' ? 'int32' : 'float32';
 }

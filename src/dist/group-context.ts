@@ -5,16 +5,17 @@ import type { CallSite } from '../transport/call';
 import type { Plane } from '../transport/plane';
 import type { StatusWriter } from '../transport/status-board';
 
-/** The part of a group that code needs to count the group's calls. */
+/** The part of a group that a dry run uses to count the group's calls and to report them again. */
 export interface MadeGroup {
   readonly name: string;
   readonly ranks: readonly number[];
-  /** The number of the last call; sends and receives have numbers of their own. */
+  /** The number of the group's last call; sends and receives have numbers of their own and do not count here. */
   lastNumber: number;
   /** Settles the rank's works whose collectives have ended. */
   settleEnded(): void;
   /**
-   * Reports a call of a dry run again. `number` is the call's new number; a send or a receive gets its own next number instead.
+   * Reports a call of a dry run again. The call gets the number `number`, but a send or a receive gets the next number of its
+   * direction.
    */
   repeat(event: CollectiveEvent, number: number): void;
 }
@@ -28,13 +29,13 @@ export interface GroupContext {
   /** The plane; undefined in a world of one rank. */
   readonly plane: Plane | undefined;
   readonly callSite: () => CallSite;
-  /** Called with every new group. */
+  /** Is called with every new group. */
   readonly groupMade?: ((group: MadeGroup) => void) | undefined;
-  /** The number of groups that were made so far, by their name and ranks. */
+  /** For each name and list of ranks, the number of groups that were made so far. */
   readonly numGroups: Map<string, number>;
-  /** Asynchronous work that no caller has awaited yet. */
+  /** Asynchronous work that is not settled yet. */
   readonly pending: Set<{ readonly done: boolean; settle(): void }>;
-  /** The main thread's CPU clock; undefined if it cannot be read. */
+  /** The main thread's CPU clock; undefined if the system gives no access to it. */
   readonly cpu: ThreadCpuClock | undefined;
 }
 

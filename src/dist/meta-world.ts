@@ -17,7 +17,7 @@ export interface MetaWorldOptions {
   /** Times of collectives. Default: collectives take no time. */
   readonly costs?: CollectiveCosts | undefined;
   readonly watch?: CallWatch | undefined;
-  /** Called with every group that the rank makes. */
+  /** Is called with every group that the rank makes. */
   readonly groupMade?: GroupContext['groupMade'];
 }
 

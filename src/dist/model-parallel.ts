@@ -6,20 +6,20 @@ import type { ProcessGroup } from './types';
 
 /** Degrees of model parallelism. Source: megatron.core.parallel_state.initialize_model_parallel. */
 export interface ModelParallelSizes {
-  /** Default of each: 1. */
+  /** The default of each of the four sizes is 1. */
   readonly tensorModelParallelSize?: number | undefined;
   readonly pipelineModelParallelSize?: number | undefined;
   readonly contextParallelSize?: number | undefined;
-  /** Must divide dp times cp, the numbers of data-parallel and of context-parallel ranks. */
+  /** This size must divide dp * cp: the number of data-parallel ranks times the number of context-parallel ranks. */
   readonly expertModelParallelSize?: number | undefined;
 }
 
 /**
- * The groups of a rank under model parallelism; the number of data-parallel ranks is the number of ranks divided by all other
- * degrees.
+ * The groups of a rank under model parallelism; the number of data-parallel ranks is the number of all ranks divided by tp, pp
+ * and cp.
  */
 export interface ModelParallel {
-  /** Axes pp, dp, cp, tp: ranks with the same tp group are neighbours, as in Megatron's order tp-cp-ep-dp-pp. */
+  /** The mesh has the axes pp, dp, cp, tp. The ranks of a tp group are neighbours, as in Megatron's order tp-cp-ep-dp-pp. */
   readonly mesh: DeviceMesh;
   /** Ranks that hold parts of the same matrices. */
   readonly tp: ProcessGroup;
@@ -29,7 +29,7 @@ export interface ModelParallel {
   readonly cp: ProcessGroup;
   /** Ranks that train on different batches. */
   readonly dp: ProcessGroup;
-  /** Ranks that hold the same parameters, so their gradients are reduced: dp and cp together. */
+  /** Ranks that hold the same parameters, over which gradients are reduced: the ranks of dp and cp together. */
   readonly dpCp: ProcessGroup;
   /** Ranks that hold different experts of the same layers. */
   readonly ep: ProcessGroup;
@@ -47,9 +47,9 @@ const SIZES = [
 ] as const;
 
 /**
- * Divides a group's ranks into the groups of model parallelism. All ranks must call it with the same sizes.
+ * Divides a group's ranks into the groups of model parallelism. All ranks must call this function with the same sizes.
  * Source of the order of ranks: megatron.core.parallel_state, order tp-cp-ep-dp-pp.
- * Throws: CONFIG for a size that is unknown or no positive integer; MESH if the sizes do not divide the ranks.
+ * Throws: CONFIG for an unknown size, and for a value that is not a positive integer; MESH if the sizes do not divide the ranks.
  */
 export function initializeModelParallel(group: ProcessGroup, sizes: ModelParallelSizes = {}): ModelParallel {
   requireKnownOptions('initializeModelParallel({ … })', sizes, SIZES);
@@ -58,7 +58,7 @@ export function initializeModelParallel(group: ProcessGroup, sizes: ModelParalle
     number,
     number,
     number,
-  ]; // as many groups as names
+  ]; // `map` returns one size per name
   const model = tp * pp * cp;
   if (group.size % model !== 0) {
     throw new ShardlabError(
@@ -98,7 +98,7 @@ export function initializeModelParallel(group: ProcessGroup, sizes: ModelParalle
 
 const EXPERT_AXES = ['pp', 'edp', 'ep', 'tp'];
 
-/** Returns a group of this rank alone. */
+/** Returns a group that has only this rank. */
 function alone(mesh: DeviceMesh): ProcessGroup {
   const axis = mesh.axisNames.find((name) => mesh.sizeOf(name) === 1);
   if (axis !== undefined) return mesh.get(axis);

@@ -21,7 +21,7 @@ interface CallParts {
   readonly signature?: number;
 }
 
-/** Ranks that communicate over a plane. Without a plane, the group contains only this rank. */
+/** A group of ranks that communicate over a plane. If there is no plane, the group contains only this rank. */
 export class Group implements ProcessGroup, MadeGroup {
   readonly name: string;
   readonly ranks: readonly number[];
@@ -88,7 +88,7 @@ export class Group implements ProcessGroup, MadeGroup {
     return this.#start({ op: 'allToAll', inputs, outputs }, options, undefined);
   }
 
-  /** First exchanges row counts, because these may differ. The exchange blocks, even if the all-gather is asynchronous. */
+  /** First exchanges the ranks' row counts, which may differ. This exchange blocks, even if the all-gather is asynchronous. */
   allGather(tensor: tf.Tensor, options: CollectiveOptions = {}): Work<tf.Tensor> {
     const [rows = 1, ...rest] = tensor.shape;
     const row = rest.reduce((product, length) => product * length, 1);
@@ -189,7 +189,7 @@ export class Group implements ProcessGroup, MadeGroup {
 
   /**
    * Returns a group's identity; its name has a number if an earlier group has the same name and ranks. All members use the same
-   * number, because all make groups in the same order.
+   * number, because all ranks make groups in the same order.
    */
   #identityOf(title: string, ranks: readonly number[], rank: number): GroupIdentity {
     const { numGroups } = this.#context;
@@ -199,7 +199,7 @@ export class Group implements ProcessGroup, MadeGroup {
     return { name: count === 1 ? title : `${title} #${count}`, ranks, rank, world: this.#identity.world };
   }
 
-  /** Returns every rank's `value`, in rank order. */
+  /** Sends `value` to all ranks; returns every rank's value, in rank order. */
   #exchange(
     value: number,
     tensor: tf.Tensor,
@@ -235,7 +235,7 @@ export class Group implements ProcessGroup, MadeGroup {
 
   #header(parts: CallParts, options: CollectiveOptions, dtype: ValueDType, count: number): CallHeader {
     const { op, reduction, peer = -1, value = options.note ?? 0, signature = 0 } = parts;
-    // The type is checked first, because a refused call must not get a number.
+    // The wire dtype is checked before the call gets a number, because a refused call must not use up a number.
     const wireDType = wireOf(this.#identity, op, dtype, options.wireDType);
     const epoch = this.#enterEpoch();
     return {
@@ -258,7 +258,7 @@ export class Group implements ProcessGroup, MadeGroup {
     };
   }
 
-  /** Returns the current epoch; call numbers start at 1 in every epoch. */
+  /** Returns the current epoch. If the epoch is new, restarts call numbers at 1. */
   #enterEpoch(): number {
     const epoch = this.#context.plane?.epoch ?? 1;
     if (epoch !== this.#epoch) {

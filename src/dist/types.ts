@@ -6,12 +6,14 @@ import type * as tf from '../core/tf';
 export type ReduceOp = 'sum' | 'avg' | 'max';
 
 /**
- * A collective that was started. `wait` blocks the main thread until the collective is done and returns its result; a second
- * `wait` returns the same result. `wait` throws: COLLECTIVE_MISMATCH, RANK_DIED, INTERRUPTED, ABORTED.
+ * A collective that was started. `wait` blocks the main thread until the collective is done, and returns the collective's
+ * result; a second `wait` returns the same result. `wait` throws: COLLECTIVE_MISMATCH, RANK_DIED, INTERRUPTED, ABORTED.
  */
 export interface Work<T> {
   readonly done: boolean;
-  /** Whether all ranks passed the same `note`; valid after `wait`. Omitted by a work that combines several works. */
+  /**
+   * Whether all ranks passed the same `note`; valid after `wait`. A work that combines several works does not have this field.
+   */
   readonly agrees?: boolean;
   wait(): T;
 }
@@ -26,11 +28,11 @@ export type PieceList = readonly Piece[];
 
 /** Options of every collective. */
 export interface CollectiveOptions {
-  /** true: the collective runs on the comm thread; false: the call returns when the collective is done. Default false. */
+  /** If true, the collective runs on the comm thread; if false (the default), the call returns when the collective is done. */
   readonly async?: boolean;
   /** Type of the values on the wire. Default: the tensor's type. */
   readonly wireDType?: WireDType;
-  /** Cause and module in ledgers and messages. Default: cause 'user', module ''. */
+  /** The cause and module that ledgers and messages show. Default: cause 'user', module ''. */
   readonly cause?: CommCause;
   readonly module?: string;
   /**
@@ -38,12 +40,15 @@ export interface CollectiveOptions {
    * mismatch. Default 0.
    */
   readonly note?: number;
-  /** What the call carries, in hang reports and errors: 'the output of microbatch 2 from stage 0'. Default: nothing. */
+  /**
+   * A text for hang reports and errors that says what the call carries: 'the output of microbatch 2 from stage 0'. Default:
+   * none.
+   */
   readonly detail?: string;
 }
 
 /**
- * Ranks that communicate. All ranks of a group must call its collectives in the same order; a mismatch is an error on all
+ * Ranks that communicate. All ranks of a group must call the group's collectives in the same order; a mismatch is an error on all
  * ranks, and the error shows both call sites. Sums are computed in rank order, so results do not depend on timing.
  */
 export interface ProcessGroup {
@@ -56,11 +61,11 @@ export interface ProcessGroup {
 
   /** Reduces all ranks' tensors; every rank gets the result in place. */
   allReduce(tensor: tf.Tensor, op?: ReduceOp, options?: CollectiveOptions): Work<tf.Tensor>;
-  /** Reduces pieces in place; their total length must be equal on all ranks. */
+  /** Reduces pieces in place; the total length of the pieces must be equal on all ranks. */
   allReducePieces(pieces: PieceList, op?: ReduceOp, options?: CollectiveOptions): Work<void>;
   /**
-   * Reduces inputs[r] of all ranks onto rank r; `output` receives this rank's result. Lengths may differ between ranks r
-   * (uneven).
+   * Reduces inputs[r] of all ranks onto rank r; `output` receives this rank's result. The length of inputs[r] may differ
+   * between ranks r (uneven).
    */
   reduceScatterPieces(
     inputs: readonly PieceList[],
@@ -85,13 +90,13 @@ export interface ProcessGroup {
   /** Copies the tensor of `source` (a rank index in the group) to all ranks, in place. */
   broadcast(tensor: tf.Tensor, source: number, options?: CollectiveOptions): Work<tf.Tensor>;
   send(tensor: tf.Tensor, destination: number, options?: CollectiveOptions): Work<void>;
-  /** Receives into `tensor`, in place. */
+  /** Receives a tensor from rank index `source` into `tensor`, in place. */
   recv(tensor: tf.Tensor, source: number, options?: CollectiveOptions): Work<tf.Tensor>;
   barrier(options?: CollectiveOptions): Work<void>;
 
   /**
-   * Makes a group of some of this group's ranks (rank indices in this group). Every rank of this group must call it, in the
-   * same order. Returns null on ranks that are not in the subgroup. Throws: MESH for unknown and repeated ranks.
+   * Makes a group of some of this group's ranks (rank indices in this group). Every rank of this group must call `subgroup`, in
+   * the same order. Returns null on ranks that are not in the subgroup. Throws: MESH for unknown and repeated ranks.
    */
   subgroup(ranks: readonly number[], name?: string): ProcessGroup | null;
   /** Makes a group of this rank alone; no other rank takes part. */

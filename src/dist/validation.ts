@@ -5,7 +5,10 @@ import type { CallOp, ValueDType } from '../transport/call';
 import { type GroupIdentity, speaker } from '../transport/mismatch';
 import type { PieceList } from './types';
 
-/** Returns the type on the wire: `wanted`, or else `dtype`. Throws: SHAPE if `dtype` cannot be sent as `wanted`. */
+/**
+ * Returns the type on the wire: `wanted`, or `dtype` if `wanted` is undefined. Throws: SHAPE if `dtype` cannot be sent as
+ * `wanted`.
+ */
 export function wireOf(
   identity: GroupIdentity,
   op: CallOp,
@@ -21,7 +24,7 @@ export function wireOf(
   );
 }
 
-/** Checks that there is one list per rank. Throws: SHAPE. */
+/** Checks that `lists` has one list per rank. Throws: SHAPE. */
 export function checkOneListEach(
   identity: GroupIdentity,
   call: string,

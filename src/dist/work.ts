@@ -6,7 +6,7 @@ import type { PostedCall } from '../transport/plane';
 import type { GroupContext } from './group-context';
 import type { Work } from './types';
 
-/** The work of a call that is already done. */
+/** The work of a collective that is already done. */
 export class FinishedWork<T> implements Work<T> {
   readonly done = true;
   readonly agrees: boolean;
@@ -22,9 +22,9 @@ export class FinishedWork<T> implements Work<T> {
   }
 }
 
-/** Tensors of a call. */
+/** The tensors that a work disposes. */
 export interface CallTensors {
-  /** Tensors whose values the call needs while it runs asynchronously. */
+  /** Tensors whose values an asynchronous call needs; the work holds them until the call has ended. */
   readonly held: readonly tf.Tensor[];
   /** The tensor that was made for the result; it is disposed if the call fails. */
   readonly made: tf.Tensor | undefined;
@@ -41,7 +41,7 @@ export class PostedWork<T> implements Work<T> {
   #settled = false;
   #doesAgree = true;
 
-  /** `report` is called if the collective succeeds; `exposed` is the time for which the main thread waited. */
+  /** `report` is called if the collective succeeds; `exposed` is the time in seconds for which the main thread waited. */
   constructor(
     context: GroupContext,
     { call, posted }: { readonly call: Call; readonly posted: PostedCall },
@@ -73,7 +73,7 @@ export class PostedWork<T> implements Work<T> {
 
   wait(): T {
     if (!this.#settled) this.settle();
-    // Throws the collective's error again.
+    // If the collective failed, this throws its error.
     this.#doesAgree = this.#posted.wait().agrees;
     return this.#value;
   }
@@ -93,7 +93,7 @@ export class PostedWork<T> implements Work<T> {
       const result = this.#posted.wait();
       this.#report(result, finished ? 0 : engine.clock.now() - from);
     } catch {
-      // `wait` throws this error.
+      // `settle` drops the error, because `wait` throws it again.
       this.#tensors.made?.dispose();
     } finally {
       if (!finished) status.leave();
@@ -104,7 +104,7 @@ export class PostedWork<T> implements Work<T> {
 }
 
 /**
- * Returns a second tensor that shares the data (the backend counts the reference) and is in no tidy scope or gradient tape.
+ * Returns a second tensor with the same data; the backend counts the reference, and no tidy scope or tape has the tensor.
  * So the original may be disposed or tidied while an asynchronous collective still needs the values.
  */
 export function hold(tensor: tf.Tensor): tf.Tensor {

@@ -15,21 +15,21 @@ import { type GroupContext, settleEnded } from './group-context';
 import { Group } from './process-group';
 import type { ProcessGroup } from './types';
 
-/** How the ranks of a job exchange bytes. */
+/** The way in which the ranks of a job exchange bytes. */
 export type PlaneConfig =
   | {
       readonly kind: 'shared-memory';
-      /** Descriptor of the launcher's segment, which this process inherited. */
+      /** The file descriptor of the launcher's segment, which this process inherited. */
       readonly fd: number;
       readonly bytes: Bytes;
     }
   | {
       readonly kind: 'zeromq';
-      /** One address per rank, ipc:// or tcp://; each rank binds its own. */
+      /** The address of each rank (ipc:// or tcp://); each rank binds its own address. */
       readonly addresses: readonly string[];
       /** The job's secret, by which ranks recognise each other's messages. */
       readonly token: string;
-      /** A buffer of createControlBuffer: the courier writes the launcher's aborts and resets into it. */
+      /** A buffer from createControlBuffer, into which the courier thread writes the launcher's aborts and resets. */
       readonly control: SharedArrayBuffer;
     };
 
@@ -38,17 +38,17 @@ export interface JoinOptions {
   readonly world: number;
   /** The plane; required if `world` is 2 or more. */
   readonly plane?: PlaneConfig | undefined;
-  /** Bandwidth and latency of the simulated wire between all ranks. Default: the plane is not slowed down. */
+  /** Bandwidth and latency of the link that the wire simulates. Default: the plane is not slowed down. */
   readonly link?: Link | undefined;
   readonly engine: Engine;
   readonly observer: Observer;
-  /** A buffer of createStatusBoard; the courier reads it. */
+  /** A buffer from createStatusBoard, which the courier thread reads. */
   readonly statusBoard?: SharedArrayBuffer;
-  /** Returns the call site of a collective. Default: the call site is read from the stack. */
+  /** Returns the call site of a collective. Default: a function that reads the call site from the stack. */
   readonly callSite?: () => CallSite;
   /**
-   * Called with every new group. A rank's courier cannot read the main thread's objects, so it must
-   * know the ranks of each group in advance to report which rank waits for which.
+   * Is called with every new group. The courier thread must know the ranks of each group to report which rank waits for which,
+   * and it cannot read the main thread's objects.
    */
   readonly groupMade?: GroupContext['groupMade'];
 }
@@ -64,7 +64,7 @@ export interface World {
 }
 
 /**
- * Makes this process a rank of a job's world. All ranks must call it.
+ * Makes this process a rank of a job's world. All ranks must call this function.
  * Throws: CONFIG if rank or world is out of range, TRANSPORT if the plane does not work on this machine.
  */
 export async function joinWorld(options: JoinOptions): Promise<World> {

@@ -78,7 +78,7 @@ export function kindsOf(run: RunView) {
       wireBytes: mean((row) => row.wireBytes),
       exposed: mean((row) => row.exposedSeconds),
       waits: byWaitKind((kind) => mean((row) => row.waits[kind])),
-      /** Seconds in which bytes were in flight: in total, and while the main thread worked. */
+      /** The seconds in which bytes were in flight: in total (`wire`), and while the main thread worked (`overlapped`). */
       wire: mean((row) => row.wireSeconds),
       overlapped: mean((row) => row.overlappedSeconds),
     };

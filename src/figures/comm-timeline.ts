@@ -17,10 +17,10 @@ export interface CommTimelineOptions {
 }
 
 const SIZES = { left: 58, right: 82, row: 54 } as const;
-/** With more ranks than this, only the slowest, the fastest and some of the others are drawn. */
+/** If there are more ranks than this, only the slowest, the fastest and some of the other ranks are drawn. */
 const MAX_ROWS = 8;
 
-/** Draws a step of each rank in two lanes, the main thread above the wire; the row's end shows the share of waits. */
+/** Draws a step of each rank in two lanes, the main thread above the wire. The share of waits is at the end of each row. */
 export function commTimeline(run: RunView, { step }: CommTimelineOptions = {}): Figure {
   const records = recordsOfStep(run.records, step ?? typicalStep(run)[0]?.step);
   const waits = waitsOf(records);
@@ -49,7 +49,7 @@ export function commTimeline(run: RunView, { step }: CommTimelineOptions = {}): 
   });
 }
 
-/** Returns all ranks if they are few; else the slowest, the fastest, and some of the others, evenly by index. */
+/** Returns all ranks if they are few; else the slowest, the fastest, and some of the other ranks, evenly by index. */
 function shownOf(all: readonly Timeline[]): readonly Timeline[] {
   if (all.length <= MAX_ROWS) return all;
   const bySpeed = [...all].sort((a, b) => a.seconds - b.seconds);
@@ -70,7 +70,7 @@ function findingOf({ part }: RunView, records: readonly StepRecord[], seconds: n
   return titleOf(`Ranks wait ${cost} on average${mostlyFor(waits)}`);
 }
 
-/** `numSteps`: the number of steps in the medians by which the drawn step was chosen; 0 if the caller chose the step. */
+/** The drawn step is nearest to the medians of `numSteps` steps; `numSteps` is 0 if the caller chose the step. */
 function subtitleOf(run: RunView, records: readonly StepRecord[], numRows: number, numSteps: number): string {
   const note = run.note === undefined ? '' : `, ${safe(run.note)}`;
   const shown = numRows < records.length ? ` ${numRows} of ${records.length} ranks are shown.` : '';

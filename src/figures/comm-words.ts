@@ -2,7 +2,7 @@ import type { CommCause } from '../core/events';
 import { totalWait, WAIT_KINDS, type WaitKind, type WaitSeconds } from '../ledger/waits';
 import { listed, short } from './format';
 
-/** What a rank waits for, in words that follow "waits". */
+/** Words for the kinds of waits, as they follow the verb "waits". */
 export const WAIT_WORDS: Readonly<Record<WaitKind, string>> = {
   wire: 'for the wire',
   peer: 'for a peer',
@@ -10,7 +10,7 @@ export const WAIT_WORDS: Readonly<Record<WaitKind, string>> = {
   unknown: 'for wire, peer or core',
 };
 
-/** Names the kind that is more than half of a wait, as ", mostly for a core"; '' if none is. */
+/** Names the kind that is more than half of a wait, as ", mostly for a core"; '' if no kind is. */
 export function mostlyFor(waits: WaitSeconds): string {
   const top = WAIT_KINDS.find((kind) => waits[kind] > totalWait(waits) / 2);
   return top === undefined || top === 'unknown' ? '' : `, mostly ${WAIT_WORDS[top]}`;
@@ -26,7 +26,7 @@ export function waitsText(waits: WaitSeconds, divisor: number): string {
   return listed(said.map((kind) => `${short(waits[kind] / divisor)} ${WAIT_WORDS[kind]}`));
 }
 
-/** What a collective carries, in words. */
+/** Words for the data that a collective carries. */
 export const CAUSE_WORDS: Readonly<Record<CommCause, string>> = {
   param: 'parameters',
   grad: 'gradients',

@@ -13,9 +13,9 @@ import { mean, sumOf } from './spread';
 import { lastSteps } from './step-times';
 import { createTable } from './table';
 
-/** Pixels right of the bars for the number of calls. */
+/** The width, in pixels, of the space right of the bars; the number of calls is written there. */
 const NOTE_ROOM = 72;
-/** Where the panels of bytes per step and per token begin and end, as shares of the width, if both are shown. */
+/** Where the panels of bytes per step and per token begin and end, as shares of the width, if both panels are shown. */
 const SPLIT = { step: [0, 0.55], token: [0.78, 1] } as const;
 
 type Words = 'parameters' | 'gradients' | 'activations' | 'your own' | 'norm, loss, buffers';
@@ -95,13 +95,13 @@ function caseOf(name: string, run: RunView) {
     name,
     measured,
     total,
-    /** Predicted bytes of parameters and of gradients; null without a prediction. */
+    /** The predicted bytes of parameters and of gradients; null without a prediction. */
     predicted,
     residual: predicted === null ? null : residualOf(measured, predicted),
     numCollectives: mean(records.map(({ collectives }) => collectives.length)),
-    /** Tokens per rank and step; null if they were not reported. */
+    /** The number of tokens per rank and step; null if the run did not report it. */
     tokens,
-    /** Received bytes per token; null if the number of tokens is unknown. */
+    /** The received bytes per token; null if the number of tokens is unknown. */
     perToken: tokens === null || tokens <= 0 ? null : total / tokens,
   };
 }
@@ -157,7 +157,7 @@ interface Row {
   readonly name: string;
   readonly values: Partial<WireBytes>;
   readonly note?: string;
-  /** Received bytes per token; only measured rows have it. */
+  /** The received bytes per token; only measured rows have this number. */
   readonly perToken?: number | null;
 }
 

@@ -29,8 +29,8 @@ const MAX_LEFT = 170;
 const WORK_TOKENS = 1000;
 
 /**
- * Draws one row per run, with the main lane above the wire lane. A row shows, from the step's start, the step and the rank that
- * are nearest to the medians of the run's last steps. Throws: CONFIG without runs or steps.
+ * Draws one row per run, with the main lane above the wire lane. A row shows the step and the rank that are nearest to the
+ * medians of the run's last steps; time begins at the step's start. Throws: CONFIG without runs or steps.
  */
 export function compareTimeline(runs: Runs): Figure {
   const perStep = casesOf(runs, caseOf);
@@ -62,7 +62,7 @@ function caseOf(name: string, run: RunView) {
   const times = stepTimes(run);
   const typical = recordsOfStep(run.records, typicalStep(run)[0]?.step);
   const waits = waitsOf(typical);
-  // The labels show medians, so the rank nearest to them is drawn.
+  // The labels show medians, so the drawn rank is the one nearest to these medians.
   const distance = (record: StepRecord): number =>
     fromMedians([record], waitSecondsOf(waits.get(record.rank) ?? []), times);
   const drawn = typical.reduce((best, one) => (distance(one) < distance(best) ? one : best));
@@ -71,9 +71,9 @@ function caseOf(name: string, run: RunView) {
     name,
     lanes: timeline(drawn, drawn.start, waits.get(drawn.rank)),
     step: drawn.step,
-    /** Times per step; per 1,000 tokens if the runs' steps have different numbers of tokens. */
+    /** The times are per step, or per 1,000 tokens if the runs' steps have different numbers of tokens. */
     times,
-    /** Received bytes, mean over ranks and steps. */
+    /** The received bytes, as a mean over ranks and steps. */
     wireBytes: mean(collectives.map((events) => sumOf(events, ({ wireBytes }) => wireBytes))),
     numCollectives: mean(collectives.map(({ length }) => length)),
   };
@@ -97,8 +97,8 @@ function areKnown(cases: readonly TimelineCase[]): boolean {
 
 /**
  * Compares the runs that wait least and most. If their waits for the wire, which settings can change, differ clearly, compares
- * these waits, else all waits. Claims no difference if a run has few steps, or if the middle halves of both runs' waits
- * overlap.
+ * these waits; if not, compares all waits. Claims no difference if a run has few steps, or if the middle halves of both runs'
+ * waits overlap.
  */
 function findingOf(cases: Cases<TimelineCase>): string {
   if (cases.length === 1) return singleFinding(cases[0]);
@@ -148,7 +148,10 @@ function mostlyOf({ times: { waits } }: TimelineCase): string {
   return mostlyFor(byWaitKind((kind) => waits[kind].median));
 }
 
-/** Returns the numbers to guess, such as the share of the first run's waits that the best of the other runs removed. */
+/**
+ * Returns the numbers that a reader may guess, such as the share of the first run's waits that the best of the other runs
+ * removed.
+ */
 function quantitiesOf(cases: Cases<TimelineCase>): Quantities {
   const wire = { wireRatio: wireRatio(cases.map(({ wireBytes }) => wireBytes)) };
   const [first, second, ...rest] = cases;
@@ -212,7 +215,7 @@ function waitNote(one: TimelineCase, first: TimelineCase, { divisor, unit }: Sca
   return [`${bold(cost)} ${soft(isRoomy ? `waits ${range}` : 'waits')}`, ...lines.map(soft)].join('<br>');
 }
 
-/** Says the run's step time ÷ the first run's step time. `perWork` has already made both times per equal work. */
+/** Says the run's step time ÷ the first run's step time. `perWork` has already converted both times to times for equal work. */
 function stepText(one: StepTimes, first: StepTimes): string {
   const { ratio, isClear } = timeRatio({ ...one, tokens: null }, first);
   return isClear ? `step ${ratio.median.toFixed(2)}×` : 'step: no clear difference';

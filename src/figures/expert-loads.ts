@@ -11,12 +11,12 @@ import { plot } from './grammar/plot';
 import { sumOf } from './spread';
 import { createTable } from './table';
 
-/** The rows of a layer in one step, per expert or per rank. */
+/** The numbers of rows that a layer's experts computed in one step, per expert or per rank. */
 interface LayerLoad {
   readonly tokens: readonly number[];
-  /** The ranks' indices; omitted for experts. */
+  /** The indices of the ranks; omitted if the numbers are per expert. */
   readonly ranks?: readonly number[];
-  /** Rows beyond an expert's capacity. */
+  /** The number of rows beyond an expert's capacity, per expert. */
   readonly dropped: readonly number[];
 }
 
@@ -24,16 +24,19 @@ interface LayerLoad {
 export interface StepLoads {
   readonly step: number;
   readonly experts: Readonly<Record<string, LayerLoad>>;
-  /** The rows that each rank computed. */
+  /** The number of rows that each rank computed. */
   readonly rankRows?: StepResult['rankRows'];
 }
 
 const KINDS = ['expert', 'rank'] as const;
 type Kind = (typeof KINDS)[number];
 
-/** What the figure of loads shows. */
+/** Options of the figure of loads. */
 export interface ExpertOptions {
-  /** The name of a layer with experts, as 'blocks.0.moe'. Default: the layer whose busiest expert or rank is furthest from the mean in the last step. */
+  /**
+   * The name of a layer with experts, as 'blocks.0.moe'. Default: the layer whose busiest expert (or rank) is furthest from the
+   * layer's mean in the last step.
+   */
   readonly layer?: string | undefined;
   /** Whether a line shows the rows of an expert (default), or the rows that all experts of a rank computed. */
   readonly by?: Kind | undefined;
@@ -42,8 +45,8 @@ export interface ExpertOptions {
 const FRAME = { top: 68, left: 52, right: 110, foot: 46, pixels: 216 } as const;
 
 /**
- * Draws how many rows each expert of a layer, or each rank, computed in each step, as multiples of the layer's mean. Throws:
- * CONFIG for an unknown layer or an unknown `by`.
+ * Draws how many rows each expert of a layer (or each rank) computed in each step. Rows are multiples of the layer's mean.
+ * Throws: CONFIG for an unknown layer or an unknown `by`.
  */
 export function expertLoads(given: readonly StepLoads[], options: ExpertOptions = {}): Figure {
   const { layer, by = 'expert' } = options;
@@ -109,7 +112,7 @@ export function expertLoads(given: readonly StepLoads[], options: ExpertOptions 
 
 const NOTHING: LayerLoad = { tokens: [], dropped: [] };
 
-/** Replaces the rows of experts by the rows of ranks. */
+/** Replaces the numbers of rows per expert by the numbers of rows per rank. */
 function ofRanks({ step, rankRows = {} }: StepLoads): StepLoads {
   const layers = Object.entries(rankRows).map(([layer, all]) => {
     const load = { tokens: all.map(({ rows }) => rows), dropped: [], ranks: all.map(({ rank }) => rank) };
@@ -121,7 +124,7 @@ function ofRanks({ step, rankRows = {} }: StepLoads): StepLoads {
 /** The line of an expert or of a rank. */
 interface LoadLine {
   readonly index: number;
-  /** The last step's multiple of the mean. */
+  /** The rows of the last step ÷ the mean over all experts or ranks. */
   readonly at: number;
   readonly y: readonly number[];
 }
@@ -141,8 +144,8 @@ function linesOf(loads: readonly LayerLoad[]): LoadLine[] {
 }
 
 /**
- * Returns the colours of the lines that have names: all lines if there are few, else the busiest and the idlest line of the
- * last step.
+ * Returns the colours of the lines that have names: all lines if there are few, else the lines with the most and the fewest
+ * rows in the last step.
  */
 function namedLines(lines: readonly LoadLine[]): ReadonlyMap<number, string> {
   const sorted = [...lines].sort((a, b) => b.at - a.at);
@@ -181,8 +184,8 @@ function findingOf(by: Kind, name: string, lines: readonly LoadLine[], step: num
 }
 
 /**
- * Says, of experts, which share of the assignments was dropped; of ranks, how busy the busiest rank was in the first and in the
- * last step.
+ * Says, if lines are experts, which share of the assignments was dropped. If lines are ranks, says how many times the mean the
+ * busiest rank computed in the first and in the last step.
  */
 function asideOf(by: Kind, loads: readonly { readonly step: number; readonly load: LayerLoad }[]): string {
   if (by === 'expert') return droppedText(loads.map(({ load }) => load));

@@ -57,9 +57,9 @@ export interface PlotlyFigure {
   readonly config: Readonly<Record<string, unknown>>;
 }
 
-/** How a figure is saved. */
+/** Options with which a figure is saved. */
 export interface SaveOptions {
-  /** Draws the picture for dark pages. Default false. */
+  /** Whether the picture is for dark pages. Default false. */
   readonly dark?: boolean;
 }
 
@@ -80,7 +80,7 @@ export function createFigure(
     frame: () => table.frame(),
     [DISPLAY]: () => ({
       'application/vnd.plotly.v1+json': plotlyOf(parts),
-      // Notebooks show this picture until plotly draws the figure. [Note: figures on paper]
+      // Notebooks show this picture until plotly draws the figure. See [Note: figures on paper].
       'image/png': toPng(toSvg(parts, LIGHT)).toString('base64'),
       'text/plain': `${title}\n${plain(subtitle)}\n${table.toText()}`,
     }),
@@ -159,7 +159,7 @@ function addNote(parts: FigureParts, note: string): FigureParts {
 
 const MAX_TITLE = 75;
 
-/** Returns the first wording of a finding that fits into a title; if none fits, cuts the last wording. */
+/** Returns the first wording of a finding that fits into a title; if no wording fits, cuts the last wording. */
 export function titleOf(...wordings: readonly string[]): string {
   const fitting = wordings.find((wording) => wording.length <= MAX_TITLE);
   return fitting ?? `${(wordings.at(-1) ?? '').slice(0, MAX_TITLE - 1)}…`;

@@ -25,7 +25,7 @@ export function timeScale(longest: Seconds): Scaled {
   return longest >= 2e-3 ? { divisor: 1e-3, unit: 'ms' } : { divisor: 1e-6, unit: 'µs' };
 }
 
-/** Formats a label's number: no decimals from 1000 on, one from 1 on, two significant digits below 1. */
+/** Formats a label's number: no decimals from 1000 on, one decimal from 1 to 1000, two significant digits below 1. */
 export function short(value: number): string {
   const size = Math.abs(value);
   if (value === 0) return '0';
@@ -66,7 +66,7 @@ export function counted(count: number, noun: string): string {
 
 /** Formats a factor: '3.1×', '12×'. */
 export function timesText(factor: number): string {
-  // '1.0×' would hide a difference.
+  // Factors between 1.0005 and 1.05 have two decimals, because '1.0×' would hide the difference from 1.
   const numDigits = factor >= 10 ? 0 : factor > 1.0005 && factor < 1.05 ? 2 : 1;
   return `${factor.toFixed(numDigits)}×`;
 }

@@ -1,5 +1,5 @@
 // biome-ignore lint/suspicious/noTsIgnore: the package may be missing where users compile against our declarations.
-/** @ts-ignore danfojs-node is optional; without it a frame is `any`. */
+/** @ts-ignore danfojs-node is optional; without danfojs-node, the type of a frame is `any`. */
 import type { DataFrame as DanfoFrame } from 'danfojs-node';
 import { ShardlabError } from '../core/errors';
 
@@ -48,7 +48,7 @@ export function rowsOf({ columns, values }: DataFrame): Record<string, unknown>[
   );
 }
 
-/** Returns the prototype that all DataFrames and Series have in common, also those that are computed from others. */
+/** Returns the prototype that all DataFrames and Series have in common, including those computed from another DataFrame. */
 export function commonPrototype(value: object): object {
   const next: object | null = Object.getPrototypeOf(value);
   return next === null || next === Object.prototype ? value : commonPrototype(next);

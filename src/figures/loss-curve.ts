@@ -16,7 +16,7 @@ export interface LossSeries {
   /** The step of the first loss. Default 1. */
   readonly firstStep?: number;
   /**
-   * Whether the losses may be of any kind, because the user's code computes them. Default false: the losses are
+   * Whether the user's code computes the losses, so that the losses may be of any kind. Default false: the losses are
    * cross-entropies.
    */
   readonly hasOwnLoss?: boolean;
@@ -48,8 +48,8 @@ const VALIDATION_COLOR = 1;
 const MARK = { width: 1, color: NEUTRAL, dash: 'dash' } as const;
 
 /**
- * Draws the loss over steps: one line per run. The last loss is at the line's end; if there are several runs, the run's name is
- * there too.
+ * Draws the loss over steps: one line per run. The last loss is at the line's end, and also the run's name if there are several
+ * runs.
  */
 export function lossCurve(series: readonly LossSeries[], options: LossCurveOptions = {}): Figure {
   const { steps = 1, marks = [] } = options;
@@ -70,7 +70,7 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
   ]);
   const ends = shown.map(({ firstStep, losses }) => firstStep + Math.max(1, losses.length - 1));
   const lastStep = Math.max(steps, 2, ...ends);
-  // Training that continues from a checkpoint begins at the step after the saved one.
+  // Training that continues from a checkpoint begins at the step after the saved step.
   const firstStep =
     shown.length === 0
       ? 1
@@ -127,7 +127,7 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
 
 type Shown = Required<LossSeries>;
 
-/** Returns the width in pixels that the labels at the lines' ends need. */
+/** Returns the width, in pixels, of the labels at the lines' ends. */
 function rightMargin(shown: readonly Shown[]): number {
   if (shown.length <= 1) return 64;
   const widths = shown.map(({ name }) => textWidth(name, LABEL_SIZE) * 1.1);
@@ -207,8 +207,8 @@ function agreement(shown: readonly Shown[]): string {
 }
 
 /**
- * Names the only run whose losses differ from the others', if the others differ from each other by less than a thousandth of
- * `apart`.
+ * Names the only run whose losses differ from the losses of the other runs, if these differ from each other by less than a
+ * thousandth of `apart`.
  */
 function exception(shown: readonly Shown[], apart: number): string[] {
   if (shown.length < 3) return [];

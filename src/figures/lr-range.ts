@@ -23,8 +23,8 @@ export interface LrRangeFigure extends Figure {
 }
 
 /**
- * The shares of the steps, at both ends, from which no rate is suggested. Source: torch-lr-finder's skip_start and skip_end of
- * 100 steps.
+ * The first and the last steps, as shares of all steps, whose rates are never suggested. Source: torch-lr-finder's skip_start
+ * and skip_end of 100 steps.
  */
 const SKIPPED = { start: 0.1, end: 0.05 } as const;
 const FRAME = { top: 68, left: 52, right: 64, foot: 46, pixels: 216 } as const;
@@ -35,7 +35,7 @@ export function lrRangeFigure(range: LrRange): LrRangeFigure {
   const at = steepest(smoothed);
   const suggestedLr = at === undefined ? null : (lrs[at] ?? null);
   const finite = losses.filter(Number.isFinite);
-  // The last losses of a test that diverges would leave no room for the others.
+  // The axis leaves out the last losses of a diverging test, because they would leave no room for the other losses.
   const top = Math.max(...smoothed.filter(Number.isFinite), finite[0] ?? 1);
   const low = Math.min(...smoothed.filter(Number.isFinite), ...finite);
   const pad = (top - low) * 0.08 || 0.5;

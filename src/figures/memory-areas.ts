@@ -16,7 +16,7 @@ export interface MemoryScales {
   readonly time: Scaled;
 }
 
-/** The style of a line that shows totals for comparison. */
+/** The style of a dotted line that shows totals for comparison. */
 export const DOTTED: LineSpec = { width: 1, color: 'rgba(128,128,128,.95)', dash: 'dot' };
 
 /**
@@ -89,8 +89,8 @@ export function peakOf(curve: MemoryOverTime): { readonly bytes: number; readonl
 }
 
 /**
- * Reduces a curve to about `maxPoints` points. Of each interval of time, keeps the moment with the most bytes, so that the peak
- * is exact. Returns a shorter curve unchanged.
+ * Reduces a curve to about `maxPoints` points. In each interval of time, only the moment with the most bytes remains, so that
+ * the peak is exact. Returns a shorter curve unchanged.
  */
 function thinCurve(curve: MemoryOverTime, maxPoints: number): MemoryOverTime {
   const { seconds, total } = curve;
@@ -106,12 +106,12 @@ function thinCurve(curve: MemoryOverTime, maxPoints: number): MemoryOverTime {
   });
   if (kept.at(-1) !== seconds.length - 1) kept.push(seconds.length - 1);
   const pick = (values: readonly number[]): number[] => kept.map((i) => values[i] ?? 0);
-  const byCause = {} as Record<MemoryCause, readonly Bytes[]>; // filled for every cause on the next line
+  const byCause = {} as Record<MemoryCause, readonly Bytes[]>; // the next line sets every cause
   for (const cause of MEMORY_CAUSES) byCause[cause] = pick(curve.byCause[cause]);
   return { seconds: pick(seconds), byCause, total: pick(total), ring: pick(curve.ring) };
 }
 
-/** Returns the main thread's phases without gaps: waits and gaps belong to the phase before them. */
+/** Returns the main thread's phases without gaps: each wait or gap belongs to the phase before it. */
 function phases({ main, seconds }: Timeline) {
   const begun: { phase: Exclude<SpanName, 'step'>; start: Seconds }[] = [];
   for (const { kind, start } of main) {
@@ -126,7 +126,10 @@ function phases({ main, seconds }: Timeline) {
 
 const BAND = { low: 1.0, high: 1.04 };
 
-/** Draws the phases as a coloured band above the plot, with names if there is room. The axis shows `seconds` in `pixels`. */
+/**
+ * Draws the phases as a coloured band above the plot, with names if there is room. The axis is `pixels` wide and shows
+ * `seconds`.
+ */
 export function phaseStrip(
   record: StepRecord,
   { divisor }: Scaled,

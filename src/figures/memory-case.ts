@@ -13,11 +13,11 @@ import { isEqualWork, LEAST_STEPS, stepTimes, timeRatio, typicalStep } from './s
 export interface MemoryChoice {
   /** Default: the rank with the highest peak. */
   readonly rank?: number | undefined;
-  /** Default: of the last steps whose memory curve is stored, the one nearest to the last steps' medians. */
+  /** Default: the step nearest to the last steps' medians, among the last steps whose memory curve is stored. */
   readonly step?: number | undefined;
 }
 
-/** Returns the chosen record, and all records of its step. Throws: CONFIG if there is none. */
+/** Returns the chosen record, and all records of its step. Throws: CONFIG if there is no such record. */
 export function chosenRecords(run: RunView, { rank, step }: MemoryChoice) {
   const records = recordsOfStep(run.records, step ?? stepWithCurve(run));
   if (rank === undefined) return { records, record: records.reduce(higherPeak) };
@@ -28,8 +28,8 @@ export function chosenRecords(run: RunView, { rank, step }: MemoryChoice) {
 }
 
 /**
- * Returns the step to draw: of the last steps with a stored memory curve, the one nearest to the last steps' medians. If none
- * of the last steps has a curve, returns the newest step with a curve; undefined if no step has a curve.
+ * Returns the step to draw: the step nearest to the last steps' medians, among the last steps with a stored memory curve. If
+ * none of the last steps has a curve, returns the newest step with a curve; undefined if no step has a curve.
  */
 function stepWithCurve(run: RunView): number | undefined {
   const hasCurve = ({ memory }: StepRecord): boolean => memory.curve !== null;
@@ -91,7 +91,7 @@ function spacesFinding({ device, host, devicePeak, hostPeak }: MemoryCase): stri
     const [top] = [...causesIn(device)].sort((a, b) => byCause[b] - byCause[a]);
     const share = unescaped(percent(top === undefined ? 0 : byCause[top] / devicePeak));
     return titleOf(
-      `Nothing is on the host; ${peak}, ${share} of this is ${top}`,
+      `Nothing is on the host; ${peak}, and ${share} of this is ${top}`,
       `Nothing is on the host; ${peak}`,
     );
   }

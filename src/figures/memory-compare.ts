@@ -39,7 +39,7 @@ export function compareMemory(runs: Runs): Figure {
   }).withNote(HATCHED);
 }
 
-/** One run's bars: what was predicted, what was measured, and the peak. */
+/** One run's bars: predicted states, measured states, and the peak. */
 export interface ComparedCase {
   readonly name: string;
   readonly rank: number;
@@ -84,7 +84,7 @@ function peakPanel(cases: Cases<ComparedCase>, scale: Scaled): Panel {
   return { heading: 'At the peak', aside: `, ${scale.unit}, measured`, rows, scale };
 }
 
-/** Draws measured − predicted, by cause; without a difference there is no panel. */
+/** Draws measured − predicted bytes, by cause; returns no panel if nothing differs. */
 function residualPanel(cases: Cases<ComparedCase>): Panel[] {
   const rows = cases.flatMap(({ name, predicted, states, residual }): Row[] => {
     if (predicted === null || residual === 0) return [];
@@ -120,7 +120,7 @@ function holders(cases: Cases<ComparedCase>) {
   const { most, least } = extremes(cases, ({ states, peak }) => totalBytes(states) + totalBytes(peak) * 1e-6);
   const ratio = (key: 'states' | 'peak'): number => {
     const [a, b] = [totalBytes(most[key]), totalBytes(least[key])];
-    // The ratio is infinite if `least` holds nothing (all is on the host); 1 if both hold nothing.
+    // The ratio is infinite if only `least` holds nothing (everything is on the host); the ratio is 1 if both hold nothing.
     return a === b ? 1 : a / b;
   };
   return { most, least, states: ratio('states'), peak: ratio('peak') };

@@ -7,11 +7,11 @@ import type { RunView } from './run-view';
 
 /** Options of `run.memory()`. */
 export interface MemoryOptions {
-  /** 'time': one rank over one step. 'ranks' (default): every rank at its own peak. */
+  /** 'time' draws one rank over one step; 'ranks' (default) draws every rank at the rank's own peak. */
   readonly over?: 'time' | 'ranks';
-  /** 'both': device and host, one above the other, over time. Default 'device'. */
+  /** 'both' draws the device above the host, over time. Default 'device'. */
   readonly space?: 'device' | 'both';
-  /** The rank to show over time; a rank implies over: 'time'. Default: the rank with the highest peak. */
+  /** The rank to show over time; with a rank, `over` is 'time'. Default: the rank with the highest peak. */
   readonly rank?: number;
   /** The step to show. Default: over time, the most typical of the last steps; over ranks, the last step. */
   readonly step?: number;

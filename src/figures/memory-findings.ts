@@ -7,7 +7,7 @@ import { percent } from './format';
 import { unescaped } from './grammar/ink';
 import { sumOf } from './spread';
 
-/** Causes that the same measure would lower, the causes' name, and the measure. */
+/** The causes that one measure would lower, a name for these causes, and the measure. */
 type CauseGroup = readonly [causes: readonly MemoryCause[], name: string, measure: string];
 
 const ACTIVATIONS: readonly MemoryCause[] = ['activation', 'temp'];
@@ -16,7 +16,7 @@ const STATES: readonly MemoryCause[] = ['param.shard', 'grad.shard', 'optimizer'
 const GROUPS: readonly CauseGroup[] = [
   [ACTIVATIONS, BOTH, 'unchanged by sharding'],
   [['param.full'], 'whole parameters', 'smaller units would lower it'],
-  [['grad.full'], 'whole gradients', 'sooner reduction would lower it'],
+  [['grad.full'], 'whole gradients', 'an earlier reduction would lower it'],
   [STATES, 'model states', 'more ranks would lower it'],
   [['comm'], 'communication buffers', 'smaller buckets would lower it'],
   [['batch'], 'the batch', 'a smaller batch would lower it'],
@@ -43,7 +43,7 @@ export function peakFinding(held: BytesByCause, leftBytes: Bytes, world: number)
   return [`${share}: ${causes === STATES && world === 1 ? 'sharding would lower it' : measure}`, share];
 }
 
-/** Names activations, temporaries or both: those that are more than a hundredth of the peak. */
+/** Names activations, temporaries or both, depending on which of them are more than a hundredth of the peak. */
 function activationName(atPeak: BytesByCause): string {
   const least = totalBytes(atPeak) / 100;
   if (atPeak.temp <= least) return 'activations';

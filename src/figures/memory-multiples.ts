@@ -19,7 +19,7 @@ const TOP = 66;
 const LEFT = 54;
 const RIGHT = 12;
 const WIDTH = STATIC_WIDTH - LEFT - RIGHT;
-/** The height of the band of phases above a single run. */
+/** The height, in pixels, of the band of phases above a single run. */
 const STRIP_ROOM = 26;
 /** Heights of a row of panels, top to bottom, in pixels. */
 const HEADING = 38;
@@ -67,7 +67,7 @@ function multiples(cases: Cases<MemoryCase>, subtitle: string, withHost: boolean
     bytes: byteScale(most),
     time: timeScale(longest),
     longest,
-    // Bytes per pixel, the same in all panels.
+    // The bytes per pixel, which are the same in all panels.
     perPixel: (most * 1.06 || 1) / DEVICE,
   };
   const panels = cases.flatMap((one, i) => casePanels(one, cases, grid.all[i], scales, withHost));
@@ -153,8 +153,8 @@ function caption(one: MemoryCase, base: MemoryCase, bytes: Scaled, facet: Facet)
 }
 
 /**
- * Returns texts, longest first. They give the run's step time ÷ the first run's step time, or say that there is no clear
- * difference.
+ * Returns wordings of the run's peak and of its step time ÷ the first run's step time, the longest wording first. Without a
+ * clear difference in time, the wordings say so.
  */
 function timeWordings({ times }: MemoryCase, base: MemoryCase, peak: string): string[] {
   const { ratio, isClear } = timeRatio(times, base.times);

@@ -18,13 +18,13 @@ import { createTable } from './table';
 
 const FRAME = { top: 76, left: 52, right: 12, pixels: 218 } as const;
 const WIDTH = STATIC_WIDTH - FRAME.left - FRAME.right;
-/** With more ranks than this, bars touch and have no numbers. */
+/** If there are more ranks than this, bars touch and have no numbers. */
 const MAX_WIDE_BARS = 12;
 const WIDEST_BAR = 150;
 
 /**
- * Draws each rank's memory at the rank's own peak in a step (default: the last step), as a bar by cause. Of many ranks, only
- * two have names.
+ * Draws each rank's memory at the rank's own peak in a step (default: the last step), as a bar by cause. If there are many
+ * ranks, only the highest and the lowest bar have labels.
  */
 export function memoryRanks(run: RunView, step?: number): Figure {
   const [first, ...rest] = recordsOfStep(run.records, step);
@@ -129,7 +129,7 @@ function totalsAbove(peaks: Cases<RankPeak>, { divisor }: Scaled): Annotation[] 
   return peaks.map(({ total }, i) => note(i, total / divisor, bold(short(total / divisor)), place));
 }
 
-/** Labels the highest and the lowest of many ranks. */
+/** Labels the ranks with the highest and the lowest peak, if there are many ranks. */
 function ends(peaks: Cases<RankPeak>, scale: Scaled): Annotation[] {
   const totals = peaks.map(({ total }) => total);
   const [high, low] = [Math.max(...totals), Math.min(...totals)];

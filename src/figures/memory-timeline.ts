@@ -24,7 +24,7 @@ const FRAME = { top: 92, left: 52, right: 10, foot: 46 } as const;
 const PLOT_SHARE = 0.675;
 const PLOT_PIXELS = (STATIC_WIDTH - FRAME.left - FRAME.right) * PLOT_SHARE;
 const MAX_POINTS = 500;
-/** With more ranks than this, only the highest and the lowest are drawn. */
+/** If there are more other ranks than this, only the ranks with the highest and the lowest peak are drawn. */
 const MAX_DOTTED = 8;
 
 /** Draws one rank's memory over a step by cause, with the step's phases above it and the peak by cause beside it. */
@@ -65,8 +65,8 @@ export function memoryTimeline(run: RunView, choice: MemoryChoice = {}): Figure 
 }
 
 /**
- * Returns the other ranks to draw as dotted lines (all with a curve, or only the lowest and the highest), and a sentence about
- * these ranks.
+ * Returns the other ranks to draw as dotted lines, and a sentence about these ranks. Only ranks with a curve are drawn; if
+ * there are many, only the ranks with the lowest and the highest peak.
  */
 function otherRanks(all: readonly StepRecord[], { rank }: StepRecord) {
   const records = all.filter((other) => other.rank !== rank && other.memory.curve !== null);
@@ -87,11 +87,11 @@ function otherRanks(all: readonly StepRecord[], { rank }: StepRecord) {
 function subtitleOf(run: RunView, record: StepRecord, dotted: string): string {
   const { rank, step, memory } = record;
   const what = `Rank ${rank}, step ${step} of ${run.strategy} on ${counted(run.world, 'rank')}.`;
-  const missing = memory.curve === null ? ' Only start, peak and end were kept.' : '';
+  const missing = memory.curve === null ? ' Only the start, the peak and the end were stored.' : '';
   return `${what}${missing}${dotted}${hatchText([record])}`;
 }
 
-/** Labels the peak with its moment in the step; the label is right of the peak if there is room. */
+/** Labels the peak with its bytes and its moment in the step; the label is right of the peak if there is room. */
 function peakNote(record: StepRecord, { bytes, time }: MemoryScales): Annotation[] {
   const { peakBytes, peakSeconds } = record.memory;
   const seconds = record.end - record.start;
@@ -131,7 +131,7 @@ function tableOf(record: StepRecord, { seconds, byCause, ring }: MemoryOverTime)
 
 const ABSENT_ROW = 18;
 const LABEL_GAP = 14;
-/** The x at which labels begin, right of the bar. */
+/** The x at which the labels begin, right of the bar's end. */
 const LABEL = 0.58;
 const ACROSS: Axis = { domain: [0.705, 1], range: [-0.5, 3.6], visible: false, fixedrange: true };
 const UP: Axis = { visible: false, fixedrange: true };
@@ -139,8 +139,8 @@ const UP: Axis = { visible: false, fixedrange: true };
 const LEAST_RING: Bytes = 1e3;
 
 /**
- * Draws the peak as one bar whose labels are the figure's legend, and below it the causes that are absent at the peak. `ring`:
- * bytes of temporaries that are passed from unit to unit; the other temporaries are freed within a unit.
+ * Draws the peak as one bar whose labels are the figure's legend, and below it the causes that are absent at the peak. `ring`
+ * is the bytes of temporaries that are passed from unit to unit; the other temporaries are freed within a unit.
  */
 export function peakPanels(
   { atPeak, ring }: { readonly atPeak: BytesByCause; readonly ring: Bytes },

@@ -20,8 +20,8 @@ export interface OwnFigure {
 const HEIGHT = 360;
 
 /**
- * Makes a figure from plotly's traces, in the style of all figures. A notebook shows it interactively, or as a PNG if there is
- * no plotly. `sl.plot` is simpler for plain series. Throws: CONFIG for traces that the static picture cannot show.
+ * Makes a figure from plotly's traces, in the style of all figures. A notebook shows the figure interactively, or as a PNG if
+ * there is no plotly. `sl.plot` is simpler for plain series. Throws: CONFIG for traces that the static picture cannot show.
  * @example
  * sl.createFigure({ title: 'Two losses', data: [{ type: 'scatter', mode: 'lines', name: 'a', x: [1, 2], y: [5, 4] }] });
  */
@@ -47,7 +47,7 @@ export function ownFigure({ title, subtitle = '', data, layout = {}, table }: Ow
 }
 
 function checkTrace(trace: unknown, i: number): void {
-  const { type, x, y } = (trace ?? {}) as Partial<Record<keyof Trace, unknown>>; // any value may be asked for these keys
+  const { type, x, y } = (trace ?? {}) as Partial<Record<keyof Trace, unknown>>; // `trace` may be any value
   const what = `createFigure: data[${i}]`;
   if (type !== 'scatter' && type !== 'bar') {
     throw new ConfigError(`${what}.type is ${JSON.stringify(type)}; choose 'scatter' or 'bar'`);
@@ -60,7 +60,7 @@ function checkTrace(trace: unknown, i: number): void {
   }
   const [xs, ys] = [x, y] as number[][]; // both are arrays of numbers: checked above
   if (xs?.length === ys?.length) return;
-  throw new ConfigError(`${what} has ${xs?.length} x values and ${ys?.length} y values; give as many`);
+  throw new ConfigError(`${what} has ${xs?.length} x values and ${ys?.length} y values; give equally many`);
 }
 
 /** Returns the layout's key of an axis: 'x2' is xaxis2. */

@@ -32,7 +32,7 @@ import { createTable } from './table';
 
 const SIZES = { right: 118, row: 34, top: 92, between: 74, foot: 48 } as const;
 
-/** How a schedule's time is drawn. */
+/** A panel with the times of a schedule: its name, the times, and the unit of the time axis. */
 interface GanttPanel {
   readonly name: string;
   readonly replayed: Replay;
@@ -146,7 +146,7 @@ function plotGantt(
   return plot({ top, left, right, pixels, foot, legend: 'edge' }, made);
 }
 
-/** Returns the room for the rows' names. */
+/** Returns the width, in pixels, of the room for the rows' names. */
 function leftOf(names: readonly string[]): number {
   return 22 + Math.max(...names.map((name) => textWidth(name, 11) * 1.1));
 }

@@ -9,23 +9,23 @@ import { wrappedMarkup } from './grammar/text-width';
 import { exact, plotSingles, titleIf } from './plot-singles';
 import { createTable } from './table';
 
-/** Numbers of one series: values in order, or points. */
+/** The numbers of one series: values in order, or points. */
 export type Numbers = ArrayLike<number> | { readonly x: ArrayLike<number>; readonly y: ArrayLike<number> };
 
-/** How numbers are drawn. */
+/** Options of `plot`. */
 export interface PlotOptions {
   /** Default: bars for single numbers, else lines. */
   readonly kind?: 'line' | 'bar' | 'scatter' | undefined;
   /** The x values that all series share, or a name for each number. Default: 0, 1, 2, … */
   readonly x?: ArrayLike<number> | readonly string[] | undefined;
-  /** At most 75 characters. Default: a sentence that is computed from the numbers. */
+  /** The title, of at most 75 characters. Default: a sentence that is computed from the numbers. */
   readonly title?: string | undefined;
   readonly subtitle?: string | undefined;
   readonly xTitle?: string | undefined;
   readonly yTitle?: string | undefined;
 }
 
-/** What `plot` draws: series by name, single numbers by name, or one series. */
+/** The numbers that `plot` draws: series by name, single numbers by name, or one series. */
 export type Plottable = Numbers | Readonly<Record<string, Numbers | number>>;
 
 interface Series {
@@ -36,14 +36,15 @@ interface Series {
 
 const KINDS = ['line', 'bar', 'scatter'] as const;
 const OPTIONS = ['kind', 'x', 'title', 'subtitle', 'xTitle', 'yTitle'];
-/** A line with more points is thinned: a picture has fewer pixels. */
+/** A line with more points is thinned, because a picture has fewer pixels than the line has points. */
 const MAX_POINTS = 4000;
 const FRAME = { top: 68, left: 60, right: 24, pixels: 240, foot: 46 } as const;
 const MAX_MARKED = 40;
 
 /**
  * Draws the user's own numbers in the style of all figures: lines, bars or points. Series longer than 4,000 numbers are
- * thinned, and the subtitle says so. Throws: CONFIG for values that are not numbers, and for series whose x has another length.
+ * thinned, and the subtitle says so. Throws: CONFIG for values that are not numbers, and for series whose x and y have
+ * different lengths.
  * @example
  * sl.plot({ train: losses, validation: [5.1, 4.2, 3.9] }, { xTitle: 'step', yTitle: 'loss' });
  * sl.plot({ DDP: 18.1, FSDP: 10.6 }, { yTitle: 'MB' });
@@ -123,20 +124,22 @@ function seriesOf(name: string, value: unknown, x: PlotOptions['x']): Series {
   if (!isNumbers(value)) {
     throw new ConfigError(
       `plot: ${what} is ${classOf(value)}; give numbers, such as [5.1, 4.2] or { x: [1, 2], y: [5.1, 4.2] }` +
-        '; of a tensor, give the values: await t.array()',
+        '; to draw a tensor, give its values: await t.array()',
     );
   }
   const own = 'y' in value;
   const y = Array.from(own ? value.y : value);
   const given = own ? Array.from<number>(value.x) : x === undefined ? undefined : Array.from<unknown>(x);
   if (given !== undefined && given.length !== y.length) {
-    throw new ConfigError(`plot: ${what} has ${y.length} numbers, but x has ${given.length}; give as many`);
+    throw new ConfigError(
+      `plot: ${what} has ${y.length} numbers, but x has ${given.length}; give as many numbers as x has`,
+    );
   }
   const isNumeric = given?.every((one) => typeof one === 'number') === true;
   return { name, x: y.map((_, i) => (isNumeric ? Number(given?.[i]) : i)), y };
 }
 
-/** Takes every k-th point, and always the last point. */
+/** Returns every k-th point, and always the last point. */
 function thinned({ name, x, y }: Series): Series {
   const every = Math.ceil(y.length / MAX_POINTS);
   if (every <= 1) return { name, x, y };
@@ -199,7 +202,10 @@ function barPanel(series: readonly Series[], names: Names, options: PlotOptions)
 
 const LABEL = { size: 11, height: 14, least: 34 } as const;
 
-/** Returns an axis with names below, in as many lines as they need; of very many names, it shows every k-th. */
+/**
+ * Returns an axis with names below, in as many lines as they need; if there are very many names, the axis shows every k-th
+ * name.
+ */
 function nameAxis(names: readonly string[]) {
   const slot = (STATIC_WIDTH - FRAME.left - FRAME.right) / names.length;
   const every = Math.ceil(LABEL.least / slot);

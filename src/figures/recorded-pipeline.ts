@@ -12,8 +12,8 @@ export interface RecordedPipeline {
   readonly splitsBackward: boolean;
   readonly byRank: readonly (readonly TakenAction[])[];
   /**
-   * For each entry of `byRank`, the job's ranks that run these actions, with different data or with different parts of the same
-   * stages.
+   * For each entry of `byRank`, the job's ranks that run the entry's actions, with different data or with different parts of
+   * the same stages.
    */
   readonly ranks: readonly (readonly number[])[];
 }
@@ -22,7 +22,7 @@ interface TakenAction extends Action {
   readonly seconds: Seconds;
 }
 
-/** Returns, of the last steps with a pipeline, the step nearest to the last steps' medians. */
+/** Returns the step nearest to the last steps' medians, among the last steps with a pipeline. */
 export function pipelineStep(run: RunView): number {
   const [typical] = typicalStep(run, (records) => records.some(({ spans }) => spans.some(isPipelineSpan)));
   if (typical === undefined) throw noPipeline();

@@ -16,9 +16,9 @@ export interface RunView {
   readonly allLosses?: () => LossesByStep;
   /** Runs a dry run and returns the predicted numbers; null if nothing can be predicted. */
   readonly forecast?: () => RunForecast | null;
-  /** Whether the losses may be of any kind, because the user's code computes them. */
+  /** Whether the user's code computes the losses, so that the losses may be of any kind. */
   readonly hasOwnLoss?: boolean;
-  /** What ran, if it is only a part of a step: 'cell 7'. */
+  /** The name of what ran, such as 'cell 7', if only a part of a step ran. */
   readonly part?: string;
   /** Words about the machine for subtitles: "which share 2 cores", "link 2.5 Gbit/s". */
   readonly note?: string;
@@ -30,7 +30,7 @@ export interface LossesByStep {
   readonly losses: readonly number[];
 }
 
-/** Returns a run's losses. */
+/** Returns a run's losses, step by step. */
 export function lossesOf(run: RunView): LossesByStep {
   if (run.allLosses !== undefined) return run.allLosses();
   const bySteps = new Map<number, number>();
@@ -42,8 +42,8 @@ export function lossesOf(run: RunView): LossesByStep {
 }
 
 /**
- * Returns the records of one step (default: the last complete one), sorted by rank.
- * Throws: CONFIG if there is none.
+ * Returns the records of one step (default: the last complete step), sorted by rank.
+ * Throws: CONFIG if the step has no record.
  */
 export function recordsOfStep(records: readonly StepRecord[], step?: number): [StepRecord, ...StepRecord[]] {
   const chosen = step ?? lastCompleteStep(records);
@@ -55,7 +55,8 @@ export function recordsOfStep(records: readonly StepRecord[], step?: number): [S
 }
 
 /**
- * Makes the error for a step without records; the error names the recorded steps. `newest`: the newest steps that have records.
+ * Makes the error for a step without records; the error names the recorded steps. `newest` is the newest steps that have
+ * records.
  */
 export function notRecorded(
   step: number | undefined,
@@ -71,12 +72,12 @@ export function notRecorded(
   return new ConfigError(`step ${step} is not recorded; choose one of ${first} to ${last}`);
 }
 
-/** Returns the record with the higher peak, the first of equal ones (an argument of `reduce`). */
+/** Returns the record with the higher peak; of records with equal peaks, the first. This function is an argument of `reduce`. */
 export function higherPeak(best: StepRecord, record: StepRecord): StepRecord {
   return record.memory.peakBytes > best.memory.peakBytes ? record : best;
 }
 
-/** Returns the last step that all its ranks have recorded; a reshard may change the number of ranks. */
+/** Returns the last step that all ranks of that step have recorded; a reshard may change the number of ranks. */
 function lastCompleteStep(records: readonly StepRecord[]): number {
   const missing = new Map<number, number>();
   for (const { step, world } of records) missing.set(step, (missing.get(step) ?? world) - 1);

@@ -11,7 +11,8 @@ export type Runs = Readonly<Record<string, RunView>>;
 export type Cases<C> = readonly [C, ...C[]];
 
 /**
- * Returns `caseOf` of each run, which is what a figure needs of a run. Throws: CONFIG without runs, or if a run has no step.
+ * Returns the case of each run, as `caseOf` makes it; a case has the numbers of a run that a figure needs. Throws: CONFIG
+ * without runs, or if a run has no step.
  */
 export function casesOf<C>(runs: Runs, caseOf: (name: string, run: RunView) => C): Cases<C> {
   const [first, ...rest] = Object.entries(runs).map(([name, run]) => {
@@ -27,7 +28,7 @@ export function valuesOf<T>(runs: Runs, of: (run: RunView) => T): T[] {
   return [...new Set(Object.values(runs).map(of))];
 }
 
-/** Returns the cases with the least and the greatest value of `of`, the first of equal ones. */
+/** Returns the cases with the least and the greatest value of `of`; of cases with equal values, the first. */
 export function extremes<C>([first, ...rest]: Cases<C>, of: (one: C) => number): { least: C; most: C } {
   return {
     least: rest.reduce((a, b) => (of(b) < of(a) ? b : a), first),
@@ -35,7 +36,7 @@ export function extremes<C>([first, ...rest]: Cases<C>, of: (one: C) => number):
   };
 }
 
-/** Says that a dry run differs from the measurement; undefined if none differs. This finding precedes any other. */
+/** Says that a dry run differs from the measurement; undefined if no dry run differs. This finding precedes any other. */
 export function missedFinding(
   cases: readonly { readonly name: string; readonly residual: Bytes | null }[],
 ): string | undefined {
@@ -49,7 +50,7 @@ export function missedFinding(
   );
 }
 
-/** Returns the ratio of the most to the fewest bytes on the wire, as a number to guess. */
+/** Returns the ratio of the most to the fewest bytes on the wire, as a number that a reader may guess. */
 export function wireRatio(bytes: readonly Bytes[]): Quantity {
   const [least, most] = [Math.min(...bytes), Math.max(...bytes)];
   return quantity(

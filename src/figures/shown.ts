@@ -7,14 +7,14 @@ export interface Shown {
   [DISPLAY](): DisplayBundle;
 }
 
-/** Makes methods that show this text in all three places. */
+/** Makes methods that show this text in our kernel, in a kernel that uses `util.inspect`, and in a string. */
 export function shownAsText(text: string): Shown {
   const methods = {
     toString: () => text,
     [DISPLAY]: (): DisplayBundle => ({ 'text/plain': text }),
     [inspect.custom]: () => text,
   };
-  // Not enumerable, so that a loop over the value sees only its own fields.
+  // The methods are not enumerable, so that a loop over the value sees only the value's own fields.
   const descriptors = Object.getOwnPropertyDescriptors(methods);
   for (const descriptor of Object.values(descriptors)) descriptor.enumerable = false;
   return Object.defineProperties({}, descriptors) as Shown; // the object has exactly these methods

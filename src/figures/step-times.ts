@@ -14,7 +14,7 @@ export const LEAST_STEPS = 4;
 export interface StepTimes {
   readonly numSteps: number;
   readonly step: Spread;
-  /** The time in which a rank only waits, for anything. */
+  /** The time in which a rank only waits, whatever it waits for. */
   readonly wait: Spread;
   readonly waits: Readonly<Record<WaitKind, Spread>>;
   /** Tokens of all ranks together per step; null if a rank does not report them. */
@@ -22,8 +22,9 @@ export interface StepTimes {
 }
 
 /**
- * Returns a run's last steps, each as the records of its ranks; a step counts if no other step was finished by more ranks. The
- * first step of the run, or after a reshard or a load, is left out if there are others, because it also allocates and compiles.
+ * Returns a run's last steps; a step is the list of its ranks' records. A step is left out if another step has the records of
+ * more ranks. The first remaining step is also left out if it is not the only step, because a first step (of a run, or after a
+ * reshard or a load) also allocates and compiles.
  */
 export function lastSteps(run: RunView): readonly (readonly StepRecord[])[] {
   const steps = bySteps(run.records);
@@ -76,8 +77,8 @@ export function fromMedians(records: readonly StepRecord[], own: Waits, { step, 
 type Waits = ReturnType<typeof meanWaits>;
 
 /**
- * Returns the step to draw: of the last steps, the one whose time and waits are nearest to the medians; of equally near steps,
- * the newest. Only steps for which `among` returns true are candidates.
+ * Returns the step to draw: the one of the last steps whose time and waits are nearest to the medians. If several steps are
+ * equally near, returns the newest of these. Only steps for which `among` returns true are candidates.
  */
 export function typicalStep(
   run: RunView,
@@ -93,7 +94,7 @@ export function typicalStep(
 
 /**
  * Returns a run's step time ÷ the base's step time; the times are per token if the two runs' steps have different numbers of
- * tokens. `isClear`: there are enough steps, and the middle halves of both runs' times do not overlap.
+ * tokens. `isClear` is true if there are enough steps, and if the middle halves of both runs' times do not overlap.
  */
 export function timeRatio(run: StepTimes, base: StepTimes) {
   const work = isEqualWork([run, base]) ? 1 : (base.tokens ?? 1) / (run.tokens ?? 1);

@@ -14,7 +14,10 @@ export interface Column {
   /** Default: 'right' if all values are numbers, else 'left'. */
   readonly align?: 'left' | 'right';
   readonly format?: (value: CellValue) => string;
-  /** Whether text is wrapped between words in HTML. Default: the last column is wrapped anywhere, others are not. */
+  /**
+   * Whether text is wrapped between words in HTML. Default: the last column is wrapped anywhere, and the other columns are not
+   * wrapped.
+   */
   readonly wraps?: boolean;
 }
 
@@ -38,7 +41,7 @@ export interface Table {
   toText(maxRows?: number): string;
   /** Returns HTML that sets no text colour, so that the table has the colours of the page. */
   toHtml(maxRows?: number): string;
-  /** Returns CSV (RFC 4180) with the keys as heading and unformatted values. */
+  /** Returns CSV (RFC 4180): a heading with the keys, then unformatted values. */
   toCsv(): string;
   /** Returns the rows as a danfojs DataFrame; the first use loads the library, which takes seconds. */
   frame(): Promise<DataFrame>;
@@ -80,7 +83,7 @@ function shownAsTable(frame: DataFrame): DataFrame {
   return frame;
 }
 
-/** The number of rows of each DataFrame that is shown together with others. */
+/** If several DataFrames are shown together, at most this many rows of each are shown. */
 const MAX_ROWS_TOGETHER = 10;
 
 /** Makes a notebook show DataFrames by name, as tables one below the other. */
@@ -169,7 +172,7 @@ function htmlOf({ title, columns, rows }: Table, maxRows: number): string {
   };
   const heads = columns.map((column) => column.title ?? column.key);
   const body = rows.slice(0, maxRows).map((row) => columns.map((column) => cellText(column, row)));
-  // A caption would be as narrow as the table.
+  // The title is not a <caption>, because a caption would be as narrow as the table.
   const heading = `<div style="font-size:12px;font-weight:600;padding:0 0 4px">${escapeHtml(title)}</div>`;
   return (
     `${title === '' ? '' : heading}<table style="border-collapse:collapse;border:none;color:inherit;font-size:12px">` +

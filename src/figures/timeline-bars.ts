@@ -15,7 +15,7 @@ import { fits } from './grammar/text-width';
 /** A row: one rank's step. */
 export interface LaneRow {
   readonly lanes: Timeline;
-  /** Markup: the name is left of the row, the note right of it. */
+  /** The markup beside the row: `name` is left of the row, and `note` is right of the row. */
   readonly name: string;
   readonly note: string;
 }
@@ -109,8 +109,8 @@ function seriesOf(rows: readonly LaneRow[]): Series[] {
 }
 
 /**
- * Returns a bar of the main lane. The bar's text is '3' for the module 'blocks.3', 'loss' or 'step' without a module, and ''
- * for a wait.
+ * Returns a bar of the main lane. The bar's text is '3' for the module 'blocks.3'. Without a module, the text is 'loss' or
+ * 'step'; for a wait, it is ''.
  */
 function mainBlock({ kind, waitsFor, module, start, end }: MainSegment): Block {
   const hover = (rank: number): string =>

@@ -1,14 +1,14 @@
 import { CAUSE_FILL, NEUTRAL_FILL } from './grammar/palette';
 import type { MarkerSymbol } from './grammar/plotly';
 
-/** How an axis of a mesh is drawn. */
+/** The style in which an axis of a mesh is drawn. */
 export interface AxisStyle {
   readonly name: string;
   readonly color: string;
   readonly symbol: MarkerSymbol;
 }
 
-/** Axes of meshes: a hue, a shape and a word for each. */
+/** The styles of the axes of meshes: each axis has a hue, a shape and a word. */
 const AXES: Readonly<Record<string, AxisStyle>> = {
   tp: { name: 'tensor', color: CAUSE_FILL.activation.color, symbol: 'square' },
   pp: { name: 'pipeline', color: CAUSE_FILL['param.shard'].color, symbol: 'diamond' },

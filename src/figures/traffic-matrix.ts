@@ -17,11 +17,11 @@ import { createTable } from './table';
 import { type Flow, type Traffic, trafficOf } from './traffic';
 import { type AxisStyle, keyOf, styleOf } from './traffic-axes';
 
-/** How `comm({ as: 'traffic' })` draws bytes between ranks. */
+/** Options with which `comm({ as: 'traffic' })` draws bytes between ranks. */
 export interface TrafficOptions {
-  /** Step number. Default: the step nearest to the medians of the last steps. */
+  /** The step number. Default: the step nearest to the medians of the last steps. */
   readonly step?: number | undefined;
-  /** Number of ranks that share a machine, in rank order. Default: all. Bytes between machines are drawn separately. */
+  /** The number of ranks per machine, in rank order. Default: all ranks. Bytes between machines are drawn separately. */
   readonly ranksPerNode?: number | undefined;
 }
 
@@ -39,15 +39,16 @@ const SIZES = {
 const SPLIT = { matrix: [0, 0.52], bars: [0.82, 1] } as const;
 /** The height of a row of bars, as a share of the panels' height. */
 const ROW_SHARE = 0.13;
-/** The largest numbers of ranks with numbers in the cells, and with a label for every rank. */
+/** The largest number of ranks for which the cells have numbers, and the largest for which every rank has a label. */
 const MOST_WITH_NUMBERS = 8;
 const MOST_NAMED = 16;
 /** Axes with less than this share of the bytes are named, but not drawn in the matrix. */
 const LEAST_SHARE = 0.001;
 
 /**
- * Draws which rank sends how many bytes to which rank in one step: a matrix with a mark per pair, by axis of the mesh, and the bytes per
- * axis within and between machines. Throws: CONFIG without steps, if ranks are missing, or for a wrong `ranksPerNode`.
+ * Draws how many bytes each rank sends to each other rank in one step. The matrix has a mark per pair of ranks and axis of the
+ * mesh; bars show the bytes per axis within and between machines. Throws: CONFIG without steps, if ranks are missing, or for a
+ * wrong `ranksPerNode`.
  */
 export function trafficMatrix(run: RunView, { step, ranksPerNode = run.world }: TrafficOptions = {}): Figure {
   if (!Number.isInteger(ranksPerNode) || ranksPerNode < 1)
@@ -206,7 +207,7 @@ function matrixPanel(view: View): Panel {
   };
 }
 
-/** Returns the room for the ranks' names. */
+/** Returns the width, in pixels, of the room for the ranks' names. */
 function leftOf(view: View): number {
   const names = Array.from({ length: view.world }, (_, rank) => plain(rankName(view, rank)));
   return 18 + Math.max(...names.map((name) => textWidth(name, 11) * 1.1));

@@ -14,10 +14,10 @@ export interface Flow {
 /** The traffic between ranks in one step. */
 export interface Traffic {
   readonly flows: readonly Flow[];
-  /** Causes by axis, with the most bytes first. */
+  /** The causes of each axis's bytes; the cause with the most bytes is first. */
   readonly causes: ReadonlyMap<string, readonly CommCause[]>;
   /**
-   * Each rank's position on each axis (the rank's index in the axis's group). The last axis is the one that has neighbouring
+   * Each rank's position on each axis (the rank's index in the axis's group). The groups of the last axis have neighbouring
    * ranks.
    */
   readonly coordinates: ReadonlyMap<string, readonly number[]>;
@@ -25,8 +25,8 @@ export interface Traffic {
 
 /**
  * Adds up how many bytes each rank receives from each other rank. Collectives count as the ring algorithm, in which a rank
- * receives from the rank before it in its group. In an all-to-all, a rank receives equal parts from all other ranks. `records`:
- * those of one step of all ranks.
+ * receives from the rank before it in its group. In an all-to-all, a rank receives equal parts from all other ranks. `records`
+ * are the records of all ranks in one step.
  */
 export function trafficOf(records: readonly StepRecord[]): Traffic {
   const nameOf = namesOfGroups(records);
@@ -62,7 +62,10 @@ export function trafficOf(records: readonly StepRecord[]): Traffic {
   };
 }
 
-/** Returns a function that names the axis of a group: 'tp' of 'tp[0,1]'. Groups with the same ranks get the shortest of their names. */
+/**
+ * Returns a function that names the axis of a group: 'tp' of 'tp[0,1]'. Groups with the same ranks get the shortest of the
+ * groups' names.
+ */
 function namesOfGroups(records: readonly StepRecord[]): (event: CollectiveRecord) => string {
   const names = new Map<string, string>();
   for (const { group, ranks } of records.flatMap(({ collectives }) => collectives)) {

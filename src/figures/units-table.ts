@@ -12,7 +12,7 @@ export interface UnitFacts {
   readonly numParams: number;
   /** The number of elements that are added so that the shards of all ranks have equal sizes. */
   readonly padding: number;
-  /** The number of ranks over which the unit is sharded; 1 if it is not gathered. */
+  /** The number of ranks over which the unit is sharded; 1 if the unit is not gathered. */
   readonly numShards: number;
 }
 

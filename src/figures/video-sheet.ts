@@ -4,14 +4,14 @@ import { type Shown, withShown } from './shown';
 import { toPng } from './static/png';
 import { DISPLAY } from './table';
 
-/** Pixels of a video, as bytes of red, green and blue: [frames, rows, columns, 3]. */
+/** The pixels of a video, as bytes of red, green and blue: [frames, rows, columns, 3]. */
 export interface VideoPixels {
   readonly caption: string;
   readonly size: readonly [frames: number, rows: number, columns: number];
   readonly pixels: Uint8Array;
 }
 
-/** Videos as a picture: a row per video, with the video's frames side by side. A notebook shows the picture. */
+/** A picture of videos, which a notebook shows. It has a row per video, with the video's frames side by side. */
 export interface VideoSheet extends Shown {
   readonly title: string;
   readonly videos: readonly VideoPixels[];

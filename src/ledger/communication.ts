@@ -10,14 +10,14 @@ export interface CommunicationRow {
   readonly op: string;
   readonly group: string;
   readonly count: number;
-  /** Payload in the tensors' dtype. */
+  /** Bytes of the payload in the tensors' dtype. */
   readonly bytes: Bytes;
   /** Bytes that the rank received from other ranks. */
   readonly wireBytes: Bytes;
   /** Time in which the main thread waited; `waits` divides this time by kind of wait. */
   readonly exposedSeconds: Seconds;
   readonly waits: WaitSeconds;
-  /** Time in which bytes were on the wire; in the rest of their time, the collectives waited for ranks. */
+  /** Time in which bytes were on the wire; in the rest of a collective's time, the collective waited for ranks. */
   readonly wireSeconds: Seconds;
   /** Time in which bytes were on the wire while the main thread computed. */
   readonly overlappedSeconds: Seconds;
@@ -49,7 +49,7 @@ export function communication(records: readonly StepRecord[]): CommunicationRow[
   );
 }
 
-/** Returns the records of each step, step by step. */
+/** Groups records by step. */
 export function bySteps(records: readonly StepRecord[]): StepRecord[][] {
   const steps = new Map<number, StepRecord[]>();
   for (const record of records) {

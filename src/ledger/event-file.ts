@@ -11,7 +11,7 @@ const VERSION = 1;
 /** The first line of an event file. */
 export interface EventFileHeader {
   readonly world: number;
-  /** The run's parsed TrainConfig; null if it had none. */
+  /** The run's parsed TrainConfig; null if the run had no config. */
   readonly config: unknown;
 }
 
@@ -55,7 +55,7 @@ function nonFiniteToText(_key: string, value: unknown): unknown {
   return typeof value === 'number' && !Number.isFinite(value) ? String(value) : value;
 }
 
-/** Advice per operation that failed. */
+/** Advice for each operation that can fail. */
 const ADVICE = { create: '; name another path', write: '; free some space or name another path', read: '' };
 
 function attempt<T>(path: string, what: keyof typeof ADVICE, work: () => T): T {
@@ -77,8 +77,9 @@ const headerSchema = z.object({
 });
 
 /**
- * Reads an event file. Throws: IO naming file and line if the file is missing, is not an event file, or has a damaged
- * line; details.line is the line's number from 1, details.numRecords the number of valid records before that line.
+ * Reads an event file. Throws: IO with the names of file and line if the file is missing, is not an event file, or has a
+ * damaged line. `details.line` is the line's number from 1, and `details.numRecords` is the number of valid records before
+ * that line.
  */
 export function readEventFile(path: string): EventFile {
   const lines = attempt(path, 'read', () => readRegularFile(path)).split('\n');

@@ -39,7 +39,7 @@ export function memoryAtPeak(record: StepRecord, space: Space = 'device'): Bytes
   return byCause(record.memory.owners, record.memory.atPeak, space);
 }
 
-/** Returns the bytes at the step's peak that are results of earlier passes, which a cell has not disposed. */
+/** Returns the bytes at the step's peak that belong to results of earlier passes; a cell has not disposed these results. */
 export function leftAtPeak({ memory: { owners, atPeak } }: StepRecord): Bytes {
   return partBytes(owners, atPeak, 'left');
 }
@@ -50,7 +50,8 @@ export function memoryAtRest(record: StepRecord, space: Space = 'device'): Bytes
 }
 
 /**
- * Returns device bytes by cause at the step's peak, in the declared types. The peak is the moment of the most held bytes.
+ * Returns device bytes by cause at the step's peak, in the declared types. The peak is the moment of the most held bytes, not
+ * of the most bytes in the declared types; see `logicalPeak`.
  */
 export function logicalAtPeak(record: StepRecord): BytesByCause {
   return logicalByCause(record.memory.owners, record.memory.atPeak);
@@ -59,7 +60,7 @@ export function logicalAtPeak(record: StepRecord): BytesByCause {
 export interface ModuleBytes {
   readonly cause: MemoryCause;
   readonly module: string;
-  /** Held bytes. */
+  /** Bytes that the engine holds. */
   readonly bytes: Bytes;
   /** Bytes in the declared types. */
   readonly logicalBytes: Bytes;
@@ -96,8 +97,8 @@ export interface MemoryOverTime {
 }
 
 /**
- * Returns bytes by cause, in the declared types, at the moment when their sum is largest, and this moment. The record needs a
- * curve.
+ * Returns the moment when the sum of all bytes in the declared types is largest, and the bytes by cause at this moment. The
+ * record needs a curve.
  */
 export function logicalPeak(record: StepRecord): { readonly bytes: BytesByCause; readonly seconds: Seconds } {
   const { memory } = record;
@@ -116,7 +117,7 @@ export function logicalPeak(record: StepRecord): { readonly bytes: BytesByCause;
   return { bytes, seconds: seconds[at] ?? 0 };
 }
 
-/** Replays a record's curve. For a record without a curve, returns start, peak and end. */
+/** Replays a record's curve. For a record without a curve, returns only the points at start, peak and end. */
 export function memoryOverTime(record: StepRecord, space: Space = 'device'): MemoryOverTime {
   const { owners, atStart, curve } = record.memory;
   if (curve === null) return coarse(record, space);
@@ -151,7 +152,7 @@ function isPart(owner: Owner, part: TemporaryPart): boolean {
   return owner.cause === 'temp' && owner.part === part;
 }
 
-/** Whether event i is the first of a retag's two events. Both have the same time; the state between them never existed. */
+/** Whether event i is the first of a retag's two events. Both events have the same time; no state between them ever existed. */
 function isFirstHalfOfRetag({ seconds, deltaBytes }: MemoryCurve, i: number): boolean {
   const delta = deltaBytes[i] ?? 0;
   return delta < 0 && seconds[i + 1] === seconds[i] && deltaBytes[i + 1] === -delta;

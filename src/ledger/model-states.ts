@@ -2,7 +2,7 @@ import type { Bytes } from '../core/units';
 import { memoryAtRest, memoryOverTime } from './memory';
 import { type BytesByCause, noBytes, type StepRecord } from './record';
 
-/** Returns a step's model states on the device: parameters and optimizer at rest, gradients when the optimizer begins. */
+/** Returns the device bytes of a step's model states: parameters and optimizer at rest, gradients when the optimizer begins. */
 export function modelStatesOf(record: StepRecord): BytesByCause {
   const rest = memoryAtRest(record);
   const gradients = gradientsOf(record);
@@ -13,8 +13,8 @@ export function modelStatesOf(record: StepRecord): BytesByCause {
 }
 
 /**
- * Returns gradients when the optimizer begins. If the record lacks the optimizer's span or a curve, returns the maximum of
- * sharded gradients; if there are none, the maximum of whole gradients.
+ * Returns the bytes of gradients when the optimizer begins. If the record lacks the optimizer's span or a curve, returns the
+ * maximum bytes of sharded gradients; if there are no sharded gradients, the maximum bytes of whole gradients.
  */
 function gradientsOf(record: StepRecord): Readonly<Record<'grad.shard' | 'grad.full', Bytes>> {
   const { byCause, seconds } = memoryOverTime(record);

@@ -15,9 +15,9 @@ export interface HeldByEngine {
 }
 
 /**
- * Divides the resident bytes of the process into parts, which add up to rss. Untouched pages of the engine's heap and of
- * V8's memory are not resident, so the parts may exceed rss. Then the excess is subtracted from the parts, first from the
- * heap's slack.
+ * Divides the resident bytes of the process (`rss`) into parts, which add up to `rss`. Untouched pages of the engine's heap
+ * and of V8's memory are not resident, so the sum of the parts may be larger than `rss`. If so, the difference is subtracted
+ * from the parts, first from the heap's slack.
  */
 export function explainProcess(node: NodeMemory, engine: HeldByEngine): ProcessMemory {
   let left = node.rss;

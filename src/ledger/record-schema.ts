@@ -4,7 +4,7 @@ import type { StepRecord } from './record';
 
 const bytes = z.number();
 const seconds = z.number();
-/** A number, which is written as text if JSON has no such number. */
+/** A number; NaN and infinities are written as text, because JSON has no such numbers. */
 const anyNumber = z.union([
   z.number(),
   z.enum(['NaN', 'Infinity', '-Infinity']).transform((text) => Number(text)),
@@ -49,7 +49,7 @@ const memory = z
     process: processMemory.nullable(),
   })
   .refine((m) => [m.atStart, m.atPeak, m.atRest].every((held) => held.length === m.owners.length), {
-    message: 'bytes by owner and owners have different lengths',
+    message: 'atStart, atPeak, atRest and owners have different lengths',
   });
 
 const collective = z
@@ -102,7 +102,7 @@ const span = z.object({
     .optional(),
 });
 
-/** The schema of a step's record, one line of an event file. */
+/** The schema of a step's record, which is one line of an event file. */
 export const stepRecordSchema: z.ZodType<StepRecord> = z.object({
   step: z.int(),
   rank: z.int().nonnegative(),

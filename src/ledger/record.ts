@@ -14,9 +14,9 @@ export interface Owner {
   readonly cause: MemoryCause;
   readonly module: string;
   readonly space: Space;
-  /** The 16-bit type that the values were rounded to, held as float32; omitted if there is none. */
+  /** The 16-bit type to which the values were rounded, although they are stored as float32; omitted if not rounded. */
   readonly declared?: HalfDType | undefined;
-  /** Omitted for most temporaries and for all other causes. */
+  /** The kind of a temporary, if ledgers show this kind separately; omitted for all other causes. */
   readonly part?: TemporaryPart | undefined;
 }
 
@@ -54,15 +54,15 @@ export interface MemoryRecord {
   readonly atStart: readonly Bytes[];
   readonly atPeak: readonly Bytes[];
   readonly atRest: readonly Bytes[];
-  /** Maximum of the bytes that the run held on the device; below, the time of this peak since the step's start. */
+  /** Maximum of the bytes that the run held on the device; `peakSeconds` is the time of this peak since the step's start. */
   readonly peakBytes: Bytes;
   readonly peakSeconds: Seconds;
-  /** Bytes on the device at the step's end. */
+  /** Bytes that the run holds on the device at the step's end. */
   readonly restBytes: Bytes;
   /** Bytes on the device that do not belong to this run; `restBytes + elsewhereBytes` is the engine's own count. */
   readonly elsewhereBytes: Bytes;
   readonly numBuffersAtRest: number;
-  /** The engine's own count minus the ledger's count at the step's end: 0, or null if they were not compared. */
+  /** The engine's own count minus the ledger's count at the step's end: 0, or null if the two counts were not compared. */
   readonly residualBytes: 0 | null;
   readonly curve: MemoryCurve | null;
   readonly process: ProcessMemory | null;
@@ -82,7 +82,7 @@ export interface StepRecord {
   /** Time by the machine's monotonic clock, which is comparable between ranks on one machine. */
   readonly start: Seconds;
   readonly end: Seconds;
-  /** The main thread's CPU time at the start, and below at the end; omitted if it cannot be read. */
+  /** `startCpu` and `endCpu` are the main thread's CPU time at the step's start and end; omitted if it cannot be read. */
   readonly startCpu?: Seconds | undefined;
   readonly endCpu?: Seconds | undefined;
   readonly loss: number | null;

@@ -31,8 +31,9 @@ interface HeldBuffer {
 /**
  * Collects the events of one rank, step by step.
  *
- * [Note: recorder] Every allocation or free appends three numbers to columns and adjusts two sums. The peak is stored as the
- * number of the event that reached it; for a record, the columns are replayed up to that event, which gives the bytes by owner.
+ * [Note: recorder] Every allocation or free appends a number to each of three columns and changes two sums. The peak is stored as
+ * the number of the event that reached it. To make a record, the columns are replayed up to that event; the result is the bytes
+ * by owner at the peak.
  */
 export class Recorder implements Observer {
   readonly rank: number;
@@ -83,7 +84,7 @@ export class Recorder implements Observer {
     const event = held.event - this.#numEarlier;
     held.event = -1;
     if (tag.cause === 'batch' && event >= 0 && this.#start !== undefined && !this.#events.isFull) {
-      // [Note: batches of cells]
+      // The buffer's allocation gets the tag of a batch afterwards; see [Note: batches of cells].
       this.#events.owner[event] = after;
       this.#live[before] = (this.#live[before] ?? 0) - bytes;
       this.#live[after] = (this.#live[after] ?? 0) + bytes;
@@ -136,7 +137,7 @@ export class Recorder implements Observer {
     this.#table.enter(run);
   }
 
-  /** Starts a step. Drops the events of an unfinished step, but still counts its buffers. */
+  /** Starts a step. Drops the events of an unfinished step, but still counts the buffers of that step. */
   beginStep(step: number): void {
     this.abandonStep();
     const [deviceBytes, live] = [this.#deviceBytes, this.#live.slice()];
@@ -155,11 +156,11 @@ export class Recorder implements Observer {
     return seconds.length + collectives.length + spans.length > 0;
   }
 
-  /** Drops the unfinished step, if there is one, but still counts its buffers. */
+  /** Drops the events of the unfinished step, if there is one, but still counts the buffers of that step. */
   abandonStep(): void {
     this.#start = undefined;
-    // A buffer that is allocated between two steps gets the number that the next event would have. The 1 reserves this
-    // number, so that no event of the next step has it.
+    // A buffer that is allocated between two steps gets the number that the next event would have. Adding 1 reserves this
+    // number, so that no event of the next step has the same number.
     this.#numEarlier += this.#events.seconds.length + 1;
     this.#events = new StepEvents();
   }

@@ -51,7 +51,7 @@ export class SpillFile {
     });
   }
 
-  /** Drops all bytes from `end` on; the next block is written there. */
+  /** Drops all bytes from the position `end` on; the next block is written at this position. */
   cut(end: number): void {
     this.#end = Math.min(this.#end, end);
   }

@@ -1,9 +1,9 @@
 import type { CollectiveEvent, SpanEvent } from '../core/events';
 import type { Bytes, Seconds } from '../core/units';
 
-/** A step stores at most this number of allocations and frees; a cell that never updates may run for hours. */
+/** A step stores at most this number of allocations and frees, because a cell that never updates may run for hours. */
 const MOST_EVENTS = 400_000;
-/** A step stores at most this number of collectives and of spans. */
+/** A step stores at most this number of collectives, and at most this number of spans. */
 const MOST_COLLECTIVES = 20_000;
 
 /** The start of a step: its number, its time, and the bytes by owner and on the device. */
@@ -15,7 +15,7 @@ export interface StepStart {
   readonly deviceBytes: Bytes;
 }
 
-/** A moment within a step, at which the step can end even after later events. */
+/** A moment within a step. The step can end at this moment even if later events are already stored. */
 export interface Moment extends Omit<StepStart, 'step'> {
   readonly numBuffers: number;
   readonly numEvents: number;
@@ -29,7 +29,7 @@ export interface Moment extends Omit<StepStart, 'step'> {
 /** The moment of a step's most bytes on the device. */
 export interface Peak {
   readonly bytes: Bytes;
-  /** Number of events up to and including the event that reached the peak; 0 if it was the step's start. */
+  /** Number of events up to and including the event that reached the peak; 0 if the peak was at the step's start. */
   readonly numEvents: number;
   /** Bytes by owner, and the time since the step's start; only for a peak after the last event that could be stored. */
   readonly later?: { readonly held: readonly Bytes[]; readonly seconds: Seconds };
@@ -49,7 +49,7 @@ export class StepEvents {
   delta: Bytes[] = [];
   collectives: CollectiveEvent[] = [];
   spans: SpanEvent[] = [];
-  /** Whether later allocations and frees are not stored; the step then has no curve. */
+  /** Whether the step has reached MOST_EVENTS. Later allocations and frees are then dropped, and the step has no curve. */
   isFull = false;
   /** Number of collectives that were not stored. */
   numDropped = 0;
@@ -71,7 +71,7 @@ export class StepEvents {
     if (this.spans.length < MOST_COLLECTIVES) this.spans.push(event);
   }
 
-  /** Removes the events after a moment and returns them; their times are then `shift` less. */
+  /** Removes the events after a moment and returns them; `shift` is subtracted from the times of allocations and frees. */
   splitAt({ numEvents, numCollectives, numSpans }: Moment, shift: Seconds): StepEvents {
     const rest = new StepEvents();
     rest.seconds = this.seconds.splice(numEvents).map((seconds) => seconds - shift);

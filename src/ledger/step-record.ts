@@ -67,8 +67,8 @@ export function stepRecord(
 }
 
 /**
- * Returns the owners that a record lists: the owners of its run and of its curve. If it listed the owners of all
- * earlier runs, records would grow without limit.
+ * Returns the owners that a record lists: the owners of the record's run and of its curve. If a record listed the owners of
+ * all earlier runs, records would grow without limit.
  */
 function listedOwners({ runs }: OwnerTable, run: number, inCurve: readonly number[]): number[] {
   const own = runs.flatMap((ofRun, owner) => (ofRun === run ? [owner] : []));

@@ -3,17 +3,17 @@ import type { Bytes, Seconds } from '../core/units';
 import type { StepRecord } from './record';
 import { type WaitKind, type WaitPart, waitsOf } from './waits';
 
-/** A segment of the main thread's time: a computation, or a wait for a collective. Times since the step's start. */
+/** A segment of the main thread's time: a computation, or a wait for a collective. Times are since the timeline's origin. */
 export interface MainSegment {
   readonly kind: SpanName | 'wait';
-  /** The kind of a wait. */
+  /** The kind of the wait; omitted if the segment is a computation. */
   readonly waitsFor?: WaitKind;
   readonly module: string;
   readonly start: Seconds;
   readonly end: Seconds;
 }
 
-/** A collective on the wire. Times since the step's start. */
+/** A collective on the wire. Times are since the timeline's origin. */
 export interface WireSegment {
   readonly op: string;
   readonly cause: CommCause;
@@ -68,7 +68,7 @@ interface Layer extends MainSegment {
   readonly depth: number;
 }
 
-/** Makes segments between the borders of all layers; each belongs to the innermost layer, which began last. */
+/** Makes segments between the borders of all layers; a segment belongs to the innermost open layer, which began last. */
 function flatten(layers: readonly Layer[], origin: Seconds): MainSegment[] {
   const borders = [...new Set(layers.flatMap(({ start, end }) => [start, end]))].sort((a, b) => a - b);
   const begun = [...layers].sort((a, b) => a.start - b.start);

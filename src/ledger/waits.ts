@@ -2,7 +2,7 @@ import type { CollectiveProgress } from '../core/events';
 import type { Seconds } from '../core/units';
 import type { CollectiveRecord, StepRecord } from './record';
 
-/** What a waiting rank waits for; 'unknown' if the events do not show it. */
+/** The kinds of waits, by what the rank waits for; 'unknown' if the events do not show it. */
 export const WAIT_KINDS = ['wire', 'peer', 'core', 'unknown'] as const;
 export type WaitKind = (typeof WAIT_KINDS)[number];
 
@@ -27,7 +27,7 @@ const NO_WAITS: WaitSeconds = { wire: 0, peer: 0, core: 0, unknown: 0 };
 
 type Told = CollectiveRecord & { readonly progress: CollectiveProgress };
 
-/** A rank's collective, with the time in which its main thread lacked a core since its last wait and before the posting. */
+/** A rank's collective, and how long the rank's main thread lacked a core between its last wait and the posting. */
 interface Arrived {
   readonly rank: number;
   readonly event: Told;
@@ -36,7 +36,7 @@ interface Arrived {
   readonly before?: () => Told | undefined;
 }
 
-/** The ranks' collectives by key (keyOf). */
+/** The ranks' collectives, by the key that `keyOf` returns. */
 type Arrivals = ReadonlyMap<string, readonly Arrived[]>;
 
 /**
@@ -45,10 +45,10 @@ type Arrivals = ReadonlyMap<string, readonly Arrived[]>;
  * [Note: kinds of waits] A wait for a collective has three parts. Until the last rank arrives, the rank waits for that peer,
  * but the time in which the peer lacked a core since the peer's own last wait counts as a wait for a core. (That time is wall
  * time minus the thread's CPU time, on the peer's main thread until it posts, and on the thread that runs the collective until
- * it arrives.) Then the bytes travel: a wait for the wire, which lasts as long as a shaped link's model says, else as long as
- * this rank's CPU needed to move the bytes. If the last rank's thread was in another collective before, the thread's wait in
- * that collective counts instead. The time until the main thread continues is a wait for a core: the bytes had arrived, but the
- * threads that pass them on were not running.
+ * it arrives.) If the last rank's thread was in another collective before, the thread's waits in that collective count in place
+ * of the wait for this peer. The second part is a wait for the wire, while the bytes travel: for the time of a shaped link's
+ * model, else for the CPU time that this rank needed to move the bytes. The third part, until the main thread continues, is a
+ * wait for a core, because the bytes had arrived, but the threads that pass them on were not running.
  */
 export function waitsOf(records: readonly StepRecord[]): ReadonlyMap<number, readonly WaitPart[]> {
   const arrivals = arrivalsOf(records);
@@ -116,13 +116,13 @@ function previousOf(event: Told, all: readonly Told[]): Told | undefined {
   return latest(all.filter(isBefore), ({ progress }) => progress.arrived);
 }
 
-/** Returns the value with the greatest time; if several have it, the first. */
+/** Returns the value with the greatest time; if several values have this time, returns the first of them. */
 function latest<T>(values: readonly T[], timeOf: (value: T) => Seconds): T | undefined {
   const [first, ...others] = values;
   return others.reduce((a, b) => (a === undefined || timeOf(b) > timeOf(a) ? b : a), first);
 }
 
-/** Returns each collective with the time that the main thread lacked a core since its last wait (or the step's start). */
+/** Returns each collective, and how long the main thread lacked a core from its last wait (or the step's start) to posting. */
 function withLack({ start, startCpu, collectives }: StepRecord): [Told, Seconds][] {
   const told = collectives.filter((event): event is Told => event.progress !== undefined);
   const waited = told.filter(({ exposed }) => exposed > 0);
@@ -166,8 +166,8 @@ function stretchesOf(event: Told, rank: number, arrivals: Arrivals, from: Second
   const landed = within(Math.max(progress.arrived, event.started) + event.progress.carried);
   const isQueued = progress.free > posted;
   const isOwn = last.rank === rank;
-  // If this rank is the last one, its comm thread copies bytes or lacks a core; its main thread has already posted the
-  // collective.
+  // If this rank is the last rank to arrive, its comm thread copies bytes or lacks a core; its main thread has already posted
+  // the collective.
   const lacked = progress.lacked + (isQueued || isOwn ? 0 : last.mainLacked);
   const begun = isQueued ? Math.min(came, within(progress.free)) : from;
   const works = Math.max(begun, Math.min(came, progress.arrived - lacked));
@@ -181,8 +181,8 @@ function stretchesOf(event: Told, rank: number, arrivals: Arrivals, from: Second
 }
 
 /**
- * Returns the last rank's waits in its previous collective. This collective kept the rank's thread busy until the next one
- * could begin.
+ * Returns the last rank's waits in its previous collective. The previous collective kept the rank's thread busy until the next
+ * collective could begin.
  */
 function queueOf(last: Arrived, arrivals: Arrivals, from: Seconds, to: Seconds): Stretch[] {
   if (to <= from) return [];

@@ -10,12 +10,12 @@ import { Module } from './module';
 export interface AttentionOptions {
   /** Whether query i attends only to keys up to index i + S - T. */
   readonly causal: boolean;
-  /** Default 'eager', which saves all attention weights for backward; 'flash' does not. */
+  /** Default 'eager', which saves all attention weights for backward; 'flash' does not save them. */
   readonly kind?: AttentionKind | undefined;
   /** The factor of scores. Default 1/sqrt(D). */
   readonly scale?: number | undefined;
   /**
-   * A tensor that is added to the scaled scores: [H, T, S], or a shape that broadcasts to [B, H, T, S]. It cannot be used
+   * A tensor that is added to the scaled scores: [H, T, S], or a shape that broadcasts to [B, H, T, S]. A bias cannot be used
    * with `causal` or 'flash'.
    */
   readonly bias?: tf.Tensor | undefined;
@@ -33,8 +33,8 @@ export function attention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, options: Att
 }
 
 /**
- * Computes attention, as `attention` does. Context parallelism replaces this function, because each rank then has only a part of
- * the sequence.
+ * A function that computes attention, as `attention` does. Context parallelism provides another such function, because each
+ * rank then has only a part of the sequence.
  */
 export type Attend = typeof attention;
 
@@ -106,7 +106,7 @@ export class CausalSelfAttention extends Module {
   /** The number of heads on this rank. Tensor parallelism sets this field. */
   heads: number;
   readonly #kind: AttentionKind;
-  /** A function that computes attention in place of the kernel of `kind`; null: none. */
+  /** A function that computes attention in place of the kernel of `kind`; null if the kernel computes it. */
   attend: Attend | null = null;
 
   constructor(heads: number, kind: AttentionKind = 'eager') {

@@ -34,7 +34,10 @@ export abstract class AttentionBlock extends Module {
     this.proj = new Linear(dim, dim, GPT2);
   }
 
-  /** The layer after attention. Public, because a protected member would make wrapped blocks unassignable to blocks. */
+  /**
+   * Computes the feed-forward layer. This method is public, because TypeScript accepts no wrapped block in place of a block with
+   * protected members.
+   */
   abstract feed(x: tf.Tensor): tf.Tensor;
 
   forward(x: tf.Tensor): tf.Tensor {

@@ -14,8 +14,8 @@ export interface BufferOptions {
 }
 
 /**
- * A tensor of a module that does not train, such as running statistics. It is whole on every rank, and no gradient flows
- * into it. A module has a buffer in a field, and the module's forward reads the buffer's `tensor`:
+ * A tensor that a module has but does not train, such as running statistics. The tensor is whole on every rank, and no gradient
+ * flows into it. A module has a buffer in a field, and the module's forward reads the buffer's `tensor`:
  *
  * ```ts
  * class Centered extends nn.Module {
@@ -27,7 +27,7 @@ export interface BufferOptions {
  * }
  * ```
  *
- * DDP copies rank 0's buffers to all ranks before each forward; under FSDP, each rank has its own, as in torch.
+ * DDP copies rank 0's buffers to all ranks before each forward; under FSDP, each rank has its own buffers, as in torch.
  * Source: torch.nn.Buffer. Throws: CONFIG for a persistent buffer that is neither float32 nor int32.
  */
 export class Buffer extends Parameter {
@@ -41,7 +41,7 @@ export class Buffer extends Parameter {
     const { dtype, shape } = this;
     if (!persistent || dtype === 'float32' || dtype === 'int32') return;
     throw new ConfigError(
-      `nn.Buffer: checkpoints cannot have ${dtype} [${shape}]; cast it, as tf.cast(tensor, 'int32'), or give ` +
+      `nn.Buffer: checkpoints cannot have ${dtype} [${shape}]; cast the tensor, as tf.cast(tensor, 'int32'), or give ` +
         '{ persistent: false }',
     );
   }
@@ -53,7 +53,9 @@ export class Buffer extends Parameter {
     return buffer;
   }
 
-  /** Replaces the values by those of a tensor, which the caller still owns. Throws: SHAPE for another shape or dtype. */
+  /**
+   * Replaces the values by the values of a tensor; the caller still owns this tensor. Throws: SHAPE for another shape or dtype.
+   */
   assign(values: tf.Tensor): void {
     this.update(() => values);
   }
@@ -72,7 +74,7 @@ export class Buffer extends Parameter {
     this.#settle();
   }
 
-  /** Rounds the values to a 16-bit type, now and after each update; later calls have no effect. Source: FSDP's buffer_dtype. */
+  /** Rounds the values to a 16-bit type, now and after each update; a second call has no effect. Source: FSDP's buffer_dtype. */
   roundTo(half: HalfDType): void {
     if (this.#half !== null || this.tensor.dtype !== 'float32') return;
     this.#half = half;

@@ -21,8 +21,8 @@ export abstract class Callable extends NoticesFields {
   readonly #keys = new Set<symbol>();
 
   /**
-   * Computes the module's output; its parameters are whole. Inputs and output are tensors, or arrays and plain objects of
-   * tensors; other values are passed on as they are.
+   * Computes the module's output; the module's parameters are whole during the call. Inputs and output are tensors, or arrays
+   * and plain objects of tensors; other values are passed on as they are.
    */
   // biome-ignore lint/suspicious/noExplicitAny: as in torch, each subclass chooses its inputs and its output.
   abstract forward(...inputs: any[]): any;

@@ -12,7 +12,7 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
     for (const item of items) this.append(item);
   }
 
-  // TypeScript gives a module the members of functions, because it can be called.
+  // TypeScript gives a module the members of functions, because a module can be called.
   override get length(): number {
     return this.#items.length;
   }
@@ -138,7 +138,8 @@ export function applyInTurn(blocks: Iterable<Module>, x: tf.Tensor, ...others: t
   for (const block of blocks) {
     const input = output;
     output = block.apply(input, ...others);
-    // Forward has saved what backward needs. If the saved copy is on the host, the tensor on the device must be freed.
+    // Forward has saved the tensors that backward needs. If the saved copy is on the host, the tensor on the device must be
+    // freed.
     if (output !== input) input.dispose();
   }
   return output;

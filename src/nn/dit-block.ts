@@ -24,9 +24,9 @@ export const DIT = { init: { weight: xavierUniform(), bias: constant(0) } } as c
 
 /**
  * A block of self-attention, cross-attention to the text, and a feed-forward layer; the timestep shifts, scales and gates
- * self-attention and the feed-forward layer. A block may also attend to audio at its end. Shapes: x [B, N, d], time [B, 6, d] or,
- * if patches have their own timesteps, [B, N, 6, d], text [B, L, d], cos and sin [N, P], audio [B, F, A, d] → [B, N, d].
- * Source: Wan2.2's WanAttentionBlock (names too); Peebles and Xie 2023 (modulation).
+ * self-attention and the feed-forward layer. A block may also attend to audio at its end. Shapes: x [B, N, d], time [B, 6, d]
+ * or, if patches have their own timesteps, [B, N, 6, d], text [B, L, d], cos and sin [N, P], audio [B, F, A, d] → [B, N, d].
+ * Source: Wan2.2's WanAttentionBlock, including names; Peebles and Xie 2023 (modulation).
  */
 export class DitBlock extends Module {
   readonly self_attn: DitAttention;
@@ -58,7 +58,7 @@ export class DitBlock extends Module {
     audio?: tf.Tensor,
   ): tf.Tensor {
     // Shift, scale and gate of self-attention, then of the feed-forward layer; each is [B, 1, d], or [B, N, d].
-    const parts = modulationsOf(this.modulation.tensor, time) as [Row, Row, Row, Row, Row, Row]; // one per row of six
+    const parts = modulationsOf(this.modulation.tensor, time) as [Row, Row, Row, Row, Row, Row]; // one per row of `modulation`
     const [shift, scale, gate, shift2, scale2, gate2] = parts;
     const attended = this.self_attn.apply(modulated(x, shift, scale, this.#eps), cos, sin);
     const first = tf.add(x, tf.mul(attended, gate));
@@ -80,8 +80,8 @@ export function modulationsOf(rows: tf.Tensor, time: tf.Tensor): tf.Tensor[] {
 }
 
 /**
- * Attention of the patches of each latent frame to the audio of this frame. Its output is 0 at first. Shapes: x [B, N, d], audio
- * [B, F, A, d] → [B, N, d]. Source: Wan2.2-S2V's AudioInjector_WAN, without its scale and shift by audio.
+ * Attention of the patches of each latent frame to the audio of this frame. Initially, the output is 0. Shapes: x [B, N, d],
+ * audio [B, F, A, d] → [B, N, d]. Source: Wan2.2-S2V's AudioInjector_WAN, without its scale and shift by audio.
  */
 export class AudioAttention extends Module {
   readonly attn: DitAttention;
@@ -131,8 +131,8 @@ export class DitAttention extends Module {
   readonly norm_k: RMSNorm;
   readonly #shape: DitBlockShape;
   /**
-   * A function that computes attention in place of the shape's kernel; null: none. Context parallelism sets this field for
-   * attention of a video to itself.
+   * A function that computes attention in place of the shape's kernel; null if the kernel computes it. Context parallelism sets
+   * this field for attention of a video to itself.
    */
   attend: Attend | null = null;
 

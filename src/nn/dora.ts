@@ -6,18 +6,18 @@ import type { ValueSource } from './init';
 import { Parameter } from './parameter';
 
 /**
- * [Note: DoRA] A layer with magnitudes has the matrix m · V / ‖V‖ with V = W + alpha / r · BA. ‖V‖ has the norm
- * of each row of V; a row has the weights of one output. The vector m has one element per output and trains; it begins as the norms of W,
- * so the output does not change at first. Backward takes the norm as a constant, so it stores no matrix of the size of W. Source: Liu et
- * al. 2024, section 4.3; PEFT's DoraLinearLayer.
+ * [Note: DoRA] A layer with magnitudes has the matrix m · V / ‖V‖ with V = W + alpha / r · BA. ‖V‖ has the norm of each row of
+ * V; a row has the weights of one output. The vector m has one element per output and trains; its initial values are the norms
+ * of W's rows, so the output does not change at first. Backward treats the norms as constants, so no matrix of the size of W is
+ * stored. Source: Liu et al. 2024, section 4.3; PEFT's DoraLinearLayer.
  */
 
-/** Number of elements of W that are read at once. */
+/** The number of elements of W that are read at once. */
 const BLOCK = 2 ** 18;
 
 /**
- * Makes the magnitudes of a matrix. If the matrix has deferred values, the magnitudes are deferred too: they are computed when they are
- * first needed. See [Note: DoRA].
+ * Makes the magnitudes of a matrix. If the matrix has deferred values, the magnitudes are also deferred: they are computed when
+ * they are first needed. See [Note: DoRA].
  */
 export function magnitudesOf(weight: Parameter): Parameter {
   const { first, shape } = weight;

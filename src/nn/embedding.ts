@@ -8,9 +8,9 @@ import { requireExtents } from './require-extents';
 
 /** Options of an `Embedding`. */
 export interface EmbeddingOptions {
-  /** The row of padding: it is initially 0 and gets no gradient. A negative number counts from the end. Default: none. */
+  /** The row of padding, which is initially 0 and gets no gradient. A negative number counts from the end. Default: none. */
   readonly paddingIdx?: number | null;
-  /** Initial values. Default: standard normal. */
+  /** The initial values of the weight. Default: standard normal. */
   readonly init?: { readonly weight?: FirstValues };
 }
 
@@ -19,9 +19,9 @@ export interface EmbeddingOptions {
  * including its initial values. Throws: CONFIG for sizes that are not positive integers, or a padding row that does not exist.
  */
 export class Embedding extends Module {
-  /** Another layer's weight may be assigned: the layers then share it. */
+  /** A program may assign another layer's weight to this field; both layers then share the weight. */
   weight: Parameter;
-  /** The row of padding, as a number from 0; undefined: none. */
+  /** The row of padding, as a number from 0; undefined if there is no such row. */
   readonly paddingIdx: number | undefined;
 
   constructor(rows: number, dim: number, { paddingIdx = null, init = {} }: EmbeddingOptions = {}) {

@@ -1,10 +1,11 @@
 /**
- * An object that notices when it is called like a function, and when a field is set or deleted. It also notices the class fields
- * of a subclass.
+ * An object that notices when it is called like a function, and when a field is set or deleted. The object also notices the
+ * class fields of a subclass.
  *
- * [Note: fields register] Class fields of a subclass are set after the base class's constructor has run, so this
- * constructor cannot register them. Instead, it returns a proxy whose `defineProperty` is called for each field, in order,
- * as `torch.nn.Module.__setattr__` is in Python. The proxy's target is a function, so that `model(x)` works. Private `#fields` are not properties, so the proxy does not see them.
+ * [Note: fields register] Class fields of a subclass are set after the base class's constructor has run, so this constructor
+ * cannot register them. Instead, the constructor returns a proxy whose `defineProperty` is called for each field, in order, as
+ * `torch.nn.Module.__setattr__` is in Python. The proxy's target is a function, so that `model(x)` works. Private `#fields` are
+ * not properties, so the proxy does not see these fields.
  */
 export abstract class NoticesFields {
   constructor() {
@@ -27,9 +28,9 @@ export abstract class NoticesFields {
     return noticed;
   }
 
-  /** Called when the object is called like a function. */
+  /** Runs when the object is called like a function. */
   protected abstract called(inputs: readonly unknown[]): unknown;
 
-  /** Called before a field gets its new value (undefined if it is deleted). */
+  /** Runs before a field gets its new value (undefined if the field is deleted). */
   protected abstract fieldChanged(name: string, value: unknown): void;
 }

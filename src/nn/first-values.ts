@@ -5,8 +5,8 @@ import type { Parameter, Span } from './parameter';
 import { floatsOf } from './spans';
 
 /**
- * Returns a parameter's whole tensor, with the tag 'param.full'; deferred values are written directly into it.
- * `declared`: the dtype whose size ledgers count; undefined: float32.
+ * Returns a parameter's whole tensor, with the tag 'param.full'; deferred values are written directly into it. `declared` is
+ * the dtype whose size ledgers count. Default: float32.
  */
 export function wholeTensor(engine: Engine, parameter: Parameter, declared?: HalfDType): tf.Tensor {
   const { source, shape, size, module } = parameter;
@@ -26,7 +26,7 @@ export function wholeTensor(engine: Engine, parameter: Parameter, declared?: Hal
   return tensor;
 }
 
-/** Writes elements [start, start + length) of a parameter to a span; a deferred parameter is not made whole. */
+/** Writes elements [start, start + length) of a parameter to a span; does not make a deferred parameter whole. */
 export function writeValues(
   engine: Engine,
   parameter: Parameter,

@@ -22,10 +22,10 @@ export function isLayer(value: unknown): value is Layer {
 }
 
 /**
- * Returns the module of a tfjs layer or model; the first call makes it. From then on, the layer's trainable weights are
- * parameters of the module, and calls of the layer run the module and its wrappers. A model's layers that have weights
- * are child modules with their own names. Weights that gradients do not train (moving averages of batch norm) stay in the
- * layer: they are whole on every rank and not synchronised, like buffers under torch's FSDP.
+ * Returns the module of a tfjs layer or model; the first call makes this module. From then on, the layer's trainable weights
+ * are parameters of the module, and calls of the layer run the module and its wrappers. A model's layers that have weights are
+ * child modules with their own names. Weights that gradients do not train (moving averages of batch norm) stay in the layer.
+ * These weights are whole on every rank and are not synchronised, like buffers under torch's FSDP.
  * Throws: CONFIG for a model that is not built, and for stateful layers.
  */
 export function moduleOf(layer: Layer): Module {
@@ -75,11 +75,11 @@ function instead(value: unknown): string {
     : '';
 }
 
-/** The module of a tfjs layer or model. Shapes: as the layer's. */
+/** The module of a tfjs layer or model. Shapes: those of the layer. */
 class LayerModule extends Module {
   readonly #layer: Layer;
   readonly #call: Layer['call'];
-  /** The arguments of the layer's last call; forward uses these arguments, also when it runs again in backward. */
+  /** The arguments of the layer's last call; forward uses these arguments, also when forward runs again in backward. */
   #arguments: Arguments = {};
 
   constructor(layer: Layer) {
@@ -105,7 +105,7 @@ class LayerModule extends Module {
     return first !== undefined && more.length === 0 ? first : output;
   }
 
-  /** Makes a parameter of a variable's values; then the layer reads the parameter, and the module disposes it. */
+  /** Makes a parameter from a variable's values. After this call, the layer reads the parameter, and the module disposes it. */
   #adopt(variable: Variable): void {
     if (!variable.trainable) return;
     const requiresGrad = this.#layer.trainable;
@@ -148,6 +148,6 @@ function refuseOwnTraining(model: tf.LayersModel): void {
   model.fitDataset = refuse('fitDataset', train);
   model.trainOnBatch = refuse('trainOnBatch', train);
   model.evaluate = refuse('evaluate', 'compute the loss from model.apply(x)');
-  // For a tensor, a model returns tensors, not symbolic tensors.
+  // If its input is a tensor, a model returns tensors, not symbolic tensors.
   model.predict = (x) => tf.tidy(() => model.apply(x) as tf.Tensor | tf.Tensor[]);
 }

@@ -9,13 +9,13 @@ import { requireExtents } from './require-extents';
 export interface LinearOptions<HasBias extends boolean = boolean> {
   /** Whether a bias is added. Default true. */
   readonly bias?: HasBias;
-  /** Initial values; default for both: uniform in ±1/sqrt(inputs). */
+  /** The initial values of weight and bias. Default for both: uniform in ±1/sqrt(inputs). */
   readonly init?: { readonly weight?: FirstValues; readonly bias?: FirstValues };
 }
 
 /**
  * The initial values of GPT-2's matrices, which Llama and T5 also use: normal with a standard deviation of 0.02.
- * Source: Radford et al. 2019, section 2.3 and its published code.
+ * Source: Radford et al. 2019, section 2.3 and the published code.
  */
 export const GPT2 = { init: { weight: normal(0.02) } } as const;
 
@@ -25,7 +25,7 @@ export const GPT2 = { init: { weight: normal(0.02) } } as const;
  * Source: torch.nn.Linear, including its initial values. Throws: CONFIG for sizes that are not positive integers.
  */
 export class Linear<HasBias extends boolean = true> extends Module {
-  /** Another layer's weight may be assigned: the layers then share it. */
+  /** A program may assign another layer's weight to this field; both layers then share the weight. */
   weight: Parameter;
   /** null without bias. */
   readonly bias: HasBias extends true ? Parameter : null;
@@ -37,7 +37,7 @@ export class Linear<HasBias extends boolean = true> extends Module {
     const within = uniform(1 / Math.sqrt(inputs));
     this.weight = Parameter.deferred([outputs, inputs], init.weight ?? within);
     const added = bias ? Parameter.deferred([outputs], init.bias ?? within) : null;
-    this.bias = added as typeof this.bias; // the class's type parameter says whether it is null
+    this.bias = added as typeof this.bias; // `HasBias` says whether the bias is null
   }
 
   forward(x: tf.Tensor): tf.Tensor {

@@ -27,7 +27,8 @@ export interface LlamaBlockShape {
 
 /**
  * A pre-norm block with RMSNorm, rotary positions, heads in groups, and SwiGLU.
- * Shapes: x [B, T, d], cos and sin [T, P] → [B, T, d]. Source: Touvron et al. 2023; names of Hugging Face's LlamaDecoderLayer.
+ * Shapes: x [B, T, d], cos and sin [T, P] → [B, T, d]. Source: Touvron et al. 2023; names are those of Hugging Face's
+ * LlamaDecoderLayer.
  */
 export class LlamaBlock extends Module {
   readonly input_layernorm: RMSNorm;

@@ -4,18 +4,18 @@ import * as tf from '../core/tf';
 import { type ValueSource, valuesOf } from './init';
 import type { Module } from './module';
 
-/** A tensor's shape and values; values are in memory, or a source from which ranges are read. */
+/** A tensor's shape and values. The values are in memory, or ranges of them are read from a source. */
 export type StateEntry = { readonly shape: readonly number[] } & (
   | { readonly values: Float32Array | Int32Array }
   | { readonly source: ValueSource }
 );
 
-/** Values by full parameter name. `unread`: for a file, the reason for each name that cannot be read. */
+/** Values by full parameter name. For a file, `unread` has the names that cannot be read, each with the reason. */
 export type StateDict = ReadonlyMap<string, StateEntry> & { readonly unread?: ReadonlyMap<string, string> };
 
 /**
- * Loads values into a model's parameters and persistent buffers; names and shapes must match exactly. A deferred parameter only stores its new
- * source, so `state` must stay readable and unchanged until the model is sharded or used.
+ * Loads values into a model's parameters and persistent buffers; names and shapes must match exactly. A deferred parameter only
+ * stores the source of the new values, so `state` must stay readable and unchanged until the model is sharded or used.
  * Throws: SHAPE; the error names all parameters that are missing, unknown or have another shape.
  */
 export function loadState(engine: Engine, model: Module, state: StateDict): void {

@@ -61,7 +61,7 @@ export function mergeLoRA(model: Module): void {
   }
 }
 
-/** Returns the options with which a model's adapters were made; null: the model has none. */
+/** Returns the options with which a model's adapters were made; null if the model has no adapters. */
 export function loraOf(model: Module): LoraConfig | null {
   for (const module of model.modules()) if (module instanceof LoraB) return module.config;
   return null;
@@ -71,7 +71,9 @@ export function loraOf(model: Module): LoraConfig | null {
 const PARTS = ['lora_A', 'lora_B', 'lora_dropout'] as const;
 const MAGNITUDES = 'lora_magnitude_vector';
 
-/** A matrix of an adapter. It is no Linear, so that the policy 'linear' leaves it in the unit of its layer. */
+/**
+ * A matrix of an adapter. The class is not a `Linear`, so that the policy 'linear' leaves the matrix in the unit of its layer.
+ */
 class LoraMatrix extends Module {
   readonly weight: Parameter;
 
@@ -119,7 +121,7 @@ function adapt(layer: Layer, config: LoraConfig): void {
   if (dropout > 0) Reflect.set(layer, 'lora_dropout', new Dropout(dropout));
   if (useDora) {
     Reflect.set(layer, MAGNITUDES, magnitudesOf(layer.weight));
-    // The layer's forward reads the matrices, so they cannot be units of their own.
+    // The layer's forward reads the matrices, so the matrices cannot be separate units.
     for (const { weight } of matrices) weight.usedBy(layer);
   }
   layer.wrapOnce(WRAPPED, (given, next) => {
@@ -163,7 +165,7 @@ function mergedOf(layer: Layer, adapter: Adapter): tf.Tensor {
   return tf.mul(sum, tf.reshape(factors, [-1, 1]));
 }
 
-/** Returns a module's adapter; null: the module has none. */
+/** Returns a module's adapter; null if the module has none. */
 function adapterOf(module: Module): Adapter | null {
   const [a, b, drop] = PARTS.map((part) => module.children.get(part));
   if (!(a instanceof LoraMatrix && b instanceof LoraB)) return null;

@@ -37,7 +37,7 @@ export function requireOther(
   if (!inside.includes(parent)) return;
   throw new ConfigError(
     `${type}.${name}: this ${inside[0]?.constructor.name} holds the ${type} itself, and a ` +
-      'module cannot be within itself; put a mere reference into a private #field or a function',
+      'module cannot be within itself; to store only a reference, use a private #field or a function',
   );
 }
 

@@ -11,17 +11,17 @@ export abstract class ModuleTree extends Callable {
   readonly #tensors = new Map<string, Parameter>();
   readonly #children = new Map<string, ModuleTree>();
   #parent: ModuleTree | null = null;
-  /** The number of names under which other modules hold this one. */
+  /** The number of names under which other modules hold this module. */
   #numHolders = 0;
   #path = '';
   #seed: number | null = null;
 
-  /** Full name within the model: 'blocks.0.qkv'; '' for the model itself. */
+  /** The module's full name within the model, as 'blocks.0.qkv'; '' for the model itself. */
   get path(): string {
     return this.#path;
   }
 
-  /** The outermost module, which contains this module; the module itself if it is in no other. */
+  /** The outermost module, which contains this module; the module itself if no other module contains it. */
   get root(): ModuleTree {
     return this.#parent?.root ?? this;
   }
@@ -30,12 +30,15 @@ export abstract class ModuleTree extends Callable {
     return this.#children;
   }
 
-  /** The module's own parameters, without its children's. */
+  /** The module's own parameters, without the parameters of its children. */
   get ownParameters(): ReadonlyMap<string, Parameter> {
     return new Map([...this.#tensors].filter(([, tensor]) => !isBuffer(tensor)));
   }
 
-  /** The seed of this module's initial values and random numbers, which also depend on its path. Default 0, on every rank. */
+  /**
+   * The seed of this module's initial values and random numbers; both also depend on the module's path. Default 0, on every
+   * rank.
+   */
   get seed(): number {
     return this.#seed ?? this.#parent?.seed ?? 0;
   }
@@ -79,8 +82,8 @@ export abstract class ModuleTree extends Callable {
   }
 
   /**
-   * Returns the contents of a state dict, by torch's names. They are those of `namedState`, but a tied parameter appears under
-   * all its names.
+   * Returns the contents of a state dict, by torch's names. The contents are those of `namedState`, but a tied parameter
+   * appears under all its names.
    */
   protected stateNames(path = '', names = new Map<string, Parameter>()): Map<string, Parameter> {
     for (const [name, tensor] of this.#tensors) {
@@ -103,7 +106,7 @@ export abstract class ModuleTree extends Callable {
 
   /**
    * Registers a field's new value in place of the old one. Throws: CONFIG if a field that has a parameter or module gets
-   * another kind of value, because that would not train. Source: torch's 'cannot assign as parameter'.
+   * another kind of value, because such a value would not train. Source: torch's 'cannot assign as parameter'.
    */
   protected override fieldChanged(name: string, value: unknown): void {
     if (value instanceof ModuleTree && value === this.#children.get(INNER)) return;
@@ -171,7 +174,7 @@ export abstract class ModuleTree extends Callable {
     throw replacedPart(`${this.constructor.name}.${name}`, tensor, value);
   }
 
-  /** Returns the parameters and buffers for which `includes` is true, by name; a tied one appears once. */
+  /** Returns the parameters and buffers for which `includes` is true, by name; a tied parameter appears once. */
   #named<P extends Parameter>(includes: (tensor: Parameter) => tensor is P): Map<string, P> {
     const found = new Map<P, string>();
     for (const [module, path] of this.#names('')) {
@@ -202,7 +205,7 @@ export abstract class ModuleTree extends Callable {
     else this.#placeAll();
   }
 
-  /** Whether the module and its parameters have one name only, which does not depend on the rest of the tree. */
+  /** Whether the module and each of its parameters have only one name. Such names do not depend on the rest of the tree. */
   get #isOnlyOnce(): boolean {
     if (this.#numHolders > 1) return false;
     const tensors = [...this.#tensors.values()];
@@ -224,7 +227,10 @@ export abstract class ModuleTree extends Callable {
     if (parameter !== next && !isStillHeld) parameter?.noLongerUsedBy(this);
   }
 
-  /** Returns this module and all inside it, parents first, with their names; a module that is used twice has its first name. */
+  /**
+   * Returns this module and all modules inside it, parents first, with their names; a module that is used twice has its first
+   * name.
+   */
   #names(path: string, names = new Map<ModuleTree, string>()): Map<ModuleTree, string> {
     if (names.has(this)) return names;
     names.set(this, path);
@@ -239,7 +245,10 @@ export abstract class ModuleTree extends Callable {
     root.#placeInside(root.#path);
   }
 
-  /** Sets the full names of this module, of all modules inside it, and of their parameters; a shared one gets its first name. */
+  /**
+   * Sets the full names of this module, of all modules inside it, and of their parameters; a shared module or parameter gets
+   * its first name.
+   */
   #placeInside(ownPath: string): void {
     const placed = new Set<Parameter>();
     for (const [module, path] of this.#names(ownPath)) {

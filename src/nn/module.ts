@@ -9,9 +9,9 @@ import { type StateBuffer, stateBuffers } from './parameter';
 import { type LoadedNames, loadStateValues, type StateValues, stateDictOf } from './state-dict';
 
 /**
- * A part of a model: it has named parameters, child modules, and a forward on tfjs tensors. Subclasses define `forward`;
- * to run a module, call `apply` (torch's `__call__`). Modules, parameters and buffers that are assigned to its
- * fields become its children, parameters and buffers, in this order:
+ * A part of a model: it has named parameters, child modules, and a forward on tfjs tensors. Subclasses define `forward`; to run
+ * a module, call `apply` (torch's `__call__`). Modules, parameters and buffers that are assigned to the module's fields become
+ * its children, parameters and buffers, in the order of the assignments:
  *
  * ```ts
  * class Net extends nn.Module {
@@ -23,8 +23,8 @@ import { type LoadedNames, loadStateValues, type StateValues, stateDictOf } from
  * }
  * ```
  *
- * Names are as in torch: 'a.weight', or 'blocks.0.qkv.weight' in a ModuleList. Put several modules into an `nn.ModuleList`
- * or `nn.ModuleDict`, not into a plain array. Modules in private `#fields` are not registered and do not train. See
+ * Names are as in torch: 'a.weight', or 'blocks.0.qkv.weight' in a ModuleList. Put several modules into an `nn.ModuleList` or
+ * `nn.ModuleDict`, not into a plain array. Modules in private `#fields` are not registered and do not train. See
  * [Note: fields register].
  */
 export abstract class Module extends ModuleTree {
@@ -41,11 +41,11 @@ export abstract class Module extends ModuleTree {
   }
 
   override get children(): ReadonlyMap<string, Module> {
-    return super.children as ReadonlyMap<string, Module>; // as above
+    return super.children as ReadonlyMap<string, Module>; // all parts of a tree are modules
   }
 
   override modules(): Module[] {
-    return super.modules() as Module[]; // as above
+    return super.modules() as Module[]; // all parts of a tree are modules
   }
 
   override apply(...inputs: Parameters<this['forward']>): ReturnType<this['forward']> {
@@ -74,7 +74,7 @@ export abstract class Module extends ModuleTree {
     return this.train(false);
   }
 
-  /** Returns the state buffers of the trainable parameters; they do not contain the optimizer's states. */
+  /** Returns the state buffers of the trainable parameters; these buffers do not contain the optimizer's states. */
   states(): StateBuffer[] {
     return stateBuffers(this.parameters());
   }
@@ -100,8 +100,8 @@ export abstract class Module extends ModuleTree {
 
   /**
    * Returns copies of all parameters and persistent buffers, by torch's names; a tied parameter has all its names. If the
-   * module is sharded, the values are gathered, so every rank must call it (as torch's FULL_STATE_DICT). The caller disposes
-   * the tensors.
+   * module is sharded, the values are gathered, so every rank must call this method (as for torch's FULL_STATE_DICT). The
+   * caller disposes the tensors.
    */
   stateDict(): Map<string, tf.Tensor> {
     return stateDictOf(this.stateNames());
@@ -109,7 +109,7 @@ export abstract class Module extends ModuleTree {
 
   /**
    * Loads values by torch's names, from `stateDict()`, `FSDP.stateDict(model)` (FULL) or a plain object of tensors. Throws:
-   * SHAPE for missing and unexpected names (unless `strict` is false) and for other shapes; then nothing is loaded.
+   * SHAPE for missing and unexpected names (unless `strict` is false) and for other shapes; after an error, nothing is loaded.
    */
   loadStateDict(dict: StateValues, { strict = true }: { readonly strict?: boolean } = {}): LoadedNames {
     return loadStateValues(this.constructor.name, this.stateNames(), dict, strict);

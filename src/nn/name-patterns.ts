@@ -48,7 +48,10 @@ export function parametersMatching(model: Module, pattern: string, setting: stri
   throw unmatched(pattern, setting, [...own.names, ...named.map(([name]) => name)]);
 }
 
-/** Returns the modules whose whole name or its end fits a pattern ('fc1' fits 'blocks.0.fc1'). Throws: CONFIG if no name fits. */
+/**
+ * Returns the modules for which a pattern fits the whole name or the end of the name ('fc1' fits 'blocks.0.fc1'). Throws:
+ * CONFIG if no name fits.
+ */
 export function modulesEndingWith(model: Module, pattern: string, setting: string): Module[] {
   const { modules, names } = namesOf(model);
   const found = modules.filter((_, i) => fitsEnd(names[i] ?? '', pattern));

@@ -16,8 +16,8 @@ export interface LayerNormOptions<HasBias extends boolean = boolean> {
 }
 
 /**
- * Normalizes rows, then scales and shifts them. Shapes: x […, ...normalizedShape] → the same; weight and bias
- * normalizedShape, initially 1 and 0. A number is a shape of one dim.
+ * Normalizes rows, then scales and shifts them. Shapes: x […, ...normalizedShape] → the same; weight and bias normalizedShape,
+ * initially 1 and 0. If `normalizedShape` is a number, the shape has one dim.
  * Source: torch.nn.LayerNorm. Throws: CONFIG for a size that is not a positive integer.
  */
 export class LayerNorm<HasBias extends boolean = true> extends Module {
@@ -37,7 +37,7 @@ export class LayerNorm<HasBias extends boolean = true> extends Module {
     this.#eps = eps;
     this.weight = scaleOf(this.#shape, elementwiseAffine);
     const added = bias === false || !elementwiseAffine ? null : Parameter.deferred(this.#shape, constant(0));
-    this.bias = added as typeof this.bias; // the class's type parameter says whether it is null
+    this.bias = added as typeof this.bias; // `HasBias` says whether the bias is null
   }
 
   forward(x: tf.Tensor): tf.Tensor {
@@ -59,7 +59,7 @@ export interface RMSNormOptions {
 
 /**
  * Divides rows by their root mean square, then scales them. Shapes: x […, ...normalizedShape]; weight normalizedShape,
- * initially 1. A number is a shape of one dim.
+ * initially 1. If `normalizedShape` is a number, the shape has one dim.
  * Source: Zhang and Sennrich 2019; torch.nn.RMSNorm. Throws: CONFIG for a size that is not a positive integer.
  */
 export class RMSNorm extends Module {
@@ -93,7 +93,7 @@ function shapeOf(layer: string, shape: number | readonly number[]): readonly num
   return sizes;
 }
 
-/** Returns the parameter of factors, initially 1, or null. */
+/** Returns a parameter with the factors of rows, initially 1; null if rows are not scaled. */
 function scaleOf(shape: readonly number[], isScaled: boolean): Parameter {
   return (isScaled ? Parameter.deferred(shape, constant(1)) : null) as Parameter;
 }

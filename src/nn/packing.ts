@@ -8,8 +8,8 @@ import { fromBegin } from './positions';
 
 /**
  * [Note: packed sequences] A packed batch is one row that has documents one after the other. Each position attends only to
- * positions of its own document, and positions begin again with each document. So packing does not change the values of a
- * document. Attention is computed per document, which needs neither a mask nor the scores between documents. Source:
+ * positions of its own document, and positions begin again with each document. Therefore packing does not change the values of
+ * a document. Attention is computed per document, so neither a mask nor scores between documents are needed. Source:
  * flash_attn_varlen_func; transformers' DataCollatorWithFlattening.
  */
 export class PackedSequences {
@@ -22,7 +22,7 @@ export class PackedSequences {
     this.#lengths = lengths;
   }
 
-  /** From now on, each row of an input is one sequence. */
+  /** Ends the division into documents: from now on, each row of an input is one sequence. */
   end(): void {
     this.#lengths = null;
   }
@@ -37,7 +37,7 @@ export class PackedSequences {
       tf.Tensor[],
       tf.Tensor[],
       tf.Tensor[],
-    ]; // of q, k and v
+    ]; // the parts of q, k and v
     const mixed = qs.flatMap((part, i) => {
       const [keys, values] = [ks[i], vs[i]];
       return keys === undefined || values === undefined ? [] : [attention(part, keys, values, options)];

@@ -3,8 +3,8 @@ import { ConfigError, classOf, ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
 
 /**
- * Throws: CONFIG for a value that is not a tensor, for a trainable tensor that is not float32, and for the tensor of another
- * parameter.
+ * Throws: CONFIG for a value that is not a tensor, for a trainable tensor that is not float32, and for a tensor that belongs to
+ * another parameter.
  */
 export function requireOwnValues(tensor: { readonly shape: readonly number[] }, trains: boolean): void {
   if (!Array.isArray(tensor?.shape)) {
@@ -20,7 +20,7 @@ export function requireOwnValues(tensor: { readonly shape: readonly number[] }, 
   if (holder !== undefined && !(tensor instanceof tf.Variable)) {
     throw new ConfigError(
       `nn.Parameter: this tensor [${tensor.shape}] is ${holder.name === '' ? 'another parameter' : `parameter "${holder.name}"`}'s, ` +
-        'which would then get no gradient; use that parameter in both places to tie them, or give a separate tensor (tf.mul(tensor, 1))',
+        'and that parameter would then get no gradient; use it in both places to tie them, or give a copy (tf.mul(tensor, 1))',
     );
   }
 }

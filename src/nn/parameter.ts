@@ -27,7 +27,7 @@ export function isOnHost(span: Span): span is HostSpan {
   return 'host' in span;
 }
 
-/** A range of a state buffer; its values are contiguous in memory, and its gradients too. */
+/** A range of a state buffer. The range's values are contiguous in memory, and so are its gradients. */
 export interface StateSegment {
   /** The index of the first element in the buffer. */
   readonly offset: number;
@@ -50,9 +50,9 @@ export interface StateSlice {
 
 /**
  * The elements that an optimizer updates on this rank: a whole parameter, the flat shard of a unit, or this rank's chunks
- * of whole parameters. Elements have indices from 0 to `size` - 1; segments say where their values and gradients are,
- * slices say to which parameter they belong. Strategies replace the buffer of a parameter by their own; optimizers,
- * clipping and checkpoints use only this interface.
+ * of whole parameters. Elements have indices from 0 to `size` - 1. Segments say where the elements' values and gradients are;
+ * slices say to which parameter the elements belong. Strategies replace the buffer of a parameter by their own buffer.
+ * Optimizers, clipping and checkpoints use only this interface.
  */
 export interface StateBuffer {
   readonly name: string;
@@ -69,7 +69,7 @@ export interface StateBuffer {
   segments(): readonly StateSegment[];
   /** Frees the gradient. */
   zeroGrad(): void;
-  /** Must be called after a change of the values; marks copies of them as stale. */
+  /** Marks copies of the values as stale; must be called after each change of the values. */
   updated(): void;
   /** Frees everything; the buffer must not be used afterwards. */
   dispose(): void;
@@ -78,7 +78,7 @@ export interface StateBuffer {
 /** A module whose forward reads a parameter. */
 export interface ParameterUser {
   readonly path: string;
-  /** The same for all modules of a model. */
+  /** An object that is the same for all modules of a model. */
   readonly root: object;
 }
 
@@ -91,14 +91,14 @@ export class Parameter implements Leaf {
   readonly dtype: DType;
   /** Whether values may differ between ranks, as values of buffers may; checkpoints then have rank 0's values. */
   readonly isLocal: boolean = false;
-  /** The unit whose backward gets the gradient; null: the parameter is in no unit, and `grad` has this rank's gradient. */
+  /** The unit whose backward gets the gradient; null if no unit has the parameter, and `grad` then has this rank's gradient. */
   unit: string | null = null;
   /** Whether the last forward used the values only to run the unit's collectives; a zero gradient then counts as missing. */
   isSpare = false;
-  /** Which part of a whole tensor this is, under tensor parallelism; null: it is the whole. */
+  /** Says which part of a whole tensor this parameter is, under tensor parallelism; null if it is the whole tensor. */
   split: TensorSplit | null = null;
-  lent: tf.Tensor | null = null; // In a copy of another rank's expert: what forward reads in place of the parameter's values.
-  copiedBy: string | null = null; // Other ranks of the replica that have a copy; updates of all copies must be equal.
+  lent: tf.Tensor | null = null; // In a copy of another rank's expert, forward reads this tensor, not the parameter's values.
+  copiedBy: string | null = null; // The other ranks of the replica that have a copy; updates of all copies must be equal.
   /** The gradient of the whole parameter; null if there is none, or if a unit stores its gradient. */
   grad: tf.Tensor | null = null;
   #tensor: tf.Tensor | null = null;
@@ -117,7 +117,7 @@ export class Parameter implements Leaf {
     requireOwnValues(tensor, this.#requiresGrad);
     this.shape = tensor.shape;
     this.size = tensor.size;
-    this.dtype = tensor instanceof tf.Tensor ? (tensor.dtype as DType) : 'float32'; // there are no other types
+    this.dtype = tensor instanceof tf.Tensor ? (tensor.dtype as DType) : 'float32'; // tensors have no other types
     if (tensor instanceof tf.Tensor) this.replace(tf.keep(tensor));
     this.#state = new WholeParameter(this);
   }
@@ -134,12 +134,12 @@ export class Parameter implements Leaf {
     return parameter;
   }
 
-  /** Full name within the model. */
+  /** The parameter's full name within the model. */
   get name(): string {
     return this.#place.name;
   }
 
-  /** Full name of the owning module. */
+  /** The full name of the module that owns the parameter. */
   get module(): string {
     return this.#place.module;
   }
@@ -191,7 +191,7 @@ export class Parameter implements Leaf {
     return this.#source;
   }
 
-  /** Makes the values before training, also after they are sharded; null: they are in a tensor. */
+  /** Makes the initial values, also after the parameter is sharded; null if the values are in a tensor. */
   get first(): FirstValues | null {
     const source = this.#source;
     return this.#first ?? (source && (() => source));
@@ -286,7 +286,7 @@ class WholeParameter implements StateBuffer {
     this.#parameter.grad = null;
   }
 
-  updated(): void {} // There are no copies.
+  updated(): void {} // There are no copies of the values.
 
   dispose(): void {
     this.zeroGrad();

@@ -21,7 +21,7 @@ export interface DividedSequences {
   mean(loss: tf.Tensor): tf.Tensor;
 }
 
-/** The input begins at the first position of the sequence. */
+/** Returns the positions of an input that begins at the first position of the sequence. */
 export const fromBegin: PositionsOf = (length) => [{ start: 0, length }];
 
 /** Returns the number of positions from 0 to the end of the last range. */

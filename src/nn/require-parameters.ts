@@ -42,7 +42,7 @@ function requireSeen(model: Module, what: string): void {
 /** Returns what is wrong with a tfjs variable or layer in a module's field; null if nothing is wrong. */
 function foreignTo(value: unknown): string | null {
   if (value instanceof tf.Variable && value.trainable) {
-    return 'is a tf.Variable, which no optimizer sees here; write new nn.Parameter(tensor), or tf.tensor for what does not train';
+    return 'is a tf.Variable, which no optimizer sees here; write new nn.Parameter(tensor), or tf.tensor for a constant';
   }
   if (!isLayer(value) || !value.trainable || value.weights.length === 0) return null;
   return (

@@ -8,12 +8,12 @@ export interface Angles {
   readonly sin: tf.Tensor;
 }
 
-/** Returns theta^(-i / pairs) for each pair i: its angle per position. Source: Su et al. 2021, section 3.2.2. */
+/** Returns the angle per position of each pair i: theta^(-i / pairs). Source: Su et al. 2021, section 3.2.2. */
 export function frequencies(pairs: number, theta: number): tf.Tensor {
   return tf.tensor1d(Float32Array.from({ length: pairs }, (_, i) => theta ** (-i / pairs)));
 }
 
-/** Returns the angles of positions 0 to `positions` - 1 in a sequence. */
+/** Returns the angles of the positions from 0 to `positions` - 1 in a sequence. */
 export function sequenceAngles(positions: number, pairs: number, theta: number): Angles {
   return anglesOf(positionTimes(positions, frequencies(pairs, theta)));
 }
@@ -56,7 +56,7 @@ export function rotated(
   const axis = isHalves ? 3 : 4;
   const x = tf.reshape(x_BTHD, [batch, positions, heads, ...(isHalves ? [2, pairs] : [pairs, 2])]);
   const perPosition = isHalves ? [positions, 1, 1, pairs] : [positions, 1, pairs, 1];
-  const [a, b] = tf.split(x, 2, axis) as [tf.Tensor, tf.Tensor]; // split into two
+  const [a, b] = tf.split(x, 2, axis) as [tf.Tensor, tf.Tensor]; // `split` returns two tensors
   const turned = tf.concat([tf.neg(b), a], axis);
   const y = tf.add(tf.mul(x, tf.reshape(cos, perPosition)), tf.mul(turned, tf.reshape(sin, perPosition)));
   return tf.reshape(y, shape);

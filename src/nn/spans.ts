@@ -27,7 +27,7 @@ export function disposeSpan(span: Span): void {
   else span.tensor.dispose();
 }
 
-/** Returns a view of elements, without a copy; it is valid until the next allocation. */
+/** Returns a view of elements, without a copy; the view is valid until the next allocation. */
 export function floatsOf(engine: Engine, span: Span, length: number): Float32Array {
   const bytes = isOnHost(span) ? span.host.bytesView() : engine.storage(span.tensor).view();
   return new Float32Array(bytes.buffer, bytes.byteOffset + 4 * span.offset, length);
@@ -44,7 +44,10 @@ export function scaleElements(engine: Engine, span: Span, factor: number, length
   else engine.scale(span.tensor, factor, span.offset, length);
 }
 
-/** Returns the sum of squares in float64. It is finite if all elements are finite, because their squares cannot overflow. */
+/**
+ * Returns the sum of squares in float64. The sum is finite if all elements are finite, because their squares cannot overflow in
+ * float64.
+ */
 export function sumOfSquares(engine: Engine, span: Span, length: number): number {
   return isOnHost(span)
     ? engine.host.sumOfSquares(span.host, span.offset, length)

@@ -32,7 +32,7 @@ export interface LoadedNames {
   readonly unexpectedKeys: readonly string[];
 }
 
-/** Returns copies of whole tensors by name; all ranks of sharded parameters must call it together. */
+/** Returns copies of whole tensors by name; all ranks that hold shards must call this function together. */
 export function stateDictOf(named: ReadonlyMap<string, Parameter>): Map<string, tf.Tensor> {
   const engine = requireEngine('stateDict()');
   const wholes = new Map<Parameter, tf.Tensor>();
@@ -97,7 +97,7 @@ function wholesOf(engine: Engine, state: StateBuffer): Map<Parameter, tf.Tensor>
   const { shardGroup, module } = state;
   const parameters = state.slices.map(({ parameter }) => parameter);
   const wholes = parameters.map(({ shape }) => engine.allocate(shape, 'float32', UNTAGGED));
-  const whole = (i: number): tf.Tensor => wholes[i] as tf.Tensor; // one for each parameter
+  const whole = (i: number): tf.Tensor => wholes[i] as tf.Tensor; // `wholes` has a tensor for each parameter
   const own = engine.allocate([Math.max(1, state.size)], 'float32', { cause: 'comm', module });
   try {
     if (engine.hasValues)

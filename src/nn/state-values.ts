@@ -26,7 +26,7 @@ export function writeState(engine: Engine, buffer: StateBuffer, offset: number, 
   buffer.updated();
 }
 
-/** Writes one of several parts; the caller marks the buffer as changed after all parts are written. */
+/** Writes one of several parts of a buffer; the caller marks the buffer as changed after it has written all parts. */
 export function writePart(engine: Engine, buffer: StateBuffer, offset: number, values: Float32Array): void {
   for (const { span, at, length } of overlaps(buffer, 'values', offset, values.length)) {
     floatsOf(engine, span, length).set(values.subarray(at, at + length));

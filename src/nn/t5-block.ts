@@ -15,7 +15,7 @@ export type T5BlockShape = Omit<T5Config, 'kind' | 'layers' | 'vocab' | 'seq'> &
 
 /**
  * A pre-norm encoder block with its own relative positions and a gated feed-forward layer; `hidden` is added to scores.
- * Shapes: x [B, T, d], hidden [B, 1, 1, T] → [B, T, d]. Source: UMT5; names of Wan2.2's T5SelfAttention.
+ * Shapes: x [B, T, d], hidden [B, 1, 1, T] → [B, T, d]. Source: UMT5; names are those of Wan2.2's T5SelfAttention.
  */
 export class T5Block extends Module {
   readonly norm1: RMSNorm;
@@ -87,9 +87,9 @@ class GatedGelu extends Module {
 }
 
 /**
- * A bias of attention scores that depends on the distance between key and query; keys before and after the query have
- * different buckets. Each small distance has its own bucket, larger distances share buckets logarithmically, and all
- * distances from relativeDistance on share one. Shapes: x [B, T, …] (only T is used) → [heads, T, T].
+ * A bias of attention scores that depends on the distance between key and query; keys before and after the query have different
+ * buckets. Each small distance has its own bucket, larger distances share buckets logarithmically, and all distances from
+ * relativeDistance on share one bucket. Shapes: x [B, T, …] (only T is used) → [heads, T, T].
  * Source: Raffel et al. 2020, section 2.1; Hugging Face's T5Attention.
  */
 class RelativePositions extends Module {

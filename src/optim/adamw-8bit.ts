@@ -19,9 +19,9 @@ export const MIN_8BIT_SIZE = 4096;
 /**
  * AdamW with moments of one byte per element: a code of a dynamic map (signed for the first moment, unsigned for the
  * second), and a float32 scale per block (its largest absolute value). A step decodes the moments, updates as AdamW, and
- * encodes them again; the parameter's update uses the moments before they are encoded. State buffers (parameters, flat
- * shards) are divided into blocks, so a shard has other blocks than the whole parameter. Buffers below 4096 elements have
- * float32 moments.
+ * encodes them again; the parameter's update uses the moments before they are encoded. Each state buffer (a parameter or a flat
+ * shard) is divided into blocks, so a shard has other blocks than the whole parameter. Buffers below 4096 elements have float32
+ * moments.
  * Source: Dettmers et al. 2022, 8-bit Optimizers via Block-wise Quantization; bitsandbytes' AdamW8bit.
  */
 export class AdamW8bit extends optimizerClass<AdamW8bitOptions>(
@@ -50,7 +50,7 @@ export function adamW8bitRule(settings: Settings): UpdateRule {
 
 /**
  * Throws: CONFIG if other ranks have a copy of a parameter that is in one buffer with other parameters. A block may then contain
- * elements of several parameters, so scales and codes of the copies would differ, and then the copies too.
+ * elements of several parameters, so scales and codes of the copies would differ, and the copies would become different.
  */
 function requireEqualCopies({ name, size, slices }: StateBuffer): void {
   const copy = slices.length > 1 ? slices.find(({ parameter }) => parameter.copiedBy !== null) : undefined;

@@ -8,16 +8,16 @@ export interface AdamWOptions extends CommonOptions {
   readonly betas?: readonly [number, number];
   readonly eps?: number;
   /**
-   * AdamW's weight decay is decoupled: a step first multiplies parameters by 1 - lr · weightDecay. Adam adds
-   * weightDecay · parameter to the gradient.
+   * AdamW's weight decay is decoupled, so a step first multiplies parameters by 1 - lr · weightDecay. Adam adds weightDecay ·
+   * parameter to the gradient.
    */
   readonly weightDecay?: number;
-  /** Whether the update divides by the largest second moment so far; this is a third state. Default false. */
+  /** Whether the update divides by the largest second moment so far, which is stored as a third state. Default false. */
   readonly amsgrad?: boolean;
 }
 
 /**
- * AdamW, for whole parameters and for flat shards. Its update is element-wise, so a shard's update equals that part of the
+ * AdamW, for whole parameters and for flat shards. The update is element-wise, so a shard's update equals the same part of the
  * whole parameter's update.
  * Throws: CONFIG for an unknown option. Source: Loshchilov and Hutter 2019, with torch.optim.AdamW's order of operations;
  * amsgrad: Reddi et al. 2018.
@@ -46,7 +46,7 @@ export function adamWRule(settings: AdamSettings, isDecoupled = true): UpdateRul
         stateNames,
         () => memory.zeros(size, tag),
         (range, [expAvg, expAvgSq, maxExpAvgSq = null]) => {
-          if (expAvg === undefined || expAvgSq === undefined) return; // never: both are in stateNames
+          if (expAvg === undefined || expAvgSq === undefined) return; // never, because both names are in `stateNames`
           const { offset } = range;
           const offsets = { ...range.offsets, expAvg: offset, expAvgSq: offset, maxExpAvgSq: offset };
           const states = { expAvg, expAvgSq, maxExpAvgSq, offsets };
@@ -68,7 +68,10 @@ export function adamSettings({ betas, eps, weightDecay }: Factors): Factors {
   return { betas, eps, weightDecay };
 }
 
-/** Returns the settings of a group, else the optimizer's, under the names that the engine's update uses. */
+/**
+ * Returns the settings of a group under the names that the engine's update uses; a setting that the group lacks is the
+ * optimizer's.
+ */
 export function adamFactors(all: Factors, group: GroupSettings) {
   const { betas = all.betas, eps = all.eps, weightDecay = all.weightDecay } = group;
   return { beta1: betas[0], beta2: betas[1], eps, weightDecay };

@@ -3,7 +3,7 @@ import { type DynamicMapKind, dynamicMap, SIGNED_ZERO } from '../backend/quantiz
 import type { Tag } from '../core/events';
 import type { FlatArray, StateMemory } from './update-rule';
 
-/** A block that is written in parts; it is encoded when it is complete, because all its values share a scale. */
+/** A block that is written in parts. The block is encoded when it is complete, because all its values share a scale. */
 interface OpenBlock {
   readonly values: Float32Array;
   numWritten: number;
@@ -44,7 +44,7 @@ export class BlockwiseValues<T extends FlatArray> {
     });
   }
 
-  /** Writes values. If the values of a whole block are those that `read` returned, the block does not change. */
+  /** Writes values. If the values of a whole block are the values that `read` returned, the block does not change. */
   write(offset: number, values: Float32Array): void {
     for (let at = 0; at < values.length; ) {
       const block = Math.floor((offset + at) / this.#blockSize);
@@ -106,8 +106,8 @@ export class BlockwiseValues<T extends FlatArray> {
 
   /**
    * Returns the largest absolute value as the scale, or, if the values are not exact with this scale, a scale with which they are
-   * exact. The second case occurs if the largest value of a decoded block is negative: it is then at most 0.993 of the block's
-   * scale.
+   * exact. The second case occurs if the value with the largest magnitude in a decoded block is negative, because its magnitude
+   * is then at most 0.993 of the block's scale.
    */
   #scaleFor(values: Float32Array): number {
     const largest = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
@@ -133,7 +133,7 @@ export class BlockwiseValues<T extends FlatArray> {
   }
 }
 
-/** Returns the float32 nearest to a positive number, then the two float32 below and the two above it. */
+/** Returns the float32 nearest to a positive number, then the two float32 numbers below it and the two above it. */
 function neighbours(value: number): number[] {
   const bits = new Int32Array(Float32Array.of(value).buffer)[0] ?? 0;
   return [0, -1, 1, -2, 2].map((step) => new Float32Array(Int32Array.of(bits + step).buffer)[0] ?? 0);

@@ -19,10 +19,11 @@ export interface GradNorm {
 const EPS = 1e-6;
 
 /**
- * Computes the global norm of the gradients, and the factor that reduces it to `maxNorm` (null: 1). One all-reduce per group adds
- * up the sums of shards. Another one adds up the sums of matrices that are split over tensor-parallel ranks. Whole gradients are
- * equal on every rank and count once. Gradients of ignored modules differ between ranks and do not count. If other ranks hold
- * other parts of the model, their sums are added. This function does not change gradients: pass `scale` to the optimizer's step.
+ * Computes the global norm of the gradients, and the factor that reduces the norm to `maxNorm` (1 if `maxNorm` is null). One
+ * all-reduce per group adds up the sums of shards. Another all-reduce adds up the sums of matrices that are split over
+ * tensor-parallel ranks. Whole gradients are equal on every rank and count once. Gradients of ignored modules differ between
+ * ranks and do not count. If other ranks hold other parts of the model, the sums of these ranks are added. This function does
+ * not change gradients: pass `scale` to the optimizer's step.
  * Throws: CONFIG for a limit that is not above 0.
  */
 export function clipGradNorm(engine: Engine, model: HasStates, maxNorm: number | null): GradNorm {
@@ -40,11 +41,14 @@ export function clipGradNorm(engine: Engine, model: HasStates, maxNorm: number |
   return { norm, scale: maxNorm === null ? 1 : Math.min(1, maxNorm / (norm + EPS)) };
 }
 
-/** Sums of shards, by the ranks that have the other shards; and by the ranks that have the other parts of a split matrix. */
+/**
+ * Sums of squares, one per pair of groups: the ranks with the other parts of a split matrix, and the ranks with the other
+ * shards.
+ */
 class SumsByRanks {
   readonly #sums = new Map<ProcessGroup | null, Map<ProcessGroup | null, number>>();
 
-  /** Adds a number; every rank must begin the same entries in the same order. */
+  /** Adds a number to the entry of two groups; every rank must make the same entries in the same order. */
   add(split: ProcessGroup | null, shards: ProcessGroup | null, value: number): void {
     const sums = this.#sums.get(split) ?? new Map<ProcessGroup | null, number>();
     this.#sums.set(split, sums.set(shards, (sums.get(shards) ?? 0) + value));
@@ -63,14 +67,14 @@ class SumsByRanks {
   }
 }
 
-/** Adds the squares of a buffer's gradients. A part of a matrix that several ranks have counts once. */
+/** Adds the squares of a buffer's gradients. If several ranks have the same part of a matrix, the part counts once. */
 function addSquares(engine: Engine, state: StateBuffer, sums: SumsByRanks): void {
   const segments = state.segments().filter(({ grad }) => grad !== null);
   const { shardGroup, slices } = state;
-  // Other ranks' experts may have gradients if this rank's have none.
+  // The experts of other ranks may have gradients even if the experts of this rank have none.
   const isExpert = slices.some(({ parameter }) => parameter.split?.over.replicas !== undefined);
   if (segments.length === 0 && !isExpert) return;
-  // This rank's shard may have no rows of a parameter, but other ranks reduce its sum.
+  // Entries are made even if this rank's shard has no rows of a parameter, because the other ranks reduce the parameter's sum.
   for (const { parameter } of slices) sums.add(parameter.split?.over.group ?? null, shardGroup, 0);
   for (const segment of segments) {
     for (const { part, kind } of cutByKind(state, segment, ({ split }) => split?.over ?? null)) {

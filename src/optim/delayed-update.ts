@@ -5,15 +5,16 @@ import type { HasStates, Optimizer } from './optimizer';
 import { keepsStatesOnHost, type OptimizerPlacement } from './rule-optimizer';
 import { cutByKind, slicesIn } from './segment-cuts';
 
-/** The name of the additional state: the clipped gradient of the last step. */
+/** The name of the additional state, which is the clipped gradient of the last step. */
 const PENDING = 'pending_grad';
 
 /**
- * Applies in each step the gradients of the previous step; the first step applies none, and the gradients of a run's last
- * step are never applied. Waiting gradients are copies ('grad.shard' or 'grad.full' in ledgers), on the host if the states
- * are on the host. So between backward and update, the gradients of two steps are in memory. Checkpoints contain the
- * waiting gradients as 'pending_grad'.
- * Source: ZeRO-Offload (Ren et al. 2021), section 5.2 (one-step delayed parameter update); here from the first step on.
+ * Each step applies the gradients of the previous step. The first step applies no gradients, and the gradients of a run's last
+ * step are never applied. Waiting gradients are copies ('grad.shard' or 'grad.full' in ledgers), on the host if the states are
+ * on the host. So between backward and update, the gradients of two steps are in memory. Checkpoints contain the waiting
+ * gradients as 'pending_grad'.
+ * Source: ZeRO-Offload (Ren et al. 2021), section 5.2 (one-step delayed parameter update). Here, updates are delayed from the
+ * first step on.
  */
 export class DelayedUpdate implements Optimizer {
   readonly #engine: Engine;
@@ -23,7 +24,10 @@ export class DelayedUpdate implements Optimizer {
   readonly #waiting = new Map<StateBuffer, WaitingBuffer>();
   #steps = 0;
 
-  /** `createInner` makes the inner optimizer; its argument is this model with the gradients of the previous step. */
+  /**
+   * `createInner` makes the inner optimizer. The argument of `createInner` is this model with the gradients of the previous
+   * step.
+   */
   constructor(
     engine: Engine,
     model: HasStates,
@@ -120,7 +124,7 @@ class WaitingBuffer implements StateBuffer {
   readonly #buffer: StateBuffer;
   readonly #onHost: boolean;
   #held: Span | null = null;
-  /** The parameters that had a gradient; null: not known, so all count. */
+  /** The parameters that had a gradient; null if they are not known, so all parameters count. */
   #present: ReadonlySet<Parameter> | null = null;
 
   constructor(engine: Engine, buffer: StateBuffer, onHost: boolean) {

@@ -8,11 +8,11 @@ import { reduceNumber } from './clip-grad-norm';
 
 /** The settings of a GradScaler, with torch's defaults. */
 export interface GradScalerOptions extends Partial<GradScalerConfig> {
-  /** Whether the loss is scaled and gradients are checked; false: the scale is always 1. Default true. */
+  /** Whether the loss is scaled and gradients are checked. If false, the scale is always 1. Default true. */
   readonly enabled?: boolean;
 }
 
-/** The state that changes during training; checkpoints store it. Source: GradScaler.state_dict. */
+/** The state that changes during training and that checkpoints store. Source: GradScaler.state_dict. */
 export interface GradScalerState {
   readonly scale: number;
   /** The number of steps without overflow since the last change of the scale. */
@@ -45,7 +45,7 @@ export class GradScaler {
     this.#scale = enabled ? this.#config.initScale : 1;
   }
 
-  /** The factor of the loss; pass it to `backward` as the seed. */
+  /** The factor by which the loss is multiplied; pass this factor to `backward` as the seed. */
   get scale(): number {
     return this.#scale;
   }
@@ -67,8 +67,9 @@ export class GradScaler {
   }
 
   /**
-   * Divides the gradients by the scale, in place. Returns true if a gradient on any rank is infinite or NaN: then the step
-   * must be skipped. All ranks must call it; it reduces one number. Throws: CONFIG if it is called twice per step.
+   * Divides the gradients by the scale, in place. Returns true if a gradient on any rank is infinite or NaN; the step must then
+   * be skipped. All ranks must call this method, because it reduces one number over ranks. Throws: CONFIG for a second call in
+   * the same step.
    */
   unscaleAndCheck(states: Iterable<StateBuffer>): boolean {
     if (this.#foundInf !== null) {
@@ -82,7 +83,8 @@ export class GradScaler {
   }
 
   /**
-   * Runs the optimizer's step unless a gradient overflowed; returns whether it ran. Throws: CONFIG before unscaleAndCheck.
+   * Runs the optimizer's step unless a gradient overflowed; returns whether it ran. Throws: CONFIG if `unscaleAndCheck` was not
+   * called before.
    */
   step(optimizer: { step(gradScale?: number): void }, gradScale?: number): boolean {
     if (this.#foundInf === null) {
@@ -107,7 +109,7 @@ export class GradScaler {
     this.#growthTracker++;
     if (this.#growthTracker < this.#config.growthInterval) return;
     this.#growthTracker = 0;
-    // Source: torch does not let the scale grow beyond float32.
+    // Source: torch, in which the scale does not grow beyond the largest float32.
     const grown = this.#scale * this.#config.growthFactor;
     if (Math.fround(grown) < Number.POSITIVE_INFINITY) this.#scale = grown;
   }

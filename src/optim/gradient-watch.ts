@@ -5,14 +5,17 @@ import type { StateBuffer, StateSegment } from '../nn/parameter';
 import { floatsOf, sumOfSquares } from '../nn/spans';
 import { cutByKind } from './segment-cuts';
 
-/** The first 10 steps are all checked; later steps are checked only while checks have taken less than 0.8% of the time. */
+/**
+ * The first 10 steps are all checked. A later step is checked only if checks so far took less than 0.8% of the time since the
+ * first step.
+ */
 const FIRST_STEPS = 10;
 const MOST_TIME = 0.008;
 
 /**
- * Checks gradients in an optimizer's steps and warns once, about the first gradient that is NaN or infinite. The warning names
- * parameter and step, and says what to do. Weights and gradients remain NaN, so a later check finds a gradient that a skipped
- * check missed. As in PyTorch, this is not an error, and the update runs.
+ * Checks gradients in an optimizer's steps, and warns once about the first gradient that is NaN or infinite. The warning names
+ * the parameter and the step, and says what to do. Weights and gradients remain NaN, so a later check finds a gradient that a
+ * skipped check missed. As in PyTorch, this is not an error, and the update runs.
  */
 export class GradientWatch {
   readonly #engine: Engine;
@@ -59,7 +62,10 @@ export class GradientWatch {
     const [first] = parts;
     if (first === undefined) return;
     const { numNaN, numInfinite } = this.#count(first.part);
-    const others = parts.length === 1 ? '' : `, and so for ${parts.length - 1} more of the same unit`;
+    const others =
+      parts.length === 1
+        ? ''
+        : `, and ${parts.length - 1} more gradients of the same unit have such elements`;
     this.#warn(
       `step ${step}${since}: the gradient of ${first.kind.name} has ${numNaN} NaN and ${numInfinite} infinite of the ` +
         `${first.part.length} elements on this rank${others}; the step is taken, as in PyTorch, and makes weights NaN. ` +

@@ -9,15 +9,15 @@ import type { BufferState, ParamGroup } from './update-rule';
 const CHUNK_BYTES: Bytes = 2 ** 20;
 const ITEM_BYTES = 4;
 
-/** A segment whose parameters are in one group and were all updated in the same number of steps. */
+/** A segment whose parameters are all in one group and had the same number of updates. */
 export interface SteppedSegment extends StateSegment {
   /** The number of updates, including this one; for bias correction. */
   readonly step: number;
-  /** The rate and the settings of its group. */
+  /** The group, with its rate and settings. */
   readonly group: ParamGroup;
 }
 
-/** The state buffer that is updated. */
+/** The module and the granularity of the state buffer that is updated. */
 interface Updated {
   readonly module: string;
   /** Chunks end at multiples of this number of elements. */
@@ -26,8 +26,8 @@ interface Updated {
 
 /**
  * Runs updates on the host. Values and gradients on the device are copied to the host in chunks, and updated values are
- * copied back; ledgers show the chunks on the host as 'comm' of the module. Source: ZeRO-Offload (Ren et al. 2021),
- * section 4.1.
+ * copied back; ledgers count the chunks on the host under the cause 'comm' of the module. Source: ZeRO-Offload (Ren et al.
+ * 2021), section 4.1.
  */
 export function updateOnHost(
   engine: Engine,
@@ -51,7 +51,7 @@ export function updateOnHost(
   };
   const updateSegment = ({ values, grad, offset, length, step, group }: SteppedSegment): void => {
     const isThere = isOnHost(values) && grad !== null && isOnHost(grad);
-    // As on the device, empty segments are updated too if they are on the host.
+    // Empty segments on the host are updated too, because empty segments on the device are.
     if (grad === null || (length === 0 && !isThere)) return;
     let from = 0;
     do {

@@ -12,9 +12,10 @@ export interface LionOptions extends CommonOptions {
 
 /**
  * Lion: each element moves by lr, against the sign of a weighted mean of its moment and its gradient. There is one moment per
- * element. A good rate is 3 to 10 times smaller than AdamW's, and the weight decay larger by the same factor.
+ * element. A good rate is 3 to 10 times smaller than a good rate for AdamW, and a good weight decay is larger by the same
+ * factor.
  * Throws: CONFIG for an unknown option. Source: Chen et al. 2023, Symbolic Discovery of Optimization Algorithms, algorithm 2;
- * the defaults are those of google/automl's lion_pytorch.py.
+ * the defaults are the defaults of google/automl's lion_pytorch.py.
  */
 export class Lion extends optimizerClass<LionOptions>('Lion', LION_DEFAULTS, lionRule) {}
 
@@ -36,7 +37,7 @@ export function lionRule({
         stateNames,
         () => memory.zeros(size, tag),
         (range, [expAvg]) => {
-          if (expAvg === undefined) return; // never: it is in stateNames
+          if (expAvg === undefined) return; // never, because the name is in `stateNames`
           const offsets = { ...range.offsets, expAvg: range.offset };
           const own = range.settings;
           const [beta1, beta2] = own.betas ?? betas;

@@ -3,7 +3,7 @@ import { ConfigError } from '../core/errors';
 import { requireGroups } from './optimizer';
 import { checkedOptions } from './optimizer-options';
 
-/** What a schedule sets: an optimizer, or its groups if it has several. */
+/** The object whose rate a schedule sets: an optimizer, or the optimizer's groups if there are several. */
 export interface Scheduled {
   lr: number;
   readonly paramGroups?: readonly { lr: number }[];
@@ -15,20 +15,23 @@ export interface ScheduleState {
   readonly steps: number;
   /** The first group's rate without the schedule. */
   readonly baseLr: number;
-  /** Each group's rate without the schedule; undefined: there is one group. */
+  /** Each group's rate without the schedule; undefined if there is one group. */
   readonly baseLrs?: readonly number[] | undefined;
   /** Each group's rate of the next step, if a rate was set by hand and the schedule would give another rate. */
   readonly setLrs?: readonly number[] | undefined;
 }
 
-/** Returns the rate of the step after `t` steps; it is a multiple of `base`, plus a number that does not depend on it. */
+/**
+ * Returns the rate of the step after `t` steps. The rate is a multiple of `base`, plus a number that does not depend on
+ * `base`.
+ */
 export type Rate = (t: number, base: number) => number;
 
 /**
  * Sets the rates of an optimizer's groups before each step. The constructor sets the rates of the first step; `step()` must
- * be called after each step of the optimizer. If a rate was set by hand since the last step, the later rates are scaled so
- * that they continue from it, as in torch's schedules that multiply the last rate. Torch's LambdaLR multiplies the first rate,
- * so with LambdaLR a rate that is set by hand holds for one step.
+ * be called after each step of the optimizer. If a rate was set by hand since the last step, the later rates are scaled so that
+ * they continue from the set rate, as in torch's schedules that multiply the last rate. Torch's LambdaLR multiplies the first
+ * rate, so with LambdaLR a rate that is set by hand holds for one step.
  */
 export class LRSchedule {
   readonly #groups: readonly { lr: number }[];
@@ -38,7 +41,7 @@ export class LRSchedule {
   #set: number[] = [];
   #steps = 0;
 
-  /** `keepsBases`: a rate that was set by hand holds for one step. */
+  /** `keepsBases`: whether a rate that was set by hand holds for one step only. */
   constructor(optimizer: Scheduled, rate: Rate, keepsBases = false) {
     this.#keepsBases = keepsBases;
     this.#groups = optimizer.paramGroups ?? [optimizer];
@@ -72,7 +75,7 @@ export class LRSchedule {
   state(): ScheduleState {
     this.#takeRates();
     const [baseLr = 0] = this.#bases;
-    // The base of a rate that was set by hand gives this rate only up to rounding.
+    // The schedule gives a rate that was set by hand only up to rounding, so such rates are stored too.
     const isByHand = this.#set.some((lr, i) => lr !== this.#rate(this.#steps, this.#bases[i] ?? 0));
     return {
       steps: this.#steps,
@@ -82,7 +85,7 @@ export class LRSchedule {
     };
   }
 
-  /** Continues from a state, or sets its own rates again if the state is null. */
+  /** Continues from a state; if the state is null, sets the schedule's own rates again. */
   restore(state: ScheduleState | null): void {
     if (state === null) {
       this.#apply();
@@ -95,13 +98,13 @@ export class LRSchedule {
     this.#apply(setLrs);
   }
 
-  /** Changes the base of each group whose rate was set by hand, so that the schedule gives this rate for this step. */
+  /** Changes the base of each group whose rate was set by hand, so that the schedule gives the same rate for this step. */
   #takeRates(): void {
     for (const [i, { lr }] of this.#groups.entries()) {
       if (lr === this.#set[i]) continue;
       const least = this.#rate(this.#steps, 0);
       const factor = this.#rate(this.#steps, 1) - least;
-      // Where the rate does not depend on the base, the rate that was set holds for one step.
+      // If the schedule's rate does not depend on the base, the rate that was set holds for one step.
       if (!this.#keepsBases && Math.abs(factor) > 1e-12) this.#bases[i] = (lr - least) / factor;
       this.#set[i] = lr;
     }
@@ -113,7 +116,10 @@ export class LRSchedule {
   }
 }
 
-/** Takes the share of the way from the full rate (0) to the last rate (1); returns the share of the difference that remains. */
+/**
+ * Takes the progress of the decay, from 0 (full rate) to 1 (last rate); returns the remaining share of the difference of these
+ * rates.
+ */
 const DECAYS: Readonly<Record<ScheduleConfig['decayType'], (x: number) => number>> = {
   cosine: (x) => 0.5 * (1 + Math.cos(Math.PI * x)),
   linear: (x) => 1 - x,
@@ -121,10 +127,10 @@ const DECAYS: Readonly<Record<ScheduleConfig['decayType'], (x: number) => number
 };
 
 /**
- * Returns the rate of a config's schedule, of a run of `steps` steps. During warm-up, step n (from 1) has n / warmupSteps of
+ * Returns the rate of a config's schedule, for a run of `steps` steps. During warm-up, step n (from 1) has n / warmupSteps of
  * the base, as in torchtitan. Source, after warm-up: torch.optim.lr_scheduler's LinearLR to etaMin, CosineAnnealingLR (which
  * then stays at etaMin), StepLR and ExponentialLR; wsd: transformers' get_wsd_schedule; WarmupCosineLR: DeepSpeed's cosine, one
- * step ahead of the others, so that step maxSteps has etaMin.
+ * step ahead of the other schedules, so that step maxSteps has etaMin.
  */
 export function rateOf(schedule: ScheduleConfig, steps: number): Rate {
   const { kind, warmupSteps, maxSteps = steps, etaMin, decayType, stepSize, gamma } = schedule;

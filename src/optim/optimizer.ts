@@ -6,11 +6,14 @@ import type { ParamGroup } from './update-rule';
 /** An object that has state buffers, such as a module. */
 export interface HasStates {
   states(): StateBuffer[];
-  /** The ranks that hold other parameters of the same model, if there are any: the stages of a pipeline. */
+  /** The ranks that hold other parameters of the same model (the stages of a pipeline), if there are any. */
   readonly otherParts?: OtherParts | undefined;
 }
 
-/** The ranks over which a model's parameters are divided by name; the norm of all gradients is summed over them. */
+/**
+ * The ranks between which a model's parameters are divided, each parameter as a whole; the norm of all gradients is summed
+ * over these ranks.
+ */
 export interface OtherParts {
   readonly group: ProcessGroup;
   /** Parameters of this rank that another rank of the group also has and counts. */
@@ -19,22 +22,22 @@ export interface OtherParts {
 
 /** Updates state buffers from their gradients. */
 export interface Optimizer {
-  /** The first group's learning rate of the next step. Setting it sets the rates of all groups. Schedules set rates, too. */
+  /** The first group's learning rate of the next step. If this rate is set, all groups get it. Schedules set rates, too. */
   lr: number;
-  /** The groups of parameters. Their rates may be set one by one, as torch's `optimizer.param_groups[0]['lr']`. */
+  /** The groups of parameters. The rate of each group may be set, as in torch with `optimizer.param_groups[0]['lr']`. */
   readonly paramGroups: readonly ParamGroup[];
   /** The number of steps so far. */
   readonly steps: number;
   /**
-   * The number of steps in which a parameter had no gradient and was not updated, by its name; only parameters for which
-   * this is not 0.
+   * By parameter name, the number of steps in which the parameter had no gradient and was not updated. Only parameters for
+   * which this number is not 0 have an entry.
    */
   readonly stepsLeftOut: Readonly<Record<string, number>>;
   /** The names of the states, as in torch ('exp_avg'); each state has one number per element of a buffer. */
   readonly stateNames: readonly string[];
   /**
-   * Whether a state is stored exactly as it is written; a state that is encoded in blocks changes when the block borders
-   * change.
+   * Whether a state is stored exactly as it is written. If not, the state is encoded in blocks, and its values change when the
+   * block borders change.
    */
   isExact(name: string): boolean;
   /**
@@ -59,7 +62,7 @@ export function groupRates({ paramGroups }: Pick<Optimizer, 'paramGroups'>): num
   return paramGroups.length > 1 ? paramGroups.map(({ lr }) => lr) : undefined;
 }
 
-/** Throws: CONFIG if another number of groups was saved, as torch's load_state_dict raises ValueError. */
+/** Throws: CONFIG if another number of groups was saved; torch's load_state_dict then raises ValueError. */
 export function requireGroups(numGroups: number, numSaved: number): void {
   if (numGroups === numSaved) return;
   throw new ConfigError(

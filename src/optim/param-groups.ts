@@ -6,18 +6,18 @@ import type { HasStates } from './optimizer';
 import { checkedOptions } from './optimizer-options';
 import type { GroupSettings, ParamGroup } from './update-rule';
 
-/** What a cell gives for a group's parameters: a module, or parameters with or without names. */
+/** The forms in which a cell gives a group's parameters: a module, or parameters with or without names. */
 export type GivenParameters =
   | Module
   | Parameter
   | Iterable<Parameter | readonly [name: string, parameter: Parameter]>;
 
-/** A group as torch has it: `{ params: model.fc.parameters(), lr: 1e-4 }`. */
+/** A group in torch's form: `{ params: model.fc.parameters(), lr: 1e-4 }`. */
 export interface GivenGroup extends GroupSettings {
   readonly params: GivenParameters;
 }
 
-/** A group by names: `{ modules: 'LayerNorm', parameters: 'bias', weightDecay: 0 }`. */
+/** A group that names its modules and parameters: `{ modules: 'LayerNorm', parameters: 'bias', weightDecay: 0 }`. */
 export interface NamedGroup extends GroupSettings {
   readonly modules?: string | readonly string[] | undefined;
   readonly parameters?: string | readonly string[] | undefined;
@@ -50,8 +50,8 @@ export function namedGroups(model: Module, groups: readonly NamedGroup[]): Param
 }
 
 /**
- * Returns groups that were given in torch's form, and the object whose states their optimizer updates. Throws: CONFIG as
- * torch.optim raises ValueError.
+ * Returns groups that were given in torch's form, and the object whose states the optimizer of these groups updates. Throws:
+ * CONFIG for groups for which torch.optim raises ValueError.
  */
 export function givenGroups(
   groups: readonly GivenGroup[],
@@ -77,7 +77,7 @@ export function givenGroups(
   return { model: { states: () => stateBuffers(taken) }, groups: made };
 }
 
-/** Whether a value is a list of parameters, as model.parameters(), instead of a list of groups. */
+/** Whether a value is a list of parameters, such as model.parameters(), and not a list of groups. */
 export function isParameters(value: readonly unknown[]): value is readonly Parameter[] {
   return value.length > 0 && value.every((each) => each instanceof Parameter);
 }
@@ -94,8 +94,8 @@ function parametersIn(given: GivenParameters, what: string): Parameter[] {
 }
 
 /**
- * Returns a group with its own settings, else the optimizer's. Throws: CONFIG for a setting that the optimizer lacks, or that
- * must be the same in all groups, because states depend on it.
+ * Returns a group; a setting that the group lacks is the optimizer's. Throws: CONFIG for a setting that the optimizer lacks, or
+ * that must be the same in all groups, because states depend on it.
  */
 export function paramGroup(own: GroupSettings, lr: number, settings: GroupSettings): ParamGroup {
   type Whole = GroupSettings & { readonly lr: number };

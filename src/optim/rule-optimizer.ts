@@ -23,13 +23,13 @@ import {
   type UpdateRule,
 } from './update-rule';
 
-/** Where an optimizer stores its states, and what it does besides. */
+/** Settings of an optimizer besides its rule: the place of its states, its groups, and its callbacks. */
 export interface OptimizerPlacement {
-  /** Whether states are on the host and the update runs there; for parameters on the host, this is always so. */
+  /** Whether states are on the host and the update runs there. For parameters on the host, both are always on the host. */
   readonly onHost?: boolean;
   /** The groups of parameters; default: one group of all. Parameters in no group are not updated. */
   readonly groups?: readonly ParameterGroup[] | undefined;
-  /** Gets a warning about the first gradient that is NaN or infinite; if undefined, gradients are not checked. */
+  /** Is called with a warning about the first gradient that is NaN or infinite. If undefined, gradients are not checked. */
   readonly warn?: Warn | undefined;
   /** Is called at the end of each step, with the time at which the step began. */
   readonly stepped?: ((optimizer: Optimizer, began: Seconds) => void) | undefined;
@@ -59,7 +59,7 @@ export class RuleOptimizer implements Optimizer {
   readonly #placement: OptimizerPlacement;
   readonly #watch: GradientWatch | null;
   readonly #states = new Map<StateBuffer, PlacedState>();
-  /** For each parameter of which this rank has elements: the number of steps without a gradient, in which it was not updated. */
+  /** For each parameter that has elements on this rank: the number of steps in which it had no gradient and was not updated. */
   readonly #leftOut = new Map<Parameter, number>();
   #steps = 0;
 
@@ -171,7 +171,8 @@ export class RuleOptimizer implements Optimizer {
     if (this.#leftOut.size === 0 && this.#groupOf.size === 0 && first !== undefined) {
       return [{ ...segment, step: this.#steps, group: first }];
     }
-    // A kind stands for both numbers: the skipped steps and the group. Parameters in no group get the index after the last group.
+    // A kind encodes two numbers: the skipped steps and the index of the group. Parameters in no group get the index after the
+    // last group.
     const count = this.paramGroups.length + 1;
     const indexOf = (parameter: Parameter): number => this.#groupOf.get(parameter) ?? this.#others;
     const kindOf = (parameter: Parameter): number =>
@@ -205,7 +206,7 @@ export class RuleOptimizer implements Optimizer {
   }
 }
 
-/** The class of an optimizer whose updates are those of a rule. */
+/** The class of an optimizer that updates by a rule. */
 export type OptimizerClass<Options> = new (
   engine: Engine,
   model: HasStates,

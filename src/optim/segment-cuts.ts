@@ -7,7 +7,10 @@ export function slicesIn(buffer: StateBuffer, { offset, length }: StateSegment):
   });
 }
 
-/** Divides a segment between parameters for which `kindOf` differs, so that each part has one kind. */
+/**
+ * Divides a segment at the borders between parameters of different kinds, so that all parameters of a part have the same
+ * `kindOf`.
+ */
 export function cutByKind<K>(
   buffer: StateBuffer,
   segment: StateSegment,

@@ -23,12 +23,12 @@ export interface ParamGroup {
   readonly settings: GroupSettings;
 }
 
-/** The arguments of an update of a range of a buffer; `offsets` says where its values and its gradients start. */
+/** The arguments of an update of a range of a buffer; `offsets` says where the range starts in `param` and in `grad`. */
 export interface UpdateRange<T> {
   readonly param: T;
   readonly grad: T;
   readonly offsets: Readonly<Record<'param' | 'grad', number>>;
-  /** The index of the first element in the buffer and in its states. */
+  /** The index of the range's first element in the buffer and in the buffer's states. */
   readonly offset: number;
   readonly length: number;
   readonly lr: number;

@@ -3,9 +3,9 @@ import { ConfigError } from '../core/errors';
 import { LRSchedule, rateOf, type Scheduled } from './lr-schedule';
 import { checkedOptions } from './optimizer-options';
 
-/** The options of a schedule; steps are the optimizer's. */
+/** The options of `WarmupCosineLR`; steps are steps of the optimizer. */
 export interface WarmupCosineOptions {
-  /** The number of steps in which the rate rises; the last of them has the optimizer's rate. Default 0. */
+  /** The number of steps in which the rate rises. The last of these steps has the optimizer's rate. Default 0. */
   readonly warmupSteps?: number;
   /** The first step at which the rate is etaMin. */
   readonly maxSteps: number;

@@ -11,7 +11,7 @@ export function broadcastBuffers(buffers: readonly Buffer[], group: ProcessGroup
   }
 }
 
-/** Rounds the float32 buffers of a module; a buffer that an inner unit has rounded does not change. */
+/** Rounds the float32 buffers of a module; buffers that an inner unit has already rounded do not change again. */
 export function roundBuffers(module: Module, { bufferDtype }: MixedPrecision): void {
   const half = halfOf(bufferDtype);
   if (half !== null) for (const buffer of module.buffers()) buffer.roundTo(half);

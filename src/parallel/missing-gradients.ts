@@ -9,13 +9,14 @@ import { unionOfRows } from './sparse/row-masks';
 /*
  * [Note: missing gradients] A parameter that the loss does not depend on has no gradient. A missing gradient differs from a
  * zero gradient: an optimizer does not change the parameter's values and states. This rank sends zeros in place of the missing
- * gradient, because another rank may have one. To find out, every reduction carries a note: a number that depends on which
- * gradients are missing on this rank. If the notes of all ranks are equal, a gradient that is missing here is missing on all
- * ranks; if not, one more small reduction decides. Source: torch's find_unused_parameters, which always runs that reduction;
- * fully_shard, which assumes that the same gradients are missing on all ranks.
+ * gradient, because another rank may have one. To find out whether a rank has the gradient, every reduction carries a note: a
+ * number that depends on which gradients are missing on this rank. If the notes of all ranks are equal, a gradient that is
+ * missing here is missing on all ranks. If the notes differ, one more small reduction finds the gradients that no rank has.
+ * Source: torch's find_unused_parameters, which always runs such a reduction; fully_shard, which assumes that the same
+ * gradients are missing on all ranks.
  */
 
-/** Returns a reduction's note about the gradients that are missing on this rank; 0: none is missing. */
+/** Returns a reduction's note about the gradients that are missing on this rank; 0 if none is missing. */
 export function noteOf(missing: readonly boolean[]): number {
   return missing.includes(true) ? signatureOf(missing.flatMap((isMissing, i) => (isMissing ? [i] : []))) : 0;
 }
@@ -28,9 +29,9 @@ export interface ReducedBy {
 }
 
 /**
- * Returns, per gradient, whether no rank of the group has it. `agrees` comes from the work of a reduction with the note
- * `noteOf(missing)`; if `agrees` is undefined, the reduction had no note, and no gradient counts as missing. Blocks if ranks
- * differ.
+ * Returns, per gradient, whether no rank of the group has this gradient. `agrees` comes from the work of a reduction with the
+ * note `noteOf(missing)`; if `agrees` is undefined, the reduction had no note, and no gradient counts as missing. If `agrees`
+ * is false, waits for a small reduction.
  */
 export function missingEverywhere(
   { engine, group, module }: ReducedBy,

@@ -7,7 +7,7 @@ import type { ProcessGroup } from '../dist/types';
 import type { Module } from '../nn/module';
 import type { Parameter } from '../nn/parameter';
 
-/** The objects that data-parallel code needs on a rank; each rank has one of each. */
+/** The objects that data-parallel code needs; each rank has its own objects. */
 export interface RankContext {
   readonly engine: Engine;
   readonly observer: Observer;
@@ -15,7 +15,7 @@ export interface RankContext {
   readonly group: ProcessGroup;
 }
 
-/** How to run a module as one unit of backward. */
+/** Options of `runAsUnit`. */
 interface UnitRun extends Omit<RankContext, 'group'>, Pick<Unit, 'hooks' | 'numTrained' | 'declared'> {
   readonly module: Module;
   readonly parameters: readonly Parameter[];
@@ -45,7 +45,10 @@ export function runAsUnit(run: UnitRun): void {
   });
 }
 
-/** Tags buffers of each module's forward with the module's name and its unit's dtype, unless an earlier call did so. */
+/**
+ * Tags buffers of each module's forward with the module's name and its unit's dtype, unless an earlier call has tagged the
+ * module's buffers.
+ */
 export function tagModules(engine: Engine, root: Module, declared?: HalfDType): void {
   for (const module of root.modules()) {
     module.wrapOnce(TAGGED, (inputs, next) =>

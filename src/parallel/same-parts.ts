@@ -3,8 +3,8 @@ import type { ProcessGroup } from '../dist/types';
 import type { Parameter } from '../nn/parameter';
 
 /**
- * Throws: CONFIG if a group would reduce or shard parameters of which its ranks have different parts. `what` is the caller's
- * name.
+ * Throws: CONFIG if a group would reduce or shard parameters, but its ranks have different parts of them. `what` is the
+ * caller's name.
  */
 export function requireSameParts(parameters: readonly Parameter[], group: ProcessGroup, what: string): void {
   const wrong = parameters.find(({ split }) => {
@@ -19,12 +19,12 @@ export function requireSameParts(parameters: readonly Parameter[], group: Proces
   );
 }
 
-/** Returns the ranks that reduce or shard a parameter: its replicas under expert parallelism, or else `group`. */
+/** Returns the ranks that reduce or shard a parameter: its replicas under expert parallelism, otherwise `group`. */
 export function replicasOf({ split }: Parameter, group: ProcessGroup): ProcessGroup {
   return split?.over.replicas ?? group;
 }
 
-/** Returns the parameters of which this rank has elements. */
+/** Returns the parameters that have elements on this rank. */
 export function heldParameters(parameters: readonly Parameter[]): Parameter[] {
   return parameters.filter(({ size }) => size > 0);
 }

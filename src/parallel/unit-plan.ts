@@ -11,13 +11,13 @@ import { anyWrapPolicy, modulesToWrap, type WrapPolicy, wrapPolicyOf } from './w
 export interface PlannedUnit {
   readonly module: Module;
   readonly strategy: StrategyName | 'IGNORED';
-  /** The module's parameters, without those of earlier planned units. */
+  /** The module's parameters, without the parameters of units that were planned earlier. */
   readonly parameters: readonly Parameter[];
 }
 
 /**
- * Whether a config's model is divided into units; otherwise every rank has the whole model (DDP) and reduces gradients
- * in buckets.
+ * Whether a config's model is divided into units. If not, every rank has the whole model (DDP) and reduces gradients in
+ * buckets.
  */
 export function isInUnits({ strategy, unitStrategies, ignoredModules }: ParallelConfig): boolean {
   return (
@@ -27,7 +27,7 @@ export function isInUnits({ strategy, unitStrategies, ignoredModules }: Parallel
 
 /**
  * Returns the units of a config: first the ignored modules, then the modules that the wrap policy chooses or unit
- * strategies name (inner ones first), then the model. Throws: CONFIG for a pattern without a matching module, and for a
+ * strategies name (inner modules first), then the model. Throws: CONFIG for a pattern without a matching module, and for a
  * named module that cannot be a separate unit.
  */
 export function planUnits(model: Module, parallel: ParallelConfig): PlannedUnit[] {
@@ -56,7 +56,7 @@ function chosenModules(model: Module, parallel: ParallelConfig, ignoredModules: 
     modulesMatching(model, modules, 'parallel.unitStrategies'),
   );
   for (const module of named) requireSelfContained(module, 'parallel.unitStrategies');
-  // Experts that are divided over ranks are reduced over other ranks than their block.
+  // Divided experts are separate units, because their gradients are reduced over other ranks than the gradients of their block.
   const policy = anyWrapPolicy(wrapPolicyOf(parallel.wrap, model), dividedExperts);
   const units = new Set([...modulesToWrap(model, policy, ignoredModules), ...named]);
   const ignored = new Set(ignoredModules.flatMap((module) => module.modules()));
@@ -76,7 +76,7 @@ function strategyOf(module: Module, { strategy, unitStrategies }: ParallelConfig
 const dividedExperts: WrapPolicy = (module, recurse, nonwrappedNumel) =>
   recurse || (module instanceof Experts && module.owned !== null && nonwrappedNumel > 0);
 
-/** Whether a module is an expert of other ranks. */
+/** Whether only other ranks have the module's parameters (an expert of other ranks). */
 function isElsewhere(module: Module): boolean {
   const parameters = module.parameters();
   return parameters.length > 0 && parameters.every(({ size }) => size === 0);

@@ -11,15 +11,16 @@ import { modulesMatching } from '../nn/name-patterns';
 import { requireSelfContained, useFromOutside } from '../nn/self-contained';
 
 /**
- * Chooses the modules that become units, as in torch. If `recurse` is true, the policy returns whether to look for units
- * inside the module; if false, whether the module becomes a unit. `nonwrappedNumel` is the number of the module's elements
- * that are in no unit yet. A policy with one argument is never called for `recurse`. Source: FSDP's auto_wrap_policy.
+ * Chooses the modules that become units, as in torch. If `recurse` is true, the policy returns whether to look for units inside
+ * the module; if `recurse` is false, it returns whether the module becomes a unit. `nonwrappedNumel` is the number of the
+ * module's elements that are in no unit yet. A policy with one argument is never called with `recurse` true. Source: FSDP's
+ * auto_wrap_policy.
  */
 export type WrapPolicy = (module: Module, recurse: boolean, nonwrappedNumel: number) => boolean;
 
 // The policies below have the names of torch.distributed.fsdp.wrap. Most are functions that take options and return a
-// policy. Torch needs functools.partial for this, but many tutorials omit it: a policy function that gets no options
-// throws an error that shows the right form.
+// policy. Torch needs functools.partial for this, but many tutorials omit it. So a policy function that gets no options throws
+// an error that shows the right form.
 
 /** A class of modules. */
 export type ModuleClass = abstract new (...args: never[]) => Module;
@@ -93,8 +94,8 @@ export function lambdaAutoWrapPolicy(options: LambdaPolicyOptions): WrapPolicy {
 }
 
 /**
- * Makes each expert a unit, so that experts are gathered one at a time, and each block (its gate and all other
- * parameters outside of experts) another unit. This function is itself a policy and takes no options.
+ * Makes each expert a unit, so that experts are gathered one at a time, and makes each block (its gate and all other parameters
+ * outside of experts) another unit. This function is itself a policy and takes no options.
  */
 export const moeAutoWrapPolicy: WrapPolicy = function moeAutoWrapPolicy(module, recurse, _nonwrappedNumel) {
   return recurse || isExpert(module) || isOneOf(module, [Block, MoeBlock]);
@@ -122,7 +123,7 @@ function isOneOf(module: Module, classes: readonly ModuleClass[]): boolean {
   return classes.some((moduleClass) => module instanceof moduleClass);
 }
 
-/** Throws if a policy function was passed as a policy itself: it is then called with a module in place of its options. */
+/** Throws if a policy function was passed as a policy itself, because it is then called with a module in place of its options. */
 function requireOptions(options: unknown, known: readonly string[], form: string): void {
   const name = form.slice(0, form.indexOf('('));
   if (options instanceof Module) {
@@ -246,7 +247,7 @@ function asked(policy: WrapPolicy, module: Module, recurse: boolean, numel: numb
   if (typeof answer === 'boolean') return answer;
   throw new ConfigError(
     `the wrap policy ${policy.name || '(a function)'} gave ${String(answer)} for module "${module.path}"; ` +
-      'it is (module, recurse, nonwrappedNumel) => boolean, or made by one like transformerAutoWrapPolicy({ transformerLayerCls: [nn.Block] })',
+      'give a function (module, recurse, nonwrappedNumel) => boolean, such as transformerAutoWrapPolicy({ transformerLayerCls: [nn.Block] })',
   );
 }
 
@@ -259,7 +260,7 @@ export function layersOf(model: Module): Module[] {
 function classNamed(name: string, model: Module): ModuleClass {
   const classes = new Map<string, ModuleClass>();
   for (const module of [...model.modules(), ...model.whole.modules()]) {
-    // A module's constructor is its class.
+    // The constructor of a module is the module's class.
     if (module !== model && module !== model.whole)
       classes.set(module.constructor.name, module.constructor as ModuleClass);
   }

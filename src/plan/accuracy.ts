@@ -24,7 +24,10 @@ export interface MeasuredRun {
   readonly fitted?: boolean | undefined;
 }
 
-/** Compares predictions with measurements; zeros without any. A pair with equal predictions counts as half a ranked pair. */
+/**
+ * Compares predictions with measurements; without measurements, all results are 0. A pair with equal predictions counts as half a
+ * ranked pair.
+ */
 export function accuracyOf(pairs: readonly Pick<MeasuredRun, 'predicted' | 'measured'>[]): Accuracy {
   const errors = pairs.map(({ predicted, measured }) => predicted / measured - 1);
   const sizes = errors.map(Math.abs).sort((a, b) => a - b);

@@ -120,7 +120,7 @@ const ADVICE = {
   },
 } as const satisfies Record<string, Advice>;
 
-const NAMES = Object.keys(ADVICE) as readonly AdviceName[]; // its own keys
+const NAMES = Object.keys(ADVICE) as readonly AdviceName[]; // the keys of ADVICE
 
 /** Only a few choices, because the grid has many points. */
 const COARSE: SearchSpace = { micro: [1, 4], virtualStages: [1, 2], cp: [1], pp: [1, 2, 4, 8, 16] };
@@ -174,7 +174,7 @@ interface Timed {
   readonly seconds: number;
 }
 
-/** The fastest fitting layout among the advised layouts, and among the others. */
+/** The fastest fitting layout among the advised layouts, and among the other layouts. */
 interface Sides {
   advised?: Timed;
   other?: Timed;

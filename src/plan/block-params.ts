@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { size } from '../config/settings/model';
 
-/** The matmuls that have biases. 'qkv': queries, keys and values; 'feed': all of the feed-forward. */
+/** The matmuls that have biases. 'qkv': queries, keys and values; 'feed': all matmuls of the feed-forward. */
 export const BIASES = ['none', 'qkv', 'attention', 'feed', 'all'] as const;
 
 export type Bias = (typeof BIASES)[number];
@@ -15,14 +15,14 @@ export const moeSchema = z.strictObject({
   sharedFfn: z.int().min(0).default(0),
   /** Whether the shared experts have a gate (Qwen2-MoE). */
   sharedGate: z.boolean().default(false),
-  /** Whether the router has a bias per expert that follows the expert's load, not gradients (DeepSeek-V3). */
+  /** Whether the router has a bias per expert, which is set from the expert's load and has no gradient (DeepSeek-V3). */
   routerBias: z.boolean().default(false),
-  /** Layers at the start that have the feed-forward `ffn` in place of experts. */
+  /** The number of first layers that have a feed-forward of width `ffn` in place of experts. */
   denseLayers: z.int().min(0).default(0),
 });
 
 export const mlaSchema = z.strictObject({
-  /** Rank of the queries' projection; 0: one matrix. */
+  /** Rank of the low-rank projection of the queries; 0: one matrix of full rank. */
   queryRank: z.int().min(0),
   keyRank: size,
   ropeDim: size,
@@ -43,7 +43,7 @@ export interface BlockSizes {
   readonly gatedFfn: boolean;
   readonly moe: MixtureOfExperts | null;
   readonly mla: LatentAttention | null;
-  /** Parameters of routed experts; mean over the layers. */
+  /** Parameters of the routed experts of a layer; the mean over the layers. */
   readonly expertParams: number;
 }
 
@@ -88,7 +88,7 @@ export function withExperts<Sizes extends BlockSizes>(base: Sizes): Sizes {
   };
 }
 
-/** A matrix of attention. If `isWhole`, every rank of tensor parallelism has the whole matrix (projections to a low rank). */
+/** A matrix of attention. `isWhole`: every rank of tensor parallelism has the whole matrix, because it projects to a low rank. */
 interface AttentionMatrix {
   readonly rows: number;
   readonly columns: number;

@@ -11,15 +11,18 @@
 export const CALIBRATION = {
   /** Fitted: share of a GPU's measured GEMM roof that large matmuls of a training step reach. */
   gemmEfficiency: 0.945,
-  /** Set (no value from 450 to 1050 fits much better): inner size at which a matmul has lost half of its rate to its prologue and epilogue, elements. */
+  /**
+   * Set (no value from 450 to 1050 fits much better): inner size, in elements, at which a matmul loses half of its rate to its
+   * prologue and epilogue.
+   */
   gemmRampK: 600,
-  /** Set: this inner size for batched small matmuls, whose thread blocks hide each other's prologues and epilogues, elements. */
+  /** Set: the same size for batched small matmuls, whose thread blocks hide each other's prologues and epilogues; elements. */
   batchedRampK: 130,
   /** Fitted: share of a matmul's last, partly filled wave that takes time; the rest overlaps with the wave before. */
   gemmTail: 0.66,
   /** Fitted: share of the matmuls' rate that Megatron-LM's output head reaches if one rank has the whole vocabulary. */
   wholeHeadEfficiency: 0.44,
-  /** Set: bytes per score that unfused attention's forward moves beside its matmuls: softmax 4, dropout 5. Backward: 4/3. */
+  /** Set: bytes per score that unfused attention moves in forward beside its matmuls (softmax 4, dropout 5). Backward: 4/3. */
   scoreBytes: 9,
   /** Set: bytes per logit that Megatron-LM's loss moves, forward and backward together; outer-time.ts counts them. */
   lossBytes: 68,
@@ -38,7 +41,9 @@ export const CALIBRATION = {
   hopSeconds: 8.5e-6,
   /** Set: the rest of an iteration: data, loss scaling, counters; seconds. */
   iterationSeconds: 0.4e-3,
-  /** Set: relative spread of the nodes' speeds; all wait for the slowest. Source: the extra time of large runs in Table 1. */
+  /**
+   * Set: relative spread of the nodes' speeds (all wait for the slowest node). Source: the extra time of large runs in Table 1.
+   */
   nodeSpread: 0.004,
   /** Fitted: time of each transfer between stages in addition to its bytes (the CPU waits for the GPU), seconds. */
   handOverSeconds: 0.25e-3,

@@ -15,7 +15,7 @@ const MICRO = [1, 2, 4, 8, 16];
 const VIRTUAL = [1, 2, 3, 4, 6, 8];
 /** Fewest tokens per rank of a divided sequence: with fewer tokens, matmuls would have too few rows for a GPU. */
 const LEAST_TOKENS = 2048;
-/** With more tokens per microbatch, matmuls get no faster, and only memory grows. */
+/** Most tokens per microbatch: with more tokens, matmuls get no faster, and only memory grows. */
 const MOST_TOKENS = 65_536;
 
 /** 4-bit weights are whole on every GPU, and PEFT trains their adapters under DDP. */

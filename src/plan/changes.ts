@@ -32,7 +32,7 @@ const SETTINGS: readonly Setting[] = [
   },
   { of: ({ virtualStages: v }) => v, words: ({ virtualStages: v }) => `${v} virtual stages` },
   {
-    // Without tensor parallelism it is always off.
+    // Without tensor parallelism, sequence parallelism is always off.
     of: ({ sequenceParallel, tp }) => tp === 1 || sequenceParallel,
     words: ({ sequenceParallel }) => `${sequenceParallel ? 'with' : 'without'} sequence parallelism`,
   },
@@ -68,7 +68,7 @@ export function nearestFitting(planned: Planned): readonly Change[] {
   return nearest;
 }
 
-/** A plan names a change only if an iteration is more than this many times as fast. */
+/** A plan names a change only if the change makes an iteration more than this many times as fast. */
 const LEAST_GAIN = 1.02;
 
 /**

@@ -4,7 +4,7 @@ import { reservableBytes } from './memory/allocator';
 import type { Estimate, Prediction } from './prediction';
 import { PRICES, type Price, type PriceTable, priceOf } from './prices';
 
-/** How long a run is, in one of three measures. */
+/** The length of a run, in tokens, samples or steps. */
 export type RunLength =
   | { readonly tokens: number }
   | { readonly samples: number }
@@ -27,7 +27,7 @@ export interface Cost {
   readonly steps: number;
   readonly price: Price;
   readonly fits: boolean;
-  /** A warning if the layout does not fit, so that no run can have this cost; null: it fits. */
+  /** A warning that no run can have this cost, because the layout does not fit; null: the layout fits. */
   readonly note: string | null;
 }
 

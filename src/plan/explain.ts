@@ -12,7 +12,7 @@ export function iterationWords({ globalBatch, model }: Pick<Layout, 'globalBatch
   return `${sequences} of ${model.seq.toLocaleString('en-US')} tokens, ${tokens.toLocaleString('en-US')} in all`;
 }
 
-/** Explains a plan in five sentences: its work, its time, its memory, the change that helps most, and its weakest assumptions. */
+/** Explains a plan in five sentences: work, time, memory, the change that helps most, and the weakest assumptions. */
 export function explained(planned: Planned, prices: PriceTable = PRICES): readonly string[] {
   const { layout, prediction } = planned;
   const { time, memory, seconds, mfu, largestAssumption } = prediction;

@@ -17,14 +17,17 @@ export function familyOf(layout: Layout): string {
   return [...(alone ? [] : [strategyWord(layout)]), ...axes].join(' + ');
 }
 
-/** The best layout of a family, and why it is behind the winner. */
+/** The best layout of a family, and why this layout is behind the winner. */
 export interface Loss {
   readonly family: string;
   readonly best: Planned;
   /** The number of the family's candidates, and the number of those that fit. */
   readonly tried: number;
   readonly fitting: number;
-  /** 'does not fit: needs 2.1x the memory, 63% of it for optimizer states', '1.3x slower: more bubble; the bubble takes 41% of its time'. */
+  /**
+   * 'does not fit: needs 2.1x the memory, 63% of it for optimizer states', '1.3x slower: more bubble (41% of this layout's
+   * time)'.
+   */
   readonly why: string;
   /** The assumption that decides which layout is faster, if each layout's time is within the other's interval. */
   readonly undecided?: string | undefined;
@@ -32,12 +35,12 @@ export interface Loss {
 
 /** A measure by which candidates are compared; less is better. */
 export interface Measure {
-  /** The word after a ratio such as 1.3x: 'slower'. */
+  /** The word that follows a ratio such as 1.3x, for example 'slower'. */
   readonly worse: string;
   of(planned: Planned): number;
 }
 
-/** Returns why the family's best layout is behind `winner`: the cause that grew most. */
+/** Returns why the family's best layout is behind `winner`, with the cause that needs most extra time. */
 export function lossOf(
   family: Omit<Loss, 'why' | 'undecided'>,
   winner: Planned | undefined,
@@ -75,7 +78,7 @@ function largestState(memory: Planned['prediction']['memory']): string {
   return `${Math.round((100 * bytes) / memory.peakBytes)}% of it for ${name}`;
 }
 
-/** Returns the cause whose time exceeds the winner's by most, with the cause's share of the loser's iteration. */
+/** Returns the cause on which the loser needs most extra time, with the cause's share of the loser's iteration. */
 function largestCause(loser: Planned, winner: Planned): string | undefined {
   const [a, b] = [loser.prediction.time, winner.prediction.time];
   const scale = winner.layout.globalBatch / loser.layout.globalBatch;

@@ -65,7 +65,7 @@ export function fitHardware(measured: MeasuredHardware): FittedHardware {
   };
 }
 
-/** Returns the memory figure of a GPU's name ('80G') from the bytes that CUDA offers. */
+/** Returns the memory in a GPU's name (80 of '80G'), worked out from the bytes that CUDA offers. */
 function memoryOf({ memory_bytes }: MeasuredHardware): number {
   return memory_bytes / 2 ** 30 / OFFERED;
 }

@@ -18,8 +18,8 @@ interface GenerationFacts {
 /**
  * Source: data sheets of the GPUs and of their usual machines: DGX-1 (4 x EDR for 8 GPUs; 8 channels of DDR4-2133), DGX A100
  * (HDR; 16 of DDR4-3200), DGX H100 (NDR; 16 of DDR5-4800), DGX B200 (16 of DDR5-5600); PCIe 3, 4 and 5 with 16 lanes. Volta
- * has no TF32: 15.7 of 125 TFLOP/s. A machine with 8 GPUs has at most 200 Gbit/s with Ada and 400 Gbit/s with Ascend; AMD's
- * machines have a network card per GPU. Rates of fp8 are from the largest matmuls of ai-dynamo/aiconfigurator's systems/data
+ * has no TF32: 15.7 of 125 TFLOP/s. A machine with 8 GPUs has at most 200 Gbit/s with Ada; AMD's and Ascend's machines have a
+ * network card of 200 Gbit/s per GPU. Rates of fp8 are from the largest matmuls of ai-dynamo/aiconfigurator's systems/data
  * (H100, H200; B200, B300, GB200, GB300; L40S): fp8 over bf16 in the same software (SGLang, TensorRT-LLM).
  */
 export const GENERATIONS: Readonly<Record<Generation, GenerationFacts>> = {

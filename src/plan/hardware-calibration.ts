@@ -8,7 +8,7 @@ const { like, gemmTflops, hbmTBps, memoryGB, linkGBps, gpusPerNode } = gpuSchema
 /** The result of `shardlab doctor --calibrate`: the known kind nearest to the GPU, and the GPU's measured figures. */
 const calibrationSchema = z.object({ like, gemmTflops, hbmTBps, memoryGB, linkGBps, gpusPerNode });
 
-/** Figures of the user's GPU, measured by `shardlab doctor --calibrate`: TFLOP/s, TB/s, GB, GB/s. */
+/** Figures of the user's GPU, measured by `shardlab doctor --calibrate`: TFLOP/s, TB/s, GiB (`memoryGB`), GB/s. */
 export type HardwareCalibration = Readonly<z.output<typeof calibrationSchema>>;
 
 /** Checks that an input is a calibration. `from` is only for messages. Throws: CONFIG if the input is not a calibration. */
@@ -28,7 +28,7 @@ export function parseCalibration(input: unknown, from = 'calibration'): Hardware
 
 /**
  * Returns a request whose hardware has the measured figures; figures that the request already has are not replaced.
- * Throws: CONFIG if the request names another kind of GPU than was measured.
+ * Throws: CONFIG if the request names another kind of GPU than the calibration.
  */
 export function withCalibration<Request extends object>(
   request: Request,

@@ -10,11 +10,11 @@ export interface Gpu {
   readonly gemmTflops: number;
   /** Memory bandwidth, TB/s. */
   readonly hbmTBps: number;
-  /** Memory as in the GPU's name, in GiB: 80 means 81920 MiB; CUDA offers a little less (allocator.ts). */
+  /** Memory in GiB, as in the GPU's name: 80 means 81920 MiB; CUDA offers a little less (allocator.ts). */
   readonly memoryGB: number;
   /** Bandwidth within a node in one direction, GB/s per GPU: NVLink, XGMI, HCCS, or PCIe if there is no other link. */
   readonly linkGBps: number;
-  /** Price given with the hardware, USD per GPU hour; null: see prices.ts. */
+  /** The user's price of this hardware, USD per GPU hour; null: the price in prices.ts applies. */
   readonly usdPerHour: number | null;
   readonly generation: Generation;
   /** Number of streaming multiprocessors (AMD: compute units; Ascend: cube cores). */
@@ -23,7 +23,7 @@ export interface Gpu {
   readonly powerW: number;
   /** Where the figures were published. If no measurement of gemmTflops is known, `gemm` is null and gemmTflops is estimated. */
   readonly sources: { readonly figures: string; readonly gemm: string | null };
-  /** Bandwidth between nodes, Gbit/s per GPU, if the kind implies a machine. */
+  /** Bandwidth between nodes, Gbit/s per GPU; only if the kind is one specific machine. */
   readonly nicGbit?: number;
 }
 
@@ -88,14 +88,14 @@ export const GPUS = {
 
 export type GpuName = keyof typeof GPUS;
 
-/** Replaces any published figure. */
+/** Figures that replace the published figures. */
 export type HardwareOverrides = Partial<Omit<Hardware, 'name' | 'generation' | 'sms' | 'sources'>>;
 
 /**
  * [Note: power limits] Large matmuls draw as much power as the board allows, so a lower limit lowers their rate. The ratio of
  * the rates is the ratio of the limits to the power of this exponent. Source: H100 reaches 794 TFLOP/s at 700 W and 620 at 500
- * W (the two H100s of the table below). Machines with lower limits are common: Meta's production cluster caps A100 at 350 of
- * 400 W (Touvron et al. 2023, section 2.2.1).
+ * W (the two H100s of `GPUS` with these limits). Machines with lower limits are common: Meta's production cluster caps A100 at
+ * 350 of 400 W (Touvron et al. 2023, section 2.2.1).
  */
 const POWER_EXPONENT = Math.log(794 / 620) / Math.log(700 / 500);
 

@@ -6,7 +6,7 @@ import { PRICES, type Price, type PriceTable } from './prices';
 
 /** A kind of GPU in its usual machine, with its list price. */
 export interface KnownGpu extends Hardware {
-  /** null: no price is listed. */
+  /** The list price; null: no price is listed. */
   readonly price: Price | null;
 }
 
@@ -26,7 +26,7 @@ function byName<Name extends string, Value>(
   table: Readonly<Record<Name, unknown>>,
   of: (name: Name) => Value,
 ): Readonly<Record<Name, Value>> {
-  const names = Object.keys(table) as Name[]; // its own keys
-  // Every name has its value.
+  const names = Object.keys(table) as Name[]; // the keys of `table`
+  // Every name gets a value.
   return Object.fromEntries(names.map((name) => [name, of(name)])) as Record<Name, Value>;
 }

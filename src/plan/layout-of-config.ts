@@ -30,7 +30,7 @@ export interface ConfigReading {
   readonly withoutEffect: readonly string[];
 }
 
-/** Whether an input is a TrainConfig: it has a key, or a value of a key, that no plan request has. */
+/** Whether an input is a TrainConfig, because it has a key, or a value of a key, that no plan request has. */
 export function isTrainConfig(input: unknown): boolean {
   if (typeof input !== 'object' || input === null) return false;
   const requestKeys = [...Object.keys(planRequestSchema.shape), ...Object.keys(REQUEST_WORDS)];
@@ -45,17 +45,20 @@ export function isTrainConfig(input: unknown): boolean {
   );
 }
 
-/** Further inputs of a reader: the config as it was written, and where it is planned. */
+/** Further inputs of a reader: the config as the user wrote it, and the GPUs for which it is planned. */
 interface At {
   readonly input: object;
   readonly gpus: number;
-  /** Data-parallel ranks. */
+  /** Number of data-parallel ranks. */
   readonly dp: number;
 }
 
 type Reader = (config: TrainConfig, at: At) => Asked;
 
-/** A reader for each setting that a plan reads. A setting whose row says `reads` but that has no reader is a compile error. */
+/**
+ * A reader for each setting that a plan reads. It is a compile error if the row of a setting says `reads`, but the setting has no
+ * reader.
+ */
 const READERS: Readonly<Record<PlannedPath, Reader>> = {
   model: modelOf,
   batch: batchOf,
@@ -91,7 +94,7 @@ const READERS: Readonly<Record<PlannedPath, Reader>> = {
 /** Returns what a config says about a training on GPUs. Throws: CONFIG if it cannot be planned. */
 export function askedByConfig(config: TrainConfig, input: object, place: PlanRequest): Asked {
   const { mesh } = config.parallel;
-  // A mesh defines the number of ranks; without a mesh, it is one node of 8.
+  // A mesh defines the number of ranks; without a mesh, there are 8 ranks in one node.
   const { tp = config.parallel.tp, pp = config.parallel.pp, cp = config.parallel.cp } = place.parallel ?? {};
   const gpus = place.gpus ?? (mesh === null ? 8 : mesh.dpReplicate * mesh.dpShard * tp * pp);
   const at = { input, gpus, dp: gpus / (tp * pp * cp) };
@@ -161,7 +164,7 @@ function tensorParallelOf({ parallel: { tp, sequenceParallel } }: TrainConfig): 
   return tp === 1 ? {} : { tp, sequenceParallel };
 }
 
-/** Returns the strategy that reshardAfterForward chooses; the strategies that it can choose differ in nothing else. */
+/** Returns the strategy that reshardAfterForward chooses; the strategies to choose from differ only in reshardAfterForward. */
 function strategyOf({ strategy, reshardAfterForward }: TrainConfig['parallel']): StrategyName {
   if (reshardAfterForward === null || !isGathered(strategy)) return strategy;
   const keeps = reshardAfterForward === false;
@@ -176,7 +179,7 @@ function reduceDtype(config: TrainConfig): Asked {
 
 const PRECISIONS = { float32: 'fp32', bfloat16: 'bf16', float16: 'fp16' } as const;
 
-/** If shards are on the host, the optimizer runs there. */
+/** If parameters are offloaded to the host, the optimizer runs on the host too. */
 function offloadOf({ offload, parallel }: TrainConfig): Asked {
   const parameters = offload.parameters && isGathered(parallel.strategy);
   return { offload: { optimizer: offload.optimizer || parameters, parameters } };
@@ -187,7 +190,7 @@ function optimizerOf({ optimizer }: TrainConfig): Asked {
   return { optimizerStates: { kind, amsgrad, momentum, blockSize } };
 }
 
-/** Returns the share of parameters that train, adapters included. Builds the model without values. */
+/** Returns the share of parameters that train, with adapters. Builds the model without values to count the parameters. */
 function trainedShareOf(config: TrainConfig): Asked {
   const { frozen, lora } = config;
   if ((frozen.length === 0 && lora === null) || isOwnModel(modelShape(config))) return {};
@@ -211,7 +214,7 @@ function valuesOfModel(input: object): string[] {
     .map(([key]) => `model.${key}`);
 }
 
-/** By default, training here stores the matrix of attention weights; plans use flash attention. */
+/** Reports that training here stores the matrix of attention weights by default, but plans use flash attention by default. */
 function attentionByDefault(config: TrainConfig, input: object, { attention }: PlanRequest): Assumed[] {
   const isGiven = attention !== undefined || writtenModel(input).attention !== undefined;
   if (isGiven || modelShape(config).kind === 't5-encoder') return [];
@@ -220,7 +223,7 @@ function attentionByDefault(config: TrainConfig, input: object, { attention }: P
   return [{ setting: 'model.attention', says }];
 }
 
-/** Returns a model's settings as they were written; none if the model is a name. */
+/** Returns a model's settings as the user wrote them; no settings if the model is a name. */
 function writtenModel(input: object): Readonly<Record<string, unknown>> {
   const model = 'model' in input ? input.model : undefined;
   return typeof model === 'object' ? { ...model } : {};

@@ -14,13 +14,13 @@ const USUAL_OPTIMIZER = plannedOptimizerSchema.parse({});
 type Sections = Pick<PlanRequest, 'parallel' | 'batch'>;
 
 /**
- * What a config or a request says about a layout. It has a request's keys; the keys of the request's sections are at the same
- * level as the others.
+ * What a config or a request says about a layout. It has a request's keys, but without sections: the keys of `parallel` and
+ * `batch` are at the same level as the other keys.
  */
 export type Asked = Omit<PlanRequest, keyof Sections> &
   Partial<NonNullable<Sections['parallel']> & NonNullable<Sections['batch']>>;
 
-/** Returns the layout of a request. Throws: CONFIG, which names the key, its value and what to change. */
+/** Returns the layout of a request. Throws: CONFIG, which names the wrong key, its value and the change to make. */
 export function layoutOf(request: unknown): Layout {
   return layoutAsked(askedBy(parseRequest(request)));
 }
@@ -39,7 +39,7 @@ export function layoutAsked(asked: Asked): Layout {
   return layout;
 }
 
-/** Makes the layout. Keys that `asked` lacks have their usual values. Does not check whether all values fit together. */
+/** Makes the layout, with usual values for the keys that `asked` lacks. Does not check whether all values fit together. */
 export function layoutWithDefaults(asked: Asked): Layout {
   const { gpus = 8, tp = 1, pp = 1, cp = 1, micro = 1, compile = false, baseWeights = null } = asked;
   const { strategy = baseWeights === null ? 'FULL_SHARD' : 'NO_SHARD' } = asked;
@@ -113,7 +113,7 @@ function modelAsked({ model = {}, seq }: Asked): ModelShape {
   return shape;
 }
 
-/** Returns the hardware, with the request's numbers in place of its own. Throws: CONFIG for an unknown name. */
+/** Returns the hardware with the request's numbers in place of the published figures. Throws: CONFIG for an unknown name. */
 export function hardwareAsked({ hardware = 'A100-80G', gpusPerNode, nicGbit }: Asked): Hardware {
   const { like, ...numbers } = typeof hardware === 'string' ? { like: hardware } : hardware;
   return hardwareOf(like, {
@@ -187,7 +187,7 @@ function checkBaseWeights(layout: Layout): void {
   );
   check(
     trainedShare < 1,
-    "baseWeights: 'nf4' freezes all weights, and only adapters train; give lora in a config, or trainedShare, the adapters' parameters over the model's",
+    "baseWeights: 'nf4' freezes all weights, and only adapters train; give lora in a config, or trainedShare, the adapters' parameters divided by the model's parameters",
   );
   check(
     hasQuantizedMatrices(model),
@@ -195,12 +195,15 @@ function checkBaseWeights(layout: Layout): void {
   );
   check(
     strategy === 'NO_SHARD' && stack === 'fsdp2' && tp * pp * cp === 1,
-    `baseWeights: 'nf4' is planned whole on every GPU, as PEFT trains it under DDP, not with ${stack} ${strategy}, tp ${tp}, pp ${pp}, cp ${cp}; ` +
+    `baseWeights: 'nf4' is planned only whole on every GPU, as under PEFT with DDP, and not with ${stack} ${strategy}, tp ${tp}, pp ${pp}, cp ${cp}; ` +
       "give parallel: { strategy: 'NO_SHARD', stack: 'fsdp2' }",
   );
 }
 
-/** Returns the usual framework: Megatron-LM if gradients are not sharded; otherwise DeepSpeed for GPTs, and PyTorch for other models. */
+/**
+ * Returns the usual framework: Megatron-LM if gradients are not sharded; otherwise DeepSpeed for GPTs, and PyTorch for other
+ * models.
+ */
 function usualStack({ kind }: ModelShape, strategy: Layout['strategy']): Layout['stack'] {
   if (!STRATEGIES[strategy].shardedAtRest.includes('gradient')) return 'megatron';
   return kind === 'gpt' ? 'deepspeed' : 'fsdp2';

@@ -8,7 +8,7 @@ import type { ModelShape } from './model-shape';
 export const STACKS = [
   /** Megatron-LM: fp16/bf16 parameters, fp32 main gradients, tensor and pipeline parallelism, fused softmax and GELU. */
   'megatron',
-  /** PyTorch's fully_shard with its parallelize_module and pipelining (as TorchTitan combines them). */
+  /** PyTorch's fully_shard, parallelize_module and pipelining, as TorchTitan combines them. */
   'fsdp2',
   /** DeepSpeed's ZeRO stages. */
   'deepspeed',
@@ -22,8 +22,8 @@ export type Precision = 'fp32' | 'fp16' | 'bf16' | 'fp8';
 export type Recompute = (typeof RECOMPUTE)[number];
 export type Schedule = 'GPipe' | '1F1B' | 'interleaved';
 /**
- * 'unfused' writes scores and probabilities to memory; the others do not: FlashAttention 1, 2 ('flash') and 3, the kernel of
- * Triton's tutorial, the memory-efficient kernel of xFormers and PyTorch, and cuDNN's.
+ * 'unfused' writes scores and probabilities to memory; the other kernels do not: FlashAttention 1, 2 ('flash') and 3, the kernel
+ * of Triton's tutorial, the memory-efficient kernel of xFormers and PyTorch, and the kernel of cuDNN.
  */
 export const ATTENTION_KERNELS = [
   'unfused',
@@ -66,10 +66,10 @@ export interface Layout {
   readonly sequenceParallel: boolean;
   /** Whether collectives of tensor parallelism are split into parts that overlap with their matmuls. */
   readonly asyncTensorParallel: boolean;
-  /** Whether parameters of fp8 layers are gathered in fp8; otherwise in bf16. */
+  /** Whether parameters of fp8 layers are gathered in fp8; otherwise they are gathered in bf16. */
   readonly fp8AllGather: boolean;
   readonly dispatcher: Dispatcher;
-  /** Whether one microbatch's exchange of tokens runs beside the compute of another one. */
+  /** Whether one microbatch's exchange of tokens runs at the same time as another microbatch's compute. */
   readonly overlapExperts: boolean;
   readonly strategy: StrategyName;
   /** Sequences per iteration. */
@@ -79,14 +79,14 @@ export interface Layout {
   readonly numMicroBatches: number;
   readonly precision: Precision;
   readonly recompute: Recompute;
-  /** Under full recompute: every n-th layer is recomputed, from the first. */
+  /** Under full recompute, every n-th layer is recomputed, beginning with the first layer. */
   readonly recomputeEveryNth: number;
   readonly schedule: Schedule;
   readonly virtualStages: number;
   readonly attention: AttentionKernel;
   readonly cudaGraph: CudaGraph;
   readonly compile: boolean;
-  /** Whether the loss is compiled too; it then makes no float32 copies of the logits. */
+  /** Whether the loss is compiled too; a compiled loss makes no float32 copies of the logits. */
   readonly compileLoss: boolean;
   /** Whether the framework's model has dropout, which costs memory (a mask) and traffic. */
   readonly dropout: boolean;
@@ -94,21 +94,21 @@ export interface Layout {
   /** Type in which gradients are reduced; null: the framework's default. */
   readonly reduceDtype: 'fp32' | 'fp16' | 'bf16' | null;
   readonly offload: { readonly optimizer: boolean; readonly parameters: boolean };
-  /** How DDP compresses gradients; null: it does not compress. */
+  /** How DDP compresses gradients; null: DDP does not compress gradients. */
   readonly commHook: CommHookConfig | null;
-  /** Share of parameters that train; the others have no gradients and no optimizer states. */
+  /** Share of parameters that train; the other parameters have no gradients and no optimizer states. */
   readonly trainedShare: number;
   /** Type of the frozen weights under adapters; null: the type of the trained weights. */
   readonly baseWeights: 'nf4' | null;
-  /** Tokens of an example, which attends only to itself; the model's seq unless rows are packed. */
+  /** Tokens of an example; tokens attend only to their own example. This is the model's seq unless rows are packed. */
   readonly exampleTokens: number;
   /** A frozen model that encodes texts for the trained model; null: there is none. */
   readonly textEncoder: { readonly params: number; readonly sharded: boolean } | null;
 }
 
 /**
- * The parts of a layout that figures, costs and capacities read. The model may be a user's own: only its name, its parameters
- * and the positions of a sample are known.
+ * The parts of a layout that figures, costs and capacities read. The model may be a user's own model, of which only the name,
+ * the number of parameters and the tokens of a sample are known.
  */
 export interface AnyLayout
   extends Pick<

@@ -2,8 +2,8 @@ import { attentionMatrices } from './block-params';
 import type { ModelShape } from './model-shape';
 
 /**
- * Returns the floating point operations of training on `samples` sequences, without recomputation. A token has six per matmul
- * parameter, and 12 × layers × seq × dim for attention (the full matrix, although causal kernels skip half).
+ * Returns the floating point operations of training on `samples` sequences, without recomputation. A token has six operations
+ * per matmul parameter, and 12 × layers × seq × dim for attention (the full matrix, although causal kernels skip half).
  * `keys` is the number of keys per query; in packed rows it is less than seq. Source: Narayanan et al. 2021, appendix, with a
  * factor 3 for forward and backward.
  */

@@ -22,7 +22,7 @@ export interface ModelShape {
   /** Heads of keys and values; fewer than heads under grouped-query attention. */
   readonly kvHeads: number;
   readonly headDim: number;
-  /** Width of the feed-forward that one token visits, mean over the layers. Experts: the chosen and the shared ones together. */
+  /** Width of the feed-forward that one token visits, mean over the layers; the chosen and the shared experts count together. */
   readonly ffn: number;
   /** Whether the feed-forward layer has three matrices (SwiGLU, gated GELU) instead of two. */
   readonly gatedFfn: boolean;
@@ -72,15 +72,17 @@ export const shapeSchema = z.strictObject({
   qkvBias: z.boolean().optional(),
   bias: z.enum(BIASES).optional(),
   qkNorm: z.boolean().optional(),
-  /** Norms of a layer's width in each layer. Default: 2; Gemma 2 has 4; layers with attention beside the feed-forward have 1. */
+  /**
+   * Number of norms of width dim in each layer. Default: 2; Gemma 2 has 4; layers with attention beside the feed-forward have 1.
+   */
   numNorms: size.optional(),
   learnedPositions: z.boolean().optional(),
   headBias: z.boolean().optional(),
   moe: moeSchema.optional(),
   mla: mlaSchema.optional(),
-  /** Segments that an encoder embeds (BERT). */
+  /** Number of segments that an encoder embeds (BERT). */
   segments: size.optional(),
-  /** Values of one patch, if an encoder reads patches (ViT). */
+  /** Number of values of one patch, if an encoder reads patches (ViT). */
   patchInputs: size.optional(),
   /** Width of the image's tokens that each block of a dit also reads (Wan2.1's i2v). */
   imageDim: size.optional(),
@@ -252,7 +254,10 @@ function tableParams({ vocab, dim, tied }: Described): number {
   return vocab * dim * (tied ? 1 : 2);
 }
 
-/** Source: Wan2.2's model: patches (1, 2, 2), two layers for the text, two and a projection (6 dim) for the time, a head. */
+/**
+ * Counts the parameters outside a dit's blocks: patches (1, 2, 2), two layers for the text, two layers and a projection to 6 dim
+ * for the time, and a head. Source: Wan2.2's model.
+ */
 function ditOuterParams(dim: number, input: ModelShapeInput): number {
   const { inChannels = 16, outChannels = 16, textDim = 4096, freqDim = 256 } = input;
   const patches = dim * (inChannels * 4) + dim;
@@ -265,7 +270,9 @@ function ditOuterParams(dim: number, input: ModelShapeInput): number {
   return patches + text + time + head + images + audioParams(dim, input);
 }
 
-/** Attention to audio (four matrices and two norms) of some blocks, and the layer that makes its tokens. Its time is not planned. */
+/**
+ * Counts the parameters of some blocks' attention to audio (four matrices, two norms), and of the layer that makes audio tokens.
+ */
 function audioParams(
   dim: number,
   { audioLayers = [], audioDim = 1024, audioTokens = 4 }: ModelShapeInput,
@@ -274,7 +281,7 @@ function audioParams(
   return audioLayers.length * (4 * dim * (dim + 1) + 2 * dim) + (audioDim + 1) * audioTokens * dim;
 }
 
-/** Width divided by depth. Published decoders of 80 x 8192, 96 x 12288, 40 x 5120 and 32 x 4096 have 102 to 128. */
+/** Width divided by depth. Published decoders of 80 x 8192, 96 x 12288, 40 x 5120 and 32 x 4096 have values of 102 to 128. */
 const USUAL_ASPECT = 128;
 
 /** Returns a decoder of usual proportions: 12 layers·dim² parameters, and an embedding of 50,304 tokens. */
@@ -282,7 +289,7 @@ function usualShape(params: number, input: ModelShapeInput): ModelShape {
   const vocab = input.vocab ?? 50_304;
   const paramsAt = (width: number): number =>
     12 * Math.max(1, Math.round(width / USUAL_ASPECT)) * width ** 2 + vocab * width;
-  // Finds the largest multiple of 128 whose model has at most `params` parameters; halved steps find it for any number.
+  // Finds the largest multiple of 128 whose model has at most `params` parameters: steps double and are then halved.
   let [dim, step] = [128, 128];
   while (paramsAt(dim + step) <= params) step *= 2;
   for (; step >= 128; step /= 2) if (paramsAt(dim + step) <= params) dim += step;

@@ -38,7 +38,7 @@ export function shapeOfConfig(config: { readonly model: ModelConfig | ModelName 
   const shape = modelShape(config);
   if (shape.kind === 'moe') {
     throw new ConfigError(
-      "model.kind: 'moe' cannot be planned: plans have no formula for this library's mixture; plan the gpt of the same sizes, or { params }",
+      "model.kind: 'moe' cannot be planned: plans have no formula for this library's mixture of experts; plan the gpt of the same sizes, or { params }",
     );
   }
   if (shape.kind === 'own') throw ownModelRefused();
@@ -52,7 +52,7 @@ export function shapeOfConfig(config: { readonly model: ModelConfig | ModelName 
   };
 }
 
-/** Returns the error for a model of the user's own, if something needs formulas. */
+/** Returns the error for a model of the user's own in a function that needs formulas. */
 export function ownModelRefused(what = 'model'): ConfigError {
   return new ConfigError(
     `${what}: there are formulas only for models of known kinds. A model of your own is counted: sl.plan(config, { on: 'A100-80G', ` +
@@ -60,5 +60,5 @@ export function ownModelRefused(what = 'model'): ConfigError {
   );
 }
 
-/** The catalogue's own keys. */
+/** The names of the published models. */
 const NAMES = Object.keys(PUBLISHED_MODELS) as (keyof typeof PUBLISHED_MODELS)[];

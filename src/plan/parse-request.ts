@@ -33,7 +33,7 @@ export function parseWith<T>(schema: z.ZodType<T>, input: unknown): T {
 }
 
 /**
- * Returns a request without notes and measurements: keys that are not similar to any known key. A misspelled key is not
+ * Returns a request without notes and measurements, whose keys are not similar to any known key. A misspelled key is not
  * removed, so it is refused later. Within model, parallel and batch, nothing is removed.
  */
 export function withoutNotes(request: object): {

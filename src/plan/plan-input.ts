@@ -119,7 +119,7 @@ export function withPlace<Input extends object, P extends object>(input: Input, 
     isObject(written[key]) && isObject(given[key])
       ? { [key]: { ...written[key], ...keysWithValues(given[key]) } }
       : {};
-  return { ...input, ...given, ...both('parallel'), ...both('batch') } as Input & P; // all their keys
+  return { ...input, ...given, ...both('parallel'), ...both('batch') } as Input & P; // the keys of both
 }
 
 function keysWithValues(object: object): object & Readonly<Record<string, unknown>> {
@@ -221,7 +221,7 @@ function requestReadings(written: object, asked: Asked, layout: Layout): readonl
 
 const DEQUANTIZED: Assumed = {
   setting: 'baseWeights',
-  says: 'baseWeights nf4 is planned in memory only: the time that a step needs to make the weights of each matmul from their 4 bits is not planned',
+  says: 'baseWeights nf4 is planned in memory only: the plan leaves out the time in which a step converts the 4-bit weights for each matmul',
 };
 
 function factsOf(written: object): Assumed[] {
@@ -239,6 +239,6 @@ function factsOf(written: object): Assumed[] {
       : [],
   );
   if (facts.length === 0) return variants;
-  const says = `model: ${facts.join(', ')} are not read: they follow from the kind, or do not affect the plan`;
+  const says = `model: ${facts.join(', ')} are not read, because they follow from the kind or do not affect the plan`;
   return [...variants, { setting: facts.map((key) => `model.${key}`).join(', '), says }];
 }

@@ -9,6 +9,7 @@ export interface Estimate {
 
 /** The memory of the worst rank's GPU at its peak, by cause. */
 export interface MemoryPrediction {
+  /** The peak in GiB; the other sizes are in bytes. */
   readonly peak: Estimate;
   /** Sum of the causes below. */
   readonly peakBytes: Bytes;
@@ -47,12 +48,12 @@ export interface Prediction {
   readonly seconds: Estimate;
   readonly tokensPerSecondPerGpu: number;
   readonly modelTflopsPerGpu: number;
-  /** Model FLOP/s over the GPU's published peak. */
+  /** Model FLOP/s divided by the GPU's published peak. */
   readonly mfu: number;
   readonly memory: MemoryPrediction;
   readonly fits: boolean;
   readonly largestAssumption: string;
-  /** In which respects the layout differs from the runs on which the constants were fitted. */
+  /** The respects in which the layout differs from the runs on which the constants were fitted. */
   readonly outside: readonly string[];
 }
 

@@ -19,7 +19,9 @@ export function requireReadable({ config, lines }: Reading): void {
     throw new ConfigError(wrong.map((line) => `${whereOf(line)}: ${line.key}: ${line.why}`).join('\n'));
 }
 
-/** Returns the config of a reading, with a seed: `isTrainConfig` knows a config by it, and plans do not depend on it. */
+/**
+ * Returns the config of a reading, with a seed, by which `isTrainConfig` recognizes a config. Plans do not depend on the seed.
+ */
 export function readingInput({ config }: Reading): TrainConfigInput {
   return { seed: 0, ...config };
 }

@@ -42,7 +42,7 @@ export const recommendSchema = planRequestSchema
     hardware: z.union([hardwareSchema, z.array(hardwareSchema).min(1)]).optional(),
     /** Number of GPUs; a search by cost also tries fewer GPUs. */
     gpus: size.default(8),
-    /** The search tries `gpus`, a half, a quarter and so on, down to this number. Default: `gpus`; by cost, one node. */
+    /** The search tries `gpus`, half of them, a quarter and so on, down to this number. Default: `gpus`; by cost, one node. */
     fewestGpus: size.optional(),
     /** Sequences of one iteration. Default: about 4 million tokens. */
     batch: z.strictObject({ global: size.optional() }).prefault({}),
@@ -72,8 +72,8 @@ export function searchedKeys(request: object): object {
 }
 
 /**
- * Returns the request of a config, of a request, or of a name (see `planInputNamed`). Of a config, a search uses the model, the
- * types, the optimizer and, if given, the batch. The search finds all other settings, even if a file has values for them.
+ * Returns the request of a config, of a request, or of a name (see `planInputNamed`). From a config, a search takes the model,
+ * the types, the optimizer and, if given, the batch. The search finds all other settings, even if a file has values for them.
  * Throws: CONFIG as `plan` does.
  */
 export function recommendAsked(
@@ -128,7 +128,7 @@ export function searchBases(request: RecommendRequest): readonly Layout[] {
   });
 }
 
-/** Returns the numbers of GPUs to try: `gpus`; by cost, or if `fewestGpus` is given, also a half, a quarter and so on. */
+/** Returns the numbers of GPUs to try: `gpus` and, by cost or with `fewestGpus`, also half of them, a quarter and so on. */
 function countsOf({ by, gpus, fewestGpus }: RecommendRequest, gpusPerNode: number): readonly number[] {
   const counts = [gpus];
   const fewest = fewestGpus ?? (by === 'cost' ? gpusPerNode : gpus);

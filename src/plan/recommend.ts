@@ -7,7 +7,7 @@ import type { Prediction } from './prediction';
 import { PRICES, type PriceTable } from './prices';
 import { parseRecommend, type RecommendRequest, searchBases } from './recommend-request';
 
-/** The result of a search: the best layouts, and why the best layout of each family except the winner's is worse. */
+/** The result of a search: the best layouts, and why the best layout of each other family is worse. */
 export interface Recommendation {
   readonly request: RecommendRequest;
   readonly numCandidates: number;
@@ -16,7 +16,7 @@ export interface Recommendation {
   readonly ranked: readonly Planned[];
   /** The best layout on the fewest GPUs on which a layout fits; undefined: no layout fits. */
   readonly fewest: Planned | undefined;
-  /** The best layout of every family except the winner's, best first; those that do not fit are last. */
+  /** The best layout of every family except the winner's family, best first; layouts that do not fit are last. */
   readonly losses: readonly Loss[];
   /** Why some degrees were not tried at all. */
   readonly notTried: readonly string[];
@@ -116,7 +116,9 @@ function enter(families: Map<string, Family>, name: string, ranked: Ranked): voi
   if (isBetter(ranked, family.best)) family.best = ranked;
 }
 
-/** Whether `a` is better: usable layouts first; of two that do not fit, the one that needs less memory. */
+/**
+ * Whether `a` is better. Usable layouts are better; of two layouts that do not fit, the layout that needs less memory is better.
+ */
 function isBetter(a: Ranked, b: Ranked): boolean {
   if (a.usable !== b.usable) return a.usable;
   if (a.usable || a.planned.prediction.fits !== b.planned.prediction.fits) return a.value < b.value;

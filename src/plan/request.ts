@@ -55,7 +55,7 @@ const layoutSchema = z.strictObject({
   fp8AllGather: z.boolean().optional(),
   /** How tokens reach their experts' ranks. Default: 'alltoall'. */
   dispatcher: z.enum(DISPATCHERS).optional(),
-  /** Whether one microbatch's exchange of tokens runs beside the compute of another one. Default: false. */
+  /** Whether one microbatch's exchange of tokens runs at the same time as another microbatch's compute. Default: false. */
   overlapExperts: z.boolean().optional(),
   strategy: strategySchema.optional(),
   stack: z.enum(STACKS).optional(),
@@ -65,7 +65,7 @@ const layoutSchema = z.strictObject({
 export const planRequestSchema = z.strictObject({
   id: z.union([z.string(), z.number()]).optional(),
   model: plannedModelSchema,
-  /** Tokens of one sample; overrides the model's. */
+  /** Tokens of one sample; overrides the `seq` of the model. */
   seq: size.optional(),
   hardware: hardwareSchema.optional(),
   gpus: size.optional(),
@@ -75,7 +75,7 @@ export const planRequestSchema = z.strictObject({
   batch: z.strictObject({ global: size.optional(), micro: size.optional() }).optional(),
   precision: z.enum(['fp32', 'fp16', 'bf16', 'fp8']).optional(),
   recompute: z.enum(RECOMPUTE).optional(),
-  /** Under full recompute: every n-th layer is recomputed, from the first. */
+  /** Under full recompute, every n-th layer is recomputed, beginning with the first layer. */
   recomputeEveryNth: size.optional(),
   schedule: z.enum(['GPipe', '1F1B', 'interleaved']).optional(),
   /** Virtual stages per pipeline rank. Default: 2 for an interleaved schedule, else 1. */
@@ -97,13 +97,13 @@ export const planRequestSchema = z.strictObject({
   /** Share of parameters that train; the others are frozen. Default: 1. */
   trainedShare: positive.max(1).optional(),
   /**
-   * Type of the frozen weights under adapters (QLoRA): NF4 of bitsandbytes, doubly quantized. Default: the trained weights'
-   * type.
+   * Type of the frozen weights under adapters (QLoRA): 'nf4' is bitsandbytes' NF4, doubly quantized. Default: the type of the
+   * trained weights.
    */
   baseWeights: z.enum(['nf4']).optional(),
-  /** Mean tokens of the examples in a packed row, each of which attends only to itself. Default: a row is one example. */
+  /** Mean tokens of an example in a packed row; tokens attend only to their own example. Default: a row is one example. */
   exampleTokens: size.optional(),
-  /** A frozen model beside the model that encodes texts: its parameters, and whether ranks share them. */
+  /** A frozen model that encodes texts for the trained model: its number of parameters, and whether ranks shard them. */
   textEncoder: z.strictObject({ params: positive, sharded: z.boolean().default(true) }).optional(),
 });
 
@@ -155,7 +155,7 @@ export const REQUEST_WORDS: Readonly<Record<string, string>> = {
   global_batch_size: 'global',
 };
 
-/** Keys in published shapes of models that are not read: they follow from the kind, or do not affect the plan. */
+/** Keys in published shapes of models that are not read: they follow from the kind or do not affect the plan. */
 export const PUBLISHED_FACTS: readonly string[] = [
   'expert_choice',
   'boundary',
@@ -212,7 +212,7 @@ export const OWN_VALUES: Readonly<Record<string, readonly string[]>> = {
   baseWeights: planRequestSchema.shape.baseWeights.unwrap().options,
 };
 
-/** How settings of a request are written, for messages. */
+/** Examples of how settings of a request are written, for messages. */
 export const REQUEST_FORMS: Readonly<Record<string, string>> = {
   '': "{ model: 'llama3-8b', hardware: 'H100-80G', gpus: 64, parallel: { tp: 2 }, batch: { global: 64 } }",
   model:

@@ -10,7 +10,7 @@ export interface StackRules {
   /** The strategies that can be combined with pipelines. */
   readonly pipelineWith: readonly StrategyName[];
   readonly contextParallel: boolean;
-  /** Whether the framework can replay CUDA graphs, and can send experts' tokens beside another microbatch's compute. */
+  /** Whether the framework can replay CUDA graphs, and can send experts' tokens while another microbatch computes. */
   readonly graphsAndOverlap: boolean;
   readonly interleaved: boolean;
   /** Whether all stages must have the same number of layers. */
@@ -24,7 +24,8 @@ export interface StackRules {
 /**
  * Source: Megatron-LM's arguments.py (distributed optimizer; layers divisible by stages); PyTorch's fully_shard with
  * torch.distributed.pipelining and TorchTitan's parallelize functions (tensor parallelism always has sequence parallelism);
- * Megatron-Bridge's recipes (CUDA graphs, overlap of the experts' exchange); DeepSpeed's pipeline engine (asserts ZeRO stage below 2) and its config docs (offload from stage 2 and 3).
+ * Megatron-Bridge's recipes (CUDA graphs, overlap of the experts' exchange); DeepSpeed's pipeline engine (asserts ZeRO stage
+ * below 2) and its config docs (offload from stage 2 and 3).
  */
 export const STACK_RULES: Readonly<Record<Stack, StackRules>> = {
   megatron: {

@@ -120,7 +120,7 @@ function outsideOf(layout: Layout): string[] {
     ],
     [cp > 1, 'context parallelism: its cost is calculated, and was not fitted'],
     [precision === 'fp32', 'fp32: its rate is from the data sheet, and was not fitted'],
-    [precision === 'fp8', 'fp8: the ratio of its rate to that of 16 bits is published, and was not fitted'],
+    [precision === 'fp8', 'fp8: its rate relative to 16 bits is published, and was not fitted'],
     [
       hardware.generation === 'volta' && precision === 'bf16',
       `${hardware.name} has no bf16: the plan uses the rate of fp16`,

@@ -13,7 +13,7 @@ import type { RankContext } from '../parallel/run-as-unit';
 import { flowMatchingTask } from './flow-matching';
 import type { Task, TensorBatch } from './task';
 
-/** Batches in place of the config's data, or what is needed to make the config's batches. */
+/** Batches that replace the config's data, or the facts from which the config's batches are made. */
 export type TaskData = BatchSource | DataPlace;
 
 /**
@@ -48,13 +48,13 @@ export function taskOf(context: RankContext, model: Module, config: TrainConfig,
 }
 
 interface TokenTensors extends TensorBatch {
-  /** The lengths of the documents of a packed batch, which is one row. [Note: packed sequences] */
+  /** The lengths of a packed batch's documents in tokens; a packed batch is one row. [Note: packed sequences] */
   readonly documents: readonly number[] | undefined;
 }
 
 /**
- * The task of a model that returns the mean cross-entropy of token ids and next tokens. Shapes: ids [B, T], of packed batches [1, B·T];
- * targets [B·T].
+ * The task of a language model: from token ids and next tokens, the model returns the mean cross-entropy. Shapes: ids [B, T], or
+ * [1, B·T] for packed batches; targets [B·T].
  */
 function languageModelTask(
   engine: Engine,
@@ -89,11 +89,11 @@ function languageModelTask(
     },
     lossOf({ tensors, documents }, seen) {
       if (documents !== undefined) packed?.begin(documents);
-      const [x, targets] = tensors as [tf.Tensor, tf.Tensor]; // as tensorsOf makes them
+      const [x, targets] = tensors as [tf.Tensor, tf.Tensor]; // tensorsOf makes two tensors
       seen?.(model.apply(x), { x, y: tf.reshape(targets, x.shape) });
       return model.apply(x, targets);
     },
     end: () => packed?.end(),
-    stages: { inputsOf: ({ tensors: [x, target] }) => ({ x: x as tf.Tensor, target }) }, // as tensorsOf makes them
+    stages: { inputsOf: ({ tensors: [x, target] }) => ({ x: x as tf.Tensor, target }) }, // tensorsOf makes two tensors
   };
 }

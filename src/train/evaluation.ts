@@ -6,22 +6,22 @@ import type { ProcessGroup } from '../dist/types';
 import type { ModelPasses } from './passes';
 import type { OutputSeen, Task, TensorBatch } from './task';
 
-/** Called after a part of long work; it resolves when messages have been handled. */
+/** A function that long work calls after each part; its promise resolves when the rank has handled its messages. */
 export type Progress = (done: number, total: number) => Promise<void>;
 
 /** The result of an evaluation. */
 export interface Evaluated {
-  /** Mean over all rows. */
+  /** The mean loss of all rows. */
   readonly loss: number;
-  /** Number of rows of all ranks. */
+  /** The number of evaluated rows, summed over ranks. */
   readonly rows: number;
-  /** Means over all rows, by name. */
+  /** The mean of each metric over all rows, by the metric's name. */
   readonly metrics: Readonly<Record<string, number>>;
-  /** Whether a row has no tokens, so that no perplexity exists. */
+  /** Whether rows have no tokens, so that the loss has no perplexity. */
   readonly countedRows: boolean;
 }
 
-/** Functions that return a number or a scalar for a batch, by name. */
+/** Metrics by name: functions that get the output and the batch, and return a number or a scalar. */
 export type Metrics = Readonly<Record<string, (output: unknown, batch: unknown) => unknown>>;
 
 /** Returns the mean loss of a task's validation rows; see `Trainer.evaluate`. */
@@ -44,7 +44,7 @@ export async function evaluateTask(
   }
   const { numBatches } = validation;
   let [rows, countedRows] = [0, false];
-  let sums = [0, ...Object.keys(metrics).map(() => 0)]; // of the loss, then of each metric
+  let sums = [0, ...Object.keys(metrics).map(() => 0)]; // the sum of the loss, then the sum of each metric
   let isLast = false;
   for (let index = 0; !isLast && (numBatches === null || index < numBatches); index++) {
     const { batch, counted } = validation.batch(group.rank, index);
@@ -67,10 +67,10 @@ export async function evaluateTask(
       tf.dispose([...batch.tensors]);
       task.end?.();
     }
-    // The number of a function's batches is not known.
+    // If a function makes the batches, their number is not known, and 0 is reported.
     await progress(index + 1, numBatches ?? 0);
   }
-  // Sent as float64: a float32 sum of many losses would differ from one process's in the seventh digit.
+  // Sums are sent as float64, because float32 sums of many losses would differ from a single process's in the seventh digit.
   const words = new Int32Array(Float64Array.of(rows, ...sums).buffer);
   const all = new Float64Array(
     gatherWords({ engine, group }, words, [words.length], 'run.evaluate()').buffer,

@@ -16,12 +16,12 @@ import type { RankContext } from '../parallel/run-as-unit';
 import type { Task, TensorBatch, VideoParts } from './task';
 import { FrozenTextEncoder } from './text-encoder';
 
-/** A batch of noised videos; all of them are on the same side of the boundary as `timestep`. */
+/** A batch of noised videos. The timesteps of all videos are on the same side of the experts' boundary as `timestep`. */
 interface VideoBatch extends TensorBatch {
   readonly timestep: number;
 }
 
-/** The parts that make a model's inputs. */
+/** The parts of a task that `inputsOf` needs. */
 type FlowParts = Pick<VideoParts, 'engine' | 'shape' | 'encoder'>;
 
 /**
@@ -50,7 +50,7 @@ export function flowMatchingTask(
       },
     },
     lossOf({ tensors, timestep }, seen) {
-      const [velocity, ...inputs] = tensors as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, ...tf.Tensor[]]; // as tensorsOf makes them
+      const [velocity, ...inputs] = tensors as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, ...tf.Tensor[]]; // tensorsOf's order
       if (model instanceof DitExperts) model.tell(timestep);
       const output = model.apply(...inputs);
       seen?.(output, { inputs, y: velocity });

@@ -7,12 +7,12 @@ import type { Seconds } from '../core/units';
 import type { ProcessGroup } from '../dist/types';
 import { createTrainer } from './trainer';
 
-/** One kernel or in-place update of a step, in execution order. Inner calls of another call are not reported. */
+/** One call of a kernel or of an in-place update in a step. A call within another call is not reported. */
 export interface TimedCall {
   readonly name: string;
-  /** Processor time; a preempted thread uses none. */
+  /** Processor time of the call. Time in which the thread is preempted does not count. */
   readonly seconds: Seconds;
-  /** Processor time between the previous call and this call: the library's own code. */
+  /** Processor time between the previous call and this call, in which the library's own code runs. */
   readonly before: Seconds;
 }
 
@@ -31,8 +31,8 @@ export interface ProfileOptions {
 }
 
 /**
- * Trains a config and times every kernel and update of each step after the warm-up. Until it returns, the kernels of
- * the process's engine are wrapped.
+ * Trains a config and times every kernel and update of each step after the warm-up. Until this function returns, the
+ * kernels of the process's engine are wrapped.
  */
 export function profileSteps({ engine, group, config, warmUp, rounds }: ProfileOptions): TimedStep[] {
   const timer = new CallTimer();
@@ -54,7 +54,7 @@ export function profileSteps({ engine, group, config, warmUp, rounds }: ProfileO
   }
 }
 
-/** Trains a config on the group's ranks; returns the processor time of each step after the warm-up, of all threads. */
+/** Trains a config on the group's ranks; returns the processor time of all threads in each step after the warm-up. */
 export function timeSteps({ engine, group, config, warmUp, rounds }: ProfileOptions): Seconds[] {
   const trainer = createTrainer({ config, engine, group, observer: SILENT });
   try {
@@ -69,7 +69,7 @@ export function timeSteps({ engine, group, config, warmUp, rounds }: ProfileOpti
   }
 }
 
-/** Returns the processor time of the whole process: its other threads sleep while a rank trains alone. */
+/** Returns the processor time of the whole process. While a rank trains alone, the other threads of its process sleep. */
 function processorSeconds(): Seconds {
   const { user, system } = process.cpuUsage();
   return (user + system) / 1e6;
@@ -81,7 +81,7 @@ class CallTimer {
   #depth = 0;
 
   /**
-   * Times a call if `isReported` of its result is true; otherwise the call's time is part of the time before the next
+   * Runs a call and times it if `isReported(result)` is true; otherwise the call's time is part of `before` of the next
    * call.
    */
   time<T>(name: string, work: () => T, isReported: (result: T) => boolean): T {
@@ -125,7 +125,7 @@ function timeKernels(timer: CallTimer): () => void {
           kernelName,
           () => kernelFunc(call),
           (made) => {
-            const [input] = Object.values(call.inputs) as (tf.TensorInfo | undefined)[]; // lists for Concat and similar kernels, which make no views
+            const [input] = Object.values(call.inputs) as (tf.TensorInfo | undefined)[]; // kernels with lists, such as Concat, make no views
             return !isView(kernelName, input, Array.isArray(made) ? made : [made]);
           },
         ),
@@ -136,7 +136,7 @@ function timeKernels(timer: CallTimer): () => void {
   };
 }
 
-/** In-place updates that a dry run reports too, under the same names. */
+/** The in-place updates that a dry run reports under the same names. */
 const UPDATES: ReadonlySet<PropertyKey> = new Set<keyof Engine>([
   'addInto',
   'adamW',
@@ -162,7 +162,7 @@ function timedEngine(engine: Engine, timer: CallTimer): Engine {
         timer.time(
           String(key),
           () => run(...args),
-          // A dry run reports only float32 fills.
+          // Of fills, a dry run reports only those of float32 tensors.
           () => key !== 'fill' || (args[0] as tf.Tensor).dtype === 'float32',
         );
     },

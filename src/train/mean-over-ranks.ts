@@ -2,7 +2,7 @@ import type { Engine } from '../backend/engine';
 import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
 
-/** Returns the mean of all ranks' numbers, in float32. Every rank calls it. */
+/** Returns the mean of all ranks' numbers, in float32. Every rank must call this function. */
 export function meanOverRanks(engine: Engine, group: ProcessGroup, value: number): number {
   const tensor = engine.tagged({ cause: 'comm', module: '' }, () => tf.tensor([value], [1], 'float32'));
   try {

@@ -13,13 +13,13 @@ import { applyContextParallel } from '../parallel/context/apply-context-parallel
 import { applyExpertParallel } from '../parallel/experts/apply-expert-parallel';
 import { parallelizeTensors } from '../parallel/tensor/parallelize-tensors';
 
-/** The ranks that share a training's work. */
+/** The groups of this rank in a training; each group shares one kind of work. */
 interface TrainingGroups {
-  /** The ranks with other batches. */
+  /** The data-parallel group: its ranks train on different batches. */
   readonly data: ProcessGroup;
-  /** The ranks that hold the same parts of matrices: states are sharded and gradients are averaged over them. */
+  /** The ranks that hold the same parts of matrices. They shard states and average gradients among themselves. */
   readonly shards: ProcessGroup;
-  /** The ranks with the stages of the model, in order; null: every rank has all layers. */
+  /** The ranks that hold the stages of the model, in order of the stages; null if every rank has all layers. */
   readonly pipeline: ProcessGroup | null;
 }
 
@@ -31,8 +31,8 @@ interface Place {
 }
 
 /**
- * Divides a model over ranks as the config's degrees say, in place. Throws: CONFIG for a model that cannot be divided; MESH if the
- * degrees do not divide the ranks.
+ * Divides a model in place over ranks, by the config's degrees tp, cp and ep. Throws: CONFIG for a model that cannot be divided;
+ * MESH if the degrees do not divide the ranks.
  */
 export function applyModelParallelism(
   model: Module,
@@ -65,7 +65,7 @@ export function requireOutput(what: string, config: Pick<TrainConfig, 'parallel'
   );
 }
 
-/** Throws: CONFIG unless there is a ready plan for the model. */
+/** Throws: CONFIG unless the library has a plan that divides models of this class. */
 function requireDivisible(model: Module, tp: number): void {
   const isLanguage = model instanceof GPT || model instanceof MoeGPT || model instanceof Llama;
   const isVideo = model instanceof Dit || model instanceof DitExperts;
@@ -80,7 +80,7 @@ function requireDivisible(model: Module, tp: number): void {
 /** Throws: CONFIG if each rank has only the outputs of its own positions. `what` is the call that reads all of them. */
 export function requireWholeOutput(what: string, config: Pick<TrainConfig, 'parallel' | 'model'>): void {
   const { cp } = config.parallel;
-  // The ranks of a dit gather its video.
+  // The ranks of a dit gather the whole video, so each rank has the whole output.
   if (cp === 1 || modelShape(config).kind === 'dit') return;
   throw new ConfigError(
     `${what} needs the outputs of whole sequences, but with parallel.cp ${cp} a rank has only outputs of its own positions; ` +

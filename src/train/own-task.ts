@@ -18,21 +18,21 @@ import type { Module } from '../nn/module';
 import type { TaskData } from './config-task';
 import type { StagedTask, Task, TensorBatch } from './task';
 
-/** The parts of a training that the user wrote; null: the config defines the part. */
+/** The parts of a training that the user wrote; null for a part that the config defines. */
 export interface OwnParts {
   readonly model: Module | null;
-  /** Returns the loss of a batch. */
+  /** Returns the loss of the model's output for a batch. */
   readonly loss: ((output: unknown, batch: unknown) => unknown) | null;
-  /** Makes the batch of a microbatch; `index` counts from 0 over the whole run. */
+  /** Makes the batch of a microbatch; `index` counts this rank's microbatches from 0 over the whole run. */
   readonly data: ((index: number) => unknown) | null;
-  /** Makes a batch that is never trained on; `index` counts the batches of all ranks. Undefined: there are no more. */
+  /** Makes a batch that is never trained on; `index` counts the batches of all ranks. Returns undefined after the last batch. */
   readonly validation: ((index: number) => unknown) | null;
 }
 
-/** A batch as the user's loss gets it. */
+/** A batch in the form in which the user's loss gets it. */
 type Batch = Readonly<Record<string, unknown>>;
 
-/** The batches of files and arrays. If the rows have no targets, there is no y. */
+/** A batch of rows from files or arrays. If the rows have no targets, the batch has no `y`. */
 export interface FileBatch {
   readonly x: tf.Tensor;
   readonly y: tf.Tensor;
@@ -43,10 +43,10 @@ interface OwnBatch extends TensorBatch {
 }
 
 /**
- * The task of a model, loss or data of the user's own. The model is applied to `inputs` of a batch, in order, or to its `x`.
+ * The task of a user's own model, loss or data. The model is applied to the batch's `inputs`, in order, or to the batch's `x`.
  *
- * [Note: who frees a batch] When the microbatch is done, the trainer frees all tensors that a call of `data` made, also those
- * that the function did not return. A tensor that existed before the call, or that the function kept by tf.keep, stays.
+ * [Note: who frees a batch] When the microbatch is done, the trainer frees all tensors that a call of `data` made, even if `data`
+ * did not return them. It does not free a tensor that existed before the call, or for which `data` called tf.keep.
  */
 export function ownTask(
   engine: Engine,
@@ -88,7 +88,7 @@ export function ownTask(
   return task;
 }
 
-/** How stages use a batch; throws CONFIG for a batch with several inputs, because stages pass on one tensor. */
+/** Returns how stages use a batch. Throws: CONFIG for a batch with several inputs, because a stage passes on one tensor. */
 function stagesOf({ model, loss }: OwnParts): StagedTask<OwnBatch> {
   const isBuiltIn = model === null && loss === null;
   const lossOf = (output: tf.Tensor, batch: unknown): tf.Tensor =>
@@ -122,7 +122,7 @@ function tensorsOf(read: TokenBatch | RowBatch): OwnBatch {
   return 'tokens' in read ? tokenBatch(read) : rowBatch(read);
 }
 
-/** Shapes: x and y [B, T]. */
+/** Makes x and y from a batch of tokens. Shapes: x and y [B, T]. */
 function tokenBatch(tokens: TokenBatch): OwnBatch {
   const { batch, seq } = tokens;
   const x = tf.tensor(inputsOf(tokens), [batch, seq], 'int32');
@@ -138,7 +138,7 @@ function rowBatch(rows: RowBatch): OwnBatch {
 /** Makes the tensors of a batch; the caller disposes them. */
 export function fileBatch({ x, y }: RowBatch): FileBatch {
   const tensor = ({ values, shape, dtype }: BatchColumn): tf.Tensor => tf.tensor(values, [...shape], dtype);
-  // If the data have no targets, the user's code fails at the line that uses y.
+  // The cast is wrong if the data have no targets; the user's code then fails at the line that uses `y`.
   return { x: tensor(x), ...(y === null ? {} : { y: tensor(y) }) } as FileBatch;
 }
 
@@ -154,7 +154,7 @@ function madeBatch(make: () => unknown): OwnBatch {
   return { tensors, count: (isTokens ? x.size : x?.shape[0]) ?? 1, countedRows: !isTokens, batch };
 }
 
-/** Returns the batches of a function. A rank that has no batch left repeats the first one, which then does not count. */
+/** Returns the batches of a function. A rank that has no batch left repeats the first batch; its loss then does not count. */
 function madeValidation(
   make: NonNullable<OwnParts['validation']>,
   tagged: (work: () => OwnBatch) => OwnBatch,
@@ -213,8 +213,8 @@ function checkedBatch(made: unknown): Batch {
   mapTensors(batch, (tensor) => {
     if (!tensor.isDisposed) return tensor;
     throw new ConfigError(
-      'data returned a tensor that was freed after an earlier step: what data makes lives for one microbatch. Make it in each ' +
-        'call, or keep it: X ??= tf.keep(tf.tensor(…))',
+      'data returned a tensor that was freed after an earlier step: tensors that data makes exist for one microbatch. ' +
+        'Make the tensor in each call, or keep it: X ??= tf.keep(tf.tensor(…))',
     );
   });
   return batch;
@@ -241,11 +241,11 @@ function isNumbers(value: unknown): value is tf.TensorLike {
   return Array.isArray(value) && value.length > 0 && (typeof value[0] === 'number' || isNumbers(value[0]));
 }
 
-/** Returns values in an array that tfjs knows. */
+/** Returns values in an array of a type that tfjs knows. */
 function converted(value: ArrayBufferView | tf.TensorLike): tf.TensorLike {
   if (value instanceof Float64Array) return Float32Array.from(value);
   const isInteger = [Int8Array, Int16Array, Uint16Array, Uint32Array].some((kind) => value instanceof kind);
-  return isInteger ? Int32Array.from(value as Int8Array) : (value as tf.TensorLike); // one of these kinds; tfjs checks others
+  return isInteger ? Int32Array.from(value as Int8Array) : (value as tf.TensorLike); // an integer kind; tfjs checks others
 }
 
 function inputsOfBatch(batch: Batch): readonly unknown[] {
@@ -258,7 +258,7 @@ function inputsOfBuiltIn(batch: Batch): readonly unknown[] {
   return inputs === undefined && y instanceof tf.Tensor ? [x, tf.reshape(y, [-1])] : inputsOfBatch(batch);
 }
 
-/** Returns the logits of a built-in model that would compute its own loss from targets. Throws: CONFIG for a model of the user's. */
+/** Returns the logits of a built-in model, which computes a loss only from targets. Throws: CONFIG for a user's own model. */
 function outputWithoutLoss(own: Module | null, model: Module, { x }: Batch): unknown {
   if (own === null) return model.apply(x);
   throw new ConfigError(

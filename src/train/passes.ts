@@ -7,27 +7,27 @@ import type { ParallelModel } from '../parallel/parallelize';
 import type { Stopwatch } from './stopwatch';
 import type { OutputSeen, Task, TensorBatch } from './task';
 
-/** How the gradients of a pass are used. */
+/** What is done with the gradients of a pass. */
 export interface PassUse {
-  /** The factor by which gradients are multiplied: 1 / accumulation, times the scale of a scaler. */
+  /** The factor by which gradients are multiplied: 1 / accumulation, times the scale of a GradScaler. */
   readonly scale: number;
-  /** Whether the optimizer's step is next. */
+  /** Whether this is the last pass before the optimizer's update. */
   readonly isLast: boolean;
 }
 
-/** Runs the passes of a model, or of this rank's stages of it. */
+/** Runs the passes of a whole model, or of this rank's stages of a model. */
 export interface ModelPasses extends Pick<ParallelModel, 'accumulate' | 'abandon' | 'dispose'> {
-  /** What the optimizer updates. */
+  /** The parameters and their states, which the optimizer updates. */
   readonly trained: HasStates;
   /**
    * Runs forward and backward of a batch; adds to existing gradients. Returns the mean loss; ranks without the loss return NaN.
    */
   run(batch: TensorBatch, use: PassUse, watch: Stopwatch): number;
-  /** Returns, on every rank, the value of the ranks that have the loss. */
+  /** Sends a value from the ranks that have the loss to all ranks, and returns it on every rank. */
   shared(value: number, cause: 'loss' | 'control'): number;
   /** Returns the mean loss of a batch on every rank, without gradients. */
   lossOf(batch: TensorBatch, seen?: OutputSeen): number;
-  /** Returns the output for one input; null on ranks without the output. */
+  /** Returns the model's output for one input; null on a rank that does not have the output. */
   outputOf(input: tf.Tensor): unknown;
   /** Sets whether the model trains or is evaluated. */
   train(mode: boolean): void;

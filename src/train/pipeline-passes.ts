@@ -16,15 +16,15 @@ import type { ModelPasses, PassUse } from './passes';
 import type { Stopwatch } from './stopwatch';
 import type { Task, TensorBatch } from './task';
 
-/** The parts of a pipeline's passes. */
+/** The parts that a pipeline's passes need. */
 export interface PipelineParts {
   readonly engine: Engine;
   readonly observer: Observer;
   readonly config: TrainConfig;
-  /** The ranks with other batches. */
+  /** The data-parallel group: its ranks train on different batches. */
   readonly group: ProcessGroup;
   readonly allRanks: ProcessGroup;
-  /** The ranks with the other stages, in order. */
+  /** The ranks that hold the stages of the model, in order of the stages. */
   readonly pipeline: ProcessGroup;
   /** Records the parts of a pipeline's microbatches; default `recordPart`. */
   readonly record?: typeof recordPart | undefined;
@@ -33,8 +33,8 @@ export interface PipelineParts {
 }
 
 /**
- * Divides a model into stages and makes the passes of this rank's stages. The model's forward must not be called afterwards; its
- * names and shapes stay. Throws: CONFIG if the model cannot be cut.
+ * Divides a model into stages and makes the passes of this rank's stages. The model's forward must not be called afterwards; the
+ * names and shapes of its parameters stay. Throws: CONFIG if the model cannot be cut.
  */
 export function pipelinePasses(model: Module, task: Task, parts: PipelineParts): ModelPasses {
   return new PipelinePasses(model, task, parts);
@@ -146,7 +146,7 @@ class PipelinePasses implements ModelPasses {
   }
 
   #inputsOf(batch: TensorBatch): { readonly x: tf.Tensor; readonly target: unknown } {
-    // Models without `stages` are refused when they are cut.
+    // A model whose task has no `stages` was refused when it was cut.
     return this.#task.stages?.inputsOf(batch) ?? { x: batch.tensors[0] as tf.Tensor, target: undefined };
   }
 }

@@ -8,13 +8,13 @@ import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
 import type { ModelPasses } from './passes';
 
-/** How tokens are chosen. */
+/** Options that say how tokens are chosen. */
 export interface Sampling {
   /** The number of tokens to add. */
   readonly tokens: number;
   /** The divisor of the logits. With 0, the most probable token is always chosen. */
   readonly temperature: number;
-  /** The number of most probable tokens to choose from; null: all. */
+  /** The number of most probable tokens to choose from; null means all tokens. */
   readonly topK: number | null;
   readonly seed: number;
 }
@@ -46,7 +46,7 @@ export async function sampleFrom(
     const logits = lastLogits(engine, passes, ids.slice(-seq));
     const draw = random.uniform();
     const token = logits === null ? Number.NaN : chosen(logits, { temperature, topK }, draw);
-    // Ranks compute the same logits; the first rank decides, so that they never differ by a rounding.
+    // Ranks compute the same logits except for rounding. The first rank chooses, so that all ranks have the same token.
     ids.push(passes.shared(agreed(engine, group, token), 'control'));
     await progress(done + 1, tokens);
   }
@@ -54,7 +54,7 @@ export async function sampleFrom(
 }
 
 /**
- * Returns the maximum length of a model's input, and the size of its vocabulary, which is unknown for a model of the user's own.
+ * Returns the maximum length of a model's input, and the size of its vocabulary, which is unknown for a user's own model.
  * Throws: CONFIG for a model without tokens.
  */
 export function limitsOf(config: TrainConfig): { readonly seq: number; readonly vocab: number } {
@@ -75,8 +75,8 @@ export function limitsOf(config: TrainConfig): { readonly seq: number; readonly 
 }
 
 /**
- * Shapes: ids [T] → logits [V] of the last position; null on ranks without the logits. Throws: SHAPE if the model does not return
- * logits [B, T, V].
+ * Returns the logits of the last position; null on a rank without logits. Shapes: ids [T] → logits [V]. Throws: SHAPE if the
+ * model does not return logits [B, T, V].
  */
 function lastLogits(
   engine: Engine,
@@ -111,7 +111,7 @@ function lastLogits(
 
 /**
  * Chooses a token; `draw` is uniform in [0, 1). If logits are equal, the lower id counts as more probable, as in torch's argmax.
- * Source: Hugging Face's TemperatureLogitsWarper and TopKLogitsWarper, which keeps all logits that equal the k-th.
+ * Source: Hugging Face's TemperatureLogitsWarper and TopKLogitsWarper (all logits that equal the k-th are candidates).
  */
 export function chosen(
   logits: Float32Array,

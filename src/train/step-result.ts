@@ -11,7 +11,7 @@ export interface StepSpans {
   readonly optimizer: Seconds;
 }
 
-/** Rows that a rank computed, of all ranks' batches. */
+/** The number of rows that a rank's experts computed; the rows come from all ranks' batches. */
 export interface RankRows {
   readonly rank: number;
   readonly rows: number;
@@ -21,9 +21,9 @@ export interface RankRows {
 export interface StepResult {
   /** The step's number, from 1. */
   readonly step: number;
-  /** Mean over all tokens of all ranks and microbatches; may be NaN or infinity. */
+  /** The mean loss over all tokens of all ranks and microbatches; it may be NaN or infinity. */
   readonly loss: number;
-  /** Norm of all gradients, before clipping. */
+  /** The L2 norm of all parameters' gradients together, before clipping. */
   readonly gradNorm: number;
   /** The learning rate that the update used. */
   readonly lr: number;
@@ -31,20 +31,20 @@ export interface StepResult {
   readonly skipped: boolean;
   /** Number of tokens (for a dit: patches) of all ranks; with `countedRows`, the number of rows, such as images. */
   readonly tokens: number;
-  /** Default false. */
+  /** Whether `tokens` is a number of rows, because the batches have no tokens. Default false. */
   readonly countedRows?: boolean;
   /**
-   * The number of rows per expert of each layer with experts: of this rank's batches; in a run's results, of all ranks' batches.
-   * Omitted without experts.
+   * The number of rows per expert, by layer. A rank counts the rows of its own batches; a run's results count the rows of all
+   * ranks' batches. Omitted for a model without experts.
    */
   readonly experts?: Readonly<Record<string, ExpertLoad>>;
-  /** The rows that the experts of each rank computed, by layer; ranks without the layer are left out. Omitted without experts. */
+  /** By layer, the number of rows that each rank's experts computed, for ranks with that layer. Omitted without experts. */
   readonly rankRows?: Readonly<Record<string, readonly RankRows[]>>;
   readonly seconds: Seconds;
   readonly spans: StepSpans;
 }
 
-/** Returns the loads of a rank as a step's result has them; nothing without experts. */
+/** Returns the fields of a step's result for a rank's expert loads; an empty object without experts. */
 export function loadsOf(loads: ExpertLoads, rank: number): Pick<StepResult, 'experts' | 'rankRows'> {
   const entries = Object.entries(loads);
   if (entries.length === 0) return {};

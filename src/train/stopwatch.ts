@@ -3,7 +3,7 @@ import type { Observer, SpanName } from '../core/events';
 import type { Seconds } from '../core/units';
 import type { StepResult } from './step-result';
 
-/** Times parts of a step, and reports them to an observer. */
+/** Measures the times of the parts of a step, and reports the parts to an observer as spans. */
 export class Stopwatch {
   readonly #observer: Observer;
   readonly #clock: Clock;
@@ -23,7 +23,7 @@ export class Stopwatch {
     return result;
   }
 
-  /** Runs `work`, and adds its time; it reports no span, because the units in it report their own spans. */
+  /** Runs `work`, and adds its time under `name`. Reports no span, because the units within `work` report their own spans. */
   sum<T>(name: SpanName, work: () => T): T {
     const start = this.#clock.now();
     const result = work();
@@ -31,12 +31,12 @@ export class Stopwatch {
     return result;
   }
 
-  /** Adds a time. */
+  /** Adds a time to the sum under a name. */
   add(name: SpanName, seconds: Seconds): void {
     this.#seconds.set(name, this.seconds(name) + seconds);
   }
 
-  /** Returns the time so far under a name. */
+  /** Returns the sum of the times under a name so far. */
   seconds(name: SpanName): Seconds {
     return this.#seconds.get(name) ?? 0;
   }

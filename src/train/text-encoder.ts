@@ -8,7 +8,7 @@ import { RowsOfRanks } from '../parallel/fsdp/unit-placement';
 import { abandonUnits } from '../parallel/fsdp/units-of';
 import { policyOf } from '../parallel/precision/mixed-precision';
 
-/** Gives the encoder's modules names of their own in ledgers. */
+/** A module around the encoder, so that the names of the encoder's modules begin with `text_encoder` in ledgers. */
 class Beside extends Module {
   readonly text_encoder: T5Encoder;
 
@@ -50,7 +50,7 @@ export class FrozenTextEncoder {
     fullyShard(encoder, place, options);
   }
 
-  /** Shapes: tokens [B · L], 0 for padding → [B, L, d], with 0 for padding. The caller disposes the result. */
+  /** Encodes texts. Shapes: tokens [B · L], 0 for padding → [B, L, d], 0 at padding. The caller disposes the result. */
   encode(tokens: Int32Array, batch: number): tf.Tensor {
     const { engine } = this.#context;
     try {

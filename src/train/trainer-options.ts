@@ -11,7 +11,7 @@ import type { parallelize } from '../parallel/parallelize';
 import type { OwnParts } from './own-task';
 import type { Task } from './task';
 
-/** The parts that a trainer needs. */
+/** The options of `createTrainer`. */
 export interface TrainerOptions {
   readonly config: TrainConfig;
   readonly engine: Engine;
@@ -20,15 +20,15 @@ export interface TrainerOptions {
   readonly observer: Observer;
   /** Initial parameters by name; default: values from the config's seed. */
   readonly initialState?: StateDict | undefined;
-  /** Batches to train on; default: the config's data. */
+  /** Batches that replace the config's data. */
   readonly batches?: BatchSource | undefined;
-  /** The user's own data that the config names. */
+  /** The user's own data, which the config names, in prepared form. */
   readonly data?: PreparedData | undefined;
   /** A model, loss or data of the user's own in place of the config's. */
   readonly own?: OwnParts | undefined;
   /** A task to train instead of the config's model on the config's data. */
   readonly task?: Task | undefined;
-  /** Shards or replicates the model over the ranks; default: as the config's `parallel` says. */
+  /** Shards or replicates the model over the ranks; default: `parallelize`, which follows the config's `parallel`. */
   readonly parallelize?: typeof parallelize | undefined;
   /** Records the parts of a pipeline's microbatches; default `recordPart`. */
   readonly record?: typeof recordPart | undefined;
@@ -36,11 +36,11 @@ export interface TrainerOptions {
   readonly warn?: Warn | undefined;
 }
 
-/** The parts of a trainer; `group` has the ranks with other batches. */
+/** The parts of a trainer; `group` is the data-parallel group, whose ranks train on different batches. */
 export interface TrainerParts extends TrainerOptions {
   readonly allRanks: ProcessGroup;
   /** The ranks that hold the same parts of the model. */
   readonly shards: ProcessGroup;
-  /** The ranks with the other stages of a pipeline; null: there are none. */
+  /** The ranks that hold the stages of a pipeline; null without a pipeline. */
   readonly pipeline: ProcessGroup | null;
 }

@@ -11,36 +11,36 @@ import type { ScheduleState } from '../optim/lr-schedule';
  * random state, because batches and the noise of gates depend only on the seed and these counts.
  */
 export interface TrainerState {
-  /** Steps taken. */
+  /** Number of training steps so far. */
   readonly steps: number;
   /** Number of microbatches that each rank has done; it determines the next batches. */
   readonly microBatches: number;
-  /** What identifies the data. Omitted by versions of shardlab that did not store this field. */
+  /** The identity of the data. Older versions of shardlab omit this field. */
   readonly data?: DataMark | undefined;
-  /** Steps of the optimizer; fewer than `steps` if updates were skipped. */
+  /** Number of the optimizer's updates; it is less than `steps` if updates were skipped. */
   readonly optimizerSteps: number;
-  /** By parameter's name, the number of steps in which it had no gradient. Omitted if there are none. */
+  /** By parameter's name, the number of steps in which the parameter had no gradient. Omitted if there are no such steps. */
   readonly stepsLeftOut?: Readonly<Record<string, number>> | undefined;
   /** The learning rate of the next step. */
   readonly lr: number;
-  /** The rates of all groups of parameters. Omitted if there is one group. */
+  /** The learning rates of all groups of parameters. Omitted if there is only one group. */
   readonly lrs?: readonly number[] | undefined;
-  /** null: the learning rate is constant. */
+  /** The schedule's state; null if the learning rate is constant. */
   readonly schedule: ScheduleState | null;
-  /** null: the loss is not scaled. */
+  /** The scaler's state; null if the loss is not scaled. */
   readonly scaler: GradScalerState | null;
 }
 
-/** What identifies the data of a training; a checkpoint has it. */
+/** The identity of a training's data, which a checkpoint stores. */
 export interface DataMark {
   readonly name: string;
-  /** Identifies the data's values, wherever their files are; null for built-in data and functions. */
+  /** A text that identifies the data's values, but not their files' paths; null for built-in data and functions. */
   readonly fingerprint: string | null;
   /** Tokens per row; null if rows have no tokens. */
   readonly seq: number | null;
 }
 
-/** Says how data differ from the data of a checkpoint; null: they do not. */
+/** Returns a phrase that says how data differ from the data of a checkpoint; null if they are the same. */
 function dataDifference(own: DataMark, saved: DataMark): string | null {
   if (own.fingerprint !== saved.fingerprint || (own.fingerprint === null && own.name !== saved.name)) {
     const isNamedSo = own.name === saved.name;
@@ -51,7 +51,7 @@ function dataDifference(own: DataMark, saved: DataMark): string | null {
   return own.seq === saved.seq ? null : `rows of ${own.seq} tokens in place of ${saved.seq}`;
 }
 
-/** What decides which data a trainer has. */
+/** The options that decide which data a trainer has. */
 interface DataOptions {
   readonly config: TrainConfig;
   /** The user's own data. */
@@ -59,7 +59,7 @@ interface DataOptions {
   readonly warn?: Warn | undefined;
 }
 
-/** Returns what identifies a trainer's data. */
+/** Returns the identity of a trainer's data. */
 export function dataMark({ config, data }: DataOptions): DataMark {
   const shape = modelShape(config);
   const seq = ownData(config.data)?.seq ?? ('seq' in shape ? shape.seq : null);
@@ -69,7 +69,7 @@ export function dataMark({ config, data }: DataOptions): DataMark {
   return { name: typeof config.data === 'string' ? config.data : 'own data', fingerprint: null, seq };
 }
 
-/** Warns if a checkpoint was saved with other data than a trainer has. */
+/** Warns if the data with which a checkpoint was saved differ from the trainer's data. */
 export function warnOfOtherData(own: DataOptions, saved: DataMark | undefined, microBatches: number): void {
   const difference = saved === undefined ? null : dataDifference(dataMark(own), saved);
   if (difference === null) return;

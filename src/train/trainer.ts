@@ -98,17 +98,17 @@ export class Trainer {
     return this.model.parameters().reduce((sum, parameter) => sum + wholeSizeOf(parameter), 0);
   }
 
-  /** Whether this rank reports its experts' loads: neighbours under tensor parallelism compute the same rows, which count once. */
+  /** Whether this rank reports its experts' loads. Ranks of a tensor-parallel group compute the same rows; one rank reports. */
   get #countsRows(): boolean {
     return this.#options.allRanks.rank % this.config.parallel.tp === 0;
   }
 
-  /** Steps taken. */
+  /** Number of training steps so far. */
   get steps(): number {
     return this.#steps;
   }
 
-  /** Runs one step. Its gradients are freed when the next step begins. `mayDiverge`: a loss that is not finite gets no warning. */
+  /** Runs one step. Its gradients are freed when the next step begins. `mayDiverge` suppresses the warning about its loss. */
   step({ mayDiverge = false }: { readonly mayDiverge?: boolean } = {}): StepResult {
     const watch = new Stopwatch(this.#options.observer, this.#options.engine.clock);
     const { lr } = this.optimizer;
@@ -150,7 +150,7 @@ export class Trainer {
     return this.#inferring(() => evaluateTask(this.#task, parts, progress, metrics));
   }
 
-  /** Runs `work` with the model in eval mode; then frees the whole parameters that its forwards have left. */
+  /** Runs `work` with the model in eval mode; then frees the whole parameters that the forwards in `work` have left. */
   async #inferring<T>(work: () => Promise<T>): Promise<T> {
     const wasTraining = this.model.training;
     this.#passes.train(false);
@@ -185,7 +185,7 @@ export class Trainer {
     return this.#inferring(() => sampleVideos(this.#task, captions, how, progress));
   }
 
-  /** The state that a checkpoint stores besides parameters and optimizer states. Every rank calls it. */
+  /** Returns the state that a checkpoint stores besides parameters and optimizer states. Every rank calls this method. */
   state(): TrainerState {
     const { engine, allRanks } = this.#options;
     return {
@@ -224,12 +224,12 @@ export class Trainer {
   }
 
   /**
-   * Makes the trainer usable after an interrupted step, once engine and group have recovered: frees gradients and whole
-   * parameters. An optimizer's update that was interrupted remains partly done.
+   * Makes the trainer usable after an interrupted step: frees gradients and whole parameters. The engine and the group must have
+   * recovered before. If the optimizer's update was interrupted, it remains partly done.
    */
   recover(): void {
     this.#passes.abandon();
-    // Discards what the scaler found in the interrupted step.
+    // Discards the overflow that the scaler may have found in the interrupted step.
     this.#scaler?.restore(this.#scaler.state);
   }
 
@@ -249,7 +249,7 @@ export class Trainer {
     }
   }
 
-  /** Runs forward and backward of all microbatches; returns the mean of their losses, and leaves the gradients of that mean. */
+  /** Runs forward and backward of all microbatches; returns their mean loss. The gradients are those of the mean loss. */
   #accumulated(watch: Stopwatch): Done {
     const { accumulation } = this.config;
     const scale = (this.#scaler?.scale ?? 1) / accumulation;

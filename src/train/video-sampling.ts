@@ -7,25 +7,25 @@ import { DitExperts, NUM_TIMESTEPS } from '../nn/models/dit-experts';
 import { inputsOf } from './flow-matching';
 import type { VideoParts } from './task';
 
-/** How videos are sampled. */
+/** Options that say how videos are sampled. */
 export interface VideoSampling {
   /** Number of Euler steps from noise to video. */
   readonly steps: number;
-  /** Moves steps toward noise: t becomes shift · t / (1 + (shift - 1) t). 1: equal steps. Source: Wan2.2's sample_shift. */
+  /** Moves steps toward noise: t becomes shift · t / (1 + (shift - 1) t); 1 makes equal steps. Source: Wan2.2's sample_shift. */
   readonly shift: number;
   readonly seed: number;
 }
 
-/** Sampled videos: values of [3, frames, rows, columns] each, about -1 to 1. */
+/** Sampled videos. Shapes: each video is [3, frames, rows, columns], with values from about -1 to 1. */
 export interface SampledVideos {
   readonly size: readonly [number, number, number];
   readonly videos: readonly Float32Array[];
 }
 
 /**
- * Samples a video for each caption: x begins as noise at t = 1, and each step adds the predicted velocity times the step, down to
- * t = 0. Each step's timestep chooses its expert. If a model also takes an image or audio, it gets the image or audio of a clip
- * that the caption describes.
+ * Samples a video for each caption: x begins as noise at t = 1, and each step adds the predicted velocity times the change of t,
+ * down to t = 0. Each step's timestep chooses its expert. If a model also takes an image or audio, it gets the image or audio of
+ * a clip that the caption describes.
  */
 export async function sampleVideos(
   { videos }: { readonly videos?: VideoParts | undefined },
@@ -68,7 +68,7 @@ export async function sampleVideos(
     return (shift * t) / (1 + (shift - 1) * t);
   };
   for (let step = 0; step < steps; step++) {
-    // Just below 1000, as in training.
+    // As in training, a timestep is below 1000.
     const timestep = Math.min(timeAt(step) * NUM_TIMESTEPS, NUM_TIMESTEPS - 1);
     const timesteps = new Float32Array(captions.length).fill(timestep);
     const batch = {

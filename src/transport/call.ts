@@ -3,11 +3,11 @@ import type { WireDType } from '../core/dtypes';
 import { COLLECTIVE_OPS, type CollectiveProgress, type CommCause } from '../core/events';
 import type { Seconds } from '../core/units';
 
-/** The ways to combine the ranks' contributions. The order is always the rank order, so the result does not depend on timing. */
+/** The operations that combine the ranks' contributions, always in rank order, so the result does not depend on timing. */
 export const REDUCTIONS = ['sum', 'avg', 'max'] as const;
 export type Reduction = (typeof REDUCTIONS)[number];
 
-/** The public collectives, and two that only groups themselves call. */
+/** The public collectives, and two (exchange, subgroup) that only the code of groups calls. */
 export const CALL_OPS = [...COLLECTIVE_OPS, 'exchange', 'subgroup'] as const;
 export type CallOp = (typeof CALL_OPS)[number];
 
@@ -18,17 +18,17 @@ export const WIRE_DTYPES = [
   'float16',
 ] as const satisfies readonly WireDType[];
 
-/** Types that collectives carry. Both take four bytes in memory. */
+/** Types of tensors that collectives carry. An element of either type takes four bytes in memory. */
 export type ValueDType = 'float32' | 'int32';
 
 /** Bytes of one element in a tensor's storage, for every type that collectives carry. */
 export const VALUE_BYTES = 4;
 
-/** The place in the user's code that called a collective. */
+/** The cell and line of the user's code that called a collective. */
 export interface CallSite {
   readonly cell: number | undefined;
   readonly line: number | undefined;
-  /** As text for users: "In[3]:12", "train.js:40", or ''. */
+  /** The call site as text for users: "In[3]:12", "train.js:40", or '' if it is unknown. */
   readonly text: string;
 }
 
@@ -47,13 +47,13 @@ export interface CallHeader {
   readonly peer: number;
   /** Elements of this rank's tensor. */
   readonly count: number;
-  /** For exchange and subgroup, the value for the other ranks; for other collectives, a value that ranks compare. */
+  /** For exchange and subgroup, the value that the other ranks get; for other collectives, a value that ranks compare. */
   readonly value: number;
   /** A second number, which must be equal on all ranks of an exchange or subgroup. */
   readonly signature: number;
   readonly cause: CommCause;
   readonly module: string;
-  /** What the call carries, for messages. */
+  /** A description of the data that the call carries, for messages. */
   readonly detail?: string | undefined;
   readonly site: CallSite;
 }
@@ -65,13 +65,13 @@ export interface Block {
   readonly length: number;
 }
 
-/** Blocks in wire order. */
+/** The blocks of a tensor or a part, in the order in which the wire carries them. */
 export type BlockList = readonly Block[];
 
 /**
- * A collective with its data. The op says which lists it uses:
+ * A collective with its data. The op determines which lists the call has.
  * allReduce, broadcast: inputs[0] and outputs[0] are the same list. reduceScatter: inputs by rank, and outputs[0].
- * allGather: inputs[0], and outputs by rank. allToAll: both by rank. send: inputs[0]. recv: outputs[0].
+ * allGather: inputs[0], and outputs by rank. allToAll: inputs and outputs by rank. send: inputs[0]. recv: outputs[0].
  */
 export interface Call {
   readonly header: CallHeader;
@@ -85,10 +85,10 @@ export interface Arrival {
   readonly cpu: Seconds;
 }
 
-/** The fields of a collective's progress that its thread knows. */
+/** The fields of a collective's progress that the collective's thread knows. */
 export type ThreadProgress = Pick<CollectiveProgress, 'free' | 'arrived' | 'lacked' | 'carried'>;
 
-/** The times of a collective, and for exchange and subgroup the value of each rank. */
+/** The times of a collective, and the value in each rank's header, which exchange and subgroup use. */
 export interface CallResult {
   readonly started: Seconds;
   readonly ended: Seconds;

@@ -6,7 +6,7 @@ import { ringCost } from './ring-cost';
 import type { SpanCall } from './spans';
 import type { Steps } from './wait';
 
-/** Runs a collective's steps. */
+/** Runs the steps of collectives, and stores times of the newest collective. */
 export interface Lane {
   run(call: SpanCall): Steps<readonly number[]>;
   /** The time at which all ranks of the newest collective had arrived and had free links. */
@@ -20,7 +20,7 @@ export interface Carried {
   readonly values: readonly number[];
   readonly started: Seconds | undefined;
   readonly arrival: Arrival;
-  /** Duration of the transfer by the shaped link's model; without a shaped link, this thread's CPU time since its arrival. */
+  /** On a shaped link, the modelled duration of the transfer; without a shaped link, this thread's CPU time since its arrival. */
   readonly seconds: Seconds;
 }
 
@@ -38,7 +38,7 @@ export function* carried(lane: Lane, call: SpanCall, memory: GroupMemory): Steps
   return { values, started, arrival, seconds: lands - started };
 }
 
-/** Returns the progress of a collective that its thread could begin at `free` and began at `began`. */
+/** Returns the progress of a collective; its thread was free to begin at `free`, and began at `began`. */
 export function progressOf(free: Seconds, began: Arrival, { arrival, seconds }: Carried): ThreadProgress {
   const lacked = Math.max(0, arrival.at - free - (arrival.cpu - began.cpu));
   return { free, arrived: arrival.at, lacked, carried: seconds };
@@ -60,7 +60,7 @@ function* runTimed(
     for (;;) {
       const from = cpu();
       const step = steps.next();
-      // The first step ends after the arrival. The lane's next call overwrites lane.arrival.
+      // The first step ends after the arrival. The value is stored now, because the lane's next call overwrites lane.arrival.
       arrival ??= lane.arrival;
       seconds += Math.max(0, cpu() - Math.max(from, arrival.cpu));
       if (step.done === true) return { values: step.value, arrival, seconds };

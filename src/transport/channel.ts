@@ -9,7 +9,7 @@ import { type CallLengths, CallRecord, type CallSide, lengthsMatch } from './rec
 import type { Steps, Wait } from './wait';
 
 /**
- * One stream of a group: a barrier of its ranks, which compare their fingerprints there.
+ * One stream of a group: a barrier at which the group's ranks compare the fingerprints of their calls.
  *
  * [Note: phases] Each barrier ends a phase. Data that a rank writes during phase p goes to buffer p mod 2, and the
  * other ranks read it during phase p + 1. The data is overwritten in phase p + 2 at the earliest, and no rank enters that phase
@@ -21,7 +21,7 @@ export class Channel implements Wait {
   readonly #word: number;
   readonly #sleepers: number;
   readonly #poison: number;
-  /** Indexed by the phase's parity, then by rank. */
+  /** All ranks' records. The first index is the phase's parity, the second is the rank. */
   readonly #records: readonly (readonly CallRecord[])[];
   readonly #otherRecords: readonly (readonly CallRecord[])[];
   #epoch = 0;
@@ -37,7 +37,7 @@ export class Channel implements Wait {
   #cameAt: Seconds = 0;
   readonly #serves: (rank: number) => boolean;
 
-  /** `serves(rank)`: whether this rank's other thread still has to begin or to end a point-to-point exchange with `rank`. */
+  /** `serves(rank)` says whether this rank's other thread has not ended yet a point-to-point exchange with `rank`. */
   constructor(group: GroupMemory, stream: Stream, serves: (rank: number) => boolean) {
     this.#group = group;
     this.#stream = stream;
@@ -49,11 +49,11 @@ export class Channel implements Wait {
     this.#otherRecords = recordsOf(group, stream === STREAM.main ? STREAM.comm : STREAM.main);
   }
 
-  /** The buffer to write in this phase. */
+  /** Index (0 or 1) of the buffer to write in this phase. */
   get writeBuffer(): number {
     return this.#phase & 1;
   }
-  /** The buffer that was written in the previous phase. */
+  /** Index (0 or 1) of the buffer that was written in the previous phase. */
   get readBuffer(): number {
     return (this.#phase & 1) ^ 1;
   }
@@ -109,7 +109,10 @@ export class Channel implements Wait {
     }
   }
 
-  /** If the word is of another epoch, the barrier is not passed; checkControl (wait.ts) then ends the wait. */
+  /**
+   * Whether all ranks have arrived. If the word is of another epoch, the result is false, and checkControl (wait.ts) ends the
+   * wait.
+   */
   ready(): boolean {
     const word = Atomics.load(this.#group.words, this.#word);
     return phaseOf(word) !== this.#awaited && !isStale(word, this.#epoch);
@@ -130,8 +133,7 @@ export class Channel implements Wait {
       .some((record) => record.epoch === header.epoch && record.number === header.number);
     if (crossed) throw this.#breakUp(this.#sidesOf(header.number));
     const partner = this.#rankThatAwaitsUs();
-    // If the partner waits for this rank in the partner's next call, the partner has left this collective; then this rank can
-    // leave it too (ready()).
+    // If the partner already waits in its next call, the partner has left this collective; then ready() is true: no error.
     if (partner !== undefined && !this.ready()) throw this.#breakUp(this.#sidesWithPartner(header, partner));
   }
 
@@ -164,8 +166,8 @@ export class Channel implements Wait {
   }
 
   /**
-   * Returns a rank whose main thread waits for this rank in a point-to-point exchange, while this rank's main thread waits
-   * here.
+   * Returns a rank whose main thread waits for this rank in a send or recv, while this rank's main thread waits at this
+   * barrier.
    */
   #rankThatAwaitsUs(): number | undefined {
     if (this.#stream !== STREAM.main) return undefined;
@@ -180,7 +182,7 @@ export class Channel implements Wait {
 
   /**
    * Whether `other` began an exchange from `sender` to `receiver` that this rank did not begin. If this rank began it
-   * too, the exchange is complete, and only the thread of `other` has not continued yet.
+   * too, the exchange is complete, and the thread of `other` will continue soon.
    */
   #lacksOurs(sender: number, receiver: number, other: number): boolean {
     const numberOf = (side: 0 | 1): number => {
@@ -229,7 +231,7 @@ export function recordsOf({ buffer, layout, size, identity }: GroupMemory, strea
   );
 }
 
-/** Returns a pair's record of the sender (side 0) or of the receiver (side 1). */
+/** Returns the record of a send and its recv that the sender (side 0) or the receiver (side 1) writes. */
 export function pairRecord(
   { buffer, layout, size }: GroupMemory,
   sender: number,

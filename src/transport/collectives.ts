@@ -14,7 +14,7 @@ const PART_UNIT = 16;
 /** Up to this size, every rank reduces the whole tensor itself, with one barrier instead of two. */
 const SMALL_BYTES = 32 * 1024;
 const MIN_CHUNK = 16384;
-/** Number of chunks of a large tensor, so that copies and reductions overlap; more chunks if these do not fit a slot. */
+/** A large tensor is cut into at least this number of chunks, so that copies and reductions overlap; a chunk must fit a slot. */
 const NUM_CHUNKS = 4;
 
 /** Runs the collectives on one stream of a group. `run` returns the values in all ranks' headers. */
@@ -23,7 +23,7 @@ export class CollectiveLane implements Lane {
   readonly #stream: Stream;
   readonly #channel: Channel;
 
-  /** `serves`: as in Channel. */
+  /** `serves` is passed to the constructor of Channel. */
   constructor(group: GroupMemory, stream: Stream, serves: (rank: number) => boolean = () => false) {
     this.#group = group;
     this.#stream = stream;
@@ -62,8 +62,9 @@ export class CollectiveLane implements Lane {
   }
 
   /**
-   * If the tensor is small, all ranks write it, meet at one barrier, and reduce all of it. If the tensor is large, between two
-   * barriers each rank copies chunk t in, reduces its part of chunk t-1 from all slots, and copies the result of chunk t-2 out.
+   * If the tensor is small, each rank writes its tensor, meets the others at one barrier, and reduces all tensors. If the
+   * tensor is large, each rank does three things between two barriers: it copies its chunk t into its slot, reduces its part of
+   * chunk t-1 from all slots, and copies the result of chunk t-2 out.
    */
   *#allReduce(call: SpanCall): Steps {
     const spans = call.inputs[0] ?? NOTHING;
@@ -100,7 +101,8 @@ export class CollectiveLane implements Lane {
 
   /**
    * Runs a collective in chunks, with one barrier per chunk: `write` copies chunk t into this rank's slot; after the
-   * barrier, `read` copies chunk t out of the ranks' slots. `numChunks` gets the records that the first barrier compared.
+   * barrier, `read` copies chunk t out of the ranks' slots. `numChunks` computes the number of chunks from the records that the
+   * first barrier compared.
    */
   *#inChunks(
     call: SpanCall,
@@ -261,7 +263,7 @@ function chunksOf(total: number, codec: SlotCodec): { chunk: number; chunks: num
   return { chunk, chunks: Math.max(1, Math.ceil(total / chunk)) };
 }
 
-/** Returns the number of elements of a list in chunk `index`. */
+/** Returns how many elements of a list are in the chunk with this index. */
 function pieceOf(spans: Spans | undefined, index: number, chunk: number): number {
   return Math.max(0, Math.min(chunk, (spans?.total ?? 0) - index * chunk));
 }

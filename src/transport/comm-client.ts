@@ -16,10 +16,10 @@ export interface CommThreadInput<Setup> {
   readonly setup: Setup;
 }
 
-/** The time that a comm thread gets to send its remaining messages. */
+/** The time in which a closed comm thread may send its remaining messages. */
 const CLOSE_MS = 2000;
 
-/** The main thread's end of a comm thread: sends it messages and waits for their tickets. */
+/** The main thread's side of a comm thread: sends messages to the thread and waits for the tickets of calls. */
 export class CommClient {
   readonly #worker: Worker;
   readonly #port: MessagePort;
@@ -30,7 +30,7 @@ export class CommClient {
   #next = 0;
   #closing = false;
 
-  /** Starts `script` in a worker that does not keep the process alive. */
+  /** Starts `script` in a worker. The process may end while the worker runs. */
   constructor(script: string, setup: unknown) {
     const { port1, port2 } = new MessageChannel();
     this.#port = port1;
@@ -127,7 +127,7 @@ class Posted implements PostedCall {
     return this.#result !== undefined || this.#client.isFinished(this.#ticket);
   }
 
-  /** Waits for the outcome and stores it here, so that the ticket can be used again. */
+  /** Waits for the call's outcome and stores it in this object, so that another call can use the ticket. */
   settle(): CallResult | ShardlabError {
     this.#result ??= this.#client.outcome(this.#ticket);
     return this.#result;

@@ -42,19 +42,20 @@ interface Running {
   readonly key: string;
   readonly task: Task;
   readonly steps: Steps<Carried>;
-  /** The time at which the queue was free for this call; below, the time at which the call began. */
+  /** The time at which the queue was free for this call. `began` is the time at which the call began. */
   readonly free: Seconds;
   readonly began: Arrival;
   wait: Wait | undefined;
 }
 
-/** Longest sleep while a call waits: another call may become ready, or a new one may arrive. */
+/** Longest sleep while a call waits, because another call may become ready or a new call may arrive. */
 const NAP_MS = 1;
 const NUM_SPINS = 100;
 
 /**
- * Runs asynchronous collectives in queues: one per group, and one per direction of send and recv, each in the order of
- * posting. While one queue waits for other ranks, others advance, so ranks may use groups in different orders.
+ * Runs asynchronous collectives in queues: one queue per group for collectives, and one per peer and direction for send and
+ * recv. A queue runs its calls in the order of posting. While one queue waits for other ranks, the other queues advance, so
+ * ranks may use groups in different orders.
  */
 export class CommLoop {
   readonly #port: MessagePort;
@@ -177,7 +178,7 @@ export class CommLoop {
     checkControl(this.#tools.control, group.memory.identity, call.header);
   }
 
-  /** Stores what the call waits for. The call's queue continues if only a shaped link still carries the call's data. */
+  /** Stores the wait of a call. If the call waits only for a shaped link to carry its data, the call leaves its queue. */
   #await(current: Running, wait: Wait): void {
     current.wait = wait;
     if (!(wait instanceof Landing)) return;
@@ -210,14 +211,14 @@ export class CommLoop {
   }
 
   #remove(current: Running): void {
-    // A landed call has already left its queue.
+    // A call in #landing has already left its queue.
     if (!this.#landing.delete(current)) this.#leave(current);
     if (this.#running.size + this.#landing.size === 0) this.#status.leave();
   }
 
   /**
-   * Called when no queue advanced. At first it spins, later it sleeps briefly; sometimes it checks whether the waits can still
-   * end.
+   * Runs when no queue advanced: returns at once in the first rounds, and sleeps briefly in later rounds. From time to time it
+   * checks whether the waits can still end.
    */
   #rest(seen: number): void {
     if (this.#idleRounds++ < NUM_SPINS) return;
@@ -227,7 +228,10 @@ export class CommLoop {
     for (const current of [...this.#running.values(), ...this.#landing]) this.#lookAt(current);
   }
 
-  /** Sleeps until the first call's wait may have ended, but at most until shortly before the next landing. */
+  /**
+   * Sleeps at most NAP_MS while a call waits, or until a call is posted; in any case only until shortly before the next
+   * landing.
+   */
   #nap(seen: number): void {
     let spare = PATIENCE_MS / 2;
     for (const { wait } of this.#landing) {

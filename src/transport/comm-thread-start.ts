@@ -1,5 +1,5 @@
 // The first script of a comm thread, which loads the plane's script. While the main thread blocks in a wait for the comm
-// thread, it gets no events. So an error of the plane's script, even while it loads, is reported through shared memory.
+// thread, it gets no events. So shared memory reports an error of the plane's script, even an error while the script loads.
 import { workerData } from 'node:worker_threads';
 import { errorJson } from '../core/errors';
 import type { CommThreadInput } from './comm-client';

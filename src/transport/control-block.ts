@@ -1,11 +1,11 @@
 import { type ErrorCode, ShardlabError } from '../core/errors';
 
-/** The reason for which every waiting rank must give up. */
+/** The reason why every waiting rank must give up. */
 export interface AbortReason {
   readonly code: Extract<ErrorCode, 'RANK_DIED' | 'INTERRUPTED' | 'ABORTED' | 'COLLECTIVE_MISSING'>;
-  /** The global rank that is the cause; undefined if no rank is. */
+  /** The global rank that is the cause; undefined if no rank is the cause. */
   readonly rank?: number | undefined;
-  /** One sentence for the user: what happened. */
+  /** One sentence that says to the user what happened. */
   readonly text: string;
 }
 
@@ -24,7 +24,7 @@ const BEING_WRITTEN = -1;
 export const CONTROL_BYTES = 65536;
 
 /**
- * Shared memory that the launcher writes and all ranks read: the epoch, and the reason to give up. Every wait checks it
+ * Shared memory that the launcher writes and all ranks read: the epoch, and the reason to give up. Every wait checks the reason
  * at least every 50 ms.
  */
 export class ControlBlock {
@@ -63,21 +63,21 @@ export class ControlBlock {
     return true;
   }
 
-  /** Begins a new epoch: clears the reason; broken groups can be used again. Call it while no rank waits. */
+  /** Begins a new epoch: clears the reason, and broken groups can be used again. No rank may wait during this call. */
   reset(): void {
     Atomics.add(this.#words, EPOCH, 1);
     Atomics.store(this.#words, CODE, 0);
   }
 
-  /** Reserves `units` of a shared resource; returns how many were reserved before. */
+  /** Reserves `units` of a shared resource; returns the number of units that were reserved before. */
   take(units: number): number {
     return Atomics.add(this.#words, ALLOCATED, units);
   }
 }
 
 /**
- * Returns memory for the control block of a rank that shares no memory with others: its courier thread writes the block
- * when the launcher asks for it.
+ * Returns memory for the control block of a rank that shares no memory with others: the rank's courier thread writes the block
+ * when the launcher asks for this.
  */
 export function createControlBuffer(): SharedArrayBuffer {
   return new SharedArrayBuffer(CONTROL_BYTES);

@@ -40,7 +40,7 @@ export function isStale(word: number, epoch: number): boolean {
   return word >>> COUNT_BITS !== (epoch & 0xfff);
 }
 
-/** Whether the word belongs to a later epoch: work in `epoch` must be given up. */
+/** Whether the word belongs to a later epoch; if so, work in `epoch` must be given up. */
 export function isLater(word: number, epoch: number): boolean {
   const distance = ((word >>> COUNT_BITS) - epoch) & 0xfff;
   return distance > 0 && distance < 0x800;

@@ -7,7 +7,7 @@ import type { GroupIdentity } from './mismatch';
 import type { Native } from './native';
 import { sharedBuffer } from './segment';
 
-/** A group's identity and memory: plain data, which can be sent to other threads of the process. */
+/** A group's identity and memory as plain data, so that it can be sent to other threads of the process. */
 export interface GroupAttachment {
   readonly identity: GroupIdentity;
   readonly memory: WebAssembly.Memory;
@@ -19,9 +19,9 @@ export interface ThreadTools {
   readonly native: Native;
   readonly control: ControlBlock;
   readonly kernelModule: WebAssembly.Module;
-  /** undefined if links are not shaped. */
+  /** The clock of the rank's shaped link; undefined if links are not shaped. */
   readonly link: LinkClock | undefined;
-  /** The thread's CPU clock; undefined if it cannot be read. */
+  /** The thread's CPU clock; undefined if the system gives no access to it. */
   readonly cpu: ThreadCpuClock | undefined;
 }
 
@@ -55,7 +55,7 @@ export function attach({ identity, memory, base }: GroupAttachment, tools: Threa
 }
 
 /**
- * Sleeps while `holds` is true of a word. A sleeper adds itself to the count of sleepers before it reads the word, so
+ * Sleeps while `holds(word)` is true. A sleeper adds itself to the count of sleepers before it reads the word, so
  * either the waking rank sees the count, or the sleeper sees the word's new value.
  */
 export function sleepOn(

@@ -1,21 +1,21 @@
 import type { Bytes } from '../core/units';
 import { PAGE_BYTES } from './segment';
 
-/** The threads of a rank that communicate. Each has its own barriers and slots, so they never interfere. */
+/** The threads of a rank that communicate. Each thread has its own barriers and slots, so the threads never interfere. */
 export const STREAM = { main: 0, comm: 1 } as const;
 export type Stream = (typeof STREAM)[keyof typeof STREAM];
 export const STREAMS = [STREAM.main, STREAM.comm] as const;
 
-/** Maximum number of ranks of a group; limited by the barrier word's counter and by a region's memory. */
+/** Maximum number of ranks of a group. The barrier word's counter and the memory of a region limit this number. */
 export const MAX_RANKS = 64;
 
 /** Maximum payload of one slot. Larger tensors are sent in chunks. */
 export const SLOT_BYTES: Bytes = 4 * 2 ** 20;
 
-/** The distance between slots is not a power of two, so that equal offsets in all slots use different cache sets. */
+/** The distance in bytes between slots; it is not a power of two, so that equal offsets in all slots use different cache sets. */
 const SLOT_STRIDE = SLOT_BYTES + 4096 + 256;
 
-/** Number of elements that a thread converts or reduces at a time in its own scratch memory. */
+/** A thread converts or reduces this number of elements at a time in its own scratch memory. */
 export const BLOCK_LENGTH = 16384;
 const SCRATCH_STRIDE = BLOCK_LENGTH * 4 + 4096;
 const TABLE_BYTES = 4096;
@@ -54,7 +54,7 @@ export class RegionLayout {
     this.sharedBytes = roundUp(end - this.privateBytes, PAGE_BYTES);
   }
 
-  /** Bytes of a pair's header: words, then the sender's and the receiver's record. */
+  /** Bytes of a pair's header, which has five words, then the sender's record and the receiver's record. */
   get #pairBytes(): number {
     return 5 * LINE + 2 * this.#recordBytes;
   }
@@ -90,7 +90,7 @@ export class RegionLayout {
   slot(stream: Stream, rank: number, buffer: number): number {
     return this.#slotsAt + ((stream * 2 + buffer) * (this.size + 1) + rank) * SLOT_STRIDE;
   }
-  /** Position of a buffer that all ranks read, with reduced chunks. */
+  /** Position of a buffer with reduced chunks, which all ranks read. */
   result(stream: Stream, buffer: number): number {
     return this.slot(stream, this.size, buffer);
   }

@@ -2,13 +2,13 @@ import { now, type Seconds } from '../core/units';
 import { type Link, transferSeconds, type WireCost } from './link';
 import type { Wait } from './wait';
 
-/** A rank's shaped link, as plain data, which can be sent to its comm thread. */
+/** A rank's shaped link as plain data, so that it can be sent to the rank's comm thread. */
 export interface SharedLink {
   readonly link: Link;
   readonly buffer: SharedArrayBuffer;
 }
 
-/** A sleep may end about this much too late, so a thread spins for the last part of a wait. */
+/** A sleep may end too late by about this time, so a thread spins for the last part of a wait. */
 const SPIN_SECONDS: Seconds = 100e-6;
 const BUSY_UNTIL = 0;
 const EPOCH = 1;
@@ -22,13 +22,14 @@ export function shareLink(link: Link): SharedLink {
 /**
  * One rank's link, which its main thread and its comm thread share. [Note: link shaping] The bytes themselves travel at
  * full speed; the collective ends when a link of the given speed would have carried them. The transfer begins when all
- * ranks have arrived and have free links. Each rank writes the time at which it is ready itself into its fingerprint,
- * and the latest of these times counts. So all ranks compute the same times, however the ranks are scheduled. A transfer keeps
- * the link busy, and transfers of other collectives queue behind it, so two transfers never overlap.
+ * ranks have arrived and have free links. Each rank writes into its fingerprint the time at which it had arrived and its own
+ * link was free; the transfer begins at the latest of these times. So all ranks compute the same times, however the ranks are
+ * scheduled. A transfer keeps the link busy, and transfers of other collectives queue behind it, so two transfers never
+ * overlap.
  */
 export class LinkClock {
   readonly shared: SharedLink;
-  /** The time until which the link is busy, in nanoseconds, and the epoch of the collectives that use it. */
+  /** Two words: the time until which the link is busy, in nanoseconds, and the epoch of the collectives that use the link. */
   readonly #words: BigInt64Array;
 
   constructor(shared: SharedLink) {
@@ -41,7 +42,7 @@ export class LinkClock {
     return Math.max(now(), this.#busyUntil(epoch));
   }
 
-  /** Reserves the link for a transfer. All ranks were ready for it at the time `ready`. */
+  /** Reserves the link for a transfer. `ready` is the time at which all ranks were ready for the transfer. */
   carry(epoch: number, ready: Seconds, cost: WireCost): Landing {
     const seconds = transferSeconds(this.shared.link, cost);
     this.#enterEpoch(epoch);
@@ -60,7 +61,7 @@ export class LinkClock {
     return Number(Atomics.load(this.#words, BUSY_UNTIL)) / NANOS;
   }
 
-  /** Frees the link in a new epoch: transfers that a reset interrupted do not keep it busy. */
+  /** Frees the link in a new epoch, so that transfers that a reset interrupted do not keep the link busy. */
   #enterEpoch(epoch: number): void {
     const known = Atomics.load(this.#words, EPOCH);
     if (known === BigInt(epoch)) return;
@@ -69,9 +70,9 @@ export class LinkClock {
   }
 }
 
-/** The wait for a transfer's end: sleeps until shortly before it, then spins. */
+/** The wait for a transfer's end. The thread sleeps until shortly before the end, then it spins. */
 export class Landing implements Wait {
-  /** The time at which the transfer began; below, the time at which it ends. */
+  /** The time at which the transfer began. `lands` is the time at which it ends. */
   readonly started: Seconds;
   readonly lands: Seconds;
 
@@ -84,7 +85,7 @@ export class Landing implements Wait {
     return now() >= this.lands;
   }
 
-  /** The milliseconds that the thread may sleep; 0 or less if it must spin until the end. */
+  /** The milliseconds that the thread may sleep; 0 or less if the thread must spin until the end. */
   get spareMilliseconds(): number {
     return (this.lands - SPIN_SECONDS - now()) * 1e3;
   }
@@ -94,6 +95,6 @@ export class Landing implements Wait {
     if (spare > 0) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, spare);
   }
 
-  /** This wait depends on no other rank. */
+  /** Never throws, because this wait depends on no other rank. */
   diagnose(): void {}
 }

@@ -4,7 +4,7 @@ import type { Bytes, Seconds } from '../core/units';
 
 /** A link between ranks in the alpha-beta model: each step takes the latency, and each byte takes 1 / bandwidth. */
 export interface Link {
-  /** The link's name: '10GbE', or '' for a link given by numbers. */
+  /** The link's name, such as '10GbE', or '' if the link is defined by numbers. */
   readonly name: string;
   /** Bandwidth in one direction. */
   readonly bytesPerSecond: number;
@@ -12,7 +12,7 @@ export interface Link {
   readonly latencySeconds: Seconds;
 }
 
-/** A link given by numbers: gigabits per second in one direction, and the latency of one message in microseconds. */
+/** A link that is defined by numbers: gigabits per second in one direction, and the latency of one message in microseconds. */
 export interface LinkNumbers {
   readonly gbit: number;
   readonly latencyUs: number;
@@ -22,7 +22,7 @@ export interface LinkNumbers {
 const NCCL_RING_US = { nvlink: 3.4, pci: 5.7, net: 14 } as const;
 /** Latency of TCP between applications on two machines, in µs. Source: Hurwitz and Feng 2003, Hot Interconnects 11. */
 const TCP_US = 20;
-/** The lowest of the published latencies of gigabit network cards (40 to 300), in µs. Source: aspsys.com, glossary. */
+/** Published latencies of gigabit network cards are 40 to 300 µs; this is the lowest, in µs. Source: aspsys.com, glossary. */
 const TCP_GIGABIT_US = 40;
 
 /**
@@ -47,7 +47,7 @@ export const LINKS = {
 
 export type LinkName = keyof typeof LINKS;
 
-/** Checks a link. Throws: CONFIG for an unknown name (the message suggests the nearest), and for impossible numbers. */
+/** Checks a link. Throws: CONFIG for an unknown name (the message suggests the nearest name), and for impossible numbers. */
 export function linkOf(asked: LinkName | LinkNumbers): Link {
   if (typeof asked === 'string') return named(asked);
   const { gbit, latencyUs } = numbersIn(asked);
@@ -56,7 +56,7 @@ export function linkOf(asked: LinkName | LinkNumbers): Link {
 
 function named(name: string): Link {
   if (Object.hasOwn(LINKS, name)) {
-    // The line above checks that `name` is a key of LINKS.
+    // Object.hasOwn has checked that `name` is a key of LINKS.
     const { gbit, latencyUs } = LINKS[name as LinkName];
     return { name, bytesPerSecond: (gbit * 1e9) / 8, latencySeconds: latencyUs / 1e6 };
   }
@@ -69,7 +69,7 @@ function named(name: string): Link {
 }
 
 function numbersIn(asked: unknown): LinkNumbers {
-  const given = (typeof asked === 'object' && asked !== null ? asked : {}) as Record<string, unknown>; // checked below
+  const given = (typeof asked === 'object' && asked !== null ? asked : {}) as Record<string, unknown>; // values are checked below
   const unknown = Object.keys(given).find((key) => key !== 'gbit' && key !== 'latencyUs');
   const { gbit, latencyUs } = given;
   const good =
@@ -100,7 +100,7 @@ export function linkWarning(link: Link): string | undefined {
   );
 }
 
-/** Returns the text for subtitles: "link 2 Gbit/s, 50 µs", with the link's name if it has one. */
+/** Returns the link as a text for subtitles: "link 2 Gbit/s, 50 µs", with the link's name if it has one. */
 export function linkText({ name, bytesPerSecond, latencySeconds }: Link): string {
   const gbit = Number(((bytesPerSecond * 8) / 1e9).toPrecision(4));
   const micros = Number((latencySeconds * 1e6).toPrecision(4));

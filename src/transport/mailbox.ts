@@ -4,7 +4,7 @@ import { ShardlabError } from '../core/errors';
 import { createSender, receiveAll, type Sender } from '../core/message-loops';
 import type { Warn } from '../core/warn';
 
-/** A received message: its sender's fingerprint and data. */
+/** A received message: the sender's fingerprint and data. */
 export interface Letter {
   readonly record: Uint8Array;
   readonly payload: Uint8Array;
@@ -18,15 +18,15 @@ interface Waiter {
 
 export interface MailboxOptions {
   readonly rank: number;
-  /** One address per rank; this rank binds its own. */
+  /** The address of each rank; this rank binds its own address. */
   readonly addresses: readonly string[];
-  /** The job's secret. Letters without it are ignored, because any program can write to a port of this machine. */
+  /** The job's secret. Letters without the secret are ignored, because any program can write to a port of this machine. */
   readonly token: string;
-  /** Receives warnings about sockets that failed and continue. */
+  /** Is called with a warning if a socket has failed and continues to work. */
   readonly warn: Warn;
 }
 
-/** Sends and receives letters between ranks over zeromq. Letters may arrive in any order; each is found by its key. */
+/** Sends and receives letters between ranks over zeromq. Letters may arrive in any order; `receive` finds a letter by its key. */
 export class Mailbox {
   readonly #options: MailboxOptions;
   readonly #token: Buffer;
@@ -34,7 +34,7 @@ export class Mailbox {
   readonly #routes = new Map<number, { readonly push: Push; readonly sender: Sender }>();
   readonly #letters = new Map<string, Letter>();
   readonly #waiters = new Map<string, Waiter>();
-  /** This rank no longer reads letters of this epoch and of earlier ones. */
+  /** This rank no longer reads letters of this epoch and of earlier epochs. */
   #givenUp = 0;
 
   private constructor(options: MailboxOptions, pull: Pull) {
@@ -43,7 +43,7 @@ export class Mailbox {
     this.#pull = pull;
   }
 
-  /** Opens the rank's mailbox at its own address. Throws: TRANSPORT if the system refuses. */
+  /** Opens the rank's mailbox at its own address. Throws: TRANSPORT if the system refuses the address. */
   static async open(options: MailboxOptions): Promise<Mailbox> {
     const { rank, addresses, warn } = options;
     const own = addresses[rank] ?? '';
@@ -54,18 +54,18 @@ export class Mailbox {
       throw new ShardlabError('TRANSPORT', `rank ${rank} cannot bind ${own}: ${String(cause)}`, { cause });
     }
     const mailbox = new Mailbox(options, pull);
-    // Ends when the socket is closed.
+    // The loop that receives letters ends when the socket is closed.
     void receiveAll('letters', pull, (frames) => mailbox.#take(frames), warn);
     return mailbox;
   }
 
-  /** Sends to a global rank. The letter's bytes must not change afterwards. */
+  /** Sends a letter to a global rank. The letter's bytes must not change afterwards. */
   send(to: number, key: string, letter: Letter): void {
     // If the send fails, the peer never answers, and the launcher ends the wait for the peer.
     this.#senderTo(to).send([this.#token, key, letter.record, letter.payload]);
   }
 
-  /** Resolves to the letter with a key. Rejects when the epoch is given up. */
+  /** Resolves to the letter with this key. Rejects when `giveUp` is called for the epoch. */
   receive(key: string, epoch: number): Promise<Letter> {
     const letter = this.#letters.get(key);
     if (letter !== undefined) {
@@ -117,7 +117,7 @@ export class Mailbox {
   }
 }
 
-/** Keys begin with their epoch and a bar. */
+/** Returns the epoch of a letter's key; a key begins with its epoch and a vertical bar. */
 function epochOf(key: string): number {
   return Number.parseInt(key, 10);
 }

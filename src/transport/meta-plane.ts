@@ -20,37 +20,37 @@ export interface CollectiveCall {
   readonly group: string;
 }
 
-/** Returns how long a collective takes, from the moment at which its group's stream is free. */
+/** Returns how long a collective takes on its group's stream, in seconds; waiting for the stream does not count. */
 export type CollectiveCosts = (call: CollectiveCall) => Seconds;
 
-/** A rank's call, with the facts by which calls of different ranks are matched. */
+/** A rank's call, with the fields by which it is matched with other ranks' calls. */
 export interface WatchedCall
   extends Omit<CollectiveCall, 'op'>,
     Pick<CallHeader, 'number' | 'async' | 'peer'> {
   readonly op: CallOp;
 }
 
-/** Gets the calls of a rank's main thread, and its waits for them, in order. */
+/** Gets the calls of a rank's main thread and the thread's waits for these calls, in order. */
 export interface CallWatch {
-  /** Reports that a call begins; for a call that is not async, also that the rank waits for it. */
+  /** Reports that a call begins. If the call is not async, the rank also waits for the call. */
   began(call: WatchedCall): void;
   /** Reports that the rank waits for an async call. */
   awaited(call: WatchedCall): void;
 }
 
-/** The parts that a meta plane needs. */
+/** The group, clock and costs of a meta plane. */
 export interface MetaPlaneOptions {
   readonly identity: GroupIdentity;
   readonly clock: SimulatedClock;
-  /** Default: no collective takes time. */
+  /** Times of collectives. Default: collectives take no time. */
   readonly costs?: CollectiveCosts | undefined;
   readonly watch?: CallWatch | undefined;
 }
 
 /**
- * Opens a plane with only this rank; all other ranks are assumed to do the same at the same time. Collectives move no
- * data; each takes its cost in simulated time on its group's stream. Values that ranks exchange (the rows of an uneven
- * gather) are this rank's values. Source: torch's FakeProcessGroup.
+ * Opens a plane with only this rank; it assumes that all other ranks do the same at the same time. Collectives move no
+ * data; each collective takes its cost in simulated time on the stream of its group. Values that ranks exchange (the rows of an
+ * uneven gather) are this rank's values. Source: torch's FakeProcessGroup.
  */
 export function openMetaPlane(options: MetaPlaneOptions): Plane {
   return {
@@ -90,7 +90,7 @@ class MetaGroup implements PlaneGroup {
         return clock.now() >= result.ended;
       },
       wait() {
-        // The first `wait` settles the work, perhaps only because the call has ended; in a later one, the work's owner waits.
+        // The first `wait` may come from code that settles ended calls; a later `wait` comes from the work's owner.
         if (isSettled) watch?.awaited(watched);
         isSettled = true;
         clock.waitUntil(result.ended);
@@ -99,7 +99,7 @@ class MetaGroup implements PlaneGroup {
     };
   }
 
-  /** There is room for any number of groups. */
+  /** Returns 0 for every group, because there is room for any number of groups. */
   offerSubgroup(): number {
     return 0;
   }
@@ -120,7 +120,7 @@ class MetaGroup implements PlaneGroup {
     const { ranks, name } = identity;
     const isOwn = op === 'exchange' || op === 'subgroup';
     const seconds = isOwn ? 0 : costs({ op, bytes: payloadBytes(call), ranks, group: name });
-    // The makers of a group read only one value.
+    // Code that makes a group reads only one value.
     const values = op === 'subgroup' ? [value] : op === 'exchange' ? ranks.map(() => value) : [];
     const free = clock.now();
     const stretch = clock.post(this.#stream, seconds);

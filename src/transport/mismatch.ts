@@ -1,7 +1,7 @@
 import { ShardlabError } from '../core/errors';
 import type { CallSide } from './record';
 
-/** A group, and this rank in it, as errors name them. */
+/** The names and numbers of a group and of this rank, which errors show. */
 export interface GroupIdentity {
   readonly name: string;
   /** Global ranks in group order. */
@@ -39,7 +39,7 @@ export function brokenError(identity: GroupIdentity): ShardlabError {
   );
 }
 
-/** Returns one text per different call, with the ranks that made it. */
+/** Returns one text for each different call, with the ranks that made this call. */
 function foldSides(sides: readonly CallSide[]): string[] {
   const ranksBySentence = new Map<string, number[]>();
   for (const side of sides) {

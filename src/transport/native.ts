@@ -2,9 +2,9 @@ import type * as Koffi from 'koffi';
 import { ShardlabError } from '../core/errors';
 import type { Bytes } from '../core/units';
 
-/** Functions of the operating system that the shared memory plane needs; koffi calls them in libc. */
+/** Functions of libc that the shared memory plane needs; koffi calls them. */
 export interface Native {
-  /** Makes an anonymous file in memory, which exec closes unless it is passed on as stdio. Throws: TRANSPORT. */
+  /** Makes an anonymous file in memory. A child process inherits the file only as one of its stdio files. Throws: TRANSPORT. */
   createMemoryFile(name: string, bytes: Bytes): number;
   closeFile(fd: number): void;
   /** Maps [offset, offset + bytes) of the file over the memory at `address`. Throws: TRANSPORT. */
@@ -12,9 +12,9 @@ export interface Native {
   addressOf(array: Uint8Array): number;
   copy(target: number, source: number, bytes: Bytes): void;
   clear(target: number, bytes: Bytes): void;
-  /** Sleeps while the word at `address` is `expected`, at most `milliseconds`; may end earlier without a reason. */
+  /** Sleeps while the word at `address` is `expected`, at most `milliseconds`; the sleep may end earlier without a reason. */
   waitWord(address: number, expected: number, milliseconds: number): void;
-  /** Wakes all processes and threads that sleep on the word. */
+  /** Wakes all processes and threads that sleep on the word at `address`. */
   wakeWord(address: number): void;
 }
 
@@ -28,7 +28,7 @@ const MAP_SHARED_FIXED = 0x11;
 const EVERYONE = 0x7fffffff;
 
 /**
- * Binds libc. Only this file loads koffi, so that a machine without koffi can use another plane.
+ * Loads koffi and libc. In this folder, only this file loads koffi, so a machine without koffi can use another plane.
  * Throws: TRANSPORT if koffi, Linux or the processor's futex number is missing.
  */
 export function loadNative(): Native {
@@ -85,7 +85,7 @@ function futexFor(platform: string, arch: string): number {
 
 function loadKoffi(): typeof Koffi {
   try {
-    // Loaded on first use; koffi's declarations describe the result of require.
+    // koffi loads on first use; koffi's type declarations describe the result of `require`.
     return require('koffi') as typeof Koffi;
   } catch (cause) {
     throw new ShardlabError('TRANSPORT', `koffi does not load: ${String(cause)}`, { cause });

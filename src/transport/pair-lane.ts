@@ -13,7 +13,7 @@ import { Cursor, type SpanCall } from './spans';
 import type { Steps, Wait } from './wait';
 
 const LINE_WORDS = 16;
-/** Words of a pair's header; each word has a cache line of its own. */
+/** Positions of the words of a pair's header; each word has a cache line of its own. */
 const HEAD = 0;
 const TAIL = LINE_WORDS;
 const HEAD_SLEEPER = 2 * LINE_WORDS;
@@ -24,8 +24,8 @@ const NUM_BUFFERS = 2;
 /**
  * Runs send and recv between two ranks. Pieces of the tensor pass through two slots; the sender counts the pieces that it has
  * written, and the receiver counts the pieces that it has read. A send ends when the receiver has read all pieces, so a
- * mismatch is an error on both sides. Both streams use the same slots; the group ensures that only one call at a time sends in
- * a direction.
+ * mismatch is an error on both sides. The main and the comm thread use the same slots; the group ensures that only one call at
+ * a time sends from one rank to another.
  */
 export class PairLane implements Lane {
   ready: Seconds = 0;
@@ -91,7 +91,7 @@ export class PairLane implements Lane {
   }
 }
 
-/** The slots, counters and records of one direction between two ranks, as one call uses them. */
+/** The slots, counters and records of one direction between two ranks, for one call. */
 class Pair {
   readonly #group: GroupMemory;
   readonly #header: CallHeader;
@@ -113,7 +113,7 @@ class Pair {
     this.#tail = this.#counter(TAIL);
   }
 
-  /** Writes this side's fingerprint. Throws: COLLECTIVE_MISMATCH if an earlier call of the group had a mismatch. */
+  /** Writes this side's fingerprint. Throws: COLLECTIVE_MISMATCH if an earlier call of the group was a mismatch. */
   enter(call: SpanCall): void {
     if (this.#isPoisoned) throw brokenError(this.#group.identity);
     const own = this.#record(this.#sends);
@@ -121,7 +121,7 @@ class Pair {
     own.freeAt = this.#group.link?.freeAt(this.#header.epoch) ?? 0;
   }
 
-  /** Returns a wait until at most `pieces` pieces are unread, or until the receiver has refused the call. */
+  /** Returns a wait that ends when at most `pieces` pieces are unread, or when the receiver has refused the call. */
   untilRoom(pieces: number): Wait {
     return this.#wait(
       TAIL,
@@ -134,8 +134,8 @@ class Pair {
   }
 
   /**
-   * The time from which both sides had arrived and both links were free. If a side has already begun its next call, its record no
-   * longer describes this call and is ignored.
+   * The time at which both sides had arrived and both links were free. If a side has already begun its next call, its record
+   * describes that call and is ignored.
    */
   get ready(): Seconds {
     const { number } = this.#header;
@@ -200,8 +200,8 @@ class Pair {
   }
 
   /**
-   * Throws if the group is poisoned, which means that a rank has found a mismatch in it. Does not throw if the receiver
-   * refused this very call: checkVerdict then throws.
+   * Throws if the group is poisoned, which means that a rank has found a mismatch in one of the group's calls. If the receiver
+   * refused this call, checkVerdict throws instead.
    */
   #diagnose(): void {
     if (!this.#refused && this.#isPoisoned) throw this.#mismatchWithCollective();

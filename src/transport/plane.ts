@@ -4,7 +4,7 @@ import type { GroupIdentity } from './mismatch';
 /** A collective that runs on the comm thread. */
 export interface PostedCall {
   readonly done: boolean;
-  /** Blocks until the collective has ended. If it failed, every call of `wait` throws its error. */
+  /** Blocks until the collective has ended. If the collective failed, every call of `wait` throws the error. */
   wait(): CallResult;
 }
 
@@ -14,20 +14,23 @@ export interface PlaneGroup {
   run(call: Call): CallResult;
   /** Runs a collective on the comm thread, after the calls of the same group that were posted before. */
   post(call: Call): PostedCall;
-  /** Returns the position that the first rank offers in a 'subgroup' call for `size` ranks; -1 if there is no room. */
+  /**
+   * Reserves room for a subgroup of `size` ranks. Returns its position, which the first rank sends in the call 'subgroup'; -1
+   * if there is no room.
+   */
   offerSubgroup(size: number): number;
-  /** Opens the group at the agreed position. */
+  /** Opens the group at the position that the first rank has sent. */
   openSubgroup(identity: GroupIdentity, offer: number): PlaneGroup;
 }
 
 /**
- * The way in which ranks exchange bytes: shared memory or zeromq. On the meta plane, other ranks do not exist and
- * nothing is exchanged.
+ * The way in which ranks exchange bytes: shared memory or zeromq. On the meta plane, there are no other ranks, and no bytes are
+ * exchanged.
  */
 export interface Plane {
   readonly kind: 'shared-memory' | 'zeromq' | 'meta';
   readonly epoch: number;
   readonly world: PlaneGroup;
-  /** Ends the comm thread. Posted calls that nobody awaited are lost. */
+  /** Ends the comm thread. Results of posted calls for which no code waited are lost. */
   close(): Promise<void>;
 }

@@ -2,11 +2,10 @@ import type { Seconds } from '../core/units';
 import { CALL_OPS, type CallHeader, type CallOp, type CallSite, REDUCTIONS, WIRE_DTYPES } from './call';
 
 /**
- * A collective's fingerprint, in shared memory or at the beginning of a zeromq message. Words: 0 epoch, 1
- * number, 2 op, 3 dtype, 4 wire dtype, 5 reduction, 6 peer, 7 signature of all lengths, 8 asynchronous, 9 count, 10
- * value, 11 cell, 12 line, 13 bytes of text, 14 and 15 `freeAt` as float64; text from byte 64; from
- * byte 512 the lengths that this rank sends to each rank, then the lengths that it expects from each rank (only
- * allToAll).
+ * A collective's fingerprint, in shared memory or in a zeromq message. Words: 0 epoch, 1 number, 2 op, 3 dtype, 4 wire dtype, 5
+ * reduction, 6 peer, 7 signature of all lengths, 8 asynchronous, 9 count, 10 value, 11 cell, 12 line, 13 bytes of text, 14 and
+ * 15 `freeAt` as float64. The text begins at byte 64. Only allToAll writes lengths, from byte 512: first the number of elements
+ * that this rank sends to each rank, then the number that it expects from each rank.
  */
 const WORD = {
   epoch: 0,
@@ -38,7 +37,7 @@ export function recordBytes(size: number): number {
   return LENGTHS_AT + 8 * size;
 }
 
-/** The lengths that must agree, besides the header. */
+/** The lengths of a call's tensors, which ranks compare in addition to the header. */
 export interface CallLengths {
   /** A hash of the lengths that must be equal on all ranks; 0 if only the two ranks of each pair must agree. */
   readonly signature: number;
@@ -46,7 +45,7 @@ export interface CallLengths {
   readonly receives: readonly number[];
 }
 
-/** One rank's call in a mismatch, for messages and details. */
+/** One rank's call in a mismatch, for the error's message and details. */
 export interface CallSide
   extends Pick<CallHeader, 'number' | 'count' | 'reduction' | 'peer' | 'async' | 'module'>,
     Pick<CallSite, 'cell' | 'line'> {
@@ -69,7 +68,7 @@ export class CallRecord {
   constructor(buffer: SharedArrayBuffer | ArrayBuffer, at: number, size: number) {
     this.#words = new Int32Array(buffer, at, 16);
     this.#free = new Float64Array(buffer, at + FREE_AT, 1);
-    // Buffer.from accepts both kinds of buffer, but its TypeScript type does not accept their union.
+    // Buffer.from accepts an ArrayBuffer and a SharedArrayBuffer, but its type does not accept the union of both.
     this.#text = Buffer.from(buffer as ArrayBuffer, at + TEXT_AT, TEXT_LIMIT);
     this.#lengths = new Int32Array(buffer, at + LENGTHS_AT, 2 * size);
     this.#size = size;
@@ -119,7 +118,7 @@ export class CallRecord {
     this.#words[WORD.value] = value;
   }
 
-  /** Whether both records are of the same collective with the same lengths. */
+  /** Whether both records describe the same collective with the same lengths. */
   agreesWith(other: CallRecord): boolean {
     for (let i = COMPARED_FROM; i <= COMPARED_TO; i++) {
       if (this.#words[i] !== other.#words[i]) return false;
@@ -127,7 +126,7 @@ export class CallRecord {
     return true;
   }
 
-  /** Whether a send and a recv agree in dtype, wire dtype, count and value. */
+  /** Whether a send and a recv agree in number, dtype, wire dtype, count and value. */
   fitsPeer(other: CallRecord): boolean {
     return [WORD.number, WORD.dtype, WORD.wire, WORD.signature, WORD.value].every(
       (word) => this.#words[word] === other.#words[word],
@@ -164,12 +163,12 @@ export class CallRecord {
   }
 }
 
-/** A list with its number of elements. */
+/** A list of a call; `total` is its number of elements. */
 interface Total {
   readonly total: number;
 }
 
-/** Returns the lengths that ranks compare besides the header. */
+/** Returns the lengths that ranks compare in addition to the header. */
 export function lengthsOf(call: {
   readonly header: CallHeader;
   readonly inputs: readonly Total[];

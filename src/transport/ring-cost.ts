@@ -6,17 +6,18 @@ import type { WireCost } from './link';
 export interface CallSizes {
   readonly op: CallOp;
   readonly wireDType: WireDType;
-  /** Elements of each of the call's lists; see Call for their meaning by op. */
+  /** Numbers of elements of the call's input lists and output lists; the meaning of a list depends on the op (see Call). */
   readonly inputs: readonly number[];
   readonly outputs: readonly number[];
 }
 
-/** Bytes that a rank contributes to exchange or subgroup: one number. */
+/** Bytes of the one number that a rank contributes to exchange or subgroup. */
 const NUMBER_BYTES = 4;
 
 /**
- * Returns the steps and bytes of a collective by the ring algorithm, which are equal on all ranks (uneven parts count
- * with their mean). Only allToAll counts this rank's own bytes: the larger of those that it sends and receives.
+ * Returns the steps and bytes of a collective by the ring algorithm, which are equal on all ranks except for allToAll (uneven
+ * parts count with their mean). For allToAll, the bytes are those that this rank sends to other ranks or receives from other
+ * ranks, whichever are more.
  * Source: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms"; broadcast as a pipelined chain.
  */
 export function ringCost(

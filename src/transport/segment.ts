@@ -8,18 +8,20 @@ export const PAGE_BYTES = 65536;
 
 /**
  * Default size of a segment. A segment is address space: a page takes memory only after its first use. The size limits the
- * number of groups: a group of 2 ranks takes 51 MiB, of 4 ranks 90 MiB, of 64 ranks 1.6 GiB.
+ * number of groups: a group of 2 ranks takes 51 MiB, a group of 4 ranks 90 MiB, a group of 64 ranks 1.6 GiB.
  */
 export const SEGMENT_BYTES: Bytes = 64 * 2 ** 30;
 
-/** The launcher's side of the memory that all ranks of a job share. */
+/** The segment as the launcher uses it: the memory that all ranks of a job share. */
 export interface Segment {
-  /** The descriptor that ranks inherit. */
+  /** The file descriptor that ranks inherit. */
   readonly fd: number;
   readonly bytes: Bytes;
-  /** Makes every waiting rank throw a typed error within 100 ms. Returns false if a reason was given earlier. */
+  /**
+   * Makes every waiting rank throw an error with the reason's code within 100 ms. Returns false if a reason was given earlier.
+   */
   abort(reason: AbortReason): boolean;
-  /** Begins a new epoch after an interrupt or a mismatch: groups can be used again. No rank may be in a collective. */
+  /** Begins a new epoch after an interrupt or a mismatch, so that groups can be used again. No rank may be in a collective. */
   reset(): void;
   close(): void;
 }
@@ -39,7 +41,7 @@ export function createSegment(bytes: Bytes = SEGMENT_BYTES): Segment {
 }
 
 /**
- * A part of the segment, mapped over the end of a WebAssembly memory, so that wasm kernels and all ranks use it in place.
+ * A part of the segment, mapped over the end of a WebAssembly memory, so that wasm kernels use the shared bytes without a copy.
  */
 export interface Region {
   readonly memory: WebAssembly.Memory;
@@ -47,13 +49,16 @@ export interface Region {
   readonly base: number;
 }
 
-/** A rank's side of the segment. */
+/** The segment as a rank uses it. */
 export interface OpenSegment {
   readonly native: Native;
   readonly bytes: Bytes;
   readonly control: ControlBlock;
   readonly controlBuffer: SharedArrayBuffer;
-  /** Maps [offset, offset + bytes) after `privateBytes` of ordinary memory. Throws: TRANSPORT. */
+  /**
+   * Makes a memory of `privateBytes` ordinary bytes, followed by bytes [offset, offset + bytes) of the segment. Throws:
+   * TRANSPORT.
+   */
   region(offset: Bytes, bytes: Bytes, privateBytes: Bytes): Region;
 }
 
@@ -90,6 +95,6 @@ function mapRegion(native: Native, fd: number, offset: Bytes, bytes: Bytes, priv
 
 /** Returns the buffer of a shared WebAssembly memory. */
 export function sharedBuffer(memory: WebAssembly.Memory): SharedArrayBuffer {
-  // A memory made as shared always has a SharedArrayBuffer.
+  // The buffer of a shared WebAssembly memory is always a SharedArrayBuffer.
   return memory.buffer as SharedArrayBuffer;
 }

@@ -22,13 +22,13 @@ import { type SpanCall, toSpans } from './spans';
 import { checkControl, runBlocking } from './wait';
 
 export interface SharedMemoryOptions {
-  /** The inherited descriptor of the launcher's segment. */
+  /** The file descriptor of the launcher's segment, which this rank inherited. */
   readonly fd: number;
   readonly bytes: Bytes;
   readonly identity: GroupIdentity;
   /** The shaped link; undefined if the wire is as fast as memory. */
   readonly link?: Link | undefined;
-  /** Made by createStatusBoard. */
+  /** The result of createStatusBoard. */
   readonly statusBoard: SharedArrayBuffer;
 }
 
@@ -41,8 +41,8 @@ export interface SharedMemorySetup {
 }
 
 /**
- * Number of times that the main thread checks a wait before it sleeps: a few microseconds, in which a rank on another
- * core arrives. More checks would take the core from a rank that needs it.
+ * The main thread checks a wait this number of times before it sleeps. The checks take a few microseconds, in which a rank on
+ * another core may arrive. If ranks share cores, more checks would take the core from a rank that needs it.
  */
 const SPINS_ALONE = 1000;
 const SPINS_CROWDED = 100;
@@ -59,7 +59,7 @@ export class SharedMemoryPlane implements Plane {
   #client: CommClient | undefined;
   #numGroups = 0;
 
-  /** Throws: TRANSPORT. */
+  /** Opens the segment and the group of all ranks. Throws: TRANSPORT. */
   constructor(options: SharedMemoryOptions) {
     this.#options = options;
     this.segment = openSegment(options.fd, options.bytes);
@@ -90,7 +90,7 @@ export class SharedMemoryPlane implements Plane {
     return (page + pages) * PAGE_BYTES <= this.segment.bytes ? page : -1;
   }
 
-  /** The comm thread, started on first use. */
+  /** The comm thread, which starts when it is first used. */
   get comm(): CommClient {
     this.#client ??= new CommClient(join(__dirname, 'shared-memory-thread.js'), {
       controlBuffer: this.segment.controlBuffer,
@@ -113,7 +113,7 @@ class SharedMemoryGroup implements PlaneGroup {
   readonly #memory: GroupMemory;
   readonly #collectives: CollectiveLane;
   readonly #pairs: PairLane;
-  /** The newest posted send and recv per direction. */
+  /** The newest posted send to each rank, and the newest posted recv from each rank. */
   readonly #exchanges = new Map<string, PostedCall>();
   #known = false;
 
@@ -154,7 +154,7 @@ class SharedMemoryGroup implements PlaneGroup {
     return posted;
   }
 
-  /** Whether a posted send or recv with `rank` has not ended, or has not even begun. */
+  /** Whether a posted send or recv with `rank` has not ended yet. */
   #serves(rank: number): boolean {
     return (['send', 'recv'] as const).some((op) => this.#exchanges.get(`${op} ${rank}`)?.done === false);
   }

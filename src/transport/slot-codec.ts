@@ -24,7 +24,7 @@ export class SlotCodec {
     this.#scratch = [group.layout.scratch(stream, 0), group.layout.scratch(stream, 1)];
   }
 
-  /** Copies the cursor's next elements into a slot. */
+  /** Copies the cursor's next `length` elements into a slot. */
   fill(slot: number, cursor: Cursor, length: number): void {
     const { base, kernels } = this.#group;
     const narrow = kernels.narrow[this.#wire];
@@ -39,7 +39,7 @@ export class SlotCodec {
     });
   }
 
-  /** Copies the values of a slot to the cursor's next elements. */
+  /** Copies the values of a slot to the cursor's next `length` elements. */
   drain(slot: number, cursor: Cursor, length: number): void {
     const { base, kernels } = this.#group;
     const widen = kernels.widen[this.#wire];
@@ -54,7 +54,7 @@ export class SlotCodec {
     });
   }
 
-  /** Reduces slots, in order, into another position of the group's memory. */
+  /** Reduces slots in the order of the list; writes the result to `target`, a position in the group's memory. */
   reduce(target: number, slots: readonly number[], length: number): void {
     const { kernels, words } = this.#group;
     slots.forEach((slot, index) => {
@@ -63,7 +63,7 @@ export class SlotCodec {
     kernels.reduce[this.#wire](this.#maximum, target, this.#tableAt, slots.length, length, this.#divisor);
   }
 
-  /** Reduces slots into the cursor's next elements, block by block through a scratch buffer that stays in the cache. */
+  /** Reduces slots into the cursor's next elements. It works block by block, so that the scratch buffer stays in the cache. */
   reduceTo(cursor: Cursor, slots: readonly number[], length: number): void {
     const { base, kernels } = this.#group;
     const widen = kernels.widen[this.#wire];

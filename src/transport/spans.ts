@@ -2,8 +2,8 @@ import { type BlockList, type CallHeader, VALUE_BYTES } from './call';
 import type { Native } from './native';
 
 /**
- * Elements at native addresses of this process, in wire order; address 0 is padding. Plain data, which can be sent to
- * other threads.
+ * Elements at native addresses of this process, in wire order; address 0 means padding. Spans are plain data, so they can be
+ * sent to other threads.
  */
 export interface Spans {
   readonly addresses: readonly number[];
@@ -11,7 +11,7 @@ export interface Spans {
   readonly total: number;
 }
 
-/** A collective whose data is at native addresses: plain data, which can be sent to the comm thread. */
+/** A collective whose data is at native addresses. It is plain data, so it can be sent to the comm thread. */
 export interface SpanCall {
   readonly header: CallHeader;
   readonly inputs: readonly Spans[];
@@ -30,7 +30,7 @@ export function toSpans(blocks: BlockList): Spans {
   return { addresses, lengths, total };
 }
 
-/** Iterates over spans and copies to or from memory that all ranks share. */
+/** Iterates over spans, and copies their elements to or from memory that all ranks share. */
 export class Cursor {
   #index = 0;
   #within = 0;

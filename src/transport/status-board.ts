@@ -8,15 +8,15 @@ export interface CollectiveStatus
   extends Pick<CallHeader, 'group' | 'op' | 'number' | 'count' | 'peer' | 'cause' | 'module' | 'async'>,
     Pick<CallSite, 'cell' | 'line'> {
   readonly dtype: string;
-  /** What the collective carries; '' if the caller did not say. */
+  /** A description of the data that the collective carries; '' if the caller gave none. */
   readonly detail: string;
   readonly since: Seconds;
 }
 
-/** What a rank does now; other threads of the rank's process may read this status at any time. */
+/** The current activity of a rank; other threads of the rank's process may read this status at any time. */
 export interface RankStatus {
   readonly state: 'idle' | 'running' | 'collective';
-  /** The running cell. */
+  /** The number of the running cell. */
   readonly cell: number | undefined;
   /** The time at which the state began. */
   readonly since: Seconds;
@@ -27,7 +27,7 @@ export interface RankStatus {
 }
 
 /**
- * [Note: status board] Each writing thread has a section: words, times, the group's name, then the record of the
+ * [Note: status board] Each writing thread has a section, which contains words, times, the group's name and the record of the
  * collective. One of the words is a sequence number, which is odd during a write.
  */
 const SECTION_BYTES = 1024;
@@ -38,10 +38,10 @@ const GROUP_AT = 96;
 const GROUP_LIMIT = 96;
 const RECORD_AT = 256;
 const NOT_RUNNING = -1;
-/** The record of one thread's call; ranks do not compare it. */
+/** Lengths for the record of a thread's call; they are empty, because ranks do not compare this record. */
 const NO_LENGTHS = { signature: 0, sends: [], receives: [] };
 
-/** Makes memory for one rank's status, which all threads of the rank share. */
+/** Makes the memory of one rank's status board; all threads of the rank share this memory. */
 export function createStatusBoard(): SharedArrayBuffer {
   const buffer = new SharedArrayBuffer(2 * SECTION_BYTES);
   for (const section of [SECTION.main, SECTION.comm]) {
@@ -66,12 +66,12 @@ export class StatusWriter {
     this.#record = new CallRecord(board, at + RECORD_AT, 0);
   }
 
-  /** Records that the rank waits for work. */
+  /** Writes that the rank runs no cell. */
   idle(): void {
     this.#setRunning(NOT_RUNNING);
   }
 
-  /** Records that the rank runs a cell. */
+  /** Writes that the rank runs a cell. */
   running(cell: number): void {
     this.#setRunning(cell);
   }
@@ -101,7 +101,7 @@ export class StatusWriter {
     this.#end();
   }
 
-  /** Makes the sequence number odd, even if an earlier writer was ended during a write and left it odd. */
+  /** Makes the sequence number odd. The number may be odd already, if a writer was terminated during a write. */
   #begin(): void {
     const sequence = Atomics.load(this.#words, WORD.sequence);
     Atomics.store(this.#words, WORD.sequence, (sequence + 1) | 1);
@@ -111,7 +111,7 @@ export class StatusWriter {
   }
 }
 
-/** Reads a rank's status from any thread of its process, whatever its main thread does. */
+/** Reads a rank's status. Any thread of the rank's process may call this function while the main thread is busy. */
 export function readStatus(board: SharedArrayBuffer): RankStatus {
   const main = readSection(board, SECTION.main);
   const comm = readSection(board, SECTION.comm);
@@ -127,7 +127,9 @@ interface SectionStatus {
   readonly collective: CollectiveStatus | undefined;
 }
 
-/** Repeats the copy until no write happened during it; the unfinished section of a writer that stopped is used as it is. */
+/**
+ * Copies a section until no write happened during the copy. After 1,000 attempts (the writer has stopped), uses the last copy.
+ */
 function readSection(board: SharedArrayBuffer, section: number): SectionStatus {
   const source = new Uint8Array(board, section * SECTION_BYTES, SECTION_BYTES);
   const sequence = new Int32Array(board, section * SECTION_BYTES, 1);

@@ -4,12 +4,15 @@ import type { CallResult } from './call';
 /** Maximum number of calls in flight; the next call waits for the oldest one. */
 export const NUM_TICKETS = 1024;
 
-/** The ticket number of a failure with which the thread itself ended. */
+/** The ticket number of a failure that ended the comm thread. */
 export const WHOLE_THREAD = -1;
 
-/** The comm thread's message with the error of a failed call. The message is sent before the call's ticket is marked. */
+/**
+ * The comm thread's message with the error of a failed call. The comm thread sends the message before it marks the call's
+ * ticket.
+ */
 export interface CommFailure {
-  /** WHOLE_THREAD if all calls failed. */
+  /** The call's ticket; WHOLE_THREAD if all calls failed. */
   readonly ticket: number;
   readonly error: ErrorJson;
 }
@@ -17,7 +20,7 @@ export interface CommFailure {
 /** The times of a call on the comm thread; `agrees` (default true) says whether all ranks' values were equal. */
 type CallTimes = Omit<CallResult, 'values' | 'agrees'> & Partial<Pick<CallResult, 'agrees'>>;
 
-/** Six times, then 1 if all ranks' values were equal. */
+/** Numbers per ticket: six times, then 1 if all ranks' values were equal (else 0). */
 const NUM_TIMES = 7;
 const UNKNOWN = { free: Number.NaN, arrived: Number.NaN, lacked: Number.NaN, carried: Number.NaN };
 
@@ -39,17 +42,17 @@ export class TicketBoard {
     this.#times = new Float64Array(buffer, TIMES_AT, NUM_TICKETS * NUM_TIMES);
   }
 
-  /** Comm thread: the number of messages that were announced so far. */
+  /** For the comm thread: the number of messages that the main thread has announced so far. */
   get posted(): number {
     return Atomics.load(this.#words, POSTED);
   }
 
-  /** Comm thread: sleeps until more messages are announced than `seen`, at most `milliseconds`. */
+  /** For the comm thread: sleeps until more than `seen` messages are announced, at most `milliseconds`. */
   awaitPost(seen: number, milliseconds?: number): void {
     Atomics.wait(this.#words, POSTED, seen, milliseconds);
   }
 
-  /** Main thread: announces a message on the port. */
+  /** For the main thread: announces a message on the port. */
   announce(): void {
     Atomics.add(this.#words, POSTED, 1);
     Atomics.notify(this.#words, POSTED);
@@ -59,7 +62,7 @@ export class TicketBoard {
     Atomics.store(this.#words, wordOf(ticket), STATE.pending);
   }
 
-  /** Comm thread: marks a call as ended. */
+  /** For the comm thread: marks a call as ended. */
   finish(ticket: number, failed: boolean, { started, ended, progress, agrees = true }: CallTimes): void {
     const { free, arrived, lacked, carried } = progress ?? UNKNOWN;
     this.#times.set([started, ended, free, arrived, lacked, carried, agrees ? 1 : 0], ticket * NUM_TIMES);
@@ -67,7 +70,7 @@ export class TicketBoard {
     Atomics.notify(this.#words, wordOf(ticket));
   }
 
-  /** Called when the comm thread has ended: no call will be finished any more, and pending calls have failed. */
+  /** Marks all pending calls as failed. The main thread calls this function when the comm thread has ended. */
   abandon(): void {
     Atomics.store(this.#words, ABANDONED, 1);
     for (let ticket = 0; ticket < NUM_TICKETS; ticket++) {
@@ -86,8 +89,8 @@ export class TicketBoard {
   }
 
   /**
-   * Main thread: blocks until the call has ended; spins first. Returns whether the call failed; if the comm thread ends,
-   * all pending calls have failed. Throws: CLOSED if the world was closed meanwhile.
+   * For the main thread: spins, then blocks until the call has ended. Returns whether the call failed; if the comm thread ends,
+   * all pending calls fail. Throws: CLOSED if `isOpen` returns false, because the world was closed.
    */
   await(ticket: number, isOpen: () => boolean): boolean {
     const word = wordOf(ticket);

@@ -8,7 +8,7 @@ export interface Wait {
   ready(): boolean;
   /** Sleeps until the condition may be true, at most `milliseconds`. */
   sleep(milliseconds: number): void;
-  /** Called after a long wait. Throws if the condition can never become true, because other ranks do something else. */
+  /** Is called after a long wait. Throws if the condition can never become true, because other ranks make other calls. */
   diagnose(): void;
 }
 
@@ -18,7 +18,7 @@ export interface Wait {
  */
 export type Steps<T = void> = Generator<Wait, T, void>;
 
-/** Longest sleep between two checks of the control block. */
+/** Longest sleep between two checks of the control block, in milliseconds. */
 export const PATIENCE_MS = 50;
 
 /** Checks whether a collective may continue. Throws: RANK_DIED, INTERRUPTED, ABORTED, COLLECTIVE_MISSING. */
@@ -37,7 +37,10 @@ export function checkControl(
   );
 }
 
-/** Runs steps to their end on this thread: spins a little at each wait, then sleeps and calls `check`. */
+/**
+ * Runs steps to their end on this thread. At each wait, the thread spins at most `spins` times; then it sleeps, and calls
+ * `check` after each sleep.
+ */
 export function runBlocking<T>(steps: Steps<T>, spins: number, check: () => void): T {
   for (;;) {
     const step = steps.next();

@@ -6,7 +6,7 @@ import { PAGE_BYTES, sharedBuffer } from './segment';
 
 const SLACK = 128;
 
-/** Converts and reduces messages in its own WebAssembly memory, which grows to the largest message. */
+/** Converts and reduces messages in a WebAssembly memory of its own, which grows to the size of the largest message. */
 export class WireBench {
   readonly #module: WebAssembly.Module;
   #bytes: Uint8Array = new Uint8Array(0);
@@ -23,7 +23,7 @@ export class WireBench {
       : Buffer.from(this.#convert('narrow', values, wire, 2));
   }
 
-  /** Like toWire, for data that does not leave this rank; if the wire does not round, returns `values` itself. */
+  /** Like `toWire`, but for data that does not leave this rank: if the wire does not round, the result is `values` itself. */
   toOwn(values: Uint8Array, wire: WireDType): Uint8Array {
     return itemBytes(wire) === 4 ? values : this.toWire(values, wire);
   }
@@ -33,7 +33,7 @@ export class WireBench {
     values.set(itemBytes(wire) === 4 ? message : this.#convert('widen', message, wire, 4));
   }
 
-  /** Reduces messages of equal length, in their order, into a new message. */
+  /** Reduces messages of equal length, in the order of the list, into a new message. */
   reduce(messages: readonly Uint8Array[], wire: WireDType, reduction: Reduction | undefined): Buffer {
     const bytes = messages[0]?.byteLength ?? 0;
     const stride = roundUp(bytes + SLACK, SLACK);

@@ -7,7 +7,10 @@ import { brokenError, type GroupIdentity, mismatchError } from './mismatch';
 import { type CallLengths, CallRecord, lengthsMatch, recordBytes } from './record';
 import type { WireBench } from './wire-bench';
 
-/** A collective whose float32 or int32 data was copied, list by list, into memory that main and comm thread share. */
+/**
+ * A collective whose float32 or int32 data was copied into memory that the main thread and the comm thread share, with one
+ * buffer per list.
+ */
 export interface StagedCall {
   readonly header: CallHeader;
   readonly lengths: CallLengths;
@@ -17,14 +20,14 @@ export interface StagedCall {
   readonly values: SharedArrayBuffer;
 }
 
-/** A group on the zeromq thread. */
+/** A group, as the comm thread of the zeromq plane uses it. */
 export interface ZeromqGroup {
   readonly mailbox: Mailbox;
   readonly bench: WireBench;
   readonly identity: GroupIdentity;
   readonly path: string;
   readonly link: LinkClock | undefined;
-  /** The epoch in which the group's ranks called different collectives. */
+  /** The latest epoch in which the group's ranks called different collectives. */
   brokenEpoch: number;
 }
 
@@ -39,9 +42,9 @@ export async function runZeromqCall(group: ZeromqGroup, call: StagedCall): Promi
 }
 
 /**
- * A collective over letters. First, each rank sends a letter with its fingerprint and the first data to each other rank.
- * Parts go directly from rank to rank: as many bytes as in a ring, in fewer steps. Sums are made in rank order, so
- * they equal the sums of the shared memory plane bit by bit.
+ * A collective that sends its data as letters. First, each rank sends a letter with its fingerprint and the first data to each
+ * other rank. Parts go directly from rank to rank, so a collective sends as many bytes as a ring in fewer steps. Sums are made
+ * in rank order, so that they equal the sums of the shared memory plane bit by bit.
  */
 class ZeromqCall {
   /** The time at which all ranks had arrived and had free links. */
@@ -105,7 +108,7 @@ class ZeromqCall {
     return this.#group.bench.reduce(messages, wireDType, reduction);
   }
 
-  /** Writes each rank's message for this rank into the output of that rank. */
+  /** Writes the message that this rank gets from rank r into the call's output r. */
   async #distribute(messageFor: (to: number) => Uint8Array): Promise<void> {
     const letters = await this.#meet(messageFor);
     letters.forEach(({ payload }, rank) => {
@@ -145,7 +148,7 @@ class ZeromqCall {
       );
   }
 
-  /** The first exchange of a collective, with fingerprints. Throws: COLLECTIVE_MISMATCH on all ranks alike. */
+  /** Exchanges the first letters of a collective, which carry the fingerprints. Throws: COLLECTIVE_MISMATCH on all ranks. */
   async #meet(messageFor: (to: number) => Uint8Array): Promise<Letter[]> {
     const letters = await this.#swap(0, messageFor, this.#write());
     const records = letters.map(({ record }) => this.#recordIn(record));
@@ -167,7 +170,7 @@ class ZeromqCall {
     throw mismatchError(identity, sides);
   }
 
-  /** Sends a message to each other rank and waits for one from each; returns all ranks' letters, in rank order. */
+  /** Sends a letter to each other rank and waits for a letter from each other rank; returns all ranks' letters, in rank order. */
   async #swap(phase: number, messageFor: (to: number) => Uint8Array, record: Uint8Array): Promise<Letter[]> {
     const keyFrom = (rank: number): string => this.#keyOf(`${phase}|${rank}`);
     const sent = this.#ofRanks((to): Letter => {
@@ -209,7 +212,7 @@ class ZeromqCall {
       const { name } = this.#group.identity;
       throw new ShardlabError('TRANSPORT', `a message for group ${name} has no fingerprint`);
     }
-    // A message may begin at any byte of its buffer, but words must begin at a multiple of four.
+    // A message may begin at any byte of its buffer, but words must begin at a multiple of four bytes.
     const aligned = bytes.byteOffset === 0 ? bytes : Uint8Array.from(bytes);
     return new CallRecord(aligned.buffer, 0, this.#size);
   }

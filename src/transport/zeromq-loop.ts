@@ -16,13 +16,13 @@ import { checkControl } from './wait';
 import { WireBench } from './wire-bench';
 import { runZeromqCall, type StagedCall, type ZeromqGroup } from './zeromq-collectives';
 
-/** A message from the main thread to the zeromq thread. */
+/** A message from the main thread to the comm thread of the zeromq plane. */
 export type ZeromqRequest =
   | { readonly kind: 'group'; readonly id: number; readonly path: string; readonly identity: GroupIdentity }
   | { readonly kind: 'call'; readonly group: number; readonly ticket: number; readonly call: StagedCall }
   | { readonly kind: 'close' };
 
-/** Setup data of the zeromq thread. */
+/** Setup data of the comm thread of the zeromq plane. */
 export interface ZeromqSetup {
   readonly rank: number;
   readonly addresses: readonly string[];
@@ -32,9 +32,9 @@ export interface ZeromqSetup {
   readonly statusBoard: SharedArrayBuffer;
 }
 
-/** Time between two checks of the control block while calls run. */
+/** Time between two checks of the control block while calls run, in milliseconds. */
 const LOOK_MS = 20;
-/** Maximum delay of a timer. */
+/** Time by which a timer may be late, in milliseconds. */
 const TIMER_MS = 1;
 
 /** A call that runs, or that a shaped link still carries. */
@@ -121,8 +121,8 @@ class ZeromqLoop {
   }
 
   /**
-   * Moves a call's data; the queue's next call may begin while a shaped link still carries this one.
-   * Never rejects: the outcome goes to the ticket.
+   * Moves a call's data. The queue's next call may begin while a shaped link still carries this call. Never rejects, because
+   * the outcome goes to the ticket.
    */
   async #run({ group: id, ticket, call }: ZeromqRequest & { readonly kind: 'call' }): Promise<void> {
     const started = now();
@@ -135,7 +135,7 @@ class ZeromqLoop {
       const running = { group, ticket, call };
       const ready = await this.#move(running);
       if (this.#link === undefined) this.#finish(ticket, false, started);
-      else void this.#land(this.#link, ready, running); // Never rejects.
+      else void this.#land(this.#link, ready, running); // #land never rejects.
     } catch (error) {
       this.#fail(ticket, started, error);
     }
@@ -199,8 +199,8 @@ class ZeromqLoop {
 }
 
 /**
- * Waits for a landing. Timers are exact only to about a millisecond, so the thread spins for the rest of the time and serves
- * sockets in between.
+ * Waits for the end of a transfer. Timers are exact only to about a millisecond, so the thread spins for the last two
+ * milliseconds; it serves sockets between two checks.
  */
 async function untilLanded(landing: Landing, check: () => void): Promise<void> {
   while (!landing.ready()) {

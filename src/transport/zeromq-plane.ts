@@ -14,13 +14,13 @@ import type { ZeromqRequest, ZeromqSetup } from './zeromq-loop';
 
 export interface ZeromqOptions {
   readonly addresses: readonly string[];
-  /** The job's secret, by which its ranks recognize each other's letters. */
+  /** The job's secret, by which ranks recognize letters of the same job. */
   readonly token: string;
   readonly control: SharedArrayBuffer;
   readonly identity: GroupIdentity;
   /** The shaped link; undefined if the wire is as fast as sockets. */
   readonly link?: Link | undefined;
-  /** Made by createStatusBoard. */
+  /** The result of createStatusBoard. */
   readonly statusBoard: SharedArrayBuffer;
 }
 
@@ -67,7 +67,7 @@ export function openZeromqPlane(options: ZeromqOptions): Plane {
   };
 }
 
-/** A posted call, which copies its outputs back in its first wait. */
+/** A posted call. The first `wait` copies the outputs back. */
 class StagedPost implements PostedCall {
   readonly #posted: PostedCall;
   readonly #call: Call;
@@ -94,7 +94,10 @@ class StagedPost implements PostedCall {
     return this.#result;
   }
 
-  /** Copies the outputs back. Only for a call that did not fail: the comm thread may still use a failed call's memory. */
+  /**
+   * Copies the outputs back. This method must not run after a failed call, because the comm thread may still use a failed call's
+   * memory.
+   */
   #unstage(): readonly number[] {
     const [staged, pool] = [this.#staged, this.#pool];
     if (staged === undefined) return [];
@@ -145,8 +148,8 @@ function unstageList(source: SharedArrayBuffer, list: BlockList): void {
 }
 
 /**
- * Memory in which the main thread passes data to its comm thread. Training repeats calls with the same sizes, and fresh
- * memory costs a page fault per 4 kB: a third of the time of a large collective over zeromq.
+ * Memory in which the main thread passes data to its comm thread. The pool reuses memory, because training repeats calls with
+ * the same sizes. New memory costs a page fault per 4 kB, which is a third of the time of a large collective over zeromq.
  */
 export class StagingPool {
   readonly #free = new Map<Bytes, SharedArrayBuffer[]>();
@@ -160,7 +163,7 @@ export class StagingPool {
     return found;
   }
 
-  /** Returns memory that is no longer in use. */
+  /** Takes back memory that is no longer in use. */
   give(buffer: SharedArrayBuffer): void {
     const { byteLength } = buffer;
     if (this.#kept + byteLength > MOST_KEPT) return;

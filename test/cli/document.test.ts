@@ -44,10 +44,10 @@ test('the table shows stated and found values; a variable that is set counts as 
   const { status, stdout } = await shardlab(argv, { env: { ...BARE, NCCL_DEBUG: 'WARN' } });
   assert.equal(status, 0);
   assert.match(stdout, /^accelerate-multinode: Accelerate on 4 machines/);
-  assert.match(stdout, /· NCCL_DEBUG +INFO +WARN +nothing\n +It prints/);
+  assert.match(stdout, /· NCCL_DEBUG +INFO +WARN +nothing\n +With this variable, NCCL prints/);
   assert.match(
     stdout,
-    /✗ machines +4 +this one +cluster\n +Each starts its own agent[\s\S]*?shardlab\s+claims\s+acc\.per_machine/,
+    /✗ machines +4 +this one +cluster\n +Each machine starts its own agent[\s\S]*?shardlab\s+claims\s+acc\.per_machine/,
   );
   assert.match(stdout, /✗ GPUs .* no NVIDIA GPU +cluster/);
   assert.match(stdout, /· netcat +apt package +not on the PATH +nothing/);

@@ -36,7 +36,7 @@ test('run prints one JSON document with speed, memory and communication, and a s
   const saved = await shardlab([...SMALL, '--steps', '2', '--save', 'ckpt'], { cwd: folder });
   assert.match(saved.stderr, /^step 2 saved: .*ckpt, /m);
   const resumed = await shardlab([...SMALL, '--steps', '4', '--resume', 'ckpt'], { cwd: folder });
-  assert.match(resumed.stderr, /^step 2 loaded, 2 of 4 are left$/m);
+  assert.match(resumed.stderr, /^step 2 loaded, 2 of 4 steps are left$/m);
   const losses = [saved, resumed].flatMap((part) => JSON.parse(part.stdout).losses);
   assert.deepEqual(losses, report.losses);
   const more = ['--ranks', '1', '--steps', '1', '--resume', 'ckpt'];

@@ -60,9 +60,9 @@ test('lines end with either kind of line end, and the last line may have none', 
 
 test('bytes that are not text are reported with their line', async () => {
   const latin = write('latin.txt', Buffer.concat([Buffer.from('a\nb\nna'), Buffer.from([0xef]), Buffer.from('ve\n')]));
-  await assert.rejects(all(linesOf(latin, ignored)), /latin\.txt is not a text: at line 1 or soon after are bytes that are not UTF-8/);
+  await assert.rejects(all(linesOf(latin, ignored)), /latin\.txt is not a text: it has bytes that are not UTF-8 at line 1 or soon after/);
   const binary = write('binary.bin', 'a\nb\0c');
-  await assert.rejects(all(linesOf(binary, ignored)), /at line 2 or soon after are a zero byte/);
+  await assert.rejects(all(linesOf(binary, ignored)), /has a zero byte at line 2 or soon after/);
 });
 
 test('cells in quotes may have separators, line ends and doubled quotes', async () => {

@@ -172,7 +172,7 @@ test('data that do not fit to the model are refused with what to change', async 
   const data = await tokensOf({ path: 'abc.txt', tokenizer });
   assert.throws(() => openTokens(data, { ...options, seq: 1 }), /has 400 tokens, but the model's vocab is 256; give model\.vocab 400 or more/);
   const few = await tokensOf({ path: 'abc.txt', dropLast: true });
-  assert.throws(() => openTokens(few, { ...options, world: 4 }), /dropLast leaves out all rows of abc\.txt, which has 1 for 4 ranks/);
+  assert.throws(() => openTokens(few, { ...options, world: 4 }), /dropLast leaves out all rows of abc\.txt, because there are fewer rows \(1\) than ranks \(4\)/);
 });
 
 test('token ids that the user gives are stored as they are', async () => {

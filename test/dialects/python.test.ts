@@ -176,7 +176,7 @@ test('a keyword of the root that differs from that of blocks is a warning', () =
   const reading = readText('train.py', text);
   const root = reading.lines.find(({ key, line }) => key === 'fully_shard.mp_policy' && line === 14);
   assert.equal(root?.effect, 'warning');
-  assert.match(root?.why ?? '', /for this module only; the call of blocks on line 13 decides/);
+  assert.match(root?.why ?? '', /for this module only; the call for blocks on line 13 decides/);
 });
 
 test('FSDP 1 in a loop: the blocks decide, and the root has no strategy of its own', () => {

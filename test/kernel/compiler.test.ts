@@ -94,14 +94,14 @@ describe('the compiler', () => {
     declaredInRanks('const theirs = rank;');
     assert.match(
       String(messages('theirs')[0]),
-      /TS2304: .* Ranks have it: begin the cell with %%ranks .*\(\{ theirs \}\) => …/,
+      /TS2304: .* Ranks have theirs: begin the cell with %%ranks .*\(\{ theirs \}\) => …/,
     );
     assert.match(
       String(messages('new nn.ReLU()')[0]),
-      /take it from the scope, as in loss: .*\{ nn \}\) => …\./,
+      /take nn from the scope, as in loss: .*\{ nn \}\) => …\./,
     );
     emitted('const ours = 1;');
-    assert.match(errorInRanks('ours'), /The notebook has it, ranks do not: .*job\.put\(\{ ours \}\)/);
+    assert.match(errorInRanks('ours'), /The notebook has ours, but ranks do not: .*job\.put\(\{ ours \}\)/);
     assert.match(String(messages('nowhere')[0]), /Cannot find name 'nowhere'\.$/);
   });
 

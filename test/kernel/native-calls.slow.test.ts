@@ -87,7 +87,10 @@ describe('an interrupt of a cell in a native call', { skip: NO_PROC }, () => {
         said,
         new RegExp(`pid ${executor}\\).* inside a native call: .*child process '.*sleep 600' \\(pid \\d+\\)`),
       );
-      assert.match(said, /Interrupt again within 5 s to end it: the variables of the notebook are lost then/);
+      assert.match(
+        said,
+        /Interrupt again within 5 s to end the process: the variables of the notebook are lost then/,
+      );
       await interrupt();
       const { content } = (await ended).reply;
       assert.equal(content.ename, 'KernelDied');

@@ -52,7 +52,7 @@ describe('the compiler, for users of PyTorch,', () => {
     for (const namespace of ['notebook', 'ranks'] as const) {
       const cell = compiled(source, namespace);
       assert.ok(!cell.ok);
-      assert.match(cell.error.evalue, /For help on a name, as x\?, write it alone in a cell, or alone below/);
+      assert.match(cell.error.evalue, /For help on a name, write x\? alone in a cell, or alone below/);
     }
   });
 

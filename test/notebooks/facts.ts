@@ -32,7 +32,7 @@ const FACTS: readonly Fact[] = [
   },
   {
     notebook: '00-quickstart',
-    sentence: 'The model continues `To ` by what it has learned',
+    sentence: 'The model continues `To ` from what it has learned',
     holds: (outputs) => shows(outputs, /^'To be, or not to be, that is the question\.'$/),
   },
   {

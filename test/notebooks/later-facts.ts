@@ -124,7 +124,7 @@ export const LATER_FACTS: readonly Fact[] = [
   },
   {
     notebook: '15-sft',
-    sentence: 'The others changed too',
+    sentence: 'The other answers changed too',
     holds: (outputs) => !shows(outputs, /ZeRO-2 shard\?': 'States and gradients/),
   },
   {

@@ -85,7 +85,7 @@ export class CheckedCall {
       this.refuse(`${name} is ${show(value)}; it must be a finite number.`);
   }
 
-  /** Checks an axis, which may be negative (counted from the end); returns it as counted from the start. */
+  /** Checks an axis, which may be negative (counted from the end); returns the same axis counted from the start. */
   axis(name: string, value: unknown, rank: number): number {
     const axis = this.whole(name, value, -rank, rank - 1);
     return axis < 0 ? axis + rank : axis;
@@ -122,14 +122,14 @@ export class CheckedCall {
     }
   }
 
-  /** Returns the values of an input; no values in a dry run. */
+  /** Returns the values of an input; an empty list in a dry run. */
   values(name: string): ArrayLike<number> {
     return this.#context.hasValues ? this.#context.backend.typedArrayFromHeap(this.input(name)) : [];
   }
 
   /**
-   * Checks that every element of an int32 input is in [0, bound), or `besides`; with several bounds, each column has its own
-   * bound.
+   * Checks that every element of an int32 input is in [0, bound) or equals `besides`. If there are several bounds, each column
+   * has its own bound.
    */
   indices(name: string, bounds: number | readonly number[], of: string, besides?: number): void {
     this.typed('int32', name);
@@ -155,7 +155,7 @@ export class CheckedCall {
 /** Checks a kernel's call; throws if the kernel must not run. */
 export type KernelCheck = (call: CheckedCall) => void;
 
-/** Returns a tensor's type and shape for errors. */
+/** Returns a tensor's type and shape as a text for errors. */
 export function told({ dtype, shape }: tf.TensorInfo): string {
   return `${dtype} [${shape}]`;
 }
@@ -172,7 +172,7 @@ function show(value: unknown): string {
 function firstOutside(values: ArrayLike<number>, bounds: readonly number[], besides?: number): number {
   const { length } = values;
   if (bounds.length === 1) {
-    const bound = bounds[0] as number; // there is one
+    const bound = bounds[0] as number; // the list has one bound
     for (let i = 0; i < length; i++)
       if (!((values[i] as number) >= 0 && (values[i] as number) < bound) && values[i] !== besides) return i;
     return -1;
@@ -184,7 +184,7 @@ function firstOutside(values: ArrayLike<number>, bounds: readonly number[], besi
   return -1;
 }
 
-/** Runs a function of tfjs that computes shapes; errors of the function become errors of the kernel. */
+/** Runs a function of tfjs that computes shapes; if the function throws, the error becomes an error of the kernel's call. */
 export function computed<T>(call: CheckedCall, compute: () => T): T {
   try {
     return compute();

@@ -12,7 +12,7 @@ export const INDEX_CHECKS: Readonly<Record<string, KernelCheck>> = {
     const [x, indices] = [call.input('x'), call.input('indices')];
     const axis = call.axis('axis', call.attrs.axis ?? 0, x.shape.length);
     call.whole('batchDims', call.attrs.batchDims ?? 0, -indices.shape.length, indices.shape.length);
-    // tfjs reads only the shapes.
+    // tfjs's function reads only the shapes of `data` and `at`.
     const [data, at] = [x as tf.Tensor, indices as tf.Tensor];
     const batchDims = Number(call.attrs.batchDims ?? 0);
     computed(call, () => tf.backend_util.segment_util.collectGatherOpShapeInfo(data, at, axis, batchDims));

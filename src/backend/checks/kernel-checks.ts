@@ -12,7 +12,7 @@ import { WINDOW_CHECKS } from './window-checks';
  * fails for a kernel without a row. A dry run checks shapes, but not values, because its tensors have no values.
  */
 
-/** The checks of kernels other than the checks of types. */
+/** All checks of kernels except the checks of types. */
 export const CHECKS: Readonly<Record<string, KernelCheck>> = {
   ...INDEX_CHECKS,
   ...SHAPE_CHECKS,

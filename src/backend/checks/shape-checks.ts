@@ -9,7 +9,7 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
     const x = call.input('x');
     const { begin, size } = call.attrs;
     const parsed = computed(call, () =>
-      // tfjs reads only the shape.
+      // tfjs's function reads only the shape of x.
       tf.slice_util.parseSliceParams(x as tf.Tensor, begin as number[], size as number[]),
     );
     const [begins = [], sizes = []] = parsed;
@@ -39,7 +39,7 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
         Number(masks.shrinkAxisMask ?? 0),
       ),
     );
-    // tfjs's loop over elements supports no other type.
+    // For all other slices, tfjs's kernel loops over elements, and the loop supports only float32.
     if (!info.isIdentity && !info.sliceDim0 && !info.isSimpleSlice) call.typed('float32', 'x');
   },
   SplitV: (call) => {

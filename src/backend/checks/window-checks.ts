@@ -49,7 +49,7 @@ export const WINDOW_CHECKS: Readonly<Record<string, KernelCheck>> = {
   },
 };
 
-/** Returns checks of kernels by the shape of the forward's result: a gradient's dy has this shape, and a fused bias fits it. */
+/** Returns checks of kernels; `resultOf` gives the shape of the forward's result. A gradient's dy must have this shape. */
 function rows(names: string, resultOf: (call: CheckedCall) => number[]): Record<string, KernelCheck> {
   const checkOf = (name: string): KernelCheck => {
     if (/Grad$|Backprop/.test(name)) return (call) => call.sameShape('dy', resultOf(call));
@@ -58,7 +58,7 @@ function rows(names: string, resultOf: (call: CheckedCall) => number[]): Record<
   return Object.fromEntries(names.split(' ').map((name) => [name, checkOf(name)]));
 }
 
-/** Returns the shapes of input and filter; a gradient's kernel gets the shape of its result as an attribute. */
+/** Returns the shapes of input and filter. A gradient's kernel gets one of these two shapes as an attribute. */
 function operands(call: CheckedCall, rank: number): [readonly number[], readonly number[]] {
   const shapeIn = (name: string): number[] => call.wholes(name, call.attrs[name], rank, 1);
   return [
@@ -136,7 +136,7 @@ function pooled(call: CheckedCall, x: readonly number[]): number[] {
   const { filterSize, strides, pad, dimRoundingMode } = call.attrs;
   steps(call);
   const { computePool2DInfo, computePool3DInfo } = tf.backend_util;
-  // The types of tfjs's attributes; the rank is checked.
+  // These are the types of tfjs's attributes; the caller has checked the rank of x.
   const [filter, stride, rounding] = [filterSize as number, strides as number, dimRoundingMode as Rounding];
   const info = computed(call, () =>
     x.length === 4

@@ -19,7 +19,7 @@ export function registerCausalAttention(context: WasmContext): void {
   const { backend, sgemm } = context;
   if (sgemm === null) {
     for (const name of [FUSED.causalAttention, FUSED.causalAttentionGrad]) {
-      // An earlier engine of this process may have registered the kernel.
+      // An earlier engine of this process may have had a BLAS and registered the kernel.
       const backendName = tf.getBackend();
       if (tf.getKernel(name, backendName) as tf.KernelConfig | undefined)
         tf.unregisterKernel(name, backendName);
@@ -80,7 +80,7 @@ interface BackwardTensors {
   readonly p: tf.TensorInfo;
   readonly dy: tf.TensorInfo;
   readonly dQkv: tf.TensorInfo;
-  /** Scratch [T, T] for the gradient of a head's weights, and then of its scores. */
+  /** Scratch [T, T]: first the gradient of a head's weights, then the gradient of the head's scores. */
   readonly scratch: tf.TensorInfo;
 }
 

@@ -3,7 +3,7 @@ import { given, offsetOf, replaceKernel, sizeOf, type WasmContext } from '../was
 import { FUSED } from './fused-kernel';
 
 /**
- * Registers statistics and updates per channel of x [N, C, …], of which batch norm and group norm consist. These kernels have
+ * Registers the kernels of batch norm and group norm: statistics and updates per channel of x [N, C, …]. These kernels have
  * no gradients of their own.
  */
 export function registerChannels(context: WasmContext): void {

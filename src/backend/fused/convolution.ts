@@ -14,7 +14,8 @@ import { FUSED, runForFirst, withScratch } from './fused-kernel';
 /*
  * [Note: convolutions] Images are [N, C, H, W], as in torch. For each image and each group of channels, the windows become
  * the columns of a matrix (im2col), and one matmul with the filter [outputs, C / groups * height * width] makes the result.
- * A 1 x 1 filter without stride and padding needs no columns: the image has this form. Source: Chellapilla et al. 2006; Caffe.
+ * A 1 x 1 filter without stride and padding needs no columns: the image already is this matrix. Source: Chellapilla et al.
+ * 2006; Caffe.
  */
 
 /** Registers convolutions of images, and the gradients of their inputs and filters. */
@@ -50,7 +51,7 @@ export function registerConvolutions(context: WasmContext): void {
       };
     },
   });
-  // A transposed convolution is the kernel of an input's gradient.
+  // The kernel of the input's gradient also computes transposed convolutions; here is the gradient of this kernel.
   tf.registerGradient({
     kernelName: FUSED.conv2dInputGrad,
     inputsToSave: ['dy', 'filter'],
@@ -65,7 +66,7 @@ export function registerConvolutions(context: WasmContext): void {
   });
 }
 
-/** Returns the input's gradient of a convolution: the transposed convolution of dy. */
+/** Returns the gradient of a convolution's input, which is the transposed convolution of dy. */
 export function inputGradientOf(
   dy: tf.Tensor,
   filter: tf.Tensor,
@@ -84,7 +85,7 @@ function filterGradientOf(
   return runForFirst(FUSED.conv2dFilterGrad, { x, dy }, { ...attrs, filterShape: [...filterShape] });
 }
 
-/** The attributes of the kernels, which their checks have read. */
+/** Returns the kernel's attributes with their types; the kernel's check has validated the values. */
 function attributesOf(attrs: Attributes): WindowAttributes & { readonly groups: number } {
   return attrs as unknown as WindowAttributes & { readonly groups: number };
 }
@@ -122,7 +123,7 @@ function inputGradient(
   filter: tf.TensorInfo,
   attrs: Attributes,
 ): tf.TensorInfo {
-  const inputShape = attrs.inputShape as number[]; // checked
+  const inputShape = attrs.inputShape as number[]; // the kernel's check has tested it
   const sizes = convSizes(inputShape, filter.shape, attributesOf(attrs));
   const { outputs, depth, area, channels, numbers } = sizes;
   const dx = context.backend.makeOutput(inputShape, 'float32');
@@ -150,7 +151,7 @@ function filterGradient(
   dy: tf.TensorInfo,
   attrs: Attributes,
 ): tf.TensorInfo {
-  const filterShape = attrs.filterShape as number[]; // checked
+  const filterShape = attrs.filterShape as number[]; // the kernel's check has tested it
   const sizes = convSizes(x.shape, filterShape, attributesOf(attrs));
   const { outputs, depth, area } = sizes;
   const out = context.backend.makeOutput(filterShape, 'float32');
@@ -171,14 +172,17 @@ function filterGradient(
   return out;
 }
 
-/** Runs `work` with room for one group's columns (not in a dry run); null if the columns are the image itself. */
+/**
+ * Runs `work` with a buffer for one group's columns, or with null if the image needs no columns. In a dry run, `work` does not
+ * run.
+ */
 function withColumns(context: WasmContext, sizes: ConvSizes, work: (scratch: number | null) => void): void {
   const { isPlain, depth, area } = sizes;
   if (!isPlain) withScratch(context, depth * area, (scratch) => work(offsetOf(context, scratch)));
   else if (context.hasValues) work(null);
 }
 
-/** Returns where the columns of the channels at `input` are; writes them into `scratch`, if there is one. */
+/** Returns the byte offset of the columns: `input` if `scratch` is null; else `scratch`, to which the columns are written. */
 function layOut(
   { kernels }: WasmContext,
   { channels, numbers }: ConvSizes,
@@ -190,7 +194,7 @@ function layOut(
   return scratch;
 }
 
-/** Byte offsets of one image and group: in x, filter and result. */
+/** Byte offsets of one group of one image in x, filter and result. */
 interface Part {
   readonly input: number;
   readonly filter: number;
@@ -216,7 +220,7 @@ function fillChannels(context: WasmContext, out: tf.TensorInfo, bias: tf.TensorI
   if (!context.hasValues) return;
   const [images = 0, channels = 0, ...area] = out.shape;
   const pixels = sizeOf(area);
-  // The kernel writes the bits of a value.
+  // The kernel `fill` takes the bits of a float32 value as an integer.
   const bits = context.backend.typedArrayFromHeap({ ...bias, dtype: 'int32' });
   const at = offsetOf(context, out);
   for (let plane = 0; plane < images * channels; plane++)

@@ -10,7 +10,7 @@ import { FUSED, runFused, withScratch } from './fused-kernel';
  * not with its square. Source: Dao et al. 2022; Dao 2023, FlashAttention-2, algorithms 1 and 2.
  */
 
-/** Registers attention in blocks: q [B, T, H, D], k and v [B, S, G, D] → out [B, T, H, D], log-sum-exp [B, H, T] of scores. */
+/** Registers attention in blocks: q [B, T, H, D], k and v [B, S, G, D] → out [B, T, H, D], log-sum-exp of scores [B, H, T]. */
 export function registerFlashAttention(context: WasmContext): void {
   const { backend } = context;
   const makeLike = (info: tf.TensorInfo): tf.TensorInfo => backend.makeOutput(info.shape, 'float32');
@@ -52,7 +52,7 @@ export function registerFlashAttention(context: WasmContext): void {
   });
 }
 
-/** What forward or backward over all blocks needs in addition to its tensors. */
+/** The arguments of forward and backward other than their tensors. */
 interface Pass {
   readonly sizes: FlashSizes;
   readonly isCausal: boolean;
@@ -89,7 +89,7 @@ function passOf(
   return { sizes, isCausal: causal === true, scale: Number(scale), product: heapProduct(context) };
 }
 
-/** Byte offsets of a head's first value: in tensors of q's shape, of k's shape, and of lse's shape. */
+/** Byte offsets of a head's first value in tensors of three shapes: q's, k's and lse's. */
 interface Head {
   readonly q: number;
   readonly k: number;
@@ -122,7 +122,7 @@ function forward(context: WasmContext, pass: Pass, tensors: ForwardTensors): voi
     for (let row = 0; row < queries; row += rows) {
       const skip = head.q + 4 * row * queryStride;
       const [q, out] = [at(tensors.q) + skip, at(tensors.out) + skip];
-      // The buffer of lse first stores the largest score of each row.
+      // Until the last block, the buffer of lse stores the largest score of each row.
       const tops = at(tensors.lse) + head.lse + 4 * row;
       const m = Math.min(rows, queries - row);
       for (const { column, columns: n, seen } of keyBlocks(sizes, row, isCausal)) {
@@ -189,7 +189,7 @@ function backward(context: WasmContext, pass: Pass, tensors: BackwardTensors): v
 const MOST_ROWS = 128;
 const MOST_COLUMNS = 256;
 
-/** Sizes of the tensors of attention, and of its blocks. */
+/** The dimensions of the tensors of attention, and of a block. */
 export interface FlashSizes {
   readonly batch: number;
   readonly queries: number;
@@ -204,7 +204,7 @@ export interface FlashSizes {
 
 type HasShape = Pick<tf.TensorInfo, 'shape'>;
 
-/** Returns the sizes of attention. Shapes: q [B, T, H, D], k [B, S, G, D]. */
+/** Returns the dimensions of the tensors and blocks. Shapes: q [B, T, H, D], k [B, S, G, D]. */
 export function flashSizes(q: HasShape, k: HasShape): FlashSizes {
   const [batch = 0, queries = 0, heads = 0, headDim = 0] = q.shape;
   const [, keys = 0, groups = 1] = k.shape;
@@ -213,8 +213,8 @@ export function flashSizes(q: HasShape, k: HasShape): FlashSizes {
 }
 
 /**
- * Returns the number of elements of the temporary buffer, which does not grow with the length. The buffer has a block's weights
- * and one number per row; in backward also the gradient of the weights.
+ * Returns the number of elements of the temporary buffer; it does not grow with the sequence length. The buffer stores a
+ * block's weights and one number per row; in backward also the gradient of the weights.
  */
 export function flashScratchSize(pass: 'forward' | 'backward', { rows, columns }: FlashSizes): number {
   return (pass === 'forward' ? 1 : 2) * rows * columns + rows;
@@ -224,7 +224,7 @@ export function flashScratchSize(pass: 'forward' | 'backward', { rows, columns }
 export interface KeyBlock {
   readonly column: number;
   readonly columns: number;
-  /** Number of columns to which the first row attends; each following row attends to one more. */
+  /** Number of the block's keys to which the first query attends; each following query attends to one key more. */
   readonly seen: number;
 }
 

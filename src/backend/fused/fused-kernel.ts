@@ -40,8 +40,8 @@ export type FusedName = (typeof FUSED)[keyof typeof FUSED];
 const NAMES: ReadonlySet<string> = new Set(Object.values(FUSED));
 
 /**
- * Whether the kernel is the engine's own. The gradient of an own kernel reads a consumable tensor only in the kernel that may
- * overwrite the tensor.
+ * Whether the kernel is one of the engine's own. In the gradients of these kernels, no kernel reads a consumable tensor except
+ * the kernel that may overwrite it.
  */
 export function isFusedKernel(kernelName: string): boolean {
   return NAMES.has(kernelName);
@@ -54,12 +54,12 @@ const FIRST_ONLY: ReadonlySet<string> = new Set([
   FUSED.maxPool2d,
 ]);
 
-/** Whether only a kernel's first output is a result; then only the gradient of the first output is read. */
+/** Whether a kernel's gradient reads only the gradient of its first output, because the other outputs are only saved values. */
 export function readsFirstGradientOnly(kernelName: string): boolean {
   return FIRST_ONLY.has(kernelName);
 }
 
-/** Whether the current engine has the kernel; otherwise the operation is composed of plain operations. */
+/** Whether the current engine has the kernel; otherwise the operation is composed of tfjs's operations. */
 export function hasFused(name: FusedName): boolean {
   // tfjs returns undefined for an unknown kernel; its types do not allow this.
   return (tf.getKernel(name, tf.getBackend()) as tf.KernelConfig | undefined) !== undefined;
@@ -72,12 +72,12 @@ export function runFused(
   attrs: tf.NamedAttrMap = {},
 ): tf.Tensor[] {
   const run = (): tf.Tensor | tf.Tensor[] => tf.engine().runKernel(name, inputs as tf.NamedTensorMap, attrs);
-  // A tape saves tensors only within a scope. tfjs's own operations open one each.
+  // A tape saves tensors only within a tidy scope. Each of tfjs's own operations opens a scope.
   const outputs = tfjsState().scopeStack.length > 0 ? run() : tf.tidy(name, run);
   return Array.isArray(outputs) ? outputs : [outputs];
 }
 
-/** Runs a fused kernel and returns its first output; only the gradient uses the other outputs. */
+/** Runs a fused kernel, returns its first output, and disposes the other outputs, which only the gradient uses. */
 export function runForFirst(
   name: FusedName,
   inputs: Readonly<Record<string, tf.Tensor>>,
@@ -88,11 +88,11 @@ export function runForFirst(
   return first as tf.Tensor; // every kernel has at least one output
 }
 
-/** Names of the inputs and outputs that forward saves for the gradient's kernel; null: an output that is not saved. */
+/** Names of the inputs and outputs that forward saves for the gradient's kernel; null stands for an output that is not saved. */
 interface Saved {
   readonly inputs?: readonly string[];
   readonly outputs?: readonly (string | null)[];
-  /** The name of the first output's gradient. Default 'dy'. */
+  /** The name under which the gradient's kernel gets the gradient of the first output. Default 'dy'. */
   readonly dy?: string;
 }
 
@@ -121,7 +121,8 @@ export function differentiateBy(
 }
 
 /**
- * Returns a buffer for a result of the shape of `like`: `like`'s buffer if its values are no longer needed, else a new one.
+ * Returns a buffer for a result of the shape of `like`: `like`'s own buffer if no other code needs the values of `like`, else a
+ * new buffer.
  */
 export function outputLike(
   context: WasmContext,
@@ -161,7 +162,7 @@ export function markConsumable(tensor: tf.Tensor): void {
   (tensor as Marked)[CONSUMABLE] = true;
 }
 
-/** Whether a tensor's values may be overwritten. */
+/** Whether `markConsumable` marked the tensor. */
 function isConsumable(info: tf.TensorInfo): boolean {
   return (info as Marked)[CONSUMABLE] === true;
 }

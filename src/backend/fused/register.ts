@@ -74,7 +74,10 @@ function registerLayerNorm(context: WasmContext): void {
   });
 }
 
-/** Registers GELU; the attribute `exact` chooses the normal distribution in place of the tanh approximation. Saves x. */
+/**
+ * Registers GELU; the attribute `exact` chooses the exact form with the normal distribution function in place of the tanh
+ * approximation. Saves x.
+ */
 function registerGelu(context: WasmContext): void {
   const { kernels, backend } = context;
   const at = offsetsOn(context);
@@ -93,7 +96,9 @@ function registerGelu(context: WasmContext): void {
   differentiateBy(FUSED.gelu, FUSED.geluGrad, ['x'], { inputs: ['x'] });
 }
 
-/** Registers softmax of scaled scores over the positions up to the row's own position. Saves its output. */
+/**
+ * Registers causal softmax of scaled scores: a row's softmax covers the columns up to the row's own position. Saves its output.
+ */
 function registerCausalSoftmax(context: WasmContext): void {
   const { kernels, backend } = context;
   const at = offsetsOn(context);
@@ -167,7 +172,7 @@ function registerCrossEntropyInPlace(context: WasmContext): void {
   });
 }
 
-/** Registers the embedding. Saves only the indices. The row `paddingIndex`, if given, has no gradient. */
+/** Registers the embedding. Saves only the indices. If `paddingIndex` is set, the row with this index gets no gradient. */
 function registerEmbedding(context: WasmContext): void {
   const { kernels, backend } = context;
   const at = offsetsOn(context);
@@ -195,7 +200,7 @@ function registerDropout(context: WasmContext): void {
   const at = offsetsOn(context);
   replaceKernel(FUSED.dropout, () => ({ x }, { rate, period, seeds }) => {
     const out = outputLike(context, given(x));
-    const [seed = 0, otherSeed = 0] = seeds as readonly number[]; // checked, like the others
+    const [seed = 0, otherSeed = 0] = seeds as readonly number[]; // the kernel's check has tested the attributes
     const p = Number(rate);
     const numbers = [sizeOf(given(x).shape), Number(period), seed, otherSeed] as const;
     context.kernels.dropout(at(x), out.offset, ...numbers, (p * 2 ** 32) | 0, p === 1 ? 0 : 1 / (1 - p));

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { ShardlabError } from '../../core/errors';
 import type { Sgemm } from '../blas';
 
-/** A list of N numbers: byte offsets, sizes and factors. */
+/** A tuple of N numbers: a kernel's arguments, which are byte offsets, sizes and factors. */
 type Numbers<N extends number, Known extends number[] = []> = Known['length'] extends N
   ? Known
   : Numbers<N, [...Known, number]>;

@@ -5,11 +5,11 @@ import { type FileSystem, fileError, syncFolder, writeError } from './file-syste
 import { isRunning } from './process-mark';
 
 /**
- * [Note: how a checkpoint is replaced] A save writes into <folder>.saving-<id> beside the folder; trainer_state.json is
- * written last, when everything else is on the disk, and makes the save complete. Then the old folder is renamed to
- * <folder>.previous-<id>, the new folder is renamed to <folder>, and the old folder is deleted. Whenever the process is
- * killed, one of the three is complete: a loader reads <folder>, else a complete new folder, else the old folder; the
- * next save repairs the names and deletes the rest. The id begins with the mark of the committing process, so that a
+ * [Note: how a checkpoint is replaced] A save writes into <folder>.saving-<id> beside the folder; trainer_state.json is written
+ * last, when all other files are on the disk. This file makes the save complete. Then the old folder is renamed to
+ * <folder>.previous-<id>, the new folder is renamed to <folder>, and the old folder is deleted. Whenever the process is killed,
+ * one of the three folders is complete. A loader reads <folder>, else a complete new folder, else the old folder. The next save
+ * repairs the names and deletes the other folders. The id begins with the mark of the committing process, so that a
  * running save can be distinguished from a killed save.
  */
 type Leftover = 'saving' | 'failed' | 'previous';
@@ -25,8 +25,9 @@ export function failedFolder(folder: string, id: string): string {
 }
 
 /**
- * Prepares the folder for a save: finishes the renaming of a killed save, deletes its remains, makes the temporary
- * folder. Throws: IO if another process saves there, if the folder is not a checkpoint, or if it cannot be written.
+ * Prepares the folder for a save: finishes the renaming that a killed save began, deletes the rest of that save, and makes the
+ * temporary folder. Throws: IO if another process saves into the folder, if the folder has other files than a checkpoint, or if
+ * it is not writable.
  */
 export function prepareFolder(fs: FileSystem, folder: string, id: string): void {
   try {
@@ -40,8 +41,8 @@ export function prepareFolder(fs: FileSystem, folder: string, id: string): void 
 }
 
 /**
- * Ends what a killed save began: if the folder is missing, a complete checkpoint beside it gets its name; all else is deleted.
- * Throws: IO if a process saves there.
+ * Cleans up after a killed save: if the folder is missing, a complete checkpoint beside it gets the folder's name. Other
+ * folders of killed saves are deleted. Throws: IO if a process saves into the folder.
  */
 export function recoverFolder(fs: FileSystem, folder: string): void {
   try {
@@ -52,7 +53,7 @@ export function recoverFolder(fs: FileSystem, folder: string): void {
   }
 }
 
-/** Refuses a save while another process saves into the same folder. Throws: IO. */
+/** Throws IO if another process saves into the same folder. */
 function refuseBeside(fs: FileSystem, folder: string): void {
   const running = leftoversOf(fs, folder, 'saving').find((path) => isRunning(markOf(path)));
   if (running === undefined) return;
@@ -62,7 +63,7 @@ function refuseBeside(fs: FileSystem, folder: string): void {
   );
 }
 
-/** Replaces the folder by a complete temporary folder. */
+/** Replaces the folder by the save's temporary folder, which is complete. */
 export function replaceFolder(fs: FileSystem, folder: string, id: string): void {
   const temporary = temporaryFolder(folder, id);
   const parent = dirname(folder);
@@ -107,7 +108,10 @@ function recover(fs: FileSystem, folder: string): void {
   }
 }
 
-/** Moves the user's files (a config, a tokenizer) to the new folder. If the state file is gone, they were already moved. */
+/**
+ * Moves the user's files (a config, a tokenizer) from the old folder to the new folder. If the old folder has no state file, an
+ * earlier call has moved the files.
+ */
 function keepOthersFiles(fs: FileSystem, previous: string, folder: string): void {
   const mark = markIn(previous);
   if (mark === undefined) return;
@@ -118,7 +122,7 @@ function keepOthersFiles(fs: FileSystem, previous: string, folder: string): void
   }
 }
 
-/** Throws: IO if a folder has files but is not a checkpoint, because the save would replace the folder. */
+/** Throws IO if the folder has files but is not a checkpoint, because the save would replace these files. */
 function requireOwn(fs: FileSystem, folder: string): void {
   if (!fs.existsSync(folder)) return;
   const names = fs.readdirSync(folder);
@@ -142,7 +146,7 @@ function leftoversOf(fs: FileSystem, folder: string, kind: Leftover): string[] {
     .map((name) => join(dirname(folder), name));
 }
 
-/** Returns the process mark at the beginning of an id: '<pid>-<start>-<number>'. */
+/** Returns the process mark '<pid>-<start>', with which the id of a save '<pid>-<start>-<number>' begins. */
 function markOf(path: string): string {
   const id = path.slice(path.lastIndexOf('.saving-') + '.saving-'.length);
   return id.split('-').slice(0, 2).join('-');

@@ -1,12 +1,12 @@
 import { join } from 'node:path';
 import { readRegularFile } from '../../core/regular-file';
 
-/** The file that makes a folder a checkpoint: it is written last. */
+/** The file that makes a folder a checkpoint. A save writes this file last. */
 export const STATE_FILE = 'trainer_state.json';
 export const CHECKSUM_FILE = 'checksums.json';
 export const CHECKPOINT_FORMAT = 'shardlab checkpoint';
 
-/** The part of a checkpoint's state that is needed to replace its folder. */
+/** The part of a checkpoint's state that a save needs to replace the checkpoint's folder. */
 export interface CheckpointMark {
   readonly id: string;
   /** Every file of the checkpoint except the state file. */
@@ -14,13 +14,12 @@ export interface CheckpointMark {
 }
 
 /**
- * Returns the mark of the checkpoint in a folder; undefined if the folder has no complete checkpoint. A loader checks the rest of
- * the state with its schema, which the thread of a save does not load, because loading the schema would take longer than most
- * saves.
+ * Returns the mark of the checkpoint in a folder; undefined if the folder has no complete checkpoint. This function does not
+ * use the schema of the state, which loaders use, because loading the schema would take a save's thread longer than most saves.
  */
 export function markIn(folder: string): CheckpointMark | undefined {
   try {
-    // Any JSON; each part that is used is checked.
+    // The file may have any JSON; the code below checks each field that it uses.
     const state = JSON.parse(readRegularFile(join(folder, STATE_FILE))) as Record<string, unknown>;
     const { format, id, files } = state;
     if (format !== CHECKPOINT_FORMAT || typeof id !== 'string' || !Array.isArray(files)) return undefined;

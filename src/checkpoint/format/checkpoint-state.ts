@@ -4,13 +4,13 @@ import { readRegularFile } from '../../core/regular-file';
 import { CHECKPOINT_FORMAT, STATE_FILE } from './checkpoint-mark';
 import { fileError } from './file-system';
 
-/** Key in an error's details that says that the load has not changed anything. */
+/** Key in an error's details; its value true says that the load has not changed any state. */
 export const NOTHING_WRITTEN = 'nothingWritten';
 
 const stateSchema = z.strictObject({
   format: z.literal(CHECKPOINT_FORMAT),
   version: z.literal(1),
-  /** Unique per save. */
+  /** An id that is unique for each save. */
   id: z.string(),
   state_dict_type: z.enum(['FULL_STATE_DICT', 'SHARDED_STATE_DICT']),
   /** Number of ranks that wrote the checkpoint. */
@@ -18,21 +18,21 @@ const stateSchema = z.strictObject({
   optimizer: z
     .strictObject({
       steps: z.int().min(0),
-      /** By parameter, the number of steps without a gradient. */
+      /** For each parameter that had steps without a gradient, the number of these steps. */
       stepsLeftOut: z.record(z.string(), z.int().min(1)).optional(),
       lr: z.number(),
-      /** By group of parameters; omitted if there is one group. */
+      /** The learning rate of each group of parameters; omitted if there is one group. */
       lrs: z.array(z.number()).optional(),
       states: z.array(z.string()),
     })
     .nullable(),
-  /** The trainer's state; plain JSON. */
+  /** The trainer's state as plain JSON. */
   trainer: z.json(),
-  /** Every file of the checkpoint except this one. */
+  /** Every file of the checkpoint except trainer_state.json. */
   files: z.array(z.string()),
 });
 
-/** A checkpoint's description of itself. */
+/** The content of trainer_state.json, which describes the checkpoint. */
 export type CheckpointState = z.output<typeof stateSchema>;
 export type Json = z.output<ReturnType<typeof z.json>>;
 
@@ -46,7 +46,7 @@ export function stateOf(folder: string): CheckpointState | undefined {
   }
 }
 
-/** Parses trainer_state.json. Throws: IO naming the file. */
+/** Parses trainer_state.json. Throws: IO, with the file's name. */
 export function parseCheckpointState(text: string, file: string): CheckpointState {
   let json: unknown;
   try {

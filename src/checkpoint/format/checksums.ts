@@ -5,7 +5,9 @@ const runSchema = z.strictObject({
   /** Index of the range's first element in the stored tensor. One rank writes each range. */
   at: z.int().min(0),
   length: z.int().min(0),
-  /** Checksums of eight digits, one after another, for every `block_elements` elements from `at` on. */
+  /**
+   * For every `block_elements` elements from `at` on, a checksum of eight hexadecimal digits; the checksums follow each other.
+   */
   crc32: z.string(),
 });
 const fileSchema = z.strictObject({
@@ -24,10 +26,10 @@ const checksumsSchema = z.strictObject({
 export type ChecksumRun = z.output<typeof runSchema>;
 /** Checksums of one file. */
 export type FileChecksums = z.output<typeof fileSchema>;
-/** checksums.json. */
+/** The content of checksums.json. */
 export type Checksums = z.output<typeof checksumsSchema>;
 
-/** Parses checksums.json. Throws: IO naming the file. */
+/** Parses checksums.json. Throws: IO, with the file's name. */
 export function parseChecksums(text: string, file: string): Checksums {
   try {
     return checksumsSchema.parse(JSON.parse(text));

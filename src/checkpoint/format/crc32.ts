@@ -1,10 +1,10 @@
 import { crc32 } from 'node:zlib';
 import type { ChecksumRun } from './checksums';
 
-/** Digits of one checksum. */
+/** Number of hexadecimal digits of one checksum. */
 const DIGITS = 8;
 
-/** Returns the checksum of some bytes in the form in which it is written. */
+/** Returns the CRC-32 of some bytes as hexadecimal digits. */
 export function checksumOf(bytes: Uint8Array): string {
   return crc32(bytes).toString(16).padStart(DIGITS, '0');
 }

@@ -4,7 +4,7 @@ import { fileError } from './file-system';
 import type { SafetensorsFile } from './safetensors-file';
 import { numElements, type TensorEntry } from './safetensors-header';
 
-/** Whole rows of a tensor, written by one rank. */
+/** Whole rows of a tensor, which one rank wrote. */
 interface RowSlice {
   readonly file: SafetensorsFile;
   readonly tensor: string;
@@ -25,12 +25,12 @@ interface SlicedTensor {
  */
 export const DISTRIBUTED_SHARD = /^shard-\d+-model-\d+-of-\d+\.safetensors$/;
 
-/** Source: torch.distributed.checkpoint._hf_utils, DCP_SHARDING_INFO_KEY and SAVED_OFFSETS_KEY. */
+/** Key of the metadata with the slices' offsets. Source: torch.distributed.checkpoint._hf_utils, DCP_SHARDING_INFO_KEY. */
 const INFO_KEY = 'DCP_SHARDING_INFO';
 const infoSchema = z.record(z.string(), z.looseObject({ saved_offsets: z.array(z.int().min(0)) }));
 
 /**
- * Returns the tensors of files whose metadata says where each slice begins; a file without such metadata has whole
+ * Joins the tensors of several files. A file's metadata says where its slices begin; a file without such metadata has whole
  * tensors. Throws: IO for invalid offsets, and for a slice that does not consist of whole rows.
  */
 export function slicedTensors(files: readonly SafetensorsFile[]): ReadonlyMap<string, SlicedTensor> {
@@ -40,7 +40,7 @@ export function slicedTensors(files: readonly SafetensorsFile[]): ReadonlyMap<st
     for (const [name, entry] of file.header.tensors) {
       const offsets = info[name]?.saved_offsets ?? entry.shape.map(() => 0);
       if (offsets.length !== entry.shape.length) {
-        throw wrong(file, `${name} [${entry.shape.join(', ')}] begins at [${offsets.join(', ')}]`, name);
+        throw wrong(file, `${name} [${entry.shape.join(', ')}] has offsets [${offsets.join(', ')}]`, name);
       }
       found.set(name, [...(found.get(name) ?? []), { file, entry, offsets }]);
     }

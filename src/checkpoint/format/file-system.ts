@@ -28,12 +28,12 @@ export interface Place {
   readonly offset?: number | undefined;
 }
 
-/** Returns the error of a file that cannot be used. */
+/** Returns the IO error for a file that cannot be used. */
 export function fileError(message: string, place: Place, cause?: unknown): ShardlabError {
   return new ShardlabError('IO', message, { cause, details: { ...place } });
 }
 
-/** Writes all bytes at a position in the file. Throws: errors of writeSync. */
+/** Writes all bytes into the file, from byte `position` on. Throws: errors of writeSync. */
 export function writeAll(fs: FileSystem, descriptor: number, bytes: Uint8Array, position: number): void {
   for (let done = 0; done < bytes.length; ) {
     done += fs.writeSync(descriptor, bytes, done, bytes.length - done, position + done);
@@ -57,7 +57,7 @@ export function writeWhole(fs: FileSystem, file: string, text: string): void {
   }
 }
 
-/** Flushes the list of a folder's files to the disk. */
+/** Flushes a folder's entries (names of files) to the disk, so that renames survive a crash. */
 export function syncFolder(fs: FileSystem, folder: string): void {
   const descriptor = fs.openSync(folder, 'r');
   try {
@@ -101,12 +101,12 @@ export function writeError(cause: unknown, { file, tensor, offset }: Place): Sha
   );
 }
 
-/** Tests whether a checkpoint can be written at `folder`, before the training starts. Throws: IO. */
+/** Tests before the training whether a save can write a checkpoint at `folder`. Throws: IO. */
 export function requireSavePlace(folder: string): void {
   try {
     makeFolder(dirname(folder));
     if (fs.existsSync(folder)) fs.readdirSync(folder);
-    // Permissions alone do not show that a folder is in /proc, or that the disk is full.
+    // Makes a folder as a test, because permissions do not show that a folder is in /proc, or that the disk is full.
     fs.rmdirSync(fs.mkdtempSync(`${folder}.tried-`));
   } catch (cause) {
     throw writeError(cause, { file: folder });

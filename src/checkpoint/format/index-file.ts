@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { fileError } from './file-system';
 import { STORED_DTYPES } from './stored-dtypes';
 
-/** An index that names each tensor's file. Source: Hugging Face's model.safetensors.index.json. Other metadata is preserved. */
+/** An index that names each tensor's file; unknown keys remain. Source: Hugging Face's model.safetensors.index.json. */
 const wholeIndexSchema = z.looseObject({
   metadata: z.looseObject({ total_size: z.number().optional() }).optional(),
   weight_map: z.record(z.string(), z.string()),
@@ -24,8 +24,8 @@ const slicedArraySchema = z.strictObject({
 });
 
 /**
- * An index that names the file of each array's elements, for a save in which each rank wrote its own file. It has no
- * weight_map, because no file has a whole array.
+ * The index of a save in which each rank wrote its own file. It names, for each slice of an array, the file and tensor with
+ * these elements. There is no weight_map, because no file has a whole array.
  */
 const slicedIndexSchema = z.strictObject({
   metadata: z.strictObject({ total_size: z.number(), state_dict_type: z.literal('SHARDED_STATE_DICT') }),
@@ -34,7 +34,7 @@ const slicedIndexSchema = z.strictObject({
 export type SlicedIndex = z.output<typeof slicedIndexSchema>;
 export type SlicedArray = z.output<typeof slicedArraySchema>;
 
-/** Parses an index of either kind. Throws: IO naming the file. */
+/** Parses an index of either kind. Throws: IO, with the file's name. */
 export function parseIndex(text: string, file: string): WholeIndex | SlicedIndex {
   let json: unknown;
   try {
@@ -48,12 +48,12 @@ export function parseIndex(text: string, file: string): WholeIndex | SlicedIndex
   throw fileError(`${file} is not an index: ${z.prettifyError(parsed.error)}; copy it again`, { file });
 }
 
-/** Whether the index is of a save in which ranks wrote slices. */
+/** Whether the index belongs to a save in which ranks wrote slices. */
 export function isSliced(index: WholeIndex | SlicedIndex): index is SlicedIndex {
   return 'slices' in index;
 }
 
-/** Returns an index as Hugging Face writes it: with sorted keys, indented by two spaces, with a newline at the end. */
+/** Returns an index as JSON in Hugging Face's format: sorted keys, an indentation of two spaces, and a newline at the end. */
 export function indexText(index: WholeIndex | SlicedIndex): string {
   return `${JSON.stringify(sorted(index), null, 2)}\n`;
 }

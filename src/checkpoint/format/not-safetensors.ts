@@ -1,15 +1,15 @@
 import { fileError } from './file-system';
 
-/** File names of torch's pickles. */
+/** Endings of the file names of torch's pickles. */
 export const PICKLE_NAME = /\.(pth|pt|bin|ckpt)$/i;
 const ZIP_MAGIC = 'PK\u0003\u0004';
 const LFS_MAGIC = 'version ';
-/** Bytes at a file's beginning that are enough to recognize it. */
+/** Number of bytes at a file's beginning that are enough to recognize the file's format. */
 export const MAGIC_BYTES = 8;
 
 /**
- * Refuses files that are not safetensors, which it recognizes by name and first bytes. Throws: IO that names the file
- * and says what to do: the line of Python that converts a torch pickle, or `git lfs pull`.
+ * Refuses torch pickles and Git-LFS pointers, which it recognizes by the file's name and first bytes. Throws: IO, with the
+ * file's name and a remedy: the command that converts a torch pickle, or `git lfs pull`.
  */
 export function refuseOtherFormats(file: string, firstBytes: Uint8Array): void {
   const magic = Buffer.from(firstBytes).toString('latin1', 0, MAGIC_BYTES);
@@ -26,7 +26,10 @@ export function refuseOtherFormats(file: string, firstBytes: Uint8Array): void {
   );
 }
 
-/** Whether bytes begin a pickle of protocol 2 to 5. Safetensors can begin with the same two bytes, but bytes 5 to 8 are 0. */
+/**
+ * Whether bytes begin a pickle of protocol 2 to 5. A safetensors file can begin with the same two bytes, but its bytes 5 to 8
+ * are 0.
+ */
 function beginsAsPickle(bytes: Uint8Array): boolean {
   const [first = 0, protocol = 0] = bytes;
   const isLength = bytes.subarray(4, MAGIC_BYTES).every((byte) => byte === 0);
@@ -34,8 +37,9 @@ function beginsAsPickle(bytes: Uint8Array): boolean {
 }
 
 /**
- * Returns the command that converts a torch pickle to a safetensors file beside it. The command joins names of nested
- * dictionaries with dots, drops an outer 'state_dict' or 'model', and copies tensors that share storage.
+ * Returns the command that converts a torch pickle to a safetensors file beside it. The command takes the dictionary under
+ * 'state_dict' or 'model', if there is one, omits values that are not tensors, and copies each tensor, because safetensors does
+ * not allow shared storage.
  */
 export function conversionLine(file: string): string {
   const target = `${file.replace(PICKLE_NAME, '')}.safetensors`;
@@ -48,7 +52,7 @@ export function conversionLine(file: string): string {
   return `python -c "${code.join('; ')}"`;
 }
 
-/** Returns a Python literal that a shell does not change within double quotes. */
+/** Returns a Python string literal that a shell does not change within double quotes. */
 function pythonText(text: string): string {
   const escaped = text.replace(/[\\'"$`!]/g, (letter) => `\\x${letter.charCodeAt(0).toString(16)}`);
   return `'${escaped}'`;

@@ -1,6 +1,8 @@
 import { readProcessStat } from '../../core/process-stat';
 
-/** Returns a text that identifies a process, even if a later process has the same number: '1234-567890'. */
+/**
+ * Returns a text of process number and start time, such as '1234-567890'. It differs for a later process with the same number.
+ */
 export function processMark(pid: number = process.pid): string {
   return `${pid}-${startOf(pid) ?? 0}`;
 }
@@ -11,13 +13,13 @@ export function isRunning(mark: string): boolean {
   try {
     process.kill(pid, 0);
   } catch (error) {
-    // The process exists, but we may not signal it.
+    // EPERM: the process exists, but this process may not send it signals.
     return error instanceof Error && 'code' in error && error.code === 'EPERM';
   }
   return start === 0 || (startOf(pid) ?? start) === start;
 }
 
-/** Returns a process's start time in ticks; undefined if the system does not report it, -1 if the process is a zombie. */
+/** Returns a process's start time in ticks; undefined if the system does not report the time, -1 if the process is a zombie. */
 function startOf(pid: number): number | undefined {
   const stat = readProcessStat(pid);
   return stat?.state === 'Z' ? -1 : stat?.startTicks;

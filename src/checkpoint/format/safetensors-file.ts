@@ -13,11 +13,11 @@ import {
 } from './safetensors-header';
 import { storedBytes } from './stored-dtypes';
 
-/** A safetensors file that is read in ranges: only its header is in memory. The code that opens a file also closes it. */
+/** A safetensors file. Only its header is in memory; values are read in ranges. The code that opens a file also closes it. */
 export class SafetensorsFile {
   readonly file: string;
   readonly header: SafetensorsHeader;
-  /** The bytes before the data: length and header. */
+  /** The bytes before the data: the header's length, and the header. */
   readonly headerBytes: Buffer;
   readonly #descriptor: number;
 
@@ -47,7 +47,7 @@ export class SafetensorsFile {
     });
   }
 
-  /** Returns the stored bytes of elements [start, start + length) of a flattened tensor. Throws: IO past its end. */
+  /** Returns the stored bytes of elements [start, start + length) of a flattened tensor. Throws: IO if the range ends outside. */
   read(name: string, start: number, length: number): Buffer {
     const { dtype, shape } = this.entry(name);
     if (start + length > numElements(shape)) {

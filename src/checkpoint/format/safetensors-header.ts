@@ -6,7 +6,7 @@ import { isStoredDType, type StoredDType, storedBytes } from './stored-dtypes';
 export interface TensorEntry {
   readonly dtype: StoredDType;
   readonly shape: readonly number[];
-  /** Bytes from the beginning of the data, which follows the header. */
+  /** Position of the tensor's first byte, counted from the beginning of the data; `to` is the position after its last byte. */
   readonly from: number;
   readonly to: number;
 }
@@ -14,14 +14,14 @@ export interface TensorEntry {
 /** The header of a safetensors file. */
 export interface SafetensorsHeader {
   readonly tensors: ReadonlyMap<string, TensorEntry>;
-  /** For each tensor of an unsupported type, by name, a text that says why it cannot be read. */
+  /** By name, for each tensor of an unsupported type: a text that says why the tensor cannot be read. */
   readonly unread: ReadonlyMap<string, string>;
   readonly metadata: Readonly<Record<string, string>>;
   /** Position of the data's first byte in the file. */
   readonly dataStart: number;
 }
 
-/** The largest accepted header. Source: safetensors' own limit, MAX_HEADER_SIZE. */
+/** The size of the largest accepted header. Source: safetensors' own limit, MAX_HEADER_SIZE. */
 const MAX_HEADER_BYTES = 100_000_000;
 /** The data begins at a multiple of this number of bytes. Source: safetensors' own writer. */
 const ALIGNMENT = 8;
@@ -35,12 +35,12 @@ const entrySchema = z.strictObject({
 });
 const metadataSchema = z.record(z.string(), z.string());
 
-/** Returns the number of elements of a tensor of a shape. */
+/** Returns the number of elements of a tensor with this shape. */
 export function numElements(shape: readonly number[]): number {
   return shape.reduce((product, extent) => product * extent, 1);
 }
 
-/** Returns the bytes of a header, and the position of each tensor; tensors are stored in the map's order. */
+/** Returns a header and its bytes. The header gives the tensors positions in the order of the map. */
 export function encodeHeader(
   tensors: ReadonlyMap<string, { readonly dtype: StoredDType; readonly shape: readonly number[] }>,
   metadata: Readonly<Record<string, string>>,
@@ -84,7 +84,7 @@ export function headerBytes(first: Buffer, fileBytes: number, file: string): num
 
 /**
  * Parses a header's JSON. Tensors must follow each other without gaps or overlaps, up to the end of the file.
- * Source: https://huggingface.co/docs/safetensors (format). Throws: IO naming file, tensor and offset.
+ * Source: https://huggingface.co/docs/safetensors (format). Throws: IO, with file, tensor and offset.
  */
 export function parseHeader(text: string, fileBytes: number, file: string): SafetensorsHeader {
   const dataStart = LENGTH_BYTES + Buffer.byteLength(text);
@@ -116,19 +116,19 @@ export function parseHeader(text: string, fileBytes: number, file: string): Safe
 }
 
 function checkExtent(name: string, { dtype, shape, from, to }: AnyEntry, most: number, file: string): void {
-  // An unknown type may have any size.
+  // An element of an unknown type may have any size.
   const itemBytes = isStoredDType(dtype) ? storedBytes(dtype) : OTHER_BYTES[dtype];
   const needed = itemBytes === undefined ? to - from : itemBytes * numElements(shape);
   if (to - from === needed && needed >= 0 && to <= most) return;
   fail(
     file,
-    `${name} [${shape.join(', ')}] needs ${needed} bytes, offsets ${from} to ${to} of ${most}`,
+    `${name} [${shape.join(', ')}] needs ${needed} bytes, but its offsets are ${from} to ${to} in ${most} bytes of data`,
     name,
     from,
   );
 }
 
-/** A TensorEntry of any type. */
+/** A TensorEntry whose dtype may be unsupported. */
 type AnyEntry = Omit<TensorEntry, 'dtype'> & { readonly dtype: string };
 
 /** Bytes per element of unsupported types. Source: safetensors' Dtype. */

@@ -1,7 +1,7 @@
 import { ShardlabError } from '../../core/errors';
 import { roundValues } from '../../core/rounding';
 
-/** Supported types of values in safetensors files; I64 is only read. Source: safetensors' Dtype. */
+/** Supported types of values in safetensors files; a load reads I64, but a save does not write it. Source: safetensors' Dtype. */
 export const STORED_DTYPES = ['F32', 'I32', 'I64', 'BF16', 'F16'] as const;
 export type StoredDType = (typeof STORED_DTYPES)[number];
 
@@ -49,8 +49,9 @@ const SIGN = 0x80000000;
 const INFINITY_32 = 0x7f800000;
 
 /**
- * Converts the bits of a float32 that is exact in float16. [Note: fp16 bits] fp32 has 23 bits of mantissa and a bias of
- * 127; fp16 has 10 bits and a bias of 15. Below 2^-14, fp16 is subnormal, in steps of 2^-24.
+ * Converts the bits of a float32 to the bits of a float16; the value must be exact in float16. [Note: fp16 bits] fp32 has 23
+ * bits of mantissa and an exponent bias of 127; fp16 has 10 bits of mantissa and a bias of 15. Below 2^-14, fp16 is subnormal,
+ * in steps of 2^-24.
  */
 function toFloat16(bits: number): number {
   const sign = (bits >>> 16) & 0x8000;
@@ -69,6 +70,6 @@ function fromFloat16(half: number): number {
   if (exponent === 31) return sign | INFINITY_32 | (mantissa << 13);
   if (exponent > 0) return sign | ((exponent + 112) << 23) | (mantissa << 13);
   if (mantissa === 0) return sign;
-  const shift = Math.clz32(mantissa) - 21; // moves the leading bit to position 10
+  const shift = Math.clz32(mantissa) - 21; // a shift by this number moves the leading bit to position 10
   return sign | ((113 - shift) << 23) | (((mantissa << shift) & 0x3ff) << 13);
 }

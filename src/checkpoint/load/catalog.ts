@@ -11,13 +11,13 @@ import { type StoredDType, storedBytes } from '../format/stored-dtypes';
 import { type ArrayKind, indexName } from '../save/save-layout';
 import type { Range } from '../state/ranges';
 
-/** Elements of an array that one file stores, as a whole tensor of that file. */
+/** Consecutive elements of an array. One file stores these elements as one tensor. */
 export interface StoredPiece extends Range {
   readonly file: SafetensorsFile;
   readonly tensor: string;
 }
 
-/** An array of a checkpoint: one piece, or the pieces that the ranks wrote. */
+/** An array of a checkpoint. It consists of one piece, or of the pieces that the ranks wrote. */
 export interface StoredArray {
   readonly name: string;
   readonly dtype: StoredDType;
@@ -30,12 +30,12 @@ export interface StoredArray {
 export interface Catalog {
   readonly arrays: ReadonlyMap<string, StoredArray>;
   readonly files: readonly SafetensorsFile[];
-  /** For each array of an unsupported type, by name, a text that says why it cannot be read. */
+  /** By name, for each array of an unsupported type: a text that says why the array cannot be read. */
   readonly unread: ReadonlyMap<string, string>;
   close(): void;
 }
 
-/** The first words of file names, by kind. Source: Hugging Face's transformers and diffusers. */
+/** The first words of the names of files, by kind of array. Source: Hugging Face's transformers and diffusers. */
 const PREFIXES: Readonly<Record<ArrayKind, readonly string[]>> = {
   model: ['model', 'diffusion_pytorch_model'],
   optimizer: ['optimizer'],
@@ -45,8 +45,8 @@ type Open = (file: string) => SafetensorsFile;
 type Arrays = Map<string, StoredArray>;
 
 /**
- * Opens a checkpoint of shardlab, a folder in Hugging Face's format, a file, or a list of safetensors files. It reads
- * only headers. Throws: IO naming the file, the tensor, and what to do.
+ * Opens a checkpoint of shardlab, a folder in Hugging Face's format, a file, or a list of safetensors files. This function
+ * reads only headers. Throws: IO, with the file, the tensor, and what to do.
  */
 export function openCatalog(source: string | readonly string[], kind: ArrayKind): Catalog {
   const opened = new Map<string, SafetensorsFile>();
@@ -155,7 +155,7 @@ function slicedArrays(index: SlicedIndex, indexFile: string, open: Open): Arrays
   return arrays;
 }
 
-/** Returns arrays that ranks wrote without an index: each file says where its slices begin. */
+/** Returns the arrays of files that ranks wrote without an index; each file's metadata says where its slices begin. */
 function shardedArrays(folder: string, files: readonly SafetensorsFile[]): Arrays {
   const arrays: Arrays = new Map();
   for (const [name, { shape, pieces }] of slicedTensors(files)) {
@@ -169,7 +169,7 @@ function shardedArrays(folder: string, files: readonly SafetensorsFile[]): Array
   return arrays;
 }
 
-/** Returns the array with its pieces in order. Throws: IO if the pieces do not cover it. */
+/** Returns the array with its pieces in order. Throws: IO if the pieces do not cover the array. */
 function piecedArray(array: StoredArray, file: string): StoredArray {
   const { name, shape } = array;
   const pieces = [...array.pieces].sort((a, b) => a.start - b.start || a.length - b.length);
@@ -200,7 +200,10 @@ function shardOf(indexFile: string, shard: string, tensor: string, open: Open): 
   );
 }
 
-/** Whether a file name is within its folder. Links in the folder may point elsewhere, as in Hugging Face's cache. */
+/**
+ * Whether a name in an index is a path within the index's folder. Links in the folder may point elsewhere, as in Hugging Face's
+ * cache.
+ */
 function isWithin(name: string): boolean {
   const [first] = normalize(name).split(/[\\/]/);
   return name !== '' && !isAbsolute(name) && first !== '..' && !name.includes('\0');

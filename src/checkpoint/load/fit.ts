@@ -6,13 +6,13 @@ import { overlapOf } from '../state/ranges';
 /** Maximum number of differences that an error names; the others are only counted. */
 const MOST_NAMED = 8;
 
-/** Facts about an array by name, for messages: its files, and why its values cannot be read. */
+/** For messages: an array's files (`where`), and the reason why its values cannot be read (`unread`), by the array's name. */
 export interface FitFacts {
   readonly where?: (name: string) => string;
   readonly unread?: ReadonlyMap<string, string>;
 }
 
-/** Checks that arrays have exactly the expected names and shapes. Throws: SHAPE naming the arrays that differ. */
+/** Checks that arrays have exactly the expected names and shapes. Throws: SHAPE, with the names of the arrays that differ. */
 export function requireFit(
   head: string,
   wanted: ReadonlyMap<string, readonly number[]>,
@@ -44,22 +44,22 @@ export interface ArraySlice {
   readonly values: Float32Array;
 }
 
-/** An array of a state dict. In a FULL dict it has one slice with all elements; in a SHARDED dict, this rank's slices. */
+/** An array of a state dict. In a FULL dict, it has one slice with all elements; in a SHARDED dict, it has this rank's slices. */
 export interface DictArray {
   /** Shape of the whole array. */
   readonly shape: readonly number[];
   readonly slices: readonly ArraySlice[];
 }
 
-/** Elements of a parameter, which is given by its index in a list. */
+/** A slice of a parameter; `parameter` is the parameter's index in a list. */
 export interface PlacedSlice {
   readonly parameter: number;
   readonly slice: ArraySlice;
 }
 
 /**
- * Returns the parts of some arrays that belong to this rank's chunks. Throws: SHAPE naming the first parameter that
- * lacks elements: a SHARDED dict fits only the placement in which it was made.
+ * Returns the parts of some arrays that belong to this rank's chunks. Throws: SHAPE, with the name of the first parameter that
+ * lacks elements, because a SHARDED dict fits only the placement in which it was made.
  */
 export function heldPart(
   named: readonly (readonly [string, Parameter])[],

@@ -28,18 +28,18 @@ export interface LoadedCheckpoint extends ReadTally {
 
 const NAME = 'loadCheckpoint()';
 
-/** Bytes of a value in memory. */
+/** Bytes of one value in memory. */
 const ITEM_BYTES = 4;
 
-/** What a load calls on the way. */
+/** Functions that a load calls while it runs. */
 export interface LoadListener {
-  /** Gets the checkpoint's description, and may refuse the checkpoint. */
+  /** Gets the checkpoint's description; may throw to refuse the checkpoint. */
   readonly accept?: (saved: CheckpointState | null) => void;
-  /** Gets the bytes of values that this rank has loaded. */
+  /** Gets the number of bytes that this rank has loaded so far, and the total. */
   readonly progress?: (done: Bytes, total: Bytes) => void;
 }
 
-/** A checkpoint whose arrays fit; no values are loaded yet. */
+/** A checkpoint whose arrays fit the model and the optimizer; no values are loaded yet. */
 interface Fitting {
   readonly folder: string;
   readonly saved: CheckpointState | null;
@@ -49,10 +49,11 @@ interface Fitting {
 }
 
 /**
- * Loads a checkpoint, saved by any world and strategy, into a model and its optimizer. All ranks call it. Each rank
- * reads only its own ranges, block by block. An error of one rank is thrown on every rank: IO naming file, tensor and offset; SHAPE naming every parameter that does not fit. No
- * rank changes its state before all ranks know that the checkpoint fits; errors before that have `nothingWritten` in
- * their details. If a block is found damaged later, some of the state is already new.
+ * Loads a checkpoint into a model and its optimizer; any world and strategy may have saved it. All ranks call this function.
+ * Each rank reads only its own ranges, block by block. Throws the error of one rank on every rank: IO, with file, tensor and
+ * offset; SHAPE, with every parameter that does not fit. No rank changes its state before all ranks know that the checkpoint
+ * fits; errors up to this point have `nothingWritten` in their details. If a load finds a damaged block after this point, a
+ * part of the state is already new.
  */
 export function loadCheckpoint(
   state: TrainingState,
@@ -76,7 +77,7 @@ export function loadCheckpoint(
   }
 }
 
-/** Runs each rank's part of the work; if one rank fails, throws its error with these details on every rank. */
+/** Runs `work` on each rank. If a rank fails, throws that rank's error, with `details` added, on every rank. */
 function onEveryRank<T extends object>(state: TrainingState, details: ErrorDetails, work: () => T): T {
   let value: T | undefined;
   let outcome: Outcome = null;
@@ -91,7 +92,7 @@ function onEveryRank<T extends object>(state: TrainingState, details: ErrorDetai
   return value;
 }
 
-/** Opens a checkpoint and checks that its names and shapes match exactly. Throws: IO, SHAPE. */
+/** Opens a checkpoint and checks that its names and shapes equal those of the model and the optimizer. Throws: IO, SHAPE. */
 function findFitting(state: TrainingState, source: string, opened: (catalog: Catalog) => Catalog): Fitting {
   const folder = folderToRead(fs, source);
   const saved = savedState(folder);
@@ -174,7 +175,7 @@ function savedState(folder: string): CheckpointState | null {
   return fs.existsSync(file) ? parseCheckpointState(readRegularFile(file), file) : null;
 }
 
-/** Returns a catalog's facts for messages: the files of each array, and the arrays that cannot be read. */
+/** Returns facts about a catalog for messages: the files of each array, and the arrays that cannot be read. */
 function factsOf({ arrays, unread }: Catalog): FitFacts {
   const where = (name: string): string => {
     const files = arrays.get(name)?.pieces.map(({ file }) => file.file) ?? [];

@@ -16,16 +16,16 @@ import { type ArraySlice, type DictArray, heldPart, requireFit } from './fit';
 /** A model's parameters and persistent buffers by full name. */
 export type ModelStateDict = ReadonlyMap<string, DictArray>;
 
-/** An optimizer's states by parameter name and state name. Source: FSDP.optim_state_dict, whose keys are also names. */
+/** An optimizer's states by parameter name and state name, as in FSDP.optim_state_dict. */
 export interface OptimStateDict {
   readonly state: ReadonlyMap<string, Readonly<Record<string, DictArray>>>;
-  /** One entry; `lrs` has the rates of several groups. */
+  /** A list with one entry. If the optimizer has several groups, `lrs` has the learning rate of each group. */
   readonly param_groups: readonly [
     {
       readonly lr: number;
       readonly lrs?: readonly number[] | undefined;
       readonly steps: number;
-      /** By parameter, the number of steps without a gradient. */
+      /** For each parameter that had steps without a gradient, the number of these steps. */
       readonly stepsLeftOut?: Readonly<Record<string, number>>;
       readonly params: readonly string[];
     },
@@ -47,13 +47,13 @@ export interface LocalOptimState {
 
 /** Options of state dicts. */
 export interface StateDictOptions {
-  /** Whether only rank 0 gets a FULL dict; other ranks then get an empty one. Default false. Source: FullStateDictConfig. */
+  /** If true, only rank 0 gets a FULL dict, and other ranks get an empty dict. Default false. Source: FullStateDictConfig. */
   readonly rank0Only?: boolean;
 }
 
 /**
- * Makes and loads state dicts of models and optimizers, with torch's function names. Functions that make a FULL dict
- * and functions for optimizers are collectives: every rank calls them.
+ * Makes and loads state dicts of models and optimizers, with torch's function names. `stateDict` and `optimStateDict` are
+ * collectives, which every rank must call.
  */
 export class StateDicts {
   readonly #ranks: Ranks;
@@ -67,7 +67,8 @@ export class StateDicts {
   }
 
   /**
-   * Runs `work`, in which dicts of `model` have this type, also after an await. Outside of `work` they are FULL.
+   * Runs `work`. Until `work` has ended (also after an await), dicts of `model` have this type; then they have the earlier type
+   * again.
    * Source: FSDP.state_dict_type. Throws: CONFIG for LOCAL_STATE_DICT.
    */
   stateDictType<T>(model: Module, type: StateDictType, work: () => T, options: StateDictOptions = {}): T {
@@ -89,7 +90,7 @@ export class StateDicts {
       restore();
       return result;
     }
-    // A promise's finally returns a promise of the same value.
+    // `finally` of a promise returns a promise of the same value, so the type is still T.
     return result.finally(restore) as T;
   }
 
@@ -98,7 +99,10 @@ export class StateDicts {
     return this.#types.get(model)?.type ?? 'FULL_STATE_DICT';
   }
 
-  /** Returns the model's parameters and persistent buffers. Throws: COLLECTIVE_MISMATCH, COLLECTIVE_MISSING if some rank does not call it. */
+  /**
+   * Returns the model's parameters and persistent buffers. Throws: COLLECTIVE_MISMATCH or COLLECTIVE_MISSING if some rank does
+   * not call this function.
+   */
   stateDict(model: Module): ModelStateDict {
     const name = 'FSDP.stateDict()';
     this.#callTogether(name, model);
@@ -106,8 +110,8 @@ export class StateDicts {
   }
 
   /**
-   * Loads parameters from a FULL dict, or from slices that cover this rank's chunks. Throws: SHAPE naming all parameters
-   * that do not fit.
+   * Loads parameters from a FULL dict, or from slices that cover this rank's chunks. Throws: SHAPE, with the names of all
+   * parameters that do not fit.
    */
   loadStateDict(model: Module, dict: ModelStateDict): void {
     const named = [...model.namedState()];
@@ -123,7 +127,7 @@ export class StateDicts {
   }
 
   /**
-   * Returns the optimizer's states by parameter name. This is a collective: every rank calls it, not only rank 0.
+   * Returns the optimizer's states by parameter name. This function is a collective, which every rank must call.
    * Source: FSDP.optim_state_dict. Throws: COLLECTIVE_MISMATCH, COLLECTIVE_MISSING; CONFIG for arguments in another order.
    */
   optimStateDict(model: Module, optimizer: Optimizer): OptimStateDict {
@@ -146,7 +150,7 @@ export class StateDicts {
   /**
    * Returns the parts of an optimizer's dict that belong to this rank's chunks of the model, for `loadOptimState`.
    * Source: FSDP.optim_state_dict_to_load, with the argument order of torch 2.1 and later.
-   * Throws: SHAPE naming all parameters that do not fit; CONFIG for arguments in another order.
+   * Throws: SHAPE, with the names of all parameters that do not fit; CONFIG for arguments in another order.
    */
   optimStateDictToLoad(model: Module, optimizer: Optimizer, dict: OptimStateDict): LocalOptimState {
     requireOrder('FSDP.optimStateDictToLoad()', 'model, optimizer, dict', model, optimizer);
@@ -175,7 +179,7 @@ export class StateDicts {
     optimizer.restore(local.steps, local.stepsLeftOut);
   }
 
-  /** Checks, before anything moves, that all ranks call the same function with the same arguments. */
+  /** Checks that all ranks call the same function with the same arguments, before any values are sent. */
   #callTogether(name: string, model: Module): void {
     const own = JSON.stringify({ numParams: model.numParams(), ...this.#types.get(model) });
     const all = exchange(this.#ranks, name, own);
@@ -187,7 +191,7 @@ export class StateDicts {
     );
   }
 
-  /** Returns one state (values, or a state of the optimizer) of all parameters that have it. */
+  /** Returns one state (the values, or a state of the optimizer) of all parameters that have this state. */
   #arrays(name: string, model: Module, optimizer: Optimizer | null, state: string): Map<string, DictArray> {
     const { engine, group } = this.#ranks;
     const { type, options } = this.#types.get(model) ?? { type: 'FULL_STATE_DICT', options: {} };
@@ -219,7 +223,7 @@ export class StateDicts {
     return arrays;
   }
 
-  /** Gathers one array from the ranks; each element comes from the first rank that has it. */
+  /** Gathers one array from the ranks; each element comes from the first rank that has the element. */
   #whole(
     name: string,
     holders: readonly (readonly Range[])[],
@@ -261,7 +265,7 @@ function trainableOf(model: Module): [string, Parameter][] {
   return [...model.namedParameters()].filter(([, { requiresGrad }]) => requiresGrad);
 }
 
-/** Checks the argument order, which torch changed once. Throws: CONFIG naming the right order. */
+/** Checks the order of the arguments, which torch changed in version 2.1. Throws: CONFIG, with the right order. */
 function requireOrder(name: string, order: string, model: unknown, optimizer: unknown): void {
   const isOptimizer = typeof optimizer === 'object' && optimizer !== null && 'stateNames' in optimizer;
   if (model instanceof Module && isOptimizer) return;

@@ -20,7 +20,7 @@ export interface ReadTally {
   readonly peakBytes: Bytes;
 }
 
-/** Reads ranges of arrays piece by piece; verifies a save's checksums if there are any. */
+/** Reads ranges of arrays piece by piece. If the checkpoint has checksums, the reader verifies them. */
 export class StretchReader {
   readonly #checksums: Checksums | null;
   readonly #tally = { bytesRead: 0, peakBytes: 0 };
@@ -33,7 +33,7 @@ export class StretchReader {
     return this.#tally;
   }
 
-  /** Verifies the headers of a catalog's files. Throws: IO naming the file. */
+  /** Verifies the headers of a catalog's files. Throws: IO, with the file's name. */
   checkHeaders({ files }: Catalog): void {
     for (const file of files) {
       const expected = this.#checksums?.files[basename(file.file)]?.header;
@@ -47,7 +47,7 @@ export class StretchReader {
   }
 
   /**
-   * Reads a range in blocks, and calls `take` with each block and the index of its first element. Throws: IO naming
+   * Reads a range in blocks, and calls `take` with each block and the index of the block's first element. Throws: IO, with
    * file, tensor and offset.
    */
   read(
@@ -115,7 +115,7 @@ function* blocksOfRun(run: ChecksumRun, size: number, wanted: Range): Generator<
   }
 }
 
-/** Returns the checksums of a folder; null if it has none, like the folders of Hugging Face. */
+/** Returns the checksums of a folder; null if the folder has no checksums, as in Hugging Face's format. */
 export function checksumsOf(folder: string): Checksums | null {
   const file = join(folder, CHECKSUM_FILE);
   return fs.existsSync(file) ? parseChecksums(readRegularFile(file), file) : null;

@@ -4,11 +4,11 @@ import { decodeValues, encodeValues } from '../format/stored-dtypes';
 import type { StoredArray } from '../load/catalog';
 import { publishedName } from './published-names';
 
-/** A layer's adapter in a checkpoint, and the factor alpha / r of the product of its matrices. */
+/** A layer's adapter in a checkpoint. `scale` is alpha / r, the factor of the matmul B A. */
 export interface StoredAdapter {
   readonly a: StoredArray;
   readonly b: StoredArray;
-  /** The norms of the rows after the product was added. See [Note: DoRA]. */
+  /** For DoRA: the norm of each row of the matrix after B A is added. See [Note: DoRA]. */
   readonly magnitudes: StoredArray | undefined;
   readonly scale: number;
 }
@@ -23,7 +23,7 @@ export function isOfAdapter(name: string): boolean {
   return PART.test(name);
 }
 
-/** Returns the adapters of a checkpoint by the name of the matrix to which their product is added. */
+/** Returns the adapters of a checkpoint; each key is the name of the matrix to which the adapter belongs. */
 export function adaptersIn(
   arrays: ReadonlyMap<string, StoredArray>,
   { alpha, r }: Pick<LoraConfig, 'alpha' | 'r'>,
@@ -39,7 +39,7 @@ export function adaptersIn(
   return found;
 }
 
-/** Consecutive elements of an array, from index `start` on. */
+/** The stored bytes of consecutive elements of an array; `start` is the index of the first element. */
 export interface StoredBlock {
   readonly bytes: Uint8Array;
   readonly start: number;
@@ -53,7 +53,7 @@ export function* blocksIn({ pieces }: StoredArray): Generator<StoredBlock> {
   }
 }
 
-/** Returns a function that takes blocks of a matrix, and returns their bytes with its adapter merged into them. */
+/** Returns a function that takes a block of a matrix and returns the block's bytes after the adapter is merged into it. */
 export function mergerOf(adapter: StoredAdapter, matrix: StoredArray): (block: StoredBlock) => Uint8Array {
   const { dtype } = matrix;
   const addTo = adderOf(adapter);
@@ -85,7 +85,7 @@ export function mergerOf(adapter: StoredAdapter, matrix: StoredArray): (block: S
 
 type Values = ReturnType<typeof decodeValues>;
 
-/** Returns a function that adds an adapter's product to the elements of its matrix from `start` on, in place. */
+/** Returns a function that adds scale * B A in place to elements of the adapter's matrix; the elements begin at index `start`. */
 function adderOf({ a, b, scale }: StoredAdapter): (values: Values, start: number) => Values {
   const [valuesA, valuesB] = [valuesOf(a), valuesOf(b)];
   const [r = 0, inputs = 1] = a.shape;
@@ -107,14 +107,17 @@ function valuesOf({ dtype, pieces }: StoredArray): Values {
   );
 }
 
-/** Returns the name of an adapter's parameter in adapter_model.safetensors. Source: PEFT's get_peft_model_state_dict. */
+/** Returns the name that an adapter's parameter has in adapter_model.safetensors. Source: PEFT's get_peft_model_state_dict. */
 export function peftName(shape: ModelConfig, name: string): string {
   const [, layer = '', part] = PART.exec(name) ?? [];
   const { name: weight } = publishedName(shape, `${layer}weight`);
   return `base_model.model.${weight.replace(/weight$/, '')}lora_${part}`;
 }
 
-/** Returns adapter_config.json, by which PEFT builds the adapters. `layers` are the names of the adapted matrices. */
+/**
+ * Returns the content of adapter_config.json, from which PEFT builds the adapters. `layers` are the names of the adapted
+ * matrices.
+ */
 export function peftConfig(
   shape: ModelConfig,
   { r, alpha, dropout, useDora }: LoraConfig,
@@ -130,7 +133,7 @@ export function peftConfig(
     lora_dropout: dropout,
     use_dora: useDora,
     target_modules: targets,
-    // GPT-2's Conv1D has matrices [inputs, outputs].
+    // True if matrices are [inputs, outputs], as in GPT-2's Conv1D.
     fan_in_fan_out: shape.kind === 'gpt',
     bias: 'none',
     inference_mode: true,

@@ -4,7 +4,9 @@ import { type Catalog, openCatalog, type StoredArray } from '../load/catalog';
 import { type ReadTally, StretchReader } from '../load/stretch-reader';
 import { diffusersName, GPT2_PREFIX, isSurplus, publishedName } from './published-names';
 
-/** A model's initial values in files. The code that opens the files closes them when the model has the values. */
+/**
+ * A model's initial values, which are read from files. The code that opens the files closes them when the model has the values.
+ */
 export interface FirstState {
   readonly state: StateDict;
   /** Statistics of the reads so far. */
@@ -13,9 +15,9 @@ export interface FirstState {
 }
 
 /**
- * Opens a model's weights, which have the names of this library, of transformers or of diffusers: a folder, a file, or a
- * list of files. `names` are the model's parameters. Only headers are read: a rank later reads only the ranges that it
- * stores, block by block. Throws: IO naming the file.
+ * Opens the weights of a model in a folder, a file, or a list of files. The tensors may have the names of this library, of
+ * transformers or of diffusers; `names` are the names of the model's parameters here. This function reads only headers; later,
+ * a rank reads only the ranges that it stores, block by block. Throws: IO, with the file's name.
  */
 export function openFirstState(
   source: string | readonly string[],
@@ -46,8 +48,8 @@ export function openFirstState(
 }
 
 /**
- * Returns a parameter's possible names in a file: the published name (with or without GPT-2's prefix), ours, and the name in
- * diffusers.
+ * Returns the names that a parameter may have in a file: the published name (with or without GPT-2's prefix), the name in this
+ * library, and the name in diffusers.
  */
 function namesInFile(shape: ModelConfig, own: string): readonly string[] {
   if (shape.kind === 'dit') return [own, diffusersName(own)];
@@ -56,7 +58,7 @@ function namesInFile(shape: ModelConfig, own: string): readonly string[] {
   return [published, bare, own];
 }
 
-/** Returns why arrays of unsupported types cannot be read, by their names here. */
+/** For arrays of unsupported types, returns why they cannot be read. The keys are the names in the file and in this library. */
 function unreadOf(
   { unread }: Catalog,
   shape: ModelConfig,
@@ -87,7 +89,7 @@ function entryOf(reader: StretchReader, array: StoredArray, isTransposed: boolea
   };
 }
 
-/** Reads elements from `start` on of the transposed matrix. Each of its rows is a column of the file. */
+/** Reads elements of the transposed matrix, from index `start` on. Each row of the transposed matrix is a column in the file. */
 function readTransposed(
   reader: StretchReader,
   array: StoredArray,

@@ -2,13 +2,16 @@ import type { ModelConfig } from '../../config/settings/model';
 import { llamaFfn } from '../../config/settings/model';
 import { ConfigError } from '../../core/errors';
 
-/** What transformers or diffusers call a model: its config.json, and the first word of its files' names. */
+/**
+ * The form in which transformers or diffusers publish a model: the content of config.json, and the first word of the names of
+ * files.
+ */
 export interface PublishedModel {
   readonly config: Readonly<Record<string, unknown>>;
   readonly prefix: 'model' | 'diffusion_pytorch_model';
 }
 
-/** Returns how a model is published. Throws: CONFIG for kinds that transformers and diffusers do not have. */
+/** Returns the form in which a model is published. Throws: CONFIG for kinds that transformers and diffusers do not have. */
 export function publishedModel(shape: ModelConfig): PublishedModel {
   switch (shape.kind) {
     case 'gpt':

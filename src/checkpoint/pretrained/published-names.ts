@@ -1,13 +1,13 @@
 import type { ModelConfig } from '../../config/settings/model';
 
-/** The place of a parameter in files that transformers or diffusers wrote. */
+/** The name and orientation of a parameter in files that transformers or diffusers wrote. */
 export interface PublishedName {
   readonly name: string;
-  /** Whether the file has the matrix transposed, as in GPT-2's Conv1D: [inputs, outputs]. */
+  /** Whether the matrix in the file is transposed: [inputs, outputs], as in GPT-2's Conv1D. */
   readonly isTransposed: boolean;
 }
 
-/** Parts of a GPT's names here, and in Hugging Face's GPT2LMHeadModel. */
+/** Parts of a GPT's parameter names: first in this library, then in Hugging Face's GPT2LMHeadModel. */
 const GPT2_PARTS = [
   [/^blocks\.(\d+)\.ln([12])\./, 'h.$1.ln_$2.'],
   [/^blocks\.(\d+)\.qkv\./, 'h.$1.attn.c_attn.'],
@@ -22,8 +22,8 @@ const GPT2_MATRIX = /\.(qkv|proj|fc1|fc2)\.weight$/;
 export const GPT2_PREFIX = 'transformer.';
 
 /**
- * Parts of a dit's names: in Wan's own code, which are also the names here, and in diffusers' WanTransformer3DModel. Wan's norm2
- * has no parameters.
+ * Parts of a dit's parameter names: first in Wan's own code and in this library, then in diffusers' WanTransformer3DModel.
+ * Wan's norm2 has no parameters.
  */
 const DIFFUSERS_PARTS = [
   [/^(text|time)_embedding\.0\./, 'condition_embedder.$1_embedder.linear_1.'],
@@ -41,12 +41,15 @@ const DIFFUSERS_PARTS = [
   [/(\.attn\d\.)o\./, '$1to_out.0.'],
 ] as const;
 
-/** Returns a dit's parameter name as diffusers' WanTransformer3DModel has it. Source: convert_wan_to_diffusers.py. */
+/** Returns the name of a dit's parameter in diffusers' WanTransformer3DModel. Source: convert_wan_to_diffusers.py. */
 export function diffusersName(name: string): string {
   return DIFFUSERS_PARTS.reduce((one, [part, theirs]) => one.replace(part, theirs), name);
 }
 
-/** Returns a parameter's place in published files. Llama, Qwen2 and Wan's own code have the names that are used here. */
+/**
+ * Returns a parameter's name and orientation in published files. Llama, Qwen2 and Wan's own code have the names of this
+ * library.
+ */
 export function publishedName(shape: ModelConfig, name: string): PublishedName {
   if (shape.kind === 'dit' && shape.className === 'WanTransformer3DModel') {
     return { name: diffusersName(name), isTransposed: false };
@@ -58,7 +61,10 @@ export function publishedName(shape: ModelConfig, name: string): PublishedName {
   return { name: `${GPT2_PREFIX}${name.replace(part, theirs)}`, isTransposed };
 }
 
-/** Whether a file's tensor is no parameter: a mask, a table of frequencies, or the head's second name of a tied embedding. */
+/**
+ * Whether a tensor of a file is not a parameter here, because it is a mask, a table of frequencies, or the head's copy of a
+ * tied embedding.
+ */
 export function isSurplus(name: string, { isTied }: { readonly isTied: boolean }): boolean {
   return (
     /\.attn\.(masked_)?bias$|\.rotary_emb\.inv_freq$/.test(name) || (isTied && name === 'lm_head.weight')

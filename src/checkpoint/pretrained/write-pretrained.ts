@@ -22,33 +22,36 @@ import {
 import { publishedModel } from './published-config';
 import { publishedName } from './published-names';
 
-/** A model to write as transformers or diffusers do. */
+/** A model to write in the format of transformers or diffusers. */
 export interface PretrainedSave {
-  /** A checkpoint of whole tensors (FULL_STATE_DICT). */
+  /** Folder of a checkpoint of whole tensors (FULL_STATE_DICT). */
   readonly source: string;
   readonly folder: string;
   readonly shape: ModelConfig;
   /** Maximum bytes of a file. Default 5 GB. Source: Hugging Face's max_shard_size. */
   readonly maxShardBytes?: Bytes | undefined;
-  /** The adapters of the checkpoint: their product is added to the matrices, or ('only') they are written as PEFT does. */
+  /**
+   * Settings of the checkpoint's adapters. The adapters are merged into the matrices or, if `only` is true, written alone in
+   * PEFT's format.
+   */
   readonly lora?: (LoraConfig & { readonly only?: boolean | undefined }) | null | undefined;
-  /** Gets the bytes that were written. */
+  /** Gets the number of bytes that were written so far, and the total. */
   readonly progress?: ((done: Bytes, total: Bytes) => void) | undefined;
 }
 
-/** A tensor as it is published. */
+/** A tensor of the published files. */
 interface Published {
   readonly name: string;
   readonly array: StoredArray;
   readonly shape: readonly number[];
   readonly isTransposed: boolean;
-  /** The adapter whose product is added. */
+  /** The adapter that is merged into the tensor. */
   readonly adapter?: StoredAdapter | undefined;
 }
 
 const MAX_SHARD_BYTES = 5e9;
 
-/** Files of a published model besides its weights: its tokenizer and settings of generation. They are copied. */
+/** Files of a published model that are copied: the files of the tokenizer, and the settings of generation. */
 export const TOKENIZER_FILES = [
   'tokenizer.json',
   'tokenizer_config.json',
@@ -62,9 +65,10 @@ export const TOKENIZER_FILES = [
 ];
 
 /**
- * Writes config.json and safetensors files that transformers (GPT-2, Llama, Qwen2), diffusers or Wan's code can load, and copies the
- * tokenizer of the folder from which the model came. Files are renamed into the folder when all are complete; the
- * folder's other files remain. Returns the bytes of the weights. Throws: CONFIG for a kind that is not published, IO.
+ * Writes config.json and safetensors files that transformers (GPT-2, Llama, Qwen2), diffusers or Wan's code can load. Copies
+ * the tokenizer of the folder from which the model came. Files are renamed into the folder when all files are complete; the
+ * folder's other files remain. Returns the number of bytes of the weights. Throws: CONFIG for a kind of model that is not
+ * published; IO.
  */
 export function writePretrained({
   source,
@@ -189,7 +193,7 @@ function transposed(published: Published): Uint8Array {
   return new Uint8Array(to.buffer);
 }
 
-/** Writes config.json (with the other keys of the folder from which the model came), and copies the tokenizer. */
+/** Writes config.json, with the other keys of config.json in the folder from which the model came. Copies the tokenizer. */
 function copyRest(
   shape: ModelConfig,
   building: string,
@@ -204,7 +208,7 @@ function copyRest(
   if (from !== undefined) copyTokenizer(from, building);
 }
 
-/** Copies the files of a model's folder that have neither weights nor sizes, such as the files of the tokenizer. */
+/** Copies the files in TOKENIZER_FILES from one folder to another. */
 export function copyTokenizer(from: string, to: string): void {
   for (const name of TOKENIZER_FILES) {
     const file = join(from, name);
@@ -216,18 +220,18 @@ function writeJson(folder: string, name: string, value: object): void {
   fs.writeFileSync(join(folder, name), `${JSON.stringify(value, null, 2)}\n`);
 }
 
-/** Returns the keys of config.json that describe the written values; a dit's config has none. */
+/** Returns the keys of config.json that give the dtype of the written weights; a dit's config has no such keys. */
 function ofWeights(
   config: Readonly<Record<string, unknown>>,
   [tensor]: readonly Published[],
 ): Readonly<Record<string, unknown>> {
   if (!('model_type' in config && 'architectures' in config) || tensor === undefined) return {};
   const dtype = DTYPES[tensor.array.dtype];
-  // transformers 5 reads the first key, earlier versions the second.
+  // transformers 5 reads `dtype`, and earlier versions read `torch_dtype`.
   return { dtype, torch_dtype: dtype };
 }
 
-/** Torch's names of stored types. */
+/** The names of stored types in torch. */
 const DTYPES = { F32: 'float32', BF16: 'bfloat16', F16: 'float16', I32: 'int32', I64: 'int64' } as const;
 
 /** Moves the files into the folder, and removes an earlier save's weights, which would contradict the new files. */

@@ -17,9 +17,9 @@ import {
 } from '../state/state-access';
 import { type Round, roundsOf, type Transfer, transfersOf, type Window, within } from './transfers';
 
-/** One side of a redistribution: a model in one placement, with its optimizer's states. */
+/** The old or the new side of a redistribution: a model in one placement, with its optimizer's states. */
 export interface PlacedState {
-  /** The parameters in the model's order, which is the same on both sides. */
+  /** The parameters in the model's order. Both sides have the same order. */
   readonly parameters: readonly Parameter[];
   readonly optimizer: ElementStates;
 }
@@ -31,23 +31,26 @@ export interface RedistributeOptions {
   readonly group: ProcessGroup;
   readonly before: PlacedState | null;
   readonly after: PlacedState | null;
-  /** Whether the optimizer has done a step: before its first step, its states are zeros and are not moved. */
+  /** Whether the optimizer has done a step. Before the first step, all states are zeros, so they are not moved. */
   readonly hasStates: boolean;
-  /** Frees an old buffer with its optimizer states, after all its elements were moved and compared. */
+  /**
+   * Frees an old buffer and its optimizer states. This function is called after all elements of the buffer were moved and
+   * compared.
+   */
   readonly release: (buffer: StateBuffer) => void;
   readonly progress?: (done: number, total: number) => void;
 }
 
 /** The result of a redistribution on one rank. */
 export interface Redistributed {
-  /** Number of parameters and optimizer states that are stored exactly, each counted once over all ranks. */
+  /** Number of parameters and optimizer states that are stored exactly; each counts once, even if several ranks hold it. */
   readonly numTensors: number;
   /**
    * Number of optimizer states that are stored as codes with one scale per block; if the borders of blocks change, these
    * states are encoded again.
    */
   readonly numCoded: number;
-  /** Bytes of all these parameters and states; each element counts once. */
+  /** Bytes of all parameters and states that were moved; each element counts once. */
   readonly bytes: Bytes;
   /** Bytes that this rank received from other ranks. */
   readonly receivedBytes: Bytes;
@@ -56,15 +59,15 @@ export interface Redistributed {
 }
 
 const ITEM_BYTES = 4;
-/** Maximum number of elements in flight, over all ranks. */
+/** Maximum number of elements that all ranks together move in one round. */
 const MOST_ELEMENTS = 2 ** 18;
 const FEWEST_ELEMENTS = 4096;
 
 /**
- * Moves parameters and optimizer states from one placement to another, in bounded rounds, parameter by parameter. A
- * rank receives only elements that it lacks; each old buffer is freed as soon as all of it was moved. Every new element
- * is sent back to its source and compared there, bit by bit, before the old element is freed. Throws: CHECK naming the
- * first element that differs; errors of collectives.
+ * Moves parameters and optimizer states from one placement to another, parameter by parameter, in rounds of limited size. A
+ * rank receives only elements that it lacks. Each old buffer is freed as soon as all its elements were moved. Before that,
+ * every new element is sent back to its source and compared there bit by bit. Throws: CHECK, with the first element that
+ * differs; errors of collectives.
  */
 export function redistribute(options: RedistributeOptions): Redistributed {
   return new Redistribution(options).run();
@@ -104,7 +107,7 @@ class Redistribution {
     this.#after = stateAccess(engine, after);
   }
 
-  /** Checks that each needed element is on at least one rank. Throws: INTERNAL. */
+  /** Checks that at least one rank holds each element that the new side needs. Throws: INTERNAL. */
   #checkComplete(wanted: Placement): void {
     this.#parameters.forEach(({ name }, place) => {
       const found = totalLength(this.#transfers[place] ?? []);
@@ -138,7 +141,7 @@ class Redistribution {
     };
   }
 
-  /** Returns the old buffers by the last round that needs them. */
+  /** Returns, for each round, the old buffers that no later round needs. */
   #endings(parameters: readonly Parameter[]): Map<number, StateBuffer[]> {
     const indices = new Map(parameters.map((parameter, index) => [parameter, index]));
     const last = new Map<number, number>();
@@ -182,7 +185,8 @@ class Redistribution {
       sent.fill((move) => this.#before.read(move.window, move));
       group.allToAllPieces(sent.lists, received.lists, { cause: 'control' }).wait();
       received.each((move, values) => this.#after.write(move.window, move, values));
-      // Written values are read again, sent back, and compared at their source; encoded values are sent back as received.
+      // Written values are read again and sent back, so that their source compares them. Encoded values are sent back as they
+      // came.
       received.fill((move) =>
         this.#isExact(move.window.state) ? this.#after.read(move.window, move) : undefined,
       );
@@ -224,14 +228,17 @@ function numOf(windows: readonly Window[]): number {
   return new Set(windows.map(({ parameter, state }) => `${parameter} ${state}`)).size;
 }
 
-/** A tensor with all elements that this rank sends in a round, or with all that it receives. */
+/** A tensor with all elements that this rank sends in a round, or with all elements that it receives. */
 class Staging {
   readonly lists: readonly PieceList[];
   readonly #engine: Engine;
   readonly #tensor: tf.Tensor | null;
   readonly #moves: readonly { readonly move: Move; readonly offset: number }[];
 
-  /** Makes a tensor for the moves that begin at this rank (`end` is 'from') or end at this rank ('to'). */
+  /**
+   * If `end` is 'from', makes a tensor for the moves that begin at this rank; if it is 'to', for the moves that end at this
+   * rank.
+   */
   constructor(engine: Engine, group: ProcessGroup, all: readonly Move[], end: 'from' | 'to') {
     this.#engine = engine;
     const moves = all.filter((move) => move[end] === group.rank);
@@ -255,7 +262,10 @@ class Staging {
     return ITEM_BYTES * (this.#tensor?.size ?? 0);
   }
 
-  /** Fills the tensor with what `read` returns for each move; undefined leaves the elements unchanged. */
+  /**
+   * Fills the tensor with the values that `read` returns for each move. If `read` returns undefined, the elements do not
+   * change.
+   */
   fill(read: (move: Move) => Float32Array | undefined): void {
     for (const { move, offset } of this.#moves) {
       const values = read(move);

@@ -2,7 +2,7 @@ import type { Placement } from '../state/placement';
 import { commonRanges, overlapOf, type Range, withoutRanges } from '../state/ranges';
 import type { StateName } from '../state/state-access';
 
-/** Elements of one state of a parameter that move from one rank to another, or that stay on one rank. */
+/** Elements of a parameter that move from rank `from` to rank `to`; if both ranks are equal, the elements stay on the rank. */
 export interface Transfer extends Range {
   readonly from: number;
   readonly to: number;
@@ -11,12 +11,13 @@ export interface Transfer extends Range {
 /** Elements of one state of one parameter. */
 export interface Window extends Range, StateName {}
 
-/** Windows that are exchanged together. */
+/** The windows that the ranks exchange in one collective. */
 export type Round = readonly Window[];
 
 /**
- * Returns how the elements of one parameter move from an old placement to a new one. A rank keeps the elements that it
- * has; each missing element comes from one rank, in turns if several ranks have it. All ranks compute the same result.
+ * Returns how the elements of one parameter move from an old placement to a new one. A rank uses the elements that it already
+ * has. Each missing element comes from one rank; if several ranks have the element, they take turns. All ranks compute the same
+ * result.
  */
 export function transfersOf(before: Placement, after: Placement, parameter: number): Transfer[] {
   const holders = before.map((held) => held[parameter] ?? []);
@@ -30,7 +31,9 @@ export function transfersOf(before: Placement, after: Placement, parameter: numb
   });
 }
 
-/** Chooses sources: tries the ranks in order from the rank after `to`, so that replicas share the work. */
+/**
+ * Chooses the ranks that send a range to rank `to`. The search begins at the rank after `to`, so that replicas share the work.
+ */
 function sourcesOf(range: Range, holders: readonly (readonly Range[])[], to: number): Transfer[] {
   const found: Transfer[] = [];
   let left = [range];

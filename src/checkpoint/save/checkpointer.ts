@@ -20,11 +20,11 @@ export interface CheckpointSave {
   readonly folder: string;
   /** Bytes of this rank's states in the save. */
   readonly totalBytes: Bytes;
-  /** How many of these bytes are written so far. */
+  /** The number of these bytes that are written so far. */
   readonly writtenBytes: Bytes;
   /**
-   * Resolves on every rank when the checkpoint is in place. Throws: IO with file, tensor and offset; RANK_DIED. If
-   * no code reads `done`, an error becomes a warning.
+   * Resolves on every rank when the checkpoint is in place. Rejects with IO (with file, tensor and offset) or RANK_DIED. If no
+   * code reads `done`, an error becomes a warning.
    */
   readonly done: Promise<void>;
 }
@@ -32,19 +32,19 @@ export interface CheckpointSave {
 /** Options of a checkpointer. */
 export interface CheckpointerOptions {
   readonly warn: Warn;
-  /** Maximum number of copied bytes that are not written yet; a larger save delays training. Default 256 MiB. */
+  /** Maximum number of bytes that are copied and not yet written. A larger save delays training. Default 256 MiB. */
   readonly stagingBytes?: Bytes;
   /** Elements per checksum, and so the minimum number of elements that a load reads. Default 16384 (64 KiB). */
   readonly blockElements?: number;
-  /** Starts the writer of this rank's part. Default: a thread. */
+  /** Starts the writer of this rank's part. Default: a function that starts a thread. */
   readonly startSink?: (spec: SaveSpec) => SaveSink;
-  /** Default: node:fs. */
+  /** The functions that access files. Default: node:fs. */
   readonly fileSystem?: FileSystem;
 }
 
 const STAGING_BYTES = 256 * 2 ** 20;
 const BLOCK_ELEMENTS = 2 ** 14;
-/** Elements per copy: 4 MiB. */
+/** Number of elements (4 MiB) that are copied at one time. */
 const CHUNK_ELEMENTS = 2 ** 20;
 const NAME = 'saveCheckpoint()';
 const INTERRUPTED: ErrorJson = {
@@ -52,7 +52,7 @@ const INTERRUPTED: ErrorJson = {
   message: 'the save was interrupted while the state was copied',
 };
 
-/** Saves training states, one at a time. A rank has one checkpointer; all ranks make the same calls. */
+/** Saves training states; only one save runs at a time. A rank has one checkpointer, and all ranks make the same calls. */
 export class Checkpointer {
   readonly #options: Required<CheckpointerOptions>;
   #running: Save | null = null;
@@ -65,8 +65,8 @@ export class Checkpointer {
   }
 
   /**
-   * Starts a save into a folder. When everything is on the disk, the save replaces the checkpoint in this folder. Resolves
-   * when the state is copied; then training may continue. Throws: CONFIG while another save runs; IO if the folder cannot
+   * Starts a save into a folder. Resolves when the state is copied; then training may continue. When all files are on the disk,
+   * the save replaces the checkpoint in this folder. Throws: CONFIG while another save runs; IO if the folder cannot
    * be used; errors of collectives.
    */
   async start(state: SavedTraining, folder: string, options: SaveOptions = {}): Promise<CheckpointSave> {
@@ -75,7 +75,7 @@ export class Checkpointer {
     if (this.#running !== null) await this.#afterGivenUp(this.#running);
     const identity = this.#enter(state, target, options);
     let sink: SaveSink | undefined;
-    // An interrupted function does not continue and does not run its `finally`.
+    // An interrupt skips every `finally`, so the next `recover` gives up the save.
     const withdraw = state.engine.onRecover(() => {
       this.#giveUp(identity, sink, INTERRUPTED);
       this.#running = null;
@@ -100,7 +100,7 @@ export class Checkpointer {
       if (error !== null) this.#options.warn(`the save into ${target} failed: ${error.message}`);
     });
     await staged;
-    // Not earlier: an interrupt can stop this function even after the last copy.
+    // `withdraw` is called last, because an interrupt can stop this function even after the last copy.
     withdraw();
     return save;
   }
@@ -111,14 +111,20 @@ export class Checkpointer {
     await done;
   }
 
-  /** Waits for the end of the running save if other ranks have given it up: its temporary folder is then gone. */
+  /**
+   * If the temporary folder of the running save is gone, other ranks have given up the save; then this function waits for its
+   * end.
+   */
   async #afterGivenUp(running: Save): Promise<void> {
     if (this.#options.fileSystem.existsSync(running.temporary)) return;
     await running.ended(() => undefined);
     this.#running = null;
   }
 
-  /** Agrees on the save with all ranks; returns rank 0's id and the marks of the ranks' processes. Throws: CONFIG. */
+  /**
+   * Checks that all ranks start the same save. Returns the save's id, which rank 0 chooses, and the marks of the ranks'
+   * processes. Throws: CONFIG.
+   */
   #enter(state: SavedTraining, folder: string, { type, dtype, maxShardBytes }: SaveOptions): SaveIdentity {
     const running = this.#running;
     const own = {
@@ -161,7 +167,7 @@ export class Checkpointer {
     return { ...identity, heads, blockElements, written, documents };
   }
 
-  /** Copies the state. Resolves, also after a failure, to the function that ends the save. */
+  /** Copies the state. Resolves to the function that ends the save; an error goes to the sink. */
   async #stage(state: SavedTraining, plan: SavePlan, sink: SaveSink): Promise<() => Promise<void>> {
     try {
       await this.#copy(state, plan, sink);
@@ -173,7 +179,7 @@ export class Checkpointer {
 
   /**
    * Copies this rank's elements in chunks of whole checksum blocks, and passes each chunk to the sink before it copies
-   * the next chunk. Resolves when everything is copied; then the state may change.
+   * the next chunk. Resolves when all elements are copied; then the state may change.
    */
   async #copy(state: SavedTraining, { tasks }: SavePlan, sink: SaveSink): Promise<void> {
     const access = accessOf(state);
@@ -192,21 +198,21 @@ export class Checkpointer {
     }
   }
 
-  /** Ends this rank's part of a save before the part is copied. Does not throw. */
+  /** Ends this rank's part of a save because of an error before all elements were copied. Does not throw. */
   #giveUp(identity: SaveIdentity, sink: SaveSink | undefined, error: ErrorJson): void {
     if (sink === undefined) {
       leaveSave(this.#options.fileSystem, identity, error);
       return;
     }
     sink.fail(error);
-    // The other ranks report the error by their own saves.
+    // The error is ignored here, because the other ranks report it.
     sink.finish().catch(() => undefined);
   }
 }
 
 class Save implements CheckpointSave {
   readonly folder: string;
-  /** The folder of the save while it is incomplete. */
+  /** The folder into which the save writes until it is complete. */
   readonly temporary: string;
   readonly totalBytes: Bytes;
   readonly #written: BigInt64Array;
@@ -230,7 +236,9 @@ class Save implements CheckpointSave {
     return this.#done;
   }
 
-  /** Calls `tell` when the save has ended: with its error if no code reads `done`, else with null. Does not throw. */
+  /**
+   * Calls `tell` when the save has ended. The argument is the save's error if no code reads `done`, else null. Does not throw.
+   */
   async ended(tell: (error: ErrorJson | null) => void): Promise<void> {
     try {
       await this.#done;

@@ -16,11 +16,11 @@ import {
 } from './part-writer';
 
 /**
- * What a rank needs to agree with the others on a save's end. The agreement uses no collective, because training may be in the
- * middle of another collective.
+ * The data with which a rank agrees with the other ranks on a save's end. The ranks agree through files, not by a collective,
+ * because training may be in the middle of another collective.
  */
 export interface CommitSpec extends SaveIdentity {
-  /** The files that only the first rank writes (indices, state); null on other ranks. */
+  /** The content of the files that only the first rank writes (indices, state); null on other ranks. */
   readonly documents: CommitDocuments | null;
 }
 
@@ -30,7 +30,7 @@ export interface CommitDocuments {
   readonly blockElements: number;
 }
 
-/** One rank's work in a save: plain data, which is sent to the thread that does the work. */
+/** One rank's work in a save, as plain data that is sent to the thread that does the work. */
 export interface SaveSpec extends PartSpec, CommitSpec {}
 
 const NO_ROOM: ErrorJson = {
@@ -39,14 +39,17 @@ const NO_ROOM: ErrorJson = {
     'this rank could not write anything, not even its error: the disk is full or broken; free some space, or save to another disk',
 };
 
-/** Prefix of the empty files by which ranks confirm that they have read the reason of a save's failure. */
+/** Prefix of the names of empty files. By such a file, a rank confirms that it has read why the save failed. */
 const READ = 'read-';
 /** Milliseconds between two checks of the folder. */
 const POLL_MS = 5;
 /** Number of checks of the folder between two checks of the other processes. */
 const LOOKS_A_CHECK = 40;
 
-/** Ends this rank's part and waits for the commit. Throws: as `committed`, or this rank's error if it was not reported. */
+/**
+ * Ends this rank's part and waits for the commit. Throws: the errors of `committed`; if this rank could not report its own
+ * error, that error.
+ */
 export async function finishPart(writer: PartWriter, fs: FileSystem, spec: CommitSpec): Promise<void> {
   const unsaid = writer.finish();
   try {
@@ -57,8 +60,8 @@ export async function finishPart(writer: PartWriter, fs: FileSystem, spec: Commi
 }
 
 /**
- * Waits until all ranks have written their parts and the checkpoint is in place. Throws, on all ranks: the error of the
- * lowest rank that failed; RANK_DIED if a rank's process ended.
+ * Waits until all ranks have written their parts and the checkpoint is in place. Throws on all ranks: the error of the lowest
+ * rank that failed, or RANK_DIED if a rank's process ended.
  */
 export async function committed(fs: FileSystem, spec: CommitSpec): Promise<void> {
   if (spec.documents === null) return followed(fs, spec);
@@ -139,12 +142,13 @@ function hasRead(fs: FileSystem, { folder, id, members, rank }: SaveIdentity): v
     const numRead = fs.readdirSync(failed).filter((name) => name.startsWith(READ)).length;
     if (numRead === members.length - 1) fs.rmSync(failed, { recursive: true, force: true });
   } catch {
-    // The disk is full, or another rank has deleted the folder; the next save deletes the remains.
+    // The disk is full, or another rank has deleted the folder. The next save deletes the folder if it still exists.
   }
 }
 
 /**
- * Shows the other ranks why the save failed: deletes the written files to free space, writes the reason, renames the folder.
+ * Shows the other ranks why the save failed. This function deletes the written files to free space, writes the reason, and
+ * renames the folder.
  */
 function giveUp(fs: FileSystem, spec: CommitSpec, error: unknown): void {
   const { folder, id, members } = spec;
@@ -161,16 +165,16 @@ function giveUp(fs: FileSystem, spec: CommitSpec, error: unknown): void {
   try {
     writeWhole(fs, reportFile(temporary, members.length), JSON.stringify(report));
   } catch {
-    // The other ranks learn from the renamed folder that the save failed, but not why.
+    // The renamed folder shows the other ranks that the save failed, but not the reason.
   }
   fs.renameSync(temporary, failed);
-  // Some ranks may have given up meanwhile, and do not confirm.
+  // Ranks that gave up in the meantime do not confirm, so this rank confirms in their place.
   for (const rank of new Set([...left, ...ranksThatLeft(fs, failed, members.length)])) {
     hasRead(fs, { ...spec, rank });
   }
 }
 
-/** Returns the ranks that gave up before they wrote; they do not read why the save failed. */
+/** Returns the ranks that gave up before they had a writer; these ranks do not read why the save failed. */
 function ranksThatLeft(fs: FileSystem, folder: string, numRanks: number): number[] {
   return [...Array(numRanks).keys()].filter((rank) => {
     const report = readReport(fs, reportFile(folder, rank));
@@ -184,12 +188,15 @@ function makeRoom(fs: FileSystem, temporary: string): void {
     try {
       fs.rmSync(join(temporary, name), { recursive: true, force: true });
     } catch {
-      // The folder's new name says that the save failed; the other ranks wait for it.
+      // An error is ignored, because the other ranks wait for the folder's new name, which says that the save failed.
     }
   }
 }
 
-/** Joins the checksums of all parts. Ranks that write into one file have different ranges, and one rank has its header. */
+/**
+ * Joins the checksums of all parts. Ranks that write into one file have different ranges, and one of these ranks has the
+ * header.
+ */
 function merged(reports: readonly PartReport[]): Record<string, FileChecksums> {
   const files: Record<string, FileChecksums> = {};
   for (const report of reports) {
@@ -207,13 +214,14 @@ function merged(reports: readonly PartReport[]): Record<string, FileChecksums> {
 }
 
 /**
- * Reads a rank's report. The report is complete, because it was renamed into place, or it is empty, because the disk was full.
+ * Reads a rank's report; undefined if there is none. The report is complete, because it was renamed into place, or empty,
+ * because the disk was full.
  */
 function readReport(fs: FileSystem, file: string): PartReport | undefined {
   if (!fs.existsSync(file)) return undefined;
   const text = fs.readFileSync(file, 'utf8');
   try {
-    // A rank wrote it with writeWhole.
+    // A rank has written the report with `writeWhole`.
     return JSON.parse(text) as PartReport;
   } catch {
     return { error: NO_ROOM };
@@ -242,14 +250,14 @@ async function until(
 }
 
 /**
- * Ends the part of a rank that has no writer yet, so that no other rank waits for it: the first rank removes the folder,
- * and other ranks leave a report with the reason. Does not throw.
+ * Ends the part of a rank that has no writer yet, so that no other rank waits for this rank. The first rank removes the folder;
+ * other ranks leave a report with the reason. Does not throw.
  */
 export function leaveSave(fs: FileSystem, save: SaveIdentity, error: ErrorJson): void {
   const temporary = temporaryFolder(save.folder, save.id);
   try {
     if (save.rank === 0) {
-      // Rename first, because files that other ranks still write into the folder would survive the folder's deletion.
+      // The folder is renamed first; otherwise files that other ranks write now would survive the folder's deletion.
       const left = failedFolder(save.folder, `${save.id}-left`);
       fs.renameSync(temporary, left);
       fs.rmSync(left, { recursive: true, force: true });
@@ -258,8 +266,7 @@ export function leaveSave(fs: FileSystem, save: SaveIdentity, error: ErrorJson):
       writeWhole(fs, reportFile(temporary, save.rank), JSON.stringify(report));
     }
   } catch {
-    // The first rank has removed the folder or given it up; otherwise the disk is broken, and the first rank cannot
-    // commit.
+    // The first rank has removed or renamed the folder, or the disk is broken, so that the first rank cannot commit.
     hasRead(fs, save);
   }
 }

@@ -8,8 +8,8 @@ export interface OwnedRange extends Range {
 }
 
 /**
- * Chooses the rank that writes each element of each parameter: among the ranks that hold the element, the rank with the fewest
- * elements so far. If several ranks hold a whole parameter, one rank writes all of it.
+ * Chooses the rank that writes each element of each parameter: the rank that holds the element and has the fewest elements to
+ * write so far. If several ranks hold a whole parameter, one of them writes the whole parameter.
  * Throws: INTERNAL for elements that no rank holds.
  */
 export function ownersOf(
@@ -33,7 +33,7 @@ export function ownersOf(
   });
 }
 
-/** Divides a parameter at each element at which a rank's range begins or ends. */
+/** Divides a parameter into ranges: a cut is where the range of some rank begins or ends. */
 function stretches(held: readonly (readonly Range[])[], size: number): Range[] {
   const cuts = new Set([0, size]);
   for (const { start, length } of held.flat()) cuts.add(start).add(start + length);
@@ -57,7 +57,7 @@ function leastLoaded(ranks: readonly number[], loads: readonly number[]): number
   return [...ranks].sort((a, b) => (loads[a] ?? 0) - (loads[b] ?? 0) || a - b)[0];
 }
 
-/** Appends a range; joins it to the previous range if the same rank writes both. */
+/** Appends a range. If the range directly follows the last range and the same rank writes both, joins the two ranges. */
 function append(owned: OwnedRange[], next: OwnedRange): void {
   const last = owned.at(-1);
   if (last?.rank === next.rank && last.start + last.length === next.start) {

@@ -25,7 +25,7 @@ export interface Chunk {
   readonly values: Float32Array | Int32Array;
 }
 
-/** Identifies a save, its ranks, and this rank. */
+/** The folder and id of a save, the processes of its ranks, and this rank's index. */
 export interface SaveIdentity {
   readonly folder: string;
   readonly id: string;
@@ -34,10 +34,10 @@ export interface SaveIdentity {
   readonly rank: number;
 }
 
-/** One rank's part of a checkpoint. */
+/** The data that a rank needs to write its part of a checkpoint. */
 export interface PartSpec extends SaveIdentity {
   readonly heads: readonly FileHead[];
-  /** Elements per checksum. */
+  /** Number of elements per checksum. */
   readonly blockElements: number;
   /** The number of written bytes, as one BigInt64. */
   readonly written: SharedArrayBuffer;
@@ -48,7 +48,7 @@ export type PartReport =
   | { readonly files: Readonly<Record<string, Partial<FileChecksums>>> }
   | {
       readonly error: ErrorJson;
-      /** Whether the rank gave up before it had a writer, and so does not wait for the save's end. */
+      /** Whether the rank gave up before it had a writer; such a rank does not wait for the save's end. */
       readonly hasLeft?: boolean;
     };
 
@@ -58,18 +58,19 @@ interface WrittenFile {
   tensors: Record<string, ChecksumRun[]>;
 }
 
-/** Returns the file of a rank's report. */
+/** Returns the path of a rank's report. */
 export function reportFile(temporary: string, rank: number): string {
   return join(temporary, `part-${rank}.json`);
 }
 
 /**
- * Writes one rank's part of a checkpoint at the layout's positions. The first error stops the writer, which reports it.
+ * Writes one rank's part of a checkpoint at the layout's positions. After the first error, the writer writes nothing more
+ * except the report of this error.
  */
 export class PartWriter {
   readonly #spec: PartSpec;
   readonly #fs: FileSystem;
-  /** The incomplete folder. */
+  /** The folder of the incomplete save. */
   readonly #temporary: string;
   readonly #descriptors = new Map<string, number>();
   readonly #files: Record<string, WrittenFile> = {};
@@ -82,7 +83,10 @@ export class PartWriter {
     for (const head of spec.heads) this.#attempt({ file: head.file, offset: 0 }, () => this.#begin(head));
   }
 
-  /** Writes a chunk. Chunks of a range come in order, and all except the last consist of whole blocks. */
+  /**
+   * Writes a chunk. Chunks of a range must come in order, and all chunks of a range except the last must consist of whole
+   * checksum blocks.
+   */
   write(chunk: Chunk): void {
     const { file, tensor, position, values, dtype } = chunk;
     const bytes = encodeValues(values, dtype);
@@ -93,19 +97,19 @@ export class PartWriter {
     Atomics.add(new BigInt64Array(this.#spec.written), 0, BigInt(values.byteLength));
   }
 
-  /** Gives up; the report will contain the error. */
+  /** Stops the writer; the report will contain this error, unless an earlier error stopped the writer. */
   fail(error: ShardlabError): void {
     this.#error ??= error;
   }
 
   /**
-   * Flushes everything to the disk and writes the report, with the error if there was one. Returns an error that could
-   * not be written into the report.
+   * Flushes all files to the disk and writes the report, which contains the first error if there was one. If the report cannot
+   * be written, returns the error.
    */
   finish(): ShardlabError | undefined {
     for (const [file, descriptor] of this.#descriptors) {
       this.#attempt({ file }, () => this.#fs.fsyncSync(descriptor));
-      // Frees space for the report.
+      // After an error, the file's space is freed for the report.
       if (this.#error !== undefined) this.#try({ file }, () => this.#fs.ftruncateSync(descriptor, 0));
       this.#try({ file }, () => this.#fs.closeSync(descriptor));
     }
@@ -130,7 +134,7 @@ export class PartWriter {
       if (own === undefined) this.#fs.closeSync(this.#fs.openSync(report, 'w'));
       else this.#fs.renameSync(own, report);
     } catch {
-      // The folder is gone, because the save was given up; this rank will find that next.
+      // The folder is gone, because the first rank has given up the save; `committed` finds this out next.
     }
   }
 
@@ -167,7 +171,7 @@ export class PartWriter {
     return this.#files[file];
   }
 
-  /** Opens a file without truncating it, because other ranks may write into it too. */
+  /** Opens a file and does not truncate it, because other ranks may write into the same file. */
   #descriptor(file: string): number {
     let descriptor = this.#descriptors.get(file);
     if (descriptor === undefined) {
@@ -177,12 +181,12 @@ export class PartWriter {
     return descriptor;
   }
 
-  /** Does the same as `#try`, unless there was an error before. */
+  /** Does the same as `#try`, but does nothing after an error. */
   #attempt(place: Place, work: () => void): void {
     if (this.#error === undefined) this.#try(place, work);
   }
 
-  /** Runs `work` and stores its error for the report, which contains the first error. */
+  /** Runs `work`. Stores an error of `work` for the report, which contains only the first error. */
   #try(place: Place, work: () => void): void {
     try {
       work();

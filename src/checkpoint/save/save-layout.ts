@@ -7,15 +7,15 @@ import type { OwnedRange } from './owners';
 /** The form of a state dict: it has whole tensors, or each rank's shards. Source: torch.distributed.fsdp.StateDictType. */
 export type StateDictType = 'FULL_STATE_DICT' | 'SHARDED_STATE_DICT';
 
-/** The first word of file names: 'model-00001-of-00006.safetensors'. */
+/** The first word of the names of files, such as 'model-00001-of-00006.safetensors'. */
 export type ArrayKind = 'model' | 'optimizer';
 
 /** A parameter's values, or one of its optimizer states. */
 export interface SavedArray {
   readonly kind: ArrayKind;
-  /** For example 'blocks.0.qkv.weight' or 'blocks.0.qkv.weight.exp_avg'. */
+  /** The array's name, for example 'blocks.0.qkv.weight' or 'blocks.0.qkv.weight.exp_avg'. */
   readonly name: string;
-  /** The parameter's index in the model. */
+  /** The parameter's index in the model's order. */
   readonly parameter: number;
   /** 'values', or the optimizer's name for the state. */
   readonly state: string;
@@ -28,7 +28,7 @@ export interface LaidOutFile {
   readonly file: string;
   readonly tensors: ReadonlyMap<string, { readonly dtype: StoredDType; readonly shape: readonly number[] }>;
   readonly metadata: Readonly<Record<string, string>>;
-  /** The rank that writes the header. */
+  /** The rank that writes the file's header. */
   readonly rank: number;
 }
 
@@ -43,7 +43,7 @@ export interface WriteTask extends OwnedRange {
   readonly at: number;
 }
 
-/** Which rank writes which elements into which file. All ranks compute the same layout. */
+/** The files of a save, and the rank that writes each element into a file. All ranks compute the same layout. */
 export interface SaveLayout {
   readonly files: readonly LaidOutFile[];
   readonly tasks: readonly WriteTask[];
@@ -64,12 +64,12 @@ function fileName(kind: ArrayKind, k: number, n: number): string {
   return n === 1 ? `${kind}.safetensors` : `${kind}-${padded(k)}-of-${padded(n)}.safetensors`;
 }
 
-/** Returns the name of the index file of a kind of arrays. */
+/** Returns the name of the index file for arrays of this kind. */
 export function indexName(kind: string): string {
   return `${kind}.safetensors.index.json`;
 }
 
-/** Assigns arrays to files. `owners[i]` has the ranges of parameter i and the ranks that own them. */
+/** Assigns arrays to files. `owners[i]` has the ranges of parameter i and the ranks that write them. */
 export function saveLayout(
   arrays: readonly SavedArray[],
   owners: readonly (readonly OwnedRange[])[],
@@ -131,10 +131,11 @@ function wholeTensors(
 
 /**
  * Lays out one file per rank with the elements that the rank owns. Tensors have the arrays' names.
- * A slice of whole rows has the array's shape except for dim 0, so that safetensors' readers show a meaningful shape;
+ * A slice of whole rows has the array's shape except for dim 0, so that readers of safetensors files show a meaningful shape;
  * other slices are stored flat. If a rank has several slices of one array, the names of the later slices contain the
- * element range: 'weight[6:9]'. The index says where each slice belongs. For slices of whole rows, the file itself says this too, in
- * torch.distributed.checkpoint's format (DCP_SHARDING_INFO), so that consolidate_safetensors_files can join them.
+ * element range: 'weight[6:9]'. The index says where each slice belongs. For slices of whole rows, the file's metadata says
+ * this too, in the format of torch.distributed.checkpoint (DCP_SHARDING_INFO), so that torch's consolidate_safetensors_files
+ * can join the files.
  */
 function ownFiles(
   kind: ArrayKind,
@@ -182,7 +183,7 @@ function storedSlice({ dtype, shape }: SavedArray, { start, length }: OwnedRange
   return { dtype, shape: [length / row, ...rest], offsets: [start / row, ...rest.map(() => 0)] };
 }
 
-/** Returns a file's metadata in DCP's format. Source: torch.distributed.checkpoint, _hf_utils.py. */
+/** Returns a file's metadata in the format of torch.distributed.checkpoint (DCP). Source: its file _hf_utils.py. */
 function shardingInfo(tensors: ReadonlyMap<string, StoredSlice>): Record<string, string> {
   const info = [...tensors].flatMap(([name, { offsets }]) => {
     return offsets === null ? [] : [[name, { saved_offsets: offsets }] as const];

@@ -31,17 +31,17 @@ export interface SaveOptions {
 
 /** The work of one rank in a save. */
 export interface SavePlan {
-  /** Index files by name. */
+  /** The text of each index file, by the file's name. */
   readonly indices: ReadonlyMap<string, string>;
-  /** Headers that this rank writes. */
+  /** The headers that this rank writes. */
   readonly heads: readonly FileHead[];
-  /** This rank's tasks, each with its first byte's position in the file. */
+  /** This rank's tasks; `position` is the position of a task's first byte in the file. */
   readonly tasks: readonly (WriteTask & { readonly position: Bytes })[];
-  /** Bytes to copy from this rank's states. */
+  /** Number of bytes to copy from this rank's states. */
   readonly totalBytes: Bytes;
 }
 
-/** Source: huggingface_hub, MAX_SHARD_SIZE. */
+/** Default of `maxShardBytes`. Source: huggingface_hub, MAX_SHARD_SIZE. */
 const MAX_SHARD_BYTES = 5e9;
 const ITEM_BYTES = 4;
 const TYPES: readonly string[] = ['FULL_STATE_DICT', 'SHARDED_STATE_DICT'] satisfies StateDictType[];
@@ -62,7 +62,7 @@ export function checkSaveOptions(options: SaveOptions): void {
   throw new ConfigError(`a save's dtype is ${JSON.stringify(dtype)}; give 'F32', 'BF16' or 'F16'`);
 }
 
-/** Checks a type, because code in a cell may pass any text. Throws: CONFIG that names the known types. */
+/** Checks a type of state dict, because code in a cell may pass any text. Throws: CONFIG, with the known types. */
 export function checkStateDictType(type: string): void {
   if (TYPES.includes(type)) return;
   const why =
@@ -72,12 +72,13 @@ export function checkStateDictType(type: string): void {
   throw new ConfigError(`${why}; use SHARDED_STATE_DICT or FULL_STATE_DICT`);
 }
 
-/** Plans which rank writes which elements into which file. All ranks call it. */
+/** Plans which rank writes which elements into which file. All ranks call this function, which is a collective. */
 export function planSave(state: SavedTraining, options: SaveOptions): SavePlan {
   const { group, replicas = group } = state;
   const named = state.model.namedState();
   const parameters = [...named.values()];
-  // If values differ between ranks with the same parts, the first one's values are saved. Source: FSDP saves ignored parameters of rank 0.
+  // If ranks with the same parts have different values, the first rank's values are saved. Source: FSDP saves the ignored
+  // parameters of rank 0.
   const held = heldRanges(parameters).filter(
     ({ parameter }) => replicas.rank === 0 || !parameters[parameter]?.state.isLocal,
   );
@@ -107,7 +108,7 @@ export function planSave(state: SavedTraining, options: SaveOptions): SavePlan {
   };
 }
 
-/** Returns the checkpoint's description, which the first rank writes. All ranks call it. */
+/** Returns the checkpoint's description, which the first rank writes. All ranks call this function, which is a collective. */
 export function describeSave(
   { engine, group, optimizer }: SavedTraining,
   { type = 'SHARDED_STATE_DICT', trainer = null }: SaveOptions,

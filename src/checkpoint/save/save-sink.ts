@@ -6,20 +6,20 @@ import type { SaveSpec } from './commit';
 import type { Chunk } from './part-writer';
 import type { FromSaveThread, SaveThreadInput, ToSaveThread } from './save-thread';
 
-/** Takes a rank's part of a save. */
+/** Takes the chunks of a rank's part of a save. */
 export interface SaveSink {
-  /** Takes a chunk, whose values the caller must not use any more; resolves when the next chunk may follow. */
+  /** Takes a chunk; the caller must not use the chunk's values any more. Resolves when the next chunk may follow. */
   write(chunk: Chunk): Promise<void>;
-  /** Reports an error because of which the part cannot be completed. */
+  /** Takes an error that prevents this rank's part from being completed. */
   fail(error: ErrorJson): void;
   /**
-   * Ends the part. Resolves when all ranks' parts are in place; a second call returns the same promise. Throws: the
-   * error of the lowest rank that failed.
+   * Ends the part. Resolves when all ranks' parts are in place; a second call returns the same promise. Rejects with the error
+   * of the lowest rank that failed.
    */
   finish(): Promise<void>;
 }
 
-/** Writes on a separate thread; at most `stagingBytes` bytes wait for the thread. */
+/** Writes on a separate thread. If `stagingBytes` bytes wait for the thread, `write` waits. */
 export class ThreadSink implements SaveSink {
   readonly #stagingBytes: Bytes;
   readonly #port: MessagePort;
@@ -50,7 +50,7 @@ export class ThreadSink implements SaveSink {
       port1.on('message', hear);
       thread.once('error', (error) => broke(`broke: ${String(error)}`));
       thread.once('exit', (code) => {
-        // Its last message may not have arrived yet.
+        // The thread's last message may not have arrived yet.
         for (let last = receiveMessageOnPort(port1); last !== undefined; last = receiveMessageOnPort(port1)) {
           // Only the thread writes to the other end.
           hear(last.message as FromSaveThread);
@@ -58,7 +58,7 @@ export class ThreadSink implements SaveSink {
         broke(`ended early (${code})`);
       });
     });
-    // A caller of finish() gets the error; until then it must not count as unhandled.
+    // A caller of finish() gets the error. Until that call, the rejection must not count as unhandled.
     this.#ended.catch(() => undefined);
   }
 
@@ -66,7 +66,7 @@ export class ThreadSink implements SaveSink {
     const { values } = chunk;
     this.#sizes.push(values.byteLength);
     this.#staged += values.byteLength;
-    // The checkpointer passes copies, which share no memory.
+    // The checkpointer passes copies, whose buffers are not shared with other arrays.
     const buffer = values.buffer as ArrayBuffer;
     this.#port.postMessage({ kind: 'chunk', chunk } satisfies ToSaveThread, [buffer]);
     if (this.#staged < this.#stagingBytes || this.#isBroken) return;

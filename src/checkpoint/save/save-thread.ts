@@ -17,7 +17,7 @@ export type ToSaveThread =
   | { readonly kind: 'fail'; readonly error: ErrorJson }
   | { readonly kind: 'finish' };
 
-/** Messages to the main thread: a chunk was written, or (the last message) the save has ended. */
+/** Messages to the main thread: 'taken' after each written chunk, and 'ended' as the last message. */
 export type FromSaveThread =
   | { readonly kind: 'taken' }
   | { readonly kind: 'ended'; readonly error: ErrorJson | null };

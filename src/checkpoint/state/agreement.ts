@@ -3,10 +3,10 @@ import { type ErrorCode, type ErrorJson, ShardlabError } from '../../core/errors
 import * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
 
-/** A rank's error as JSON, which can be sent; null if the rank succeeded. */
+/** A rank's error as JSON, so that it can be sent; null if the rank succeeded. */
 export type Outcome = ErrorJson | null;
 
-/** The ranks that act together. */
+/** A group of ranks that act together, and this rank's engine. */
 export interface Ranks {
   readonly engine: Engine;
   readonly group: ProcessGroup;
@@ -16,8 +16,8 @@ const BYTES_PER_WORD = 4;
 const ABSENCES: readonly ErrorCode[] = ['COLLECTIVE_MISMATCH', 'COLLECTIVE_MISSING'];
 
 /**
- * Returns all ranks' values, by rank, on every rank; values are plain JSON. `name` is the function that the user called.
- * Throws: COLLECTIVE_MISMATCH, COLLECTIVE_MISSING that name the function, if some rank did not call it.
+ * Returns all ranks' values, in rank order, on every rank. Values are plain JSON; `name` is the function that the user called.
+ * Throws: COLLECTIVE_MISMATCH or COLLECTIVE_MISSING, with this name, if some rank did not call the function.
  */
 export function exchange<T>(ranks: Ranks, name: string, value: T): T[] {
   const text = Buffer.from(JSON.stringify(value));
@@ -29,7 +29,7 @@ export function exchange<T>(ranks: Ranks, name: string, value: T): T[] {
   return messagesOf(gathered).map((message) => JSON.parse(message) as T);
 }
 
-/** Returns all ranks' words, in rank order. */
+/** Gathers the words of all ranks; returns them in rank order. */
 export function gatherWords(
   { engine, group }: Ranks,
   words: Int32Array,
@@ -49,7 +49,7 @@ export function gatherWords(
   }
 }
 
-/** Runs a collective; if some rank does not call it, the error names the user's function and says what to do. */
+/** Runs a collective. If some rank does not call the collective, the error names the user's function and says what to do. */
 export function together<T>(name: string, collective: () => T): T {
   try {
     return collective();
@@ -64,7 +64,7 @@ export function together<T>(name: string, collective: () => T): T {
   }
 }
 
-/** Throws the first rank's error on every rank. */
+/** If some rank has an error, throws the error of the lowest such rank on every rank. */
 export function agree(ranks: Ranks, name: string, outcome: Outcome): void {
   const outcomes = exchange(ranks, name, outcome);
   const rank = outcomes.findIndex((each) => each !== null);

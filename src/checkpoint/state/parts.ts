@@ -1,7 +1,7 @@
 import type { Parameter } from '../../nn/parameter';
 import { overlapOf, type Range } from './ranges';
 
-/** Elements of the whole flattened parameter, and where this rank's tensor has them. */
+/** A range of the whole flattened parameter, and the position of this range in this rank's tensor. */
 export interface PlacedPart extends Range {
   /** Index of the first element in this rank's flattened tensor. */
   readonly at: number;
@@ -19,22 +19,25 @@ export function wholeSizeOf(parameter: Part): number {
   return wholeShapeOf(parameter).reduce((size, extent) => size * extent, 1);
 }
 
-/** The parts of a parameter in two orders. */
+/** The parts of a parameter, ordered by their position in this rank's tensor and in the whole parameter. */
 interface Parts {
   readonly split: Part['split'];
   readonly inTensor: readonly PlacedPart[];
   readonly inWhole: readonly PlacedPart[];
 }
 
-/** A matrix that is split by columns has a part per row, and a checkpoint asks for each, so parts are computed once. */
+/** The parts of each parameter, which are computed once. A matrix that is split by columns has one part per row. */
 const KNOWN = new WeakMap<Part, Parts>();
 
-/** Returns which elements of the whole parameter this rank's tensor has, in its order; padding is left out. */
+/** Returns the ranges of the whole parameter that this rank's tensor has, in the tensor's order; padding is left out. */
 export function partsOf(parameter: Part): readonly PlacedPart[] {
   return knownParts(parameter).inTensor;
 }
 
-/** Returns the elements of the whole parameter that are in `range` of this rank's tensor, and in the whole's range `within`. */
+/**
+ * Returns the elements of the whole parameter that `range` of this rank's tensor has. If `within` (a range of the whole) is
+ * given, only elements in `within` are returned.
+ */
 export function wholeRangesOf(parameter: Part, range: Range, within?: Range): PlacedPart[] {
   const { inTensor, inWhole } = knownParts(parameter);
   const candidates =
@@ -85,7 +88,7 @@ function append(places: PlacedPart[], next: PlacedPart): void {
   else places.push(next);
 }
 
-/** Returns the parts that overlap a range; `keyOf` returns a part's begin, by which the parts are sorted. */
+/** Returns the parts that overlap a range. The parts must be sorted by `keyOf`, which returns the beginning of a part. */
 function overlapping(
   parts: readonly PlacedPart[],
   { start, length }: Range,
@@ -96,7 +99,7 @@ function overlapping(
     while (low < high) {
       const middle = (low + high) >> 1;
       if (holds(parts[middle] as PlacedPart))
-        high = middle; // `middle` is an index of parts
+        high = middle; // `middle` is a valid index of `parts`
       else low = middle + 1;
     }
     return low;
@@ -109,8 +112,8 @@ function overlapping(
 }
 
 /**
- * Returns the elements of a part that are in `common`; null if there are none. `from` is the part's begin, counted as in
- * `common`.
+ * Returns the elements of a part that are in `common`; null if `common` is null. `from` is the beginning of the part in the
+ * coordinates of `common`.
  */
 function moved(part: PlacedPart, common: Range | null, from: number): PlacedPart | null {
   if (common === null) return null;

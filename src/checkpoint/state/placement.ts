@@ -10,7 +10,7 @@ export interface PlacedRange extends Range {
   readonly parameter: number;
 }
 
-/** The ranges that each rank of a group holds, indexed by rank, then by parameter. */
+/** The ranges that each rank of a group holds. The first index is the rank, the second is the parameter. */
 export type Placement = readonly (readonly (readonly Range[])[])[];
 
 /** Number of words per range in a message: parameter, start, length. */
@@ -18,7 +18,7 @@ const WORDS = 3;
 /** The first row of each rank's message, so that a rank that holds nothing does not send an empty tensor. */
 const NO_STRETCH = [-1, 0, 0] as const;
 
-/** Returns the different state buffers of parameters, in order; buffers of frozen parameters are included. */
+/** Returns the state buffers of parameters, each buffer once and in order; buffers of frozen parameters are included. */
 export function buffersOf(parameters: readonly Parameter[]): StateBuffer[] {
   return [...new Set(parameters.map((parameter) => parameter.state))];
 }
@@ -45,7 +45,7 @@ export function heldRanges(parameters: readonly Parameter[]): PlacedRange[] {
   );
 }
 
-/** Returns the placement of all ranks on every rank of the group. All its ranks call it. */
+/** Returns the placement of all ranks on every rank of the group. All ranks of the group call this function. */
 export function sharePlacement(ranks: Ranks, held: readonly PlacedRange[], numParameters: number): Placement {
   const rows = [NO_STRETCH, ...held.map(({ parameter, start, length }) => [parameter, start, length])];
   const words = gatherWords(ranks, Int32Array.from(rows.flat()), [rows.length, WORDS], '');

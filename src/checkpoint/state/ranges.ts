@@ -4,7 +4,7 @@ export interface Range {
   readonly length: number;
 }
 
-/** Returns the intersection of two ranges; null if it is empty. */
+/** Returns the intersection of two ranges; null if the intersection is empty. */
 export function overlapOf(a: Range, b: Range): Range | null {
   const start = Math.max(a.start, b.start);
   const end = Math.min(a.start + a.length, b.start + b.length);
@@ -16,12 +16,12 @@ export function commonRanges(ranges: readonly Range[], others: readonly Range[])
   return ranges.flatMap((range) => others.flatMap((other) => overlapOf(range, other) ?? []));
 }
 
-/** Returns the number of elements in ranges. */
+/** Returns the sum of the lengths of ranges. */
 export function totalLength(ranges: readonly Range[]): number {
   return ranges.reduce((sum, { length }) => sum + length, 0);
 }
 
-/** Returns the parts of `ranges` that are in no range of `taken`, in order. */
+/** Returns the parts of `ranges` that are in no range of `taken`, in the order of `ranges`. */
 export function withoutRanges(ranges: readonly Range[], taken: readonly Range[]): Range[] {
   let left = ranges.filter(({ length }) => length > 0);
   for (const other of taken) left = left.flatMap((part) => outside(part, other));

@@ -6,10 +6,10 @@ import { readState, writePart } from '../../nn/state-values';
 import { wholeRangesOf } from './parts';
 import type { Range } from './ranges';
 
-/** The name of a parameter's values, beside the names of its optimizer states. */
+/** The state name that stands for a parameter's values; all other state names belong to the optimizer. */
 export const VALUES = 'values';
 
-/** Access to single elements of an optimizer's states. */
+/** Reads and writes elements of an optimizer's states. */
 export interface ElementStates {
   readonly stateNames: readonly string[];
   /** Whether the optimizer stores a state's values exactly as they are written. */
@@ -18,10 +18,10 @@ export interface ElementStates {
   writeState(buffer: StateBuffer, name: string, offset: number, values: Float32Array): void;
 }
 
-/** The states of a side; without `writeState` they are only read. */
+/** The optimizer states of one side; if `writeState` is missing, they can only be read. */
 type SideStates = Pick<ElementStates, 'readState'> & Partial<Pick<ElementStates, 'writeState'>>;
 
-/** Names a tensor of a training: a parameter's values, or one of its optimizer states. */
+/** Identifies a tensor of a training: a parameter's values, or one of the parameter's optimizer states. */
 export interface StateName {
   /** The parameter's index in the model's order. */
   readonly parameter: number;
@@ -29,15 +29,18 @@ export interface StateName {
   readonly state: string;
 }
 
-/** Reads and writes this rank's elements; for an int32 tensor, floats carry the bits of integers. Ranges are ranges of the whole flattened parameter. */
+/**
+ * Reads and writes this rank's elements. Ranges are ranges of the whole flattened parameter. For an int32 tensor, the floats
+ * have the bits of the integers.
+ */
 export interface StateAccess {
   read(name: StateName, range: Range): Float32Array;
-  /** Writes elements; does not notify buffers of the change. */
+  /** Writes elements. The caller notifies the buffers of the change. */
   write(name: StateName, range: Range, values: Float32Array): void;
 }
 
 /**
- * Returns access to this rank's elements of a side; `side` is null if the rank has none. Reads and writes throw
+ * Returns access to this rank's elements of one side; `side` is null if the rank has no elements of it. Reads and writes throw
  * INTERNAL for elements that this rank does not hold.
  */
 export function stateAccess(
@@ -76,13 +79,16 @@ export function stateAccess(
   };
 }
 
-/** Returns numbers as a StateAccess writes them: for an int32 tensor, the floats that have the bits of the integers. */
+/**
+ * Converts numbers to the form that a StateAccess writes; for an int32 tensor, these are the floats with the bits of the
+ * integers.
+ */
 export function asStored(dtype: DType, numbers: Float32Array | Int32Array): Float32Array {
   if (dtype === 'int32') return new Float32Array(Int32Array.from(numbers).buffer);
   return numbers instanceof Float32Array ? numbers : Float32Array.from(numbers);
 }
 
-/** Returns the numbers of values that a StateAccess has read. */
+/** Converts values that a StateAccess has read to numbers. */
 export function asNumbers(dtype: DType, values: Float32Array): Float32Array {
   return dtype === 'int32' ? Float32Array.from(integersIn(values)) : values;
 }
@@ -92,7 +98,10 @@ export function integersIn(values: Float32Array): Int32Array {
   return new Int32Array(values.slice().buffer);
 }
 
-/** Returns the index of the first element whose bits differ; a NaN equals a NaN of the same bits. */
+/**
+ * Returns the index of the first element whose bits differ; a NaN equals a NaN with the same bits. Undefined if all bits are
+ * equal.
+ */
 export function firstDifference(a: Float32Array, b: Float32Array): number | undefined {
   const bitsOf = (values: Float32Array) => new Int32Array(values.buffer, values.byteOffset, values.length);
   const [left, right] = [bitsOf(a), bitsOf(b)];

@@ -6,27 +6,27 @@ import type { Optimizer } from '../../optim/optimizer';
 import { exchange, type Ranks } from './agreement';
 import { type StateAccess, stateAccess } from './state-access';
 
-/** What a save or load reads or writes: a model and its optimizer on this rank, and the group with the other shards. */
+/** The state that a save reads and a load writes: a model and its optimizer on this rank, and the group with the other shards. */
 export interface TrainingState {
   readonly engine: Engine;
   readonly group: ProcessGroup;
-  /** The ranks that hold the same parts of the model; default: all of `group`. */
+  /** The ranks that hold the same parts of the model. Default: all ranks of `group`. */
   readonly replicas?: ProcessGroup | undefined;
   readonly model: Module;
-  /** null if only parameters are saved or loaded. */
+  /** The optimizer; null if only parameters are saved or loaded. */
   readonly optimizer: Optimizer | null;
 }
 
-/** The states that a save writes beside the parameters. */
+/** The optimizer states that a save writes in addition to the parameters. */
 export interface SavedStates
   extends Pick<Optimizer, 'steps' | 'stepsLeftOut' | 'lr' | 'paramGroups' | 'stateNames' | 'readState'> {}
 
-/** What a save reads: a training state, whose optimizer may be replaced by other states of the parameters. */
+/** The state that a save reads. In place of an optimizer, it may have other states of the parameters, such as gradients. */
 export interface SavedTraining extends Omit<TrainingState, 'optimizer'> {
   readonly optimizer: SavedStates | null;
 }
 
-/** The name of the state that `gradientStates` has. */
+/** The name of the state in the result of `gradientStates`. */
 export const GRADIENT = 'grad';
 
 /** Returns the gradients of the last step, before clipping, as states that a save writes in place of the optimizer's. */
@@ -40,15 +40,15 @@ export function gradientStates(engine: Engine, optimizer: Optimizer): SavedState
 }
 
 /**
- * Returns the steps that optimizers left out for the parameters of all ranks, which may hold different ones. All ranks call it;
- * `name` is the function that the user called.
+ * Returns the steps that were left out for each parameter, over all ranks, because ranks may hold different parameters. All
+ * ranks call this function; `name` is the function that the user called.
  */
 export function stepsLeftOutOf(
   ranks: Ranks,
   name: string,
   { stepsLeftOut }: Pick<Optimizer, 'stepsLeftOut'>,
 ): Optimizer['stepsLeftOut'] {
-  // The first rank with a parameter counts.
+  // If several ranks have a parameter, the value of the first rank counts.
   return Object.assign({}, ...exchange(ranks, name, stepsLeftOut).reverse());
 }
 

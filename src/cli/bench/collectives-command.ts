@@ -25,14 +25,14 @@ interface CollectivesOptions {
 
 type Timing = Pick<BenchRow, 'op' | 'bytes' | 'seconds'>;
 
-/** One collective at one size; medians over rounds. */
+/** The measurements of one collective at one size; each number is the median over rounds. */
 interface ComparedRow extends Timing {
   readonly bus_gb_per_s: number;
-  /** The time by the shaped link's model, and measured ÷ model. */
+  /** The time that the model of the shaped link gives, and the measured time divided by this time. */
   readonly model_seconds?: Seconds;
   readonly measured_over_model?: number;
   readonly peer_seconds?: Seconds;
-  /** Our bus bandwidth / the peer's. */
+  /** Our bus bandwidth divided by the peer's. */
   readonly ratio?: number;
 }
 
@@ -44,7 +44,7 @@ const peerSchema = z.array(
   }),
 );
 
-/** `shardlab bench collectives`: times of collectives, and of torch's gloo in the same run. */
+/** `shardlab bench collectives`: measures our collectives, and those of torch's gloo in the same run. */
 export function addCollectivesBench(bench: Command, perform: Perform, io: Io): void {
   const transports = ['auto', 'shared-memory', 'zeromq'];
   const command = bench
@@ -53,7 +53,7 @@ export function addCollectivesBench(bench: Command, perform: Perform, io: Io): v
     .option('--world <n>', 'ranks', wholeNumber(2), 2)
     .option(
       '--rounds <k>',
-      "number of measurements, in turn with the peer's; the result is their median",
+      "number of measurements, which alternate with the peer's; the result is their median",
       wholeNumber(1),
       3,
     )
@@ -66,11 +66,14 @@ export function addCollectivesBench(bench: Command, perform: Perform, io: Io): v
       "shapes the wire: a name such as 10GbE, or 'GBIT,MICROSECONDS'; adds the model's times",
       parseLink,
     )
-    .option('--peer <python>', 'a Python with torch: also measures its gloo and adds the ratios');
+    .option(
+      '--peer <python>',
+      'a Python with torch: the command also measures its gloo, and adds the ratios',
+    );
   perform<CollectivesOptions>(command, async (_, options, output) => {
     const { world, rounds, sizes, peer, link } = options;
     if (peer !== undefined && link !== undefined)
-      throw new ConfigError('--link does not shape the wire of a --peer; leave one of them out');
+      throw new ConfigError('--link does not shape the wire of a --peer; leave out --link or --peer');
     const ours: Timing[] = [];
     const theirs: Timing[] = [];
     const shaped = link === undefined ? {} : { link: linkNumbers(link) };
@@ -148,6 +151,6 @@ function parseSizes(text: string): readonly Bytes[] {
   const sizes = text.split(',').map(Number);
   if (sizes.every((size) => Number.isInteger(size) && size >= 4096 && size % 4 === 0)) return sizes;
   throw new InvalidArgumentError(
-    'Give sizes in bytes, separated by commas; each is a multiple of 4 and at least 4096.',
+    'Give sizes in bytes, separated by commas; each must be a multiple of 4 and at least 4096.',
   );
 }

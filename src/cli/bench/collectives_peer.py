@@ -1,7 +1,7 @@
-"""The same collectives as `shardlab bench collectives`, by torch.distributed with gloo.
+"""Times the collectives of `shardlab bench collectives` in torch.distributed with gloo.
 
 Usage: collectives_peer.py WORLD [SIZE ...]   (sizes in bytes)
-Prints one JSON list of {op, bytes, seconds} on stdout: medians of five, measured by rank 0.
+Prints one JSON list of {op, bytes, seconds} on stdout. Rank 0 measures; each time is the median of five samples.
 """
 
 import json

@@ -28,7 +28,7 @@ const STRATEGIES = {
   none: 'NO_SHARD',
 } as const satisfies Record<string, StrategyName>;
 
-/** The sizes of the work, with the peer's defaults. */
+/** The sizes of the model and of the training, with the peer's defaults. */
 const SIZES = {
   world: { usual: 2, says: 'ranks' },
   steps: { usual: 10, says: 'steps; the speed leaves out the first two' },
@@ -56,7 +56,7 @@ interface GptOptions extends Readonly<Record<keyof typeof SIZES, number>>, Engin
   readonly rounds: number;
 }
 
-const sizeNames = Object.keys(SIZES) as readonly (keyof typeof SIZES)[]; // its own keys
+const sizeNames = Object.keys(SIZES) as readonly (keyof typeof SIZES)[]; // an object literal has only its own keys
 
 /** The options that the peer's program also has. */
 const PEER_OPTIONS = ['strategy', 'precision', ...sizeNames, 'port', 'threads'] as const;
@@ -74,7 +74,7 @@ const peerSchema = z.object({
   rss_mb_max: z.number(),
 });
 
-/** The answer of `shardlab bench gpt`: the peer's keys and, if a peer ran, the ratios ours / theirs. */
+/** The answer of `shardlab bench gpt`: the peer's keys and, if a peer ran, our speed and memory divided by the peer's. */
 interface GptReport extends SpeedReport {
   readonly precision: string;
   readonly blas: string;
@@ -85,16 +85,16 @@ interface GptReport extends SpeedReport {
   readonly ratios_tokens_per_s?: readonly number[];
   readonly ratio_rss?: number;
   /**
-   * Largest difference between the two losses of a step; only with --init, because otherwise the initial values differ.
+   * Largest difference between our loss and the peer's in any step; only with --init, because otherwise initial values differ.
    */
   readonly max_loss_difference?: number;
 }
 
-/** `shardlab bench gpt`: does the work of torch_gpt_bench.py on this project's ranks. */
+/** `shardlab bench gpt`: does the training of torch_gpt_bench.py on our ranks. */
 export function addGptBench(bench: Command, perform: Perform, io: Io): void {
   const command = bench
     .command('gpt')
-    .description('trains the GPT of torch_gpt_bench.py, by the same arguments, with the same JSON keys')
+    .description('trains the GPT of torch_gpt_bench.py, with the same arguments and the same JSON keys')
     .addOption(
       new Option('--strategy <name>', 'what is sharded').choices(Object.keys(STRATEGIES)).default('fsdp2'),
     )
@@ -104,7 +104,7 @@ export function addGptBench(bench: Command, perform: Perform, io: Io): void {
         .default('fp32'),
     )
     .option('--init <file>', 'initial parameters (safetensors)')
-    .option('--peer <python>', 'a Python with torch: also runs the work in it and adds the ratios')
+    .option('--peer <python>', 'a Python with torch: the command also trains in it, and adds the ratios')
     .option('--port <n>', "the port of the peer's rendezvous", wholeNumber(1), 29517)
     .option('--threads <n>', "threads that the peer's ranks share; 0: one per core", wholeNumber(0), 0)
     .option(
@@ -174,7 +174,7 @@ function configOf({ strategy, precision, world, steps, batch, ...options }: GptO
   });
 }
 
-/** Runs the same work in PyTorch. Throws: ENGINE with the peer's last lines if it fails. */
+/** Does the same training in PyTorch. Throws: ENGINE with the peer's last lines if the peer fails. */
 async function runPeer(
   python: string,
   options: GptOptions,

@@ -1,6 +1,6 @@
 """Times Jupyter kernels through jupyter_client and prints one JSON line per kernel.
 
-usage: jupyter_kernel_bench.py KERNEL... [--repeat N]     (each KERNEL a kernelspec's name)
+usage: jupyter_kernel_bench.py KERNEL... [--repeat N]     (each KERNEL is a kernelspec's name)
 """
 
 import argparse
@@ -20,7 +20,7 @@ TIMEOUT = 60
 
 
 class Cells:
-    """The same work in the language of a kernel."""
+    """The cells that are timed, in the language of one kernel."""
 
     def __init__(self, language):
         self.python = language == "python"
@@ -168,7 +168,7 @@ def measure(name, repeat):
         client.execute(cells.expression())
         result.update(latencies(client, cells))
         if language == "typescript" and "tslab" in name:
-            # tslab loses lines of logs and then never becomes idle, so only its other figures are reported.
+            # tslab loses lines of logs and never becomes idle after that, so its time for logs is not reported.
             return result
         result.update(logs(client, cells))
         result["interrupt_ms"] = {
@@ -187,7 +187,7 @@ def main():
     for name in arguments.kernels:
         try:
             line = measure(name, arguments.repeat)
-        except Exception as error:  # a kernel that fails is reported; the others are measured
+        except Exception as error:  # a failed kernel gets its error in the report; the other kernels are still measured
             line = {"kernel": name, "error": f"{type(error).__name__}: {error}"}
         print(json.dumps(line), flush=True)
     return 0

@@ -29,7 +29,7 @@ const figuresSchema = z.object({
   interrupt_ms: byCells.optional(),
 });
 
-/** The measurements of one kernel; medians. */
+/** The measurements of one kernel; each number is a median. */
 type KernelFigures = z.output<typeof figuresSchema>;
 
 interface KernelBenchOptions {
@@ -37,7 +37,7 @@ interface KernelBenchOptions {
   readonly repeat: number;
 }
 
-/** `shardlab bench kernel`: measures our kernel, and others by name, through a real Jupyter client. */
+/** `shardlab bench kernel`: measures our kernel, and other kernels by name, through a real Jupyter client. */
 export function addKernelBench(bench: Command, perform: Perform, io: Io): void {
   const command = bench
     .command('kernel')
@@ -45,7 +45,7 @@ export function addKernelBench(bench: Command, perform: Perform, io: Io): void {
       'measures start, first cell, cell latency at 1, 50 and 100 cells, logs and interrupts, with a Jupyter client',
     )
     .option('--kernel <names...>', 'other kernels to measure in the same run, such as python3')
-    .option('--repeat <n>', 'starts of each kernel', wholeNumber(1), 5);
+    .option('--repeat <n>', 'number of starts of each kernel', wholeNumber(1), 5);
   perform<KernelBenchOptions>(command, async (_, { kernel = [], repeat }, output) => {
     const work = () => measure([KERNEL_NAME, ...kernel], repeat, io);
     const kernels = await withProgress('measuring kernels', '', work, progressOn(io));

@@ -13,7 +13,7 @@ interface PlanBenchOptions {
   readonly rounds: number;
 }
 
-/** `shardlab bench plan`: measures how many layouts per second a search finds, predicts and ranks, on one core. */
+/** `shardlab bench plan`: measures how many layouts per second a search on one core finds, predicts and ranks. */
 export function addPlanBench(parent: Command, perform: Perform, io: Io): void {
   const command = parent
     .command('plan')
@@ -59,7 +59,7 @@ export function addPlanBench(parent: Command, perform: Perform, io: Io): void {
 
 interface Round {
   readonly candidates: number;
-  /** Processor and wall time of 10,000 layouts, seconds. */
+  /** Processor time and wall time of 10,000 layouts, in seconds. */
   readonly cpu_s_per_10k: number;
   readonly wall_s_per_10k: number;
 }

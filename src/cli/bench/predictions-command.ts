@@ -15,8 +15,8 @@ interface PredictionsOptions {
 }
 
 /**
- * `shardlab bench predictions`: predicts runs on this machine from measurements at one world size, then does the runs
- * at several world sizes and compares.
+ * `shardlab bench predictions`: predicts runs on this machine from measurements at one world size, then does these runs
+ * at several world sizes and compares them with the predictions.
  */
 export function addPredictionsBench(parent: Command, perform: Perform, io: Io): void {
   const command = parent
@@ -25,7 +25,12 @@ export function addPredictionsBench(parent: Command, perform: Perform, io: Io): 
       "predicts this machine's runs from one job of two ranks, runs them, and compares; takes about 15 minutes",
     )
     .option('--worlds <list>', 'numbers of ranks, comma-separated', parseWorlds, [1, 2, 4])
-    .option('--rounds <k>', 'rounds of three steps per run; the faster half counts', wholeNumber(1), 5)
+    .option(
+      '--rounds <k>',
+      'rounds of three steps per run; the faster half of the rounds counts',
+      wholeNumber(1),
+      5,
+    )
     .option(
       '--link <name>',
       "the shaped wire: a name such as 10GbE, or 'GBIT,MICROSECONDS'; default 2,50",

@@ -3,9 +3,9 @@ import { ShardlabError } from '../../core/errors';
 import type { Io } from '../io';
 
 /**
- * Runs a Python program and returns its stdout. If the program fails after it has printed an output that `isWhole` accepts, it
- * counts as successful, because torch's gloo sometimes aborts at its end. Messages name `option` as the option that chooses the
- * Python. Throws: ENGINE with the program's last lines if it fails.
+ * Runs a Python program and returns its stdout. A program that fails after it has printed an output that `isWhole` accepts
+ * counts as successful, because torch's gloo sometimes aborts when a program ends. Messages name `option` as the option that
+ * chooses the Python. Throws: ENGINE with the program's last lines if the program fails.
  */
 export function runPython(
   python: string,

@@ -10,7 +10,7 @@ import { linkNumbers, parseLink, wholeNumber } from '../arguments';
 import { processorName } from '../doctor/checks';
 import { type Io, type Perform, progressOn } from '../io';
 
-/** Two configurations that differ in one setting, or in settings that belong together. The results are ratios: `of` ÷ `to`. */
+/** Two configurations that differ in one setting, or in settings that belong together. Each result is a ratio: `of` ÷ `to`. */
 interface Pair {
   readonly name: string;
   readonly of: TrainConfigInput;
@@ -25,7 +25,7 @@ const bench = (more: TrainConfigInput): TrainConfigInput => ({
 });
 const FULL_SHARD = bench({});
 
-/** Settings about which users ask first. */
+/** The settings whose effect users ask about first. */
 const PAIRS: readonly Pair[] = [
   { name: 'FULL_SHARD / NO_SHARD', of: FULL_SHARD, to: bench({ parallel: { strategy: 'NO_SHARD' } }) },
   {
@@ -45,7 +45,7 @@ interface SettingsOptions {
   readonly link?: Link;
 }
 
-/** `shardlab bench settings`: measures how settings change time, bytes and memory. The steps of the two compared runs alternate. */
+/** `shardlab bench settings`: measures how settings change time, bytes and memory. Steps of the two compared runs alternate. */
 export function addSettingsBench(parent: Command, perform: Perform, io: Io): void {
   const command = parent
     .command('settings')

@@ -27,14 +27,14 @@ import { INSTALLATION } from '../install/kernelspec-folder';
 import { type ExitStatus, type Io, type Output, orFail, type Perform, progressOn } from '../io';
 
 interface ClaimsOptions {
-  /** False with --no-runs. */
+  /** Whether new runs are made; false with --no-runs. */
   readonly runs: boolean;
   readonly record?: boolean;
   readonly mutate?: boolean;
   readonly table?: string;
 }
 
-/** `shardlab claims`: checks the documents' statements again; exit status 1 if a verdict's evidence no longer holds. */
+/** `shardlab claims`: checks the documents' statements again. The exit status is 1 if a verdict's evidence no longer holds. */
 export function addClaims(program: Command, perform: Perform, io: Io): void {
   const command = program
     .command('claims')
@@ -44,11 +44,11 @@ export function addClaims(program: Command, perform: Perform, io: Io): void {
     .option('--record', 'stores the results of the runs, for --no-runs and notebooks')
     .option(
       '--mutate',
-      'scales each piece of evidence by 0 to 10, and lists the verdicts that no change affects',
+      'multiplies each piece of evidence by factors from 0 to 10, and lists the verdicts that no factor changes',
     )
     .option(
       '--table <name>',
-      "shows a document's table with its own rows and columns, from the recorded runs: memory, tuning, …",
+      'shows one table of a document (memory, tuning, …) with the numbers of the recorded runs',
     );
   perform<ClaimsOptions>(command, async (ids, options, output) => {
     const entries = selectClaims(CLAIMS, ids);
@@ -72,7 +72,7 @@ function showTable(name: string, entries: readonly ClaimEntry[], output: Output)
   return 0;
 }
 
-/** Lists the verdicts that no change of their evidence changes; the exit status is 1 if one of these verdicts is not judged. */
+/** Lists the verdicts that stay the same under every change of evidence. The exit status is 1 if one of them is not judged. */
 async function mutate(entries: readonly ClaimEntry[], output: Output, io: Io): Promise<ExitStatus> {
   const mutations = await withProgress(
     'scaling evidence',
@@ -104,7 +104,7 @@ async function mutate(entries: readonly ClaimEntry[], output: Output, io: Io): P
   return derived.length === 0 ? 0 : 1;
 }
 
-/** Returns the recorded runs, with new runs for these claims. */
+/** Returns the recorded runs, after a new run of each experiment that these claims need. */
 async function fresh(entries: readonly ClaimEntry[], io: Io): Promise<RecordedRuns> {
   if (entries.every(({ experiment }) => experiment === undefined)) return recordedRuns;
   const lab = claimsLab();
@@ -153,7 +153,7 @@ function asJson(
   };
 }
 
-/** Returns one claim in full, with its evidence; several claims as a table. */
+/** Returns the text of the checks: one claim in full, with its evidence, or several claims as a table. */
 function asText(checks: readonly ClaimCheck[]): string {
   const [only] = checks;
   if (only !== undefined && checks.length === 1) return oneClaim(only);
@@ -197,15 +197,15 @@ function oneClaim({ claim, finding, holds, change }: ClaimCheck): string {
   ].join('\n');
 }
 
-/** The files with the recorded runs, for the repository (first) and for this build. */
+/** The files with the recorded runs: the repository's file, then the build's copy. */
 const RECORDED_FILES = [
   join('src', 'plan', 'claims', 'recorded.json'),
   join('build', 'src', 'plan', 'claims', 'recorded.json'),
 ];
 
 /**
- * Checks that all recorded runs will be from one processor: on another machine, all must be recorded again. Throws: CONFIG
- * if runs of the other machine would remain.
+ * Checks that all recorded runs will be from one processor: on another machine, all runs must be recorded again. Throws:
+ * CONFIG if runs of the earlier machine would remain.
  */
 export function requireOneMachine(
   entries: readonly ClaimEntry[],

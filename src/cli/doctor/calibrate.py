@@ -22,7 +22,8 @@ arguments.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
 DEVICE = arguments.parse_args().device
 CUDA = DEVICE == "cuda"
 
-# Rows (tokens of a microbatch), columns and inner sizes of decoders from 1B to 70B; large squares for the highest rate.
+# (m, n, k): the rows (tokens of a microbatch), columns and inner size of matmuls in decoders from 1B to 70B.
+# Large squares reach the highest rate.
 GEMMS = [(2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (8192, 16384, 8192),
          (4096, 12288, 4096), (4096, 4096, 11008), (8192, 4096, 1024), (2048, 50304, 2048)]
 CPU_GEMMS = [(256, 256, 256), (512, 512, 512), (512, 2048, 512)]
@@ -36,7 +37,7 @@ def wait():
 
 
 def median_seconds(work, repeats=7, least_seconds=0.02):
-    """Returns the median of repeated timings, each long enough for the clock."""
+    """Returns the median seconds of one call of `work`; each timing repeats the call until it is long enough for the clock."""
     work()
     wait()
     started = time.perf_counter()

@@ -10,7 +10,7 @@ import { type Io, type Output, orFail } from '../io';
 export interface CalibrateOptions {
   readonly python?: string | undefined;
   readonly device: 'cuda' | 'cpu';
-  /** The calibration's file; under --json, stdout has the calibration too. */
+  /** The file for the calibration; with --json, stdout has the calibration too. */
   readonly out?: string | undefined;
 }
 

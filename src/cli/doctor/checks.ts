@@ -10,7 +10,7 @@ import { probeSharedMemory } from '../../transport/native';
 import { SEGMENT_BYTES } from '../../transport/segment';
 
 /**
- * good: present. note: absent, but everything else works. bad: something does not work until this is fixed.
+ * 'good': it is present. 'note': it is absent, but everything else works. 'bad': something does not work until it is fixed.
  */
 export type CheckStatus = 'good' | 'note' | 'bad';
 
@@ -19,9 +19,9 @@ export interface Check {
   readonly name: string;
   readonly status: CheckStatus;
   readonly found: string;
-  /** What to do, if anything. */
+  /** What the user should do; undefined: nothing. */
   readonly advice?: string;
-  /** Facts for programs. */
+  /** The same facts for programs, in the answer of --json. */
   readonly facts?: Readonly<Record<string, unknown>>;
 }
 

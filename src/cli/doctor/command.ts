@@ -32,7 +32,7 @@ export function addDoctor(program: Command, perform: Perform, io: Io): void {
     )
     .option(
       '--document [id]',
-      'only: the environment that a document states, what is here, and what needs it; without an id, lists the documents',
+      'only: what a document says about its environment, and which parts of it are here; without an id, lists the documents',
     )
     .option('--calibrate', "only: measures this machine's GPUs with PyTorch, for shardlab plan --calibration")
     .option('--python <path>', "with --calibrate: a Python that has torch (default: Jupyter's Python)")
@@ -63,12 +63,12 @@ export function addDoctor(program: Command, perform: Perform, io: Io): void {
 
 interface DoctorOptions extends CalibrateOptions {
   readonly reach?: string;
-  /** True: without an id. */
+  /** A document's id; true: --document has no id. */
   readonly document?: string | true;
   readonly calibrate?: boolean;
 }
 
-/** Throws: CONFIG if options do not belong together. */
+/** Throws: CONFIG if two options exclude each other, or if an option lacks the option that it belongs to. */
 function requireOne(options: DoctorOptions): void {
   const [first, second] = (['reach', 'document', 'calibrate'] as const).filter(
     (name) => options[name] !== undefined,

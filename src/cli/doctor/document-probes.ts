@@ -10,7 +10,7 @@ import { type Check, checkGpu, checkHost } from './checks';
 import { ownNetworks } from './reach-probe';
 import { checkTorch } from './torch-checks';
 
-/** What this machine has of a part. */
+/** What this machine has of one part of a document's environment. */
 export interface Measured {
   readonly here: string;
   readonly isPresent: boolean;
@@ -21,7 +21,7 @@ type Where = Pick<Io, 'env' | 'cwd'>;
 /** Facts that several probes share, because each fact takes seconds to find out. */
 interface Known extends Where {
   readonly torch: Readonly<Record<string, unknown>> | undefined;
-  /** Why there is no torch. */
+  /** A text that says why there is no torch. */
   readonly missing: string;
   readonly devices: Readonly<Record<string, unknown>>;
   readonly gpu: Check;
@@ -114,7 +114,7 @@ function enough(found: number, least: number, here: string): Measured {
 
 function gpus(least: number, { status, found, facts }: Check): Measured {
   if (status !== 'good') return absent('no NVIDIA GPU');
-  const { gpus: all } = facts as { readonly gpus: readonly string[] }; // of checkGpu
+  const { gpus: all } = facts as { readonly gpus: readonly string[] }; // `checkGpu` writes these facts
   return enough(all.length, least, `${all.length}: ${found}`);
 }
 

@@ -9,7 +9,7 @@ import { type Measured, measureAll } from './document-probes';
 /** A part of a document's environment, and what this machine has of it. */
 type Row = StatedPart & Measured;
 
-/** `shardlab doctor --document ID`: a document's stated environment, what is here, and what needs it. Throws: CONFIG for an unknown id. */
+/** `shardlab doctor --document ID`: shows a document's environment, part by part. Throws: CONFIG for an unknown id. */
 export async function answerDocument(id: string, io: Pick<Io, 'env' | 'cwd'>, output: Output): Promise<void> {
   const name = documentNamed(id);
   const parts = environmentOf(name);
@@ -17,19 +17,19 @@ export async function answerDocument(id: string, io: Pick<Io, 'env' | 'cwd'>, ou
     parts.map(({ probe }) => probe),
     io,
   );
-  // measureAll returns one result per probe.
+  // `measureAll` returns one result per probe.
   const rows = parts.map((part, index): Row => ({ ...part, ...(measured[index] as Measured) }));
   output.answer({ document: name, title: DOCUMENTS[name], parts: rows.map(asJson) }, () =>
     asText(name, rows),
   );
 }
 
-/** `shardlab doctor --document`: the documents. */
+/** `shardlab doctor --document`: lists the documents. */
 export function answerDocuments(output: Output): void {
   const documents = Object.entries(DOCUMENTS).map(([id, title]) => ({
     id,
     title,
-    // The keys of DOCUMENTS are the type's.
+    // The keys of `DOCUMENTS` are the names in its type.
     parts: environmentOf(id as DocumentName).length,
   }));
   const width = Math.max(...documents.map(({ id }) => id.length));
@@ -45,7 +45,7 @@ function asJson({ item, section, stated, here, isPresent, needed, why, claim }: 
   return { item, section, stated, here, isPresent, needed, why, claim: claim ?? null };
 }
 
-/** Widths of a sentence and of a cell, in characters. */
+/** The widest line and the longest cell, in characters. */
 const WIDTH = 110;
 const LONGEST = 42;
 const MARKS = { present: '✓', missing: '✗', unneeded: '·' } as const;
@@ -96,7 +96,7 @@ function whyText({ section, why, claim }: Row): string {
 
 /** Returns the document with an id. Throws: CONFIG with the nearest id if there is none. */
 function documentNamed(id: string): DocumentName {
-  const names = Object.keys(DOCUMENTS) as DocumentName[]; // the keys are the type's
+  const names = Object.keys(DOCUMENTS) as DocumentName[]; // the keys are the names in the type
   const found = names.find((name) => name === id);
   if (found !== undefined) return found;
   const close = nearest(id, names) ?? names.find((name) => id !== '' && name.includes(id.toLowerCase()));

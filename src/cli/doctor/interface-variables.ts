@@ -2,8 +2,8 @@ import type { Check } from './checks';
 import type { InterfaceVariable } from './reach-target';
 
 /**
- * Checks variables that name network interfaces against those of this machine. `route` is the interface by which machine 0 is reached, if
- * it is known.
+ * Checks whether variables name network interfaces that this machine has. `route` is the interface by which machine 0 is
+ * reached; undefined: it is unknown.
  */
 export function checkInterfaces(
   variables: readonly InterfaceVariable[],
@@ -42,8 +42,9 @@ function checkVariable(
 }
 
 /**
- * Whether a variable's value allows an interface. NCCL reads prefixes, '=' before whole names and '^' before names to leave out; gloo
- * and TensorPipe read whole names. Source: NVIDIA's list of NCCL's environment variables; PyTorch's documentation of torch.distributed.
+ * Whether a variable's value allows an interface. NCCL reads prefixes of names; '=' says that names are whole, '^' that they
+ * are excluded. gloo and TensorPipe read whole names. Source: NVIDIA's list of NCCL's environment variables; PyTorch's
+ * documentation of torch.distributed.
  */
 function matches(variable: string, value: string, one: string): boolean {
   if (!variable.startsWith('NCCL')) return value.split(',').includes(one);

@@ -4,7 +4,7 @@ import { INSTALLATION, jupyterFolders, kernelspecFolder, readKernelspec } from '
 import { describePython, jupyterPython, type PythonEnvironment } from '../install/python';
 import type { Check } from './checks';
 
-/** Checks Python with its notebook packages, and our kernelspec. */
+/** Checks Jupyter's Python, the packages that notebooks need, and our kernelspec. */
 export async function checkJupyter(env: NodeJS.ProcessEnv): Promise<readonly Check[]> {
   const python = await describePython(jupyterPython(env), env);
   return [checkPackages(python, jupyterPython(env)), checkKernelspec(env, python?.prefix)];

@@ -4,7 +4,7 @@ import type { Target } from './reach-target';
 export const PLACEHOLDER_ADVICE =
   'write the address of machine 0, the same on all machines; on machine 0, `ip address` shows it';
 
-/** Returns what a test found, in a sentence. */
+/** Returns a sentence that says what a test found. */
 export function foundBy({ host }: Target, probed: Probed): string {
   const { outcome, address, milliseconds, code } = probed;
   const who = address === undefined || address === host ? host : `${host} (${address})`;
@@ -42,8 +42,8 @@ function wayOf({ isOwn, isLoopback, route }: Probed): string {
 }
 
 /**
- * Returns what to do, in a sentence; undefined: nothing. `isLost`: several machines are to meet at an address that each
- * of them takes for its own.
+ * Returns a sentence that says what to do; undefined: the user need not do anything. `isLost`: several machines should meet
+ * at an address that each of them takes for its own.
  */
 export function adviceOn(target: Target, probed: Probed, isLost: boolean): string | undefined {
   if (isLost) {

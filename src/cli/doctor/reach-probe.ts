@@ -3,7 +3,7 @@ import { createSocket } from 'node:dgram';
 import { BlockList, connect, isIP } from 'node:net';
 import { type NetworkInterfaceInfo, networkInterfaces } from 'node:os';
 
-/** The result of a test of an address. 'silent': no answer in time; 'no host': the network says that no machine has the address. */
+/** The result of one test. 'silent': there was no answer in time; 'no host': the network says that no machine has the address. */
 export type Outcome =
   | 'open'
   | 'refused'
@@ -24,14 +24,14 @@ export interface Route {
   readonly isDirect: boolean;
 }
 
-/** What a test of an address found. */
+/** The findings of the test of one address. */
 export interface Probed {
   readonly outcome: Outcome;
-  /** The address of the name; undefined: the name has none. */
+  /** The tested address of the name; undefined: the name has no address. */
   readonly address: string | undefined;
   /** All addresses of the name. */
   readonly addresses: readonly string[];
-  /** Undefined: there is no route, or the address is unknown. */
+  /** The way to the address; undefined: there is no route, or the address is unknown. */
   readonly route: Route | undefined;
   /** Whether this machine has the address. */
   readonly isOwn: boolean;
@@ -62,7 +62,7 @@ const OUTCOMES: Readonly<Record<string, Outcome>> = {
   EAI_AGAIN: 'silent name server',
 };
 
-/** Tests an address: its name, its route and a TCP connection. A name with several addresses is open if one of them is. */
+/** Tests an address: its name, its route and a TCP connection. A name is open if one of its addresses is open. */
 export async function probe(host: string, port: number): Promise<Probed> {
   const named = await addressesOf(host);
   if (typeof named === 'string') {
@@ -73,7 +73,7 @@ export async function probe(host: string, port: number): Promise<Probed> {
   const tried = await Promise.all(named.map((address) => probeAddress(address, port)));
   const [first] = tried;
   const best = tried.find(({ outcome }) => outcome === 'open') ?? first;
-  // addressesOf returns at least one address.
+  // `addressesOf` returns at least one address.
   return { ...(best as (typeof tried)[number]), addresses: named };
 }
 
@@ -107,7 +107,7 @@ function familyOf(address: string): 'ipv4' | 'ipv6' {
   return isIP(address) === 6 ? 'ipv6' : 'ipv4';
 }
 
-/** The program of a second process, because a lookup of a name cannot be cancelled. It ends with the process that started it. */
+/** The program of a second process, because a lookup of a name cannot be cancelled. It ends when its parent process ends. */
 const LOOKUP = `
 process.stdin.resume().on('end', () => process.kill(process.pid, 'SIGKILL'));
 require('node:dns').lookup(process.argv[1], { all: true }, (error, found) => {
@@ -127,7 +127,7 @@ function addressesOf(host: string): Promise<readonly string[] | string> {
   });
 }
 
-/** Returns the interface and the address from which this machine would send; or the code of the failure. Nothing is sent. */
+/** Returns the interface and the address from which this machine would send; or the code of the failure. This function sends nothing. */
 function routeOf(address: string, port: number): Promise<Route | string> {
   return new Promise((resolve) => {
     const socket = createSocket(isIP(address) === 6 ? 'udp6' : 'udp4');

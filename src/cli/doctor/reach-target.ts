@@ -22,13 +22,13 @@ export interface InterfaceVariable {
   readonly where: string;
 }
 
-/** What `--reach` has to test. */
+/** The addresses and variables that `--reach` has to test. */
 export interface Asked {
   readonly targets: readonly Target[];
   readonly variables: readonly InterfaceVariable[];
-  /** The number of this machine, if a file says it. */
+  /** The index of this machine, from 0, if a file gives it. */
   readonly machine: number | undefined;
-  /** The number of machines, if a file says it. */
+  /** The number of machines, if a file gives it. */
   readonly machines: number | undefined;
 }
 
@@ -38,12 +38,12 @@ const RENDEZVOUS_PORT = 29_500;
 const ENDPOINT_PORT = 29_400;
 const SSH_PORT = 22;
 const MOST_PORT = 65_535;
-/** The most addresses of a test, because the sockets to all of them are open at the same time. */
+/** The largest number of addresses in one test; it is limited because all sockets are open at the same time. */
 const MOST_TARGETS = 64;
 
 /**
- * Reads what to test: 'HOST:PORT,HOST:PORT', or a file or command of another program that names where machines meet. Throws: CONFIG if the
- * text is neither, or if the file names no address.
+ * Reads what to test: 'HOST:PORT,HOST:PORT', or a file or command of another program that names the address where machines
+ * meet. Throws: CONFIG if the text is neither, or if the file names no address.
  */
 export function askedOf(text: string, { cwd, env }: Pick<Io, 'cwd' | 'env'>): Asked {
   if (text.trim() === '') throw noAddress('without a text');
@@ -72,7 +72,7 @@ function ofAddresses(text: string): Asked {
   return { targets, variables: [], machine: undefined, machines: undefined };
 }
 
-/** Throws: CONFIG for a number that no port has. */
+/** Checks the port of an address. Throws: CONFIG for a number that no port has. */
 function requirePort(address: string, port: number): void {
   if (port >= 1 && port <= MOST_PORT) return;
   throw new ConfigError(`--reach ${address}: a port is from 1 to ${MOST_PORT}, not ${port}`);
@@ -155,12 +155,12 @@ function workers(find: Find): readonly Target[] {
   }));
 }
 
-/** Returns a text with the values of the shell's variables; those that are not set remain. */
+/** Returns a text in which the shell's variables are replaced by their values; variables that are not set remain. */
 function withVariables(text: string, env: NodeJS.ProcessEnv): string {
   return text.replaceAll(/\$\{?(\w+)\}?/g, (written, name: string) => env[name] ?? written);
 }
 
-/** Returns a line's key as Python names it: '--master-addr' is master_addr. */
+/** Returns a line's key in Python's spelling: '--master-addr' becomes 'master_addr'. */
 function nameOf({ key }: ReadLine): string {
   return key.replace(/^.*\./, '').replace(/^-+/, '').replaceAll('-', '_').toLowerCase();
 }

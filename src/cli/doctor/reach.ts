@@ -8,8 +8,8 @@ import { type Probed, probe } from './reach-probe';
 import { type Asked, askedOf, type Target } from './reach-target';
 
 /**
- * `shardlab doctor --reach`: tests whether this machine reaches addresses, and says what is wrong. It takes at most MOST_SECONDS. Throws:
- * CONFIG if `text` names no address.
+ * `shardlab doctor --reach`: tests whether this machine reaches addresses, and says what is wrong. The test takes at most
+ * MOST_SECONDS. Throws: CONFIG if `text` names no address.
  */
 export async function checkReach(text: string, io: Pick<Io, 'cwd' | 'env'>): Promise<readonly Check[]> {
   const asked = askedOf(text, io);
@@ -65,7 +65,7 @@ function checkOf(target: Target, probed: Probed | null, asked: Asked): Check {
   };
 }
 
-/** Checks the number that a file gives this machine: machine 0, and no other machine, has the address of machine 0. */
+/** Checks the index that a file gives this machine: only machine 0 has the address of machine 0. */
 function checkNumber({ machine }: Asked, meeting: Probed | undefined): readonly Check[] {
   if (machine === undefined || meeting?.address === undefined || meeting.isLoopback) return [];
   const { isOwn, address, outcome } = meeting;

@@ -2,10 +2,10 @@ import { execFile } from 'node:child_process';
 import { readTorch, TORCH_PROBE, type TorchFound, torchPython } from '../../job/torch/find-python';
 import type { Check } from './checks';
 
-/** An import of torch takes seconds, and longer from a slow disk. */
+/** The longest time of a check. An import of torch takes seconds, or longer from a slow disk. */
 const PATIENCE_MILLISECONDS = 60_000;
 
-/** What only an import of PyTorch shows. */
+/** The facts that only an import of PyTorch shows. */
 type Devices = Pick<TorchFound, 'gpus' | 'nccl'>;
 
 const IMPORT = `
@@ -15,7 +15,7 @@ print(json.dumps({
   'gpus': [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]}))
 `;
 
-/** What a Python printed, and why it ended early. */
+/** What a Python printed, and why it ended early; `failure` undefined: it ended normally. */
 interface Looked {
   readonly stdout: string;
   readonly failure: string | undefined;
@@ -62,7 +62,7 @@ function checkDevices({ stdout, failure }: Looked, cuda: string | null): Check {
   if (failure !== undefined) {
     return { ...row, status: 'bad', found: `\`import torch\` fails: ${failure}`, advice: COMMAND };
   }
-  // IMPORT prints the second line.
+  // `IMPORT` prints the second line.
   const devices = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as Devices;
   const facts = { cuda, ...devices };
   const software = [

@@ -89,7 +89,7 @@ async function listEngines(name: string | undefined, io: Io, output: Output): Pr
   output.answer({ engines }, () => shown.map(({ check }) => asLine(check)).join('\n'));
 }
 
-/** What PyTorch's ranks do with a setting. */
+/** A setting, and what PyTorch's ranks do with it. */
 interface SettingRow {
   readonly setting: string;
   readonly support: 'done' | 'refused' | 'ignored';

@@ -21,13 +21,13 @@ import { showPip } from './pip-progress';
 import { downloadNotices } from './torch-wheels';
 
 const PYTHON_FOLDER = join(INSTALLATION, 'src', 'python');
-/** The requirement files of every environment, and of an environment with DeepSpeed. */
+/** `ALWAYS`: the requirement files of every environment. `WITH_DEEPSPEED`: those of an environment with DeepSpeed. */
 const ALWAYS = ['requirements.txt', 'requirements-accelerate.txt'].map((name) => join(PYTHON_FOLDER, name));
 const WITH_DEEPSPEED = [...ALWAYS, join(PYTHON_FOLDER, 'requirements-deepspeed.txt')];
 /** The oldest Python for which the required torch has wheels. */
 const LEAST_PYTHON = [3, 10] as const;
 
-/** What the user asks for. */
+/** The environment that the user asks for. */
 export interface TorchRequest {
   /** The Python from which the environment is made. */
   readonly python?: string;
@@ -57,8 +57,9 @@ interface Work {
 }
 
 /**
- * Makes the environment of PyTorch's ranks, or completes it; does nothing if it is complete. Only a complete environment has the mark that
- * ranks look for. Throws: CONFIG for a Python that does not fit, ENGINE if a step fails, INTERRUPTED after `signal`.
+ * Makes the environment of PyTorch's ranks, or completes it; does nothing if the environment is complete. Ranks use only an
+ * environment with a mark, which a complete environment gets. Throws: CONFIG for a Python that does not fit, ENGINE if a step
+ * fails, INTERRUPTED after `signal` is aborted.
  */
 export async function ensureTorch(
   request: TorchRequest,
@@ -100,16 +101,16 @@ export async function ensureTorch(
   return answer;
 }
 
-/** What an environment must have. */
+/** The requirements of an environment, and which of them it lacks. */
 interface Needed {
   readonly files: readonly string[];
-  /** Lines of these files that the environment's mark does not name. */
+  /** Lines of `files` that the environment's mark does not contain. */
   readonly missing: readonly string[];
-  /** Whether the environment was complete for the requirements of some version of this library. */
+  /** Whether the environment was once complete, for the requirements of this or an earlier version of the library. */
   readonly isMarked: boolean;
 }
 
-/** Returns what an environment needs. DeepSpeed stays in an environment that has it. */
+/** Returns the requirements of an environment. If an environment has DeepSpeed, it remains a requirement. */
 function neededPackages(environment: string, withDeepSpeed: boolean): Needed {
   const path = completeMark(environment);
   const isMarked = existsSync(path);
@@ -163,7 +164,7 @@ async function makeEnvironment(work: Work): Promise<void> {
   }
 }
 
-/** Returns the Pythons from which the environment can be made. Throws: CONFIG if the given one does not fit, ENGINE if there is none. */
+/** Returns the Pythons that can make the environment. Throws: CONFIG if the given Python does not fit, ENGINE if there is none. */
 async function usablePythons(given: string | undefined, { env, cwd }: Io): Promise<readonly string[]> {
   const least = LEAST_PYTHON.join('.');
   if (given !== undefined) {
@@ -200,7 +201,7 @@ async function install(work: Work, files: readonly string[]): Promise<void> {
   try {
     await installRequirements(venvPython(environment), files, {
       what: `torch, numpy, safetensors${files === WITH_DEEPSPEED ? ', accelerate and deepspeed' : ' and accelerate'}`,
-      // DeepSpeed compiles its operations when they are used first, not now.
+      // DeepSpeed compiles its operations at their first use, not now.
       env: { ...io.env, DS_BUILD_OPS: '0' },
       signal,
       line: progress.line,
@@ -214,18 +215,18 @@ async function install(work: Work, files: readonly string[]): Promise<void> {
   stopIfAsked(work);
 }
 
-/** Returns what the environment's Python has; or a text that says what is missing. */
+/** Returns the versions that the environment's Python has, or a text that says what is missing. */
 async function versions({ io, signal, environment }: Work): Promise<TorchVersions | string> {
   const ran = await runProgram(venvPython(environment), ['-c', TORCH_PROBE], { env: io.env, signal });
   if (ran.code === 0) return readTorch(ran.stdout);
   return ran.missing?.message ?? lastLines(ran.stderr, 1);
 }
 
-/** Throws: CONFIG if CUDA is asked for and torch has none. */
+/** Returns the complete environment. Throws: CONFIG if the request asks for CUDA and torch is built without it. */
 function asAnswer({ request, environment }: Work, { torch, cuda }: TorchVersions): TorchEnvironment {
   if (request.cuda === true && cuda === null) {
     throw new ConfigError(
-      `${environment} has torch ${torch}, which is built without CUDA, as pip's index offers it; ` +
+      `${environment} has torch ${torch}, which is built without CUDA because pip's index has only this build; ` +
         'delete the folder, unset PIP_INDEX_URL and PIP_EXTRA_INDEX_URL, and run the command again',
     );
   }

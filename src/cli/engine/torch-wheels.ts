@@ -1,7 +1,7 @@
 import { ConfigError } from '../../core/errors';
 import { type Bytes, formatBytes } from '../../core/units';
 
-/** Bytes of a CUDA build of torch on PyPI. */
+/** The sizes of a CUDA build of torch on PyPI, in bytes. */
 interface CudaBuild {
   readonly torchBytes: Bytes;
   /** Bytes of the CUDA libraries and Triton, which the build needs. */
@@ -12,20 +12,20 @@ interface CudaBuild {
 const CPU_INDEX = 'https://download.pytorch.org/whl/cpu';
 
 /**
- * What PyPI has for a platform; other platforms are unknown. Source: the files on PyPI of torch 2.13.0 and of its
- * requirements.
+ * The build of torch that PyPI has for each platform; for other platforms it is unknown. Source: the files of torch 2.13.0
+ * and of its requirements on PyPI.
  */
 const BUILDS: Readonly<Record<string, CudaBuild | 'no CUDA' | undefined>> = {
   'linux-x64': { torchBytes: 527e6, libraryBytes: 2.2e9 },
   'darwin-arm64': 'no CUDA',
 };
 
-/** Bytes of smaller packages, including their requirements that torch does not need. Source: the files on PyPI for Linux x64. */
+/** Bytes of smaller packages and of requirements that torch does not need. Source: the files on PyPI for Linux x64. */
 const SMALL_PACKAGES: Readonly<Record<string, Bytes>> = { accelerate: 7e6, deepspeed: 6e6 };
 
 /**
- * Returns what the user must know before the lines of requirement files are downloaded. Throws: CONFIG if CUDA is asked for where no build has
- * it.
+ * Returns what the user must know before the packages of requirement files (`lines`) are downloaded. Throws: CONFIG if the
+ * user wants CUDA and PyPI has no build with CUDA for the platform.
  */
 export function downloadNotices(
   lines: readonly string[],
@@ -49,9 +49,9 @@ function torchNotice(platform: string, wantsCuda: boolean): string {
   }
   if (build === undefined || build === 'no CUDA') return '';
   const size = `${formatBytes(build.torchBytes)} of torch and about ${formatBytes(build.libraryBytes)} of CUDA libraries`;
-  if (wantsCuda) return `downloads ${size}, unless pip has them already`;
+  if (wantsCuda) return `downloads ${size}, unless they are in pip's cache`;
   return (
-    `PyPI has only the CUDA build of torch for ${platform}, which also runs on CPUs: ${size}, unless pip has them already ` +
-    `or is configured with another index; for the smaller CPU build, set PIP_EXTRA_INDEX_URL=${CPU_INDEX}`
+    `PyPI has only the CUDA build of torch for ${platform}, which also runs on CPUs: pip downloads ${size}, ` +
+    `unless they are in its cache or its index is another one; for the smaller CPU build, set PIP_EXTRA_INDEX_URL=${CPU_INDEX}`
   );
 }

@@ -77,11 +77,11 @@ export function addExport(program: Command, perform: Perform, io: Io): void {
   });
 }
 
-/** Returns a config of ours. Throws: CONFIG if the words are neither one name nor a command. */
+/** Returns the config that the words name or describe. Throws: CONFIG if they are neither one name nor a command. */
 function ownConfig(words: readonly string[], cwd: string): TrainConfigInput {
   const [name = '', ...rest] = words;
   if (rest.length === 0) return configNamed(name, cwd);
   throw new ConfigError(
-    `export takes one config, not ${words.join(' ')}; a command that launches a training follows --, as -- torchrun train.py`,
+    `export takes one config, not ${words.join(' ')}; write a command that launches a training after --: -- torchrun train.py`,
   );
 }

@@ -19,7 +19,7 @@ interface Place {
   readonly sysPrefix?: boolean;
 }
 
-/** `shardlab install` and `shardlab uninstall`. */
+/** `shardlab install` and `shardlab uninstall`: write and delete the Jupyter kernelspec. */
 export function addInstall(program: Command, perform: Perform, io: Io): void {
   const install = withPlace(program.command('install').description('installs the Jupyter kernelspec'));
   perform<Place>(install, async (_, place, output) => {

@@ -27,8 +27,8 @@ export function writeKernelspec(jupyterData: string): string {
 }
 
 /**
- * Returns the path of the kernel's program for a kernelspec in `folder`: relative if both are in one project, so that the
- * project can be moved. Jupyter replaces {resource_dir} by the kernelspec's folder.
+ * Returns the path of the kernel's program for a kernelspec in `folder`: relative if program and kernelspec are in one
+ * project, so that the project can be moved. Jupyter replaces {resource_dir} by the kernelspec's folder.
  */
 function kernelPath(folder: string): string {
   const modules = dirname(INSTALLATION);
@@ -39,7 +39,7 @@ function kernelPath(folder: string): string {
     : KERNEL;
 }
 
-/** Reads our kernelspec in a Jupyter data folder; undefined: none is installed there. */
+/** Reads our kernelspec in a Jupyter data folder; undefined: it is not installed there. */
 export function readKernelspec(jupyterData: string): KernelSpec | undefined {
   const folder = kernelspecFolder(jupyterData);
   try {
@@ -50,7 +50,7 @@ export function readKernelspec(jupyterData: string): KernelSpec | undefined {
   }
 }
 
-/** Deletes our kernelspec in a Jupyter data folder; returns whether one was there. */
+/** Deletes our kernelspec in a Jupyter data folder; returns whether it was there. */
 export function removeKernelspec(jupyterData: string): boolean {
   const found = readKernelspec(jupyterData) !== undefined;
   rmSync(kernelspecFolder(jupyterData), { recursive: true, force: true });

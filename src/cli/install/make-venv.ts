@@ -23,8 +23,8 @@ const WAYS: readonly { readonly name: string; readonly make: Make }[] = [
 ];
 
 /**
- * Makes a virtual environment in `folder`, which is deleted first, by the first Python and way that work; returns a text that names
- * both. Throws: ENGINE (a SetUpError) if none works, or if `options.signal` was aborted.
+ * Deletes `folder` and makes a virtual environment there. Tries every way with every Python until one way works; returns a
+ * text that names this way and its Python. Throws: ENGINE (a SetUpError) if no way works, or if `options.signal` was aborted.
  */
 export async function makeVenv(
   pythons: readonly string[],

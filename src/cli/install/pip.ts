@@ -1,7 +1,7 @@
 import { lastLines, type ProgramOptions, runProgram } from './run-program';
 import { SetUpError } from './set-up-error';
 
-/** Within this time, pip must show that the index answers: it begins to download, or finds all requirements installed. */
+/** Within this time, pip must begin to download or report an installed requirement, which shows that the index answers. */
 const INDEX_PATIENCE_SECONDS = 60;
 const INDEX_ANSWERS = /^\s*(Downloading|Using cached|Requirement already|Processing)/m;
 
@@ -9,7 +9,7 @@ const INDEX_ANSWERS = /^\s*(Downloading|Using cached|Requirement already|Process
 const FIRST_WITH_RAW_PROGRESS = [24, 1] as const;
 
 export interface PipOptions extends Omit<ProgramOptions, 'expect'> {
-  /** What is installed, for messages. */
+  /** A name of the installed packages, for messages. */
   readonly what: string;
   readonly patienceSeconds?: number;
   /** Installs into this folder; default: into the Python's virtual environment. */

@@ -3,7 +3,7 @@ import { delimiter, join } from 'node:path';
 
 const VERSIONS = ['3', '', '3.14', '3.13', '3.12', '3.11', '3.10', '3.9'];
 
-/** Returns every Python on the PATH, each program once: python3, then python, then those with a version in their name. */
+/** Returns every Python on the PATH, each program once: python3, then python, then names with a version such as python3.12. */
 export function pythonsOnPath(env: NodeJS.ProcessEnv): string[] {
   const folders = (env.PATH ?? '').split(delimiter).filter((folder) => folder !== '');
   const seen = new Set<string>();
@@ -15,7 +15,7 @@ export function pythonsOnPath(env: NodeJS.ProcessEnv): string[] {
 function isNewProgram(path: string, seen: Set<string>): boolean {
   try {
     accessSync(path, constants.X_OK);
-    // Only links of folders are resolved: a virtual environment's python links to another program, but is a Python of its own.
+    // Only links to folders are followed: a virtual environment's python is a link to another program, but a Python of its own.
     const key = join(realpathSync(join(path, '..')), path.slice(path.lastIndexOf('/') + 1));
     if (seen.has(key)) return false;
     seen.add(key);

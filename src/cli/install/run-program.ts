@@ -2,19 +2,19 @@ import { spawn } from 'node:child_process';
 
 /** How a program ended, and what it printed. */
 export interface ProgramResult {
-  /** null: it was not started, or a signal ended it. */
+  /** The exit status; null: the program was not started, or a signal ended it. */
   readonly code: number | null;
   readonly stdout: string;
   readonly stderr: string;
-  /** Why it could not be started. */
+  /** Why the program could not be started. */
   readonly missing?: Error;
-  /** Whether it was ended because it printed nothing that was expected. */
+  /** Whether the program was ended because its stdout did not match `expect` in time. */
   readonly isLate: boolean;
 }
 
 export interface ProgramOptions {
   readonly env: NodeJS.ProcessEnv;
-  /** Ends the program. */
+  /** An abort of this signal ends the program. */
   readonly signal?: AbortSignal | undefined;
   /** A program whose stdout does not match the pattern within this time is ended. */
   readonly expect?: { readonly pattern: RegExp; readonly seconds: number };

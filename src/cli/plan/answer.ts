@@ -2,15 +2,15 @@ import type { Layout } from '../../plan/layout';
 import type { ConfigReading } from '../../plan/layout-of-config';
 import type { Estimate, Prediction } from '../../plan/prediction';
 
-/** One line of `plan --batch`: a prediction under the batch format's keys. */
+/** One line that `plan --batch` writes: a prediction under the keys of the batch format. */
 export type PlanAnswer = ReturnType<typeof planAnswer> & {
   /** Keys of the line that are not settings, if there are any. */
   readonly ignored?: readonly string[];
-  /** Assumptions that replace settings of the line, if there are any. */
+  /** The planner's assumptions in place of settings that it does not read, if the line has such settings. */
   readonly assumed?: readonly string[];
 };
 
-/** A line that cannot be planned. */
+/** The answer to a line that cannot be planned. */
 export interface PlanFailure {
   readonly id: string | number | null;
   readonly error: string;
@@ -48,14 +48,14 @@ export function planAnswer(id: string | number | undefined, prediction: Predicti
       peak_gib: interval(memory.peak, roundToDigits),
     },
     largest_assumption: prediction.largestAssumption,
-    /** In which respects the layout differs from the runs on which the model was fitted. */
+    /** The respects in which the layout differs from the runs to which the planner was fitted. */
     outside: prediction.outside,
   };
 }
 
 /**
- * Returns the assumptions that replace settings of a config, and the settings that affect neither time nor memory; empty
- * if there are none.
+ * Returns the assumptions that replace settings of a config, and the settings that affect neither time nor memory. A key
+ * without entries is left out.
  */
 export function readingAnswer({ assumed, withoutEffect }: ConfigReading): Readonly<Record<string, unknown>> {
   return {

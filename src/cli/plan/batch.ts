@@ -12,7 +12,7 @@ import { type PlanAnswer, type PlanFailure, planAnswer, readingAnswer } from './
 export interface BatchOptions {
   /** A file with one JSON object per line, or '-' for stdin. */
   readonly file: string;
-  /** Replaces keys of every line. */
+  /** Values that replace those of every line, such as `hardware`. */
   readonly place: Place;
   readonly calibration: HardwareCalibration | undefined;
 }
@@ -78,7 +78,7 @@ function answerLine(
     const answer = answerOf(id ?? undefined, plannedRequest(withPlace(asked, place), calibration));
     return ignored.length === 0 ? answer : { ...answer, ignored };
   } catch (error) {
-    // After a defect of shardlab in one line, the other lines are still answered.
+    // If one line causes an internal error, the other lines are still answered.
     const message = error instanceof Error ? error.message : String(error);
     const defect = error instanceof ShardlabError ? '' : 'a defect of shardlab: ';
     return { id, error: `line ${number}: ${defect}${message}` };

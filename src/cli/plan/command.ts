@@ -48,13 +48,13 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
     .option('--nic <gbit>', 'Gbit/s per GPU between nodes', positiveNumber)
     .option(
       '--example-tokens <n>',
-      'mean number of tokens per example in a packed row; each example attends only to itself',
+      'rows are packed: the mean number of tokens per example; each example attends only to itself',
       wholeNumber(1),
     )
     .option('--calibration <file>', 'the file that shardlab doctor --calibrate wrote')
     .option('--prices <file>', 'USD or CNY per GPU hour by the name of the GPU')
     .option('--tokens <n>', 'adds the cost of a run with this number of tokens', positiveNumber)
-    .option('--explain', 'says in five sentences where time and memory go, and which change helps most')
+    .option('--explain', 'says in five sentences what takes time and memory, and which change helps most')
     .addOption(setOption());
   perform<PlanCommandOptions>(command, async (configs, options, output) => {
     const calibration = readCalibration(options.calibration, io.cwd);
@@ -74,7 +74,7 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
       const [name = ''] = words.length > 1 ? ['command line'] : words;
       const reading = foreignReading(words, { io, output, world: gpus });
       const asked = reading === null ? planInputNamed(name, io.cwd) : readingInput(reading);
-      const input = withSettings(asked, options.set) as PlanInput; // the plan checks it
+      const input = withSettings(asked, options.set) as PlanInput; // `plan` checks it
       const where = reading === null ? place : withPlace(readingPlace(reading), place);
       const planned = naming(name, () => plan(input, where, { calibration }));
       for (const { says } of planned.assumed) output.note(`warning: ${name}: ${says}`);
@@ -108,7 +108,7 @@ function changesOf(
   return nearest.length === 0 ? {} : { nearest };
 }
 
-/** Throws: CONFIG for options that have no meaning with --batch. */
+/** Checks the options of --batch. Throws: CONFIG for options that have no meaning with it. */
 function checkBatch(
   file: string,
   configs: readonly string[],

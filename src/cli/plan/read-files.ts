@@ -28,7 +28,7 @@ export function readModel(name: string, cwd: string): TrainConfigInput | Recomme
     return { model: input as RecommendInput['model'] };
   if (!isTrainConfig(input)) return searchedKeys(input) as RecommendInput;
   checkLocated(text);
-  return input as TrainConfigInput; // it passed the check
+  return input as TrainConfigInput; // `checkLocated` has checked it
 }
 
 /** Reads a calibration that `shardlab doctor --calibrate` wrote. Throws: CONFIG. */

@@ -10,7 +10,7 @@ interface ReadCommandOptions {
   readonly world?: number;
 }
 
-/** `shardlab read FILE` or `-- COMMAND…`: what each line of somebody's settings means here. */
+/** `shardlab read FILE` or `-- COMMAND…`: says what each line of another program's settings means here. */
 export function addRead(program: Command, perform: Perform, io: Io): void {
   const command = program
     .command('read')

@@ -7,9 +7,9 @@ import { degreesOf, requireReadable } from '../../plan/reading-input';
 import type { Io, Output } from '../io';
 
 /**
- * Reads the settings of another program that a command names, and writes what each line does to stderr; null: the words name a config of ours, or
- * a model's config.json.
- * Throws: CONFIG with every line that is an error, or refused if no line is a setting.
+ * Reads the settings of another program that the words of a command name, and reports on stderr what each line does; null:
+ * the words name a config of this library, or a model's config.json. Throws: CONFIG with every line that is an error; if no
+ * line is a setting, with every line that was refused.
  */
 export function foreignReading(
   words: readonly string[],
@@ -28,7 +28,9 @@ export function foreignReading(
       `only a plan has the sizes of ${name}; a run trains 'tiny' in its place, unless --set model=NAME chooses another`,
     );
   else if (reading.config.model === undefined)
-    output.note("no line names a model of ours: the default is 'tiny'; --set model=NAME chooses another");
+    output.note(
+      "no line names a model of this library: the default is 'tiny'; --set model=NAME chooses another",
+    );
   return reading;
 }
 
@@ -38,6 +40,6 @@ export function ranksHere(reading: Reading, output: Output): number {
   const asked = reading.world ?? Math.max(2, degrees);
   if (asked <= MOST_RANKS_HERE) return asked;
   const ranks = degrees * Math.max(1, Math.floor(MOST_RANKS_HERE / degrees));
-  output.note(`${asked} ranks are asked for, and ${ranks} run here; --ranks chooses another number`);
+  output.note(`the settings ask for ${asked} ranks, but ${ranks} run here; --ranks chooses another number`);
   return ranks;
 }

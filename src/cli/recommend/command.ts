@@ -35,19 +35,19 @@ interface GpuCounts {
   readonly fewest?: number;
 }
 
-/** Reads '64' or '8..64'. */
+/** Parses the numbers of GPUs to try: '64' or '8..64'. */
 function gpuCounts(text: string): GpuCounts {
   const [first = '', second] = text.split('..');
   const number = wholeNumber(1);
   return second === undefined ? { most: number(first) } : { fewest: number(first), most: number(second) };
 }
 
-/** `shardlab recommend`: ranks the best layouts, and says why the others are behind. */
+/** `shardlab recommend`: ranks the best layouts of a model, and says why other layouts are slower or do not fit. */
 export function addRecommend(program: Command, perform: Perform, io: Io): void {
   const command = program
     .command('recommend')
     .description(
-      'tries every legal layout of a model on some GPUs, ranks those that fit, and says why the others are behind',
+      'tries every legal layout of a model on some GPUs, ranks the layouts that fit, and says why the others are slower',
     )
     .requiredOption(
       '--model <name>',

@@ -32,7 +32,7 @@ interface RunCommandOptions extends EngineOptions, ParallelOptions {
   readonly resume?: string;
 }
 
-/** `shardlab run CONFIG`: trains without a notebook. */
+/** `shardlab run CONFIG`: trains a config without a notebook. */
 export function addRun(program: Command, perform: Perform, io: Io): void {
   const command = program
     .command('run')
@@ -88,7 +88,7 @@ interface TrainingAsked {
   readonly output: Output;
 }
 
-/** Returns what trains, and on how many ranks; settings of another program may train in a smaller form. */
+/** Returns the config and the number of ranks; settings of another program may train in a smaller form. */
 function askedTraining(words: readonly string[], { sets, options, io, output }: TrainingAsked) {
   const { steps } = options;
   const reading = foreignReading(words, { io, output, world: options.ranks });

@@ -36,12 +36,12 @@ export interface HeadlessRun {
   readonly results: readonly StepResult[];
   /** Number of last steps that took more time because they were profiled: on PyTorch, the last step of a call. */
   readonly numProfiled: number;
-  /** Records of all steps, and of the last step. */
+  /** `records`: the records of all steps and ranks. `lastStep`: those of the last step, one per rank. */
   readonly records: Iterable<StepRecord>;
   readonly lastStep: readonly StepRecord[];
   /** The largest resident memory of a rank's process. */
   readonly maxRssBytes: number;
-  /** Why the event file is incomplete, if it is. */
+  /** The error that made the event file incomplete; undefined: the file is complete. */
   readonly eventsFailure?: ShardlabError | undefined;
 }
 
@@ -98,16 +98,17 @@ function maxRssOf(job: Job, engine: LaunchOptions['engine']): Promise<number[]> 
     : all.measure<number>({ what: 'maxRss' });
 }
 
-/** Returns the number of remaining steps: `steps` minus those that the checkpoint has done. */
+/** Returns the number of remaining steps: `steps` minus the steps that the checkpoint contains. */
 function stepsLeft({ lastStep }: Run, steps: number, io: Io): number {
   if (lastStep === 0) return steps;
   const left = Math.max(0, steps - lastStep);
-  const rest = left === 0 ? `nothing is left of ${steps}: give more --steps` : `${left} of ${steps} are left`;
+  const rest =
+    left === 0 ? `no step of ${steps} is left: give more --steps` : `${left} of ${steps} steps are left`;
   io.stderr(`step ${lastStep} loaded, ${rest}\n`);
   return left;
 }
 
-/** Writes the records; returns a failure instead of throwing it, so that a full disk does not lose the training's result. */
+/** Writes the records. Returns an error instead of throwing it, because the training's result must survive a full disk. */
 function write(records: Iterable<StepRecord>, file: EventFileWriter): ShardlabError | undefined {
   try {
     for (const record of records) file.append(record);
@@ -120,7 +121,7 @@ function write(records: Iterable<StepRecord>, file: EventFileWriter): ShardlabEr
   }
 }
 
-/** Shows the displays of `work` as one line of stderr. */
+/** Does `work`, and shows what it displays in one line of stderr. */
 export async function onTerminal<T>(io: Io, work: () => Promise<T>): Promise<T> {
   const line = terminalSink(terminalOf(io));
   const unregister = registerDisplay(line);

@@ -5,13 +5,13 @@ import type { StepRecord } from '../../ledger/record';
 import type { StepResult } from '../../train/step-result';
 import type { HeadlessRun } from './headless';
 
-/** Speed and size in the reports of all training commands; the keys are those of the peer's line. */
+/** Speed and size in the reports of all training commands; the keys are those of the line that torch_gpt_bench.py prints. */
 export type SpeedReport = ReturnType<typeof speedReport>;
 
 /** The answer of `shardlab run`. */
 export type RunReport = ReturnType<typeof runReport>;
 
-/** Number of warm-up steps, which the speed does not include. Source: the peer drops its first two steps. */
+/** Number of warm-up steps, which the speed does not include. Source: torch_gpt_bench.py leaves out its first two steps. */
 const NUM_WARM_UP = 2;
 
 /** Returns speed and size of a run; `strategy` is the caller's name for its strategy. */
@@ -27,7 +27,7 @@ export function speedReport(run: HeadlessRun, strategy: string) {
     world: run.world,
     mesh: meshOf(run),
     params: run.numParams,
-    /** Speed of all ranks together in the median step. */
+    /** Tokens per second of all ranks together, in the step of median time. */
     tokens_per_s: Math.round(tokens / median),
     step_ms: rounded(median * 1e3, 1),
     losses: run.results.map(({ loss }) => rounded(loss, 6)),
@@ -56,7 +56,7 @@ export function runReport(run: HeadlessRun) {
   };
 }
 
-/** Returns device memory. Reads the records one by one, because there may be many. */
+/** Returns the peak of device memory and its causes. Reads the records one by one, because there may be many. */
 function memoryReport(records: Iterable<StepRecord>) {
   let highest: StepRecord | undefined;
   const ranks = new Map<number, { peak_bytes: number; rest_bytes: number }>();
@@ -68,15 +68,15 @@ function memoryReport(records: Iterable<StepRecord>) {
   }
   const atPeak = highest === undefined ? [] : Object.entries(memoryAtPeak(highest));
   return {
-    /** The largest over ranks and steps. */
+    /** The largest peak of all ranks and steps. */
     peak_bytes: highest?.memory.peakBytes ?? 0,
-    /** Bytes by cause at that moment. */
+    /** The bytes of each cause at the moment of this peak. */
     by_cause: Object.fromEntries(atPeak.filter(([, bytes]) => bytes > 0)),
     per_rank: [...ranks].sort(([a], [b]) => a - b).map(([rank, bytes]) => ({ rank, ...bytes })),
   };
 }
 
-/** Returns the communication of the rank that received most in the last step. */
+/** Returns the communication of the rank that received most bytes in the last step. */
 function commReport(lastStep: readonly StepRecord[]) {
   const [first = { bytes_by_cause: {}, wire_bytes: 0, exposed_ms: 0 }, ...others] = lastStep.map(commOf);
   return others.reduce((best, comm) => (comm.wire_bytes > best.wire_bytes ? comm : best), first);

@@ -14,8 +14,9 @@ import { makeFolder } from '../../core/regular-file';
 const CLAIM = /^\.training-(\d+-\d+)$/;
 
 /**
- * Claims a training's output folder, which is made if it does not exist; `note` gets a line about a claim of another machine. Returns the function
- * that ends the claim. Throws: IO if another training writes there, or if the folder cannot be made.
+ * Claims a training's output folder, and makes the folder if it does not exist; `note` gets a line about a claim of another
+ * machine. Returns the function that ends the claim. Throws: IO if another training writes into the folder, or if the folder
+ * cannot be made.
  */
 export function claimFolder(folder: string, note: (line: string) => void): () => void {
   const isNew = !fs.existsSync(folder);
@@ -42,7 +43,7 @@ export function claimFolder(folder: string, note: (line: string) => void): () =>
   }
 }
 
-/** Deletes the claim of a process that has ended. Throws: IO if the process runs. */
+/** Deletes a claim if its process has ended. Throws: IO if the process still runs. */
 function checkClaim(folder: string, name: string, note: (line: string) => void): void {
   const [, mark] = CLAIM.exec(name) ?? [];
   if (mark === undefined) return;

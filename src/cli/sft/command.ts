@@ -16,7 +16,7 @@ export function addSft(program: Command, perform: Perform, io: Io): void {
     .command('sft')
     .description('trains on conversations, with the arguments of swift sft (LoRA or full)')
     .argument('[arguments...]', 'arguments of swift sft, listed below')
-    .option('--nproc <n>', 'rank processes (default: NPROC_PER_NODE, or 1)', wholeNumber(1))
+    .option('--nproc <n>', 'number of rank processes (default: NPROC_PER_NODE, or 1)', wholeNumber(1))
     .allowUnknownOption()
     .addHelpText('after', flagsHelp);
   addEngineOptions(command);

@@ -9,7 +9,7 @@ import type { Reading } from '../../dialects/rows/reading';
 import { numberOf, wholeOf, word, yesOf } from '../../dialects/rows/values';
 import { SWIFT } from '../../dialects/trainers/swift';
 
-/** An argument of `shardlab sft` that the command itself reads; all others are read as `shardlab read` does. */
+/** An argument of `shardlab sft` that the command itself reads; all other arguments are read as by `shardlab read`. */
 interface SftFlag<Value> {
   /** How --help writes the argument's value. */
   readonly value: string;
@@ -45,7 +45,7 @@ export const FLAGS = {
   max_length: flag('<n>', "tokens per row (default: the model's, at most 2048)", whole),
   truncation_strategy: flag(
     '<side>',
-    'delete, left or right: what happens with longer examples (default delete)',
+    'what happens to longer examples: delete, or cut at the left or right (default delete)',
     word({ delete: 'delete', left: 'left', right: 'right' } as const),
   ),
   packing: flag('<true|false>', 'puts several examples into one row (default false)', yesOf),
@@ -53,15 +53,15 @@ export const FLAGS = {
     /flash/.test(String(value)) ? 'flash' : 'eager',
   ),
   num_train_epochs: flag('<n>', 'passes over the examples (default 3)', numberOf),
-  max_steps: flag('<n>', 'steps in place of epochs', whole),
+  max_steps: flag('<n>', 'number of steps, which replaces the number of epochs', whole),
   gradient_accumulation_steps: flag(
     '<n>',
     'microbatches per step (default: 16 rows per step of all ranks)',
     whole,
   ),
   output_dir: flag('<folder>', 'for checkpoints and models (default output)', path),
-  save_steps: flag('<n>', 'saves after each n-th step, and after the last (default 500)', whole),
-  eval_steps: flag('<n>', 'evaluates after each n-th step, and after the last (default: save_steps)', whole),
+  save_steps: flag('<n>', 'saves after every n steps, and after the last (default 500)', whole),
+  eval_steps: flag('<n>', 'evaluates after every n steps, and after the last (default: save_steps)', whole),
   save_total_limit: flag('<n>', 'number of checkpoints that remain; the best one always remains', whole),
   resume_from_checkpoint: flag(
     '<folder>',
@@ -76,7 +76,7 @@ export type SftValues = {
   readonly [Name in keyof typeof FLAGS]?: ReturnType<(typeof FLAGS)[Name]['read']>;
 };
 
-/** Further arguments in --help, which the dialect of swift reads. */
+/** Arguments in --help that the dialect of swift reads. */
 const READ_ELSEWHERE: readonly (readonly [string, string])[] = [
   ['tuner_type <name>', 'lora or full; also --train_type (default lora)'],
   ['lora_rank <n>', 'default 8'],
@@ -96,7 +96,7 @@ const READ_ELSEWHERE: readonly (readonly [string, string])[] = [
 
 const FURTHER = 'from the exported folder last (or last-merged)';
 
-/** What other commands do with the result. */
+/** What the user does with the result in other programs. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   rlhf_type: `DPO, KTO and other preferences are not trained here; swift rlhf or TRL's DPOTrainer continue ${FURTHER}`,
   reward_model: `reward models are not trained here; swift rlhf --rlhf_type rm or TRL's RewardTrainer continue ${FURTHER}`,
@@ -143,7 +143,7 @@ export function readFlags(
       throw error;
     }
   }
-  return { values: values as SftValues, others }; // each value was read by its row
+  return { values: values as SftValues, others }; // the row of `FLAGS` has read its value
 }
 
 function requireKnown({ path: [name = ''], key, value }: LocatedKey): void {
@@ -156,8 +156,8 @@ function requireKnown({ path: [name = ''], key, value }: LocatedKey): void {
 }
 
 /**
- * Returns what the other arguments mean, by the dialect of swift, for a training of some steps. `note` gets a line per
- * argument without effect. Throws: CONFIG naming arguments that are wrong, or that have no counterpart here.
+ * Returns the settings that the other arguments mean in the dialect of swift, for a training of `steps` steps. `note` gets a
+ * line for each argument without effect. Throws: CONFIG naming arguments that are wrong, or that have no counterpart here.
  */
 export function readOthers(
   others: readonly LocatedKey[],

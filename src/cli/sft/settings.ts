@@ -7,16 +7,16 @@ import { ConfigError } from '../../core/errors';
 import type { LocatedKey } from '../../dialects/rows/meant';
 import { readOthers, type SftValues } from './flags';
 
-/** Tokens per row, if neither the arguments nor the model have fewer. */
+/** The largest number of tokens per row, unless --max_length gives another one. */
 const MOST_TOKENS = 2048;
 
 /** Stands in for the number of steps until the rows are counted. */
 const MOST_STEPS = 1e9;
 
-/** Rows of all ranks per step, if the arguments do not say it. Source: ms-swift's trainers/arguments.py. */
+/** Rows of all ranks per step, if the arguments do not give them. Source: ms-swift's trainers/arguments.py. */
 const ROWS_PER_STEP = 16;
 
-/** What a training is made of. */
+/** The arguments of a training, and how it runs. */
 export interface SftSettings {
   readonly values: SftValues;
   readonly others: readonly LocatedKey[];
@@ -36,7 +36,7 @@ export function configOf({ values, others, ranks, cwd, note }: SftSettings): Tra
   const config = {
     ...readOthers(others, { steps: MOST_STEPS, cwd, note }),
     model,
-    // The schedule depends on the number of steps: see withSteps.
+    // The schedule depends on the number of steps, so `withSteps` sets it.
     schedule: null,
     data: {
       instructions: dataset,
@@ -54,7 +54,7 @@ export function configOf({ values, others, ranks, cwd, note }: SftSettings): Tra
   return { ...config, accumulation };
 }
 
-/** Returns the number of steps: the value of --max_steps, or the steps of all epochs over a number of rows. */
+/** Returns the number of steps: the value of --max_steps, or the steps of all epochs if an epoch has `rows` rows. */
 export function stepsOf(config: TrainConfig, { values, ranks }: SftSettings, rows: number): number {
   const { max_steps: steps, num_train_epochs: epochs = 3 } = values;
   if (steps !== undefined) return steps;
@@ -62,7 +62,7 @@ export function stepsOf(config: TrainConfig, { values, ranks }: SftSettings, row
   return Math.max(1, Math.ceil((epochs * rows) / perStep));
 }
 
-/** Returns the config with its number of steps, on which schedules depend. */
+/** Returns the config with a number of steps, and with the schedule for this number. */
 export function withSteps(config: TrainConfigInput, settings: SftSettings, steps: number): TrainConfigInput {
   const { others, cwd } = settings;
   const { schedule } = readOthers(others, { steps, cwd, note: () => undefined });
@@ -90,14 +90,14 @@ function modelOf({ model, max_length: length, attn_impl: attention }: SftValues,
 
 function parsedSizes(text: string): TrainConfigInput['model'] {
   try {
-    return JSON.parse(text) as TrainConfigInput['model']; // the config is checked
+    return JSON.parse(text) as TrainConfigInput['model']; // `parseTrainConfig` checks it later
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new ConfigError(`sft: --model is not JSON (${reason}); write {"kind": "llama", "layers": 2, …}`);
   }
 }
 
-/** Returns the sizes of a model of tokens. Throws: CONFIG for another one. */
+/** Returns the sizes of a language model. Throws: CONFIG for a model of another kind. */
 function sizesOf(model: TrainConfigInput['model']) {
   const shape = modelShape(parseTrainConfig({ model, data: 'synthetic' }));
   if (shape.kind === 'gpt' || shape.kind === 'llama') return shape;

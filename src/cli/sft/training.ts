@@ -32,8 +32,8 @@ export interface SftResult {
 }
 
 /**
- * Launches ranks and trains on conversations; writes checkpoints and the exported models best and last. Throws: CONFIG, IO, and errors of the
- * launch, the training and the ranks.
+ * Launches ranks and trains on conversations; writes checkpoints and the exported models `best` and `last`. Throws: CONFIG,
+ * IO, and errors of the launch, the training and the ranks.
  */
 export async function trainSft(
   settings: SftSettings,
@@ -85,7 +85,7 @@ async function trainOn(job: Job, { settings, config, output, from }: Training): 
   return { run, examples, rows, steps, best, lastCheckpoint, folders, engine: first?.engine ?? '' };
 }
 
-/** Says that a training that begins replaces the results of an earlier one. */
+/** Warns that a training from step 1 replaces the results of an earlier training in the same folder. */
 function noteEarlier(output: OutputFolder, note: SftSettings['note']): void {
   const steps = output.steps();
   if (steps.length === 0) return;
@@ -162,7 +162,7 @@ async function trainRest(
   endLog();
 }
 
-/** Writes the last model, and the one with the least validation loss: adapters for PEFT, or whole models for transformers. */
+/** Writes the last model, and the model with the least validation loss: adapters for PEFT, or whole models for transformers. */
 async function exportModels(
   run: Run,
   output: OutputFolder,

@@ -6,7 +6,7 @@ import { toChromeTrace } from '../../ledger/chrome-trace';
 import { readEventFile } from '../../ledger/event-file';
 import { type Io, orFail, type Perform } from '../io';
 
-/** `shardlab trace FILE`: converts a run's events for Perfetto. */
+/** `shardlab trace FILE`: converts the events of a run to a trace for Perfetto. */
 export function addTrace(program: Command, perform: Perform, io: Io): void {
   const command = program
     .command('trace')

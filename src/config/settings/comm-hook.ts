@@ -4,7 +4,7 @@ import type { StrategyName } from '../strategies';
 import { size } from './model';
 import { gradScalerOf, type PrecisionSettings, reduceDtypeOf, type ScalerSetting } from './precision';
 
-/** Torch's names of PowerSGD's options, and its defaults except that of startPowerSGDIter (torch: 1000). Source: PowerSGDState. */
+/** PowerSGD's options, with torch's names and defaults, except that startPowerSGDIter is 1000 in torch. Source: PowerSGDState. */
 const powerSgdSchema = z.strictObject({
   kind: z.literal('powerSGD'),
   matrixApproximationRank: size.default(1),
@@ -44,8 +44,8 @@ export interface CommHookRead extends PrecisionSettings, ScalerSetting {
 export const COMM_HOOK = {
   schema: commHookSchema.nullable().default(null),
   says:
-    'how DDP compresses gradients: PowerSGD (the product of two thin matrices) or topK (the values with the largest magnitudes, and their indices). What is not ' +
-    'sent is added to the next gradient (error feedback). Checkpoints do not store it: a loaded run begins with an error of zero',
+    'how DDP compresses gradients: PowerSGD (the product of two thin matrices) or topK (the values with the largest magnitudes, and their indices). ' +
+    'The error, which is not sent, is added to the next gradient (error feedback). Checkpoints do not store the error: a loaded run begins with an error of zero',
   form: "{ kind: 'powerSGD', matrixApproximationRank: 2 }, { kind: 'topK', ratio: 0.01 } or null",
   names: { ddp: 'commHook', torch: ['powerSGD_hook', 'register_comm_hook'], accelerate: 'comm_hook' },
   warns: ({ config, world }: Facts<CommHookRead>): string | null =>

@@ -5,7 +5,7 @@ import { type ModelSetting, modelShape, size } from './model';
 /** Formats of files of data. */
 export const DATA_FORMATS = ['text', 'jsonl', 'csv', 'parquet', 'images'] as const;
 
-/** What happens with conversations that do not fit into a row. Source: ms-swift's truncation_strategy. */
+/** Ways to treat conversations that do not fit into a row. Source: ms-swift's truncation_strategy. */
 const TRUNCATIONS = ['delete', 'right', 'left'] as const;
 
 export type DataFormat = (typeof DATA_FORMATS)[number];
@@ -170,7 +170,7 @@ export const dataSchema = z.union([
 
 export type DataSetting = z.output<typeof dataSchema>;
 
-/** Returns the settings of a user's own files or arrays; null: the data is built in, or a function makes the batches. */
+/** Returns the settings of a user's own files or arrays; null if the data is built in or a function makes the batches. */
 export function ownData(data: DataSetting): OwnData | null {
   if (data === 'typescript' || data === 'synthetic' || data === 'moving-shapes' || data === 'function')
     return null;
@@ -184,7 +184,7 @@ interface Read {
   readonly parallel: { readonly cp: number; readonly pp: number };
 }
 
-/** Returns why the data has no effect with the model; null: it has its effect. */
+/** Returns why the data has no effect with the model; null if it has an effect. */
 export function dataWarning({ config }: Facts<Read>): string | null {
   const { data } = config;
   if (modelShape(config).kind !== 'dit' || (ownData(data) === null && data !== 'typescript')) return null;
@@ -253,7 +253,7 @@ function withoutInstructions({ chatTemplate, system, packing, truncation }: OwnD
       };
 }
 
-/** Finds a setting that instructions do not have, or a model that does not train on them. */
+/** Finds a setting that instructions do not have, or a model that does not train on instructions. */
 function withInstructions(data: OwnData, { parallel, ...config }: Read): WrongKey | null {
   const { kind } = modelShape(config);
   if (kind !== 'gpt' && kind !== 'llama') {

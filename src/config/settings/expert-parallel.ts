@@ -36,7 +36,7 @@ export const EXPERT_PARALLEL = {
   },
 } as const satisfies Settings<ExpertParallelRead>;
 
-/** Returns why experts cannot be placed in this way; null if they can, or if only the ranks know. */
+/** Returns why experts cannot be placed in this way; null if they can, or if only the ranks can check it. */
 function misplaced({ model, parallel: { ep, expertPlacement } }: ExpertParallelRead): string | null {
   if (expertPlacement === null) return null;
   if (ep === 1)
@@ -49,7 +49,7 @@ function misplaced({ model, parallel: { ep, expertPlacement } }: ExpertParallelR
   return issues.find((issue) => issue !== null) ?? null;
 }
 
-/** Returns why the model's experts cannot be divided; null if they can, or if only the ranks know. */
+/** Returns why the model's experts cannot be divided; null if they can, or if only the ranks can check it. */
 function undivided({ model, parallel: { ep } }: ExpertParallelRead): string | null {
   const shape = modelShape({ model });
   if (shape.kind === 'own') return null;

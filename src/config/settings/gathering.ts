@@ -31,17 +31,17 @@ export function strategiesOf({ parallel }: Strategies): StrategyName[] {
   return [parallel.strategy, ...parallel.unitStrategies.map(({ strategy }) => strategy)];
 }
 
-/** Says that no unit is gathered; null: some are. */
+/** Returns a message that a setting has no effect because no unit is gathered; null if some units are gathered. */
 export function unlessGathered(config: Strategies): string | null {
   return anyGathered(config) ? null : whole(config);
 }
 
-/** Says that parameters are whole, so that a setting has no effect. */
+/** Returns a message that a setting has no effect because parameters are whole. */
 export function whole({ parallel }: Strategies): string {
   return `has no effect under ${parallel.strategy}: parameters stay whole on every rank, and no unit frees them`;
 }
 
-/** Says that the strategy has no replicas. */
+/** Returns a message that a setting has no effect because the strategy has no replicas. */
 export function withoutCopies({ parallel }: Strategies): string {
   return `has no effect under ${parallel.strategy}, which has no replicas`;
 }
@@ -53,7 +53,7 @@ export function keepsToBackward(config: Strategies): boolean {
   return strategiesOf(config).every((name) => !isGathered(name) || !STRATEGIES[name].reshardAfterForward);
 }
 
-/** A warning about a hybrid strategy that has one replica; null: there is none. */
+/** A warning about a hybrid strategy that has one replica; null if there is nothing to warn about. */
 export function withoutMesh(
   strategy: StrategyName,
   { config, world: ranks }: Facts<Strategies>,

@@ -57,7 +57,7 @@ export const LORA = {
   parts: LORA_PARTS,
 } as const satisfies Setting<Read>;
 
-/** Returns why `frozen` has no effect beside adapters; null: it has its effect. */
+/** Returns why `frozen` has no effect beside adapters; null if it has an effect. */
 export function frozenWarning({ config: { lora } }: Facts<Pick<Read, 'lora'>>): string | null {
   return lora === null ? null : 'has no effect with lora: all parameters except the adapters are frozen';
 }

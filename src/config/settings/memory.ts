@@ -10,7 +10,7 @@ export interface Read {
   readonly activationCheckpointing: ActivationCheckpointingConfig | null;
 }
 
-/** What is stored on the host instead of the device. */
+/** Settings that say which values are stored on the host instead of the device. */
 export const OFFLOAD = {
   optimizer: {
     schema: z.boolean().default(false),

@@ -16,7 +16,7 @@ export interface ModelParallelRead {
   };
 }
 
-/** The part that the rules about sequences read. */
+/** The part of a config that the rules about sequences read. */
 export interface SequenceRead extends ModelParallelRead {
   readonly model: ModelSetting;
   readonly parallel: ModelParallelRead['parallel'] & { readonly cpKind: (typeof CP_KINDS)[number] };
@@ -62,7 +62,8 @@ export const MODEL_PARALLEL = {
       const shape = modelShape({ model });
       const reason = shape.kind === 'moe' ? sequenceConflict(shape, shape.experts) : null;
       if (reason !== null) return `the sequences of a 'moe' cannot be divided: ${reason}`;
-      // Zigzag order gives each rank an early and a late chunk; a dit's attention has no order.
+      // A ring's zigzag order gives each rank an early and a late chunk; a dit needs no zigzag, because its attention is not
+      // causal.
       return cpKind === 'ring' && shape.kind !== 'dit'
         ? undivided(model, 2 * cp, `the ${2 * cp} chunks of a ring of ${cp} ranks`)
         : undivided(model, cp, `${cp} ranks`);
@@ -96,7 +97,7 @@ export function shardRanksOf({ parallel }: ModelParallelRead, world: number): nu
   return world / (parallel.tp * parallel.pp);
 }
 
-/** Returns what contradicts a division of the model's sequences; null: nothing. */
+/** Returns what contradicts a division of the model's sequences; null if nothing does. */
 function undivided(model: ModelSetting, parts: number, what: string): string | null {
   const shape = modelShape({ model });
   if (isOwnModel(shape)) return null;

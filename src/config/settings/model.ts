@@ -59,8 +59,8 @@ export const llamaSchema = z.strictObject({
 });
 
 /**
- * Wan2.2's video transformer, with one expert or two. If there are two, the timestep chooses one per step. Defaults:
- * Wan2.2's.
+ * Wan2.2's video transformer, with one expert or two. If there are two, the timestep chooses one per step. The
+ * defaults are Wan2.2's.
  */
 export const ditSchema = z.strictObject({
   kind: z.literal('dit'),
@@ -162,7 +162,7 @@ export const modelSchema = z.preprocess((value, context) => {
 }, nameOrSizes) as unknown as z.ZodType<
   z.output<typeof nameOrSizes>,
   z.input<typeof nameOrSizes> | PretrainedInput | Omit<z.input<typeof pythonSchema>, 'kind'>
->; // what the function takes
+>; // the types that `modelSchema` accepts
 
 export type ModelName = keyof typeof NAMED_MODELS;
 export type ModelConfig = z.output<typeof kindSchema>;

@@ -47,7 +47,7 @@ export const ADAMW_8BIT_DEFAULTS = {
   blockSize: 256,
 } as const;
 
-/** The defaults of a config that depend on the kind. */
+/** The defaults that depend on the kind of optimizer. */
 const DEFAULTS_OF_KIND = {
   adamW: ADAMW_DEFAULTS,
   adam: ADAM_DEFAULTS,
@@ -103,7 +103,7 @@ export const OPTIMIZER = {
   },
   betas: {
     schema: z.tuple([fraction, fraction]).optional(),
-    says: "decay rates of Adam's moments; for lion, of the update's direction and of the moment. Default: [0.9, 0.999]; for lion [0.9, 0.99]",
+    says: "decay rates of Adam's moments; for lion, the rates of the update's direction and of the moment. Default: [0.9, 0.999]; for lion [0.9, 0.99]",
     form: '[0.9, 0.999]',
     names: { torch: 'betas', transformers: ['adam_beta1', 'adam_beta2'] },
     warns: ({ config }: Facts<Read>): string | null => withoutSecondMoment(config, ['sgd']),
@@ -141,7 +141,7 @@ export const OPTIMIZER = {
     says: "whether sgd uses Nesterov's momentum",
     names: { torch: 'nesterov' },
     warns: ({ config }: Facts<Read>): string | null => withoutKind('sgd', config, '', '; adamW has betas'),
-    // torch.optim.SGD raises ValueError.
+    // In this case, torch.optim.SGD raises ValueError.
     conflict: (config: Read): string | null =>
       config.optimizer.kind === 'sgd' && config.optimizer.nesterov && config.optimizer.momentum === 0
         ? 'true needs a momentum, but momentum is 0; give optimizer.momentum, for example 0.9'

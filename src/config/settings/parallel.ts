@@ -19,9 +19,9 @@ import { floatSchema, type MixedPrecisionConfig } from './precision';
 
 /** Which modules become separate units. */
 const wrapSchema = z.union([
-  /** Every block; only the root; every Linear; every block and every expert. */
+  /** In this order: every block; only the root; every Linear; every block and every expert. */
   z.enum(['blocks', 'root', 'linear', 'moe']),
-  /** Source: size_based_auto_wrap_policy. */
+  /** Modules by size. Source: size_based_auto_wrap_policy. */
   z.strictObject({ minNumParams: size }),
   /** Classes by name, such as 'Block'. Source: transformer_auto_wrap_policy, ModuleWrapPolicy. */
   z.strictObject({ layerCls: z.array(z.string()).min(1) }),
@@ -114,7 +114,7 @@ const DATA_PARALLEL = {
       .union([z.boolean(), z.int().min(2)])
       .nullable()
       .default(null),
-    says: 'whether whole parameters are freed after forward; a number: they are resharded over this number of ranks. `null`: the strategy decides',
+    says: 'whether whole parameters are freed after forward; a number: parameters are resharded over this number of ranks. `null`: the strategy decides',
     form: 'true, false, a number of ranks from 2, or null',
     names: {
       fullyShard: 'reshard_after_forward',
@@ -136,7 +136,7 @@ const DATA_PARALLEL = {
         if (typeof asked === 'number')
           return 'is planned as true: parameters are freed after forward and gathered again from all ranks of the shard group';
         return asked === true
-          ? "is planned as by default: the root's parameters are whole until its backward"
+          ? "is planned like the default: the root's parameters are whole until its backward"
           : null;
       },
     },

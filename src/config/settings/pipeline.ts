@@ -7,7 +7,7 @@ import { type ModelSetting, modelShape, size } from './model';
 export const PIPELINE_SCHEDULES = ['gpipe', '1f1b', 'interleaved', 'zb'] as const;
 export type PipelineScheduleName = (typeof PIPELINE_SCHEDULES)[number];
 
-/** What is divided evenly between the stages of a pipeline. */
+/** The quantities that can be divided evenly between the stages of a pipeline. */
 export const SPLITS = ['layers', 'parameters', 'time'] as const;
 
 /** The part of a config that the rules below read. */
@@ -142,13 +142,13 @@ function withoutStages({ parallel }: PipelineRead): string | null {
   return parallel.pp === 1 ? 'has no effect with parallel.pp 1: the model is not divided into stages' : null;
 }
 
-/** Kinds of models whose layers need more than the output of the layer before. */
+/** Kinds of models whose layers need more than the output of the previous layer. */
 const UNCUT: Readonly<Record<string, string>> = {
   dit: "its layers also read the timestep and the text; use a 'gpt' or 'llama', or a model of your own that is a chain",
   't5-encoder': 'its layers also read the bias of the first layer, and the model has no loss',
 };
 
-/** Returns why the config's model cannot be divided into its stages; null if it can, or if only the ranks know. */
+/** Returns why the config's model cannot be divided into its stages; null if it can, or if only the ranks can check it. */
 function uncut({ model, activationCheckpointing, parallel }: PipelineRead): string | null {
   const { pp } = parallel;
   const virtualStages = virtualStagesOf(parallel);

@@ -108,7 +108,7 @@ const SCALER = {
 
 const scalerSchema = schemaOf(SCALER);
 
-/** null: a scaler is used only if parameters or reduced gradients are float16. */
+/** If gradScaler is null, a scaler is used only if parameters or reduced gradients are float16. */
 const gradScalerSchema = z.union([z.boolean(), scalerSchema]).nullable();
 
 export const GRAD_SCALER = {
@@ -148,7 +148,7 @@ export function usesFloat16(settings: PrecisionSettings): boolean {
   return settings.mixedPrecision?.paramDtype === 'float16' || reduceDtypeOf(settings) === 'float16';
 }
 
-/** Returns a message about two settings that contradict each other, with both values; null: there are none. */
+/** Returns a message about two settings that contradict each other, with both values; null if they agree. */
 export function precisionConflict({ mixedPrecision, parallel }: PrecisionSettings): string | null {
   const reduceDtype = mixedPrecision?.reduceDtype ?? null;
   const { communicationDataType } = parallel;
@@ -161,8 +161,8 @@ export function precisionConflict({ mixedPrecision, parallel }: PrecisionSetting
 }
 
 /**
- * Returns the settings of a config's GradScaler; null: it has none. If gradScaler is null in the config, there is a
- * GradScaler only for float16.
+ * Returns the settings of a config's GradScaler, or null if it has none. If `gradScaler` is null in the config,
+ * there is a GradScaler only for float16.
  */
 export function gradScalerOf(settings: PrecisionSettings & ScalerSetting): GradScalerConfig | null {
   const { gradScaler } = settings;

@@ -19,7 +19,7 @@ const SCHEDULE_KINDS = [
   'step',
   'exponential',
 ] as const;
-/** The schedules that end at maxSteps with etaMin. */
+/** The schedules whose rate falls to etaMin and that end at maxSteps. */
 export const ENDING: readonly ScheduleKind[] = ['WarmupCosineLR', 'linear', 'cosine', 'wsd'];
 
 const SCHEDULE_PARTS = {
@@ -60,7 +60,7 @@ const SCHEDULE_PARTS = {
   },
   etaMin: {
     schema: z.number().min(0).default(0),
-    says: 'the last learning rate',
+    says: 'the learning rate at the end of the schedule',
     names: { torch: 'eta_min' },
     warns: ({ config }: Facts<Read>): string | null => ofOtherSchedule(config, ENDING),
     conflict: (config: Read): string | null => {
@@ -73,7 +73,7 @@ const SCHEDULE_PARTS = {
   },
   decaySteps: {
     schema: z.int().min(1).optional(),
-    says: 'number of steps in which wsd falls. Default: a fifth of the steps after warmup',
+    says: 'number of steps in which the rate of wsd falls. Default: a fifth of the steps after warmup',
     names: { transformers: 'num_decay_steps' },
     warns: ({ config }: Facts<Read>): string | null => ofOtherSchedule(config, ['wsd']),
     conflict: (config: Read): string | null => {

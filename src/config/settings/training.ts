@@ -121,7 +121,7 @@ export const SETTINGS = {
   },
   accumulation: {
     schema: size.default(1),
-    says: 'passes per step; with `parallel.pp`, each of them divides its batch into microbatches',
+    says: 'passes per step; with `parallel.pp`, each pass divides its batch into microbatches',
     names: {
       deepSpeed: 'gradient_accumulation_steps',
       transformers: 'gradient_accumulation_steps',
@@ -186,7 +186,7 @@ export const SETTINGS = {
   },
 } as const satisfies Readonly<Record<string, Setting<never> | Section<never>>>;
 
-/** Returns what a plan assumes about packed rows; null: rows are not packed. */
+/** Returns what a plan assumes about packed rows; null if rows are not packed. */
 function plannedData({ data }: Read, { exampleTokens }: PlannedOn): string | null {
   if (ownData(data)?.packing !== true) return null;
   return exampleTokens === undefined

@@ -102,7 +102,7 @@ function encoderConflicts({ model, data, textEncoder }: Read): readonly ConfigIs
     : issue(`has vocab ${vocab}, but the captions have ${MIN_VOCAB} tokens; give at least ${MIN_VOCAB}`);
 }
 
-/** The number of different tokens of all captions: their words, and padding. */
+/** The number of different tokens in all captions: their words, and padding. */
 export const MIN_VOCAB = 17;
 
 /** The number of words of the longest caption: 'a red circle moves down right'. */
@@ -136,7 +136,7 @@ export function movingShapesConflicts({ model, data }: Pick<Read, 'model' | 'dat
       );
 }
 
-/** Returns the frames, rows and columns of pixels that make a position of `channels` values; null: there are none. */
+/** Returns the frames, rows and columns of pixels that make a position of `channels` values; null if no sizes fit. */
 export function coderPatch(channels: DitConfig['outChannels']): readonly [number, number, number] | null {
   for (const frames of [1, 2, 4]) {
     const side = Math.sqrt(channels / 3 / frames);

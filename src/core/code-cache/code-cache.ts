@@ -6,13 +6,13 @@ import { constants, Script } from 'node:vm';
 import { makeFolder } from '../regular-file';
 
 /**
- * [Note: code cache] Most of a rank's start is Node finding, reading and compiling about 500 modules. One file in the build's
- * folder has their texts, their compiled code, and the file that each of their `require` calls finds. Processes only read this
- * file; `npm start` and `npm test` write it. So no process waits for another one, and an installation may be read-only. A
+ * [Note: code cache] In most of a rank's start, Node finds, reads and compiles about 500 modules. One file in the build's
+ * folder has these modules' texts, their compiled code, and the file that each of their `require` calls finds. Processes only
+ * read this file; `npm start` and `npm test` write it. So no process waits for another, and an installation may be read-only. A
  * module comes from the cache only if the cache is undamaged (SHA-1) and the module's file has not changed since the recording
  * (size and time of its last change, or text). V8 uses the compiled code only if the same version of V8 compiled it with the
- * same flags; otherwise V8 compiles the text. Since 22.1, Node has its own cache (`module.enableCompileCache`). Node 20 has
- * none, and packages that add one write their cache while ranks run.
+ * same flags; otherwise V8 compiles the text. Since 22.1, Node has its own cache (`module.enableCompileCache`). Node 20 has no
+ * such cache, and packages that add a cache to Node 20 write it while ranks run.
  */
 
 /** The parts of Node's loader that are used or replaced; `@types/node` does not declare them. */
@@ -37,7 +37,7 @@ interface Entry {
   /** Node decodes ASCII as Latin-1 many times faster than as UTF-8. */
   readonly isAscii: boolean;
   readonly codeBytes: number;
-  /** The modules that its `require` calls find, as indices into the header's list. */
+  /** By argument of the module's `require` calls, the module that Node finds, as an index into the header's list. */
   readonly requires: Readonly<Record<string, number>>;
 }
 
@@ -70,8 +70,8 @@ export function cachedBuild(path: string): string | undefined {
 }
 
 /**
- * From now on, modules that are in the cache load from there. Without a usable cache nothing changes. Returns the set of files
- * whose compiled code was used; the set grows with each loaded module.
+ * From now on, this process loads a module from the cache if the module is in it. Without a usable cache nothing changes.
+ * Returns the set of files whose compiled code was used; the set grows with each loaded module.
  */
 export function useCodeCache(path = codeCachePath()): ReadonlySet<string> {
   const used = new Set<string>();
@@ -100,7 +100,7 @@ function isUnchanged({ file, size, mtimeMs, text }: CachedModule): boolean {
   return stats.mtimeMs === mtimeMs || readFileSync(file).equals(text);
 }
 
-/** Does what Node's loader does with a file that it found. */
+/** Loads a module from the cache, in the same steps in which Node's loader loads a file. */
 function loadFrom(
   { file, text, isAscii, code }: CachedModule,
   parent: NodeModule | undefined,
@@ -148,7 +148,7 @@ export function recordCode(): (path: string, build: string) => void {
     const parts: Buffer[] = [];
     const modules = [...scripts].map(([file, { text, script }]): Entry => {
       const bytes = Buffer.from(text);
-      // V8 does not restore what `import()` needs.
+      // Compiled code that V8 reads from a cache cannot run `import()`, so such a module is stored without compiled code.
       const code = /\bimport\(/.test(text) ? Buffer.alloc(0) : script.createCachedData();
       parts.push(bytes, code);
       const { size, mtimeMs } = statSync(file);

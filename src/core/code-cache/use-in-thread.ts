@@ -1,4 +1,4 @@
 import { useCodeCache } from './code-cache';
 
-// A thread that loads as many modules as a program imports this module first.
+// A thread imports this module first if the thread loads many modules, as a program does.
 useCodeCache();

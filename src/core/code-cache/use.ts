@@ -1,5 +1,6 @@
 import { isMainThread } from 'node:worker_threads';
 import { useCodeCache } from './code-cache';
 
-// This is a separate module, because a program must use the cache before its other imports load. Threads load few modules.
+// This is a separate module, because a program must use the cache before its other imports load. Most threads load few modules
+// and do not use the cache.
 if (isMainThread) useCodeCache();

@@ -33,8 +33,8 @@ class CsvParser {
   #cells: string[] = [];
   #cell = '';
   /**
-   * Whether the position is in a quoted cell, and whether it is after a quote in this cell (which ends the cell unless another
-   * quote follows).
+   * `isQuoted`: whether the position is in a quoted cell. `#isAfterQuote`: whether it is just after a quote in this cell. Such a
+   * quote ends the cell unless another quote follows.
    */
   isQuoted = false;
   #isAfterQuote = false;
@@ -46,7 +46,7 @@ class CsvParser {
     this.#separator = separator;
   }
 
-  /** Returns the rows that end within the text; the text continues the earlier texts. */
+  /** Returns the rows that end within this piece of text; each piece continues the pieces of earlier calls. */
   *rows(text: string): Generator<CsvRow> {
     for (const character of text) {
       if (character === '\n') this.#at++;

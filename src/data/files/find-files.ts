@@ -9,7 +9,7 @@ export interface FoundFiles {
   readonly format: DataFormat;
   /** Absolute paths, in order of their names. */
   readonly files: readonly string[];
-  /** The folder that was named, if there is just one; images take their classes from it. */
+  /** The folder that the user named; null if paths are several or a file. Images take their classes from its folders. */
   readonly folder: string | null;
 }
 
@@ -27,10 +27,10 @@ const FORMAT_OF: Readonly<Record<string, DataFormat>> = {
   '.jpeg': 'images',
 };
 
-/** Where files are looked for. */
+/** The paths of files that the user named, and the format of these files. */
 export interface FileQuery {
   readonly paths: string | readonly string[];
-  /** Default: the format that the files' names show. */
+  /** The files' format. Default: the format that the files' names show. */
   readonly format: DataFormat | undefined;
   /** The folder in which relative paths begin. */
   readonly baseDir: string;
@@ -38,8 +38,8 @@ export interface FileQuery {
 
 /**
  * Finds the files of paths; a folder stands for all files in it and in its folders, except hidden files. With a format, a
- * folder stands for its files of that format. Throws: CONFIG naming the path that does not exist, has no file, or has files
- * of several formats.
+ * folder stands for its files of that format. Throws: CONFIG, which names the path, if the path does not exist, has no file,
+ * or has files of several formats.
  */
 export function findFiles({ paths, format, baseDir }: FileQuery): FoundFiles {
   const named = [paths].flat().map((path) => ({ path, full: resolve(baseDir, path) }));
@@ -52,7 +52,7 @@ export function findFiles({ paths, format, baseDir }: FileQuery): FoundFiles {
     const fitting = inside.filter((file) => formatOf(file) === format);
     if (fitting.length > 0) return fitting;
     throw new ConfigError(
-      `data: the folder ${path} has no files of format '${format}', but ${basename(inside[0] ?? '')}; change format or the folder`,
+      `data: the folder ${path} has no files of format '${format}'; it has ${basename(inside[0] ?? '')}; change format or the folder`,
     );
   });
   const [only, other] = named;
@@ -79,7 +79,7 @@ function filesIn(folder: string): string[] {
   return entries.sort(inOrder).flatMap((entry) => {
     const path = join(folder, entry.name);
     const stats = entry.isSymbolicLink() ? statSync(path, { throwIfNoEntry: false }) : entry;
-    // A link to a folder could lead in a circle.
+    // A link to a folder is not followed, because it could lead back to a folder above it.
     if (stats?.isDirectory() === true) return entry.isSymbolicLink() ? [] : filesIn(path);
     return stats?.isFile() === true ? [path] : [];
   });

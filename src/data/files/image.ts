@@ -8,7 +8,7 @@ export type ImageSize = readonly [number, number];
 export const CHANNELS = 3;
 
 /**
- * Returns the size of a PNG or JPEG file from its first part. Throws: CONFIG naming a file that is neither.
+ * Returns the size of a PNG or JPEG image from the first bytes of its file. Throws: CONFIG for files of other formats.
  */
 export function imageSizeOf(file: string, bytes: Buffer): ImageSize {
   const size = pngSize(bytes) ?? jpegSize(bytes);
@@ -31,7 +31,7 @@ function jpegSize(bytes: Buffer): ImageSize | undefined {
   if (bytes.length < 4 || bytes.readUInt16BE(0) !== 0xffd8) return undefined;
   for (let at = 2; at + 9 <= bytes.length; ) {
     const marker = bytes.readUInt16BE(at);
-    // 0xc4, 0xc8 and 0xcc are tables and a reserved marker.
+    // The markers 0xffc4, 0xffc8 and 0xffcc are no frame headers: they are tables and a reserved marker.
     const isFrame = marker >= 0xffc0 && marker <= 0xffcf && ![0xffc4, 0xffc8, 0xffcc].includes(marker);
     if (isFrame) return [bytes.readUInt16BE(at + 5), bytes.readUInt16BE(at + 7)];
     at += 2 + bytes.readUInt16BE(at + 2);
@@ -50,7 +50,7 @@ export function readImage(file: string, [rows, columns]: ImageSize, target: Floa
   const bytes = readFileSync(file);
   const pixels = pixelsOf(file, bytes, [rows, columns], 'white');
   const count = rows * columns;
-  // The decoder draws nothing of a damaged image, and reports no error.
+  // For a damaged image, the decoder reports no error and draws nothing: every pixel has the background's colour.
   if (
     pixels.every((value) => value === 255) &&
     pixelsOf(file, bytes, [rows, columns]).every((value) => value === 0)
@@ -64,7 +64,7 @@ export function readImage(file: string, [rows, columns]: ImageSize, target: Floa
   }
 }
 
-/** Returns red, green, blue and opacity of every pixel. */
+/** Returns four bytes per pixel: red, green, blue and opacity. */
 function pixelsOf(file: string, bytes: Buffer, [rows, columns]: ImageSize, background?: string): Buffer {
   const own = imageSizeOf(file, bytes);
   const isScaled = own[0] !== rows || own[1] !== columns;
@@ -73,7 +73,7 @@ function pixelsOf(file: string, bytes: Buffer, [rows, columns]: ImageSize, backg
     `<image href="${NAME}" width="${columns}" height="${rows}" preserveAspectRatio="none" ` +
     `image-rendering="${isScaled ? 'optimizeQuality' : 'optimizeSpeed'}"/></svg>`;
   const drawing = { font: { loadSystemFonts: false }, logLevel: 'off' } as const;
-  // Loaded when an image is read, because it takes a tenth of a rank's start; resvg's declarations describe the result of require.
+  // This package is loaded when an image is read, because loading takes a tenth of the time in which a rank starts.
   const { Resvg } = require('@resvg/resvg-js') as typeof import('@resvg/resvg-js');
   const image = new Resvg(svg, background === undefined ? drawing : { ...drawing, background });
   image.resolveImage(NAME, bytes);

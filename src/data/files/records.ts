@@ -6,7 +6,7 @@ import { type BytesRead, linesOf } from './text-file';
 
 /** A row of a file, with the values of its columns. */
 export interface FileRecord {
-  /** The row's place for messages: 'data.jsonl, line 7'. */
+  /** The row's file and line, which messages contain: 'data.jsonl, line 7'. */
   readonly place: string;
   readonly values: Readonly<Record<string, unknown>>;
 }
@@ -15,7 +15,7 @@ export interface FileRecord {
 export type RecordFormat = 'jsonl' | 'csv' | 'parquet';
 
 /**
- * Reads the rows of a file; each has a value for all `columns`.
+ * Reads the rows of a file; each row has a value in every column of `columns`.
  * Throws: CONFIG naming file, line or row, and column.
  */
 export async function* recordsOf(
@@ -87,7 +87,7 @@ async function* parquetRecords(
   columns: readonly string[],
   read: BytesRead,
 ): AsyncGenerator<FileRecord> {
-  // These packages are loaded on first use; they are ES modules.
+  // These packages are loaded on first use, by import() because they are ES modules.
   const { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects, parquetSchema } = await import(
     'hyparquet'
   );

@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs';
 import { ConfigError } from '../../core/errors';
 
-/** Gets the number of bytes that were read since the last call. */
+/** A function that gets the number of bytes that were read since its last call. */
 export type BytesRead = (bytes: number) => void;
 
 const CHUNK_BYTES = 2 ** 20;
@@ -25,7 +25,7 @@ export async function* textChunks(file: string, read: BytesRead): AsyncGenerator
     line += countLines(text);
     return text;
   };
-  // A stream's chunks are buffers unless it has an encoding.
+  // The stream's chunks are buffers, because the stream has no encoding.
   for await (const chunk of createReadStream(file, {
     highWaterMark: CHUNK_BYTES,
   }) as AsyncIterable<Uint8Array>) {
@@ -37,7 +37,7 @@ export async function* textChunks(file: string, read: BytesRead): AsyncGenerator
 
 function notText(file: string, line: number, found: string): ConfigError {
   return new ConfigError(
-    `data: ${file} is not a text: at line ${line} or soon after are ${found}; convert the file to UTF-8, or give the format of other data`,
+    `data: ${file} is not a text: it has ${found} at line ${line} or soon after; convert the file to UTF-8, or give the format of other data`,
     { file, line },
   );
 }
@@ -50,7 +50,7 @@ function countLines(text: string): number {
 
 /** A line of a text, without its end. */
 export interface Line {
-  /** Counts from 1. */
+  /** The line's number, from 1. */
   readonly number: number;
   readonly text: string;
 }

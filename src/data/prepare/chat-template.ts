@@ -7,9 +7,9 @@ import { readJson, tokenizerFiles } from './tokenizer';
 
 /** Turns messages into the text that a model reads. */
 export interface ChatTemplate {
-  /** The template's source, for messages. */
+  /** The template's source, which messages contain. */
   readonly name: string;
-  /** Returns the text; with `asks`, the begin of an answer follows. Throws: CONFIG with the template's own message. */
+  /** Returns the text; if `asks` is true, it ends with the beginning of an answer. Throws: CONFIG with the template's message. */
   render(messages: readonly Message[], asks: boolean): string;
 }
 
@@ -22,9 +22,9 @@ const CHATML_TEXT =
   "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 /**
- * Returns the template of a user's data: the template that the data name, else the tokenizer's (chat_template.jinja, or
- * chat_template of tokenizer_config.json); for bytes, ChatML. Throws: CONFIG for a missing file, and for a tokenizer without a
- * template.
+ * Returns the template of a user's data: the template that the data name, else the tokenizer's template (chat_template.jinja,
+ * or chat_template of tokenizer_config.json). Without a tokenizer, tokens are bytes and the template is ChatML. Throws: CONFIG
+ * for a missing file, and for a tokenizer without a template.
  */
 export async function chatTemplateOf(
   { chatTemplate, tokenizer }: Pick<OwnData, 'chatTemplate' | 'tokenizer'>,
@@ -91,7 +91,7 @@ function templateText(
   );
 }
 
-/** Returns the template of tokenizer_config.json: its text, or the template named 'default' of a list. */
+/** Returns the template in tokenizer_config.json: a text, or the template with the name 'default' in a list. */
 function templateIn(value: unknown): string | undefined {
   if (typeof value === 'string') return value;
   const list: readonly unknown[] = Array.isArray(value) ? value : [];
@@ -105,7 +105,7 @@ function templateIn(value: unknown): string | undefined {
 function specialTokens(config: Readonly<Record<string, unknown>>): Record<string, string> {
   const found = Object.entries(config).flatMap(([key, value]) => {
     if (!key.endsWith('_token')) return [];
-    // A token is a text, or an object that has it.
+    // A token is a text, or an object that has the text as `content`.
     const text = typeof value === 'object' && value !== null && 'content' in value ? value.content : value;
     return typeof text === 'string' ? [[key, text] as const] : [];
   });

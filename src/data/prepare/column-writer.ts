@@ -4,25 +4,25 @@ import { NumberFile } from './number-file';
 
 type Values = Readonly<Record<string, unknown>>;
 
-/** The name of one column, whose value may be a list, or the names of several columns of single numbers. */
+/** The name of one column, whose values may be lists; or the names of several columns, whose values are single numbers. */
 export type ColumnNames = string | readonly string[];
 
-/** A written column. */
+/** A column that was written to a file. */
 export interface WrittenColumn {
   readonly column: ColumnFile;
-  /** Identifies the values of the closed column. */
+  /** Returns a hash of the column's values; the file must be closed before. */
   readonly digest: () => string;
-  /** The words of the column in sorted order; null: its values are numbers. */
+  /** The words of the column in sorted order; null if its values are numbers. */
   readonly classes: readonly string[] | null;
 }
 
-/** Where a column is written, and in which form. */
+/** The file to which a column is written, and the form of its values. */
 export interface ColumnOptions {
   readonly names: ColumnNames;
   readonly path: string;
   /** Inputs are float32. Targets are int32 if all are whole numbers or words. */
   readonly isTarget: boolean;
-  /** The words of the rows to train on: this column may have no others; null: any words are allowed. */
+  /** The words in the rows to train on; this column may have no other words. Null if any words are allowed. */
   readonly classes: readonly string[] | null;
 }
 
@@ -32,7 +32,7 @@ export class ColumnWriter {
   readonly #file: NumberFile<Float64Array>;
   #shape: readonly number[] | undefined;
   #isWhole = true;
-  /** The words in order of their first row; undefined: values are numbers. */
+  /** The words in order of their first row; undefined if values are numbers. */
   #words: Map<string, number> | undefined;
   /** For each row, the index of its word in `#words`. */
   readonly #rows: number[] = [];
@@ -52,7 +52,7 @@ export class ColumnWriter {
     else this.#writeWord(place, this.#words, value);
   }
 
-  /** Completes the column after the last row: the indices of words are known only then. */
+  /** Completes the column after the last row, because the indices of words are not known before. */
   end(): WrittenColumn {
     const { isTarget, classes: known } = this.#options;
     const { path: file } = this.#file;
@@ -121,7 +121,7 @@ interface Numbers {
   readonly shape: readonly number[];
 }
 
-/** Returns a number, or the numbers of nested lists. Throws: the error of `wrong` for anything else. */
+/** Returns the numbers of a number or of nested lists, and their shape. Throws: the error that `wrong` makes for other values. */
 function numbersOf(value: unknown, wrong: (value: unknown) => ConfigError): Numbers {
   if (Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView))) {
     const parts = Array.from(value as ArrayLike<unknown>, (part) => numbersOf(part, wrong));

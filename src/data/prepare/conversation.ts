@@ -1,7 +1,7 @@
 import { ConfigError } from '../../core/errors';
 import type { FileRecord } from '../files/records';
 
-/** A message of a conversation, as chat templates read it. */
+/** A message of a conversation, in the form that chat templates read. */
 export interface Message {
   readonly role: string;
   readonly content: string;
@@ -10,7 +10,7 @@ export interface Message {
 /** The role whose messages are answers. */
 export const ASSISTANT = 'assistant';
 
-/** Roles of ShareGPT's files by the names that templates use. */
+/** The names that templates use for the roles in ShareGPT's files. */
 const ROLES: Readonly<Record<string, string>> = {
   human: 'user',
   gpt: ASSISTANT,
@@ -24,8 +24,8 @@ const FORMS =
 
 /**
  * Returns the messages of a record, in the forms that ms-swift and LLaMA-Factory read: messages (or conversations), instruction with
- * input and output (Alpaca), or query and response; the last two may have system and history. `system` is used if the record has no
- * system message. Throws: CONFIG naming the record.
+ * input and output (Alpaca), or query and response. Records of the last two forms may have system and history. `system` is used
+ * if the record has no system message. Throws: CONFIG naming the record.
  */
 export function conversationOf({ place, values }: FileRecord, system: string | undefined): Message[] {
   const found = messagesIn(place, values);
@@ -36,7 +36,7 @@ export function conversationOf({ place, values }: FileRecord, system: string | u
       ? found
       : [{ role: 'system', content: textOf(place, 'system', given) }, ...found];
   if (messages.at(-1)?.role !== ASSISTANT)
-    throw wrong(place, 'does not end with an answer of the assistant', 'add the answer, or leave it out');
+    throw wrong(place, 'does not end with an answer of the assistant', 'add the answer, or omit the record');
   if (messages.find(({ role }) => role !== 'system')?.role === ASSISTANT)
     throw wrong(place, 'begins with an answer of the assistant', 'begin with a message of the user');
   return messages;
@@ -64,7 +64,7 @@ function messagesIn(place: string, values: FileRecord['values']): Message[] {
   ];
 }
 
-/** Returns earlier pairs of a question and an answer. */
+/** Returns the messages of a history, which is a list of pairs of a question and an answer. */
 function historyOf(place: string, history: unknown): Message[] {
   if (history === undefined || history === null) return [];
   const pairs: readonly unknown[] = Array.isArray(history) ? history : [history];
@@ -86,7 +86,7 @@ function messageOf(place: string, message: unknown, index: number): Message {
   return { role: ROLES[who] ?? who, content: textOf(place, `message ${index}`, content ?? value) };
 }
 
-/** Returns a text, or the texts of a list of parts. */
+/** Returns the text of a message's content: a text, or a list of parts with texts. */
 function textOf(place: string, what: string, value: unknown): string {
   if (typeof value === 'string') return value;
   if (Array.isArray(value)) {

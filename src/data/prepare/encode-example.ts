@@ -6,14 +6,15 @@ import type { TextCodec } from './tokenizer';
 /** A conversation as token ids. */
 export interface Example {
   readonly ids: readonly number[];
-  /** 1 for each token of an answer, else 0. */
+  /** A number per token: 1 if the token belongs to an answer, else 0. */
   readonly answers: readonly number[];
 }
 
 /**
  * Turns a conversation into the token ids of the whole text that the template writes. Tokens of answers, and the token that ends
- * each answer, are marked; tokens that the template writes around an answer are not. An answer is the text that the template
- * writes after the text that asks for it. Throws: CONFIG naming the record if a template writes no answer after its question.
+ * each answer, are marked; tokens that the template writes around an answer are not marked. An answer is the text that the
+ * template writes after the text that asks for the answer. Throws: CONFIG, which names the record, if a template writes no answer
+ * after its question.
  */
 export function encodeExample(
   messages: readonly Message[],
@@ -36,7 +37,7 @@ export function encodeExample(
           "found; name another data.chatTemplate, such as 'chatml', or write one answer per record",
       );
     }
-    // The blanks after an answer's last token belong to the template.
+    // Blanks after an answer's last token belong to the template, so they are not marked.
     const end = Math.max(before.length + 1, through.trimEnd().length);
     answers.fill(
       1,
@@ -47,7 +48,7 @@ export function encodeExample(
   return { ids, answers };
 }
 
-/** Returns the number of tokens that `ids` and the ids of `begin`, a begin of the same text, have in common at their start. */
+/** Returns the number of first tokens that `ids` and the ids of `begin`, the beginning of the same text, have in common. */
 function numTokens(codec: TextCodec, ids: readonly number[], begin: string): number {
   const own = codec.encode(begin);
   let count = 0;

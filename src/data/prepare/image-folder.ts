@@ -10,8 +10,8 @@ import type { PrepareParts } from './prepare-parts';
 import { rowsOf } from './rows';
 
 /**
- * Lists the images of a folder; the name of the first folder below is the image's class, and classes are numbered in sorted order.
- * Source: torchvision.datasets.ImageFolder. Throws: CONFIG for images outside of class folders and of different sizes.
+ * Lists the images of a folder. An image's class is the name of the first subfolder on its path; classes are numbered in
+ * sorted order. Source: torchvision.datasets.ImageFolder. Throws: CONFIG for images outside of subfolders or of different sizes.
  */
 export function prepareImages(data: OwnData, parts: PrepareParts): PreparedRows {
   const { name, seed, validationFiles } = parts;
@@ -21,7 +21,7 @@ export function prepareImages(data: OwnData, parts: PrepareParts): PreparedRows 
   return rowsOf(data, { name, classes, seed, digest: digestOf(train.source) }, train.source, validation);
 }
 
-/** Identifies images by their names, bytes and classes, without reading them all. */
+/** Returns a hash that identifies images by their names, numbers of bytes and classes, without reading the images. */
 function digestOf({ files, labels, size }: ImageFiles): string {
   const facts = files.map((file, i) => [basename(file), statSync(file).size, labels[i]]);
   return createHash('sha1')
@@ -74,7 +74,7 @@ function commonSize(files: readonly string[]): ImageSize {
   return size;
 }
 
-/** Bytes at a file's start in which the size is nearly always found. */
+/** This number of bytes at a file's start nearly always contains the image's size. */
 const HEAD = 2 ** 12;
 
 function sizeOf(file: string): ImageSize {
@@ -89,7 +89,7 @@ function sizeOf(file: string): ImageSize {
   try {
     return imageSizeOf(file, bytes);
   } catch {
-    // A JPEG may have a long preview before its size.
+    // In a JPEG file, a long preview may come before the size.
     return imageSizeOf(file, readFileSync(file));
   }
 }

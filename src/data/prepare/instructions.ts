@@ -12,7 +12,7 @@ import { packRows } from './pack-rows';
 import type { PrepareParts } from './prepare-parts';
 import { type TextCodec, textCodecOf } from './tokenizer';
 
-/** Where an example's tokens are, and how many of them are predicted for the loss. */
+/** An example's first token in the file, its number of tokens, and the number of its tokens that are predicted for the loss. */
 interface StoredExample {
   readonly start: number;
   readonly length: number;
@@ -41,7 +41,7 @@ export async function prepareInstructions(data: OwnData, parts: PrepareParts): P
   const given = validationFiles === null ? null : await store(validationFiles);
   const numAll = all.examples.length;
   const share = typeof data.validation === 'number' ? Math.floor(numAll * data.validation) : 0;
-  // Chooses the same rows as torch's random_split, as for other data.
+  // This order chooses the same rows as torch's random_split; the same is true for other data.
   const order = share === 0 ? [...all.examples.keys()] : [...permutation(numAll, seed)];
   const chosen = (from: number, to: number): StoredExamples => ({
     ...all,
@@ -77,7 +77,7 @@ interface StoreParts extends PrepareParts {
   readonly notes: string[];
 }
 
-/** Writes the tokens of all examples that fit; notes what is left out or cut. */
+/** Writes the tokens of all examples that fit, and adds a note about examples that are left out or cut. */
 async function storeExamples(data: OwnData, parts: StoreParts): Promise<StoredExamples> {
   const { files, seq, codec, notes, read, fileFor, baseDir } = parts;
   const template = await chatTemplateOf(data, baseDir);
@@ -117,7 +117,7 @@ async function storeExamples(data: OwnData, parts: StoreParts): Promise<StoredEx
   };
 }
 
-/** Returns the part of an example that has at most `seq` tokens; null: it is left out. */
+/** Returns an example with at most `seq` tokens, cut if necessary; null if a longer example is left out. */
 function fitted(example: Example, seq: number, truncation: OwnData['truncation']): Example | null {
   const { ids, answers } = example;
   if (ids.length <= seq) return example;

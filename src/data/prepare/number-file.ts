@@ -13,7 +13,7 @@ export class NumberFile<Kind extends Numbers> {
   readonly #hash = createHash('sha1');
   #digest = '';
   #used = 0;
-  /** Numbers written so far. */
+  /** How many numbers were written so far. */
   count = 0;
 
   constructor(path: string, kind: new (length: number) => Kind) {
@@ -30,7 +30,7 @@ export class NumberFile<Kind extends Numbers> {
     this.count += values.length;
   }
 
-  /** Identifies the numbers of the closed file. */
+  /** A hash of the numbers; the file must be closed before. */
   get digest(): string {
     return this.#digest;
   }

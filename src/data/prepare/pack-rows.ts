@@ -1,10 +1,10 @@
 /**
- * Puts examples of some lengths into rows of `room` tokens: the longest first, each into the row in which the least room remains.
- * Returns the numbers of each row's examples, in ascending order. Source: best-fit decreasing, as TRL's 'bfd'.
+ * Puts examples into rows of `room` tokens. The longest example is first; each example goes into the row in which the least room
+ * remains. Returns the indices of each row's examples, in ascending order. Source: best-fit decreasing, TRL's 'bfd'.
  */
 export function packRows(lengths: readonly number[], room: number): number[][] {
   const rows: number[][] = [];
-  /** The numbers of the rows that have this much room left. */
+  /** For each amount of remaining room, in tokens, the indices of the rows that have it. */
   const byRoom = Array.from({ length: room + 1 }, (): number[] => []);
   const order = lengths.map((_, i) => i).sort((a, b) => (lengths[b] ?? 0) - (lengths[a] ?? 0) || a - b);
   for (const example of order) {

@@ -10,9 +10,9 @@ import type { PrepareParts } from './prepare-parts';
 import { prepareArrays, prepareColumns } from './rows';
 import { prepareGivenTokens, prepareTokens } from './token-file';
 
-/** What the preparation needs besides the settings of the data. */
+/** The parts that the preparation needs besides the settings of the data. */
 export interface PrepareOptions extends Pick<PrepareParts, 'baseDir' | 'seed' | 'fileFor'> {
-  /** Gets the bytes of the files that were read. */
+  /** Gets the data's name, the bytes that were read, and the bytes of all files. */
   readonly progress: (name: string, done: Bytes, total: Bytes) => void;
 }
 

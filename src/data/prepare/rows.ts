@@ -16,7 +16,7 @@ export async function prepareColumns(data: OwnData, parts: PrepareParts): Promis
   return rowsOf(data, { name, classes, seed, digest: digest() }, train.source, validation?.source ?? null);
 }
 
-/** Stores arrays that the user gave. Throws: CONFIG for values that do not fit to the shape, and for x and y of different lengths. */
+/** Stores arrays that the user gave. Throws: CONFIG for values that do not fit the shape, and for x and y of different lengths. */
 export function prepareArrays(
   data: OwnData,
   { fileFor, seed }: Pick<PrepareParts, 'fileFor' | 'seed'>,
@@ -37,11 +37,11 @@ export function prepareArrays(
   return rowsOf(data, { name: `arrays of ${x.numRows} rows`, classes: null, seed, digest }, source, null);
 }
 
-/** Names of the rows, what identifies their values, and the seed of their split. */
+/** The name and the classes of rows, a hash of their values, and the seed of their split. */
 type RowFacts = Pick<PreparedRows, 'name' | 'classes'> & { readonly digest: string; readonly seed: number };
 
 /**
- * Cuts off the rows for validation: the rows of `given`, or a share.
+ * Returns rows with a part to train on and a part for validation: the rows of `given`, or a share of `source`.
  * Source: torch.utils.data.random_split with a generator of the same seed, which chooses the same rows.
  */
 export function rowsOf(
@@ -72,7 +72,7 @@ interface Table {
   readonly digest: () => string;
 }
 
-/** Writes the columns of files. `classes`: the classes of the rows to train on, if these are the rows for validation. */
+/** Writes the columns of files. If the rows are for validation, `classes` has the classes of the rows to train on. */
 async function writeTable(
   { x, y }: OwnData,
   { fileFor, read }: PrepareParts,

@@ -46,7 +46,7 @@ export function prepareGivenTokens(data: OwnData, parts: Pick<PrepareParts, 'fil
   return tokensOf({ data, name, vocab, tokenizer: 'tokens' }, writtenTokens(file));
 }
 
-/** All tokens of a file. */
+/** The tokens of all texts in one file, with their hash. */
 interface WrittenTokens {
   readonly span: TokenSpan;
   readonly digest: string;
@@ -56,7 +56,7 @@ function writtenTokens({ path, count, digest }: NumberFile<TokenArray>): Written
   return { span: { file: path, from: 0, count }, digest };
 }
 
-/** Cuts off the part for validation: the given part, or a share at the end. */
+/** Returns the tokens to train on and the tokens for validation, which are the given part or a share at the end. */
 function tokensOf(
   facts: Pick<PreparedTokens, 'name' | 'vocab' | 'tokenizer'> & { readonly data: OwnData },
   { span: all, digest }: WrittenTokens,
@@ -118,12 +118,12 @@ async function* documentsOf(
   }
 }
 
-/** Characters after which a text file is cut at the next place where a cut does not change the tokens. */
+/** After this number of characters, a text file is cut at the next position at which a cut does not change the tokens. */
 const PIECE = 2 ** 18;
 
 /**
- * Reads a text file in pieces that end with a line. A cut has no blank beside its newline: the patterns of byte-level
- * tokenizers (GPT-2, Llama 3, Qwen) then find the same words in the pieces as in the whole text.
+ * Reads a text file in pieces that end with a line. There is no blank beside the newline at which the text is cut, so the
+ * patterns of byte-level tokenizers (GPT-2, Llama 3, Qwen) find the same words in the pieces as in the whole text.
  */
 async function* piecesOf(file: string, read: BytesRead): AsyncGenerator<Piece> {
   let rest = '';

@@ -5,14 +5,14 @@ import { ConfigError } from '../../core/errors';
 
 /** Turns texts into token ids and back. */
 export interface TextCodec {
-  /** The source of ids for messages. */
+  /** The source of token ids, which messages contain. */
   readonly name: string;
-  /** Number of different tokens. */
+  /** The size of the vocabulary. */
   readonly vocab: number;
-  /** Ids between or after documents. */
+  /** The id that is written between documents, and with `afterLast` also after the last document; null if there is none. */
   readonly eos: { readonly id: number; readonly afterLast: boolean } | null;
   encode(text: string): ArrayLike<number>;
-  /** Returns the text of ids. */
+  /** Returns the text of token ids. */
   decode(ids: readonly number[]): string;
 }
 
@@ -72,7 +72,7 @@ export async function textCodecOf(
   };
 }
 
-/** Returns the paths of a tokenizer.json, which is named or in a named folder, and of the tokenizer_config.json beside it. */
+/** Returns the paths of tokenizer.json and of tokenizer_config.json beside it; `path` is tokenizer.json or its folder. */
 export function tokenizerFiles(path: string, baseDir: string): readonly [tokenizer: string, config: string] {
   const named = resolve(baseDir, path);
   const isFolder = statSync(named, { throwIfNoEntry: false })?.isDirectory() === true;
@@ -96,7 +96,7 @@ function eosOf(
     );
   }
   const own = config.eos_token;
-  // tokenizer_config.json has the token, or an object with the token as its content.
+  // In tokenizer_config.json, `eos_token` is the token, or an object with the token as `content`.
   const written =
     typeof own === 'object' && own !== null ? (own as { readonly content?: unknown }).content : own;
   const token = [written, ...USUAL_EOS].find(

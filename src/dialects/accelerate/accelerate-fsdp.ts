@@ -12,7 +12,7 @@ import {
 } from '../rows/key-row';
 import { strategyOf, wholeOf, yes, yesOf } from '../rows/values';
 
-// FSDP 1 and 2 of Accelerate, and the sizes of its device mesh.
+// Keys for FSDP 1 and 2 of Accelerate, and keys for the sizes of its device mesh.
 
 /** Whether the keys belong to Accelerate itself, not to a program that calls Accelerate. */
 function isAccelerate(other: Asked['other']): boolean {
@@ -29,7 +29,7 @@ function strategy({ key, other }: Asked): Meaning {
       effect: 'warning',
       why: `Accelerate reads it with fsdp_version 2 only; with version 1, fsdp_sharding_strategy decides (${String(named ?? 'FULL_SHARD, the default')})`,
     };
-  // FSDP 1 has a strategy's name in either key.
+  // With FSDP 1, either key can have the name of a strategy.
   const given = isVersion2 ? reshard : (named ?? reshard);
   const isName = typeof given === 'number' || (typeof given === 'string' && !/^(true|false)$/i.test(given));
   if (isVersion2 && isName) throw wrongValue(given, 'true or false with fsdp_version 2');
@@ -94,7 +94,7 @@ function mesh({ other }: Asked): Meaning {
   const dpShard = wholeOf(other('parallelism_config_dp_shard_size') ?? 1);
   if (dpReplicate === 1)
     return { effect: 'none', why: 'without replicas, all data-parallel ranks share the shards' };
-  // FSDP shards over the ranks of context parallelism too.
+  // FSDP also shards over the ranks of context parallelism.
   const cp = wholeOf(other('parallelism_config_cp_size') ?? 1);
   return dpShard * cp === 1
     ? { sets: { 'parallel.strategy': 'NO_SHARD' } }

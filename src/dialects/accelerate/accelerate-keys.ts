@@ -19,7 +19,7 @@ import {
 import { clip, floatOf, strategyOfStage, whole, wholeOf, yesOf } from '../rows/values';
 import { isUnwrapped, UNWRAPPED } from './accelerate-fsdp';
 
-// Accelerate: the YAML of `accelerate config`, whose sections have the names of the arguments of `accelerate launch`.
+// Keys of Accelerate: the YAML of `accelerate config`, whose sections have the names of the arguments of `accelerate launch`.
 
 /** Returns how processes share the model, from the keys that decide it. */
 function methodOf({ other, value, key }: Asked): string {
@@ -67,7 +67,7 @@ export function distributedType(asked: Asked): Meaning {
   return { sets: { 'parallel.strategy': 'NO_SHARD' } };
 }
 
-/** Source of the types: Accelerate's set_mixed_precision of its plugins; without a plugin it is torch.autocast. */
+/** Returns the types that a plugin of Accelerate sets (source: set_mixed_precision); without a plugin, torch.autocast decides. */
 function mixedPrecision(asked: Asked): Meaning {
   const { value } = asked;
   if (value === false)
@@ -81,7 +81,7 @@ function mixedPrecision(asked: Asked): Meaning {
       why: 'float8 is only planned; a run here computes in bfloat16',
     };
   const paramDtype = floatOf(isNothing(value) ? 'no' : value);
-  if (paramDtype === 'float32') return { effect: 'used', why: 'float32, as by default here' };
+  if (paramDtype === 'float32') return { effect: 'used', why: 'float32, which is the default here' };
   const method = methodOf(asked);
   const reduceDtype = method === 'FSDP' ? paramDtype : method === 'DEEPSPEED' ? undefined : 'float32';
   return {
@@ -93,7 +93,7 @@ function mixedPrecision(asked: Asked): Meaning {
   };
 }
 
-/** Returns how many processes a config has; without a distributed type, one. */
+/** Keys for the numbers of ranks and machines. */
 const PROCESSES: KeyTable = {
   num_processes: place('number of ranks', (value) => ({ world: wholeOf(value) })),
   num_machines: place('number of machines', (value) => ({ machines: wholeOf(value) })),
@@ -112,7 +112,7 @@ function machineRank({ value, other }: Asked): Meaning {
   return { effect: 'exported', why: MACHINE };
 }
 
-/** Where processes run: keys that the YAML and the command have. */
+/** Keys that say where processes run; the YAML and the command both have them. */
 export const RESOURCES: KeyTable = {
   ...PROCESSES,
   ...settingKeys('accelerate', {

@@ -13,7 +13,7 @@ const dropout = place('dropout, which only a plan knows', (value) => ({ dropout:
 const LOADING = 'checkpoints here store the optimizer, and run.load reads it';
 const RECOMPUTED = 'whole blocks run again here';
 
-/** Megatron-LM's plugin of Accelerate. */
+/** Keys of Accelerate's plugin for Megatron-LM. */
 export const ACCELERATE_MEGATRON: KeyTable = {
   ...settingKeys('accelerate', {
     'parallel.tp': { megatron_lm_tp_degree: whole },
@@ -54,7 +54,7 @@ export const ACCELERATE_MEGATRON: KeyTable = {
   megatron_lm_recompute_num_layers: none(RECOMPUTED),
   megatron_lm_attention_backend: none("write model.attention 'flash' or 'eager'"),
   megatron_lm_attention_softmax_in_fp32: none('softmax is float32 here in any case'),
-  megatron_lm_expert_tensor_parallel_size: none('experts are divided as other layers by parallel.tp here'),
+  megatron_lm_expert_tensor_parallel_size: none('parallel.tp divides experts like other layers here'),
   megatron_lm_calculate_per_token_loss: none('the loss is the mean over tokens here'),
   megatron_lm_use_rotary_position_embeddings: none(
     "the model's kind decides: llama has rotary positions, gpt learned ones",

@@ -50,7 +50,7 @@ function checks(other: Asked['other']): readonly Finding[] {
     }));
 }
 
-/** Finds values in a file at which Accelerate stops. Accelerate does not read texts as truth values in files. */
+/** Finds values in a file at which Accelerate stops. In a file, a quoted 'false' is not a truth value. */
 const fileChecks: Dialect['checks'] = (other): Finding[] => {
   const found = [...checks(other)];
   const stops = (key: string, why: string): void => void found.push({ key, effect: 'error', why });
@@ -72,7 +72,7 @@ const fileChecks: Dialect['checks'] = (other): Finding[] => {
   return found;
 };
 
-/** Accelerate stops at a file without the kind of training. */
+/** Reports a file without the kind of training as an error, because Accelerate stops at this file. */
 const fileUsual: Dialect['usual'] = (other) =>
   other('distributed_type') === undefined
     ? {
@@ -88,7 +88,7 @@ function computeEnvironment({ value }: Asked): Meaning {
   throw wrongValue(value, 'LOCAL_MACHINE (also for Slurm) or AMAZON_SAGEMAKER');
 }
 
-/** The YAML of `accelerate config`. */
+/** The dialect of the YAML that `accelerate config` writes. */
 export const ACCELERATE: Dialect = {
   name: 'Accelerate',
   keys: {
@@ -116,7 +116,7 @@ export const ACCELERATE: Dialect = {
   usual: fileUsual,
 };
 
-/** The file of transformers' --fsdp_config, whose keys are those of Accelerate's section. */
+/** The dialect of the file for transformers' --fsdp_config, which has the keys of Accelerate's section. */
 export const FSDP_CONFIG: Dialect = {
   name: "transformers' fsdp_config",
   keys: {
@@ -127,7 +127,7 @@ export const FSDP_CONFIG: Dialect = {
   prefixes: { '': 'fsdp_' },
 };
 
-/** Which kind of training `accelerate launch` is asked for. */
+/** Flags of `accelerate launch` that choose the kind of training. */
 const KINDS: KeyTable = flags({
   cpu: none('ranks run on CPUs here; a plan is for GPUs'),
   multi_gpu: decides('parallel.strategy', () => ({ usual: { 'parallel.strategy': 'NO_SHARD' } })),

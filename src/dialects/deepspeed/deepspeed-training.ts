@@ -14,9 +14,9 @@ import {
 } from '../rows/key-row';
 import { number, numberOf, whole, wholeFromZero, wholeOf, word, yes, yesOf } from '../rows/values';
 
-// The sections optimizer, scheduler, bf16 and fp16 of DeepSpeed's JSON.
+// Keys of the sections optimizer, scheduler, bf16 and fp16 of DeepSpeed's JSON.
 
-/** Returns the optimizer of DeepSpeed's type. Adam is AdamW there, unless adam_w_mode is false. */
+/** Returns the optimizer for a type of DeepSpeed. In DeepSpeed, Adam is AdamW unless adam_w_mode is false. */
 function optimizerType({ value, other }: Asked): Meaning {
   const type = String(value).toLowerCase();
   const isDecoupled = other('adam_w_mode') === undefined || yesOf(other('adam_w_mode'));
@@ -168,7 +168,7 @@ export const FP16: KeyTable = {
   auto_cast: none('inputs are rounded here in any case'),
   loss_scale: decides('gradScaler', ({ value }) =>
     numberOf(value) === 0
-      ? { effect: 'used', why: 'the scale changes by itself, as by default here' }
+      ? { effect: 'used', why: 'the scale changes by itself, which is the default here' }
       : {
           effect: 'warning',
           sets: { 'gradScaler.initScale': numberOf(value) },

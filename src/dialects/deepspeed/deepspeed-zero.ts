@@ -14,7 +14,7 @@ import { offloadDevice } from './offload-device';
 
 const stageOf = (other: Asked['other']): number => Number(other('zero_optimization.stage') ?? 0);
 
-/** Returns the row of a switch of older versions. */
+/** Returns the row of a switch for offloading that older versions of DeepSpeed have. */
 function oldOffload(path: 'offload.optimizer' | 'offload.parameters'): KeyRow {
   const row = offloadDevice(path, stageOf);
   return { ...row, mean: (asked) => row.mean({ ...asked, value: yesOf(asked.value) ? 'cpu' : 'none' }) };
@@ -56,7 +56,7 @@ const FETCH_KEYS = [
   'allgather_sequential',
 ];
 
-/** The section zero_optimization. */
+/** The keys of the section zero_optimization. */
 export const ZERO: KeyTable = {
   ...settingKeys('deepSpeed', {
     'parallel.strategy': { stage: strategyOfStage },
@@ -77,7 +77,9 @@ export const ZERO: KeyTable = {
   cpu_offload: oldOffload('offload.optimizer'),
   cpu_offload_param: oldOffload('offload.parameters'),
   cpu_offload_use_pin_memory: none(HOST),
-  zenflow: refused('ZenFlow updates important gradients first; optimizer.delayedUpdate is the nearest here'),
+  zenflow: refused(
+    'ZenFlow updates important gradients first; the nearest setting here is optimizer.delayedUpdate',
+  ),
   contiguous_gradients: none('gradients of a unit are one buffer here in any case'),
   reduce_scatter: none('sharded gradients are reduced and scattered here in any case'),
   reduce_bucket_size: none(BUCKETS),

@@ -22,7 +22,7 @@ const ELSEWHERE = 'measures or logs; here, ledgers and figures do this';
 const REMOVED = 'current versions of DeepSpeed refuse it: it has been removed';
 
 const CHECKPOINTS =
-  'says how activations are stored; the script decides which layers run again, and here activationCheckpointing decides';
+  'says how activations are stored; the script decides which layers run again, and activationCheckpointing decides this here';
 
 const ACTIVATIONS: KeyTable = {
   cpu_checkpointing: decides('offload.activations', ({ value }) => ({
@@ -50,7 +50,7 @@ const DATA_TYPES: KeyTable = {
   keep_in_fp32_modules: none('buffers are float32 here'),
 };
 
-/** A key that only a document uses, read with the document's meaning. */
+/** The key ulysses, which only a document uses; the key is read with the document's meaning. */
 const ULYSSES =
   'DeepSpeed has no key ulysses and ignores it; sequence parallelism there is UlyssesSPAttentionHF in the script, with sequence_parallel_size';
 
@@ -64,7 +64,7 @@ function ulysses({ value, key }: Asked): Meaning {
   };
 }
 
-/** Returns the type of messages; float16 is too narrow for gradients that are not scaled. */
+/** Returns the meaning of a type of messages; float16 is too narrow for gradients that are not scaled. */
 function messages({ value, other }: Asked): Meaning {
   if (isNothing(value)) return { effect: 'none', why: 'is not given' };
   const dtype = floatOf(value);
@@ -97,7 +97,7 @@ const BATCH: KeyTable = {
     },
     'parallel.cp': { sequence_parallel_size: whole },
   }),
-  managed_gradient_accumulation: none('a step ends after accumulation passes here'),
+  managed_gradient_accumulation: none('a step here ends after as many passes as accumulation says'),
   seq_parallel_communication_data_type: none(
     'a sequence-parallel group reduces in the type of mixedPrecision here',
   ),
@@ -188,7 +188,7 @@ const OTHER: KeyTable = {
     ].map((key) => [key, warned(REMOVED)]),
   ),
   zero_allow_untested_optimizer: none('every optimizer works with every strategy here'),
-  zero_force_ds_cpu_optimizer: none('offloaded states have the same optimizer here'),
+  zero_force_ds_cpu_optimizer: none('the same optimizer updates offloaded states here'),
   allgather_size: none('updated parameters are gathered by one collective per unit here'),
   aio: none('nothing is written to NVMe here'),
   autotuning: none('shardlab recommend searches layouts'),

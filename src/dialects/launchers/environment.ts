@@ -3,14 +3,14 @@ import type { Dialect } from '../rows/meant';
 import { wholeOf } from '../rows/values';
 import { RENDEZVOUS } from './torchrun';
 
-// Variables of the environment, and the options of a Slurm job.
+// The dialects of environment variables and of the options of a Slurm job.
 
 const NCCL = 'NCCL reads it on GPUs, also under an exported launch script; ranks here have no NCCL';
 const LAUNCHED = 'the launcher sets it for each process';
 const CUDA = 'is for GPUs';
 const HUB = 'nothing is downloaded from a hub here';
 
-/** Source: NVIDIA's list of NCCL's environment variables. */
+/** NCCL's environment variables, without their prefix. Source: NVIDIA's list. */
 const NCCL_NAMES = [
   'DEBUG',
   'DEBUG_SUBSYS',
@@ -81,7 +81,7 @@ export const ENVIRONMENT: Dialect = {
     TORCH_DISTRIBUTED_DEBUG: none('every collective is compared between ranks here in any case'),
     MASTER_ADDR: RENDEZVOUS.master_addr ?? none(LAUNCHED),
     MASTER_PORT: RENDEZVOUS.master_port ?? none(LAUNCHED),
-    // The names by which swift's command reads where it runs.
+    // Variables in which swift's command reads the numbers of ranks and machines, and where they meet.
     NPROC_PER_NODE: processes,
     NNODES: place('number of machines', (value) => ({ machines: wholeOf(value) })),
     NODE_RANK: exported('the number of this machine'),
@@ -122,10 +122,10 @@ export const ENVIRONMENT: Dialect = {
   },
 };
 
-const SLURM_WHERE = 'which machines Slurm chooses, and for how long';
+const SLURM_WHERE = 'which machines Slurm reserves, and for how long';
 const SLURM_LOGS = 'how Slurm names the job and its output';
 
-/** Options that have no value, or a value after '='. */
+/** Slurm's options that have no value, or only a value after '='. */
 const SLURM_FLAGS: KeyTable = flags({
   exclusive: exported('what Slurm reserves on each machine'),
   overlap: exported('what Slurm reserves on each machine'),
@@ -142,7 +142,7 @@ const SLURM_FLAGS: KeyTable = flags({
 
 const LAUNCHER = 'the launcher starts the ranks of a machine';
 
-/** The number of tasks of all machines, unless a line has the number per machine. */
+/** The row of the number of tasks on all machines; it has no effect if a line has the number per machine. */
 const ALL_TASKS: KeyRow = {
   ...place('number of ranks', () => ({})),
   mean: ({ value, other }) =>
@@ -210,13 +210,13 @@ function slurmKeys(tasks: KeyRow): KeyTable {
   };
 }
 
-/** Options of a Slurm job that starts one launcher per machine, which starts the ranks. */
+/** Options of a Slurm job that starts one launcher per machine; the launchers start the ranks. */
 export const SLURM_WITH_LAUNCHER: Dialect = { name: 'Slurm', keys: slurmKeys(none(LAUNCHER)) };
 
 /** Options of a Slurm job whose tasks are the ranks. */
 export const SLURM: Dialect = { name: 'Slurm', keys: slurmKeys(processes) };
 
-/** The short names of Slurm's options. */
+/** The long names of Slurm's one-letter options. */
 export const SLURM_SHORT: Readonly<Record<string, string>> = {
   N: 'nodes',
   D: 'chdir',

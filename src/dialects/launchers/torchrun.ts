@@ -13,7 +13,8 @@ import {
 import type { Dialect } from '../rows/meant';
 import { isPlaceholder, wholeOf } from '../rows/values';
 
-/** Source: torch.distributed.run's parser. */
+// Arguments of torchrun. Source: torch.distributed.run's parser.
+
 const LOGS = 'where and how the launcher writes the output of processes';
 
 function machinesOf({ value }: Asked): Meaning {
@@ -69,7 +70,7 @@ export function portKey(says: string): KeyRow {
   };
 }
 
-/** Where processes meet, as torchrun and other launchers name it. */
+/** Arguments of torchrun and other launchers that say where processes meet. */
 export const RENDEZVOUS: KeyTable = {
   node_rank: exported('the number of this machine'),
   master_addr: addressKey('the address of machine 0, at which all processes meet'),
@@ -123,7 +124,7 @@ export const TORCHRUN: Dialect = {
       : null,
 };
 
-/** Returns the ranks of --include, if it names the GPUs of each machine: 'worker-0:0,1@worker-1:0'. */
+/** Returns the numbers of machines and ranks from --include, if its value names each GPU: 'worker-0:0,1@worker-1:0'. */
 function included({ value }: Asked): Meaning {
   const machines = String(value).split('@');
   const counts = machines.flatMap(
@@ -134,7 +135,7 @@ function included({ value }: Asked): Meaning {
     : { effect: 'exported', why: 'which machines and GPUs are used; their number is not in this line' };
 }
 
-/** The `deepspeed` command. Source: deepspeed's launcher/runner.py. */
+/** The dialect of the `deepspeed` command. Source: deepspeed's launcher/runner.py. */
 export const DEEPSPEED_LAUNCHER: Dialect = {
   name: 'deepspeed',
   keys: {
@@ -171,7 +172,7 @@ export const DEEPSPEED_LAUNCHER: Dialect = {
   },
 };
 
-/** DeepSpeed's hostfile: a machine per line, with its number of GPUs. */
+/** The dialect of DeepSpeed's hostfile, in which each line has a machine and its number of GPUs. */
 export const HOSTFILE: Dialect = {
   name: "DeepSpeed's hostfile",
   keys: {

@@ -11,9 +11,9 @@ import {
 } from '../rows/key-row';
 import { wholeOf, yesOf } from '../rows/values';
 
-// Megatron-LM's arguments that count samples in place of steps, arguments of float8, and others of its scripts.
+// Megatron-LM's arguments that count samples in place of steps, arguments of float8, and other arguments of its scripts.
 
-/** Returns the row's meaning of a number of samples as a number of steps. */
+/** Returns a function that turns a number of samples into a number of steps. */
 function steps(path: string) {
   return ({ value, other }: Asked): Meaning => {
     const rows = other('global_batch_size');
@@ -39,9 +39,11 @@ export const MEGATRON_OTHER: KeyTable = {
   train_samples: decides('steps', steps('steps')),
   lr_decay_samples: decides('schedule.maxSteps', steps('schedule.maxSteps')),
   lr_warmup_samples: decides('schedule.warmupSteps', steps('schedule.warmupSteps')),
-  decoupled_lr: refused('embeddings have the learning rate of the rest; optimizer.groups gives them another'),
+  decoupled_lr: refused(
+    'embeddings have the learning rate of all other parameters; optimizer.groups changes this',
+  ),
   decoupled_min_lr: refused(
-    'embeddings have the learning rate of the rest; optimizer.groups gives them another',
+    'embeddings have the learning rate of all other parameters; optimizer.groups changes this',
   ),
   fp8_format: place('float8, which only a plan knows', () => ({ isFp8: true })),
   ...allNone(
@@ -73,7 +75,7 @@ export const MEGATRON_OTHER: KeyTable = {
     no_position_embedding: none("the model's kind decides: llama has rotary positions, gpt learned ones"),
     profile: none('ledgers and figures show time and memory here'),
     use_pytorch_profiler: none('ledgers and figures show time and memory here'),
-    moe_shared_expert_overlap: none('experts of a model are as model.router says; none is shared'),
+    moe_shared_expert_overlap: none('model.router chooses the experts here, and no expert is shared'),
     moe_enable_deepep: none('tokens are exchanged by all-to-all here'),
     use_checkpoint_args: none('sizes of the model are settings'),
     no_initialization: none('initial values are made chunk by chunk here'),

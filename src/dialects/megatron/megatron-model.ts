@@ -14,7 +14,7 @@ import { numberOf, wholeOf } from '../rows/values';
 
 const size = (path: string): KeyRow => decides(path, ({ value }) => ({ sets: { [path]: wholeOf(value) } }));
 
-/** Sizes of the model: Megatron-LM has a GPT whose parts are chosen one by one. */
+/** Arguments for the sizes and parts of the model; Megatron-LM has a GPT whose parts are chosen one by one. */
 export const MODEL: KeyTable = {
   num_layers: size('model.layers'),
   hidden_size: size('model.dim'),
@@ -91,7 +91,7 @@ export const MODEL: KeyTable = {
   init_method_std: none('initial values have the deviation 0.02 here'),
 };
 
-/** Returns settings of experts, if the arguments describe the model's. */
+/** Returns settings of experts, if the arguments give the model experts. */
 function ofExperts(sets: Patch, { other }: Asked): Meaning {
   return other('num_experts') === undefined
     ? { effect: 'none', why: 'is for the experts of a model, and no line has their number (--num-experts)' }

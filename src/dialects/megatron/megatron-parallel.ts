@@ -16,9 +16,9 @@ import {
 } from '../rows/key-row';
 import { whole, wholeOf, word, wordOf, yesOf } from '../rows/values';
 
-// How Megatron-LM's arguments divide a model over ranks, and what runs again in backward.
+// Megatron-LM's arguments that divide a model over ranks, and those that choose which layers run again in backward.
 
-/** Returns the row of a truth value that stands alone on a command line. */
+/** Returns the row of a flag that gives a setting a value. */
 function on(path: string, value: unknown, why?: string): KeyRow {
   return flag(
     decides(path, ({ value: given }) =>
@@ -38,13 +38,13 @@ function fsdp({ value, other }: Asked): Meaning {
 const WHOLE_BLOCKS = 'whole blocks run again here';
 
 function recompute({ value }: Asked): Meaning {
-  // megatron sft also takes none.
+  // `megatron sft` also accepts 'none'.
   return {
     sets: { activationCheckpointing: word({ full: 'full', selective: 'selective', none: null })(value) },
   };
 }
 
-/** Returns which layers run again, as near as possible to Megatron-LM's choice. */
+/** Returns Megatron-LM's word that is nearest to the config's choice of layers that run again. */
 export function writtenRecompute({
   config: { activationCheckpointing: chosen },
 }: Exported): string | undefined {
@@ -52,10 +52,12 @@ export function writtenRecompute({
   return chosen === 'full' || (typeof chosen === 'object' && 'everyNth' in chosen) ? 'full' : 'selective';
 }
 
-/** Source: NVIDIA's kinds of context parallelism. Exports write the first kind that has the same meaning here. */
+/**
+ * NVIDIA's kinds of context parallelism, and ours. For our kind, an export writes the first of NVIDIA's kinds with this meaning.
+ */
 const CP_KINDS = { p2p: 'ring', a2a: 'ulysses', all_gather: 'ring', 'a2a+p2p': 'ring' } as const;
 
-/** What Megatron-FSDP shards. */
+/** Megatron-FSDP's words for what is sharded, each with our strategy. */
 export const SHARDINGS = {
   no_shard: 'NO_SHARD',
   optim: 'ZERO_1',
@@ -63,7 +65,7 @@ export const SHARDINGS = {
   optim_grads_params: 'FULL_SHARD',
 } as const;
 
-/** Returns the stages of a rank, if there are several. */
+/** Returns the number of stages per rank for an export, if each rank has several stages. */
 export function writtenVirtualStages({ config: { parallel } }: Exported): number | undefined {
   const stages = virtualStagesOf(parallel);
   return parallel.pp > 1 && stages > 1 ? stages : undefined;

@@ -6,7 +6,10 @@ import { allNone, isNothing, type KeyTable, refused, warned } from '../rows/key-
 /** Values that mean the same as the default. */
 const USUAL = ['1', 'constant', 'no_shard', 'rope', 'softmax', 'vanilla'];
 
-/** Returns rows of keys that are refused for the same reason, unless their values ask for nothing; `names` are separated by blanks. */
+/**
+ * Returns rows of keys that are refused for the same reason, unless a value switches the feature off or is the default; `names`
+ * are separated by blanks.
+ */
 function allRefused(why: string, names: string): KeyTable {
   const isOff = (value: unknown): boolean => isNothing(value) || USUAL.includes(String(value));
   return Object.fromEntries(names.split(' ').map((name) => [name, refused(why, isOff)]));
@@ -14,11 +17,11 @@ function allRefused(why: string, names: string): KeyTable {
 
 const REFUSED: KeyTable = {
   ...allRefused(
-    'stages have equally many layers here; parallel.stageSplit gives them others',
+    'stages have equally many layers here; parallel.stageSplit gives other numbers',
     'account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split decoder_first_pipeline_num_layers decoder_last_pipeline_num_layers pipeline_model_parallel_layout',
   ),
   ...allRefused(
-    'weight decay stays the same here; optimizer.groups gives some parameters another',
+    'weight decay stays the same here; optimizer.groups gives some parameters another value',
     'apply_wd_to_qk_layernorm end_weight_decay no_weight_decay_cond_type start_weight_decay weight_decay_incr_style',
   ),
   ...allRefused(
@@ -41,7 +44,7 @@ const REFUSED: KeyTable = {
   sft: refused('shardlab sft trains on conversations'),
   skip_train: refused('run.evaluate evaluates without a training'),
   logits_load_dir: refused('models are not distilled here'),
-  vision_pretraining: refused('models of images are your own here'),
+  vision_pretraining: refused('for images, write a model of your own'),
   loss_scale: refused('write gradScaler: { initScale, growthInterval }'),
   lr_warmup_init: refused('the rate rises from 0 here'),
   yaml_cfg: refused("Megatron-LM's file of settings is not read; write its arguments"),
@@ -107,7 +110,7 @@ const WITHOUT_EFFECT: KeyTable = {
   ),
 };
 
-/** Arguments that Megatron-LM no longer has: it stops, and prints the new name. */
+/** Arguments that Megatron-LM no longer has; Megatron-LM stops and prints the new name. */
 const OLD: KeyTable = {
   batch_size: warned('Megatron-LM stops, because the new name is --micro-batch-size'),
   warmup: warned('Megatron-LM stops, because the new name is --lr-warmup-fraction'),

@@ -51,12 +51,12 @@ function microbatch({ value, other }: Asked): Meaning {
   return { place: { microRows: micro }, why: `rows per microbatch of the pipeline: ${micro}` };
 }
 
-/** Returns rows per step of all ranks. */
+/** Returns the number of rows of all ranks per step. */
 function globalBatch({ config, machines, ranksPerMachine }: Exported): number {
   return config.batch * config.accumulation * dataRanksOf(config, machines * ranksPerMachine);
 }
 
-/** Returns the row of a number of the optimizer or the schedule; an export has the number only under a condition. */
+/** Returns the row of a number that belongs to the optimizer or the schedule; `write` decides if an export has the number. */
 function numberRow(path: string, write: Write, convert: Convert = number): KeyRow {
   return both(
     decides(path, (asked) => ({ sets: { [path]: convert(asked.value, asked) } })),
@@ -66,7 +66,7 @@ function numberRow(path: string, write: Write, convert: Convert = number): KeyRo
 
 const isSgd = ({ config }: Exported): boolean => config.optimizer.kind === 'sgd';
 
-/** Returns the row of one of Adam's two numbers; `usual` is the second one's default. */
+/** Returns the row of one of Adam's two betas; `usual` is the default of the second beta. */
 export const beta = (index: 0 | 1, usual = 0.999): KeyRow =>
   both(
     decides('optimizer.betas', ({ value, other }) => {
@@ -79,13 +79,13 @@ export const beta = (index: 0 | 1, usual = 0.999): KeyRow =>
 
 const STYLES = { constant: 'constant', linear: 'linear', cosine: 'cosine', WSD: 'wsd' } as const;
 
-/** Returns an export's name for the kind of a schedule; WarmupCosineLR is a cosine. */
+/** Returns an export's name for the kind of a schedule; WarmupCosineLR is written as a cosine. */
 function styleOf({ config: { schedule } }: Exported): string {
   const kind = schedule?.kind ?? 'constant';
   return wordOf<string>(STYLES, kind === 'WarmupCosineLR' ? 'cosine' : kind) ?? 'constant';
 }
 
-/** Returns a value if the schedule ends. */
+/** Returns a `write` that gives a value only if the schedule ends. */
 const ofEnding =
   (write: (schedule: ScheduleConfig, exported: Exported) => unknown): Write =>
   (exported) => {
@@ -154,7 +154,7 @@ const SCHEDULE: KeyTable = {
   ),
 };
 
-/** Returns whether gradients of a type need a scale, with the setting of its scaler. */
+/** Returns a `write` that gives a number of the config's loss scaler, if the config has a scaler. */
 const ofScaler =
   (key: 'initScale' | 'growthInterval'): Write =>
   ({ config }) =>
@@ -241,7 +241,7 @@ const WITHOUT_EFFECT: KeyTable = {
   ),
 };
 
-/** The arguments above that have no value. */
+/** The arguments in this file that have no value. */
 const FLAGS = new Set(
   'no_gradient_accumulation_fusion no_masked_softmax_fusion no_bias_gelu_fusion no_bias_swiglu_fusion no_rope_fusion no_bias_dropout_fusion cross_entropy_loss_fusion attention_softmax_in_fp32 accumulate_allreduce_grads_in_fp32 use_mcore_models manual_gc apply_layernorm_1p overlap_grad_reduce overlap_param_gather tp_comm_overlap no_overlap_p2p_communication mock_data finetune no_load_optim no_load_rng no_save_optim no_save_rng async_save log_throughput log_params_norm log_num_zeros_in_grad log_timers_to_tensorboard use_cpu_initialization moe_grouped_gemm moe_permute_fusion distribute_saved_activations'.split(
     ' ',
@@ -254,10 +254,10 @@ export const MEGATRON_KEYS: KeyTable = Object.fromEntries(
   ),
 );
 
-/** The scale of float16's gradients. Source: megatron/training/arguments.py. */
+/** The defaults of the loss scaler for float16. Source: megatron/training/arguments.py. */
 const SCALER = { 'gradScaler.initScale': 2 ** 32, 'gradScaler.growthInterval': 1000 };
 
-/** Arguments of Megatron-LM's pretrain_gpt.py. */
+/** The dialect of the arguments of Megatron-LM's pretrain_gpt.py. */
 export const MEGATRON: Dialect = {
   name: 'Megatron-LM',
   keys: { ...MEGATRON_REST, ...MEGATRON_KEYS },

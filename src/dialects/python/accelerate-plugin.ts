@@ -14,7 +14,7 @@ import { yes } from '../rows/values';
 import { isCalled } from './calls';
 import { call, madeBy, member, offload, ordered, policy, WHOLE_NAMES, wrapOf } from './pytorch-fsdp';
 
-/** Accelerate's names of FSDP's settings, with the names of its plugin. */
+/** The arguments of Accelerate's FSDP plugin, each with the key of Accelerate's file. */
 const PLUGIN: Readonly<Record<string, string>> = {
   fsdp_version: 'fsdp_version',
   sharding_strategy: 'fsdp_sharding_strategy',
@@ -32,7 +32,7 @@ const PLUGIN: Readonly<Record<string, string>> = {
   use_orig_params: 'fsdp_use_orig_params',
 };
 
-/** Returns the row of Accelerate's file for an argument of its plugin. */
+/** Returns the row that Accelerate's file has for an argument of the plugin. */
 function ofPlugin(name: string): KeyRow {
   const key = PLUGIN[name] ?? name;
   const row = ACCELERATE_FSDP.fsdp[key] ?? none('');
@@ -62,7 +62,7 @@ function pluginWrap(asked: Asked): Meaning {
     : ofPlugin('auto_wrap_policy').mean(asked);
 }
 
-/** Accelerate's settings of FSDP in a script. Source: accelerate/utils/dataclasses.py of Accelerate 1.15.0. */
+/** Calls in a script that make Accelerate's settings of FSDP. Source: accelerate/utils/dataclasses.py of Accelerate 1.15.0. */
 export const PLUGINS: KeyTable = {
   FullyShardedDataParallelPlugin: call(
     (asked) => {

@@ -3,39 +3,39 @@ import { type Argument, argumentsOf, dottedName, type Expression } from './expre
 import { entriesIn, type Names, namesOf } from './names';
 import { afterBracket, PythonLexer, type Statement, type Token } from './tokens';
 
-/** A call of a function of a known module; its arguments are written out as far as the file shows their values. */
+/** A call of a known module's function, with the values of its arguments as far as the file shows them. */
 export interface PythonCall {
-  /** The function's own name. */
+  /** The function's name without its module. */
   readonly name: string;
-  /** How the file calls it. */
+  /** The function as the file writes it. */
   readonly written: string;
   readonly line: number;
   /** Where the call begins in the file. */
   readonly from: number;
-  /** Whether a loop calls it. */
+  /** Whether the call is in a loop. */
   readonly isInLoop: boolean;
-  /** Whether a loop or a condition around it chooses modules of class Linear. */
+  /** Whether a loop or a condition around the call chooses modules of class Linear. */
   readonly isOfLinears: boolean;
   readonly given: readonly PythonArgument[];
 }
 
 export interface PythonArgument {
-  /** The keyword, or the position as a number. */
+  /** The argument's keyword, or its position as a number. */
   readonly name: string | number;
   readonly line: number;
-  /** How the argument is written; if it is a number, a truth value or a text, its value. */
+  /** The value of a number, a truth value or a text; any other argument as the file writes it. */
   readonly written: unknown;
   /** The argument's meaning: literals, lists of literals, full names of PyTorch's constants, calls as `Called`, or NOT_KNOWN. */
   readonly meant: unknown;
 }
 
-/** The value of an argument that is a call, or an item of one. */
+/** An argument's value, if it is a call or an item of a call's result. */
 export interface Called {
   readonly call: string;
   readonly given: Readonly<Record<string, unknown>>;
   /** Where the call begins in the file. */
   readonly from: number;
-  /** The content of brackets after the call, such as the name of an axis of a mesh. */
+  /** The content of the brackets after the call, such as the name of a mesh's axis. */
   readonly item?: unknown;
 }
 
@@ -51,10 +51,10 @@ const SHORT: Readonly<Record<string, string>> = {
 /** Modules whose names are known here. */
 const KNOWN = /^(torch|accelerate|functools|transformers|trl|peft)(\.|$)/;
 
-/** Follows names through this number of assignments. */
+/** A name is followed through at most this number of assignments. */
 const MOST_NAMES = 8;
 
-/** A file of Python, whose calls are read. */
+/** A file of Python, from which calls are read. */
 export class PythonFile {
   readonly #text: string;
   readonly #statements: readonly Statement[];
@@ -112,7 +112,7 @@ export class PythonFile {
     });
   }
 
-  /** Returns a call of a known function, also one that functools.partial makes; null if it is another function. */
+  /** Returns a call of a known function, also through functools.partial; null if the function is not known. */
   #callOf(written: string, given: readonly Argument[]) {
     const full = this.#fullName(written);
     if (full === null) return null;
@@ -142,7 +142,7 @@ export class PythonFile {
     return Object.hasOwn(this.#signatures, name) ? name : null;
   }
 
-  /** Returns arguments with their names; each entry of a dict after ** is an argument of its own. */
+  /** Returns arguments with their names; each entry of a dict after ** becomes an argument. */
   #argumentsOf(callee: string, given: readonly Argument[], depth: number): readonly PythonArgument[] {
     const names = this.#signatures[callee] ?? [];
     const positional = given.filter(({ name }) => name === null);
@@ -256,7 +256,7 @@ function asksForLinear(tokens: readonly Token[]): boolean {
 function isWithinFor(tokens: readonly Token[], at: number): boolean {
   let depth = 0;
   for (let index = at - 1; index >= 0; index--) {
-    const { kind, text } = tokens[index] as Token; // `index` is within
+    const { kind, text } = tokens[index] as Token; // `index` is within the list
     if (kind !== 'sign') continue;
     if (')]}'.includes(text)) depth += 1;
     if (!'([{'.includes(text)) continue;
@@ -272,7 +272,7 @@ function isWithinFor(tokens: readonly Token[], at: number): boolean {
 /** Whether tokens have a `for` outside of brackets. */
 function hasOwnFor(tokens: readonly Token[]): boolean {
   for (let at = 0; at < tokens.length; ) {
-    const { kind, text } = tokens[at] as Token; // `at` is within
+    const { kind, text } = tokens[at] as Token; // `at` is within the list
     if (kind === 'name' && text === 'for') return true;
     at = kind === 'sign' && '([{'.includes(text) ? afterBracket(tokens, at) : at + 1;
   }

@@ -63,7 +63,7 @@ function bracketed(tokens: readonly Token[], found: (shape: Shape) => Expression
     : found({ kind: 'list', items: itemsOf(inner) });
 }
 
-/** Returns a name with its attributes, calls and items; other signs after it mean that the value is computed. */
+/** Returns a name with its attributes, calls and items; other signs after the name mean that the value is computed. */
 function trailed(tokens: readonly Token[]): Shape {
   const [first] = tokens;
   if (first?.kind !== 'name') return { kind: 'computed' };
@@ -82,7 +82,7 @@ function trailed(tokens: readonly Token[]): Shape {
   return { kind: 'item', of: expressionOf(tokens.slice(0, end)), index: expressionOf(inner) };
 }
 
-/** Returns a name with the names of attributes, from an index, and the index after it. */
+/** Returns the dotted name that begins at an index, such as torch.nn.Linear, and the index after the name. */
 export function dottedName(
   tokens: readonly Token[],
   at: number,

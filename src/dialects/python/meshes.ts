@@ -59,7 +59,7 @@ export function meshMeaning({ value }: Asked): Meaning {
     : { sets: { 'parallel.mesh': { dpReplicate: replicas.size, dpShard: shards.size } } };
 }
 
-/** The meaning of a mesh's axes, by their usual names. */
+/** The settings that a mesh's axes stand for, by the usual names of axes. */
 const DEGREES: readonly (readonly [RegExp, (size: number) => Patch])[] = [
   [/^(tp|tensor|model)(_parallel)?$/, (size) => ({ 'parallel.tp': size })],
   [/^pp|^pipe/, (size) => ({ 'parallel.pp': size })],

@@ -25,7 +25,7 @@ const CHANGES = [
   'remove',
 ];
 
-/** Finds what statements bind names to. */
+/** Finds the values that statements give to names. */
 export function namesOf(statements: readonly Statement[]): Names {
   const imports = new Map<string, string>();
   const values = new Map<string, Expression>();
@@ -54,7 +54,7 @@ export function namesOf(statements: readonly Statement[]): Names {
   };
 }
 
-/** Returns the names that an import gives, with their full names. */
+/** Returns the names that an import binds, each with its full name. */
 function importsOf(tokens: readonly Token[]): readonly (readonly [string, string])[] {
   const [first] = tokens;
   if (first?.kind !== 'name' || (first.text !== 'import' && first.text !== 'from')) return [];
@@ -87,7 +87,7 @@ function assignmentOf(
   return target.length === 1 || colon?.text === ':' ? { name: name.text, tokens: value } : null;
 }
 
-/** Returns the names that a statement binds or changes; a name is included if there is doubt. */
+/** Returns the names that a statement binds or changes; a name is included if this is uncertain. */
 function boundBy(tokens: readonly Token[]): readonly string[] {
   const names = (from: readonly Token[]): readonly string[] =>
     from.flatMap(({ kind, text }) => (kind === 'name' ? [text] : []));

@@ -10,13 +10,13 @@ import {
 } from '../rows/key-row';
 import { floatOf, number, numberOf, yes, yesOf } from '../rows/values';
 
-// Objects that say in which types a model trains, and what is on the host. Source: torch.distributed.fsdp.
+// Objects that say which types a model trains in, and which values are on the host. Source: torch.distributed.fsdp.
 
 const dtype: Convert = (value) => (isNothing(value) ? undefined : floatOf(value));
 
 const ROOT = 'cast_forward_inputs decides this for the inputs of all units here';
 
-/** Policies of types, for FSDP 1 and for fully_shard. */
+/** Policies that choose types, for FSDP 1 and for fully_shard. */
 export const PRECISIONS: KeyTable = {
   MixedPrecision: {
     ...none('types of values'),
@@ -43,7 +43,7 @@ export const PRECISIONS: KeyTable = {
   },
 };
 
-/** Policies of values on the host. */
+/** Policies that choose the values on the host. */
 export const OFFLOADS: KeyTable = {
   CPUOffload: {
     ...none('what is on the host'),
@@ -56,7 +56,7 @@ export const OFFLOADS: KeyTable = {
   OffloadPolicy: { ...none('nothing is on the host'), parts: {} },
 };
 
-/** The optimizer that DDP shards, with the keywords of torch.optim that it passes on. */
+/** ZeroRedundancyOptimizer, which shards the optimizer of DDP and passes keywords on to torch.optim. */
 export const ZERO: KeyTable = {
   ZeroRedundancyOptimizer: {
     ...decides('parallel.strategy', () => ({ sets: { 'parallel.strategy': 'ZERO_1' } })),

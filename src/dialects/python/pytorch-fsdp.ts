@@ -18,11 +18,11 @@ import { axesOf, meshMeaning } from './meshes';
 
 // Arguments of FSDP 1, of fully_shard and of DDP. Source: torch.distributed.fsdp and torch.nn.parallel of PyTorch 2.13.
 
-/** The reason in the line of the call itself. */
+/** The value of the line that stands for the call itself. */
 export interface CallMade {
   /** Names of the arguments that the call has, whether or not their values are known. */
   readonly names: readonly string[];
-  /** Which modules are units: the loop that wraps them decides, in this call or in another call. */
+  /** Which modules become units. The loop around this call, or around another call, decides this. */
   readonly wrap: 'blocks' | 'linear' | 'root';
   /** The line of the call that wraps blocks, if this call wraps the root or another module. */
   readonly blocksLine: number | null;
@@ -60,7 +60,7 @@ export function wrapOf({ value }: Asked): Meaning {
   }
 }
 
-/** Returns whether shards are on the host, from a truth value or an object that offloads. */
+/** Whether a value, which is a truth value or an object for offloading, puts shards on the host. */
 function isOffloaded(value: unknown): boolean {
   if (!isCalled(value)) return yesOf(value);
   if (value.call === 'CPUOffload') return yesOf(value.given.offload_params ?? false);
@@ -71,7 +71,7 @@ export const offload = setting('offload.parameters', (value) =>
   isNothing(value) ? undefined : isOffloaded(value),
 );
 
-/** Returns the row of an argument that is a policy of types, which has lines of its own. */
+/** Returns the row of an argument whose value is a policy of types; the policy has lines of its own. */
 export const policy = (kind: string): KeyRow =>
   decides('mixedPrecision', ({ value }) => {
     if (isNothing(value)) return { effect: 'none', why: 'is off' };
@@ -89,10 +89,10 @@ const prefetch: Convert = (value) => {
   throw wrongValue(value, 'BackwardPrefetch.BACKWARD_PRE, BackwardPrefetch.BACKWARD_POST or None');
 };
 
-export const madeBy = ({ value }: Asked): CallMade => value as CallMade; // the reader of files makes this value
+export const madeBy = ({ value }: Asked): CallMade => value as CallMade; // read-python.ts makes this value
 
 function besideBlocks(line: number): Meaning {
-  return { effect: 'used', why: `is a unit too; the call of blocks on line ${line} decides the strategy` };
+  return { effect: 'used', why: `is a unit too; the call for blocks on line ${line} decides the strategy` };
 }
 
 const HYBRID = { FULL_SHARD: 'HYBRID_SHARD', SHARD_GRAD_OP: '_HYBRID_SHARD_ZERO2' } as const;
@@ -193,8 +193,8 @@ export const WRAPPERS: KeyTable = {
   DistributedDataParallel: call(() => ({ sets: { 'parallel.strategy': 'NO_SHARD' } }), {
     device_ids: none(DEVICE),
     output_device: none(DEVICE),
-    dim: none('batches are read by rank here'),
-    broadcast_buffers: none('buffers are as on rank 0 here in any case'),
+    dim: none('each rank reads its own batches here'),
+    broadcast_buffers: none('buffers have the values of rank 0 here in any case'),
     init_sync: none('every rank makes the same initial values'),
     process_group: none(GROUP),
     ...settingKeys('torch', {
@@ -211,8 +211,8 @@ export const WRAPPERS: KeyTable = {
     mixed_precision: policy('_MixedPrecision'),
     device_mesh: none(GROUP),
     skip_all_reduce_unused_params: refused('gradients of all parameters are reduced here'),
-    bucket_cap_mb_list: refused('buckets have one size here, as bucket_cap_mb says'),
+    bucket_cap_mb_list: refused('all buckets have the size bucket_cap_mb here'),
     batched_grad_copy: none('gradients are parts of buckets here in any case'),
-    forward_sync_buffers: none('buffers are as on rank 0 here in any case'),
+    forward_sync_buffers: none('buffers have the values of rank 0 here in any case'),
   }),
 };

@@ -51,7 +51,7 @@ export function pythonSources(text: string, file: string): readonly Source[] {
   return [...sources, ...others];
 }
 
-/** Returns the lines of a call: its own, and one per argument. */
+/** Returns the lines of a call: one for the call, and one per argument. */
 function sourceOf(call: PythonCall, calls: readonly PythonCall[], file: string): Source {
   const { name, written, line, given } = call;
   const blocks = OF_MODULES.includes(name)
@@ -71,7 +71,7 @@ function sourceOf(call: PythonCall, calls: readonly PythonCall[], file: string):
   return { dialect: dialectOf(call, differing, blocks), entries: [own, ...entries] };
 }
 
-/** Returns the dialect of a call; arguments of the root or another module that differ from those of blocks have no effect. */
+/** Returns the dialect of a call. If the call wraps no blocks, arguments that differ from the call for blocks have no effect. */
 function dialectOf(
   call: PythonCall,
   differing: readonly PythonArgument[],
@@ -80,7 +80,7 @@ function dialectOf(
   const { name } = call;
   const row = PYTHON_CALLS.keys[name] ?? none('');
   const isWholeModel = /^\w+$/.test(String(moduleOf(call)));
-  const other = warned(`is for this module only; the call of blocks on line ${blocks?.line ?? 0} decides`);
+  const other = warned(`is for this module only; the call for blocks on line ${blocks?.line ?? 0} decides`);
   const rows: KeyTable = Object.fromEntries(
     differing
       .filter((argument) => Object.hasOwn(row.parts ?? {}, argument.name))
@@ -106,7 +106,7 @@ function moduleOf({ name, given }: PythonCall): unknown {
   return given.find((argument) => argument.name === 'module')?.written ?? null;
 }
 
-/** Whether a call of blocks has the same argument. */
+/** Whether the call that wraps blocks has the same argument. */
 function isSame({ name, meant, written }: PythonArgument, blocks: PythonCall): boolean {
   if (name === 'module') return true;
   const argument = blocks.given.find((one) => one.name === name);
@@ -122,12 +122,12 @@ function unusedReason(
 ): { readonly isSure: boolean; readonly why: string } | null {
   const { name } = call;
   if (OF_MODULES.includes(name)) {
-    // As in scripts of a shell: conditions are not evaluated, and the first branch is read.
+    // As in shell scripts, conditions are not evaluated, and the first branch is read.
     const first = calls.find((one) => OF_MODULES.includes(one.name));
     if (first === undefined || first.name === name) return null;
     return {
       isSure: false,
-      why: `${first.written} on line ${first.line} comes first; conditions are not evaluated, and the first one is read`,
+      why: `${first.written} on line ${first.line} comes first; conditions are not evaluated, and the first call is read`,
     };
   }
   const ofDdp = calls.find((one) => OF_MODULES.includes(one.name));
@@ -142,7 +142,10 @@ function unusedReason(
   return null;
 }
 
-/** Returns why a policy of types or of offloading has no effect: the call has another argument, or several policies could be its argument. */
+/**
+ * Returns why a policy of types or of offloading has no effect: no call has this policy as argument, or several policies could
+ * be the argument.
+ */
 function unusedPolicy(call: PythonCall, calls: readonly PythonCall[], table: KeyTable) {
   const wrapped = calls.filter((one) => OF_MODULES.includes(one.name) || Object.hasOwn(PLUGINS, one.name));
   const values = wrapped.flatMap(({ given }) => given.map(({ meant }) => meant));

@@ -3,7 +3,7 @@ export interface Token {
   readonly kind: 'name' | 'number' | 'text' | 'sign';
   readonly text: string;
   readonly line: number;
-  /** Where it begins and ends in the file. */
+  /** Where the token begins and ends in the file. */
   readonly from: number;
   readonly to: number;
   /** The number or the text; null if the text's value is computed, as in f'{x}'. */
@@ -27,7 +27,7 @@ const NAME = /[\p{L}_][\p{L}\p{N}_]*/uy;
 const NUMBER = /0[xXoObB][\da-fA-F_]+|(?:\d[\d_]*)?\.?\d[\d_]*\.?(?:[eE][+-]?\d[\d_]*)?[jJ]?/y;
 const SIGN = /\*\*=?|\/\/=?|>>=?|<<=?|:=|->|\.\.\.|[-+*/%@&|^=!<>]=|[^\s\w]/y;
 
-/** Divides a file of Python into statements. Signs that Python does not have become signs, too: only calls are read. */
+/** Divides a file of Python into statements. Unknown signs become tokens too, because only calls are read. */
 export class PythonLexer {
   readonly #text: string;
   #at = 0;
@@ -68,7 +68,7 @@ export class PythonLexer {
     return statements;
   }
 
-  /** Returns the number of blanks that follow; a tab counts as eight. */
+  /** Returns the number of blanks before the next word; a tab counts as eight. */
   #indent(): number {
     const [blanks = ''] = /^[ \t]*/.exec(this.#text.slice(this.#at, this.#at + 200)) ?? [];
     return blanks.replaceAll('\t', '        ').length;
@@ -95,7 +95,7 @@ export class PythonLexer {
   #rest(prefix: string, mark: string): string | null {
     const start = this.#at;
     while (this.#at < this.#text.length && !this.#text.startsWith(mark, this.#at)) {
-      // A text in single marks ends with its line.
+      // A text between single quotation marks ends at the end of its line.
       if (mark.length === 1 && this.#text[this.#at] === '\n') break;
       this.#skip(this.#text[this.#at] === '\\' ? 2 : 1);
     }
@@ -130,7 +130,7 @@ function numberIn(text: string): number | null {
 export function afterBracket(tokens: readonly Token[], open: number): number {
   let depth = 0;
   for (let at = open; at < tokens.length; at++) {
-    const { kind, text } = tokens[at] as Token; // `at` is within
+    const { kind, text } = tokens[at] as Token; // `at` is within the list
     if (kind !== 'sign') continue;
     if (OPENING.includes(text)) depth += 1;
     if (CLOSING.includes(text)) depth -= 1;
@@ -143,7 +143,7 @@ export function afterBracket(tokens: readonly Token[], open: number): number {
 export function splitAt(tokens: readonly Token[], sign: string): readonly (readonly Token[])[] {
   const parts: Token[][] = [[]];
   for (let at = 0; at < tokens.length; ) {
-    const token = tokens[at] as Token; // `at` is within
+    const token = tokens[at] as Token; // `at` is within the list
     if (token.kind === 'sign' && token.text === sign) {
       parts.push([]);
       at += 1;

@@ -19,11 +19,11 @@ import { fileKey, TRAINER_DEFAULTS, TRAINING_ARGUMENTS } from '../trainers/trans
 import { SFT_ARGUMENTS, TRL } from '../trainers/trl';
 import { call, member, ordered } from './pytorch-fsdp';
 
-// Objects of Accelerate, transformers, TRL and PEFT in a script.
+// Calls in a script that make objects of Accelerate, transformers, TRL and PEFT.
 
 const OWN_LINES = none('is a call that has lines of its own');
 
-/** Returns the row of a number of passes; a variable of the launcher replaces this number. Source: accelerate/accelerator.py. */
+/** The row of a number of passes; a variable of the launcher replaces this number. Source: accelerate/accelerator.py. */
 const passes: KeyRow = decides('accumulation', ({ value }) => ({ usual: { accumulation: wholeOf(value) } }));
 
 /** Returns the row of an argument of another table; the argument's value may be a member of an enumeration, or computed. */
@@ -81,7 +81,7 @@ function parallelism(): KeyTable {
   );
 }
 
-/** Adds the strategy to a mesh of replicas: the mesh and the strategy are in different calls of a script. */
+/** Adds the strategy to a mesh of replicas, because a script sets the mesh and the strategy in different calls. */
 function withReplicas(meaning: Meaning): Meaning {
   return meaning.sets?.['parallel.mesh'] === undefined
     ? meaning
@@ -97,7 +97,7 @@ const ACCELERATOR: KeyTable = {
   ),
   cpu: none('ranks run on CPUs here; a plan is for GPUs'),
   device_placement: none('ranks run on CPUs here; a plan is for GPUs'),
-  step_scheduler_with_optimizer: none('a rate changes with each step here'),
+  step_scheduler_with_optimizer: none('the learning rate changes with each step here'),
   torch_tp_plugin: refused('write parallel.tp'),
   ...Object.fromEntries(
     [
@@ -145,7 +145,7 @@ const ACCELERATE_CALLS: KeyTable = {
     ...none('passes per step'),
     parts: {
       num_steps: passes,
-      adjust_scheduler: none('a rate changes with each step here'),
+      adjust_scheduler: none('the learning rate changes with each step here'),
       sync_with_dataloader: none('data never ends here'),
       sync_each_batch: none('parallel.requiresGradientSync decides'),
     },
@@ -174,7 +174,7 @@ function trainerCall(keys: KeyTable, usual: KeyRow['mean']): KeyRow {
   return call(usual, { output_dir, ...others }, 'optimizer');
 }
 
-/** PEFT's adapters. Source: peft/tuners/lora/config.py. */
+/** Arguments of PEFT's LoraConfig. Source: peft/tuners/lora/config.py. */
 const LORA: KeyTable = {
   r: decides('lora.r', ({ value }) => ({ sets: { 'lora.r': wholeOf(value) } })),
   target_modules: decides('lora.targets', ({ value }) => {
@@ -213,7 +213,7 @@ const LORA: KeyTable = {
   fan_in_fan_out: none('weights have the order of torch.nn.Linear here'),
 };
 
-/** Objects of trainers and adapters in a script. */
+/** Calls in a script that set up trainers and adapters. */
 export const TRAINER_CALLS: KeyTable = {
   ...ACCELERATE_CALLS,
   TrainingArguments: trainerCall(TRAINING_ARGUMENTS, () => TRAINER_DEFAULTS),
@@ -222,7 +222,7 @@ export const TRAINER_CALLS: KeyTable = {
   LoraConfig: call(
     () => ({
       usual: { 'lora.r': 8, 'lora.alpha': 8, 'lora.dropout': 0, 'lora.targets': ['q_proj', 'v_proj'] },
-      why: "adapters train; without target_modules, they are PEFT's of Llama, Mistral and Qwen",
+      why: 'adapters train; without target_modules, q_proj and v_proj get them, as in PEFT for Llama, Mistral and Qwen',
     }),
     LORA,
     'lora',

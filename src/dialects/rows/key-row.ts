@@ -6,14 +6,14 @@ import type { Effect, Place } from './reading';
 
 /**
  * [Note: dialects] A dialect is the way in which another program writes settings: a table with one row per key. A row of a key that is one of our
- * settings has the setting's path; its name there comes from the table of settings. A row of another key has its effect and the reason.
+ * settings has the setting's path; the table of settings has the key's name. A row of another key has its effect and the reason.
  * The effect of a setting is not written down: it follows from the table of settings (warnings, conflicts, what a plan reads). Exports write the
- * keys whose rows have `write`; so a row is the only place that says what a key means, in both directions.
+ * keys whose rows have `write`. A row is therefore the only place that says what a key means, for reading and for exports.
  */
 export interface KeyRow {
   /** The effect of the key, unless its value has another effect; null if the setting decides the effect. */
   readonly effect: Effect | null;
-  /** What the key is: the paths of settings, or a reason. */
+  /** The meaning of the key: the paths of settings, or a reason. */
   readonly says: string;
   /** Returns what a value means. Throws: CONFIG if the key cannot have this value. */
   readonly mean: (asked: Asked) => Meaning;
@@ -25,7 +25,7 @@ export interface KeyRow {
   readonly write?: Write;
 }
 
-/** The input of an export: a config, and where it trains. */
+/** The input of an export: a config, and the machines on which the config trains. */
 export interface Exported {
   readonly config: TrainConfig;
   readonly machines: number;
@@ -37,7 +37,7 @@ export type Write = (exported: Exported) => unknown;
 /** Rows by key, in the spelling of the other program. */
 export type KeyTable = Readonly<Record<string, KeyRow>>;
 
-/** A key with its value and the other values of the same settings. */
+/** A key with its value, and the other values of the same settings. */
 export interface Asked {
   readonly key: string;
   readonly value: unknown;
@@ -55,9 +55,9 @@ export interface Meaning {
   /** Settings that hold unless a line sets them. */
   readonly usual?: Patch;
   readonly place?: Partial<Place>;
-  /** Default: the effect of the row. */
+  /** The effect of this value; default: the effect of the row. */
   readonly effect?: Effect;
-  /** Default: the settings that the value sets, or the row's reason. */
+  /** The reason; default: the settings that the value sets, or the row's reason. */
   readonly why?: string;
   /** A file of settings that is read too. */
   readonly file?: string;
@@ -147,7 +147,7 @@ export function place(says: string, convert: (value: unknown) => Partial<Place>)
   return { effect: 'planned', says, mean: ({ value }) => ({ place: convert(value), why: says }) };
 }
 
-/** Returns the row of a switch that only a plan knows. `on` and `off` say what it means. */
+/** Returns the row of a switch that only a plan knows. `on` and `off` say what its two values mean. */
 export function planSwitch(
   key: 'compile' | 'isFp8',
   [on, off]: readonly [on: string, off: string],

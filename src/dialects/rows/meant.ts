@@ -24,7 +24,7 @@ export interface Dialect {
   readonly checks?: (other: Asked['other']) => readonly Finding[];
 }
 
-/** A fault of a key that other keys reveal. */
+/** A fault of a key that is seen only by comparison with other keys. */
 export interface Finding {
   readonly key: string;
   readonly effect: Effect;
@@ -49,7 +49,7 @@ export interface LocatedKey extends Entry {
 /** A value that a script computes. */
 export const NOT_KNOWN = Symbol('not known');
 
-/** An entry with what it means. */
+/** An entry with its meaning, and the row that gave the meaning. */
 export interface Meant {
   readonly entry: Entry;
   readonly meaning: Meaning;
@@ -122,7 +122,7 @@ function meantEntry(located: LocatedKey, dialect: Dialect, other: Asked['other']
   }
 }
 
-/** Returns the value of an entry for its row. */
+/** Returns the value that an entry's row gets. */
 function valueForRow({ value, meant = value }: LocatedKey): unknown {
   return meant;
 }

@@ -23,10 +23,10 @@ export interface ReadLine extends Entry {
   readonly why: string;
 }
 
-/** The effect of a line. */
+/** The effect of a line, and the reason. */
 export type Told = Pick<ReadLine, 'effect' | 'why'>;
 
-/** Where a training runs, and facts that only a plan uses, as far as lines have them. */
+/** Where a training runs, and facts that only a plan uses, as far as lines give them. */
 export interface Place {
   /** Number of ranks. */
   readonly world: number;

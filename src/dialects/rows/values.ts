@@ -17,7 +17,7 @@ export function numberOf(value: unknown): number {
   throw wrongValue(value, 'a number');
 }
 
-/** Returns a truth value, also of the words by which Python's command lines write it. */
+/** Returns the truth value of a value; also accepts the words for true and false on Python's command lines. */
 export function yesOf(value: unknown): boolean {
   const word = String(value).toLowerCase();
   if (['true', 'yes', '1', 'on', 'y', 't'].includes(word)) return true;
@@ -31,12 +31,12 @@ export const number: Convert = (value) => numberOf(value);
 export const yes: Convert = (value) => yesOf(value);
 export const text: Convert = (value) => (isNothing(value) ? undefined : String(value));
 
-/** Returns the word of a table that means a value; undefined if the table has no such word. */
+/** Returns the first word of a table that stands for a value; undefined if the table has no such word. */
 export function wordOf<Ours>(words: Readonly<Record<string, Ours>>, value: Ours): string | undefined {
   return Object.entries(words).find(([, meant]) => meant === value)?.[0];
 }
 
-/** The largest norm of gradients: 0 means no clipping, which is null here. */
+/** Converts the largest norm of gradients; 0 means no clipping, which is null here. */
 export const clip: Convert = (value) => {
   const norm = numberOf(value);
   return norm > 0 ? norm : null;

@@ -1,4 +1,7 @@
-/** Returns the value of integer arithmetic; the text itself if it has an unknown variable, or more than + - * / and brackets. */
+/**
+ * Returns the value of integer arithmetic; the text itself if it has an unknown variable, or signs other than + - * / and
+ * brackets.
+ */
 export function evaluated(text: string, variable: (name: string) => string | undefined): string {
   const inner = text.replace(/^\$\((?:\(|\s*expr\s)/, '').replace(/\)?\)$/, '');
   const numbers = inner.replaceAll(/\$?\{?([A-Za-z_]\w*)\}?/g, (_, name: string) => variable(name) ?? '?');

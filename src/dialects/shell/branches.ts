@@ -1,8 +1,11 @@
-/** Finds variables that several branches of an `if` set: conditions are not evaluated, so the first branch that sets one is read. */
+/**
+ * Finds variables that several branches of an `if` set: conditions are not evaluated, so a variable has its value of the first
+ * such branch.
+ */
 export class Branches {
   readonly #open: { before: ReadonlySet<string>; readonly now: Set<string> }[] = [];
 
-  /** Follows the words that structure a script. */
+  /** Follows the words `if`, `elif`, `else` and `fi` of a script. */
   enter(keyword: string): void {
     const inner = this.#open.at(-1);
     if (keyword === 'if') this.#open.push({ before: new Set(), now: new Set() });
@@ -17,7 +20,7 @@ export class Branches {
     }
   }
 
-  /** Whether an earlier branch has set the variable. If not, it is noted that this branch sets it. */
+  /** Whether an earlier branch has set the variable. If not, notes that this branch sets the variable. */
   isSetBefore(name: string): boolean {
     if (this.#open.some(({ before }) => before.has(name))) return true;
     this.#open.at(-1)?.now.add(name);

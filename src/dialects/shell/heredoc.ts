@@ -10,7 +10,7 @@ export interface Heredoc {
   readonly isLiteral: boolean;
 }
 
-/** Returns the here-document that is announced at a position; null if there is none. */
+/** Returns the here-document whose redirection is at a position; null if there is no redirection. */
 export function heredocAt(text: string, at: number): Heredoc | null {
   const [written, dash, quoted, backslash, plain] =
     /^\d?<<(-?)[ \t]*(?:(["'][^"'\n]+["'])|(\\?)([\w.-]+))/.exec(text.slice(at, at + 100)) ?? [];
@@ -19,12 +19,12 @@ export function heredocAt(text: string, at: number): Heredoc | null {
   return { written, end, isIndented: dash === '-', isLiteral: quoted !== undefined || backslash === '\\' };
 }
 
-/** Programs that run a here-document as a script, here or elsewhere. */
+/** Programs that run a here-document as a script, on this machine or on another one. */
 const SHELLS = /(^|\/)(bash|sh|zsh|sbatch|ssh|srun|kubectl)$/;
 
 /**
- * Returns the text of a here-document that begins at a position, with the line that ends it. `words` are the words of its command. null
- * if the text is read as a script, or if the line that ends it is missing.
+ * Returns the text of a here-document that begins at a position, with the line that ends it. `words` are the words of its
+ * command. Returns null if the text is read as a script, or if the line that ends it is missing.
  */
 export function heredocBody(
   text: string,

@@ -91,7 +91,7 @@ export class Lexer {
     }
   }
 
-  /** Skips a blank, a continued line, a comment, a redirection or a bracket; returns whether there was one. */
+  /** Skips a blank, a continued line, a comment, a redirection or a bracket; returns whether anything was skipped. */
   #skipped(): boolean {
     const char = this.#char();
     if (/[ \t()]/.test(char)) this.#skip(1);
@@ -116,8 +116,8 @@ export class Lexer {
   }
 
   /**
-   * Skips the here-documents of a line; if the command runs them as a script, they are read. Returns the file into which the command writes the
-   * last here-document; null if there is no such file.
+   * Skips the here-documents of a line; if the command runs a here-document as a script, the script is read. Returns the file
+   * into which the command writes the last here-document; null if there is no such file.
    */
   #heredocsOf(words: readonly RawWord[]): RawFile | null {
     const texts = words.map(({ pieces: [first] }) => first?.text ?? '');
@@ -137,7 +137,7 @@ export class Lexer {
   /** Returns the parts of a here-document. Variables are replaced unless the word that ends the document is quoted. */
   #bodyPieces(body: string, { isLiteral }: Heredoc): readonly Piece[] {
     if (isLiteral) return [{ text: body, isQuoted: true }];
-    // As in double quotes, except that double quotes are text here.
+    // The text is read as in double quotes, except that double quotes in it are text.
     return new Lexer(body).#double(null);
   }
 
@@ -205,7 +205,7 @@ export class Lexer {
     return { pieces: joined(pieces), line };
   }
 
-  /** Reads up to the closing mark, which it skips. */
+  /** Reads up to the closing mark, and skips the mark. */
   #until(mark: string): string {
     const line = this.#line;
     this.#skip(1);
@@ -216,7 +216,7 @@ export class Lexer {
     return inner;
   }
 
-  /** Reads up to the closing mark, which it skips; if `mark` is null, up to the end. */
+  /** Reads up to the closing mark, and skips the mark; if `mark` is null, reads up to the end. */
   #double(mark: '"' | null = '"'): readonly Piece[] {
     const pieces: Piece[] = [{ text: '', isQuoted: true }];
     const line = this.#line;

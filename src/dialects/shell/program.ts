@@ -1,6 +1,6 @@
 import type { Word } from './word';
 
-/** Whether words begin with a command, whose program may have a folder before it. */
+/** Whether words begin with a command; its program may have a folder before the name. */
 export function beginsWith(words: readonly Word[], start: readonly string[]): boolean {
   return start.every((part, index) => {
     const text = words[index]?.text ?? '';

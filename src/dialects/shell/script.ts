@@ -4,7 +4,7 @@ import { Lexer } from './lexer';
 import type { RawFile, RawWord } from './statement';
 import type { Variables, Word } from './word';
 
-/** A script, command by command. */
+/** A script that is read one command at a time. */
 export interface Script {
   /** Returns the words of the next command, with variables replaced by their values; null if the script has ended. */
   next(variables: Variables): readonly Word[] | null;
@@ -62,7 +62,7 @@ function writeFile(
   files.set(normalize(file), { text: `${before}${gap}${text}`, line: name.line });
 }
 
-/** Returns a word in double quotes. */
+/** Returns the text that a word would stand for in double quotes. */
 function textIn(word: RawWord, variables: Variables): string {
   const pieces = word.pieces.map((piece) => ({ ...piece, isQuoted: true }));
   return expanded({ ...word, pieces }, variables)
@@ -70,10 +70,10 @@ function textIn(word: RawWord, variables: Variables): string {
     .join(' ');
 }
 
-/** Returns the words of a word: an unquoted variable may have several. */
+/** Returns the words for which a word stands: an unquoted variable may stand for several. */
 function expanded({ pieces, line }: RawWord, variables: Variables): Word[] {
   const words: Word[] = [];
-  let current = null as Word | null; // TypeScript narrows it to null in the loop
+  let current = null as Word | null; // without the cast, TypeScript takes it for null in the loop
   for (const { text: written, isQuoted, variable, isArithmetic } of pieces) {
     const text =
       isArithmetic === true ? evaluated(written, (name) => variables.get(name)?.[0]?.text) : written;

@@ -16,7 +16,7 @@ export interface RawWord {
   readonly line: number;
 }
 
-/** A command; if it has `array`, the words of this variable. */
+/** A command. If it has `array`, it gives its words to the variable of this name. */
 export interface RawStatement {
   readonly array?: string;
   /** The line of the array's name. */
@@ -50,12 +50,12 @@ export function assignedNames({ array, words }: RawStatement): readonly string[]
   return names.length === assigned.length ? names : [];
 }
 
-/** Returns the words that stand for an assignment which is not read. */
+/** Returns the pseudo-command that stands for an assignment which is not read. */
 export function otherBranch({ line, words }: RawStatement, names: readonly string[]): readonly RawWord[] {
   return noteWords('branch', line ?? words[0]?.line ?? 1, names);
 }
 
-/** Returns the words of a note: its name, and its subject. */
+/** Returns a pseudo-command as words: its name, and the part of the script that it is about. */
 export function noteWords(
   kind: keyof typeof NOTES,
   line: number,

@@ -2,7 +2,7 @@ import { allNone, exported, type KeyTable, none, refused } from '../rows/key-row
 
 // Keys of Axolotl that change nothing here. Source: src/axolotl/utils/schemas.
 
-/** Keys without an effect here, by their reason. */
+/** Keys without an effect here, grouped by the reason. */
 export const AXOLOTL_WITHOUT_EFFECT: KeyTable = {
   ...allNone(
     'tokenizers and models are read from your own folders: write data.tokenizer and model: { from: FOLDER }',
@@ -95,7 +95,7 @@ export const AXOLOTL_REFUSED: KeyTable = {
   ...allRefused('weights are not quantized or pruned here', 'quantize_moe_experts llmcompressor'),
   ...allRefused('Grokfast is not built here', 'grokfast_alpha grokfast_lamb'),
   dense_mixer: refused('model.router decides this'),
-  trainer_cls: refused('a trainer of your own is your own loop here'),
+  trainer_cls: refused('write a loop of your own in place of a trainer'),
   ...allRefused('no schedule restarts here', 'jagged_restart_steps'),
   ...allNone('is for jagged_restart_steps', 'jagged_restart_warmup_steps jagged_restart_anneal_steps'),
   ...allNone('is for ReLoRA', 'relora_prune_method relora_prune_ratio relora_cpu_offload'),
@@ -104,7 +104,7 @@ export const AXOLOTL_REFUSED: KeyTable = {
     'dion_lr dion_momentum dion_rank_fraction dion_rank_multiple_of qgalore_cos_threshold qgalore_gamma_proj qgalore_proj_bits qgalore_proj_group_size qgalore_proj_quant qgalore_proj_type qgalore_queue_size qgalore_rank qgalore_scale qgalore_update_proj_gap',
   ),
   ...allNone(
-    'is for images in conversations, which are texts here',
+    'is for images in conversations, which have only text here',
     'freeze_mm_modules image_size image_resize_algorithm',
   ),
   role_boundaries: none('shardlab sft applies chat templates; texts of a file are trained as they are'),

@@ -36,7 +36,7 @@ const isFsdp = (other: Asked['other']): boolean =>
   isGiven(other('fsdp')) ||
   ['fsdp_version', ...Object.keys(ACCELERATE_FSDP.fsdp)].some((key) => other(key) !== undefined);
 
-/** Returns a row of another program, whose names of other keys are translated; an empty value has no effect. */
+/** Returns another program's row for a key of Axolotl. `names` translates other keys' names; an empty value has no effect. */
 function adapted(row: KeyRow, names: Readonly<Record<string, string>> = {}): KeyRow {
   return {
     ...row,
@@ -94,7 +94,7 @@ function adapter({ value }: Asked): Meaning {
   return { effect: 'refused', why: `there are no adapters of kind ${String(value)} here; choose lora` };
 }
 
-/** Returns the sizes of the mesh; both sizes times the degrees are the number of ranks. */
+/** Returns the sizes of the mesh, and the number of ranks: both sizes times the degrees. */
 function mesh({ other }: Asked): Meaning {
   const [dpShard, dpReplicate] = [other('dp_shard_size'), other('dp_replicate_size')];
   if (!isGiven(dpShard) || !isGiven(dpReplicate))
@@ -110,7 +110,7 @@ function mesh({ other }: Asked): Meaning {
   return {
     ...(sizes.dpReplicate > 1 && sizes.dpShard > 1 && { sets: { 'parallel.mesh': sizes } }),
     place: { world },
-    why: `${world} ranks are all sizes of the mesh multiplied`,
+    why: `all sizes of the mesh, multiplied, give ${world} ranks`,
   };
 }
 

@@ -55,7 +55,7 @@ const ADAPTERS: KeyTable = {
   use_dora: decides('lora.useDora', ({ value }) => ({ sets: { 'lora.useDora': yesOf(value) } })),
 };
 
-/** The row of a section that chooses a kind: kinds other than the usual one are not built here. */
+/** Returns the row of a section that chooses a kind; only the usual kind is built here. */
 const chosen = (why: string) =>
   refused(
     why,
@@ -137,6 +137,6 @@ export const LLAMA_FACTORY_V1: Dialect = {
       activationCheckpointing: 'full',
       'mixedPrecision.paramDtype': 'bfloat16',
     },
-    why: 'where they differ from ours',
+    why: 'defaults that differ from ours',
   }),
 };

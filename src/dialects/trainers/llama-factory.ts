@@ -37,12 +37,12 @@ const adapter = (
     ({ config }) => (config.lora === null ? undefined : write(settingAt(config, path))),
   );
 
-/** The file of DeepSpeed to which an export's YAML refers. */
+/** The name of DeepSpeed's file to which an export's YAML refers. */
 export const DEEPSPEED_FILE = 'ds_config.json';
 
 const RAY = "Ray's launcher, which starts the processes";
 
-/** Keys of Megatron-LM; LLaMA-Factory uses it with the variable USE_MCA or by Megatron Bridge. */
+/** Keys of Megatron-LM, which LLaMA-Factory uses with the variable USE_MCA or by Megatron Bridge. */
 const MEGATRON_OF_LLAMA_FACTORY: KeyTable = {
   ...onlyRead(
     MEGATRON.keys,
@@ -102,7 +102,7 @@ const OTHER: KeyTable = {
     'export_device export_dir export_hub_model_id export_legacy_format export_quantization_dataset export_quantization_maxlen export_quantization_nsamples export_size',
   ),
   ...allNone(
-    'is for images, sounds and videos in conversations, which are texts here',
+    'is for images, sounds and videos in conversations, which have only text here',
     'audio_sampling_rate crop_to_patches image_do_pan_and_scan image_min_pixels use_audio_in_video video_fps video_maxlen video_min_pixels',
   ),
   ...MEGATRON_OF_LLAMA_FACTORY,
@@ -216,7 +216,7 @@ export const LLAMA_FACTORY: Dialect = {
       'trust_remote_code cache_dir hf_hub_token ms_hub_token om_hub_token model_revision use_fast_tokenizer resize_vocab',
     ),
     ...allNone(
-      'models and adapters have the form here that PEFT expects',
+      'models and adapters here have the form that PEFT expects',
       'lora_bias additional_target modules_to_save create_new_adapter loraplus_lr_ratio use_unsloth enable_liger_kernel rope_scaling shift_attn upcast_layernorm upcast_lmhead_output use_reentrant_gc freeze_vision_tower freeze_multi_modal_projector image_max_pixels video_max_pixels predict_with_generate low_cpu_mem_usage infer_backend',
     ),
     pure_bf16: refused('master parameters are float32 here'),

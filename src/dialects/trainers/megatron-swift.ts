@@ -24,11 +24,11 @@ import { swiftData } from './swift-data';
 const REST =
   'account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split apply_wd_to_qk_layernorm data_parallel_random_init decoder_first_pipeline_num_layers decoder_last_pipeline_num_layers dsa_indexer_loss_coeff dsa_indexer_use_sparse_loss end_weight_decay lr_warmup_init mhc_recompute_layer_num moe_layer_recompute muon_coefficient_type muon_extra_scale_factor muon_fp32_matmul_prec muon_momentum muon_num_ns_steps muon_scalar_optimizer muon_scale_mode muon_tp_mode pipeline_model_parallel_layout start_weight_decay weight_decay_incr_style';
 
-/** Arguments of megatron rlhf that megatron sft has too. */
+/** Arguments of megatron rlhf that megatron sft also accepts. */
 const RLHF =
   'advantage_estimator async_generate beta calculate_KL center_rewards_coefficient completion_length_limit_scope cosine_max_len cosine_max_len_value_correct cosine_max_len_value_wrong cosine_min_len_value_correct cosine_min_len_value_wrong delta desirable_weight dynamic_sample epsilon epsilon_high f_divergence_type fipo_clip_high_only fipo_clip_range fipo_decay_rate fipo_safety_threshold generation_batch_size gkd_logits_topk gym_env importance_sampling_level kl_in_reward label_smoothing lmbda log_completions log_entropy log_rollout_offpolicy_metrics max_completion_length max_resample_times max_turns mcore_ref_adapter mcore_ref_model move_model_batches multi_turn_scheduler num_generations num_generations_eval num_iterations off_policy_sequence_mask_delta offload_model offload_optimizer offload_teacher_model overlong_filter real_tau ref_adapters ref_model ref_model_mixup_alpha ref_model_sync_steps reference_free repetition_max_penalty repetition_n_grams reward_funcs reward_model reward_model_plugin reward_weights rlhf_type rollout_importance_sampling_mode rollout_importance_sampling_threshold rpo_alpha scale_rewards seq_kd sft_alpha sleep_level soft_cache_length soft_max_length steps_per_generation sync_ref_model tau_neg tau_pos teacher_kl_coef teacher_model teacher_model_revision teacher_model_server teacher_model_type teacher_tag_key top_entropy_quantile undesirable_weight use_gym_env use_vllm vllm_disable_cascade_attn vllm_enable_lora vllm_enable_prefix_caching vllm_enforce_eager vllm_engine_kwargs vllm_gpu_memory_utilization vllm_limit_mm_per_prompt vllm_max_model_len vllm_max_num_seqs vllm_mm_processor_cache_gb vllm_mode vllm_server_base_url vllm_server_group_port vllm_server_host vllm_server_pass_dataset vllm_server_port vllm_server_timeout vllm_tensor_parallel_size wandb_log_unique_prompts';
 
-/** Arguments of megatron sft alone. */
+/** Arguments that only megatron sft has. */
 const OTHER: KeyTable = {
   ...allNone(
     'run.savePretrained writes whole parameters as safetensors, and model: { from: FOLDER } reads them',
@@ -66,7 +66,7 @@ const OTHER: KeyTable = {
     'bridge_backend cp_partition_mode nccl_comm_warmup save_missing_weights skip_megatron_init microbatch_group_size_per_vp_stage router_replay_mode use_fused_mhc linear_decoupled_in_proj mtp_decoder_input_detach mtp_shared_weights csa_dense_mode align_grad_reduce data_seed remove_unused_columns muon_split_qkv muon_use_nesterov',
   ),
   ...onlyRead(MEGATRON_REST, REST),
-  // Source: swift/megatron/tuners/lora.py, which raises an error.
+  // megatron sft raises an error for DoRA. Source: swift/megatron/tuners/lora.py.
   use_dora: refused("Megatron-LM's layers have no DoRA; swift sft has it"),
 };
 
@@ -87,10 +87,10 @@ function written(key: string, write: (exported: Exported) => unknown): KeyTable 
   return { [key]: both(row, write) };
 }
 
-/** The default of --adam_beta2. */
+/** megatron sft's default of --adam_beta2. */
 const BETA2 = 0.95;
 
-/** Arguments of Megatron-LM that megatron sft has with other values. */
+/** Arguments of Megatron-LM whose values or defaults differ in megatron sft. */
 const SWIFTED: KeyTable = {
   ...adapterKeys('full'),
   adam_beta1: beta(0, BETA2),

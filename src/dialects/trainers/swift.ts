@@ -104,7 +104,7 @@ export function isBySwiftFsdp({ config: { parallel } }: Pick<Exported, 'config'>
   return parallel.strategy === 'FULL_SHARD' || parallel.strategy === 'SHARD_GRAD_OP';
 }
 
-/** The file of swift's --fsdp in an export. */
+/** The name of the file that an export gives to swift's --fsdp. */
 export const SWIFT_FSDP_FILE = 'fsdp.json';
 
 function deepspeed({ value }: Asked): Meaning {
@@ -176,7 +176,7 @@ function targets(value: unknown): unknown {
   return names.length === 1 && names[0] === 'all-linear' ? 'all-linear' : names;
 }
 
-/** Returns rows of LoRA; `usual` says what trains by default. */
+/** Returns the rows of LoRA's arguments; `usual` says if adapters or all parameters train by default. */
 export function adapterKeys(usual: 'lora' | 'full'): KeyTable {
   return {
     ...settingKeys('peft', {
@@ -214,7 +214,7 @@ export const SWIFT_KEYS: KeyTable = {
         ? { effect: 'none', why: 'FSDP has recomputation of its own, which is on' }
         : { sets: { activationCheckpointing: null } };
     }),
-    // FSDP has a key of its own, in its file.
+    // With FSDP, a key in FSDP's file says this.
     (exported) => exported.config.activationCheckpointing !== null && !isBySwiftFsdp(exported),
   ),
   sequence_parallel_size: both(
@@ -279,11 +279,11 @@ export const SWIFT_PT: Dialect = { ...SWIFT, keys: { ...SWIFT.keys, ...swiftData
 
 function isLora(other: Asked['other']): boolean {
   const given = other('tuner_type') ?? other('train_type') ?? other('sft_type');
-  // The document's --parallel_method megatron is megatron sft, which trains all parameters by default.
+  // The document's --parallel_method megatron stands for megatron sft, which trains all parameters by default.
   return String(given ?? (other('parallel_method') === 'megatron' ? 'full' : 'lora')) === 'lora';
 }
 
-/** The file of swift's --fsdp: transformers' two arguments of FSDP. */
+/** The dialect of the file for swift's --fsdp, which has transformers' two arguments of FSDP. */
 export const SWIFT_FSDP: Dialect = {
   name: "swift's fsdp",
   keys: {

@@ -62,7 +62,7 @@ export const TORCHTITAN_WITHOUT_EFFECT = {
   },
   experimental: {
     ...allNone(
-      "imports somebody's own Python",
+      'imports Python code of your own',
       'custom_import custom_args_module custom_model_path context_parallel_degree enable_async_tensor_parallel enable_compiled_autograd',
     ),
   },

@@ -17,14 +17,17 @@ import { modelNamed } from '../rows/models';
 import { whole, wholeOf, word, wordOf } from '../rows/values';
 import { TORCHTITAN_WITHOUT_EFFECT as OTHER } from './torchtitan-keys';
 
-// TorchTitan's section parallelism.
+// Keys of TorchTitan's section `parallelism`.
 
 const degreeOf = (other: Asked['other'], key: string): number => {
   const degree = Number(other(`parallelism.${key}`) ?? 1);
   return degree > 0 ? degree : 1;
 };
 
-/** Returns FSDP's strategy; a degree of -1 stands for all ranks that the other degrees leave. FSDP shards over the ranks of cp too. */
+/**
+ * Returns FSDP's strategy; a degree of -1 stands for all ranks that the other degrees leave. FSDP also shards over the ranks of
+ * cp.
+ */
 function strategy({ other }: Asked): Meaning {
   const shard = Number(other('parallelism.data_parallel_shard_degree') ?? -1);
   const dpReplicate = degreeOf(other, 'data_parallel_replicate_degree');
@@ -110,7 +113,7 @@ function pipelineSchedule({ value }: Asked): Meaning {
     : { sets: { 'parallel.schedule': SCHEDULES[name] } };
 }
 
-/** TorchTitan has no schedule with one stage per rank and no bubble any more, because torch has none. */
+/** Returns a schedule's name. TorchTitan, like torch, no longer has a zero-bubble schedule with one stage per rank. */
 const writtenSchedule = ({ config: { parallel } }: Exported): string | undefined =>
   parallel.schedule === 'zb' ? '1F1B' : wordOf<string>(SCHEDULES, parallel.schedule);
 
@@ -119,7 +122,7 @@ function virtualStages({ value, other }: Asked): Meaning {
   const model = modelNamed(`${String(other('model.name') ?? 'llama3')}-${String(other('model.flavor'))}`);
   const shape = model === null ? null : modelShape({ model });
   if (shape === null || !('layers' in shape))
-    return { effect: 'none', why: 'the model of these lines, whose layers it divides, is not known here' };
+    return { effect: 'none', why: 'divides the layers of a model that is not known here' };
   const stages = Math.ceil(shape.layers / wholeOf(value)) / degreeOf(other, 'pipeline_parallel_degree');
   return stages === 1
     ? { effect: 'none', why: 'a rank has one stage' }
@@ -159,7 +162,7 @@ export const PARALLELISM: KeyTable = {
     decides('parallel.tp', ({ value }) => ({
       sets: {
         'parallel.tp': wholeOf(value),
-        // Norms and residuals are always divided by positions there.
+        // TorchTitan always divides norms and residuals by positions.
         ...(wholeOf(value) > 1 && { 'parallel.sequenceParallel': true }),
       },
     })),

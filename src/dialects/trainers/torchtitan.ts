@@ -110,7 +110,7 @@ const MASTER = 'parameters are stored as float32 here; mixedPrecision rounds the
 const TRAINING: KeyTable = {
   ...OTHER.training,
   local_batch_size: settingBoth('batch', whole),
-  // The name in older versions.
+  // Older versions have this name.
   batch_size: setting('batch', whole),
   global_batch_size: both(
     place('rows of all ranks per step', (value) =>
@@ -139,7 +139,7 @@ const TRAINING: KeyTable = {
     setting('mixedPrecision.paramDtype', float),
     ({ config }) => config.mixedPrecision?.paramDtype ?? 'float32',
   ),
-  // The key's only value.
+  // TorchTitan allows only this value.
   mixed_precision_reduce: both(setting('mixedPrecision.reduceDtype', float), () => 'float32'),
   compile: COMPILE,
   dataset: DATA,
@@ -208,7 +208,7 @@ const SECTIONS: Readonly<Record<string, KeyTable>> = {
     eps: settingBoth('optimizer.eps', number),
     weight_decay: settingBoth('optimizer.weightDecay', number),
     implementation: none('the update has one implementation here'),
-    // The name in older versions.
+    // Older versions have this name.
     fused: none('the update has one implementation here'),
     early_step_in_backward: refused('the optimizer updates after backward here'),
   },
@@ -233,7 +233,7 @@ const SECTIONS: Readonly<Record<string, KeyTable>> = {
 const PYTHON =
   'newer versions of TorchTitan have their settings in modules of Python, which are not read; write them as a config, or give the TOML of an older version';
 
-/** Whether the settings are elsewhere: in a file, or in Python. */
+/** Whether the settings are not in these arguments, but in a file or in Python. */
 const isElsewhere = (other: Asked['other']): boolean =>
   ['job.config_file', 'module', 'config'].some((key) => other(key) !== undefined);
 

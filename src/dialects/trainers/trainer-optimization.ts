@@ -61,7 +61,7 @@ function schedule({ value }: Asked): Meaning {
   return { sets: { 'schedule.kind': kind } };
 }
 
-/** Returns the name of an export's schedule; WarmupCosineLR is a cosine. */
+/** Returns the name of an export's schedule; WarmupCosineLR is written as a cosine. */
 function scheduleName({ config: { schedule: given } }: Exported): string | undefined {
   const kind = given?.kind ?? 'constant';
   if (kind !== 'cosine' && kind !== 'WarmupCosineLR') return wordOf(SCHEDULES, kind);
@@ -70,7 +70,7 @@ function scheduleName({ config: { schedule: given } }: Exported): string | undef
 
 const DECAYS = ['linear', 'cosine', '1-sqrt'];
 
-/** Returns what a schedule's own arguments mean: an object, or JSON on a command line. */
+/** Returns the settings for a schedule's own arguments, which are an object, or JSON on a command line. */
 function scheduleArguments({ value, other }: Asked): Meaning {
   const given: unknown = typeof value === 'string' ? parsed(value) : value;
   if (typeof given !== 'object' || given === null) throw wrongValue(value, 'an object, as {"min_lr": 1e-5}');

@@ -37,7 +37,7 @@ function half(paramDtype: 'bfloat16' | 'float16'): KeyRow {
       ? { sets: { 'mixedPrecision.paramDtype': paramDtype } }
       : {
           sets: { 'mixedPrecision.paramDtype': paramDtype },
-          // A config of Accelerate may shard the model.
+          // This is only a default, because a config of Accelerate may shard the model.
           usual: { 'mixedPrecision.reduceDtype': 'float32' },
           why: 'torch.autocast, whose gradients are float32',
         };
@@ -122,7 +122,7 @@ const SETTINGS: KeyTable = {
         decides('steps', ({ value }) =>
           numberOf(value) > 0
             ? { sets: { steps: wholeOf(value) } }
-            : { effect: 'none', why: 'is off: epochs decide' },
+            : { effect: 'none', why: 'is off, so epochs decide' },
         ),
         ({ config }) => config.steps,
       ),
@@ -257,7 +257,7 @@ export const TRAINER_DEFAULTS: Meaning = {
     seed: 42,
     'parallel.strategy': 'NO_SHARD',
   },
-  why: 'where they differ from ours',
+  why: 'defaults that differ from ours',
 };
 
 /** Arguments of a script that uses transformers' Trainer. */

@@ -31,7 +31,7 @@ function targets(value: unknown): unknown {
   return names.length === 1 && names[0] === 'all-linear' ? 'all-linear' : names;
 }
 
-/** PEFT's targets of Llama, Mistral and Qwen. Source: peft/utils/constants.py. */
+/** The defaults of TRL's adapters; the targets are PEFT's for Llama, Mistral and Qwen. Source: peft/utils/constants.py. */
 const LORA_DEFAULTS = {
   'lora.r': 16,
   'lora.alpha': 32,
@@ -100,7 +100,7 @@ const OTHER: KeyTable = {
   loss_type: refused(
     'the loss is the mean over tokens here; write a loss of your own',
     (value) => ['nll', 'chunked_nll'].includes(String(value)),
-    'is the mean over tokens, as here',
+    'is the mean over tokens, like the loss here',
   ),
   neftune_noise_alpha: refused('noise in embeddings is not built here'),
   router_aux_loss_coef: none('write model.auxLossWeight'),

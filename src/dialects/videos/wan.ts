@@ -15,7 +15,7 @@ import type { Dialect } from '../rows/meant';
 import { modelNamed } from '../rows/models';
 import { number, whole, wholeFromZero, wholeOf, yesOf } from '../rows/values';
 
-// Wan2.2's generate.py, and the arguments of a document's train.py (Wan2.2 has no train.py).
+// Dialects of Wan2.2: the arguments of generate.py, and the arguments of a document's train.py (Wan2.2 has no train.py).
 
 const ENCODER = { 'textEncoder.model': 'umt5-xxl-encoder' };
 const DRAWS = 'is for generating videos; run.sampleVideo does this here';
@@ -39,7 +39,9 @@ function ulysses({ value }: Asked): Meaning {
     : { sets: { 'parallel.cp': cp, 'parallel.cpKind': 'ulysses' } };
 }
 
-/** Arguments of training scripts that have no parser of their own here: names of transformers, and the document's. */
+/**
+ * Arguments of training scripts that have no parser of their own here: their names are those of transformers and of a document.
+ */
 const TRAINING: KeyTable = {
   ...settingKeys('transformers', {
     'optimizer.lr': number,

@@ -9,7 +9,10 @@ import { createTable, type Table } from '../table';
 
 const [TRUE, FALSE, UNKNOWN] = ['#2362AC', '#B3401A', '#6b6b6b'] as const;
 
-/** Each verdict's dot (verdicts of one colour differ in shape), and the words that follow a number of claims ("3 hold"). */
+/**
+ * Says, for each verdict, how its dot looks (verdicts of one colour differ in shape), and which words follow a count ("3
+ * hold").
+ */
 export const VERDICT_MARKS = {
   holds: { symbol: 'circle', color: TRUE, plural: 'hold', singular: 'holds' },
   'holds partly': { symbol: 'square', color: TRUE, plural: 'hold partly', singular: 'holds partly' },
@@ -46,7 +49,7 @@ export function claimRatioRange({ claim, finding }: ClaimResult): readonly [numb
   return low === undefined || high === undefined || low <= 0 ? null : [low, high];
 }
 
-/** Whether both units are equal; the found unit may say more ('GB per card') than the document's ('GB'). */
+/** Returns whether both units are equal; the found unit ('GB per card') may begin with the document's unit ('GB'). */
 function isSameUnit(documented: string | null, found: string | null): boolean {
   return documented === found || (documented !== null && found?.startsWith(`${documented} `) === true);
 }
@@ -74,7 +77,7 @@ export function documentedText({ documented, unit, relation }: Claim): string {
   return `${bound}${quantity(low)}–${withUnit(high, unit)}`;
 }
 
-/** Formats the number that was found, as '7.15 GB', '0.9–1.1 ×'; '' if there is none. */
+/** Formats the number that was found, as '7.15 GB', '0.9–1.1 ×'; '' if no number was found. */
 export function foundText({ predicted, measured, unit }: Finding): string {
   if (measured !== undefined) return withUnit(measured, unit);
   if (predicted === undefined) return '';
@@ -93,7 +96,7 @@ const LARGE = [
   [1e6, 'M'],
 ] as const;
 
-/** Short forms of units that would not fit their column. */
+/** Short forms of units whose long forms are too wide for the column. */
 const SHORT_UNITS: Readonly<Record<string, string>> = { x: '×', 'bytes/parameter': 'B/parameter' };
 
 /** Formats a number with three digits; from a million on, as millions (M), billions (B) or trillions (T). */
@@ -118,10 +121,10 @@ export function countVerdicts(results: readonly ClaimResult[]): Readonly<Record<
   return Object.fromEntries(counts) as Record<Verdict, number>; // one count per verdict
 }
 
-/** Ratios above this, or below its reciprocal, are drawn at the axis's end. */
+/** Ratios above this number, or below its reciprocal, are drawn at the axis's end. */
 const MOST_RATIO = 12;
 
-/** Moves a ratio outside of the axis to the nearer end. */
+/** Moves a ratio that is outside of the axis to the axis's nearer end. */
 export function limitRatio(ratio: number): number {
   return Math.min(MOST_RATIO, Math.max(1 / MOST_RATIO, ratio));
 }
@@ -170,7 +173,7 @@ export function claimsTable(results: readonly ClaimResult[]): Table {
   return createTable(rows, rows.length === 0 ? { title: 'No claim meets these conditions' } : {});
 }
 
-/** Removes figures' markup from a number's text. */
+/** Removes the markup of figures from the text of a number. */
 export function plainText(markup: string): string {
   return plain(markup).replaceAll('&gt;', '>').replaceAll('&lt;', '<');
 }

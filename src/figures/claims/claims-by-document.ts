@@ -20,8 +20,8 @@ const DOTS_PIXELS = 300;
 const COUNTS_PIXELS = 260;
 
 /**
- * The bars' fills: blue for claims that hold, red for wrong claims, grey for the others. A lighter or hatched fill means that
- * only a part of the claim holds or is wrong.
+ * The bars' fills: blue for claims that hold, red for wrong claims, grey for the other claims. A lighter or hatched fill means
+ * that only a part of the claim holds or is wrong.
  */
 const VERDICT_FILL: Readonly<Record<Verdict, Fill>> = {
   holds: { color: '#2362AC' },

@@ -22,7 +22,7 @@ import {
 } from './claim-words';
 import { claimsByDocument } from './claims-by-document';
 
-/** With more claims than this, a row shows a document, not a claim. */
+/** If there are more claims than this, a row shows a document, not a claim. */
 const MOST_ROWS = 20;
 const ROW = 20;
 const FRAME = { top: 92, right: 10, foot: 30, legend: 'plot' } as const;
@@ -100,7 +100,7 @@ function marksOf(results: readonly ClaimResult[], axis: RatioAxis): ScatterTrace
   return [...lines, ...verdictDots(items, 10, (verdict) => ({ name: soft(verdict) }))];
 }
 
-/** Draws the error as a line from ratio 1 to the dot, and the prediction's interval as a broad line behind it. */
+/** Draws the error as a line from ratio 1 to the dot, and the prediction's interval as a broad line behind this line. */
 function errorLines(one: ClaimResult, row: number, axis: RatioAxis): ScatterTrace[] {
   const ratio = claimRatio(one);
   if (ratio === null) return [];
@@ -118,10 +118,10 @@ function hover({ claim, finding }: ClaimResult, ratio: number): string {
   return `<b>${safe(claim.id)}</b><br>${safe(claim.statement)}<br>${numbers}<br>${safe(finding.why)}`;
 }
 
-/** Widths of the text columns on the narrowest page, where the figure has 700 pixels and its plot about 520. */
+/** Widths of the text columns, in pixels, on the narrowest page; the figure has 700 pixels there, and its plot about 520. */
 const WIDTHS = { statement: 262, documented: 92, found: 112, verdict: 126 } as const;
 
-/** Returns the documented value beside the dot; without dots, the statement. */
+/** Returns the texts of the first column: the documented value beside the dot; in a figure without dots, the statement. */
 function firstTexts({ claim }: ClaimResult, row: number, hasDots: boolean): Annotation[] {
   const [at, text, width] = hasDots
     ? ([COLUMNS.documented, documentedText(claim) || '—', WIDTHS.documented] as const)
@@ -153,7 +153,7 @@ function shortVerdict(finding: Finding): string {
   return judged !== undefined ? `${words}*` : words;
 }
 
-/** Signs in front of the verdict of claims without a dot (they have no ratio). */
+/** The signs that are in front of a verdict if the claim has no ratio, and therefore no dot. */
 const GLYPHS: Readonly<Record<string, string>> = {
   circle: '●',
   square: '■',
@@ -180,7 +180,7 @@ function headings(pixels: number, hasDots: boolean): Annotation[] {
   ];
 }
 
-/** Tints every second row, so that the eye stays in a row. */
+/** Tints every second row, so that a reader can follow a row from left to right. */
 function bands(rows: number): Shape[] {
   return Array.from({ length: Math.ceil(rows / 2) }, (_, i) => ({
     type: 'rect',

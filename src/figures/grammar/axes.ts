@@ -33,7 +33,7 @@ export function rowAxis(names: readonly string[], range: Range = rowRange(names.
   return { range, showgrid: false, ticks: '', ticklabelstandoff: 5, ...namesAt(names) };
 }
 
-/** Returns an axis of rows without names, for a panel beside one that has the names. */
+/** Returns an axis of rows without names, for a panel beside a panel that has the names. */
 export function bareRowAxis(range: Range): Axis {
   return { range, showgrid: false, ticks: '', showticklabels: false, tickvals: [] };
 }

@@ -74,7 +74,7 @@ function insideText(fill: Fill) {
   } as const;
 }
 
-/** Makes empty bars, which only add entries to the legend. In a group, a click on an entry hides all bars of its key. */
+/** Makes empty bars, which only add entries to the legend. A click on an entry of a group hides all bars of the entry's key. */
 export function swatches<K extends string>(
   keys: readonly K[],
   fillOf: (key: K) => Fill,
@@ -106,7 +106,7 @@ export function band(x: readonly number[], low: readonly number[], high: readonl
   return line(points, { width: 0 }, { fill: 'toself', fillcolor: color, hoverinfo: 'skip' });
 }
 
-/** Draws dots, with `text` (markup) on hover; without dots there is no trace. */
+/** Draws dots, with `text` (markup) on hover; returns no trace if there are no dots. */
 export function dots(
   items: readonly { readonly x: number; readonly y: number; readonly text: string }[],
   marker: Marker,
@@ -129,7 +129,7 @@ export function ruleY(y: number, [x0, x1]: readonly [number, number], line: Line
   return { type: 'line', x0, x1, y0: y, y1: y, line };
 }
 
-/** Coordinates are shares of the width and height of all panels together. */
+/** A mark with these references has coordinates that are shares of the width and height of all panels together. */
 export const PAPER = { xref: 'paper', yref: 'paper' } as const;
 
 /** Draws a text that begins at (x, y). */
@@ -137,7 +137,7 @@ export function note(x: number, y: number, text: string, more: Partial<Annotatio
   return { x, y, text, showarrow: false, xanchor: 'left', font: { size: 11 }, ...more };
 }
 
-/** Draws a text with a line to (x, y); the text is `aside` pixels to the right of it and `below` pixels below it. */
+/** Draws a text with a line to (x, y); the text is `aside` pixels right of this point and `below` pixels below this point. */
 export function pointed(
   x: number,
   y: number,
@@ -153,7 +153,9 @@ export function endLabel(x: number, y: number, value: string, aside = ''): Annot
   return note(x, y, `${bold(value)}${aside === '' ? '' : ` ${soft(aside)}`}`, { xshift: 3 });
 }
 
-/** Moves positions so that neighbours are at least `gap` apart and all are in [low, high]; their order does not change. */
+/**
+ * Moves positions so that neighbours are at least `gap` apart and all positions are in [low, high]; the order does not change.
+ */
 export function spread(wanted: readonly number[], gap: number, low: number, high: number): number[] {
   const places: number[] = [];
   for (const place of wanted) places.push(Math.max(place, (places.at(-1) ?? low - gap) + gap));
@@ -177,7 +179,7 @@ export function keyDot(color: string): string {
 
 const LINE = 15;
 
-/** Writes names (markup) at the lines' ends, right of a panel of height `pixels`; moves them apart if they would overlap. */
+/** Writes names (markup) at the lines' ends, right of a panel of height `pixels`; moves names apart if they would overlap. */
 export function endLabels(
   ends: readonly { readonly at: number; readonly text: string }[],
   [low, high]: readonly [number, number],

@@ -106,7 +106,7 @@ export const WAIT_OUTLINE = { width: 1.2, color: '#D9602F' } as const;
 
 /** The colour of plans that do not fit, and of a device's capacity. */
 export const OVER = '#B3401A';
-/** Bars without a colour of their own. */
+/** The fill of bars that have no colour of their own. */
 export const NEUTRAL_FILL: Fill = { color: '#59636E' };
 
 /** The colour of lines and thin outlines; it is visible on light and on dark pages. */

@@ -5,9 +5,10 @@ import { STATIC_WIDTH } from './template';
 import { textWidth } from './text-width';
 
 /**
- * [Note: figure grammar] A figure is numbers, a finding and a plot: panels of marks in a frame. A panel is one pair of axes and
- * marks (`marks.ts`) in the units of these axes; `plot` binds marks to axes. Marks in shares of the whole picture (PAPER)
- * are drawn over the panels. An axis's `domain` places its panel: side by side, below each other, or in a grid (`facets`).
+ * [Note: figure grammar] A figure is numbers, a finding and a plot; a plot is panels of marks in a frame. A panel is one pair
+ * of axes and marks (`marks.ts`) in the units of these axes; `plot` binds marks to axes. Marks in shares of the whole picture
+ * (PAPER) are drawn over the panels. An axis's `domain` places its panel: side by side, below each other, or in a grid
+ * (`facets`).
  */
 export interface Layer {
   readonly data?: readonly Trace[];
@@ -19,7 +20,7 @@ export interface Layer {
 export interface Panel extends Layer {
   readonly x: Axis;
   readonly y: Axis;
-  /** Markup above the panel: the heading is bold, the aside follows in the secondary colour. */
+  /** The markup above the panel: `heading` is bold, and `aside` follows in the secondary colour. */
   readonly heading?: string;
   readonly aside?: string;
 }
@@ -30,9 +31,9 @@ export interface Frame {
   readonly left: number;
   readonly right: number;
   readonly pixels: number;
-  /** The height of ticks and axis titles below the panels; the legend follows below them. */
+  /** The height of ticks and axis titles below the panels; the legend follows below this height. */
   readonly foot: number;
-  /** Puts a legend below the panels. It begins at the panels' left end ('plot') or at the picture's ('edge'). */
+  /** Puts a legend below the panels. The legend begins at the left end of the panels ('plot') or of the picture ('edge'). */
   readonly legend?: 'plot' | 'edge';
   readonly barmode?: 'stack';
 }
@@ -68,7 +69,7 @@ export function plot(frame: Frame, panels: readonly Panel[], over: Layer = {}) {
   return { data, layout };
 }
 
-/** Pixels of plotly's legends: the swatch before an entry's text, the gap between entries, the height of a line. */
+/** Sizes of plotly's legends, in pixels: the swatch before an entry's text, the gap between entries, the height of a line. */
 const SWATCH = 40;
 const GAP = 5;
 const LINE = 19;
@@ -99,7 +100,7 @@ function suffixOf(i: number): string {
   return i === 0 ? '' : String(i + 1);
 }
 
-/** Binds marks that name no axis to their panel's axes. */
+/** Binds the marks that name no axis to the axes of their panel. */
 function onAxes(panel: Panel, i: number): Layer {
   const [x, y] = [`x${suffixOf(i)}`, `y${suffixOf(i)}`];
   const { data = [], annotations = [], shapes = [], heading, aside = '' } = panel;
@@ -155,10 +156,10 @@ export function facets(count: number, { width, heading, body, between, gap }: Fa
       across: [left, Math.min(1, left + share)] as const,
       pixels: share * width,
       isLeft: column === 0,
-      /** Whether the facet is the lowest of its column. */
+      /** Whether no other facet is below this facet. */
       isLow: index + columns >= count,
       at,
-      /** Returns the domain between two positions, both in pixels below the heading. */
+      /** Returns the axis's domain (shares of the height) between two positions, both in pixels below the heading. */
       down: (from: number, to: number) => [at(to), at(from)] as const,
     };
   });

@@ -36,7 +36,7 @@ export type ScatterTrace = TraceBase & {
   readonly line?: LineSpec;
   readonly marker?: Marker;
   readonly stackgroup?: string;
-  /** The line is closed and filled with `fillcolor`. */
+  /** If set, the line is closed, and its inside is filled with `fillcolor`. */
   readonly fill?: 'toself';
   readonly fillcolor?: string;
   readonly fillpattern?: Pattern;
@@ -49,7 +49,7 @@ export interface Marker {
   /** Default: circle. */
   readonly symbol?: MarkerSymbol;
   readonly opacity?: number;
-  /** The outline of open symbols; its colour is the marker's. */
+  /** The outline of open symbols; the outline has the colour of the marker. */
   readonly line?: Outline;
 }
 
@@ -87,12 +87,12 @@ export type Axis = Optional<'domain' | 'range', readonly [number, number]> &
     readonly ticks?: '' | 'outside';
     readonly ticklen?: number;
     readonly tickfont?: FontSpec;
-    /** Pixels between labels and axis if there are no ticks. */
+    /** The distance between labels and axis, in pixels, if there are no ticks. */
     readonly ticklabelstandoff?: number;
     readonly title?: { readonly text: string; readonly standoff?: number; readonly font?: FontSpec };
   };
 
-/** What the coordinates of a shape or a text refer to: axes, or 'paper'. */
+/** The axes (or 'paper') to which the coordinates of a shape or a text refer. */
 type Refs = Optional<'xref' | 'yref', string>;
 
 export type Annotation = Refs &

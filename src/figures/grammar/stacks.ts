@@ -12,13 +12,13 @@ import { fits, textWidth, wrapped, wrappedMarkup } from './text-width';
 export interface StackRow<K extends string> {
   readonly name: string;
   readonly values: Readonly<Partial<Record<K, number>>>;
-  /** Markup beside the total. */
+  /** The markup beside the total. */
   readonly note?: string;
 }
 
 /** Bars on one axis, with a heading. */
 export interface StackPanel<K extends string> {
-  /** Markup: the heading is bold, the aside follows in the secondary colour. */
+  /** The markup above the bars: `heading` is bold, and `aside` follows in the secondary colour. */
   readonly heading: string;
   readonly aside?: string;
   readonly rows: readonly StackRow<K>[];
@@ -29,11 +29,11 @@ export interface StackPanel<K extends string> {
   readonly isSingle?: boolean;
   /** A value that the axis always includes. */
   readonly reach?: number;
-  /** More marks on the same axes. */
+  /** Other marks on the same axes. */
   readonly over?: Layer;
 }
 
-/** The order of segments, bottom to top, and how they are drawn. */
+/** The order of segments, bottom to top, and the style of each segment. */
 export interface StackStyle<K extends string> {
   readonly order: readonly K[];
   fillOf(key: K): Fill;
@@ -43,7 +43,7 @@ export interface StackStyle<K extends string> {
   hover(key: K): string;
 }
 
-/** The style of memory by cause, the same in all figures. */
+/** The style in which all figures draw memory by cause. */
 export const CAUSE_STYLE: StackStyle<MemoryCause> = {
   order: STACK_ORDER,
   fillOf: (cause) => CAUSE_FILL[cause],
@@ -51,17 +51,17 @@ export const CAUSE_STYLE: StackStyle<MemoryCause> = {
 };
 
 export interface StackOptions {
-  /** Pixels right of the bars for notes beside totals. Default 0. */
+  /** The width, in pixels, of the space right of the bars for notes beside totals. Default 0. */
   readonly noteRoom?: number;
   /** Where the bars begin and end, as shares of the width. Default: the whole width. */
   readonly across?: readonly [number, number];
-  /** A panel right of the bars, with the same rows; for a single panel of bars. */
+  /** A panel right of the bars, with the same rows. Allowed only if there is a single panel of bars. */
   readonly beside?: Panel;
 }
 
 const TOP = 58;
 const ROW = 26;
-/** The height of a line of a name that has several lines. */
+/** The height, in pixels, of a line of a name that has several lines. */
 const LINE = 13.75;
 const HEADING = 24;
 const TICKS = 26;
@@ -149,7 +149,7 @@ function stackPanel<K extends string>(
   };
 }
 
-/** Places a row's segments one after another from zero: positive ones to the right, negative ones to the left. */
+/** Places a row's segments one after another from zero: positive segments to the right, negative segments to the left. */
 function stackOf<K extends string>(values: StackRow<K>['values'], order: readonly K[], divisor: number) {
   let [low, high] = [0, 0];
   const segments = order.flatMap((key) => {

@@ -2,11 +2,14 @@ import { LIGHT } from './ink';
 import { LINE_COLORS, NEUTRAL } from './palette';
 import type { Axis, Margin } from './plotly';
 
-/** Font families, the preferred one first; static pictures use the first, which the library has as a file. */
+/** Font families, the preferred family first. Static pictures use the first family; the library has a file of this font. */
 export const FONT_FAMILY =
   "Inter, system-ui, -apple-system, 'Segoe UI', 'Noto Sans', 'Noto Sans SC', 'PingFang SC', sans-serif";
 
-/** The width of pictures and interactive figures, in pixels: equal, so that nothing moves when one replaces the other. */
+/**
+ * The width of pictures and of interactive figures, in pixels. Both widths are equal, so that nothing moves when a figure
+ * replaces its picture.
+ */
 export const STATIC_WIDTH = 800;
 
 export const TITLE_SIZE = 15;

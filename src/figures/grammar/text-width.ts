@@ -25,7 +25,7 @@ export function fits(text: string, size: number, width: number): boolean {
   return textWidth(text, size) * 1.03 + 3 <= width;
 }
 
-/** Breaks a text into as many lines as it needs: after spaces, dots and the like, or within a word wider than a line. */
+/** Breaks a text into lines: after a space or one of `._/,-`, or within a word that is wider than a line. */
 export function wrapped(text: string, size: number, width: number): string[] {
   const lines: string[] = [];
   let line = '';

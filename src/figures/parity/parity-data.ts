@@ -6,13 +6,13 @@ export interface NamedView {
   readonly view: RunView;
 }
 
-/** How much one tensor differs between two runs. */
+/** The difference of one tensor between two runs. */
 export interface Difference {
   /** The parameter's name. */
   readonly name: string;
   /** The largest difference of two elements. */
   readonly absolute: number;
-  /** The same, divided by the largest magnitude of an element. */
+  /** The largest difference of two elements ÷ the largest magnitude of an element. */
   readonly relative: number;
 }
 
@@ -31,21 +31,24 @@ export interface FoundDifference extends Difference {
   readonly what: 'gradient' | 'parameter';
 }
 
-/** Both runs after a step. */
+/** The losses of both runs in a step, and the differences after this step. */
 export interface ParityStep {
   readonly step: number;
   /** null before the first step. */
   readonly losses: readonly [number, number] | null;
-  /** The largest differences; null: there are no gradients. */
+  /** The largest differences; null if there are no gradients. */
   readonly gradient: Difference | null;
   readonly parameter: Difference | null;
-  /** The first gradient beyond the tolerance in the model's order, else the first parameter. */
+  /** The first gradient, in the model's order, that is beyond the tolerance; if there is none, the first such parameter. */
   readonly first: FoundDifference | null;
 }
 
-/** Where two runs first differ by more than the tolerance. */
+/** The step and the tensor in which two runs first differ by more than the tolerance. */
 export interface FirstDifference {
-  /** The step. If the parameters differed before the first compared step, the number of the last step before it. */
+  /**
+   * The step. If the parameters already differed before the first compared step, this is the step before the first compared
+   * step.
+   */
   readonly step: number;
   readonly what: 'initial parameter' | 'gradient' | 'parameter' | 'loss';
   /** The module and the whole name of the parameter; null for a loss. */
@@ -55,7 +58,7 @@ export interface FirstDifference {
   readonly relative: number;
 }
 
-/** What a figure of two runs shows. */
+/** The numbers that a figure of two runs shows. */
 export interface ParityParts {
   readonly one: NamedView;
   readonly other: NamedView;
@@ -64,7 +67,7 @@ export interface ParityParts {
   readonly tolerance: number;
 }
 
-/** Returns the loss's difference of a step, in relation to the loss. */
+/** Returns the difference of both losses of a step: absolute, and as a share of the larger loss. */
 export function lossDifference({
   losses,
 }: ParityStep): { readonly absolute: number; readonly relative: number } | null {
@@ -93,7 +96,7 @@ export function digits(value: number): string {
 /** The most characters of a name in a figure. */
 const NAME = 26;
 
-/** Returns a name, or the end of a long one. */
+/** Returns a name, or the end of a long name. */
 export function shortened(name: string): string {
   return name.length <= NAME ? name : `…${name.slice(1 - NAME)}`;
 }

@@ -17,7 +17,7 @@ import {
 import { groupsOf, linesOf, modulesPanel, stepsPanel, valueAxis } from './parity-panels';
 import { communicationBeside, memoryBeside, parametersTable, stepsTable } from './parity-tables';
 
-/** A comparison of two runs. A notebook shows it as a figure. */
+/** A comparison of two runs, which a notebook shows as a figure. */
 export interface ParityFigure extends Figure {
   /** Whether nothing differs by more than `tolerance`. */
   readonly isEqual: boolean;
@@ -28,9 +28,9 @@ export interface ParityFigure extends Figure {
   readonly steps: Table;
   /** The largest differences of each parameter and its gradient. */
   readonly parameters: Table;
-  /** Calls and bytes of both runs per rank and step, by cause and by operation. */
+  /** The calls and bytes of both runs per rank and step, by cause and by operation. */
   readonly comm: Table;
-  /** Bytes of both runs at their peaks, by cause. */
+  /** The bytes of both runs at their peaks, by cause. */
   readonly memory: Table;
 }
 

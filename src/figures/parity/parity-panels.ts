@@ -9,7 +9,7 @@ import { differencesOf, digits, moduleOf, type ParityParameter, type ParityParts
 /** The least power of ten on the axis; differences of 0 are drawn there. */
 const LEAST_POWER = -9;
 
-/** Returns the range and ticks of differences on a logarithmic axis. [Note: logarithmic axes] */
+/** Returns the range and ticks of differences on a logarithmic axis. See [Note: logarithmic axes]. */
 export function valueAxis({ steps, parameters, tolerance }: ParityParts) {
   const all = [
     tolerance,
@@ -25,7 +25,7 @@ export function valueAxis({ steps, parameters, tolerance }: ParityParts) {
     range: [low - 0.3, high] as const,
     tickvals: powers,
     ticktext: powers.map((power) => soft(power === low ? '≤' : '') + soft(`1e${power}`)),
-    /** Where a difference is drawn. */
+    /** Returns the coordinate at which a difference is drawn. */
     at: (value: number): number => (Number.isFinite(value) ? Math.max(low, log10(value)) : high),
   };
 }
@@ -33,7 +33,7 @@ export function valueAxis({ steps, parameters, tolerance }: ParityParts) {
 type ValueAxis = ReturnType<typeof valueAxis>;
 
 const KINDS = ['loss', 'gradients', 'parameters'] as const;
-/** The widest line of a part's name. */
+/** The width, in pixels, of the widest line of a part's name. */
 const NAME_PIXELS = 150;
 const LIMIT = { width: 1, color: NEUTRAL, dash: 'dash' } as const;
 

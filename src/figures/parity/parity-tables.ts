@@ -10,7 +10,10 @@ import { sumOf } from '../spread';
 import { createTable, numbers, type Table } from '../table';
 import { digits, lossDifference, type NamedView, type ParityParts } from './parity-data';
 
-/** Returns a table of the collectives of both runs per rank and step, by cause and operation; the title names what differs most. */
+/**
+ * Returns a table of the collectives of both runs per rank and step, by cause and operation. The title says how many bytes each
+ * rank receives.
+ */
 export function communicationBeside(one: NamedView, other: NamedView): Table {
   const [mine, its] = [one, other].map(
     ({ view }) => new Map(kindsOf(view).map((kind) => [keyOf(kind), kind])),
@@ -50,7 +53,10 @@ function keyOf({ cause, op }: { readonly cause: string; readonly op: string }): 
   return `${cause} ${op}`;
 }
 
-/** Returns a table of both runs' bytes at the peak of the rank that holds most, by cause; the title names the largest difference. */
+/**
+ * Returns a table of both runs' bytes by cause, at the peak of the rank that holds most. The title names the largest
+ * difference.
+ */
 export function memoryBeside(one: NamedView, other: NamedView): Table {
   const [mine, its] = [peakOf(one.view), peakOf(other.view)];
   const causes = MEMORY_CAUSES.filter((cause) => mine[cause] + its[cause] > 0);
@@ -85,7 +91,7 @@ function memoryFinding(
   const [first, ...rest] = rows;
   if (first === undefined) return 'Nothing was held';
   const most = rest.reduce((a, b) => (Math.abs(b.moreBytes) > Math.abs(a.moreBytes) ? b : a), first);
-  if (most.moreBytes === 0) return 'Both hold the same at their peaks, cause by cause';
+  if (most.moreBytes === 0) return 'At their peaks, both hold the same bytes of every cause';
   const said = (bytes: Bytes): string =>
     `${inUnit(Math.abs(bytes), byteScale(bytes))} ${bytes < 0 ? 'less' : 'more'}`;
   return titleOf(`${name} peaks ${said(more)}; ${most.cause} differs most: ${said(most.moreBytes)}`);

@@ -15,15 +15,15 @@ const FRAME = { top: 104, left: 58, right: 16, pixels: 226, foot: 52, legend: 'p
 /** Half the width of the band around ratio 1, as a share. */
 const BAND = 0.08;
 /**
- * The axis ends at this ratio, or a little above the planner's worst ratio if that is larger. Larger ratios are at the axis's
- * edge.
+ * The axis ends at this ratio, or a little above the planner's worst ratio if the worst ratio is larger. Larger ratios are
+ * drawn at the axis's end.
  */
 const LEAST_REACH = 1.3;
-/** The factor by which the axis is longer, so that dots at its ends are whole. */
+/** The factor that makes the axis longer, so that dots at its ends are not cut. */
 const EDGE = 1.06;
 const SET_COLORS = { 'fitted on': '#9AA3AB', 'held out': '#2362AC' } as const;
 
-/** A model's predictions, and where its panel begins and ends, as shares of the width. */
+/** A model's predictions. `domain` says where the model's panel begins and ends, as shares of the width. */
 interface Model {
   readonly name: string;
   readonly accuracy: Accuracy;
@@ -32,9 +32,9 @@ interface Model {
 }
 
 /**
- * Draws predicted ÷ measured over the measured time, with a line at 1 and a band of 8% around it; a simpler model has its own
- * panel, on the same scale. The errors are those of held-out runs, on which nothing was fitted. Throws: CONFIG without a
- * held-out run.
+ * Draws predicted ÷ measured over the measured time, with a line at 1 and a band of 8% around this line. A simpler model has
+ * its own panel, on the same scale. The errors are from held-out runs, which were not used for fitting. Throws: CONFIG without
+ * a held-out run.
  */
 export function accuracyFigure(
   runs: readonly MeasuredRun[],

@@ -20,7 +20,7 @@ type Plans = Readonly<Record<string, Planned<AnyLayout>>>;
 
 /**
  * Draws plans side by side, under their names. Throws: CONFIG without plans, for a comparison that does not exist, and for a
- * counted plan beside a predicted one. See [Note: counted plans].
+ * counted plan beside a predicted plan. See [Note: counted plans].
  */
 export function comparePlans(plans: Plans, what: PlanComparison = 'time'): Figure {
   const [first] = Object.values(plans);
@@ -74,7 +74,7 @@ function memoryOf(plans: Plans, first: Planned<AnyLayout>): Figure {
   }));
   const capacities = Object.values(plans).map(({ layout }) => reservableBytes(layout));
   const capacityBytes = Math.max(...capacities);
-  // GPUs of different capacities have no common line.
+  // If the GPUs have different capacities, no common line is drawn.
   const isCommon = new Set(capacities).size === 1;
   const scale = byteScale(Math.max(capacityBytes, ...rows.map(({ peak }) => peak.high)));
   const { divisor, unit } = scale;
@@ -123,7 +123,7 @@ interface PeakRow {
   readonly peak: Estimate;
 }
 
-/** Says which plans fit. `isCommon`: all GPUs have this capacity, so that the title can name it. */
+/** Says which plans fit. If all GPUs have the same capacity (`isCommon`), the title names the capacity. */
 function memoryFinding(rows: readonly PeakRow[], capacity: Bytes, isCommon: boolean): string {
   const memory = isCommon ? inUnit(capacity, byteScale(capacity)) : 'their GPUs';
   const least = rows.reduce((a, b) => (b.peak.value < a.peak.value ? b : a));
@@ -149,5 +149,5 @@ function subtitleOf(plans: Plans, first: Planned<AnyLayout>): string {
   const clusters = [...new Set(layouts.map(({ gpus, hardware }) => `${gpus} x ${hardware.name}`))];
   const isOneModel = new Set(layouts.map(({ model }) => model.name)).size === 1;
   const model = isOneModel ? `${first.layout.model.name}, ` : '';
-  return `${model}${clusters.slice(0, 3).join(', ')}${clusters.length > 3 ? ', …' : ''}; ${isPredicted(first.layout) ? 'predicted' : 'counted, of this library'}.`;
+  return `${model}${clusters.slice(0, 3).join(', ')}${clusters.length > 3 ? ', …' : ''}; ${isPredicted(first.layout) ? 'predicted' : 'counted for this library'}.`;
 }

@@ -25,7 +25,7 @@ type PlanCause = keyof typeof CAUSE_NOUNS;
 
 const CAUSES = Object.keys(CAUSE_NOUNS) as readonly PlanCause[]; // all keys of CAUSE_NOUNS
 
-/** Draws a plan's memory at its peak, by cause; of a pipeline, the memory of every stage. */
+/** Draws a plan's memory at its peak, by cause. For a pipeline, draws the memory of every stage. */
 export function planMemory({ layout, prediction }: Planned<AnyLayout>): Figure {
   const name = caseName(layout);
   const values = memoryCauses(prediction.memory);

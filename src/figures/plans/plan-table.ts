@@ -40,7 +40,7 @@ export function utilizationText(layout: AnyLayout, utilization: number): string 
   return `${Math.round(100 * utilization)}% ${isPredicted(layout) ? 'MFU' : 'HFU'}`;
 }
 
-/** Says whether a peak fits; if the capacity is inside the peak's interval, also that the opposite is possible. */
+/** Says whether a peak fits. If the capacity is inside the peak's interval, also says that the peak may be on the other side. */
 export function fitText(fits: boolean, { low, high }: Estimate, capacity: number): string {
   if (fits) return high <= capacity ? 'fits' : 'probably fits, but may need more memory';
   return low > capacity ? 'does not fit' : 'probably does not fit, but may need less memory';
@@ -130,7 +130,7 @@ function memoryRows({ memory, time }: Prediction): PlanRow[] {
   ];
 }
 
-/** A row of the table. `of` is 'time', 'memory' or 'wire' (what one GPU receives in an iteration). */
+/** A row of the table. `of` is 'time', 'memory' or 'wire' (the bytes that one GPU receives in an iteration). */
 type PlanRow = Readonly<{
   of: string;
   cause: string;

@@ -33,8 +33,8 @@ const WINNER = '#2362AC';
 const LOSER = 'rgba(128,128,128,.55)';
 
 /**
- * Draws the layouts that a search names, by time and memory: the winners with numbers, the others in grey, the frontier, and
- * the reason why each other family lost.
+ * Draws the layouts that a search names, by time and memory: the winners with numbers, the other layouts in grey, the frontier,
+ * and the reason why each other family lost.
  */
 export function rankedLayouts(found: Recommendation): Figure {
   const layouts = layoutsOf(found);
@@ -163,7 +163,7 @@ function hover(one: RankedLayout, scales: Scales): string {
   return `<b>${safe(one.name)}</b><br>${numbersOf(one, scales)}${why}`;
 }
 
-/** Writes the winners' ranks beside their dots; a number that would cover another one is left out. */
+/** Writes the winners' ranks beside their dots; a number that would cover another number is left out. */
 function numbers(winners: readonly RankedLayout[], scales: Scales): Annotation[] {
   const placed: { readonly x: number; readonly y: number }[] = [];
   return winners.flatMap((one): Annotation[] => {

@@ -9,7 +9,7 @@ import { wrapped } from '../grammar/text-width';
 
 /** A layout that a search names. */
 export interface RankedLayout {
-  /** 1, 2, … for winners; null for a family that lost. */
+  /** The rank of a winner: 1, 2, …; null for a family that lost. */
   readonly rank: number | null;
   readonly name: string;
   readonly family: string;
@@ -18,7 +18,7 @@ export interface RankedLayout {
   readonly highSeconds: Seconds;
   readonly memoryBytes: Bytes;
   readonly fits: boolean;
-  /** Why the layout's family lost; null for winners. */
+  /** The reason why the layout's family lost; null for winners. */
   readonly reason: string | null;
 }
 
@@ -26,7 +26,7 @@ export interface RankedLayout {
 export interface Scales {
   readonly time: Scaled;
   readonly bytes: Scaled;
-  /** The axis's end, in its unit; layouts with more memory are drawn there. */
+  /** The end of the memory axis, in the axis's unit; layouts with more memory are drawn there. */
   readonly most: number;
 }
 

@@ -7,7 +7,10 @@ import { counted, listed } from '../format';
 import { type CellValue, type Column, createTable, numbers, type Table } from '../table';
 import { layoutWords } from './plan-table';
 
-/** Makes a table of the best layouts, and below them the best layout of every other family and why it lost. */
+/**
+ * Makes a table of the best layouts, and below these the best layout of every other family, with the reason why the family
+ * lost.
+ */
 export function recommendationTable(found: Recommendation): Table {
   const ranked = found.ranked.map((planned, i) => row(planned, { rank: i + 1, why: i === 0 ? 'best' : '' }));
   const losses = found.losses.map(({ best, why, undecided }) =>
@@ -22,8 +25,8 @@ export function recommendationTable(found: Recommendation): Table {
 }
 
 /**
- * Returns lines that name the assumptions that decide between the best layout and families whose intervals overlap with its
- * interval, and lines that say what was not tried.
+ * Returns lines of two kinds. Some name the assumptions that decide between the best layout and families with overlapping
+ * intervals; others say what was not tried.
  */
 export function recommendationNotes({ losses, notTried, ranked, fewest }: Recommendation): readonly string[] {
   const families = new Map<string, string[]>();

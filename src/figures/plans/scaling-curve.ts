@@ -89,7 +89,7 @@ function placeOf({ series, measured = [], documented = [], quantity }: ScalingVi
 /** The axis of efficiency has at least this many percentage points, so that a curve that hardly falls looks flat. */
 const LEAST_SPAN = 25;
 
-/** Drops every second count until there are at most ten. */
+/** Drops every second count until at most ten counts are left for the axis's ticks. */
 function thinCounts(counts: readonly number[]): readonly number[] {
   if (counts.length <= 10) return counts;
   return thinCounts(counts.filter((_, i) => (counts.length - 1 - i) % 2 === 0));
@@ -121,7 +121,7 @@ function interval({ points }: ScalingSeries, i: number, numSeries: number, { x, 
   return [band(at, low, high, withOpacity(lineColor(i), numSeries > 1 ? 0.09 : 0.16))];
 }
 
-/** Draws linear speed-up from the first point. */
+/** Draws linear speed-up as a line from the first point. */
 function idealLine({ quantity, series }: ScalingView, { x, y }: Place): ScatterTrace[] {
   const [first] = series;
   const start = first?.points[0];
@@ -207,7 +207,7 @@ function documentedLabel(one: DocumentedPoint, view: ScalingView, { x, y, across
   });
 }
 
-/** Explains the marks in a corner without curves: lower left if the curves fall, upper left if they rise. */
+/** Explains the marks in a corner without curves: lower left if the curves fall, upper left if the curves rise. */
 function keyOf(view: ScalingView): Annotation {
   const isBanded = view.series.some(({ points }) => points.some(({ value }) => value.low < value.high));
   const predicted = `${strong('predicted')}${isBanded ? soft('; band: its interval') : ''}`;

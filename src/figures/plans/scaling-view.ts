@@ -102,7 +102,7 @@ function documentedFinding(view: ScalingView): string | null {
   return titleOf(`${where}: ${isNarrow ? said(value, view) : `${from} to ${said(high, view)}`}`, where);
 }
 
-/** Whether a documented number agrees with an interval; a bound also agrees with intervals beyond it. */
+/** Whether a documented number agrees with an interval; a documented bound also agrees with intervals beyond the bound. */
 function isInside({ value, relation }: DocumentedPoint, { low, high }: Estimate): boolean {
   const isBelow = value < low && relation !== '>' && relation !== '>=';
   const isAbove = value > high && relation !== '<' && relation !== 'up to';

@@ -21,7 +21,10 @@ export interface TimeRow {
   readonly note: string;
 }
 
-/** The fills of causes: compute has the colours of phases, communication its own, and bubbles are hatched as waits are. */
+/**
+ * The fills of causes: compute has the colours of phases, communication has its own colour, and bubbles have the hatch of
+ * waits.
+ */
 const TIME_FILL: Readonly<Record<TimeCause, Fill>> = {
   products: PHASE_FILL.backward,
   attention: PHASE_FILL.forward,
@@ -97,7 +100,7 @@ function stackRow(row: TimeRow, scale: Scaled): StackRow<TimeCause> {
   return { name: row.name, values: row.seconds, note: `${range}${safe(row.note)}` };
 }
 
-/** Compares the slowest layout with the fastest for the same work; of a single layout, names the largest cause. */
+/** Compares the slowest layout with the fastest for the same work; for a single layout, names the largest cause. */
 function findingOf(rows: readonly TimeRow[], unit: string): string {
   const fastest = rows.reduce((a, b) => (totalOf(b) < totalOf(a) ? b : a));
   const slowest = rows.reduce((a, b) => (totalOf(b) > totalOf(a) ? b : a));

@@ -3,9 +3,9 @@ import { type Quantities, titleOf } from '../figure';
 import { byteScale, counted, quoted, short } from '../format';
 import { createTable, type Table } from '../table';
 
-/** The figure's layout with one value of a knob changed. */
+/** The figure's layout, in which one knob has another value. */
 export interface WhatIfSetting {
-  /** The value, as '4'. */
+  /** The knob's value as text: '4'. */
   readonly name: string;
   readonly seconds: Estimate;
   readonly memoryBytes: Estimate;

@@ -8,14 +8,18 @@ export function toPng(svg: string): Buffer {
     fontFiles.length > 0
       ? { fontFiles, loadSystemFonts: false, defaultFontFamily: 'Inter' }
       : { loadSystemFonts: true };
-  // Loaded when a picture is drawn, because few processes draw one; resvg's declarations describe the result of require.
+  // The package is loaded when a picture is drawn, because few processes draw pictures; resvg's declarations describe the
+  // result of `require`.
   const { Resvg } = require('@resvg/resvg-js') as typeof import('@resvg/resvg-js');
   return new Resvg(svg, { font }).render().asPng();
 }
 
 const WEIGHTS = ['400Regular', '600SemiBold', '700Bold'] as const;
 
-/** Returns the files of the font Inter (SIL Open Font License 1.1), since a machine may have no fonts; [] if not installed. */
+/**
+ * Returns the files of the font Inter (SIL Open Font License 1.1), since a machine may have no fonts; [] if the font's package
+ * is not installed.
+ */
 export function ownFonts(): string[] {
   try {
     const folder = dirname(createRequire(__filename).resolve('@expo-google-fonts/inter/package.json'));

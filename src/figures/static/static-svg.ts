@@ -10,7 +10,7 @@ import { svgMarks } from './svg-marks';
 export interface Drawing {
   /** The finding, at most 75 characters. */
   readonly title: string;
-  /** What the figure shows, of which run, and whether bytes are held or logical. */
+  /** Says what the figure shows, of which run, and whether bytes are held or logical. */
   readonly subtitle: string;
   readonly data: readonly Trace[];
   readonly layout: Layout;
@@ -18,11 +18,11 @@ export interface Drawing {
 
 /**
  * [Note: static pictures] Draws the part of plotly's format that our figures use, without a browser or a layout engine. Plotly
- * itself would need a simulated DOM, which takes seconds to load; and without text metrics, plotly's margins would be wrong.
+ * itself would need a simulated DOM, which takes seconds to load; without text metrics, plotly's margins would be wrong.
  */
 export function toSvg({ title, subtitle, data, layout }: Drawing, theme: Theme): string {
   const inks = { title: strong(title), subtitle: soft(subtitle), data, layout };
-  const drawing = JSON.parse(themed(JSON.stringify(inks), theme)) as Drawing; // only colours were replaced
+  const drawing = JSON.parse(themed(JSON.stringify(inks), theme)) as Drawing; // `themed` replaces only colours
   const { shapes = [], annotations = [] } = drawing.layout;
   const frame = frameOf(drawing.layout);
   const hatches: Hatches = new Map();

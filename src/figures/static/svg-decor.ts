@@ -22,10 +22,10 @@ export function svgShape(frame: Frame, shape: Shape): string {
 }
 
 const ANCHORS = { left: 'start', center: 'middle', right: 'end' } as const;
-/** Pixels between a text and the point at which it is anchored. */
+/** The distance, in pixels, between a text and the point at which the text is anchored. */
 const LEAD = { left: 3, center: 0, right: -3 } as const;
 
-/** Draws a text of the layout, with its leader line and its background if it has them. */
+/** Draws a text of the layout, and the text's leader line and background if there are any. */
 export function svgAnnotation(frame: Frame, note: Annotation, theme: Theme): string[] {
   const { text, font: { size = 12 } = {}, xanchor = 'center', xshift = 0, yshift = 0, bgcolor } = note;
   const [px, py] = pointAt(frame, note, [note.x, note.y]);
@@ -59,7 +59,7 @@ function shade(
 }
 
 const SWATCH = 12;
-/** The x at which an entry's text begins, from the entry's left end. */
+/** The distance, in pixels, from an entry's left end to the entry's text. */
 const TEXT = 40;
 
 /** Draws the legend's entries in rows below the plot. */

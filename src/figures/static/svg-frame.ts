@@ -105,7 +105,7 @@ function axisParts({ scale: scaleOf, margin }: Frame, scale: Scale, fill: string
   ];
 }
 
-/** Returns about one tick per 70 pixels on an x axis, per 45 on a y axis. */
+/** Returns the number of ticks: about one per 70 pixels on an x axis, and one per 45 pixels on a y axis. */
 function numTicks({ from, to, isX }: Scale): number {
   return Math.max(2, Math.min(6, Math.abs(to - from) / (isX ? 70 : 45)));
 }

@@ -23,7 +23,7 @@ interface Place {
   readonly hatches: Hatches;
 }
 
-/** Draws a trace of bars. `columns`: the stacked height of earlier traces, by axes, position and sign. */
+/** Draws a trace of bars. `columns` has the stacked heights of earlier traces, by axes, position and sign. */
 function bars(
   trace: BarTrace,
   { barmode }: Layout,
@@ -91,7 +91,7 @@ function curve({ x: xs, y: ys, mode, line = {}, fill, fillcolor, marker }: Scatt
   ];
 }
 
-/** Returns the path of a line through all finite points; a point that is not finite interrupts it. */
+/** Returns the path of a line through all finite points; a point that is not finite interrupts the line. */
 function path(xs: readonly number[], ys: readonly number[], x: Scale, y: Scale, isStepped: boolean): string {
   return xs
     .map((value, i) => {

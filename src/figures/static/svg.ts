@@ -30,7 +30,7 @@ export interface TextStyle {
   readonly fill: string;
   readonly anchor?: 'start' | 'middle' | 'end';
   readonly weight?: number;
-  /** Whether the text is turned and reads upwards. */
+  /** Whether the text is turned so that it reads upwards. */
   readonly isTurned?: boolean;
 }
 

@@ -43,10 +43,10 @@ export function startCourier(data: Omit<CourierData, 'shared'>) {
     /** Resolves when the courier can terminate the code that the main thread runs. */
     attached,
     send: (message: FromRank): void => post(message),
-    /** Tells the courier which ranks belong to a group, so that it can report who waits for whom. */
+    /** Tells the courier which ranks belong to a group, so that the courier can report who waits for whom. */
     knowGroup: (name: string, ranks: readonly number[]): void => post({ type: 'group', name, ranks }),
     receive: (listener: (message: ToMain) => void) => listeners.add(listener),
-    /** Reports that the main thread has ended a work; call it before the message with the outcome is sent. */
+    /** Reports that the main thread has ended a work. Call this method before the message with the outcome is sent. */
     ended: (id: number) => Atomics.store(shared, SHARED_WORDS.ended, id),
     /** Whether the running call may run step `index`; waits until the launcher has decided. */
     mayStep: (index: number): boolean => mayStep(shared, index),

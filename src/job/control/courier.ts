@@ -60,7 +60,7 @@ class Courier {
     holdLifeline(data);
     this.#link = openCourierLink(data.rank, data.control, (message) => this.#receive(message));
     main.on('message', (message: ToCourier) => this.#hear(message));
-    // Attaching waits for the main thread, which may still be loading, so it comes last.
+    // `attachGuardian` waits for the main thread, which may still be loading, so this call comes last.
     this.#guardian = attachGuardian(data.unbroken);
     this.#tell({ type: 'attached' });
   }
@@ -178,7 +178,7 @@ class Courier {
   }
 }
 
-/** Ends this rank and the processes that it started when the launcher's end of the pipe closes. */
+/** When the launcher's end of the pipe closes, ends this rank and the processes that this rank started. */
 function holdLifeline({ folder, lifelineFd }: CourierData): void {
   const end = (): void => {
     // The launcher can no longer clean up, so the first rank that gets here removes the folder.
@@ -200,7 +200,7 @@ function openCourierLink(rank: number, address: ControlAddress, receive: (messag
   };
   void receiveAll('courier', dealer, hear, warnOnStderr);
   const post = (message: FromRank): void => sender.send(serialize(message));
-  /** Number of the work that wrote the gathered prints. */
+  /** Number of the work that printed the gathered text. */
   let id = 0;
   const streams = createStreamBuffer(
     (name, text) => post({ type: 'output', id, output: { kind: 'stream', name, text } }),

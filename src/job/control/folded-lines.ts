@@ -2,8 +2,8 @@ import { rankNames } from '../../core/rank-names';
 import type { RankEvent } from './messages';
 
 /**
- * Writes the lines of a run's ranks, equal lines of several ranks only once. If not all ranks wrote a line, the names
- * of its ranks come before the line.
+ * Writes the lines of a run's ranks. If several ranks wrote the same line, it is written once. If not all ranks wrote a line,
+ * the names of the ranks that wrote it come before the line.
  */
 export class FoldedLines {
   readonly #write: (line: string) => void;

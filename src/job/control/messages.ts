@@ -13,7 +13,7 @@ import type { Measurement } from './measurement';
 import type { Situation } from './situation';
 import type { BatchesMade, BatchesNeeded, TorchModel, TorchState } from './torch-messages';
 
-/** What a save has besides the parameters: the optimizer's states, the last step's gradients before clipping, or nothing. */
+/** The part of a save beside the parameters: the optimizer's states, the last step's gradients before clipping, or nothing. */
 export type SavedBeside = 'states' | 'gradients' | 'nothing';
 
 /** The loss on validation rows after a step. */
@@ -50,7 +50,7 @@ export type RankEvent = RankOutput & { readonly rank: number; readonly cell: num
 /** A function of the user's: its source, or an export of a file. */
 export type Shipped = { readonly source: string } | { readonly file: string; readonly exported: string };
 
-/** The parts of a training that the user wrote; null: as the config says. */
+/** The parts of a training that the user wrote; null: the config names this part. */
 export interface OwnSources {
   readonly model: Shipped | null;
   readonly loss: Shipped | null;
@@ -147,7 +147,7 @@ export type RankWork =
   | { readonly kind: 'measure'; readonly measurement: Measurement }
   | { readonly kind: 'recover' };
 
-/** The result of a rank's work. Structured clone must be able to carry its value. */
+/** The result of a rank's work. Structured clone must be able to copy `value`. */
 export type Outcome =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly error: RankError };
@@ -168,11 +168,11 @@ export interface RankStep {
 /** A rank's report of one step of a cell or of a function. [Note: steps of cells] */
 export interface CellStep {
   /**
-   * 'step': it ended with an update; 'cell': a cell without an update; 'minor': a cell without an update that only made
-   * temporaries.
+   * 'step': the step ended with an update; 'cell': a cell without an update; 'minor': a cell that made no update and only
+   * temporary tensors.
    */
   readonly kind: 'step' | 'cell' | 'minor';
-  /** The loss of this rank; null if there is none. */
+  /** The loss of this rank; null if the step has no loss. */
   readonly loss: number | null;
   readonly lr: number | null;
   /** The norm that clipGradNorm returned. */
@@ -188,7 +188,7 @@ export interface RankProgress {
   readonly total: number;
 }
 
-/** News of a running save: bytes on the disk, or its end. */
+/** News of a running save: the number of bytes on the disk, or the end of the save. */
 export type SaveNews =
   | { readonly writtenBytes: Bytes; readonly totalBytes: Bytes }
   | { readonly error: RankError | null };
@@ -240,7 +240,7 @@ export type FromRank =
       readonly type: 'ended';
       readonly id: number;
       readonly outcome: Outcome;
-      /** The WebAssembly kernel that crashed in this work or an earlier one, and may have damaged the rank's heap. */
+      /** The WebAssembly kernel that crashed in this work or in earlier work, and may have damaged the rank's heap. */
       readonly damage?: string | undefined;
     }
   | { readonly type: 'status'; readonly id: number; readonly status: Situation };
@@ -254,8 +254,8 @@ export type ToMain =
   | { readonly type: 'shutdown' };
 
 /**
- * A message from the main thread to its courier: one to forward, the ranks of a group, or the order to close the link
- * before the process exits.
+ * A message from the main thread to its courier: a message for the launcher, the ranks of a group, or the order to close
+ * the link before the process exits.
  */
 export type ToCourier =
   | FromRank
@@ -278,7 +278,7 @@ export const SHARED_WORDS = {
   length: 6,
 } as const;
 
-/** What the courier thread needs to start. */
+/** The values that the courier thread needs to start. */
 export interface CourierData {
   readonly rank: number;
   readonly control: ControlAddress;

@@ -37,7 +37,7 @@ function parseText(text: string, numRanks: number): number[] {
     const first = Number(match[1]);
     const last = match[2] === undefined ? first : Number(match[2]);
     if (last < first) throw unreadable(text, numRanks);
-    // If the end is far too large, the error names only the last rank.
+    // If the end of a range is too large, only the last rank is returned, so that a huge range makes no huge array.
     return last >= numRanks ? [last] : Array.from({ length: last - first + 1 }, (_, i) => first + i);
   });
 }

@@ -14,7 +14,7 @@ export interface WaitingIn {
   /** Number of the collective in its group, from 1. */
   readonly number: number;
   readonly module: string;
-  /** What the collective carries, if its caller said it. */
+  /** A description of the collective's data, if the caller of the collective gave one. */
   readonly detail?: string | undefined;
   readonly cell: number | undefined;
   readonly line: number | undefined;

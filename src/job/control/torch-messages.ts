@@ -1,7 +1,7 @@
 import type { AnswerLabels } from '../../data/batch';
 import type { TrainerState } from '../../train/trainer-state';
 
-/** What a rank of PyTorch needs to build a model besides its config. */
+/** The values from which a rank of PyTorch builds a model, in addition to the config. */
 export interface TorchModel {
   /** The model's sizes, with all defaults. */
   readonly shape: unknown;
@@ -10,7 +10,7 @@ export interface TorchModel {
   readonly compile?: string | undefined;
   /** The names of the layers that have adapters; undefined without `lora`. */
   readonly adapted?: readonly string[] | undefined;
-  /** The text of the file of Python that has the model. */
+  /** The text of the Python file that defines the model. */
   readonly source?: string | undefined;
 }
 
@@ -18,7 +18,7 @@ export interface TorchModel {
 export const TORCH_FRAMEWORKS = ['fsdp2', 'fsdp1', 'deepspeed'] as const;
 export type TorchFramework = (typeof TORCH_FRAMEWORKS)[number];
 
-/** What a checkpoint stores of a run on PyTorch that only the launcher knows. */
+/** The part of a checkpoint of a run on PyTorch that only the launcher knows. */
 export type TorchState = Pick<TrainerState, 'data' | 'schedule'>;
 
 /** A PyTorch rank's request for microbatches, which the launcher makes. */
@@ -40,21 +40,21 @@ export interface MadeTensor {
 }
 
 /**
- * Microbatches. Of text: token ids [k, batch, seq + 1]. Of instructions: also labels [k, batch, seq]. Of videos: the
- * velocity, and the model's inputs. [Note: batches for Python ranks] in torch/batches.ts.
+ * Microbatches. Text has token ids [k, batch, seq + 1]. Instructions also have labels [k, batch, seq]. Videos have the
+ * velocity and the model's inputs. See [Note: batches for Python ranks] in torch/batches.ts.
  */
 export interface BatchesMade {
   readonly run: number;
   readonly first: number;
   readonly tensors: readonly MadeTensor[];
-  /** Of instructions: the lengths of documents of packed rows, and the factor of each microbatch's loss. */
+  /** Only for instructions: the lengths of the documents in packed rows, and the factor of each microbatch's loss. */
   readonly answers?: {
     readonly documents: readonly NonNullable<AnswerLabels['documents']>[] | null;
     readonly factors: readonly number[];
   };
-  /** The learning rate of each step that begins in these microbatches, by group. */
+  /** For each step that begins in these microbatches, the learning rates of all groups. */
   readonly lrs: readonly (readonly number[])[];
-  /** Of validation rows: the number of rows of each microbatch that count, and whether these are the last rows. */
+  /** Only for validation rows: the number of rows of each microbatch that count, and whether these are the last rows. */
   readonly counts?: readonly number[];
   readonly last?: boolean;
 }

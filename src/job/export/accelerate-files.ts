@@ -6,20 +6,20 @@ import { modelScript } from './model-script';
 import { lines } from './python';
 import { type BundleFacts, type BundleFile, nameIn, worldOf } from './target';
 
-/** Whether Accelerate shards by DeepSpeed: under ZERO_1 and ZERO_2, parameters are whole, which FSDP does not offer. */
+/** Whether Accelerate shards by DeepSpeed: FSDP has no equal of ZERO_1 and ZERO_2, because it shards parameters too. */
 export function isByDeepSpeed({ config }: BundleFacts): boolean {
   return ['ZERO_1', 'ZERO_2'].includes(config.parallel.strategy);
 }
 
-/** What Accelerate starts. */
+/** The program that Accelerate starts. */
 interface Started {
   /** The script and its arguments. */
   readonly script: string;
-  /** The class of the model's blocks; undefined: the model names the class itself. */
+  /** The class of the model's blocks; undefined if the model's own code names the class. */
   readonly blockClass: string | undefined;
 }
 
-/** Returns one YAML and one launch script per machine; the YAML files differ in machine_rank only. */
+/** Returns one YAML file and one launch script per machine; the YAML files differ only in machine_rank. */
 export function accelerateFiles(
   facts: BundleFacts,
   started: Started = { script: 'train.py', blockClass: modelScript(facts).blockClass },
@@ -46,7 +46,7 @@ function yamlOf(facts: BundleFacts, machine: number, { blockClass }: Started): s
     main_process_ip: machines === 1 ? '127.0.0.1' : 'machine-0',
     main_process_port: PORT,
     main_training_function: 'main',
-    // ds_config.json has the precision if there is one; Accelerate then refuses a precision here.
+    // If there is a ds_config.json, it has the precision, and Accelerate refuses a precision here.
     ...(!isByDeepSpeed(facts) && {
       [nameIn('accelerate', 'mixedPrecision')]: precision[paramDtype ?? 'float32'],
     }),
@@ -56,7 +56,7 @@ function yamlOf(facts: BundleFacts, machine: number, { blockClass }: Started): s
     same_network: true,
     use_cpu: false,
   };
-  // PyYAML reads YAML 1.1, in which an unquoted no is false.
+  // PyYAML reads YAML 1.1, in which an unquoted `no` means false.
   return stringify(document, { version: '1.1' });
 }
 
@@ -66,7 +66,7 @@ function strategyOf(facts: BundleFacts, blockClass: string | undefined) {
   const { strategy, mesh } = config.parallel;
   if (isByDeepSpeed(facts)) {
     const deepspeed = { deepspeed_config_file: 'ds_config.json', zero3_init_flag: false };
-    // Accelerate's own launcher per machine, as the scripts start it; the default is pdsh.
+    // 'standard' is Accelerate's own launcher, which the launch scripts start on each machine; the default is pdsh.
     const launcher = machines === 1 ? {} : { deepspeed_multinode_launcher: 'standard' };
     return { distributed_type: 'DEEPSPEED', deepspeed_config: { ...deepspeed, ...launcher } };
   }
@@ -83,7 +83,7 @@ function strategyOf(facts: BundleFacts, blockClass: string | undefined) {
   };
 }
 
-/** Returns Accelerate's settings of FSDP 2, which transformers' Trainer takes too. */
+/** Returns Accelerate's settings of FSDP 2; transformers' Trainer takes the same settings. */
 export function fsdpSection({ config }: BundleFacts, blockClass: string | undefined) {
   const { strategy, wrap, reshardAfterForward } = config.parallel;
   const layers = wrap === 'linear' ? 'Linear' : blockClass;

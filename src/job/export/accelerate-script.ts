@@ -16,7 +16,7 @@ import type { BundleFacts } from './target';
 /** Returns train.py for Accelerate; the strategy is in the YAML files. */
 export function accelerateScript(facts: BundleFacts): string {
   const { config, shape } = facts;
-  // Non-reentrant checkpoints compare shapes that ZeRO-3 changes.
+  // Accelerate's bundles never use ZeRO-3, so activation checkpointing can be non-reentrant.
   const model = modelScript(facts);
   const scaler = gradScalerOf(config);
   return wholeScript(facts, model, {

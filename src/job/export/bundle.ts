@@ -18,21 +18,21 @@ import { type BundleFacts, type Target, worldOf } from './target';
 import { TARGET_NAMES, TARGETS, type TargetName } from './targets';
 import { stepBytes, writeBatches, writeIndexed } from './tokens';
 
-/** What a bundle is made for. */
+/** The target, the folder and the sizes of a bundle. */
 export interface BundleOptions {
   /** The program or the scheduler that runs the bundle. */
   readonly to: TargetName;
-  /** The folder to write; it must not exist, or be empty. */
+  /** The folder to write; it must be empty or not exist yet. */
   readonly out: string;
   /** Number of machines. Default 1. */
   readonly machines?: number | undefined;
   /** Number of GPUs, and of ranks, per machine. */
   readonly gpusPerMachine: number;
-  /** Number of steps whose batches are stored. Default: the config's steps, at most 256 MiB of them. */
+  /** Number of steps whose batches are stored. Default: the config's steps, but batches of at most 256 MiB. */
   readonly steps?: number | undefined;
 }
 
-/** A bundle that can be written: its config is checked. */
+/** A bundle whose config was checked, so that it can be written. */
 export interface PlannedBundle {
   readonly facts: BundleFacts;
   readonly out: string;
@@ -41,9 +41,9 @@ export interface PlannedBundle {
   readonly steps: number | undefined;
 }
 
-/** Where the values and the data of a bundle come from. */
+/** The sources of a bundle's parameters and data. */
 export interface BundleSources {
-  /** Safetensors files with the parameters; undefined: the model's folder, or the config's seed. */
+  /** Safetensors files with the parameters; undefined: they come from the model's folder or from the config's seed. */
   readonly init?: string | readonly string[] | undefined;
   readonly prepared: PreparedData | undefined;
 }
@@ -154,7 +154,7 @@ export function writeBundle(
   }
 }
 
-/** Writes the parameters, unless the program loads a published model by its name. Returns their files. */
+/** Writes the parameters, unless the program loads a published model by its name. Returns the paths of the written files. */
 function writeWeights(
   facts: BundleFacts,
   { data }: Target,
@@ -166,16 +166,16 @@ function writeWeights(
   return ['model.safetensors'];
 }
 
-/** The data of programs that read texts. */
+/** The answer of `writeData` for programs that read the user's texts. */
 const OWN_DATA = {
   files: [],
   notes: [
-    'The batches are not those of a run here: the program reads texts from data/train.jsonl, in its own order, so losses differ.',
+    'The program reads texts from data/train.jsonl in its own order, so its batches and losses differ from those of a run here.',
   ],
   text: 'write your texts into data/train.jsonl, a line per text, as {"text": "…"}.',
 } as const;
 
-/** Writes the batches of the first steps. Returns their files, a sentence about them, and notes. */
+/** Writes the batches of the first steps. Returns the paths of the written files, a sentence about the data, and notes. */
 function writeData(
   { config, shape, firstStep, ...place }: BundleFacts,
   { data }: Target,
@@ -231,8 +231,8 @@ function readmeText(facts: BundleFacts, target: Target, data: string): string {
     `- Start: \`${target.start(facts)}\``,
     target.data === 'own'
       ? `- Model: ${modelSource(facts)}`
-      : '- Weights: model.safetensors. The losses of each step are printed, and the end of the run is saved in checkpoint.',
+      : '- Weights: model.safetensors. The loss of each step is printed, and the state after the last step is saved in checkpoint.',
     `- Data: ${data}`,
-    '- Differences from the run from which it was made: REPORT.md.',
+    '- REPORT.md lists the differences from the run from which this bundle was made.',
   ].join('\n')}\n`;
 }

@@ -4,10 +4,10 @@ import { STRATEGIES } from '../../config/strategies';
 import type { BundleFacts, Rule, Said } from './target';
 
 /**
- * [Note: exported settings] Every target has a rule for every setting; a missing rule does not compile. Rules are asked
- * about values that are not the default. A setting that the target cannot express is left out, with a sentence in the
+ * [Note: exported settings] Every target has a rule for every setting; a missing rule does not compile. Rules are only
+ * applied to values that are not the default. A setting that the target cannot express is left out, with a sentence in the
  * report, only if it changes time, memory or messages and the losses stay the same up to rounding. A setting that
- * changes what is trained is refused. Names that settings have elsewhere come from the table of settings.
+ * changes what is trained is refused. The names of settings in other programs come from the table of settings.
  */
 export type Rules = Readonly<Record<SettingPath, Rule>>;
 
@@ -15,30 +15,30 @@ export const other = (text: string): Said => ({ other: text });
 export const left = (text: string): Said => ({ left: text });
 export const refused = (text: string): Said => ({ refused: text });
 
-/** Rules of programs that read texts of the user's, in their own order. */
+/** Rules of programs that read the user's texts in an order of their own. */
 export const OWN_DATA_RULE = other('the program reads texts from data/train.jsonl, in its own order');
 export const OWN_SEED_RULE = other("is the seed of the program's own random numbers");
 
 /**
- * Returns how a target treats a strategy. A hybrid strategy without a mesh has one replica here, but one replica per
- * machine there.
+ * Returns how a target treats a strategy. A hybrid strategy without a mesh has one replica in this library, but one
+ * replica per machine in the target.
  */
 export function replicasRule({ config: { parallel }, machines }: BundleFacts): Said {
   const { isHybrid, reshardAfterForward } = STRATEGIES[parallel.strategy];
   if (!isHybrid || (parallel.mesh !== null && parallel.mesh.dpReplicate > 1)) return 'said';
   return parallel.mesh === null && machines > 1
-    ? other('has a replica per machine; parallel.mesh says how many')
+    ? other('has one replica per machine; parallel.mesh sets another number of replicas')
     : other(`has one replica, so it is ${reshardAfterForward ? 'FULL_SHARD' : 'SHARD_GRAD_OP'}`);
 }
 
-/** Returns how a program treats the type of reduced gradients if it always reduces gradients in its own type `there`. */
+/** Returns how a program that always reduces gradients in the type `there` treats the setting of this type. */
 export function reducedIn(there: FloatDType, { config }: Pick<BundleFacts, 'config'>): Said {
   return reduceDtypeOf(config) === there ? 'said' : other(`gradients are reduced in ${there}`);
 }
 
 /**
- * The type in which Accelerate and transformers' Trainer reduce gradients: the type of sharded parameters, else
- * torch.autocast's float32.
+ * Returns the type in which Accelerate and transformers' Trainer reduce gradients: the parameters' type if these are sharded,
+ * else float32, because gradients are float32 under torch.autocast.
  */
 export function trainerReduction({ config }: Pick<BundleFacts, 'config'>): FloatDType {
   return config.parallel.strategy === 'NO_SHARD'

@@ -14,7 +14,7 @@ import {
 } from './script-parts';
 import { type BundleFacts, nameIn } from './target';
 
-/** DeepSpeed's stages of our strategies. SHARD_GRAD_OP and the hybrid strategies have no equal stage and get the nearest one. */
+/** DeepSpeed's stage for each strategy. No stage equals SHARD_GRAD_OP or a hybrid strategy; these get the most similar stage. */
 export const ZERO_STAGES: Readonly<Record<StrategyName, 0 | 1 | 2 | 3>> = {
   NO_SHARD: 0,
   ZERO_1: 1,
@@ -29,7 +29,7 @@ export const ZERO_STAGES: Readonly<Record<StrategyName, 0 | 1 | 2 | 3>> = {
 export function deepSpeedScript(facts: BundleFacts): string {
   const { config, shape } = facts;
   const isPartitioned = ZERO_STAGES[config.parallel.strategy] === 3;
-  // Non-reentrant checkpoints compare shapes, which ZeRO-3 changes between forward and backward.
+  // Non-reentrant activation checkpoints compare the shapes of saved tensors, which ZeRO-3 changes before backward.
   const model = modelScript(facts, { recompute: isPartitioned ? 'use_reentrant=True' : undefined });
   const outside = isPartitioned ? model.readOutside : [];
   return wholeScript(facts, model, {
@@ -79,7 +79,7 @@ function passLines(facts: BundleFacts): string {
   return indented(isOne ? work : lines('for i in range(ACCUMULATION):', indented(work)), 2);
 }
 
-/** Returns ds_config.json; Accelerate gives the optimizer in its script. */
+/** Returns ds_config.json. For Accelerate, it has no optimizer, because Accelerate's script makes the optimizer. */
 export function deepSpeedConfig(facts: BundleFacts, { hasOptimizer = true } = {}): string {
   const { config } = facts;
   const { clipNorm, batch, accumulation, offload, mixedPrecision } = config;
@@ -91,13 +91,13 @@ export function deepSpeedConfig(facts: BundleFacts, { hasOptimizer = true } = {}
     [nameIn('deepSpeed', 'accumulation')]: accumulation,
     ...(clipNorm !== null && { [nameIn('deepSpeed', 'clipNorm')]: clipNorm }),
     ...(hasOptimizer && {
-      // torch_adam: PyTorch's own Adam, which needs no compiler.
+      // torch_adam chooses PyTorch's own Adam, which needs no compiler.
       optimizer: {
         type: name,
         params: {
           ...args,
           ...(config.optimizer.kind !== 'sgd' && { torch_adam: true }),
-          // DeepSpeed's Adam is AdamW unless this is false.
+          // Unless `adam_w_mode` is false, DeepSpeed's Adam is AdamW.
           ...(config.optimizer.kind === 'adam' && { adam_w_mode: false }),
         },
       },

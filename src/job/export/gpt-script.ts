@@ -2,7 +2,7 @@ import { type BlockCall, LOSS_LINE, type ModelScript } from './model-parts';
 import { lines } from './python';
 import type { BundleModel } from './target';
 
-/** Returns a GPT in Python. */
+/** Returns the Python code of a GPT. */
 export function gptScript(
   { vocab, seq, dim, heads, layers, ffn = 4 * dim, tied }: Extract<BundleModel, { kind: 'gpt' }>,
   call: BlockCall,

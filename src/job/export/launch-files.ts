@@ -1,7 +1,7 @@
 import { lines } from './python';
 import type { BundleFacts, BundleFile } from './target';
 
-/** The port at which the processes of all machines meet. Source: torchrun's default. */
+/** The port of machine 0 to which the processes of all machines connect. Source: torchrun's default. */
 export const PORT = 29500;
 
 /** Returns launch.sh for torchrun. The file is the same on every machine; its argument is the machine's number. */
@@ -22,7 +22,7 @@ export function torchrunFile({ machines, gpusPerMachine }: BundleFacts): BundleF
           'cd "$(dirname "$0")"',
           `: "\${1:?the number of this machine, 0 to ${machines - 1}}"`,
           `: "\${MAIN:?the address of machine 0, which all machines reach on port ${PORT}}"`,
-          // The static rendezvous; c10d needs hostnames that all machines know, and ignores --node-rank.
+          // The rendezvous is static, because c10d needs hostnames that all machines know, and ignores --node-rank.
           `exec torchrun --nnodes=${machines} --node-rank="$1" --nproc-per-node="\${GPUS:-${gpusPerMachine}}" \\`,
           `  --master-addr="$MAIN" --master-port="\${PORT:-${PORT}}" train.py`,
         );
@@ -30,8 +30,8 @@ export function torchrunFile({ machines, gpusPerMachine }: BundleFacts): BundleF
 }
 
 /**
- * Returns the lines that say on which machines and ranks a training runs, for swift and LLaMA-Factory, which call
- * torchrun themselves.
+ * Returns the lines that set the numbers of machines and ranks as environment variables, for swift and LLaMA-Factory,
+ * which call torchrun themselves.
  */
 export function environmentLines({ machines, gpusPerMachine }: BundleFacts): readonly string[] {
   const isOne = machines === 1;
@@ -49,7 +49,7 @@ export function environmentLines({ machines, gpusPerMachine }: BundleFacts): rea
   ];
 }
 
-/** Returns job.sbatch: one torchrun per node, all of which meet at the first node. */
+/** Returns job.sbatch, which starts one torchrun per node; all of them connect to the first node. */
 export function slurmFile({ machines, gpusPerMachine }: BundleFacts, script = 'train.py'): BundleFile {
   const text = lines(
     '#!/usr/bin/env bash',

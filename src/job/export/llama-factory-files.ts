@@ -11,8 +11,8 @@ import { type BundleFacts, type BundleFile, exportedOf } from './target';
 const SETTINGS_FILE = 'train.yaml';
 
 /**
- * Returns train.yaml, the description of its data set, and the files that start it. FSDP is Accelerate's, so it has a
- * config of its own.
+ * Returns train.yaml, the description of its data set, and the files that start the training. FSDP is part of Accelerate, so its
+ * settings are in a config file of Accelerate.
  */
 export function llamaFactoryFiles(facts: BundleFacts): BundleFile[] {
   return [
@@ -30,7 +30,7 @@ export function llamaFactoryFiles(facts: BundleFacts): BundleFile[] {
   ];
 }
 
-/** Whether Accelerate's FSDP shards. */
+/** Whether Accelerate's FSDP shards the model. */
 export function isByAccelerate({ config }: Pick<BundleFacts, 'config'>): boolean {
   return STRATEGIES[config.parallel.strategy].shardedAtRest.includes('parameter');
 }
@@ -52,7 +52,7 @@ function settingsText(facts: BundleFacts): string {
     .join('\n')}\n`;
 }
 
-/** Writes a value for PyYAML, which takes 1e-8 as a text, and 1.0e-8 as a number. */
+/** Writes a value for PyYAML, which reads 1e-8 as a text, but 1.0e-8 as a number. */
 function yamlValue(value: unknown): string {
   const text = typeof value === 'string' && /^[\w./-]+$/.test(value) ? value : JSON.stringify(value);
   return text.replaceAll(/(?<![\w.])(\d+)(?=e[+-]\d)/g, '$1.0');

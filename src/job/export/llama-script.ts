@@ -3,7 +3,7 @@ import { type BlockCall, LOSS_LINE, type ModelScript } from './model-parts';
 import { lines, pythonValue } from './python';
 import type { BundleModel } from './target';
 
-/** Returns a Llama in Python. */
+/** Returns the Python code of a Llama. */
 export function llamaScript(shape: Extract<BundleModel, { kind: 'llama' }>, call: BlockCall): ModelScript {
   const { vocab, dim, heads, layers, kvHeads = heads, ffn = llamaFfn(dim), tied, qkvBias } = shape;
   const attention = (name: string): string => `model.layers.*.self_attn.${name}_proj`;

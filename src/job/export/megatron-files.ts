@@ -24,7 +24,7 @@ export function megatronFiles(facts: BundleFacts): BundleFile[] {
     'cd "$(dirname "$0")"',
     `: "\${MEGATRON:?the folder of a clone of NVIDIA/Megatron-LM}"`,
     machines > 1 && [`: "\${1:?the number of this machine}" "\${MAIN:?the address of machine 0}"`],
-    // Megatron-LM demands 1 with tensor or context parallelism, and another value with FSDP2.
+    // Megatron-LM demands the value 1 with tensor or context parallelism, and any other value with FSDP2.
     `export CUDA_DEVICE_MAX_CONNECTIONS=${usesFsdp2(facts) ? 32 : 1}`,
     `exec torchrun ${place} --nproc-per-node=${gpusPerMachine} "$MEGATRON/pretrain_gpt.py" \\`,
     Object.entries(megatronFlags(facts))
@@ -41,7 +41,7 @@ function flagText(name: string, value: Flags[string]): string {
   return `${flag} ${typeof value === 'object' ? value.join(' ') : value}`;
 }
 
-/** Returns Megatron-LM's arguments for a config, by their names in Python. */
+/** Returns Megatron-LM's arguments for a config; the keys are the arguments' names in Python. */
 export function megatronFlags(facts: BundleFacts): Flags {
   return { ...modelFlags(facts), ...settingFlags(facts), ...dataFlags(facts) };
 }
@@ -83,7 +83,7 @@ function modelFlags({ shape }: BundleFacts): Flags {
   };
 }
 
-/** Returns the flags of the table of Megatron-LM's keys, and what FSDP2 needs. */
+/** Returns the flags in the table of Megatron-LM's keys, and the flags that FSDP2 needs. */
 function settingFlags(facts: BundleFacts): Flags {
   const { config, machines, gpusPerMachine } = facts;
   const flags = writtenKeys(MEGATRON_KEYS, { config, machines, ranksPerMachine: gpusPerMachine });
@@ -102,7 +102,7 @@ function dataFlags({ shape }: BundleFacts): Flags {
     data_path: 'data/tokens',
     [nameIn('megatron', 'data.validation')]: '100,0,0',
     tokenizer_type: 'NullTokenizer',
-    // NullTokenizer adds a token of its own for the end of a document.
+    // One less, because NullTokenizer adds its own token for the end of a document.
     vocab_size: shape.vocab - 1,
     make_vocab_size_divisible_by: 1,
     log_interval: 1,

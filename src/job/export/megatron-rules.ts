@@ -3,7 +3,7 @@ import { STRATEGIES } from '../../config/strategies';
 import { ANYWHERE, left, other, type Rules, reducedIn, refused } from './common-rules';
 import type { BundleFacts, Said } from './target';
 
-/** Source: the checks of --use-torch-fsdp2 in Megatron-LM's megatron/training/arguments.py. */
+/** Returns the rule of FSDP2. Source: the checks of --use-torch-fsdp2 in Megatron-LM's megatron/training/arguments.py. */
 function byTorchFsdp2({ parallel, mixedPrecision }: BundleFacts['config'], isTied: boolean): Said {
   const { strategy, tp, cp, pp } = parallel;
   const obstacles = [
@@ -12,7 +12,7 @@ function byTorchFsdp2({ parallel, mixedPrecision }: BundleFacts['config'], isTie
     ...(mixedPrecision?.paramDtype === 'float16' ? ['float16'] : []),
   ];
   return obstacles.length > 0
-    ? refused(`Megatron-LM's FSDP2, which ${strategy} is there, excludes ${obstacles.join(', ')}; use ZERO_1`)
+    ? refused(`${strategy} is Megatron-LM's FSDP2, which excludes ${obstacles.join(', ')}; use ZERO_1`)
     : other('is --use-torch-fsdp2, whose units are layers');
 }
 
@@ -77,7 +77,7 @@ export const MEGATRON_RULES: Rules = {
   schedule: ({ config: { schedule } }) => {
     if (schedule?.kind === 'step' || schedule?.kind === 'exponential')
       return refused(`Megatron-LM has no schedule '${schedule.kind}'; use linear, cosine or wsd`);
-    return schedule?.kind === 'WarmupCosineLR' ? other('is cosine, whose end is one step later') : 'said';
+    return schedule?.kind === 'WarmupCosineLR' ? other('is cosine, which ends one step later') : 'said';
   },
   frozen: refused('Megatron-LM freezes nothing by flags; leave it out'),
   seed: other('is the seed of other initial values and another order of rows'),

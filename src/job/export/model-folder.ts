@@ -9,12 +9,12 @@ import type { BundleFacts } from './target';
 /** The folder of a bundle that has the model in Hugging Face's format. */
 export const MODEL_FOLDER = './model';
 
-/** Returns what a program loads by itself: the name of a published model, or the bundle's folder. */
+/** Returns the model that a program loads by itself: the name of a published model, or the bundle's folder. */
 export function modelSource({ config, hasWeights }: Pick<BundleFacts, 'config' | 'hasWeights'>): string {
   return (hasWeights ? undefined : hubName(config.model)) ?? MODEL_FOLDER;
 }
 
-/** Writes the model's folder, with the tokenizer of the folder from which it came. Returns its files. Throws: SHAPE, IO. */
+/** Writes the model's folder, with the tokenizer of the model's source folder. Returns the written files. Throws: SHAPE, IO. */
 export function writeModelFolder(
   { config, shape }: Pick<BundleFacts, 'config' | 'shape'>,
   init: string | readonly string[] | undefined,
@@ -30,7 +30,7 @@ export function writeModelFolder(
   return ['config.json', 'model.safetensors', ...tokenizer].map((name) => join('model', name));
 }
 
-/** Returns how a bundle's model differs from the one of a run here. */
+/** Returns sentences that say how a bundle's model differs from the model of a run here. */
 export function modelNotes(facts: BundleFacts): readonly string[] {
   const source = modelSource(facts);
   if (source !== MODEL_FOLDER)
@@ -38,6 +38,6 @@ export function modelNotes(facts: BundleFacts): readonly string[] {
       `The model is ${source} with its published weights and tokenizer; a run here begins with the initial values of the seed. --init FILE writes the weights that you have.`,
     ];
   return facts.shape.from === undefined
-    ? ['model has no tokenizer: copy the tokenizer.json and tokenizer_config.json of your texts into it.']
+    ? ['The folder model has no tokenizer: copy a tokenizer.json and its tokenizer_config.json into it.']
     : [];
 }

@@ -1,18 +1,18 @@
-/** A model in Python: its constants and classes, and how a script names its parts. */
+/** A model in Python: its constants, its classes, and the names of its parts. */
 export interface ModelScript {
   readonly constants: string;
   readonly classes: string;
   readonly className: string;
   readonly blockClass: string;
-  /** The expression of all blocks of `model`. */
+  /** The Python expression for all blocks of `model`. */
   readonly blocks: string;
-  /** Expressions of parameters that are read outside of their own module. */
+  /** Python expressions for the parameters that are read outside of their own module. */
   readonly readOutside: readonly string[];
-  /** Modules that tensor parallelism splits by rows of their weight, and by columns, as patterns of fnmatch. */
+  /** The modules that tensor parallelism splits, as in torch's ColwiseParallel and RowwiseParallel; patterns of fnmatch. */
   readonly split: { readonly columns: readonly string[]; readonly rows: readonly string[] };
 }
 
-/** Writes the loop over blocks in a forward, at its indentation. */
+/** Returns the lines of the loop over blocks, with the indentation of a forward's body. */
 export type BlockCall = (blocks: string, args: string) => string;
 
 /** The last line of a forward. */

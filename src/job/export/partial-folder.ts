@@ -4,7 +4,7 @@ import { isRunning, processMark } from '../../checkpoint/format/process-mark';
 
 /**
  * [Note: partial folders] A bundle is written into a hidden folder, whose entries move to `out` at the end. So a
- * process that is killed while it writes (Ctrl-C) leaves no half bundle in `out`, and the next export to the same place
+ * process that is killed while it writes (Ctrl-C) leaves no incomplete bundle in `out`. The next export to `out`
  * removes the hidden folder. The hidden folder is in `out` if `out` exists, because only `out` itself may be writable;
  * otherwise, it is beside `out`.
  */
@@ -28,7 +28,7 @@ export function fillFolder<Result>(out: string, fill: (folder: string) => Result
   }
 }
 
-/** Whether a folder has only what killed exports have left. */
+/** Whether a folder is empty except for the hidden folders of killed exports. */
 export function isEmptyFolder(folder: string): boolean {
   return fs.statSync(folder).isDirectory() && fs.readdirSync(folder).every(isStale);
 }

@@ -1,4 +1,4 @@
-/** Part of a Python file: a line, or several; null and false: nothing. */
+/** Part of a Python file: one or several lines; null and false add no line. */
 type Part = string | readonly string[] | null | false;
 
 /** Joins parts of a file, one per line. */

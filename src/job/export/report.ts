@@ -11,16 +11,16 @@ import {
   type Target,
 } from './target';
 
-/** What a bundle does with a setting. */
+/** A setting, and what a bundle does with it. */
 export interface ExportedSetting {
-  /** Our path: 'parallel.strategy'. */
+  /** The setting's path in this library, such as 'parallel.strategy'. */
   readonly setting: string;
   readonly value: unknown;
-  /** The target's names of the setting, from the table of settings. If the effect is 'said', only the names that are in the bundle. */
+  /** The target's names of the setting, from the table of settings. If the effect is 'said', only names in the bundle. */
   readonly names: readonly string[];
-  /** 'said': the bundle does the same; 'other': it does something similar; 'left': it leaves the setting out. None changes what is trained. */
+  /** 'said': the bundle does the same; 'other': it does something similar; 'left': it leaves the setting out. */
   readonly effect: 'said' | 'other' | 'left';
-  /** What the bundle does instead, or why it leaves the setting out; null: there is nothing to say. */
+  /** What the bundle does instead, or why it leaves the setting out; null if the effect is 'said'. */
   readonly meaning: string | null;
 }
 
@@ -33,7 +33,7 @@ export interface ExportReport extends Shown {
   readonly world: number;
   readonly files: readonly string[];
   readonly settings: readonly ExportedSetting[];
-  /** What else differs from a run here. */
+  /** Sentences about other differences from a run here. */
   readonly notes: readonly string[];
 }
 
@@ -74,7 +74,7 @@ function namesOf(path: string, { originals, keys }: Target, facts: BundleFacts):
   return [...new Set([...own, ...otherNames(path, originals)])];
 }
 
-/** Returns all words of a bundle's files; hyphens in words become underscores, because a flag has '-' where a setting's name has '_'. */
+/** Returns all words of a bundle's files. Hyphens become underscores, because flags have '-' in place of a setting's '_'. */
 function wordsOf(files: readonly BundleFile[]): ReadonlySet<string> {
   return new Set(files.flatMap(({ text }) => text.replaceAll(/(?<=\w)-(?=\w)/g, '_').split(/\W+/)));
 }
@@ -97,12 +97,12 @@ function changedPaths({ config }: BundleFacts, { rules, data }: Target): Setting
     ALWAYS.includes(path) ||
     (path === 'data' && data !== 'batches') ||
     JSON.stringify(settingAt(config, path)) !== JSON.stringify(settingAt(usual, path));
-  // In the order of the table; the rules' keys are the paths of settings.
+  // The paths are in the order of the table, and the rules' keys are these paths.
   const paths = SETTING_ROWS.map(({ path }) => path as SettingPath);
   return paths.filter((path) => path in rules && isChanged(path));
 }
 
-/** Makes the report's value, which a notebook shows as the text of REPORT.md. */
+/** Makes a report, which a notebook shows as the text of REPORT.md. */
 export function exportReport(fields: Omit<ExportReport, keyof Shown>, target: Target): ExportReport {
   return withShown({ ...fields }, shownAsText(reportText(fields, target)));
 }
@@ -112,7 +112,7 @@ export function reportText(
   { to, world, settings, notes, files }: Omit<ExportReport, keyof Shown>,
   target: Target,
 ): string {
-  // Without the stored batches, a program has other initial values or other batches, so its losses differ from those here.
+  // A program that does not read stored batches has other initial values or other batches, so its losses differ from those here.
   const same = target.data === 'batches' ? ' (the losses are the same up to rounding)' : '';
   const of = (effect: ExportedSetting['effect']): readonly ExportedSetting[] =>
     settings.filter((one) => one.effect === effect);

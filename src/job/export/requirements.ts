@@ -5,7 +5,7 @@ import { findInstallation } from '../../cell/installation';
 /** Versions of packages that `shardlab engine torch` does not install. */
 const VERSIONS = {
   transformers: '5.24.0',
-  // The last release that reads TOML.
+  // This is the last release that reads TOML.
   torchtitan: '0.2.2',
   'ms-swift': '4.5.2',
   llamafactory: '0.9.5',
@@ -13,7 +13,7 @@ const VERSIONS = {
 
 type OtherPackage = keyof typeof VERSIONS;
 
-/** The packages for bundles. 'accelerate' and 'deepspeed' have requirement files of their own, `requirements-NAME.txt`. */
+/** The packages that a bundle can need. 'accelerate' and 'deepspeed' have requirement files, `requirements-NAME.txt`. */
 export type Package = OtherPackage | 'accelerate' | 'deepspeed';
 
 /** Returns a package's version. */
@@ -21,7 +21,7 @@ export function versionOf(name: OtherPackage): string {
   return VERSIONS[name];
 }
 
-/** Returns lines of requirements.txt. Throws: errors of the file system. */
+/** Returns the lines of requirements.txt for some packages. Throws: errors of the file system. */
 export function packageLines(packages: readonly Package[]): string {
   return packages
     .map((name) =>
@@ -32,7 +32,7 @@ export function packageLines(packages: readonly Package[]): string {
     .join('');
 }
 
-/** Returns requirements.txt: what `shardlab engine torch` installs, and other packages. Throws: errors of the file system. */
+/** Returns requirements.txt: packages of `shardlab engine torch` and the given packages. Throws: errors of the file system. */
 export function requirementsText(packages: readonly Package[]): string {
   return packagesOf('requirements.txt') + packageLines(packages);
 }

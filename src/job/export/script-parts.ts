@@ -23,14 +23,14 @@ function patternOf(name: string): string {
   return name.replaceAll('.', '\\.').replaceAll('*', '[^.]+');
 }
 
-/** The function that reads a microbatch. */
+/** The Python function that reads a microbatch. */
 export const READ_BATCH = lines(
   'def read_batch(tokens, rank, index, device):  # the last batch is followed by the first',
   '    ids = torch.from_numpy(tokens[rank, index % tokens.shape[1]].astype(np.int64)).to(device)',
   '    return ids[:, :-1], ids[:, 1:]',
 );
 
-/** Returns the lines that open the tokens and compare their number of ranks with `ranks`, a Python expression. */
+/** Returns the lines that open the tokens, and stop if their number of ranks is not `ranks`, a Python expression. */
 export function openTokens(ranks: string): string {
   return lines(
     '    tokens = np.load(os.path.join(HERE, "data", "tokens.npy"), mmap_mode="r")  # [rank, microbatch, row, position]',
@@ -39,13 +39,13 @@ export function openTokens(ranks: string): string {
   );
 }
 
-/** The expression of the weights by name. */
+/** The Python expression for the weights, a dict by name. */
 export const WEIGHTS = 'load_file(os.path.join(HERE, "model.safetensors"))';
 
-/** The line that reads the weights into `model`. */
+/** The Python line that reads the weights into `model`. */
 export const LOAD_WEIGHTS = `    model.load_state_dict(${WEIGHTS})`;
 
-/** Returns the lines that freeze parameters; null: all train. */
+/** Returns the lines that freeze parameters; null if all parameters train. */
 export function freezeLines({ frozen }: TrainConfig): string | null {
   if (frozen.length === 0) return null;
   return lines(
@@ -54,12 +54,12 @@ export function freezeLines({ frozen }: TrainConfig): string | null {
   );
 }
 
-/** The parameters that the optimizer gets. */
+/** Returns the Python expression for the parameters that the optimizer gets. */
 export function trainedParameters({ frozen }: TrainConfig): string {
   return frozen.length === 0 ? 'model.parameters()' : '[p for p in model.parameters() if p.requires_grad]';
 }
 
-/** The optimizers of torch.optim by our kinds. */
+/** The class in torch.optim for each kind of optimizer that PyTorch has. */
 export const TORCH_OPTIMIZERS = { adamW: 'AdamW', adam: 'Adam', sgd: 'SGD' } as const;
 
 /** Whether torch.optim has an optimizer of this kind. */
@@ -75,7 +75,7 @@ export function torchOptimizer({ optimizer }: TrainConfig) {
       ? { ...(momentum > 0 && { momentum }), ...(nesterov && { nesterov }) }
       : { betas, eps, ...(amsgrad && { amsgrad }) };
   const args = { lr, ...own, weight_decay: weightDecay, ...(maximize && { maximize }) };
-  // Rules refuse other kinds.
+  // The rules of targets refuse kinds that torch.optim does not have.
   const name = isInTorch(kind) ? TORCH_OPTIMIZERS[kind] : kind;
   return { name, args, text: keywords(args) };
 }
@@ -86,7 +86,7 @@ const FALLS: Readonly<Record<ScheduleConfig['decayType'], string>> = {
   '1-sqrt': '1 - math.sqrt(x)',
 };
 
-/** Returns the function of a config's schedule, which LambdaLR takes; null: the rate is constant. */
+/** Returns the Python function of a config's schedule for LambdaLR; null if the learning rate is constant. */
 export function scheduleFunction({ config, firstStep }: BundleFacts): string | null {
   const { schedule, optimizer, steps } = config;
   if (schedule === null) return null;
@@ -116,12 +116,12 @@ export function scheduleFunction({ config, firstStep }: BundleFacts): string | n
   );
 }
 
-/** Returns the expression of a step's number, from 1. */
+/** Returns the Python expression for a step's number, from 1. */
 export function stepNumber({ firstStep }: BundleFacts): string {
   return firstStep > 0 ? 'FIRST_STEP + step + 1' : 'step + 1';
 }
 
-/** Returns a microbatch's number within the run, counted from the bundle's first. */
+/** Returns the Python expression for a microbatch's index; the bundle's first microbatch has index 0. */
 export function microbatchIndex({ config }: BundleFacts): string {
   return config.accumulation === 1 ? 'step' : 'step * ACCUMULATION + i';
 }

@@ -17,7 +17,7 @@ import type { BundleFacts, Said } from './target';
 
 const BY_MEGATRON = "export it to 'megatron', which has it";
 
-/** Rules of bundles with a training script of PyTorch. */
+/** Rules of all bundles that have a training script for PyTorch. */
 const SCRIPT = {
   ...ANYWHERE,
   model: 'said',
@@ -101,7 +101,7 @@ export function wrapRule({ config }: BundleFacts): Said {
     : other('every block is a unit: the same values, with other memory and messages');
 }
 
-/** Returns a rule for settings of fully_shard: DDP and ZeroRedundancyOptimizer have none of them. */
+/** Returns a rule for a setting of fully_shard, which DDP and ZeroRedundancyOptimizer do not have. */
 function inDDP(sharded: Said, ddp?: string) {
   return ({ config }: Pick<BundleFacts, 'config'>): Said => {
     if (STRATEGIES[config.parallel.strategy].shardedAtRest.includes('gradient')) return sharded;
@@ -111,7 +111,7 @@ function inDDP(sharded: Said, ddp?: string) {
   };
 }
 
-/** Returns the rule for the type of reduced gradients: ds_config.json says it; without this file, the type is Accelerate's. */
+/** The rule for the type of reduced gradients. ds_config.json contains this type; without this file, Accelerate chooses it. */
 function reductionRule(facts: BundleFacts): Said {
   return isByDeepSpeed(facts) ? 'said' : reducedIn(trainerReduction(facts), facts);
 }

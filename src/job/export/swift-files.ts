@@ -7,23 +7,23 @@ import { modelSource } from './model-folder';
 import { lines } from './python';
 import { type BundleFacts, type BundleFile, exportedOf } from './target';
 
-/** Whether swift trains by Megatron-LM: `swift sft` divides no matrices and no layers. */
+/** Whether swift trains by Megatron-LM, because `swift sft` has no tensor parallelism and no pipeline. */
 export function isByMegatron({ config: { parallel } }: Pick<BundleFacts, 'config'>): boolean {
   return parallel.tp * parallel.pp > 1;
 }
 
-/** Returns the table of the command's arguments. */
+/** Returns the table of arguments of `swift sft` or `megatron sft`. */
 export function swiftKeys(facts: BundleFacts) {
   return (isByMegatron(facts) ? MEGATRON_SWIFT : SWIFT).keys;
 }
 
-/** Returns launch.sh, and the settings of FSDP if FSDP shards. */
+/** Returns launch.sh and, if FSDP shards the model, the file with its settings. */
 export function swiftFiles(facts: BundleFacts): BundleFile[] {
   const isMegatron = isByMegatron(facts);
   const values: Readonly<Record<string, unknown>> = {
     model: modelSource(facts),
     dataset: './data/train.jsonl',
-    // Texts are trained as they are, all of their tokens.
+    // Texts are used unchanged, and all of their tokens are trained.
     use_chat_template: false,
     loss_scale: 'all',
     ...writtenKeys(swiftKeys(facts), exportedOf(facts)),
@@ -32,7 +32,7 @@ export function swiftFiles(facts: BundleFacts): BundleFile[] {
   const text = lines(
     '#!/usr/bin/env bash',
     ...environmentLines(facts),
-    // Megatron-LM demands 1 with tensor parallelism, and Megatron-FSDP more than 1.
+    // Megatron-LM demands the value 1 with tensor parallelism; Megatron-FSDP demands a greater value.
     isMegatron && `export CUDA_DEVICE_MAX_CONNECTIONS=${'use_megatron_fsdp' in values ? 32 : 1}`,
     `exec ${isMegatron ? 'megatron' : 'swift'} sft \\`,
     `${Object.entries(values)
@@ -50,7 +50,7 @@ function argumentText(value: unknown): string {
   return typeof value === 'object' ? `'${JSON.stringify(value)}'` : String(value);
 }
 
-/** Returns the file of --fsdp. swift takes the keys without the prefix fsdp_; only the version's key has it. */
+/** Returns the file for --fsdp. swift takes the keys without the prefix `fsdp_`, except for `fsdp_version`. */
 function fsdpText(facts: BundleFacts): string {
   const { wrap } = facts.config.parallel;
   const { offload, activationCheckpointing } = facts.config;

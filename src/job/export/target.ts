@@ -6,18 +6,18 @@ import { ShardlabError } from '../../core/errors';
 import type { Exported, KeyTable } from '../../dialects/rows/key-row';
 import type { Package } from './requirements';
 
-/** The sizes of a model that bundles can build. */
+/** The config of a model that bundles can build. */
 export type BundleModel = Extract<BuiltInModel, { kind: 'gpt' | 'llama' }>;
 
-/** What the files of a bundle depend on. */
+/** The facts from which the files of a bundle are made. */
 export interface BundleFacts {
   readonly config: TrainConfig;
   readonly shape: BundleModel;
   readonly machines: number;
   readonly gpusPerMachine: number;
-  /** Number of steps that the parameters have been trained for; the bundle continues with the next one. */
+  /** Number of steps for which the parameters have been trained; the bundle continues with the next step. */
   readonly firstStep: number;
-  /** Whether the parameters are given. If not, they come from the seed or from a published model. */
+  /** Whether the parameters come from a run or from files; otherwise they come from the seed or from a published model. */
   readonly hasWeights: boolean;
 }
 
@@ -31,11 +31,11 @@ export interface BundleFile {
 
 /** How a target treats a setting. */
 export type Said =
-  /** The target does what the setting says. */
+  /** The target does the same as this library. */
   | 'said'
-  /** The target says something near; the losses are the same up to rounding. */
+  /** The target does something similar; the losses are the same up to rounding. */
   | { readonly other: string }
-  /** The target leaves it out; the losses are the same up to rounding. */
+  /** The target leaves the setting out; the losses are the same up to rounding. */
   | { readonly left: string }
   /** The target cannot express the setting, and would train something else without it. */
   | { readonly refused: string };
@@ -45,28 +45,28 @@ export type Rule = Said | ((facts: BundleFacts) => Said);
 
 /** A program or a scheduler for which a bundle is written. */
 export interface Target {
-  /** For the command's help and for titles: "PyTorch under torchrun". */
+  /** The target's description in the command's help and in titles: "PyTorch under torchrun". */
   readonly says: string;
-  /** Whose names of settings the report shows. */
+  /** The frameworks whose names of settings the report shows. */
   readonly originals: readonly Original[];
-  /** The tables of keys by which the bundle is written: the report shows their names. */
+  /** The tables of keys with which the bundle's settings are written; the report shows the names of these keys. */
   readonly keys?: (facts: BundleFacts) => readonly KeyTable[];
-  /** The packages that pip installs; for a target with a script, in addition to PyTorch, numpy and safetensors. */
+  /** The packages that pip installs. For a target with a script, pip also installs PyTorch, numpy and safetensors. */
   readonly packages: (facts: BundleFacts) => readonly Package[];
   /**
-   * 'batches': batches are stored in the order in which a run here reads them. 'megatron': they are stored as a data
+   * 'batches': batches are stored in the order in which a run here reads them. 'megatron': batches are stored as a data
    * set of Megatron-LM. 'own': the program reads the user's texts, and a model in Hugging Face's format.
    */
   readonly data: 'batches' | 'megatron' | 'own';
   readonly rules: Readonly<Record<SettingPath, Rule>>;
-  /** How the bundle is started, for the README. */
+  /** Returns the command that starts the bundle, for the README. */
   readonly start: (facts: BundleFacts) => string;
-  /** What else differs from a run here. */
+  /** Returns sentences about other differences from a run here. */
   readonly notes: (facts: BundleFacts) => readonly string[];
   readonly files: (facts: BundleFacts) => readonly BundleFile[];
 }
 
-/** Returns what the rows of tables write: see [Note: dialects]. */
+/** Returns the facts that the rows of key tables write: see [Note: dialects]. */
 export function exportedOf({ config, machines, gpusPerMachine }: BundleFacts): Exported {
   return { config, machines, ranksPerMachine: gpusPerMachine };
 }

@@ -43,7 +43,7 @@ function startByAccelerate({ machines }: BundleFacts): string {
 
 const TRAINER_NOTES = [
   "transformers' rates are one step behind during the warm-up: the first step has rate 0.",
-  'Nothing was trained: the parsers of transformers, Accelerate and DeepSpeed read files such as these.',
+  'The parsers of transformers, Accelerate and DeepSpeed can read such files; no training was run with them.',
 ] as const;
 
 function script(text: string): BundleFile {
@@ -61,7 +61,7 @@ export const TARGETS = {
   accelerate: {
     says: "Hugging Face's Accelerate, with FSDP2 or DeepSpeed",
     originals: ['accelerate', 'torch'],
-    // Accelerate's DeepSpeed asks for the version of transformers.
+    // With DeepSpeed, Accelerate reads the version of transformers, so that package must be installed.
     packages: (facts) => [
       'accelerate',
       ...(isByDeepSpeed(facts) ? (['deepspeed', 'transformers'] as const) : []),
@@ -135,7 +135,7 @@ export const TARGETS = {
     files: swiftFiles,
   },
   llamafactory: {
-    says: "LLaMA-Factory's YAML, with DeepSpeed's JSON or a config of Accelerate where they shard",
+    says: "LLaMA-Factory's YAML, with DeepSpeed's JSON or a config of Accelerate if they shard the model",
     originals: ['peft', 'accelerate'],
     keys: () => [LLAMA_FACTORY.keys],
     packages: (facts) => ['llamafactory', ...(isByDeepSpeed(facts) ? (['deepspeed'] as const) : [])],
@@ -166,4 +166,4 @@ export const TARGETS = {
 export type TargetName = keyof typeof TARGETS;
 
 /** The names of all targets, in the order of the help. */
-export const TARGET_NAMES = Object.keys(TARGETS) as [TargetName, ...TargetName[]]; // the table's keys
+export const TARGET_NAMES = Object.keys(TARGETS) as [TargetName, ...TargetName[]]; // the keys of TARGETS

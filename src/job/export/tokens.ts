@@ -4,7 +4,7 @@ import { writeAll } from '../../checkpoint/format/file-system';
 import { makeFolder } from '../../core/regular-file';
 import type { BatchSource } from '../../data/batch';
 
-/** The batches that are stored: of every data-parallel rank, `numMicrobatches` microbatches from `first` on. */
+/** The batches that are stored: `numMicrobatches` microbatches of every data-parallel rank, from index `first` on. */
 export interface StoredBatches {
   readonly ranks: number;
   readonly first: number;
@@ -14,12 +14,12 @@ export interface StoredBatches {
   readonly vocab: number;
 }
 
-/** Returns the bytes of a token id: two if the vocabulary allows it, as in Megatron-LM. */
+/** Returns the bytes of a token id: two for a vocabulary of at most 65,500 tokens, as in Megatron-LM, else four. */
 export function tokenBytes(vocab: number): 2 | 4 {
   return vocab <= 65_500 ? 2 : 4;
 }
 
-/** Returns the bytes of a step's batches of all ranks. */
+/** Returns the bytes of all ranks' batches of one step. */
 export function stepBytes(
   { ranks, batch, seq, vocab }: Omit<StoredBatches, 'first' | 'numMicrobatches'>,
   accumulation: number,
@@ -72,10 +72,10 @@ export function writeIndexed(source: BatchSource, stored: StoredBatches, folder:
   return ['data/tokens.bin', 'data/tokens.idx'];
 }
 
-/** Megatron-LM's codes of types. */
+/** Megatron-LM's codes of the two types of token ids. */
 const [INT32, UINT16] = [4, 8];
 
-/** Writes a header and the tokens of all ranks, one microbatch after the other. */
+/** Writes a header, then each rank's tokens, one microbatch after the other. */
 function writeTokens(source: BatchSource, stored: StoredBatches, path: string, header: Buffer): void {
   const { ranks, first, numMicrobatches, vocab } = stored;
   makeFolder(join(path, '..'));

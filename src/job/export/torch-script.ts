@@ -38,7 +38,7 @@ export function torchScript(facts: BundleFacts): string {
   });
 }
 
-/** Whether a strategy is fully_shard's: it shards gradients or parameters. */
+/** Whether fully_shard expresses a strategy, because the strategy shards gradients or parameters. */
 export function usesFullyShard({ strategy }: ParallelConfig): boolean {
   return STRATEGIES[strategy].shardedAtRest.includes('gradient');
 }
@@ -73,7 +73,7 @@ function importsOf({ config }: BundleFacts, isSharded: boolean): string[] {
   ];
 }
 
-/** Writes the function that makes a model on no device, splits and shards it, and reads its weights. */
+/** Writes the function that makes a model on the meta device, splits and shards it, and reads its weights. */
 function modelFunction(facts: BundleFacts, model: ModelScript): string {
   const { config, shape } = facts;
   const { tp } = config.parallel;
@@ -100,7 +100,7 @@ function modelFunction(facts: BundleFacts, model: ModelScript): string {
   );
 }
 
-/** Writes the lines of tensor parallelism, which name the mesh. */
+/** Writes the lines that make the mesh and split the model for tensor parallelism. */
 function splitLines(facts: BundleFacts, { split }: ModelScript): string {
   const named = (names: readonly string[]): string => `(${names.map((name) => `"${name}"`).join(', ')})`;
   return lines(
@@ -171,7 +171,7 @@ function precisionOption({ config }: BundleFacts): string[] {
   return [`mp_policy=MixedPrecisionPolicy(${policy.join(', ')})`];
 }
 
-/** Writes the loop over the units besides the root. */
+/** Writes the loop that calls fully_shard for each unit except the root; null if the root is the only unit. */
 function unitLines({ config }: BundleFacts, model: ModelScript): string | null {
   const { wrap } = config.parallel;
   if (wrap === 'root') return null;
@@ -182,7 +182,7 @@ function unitLines({ config }: BundleFacts, model: ModelScript): string | null {
   return lines(`    for unit in ${units}:`, '        fully_shard(unit, **options)');
 }
 
-/** Parameters of tensor parallelism are on another mesh than the others, and torch's clip_grad_norm_ takes one mesh. */
+/** Split parameters are on another mesh than whole parameters, and torch's clip_grad_norm_ takes parameters of one mesh. */
 const CLIP_OVER_MESHES = lines(
   'def clip(model):',
   '    """Scales gradients to a norm of at most CLIP_NORM; split and whole matrices are on different meshes."""',

@@ -17,10 +17,10 @@ const FLAVORS: Readonly<Record<string, string>> = {
   'llama3-405b': '405B',
 };
 
-/** The module, and the name, of a model whose sizes TorchTitan does not have. */
+/** The name of a model whose sizes TorchTitan does not have, and of the Python module that defines these sizes. */
 const OWN_MODEL = 'exported_model';
 
-/** Returns TorchTitan's name of a model's sizes; undefined: it has none. */
+/** Returns TorchTitan's name of a model's sizes; undefined if TorchTitan does not have these sizes. */
 export function flavorOf({ config }: Pick<BundleFacts, 'config'>): string | undefined {
   return typeof config.model === 'string' ? FLAVORS[config.model] : undefined;
 }
@@ -31,7 +31,7 @@ export function torchTitanFiles(facts: BundleFacts): BundleFile[] {
   return [{ path: 'train.toml', text: tomlText(sectionsOf(facts)) }, launchFile(facts), ...own];
 }
 
-/** Returns the sections of train.toml: those of the table of TorchTitan's keys, the model, the data, and where it writes. */
+/** Returns the sections of train.toml: the keys of the settings, the model, the data, and the folders for output. */
 function sectionsOf(facts: BundleFacts): Sections {
   const written = writtenKeys(TORCHTITAN.keys, exportedOf(facts)) as Sections; // the rows return scalars
   const flavor = flavorOf(facts);
@@ -55,7 +55,7 @@ function sectionsOf(facts: BundleFacts): Sections {
   };
 }
 
-/** Returns what else differs from a run here. */
+/** Returns sentences about other differences from a run here. */
 export function torchTitanNotes(facts: BundleFacts): readonly string[] {
   return [
     ...(modelSource(facts) === MODEL_FOLDER
@@ -63,8 +63,8 @@ export function torchTitanNotes(facts: BundleFacts): readonly string[] {
       : [
           'TorchTitan begins with its own initial values, so losses differ from those of a run here; --init FILE writes values that it loads.',
         ]),
-    `model needs the tokenizer.json and tokenizer_config.json of your texts${facts.shape.from === undefined ? '' : ', if they are not there'}.`,
-    `TorchTitan ${versionOf('torchtitan')} reads the settings; later releases have them in modules of Python. Its parser read files such as this one; nothing was trained, because that needs GPUs.`,
+    `The folder model needs a tokenizer.json and its tokenizer_config.json${facts.shape.from === undefined ? '' : ', if they are not there'}.`,
+    `TorchTitan ${versionOf('torchtitan')} reads the settings; later releases have them in modules of Python. Its parser can read such files; no training was run, because that needs GPUs.`,
     ...(typeof facts.config.activationCheckpointing === 'object' &&
     facts.config.activationCheckpointing !== null &&
     'everyNth' in facts.config.activationCheckpointing
@@ -106,9 +106,9 @@ function launchFile({ machines, gpusPerMachine }: BundleFacts): BundleFile {
 }
 
 /**
- * Returns the module that registers the model's sizes. TorchTitan computes the width of a feed-forward layer: the next
- * multiple of multiple_of above ffn_dim_multiplier · 8/3 · dim. With multiple_of equal to the width and a product of
- * half the width, the result is the width.
+ * Returns the module that registers the model's sizes. TorchTitan rounds ffn_dim_multiplier · 8/3 · dim up to a multiple of
+ * `multiple_of`, and uses the result as the width of a feed-forward layer. Here `multiple_of` is the wanted width and
+ * ffn_dim_multiplier · 8/3 · dim is half of it, so the result is the wanted width.
  */
 function modelText({ shape }: BundleFacts): string {
   if (shape.kind !== 'llama') return ''; // the rules refuse it

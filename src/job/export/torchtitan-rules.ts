@@ -25,7 +25,7 @@ function modelRule({ shape, config }: BundleFacts): Said {
   if (shape.tied) return refused("TorchTitan's Llama 3 has an output layer of its own; use tied false");
   if (shape.qkvBias) return refused("TorchTitan's Llama 3 has no qkvBias; export to 'swift'");
   return flavorOf({ config }) === undefined
-    ? other('is exported_model.py, which train.toml imports; its values are in model')
+    ? other('is in exported_model.py, which train.toml imports; its parameters are in the folder model')
     : 'said';
 }
 
@@ -61,16 +61,16 @@ function tensorRule({ shape, config: { parallel } }: BundleFacts): Said {
     return refused(`${parallel.tp} does not divide the ${kvHeads} heads of keys and values; use a divisor`);
   return parallel.sequenceParallel
     ? 'said'
-    : other('is with parallel.sequenceParallel: norms are always divided by positions there');
+    : other('includes parallel.sequenceParallel, because TorchTitan always divides norms by positions');
 }
 
 function stagesRule(facts: BundleFacts): Said {
   if (facts.config.parallel.pp === 1) return NO_STAGES;
   if (layersPerStage(exportedOf(facts)) === undefined)
     return refused(
-      `TorchTitan gives each stage equally many layers, and ${facts.shape.layers} layers make no ${facts.config.parallel.pp * virtualStagesOf(facts.config.parallel)} such stages`,
+      `TorchTitan gives each stage equally many layers, and ${facts.shape.layers} layers cannot make ${facts.config.parallel.pp * virtualStagesOf(facts.config.parallel)} such stages`,
     );
-  // A model that train.toml does not name has an unknown number of layers; 2 stages are the default.
+  // If train.toml names no published model, its reader does not know the number of layers, and assumes at most 2 stages per rank.
   const isKnown = flavorOf(facts) !== undefined || virtualStagesOf(facts.config.parallel) <= 2;
   return isKnown
     ? 'said'
@@ -144,7 +144,7 @@ export const TORCHTITAN_RULES: Rules = {
   schedule: ({ config: { schedule } }) => {
     if (schedule?.kind === 'step' || schedule?.kind === 'exponential')
       return refused(`TorchTitan has no schedule '${schedule.kind}'; use linear, cosine or wsd`);
-    return schedule?.kind === 'WarmupCosineLR' ? other('is cosine, whose end is one step later') : 'said';
+    return schedule?.kind === 'WarmupCosineLR' ? other('is cosine, which ends one step later') : 'said';
   },
   frozen: refused('TorchTitan freezes nothing by its settings; leave it out'),
   seed: OWN_SEED_RULE,

@@ -25,7 +25,7 @@ const BY_SWIFT = refused("LLaMA-Factory's Trainer divides no model; export it to
 function modelRule(facts: BundleFacts): Said {
   return modelSource(facts) === MODEL_FOLDER
     ? other('is the folder model, in the format of Hugging Face; its sizes are in model/config.json')
-    : other('has the published weights; sequences have the length that is written');
+    : other('has the published weights; the bundle sets the length of sequences');
 }
 
 const reductionRule = (facts: BundleFacts): Said => reducedIn(trainerReduction(facts), facts);
@@ -41,10 +41,10 @@ function scheduleRule({ config: { schedule, steps } }: BundleFacts): Said {
     );
   if (kind === 'linear' && etaMin > 0)
     return refused(`transformers' linear schedule falls to 0, not to etaMin ${etaMin}; use cosine`);
-  return kind === 'WarmupCosineLR' ? other('is cosine, whose end is one step later') : 'said';
+  return kind === 'WarmupCosineLR' ? other('is cosine, which ends one step later') : 'said';
 }
 
-/** Arguments of transformers' Trainer, which swift sft and LLaMA-Factory have. */
+/** Rules for the arguments of transformers' Trainer, which swift sft and LLaMA-Factory use. */
 const TRAINER = {
   ...ANYWHERE,
   model: modelRule,
@@ -87,13 +87,13 @@ const TRAINER = {
   'optimizer.maximize': refused('transformers only minimizes; leave it out'),
   schedule: scheduleRule,
   frozen: refused(
-    'names of modules differ there; leave it out, and write freeze_parameters or freeze_trainable_layers',
+    'modules have other names in this program; leave it out, and write freeze_parameters or freeze_trainable_layers',
   ),
   lora: 'said',
   seed: OWN_SEED_RULE,
 } as const satisfies Partial<Rules>;
 
-/** The rule for offloaded parameters: only sharded parameters can be offloaded. */
+/** The rule of offload.parameters. The setting has no effect without sharded parameters. */
 const ofSharded: Rule = ({ config }) =>
   STRATEGIES[config.parallel.strategy].shardedAtRest.includes('parameter')
     ? 'said'
@@ -126,7 +126,7 @@ const SWIFT_SFT: Rules = {
   'offload.parameters': ofSharded,
 };
 
-/** Rules of megatron sft, whose arguments are Megatron-LM's. */
+/** Rules of megatron sft, which has Megatron-LM's arguments. */
 const MEGATRON_SFT: Rules = {
   ...MEGATRON_RULES,
   model: modelRule,
@@ -144,7 +144,7 @@ const MEGATRON_SFT: Rules = {
   seed: OWN_SEED_RULE,
 };
 
-/** Rules of swift, which trains by one of its two commands. */
+/** Rules of swift, which trains by `swift sft` or by `megatron sft`. */
 export const SWIFT_RULES = Object.fromEntries(
   Object.keys(SWIFT_SFT).map((key) => {
     const path = key as keyof Rules; // the rules' keys are the paths of settings
@@ -177,7 +177,7 @@ export const LLAMA_FACTORY_RULES: Rules = {
   'offload.parameters': ofSharded,
 };
 
-/** Returns DeepSpeed's rule if its file is part of the bundle. */
+/** Returns a rule: DeepSpeed's rule of the setting if ds_config.json is part of the bundle, else `otherwise`. */
 function byDeepSpeed(path: keyof Rules, otherwise: Rule): Rule {
   return (facts) => {
     const rule: Rule = isByDeepSpeed(facts) ? DEEPSPEED_RULES[path] : otherwise;

@@ -16,13 +16,13 @@ export type OutputSink = (event: RankEvent) => void;
 
 /** Receives a call's reports while it runs. */
 export interface CallSink {
-  /** Called when the ranks are free, before they get the work; if it throws, they do not get it. */
+  /** Called when the ranks are free, before they get the work; if the function throws, the ranks do not get the work. */
   readonly begins?: () => void;
   readonly output?: OutputSink;
   readonly step?: (rank: number, step: RankStep) => void;
   readonly cellStep?: (rank: number, step: CellStep) => void;
   readonly progress?: (rank: number, progress: RankProgress) => void;
-  /** Answers a question of a rank of PyTorch for batches. */
+  /** Returns the batches that a rank of PyTorch requests. */
   readonly need?: (need: BatchesNeeded) => BatchesMade;
 }
 
@@ -103,7 +103,7 @@ export class RankLocks {
     const freed = new Promise<void>((resolve) => {
       release = resolve;
     });
-    // All ranks are locked at once, so two calls can never each hold a rank that the other call waits for.
+    // All ranks are locked at once. So if two calls need the same ranks, one call gets all of them first; there is no deadlock.
     for (const rank of ranks) this.#last.set(rank, freed);
     await Promise.all(before);
     return release;

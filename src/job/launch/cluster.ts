@@ -1,13 +1,13 @@
 import type { NetworkInterfaceInfo } from 'node:os';
 import { ConfigError } from '../../core/errors';
 
-/** What starts ranks of PyTorch. */
+/** The programs that can start ranks of PyTorch. */
 export const LAUNCHERS = ['torchrun', 'ssh', 'mpirun', 'slurm'] as const;
 export type Launcher = (typeof LAUNCHERS)[number];
 
 /**
- * A host. A command runs on the host if the words of `run` come before the command: ['ip', 'netns', 'exec', 'a'] or
- * ['docker', 'exec', '-i', 'a'].
+ * A host. A command runs on the host if the words of `run` come before the command. Examples of `run`:
+ * ['ip', 'netns', 'exec', 'a'], ['docker', 'exec', '-i', 'a'].
  */
 export interface CommandHost {
   readonly address: string;
@@ -17,21 +17,21 @@ export interface CommandHost {
 /** Options of `launch` that place ranks of PyTorch on hosts. */
 export interface ClusterOptions {
   /**
-   * What starts the ranks. 'torchrun' (default): on this machine, or on `hosts` that a command reaches. 'ssh': torchrun, on hosts that
-   * ssh reaches. Else 'mpirun' or 'slurm' (srun).
+   * The program that starts the ranks. 'torchrun' (default) starts them on this machine, or on `hosts` that a command reaches.
+   * 'ssh' starts torchrun on hosts that ssh reaches. 'mpirun' and 'slurm' (srun) start the ranks themselves.
    */
   readonly launcher?: Launcher;
-  /** The hosts; each has the same number of ranks. Names for ssh, mpirun and slurm; addresses with a command for torchrun. */
+  /** The hosts; each has the same number of ranks. ssh, mpirun and slurm take names; torchrun takes addresses with a command. */
   readonly hosts?: readonly (string | CommandHost)[];
   /** The partition of Slurm; only with launcher 'slurm'. */
   readonly partition?: string;
-  /** 'host:port' where ranks find each other. Default: the first host and a free port. */
+  /** The 'host:port' at which ranks find each other. Default: the first host and a free port. */
   readonly rendezvous?: string;
-  /** The network interface by which hosts reach this machine and each other, such as 'eth0'. Needed if ranks run on other hosts. */
+  /** The network interface by which hosts reach this machine and each other, such as 'eth0'; needed for ranks on other hosts. */
   readonly interface?: string;
 }
 
-/** The values of `ClusterOptions`, checked. */
+/** The checked values of `ClusterOptions`. */
 export interface Cluster {
   readonly launcher: Launcher;
   readonly hosts: readonly CommandHost[];
@@ -49,7 +49,7 @@ export const CLUSTER_OPTIONS = ['launcher', 'hosts', 'partition', 'rendezvous', 
 
 type Interfaces = Readonly<Record<string, readonly NetworkInterfaceInfo[] | undefined>>;
 
-/** Checks the options that place ranks on hosts; `interfaces` are this machine's. Throws: CONFIG. */
+/** Checks the options that place ranks on hosts; `interfaces` are the network interfaces of this machine. Throws: CONFIG. */
 export function planCluster(
   options: ClusterOptions & { readonly ranks: number },
   interfaces: Interfaces,
@@ -75,7 +75,7 @@ export function planCluster(
   const isElsewhere = hosts.length > 0 || launcher === 'slurm';
   if (isElsewhere && options.interface === undefined) {
     throw new ConfigError(
-      `ranks on other hosts need interface: the network interface of this machine that they reach, one of ${usable(interfaces)}`,
+      `ranks on other hosts need interface: the network interface by which they reach this machine, one of ${usable(interfaces)}`,
     );
   }
   return {

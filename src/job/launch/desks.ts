@@ -9,7 +9,7 @@ import { describeExit, type RankExit } from './rank-process';
 
 /** Asks couriers what their main threads do. Couriers also answer while main threads compute or wait. */
 export class StatusDesk {
-  /** By question, the function that receives a rank's answer; `status` is undefined if the rank's process has ended. */
+  /** By question's id, the function that receives a rank's answer; `status` is undefined if the rank's process has ended. */
   readonly #asked = new Map<number, (rank: number, status?: Situation) => void>();
   readonly #control: ControlServer;
   #nextId = 1;
@@ -18,7 +18,7 @@ export class StatusDesk {
     this.#control = control;
   }
 
-  /** Returns the statuses of the `ranks` that answer in time. It waits for the whole limit only if a process does not run. */
+  /** Returns the statuses of the `ranks` that answer in `timeoutMs`; resolves at once when all `ranks` have answered or ended. */
   ask(ranks: readonly number[], timeoutMs: number): Promise<Map<number, Situation>> {
     const id = this.#nextId++;
     const answers = new Map<number, Situation>();
@@ -55,11 +55,11 @@ interface OpenSave {
   readonly written: Map<number, { readonly writtenBytes: Bytes; readonly totalBytes: Bytes }>;
   /** Receives the number of bytes on the disk, summed over ranks. */
   readonly listener: (writtenBytes: Bytes, totalBytes: Bytes) => void;
-  /** Ends the save, by an error if there is one. */
+  /** Ends the save; `error` is set if the save failed. */
   readonly settle: (error?: ShardlabError) => void;
 }
 
-/** Receives reports about saves. They belong to no call, because ranks do other work while they write a save. */
+/** Receives reports about saves. These reports belong to no call, because ranks do other work while they write a save. */
 export class SaveDesk {
   readonly #open = new Map<number, OpenSave>();
   #nextId = 1;
@@ -78,7 +78,7 @@ export class SaveDesk {
       };
       this.#open.set(id, { missing: new Set(firstRanks(numRanks)), written: new Map(), listener, settle });
     });
-    // A caller that awaits `done` gets the failure. If nobody awaits it, the save's line still shows the failure.
+    // A caller that awaits `done` gets the failure. If no caller awaits `done`, the save's line still shows the failure.
     done.catch(() => undefined);
     return { id, done, cancel: () => this.#open.delete(id) };
   }
@@ -110,7 +110,7 @@ export class SaveDesk {
   }
 }
 
-/** Returns the answer to a rank's question for batches. If they cannot be made, the rank gets the error, and throws it. */
+/** Returns the answer to a rank's request for batches: the batches, or the error of making them, which the rank then throws. */
 export function supply({ need: make }: CallSink, { id, need }: FromRank & { type: 'need' }): ToRank {
   try {
     if (make === undefined) throw new ShardlabError('INTERNAL', 'the call gives no batches');

@@ -25,7 +25,7 @@ export interface FailedCall {
   readonly outcomes: ReadonlyMap<number, Outcome>;
 }
 
-/** Codes of errors that a rank throws because of another rank, not by itself. */
+/** Codes of errors that a rank throws because another rank failed or did not call a collective, or at an interrupt. */
 const CONSEQUENCES: readonly ErrorCode[] = ['ABORTED', 'INTERRUPTED', 'RANK_DIED', 'COLLECTIVE_MISSING'];
 
 /** The advice for a job whose rank has died. */
@@ -105,7 +105,7 @@ function thrownError(
   return error;
 }
 
-/** Returns an error's text without the rank, which the message names; with the class name if the error is not shardlab's. */
+/** Returns an error's text without its rank, because the message names the rank; adds the class name of a foreign error. */
 function saying({ code, ename, evalue }: RankError): string {
   const text = withoutRank(evalue);
   return code === 'RANK_FAILED' && !ename.startsWith('ShardlabError') ? `${ename}: ${text}` : text;

@@ -26,7 +26,7 @@ import { checkOpenFiles, limitBehind } from './system-limits';
 /** How long ranks may take to end by themselves before they are killed. */
 export const FAREWELL_MS = 2000;
 
-/** The rank processes of a job, and everything outside of them that they need. */
+/** The rank processes of a job, with the links, the memory and the folder that they share. */
 export interface Fleet {
   readonly processes: readonly RankProcess[];
   readonly reports: readonly ReadyReport[];
@@ -45,7 +45,8 @@ export interface Fleet {
 }
 
 /**
- * Starts ranks and waits until all are ready; `progress` gets the number of ready ranks. Throws: LAUNCH with a rank's last output; then no process or folder remains.
+ * Starts ranks and waits until all are ready; `progress` gets the number of ready ranks.
+ * Throws: LAUNCH with a rank's last output; after this error, no process or folder remains.
  */
 export async function startFleet(plan: LaunchPlan, progress: ShowProgress): Promise<Fleet> {
   checkOpenFiles(plan.ranks);
@@ -92,8 +93,8 @@ export async function startFleet(plan: LaunchPlan, progress: ShowProgress): Prom
 }
 
 /**
- * Makes the memory that the job's ranks will share; returns undefined if they exchange tensors by messages.
- * Throws: TRANSPORT when the user demanded shared memory and the system refuses it.
+ * Makes the memory that the job's ranks will share; returns undefined if the ranks will exchange tensors by messages.
+ * Throws: TRANSPORT when the user demanded shared memory and the system does not offer it.
  */
 function createJobSegment(transport: LaunchPlan['transport']): Segment | undefined {
   if (transport === 'zeromq') return undefined;
@@ -152,7 +153,7 @@ async function startProcesses(
   const started = await Promise.allSettled(firstRanks(plan.ranks).map(start));
   const failed = started.find((result) => result.status === 'rejected');
   if (failed === undefined) return;
-  // The list has gaps for ranks that did not start; the caller ends the processes that it contains.
+  // The list has gaps for ranks that did not start; the caller ends the processes in the list.
   const alive = processes.filter((rank) => rank !== undefined);
   processes.splice(0, processes.length, ...alive);
   throw failed.reason;

@@ -6,7 +6,7 @@ import type { Supervisor } from './supervisor';
 const WORLD = 0;
 
 /**
- * Makes groups of a job's first ranks. All ranks of the job take part when a group is made. If one of them fails, the
+ * Makes groups of a job's first ranks. All ranks of the job take part when a group is made. If a rank fails meanwhile, the
  * unfinished group is never used, and the next attempt makes a new group.
  */
 export class RankGroups {
@@ -20,7 +20,7 @@ export class RankGroups {
     this.#numRanks = numRanks;
   }
 
-  /** Returns the group of the first `size` ranks, which the first call makes. Throws: errors of calls on ranks. */
+  /** Returns the group of the first `size` ranks; the first call makes this group. Throws: errors of calls on ranks. */
   async of(size: number): Promise<GroupRef> {
     if (size === this.#numRanks) return { id: WORLD, size };
     const made = this.#made.get(size) ?? this.#make(size);

@@ -2,7 +2,7 @@ import { freemem } from 'node:os';
 import { readIfThere } from '../../core/read-if-there';
 import type { Bytes } from '../../core/units';
 
-/** Returns a file's text; undefined if the file cannot be read. Tests pass their own. */
+/** Returns a file's text; undefined if the file cannot be read. Tests pass their own function. */
 export type ReadText = (path: string) => string | undefined;
 
 const CGROUPS = '/sys/fs/cgroup';
@@ -27,7 +27,7 @@ export function countOomKills(read: ReadText = readIfThere): number | undefined 
   return firstNumber([...places, '/proc/vmstat'], /^oom_kill (\d+)$/m, read);
 }
 
-/** Returns the bytes of cached files of the container that no process has mapped or uses. */
+/** Returns the bytes of the container's cached files that no process maps or uses. */
 export function cachedFiles(read: ReadText = readIfThere): Bytes {
   const places = folders(read).map((folder) => `${folder}/memory.stat`);
   return (

@@ -19,7 +19,7 @@ const TORCH_BASE_BYTES: Bytes = 350e6;
 
 const BASE_BYTES = { wasm: RANK_BASE_BYTES, torch: TORCH_BASE_BYTES };
 
-/** How long ranks may take to start; PyTorch is imported in seconds, on a busy machine in a minute. */
+/** How long ranks may take to start. The import of PyTorch takes seconds, and on a busy machine up to a minute. */
 const START_SECONDS = { wasm: 60, torch: 180 };
 
 /** Options of `launch`: the number of ranks, and their engine, link and memory. */
@@ -35,7 +35,7 @@ export interface LaunchOptions extends ClusterOptions {
    * 'auto'.
    */
   readonly blas?: 'auto' | 'none' | { readonly path: string };
-  /** How ranks exchange tensors; 'auto' means shared memory if koffi and memfd work, else zeromq. */
+  /** How ranks exchange tensors; 'auto' (default) means shared memory if koffi and memfd work, else zeromq. */
   readonly transport?: 'auto' | 'shared-memory' | 'zeromq';
   /**
    * Slows the wire between ranks down to this link: a name such as '10GbE', or bandwidth and latency. By default, the wire is
@@ -53,7 +53,7 @@ export interface LaunchOptions extends ClusterOptions {
 /** Checked launch options with all defaults filled in. */
 export interface LaunchPlan
   extends Required<Omit<LaunchOptions, 'link' | 'memoryLimit' | 'python' | keyof ClusterOptions>> {
-  /** Where ranks of PyTorch run; undefined: the ranks are this library's. */
+  /** Where ranks of PyTorch run; undefined if the engine is 'wasm'. */
   readonly cluster: Cluster | undefined;
   readonly python: string | undefined;
   readonly link: Link | undefined;
@@ -140,7 +140,7 @@ function checkFits(ranks: number, baseBytes: Bytes, availableMemory: Bytes): voi
   );
 }
 
-/** Options that mean something to one engine only. */
+/** Options that have an effect with one engine only. */
 const ONLY_OF: Readonly<Record<(typeof ENGINES)[number], readonly (keyof LaunchOptions)[]>> = {
   wasm: ['blas', 'transport', 'link', 'memoryLimit'],
   torch: ['python', ...CLUSTER_OPTIONS],

@@ -18,12 +18,12 @@ export type ShownItem =
   | { readonly kind: 'text'; readonly name: 'stdout' | 'stderr'; readonly text: string }
   | { readonly kind: 'bundle'; readonly bundle: MimeBundle; readonly displayId: string | undefined };
 
-/** A long text consists of its first and its last part; the characters between them are left out. */
+/** Of a long text, only the first and the last part are stored; `numOmitted` characters between them are left out. */
 type GatheredItem =
   | (ShownItem & { readonly kind: 'text'; readonly numOmitted: number })
   | (ShownItem & { readonly kind: 'bundle' });
 
-/** Ranks whose outputs are equal, with that output. */
+/** Ranks whose outputs are equal, and their common output. */
 export interface OutputSection {
   readonly ranks: readonly number[];
   /** "rank 2", or "ranks 0-3 agree". */
@@ -34,8 +34,8 @@ export interface OutputSection {
 }
 
 /**
- * Gathers the outputs of ranks and folds equal ones. It preserves the order within a rank; there is no order between
- * ranks.
+ * Gathers the outputs of ranks and folds equal outputs. The outputs of one rank stay in their order; outputs of different
+ * ranks have no order.
  */
 export class GroupedOutput {
   readonly #contents = new Map<number, RankContent>();
@@ -135,7 +135,7 @@ export function sectionsBundle(sections: readonly OutputSection[]): MimeBundle {
   };
 }
 
-/** Returns the bundles of the sections that text cannot show; the caller displays each one separately. */
+/** Returns the bundles of the sections that text cannot show; the caller displays each bundle separately. */
 export function richParts(sections: readonly OutputSection[]): MimeBundle[] {
   return sections.flatMap((section) => bundlesOf(section).filter(isRich));
 }
@@ -168,7 +168,7 @@ function textItem(text: string, style: string): Item {
   return { text, html: pre(text, style) };
 }
 
-/** Returns a value's own HTML if it has any, else its text; for a figure, only a note, because `richParts` returns it. */
+/** Returns a value's HTML, else its text. For a figure or picture, returns only a note, because `richParts` has the figure. */
 function bundleItem(bundle: MimeBundle): Item {
   const plain = bundle['text/plain'];
   const text = typeof plain === 'string' ? plain : `(${Object.keys(bundle).join(', ')})`;
@@ -200,7 +200,7 @@ export interface LiveOutput {
   finish(): void;
 }
 
-/** Writes what ranks print to this process's own streams, each line after its rank. Used in scripts, which have no display. */
+/** Writes the ranks' prints to this process's own streams, each line after its rank; for scripts, which have no display. */
 export function createPlainOutput(): LiveOutput {
   return {
     add(event) {
@@ -212,8 +212,8 @@ export function createPlainOutput(): LiveOutput {
 }
 
 /**
- * Draws into one display and updates it; a call without output makes no display. It does not show errors, because the
- * call throws them.
+ * Draws the outputs into one display and updates this display; a call without output makes no display. Errors are not
+ * shown, because the call throws them.
  */
 export function createLiveOutput(display: DisplaySink): LiveOutput {
   const output = new GroupedOutput();

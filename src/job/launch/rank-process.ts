@@ -17,7 +17,7 @@ export interface RankExit {
 /** Characters of standard error that are stored for messages about a failed start. */
 const TAIL_CHARACTERS = 8000;
 
-/** A process's last output may arrive after the report of its end; wait this long for it. */
+/** A process's last output may arrive after the report of the process's end; this is the time to wait for that output. */
 const LAST_WORDS_MS = 100;
 
 export interface RankProcess {
@@ -26,9 +26,9 @@ export interface RankProcess {
   /** How the process ended; undefined while it runs. */
   readonly exit: RankExit | undefined;
   readonly exited: Promise<RankExit>;
-  /** The end of its standard error, without console output. */
+  /** The last characters of the process's standard error, without console output. */
   readonly stderrTail: string;
-  /** Sends SIGKILL to its whole process group; has no effect when the process has ended. */
+  /** Sends SIGKILL to the rank's whole process group; has no effect when the process has ended. */
   kill(): void;
 }
 
@@ -78,7 +78,7 @@ function supervise(child: ChildProcess, options: RankProcessOptions): RankProces
   let tail = '';
   let killedByJob = false;
   const oomKillsBefore = countOomKills() ?? 0;
-  // The lifeline breaks when the rank ends; the exit event reports the end.
+  // The lifeline gives an error when the rank ends. This error is ignored, because the exit event reports the end.
   child.stdio[LIFELINE_FD]?.on('error', () => undefined);
   for (const name of ['stdout', 'stderr'] as const) {
     child[name]?.setEncoding('utf8').on('data', (text: string) => {
@@ -122,7 +122,7 @@ function supervise(child: ChildProcess, options: RankProcessOptions): RankProces
 /** V8's last message when JavaScript's own heap is full. */
 const HEAP_FULL = /^.*(?:FATAL ERROR|Fatal process).*out of memory.*$/im;
 
-/** What Node writes about its inspector, which runs cells. */
+/** Node's messages about its inspector, which runs cells. */
 const DEBUGGER_LINE = /^(Waiting for the debugger to disconnect|Debugger (attached|listening|ending))/;
 
 interface Circumstances {
@@ -140,7 +140,7 @@ export function withCause(exit: RankExit, { killedByJob, oomKills, tail }: Circu
   return { ...exit, cause: oomKills > 0 ? 'memory' : 'unknown' };
 }
 
-/** Kills a process group; it is no error if the group has ended. */
+/** Kills a process group; has no effect if the group has ended. */
 export function killGroup(pid: number): void {
   try {
     process.kill(-pid, 'SIGKILL');

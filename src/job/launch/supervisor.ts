@@ -13,14 +13,14 @@ import { explain, findMissing, type MissingCollective, type Why, watchForMissing
 
 /*
  * [Note: two stages] V8 skips `finally` when it terminates JavaScript. So an interrupt first sets the abort flag (in
- * shared memory or by couriers): blocking collectives throw a ShardlabError, and `finally` runs. Then couriers end the
- * code that still runs. The same two stages, with more time between them, cancel the other ranks when one has failed.
+ * shared memory or by couriers): blocking collectives throw a ShardlabError, and `finally` runs. After that, couriers end code
+ * that still runs. When a rank has failed, the others are cancelled in the same two stages, with more time between the stages.
  *
  * [Note: recovery] After a failure, when no rank runs a call any more, the segment gets a new epoch, and every rank
- * restores its engine's scopes and restarts its groups. Only then does the failed call end, so the next cell works.
+ * restores its engine's scopes and restarts its groups. The failed call ends after this, so the next cell works.
  */
 
-/** Couriers act on a user's interrupt at once; they terminate code that still runs 50 to 250 ms later (courier.ts). */
+/** Couriers act on a user's interrupt at once. If code still runs 50 to 250 ms later, they terminate this code. */
 const INTERRUPT_DELAY_MS = 0;
 /** After a failure of a rank, the other ranks have this time to clean up. */
 const CANCEL_DELAY_MS = 1000;
@@ -33,7 +33,7 @@ const ANSWER_MS = 3000;
 export class Supervisor implements FleetListener {
   /** The hang report of the last failure. */
   lastIncident: { readonly event: string; readonly why: Why } | undefined;
-  /** By rank, the WebAssembly kernel that crashed and may have damaged the rank's heap, so its values may be wrong. */
+  /** By rank, the WebAssembly kernel that crashed. It may have damaged the rank's heap, so the rank's values may be wrong. */
   readonly damages = new Map<number, string>();
   /** Receives reports about saves, which ranks write while they run other calls. */
   readonly saves = new SaveDesk();
@@ -94,7 +94,7 @@ export class Supervisor implements FleetListener {
     if (message.type === 'ended') this.#ended(rank, call, message.outcome);
   }
 
-  /** Adds output of a rank's native code and child processes to the rank's current work; drops it if there is none. */
+  /** Adds output of a rank's native code and child processes to the rank's current work; drops the output if no work runs. */
   written(rank: number, name: 'stdout' | 'stderr', text: string): void {
     this.#running.get(rank)?.emit(rank, { kind: 'stream', name, text });
   }
@@ -131,14 +131,14 @@ export class Supervisor implements FleetListener {
   async interrupt(): Promise<void> {
     this.#numInterrupts++;
     if (this.#pending !== undefined) {
-      // A cancellation with a longer grace period is running already: shorten it.
+      // A cancellation is already running; this interrupt shortens its grace period.
       this.#sendInterrupt(INTERRUPT_DELAY_MS);
     } else if (this.#running.size > 0) {
       const titles = new Set([...this.#running.values()].map(({ title }) => title));
       const waiting = await this.#snapshot(`when ${[...titles].join(' and ')} was interrupted`);
       if (this.#running.size > 0) this.#fail({ kind: 'interrupted', waiting }, INTERRUPT_DELAY_MS);
     }
-    // Ranks are interrupted before child processes, so that an error of a rank that waited for a child counts as the interrupt's.
+    // Ranks are interrupted before child processes, so an error of a rank that waited for a child counts as interrupted work.
     for (const [rank, { since }] of this.#running) {
       const { pid } = this.#fleet.processes[rank] ?? {};
       if (pid !== undefined) interruptChildren(pid, since);
@@ -146,7 +146,7 @@ export class Supervisor implements FleetListener {
     await this.#pending?.recovered;
   }
 
-  /** Refuses further calls and fails the running ones. */
+  /** Refuses further calls, and makes the running calls fail. */
   close(): void {
     this.#closed = true;
     this.#fail({ kind: 'closed' }, INTERRUPT_DELAY_MS);
@@ -269,7 +269,7 @@ export class Supervisor implements FleetListener {
     this.#recoverWhenIdle();
   }
 
-  /** Finds a rank that waits in a collective for another rank, whose call has ended without this collective. */
+  /** Finds a rank that waits in a collective for another rank, although that rank's call has ended without this collective. */
   async #lookForMissing(): Promise<MissingCollective | undefined> {
     const { processes } = this.#fleet;
     if (this.#pending !== undefined || this.#running.size === processes.length) return undefined;

@@ -2,7 +2,7 @@ import { readdirSync } from 'node:fs';
 import { ShardlabError } from '../../core/errors';
 import { readIfThere } from '../../core/read-if-there';
 
-/** By error code, the limit: its row in /proc/self/limits, and its text for messages. Source: errno(3), getrlimit(2) */
+/** By error code, the limit's row in /proc/self/limits, and the limit's text for messages. Source: errno(3), getrlimit(2) */
 const LIMITS: Readonly<Record<string, { readonly row?: string; readonly text: string }>> = {
   EMFILE: { row: 'Max open files', text: 'files and sockets that this process may have open (ulimit -n)' },
   ENFILE: { text: 'files and sockets that the whole system may have open (sysctl fs.file-max)' },
@@ -13,10 +13,10 @@ const LIMITS: Readonly<Record<string, { readonly row?: string; readonly text: st
   },
 };
 
-/** Number of files that a process may commonly open; it is enough for the largest job. */
+/** Number of files that a process may usually open; this number is enough for the largest job. */
 const MORE_FILES = 1024;
 
-/** Names the limit behind an error of the system, with its value if that is known; '' for other errors. */
+/** Names the limit that an error of the system reports, with the limit's value if it is known; '' for other errors. */
 export function limitBehind(error: unknown): string {
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   const limit = LIMITS[code];
@@ -26,14 +26,14 @@ export function limitBehind(error: unknown): string {
   return `; it reached the limit of ${limit.text}${now}: raise that limit, or launch fewer ranks`;
 }
 
-/** Files and sockets that a launcher opens per job, and per rank (measured 8 to 12, and 4). */
+/** Files and sockets that a launcher opens per job (measured 8 to 12), and per rank (measured 4). */
 const JOB_FILES = 12;
 const RANK_FILES = 4;
 
 /** Throws: LAUNCH if this process may not open the files that a job needs; otherwise zeromq would end the process. */
 export function checkOpenFiles(ranks: number): void {
   const limit = Number(softLimit('Max open files'));
-  // NaN if the system does not report it.
+  // The limit is NaN if the system does not report it; then nothing is checked.
   if (!(limit < MORE_FILES)) return;
   const open = readdirSync('/proc/self/fd').length;
   const needed = JOB_FILES + RANK_FILES * ranks;

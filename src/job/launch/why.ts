@@ -110,7 +110,7 @@ function describeRank(situation: Situation | undefined, exit: RankExit | undefin
   return situation.state === 'idle' ? 'is idle' : `runs ${cell}`;
 }
 
-/** "barrier #41 (cell 8, line 1)"; names the group unless it is the whole world. */
+/** Returns a text such as "barrier #41 (cell 8, line 1)", with the group's name unless the group is the whole world. */
 export function describeCollective({
   op,
   number,
@@ -130,7 +130,7 @@ export function describeCollective({
   return `${op} #${number}${places.length === 0 ? '' : ` (${places.join(', ')})`}`;
 }
 
-/** How long a rank may wait for an idle rank, because another call with the collective may be on its way. */
+/** How long a rank may wait for an idle rank, because the idle rank may soon get a call with the collective. */
 const GRACE_SECONDS: Seconds = 0.5;
 
 /** Time between two checks. */
@@ -139,7 +139,7 @@ const POLL_MS = 125;
 /** A collective that can never complete. */
 export interface MissingCollective {
   readonly text: string;
-  /** The ranks that ended their work without calling it. */
+  /** The ranks that ended their work without calling this collective. */
   readonly idle: readonly number[];
 }
 
@@ -173,8 +173,8 @@ function calledAs({ op, module }: WaitingIn): string {
 }
 
 /**
- * Checks at intervals and reports a finding after two checks in a row, because between two collectives of a comm thread
- * a rank can look idle for a moment. The returned function ends the checks.
+ * Checks at intervals, and reports a missing collective only if two checks in a row find it, because between two collectives
+ * of a comm thread a rank can look idle for a moment. The returned function ends the checks.
  */
 export function watchForMissing(
   look: () => Promise<MissingCollective | undefined>,

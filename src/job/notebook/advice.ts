@@ -39,7 +39,7 @@ function named(findings: readonly AdviceFinding[], name: AdviceName): AdviceFind
   throw new ConfigError(`no advice is called '${name}'; there are ${names}`);
 }
 
-/** Returns a table of the documents' advice, and in how many cases of the grid it holds. */
+/** Returns a table of the documents' advice, with the number of the grid's cases in which each advice holds. */
 function adviceTable(findings: readonly AdviceFinding[]): Table {
   return createTable(
     findings.map(({ statement, cases, numHolds, summary }) => ({

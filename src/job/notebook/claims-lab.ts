@@ -12,7 +12,7 @@ import type { Job } from '../run/job';
 import { launch } from '../run/launch';
 import type { Run } from '../run/run';
 
-/** Returns a lab that runs claims on real ranks. Each place's job starts on first use; `close` ends all jobs. */
+/** Returns a lab that runs claims' experiments on real ranks. A place's job starts on first use; `close` ends all jobs. */
 export function claimsLab(): RunLab {
   const jobs = new Map<string, Promise<Job>>();
   const jobOf = ({ ranks, link }: LabPlace): Promise<Job> => {
@@ -79,7 +79,7 @@ async function inTurn<Name extends string>(
       const all = factsOf(run);
       facts[name] = { ...all, stepSeconds: all.stepSeconds.slice(warmUp) };
     }
-    return facts as Record<Name, RunFacts>; // one per given name
+    return facts as Record<Name, RunFacts>; // `facts` has an entry for each name in `configs`
   } finally {
     for (const [, run] of runs) await run.dispose();
   }
@@ -120,7 +120,7 @@ function factsOf(run: Run): RunFacts {
   };
 }
 
-/** Returns one row per kind and cause, summed over groups. */
+/** Returns the communication of one rank, with one row per operation and cause, summed over groups. */
 function collectivesOf(record: StepRecord): RunFacts['collectives'] {
   // A row of the lab has the columns of communication without rank and group.
   return communication([record]).map(

@@ -34,7 +34,7 @@ export interface VerifyOptions {
   readonly runs?: boolean;
 }
 
-/** The result of checking claims again. Shown in a notebook as one line, and one more line for each change. */
+/** The result of checking claims again. A notebook shows it as one line, and one more line for each changed claim. */
 export interface Verification extends Shown {
   readonly holds: boolean;
   readonly checks: readonly ClaimCheck[];
@@ -42,7 +42,7 @@ export interface Verification extends Shown {
   readonly changed: readonly ClaimCheck[];
 }
 
-/** The results on the recorded runs by claim. They never change, and those of all claims take seconds. */
+/** By claim, the result on the recorded runs. The results never change, and computing the results of all claims takes seconds. */
 const RESULTS = new WeakMap<ClaimEntry, ClaimResult>();
 
 function resultOf(entry: ClaimEntry): ClaimResult {
@@ -51,7 +51,7 @@ function resultOf(entry: ClaimEntry): ClaimResult {
   return result;
 }
 
-/** The documents' statements, and the results of their checks. Shown in a notebook as a table. */
+/** The documents' statements, and the results of their checks. A notebook shows them as a table. */
 export class Claims implements Iterable<ClaimResult> {
   readonly results: readonly ClaimResult[];
   readonly #entries: readonly ClaimEntry[];
@@ -83,7 +83,8 @@ export class Claims implements Iterable<ClaimResult> {
     const [only, ...others] = this.results;
     if (only === undefined || others.length > 0) {
       throw new ConfigError(
-        `evidence belongs to one claim, but these are ${this.length}; choose one, as sl.claims('${only?.claim.id ?? 'wan.mem.params'}').evidence`,
+        `evidence belongs to one claim, but ${this.length} are selected; choose one, ` +
+          `as sl.claims('${only?.claim.id ?? 'wan.mem.params'}').evidence`,
       );
     }
     const { evidence } = only.finding;
@@ -95,17 +96,17 @@ export class Claims implements Iterable<ClaimResult> {
     return sessionGuesses().reveal(claimsFigure(this.results));
   }
 
-  /** Returns one row per claim. `name` chooses a document's table instead, with documented, found and verdict in one cell. */
+  /** Returns one row per claim. With `name`, returns this table of a document, with documented, found and verdict in one cell. */
   table(name?: TableName): Table {
     return name === undefined ? claimsTable(this.results) : documentTable(name, this.results);
   }
 
-  /** Lists the documents' tables, each of which `table` shows by its name. */
+  /** Lists the names of the documents' tables; `table(name)` returns such a table. */
   tables(): Table {
     return documentTables();
   }
 
-  /** Returns a table for a report: documented, found, verdict and reason, one row per claim. */
+  /** Returns a Markdown table for a report, with one row per claim: documented, found, verdict and reason. */
   toMarkdown(): string {
     const cells = this.table().rows.map(({ id, documented, found, verdict, by, why }) => [
       `\`${id}\``,
@@ -174,8 +175,8 @@ function filterOf(which: string | readonly string[] | ClaimFilter): ClaimFilter 
 }
 
 /**
- * Registers a claim of your own, which `sl.claims` then finds by its id, and returns it with its verdict. Throws: CONFIG if it
- * has nothing to check or a document's id; CHECK if an expression is wrong.
+ * Registers a claim of your own, so that `sl.claims` finds it by its id, and returns the claim with its verdict. Throws: CONFIG
+ * if the claim has nothing to check or the id of a document's claim; CHECK if an expression is wrong.
  * @example
  * sl.claim({ id: 'mine.bubble', says: 'A bubble of 10% with 16 microbatches on 4 stages', documented: 10, unit: '%', found: 'bubble(4, 16)' });
  */

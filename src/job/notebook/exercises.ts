@@ -55,7 +55,7 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
   '04.backward': {
     words: ['column', 'the column half', 'columns'],
     because:
-      'each rank gets a part of the gradient of x from its own columns, and the sum over ranks is the gradient. What the row half receives is whole on every rank',
+      'each rank gets a part of the gradient of x from its own columns, and the sum over ranks is the gradient. The gradient that enters the row half is whole on every rank',
   },
   '05.bytes': {
     number: 4,
@@ -102,7 +102,7 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
   '10.none': {
     number: 16,
     tolerance: 3,
-    because: '16 lines have defaults, switch off what is off, or belong to other hardware or to stage 3',
+    because: '16 lines have defaults, switch off unused features, or belong to other hardware or to stage 3',
   },
   '10.differ': {
     number: 1,
@@ -133,7 +133,7 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
   },
   '12.hang': {
     words: ['optim_state_dict', 'fsdp.optim_state_dict', 'optimstatedict', 'fsdp.optimstatedict'],
-    because: 'it gathers from all ranks, but only rank 0 calls it',
+    because: 'this function gathers from all ranks, but only rank 0 calls it',
   },
   '13.gathers': {
     number: 7,
@@ -150,16 +150,16 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
   '14.norm': {
     words: ['groupnorm', 'nn.groupnorm', 'instancenorm2d', 'nn.instancenorm2d', 'layernorm', 'nn.layernorm'],
     because:
-      'it normalizes each image by the image’s own statistics; in the model, write nn.GroupNorm(4, channels)',
+      'this layer normalizes each image by the image’s own statistics; in the model, write nn.GroupNorm(4, channels)',
   },
 
   '15.adapter': {
     number: 4096,
-    because: 'one matrix has 8 × 128 values and the other one 384 × 8',
+    because: 'one matrix has 8 × 128 values, and the other matrix has 384 × 8',
   },
   '15.merged': {
     number: 0,
-    because: 'merging adds the product of the two matrices to the matrix of the layer, which keeps its shape',
+    because: 'merging adds the product of two matrices to the layer’s matrix, whose shape does not change',
   },
 };
 
@@ -187,7 +187,7 @@ export function checkExercise(id: string, value?: unknown): Verdict {
   return verdict(id, 'wrong', `${shown(value)} is not right yet.${hintOf(answers, answer)}`);
 }
 
-/** Returns a sentence about the form of an answer; '' if the user's answer is a number, as it should be. */
+/** Returns a sentence about the form that an answer must have; '' if the user gave one number and the answer is a number. */
 function hintOf(answers: readonly unknown[], answer: Answer): string {
   if ('words' in answer)
     return ' Give a word that the exercise or its figure offers, or a name as it is written in the code of the exercise.';

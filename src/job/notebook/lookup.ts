@@ -9,8 +9,8 @@ import { createTable, type Table } from '../../figures/table';
  */
 export function lookup(): Table;
 /**
- * Returns what a name or setting of the documents is in its original framework, and what it is here: 'here', an 'error',
- * 'not here yet', or 'never existed'. Shown as text with an example. Throws: CONFIG for a word that no document uses.
+ * Returns the meaning of a name or setting of the documents in its original framework, and its status in shardlab: 'here', an
+ * 'error', 'not here yet', or 'never existed'. Shown as text with an example. Throws: CONFIG for a word that no document uses.
  */
 export function lookup(name: string): Fragment & Shown;
 export function lookup(name?: string): Table | (Fragment & Shown) {

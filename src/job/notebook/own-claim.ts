@@ -7,15 +7,15 @@ import { PLAN_LAB } from '../../plan/claims/plan-lab';
 import { entryOfRow } from '../../plan/claims/row-entry';
 
 /**
- * A claim of your own. Expressions use the names and functions of the documents' claims (`RowCheck`): `plan.name.seconds.value`
- * of `plans`, `given.name`, `documented`, `found`.
+ * A claim of your own. Expressions use the names and functions of the documents' claims (`RowCheck`):
+ * `plan.name.seconds.value` for a plan in `plans`, `given.name`, `documented`, `found`.
  */
 export interface OwnClaim extends Pick<RowCheck, 'let' | 'found' | 'measured' | 'tolerance' | 'holds'> {
   /** An id that no claim of the documents has, such as 'mine.bubble'. */
   readonly id: string;
   /** The sentence in your own words. */
   readonly says: string;
-  /** The number that the sentence states, or two for a range. */
+  /** The number that the sentence states, or two numbers for a range. */
   readonly documented?: Claim['documented'];
   readonly unit?: string;
   /** Numbers for the expressions, such as those of your runs. */
@@ -33,7 +33,10 @@ export function ownClaims(): readonly ClaimEntry[] {
   return [...(OWN.value?.values() ?? [])];
 }
 
-/** Registers a claim, in place of an earlier one with its id. Throws: CONFIG if it cannot be checked, CHECK if an expression is wrong. */
+/**
+ * Registers a claim; it replaces an earlier claim with the same id. Throws: CONFIG if the claim cannot be checked, CHECK if an
+ * expression is wrong.
+ */
 export function registerClaim(own: OwnClaim): ClaimEntry {
   if (CLAIM_IDS.includes(own.id)) {
     throw new ConfigError(`the documents have a claim '${own.id}': choose another id, as 'mine.${own.id}'`);
@@ -42,7 +45,7 @@ export function registerClaim(own: OwnClaim): ClaimEntry {
   const number = measured ?? found;
   if (number === undefined && holds === undefined) {
     throw new ConfigError(
-      `'${own.id}' says nothing to check: add found, as found: 'bubble(4, 16)', or holds`,
+      `'${own.id}' has nothing to check: add found, as found: 'bubble(4, 16)', or add holds`,
     );
   }
   const { id, says, documented = null, unit = null, given = {}, plans = {} } = own;

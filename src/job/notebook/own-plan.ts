@@ -22,7 +22,7 @@ export function ownPlan(
   return createPlan(countedPlan(config, ownOnMeta(own.functions), at));
 }
 
-/** Throws: CONFIG if the input's model is the user's own, because `what` needs formulas. */
+/** Throws: CONFIG if the input's model is the user's own, because the function `what` needs formulas. */
 export function refuseOwn(what: string, input: unknown): void {
   if (isOwn(input)) throw ownModelRefused(what);
 }

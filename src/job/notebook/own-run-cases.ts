@@ -2,10 +2,10 @@ import type { StrategyName } from '../../config/strategies';
 import type { TrainConfigInput } from '../../config/train-config';
 import type { LinkNumbers } from '../../transport/link';
 
-/** One run that is predicted and then done. */
+/** A run that is predicted, and also executed for comparison. */
 export interface OwnRunCase {
   readonly model: 'tiny' | 'bench';
-  /** null: only data parallel. */
+  /** How the model is divided; null: the run is only data parallel. */
   readonly layout: OwnLayout | null;
   readonly strategy: StrategyName;
   readonly recompute: boolean;
@@ -38,8 +38,8 @@ const LAYOUTS: readonly OwnLayout[] = [
 ];
 
 /**
- * Returns the cases of these worlds and links, world by world. Only the last strategy also has a case with recompute. A
- * world of one rank has one strategy and no link.
+ * Returns the cases of these worlds and links, world by world. Only the last strategy has a second case, with recompute. In a
+ * world of one rank, there are only cases with the first strategy and without a link.
  */
 export function ownRunCases(
   worlds: readonly number[],

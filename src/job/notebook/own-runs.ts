@@ -32,17 +32,17 @@ export interface OwnRunsOptions {
   /** Whether runs with divided models, on shared memory, are predicted too. Default true. */
   readonly modelParallel?: boolean;
   /**
-   * Rounds of three steps per run. The measured time is the median of the half with the least load of other programs. Default
-   * 5.
+   * Rounds of three steps per run. The measured time is the median of the half of the steps during which other programs used
+   * the cores least. Default 5.
    */
   readonly rounds?: number;
 }
 
-/** A run that was predicted and done. */
+/** A run that was predicted and executed. */
 export interface OwnRun extends OwnRunCase {
   readonly name: string;
   readonly predictedSeconds: Seconds;
-  /** Median of the quieter half of the steps. */
+  /** Median time of the half of the steps during which other programs used the cores least. */
   readonly measuredSeconds: Seconds;
   /** predicted ÷ measured − 1. */
   readonly error: number;
@@ -64,11 +64,11 @@ export interface OwnRuns {
   readonly runs: readonly OwnRun[];
 }
 
-/** Number of ranks that measure kernels and collectives; collectives need two. */
+/** Number of ranks that measure kernels and collectives; collectives need two ranks. */
 const CALIBRATED_WORLD = 2;
 /**
  * Time of a run's warm-up. V8 compiles a rank's code during hundreds of steps, with threads of its own: a step of `tiny` on
- * two ranks takes 46 ms after 10 steps, and 33 ms after 300.
+ * two ranks takes 46 ms after 10 steps, and 33 ms after 300 steps.
  */
 const WARM_UP_SECONDS: Seconds = 8;
 /** Number of warm-up steps before the kernels are measured. */
@@ -80,8 +80,9 @@ const COLLECTIVE_SIZES: readonly Bytes[] = [4096, 65_536, 1 << 20, 16 << 20];
 const DEFAULT_LINKS = [{ gbit: 2, latencyUs: 50 }, null] as const;
 
 /**
- * Measures kernels and collectives in one job of two ranks, predicts runs of other worlds, strategies and links from
- * these measurements alone, does the runs, and compares. `progress` gets the number of runs. See [Note: predictions of this machine's own runs]. Takes minutes.
+ * Measures kernels and collectives in one job of two ranks, predicts runs of other worlds, strategies and links from these
+ * measurements alone, executes the runs, and compares. `progress` gets the number of finished runs. Takes minutes. See
+ * [Note: predictions of this machine's own runs].
  */
 export async function ownRuns(options: OwnRunsOptions, progress: ShowProgress): Promise<OwnRuns> {
   const { worlds = [1, 2, 4], links = DEFAULT_LINKS, rounds = 5, modelParallel = true } = options;
@@ -119,7 +120,7 @@ async function measureHere(probe: LoadProbe): Promise<HereMeasurements> {
   try {
     if ((await job.status()).rows.some(({ blas }) => blas === 'none')) {
       throw new ConfigError(
-        'predictions: the ranks found no BLAS library, and dry runs count on one. Install numpy, which contains OpenBLAS ' +
+        'predictions: the ranks found no BLAS library, but dry runs assume one. Install numpy, which contains OpenBLAS ' +
           '(npm start does), or see shardlab doctor',
       );
     }
@@ -144,7 +145,7 @@ async function measureHere(probe: LoadProbe): Promise<HereMeasurements> {
   }
 }
 
-/** Returns what the calibration profiles: whole batches and microbatches on each rank alone, and layouts of two ranks. */
+/** Returns the configs of the calibration: whole batches and microbatches on each rank alone, and layouts of two ranks. */
 function calibrated(): readonly { readonly config: TrainConfig; readonly world: number }[] {
   const whole = { layout: null, ...WHOLE, recompute: false, world: 1, link: null };
   const alone = OWN_MODELS.flatMap((model) =>
@@ -174,8 +175,8 @@ async function processorTime(job: Job, config: TrainConfig): Promise<Seconds> {
 }
 
 /**
- * Returns a job's number of ranks. A job's ranks divide the cores among their matmuls. With at least one rank per core,
- * every rank uses one thread, whatever number of ranks trains.
+ * Returns the number of ranks to launch. A job's ranks divide the cores among their matmuls. With at least one rank per core,
+ * every rank uses one thread, also if only some of the ranks train.
  */
 function jobSize(world: number, { cores }: LoadProbe): number {
   return Math.max(world, Math.min(cores, MAX_RANKS));
@@ -210,7 +211,7 @@ async function runJob(cases: readonly OwnRunCase[], bench: Bench): Promise<void>
   }
 }
 
-/** Runs and predicts a case. The load is measured around every few steps, so that the prediction uses the load of the run. */
+/** Runs and predicts a case. The load is measured before and after each round, so that the prediction uses the run's load. */
 async function runCase(job: Job, one: OwnRunCase, { measured, probe, rounds }: Bench): Promise<OwnRun> {
   const config = configOfCase(one);
   const run = await job.train(config, { ranks: one.world });
@@ -243,7 +244,7 @@ async function runCase(job: Job, one: OwnRunCase, { measured, probe, rounds }: B
   }
 }
 
-/** Steps a run until its code is compiled. Returns the number of steps. */
+/** Runs steps until V8 has compiled the run's code. Returns the number of steps. */
 async function warmUp(run: Run): Promise<number> {
   for (let seconds = 0; seconds < WARM_UP_SECONDS; ) {
     const [first = 0, last = 0] = [run.results.length, run.results.length + STEPS_PER_ROUND];
@@ -253,7 +254,7 @@ async function warmUp(run: Run): Promise<number> {
   return run.results.length;
 }
 
-/** Compares the bytes of a step on all ranks. */
+/** Returns the predicted and the measured bytes of a step on all ranks. */
 function bytesOf(predicted: readonly StepRecord[], measured: readonly StepRecord[]) {
   const peak = (records: readonly StepRecord[]): Bytes =>
     Math.max(...records.map(({ memory }) => memory.peakBytes));
@@ -270,7 +271,7 @@ function bytesOf(predicted: readonly StepRecord[], measured: readonly StepRecord
   };
 }
 
-/** The numbers and bytes of a rank's calls. Names of groups differ between runs of one job. */
+/** Returns the numbers and bytes of a rank's collectives, without groups' names, which differ between runs of one job. */
 function callsOf(record: StepRecord) {
   return communication([record])
     .map(({ op, cause, count, wireBytes }) => ({ op, cause, count, wireBytes }))
@@ -282,7 +283,7 @@ interface LoadedStep {
   readonly others: number;
 }
 
-/** Returns the half of the steps with the least load of other programs around them. */
+/** Returns the median of the half of the steps during which other programs used the cores least. */
 function quietHalf(steps: readonly LoadedStep[]): LoadedStep {
   const quiet = steps.toSorted((a, b) => a.others - b.others).slice(0, Math.ceil(steps.length / 2));
   return {

@@ -18,8 +18,8 @@ import { splitInput, type TrainInput } from '../run/own';
 import { ownPlan } from './own-plan';
 import { type Plan, plan as planned } from './plan';
 
-// Plans and their figures for a notebook: each shows the guesses about it, and warns about settings that it does not
-// read.
+// The functions that make plans and figures of plans in a notebook. A figure shows the user's guesses about it, and a plan
+// warns about settings that it does not read.
 
 /**
  * Predicts a training's time and memory: plan(config, { on: 'H100-80G', gpus: 64 }). `input` is a TrainConfig, a model's
@@ -49,14 +49,14 @@ export function plan(
   const counted = ownPlan(input, place, options);
   if (counted !== undefined) return counted;
   const { config } = typeof input === 'object' && input !== null ? splitInput(input) : { config: input };
-  const result = planned(config as PlanInput, place, options); // it has no functions
+  const result = planned(config as PlanInput, place, options); // `config` has no functions
   warnOf([result]);
   return result;
 }
 
 /**
- * Runs a config's training with shapes in place of values, as `DryRunOptions` says; warns about settings without
- * effect.
+ * Runs a config's training with shapes in place of values, with the world and hardware in `options`; warns about settings
+ * without effect.
  * @example
  * sl.dryRun({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } }, { world: 64 }).peak;
  */
@@ -71,7 +71,7 @@ export function dryRun<Net = Module, Batch = FileBatch>(
 }
 
 /**
- * Draws which rank sends how many bytes to which rank in the last step of a dry run, by axis of the mesh.
+ * Draws the bytes that each rank sends to each other rank in the last step of a dry run, by axis of the mesh.
  * Throws: CONFIG unless all ranks ran (`ranks: 'all'`).
  * @example
  * const dry = sl.dryRun({ model: 'tiny', parallel: { tp: 4 } }, { world: 8, ranks: 'all' });
@@ -91,7 +91,7 @@ export function comparePlans(
   return sessionGuesses().reveal(compared(plans, what));
 }
 
-/** Draws the error of the planner's times for measured iterations on which no constant was fitted. */
+/** Draws the error of the planner's times for measured iterations; no constant of the planner was fitted on them. */
 export function accuracy(): Figure {
   const runs = judgedRuns();
   const subtitle = `${runs.length.toLocaleString('en-US')} iterations of Megatron-DeepSpeed on one node of A100 (vTrain); band: ±8%.`;

@@ -30,35 +30,36 @@ export interface Plan<L extends AnyLayout = Layout> extends Planned<L>, ConfigRe
   readonly tokensPerSecondPerGpu: number;
   /** Model FLOP/s divided by the GPU's published peak FLOP/s; for a counted plan, recomputed operations count too. */
   readonly mfu: number;
-  /** The peak memory of the GPU that needs the most. */
+  /** The peak memory of the GPU that needs the most memory. */
   readonly peakBytes: Estimate;
   readonly fits: boolean;
   readonly largestAssumption: string;
   /** The properties in which the layout differs from the layouts on which the planner's constants were fitted. */
   readonly outside: readonly string[];
-  /** Draws the memory at its peak, by cause. */
+  /** Draws the peak memory, by cause. */
   memory(): Figure;
   /** Draws the time of an iteration, by cause. */
   time(): Figure;
   /**
-   * Explains the plan in five sentences: its work, where time and memory go, the change that helps most (or, if it does not
+   * Explains the plan in five sentences: its work, its time, its memory, the change that helps most (or, if the plan does not
    * fit, the three nearest changes that fit), and its weakest assumption. Throws: CONFIG for a model of your own.
    */
   explain(): string;
   /**
-   * Returns the memory of weights and of the cache of keys and values if the model generates text on the same GPUs: as
+   * Returns the memory that the weights and the cache of keys and values take if the model generates text on the same GPUs, as
    * `plan.inference({ batch: 8, seq: 4096, cache: 'fp8' })`. Activations are not counted. Throws: CONFIG for a model that
    * generates no text, and for a model of your own.
    */
   inference(request?: InferenceRequest): InferencePlan;
   /**
-   * Returns the USD and hours of a run of this length; with `{ cnyPerUsd: 7.1, 'H20-96G': { cnyPerHour: 9 } }` also CNY.
+   * Returns the USD and hours of a run of this length; with prices such as
+   * `{ cnyPerUsd: 7.1, 'H20-96G': { cnyPerHour: 9 } }` also the CNY.
    * Throws: CONFIG if no price is known.
    */
   cost(length: RunLength, prices?: OwnPrices): Cost;
 }
 
-/** The memory in which a model generates text. Shown in a notebook as a table. */
+/** The memory that a model takes when it generates text. Shown in a notebook as a table. */
 export type InferencePlan = InferenceMemory & TableView;
 
 /** A value that a notebook shows as a table with notes below it. */

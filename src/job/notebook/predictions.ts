@@ -16,7 +16,7 @@ export interface Predictions extends OwnRuns, Shown {
   /** The mean error of data-parallel runs, and the mean error of runs with divided models; 0 if there are no such runs. */
   readonly dataParallelError: number;
   readonly modelParallelError: number;
-  /** Whether every run's peak and the bytes that its ranks received were as predicted, to the byte. */
+  /** Whether the peak bytes and the collectives of every run were exactly as predicted. */
   readonly isExactInBytes: boolean;
   readonly table: Table;
   figure(): Figure;
@@ -35,8 +35,8 @@ const COLUMNS: readonly Column[] = [
 ];
 
 /**
- * Predicts runs of this machine from measurements at one world size, does the runs, and compares step times and peak
- * bytes. Takes minutes; times are accurate only on a quiet machine.
+ * Predicts runs of this machine from measurements at one world size, executes the runs, and compares step times and bytes.
+ * Takes minutes; predicted times are accurate only if other programs use few cores.
  * Throws: CONFIG for wrong options, and errors of `launch` and `train`.
  */
 export async function predictions(
@@ -48,7 +48,7 @@ export async function predictions(
   );
 }
 
-/** Summarises runs that were predicted and done. */
+/** Summarises runs that were predicted and executed. */
 export function predictionsOf({ measured, runs }: OwnRuns): Predictions {
   const pairs = runs.map(({ name, predictedSeconds, measuredSeconds }) => ({
     id: name,

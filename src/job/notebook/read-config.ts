@@ -3,13 +3,13 @@ import { readingText } from '../../dialects/reading-text';
 import type { Reading } from '../../dialects/rows/reading';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 
-/** Another program's settings in our own words. Shown in a notebook as a table of its lines. */
+/** Another program's settings as settings of shardlab. Shown in a notebook as a table with one row per line. */
 export type ConfigReading = Reading & Shown;
 
 /**
- * Reads another program's settings (docs/dialects.md): a file, a launch script, or a command as a text or as words.
- * `config` of the result is what `job.train` takes; `lines` says what each line does here. `sl.plan` takes the whole result, because only plans know
- * some lines, such as compilation. Throws: CONFIG if nothing there is a setting of a known program.
+ * Reads another program's settings (docs/dialects.md): a file, a launch script, or a command as a text or as words. In the
+ * result, `config` is a config for `job.train`, and `lines` says what each line does here. `sl.plan` takes the whole result,
+ * because only plans use some lines, such as compilation. Throws: CONFIG if no setting of a known program is found.
  * @example
  * const { config } = sl.readConfig('accelerate.yaml');
  * const run = await job.train({ ...config, model: 'tiny' });

@@ -13,7 +13,7 @@ import { requestOfLayout } from '../../plan/request-of-layout';
 import { refuseOwn } from './own-plan';
 import { createPlan, type Plan, type TableView, tableView } from './plan';
 
-/** The best layouts of a model, and why the others lost. Shown in a notebook as a table. */
+/** The best layouts of a model, and the reasons against other layouts. Shown in a notebook as a table. */
 export interface Recommended extends TableView {
   /** The layouts that fit, best first. */
   readonly ranked: readonly Plan[];
@@ -21,7 +21,7 @@ export interface Recommended extends TableView {
   readonly best: Plan | undefined;
   /** The best layout as a plan request, to change and plan again. */
   readonly request: PlanRequestInput | undefined;
-  /** The best layout of each other family, and why it lost. */
+  /** The best layout of each family other than the family of `best`, and why this layout lost. */
   readonly losses: readonly Loss[];
   readonly numCandidates: number;
   readonly numFitting: number;

@@ -21,13 +21,13 @@ import { warnOf } from './plan-figures';
 export interface ScalingOptions extends Pick<ScalingView, 'documented' | 'measured' | 'measuredWhat'> {
   /** Numbers of GPUs, or of nodes. */
   readonly counts: readonly number[];
-  /** Default: GPUs. */
+  /** Whether `counts` are numbers of 'GPUs' (default) or of 'nodes'. */
   readonly countedIn?: ScalingView['countedIn'];
-  /** Default: efficiency. */
+  /** The drawn quantity: 'efficiency' (default) or 'tokensPerSecond'. */
   readonly quantity?: ScalingView['quantity'];
   /**
-   * Sequences per iteration: per GPU (the batch grows), or in total. Default: one per GPU; for a TrainConfig, its own
-   * batch.
+   * Sequences per iteration, either per GPU (the global batch grows with the GPUs), or in total. Default: one per GPU; for a
+   * TrainConfig, the config's own batch.
    */
   readonly batch?: { readonly perGpu: number } | { readonly global: number };
 }
@@ -43,9 +43,9 @@ const OPTIONS = {
 } as const satisfies Readonly<Record<keyof ScalingOptions, true>>;
 
 /**
- * Plans at growing numbers of GPUs or nodes, one line per request. Efficiency is tokens per second per GPU relative to the first
- * count, and its band shows a slower and a faster network; the band of tokens per second shows the interval of the time.
- * Throws: CONFIG if a request is not legal at a count, and for an option that does not exist.
+ * Plans requests at growing numbers of GPUs or nodes, and draws one line per request. Efficiency is tokens per second per GPU
+ * relative to the first count, and its band shows a slower and a faster network. The band of tokens per second shows the
+ * interval of the time. Throws: CONFIG if a request is not legal at a count, and for an option that does not exist.
  */
 export function scaling(
   requests: Readonly<Record<string, PlanInput | TrainInput>>,
@@ -99,7 +99,7 @@ function planAt(
 }
 
 function anyPlan(request: object | string, place: PlanPlace = {}): Plan<AnyLayout> {
-  return ownPlan(request, place) ?? plan(request as PlanInput, place); // the plan checks it
+  return ownPlan(request, place) ?? plan(request as PlanInput, place); // `plan` checks the request
 }
 
 function pointOf(
@@ -133,7 +133,7 @@ function inverse(value: number, seconds: Estimate): Estimate {
   };
 }
 
-/** `firsts`: each line's plan at the first count. */
+/** `firsts` has each line's plan at the first count. */
 function subtitleOf(firsts: readonly Plan<AnyLayout>[], { batch }: ScalingOptions): string {
   const [first] = firsts;
   if (first === undefined) return '';

@@ -16,12 +16,12 @@ import { warnOf } from './plan-figures';
 
 /**
  * Changes one setting of a plan at a time, and draws iteration time and peak memory for every value. Values that are not legal
- * are not drawn, but the figure names them. Throws: CONFIG for a wrong request, an unknown knob, and if nothing is legal.
+ * are not drawn, but the figure names them. Throws: CONFIG for a wrong request, for an unknown setting, and if no value is legal.
  */
 export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {}): Figure {
   refuseOwn('whatIf', input);
   const { asked: given, place: at } = inputAt(input, place);
-  const asked = given as PlanInput; // a plan checks it
+  const asked = given as PlanInput; // `plan` checks the request
   const base = plan(asked, at);
   const { layout } = base;
   // A config's batch is per rank. The global batch is fixed, so that changes of other settings do not change it.
@@ -56,7 +56,7 @@ export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {
   );
 }
 
-/** Plans with changed settings; returns the error if they are not legal. */
+/** Returns the plan with changed settings, or the error if the settings are not legal. */
 function tried(input: PlanInput, place: PlanPlace): Plan | ConfigError {
   try {
     return plan(input, place);
@@ -66,7 +66,7 @@ function tried(input: PlanInput, place: PlanPlace): Plan | ConfigError {
   }
 }
 
-/** Scales times to the base plan's tokens, so that settings that change an iteration's tokens are compared at equal work. */
+/** Scales times to the tokens of the base plan, so that values are compared at equal work also if they change the tokens. */
 function settingOf(turn: Turn, planned: Plan, { layout }: Plan): WhatIfSetting {
   const { peakBytes, fits } = planned;
   const work = tokensPerStep(layout) / tokensPerStep(planned.layout);

@@ -10,12 +10,12 @@ import type { EndedStep, Moment } from '../../ledger/step-events';
 import type { CellStep } from '../control/messages';
 
 /*
- * [Note: steps of cells] A cell or a function that runs in a rank is recorded as the steps of a run are. A step ends when an
- * optimizer's step() returns; several updates without a pass between them end one step. Later code may be another update, so
- * the step is cut only when the next pass begins. A cell with one update is one step from its start to its end, so the step
- * contains what the cell does after the update, such as an all-reduce of its loss. In a cell with several updates, what runs
- * after an update belongs to the next step, and what runs after the last update belongs to no step. A cell without an
- * update is recorded whole; if a later cell continues its step, figures draw the later cell only and name the earlier one,
+ * [Note: steps of cells] A cell or a function that runs in a rank is recorded in steps, as a run is. A step ends when an
+ * optimizer's step() returns; several updates without a pass between them end one step. The code after an update may be
+ * another update, so the step is cut only when the next pass begins. A cell with one update is one step from the cell's start
+ * to its end, so the step contains the code after the update, such as an all-reduce of the loss. In a cell with several updates,
+ * the code after an update belongs to the next step, and the code after the last update belongs to no step. A cell without an
+ * update is recorded whole. If a later cell continues this step, figures draw only the later cell and name the earlier cell,
  * because the user decides how much time passes between cells. In a rank without an optimizer (tfjs alone updates
  * parameters), a report of the loss ends a step.
  */
@@ -23,7 +23,7 @@ import type { CellStep } from '../control/messages';
 /*
  * [Note: batches of cells] A trainer tags its batches; a cell makes tensors outside of all scopes of tags. Such tensors that
  * are on the device when a pass begins are the pass's inputs: they get the tag of a batch, as if they had been allocated with
- * it. So a cell's ledger equals a trainer's.
+ * this tag. So the ledger of a cell equals the ledger of a trainer.
  */
 const BATCH = { cause: 'batch', module: '' } as const;
 
@@ -32,7 +32,7 @@ const MOST_TIME = 0.01;
 /** The first steps of a cell all get records. */
 const FIRST_STEPS = 16;
 
-/** What a rank knows of a step besides its events. */
+/** The numbers that a rank has about a step in addition to the step's events. */
 interface StepNotes {
   readonly reported: number[];
   /** Losses of the passes. */
@@ -51,7 +51,7 @@ export interface CellStepsParts {
   readonly engine: Engine;
   readonly recorder: Recorder;
   readonly warn: Warn;
-  /** Is called before each pass. */
+  /** Called before each pass. */
   readonly passBegins?: (() => void) | undefined;
 }
 
@@ -71,7 +71,7 @@ export class CellSteps {
   #hasOptimizer = false;
   #began: Seconds = 0;
   #spent: Seconds = 0;
-  /** One of this number of steps gets a record. */
+  /** One of every `#every` steps gets a record. */
   #every = 1;
   #hasWarned = false;
 
@@ -113,7 +113,7 @@ export class CellSteps {
     return this.#timed('forward', work);
   }
 
-  /** Runs the backward of a loss whose forward was recorded by itself. */
+  /** Runs the backward of a loss whose forward was recorded by the eager tape, without a call of `pass`. */
   backward(loss: Tensor, work: () => void): void {
     this.#notes.losses.push(numberOf(loss) ?? Number.NaN);
     this.#timed('backward', work);
@@ -124,7 +124,7 @@ export class CellSteps {
     this.#hasOptimizer = true;
   }
 
-  /** Must be called at the end of an optimizer's step, with the time at which it began. */
+  /** Must be called at the end of an optimizer's step; `began` is the time at which this call of step() began. */
   updated({ lr }: { readonly lr: number | null }, began: Seconds): void {
     if (this.#send === undefined) return;
     this.#spanSince('optimizer', began);
@@ -132,13 +132,13 @@ export class CellSteps {
     this.#markNow();
   }
 
-  /** Notes the norm of the step's gradients; `began` is the time at which its computation began. */
+  /** Notes the norm of the step's gradients; `began` is the time at which the computation of the norm began. */
   clipped(norm: number, began: Seconds): void {
     this.#spanSince('optimizer', began);
     this.#notes.gradNorm = norm;
   }
 
-  /** Sets the loss of the step: of the step that has just ended if no pass has begun since. */
+  /** Sets the loss of the current step, or of the step that has just ended if no pass has begun since its end. */
   report(loss: number): void {
     if (this.#send === undefined) return;
     if (this.#hasOptimizer) {
@@ -168,14 +168,14 @@ export class CellSteps {
     this.drop();
   }
 
-  /** Ends a cell that failed or was interrupted: its whole steps are recorded, the unfinished step is not. */
+  /** Ends a cell that failed or was interrupted: its finished steps are recorded, and its unfinished step is not. */
   drop(): void {
     if (this.#send !== undefined && this.#mark !== undefined) this.#cut(this.#mark);
     this.#flush('step');
     this.forget();
   }
 
-  /** Forgets the open cell, if there is one: a termination may have skipped its end. */
+  /** Forgets the open cell, if there is one, because a termination may have skipped the call of `end`. */
   forget(): void {
     this.#send = undefined;
     this.#mark = undefined;

@@ -33,7 +33,7 @@ const STATE_DICT_METHODS = [
   'loadOptimState',
 ] as const;
 
-/** State dicts, as in FSDP's static methods. Each method is a collective: every rank calls it. */
+/** The methods for state dicts, as FSDP's static methods. Each method is a collective: every rank calls it. */
 export type StateDictMethods = Pick<StateDicts, (typeof STATE_DICT_METHODS)[number]>;
 
 /** Saves and loads models and optimizers of cells. */
@@ -46,8 +46,8 @@ export function rankCheckpoints(engine: Engine, group: ProcessGroup, warn: Warn)
     StateDictType,
     /**
      * Saves a model and its optimizer (null: parameters only) into a folder; resolves when the checkpoint is in place.
-     * Every rank calls it. Throws: COLLECTIVE_MISSING on all ranks when only rank 0 calls it; IO naming file, tensor and
-     * offset.
+     * Every rank calls it. Throws: COLLECTIVE_MISSING on all ranks when only rank 0 calls it; IO with the names of the file
+     * and the tensor, and the offset.
      */
     async saveCheckpoint(
       given: Module | Layer,
@@ -62,7 +62,7 @@ export function rankCheckpoints(engine: Engine, group: ProcessGroup, warn: Warn)
       await checkpointer.save({ engine, group, model, optimizer }, folder, options);
     },
     /**
-     * Returns the GPT-2, Llama, Mistral, Qwen2 or Wan model of a folder in Hugging Face's format. Its weights are read when
+     * Returns the GPT-2, Llama, Mistral, Qwen2 or Wan model of a folder in Hugging Face's format. The weights are read when
      * the model is sharded or used; each rank reads only its own shards. For Wan, write
      * fromPretrained<nn.Dit>(folder, { latent: [5, 16, 16] }).
      * Throws: CONFIG, IO, SHAPE.
@@ -88,7 +88,7 @@ export function rankCheckpoints(engine: Engine, group: ProcessGroup, warn: Warn)
       const { savePretrained } = await import('./pretrained.js');
       await savePretrained({ engine, group, checkpointer }, given, folder, options);
     },
-    /** Loads a checkpoint's folder, whatever world and strategy saved it. Every rank calls it. Throws: IO, SHAPE. */
+    /** Loads a checkpoint's folder; any world and strategy may have saved it. Every rank must call it. Throws: IO, SHAPE. */
     async loadCheckpoint(
       given: Module | Layer,
       optimizer: Optimizer | null,
@@ -106,7 +106,7 @@ export function rankCheckpoints(engine: Engine, group: ProcessGroup, warn: Warn)
 export function stateDictMethods(engine: Engine, group: ProcessGroup): StateDictMethods {
   const dicts = new StateDicts({ engine, group });
   const bound = STATE_DICT_METHODS.map((name) => [name, dicts[name].bind(dicts)]);
-  return Object.fromEntries(bound) as StateDictMethods; // one of each
+  return Object.fromEntries(bound) as StateDictMethods; // one method per name
 }
 
 function checkFolder(what: string, folder: unknown, before = 'model, optimizer, '): void {

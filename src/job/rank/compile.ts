@@ -1,7 +1,7 @@
 import { Script } from 'node:vm';
 import { ConfigError, ShardlabError } from '../../core/errors';
 
-/** Makes a function of its source. `name` is the file in stack traces. Throws: CONFIG if the source is not a function. */
+/** Makes a function from its source. `name` is the file in stack traces. Throws: CONFIG if the source is not a function. */
 export function compile(source: string, name: string): (...args: unknown[]) => unknown {
   // The source of a method, as { f() {} }.f, is a function only within an object.
   for (const text of [`(${source})`, `(Object.values({ ${source} })[0])`]) {
@@ -26,15 +26,15 @@ export function explained(error: unknown, why: string): unknown {
 
 /**
  * Adds advice to an error about a class or function that a user's function takes from its scope, as ({ Net }) => new
- * Net(), although the scope lacks it; returns other errors unchanged.
+ * Net(), although the scope has no such name; returns other errors unchanged.
  */
 export function explainedAbsence(error: unknown, scope: object): unknown {
   if (!(error instanceof TypeError)) return error;
   const name = /^(\w+) is not a (constructor|function)$/.exec(error.message)?.[1];
   if (name === undefined || Reflect.get(scope, name) !== undefined) return error;
   return new ConfigError(
-    `the scope has no ${name}: what a %%ranks cell declares exists only in the ranks in which the cell ran. After a new launch, run the ` +
-      `cell again. sl.plan and sl.dryRun call the function in the notebook: declare ${name} in the function`,
+    `the scope has no ${name}: names that a %%ranks cell declares exist only in the ranks in which the cell ran. After a new ` +
+      `launch, run the cell again. sl.plan and sl.dryRun call the function in the notebook: declare ${name} in the function`,
     { cause: error },
   );
 }

@@ -13,9 +13,9 @@ export { balanceExperts } from '../../parallel/experts/balance-experts';
 export { placeExperts } from '../../parallel/experts/place-experts';
 
 /**
- * Divides sequences over the ranks of a group, for a model of your own: `cut` returns this rank's part of a sequence,
- * `positions` its positions, `attention` attends to the positions of all ranks, `mean` and `gather` combine results. All
- * ranks must call it with the same options. Throws: CONFIG.
+ * Divides sequences over the ranks of a group, for a model of your own. `cut` returns this rank's part of a sequence, and
+ * `positions` returns the positions in this part. `attention` attends to the positions of all ranks; `mean` and `gather`
+ * combine the ranks' results. All ranks must call this function with the same options. Throws: CONFIG.
  * @example
  * const parallel = initializeModelParallel({ contextParallelSize: 2 });
  * const context = contextParallel(parallel.cp, { kind: 'ring' });

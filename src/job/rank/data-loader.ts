@@ -111,7 +111,7 @@ export class DataLoader implements Iterable<FileBatch> {
     );
   }
 
-  /** Number of microbatches of an epoch. The last one is filled with rows of the next epoch, where the next `for` continues. */
+  /** Number of microbatches of an epoch. The last one is filled with rows of the next epoch; the next `for` continues there. */
   get length(): number {
     return this.#batches.numBatches;
   }
@@ -124,7 +124,7 @@ export class DataLoader implements Iterable<FileBatch> {
     return tensorsOf(this.#engine, this.#batches.batch(this.#rank, index));
   }
 
-  /** Yields the microbatches of the next epoch; each is freed when the loop asks for the next one, or ends. */
+  /** Yields the microbatches of the next epoch; a microbatch is freed when the loop asks for the next one, or ends. */
   *[Symbol.iterator](): Generator<FileBatch, void> {
     const first = this.length * this.#numLoops++;
     for (let i = 0; i < this.length; i++) yield* lend(this.batch(first + i));
@@ -133,13 +133,13 @@ export class DataLoader implements Iterable<FileBatch> {
 
 /** A batch of rows that are never trained on. */
 export interface CountedBatch extends FileBatch {
-  /** Number of its rows that count: all of them, or 0 if the rank has no row left and repeats one that another rank counts. */
+  /** Number of the batch's rows that count: all, or 0 if the rank has no row left and repeats a row that another rank counts. */
   readonly counted: number;
 }
 
 /**
- * The rows that are never trained on: each row counts once over all ranks. All ranks get equally many batches, because the forward
- * of a sharded model needs all ranks. The last batches may have fewer rows than the others.
+ * The rows that are never trained on; each row counts once over all ranks. All ranks get equally many batches, because the
+ * forward of a sharded model needs all ranks. The last batches may have fewer rows than the others.
  */
 export class ValidationLoader implements Iterable<CountedBatch> {
   readonly #engine: Engine;

@@ -8,8 +8,8 @@ import { unitsOf } from '../../parallel/fsdp/units-of';
 import { type Link, type LinkName, type LinkNumbers, linkOf } from '../../transport/link';
 
 /**
- * Returns a table of a sharded model's units: elements, padding, bytes, with a link also the time of an all-gather, and a
- * hint if a unit is too small or too large. Throws: CONFIG for a model without units.
+ * Returns a table of a sharded model's units with their elements, padding and bytes, and with the time of each all-gather if
+ * there is a link. A hint says if a unit is too small or too large. Throws: CONFIG for a model without units.
  */
 export function describeModel(
   given: Module | Layer,
@@ -26,7 +26,7 @@ export function describeModel(
   return unitsTable(units, { link: wire });
 }
 
-/** Returns facts about each unit of a model; empty if it has no units. */
+/** Returns facts about each unit of a model; an empty array if the model has no units. */
 export function unitFacts(model: Module): UnitFacts[] {
   return unitsOf(model).map(factsOf);
 }

@@ -23,12 +23,12 @@ function adviceOn(thrown: unknown): string | undefined {
   if (thrown instanceof TypeError) return adviceOnTypeError(thrown.message);
   if (!(thrown instanceof ReferenceError) || !thrown.message.endsWith(' is not defined')) return undefined;
   return (
-    'No cell has declared it in these ranks: run the cell that declares it again if it failed before that line, or if it ran in ' +
-    'ranks of another job (%%ranks cells run in the job that was launched last)'
+    'No cell has declared it in these ranks: rerun the cell with the declaration if that cell failed before that line, or ran ' +
+    'in ranks of another job (%%ranks cells run in the job that was launched last)'
   );
 }
 
-/** Whether V8 refused an array, because the machine has no memory for it or it is above V8's limit (2^33 bytes). */
+/** Whether V8 refused an array because memory is too small, or because the array is above V8's limit (2^33 bytes). */
 function isArrayTooLarge(thrown: unknown): boolean {
   if (!(thrown instanceof RangeError)) return false;
   return /^Array buffer allocation failed|^Invalid typed array length: \d{9,}/.test(thrown.message);

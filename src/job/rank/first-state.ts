@@ -8,7 +8,7 @@ import type { RankProgress } from '../control/messages';
 /** Time between two reports of a rank about long work. */
 export const TELL_MS = 100;
 
-/** Opens the files with a run's initial values; undefined: they are computed from the seed. */
+/** Opens the files with a run's initial values; returns undefined if the values are computed from the seed. */
 export function firstStateOf(
   config: TrainConfig,
   init: string | readonly string[] | undefined,
@@ -16,12 +16,12 @@ export function firstStateOf(
   const shape = modelShape(config);
   const source = init ?? ('from' in shape ? shape.from : undefined);
   if (source === undefined) return undefined;
-  // A model of the user's own has the same names in files.
+  // The parameters of a user's own model have the same names in files as in the model.
   const names = isOwnModel(shape) ? [] : buildModel(config).namedParameters().keys();
   return openFirstState(source, shape, [...names]);
 }
 
-/** Returns the values with reports of reading them: a parameter counts, with all elements, when the rank first reads it. */
+/** Returns the same values; reading them calls `report`. A parameter counts, with all elements, when the rank first reads it. */
 export function withReports(state: StateDict, report: (progress: RankProgress) => void): StateDict {
   const sizeOf = ({ shape }: StateEntry): number => shape.reduce((product, extent) => product * extent, 1);
   const total = [...state.values()].reduce((sum, entry) => sum + sizeOf(entry), 0);

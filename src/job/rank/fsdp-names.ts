@@ -32,7 +32,7 @@ export {
   transformerAutoWrapPolicy,
 } from '../../parallel/wrap-policy';
 
-/** The implementations of activation checkpointing in PyTorch; here both are the same. */
+/** PyTorch's two implementations of activation checkpointing; here, both names give the same implementation. */
 export const CheckpointImpl = strictNames('CheckpointImpl', Implementations, {
   NO_CHECKPOINT:
     'it has NO_REENTRANT and REENTRANT; for no checkpointing omit checkpointWrapper, or give activationCheckpointing: null',

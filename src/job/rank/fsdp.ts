@@ -46,7 +46,7 @@ import { callableClass } from './callable-class';
 import { type StateDictMethods, stateDictMethods } from './checkpoints';
 import * as names from './fsdp-names';
 
-/** DDP's options, and the mesh of one axis over which it replicates; default: all ranks. */
+/** DDP's options, and the mesh of one axis over which DDP replicates the model; default: all ranks. */
 type ReplicateOptions = DdpOptions & { readonly mesh?: DeviceMesh | undefined };
 
 /** The ranks that take part; default: all. */
@@ -54,28 +54,28 @@ export interface GroupOption {
   readonly group?: ProcessGroup;
 }
 
-/** FSDP's wrapper. */
+/** The wrapper that FSDP returns for a module. */
 export type RankFsdpWrapper<M extends Module> = Fsdp<M>;
 
-/** FSDP with and without `new`, and torch's static methods. */
+/** FSDP, which is called with or without `new`, and torch's static methods. */
 export interface FsdpFunction extends StateDictMethods {
-  /** Shards a layer or model of tfjs in place and returns it; call it as before. */
+  /** Shards a layer or model of tfjs in place and returns the same object, which is called as before. */
   <L extends Layer>(layer: L, options?: FsdpOptions): L;
   <M extends Module>(module: M, options?: FsdpOptions): RankFsdpWrapper<M>;
   new <L extends Layer>(layer: L, options?: FsdpOptions): L;
   new <M extends Module>(module: M, options?: FsdpOptions): RankFsdpWrapper<M>;
   /** Returns the modules that have a unit. */
   fsdpModules(model: Module | Layer, options?: { readonly rootOnly?: boolean }): Module[];
-  /** Runs `work` without reductions: the gradients of its backwards stay whole and local, and are added up. */
+  /** Runs `work` without reductions: the gradients of all backwards in `work` stay whole and local, and are added up. */
   noSync<T>(model: Module | Layer, work: () => T): T;
   /**
-   * Runs `work` while all parameters are whole on every rank. Its changes to parameters persist only with `writeback:
-   * true`. Every rank calls it. Throws: COLLECTIVE_MISSING, SHAPE.
+   * Runs `work` while all parameters are whole on every rank. Changes that `work` makes to parameters persist only with
+   * `writeback: true`. Every rank calls it. Throws: COLLECTIVE_MISSING, SHAPE.
    */
   summonFullParams<T>(model: Module | Layer, work: () => T, options?: SummonOptions): T;
 }
 
-/** DDP with and without `new`. */
+/** DDP, which is called with or without `new`. */
 export interface DdpFunction {
   <M extends Module>(module: M, options?: ReplicateOptions): DistributedDataParallel<M>;
   (layer: Layer, options?: ReplicateOptions): DistributedDataParallel;
@@ -149,18 +149,18 @@ export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh
     }) as unknown as DdpFunction, // the class has the module's type
     FSDP,
     FullyShardedDataParallel: FSDP,
-    /** DDP and FSDP in their simplest form, for reading and comparing: src/parallel/naive. Each returns the module. */
+    /** DDP and FSDP in their simplest form (src/parallel/naive), for reading and comparing. Each function returns the module. */
     naive: {
       DDP: <M extends Module>(module: M): M => naiveDDP(unheld(module, 'naive.DDP', mesh.group), contextOf()),
       fullyShard: <M extends Module>(module: M): M =>
         naiveFullyShard(unheld(module, 'naive.fullyShard', mesh.group), contextOf()),
     },
-    /** FSDP's arguments from FairScale's names; warns about names without effect. */
+    /** Converts arguments with FairScale's names to FSDP's arguments; warns about names without effect. */
     fromFairScale: (options: FairScaleOptions): FsdpOptions => fromFairScale(options, warn),
     CPUOffloadPolicy: (options?: CPUOffloadPolicyOptions) => CPUOffloadPolicy(warn, options),
     checkpointWrapper: <M extends Module>(layer: M, options?: CheckpointWrapperOptions): M =>
       checkpointWrapper({ engine, observer, warn }, layer, options),
-    /** Sends each row only to the rank that is named for it; `back` sends the rows back. Every rank calls it. */
+    /** Sends each row only to its rank in `destinations`; `back` of the result sends the rows back. Every rank calls it. */
     sparseAllToAll: (
       rows: tf.Tensor,
       destinations: ArrayLike<number> | tf.Tensor,
@@ -169,7 +169,7 @@ export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh
     /** Reduces generated gradients with 16 bits on the wire, and reports the error of the means. Every rank calls it. */
     reductionError: ({ group = mesh.group, ...options }: ReductionErrorOptions & GroupOption = {}) =>
       reductionError(engine, group, options),
-    /** Applies activation checkpointing to layers (default: all); `config` is as activationCheckpointing in a config. */
+    /** Applies activation checkpointing to layers (default: all); `config` is a value of a config's `activationCheckpointing`. */
     applyActivationCheckpointing: (
       model: Module,
       config: ActivationCheckpointingConfig | null = 'full',
@@ -229,7 +229,7 @@ function unwrapped<T>(value: T, what: string): T {
   );
 }
 
-/** Throws: CONFIG for sharded dicts, whose values are no whole tensors. */
+/** Throws: CONFIG for sharded dicts, whose values are not whole tensors. */
 function requireFull(type: StateDictType): void {
   if (type === 'FULL_STATE_DICT') return;
   throw new ConfigError(
@@ -237,8 +237,8 @@ function requireFull(type: StateDictType): void {
   );
 }
 
-/** Returns the module. Throws: CONFIG if it is not a module with parameters, or if a strategy already holds or splits some of
- * them. */
+/** Returns the module. Throws: CONFIG for a value that is not a module with parameters, and for a module some of whose
+ * parameters a strategy already holds or splits. */
 function unheld<M extends Module>(module: M, what: string, group: ProcessGroup): M {
   withParameters(module, what);
   requireSameParts(module.parameters(), group, what);

@@ -7,7 +7,7 @@ import { type OwnPlace, ownMetrics } from './own-parts';
 
 type Report = (progress: { readonly done: number; readonly total: number }) => void;
 
-/** Returns the means of the loss and of metrics (sources of functions) over a run's validation rows. */
+/** Returns the means of the loss and of the metrics over a run's validation rows; `metrics` has the source of each function. */
 export function evaluateRun(
   metrics: Readonly<Record<string, string>>,
   { trainer, ...place }: Pick<OwnPlace, 'scope' | 'group'> & { readonly trainer: Trainer },
@@ -16,7 +16,7 @@ export function evaluateRun(
   return trainer.evaluate(reporting(report), ownMetrics(metrics, place));
 }
 
-/** Returns the ids, and after them the ids that a run's model adds. */
+/** Returns the given token ids, followed by the token ids that a run's model adds. */
 export function sampleTokens(
   trainer: Trainer,
   { ids, ...how }: Sampling & { readonly ids: readonly number[] },
@@ -25,7 +25,7 @@ export function sampleTokens(
   return trainer.sample(ids, how, reporting(report));
 }
 
-/** Returns the videos that a run's model draws for captions. */
+/** Returns the videos that a run's model makes for captions. */
 export function sampleVideosOf(
   trainer: Trainer,
   { captions, ...how }: VideoSampling & { readonly captions: readonly string[] },

@@ -2,7 +2,7 @@ import type { ProcessGroup } from '../../dist/types';
 import type { Measurement } from '../control/measurement';
 import type { RankScope } from './scope';
 
-/** Measures this rank; every rank of the job calls it. Code is loaded when it is first used. */
+/** Measures this rank; every rank of the job calls this function. Code is loaded on first use. */
 export async function measure(measurement: Measurement, scope: RankScope): Promise<unknown> {
   const { group, engine, rank } = scope;
   switch (measurement.what) {
@@ -29,7 +29,7 @@ export async function measure(measurement: Measurement, scope: RankScope): Promi
   }
 }
 
-/** Returns a group per rank that has only this rank. */
+/** Returns one group per rank, with this rank alone; null for groups of other ranks. */
 function aloneOf(group: ProcessGroup, numRanks: number): readonly (ProcessGroup | null)[] {
   return group.ranks.slice(0, numRanks).map((one) => group.subgroup([one], `rank ${one} alone`));
 }

@@ -1,6 +1,6 @@
 /*
  * Layers and models under the one name `nn` of ranks' cells. They need a separate module, because cells also use the
- * names as types (`let head: nn.Linear`), and only a namespace offers that.
+ * names as types (`let head: nn.Linear`), and only a namespace has both values and types.
  */
 
 export { attention, CausalSelfAttention } from '../../nn/attention';

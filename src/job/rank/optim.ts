@@ -35,7 +35,7 @@ interface CellOptions extends Pick<OptimizerPlacement, 'onHost'> {
   readonly groups?: readonly NamedGroup[];
 }
 
-/** What an optimizer can train: a model, including a tfjs model. */
+/** A model that an optimizer can train; it can be a tfjs model. */
 export type Optimized = HasStates | Layer;
 
 const LR_SCHEDULER = {
@@ -60,8 +60,8 @@ interface OptimParts {
 export interface RankOptim extends Readonly<ReturnType<typeof rankOptim>> {}
 
 /**
- * Returns optimizers on this rank's engine. `onHost` stores their states on the host, and the step then runs there.
- * `takes` is called with the model of each new optimizer.
+ * Returns optimizers on this rank's engine. With `onHost`, an optimizer's states are stored on the host, and its step runs on
+ * the host. `takes` is called with the model of each new optimizer.
  */
 export function rankOptim({ engine, warn, steps }: OptimParts, takes: (model: HasStates) => void) {
   const made =
@@ -80,7 +80,7 @@ export function rankOptim({ engine, warn, steps }: OptimParts, takes: (model: Ha
       const { onHost = false, groups: _, ...own } = options;
       takes(states);
       steps.optimizes();
-      // The remaining fields are the options.
+      // The remaining fields are the optimizer's own options.
       return make(states, own as unknown as Options, {
         onHost,
         groups,
@@ -112,7 +112,7 @@ export function rankOptim({ engine, warn, steps }: OptimParts, takes: (model: Ha
     lrScheduler: LR_SCHEDULER,
     /**
      * Returns a config's schedule for an optimizer of a cell: `optim.getScheduler('cosine', opt, { warmupSteps: 10,
-     * maxSteps: 100 })`. Throws: CONFIG as a config does. Source: the name is transformers'.
+     * maxSteps: 100 })`. Throws: CONFIG for a schedule that a config refuses. Source: the name is from transformers.
      */
     getScheduler(
       kind: ScheduleConfig['kind'],
@@ -170,14 +170,14 @@ export function rankSchedules(engine: Engine, group: ProcessGroup, steps: CellSt
   };
 }
 
-/** Returns what an optimizer of a cell trains: a model, torch's groups, or a list of parameters. Throws: CONFIG. */
+/** Returns the states that an optimizer of a cell trains; `given` is a model, torch's groups, or parameters. Throws: CONFIG. */
 function trainedBy(
   given: Optimized | readonly GivenGroup[] | readonly Parameter[],
   { groups }: CellOptions,
   what: string,
 ): { readonly states: HasStates; readonly groups?: readonly ParameterGroup[] | undefined } {
   if (!Array.isArray(given)) {
-    // It is not an array.
+    // `given` is not an array here.
     const model = given as Optimized;
     const states = statesOf(model, what);
     if (groups === undefined) return { states };
@@ -189,7 +189,7 @@ function trainedBy(
   return { states: statesOf(made.model, what), groups: made.groups };
 }
 
-/** Returns the model to train. Throws: CONFIG for a value that is not a model, and if it has no trainable parameters. */
+/** Returns the model to train. Throws: CONFIG for a value that is not a model, and for a model without trainable parameters. */
 function statesOf(model: Optimized, what: string): HasStates {
   const found = hasStates(model) ? model : withParameters(model, what);
   if (found.states().length > 0) return found;

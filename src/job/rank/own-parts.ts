@@ -28,13 +28,13 @@ export interface OwnFunctions {
 /** A function or a class of the user's. */
 export type UserFunction = (...args: never[]) => unknown;
 
-/** Where a run's functions are called. */
+/** The run and the rank in which the user's functions are called. */
 export interface OwnPlace {
   readonly run: number;
   readonly config: TrainConfig;
   /** The ranks of the run. */
   readonly group: ProcessGroup;
-  /** What functions of the user get. */
+  /** The scope that the user's functions get. */
   readonly scope: RankScope;
   readonly load: Importer;
   readonly recorder: Recorder;
@@ -86,12 +86,12 @@ export function ownMetrics(
   return Object.fromEntries(Object.entries(sources).map(([name, source]) => [name, metricOf(name, source)]));
 }
 
-/** Returns what functions of a run get: the rank's scope, with the run's ranks as the world, and variables of cells. */
+/** Returns the scope that functions of a run get: the rank's scope, with the run's ranks as the world, and variables of cells. */
 function scopeOf({ scope, group }: Pick<OwnPlace, 'scope' | 'group'>): RankScope {
   return withVariables({ ...scope, worldSize: group.size, group });
 }
 
-/** Returns a scope whose rank and world count the data-parallel ranks, because the other ranks of a replica get the same batch. */
+/** Returns a scope whose rank and world count data-parallel ranks, because the other ranks of a replica get the same batch. */
 export function dataScopeOf(scope: RankScope, config: TrainConfig): RankScope {
   return withVariables({ ...scope, ...dataPlaceOf(config, scope.rank, scope.worldSize) });
 }
@@ -120,15 +120,15 @@ export function callModel(model: UserFunction, scope: RankScope): unknown {
 const USED = new WeakSet<Module>();
 
 /**
- * Checks what a model function returned, and sets the config's seed unless the module has one. Throws: CONFIG if it is no
- * module, has no parameters, or was returned before.
+ * Checks the result of a model function, and gives the module the config's seed unless the module has a seed. Throws: CONFIG
+ * if the result is no module, has no parameters, or was returned before.
  */
 export function takeModel(made: unknown, seed: number): Module {
   const example = 'return a new module, as model: ({ nn }) => new Net()';
   if (made === undefined || made === null) {
     throw new ConfigError(`job.train: model returned ${String(made)}; ${example}`);
   }
-  // Modules can be called, as functions.
+  // Modules are callable, so `typeof` is 'function' for a module too.
   if (typeof made === 'function' && !(made instanceof Module)) {
     throw new ConfigError(`job.train: model returned ${classOf(made)}; call it with new: ${example}`);
   }
@@ -166,7 +166,7 @@ export function ownParts(
   };
 }
 
-/** Explains a name that the function does not see in its process. */
+/** Calls a function of the user. If the function uses a name that it does not see in its process, the error explains why. */
 function calling(name: string, scope: RankScope, call: () => unknown): unknown {
   try {
     const result = call();

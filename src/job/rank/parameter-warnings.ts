@@ -37,8 +37,9 @@ export class ParameterWarnings {
   }
 
   /**
-   * Warns, once per model, about parameters without a wrapper in a model whose other parts have one: their gradients are
-   * not averaged, so the ranks' values drift apart. A model without any wrapper is meant to be separate on each rank.
+   * Warns, once per model, about parameters without a wrapper if other parts of the model have a wrapper. The gradients of
+   * these parameters are not averaged, so their values drift apart between ranks. A model without any wrapper is meant to be
+   * separate on each rank.
    */
   #checkWrappers(loose: readonly Leaf[], units: readonly string[]): void {
     if (this.#group.size === 1 || units.length === 0 || loose.length === 0) return;
@@ -48,7 +49,7 @@ export class ParameterWarnings {
     this.#warn(
       `${listed(loose.map(({ name }) => name))} ${loose.length === 1 ? 'is' : 'are'} under no wrapper, while ` +
         `${listed(units.map((unit) => unit || 'another model'))} ${units.length === 1 ? 'is' : 'are'}: each rank updates ` +
-        'them with its own gradients, which are not averaged, so their values drift apart between ranks. Call fullyShard on ' +
+        'parameters without a wrapper with its own gradients, so their values drift apart between ranks. Call fullyShard on ' +
         'the model itself, after its blocks and before the first forward (or DDP on all of it), or average parameter.grad with ' +
         'dist.allReduce. This warning appears once per model',
     );
@@ -56,8 +57,8 @@ export class ParameterWarnings {
 
   /**
    * Warns once about parameters that the loss depends on but that belong to no optimizer's model, while an optimizer
-   * trains other parameters. They usually belong to a module in a private #field or in a variable. A user who trains only a
-   * part of a model on purpose gives this part to the optimizer; there is no warning about other parts of the same root.
+   * trains other parameters. Such parameters usually belong to a module in a private #field or in a variable. A user who trains
+   * only a part of a model on purpose gives this part to the optimizer, so other parts of the same root cause no warning.
    */
   #checkOptimizers(loose: readonly Leaf[]): void {
     if (this.#hasSpoken) return;
@@ -66,13 +67,13 @@ export class ParameterWarnings {
     this.#hasSpoken = true;
     this.#warn(
       `${listed(unknown.map(({ name }) => name || 'a parameter'))}: the loss depends on ${unknown.length === 1 ? 'it' : 'them'}, but no ` +
-        'optimizer got the module that holds it, so it does not train. A private #field and a variable hide a module from its ' +
-        'model: put the module in a field, give it to an optimizer too, or freeze it. This warning appears once',
+        'optimizer got the module of the parameter, so the parameter does not train. A private #field and a variable hide a ' +
+        'module from its model: put the module in a field, give it to an optimizer too, or freeze it. This warning appears once',
     );
   }
 }
 
-/** Lists names in a message: the first ones, and the number of the others. */
+/** Writes the first names for a message, and the number of further names. */
 function listed(names: readonly string[]): string {
   const left = names.length - MOST_NAMES;
   return names.slice(0, MOST_NAMES).join(', ') + (left > 0 ? ` and ${left} more` : '');

@@ -13,7 +13,7 @@ import type { CellSteps } from './cell-steps';
 /** The parts that pipelines need. */
 interface PipelineParts {
   readonly engine: Engine;
-  /** All ranks. */
+  /** The group of all ranks. */
   readonly group: ProcessGroup;
   readonly observer: Observer;
   readonly steps: CellSteps;

@@ -5,7 +5,7 @@ import type { OwnData } from '../../config/settings/data';
 import { prepareData } from '../../data/prepare/prepare-data';
 import type { PreparedData } from '../../data/prepared';
 
-/** Where data come from, and where they are prepared. */
+/** The folder that the data come from, and the folder in which the data are prepared. */
 export interface DataFolders {
   /** The folder in which relative paths begin. */
   readonly baseDir: string;

@@ -29,10 +29,10 @@ export type PublishedModule = LanguageModule | Dit;
 /** How a model's files are written. */
 export type PretrainedFiles = Pick<SaveOptions, 'maxShardBytes' | 'dtype'>;
 
-/** Closes a model's files when the model is no longer used; until then, its values may still be in them. */
+/** Closes a model's files when the model is no longer used; until then, values of the model may exist only in these files. */
 const OPEN = new FinalizationRegistry<() => void>((close) => close());
 
-/** Builds the model of a folder. Its parameters are read from the files when they are sharded or used. */
+/** Builds the model of a folder. A parameter is read from the files when it is sharded or used. */
 export function loadPretrained(engine: Engine, given: PretrainedInput): PublishedModule {
   const { model: setting } = parseTrainConfig({ model: given, data: 'synthetic' });
   const shape = modelShape({ model: setting });
@@ -56,7 +56,7 @@ interface SavingRank {
   readonly checkpointer: Checkpointer;
 }
 
-/** Saves a model in Hugging Face's format; `RankCheckpoints.savePretrained` says how. */
+/** Saves a model in Hugging Face's format; `RankCheckpoints.savePretrained` describes the arguments. */
 export async function savePretrained(
   { engine, group, checkpointer }: SavingRank,
   model: Module,
@@ -66,7 +66,7 @@ export async function savePretrained(
   const shape = shapeOf(model);
   publishedModel(shape); // Refuses a kind that is not published, before anything is written.
   const path = resolve(folder);
-  // All ranks have the same parent.
+  // All ranks have the same parent process, so they all get the same name for this folder.
   const source = `${path}.whole-${processMark(process.ppid)}`;
   try {
     await checkpointer.save({ engine, group, model, optimizer: null }, source, {
@@ -83,7 +83,7 @@ export async function savePretrained(
   }
 }
 
-/** Returns a model's sizes; a wrapper has those of the model inside. */
+/** Returns a model's sizes; for a wrapper, the sizes of the model inside. */
 function shapeOf(model: Module): ModelConfig {
   for (const module of model.modules()) {
     if (module instanceof GPT) return gptSchema.parse({ ...module.shape, kind: 'gpt' });

@@ -8,14 +8,14 @@ import type { Trainer } from '../../train/trainer';
 export interface ProbeResult {
   /** The most bytes on the device, including the bytes of other runs and cells. */
   readonly peakBytes: Bytes;
-  /** Shards and optimizer states among these bytes. */
+  /** The part of these bytes that are shards of parameters and gradients, and optimizer states. */
   readonly shardBytes: Bytes;
   /** Time of the second step; the first step is a warm-up. */
   readonly stepSeconds: Seconds;
 }
 
 /**
- * Builds a trainer, runs two steps without the memoryLimit, measures, and disposes the trainer. If that fails, the
+ * Builds a trainer, runs two steps without the `memoryLimit`, measures, and disposes the trainer. If a step fails, the
  * rank's recovery disposes the trainer.
  */
 export function probeOnRank(engine: Engine, recorder: Recorder, build: () => Trainer): ProbeResult {

@@ -26,11 +26,11 @@ export interface ModelAndOptimizer {
   readonly optimizer: Optimizer;
 }
 
-/** A rank reports its progress after each such share of the work. */
+/** A rank reports its progress whenever it has done another such share of the work. */
 const TELL_EVERY = 0.05;
 
 /**
- * Moves a run from one trainer to another. Until all ranks have built the new trainer, the old one does not change; the
+ * Moves a run from one trainer to another. Until all ranks have built the new trainer, the old trainer does not change. The
  * first call of `progress` means that the change begins.
  */
 export function reshardOnRank({ engine, group, before, after, progress }: ReshardOnRank): Redistributed {
@@ -58,7 +58,7 @@ export function reshardOnRank({ engine, group, before, after, progress }: Reshar
 /** Returns the function that moves the states of a cell's training. */
 export function rankReshard(engine: Engine, group: ProcessGroup) {
   return {
-    /** src/rank.ts describes it. */
+    /** src/rank.ts describes `moveState`. */
     moveState(before: ModelAndOptimizer, after: ModelAndOptimizer): Redistributed {
       requireSameModel(before.model, after.model);
       const { steps, lr } = before.optimizer;
@@ -85,7 +85,7 @@ export function rankReshard(engine: Engine, group: ProcessGroup) {
 function requireSameModel(before: Module, after: Module): void {
   const [old, wanted] = [before, after].map((model) =>
     [...model.namedState().values()].map((each) => `${each.name} [${wholeShapeOf(each)}]`),
-  ) as [string[], string[]]; // one of each
+  ) as [string[], string[]]; // one list per model
   const at = old.findIndex((name, i) => name !== wanted[i]);
   const isOne = before === after || before.parameters()[0] === after.parameters()[0];
   if (!isOne && at < 0 && old.length === wanted.length) return;
@@ -96,7 +96,7 @@ function requireSameModel(before: Module, after: Module): void {
   );
 }
 
-/** Returns the state of rank 0, which always has one; other ranks have the same state or none. */
+/** Returns the state of rank 0, which always has a state; every other rank has the same state or no state. */
 function stateOf([first]: readonly (TrainerState | null)[]): TrainerState {
   if (first) return first;
   throw new ShardlabError('INTERNAL', 'rank 0 has no run to reshard');

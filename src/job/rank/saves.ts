@@ -23,7 +23,7 @@ export interface RankLoad {
   /** The validation losses up to the checkpoint. */
   readonly evaluations: readonly EvaluatedStep[];
   readonly bytesRead: Bytes;
-  /** Of ranks of PyTorch: the rates with which the run continues; the launcher gives them to the ranks step by step. */
+  /** Only from ranks of PyTorch: the rate and schedule with which the run continues. The launcher sends the rate of each step. */
   readonly lr?: number;
   readonly schedule?: ScheduleState | null;
 }
@@ -93,7 +93,7 @@ export class RankSaves {
   }
 }
 
-/** Reports how many bytes are on the disk, until all of them are. */
+/** Reports the number of bytes on the disk until the save has ended. */
 async function follow(save: CheckpointSave, tell: (news: SaveNews) => void): Promise<void> {
   const timer = setInterval(() => {
     tell({ writtenBytes: save.writtenBytes, totalBytes: save.totalBytes });
@@ -111,7 +111,7 @@ async function follow(save: CheckpointSave, tell: (news: SaveNews) => void): Pro
 /** Returns the trainer's state that `start` stored. Throws: CONFIG if the checkpoint has none. */
 function requireTrainerState(folder: string, kept: Json | undefined): TrainerState {
   const { state } = fieldsOf(kept);
-  // The checksums prove that a trainer wrote it.
+  // The checksums prove that a trainer wrote this state.
   if (typeof fieldsOf(state).steps === 'number') return state as unknown as TrainerState;
   throw new ConfigError(
     `${folder} does not say after how many steps it was saved; load only its parameters: run.load(path, { parametersOnly: true })`,
@@ -121,7 +121,7 @@ function requireTrainerState(folder: string, kept: Json | undefined): TrainerSta
 /** Returns the validation losses that a checkpoint contains. */
 export function savedEvaluations(kept: Json | undefined): readonly EvaluatedStep[] {
   const { evaluations } = fieldsOf(kept);
-  // The checksums prove that `start` wrote it, perhaps in a version without evaluations.
+  // The checksums prove that `start` wrote these fields, perhaps in a version without evaluations.
   return Array.isArray(evaluations) ? (evaluations as unknown as EvaluatedStep[]) : [];
 }
 

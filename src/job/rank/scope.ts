@@ -42,7 +42,7 @@ export interface RankParts {
   readonly steps: CellSteps;
   /** The wire between ranks, if it is shaped. */
   readonly link?: Link | undefined;
-  /** Where data are read and prepared; a dry run reads none. */
+  /** The folders in which data are read and prepared; a dry run reads no data. */
   readonly files?: DataFolders | undefined;
 }
 
@@ -86,7 +86,7 @@ type RankData = Readonly<ReturnType<typeof rankData>>;
 /** Returns the function that reads files and arrays. Its code is loaded on first use. */
 function rankData({ engine, world: { group }, files }: RankParts) {
   return {
-    /** src/rank.ts describes it. */
+    /** src/rank.ts describes `dataLoader`. */
     async dataLoader(data: LoaderData, options?: LoaderOptions): Promise<DataLoader> {
       const { openLoader } = await import('./data-loader.js');
       return openLoader({ engine, group, files }, data, options);
@@ -117,7 +117,7 @@ function rankBasics(
     /** This process's rank index, from 0. */
     rank,
     worldSize: group.size,
-    /** All ranks. */
+    /** The group of all ranks. */
     group,
     /** All ranks as a mesh of one axis, 'dp'. */
     mesh,
@@ -147,7 +147,7 @@ function rankBasics(
     },
     /**
      * Sets the loss of the current step, or of the step that has just ended. job.loss() draws the mean over all ranks that
-     * report one. Default: the mean of the losses of the step's passes. The call communicates nothing.
+     * report a loss. Default: the mean of the losses of the step's passes. The call communicates nothing.
      * Throws: CONFIG for a value that is neither a number nor a tensor of one element.
      */
     report(loss: tf.Tensor | number): void {

@@ -55,6 +55,6 @@ export function rankEnvironment(
 export function takeRankSetup(env: NodeJS.ProcessEnv): RankSetup | undefined {
   const text = env[VARIABLE];
   delete env[VARIABLE];
-  // `rankEnvironment` of the same version wrote it.
+  // `rankEnvironment` of the same version wrote this text.
   return text === undefined ? undefined : (JSON.parse(text) as RankSetup);
 }

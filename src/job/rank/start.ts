@@ -39,7 +39,8 @@ export interface RankStart {
 }
 
 /**
- * Builds the rank's engine and world, reports that it is ready, and works until the launcher ends it. Never rejects.
+ * Builds the rank's engine and world, reports that the rank is ready, and does work until the launcher ends the rank. Never
+ * rejects.
  */
 export async function startRank(start: RankStart): Promise<void> {
   try {

@@ -2,19 +2,19 @@ import { type BufferId, type Observer, SILENT, type Tag } from '../../core/event
 import { type Bytes, formatBytes } from '../../core/units';
 import type { Warn } from '../../core/warn';
 
-/** There is a warning if a cell leaves this number of tensors, or a smaller number with many bytes. */
+/** There is a warning if a cell leaves `MOST_TENSORS` tensors, or `MANY_TENSORS` tensors with together `MANY_BYTES`. */
 const MOST_TENSORS = 500;
 const MANY_TENSORS = 20;
 const MANY_BYTES: Bytes = 50e6;
 
-/** There is a warning if this number of steps in a row each leave equally many tensors, which have at least these bytes. */
+/** There is a warning if this number of steps in a row leave equally many tensors each, with at least these bytes per step. */
 const STEPS_IN_A_ROW = 3;
 const LEAST_BYTES_PER_STEP: Bytes = 10e3;
 
 /** A buffer on the device that may pile up. */
 interface Piece {
   readonly cell: number;
-  /** Number of the step that made it, from 1; 0 outside of steps. */
+  /** Number of the step that made the buffer, from 1; 0 outside of steps. */
   readonly step: number;
   readonly bytes: Bytes;
   isLoose: boolean;
@@ -64,7 +64,7 @@ export class TensorPiles {
     this.#cell = cell;
   }
 
-  /** Begins a step: a pass begins. */
+  /** Begins a step; called when a pass begins. */
   beginStep(): void {
     this.look();
     this.#numSteps++;
@@ -83,7 +83,7 @@ export class TensorPiles {
     this.#warn(warning);
   }
 
-  /** Only steps whose tensors still exist count, because a pass may be open at the next pass. */
+  /** Only a row of steps whose tensors still exist causes a warning, because one pass may still be open when the next begins. */
   #stepWarning(): string | undefined {
     if (!this.#isInStep) return undefined;
     const bySteps = this.#sumsBy(({ step }) => step);

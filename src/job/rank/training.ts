@@ -24,7 +24,7 @@ const NUM_CURVES = 2;
 /** Buffers of cells and functions belong to no run. */
 const NO_RUN = 0;
 
-/** Work of runs. */
+/** Work that belongs to a run. */
 export type TrainingWork = Exclude<
   RankWork,
   { kind: 'cell' | 'function' | 'put' | 'get' | 'python' | 'measure' | 'recover' }
@@ -115,7 +115,7 @@ export class RankTraining {
     }
   }
 
-  /** Makes all runs usable again after work was terminated: V8 may have skipped its `finally`. */
+  /** Makes all runs usable again after a termination of work, in which V8 may have skipped `finally`. */
   recover(): void {
     this.#isStepping = false;
     this.#parts.recorder.enter(NO_RUN);
@@ -159,7 +159,7 @@ export class RankTraining {
     courier: CourierHandle,
   ): Promise<void> {
     for (let i = 0; courier.mayStep(i); i++) {
-      // All allocations of the newest steps are sent. The first step's are sent too, because the call may end early.
+      // All allocations of the newest steps are sent, and all allocations of the first step, because the call may end early.
       const curve = i === 0 || numSteps - i <= NUM_CURVES;
       const step = this.#within(run, () => this.#step(run, { curve, mayDiverge }));
       courier.send({ type: 'step', id, step });

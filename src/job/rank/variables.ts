@@ -6,8 +6,8 @@ import type { RankScope } from './scope';
 const NAME = /^[\p{ID_Start}$_][\p{ID_Continue}$]*$/u;
 
 /**
- * Returns the scope with the variables of cells: `({ losses }) => losses` finds what a cell has declared. Names of the scope
- * itself come first.
+ * Returns the scope with the variables of cells: `({ losses }) => losses` finds a variable that a cell has declared. If the
+ * scope itself has a name, a variable with this name is not found.
  */
 export function withVariables(scope: RankScope): RankScope {
   return new Proxy(scope, {
@@ -34,7 +34,7 @@ export function freeNames(values: Readonly<Record<string, unknown>>, scope: Rank
   return names.some((name) => name in scope) ? [] : names;
 }
 
-/** Returns the values. Throws: CONFIG if one has a name of the scope. */
+/** Returns the values. Throws: CONFIG if the name of a value is a name of the scope. */
 export function requireFree(
   values: Readonly<Record<string, unknown>>,
   scope: RankScope,

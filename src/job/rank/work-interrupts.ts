@@ -16,7 +16,7 @@ export class WorkInterrupts implements Interrupts {
     this.#courier = courier;
   }
 
-  /** Notes that a work begins; the termination of an earlier one may have left marks. */
+  /** Notes that a work begins, and removes marks that the termination of an earlier work may have left. */
   begin(id: number): void {
     clearUnbroken();
     this.#running = id;

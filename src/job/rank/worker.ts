@@ -34,7 +34,7 @@ const INTERRUPT_GRACE_SECONDS = 0.05;
  */
 const LOST_SECONDS = 0.25;
 
-/** Work that is not a cell; the evaluator's code calls it from here. */
+/** Stores work that is not a cell, so that the evaluator's code can call this work. */
 const TASK = globalSlot<() => unknown>('shardlab.task');
 const TASK_CALL = "globalThis[Symbol.for('shardlab.task')]()";
 
@@ -98,7 +98,7 @@ export class RankWorker {
     const outcome = await this.#outcome(work);
     currentEagerTape()?.close();
     this.#parts.piles.look();
-    // Node reports rejected promises that nobody awaits at the end of a turn of the event loop; they belong to this work.
+    // At the end of a turn of the event loop, Node reports rejected promises that nobody awaits; such errors belong to this work.
     if (isRecorded) await setImmediate();
     this.#report(id, outcome);
   }
@@ -206,8 +206,8 @@ export class RankWorker {
 export const FUNCTION_NAME = 'job.on().run';
 
 /**
- * Runs a function, given as its source, in this rank. Throws: CONFIG when the source is not a function, and the
- * function's errors.
+ * Runs the function with this source in this rank. Throws: CONFIG when the source is not a function, and the function's
+ * errors.
  */
 export async function runShipped(
   source: string,

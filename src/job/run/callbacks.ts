@@ -9,22 +9,22 @@ import type { Evaluation } from './inference';
  * waits for them. If one returns 'stop', the training ends after that step.
  */
 export interface RunCallback<R> {
-  /** After each step. */
+  /** Called after each step. */
   readonly onStepEnd?: (result: StepResult, run: R) => unknown;
-  /** After each evaluation. */
+  /** Called after each evaluation. */
   readonly onEvaluate?: (evaluation: Evaluation, run: R) => unknown;
-  /** After each save, when the checkpoint is in place; of a save with `async: true`, when the state is copied. */
+  /** Called when the checkpoint of a save is in place; for a save with `async: true`, when the state is copied. */
   readonly onSave?: (save: RunSave, run: R) => unknown;
 }
 
 type EventName = keyof RunCallback<never>;
 
-/** What the functions of an event get. */
+/** The first argument of an event's functions: a step's result, an evaluation, or a save. */
 export type CallbackValue<Name extends EventName> = Parameters<NonNullable<RunCallback<never>[Name]>>[0];
 
 const EVENTS = ['onStepEnd', 'onEvaluate', 'onSave'] as const satisfies readonly EventName[];
 
-/** A function of the user's that training calls. */
+/** A callback that the user added, and the line that added it. */
 interface Registered<R> {
   readonly callback: RunCallback<R>;
   /** The cell's line that added it; '' outside of cells. */
@@ -69,7 +69,7 @@ export class Callbacks<R> {
   ): Promise<'stop' | undefined> {
     let answer: 'stop' | undefined;
     for (const { callback, place } of [...this.#registered]) {
-      // The value is of this event, but the compiler does not know which function has which event.
+      // The value belongs to this event, but the compiler does not know which function belongs to which event.
       const call = callback[name] as ((value: unknown, run: R) => unknown) | undefined;
       const returned = await userCode(`the callback ${name}`, place, () => call?.call(callback, value, run));
       if (returned === 'stop') answer = 'stop';
@@ -79,7 +79,7 @@ export class Callbacks<R> {
 }
 
 /**
- * Runs a function of the user's. Throws: CALLBACK naming `what` and the cell's line; an INTERRUPTED error is thrown
+ * Runs a user's function. Throws: CALLBACK, which names `what` and the cell's line; an INTERRUPTED error is thrown
  * unchanged.
  */
 export async function userCode(what: string, place: string, work: () => unknown): Promise<unknown> {

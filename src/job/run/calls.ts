@@ -17,7 +17,7 @@ import type { OwnWork } from './own';
 
 /** The parts that a run gets from its job. */
 export interface RunHome {
-  /** The launcher's part of a run on PyTorch; undefined: ranks run this library's engine. */
+  /** The launcher's part of a run on PyTorch; undefined if ranks run this library's engine. */
   readonly torch?: TorchRun | undefined;
   /** Number of the run in its job. */
   readonly number: number;
@@ -31,13 +31,13 @@ export interface RunHome {
 export interface RunParts extends RunHome {
   readonly calls: RunCalls;
   readonly history: RunHistory;
-  /** The user's own data; undefined: the config's data are built in. */
+  /** The user's own data; undefined if the config's data are built in. */
   readonly data: PreparedData | undefined;
-  /** The user's functions; undefined: there are none. */
+  /** The user's functions; undefined if there are none. */
   readonly own: OwnWork | undefined;
 }
 
-/** Work of a run. */
+/** The kinds of work that a run sends to its ranks. */
 export type RunWork = Exclude<
   RankWork,
   { kind: 'cell' | 'function' | 'python' | 'put' | 'get' | 'recover' | 'group' | 'measure' }
@@ -73,7 +73,7 @@ export class RunCalls {
     const need = this.#torch && { need: this.#torch.answer };
     const heard: CallSink = { ...sink, ...need, begins, output: (event) => lines.add(event) };
     try {
-      // Ranks answer each kind of work with the caller's type.
+      // For each kind of work, ranks return values of the type that the caller names.
       return (await this.#supervisor.run(firstRanks(numRanks), work, heard)) as T[];
     } finally {
       lines.end(numRanks);
@@ -88,7 +88,7 @@ export class RunCalls {
   ): Promise<ProbeResult[]> {
     // The number is negative, so that it is not the number of any run.
     const work = { kind: 'probe', run: -this.#run, config, data, own: own?.sources, group } as const;
-    return (await this.#supervisor.run(firstRanks(group.size), work, {})) as ProbeResult[]; // the answer of a probe
+    return (await this.#supervisor.run(firstRanks(group.size), work, {})) as ProbeResult[]; // ranks answer a probe with this type
   }
 
   /**
@@ -105,7 +105,7 @@ export class RunCalls {
     );
   }
 
-  /** Why the run has ended; undefined while it has not. */
+  /** The error that says why the run has ended; undefined if the run has not ended. */
   get ended(): ShardlabError | undefined {
     return this.#ended;
   }
@@ -149,7 +149,7 @@ export async function sendRate(
 /** An interrupt waits at least this long for the end of running work; then the work is aborted. */
 const STOP_MS = 3000;
 
-/** What a run can be busy with. */
+/** The kinds of work with which a run can be busy. */
 type Business =
   | 'stepping'
   | 'comparing'
@@ -167,7 +167,7 @@ type Business =
 export class RunTurns {
   #turn: { readonly business: Business; readonly ended: Promise<unknown> } | undefined;
   #isStopping = false;
-  /** Ends the wait for functions of the user's; undefined: no work waits for them. */
+  /** Ends the wait for the user's functions; undefined if no work waits for them. */
   #giveUp: ((error: ShardlabError) => void) | undefined;
 
   /** Runs `work` alone. Throws: CONFIG while other work runs, unless it is stopping; and errors of `work`. */
@@ -193,14 +193,14 @@ export class RunTurns {
     }
   }
 
-  /** Whether running work waits for functions of the user's. */
+  /** Whether running work waits for the user's functions. */
   get isLent(): boolean {
     return this.#giveUp !== undefined;
   }
 
   /**
-   * Runs functions of the user's within the running work; meanwhile the run may evaluate, save, and so on, but not train. Throws:
-   * INTERRUPTED at `stop`, also if the functions never end.
+   * Runs the user's functions within the running work; meanwhile the run may evaluate, save, and so on, but not train. Throws:
+   * INTERRUPTED when `stop` is called, even if the functions never end.
    */
   async lend<T>(functions: () => Promise<T>): Promise<T> {
     const turn = this.#turn;
@@ -211,7 +211,7 @@ export class RunTurns {
     try {
       return await Promise.race([functions(), stopped]);
     } finally {
-      // The user may not have awaited the work.
+      // A user's function may have started work without awaiting it.
       await this.#ended();
       this.#giveUp = undefined;
       this.#turn = turn;
@@ -221,8 +221,8 @@ export class RunTurns {
   /**
    * Waits for the end of running work. Returns whether the work ended in time, or 'idle' if no work had to be awaited. A
    * save can be aborted at any moment, so `stop` does not wait for it; the next work waits until the checkpoint is in
-   * place or was given up. `tell` asks the work to end, and returns false if the work is still waiting for its ranks. The wait
-   * is at least `seconds` long.
+   * place or was given up. `tell` asks the work to end, and returns false if the work is still waiting for its ranks. `stop`
+   * gives the work at least `seconds` to end.
    */
   async stop(tell: () => boolean, seconds: Seconds = 0): Promise<'stopped' | 'late' | 'idle'> {
     const turn = this.#turn;

@@ -31,7 +31,7 @@ export interface RunSave extends Shown {
   /** Number of the last step that the checkpoint contains. */
   readonly step: number;
   readonly bytes: Bytes;
-  /** The time in which the state was copied; training waits for this time. */
+  /** The time that it took to copy the state; training waits for this copy. */
   readonly copySeconds: Seconds;
   /** Resolves when the checkpoint is in place. Throws: IO, RANK_DIED; then the previous checkpoint is complete. */
   readonly done: Promise<void>;
@@ -55,13 +55,13 @@ export interface RunLoad extends Shown {
 
 const SAVE_OPTIONS = ['type', 'maxShardBytes', 'dtype', 'async'] satisfies (keyof RunSaveOptions)[];
 
-/** How a save differs from `run.save`. */
+/** Options of a save that `run.save` does not have. */
 interface SaveParts {
-  /** Default: the optimizer's states. */
+  /** What is saved besides the parameters. Default: the optimizer's states. */
   readonly beside?: SavedBeside;
-  /** The folder that is shown, if `given` is only on the way to it. Default: `given`. */
+  /** The folder that the user sees, if `given` is only a temporary folder. Default: `given`. */
   readonly shownAs?: string;
-  /** Where the progress is shown. */
+  /** The display that shows the progress. */
   readonly place?: ProgressPlace;
 }
 

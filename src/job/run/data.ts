@@ -9,7 +9,7 @@ import { type TextCodec, textCodecOf, tokenizerFiles } from '../../data/prepare/
 import type { PreparedData } from '../../data/prepared';
 import { type DataFolders, prepareInFolder } from '../rank/prepare-in-folder';
 
-/** Numbers of rows, and of examples to train on. */
+/** The numbers of training rows, validation rows, and training examples. */
 export interface RowCounts {
   readonly train: number;
   readonly validation: number;
@@ -19,7 +19,7 @@ export interface RowCounts {
 /** Prepares the data of a job's runs; runs on the same files share the prepared data. [Note: prepared data] */
 export class JobData {
   readonly #options: DataFolders;
-  /** The prepared data, by a key that identifies settings and files. */
+  /** The prepared data; the key identifies their settings and files. */
   readonly #prepared = new Map<string, Promise<PreparedData>>();
 
   constructor(options: DataFolders) {
@@ -41,7 +41,7 @@ export class JobData {
     return prepared;
   }
 
-  /** Prepares a config's data and returns the rows of an epoch; undefined for built-in data, and for texts. Throws: CONFIG, IO. */
+  /** Prepares a config's data and counts the rows of an epoch; undefined if the data are not instructions. Throws: CONFIG, IO. */
   async countRows(input: TrainConfigInput, world: number): Promise<RowCounts | undefined> {
     const prepared = await this.prepare(parseTrainConfig(input), world);
     if (prepared?.kind !== 'instructions') return undefined;
@@ -58,13 +58,13 @@ export class JobData {
     return textCodecOf({ tokenizer, eosToken: null }, this.#options.baseDir);
   }
 
-  /** Returns a config's own data, with the tokenizer in the model's folder if the data name none. */
+  /** Returns a config's own data. If the data name no tokenizer, they get the tokenizer in the model's folder. */
   #dataOf(config: TrainConfig): OwnData | null {
     const data = ownData(config.data);
     if (data === null) return null;
     const own = { ...data, tokenizer: data.tokenizer ?? this.#tokenizerOfModel(config) };
     const shape = modelShape(config);
-    // Rows of instructions are made for the model's length.
+    // Rows of instructions have the model's length.
     return data.instructions === undefined || !('seq' in shape) ? own : { ...own, seq: shape.seq };
   }
 
@@ -83,15 +83,15 @@ export class JobData {
     try {
       return await preparing;
     } catch (error) {
-      // The user may correct the file.
+      // The user may correct the file and try again.
       this.#prepared.delete(key);
       throw error;
     }
   }
 
   /**
-   * Returns what identifies settings and the state of their files; arrays may change unseen, so two arrays never count
-   * as the same.
+   * Returns a key that identifies settings and the state of their files. Two arrays never have the same key, because the
+   * user may change an array's values.
    */
   #keyOf(data: OwnData, seed: number): string {
     const { format, validation, tokenizer } = data;

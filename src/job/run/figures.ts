@@ -23,20 +23,20 @@ import type { RunParts } from './calls';
 import { sessionGuesses } from './guesses';
 import type { Phase, RunHistory } from './history';
 
-/** The numbers behind the figures of recorded steps. */
+/** The numbers behind the figures of recorded steps, as tables. */
 export type RunFrames = Readonly<Record<'steps' | 'memory' | 'comm' | 'timeline', DataFrame>>;
 
 const TIMELINE_FORMS = ['lanes', 'pipeline'] as const;
 
-/** How a step's times are drawn. */
+/** Options that say how a step's times are drawn. */
 export interface TimelineOptions extends CommTimelineOptions {
-  /** 'lanes' (default): main thread and wire of every rank; 'pipeline': the actions of a pipeline's schedule. */
+  /** 'lanes' (default) draws main thread and wire of every rank; 'pipeline' draws the actions of a pipeline's schedule. */
   readonly as?: (typeof TIMELINE_FORMS)[number];
 }
 
-/** How bytes are drawn. */
+/** Options that say how bytes are drawn. */
 export interface CommOptions extends TrafficOptions {
-  /** 'causes' (default): by what they carry; 'traffic': by sender and receiver. */
+  /** 'causes' (default) groups the bytes by cause; 'traffic' groups them by sender and receiver. */
   readonly as?: 'causes' | 'traffic';
 }
 
@@ -50,7 +50,7 @@ export interface RecordedSteps {
   /** Returns the data for the figures of one step (default: the last step). */
   viewOf(step?: number): RunView;
   lossFigure(): Figure;
-  /** One row per step. */
+  /** Returns the table of the steps, with one row per step. */
   stepsTable(): Table;
 }
 
@@ -59,7 +59,7 @@ export abstract class StepFigures {
   /** The steps to draw. */
   protected abstract get recorded(): RecordedSteps;
 
-  /** What figures read: the steps that were made with the newest config, or by the newest cell. */
+  /** The data that figures draw: the steps that were made with the newest config, or by the newest cell. */
   get view(): RunView {
     return this.recorded.viewOf();
   }
@@ -95,7 +95,8 @@ export abstract class StepFigures {
 
   /**
    * Draws one step of all ranks: when they compute and wait, and when the wire is used. `as: 'pipeline'` draws the schedule of a
-   * pipeline's step, as predicted and as it ran. Throws: CONFIG before the first step, and without a pipeline, and for an unknown form.
+   * pipeline's step, as predicted and as it ran. Throws: CONFIG before the first step, for an unknown form, and for 'pipeline' if
+   * the model has no pipeline.
    */
   timeline(options: TimelineOptions = {}): Figure {
     requireKnownOptions('timeline({ … })', options, ['as', 'step']);
@@ -145,7 +146,7 @@ function requireSteps({ history, none }: RecordedSteps): void {
   if (history.steps.numSteps === 0) throw new ConfigError(none);
 }
 
-/** Returns the data of a run that figures use. The forecast is a dry run of the run's config with the user's functions. */
+/** Returns the data that a run's figures use. The forecast is a dry run of the run's config with the user's functions. */
 export function viewOf(
   { config, ...run }: Omit<RunView, 'strategy' | 'forecast'> & { readonly config: TrainConfig },
   own?: MetaOwn,
@@ -162,13 +163,13 @@ export function viewOf(
   };
 }
 
-/** Whether a config may have another loss than cross-entropy. */
+/** Whether a config's loss may differ from cross-entropy. */
 export function hasOwnLoss(config: TrainConfig): boolean {
   const shape = modelShape(config);
   return config.loss !== null || isOwnModel(shape) || shape.kind === 'dit';
 }
 
-/** Returns the steps of a run's history, as figures show them. */
+/** Returns the steps of a run's history, in the form that figures show. */
 export function stepsOfRun(
   { history, link, torch, calls: { ended } }: Pick<RunParts, 'history' | 'link' | 'torch' | 'calls'>,
   own: MetaOwn | undefined,

@@ -7,7 +7,7 @@ import { createTable, DISPLAY, type DisplayBundle, type Table } from '../../figu
 export interface Guess {
   readonly id: string;
   readonly value: number;
-  /** The guessed quantity of a figure, as 'paramShare'; '' for none. */
+  /** The guessed quantity of a figure, such as 'paramShare'; '' if there is no guess. */
   readonly of: string;
   [DISPLAY](): DisplayBundle;
 }

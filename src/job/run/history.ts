@@ -7,7 +7,7 @@ import type { RankRows, StepResult } from '../../train/step-result';
 import type { EvaluatedStep, RankStep } from '../control/messages';
 import { NUM_NEWEST, RunSteps, type WholeStep } from './steps';
 
-/** Number of newest steps whose allocations and frees are all stored; older records have only totals. */
+/** All allocations and frees are stored for this number of newest steps; the records of older steps have only totals. */
 const NUM_CURVES = 2;
 
 /** The config and number of ranks of a run. */
@@ -22,7 +22,7 @@ export type Phase<P> = P & {
   readonly firstStep: number;
 };
 
-/** The steps so far of a run, or of a job's cells; `P` says how the steps of a phase are made. */
+/** All steps so far of a run, or of a job's cells; `P` says how the steps of a phase are made. */
 export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
   readonly steps: RunSteps;
   /** The phases in order; a run that was never resharded has one phase. */
@@ -97,10 +97,10 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
     return { firstStep, losses };
   }
 
-  /** Begins a phase: from the next step on, steps are made in this way. */
+  /** Begins a phase: from the next step on, steps are made as `place` says. */
   begin(place: P): void {
     const firstStep = this.#lastStep + 1;
-    // A phase without steps leaves no trace.
+    // A phase without steps is removed.
     if (this.phase.firstStep === firstStep) this.phases.pop();
     this.phases.push({ ...place, firstStep });
   }
@@ -137,7 +137,7 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
   }
 }
 
-/** Adds up the loads of experts of all ranks, which have different batches, and in a pipeline different layers. */
+/** Adds up the experts' loads over all ranks. Ranks have different batches; in a pipeline they also have different layers. */
 function withAllLoads(result: StepResult, byRank: readonly StepResult[]): StepResult {
   const experts = new Map<string, ExpertLoad>();
   for (const [layer, loads] of byRank.flatMap((one) => Object.entries(one.experts ?? {}))) {
@@ -153,7 +153,7 @@ function withAllLoads(result: StepResult, byRank: readonly StepResult[]): StepRe
 }
 
 function isSamePlace<P extends object>(one: Phase<P> | undefined, two: Phase<P>): boolean {
-  // A phase's fields are those of its place, and its first step.
+  // A phase has the fields of its place (config, world), and `firstStep`.
   const keys = Object.keys(two) as (keyof Phase<P>)[];
   return one !== undefined && keys.every((key) => key === 'firstStep' || one[key] === two[key]);
 }

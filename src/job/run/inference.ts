@@ -19,20 +19,20 @@ import type { RankVariables } from './variables';
 export interface Evaluation<Name extends string = string> extends Shown {
   /** Number of the last step before the evaluation; 0 before the first step. */
   readonly step: number;
-  /** Mean over all rows. */
+  /** The mean loss of all rows, in nats for a language model. */
   readonly loss: number;
-  /** e to the loss: the number of equally probable tokens that would have this loss; null if rows have no tokens. */
+  /** e to the power of the loss: the number of equally probable tokens that would have this loss; null if rows have no tokens. */
   readonly perplexity: number | null;
-  /** The metrics that were given, each the mean over all rows. */
+  /** The value of each given metric: its mean over all rows. */
   readonly metrics: Readonly<Record<Name, number>>;
-  /** Number of rows of all ranks. */
+  /** The number of evaluated rows, summed over ranks. */
   readonly rows: number;
   readonly seconds: Seconds;
 }
 
 /**
- * A number per batch, the mean over its rows: a function of the model's output and the batch. It is sent to ranks as source code.
- * Shapes: of the models gpt, moe and llama, the output is logits [B, T, V], and the batch is x and y [B, T].
+ * A function that gets the model's output and the batch, and returns a number: the mean over the batch's rows. It is sent to
+ * ranks as source code. Shapes: for gpt, moe and llama, the output is logits [B, T, V], and the batch has x and y [B, T].
  */
 export type Metric<Output = Tensor, Batch = FileBatch> = (
   output: Output,
@@ -40,12 +40,12 @@ export type Metric<Output = Tensor, Batch = FileBatch> = (
   scope: RankScope & RankVariables,
 ) => Tensor | number;
 
-/** What `run.evaluate` computes besides the loss. */
+/** The values that `run.evaluate` computes besides the loss. */
 export interface EvaluateOptions<Name extends string = string, Output = Tensor, Batch = FileBatch> {
   readonly metrics?: Readonly<Record<Name, Metric<Output, Batch>>>;
 }
 
-/** How `run.sample` chooses tokens. */
+/** Options that say how `run.sample` chooses tokens. */
 export interface SampleOptions {
   /** The number of tokens to add. Default 100. */
   readonly tokens?: number;
@@ -75,7 +75,7 @@ export async function evaluateRun<Name extends string = never, Output = Tensor, 
   history.evaluated(loss);
   const isOfTokens = !countedRows && modelShape(history.phase.config).kind !== 'dit';
   const perplexity = isOfTokens ? Math.exp(loss) : null;
-  const metrics = means as Evaluation<Name>['metrics']; // ranks answer with the names that they got
+  const metrics = means as Evaluation<Name>['metrics']; // ranks return a mean for each name that they got
   const facts = { step: history.lastStep, loss, perplexity, metrics, rows, seconds: now() - start };
   const others = Object.entries(means).map(([name, mean]) => `, ${name} ${mean.toFixed(4)}`);
   const aside = perplexity === null ? '' : ` (perplexity ${perplexity.toPrecision(4)})`;
@@ -86,7 +86,7 @@ export async function evaluateRun<Name extends string = never, Output = Tensor, 
 /** Returns the source of each metric. Throws: CONFIG for a metric that is no function. */
 function sourcesOf(options: object): Record<string, string> {
   requireKnownOptions('run.evaluate({ … })', options, ['metrics']);
-  const { metrics = {} } = options as { readonly metrics?: Readonly<Record<string, unknown>> }; // checked below
+  const { metrics = {} } = options as { readonly metrics?: Readonly<Record<string, unknown>> }; // the values are checked below
   const wrong = Object.entries(metrics).find(([, metric]) => typeof metric !== 'function');
   if (wrong === undefined) {
     return Object.fromEntries(Object.entries(metrics).map(([name, metric]) => [name, String(metric)]));
@@ -117,7 +117,7 @@ export async function sampleRun<Prompt extends string | readonly number[]>(
     .on<number[]>(world, work, { progress: (_, { done, total }) => line.show(done, total) })
     .finally(() => line.end());
   const made = codec === null ? all : textOf(codec, all);
-  return made as Prompt extends string ? string : number[]; // a text for a text
+  return made as Prompt extends string ? string : number[]; // a text prompt gives a text, and ids give ids
 }
 
 function checkedOptions(options: SampleOptions) {

@@ -2,7 +2,7 @@ import { type Bytes, formatBytes } from '../../core/units';
 import { type Column, createTable, type Table } from '../../figures/table';
 import type { ReadyReport } from '../control/messages';
 
-/** A rank's report when it became ready. */
+/** The report that a rank sends when it is ready. */
 export interface RankInfo extends ReadyReport {
   readonly rank: number;
 }

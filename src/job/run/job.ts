@@ -50,7 +50,7 @@ export interface TrainOptions {
   readonly init?: string | readonly string[] | undefined;
   /** With engine 'torch': the library that shards the model: 'fsdp2' (fully_shard; default), 'fsdp1' (FullyShardedDataParallel) or 'deepspeed'. */
   readonly framework?: TorchFramework | undefined;
-  /** With engine 'torch': compiles the model's blocks by torch.compile; a text names another backend than 'inductor'. Default: false. */
+  /** With engine 'torch': true compiles the model's blocks by torch.compile; a text names another backend. Default: false. */
   readonly compile?: boolean | string | undefined;
 }
 
@@ -222,7 +222,7 @@ export class Job extends StepFigures {
     );
   }
 
-  /** Returns the ranks that run work now, and the system calls that their processes are in. */
+  /** Returns the ranks that run work now, and the system call in which each of their processes is. */
   busyRanks(): readonly BusyRank[] {
     return this.#supervisor.busyRanks();
   }
@@ -232,7 +232,7 @@ export class Job extends StepFigures {
     const calls = new Set(this.busyRanks().map(({ call }) => call));
     const gentle = [...this.#runs].map((run) => run.stop());
     const isStopped = (await Promise.all(gentle)).includes('stopped');
-    // Calls of other ranks run beside the steps.
+    // Stopping the steps does not stop calls of other ranks.
     if (isStopped && !this.busyRanks().some(({ call }) => calls.has(call))) return;
     await this.#supervisor.interrupt();
   }

@@ -13,8 +13,8 @@ export interface StepRow extends Omit<StepResult, 'spans' | 'experts' | 'rankRow
   /** Tokens per second of all ranks; rows per second if rows have no tokens. */
   readonly tokensPerSecond: number;
   /**
-   * Maximum over ranks of the bytes that the run held at once; absent if the step was not recorded. Most steps on
-   * PyTorch are not recorded.
+   * The most bytes that the run held at once, on the rank with the most; absent if the step was not recorded. Most steps
+   * on PyTorch are not recorded.
    */
   readonly peakBytes?: Bytes;
 }
@@ -32,10 +32,10 @@ export interface EvaluationRow {
   readonly metrics?: Readonly<Record<string, number>>;
 }
 
-/** Where rows are written. */
+/** A log to which rows are written. */
 export interface LogFile {
   write(row: LogRow): void;
-  /** The rows after this step will be written again, because a checkpoint was loaded. */
+  /** Says that the rows of steps after `step` will be written again, because a checkpoint was loaded. */
   resume(step: number): void;
   close(): void;
 }
@@ -50,7 +50,7 @@ export function openJsonLines(path: string): LogFile {
   };
 }
 
-/** Opens a file to which whole records are appended: if a write fails, the begun record is removed. Throws: IO. */
+/** Opens a file to which whole records are appended: if a write fails, the incomplete record is removed. Throws: IO. */
 export function appendTo(path: string) {
   const file = opened(path);
   return {
@@ -72,8 +72,8 @@ export function appendTo(path: string) {
 }
 
 /**
- * Returns the position at which the last rows begin that must be removed: rows of steps after `step`, or a row that a
- * crash left unfinished.
+ * Returns the position from which all rows must be removed: rows of steps after `step`, or a row that a crash left
+ * unfinished.
  */
 function endOfRows(bytes: Buffer, step: number): Bytes {
   let end = bytes.length;

@@ -4,7 +4,7 @@ import type { EvaluatedStep } from '../control/messages';
 import type { RunParts } from './calls';
 import { OutputFolder } from './output-folder';
 
-/** What happens between the steps of `run.step` and `run.steps`; names as in transformers' TrainingArguments. */
+/** Options for the work between the steps of `run.step` and `run.steps`, with the names of transformers' TrainingArguments. */
 export interface LoopOptions {
   /** Evaluates after each step whose number is a multiple of this number. */
   readonly evalSteps?: number | undefined;
@@ -13,9 +13,9 @@ export interface LoopOptions {
   readonly outputDir?: string | undefined;
   /** Number of checkpoints that remain in `outputDir`: the newest ones, and always the one with the least validation loss. */
   readonly saveTotalLimit?: number | undefined;
-  /** Loads the parameters with the least validation loss when the steps have ended, but not after an interrupt or `break`. */
+  /** When the steps have ended, loads the parameters with the least validation loss; not after an interrupt or a `break`. */
   readonly loadBestModelAtEnd?: boolean | undefined;
-  /** Ends the training after this number of consecutive evaluations without a new least loss. */
+  /** Ends the training after this number of consecutive evaluations that found no new least loss. */
   readonly earlyStoppingPatience?: number | undefined;
   /** A loss counts as a new least loss only if it is less by more than this number. Default 0. */
   readonly earlyStoppingThreshold?: number | undefined;
@@ -38,8 +38,8 @@ const NEEDS: readonly (readonly [keyof LoopOptions, keyof LoopOptions])[] = [
 ];
 
 /**
- * Checks the options of a call; `what` is its name. Returns warnings about options that do nothing in its steps. Throws: CONFIG
- * for values that are not possible, and for options that need other ones.
+ * Checks the options of a call; `what` is its name. Returns warnings about options that have no effect in the call's steps.
+ * Throws: CONFIG for values that are not possible, and for an option that needs another option.
  */
 export function checkLoopOptions(
   what: string,
@@ -88,8 +88,8 @@ export function checkLoopOptions(
 }
 
 /**
- * Warns of checkpoints of later steps: another training has left them, or this training before it loaded an earlier
- * checkpoint.
+ * Warns of checkpoints of later steps. Another training has left them; or this training saved them before it loaded an
+ * earlier checkpoint.
  */
 function laterCheckpoints(what: string, outputDir: string | undefined, lastStep: number): string[] {
   if (outputDir === undefined) return [];
@@ -107,8 +107,8 @@ function wrong(what: string, name: string, value: unknown, expected: string): Co
 }
 
 /**
- * Whether the newest evaluation is the last that patience allows. Source: transformers' EarlyStoppingCallback; here all evaluations of
- * the run count, so a run that was resumed stops after the same step; after a stop, counting begins again.
+ * Whether the newest evaluation is the last that patience allows. Here all evaluations of the run count, so a resumed run stops
+ * after the same step; after a stop, counting begins again. Source: transformers' EarlyStoppingCallback.
  */
 export function isOutOfPatience(
   evaluations: readonly EvaluatedStep[],

@@ -9,7 +9,7 @@ import { type RunParts, sendRate } from './calls';
 import { loadRun, saveRun } from './checkpoints';
 import type { RunTraining } from './training';
 
-/** How `run.lrRangeTest` grows the learning rate; names as in torch-lr-finder. */
+/** Options that say how `run.lrRangeTest` increases the learning rate, with torch-lr-finder's names. */
 export interface LrRangeOptions {
   /** The first learning rate. Default 1e-6. */
   readonly startLr?: number;
@@ -17,13 +17,13 @@ export interface LrRangeOptions {
   readonly endLr?: number;
   /** The number of steps. From each step to the next, the rate grows by the same factor. Default 100. */
   readonly numIter?: number;
-  /** The share of the newest loss in the smoothed loss. Default 0.05. */
+  /** The weight of the newest loss in the smoothed loss, from 0 to 1. Default 0.05. */
   readonly smoothF?: number;
-  /** The test ends when the smoothed loss is this multiple of the least one. Default 5. */
+  /** The test ends when the smoothed loss is more than this multiple of the least smoothed loss. Default 5. */
   readonly divergeTh?: number;
 }
 
-/** Tests learning rates; `Run.lrRangeTest` says how. `isInterrupted` is asked before each step. */
+/** Tests learning rates; `Run.lrRangeTest` says how. `isInterrupted` is called before each step. */
 export async function lrRangeTest(
   parts: RunParts & { readonly folder: string },
   training: RunTraining,
@@ -49,12 +49,12 @@ export async function lrRangeTest(
   }
 }
 
-/** A failed step ends the run; then the error of that step is the one to show. */
+/** Throws other errors than CLOSED: after a failed step the run is CLOSED, and the error of that step is shown instead. */
 function unlessClosed(error: unknown): void {
   if (!(error instanceof ShardlabError && error.code === 'CLOSED')) throw error;
 }
 
-/** Trains with growing rates until the loss diverges. Source: torch-lr-finder's LRFinder.range_test. */
+/** Trains with growing learning rates until the loss diverges. Source: torch-lr-finder's LRFinder.range_test. */
 async function tryRates(
   parts: RunParts,
   training: RunTraining,

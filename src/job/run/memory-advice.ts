@@ -20,31 +20,31 @@ export interface AdviceOptions {
 /** A setting that was tried. */
 export interface TriedSetting {
   readonly setting: string;
-  /** The most bytes on a rank's device, including the bytes of other runs and cells. */
+  /** The most bytes that any rank's device held at once, including the bytes of other runs and cells. */
   readonly peakBytes: Bytes;
   readonly stepSeconds: Seconds;
   readonly fits: boolean;
-  /** Number of ranks with which the run would fit, worked out by a formula; null if more ranks do not help. */
+  /** The number of ranks with which the run would fit, by a formula; null if more ranks do not help. */
   readonly ranks: number | null;
 }
 
-/** The most settings in the message. */
+/** The message names at most this number of settings. */
 const NUM_NAMED = 3;
 /** No setting is tried after this time, and no single setting after half of it. */
 const BUDGET_SECONDS: Seconds = 8;
-/** A trial takes too long if a rank's step has more floating point operations than this: seconds at 10 GFLOP/s. */
+/** A trial takes too long if a rank's step has more floating point operations than this (2 seconds at 10 GFLOP/s). */
 const MOST_FLOPS = 2e10;
 /** Bytes per parameter: parameter, gradient and two moments in float32. Source: Rajbhandari et al. 2020, section 3.1. */
 const STATE_BYTES = 16;
-/** A heap never shrinks, so models with more state than this are not tried. */
+/** A heap never shrinks, so a model is not tried if the states of all its parameters take more bytes than this. */
 const MOST_STATE_BYTES: Bytes = 256e6;
 /** Codes of errors after which ranks no longer answer, or with which the user has stopped the work. */
 const ENDINGS = ['INTERRUPTED', 'CLOSED', 'RANK_DIED', 'ABORTED'];
 
 /**
  * Returns the error with a message that also names settings with which the run fits under the memoryLimit. The settings
- * are tried and measured on the ranks, one change at a time, then in pairs. For a model that takes too long to try, the
- * message gives the sizes of its states by a formula.
+ * are tried and measured on the ranks, one change at a time, then in pairs. If a trial of the model takes too long, the
+ * message gives the sizes of the model's states by a formula.
  */
 export async function withMemoryAdvice(error: ShardlabError, options: AdviceOptions): Promise<ShardlabError> {
   const limit = Number(error.details.limit);
@@ -128,8 +128,8 @@ function byFormula(numParams: number, world: number, limit: Bytes): string {
   const fits = Math.ceil(states / limit);
   return (
     `The model is too large to try settings here. Its parameters, gradients and optimizer states are ${formatBytes(states)}; ` +
-    `under FULL_SHARD each of ${world} ranks holds ${formatBytes(states / world)} of them, and with offload.optimizer ` +
-    `${formatBytes(states / world / 2)}. They are below the limit of ${formatBytes(limit)} with more than ${fits} ranks; ` +
+    `under FULL_SHARD each of ${world} ranks holds ${formatBytes(states / world)} of them, or with offload.optimizer ` +
+    `${formatBytes(states / world / 2)}. With more than ${fits} ranks, each rank's part is below the limit of ${formatBytes(limit)}; ` +
     'activations are extra: halve batch and double accumulation, or set activationCheckpointing.'
   );
 }
@@ -172,14 +172,14 @@ export interface MemorySetting {
   /** The setting as the user writes it: "parallel: { strategy: 'FULL_SHARD' }". */
   readonly text: string;
   readonly config: TrainConfig;
-  /** Which memory this setting reduces. */
+  /** The kind of memory that this setting reduces. */
   readonly less: Lessened;
 }
 
 /** Two changes that reduce the same memory are not tried together. */
 type Lessened = 'states' | 'activations' | 'both';
 
-/** Settings as the user writes them; the settings of a group replace only these settings of the group. */
+/** Changed settings as the user writes them; the other settings of a group (`parallel`, `offload`, …) stay as they are. */
 type Change = Partial<Pick<TrainConfig, 'batch' | 'accumulation' | 'activationCheckpointing'>> & {
   readonly [Group in 'parallel' | 'offload' | 'optimizer']?: Partial<TrainConfig[Group]>;
 };
@@ -187,7 +187,7 @@ type Change = Partial<Pick<TrainConfig, 'batch' | 'accumulation' | 'activationCh
 /** Resets settings that belong to the old strategy; FULL_SHARD needs none of them. */
 const UNBOUND = { mesh: null, reshardAfterForward: null, noSync: null };
 
-/** Returns the changes, roughly in order of their cost; null for a change that the config already has or cannot have. */
+/** Returns the changes, roughly from cheap to expensive; null for a change that the config already has or cannot have. */
 function changesOf(config: TrainConfig, world: number): readonly [Lessened, Change | null][] {
   const { parallel, batch, accumulation, activationCheckpointing: checkpointing, offload } = config;
   const { shardedAtRest, reshardAfterForward, isHybrid } = STRATEGIES[parallel.strategy];
@@ -215,7 +215,7 @@ export function singleSettings(config: TrainConfig, world: number): MemorySettin
       ...others,
       parallel: { ...config.parallel, ...(parallel && { ...UNBOUND, ...parallel }) },
       offload: { ...config.offload, ...offload },
-      // adamW8bit has the settings of adamW.
+      // The cast is right because adamW8bit has the same settings as adamW.
       optimizer: { ...config.optimizer, ...optimizer } as TrainConfig['optimizer'],
     };
     return [{ text: inspect(change).slice(2, -2), config: changed, less }];
@@ -223,8 +223,8 @@ export function singleSettings(config: TrainConfig, world: number): MemorySettin
 }
 
 /**
- * Returns the config with two changes, one that reduces states and one that reduces activations; only changes of
- * `texts`, in that order.
+ * Returns configs with two changes: the first is one of `texts` and reduces states, the second reduces activations.
+ * The positions of both changes in `texts` give the order.
  */
 export function pairedSettings(
   config: TrainConfig,

@@ -10,7 +10,7 @@ import { buildModel, chooseTrained } from '../../nn/models/build-model';
 import { optimizerBytesOf } from '../../plan/memory/state-bytes';
 import { availableMemory } from '../launch/host-memory';
 
-/** For each kind, a model that every machine can train. */
+/** For each kind of model, a small model that every machine can train. */
 const SMALL: Readonly<Record<BuiltInModel['kind'], string>> = {
   gpt: "'tiny'",
   moe: "{ kind: 'moe', layers: 2, dim: 64, heads: 4, vocab: 512, seq: 64, experts: 4 }",
@@ -39,20 +39,20 @@ export function requireModelRoom(
   const { device, host } = bytesOfRank(config, world, numParams, trained);
   const total = world * (device + host);
   const isOverHeap = Math.max(device, host) > HEAP_END;
-  // Models that fit on a small machine need no check.
+  // A model that fits on a small machine needs no check.
   if (!isOverHeap && total <= HEAP_END) return;
   const free = available();
   if (!isOverHeap && total <= free) return;
   const held = `${formatBytes(device)}${host > 0 ? ` and ${formatBytes(host)} on the host` : ''}`;
   const stands = isOverHeap
     ? `the heap of a rank's wasm engine ends at ${formatBytes(HEAP_END)}`
-    : `all ${world} would take ${formatBytes(total)}, and this machine or container has ${formatBytes(free)} free`;
+    : `all ${world} together would hold ${formatBytes(total)}, but this machine or container has ${formatBytes(free)} free`;
   const setting = config.model;
   const name = typeof setting === 'string' ? `'${setting}'` : `of kind '${setting.kind}'`;
   throw new ShardlabError(
     'OUT_OF_MEMORY',
     `model ${name} has ${(numParams / 1e9).toPrecision(3)} billion parameters: with its optimizer states, each of ${world} ranks would hold ${held} under ${config.parallel.strategy}, and ${stands}. To see its memory and time: ` +
-      'sl.dryRun(config, { world: 64 }) runs the same code on shapes, sl.plan({ model, hardware, gpus }) predicts GPUs. ' +
+      'sl.dryRun(config, { world: 64 }) runs the same code on shapes, and sl.plan({ model, hardware, gpus }) predicts both on GPUs. ' +
       `To train here, use a small model of its kind, as model: ${SMALL[shape.kind]}${moreRanks(config, world)}.`,
     {
       details: {
@@ -80,7 +80,7 @@ function bytesOfRank(
   const numShards = isHybrid ? (parallel.mesh?.dpShard ?? ranks) : ranks;
   const share = (state: ModelState, size = numParams): number =>
     Math.ceil(
-      // Under expert parallelism, a rank may have little besides its experts.
+      // Under expert parallelism, a rank's parameters may be almost only its experts, so the least size is divided by ep.
       size / (parallel.tp * parallel.pp) / (shardedAtRest.includes(state) ? numShards : parallel.ep),
     );
   const parameters = itemBytes('float32') * share('parameter');

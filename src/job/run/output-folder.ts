@@ -8,11 +8,11 @@ import type { EvaluatedStep } from '../control/messages';
 import { savedEvaluations } from '../rank/saves';
 
 const CHECKPOINT = /^checkpoint-(\d+)$/;
-/** A checkpoint that is being deleted; it is renamed first, so that a killed process leaves no checkpoint with missing files. */
+/** A checkpoint that is being deleted. It is renamed first, because a killed process would leave only some of its files. */
 const DELETED = /^checkpoint-\d+\.deleted$/;
-/** What a killed save leaves beside its checkpoint. */
+/** A folder that a killed save leaves beside its checkpoint. */
 const LEFTOVER = /^checkpoint-(\d+)\.(?:saving|failed|previous)-/;
-/** A model that is being exported; the name has the mark of the process. */
+/** A model that is being exported; the name contains the mark of the exporting process. */
 const EXPORTED = /\.(?:whole|saving)-(\d+-\d+)/;
 
 /** The checkpoints of a training in one folder, with transformers' names: checkpoint-<step>. */
@@ -36,7 +36,7 @@ export class OutputFolder {
   }
 
   /**
-   * Ends what a killed training began here: its last checkpoint, if it is complete, gets its name, and all that is incomplete is
+   * Cleans up after a killed training: its last checkpoint, if it is complete, gets its final name; incomplete checkpoints are
    * deleted. No other training may write here. Throws: IO.
    */
   recover(): void {
@@ -49,7 +49,7 @@ export class OutputFolder {
     }
   }
 
-  /** Returns the checkpoint of the run with the least validation loss; undefined: there is none. */
+  /** Returns the checkpoint of the run with the least validation loss; undefined if there is none. */
   best(evaluations: readonly EvaluatedStep[]): EvaluatedStep | undefined {
     const saved = evaluations.filter(({ step, loss }) => {
       // Another training may have saved a checkpoint of the same step.
@@ -63,8 +63,8 @@ export class OutputFolder {
   }
 
   /**
-   * Deletes the oldest checkpoints so that `limit` remain, up to step `last`, which was just saved. The best one remains too: if the
-   * limit is 1, there may be two. Source: transformers' Trainer._rotate_checkpoints.
+   * Deletes the oldest checkpoints until `limit` remain; checkpoints after step `last`, which was just saved, do not count. The
+   * best checkpoint always remains, so with limit 1 there may be two. Source: transformers' Trainer._rotate_checkpoints.
    */
   rotate(limit: number, last: number, best: number | undefined): void {
     const steps = this.steps().filter((step) => step <= last);

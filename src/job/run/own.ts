@@ -31,7 +31,7 @@ export type OwnLoss<Net, Batch> = (
   scope: RankScope & RankVariables,
 ) => Tensor;
 
-/** What a model returns. */
+/** The type of a model's output. */
 type OutputOf<Net> = Net extends { forward(...inputs: never[]): infer Output } ? Output : Tensor;
 
 /** A batch with tensors in place of arrays of numbers. */
@@ -50,7 +50,7 @@ export type TrainInput<Net = Module, Batch = FileBatch> = Omit<
   readonly model?: TrainConfigInput['model'] | OwnModel<Net> | FileExport;
   /** Built-in data, files, arrays, or a function that makes batches. */
   readonly data?: TrainConfigInput['data'] | OwnData<Batch> | OwnBatches<Batch>;
-  /** Returns the loss of the model's output; or an export of a file: './net.ts#loss'. Without it, the output is the loss. */
+  /** Returns the loss of the model's output; or an export of a file: './net.ts#loss'. Default: the output is the loss. */
   readonly loss?: TrainConfigInput['loss'] | OwnLoss<Net, Batch> | FileExport;
 };
 
@@ -60,7 +60,7 @@ export type FileExport = `${string}#${string}`;
 /** The functions of a run, and the form in which ranks get them. */
 export interface OwnWork {
   readonly sources: OwnSources;
-  /** Null: a file's export, which only ranks load. */
+  /** Null if a function is the export of a file, because only ranks load files. */
   readonly functions: OwnFunctions | null;
 }
 
@@ -82,14 +82,14 @@ export function splitInput(input: object): SplitInput {
   };
   const all = Object.values(sources);
   if (all.every((one) => one === null)) {
-    return { config: input as TrainConfigInput, own: undefined }; // nothing in it is a function
+    return { config: input as TrainConfigInput, own: undefined }; // the config contains no function
   }
   const config = {
     ...rest,
     model: sources.model === null ? model : { kind: 'own' },
     ...(data === undefined ? {} : { data: sources.data === null ? data : 'function' }),
     ...(loss === undefined ? {} : { loss: sources.loss === null ? loss : 'function' }),
-  } as TrainConfigInput; // as the parser checks
+  } as TrainConfigInput; // the parser checks it
   const isInFile = all.some((one) => one !== null && 'file' in one);
   return { config, own: { sources, functions: isInFile ? null : functions } };
 }
@@ -124,7 +124,7 @@ function shipped(own: UserFunction | null): Shipped | null {
   return own === null ? null : { source: String(own) };
 }
 
-/** The error for functions of the user's in a job on PyTorch. */
+/** Returns the error for a user's functions in a job on PyTorch. */
 export function ownOnTorch(): ConfigError {
   return new ConfigError(
     "engine 'torch' trains built-in models: a model, loss or data function of your own is JavaScript, which its ranks do not run; " +

@@ -4,7 +4,7 @@ import { ConfigError } from '../../core/errors';
 import { counted } from '../../figures/format';
 import type { RunParts } from './calls';
 
-/** Settings that say how a step is computed, not what it computes; runs that are compared may differ in them. */
+/** Settings that change how a step is computed, but not its result; compared runs may differ in these settings. */
 const HOW = [
   'parallel',
   'mixedPrecision',
@@ -14,7 +14,7 @@ const HOW = [
   'optimizer.fused',
 ];
 
-/** Settings that say what a step computes; a section's parts stand for the section. */
+/** All other settings, which change a step's result; a section's parts are in the list in place of the section. */
 const WHAT = SETTING_ROWS.map(({ path }) => path).filter(
   (path, _, all) =>
     !HOW.some((how) => path === how || path.startsWith(`${how}.`)) &&
@@ -24,7 +24,7 @@ const WHAT = SETTING_ROWS.map(({ path }) => path).filter(
 type Compared = Pick<RunParts, 'history' | 'torch'>;
 
 /**
- * Throws: CONFIG naming each setting that changes what a step computes and in which two runs differ; CONFIG if the
+ * Throws: CONFIG if two runs differ in settings that change a step's result, with the name of each; CONFIG if their
  * numbers of data-parallel ranks or of steps so far differ, and for a run on DeepSpeed.
  */
 export function requireSameTraining(one: Compared, other: Compared): void {
@@ -38,7 +38,7 @@ export function requireSameTraining(one: Compared, other: Compared): void {
         "losses, as sl.compare({ one, other }, 'loss')",
     );
   const [{ config, world }, theirs] = [one.history.phase, other.history.phase];
-  // The rate's schedule reads the length of the training; nothing else does.
+  // Only the learning rate's schedule reads the number of steps of the training.
   const read = WHAT.filter((path) => path !== 'steps' || config.schedule !== null);
   const differences = read.flatMap((path) => {
     const [mine, its] = [settingAt(config, path), settingAt(theirs.config, path)];
@@ -49,7 +49,7 @@ export function requireSameTraining(one: Compared, other: Compared): void {
     differences.push(`ranks with batches of their own (ranks ÷ tp, pp and cp): ${numHere} and ${numThere}`);
   if (differences.length > 0) {
     throw new ConfigError(
-      `run.parity compares runs that compute the same, and these differ in:\n${differences.join('\n')}\nMake both with the same ` +
+      `run.parity compares runs that compute the same, but these two differ in:\n${differences.join('\n')}\nMake both with the same ` +
         `settings; only ${HOW.join(', ')} may differ`,
       { differences },
     );

@@ -29,7 +29,7 @@ export class ParityValues {
   readonly #tolerance: number;
   readonly #isNormalizing: boolean;
   readonly #parameters = new Map<string, ParityParameter>();
-  /** By parameter: 1 for elements that are not compared. */
+  /** By parameter, a byte per element: 1 if the element is not compared. */
   readonly #rounding = new Map<string, Uint8Array>();
 
   constructor(optimizer: string, tolerance: number) {
@@ -117,7 +117,7 @@ function ratio(absolute: number, divisor: number): number {
   return absolute === 0 ? 0 : absolute / divisor;
 }
 
-/** Returns the largest difference of two elements without a mark, and the largest magnitude of any element. */
+/** Compares two tensors: returns the largest difference of elements without a mark, and the largest magnitude of any element. */
 function differenceOf([one, other]: Pair, marks?: Uint8Array) {
   let [absolute, size] = [0, 0];
   for (let i = 0; i < one.length; i++) {

@@ -13,7 +13,7 @@ import { saveRun } from './checkpoints';
 import { requireSameTraining } from './parity-configs';
 import { ParityValues } from './parity-values';
 
-/** How `run.parity` compares two runs. */
+/** Options that say how `run.parity` compares two runs. */
 export interface ParityOptions {
   /** Number of steps that both runs train. Default 3. */
   readonly steps?: number;
@@ -21,10 +21,10 @@ export interface ParityOptions {
   readonly tolerance?: number;
 }
 
-/** A run's parts, and the folder of its job. */
+/** A run's parts, with the folder of its job. */
 type ComparedParts = RunParts & { readonly folder: string };
 
-/** What a comparison needs of a run. */
+/** The parts of a run that a comparison needs. */
 export interface ComparedRun {
   readonly parts: ComparedParts;
   readonly run: { readonly view: RunView; step(): Promise<unknown> };

@@ -14,9 +14,9 @@ import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import type { RunParts } from './calls';
 import { saveRun } from './checkpoints';
 
-/** How a model's files are written. */
+/** Options that say how a model's files are written. */
 export interface PretrainedOptions extends Pick<SaveOptions, 'maxShardBytes' | 'dtype'> {
-  /** Saves only the adapters of `lora`, as PEFT does. Default: false, which adds them to the matrices. */
+  /** Saves only the adapters of `lora`, as PEFT does. Default: false, which adds the adapters to their matrices. */
   readonly adapter?: boolean;
 }
 
@@ -49,7 +49,7 @@ export async function savePretrained(
       'run.savePretrained: adapter is for runs with lora, and this run has none; leave it out',
     );
   const shape = modelShape(parts.history.phase.config);
-  publishedModel(shape); // Refuses a kind that is not published, before ranks save anything.
+  publishedModel(shape); // Refuses a kind without a published format, before ranks save anything.
   const source = `${path}.whole-${processMark()}`;
   try {
     const parameters = { beside: 'nothing', shownAs: folder } as const;

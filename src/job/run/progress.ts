@@ -11,19 +11,19 @@ import { DISPLAY } from '../../figures/table';
 import type { StepResult } from '../../train/step-result';
 import type { EvaluatedStep } from '../control/messages';
 
-/** Fewer points make no curve, so a line of text is enough. */
+/** With fewer points there is no curve; a line of text is enough. */
 const LEAST_POINTS = 5;
-/** Time between two redraws of a curve: at least this time, and at least this multiple of the last redraw's time. */
+/** A curve is redrawn after at least REDRAW_MS milliseconds, and at least REDRAW_SHARE times the duration of its last redraw. */
 const REDRAW_MS = 200;
 const REDRAW_SHARE = 20;
-/** Steps that take less time together show no time left. */
+/** If all steps together take less time than this, the remaining time is not shown. */
 const TIME_LEFT_FROM: Seconds = 2;
-/** While steps run, the speed is that of this number of newest steps. */
+/** While steps run, the speed is the speed of this number of newest steps. */
 const NUM_SPEED = 10;
 
-/** What the progress of steps shows besides their results. */
+/** The facts that the progress of steps shows besides the steps' results. */
 export interface ProgressOptions {
-  /** null: the number of steps is not known in advance. */
+  /** null if the number of steps is not known in advance. */
   readonly numSteps: number | null;
   readonly hasOwnLoss: boolean;
   readonly evaluations: () => readonly EvaluatedStep[];
@@ -54,7 +54,7 @@ export function createProgress(options: ProgressOptions) {
       drawnAt = performance.now();
       drawingMs = drawnAt - start;
     },
-    /** Where other work between two steps shows its progress: in the same display. */
+    /** Other work between two steps shows its progress here, in the same display. */
     place: {
       line: {
         isNotebook: true,
@@ -96,7 +96,7 @@ export class ProgressPlaces {
   }
 }
 
-/** The progress of the steps. */
+/** The state of a progress display. */
 interface State extends ProgressOptions {
   readonly start: Seconds;
   readonly losses: number[];
@@ -106,7 +106,7 @@ interface State extends ProgressOptions {
   readonly timed: readonly Timed[];
 }
 
-/** What a speed needs of a step, or of some steps together. */
+/** The numbers from which a speed is computed, of one step or of some steps together. */
 type Timed = Pick<StepResult, 'tokens' | 'seconds' | 'countedRows'>;
 
 function runningBundle(state: State): MimeBundle {
@@ -115,7 +115,7 @@ function runningBundle(state: State): MimeBundle {
   return progressBundle(text, losses.length, numSteps ?? losses.length, pictureOf(state));
 }
 
-// No plotly while steps run, because JupyterLab's extension draws a display once and ignores its updates.
+// While steps run, plotly is not used, because JupyterLab's extension draws a display once and ignores its updates.
 function pictureOf(state: State): string {
   return state.losses.length < LEAST_POINTS ? '' : curveOf(state).toSvg(LIGHT);
 }
@@ -181,7 +181,7 @@ export interface RunSummary extends Shown {
   readonly tokensPerSecond: number;
   /** Median time of a step. */
   readonly stepSeconds: Seconds;
-  /** Why the steps ended before the number that was asked for: a callback, an early stop; null: they did not. */
+  /** The reason why fewer steps ran than the call asked for: a callback, an early stop; null if all steps ran. */
   readonly endedEarly: string | null;
 }
 

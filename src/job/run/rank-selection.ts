@@ -10,8 +10,8 @@ import type { Recordings } from './records';
 import { type RankVariables, requireName, requireVariables, type VariableNamed } from './variables';
 
 /**
- * A function that runs in ranks. It is sent as source code. It sees the scope of a rank's cell and the variables of
- * `%%ranks` cells (both are also in its first argument) and its other arguments, but no variables of the notebook.
+ * A function that runs in ranks. It is sent as source code. It sees its arguments, the scope of a rank's cell and the
+ * variables of `%%ranks` cells (the first argument contains the scope and these variables), but no variables of the notebook.
  */
 export type RankFunction<Args extends readonly unknown[], Value> = (
   scope: RankScope & RankVariables,
@@ -70,8 +70,8 @@ export class RankSelection {
   /**
    * Runs Python in each of these ranks of a job on PyTorch, as `job.on('all').python('rank * n', { n: 2 })`. `values`
    * become variables first; variables stay available. Returns, per rank, the value of the last expression as JSON; the
-   * value's repr if it is not JSON; null without an expression. `rank`, `world_size`, `dist`, `torch`, `device` and
-   * `runs` are in scope. Throws: CONFIG if the ranks run JavaScript, and as `run` does.
+   * value's repr if the value is not JSON; null if there is no last expression. `rank`, `world_size`, `dist`, `torch`, `device`
+   * and `runs` are in scope. Throws: CONFIG if the ranks run JavaScript, and as `run` does.
    */
   async python(source: string, values: Readonly<Record<string, unknown>> = {}): Promise<unknown[]> {
     requireLanguage(this.#engine, 'Python', 'python(source)');
@@ -109,11 +109,11 @@ export class RankSelection {
     name: Name | (keyof RankVariables & string),
   ): Promise<VariableNamed<Name>[]> {
     requireName(name, 'get');
-    // The kernel's compiler declares the types of variables; a rank sends what the variable has.
+    // The kernel's compiler declares the types of variables; a rank sends the value that the variable has.
     return (await this.#supervisor.run(this.ranks, { kind: 'get', name }, {})) as VariableNamed<Name>[];
   }
 
-  /** Returns each rank's measurement, in rank order; the caller names the type. Throws: as `run`. */
+  /** Returns each rank's result of a measurement, in rank order; the caller names the result's type. Throws: as `run` does. */
   async measure<Value>(measurement: Measurement): Promise<Value[]> {
     return (await this.#supervisor.run(this.ranks, { kind: 'measure', measurement }, {})) as Value[];
   }

@@ -16,42 +16,42 @@ import type { CallSink } from '../launch/call';
 import { phaseOf, type RecordedSteps, StepFigures } from './figures';
 import { RunHistory } from './history';
 
-/** How the steps of a phase are made: by which ranks, and by which code. */
+/** The number of ranks and the code that make the steps of a phase. */
 interface CellPlace {
   readonly world: number;
   readonly code: string;
 }
 
-/** A rank's step of a cell or function. */
+/** A step of a cell or function on one rank. */
 interface StepOfRank {
   readonly rank: number;
   readonly step: CellStep;
 }
 
-/** What ran, beginning with a step. */
+/** The title of the steps from `firstStep` on: what ran. */
 interface Title {
   readonly firstStep: number;
   readonly title: string;
-  /** The title if earlier cells ran a part of the step. Figures do not draw that part. */
+  /** The title of the first step if earlier cells ran a part of it. Figures do not draw that part. */
   readonly part?: string;
 }
 
-/** Cells have no parts of a step that a trainer times. */
+/** In a step of a cell, no trainer measures the times of forward, backward and the other parts. */
 const NO_SPANS = { data: 0, forward: 0, backward: 0, loss: 0, optimizer: 0 } as const;
 
 /** The recorded steps of a job's cells and functions, under one name. Shown in a notebook as one line. */
 export class Recording extends StepFigures {
-  /** The name that job.record gave; '' for what ran before the first name. */
+  /** The name that job.record gave; '' for the steps before the first name. */
   readonly name: string;
   readonly #history: RunHistory<CellPlace>;
   readonly #link: Link | undefined;
-  /** The steps that computed no loss. */
+  /** The numbers of the steps that computed no loss. */
   readonly #unknown = new Set<number>();
-  /** The first steps of the newest cells, and what ran: 'cell 7'. */
+  /** The titles of the newest cells, such as 'cell 7', with the first step of each. */
   readonly #titles: Title[] = [];
-  /** The kind of the newest record if it is not of a whole step; the next record then replaces it. */
+  /** The kind of the newest record if the record is not a whole step; then the next record replaces it. */
   #unfinished: CellStep['kind'] | undefined;
-  /** If the newest record is of a cell without an update: its spans, and where its step began. */
+  /** If the newest record is of a cell without an update: the record's spans, and the title of the cell that began its step. */
   #begun: { readonly names: ReadonlySet<SpanName>; readonly title: string } | undefined;
 
   constructor(name: string, path: string, link: Link | undefined) {
@@ -69,7 +69,7 @@ export class Recording extends StepFigures {
   /** Stores a step of some ranks. `code` identifies the code that ran: steps of the same code are compared. */
   add(steps: readonly StepOfRank[], title: string, code: string): void {
     const kind = kindOf(steps);
-    // A cell that only made temporaries does not hide a step.
+    // A cell that only made temporaries does not replace a step in the figures.
     if (kind === 'minor' && this.numSteps > 0 && this.#unfinished !== 'minor') return;
     const last = this.#history.lastStep;
     if (this.#unfinished !== undefined) this.#history.resume(last - 1);
@@ -102,7 +102,7 @@ export class Recording extends StepFigures {
   }
 
   get recorded(): RecordedSteps {
-    // A cell without an update, such as an evaluation, is no point of the curve.
+    // The curve has no point for a cell without an update, such as an evaluation.
     const losses = this.#history.losses.slice(0, this.#unfinished === undefined ? undefined : -1);
     return {
       history: this.#history,
@@ -145,7 +145,7 @@ export class Recording extends StepFigures {
     if (this.#titles.at(-1)?.title !== title.title) this.#titles.push({ firstStep, ...title });
   }
 
-  /** Returns the title of a record, which says so if earlier cells ran the step's forward or backward. [Note: steps of cells] */
+  /** Returns a record's title. The title says so if earlier cells ran the step's forward or backward. [Note: steps of cells] */
   #titleOf(steps: readonly StepOfRank[], title: string): Omit<Title, 'firstStep'> {
     const names = new Set(steps.flatMap(({ step }) => step.record?.spans.map(({ name }) => name) ?? []));
     const before = names.has('forward') ? undefined : names.has('backward') ? 'forward' : 'backward';
@@ -185,7 +185,7 @@ export class Recordings {
     return Object.fromEntries(this.#named);
   }
 
-  /** Begins a recording; one of the same name is replaced. Throws: CONFIG for a name that is not a text. */
+  /** Begins a recording; it replaces a recording of the same name. Throws: CONFIG for a name that is not a text. */
   begin(name: string): Recording {
     if (typeof name !== 'string' || name.trim() === '') {
       throw new ConfigError(`job.record takes a name, as job.record('fsdp'), not ${inspect(name)}`);
@@ -195,7 +195,7 @@ export class Recordings {
     return this.#current;
   }
 
-  /** Runs a call of cells or functions, and adds its steps to the current recording, also if the call fails. */
+  /** Runs a call of cells or functions, and adds its steps to the current recording, even if the call fails. */
   async during<T>(
     ranks: readonly number[],
     work: Extract<RankWork, { kind: 'cell' | 'function' }>,
@@ -234,7 +234,7 @@ class StepsOfCall {
     while ([...this.#waiting.values()].every((steps) => steps.length > 0)) this.#shift();
   }
 
-  /** Adds the steps that only some of the ranks have made. */
+  /** Adds the last steps, which only some of the ranks have made. */
   end(): void {
     while ([...this.#waiting.values()].some((steps) => steps.length > 0)) this.#shift();
   }
@@ -249,7 +249,7 @@ class StepsOfCall {
   }
 }
 
-/** Returns a short text that differs between different codes; a cell's number in its source map does not count. */
+/** Returns a hash of the code; the cell's number in its source map does not change the hash. */
 function codeOf(work: Extract<RankWork, { kind: 'cell' | 'function' }>): string {
   const text = work.kind === 'cell' ? work.js.replace(/\n\/\/# sourceMappingURL=.*$/, '') : work.source;
   return createHash('sha256').update(text).digest('base64');
@@ -268,7 +268,7 @@ function resultOf(steps: readonly StepOfRank[], number: number, kind: CellStep['
   const mean = losses.reduce((sum, loss) => sum + loss, 0) / losses.length;
   return {
     step: number,
-    // Only steps are points of the curve; the mean of no losses is NaN.
+    // The loss curve has points for steps only. If no rank has a loss, the mean is NaN.
     loss: kind === 'step' ? mean : Number.NaN,
     gradNorm: first.step.gradNorm ?? Number.NaN,
     lr: first.step.lr ?? Number.NaN,

@@ -20,11 +20,11 @@ export interface ReshardChange
   extends Omit<ParallelInput, 'expertPlacement'>,
     Pick<TrainConfigInput, 'mixedPrecision'> {
   /**
-   * 'by-use' places experts by the loads of the last 10 steps; other values are those of the setting
-   * `parallel.expertPlacement`.
+   * 'by-use' places experts according to their loads in the last 10 steps; all other values have the same meaning as in
+   * the setting `parallel.expertPlacement`.
    */
   readonly expertPlacement?: ParallelInput['expertPlacement'] | typeof BY_USE;
-  /** With 'by-use': the number of copies of much used experts per layer, over all ranks of an ep group. Default 0. */
+  /** With 'by-use': the number of additional copies of much used experts, per layer and ep group. Default 0. */
   readonly redundantExperts?: number;
   /**
    * The run continues on the job's first `world` ranks. `batch` is per rank, so more ranks process more sequences per
@@ -39,7 +39,7 @@ export interface ReshardReport extends Shown {
   readonly numTensors: number;
   /** Number of 8-bit optimizer states that were encoded again, because their blocks have new borders. */
   readonly numCoded: number;
-  /** Bytes of all values, each element counted once; every replica and shard was compared, bit by bit. */
+  /** Bytes of all compared values; an element counts once, although every replica was compared, bit by bit. */
   readonly bytes: Bytes;
   /** Compared bytes, summed over ranks; every replica counts. */
   readonly comparedBytes: Bytes;
@@ -61,8 +61,8 @@ const BOUND = ['reshardAfterForward', 'noSync'] as const;
 
 /**
  * Returns the config and world after a change. With another strategy, settings of the old one (mesh, reshardAfterForward,
- * noSync) return to their defaults unless the change names them; so does the placement of experts with another `ep`. `loads` returns
- * measured loads. Throws: CONFIG for an unknown or wrong setting, and for an empty change.
+ * noSync) return to their defaults unless the change names them. With another `ep`, the placement of experts also returns to its
+ * default. `loads` returns measured loads. Throws: CONFIG for an unknown or wrong setting, and for an empty change.
  */
 export function planReshard(
   from: RunPlace,
@@ -119,7 +119,7 @@ function placedByUse(
 }
 
 /**
- * Returns the settings of a change as a config has them, for warnings. The placement of experts is left out, because no
+ * Returns a change in the form of a config, for warnings. The placement of experts is left out, because no
  * warning is about it.
  */
 export function changedSettings(change: ReshardChange): TrainConfigInput {
@@ -127,7 +127,7 @@ export function changedSettings(change: ReshardChange): TrainConfigInput {
   return { mixedPrecision, parallel };
 }
 
-/** Returns the rows of each expert in the last steps, by layer. */
+/** Returns, by layer, the number of rows that each expert computed in the last steps. */
 export function measuredLoads(results: readonly StepResult[]): MeasuredLoads {
   const sums: Record<string, readonly number[]> = {};
   for (const { experts = {} } of results.slice(-NUM_MEASURED)) {

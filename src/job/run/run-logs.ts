@@ -9,14 +9,14 @@ import { type LogFile, type LogRow, openJsonLines, type StepRow } from './log-fi
 import { openEventFile } from './tensorboard';
 
 interface OpenLog {
-  /** The file or folder. */
+  /** The path of the file or folder. */
   readonly name: string;
   readonly file: LogFile;
 }
 
 interface LogFunction {
   readonly call: (row: LogRow) => unknown;
-  /** The cell's line that added it. */
+  /** The cell's line that added the function. */
   readonly place: string;
 }
 
@@ -25,9 +25,9 @@ export class RunLogs {
   readonly #warn: (message: string) => void;
   readonly #files = new Set<OpenLog>();
   readonly #functions = new Set<LogFunction>();
-  /** Rows that functions did not get yet. */
+  /** Rows that the functions have not got yet. */
   #rows: LogRow[] = [];
-  /** The step of the loaded checkpoint, until the next step. */
+  /** The step of the loaded checkpoint; undefined after the next step. */
   #resumed: number | undefined;
 
   constructor(warn: (message: string) => void) {
@@ -37,7 +37,7 @@ export class RunLogs {
   /** Adds a log; the returned function ends it. Throws: CONFIG, IO. `lastStep` is the number of the run's last step. */
   add(target: unknown, path: unknown, lastStep: number): () => void {
     if (typeof target === 'function') {
-      const log = { call: target as LogFunction['call'], place: cellPlace(new Error()) }; // it gets rows
+      const log = { call: target as LogFunction['call'], place: cellPlace(new Error()) }; // the function gets rows
       this.#functions.add(log);
       return () => void this.#functions.delete(log);
     }
@@ -58,7 +58,7 @@ export class RunLogs {
     return () => this.#end(log);
   }
 
-  /** Whether there are functions, which get each row before the next step. */
+  /** Whether the user has added functions; a function gets each row before the next step. */
   get hasFunctions(): boolean {
     return this.#functions.size > 0;
   }
@@ -92,7 +92,7 @@ export class RunLogs {
     for (const log of this.#files) this.#resumeFile(log, step);
   }
 
-  /** Gives the functions their rows. Throws: CALLBACK. */
+  /** Calls each function with the rows that the functions have not got yet. Throws: CALLBACK. */
   async settle(): Promise<void> {
     const rows = this.#rows;
     this.#rows = [];

@@ -18,10 +18,10 @@ import { RunLogs } from './run-logs';
 import type { RunTraining } from './training';
 import { type LoopHome, stoppedBy, TrainingLoop } from './training-loop';
 
-/** An interrupt waits at least for the time of this number of steps: twice the steps that ranks may run ([Note: grants]). */
+/** An interrupt waits at least for the time of this number of steps, twice the steps granted in advance ([Note: grants]). */
 const STOP_STEPS = 4;
 
-/** What training needs of a run. */
+/** The parts of a run that training needs. */
 export interface RunLoopParts extends RunParts {
   /** The job's folder. */
   readonly folder: string;
@@ -36,9 +36,9 @@ export abstract class RunLoop extends StepFigures {
   readonly #places = new ProgressPlaces();
   readonly #callbacks = new Callbacks<this>();
   protected readonly logs: RunLogs;
-  /** Loops of steps that have begun and have not ended, also while their caller does something else between two steps. */
+  /** Loops of steps that have begun and not ended, including loops whose caller does other work between two steps. */
   readonly #loops = new Set<Pick<TrainingLoop<this>, 'interrupt' | 'stop'>>();
-  /** The learning rate that the ranks do not have yet; null: there is none. */
+  /** A learning rate that the ranks have not got yet; null if there is none. */
   #rate: number | null = null;
 
   constructor(parts: RunLoopParts, training: RunTraining) {
@@ -127,8 +127,8 @@ export abstract class RunLoop extends StepFigures {
   }
 
   /**
-   * Writes a row per step and per evaluation from now on: into a file of JSON lines, into an event file of TensorBoard in a folder,
-   * or to a function. Files are complete after each step. Rows are appended; if a run continues from a checkpoint,
+   * From now on, writes a row per step and per evaluation into a file of JSON lines or an event file of TensorBoard, or calls a
+   * function with each row. Files are complete after each step. Rows are appended; if a run continues from a checkpoint,
    * the file's last rows of later steps are removed, and TensorBoard hides them. Returns a function that ends
    * the log. Throws: CONFIG, IO.
    * @example
@@ -170,9 +170,9 @@ export abstract class RunLoop extends StepFigures {
   }
 
   /**
-   * Trains this run and another some steps and compares them: losses, gradients and parameters, calls and bytes of collectives, memory
-   * by cause. Names the first difference: step, module, parameter. The runs may be in jobs of different engines. They have the
-   * same model, data and optimizer, and have taken equally many steps. [Note: what counts as equal] Throws: CONFIG, errors of ranks.
+   * Trains this run and another run for some steps. Compares losses, gradients, parameters, calls and bytes of collectives, and
+   * memory by cause. Names the first difference: step, module, parameter. Both runs must have the same model, data, optimizer and
+   * number of steps so far; their jobs' engines may differ. [Note: what counts as equal] Throws: CONFIG, errors of ranks.
    * @example
    * const [here, there] = await Promise.all([sl.launch({ ranks: 2 }), sl.launch({ ranks: 2 })]);
    * const sharded = await here.train({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } });
@@ -186,9 +186,9 @@ export abstract class RunLoop extends StepFigures {
   }
 
   /**
-   * Returns the mean loss on the rows that are never trained on, with dropout off. Every row counts once, also if ranks
+   * Returns the mean loss on the rows that are never trained on, with dropout off. Every row counts once, even if ranks
    * cannot share the rows equally. `metrics` are functions of the model's output and the batch, which ranks call with
-   * the scope; each becomes the mean over all rows. Throws: CONFIG if the config's data have no validation rows, or for
+   * the scope; each result is the mean over all rows. Throws: CONFIG if the config's data have no validation rows, or for
    * metrics of a model that returns only its loss; errors of ranks.
    * @example
    * const run = await job.train({ model: 'tiny', data: { path: './text.txt', validation: 0.1 } });
@@ -207,7 +207,7 @@ export abstract class RunLoop extends StepFigures {
     });
   }
 
-  /** Ends the running work after the running step. Returns whether it ended in time, or 'idle' if no work had to be awaited. */
+  /** Ends the running work after the running step. Returns whether the work ended in time, or 'idle' if there was no work. */
   async stop(): Promise<'stopped' | 'late' | 'idle'> {
     for (const loop of this.#loops) loop.interrupt();
     const { steps } = this.#parts.history;
@@ -223,7 +223,7 @@ export abstract class RunLoop extends StepFigures {
     });
   }
 
-  /** Runs `work` alone, then calls the callbacks of its event, unless a callback calls it. Throws: CALLBACK, errors of `work`. */
+  /** Runs `work` alone, then the event's callbacks if no callback called this method. Throws: CALLBACK, errors of `work`. */
   protected takeAndCall<Name extends 'onEvaluate' | 'onSave', T extends CallbackValue<Name>>(
     business: Parameters<RunTurns['take']>[0],
     name: Name,
@@ -275,7 +275,7 @@ export abstract class RunLoop extends StepFigures {
     return new TrainingLoop(this.#home, { name, numSteps, options, progress });
   }
 
-  /** What a comparison with another run needs. */
+  /** The parts of this run that a comparison needs. */
   get #compared(): ComparedRun {
     return { parts: this.#parts, run: this, take: (work) => this.take('comparing', work) };
   }

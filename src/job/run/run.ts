@@ -50,16 +50,16 @@ import { tableOfUnits } from './units';
 
 export interface RunOptions extends RunHome {
   readonly config: TrainConfigInput;
-  /** Files with the initial parameters. Default: those of the model's folder; without a folder, the config's seed gives them. */
+  /** Files with the initial parameters. Default: the files in the model's folder; without a folder, the seed gives values. */
   readonly init?: string | readonly string[] | undefined;
   /** Number of ranks of the job. */
   readonly numRanks: number;
   /** Number of ranks that train: the first ranks of the job. */
   readonly world: number;
-  /** The job's folder, for steps that are not in memory. */
+  /** The job's folder, in which steps are stored that are not in memory. */
   readonly folder: string;
   readonly jobData: JobData;
-  /** The user's functions; undefined: there are none. */
+  /** The user's functions; undefined if there are none. */
   readonly own: OwnWork | undefined;
   /** Called when the run is disposed. */
   readonly disposed: () => void;
@@ -118,7 +118,7 @@ export class Run extends RunLoop {
     }
   }
 
-  /** The ledgers of all ranks, step by step, rank by rank. `[...run.records]` loads all: tens of kilobytes per step and rank. */
+  /** The ledgers of all ranks, step by step, rank by rank. `[...run.records]` loads all, tens of kilobytes per step and rank. */
   get records(): StepRecords {
     return this.#parts.history.steps;
   }
@@ -144,7 +144,7 @@ export class Run extends RunLoop {
   }
 
   /**
-   * Draws how many rows each expert of a layer computed in each step. With `by: 'rank'`, it draws the rows of each rank. The table has all
+   * Draws how many rows each expert of a layer computed in each step. With `by: 'rank'`, draws the rows of each rank. The table has all
    * layers, and the dropped tokens. Throws: CONFIG before the first step, for a model without experts, and for an unknown layer.
    * @example
    * const moe = { kind: 'moe', layers: 2, dim: 32, heads: 2, vocab: 512, seq: 32, experts: 4 } as const;
@@ -178,8 +178,8 @@ export class Run extends RunLoop {
   }
 
   /**
-   * Draws a video for each caption with a dit that trains on 'moving-shapes'. Euler steps begin at noise; each uses the expert of its
-   * timestep. The fixed coder turns the result into pixels. A notebook shows the frames. Throws: CONFIG for other models and captions.
+   * Draws a video for each caption with a dit that trains on 'moving-shapes'. Euler steps begin at noise; each step uses the
+   * expert of its timestep. A fixed coder turns the result into pixels. Throws: CONFIG for other models and captions.
    * @example
    * const videos = await job.train({ model: 'wan-tiny', data: 'moving-shapes' });
    * await videos.sampleVideo(['a red circle moves right', 'a blue square moves up'], { steps: 20 });
@@ -212,7 +212,7 @@ export class Run extends RunLoop {
 
   /**
    * Saves the run into a folder and replaces the checkpoint there when everything is on the disk; each rank writes its
-   * own shards. With `async: true` it resolves when the state is copied, and `done` resolves when the checkpoint is in
+   * own shards. With `async: true`, save resolves when the state is copied, and `done` resolves when the checkpoint is in
    * place.
    * Throws: IO naming file and tensor; then the run can continue, and the previous checkpoint is complete.
    */
@@ -223,7 +223,7 @@ export class Run extends RunLoop {
   /**
    * Saves the model, without the training's state, in Hugging Face's format: config.json, safetensors files with the
    * published names, and the tokenizer of the folder from which the model came. Adapters of `lora` are merged into their
-   * matrices; with `adapter: true` only they are saved, in PEFT's format. Throws: CONFIG for a kind of model that
+   * matrices; with `adapter: true`, only the adapters are saved, in PEFT's format. Throws: CONFIG for a kind of model that
    * transformers does not have, IO.
    * @example
    * await run.savePretrained('my-llama'); // Python: AutoModelForCausalLM.from_pretrained('my-llama')

@@ -5,7 +5,7 @@ import { type VideoSheet, videoSheet } from '../../figures/video-sheet';
 import type { SampledVideos, VideoSampling } from '../../train/video-sampling';
 import type { RunParts } from './calls';
 
-/** How `run.sampleVideo` draws videos. Defaults: 20 steps, shift 1, seed 0. */
+/** Options that say how `run.sampleVideo` draws videos. Defaults: 20 steps, shift 1, seed 0. */
 export type SampleVideoOptions = Partial<VideoSampling>;
 
 /** Samples videos from a run; `Run.sampleVideo` says how. */
@@ -44,7 +44,7 @@ function checked(options: SampleVideoOptions): VideoSampling {
   return { steps, shift, seed };
 }
 
-/** Shapes: values [3, frames, rows, columns] from -1 to 1 → bytes [frames, rows, columns, 3]. */
+/** Returns pixels as bytes. Shapes: values [3, frames, rows, columns] from -1 to 1 → bytes [frames, rows, columns, 3]. */
 function bytesOf(values: Float32Array): Uint8Array {
   const numPixels = values.length / 3;
   return Uint8Array.from(values, (_, i) => {

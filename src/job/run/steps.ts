@@ -12,28 +12,28 @@ import type { StepResult } from '../../train/step-result';
  * a run's memory hardly grows with its steps.
  */
 
-/** The least number of steps in memory. Figures of several steps use fewer. */
+/** At least this number of newest steps is in memory. No figure needs more steps than this. */
 export const NUM_NEWEST = 16;
 /** Number of steps that are written to the file at once. */
 const NUM_PER_CHUNK = 16;
-/** Neighbouring steps differ only in their times, so a higher level saves little. */
+/** A higher level of compression saves little, because neighbouring steps differ only in their times. */
 const DEFLATE = { level: 1 } as const;
 
 /** One step of all ranks. */
 export interface WholeStep {
   readonly result: StepResult;
-  /** Each rank's record, by rank. */
+  /** The record of each rank, in rank order. */
   readonly records: readonly StepRecord[];
 }
 
-/** Neighbouring steps that were written to the file together. */
+/** Consecutive steps that were written to the file together. */
 interface Chunk {
   readonly firstStep: number;
   readonly lastStep: number;
   readonly numSteps: number;
-  /** The results, or their place in the file; in memory if the file could not store them. */
+  /** The position of the results in the file; the results themselves if they could not be written. */
   readonly results: BlockRange | readonly StepResult[];
-  /** The place of the records in the file, or the error if they are lost. */
+  /** The position of the records in the file; an error if the records are lost. */
   readonly records: BlockRange | ShardlabError;
 }
 
@@ -90,7 +90,7 @@ export class RunSteps implements StepRecords {
     return [...stored, ...this.#newest.map(({ result }) => result)].slice(first - begin);
   }
 
-  /** Returns one step's records, by rank; empty if the run did not do this step. Throws: IO if they could not be stored. */
+  /** Returns one step's records, by rank; empty if the run did not do this step. Throws: IO if the records are lost. */
   ofStep(step: number): readonly StepRecord[] {
     const newest = this.#newest.find(({ result }) => result.step === step);
     if (newest !== undefined) return newest.records;
@@ -138,20 +138,20 @@ export class RunSteps implements StepRecords {
   }
 
   #resultsOf({ results, lastStep }: Chunk): readonly StepResult[] {
-    // `#store` has written them.
+    // `#store` has written results of this type.
     const stored = 'offset' in results ? (deserialize(this.#file.read(results)) as StepResult[]) : results;
     return stored.filter(({ step }) => step <= lastStep);
   }
 
-  /** Reads a chunk's records, by step and rank. Throws: IO, also if they are lost. */
+  /** Reads a chunk's records, by step and rank. Throws: IO, also if the records are lost. */
   #recordsOf({ records, lastStep }: Chunk): readonly (readonly StepRecord[])[] {
     if (records instanceof ShardlabError) throw records;
-    // `#store` has written them too.
+    // `#store` has written records of this type.
     const stored = deserialize(inflateRawSync(this.#file.read(records))) as StepRecord[][];
     return stored.filter(([record]) => record !== undefined && record.step <= lastStep);
   }
 
-  /** Drops a chunk's steps after number `step`; returns the chunk that remains, or no chunk. */
+  /** Drops a chunk's steps after number `step`; returns the shorter chunk, or [] if no step remains. */
   #cut(chunk: Chunk, step: number): Chunk[] {
     if (chunk.lastStep <= step) return [chunk];
     if (chunk.firstStep <= step) {

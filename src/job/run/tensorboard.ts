@@ -5,16 +5,16 @@ import { makeFolder } from '../../core/regular-file';
 import { appendTo, type LogFile, type LogRow } from './log-file';
 
 /*
- * [Note: event files] A file of TensorBoard is a sequence of TFRecords: the length (uint64), its checksum, the data, their checksum.
- * The data are Event messages in protobuf's format. The first event names the version; a session's start at a step hides events
- * of later steps in earlier files.
+ * [Note: event files] A file of TensorBoard is a sequence of TFRecords: the length (uint64), its checksum, the data, their
+ * checksum. The data are Event messages in protobuf's format. The first event names the version. An event can mark the start of
+ * a session at a step; TensorBoard then hides the events of later steps in earlier files.
  * Source: tensorflow/core/lib/io/record_writer.h; tensorboard/compat/proto/event.proto and summary.proto.
  */
 
 const VERSION = 'brain.Event:2';
-/** A start of a session. Source: SessionLog.SessionStatus. */
+/** The status that means the start of a session. Source: SessionLog.SessionStatus. */
 const START = 1;
-/** The numbers of a row that are curves, by tag: transformers' groups `train` and `eval`. */
+/** The tag of the curve of each number in a row; the groups `train` and `eval` are transformers'. */
 const TAGS: Readonly<Record<string, string>> = {
   ...{ loss: 'train/loss', lr: 'train/lr', gradNorm: 'train/gradNorm', seconds: 'train/seconds' },
   ...{ tokensPerSecond: 'train/tokensPerSecond', peakBytes: 'train/peakBytes' },
@@ -29,7 +29,7 @@ export function openEventFile(folder: string, firstStep: number): LogFile {
     throw new ShardlabError('IO', `the folder ${folder} cannot be made: ${String(cause)}`, { cause });
   }
   const seconds = Math.floor(Date.now() / 1e3);
-  // TensorBoard reads a folder's files in the order of their names.
+  // The name begins with the time, because TensorBoard reads a folder's files in the order of their names.
   const name = `events.out.tfevents.${seconds}.${hostname()}.${process.pid}.${process.hrtime.bigint()}`;
   const { append, close } = appendTo(join(folder, name));
   const write = (...fields: Uint8Array[]): void => append(recordOf(eventOf(fields)));
@@ -43,7 +43,7 @@ export function openEventFile(folder: string, firstStep: number): LogFile {
   };
 }
 
-/** Returns the values of a row's curves. A metric with the name of another curve of evaluations is `eval/metrics.<name>`. */
+/** Returns the values of a row's curves. If another curve has a metric's tag, the tag is `eval/metrics.<name>`. */
 function valuesOf(row: LogRow): Uint8Array[] {
   const values = Object.entries(row).flatMap(([key, value]) => {
     const tag = TAGS[key];
@@ -78,12 +78,12 @@ function recordOf(data: Uint8Array): Buffer {
   return record;
 }
 
-/** Source: tensorflow/core/lib/hash/crc32c.h. */
+/** Returns a checksum in the masked form that TFRecords store. Source: tensorflow/core/lib/hash/crc32c.h. */
 function masked(crc: number): number {
   return (((crc >>> 15) | (crc << 17)) + 0xa282ead8) >>> 0;
 }
 
-/** CRC-32C (Castagnoli), bit by bit: a record has some hundred bytes. */
+/** Returns the CRC-32C (Castagnoli), bit by bit; this is fast enough, because a record has some hundred bytes. */
 function crc32c(data: Uint8Array): number {
   let crc = ~0;
   for (const byte of data) {

@@ -12,7 +12,7 @@ import type { StepProgress } from './progress';
 import type { RunLogs } from './run-logs';
 import type { RunTraining } from './training';
 
-/** What a run gives to its training loops. */
+/** The parts of a run that its training loops use. */
 export interface LoopHome<R> {
   readonly run: R;
   readonly parts: RunParts;
@@ -20,15 +20,15 @@ export interface LoopHome<R> {
   readonly turns: RunTurns;
   readonly callbacks: Callbacks<R>;
   readonly logs: RunLogs;
-  /** Sends ranks the learning rate that the user has set. */
+  /** Sends the learning rate that the user has set to the ranks. */
   readonly sendRate: () => Promise<void>;
 }
 
-/** What differs between two loops. */
+/** The call that began a loop: its name, options and progress. */
 export interface LoopCall {
-  /** 'run.step' or 'run.steps', for messages. */
+  /** 'run.step' or 'run.steps'; messages contain it. */
   readonly name: string;
-  /** Infinity: until the caller ends it. */
+  /** The most steps; Infinity if the loop runs until its caller ends it. */
   readonly numSteps: number;
   readonly options: LoopOptions;
   readonly progress: StepProgress;
@@ -54,7 +54,7 @@ export class TrainingLoop<R> {
     this.#folder = outputDir === undefined ? undefined : new OutputFolder(outputDir);
   }
 
-  /** Why the steps have ended before the wanted number; null: they have not. */
+  /** The reason why the steps ended before the wanted number; null if they did not end early. */
   get endedEarly(): string | null {
     return this.#endedEarly;
   }
@@ -64,7 +64,7 @@ export class TrainingLoop<R> {
   }
 
   /**
-   * Runs at most `most` steps, and then what follows the last of these steps (logs, callbacks, an evaluation, a save).
+   * Runs at most `most` steps, and then the work that is due after the last step (logs, callbacks, an evaluation, a save).
    * Returns the last step's result. Throws: INTERRUPTED, CALLBACK, and errors of steps, evaluations and saves.
    */
   async advance(most: number): Promise<StepResult> {
@@ -91,7 +91,7 @@ export class TrainingLoop<R> {
     this.#endedEarly ??= reason;
   }
 
-  /** Does what follows the last step of the call: loads the best parameters. */
+  /** Loads the best parameters after the last step of the call, if `loadBestModelAtEnd` is true. */
   async finish(): Promise<void> {
     const { parts } = this.#home;
     const { options, progress } = this.#call;
@@ -104,13 +104,13 @@ export class TrainingLoop<R> {
     );
   }
 
-  /** Draws the final state. */
+  /** Shows the final state in the progress display, with the notes of the loop. */
   end(): void {
     const note = [this.#endedEarly ?? [], this.#notes].flat().join('; ') || null;
     unbroken(() => this.#call.progress.finish(note));
   }
 
-  /** Runs steps that need nothing between them; returns the last one's result. */
+  /** Runs steps between which nothing else is due; returns the result of the last step. */
   async #steps(numSteps: number): Promise<StepResult> {
     const { training, parts, logs, sendRate } = this.#home;
     let last: StepResult | undefined;
@@ -125,7 +125,7 @@ export class TrainingLoop<R> {
     return last;
   }
 
-  /** Returns the number of steps until something happens between two steps. */
+  /** Returns the number of steps until a callback, an evaluation or a save is due, or until the last step. */
   #numToNextStop(): number {
     const { parts, callbacks, logs } = this.#home;
     const { numSteps, options } = this.#call;
@@ -137,7 +137,7 @@ export class TrainingLoop<R> {
     return Math.min(numSteps - this.#numDone, ...toNext);
   }
 
-  /** Does what follows a step: logs, callbacks, an evaluation, a save. */
+  /** Does the work that is due after a step: logs, callbacks, an evaluation, a save. */
   async #followUp(last: StepResult): Promise<void> {
     const { parts, callbacks, logs, run } = this.#home;
     const { options, progress } = this.#call;
@@ -167,7 +167,7 @@ export class TrainingLoop<R> {
     await this.#lend('onSave', () => callbacks.call('onSave', save, run));
   }
 
-  /** Runs functions of the user's, which may use the run. */
+  /** Runs the user's functions, which may use the run. */
   async #lend(name: string, work: () => Promise<'stop' | undefined>): Promise<void> {
     const answer = await this.#home.turns.lend(work);
     if (answer === 'stop') this.stop(stoppedBy(name, this.#home.parts.history.lastStep));
@@ -188,7 +188,7 @@ export class TrainingLoop<R> {
   }
 }
 
-/** Says that a callback ended the training. */
+/** Returns the sentence that a callback ended the training, with the callback's name. */
 export function stoppedBy(callback: string, step: number): string {
   return `ended after step ${step}, by ${callback}`;
 }

@@ -20,8 +20,8 @@ export class RunTraining {
   }
 
   /**
-   * Runs steps; `done` gets the ranks' reports of each one. Returns after fewer steps if `stop` was called. Throws: INTERRUPTED
-   * if `stop` was called before the first step, OUT_OF_MEMORY with advice, and errors of ranks.
+   * Runs steps; after each step, `done` gets the ranks' reports. Returns after fewer steps if `stop` was called. Throws:
+   * INTERRUPTED if `stop` was called before the first step, OUT_OF_MEMORY with advice, and errors of ranks.
    */
   async step(
     numSteps: number,
@@ -61,7 +61,7 @@ export class RunTraining {
     return this.#steps?.stop() ?? true;
   }
 
-  /** Moves a run's states. Throws: CHECK, and errors of ranks; an error that occurs while states move ends the run. */
+  /** Moves a run's states to another config or world. Throws: CHECK, errors of ranks; an error during the move ends the run. */
   async reshard(from: RunPlace, to: RunPlace): Promise<ReshardReport> {
     const { number: run, groups, calls, history, data, own, torch } = this.#parts;
     const start = now();
@@ -97,7 +97,7 @@ export class RunTraining {
     }
   }
 
-  /** For an error about a memoryLimit, frees the model and adds settings that fit; returns other errors unchanged. */
+  /** Frees the model after an error about a memoryLimit, and adds settings that fit; returns other errors unchanged. */
   async advised(error: unknown): Promise<unknown> {
     if (!isOverMemoryLimit(error)) return error;
     const { groups, calls, history } = this.#parts;
@@ -135,7 +135,7 @@ export class Stepping {
   readonly #numSteps: number;
   readonly #grant: (grant: StepGrant) => void;
   readonly #done: (steps: readonly RankStep[]) => void;
-  /** By rank, the steps that this rank has reported, but at least one other rank has not. */
+  /** For each rank, the steps that this rank has reported and at least one other rank has not reported. */
   readonly #waiting: RankStep[][];
   /** Number of steps that all ranks have done. */
   numDone = 0;
@@ -155,7 +155,7 @@ export class Stepping {
     this.#granted = firstGrant(numSteps);
   }
 
-  /** The ranks are free, and get the steps after this call. Throws: INTERRUPTED if the steps were stopped before. */
+  /** Called when the ranks are free and will get the steps. Throws: INTERRUPTED if `stop` was called before. */
   begin(): void {
     if (this.#isStopped) {
       throw new ShardlabError(

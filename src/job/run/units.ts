@@ -10,7 +10,7 @@ export async function tableOfUnits({ number: run, link, calls, history }: RunPar
   const { config, world } = history.phase;
   const { pp } = config.parallel;
   const all = await calls.on<UnitFacts[]>(pp === 1 ? 1 : world, { kind: 'units', run });
-  // All ranks with the same stages have the same units, and are consecutive.
+  // Ranks with the same stages are consecutive and have the same units, so one rank of each such group suffices.
   const facts = all.filter((_, rank) => rank % (all.length / pp) === 0).flat();
   if (facts.length === 0) {
     throw new ConfigError(

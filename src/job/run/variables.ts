@@ -4,8 +4,8 @@ import type { Tensor } from '../../core/tf';
 
 declare global {
   /**
-   * The variables of ranks, by name. The kernel declares those of `%%ranks` cells and of `job.put` here; a program without the
-   * kernel can declare its own: `declare global { interface ShardlabRankVariables { losses: number[] } }`.
+   * The variables of ranks, by name. The kernel declares the variables of `%%ranks` cells and of `job.put` here; a program
+   * without the kernel can declare its own: `declare global { interface ShardlabRankVariables { losses: number[] } }`.
    */
   interface ShardlabRankVariables {}
 }
@@ -13,10 +13,10 @@ declare global {
 /** Variables that cells and `job.put` have made in ranks. */
 export type RankVariables = ShardlabRankVariables;
 
-/** The type in which a rank's variable is sent: a tensor as a number or nested arrays. */
+/** The type of a rank's variable after it was sent: a tensor becomes a number or nested arrays. */
 export type Received<T> = T extends Tensor ? ReturnType<T['arraySync']> : T;
 
-/** The type of a rank's variable of this name; unknown for a name that is not declared. */
+/** The type of the variable with this name, as `get` returns it; `unknown` for a name that is not declared. */
 export type VariableNamed<Name extends string> = Name extends keyof RankVariables
   ? Received<RankVariables[Name]>
   : unknown;
@@ -50,7 +50,7 @@ export function requireName(name: unknown, what: 'put' | 'get'): asserts name is
 function isName(name: string): boolean {
   if (!/^[\p{ID_Start}$_][\p{ID_Continue}$]*$/u.test(name)) return false;
   try {
-    // Reserved words do not parse; nothing runs.
+    // A reserved word does not parse as a name. The script is only parsed, not run.
     new Script(`let ${name};`);
     return true;
   } catch {

@@ -9,10 +9,10 @@ const TAIL_CHARACTERS = 8000;
 /** After an agent has ended, its last output gets this time to arrive. */
 const LAST_WORDS_MS = 1000;
 
-/** Receives what ranks' native code and an agent write. */
+/** Receives the output of ranks' native code and of an agent. */
 export type Written = (name: 'stdout' | 'stderr', text: string) => void;
 
-/** A process of this machine that starts ranks, in a process group of its own: torchrun's agent, a host's guard, mpirun or srun. */
+/** A process, with its own process group, that starts ranks: torchrun's agent, a host's guard, mpirun or srun. */
 export class Agent {
   /** Resolves when the process has ended. */
   readonly exited: Promise<void>;
@@ -49,7 +49,7 @@ export class Agent {
   static async start({ file, args, env, order }: AgentCommand, written: Written): Promise<Agent> {
     const stdin = order === undefined ? 'ignore' : 'pipe';
     const process = spawn(file, args, { detached: true, env, stdio: [stdin, 'pipe', 'pipe'] });
-    // A guard that ends at once closes its input; its end is reported.
+    // A guard that ends at once closes its input. This error is ignored, because the guard's end is reported.
     process.stdin?.on('error', () => undefined);
     await new Promise<void>((resolve, reject) => {
       process.once('spawn', resolve);
@@ -86,7 +86,7 @@ export class Agent {
   }
 }
 
-/** Lines of torchrun's own log that say nothing new to a notebook's user, because the error says it already. */
+/** Lines of torchrun's own log that a notebook does not show, because the job's error already says the same. */
 const AGENT_LINE = /^([WEI]\d{4} |\*{5,}|Setting OMP_NUM_THREADS|\[[WE]\d+ )/;
 
 function withoutAgentLines(text: string): string {

@@ -6,16 +6,16 @@ export interface AgentCommand {
   readonly file: string;
   readonly args: readonly string[];
   readonly env: NodeJS.ProcessEnv;
-  /** The first line of its standard input, which then stays open until the command must end. */
+  /** The first line of the command's standard input. The input stays open until the command must end. */
   readonly order?: string;
 }
 
-/** What the commands start. */
+/** The ranks that the commands start, and their Python, variables and hosts. */
 export interface AgentPlan {
   readonly cluster: Cluster;
   readonly python: string;
   readonly numRanks: number;
-  /** A port that ranks find each other by, unless the cluster names one. */
+  /** A port by which ranks find each other, unless the cluster's rendezvous names another port. */
   readonly freePort: number;
   /** The folder of the Python package. */
   readonly packages: string;
@@ -43,7 +43,7 @@ export function agentCommands(plan: AgentPlan): AgentCommand[] {
   ];
 }
 
-/** Returns torchrun's arguments. The agent looks after its processes twice per second, restarts none, and leaves no folder for logs. */
+/** Returns torchrun's arguments. The agent checks its processes twice per second, restarts none, and leaves no log folder. */
 function torchrun(
   { numRanks, freePort, cluster }: AgentPlan,
   { nodes, node, host }: { readonly nodes: number; readonly node: number; readonly host: string },
@@ -63,7 +63,7 @@ function torchrun(
   return ['-m', 'torch.distributed.run', ...given, ...PROGRAM];
 }
 
-/** Returns the command that starts an agent of torchrun on a host, under a guard that ends it with this process. */
+/** Returns the command that starts an agent of torchrun on a host, under a guard that ends the agent when this process ends. */
 function onHost(plan: AgentPlan, { run }: CommandHost, node: number): AgentCommand {
   const { python, packages, baseDir, variables, numRanks, env, cluster } = plan;
   const { hosts, launcher } = cluster;
@@ -119,7 +119,7 @@ function placeVariables(host: string | undefined, port: number): Record<string, 
   return { MASTER_PORT: String(port), ...(host === undefined ? {} : { MASTER_ADDR: host }) };
 }
 
-/** Removes the variables of another job's rank, which ranks would take for their own. */
+/** Removes the variables of another job's rank, because new ranks would use them as their own. */
 function withoutPlace({
   RANK: _,
   LOCAL_RANK: __,
@@ -129,7 +129,7 @@ function withoutPlace({
   return env;
 }
 
-/** Returns a word as a shell reads it. */
+/** Returns a word in quotes for a shell. */
 function quoted(word: string): string {
   return `'${word.replaceAll("'", "'\\''")}'`;
 }

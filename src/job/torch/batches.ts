@@ -12,8 +12,8 @@ import type { BatchesMade, BatchesNeeded, MadeTensor } from '../control/torch-me
 
 /**
  * [Note: batches for Python ranks] Ranks of PyTorch ask the launcher for their microbatches, so data, seeds and epochs have one
- * implementation, and a run on PyTorch sees the same tokens or noised videos in the same order as a run of this library. They also get the learning
- * rate of each step, for the same reason. Ranks ask ahead, so they do not wait.
+ * implementation. So a run on PyTorch sees the same tokens or noised videos in the same order as a run of this library. For the
+ * same reason, the launcher also sends the learning rate of each step. Ranks ask early, so they do not wait for microbatches.
  */
 export class TorchBatches {
   readonly #config: TrainConfig;
@@ -33,7 +33,7 @@ export class TorchBatches {
     this.#schedule = schedule && new LRSchedule(this.#base, rateOf(schedule, steps));
   }
 
-  /** What a checkpoint stores of the data and of the schedule, after `steps` steps. */
+  /** Returns the state of the data and of the schedule that a checkpoint stores after `steps` steps. */
   stateAfter(steps: number): { readonly data: DataMark; readonly schedule: ScheduleState | null } {
     const data = dataMark({ config: this.#config, data: this.#prepared });
     if (this.#schedule === null) return { data, schedule: null };
@@ -47,14 +47,14 @@ export class TorchBatches {
     else this.#schedule.restore(schedule);
   }
 
-  /** Sets the rate of the step after `steps` steps; a schedule continues from it. */
+  /** Sets the learning rate of the step after `steps` steps; a schedule continues from this rate. */
   setRate(lr: number, steps: number): void {
     this.#schedule?.restore({ ...this.#schedule.state(), steps });
     this.#base.lr = lr;
     this.#schedule?.state();
   }
 
-  /** Answers a rank's question. Throws: CONFIG for validation rows that the data does not have, and errors of the data. */
+  /** Makes the batches that a rank requests. Throws: CONFIG if the data has no validation rows, and errors of the data. */
   make({ run, what, rank, first, count }: BatchesNeeded): BatchesMade {
     if (what === 'validation') return this.#validation({ run, rank, first, count });
     const indices = Array.from({ length: count }, (_, i) => first + i);
@@ -91,7 +91,7 @@ export class TorchBatches {
   }
 }
 
-/** The rows of one microbatch, as one array per tensor. */
+/** The rows of one microbatch, with one array per tensor. */
 interface Microbatch {
   readonly batch: number;
   readonly columns: readonly BatchColumn[];
@@ -143,7 +143,7 @@ function ofVideos(shape: DitConfig, videos: LatentBatch): Microbatch {
   return { batch, columns };
 }
 
-/** Joins microbatches; those with fewer rows are padded with zeros, and `counts` says how many rows count. */
+/** Joins microbatches. A microbatch with fewer rows than the largest is padded with zeros. */
 function joined(batches: readonly Microbatch[]): Pick<BatchesMade, 'tensors' | 'answers'> {
   const rows = Math.max(0, ...batches.map(({ batch }) => batch));
   const [{ columns } = { columns: [] }] = batches;

@@ -18,12 +18,12 @@ import {
 } from './frames';
 import { fromPython, toPython } from './python-messages';
 
-/** Connections that have not proved themselves after this time are closed. */
+/** A connection is closed if its peer has not proved within this time that it knows the job's key. */
 const HELLO_MS = 10_000;
-/** The most connections that may be open without a proof; further ones are closed at once. */
+/** The most connections that may be open without a proof; further connections are closed at once. */
 const MOST_STRANGERS = 64;
 
-/** Where a Python rank finds its launcher, and the key that proves that it belongs to the job. */
+/** The address of the launcher for Python ranks, and the key that proves that a rank belongs to the job. */
 export interface TorchAddress {
   readonly host: string;
   readonly port: number;
@@ -33,9 +33,9 @@ export interface TorchAddress {
 /** Receives news and messages of ranks. */
 export interface TorchListener {
   receive(rank: number, message: FromRank): void;
-  /** A rank has proved itself. */
+  /** A rank has connected and proved that it knows the job's key. */
   connected(rank: number, pid: number): void;
-  /** A rank's connection has ended: its process has ended, or ends now. `reason` says why this side ended it. */
+  /** A rank's connection has ended: the process has ended, or ends now. `reason` says why this side ended the connection. */
   lost(rank: number, reason?: string): void;
 }
 
@@ -56,13 +56,13 @@ export interface LinkPatience {
   readonly silentSeconds: number;
 }
 
-/** Where a control link listens. `patience` is given if its ranks are on other hosts. */
+/** The host on which a control link listens. `patience` is set if ranks are on other hosts. */
 export interface LinkPlace {
   readonly host: string;
   readonly patience?: LinkPatience | undefined;
 }
 
-/** Listens for `numRanks` Python ranks on an address of this host. [Note: control link of Python ranks] Throws: the system's errors. */
+/** Listens for `numRanks` Python ranks on an address of this host. [Note: control link of Python ranks] Throws: system errors. */
 export async function openTorchControl(
   numRanks: number,
   listener: TorchListener,
@@ -72,7 +72,7 @@ export async function openTorchControl(
   const links = new Map<number, RankLink>();
   const strangers = new Set<Socket>();
   const server = createServer((socket) => {
-    // A stranger may reset the connection; that is no error of the job.
+    // A stranger may reset the connection; this reset is no error of the job.
     socket.on('error', () => socket.destroy());
     if (strangers.size >= MOST_STRANGERS) {
       socket.destroy();
@@ -94,7 +94,7 @@ export async function openTorchControl(
     });
   });
   await listening(server, host);
-  const { port } = server.address() as AddressInfo; // it listens on a port
+  const { port } = server.address() as AddressInfo; // `server` listens on a port
   return {
     address: { host, port, key: key.toString('hex') },
     send: (rank, message) => links.get(rank)?.send(message),
@@ -107,7 +107,7 @@ export async function openTorchControl(
   };
 }
 
-/** What a rank's hello says, and the keys of its connection. */
+/** The content of a rank's hello, and the keys of the rank's connection. */
 interface Hello {
   readonly rank: number;
   readonly pid: number;
@@ -115,7 +115,7 @@ interface Hello {
   readonly toRank: FrameKey;
 }
 
-/** Returns the function that gets the payloads of an accepted rank; undefined: the rank is refused. */
+/** Returns the function that gets the payloads of an accepted rank; undefined if the rank is refused. */
 type Accept = (hello: Hello) => ((payload: Buffer) => boolean) | undefined;
 
 /** Sends a nonce, waits for a hello with the job's key, then gives every payload to the accepted rank's function. */
@@ -164,7 +164,7 @@ function readHello(code: Buffer, payload: Buffer, key: Buffer, nonce: Buffer): H
   };
 }
 
-/** Gives a rank's message to the listener; returns false if it is not a message. */
+/** Gives a rank's message to the listener; returns false if the payload is not a message. */
 function hear(payload: Buffer, rank: number, listener: TorchListener): boolean {
   const content = decodePayload(payload);
   if (content === undefined) return false;
@@ -204,15 +204,15 @@ class RankLink {
     this.#socket.destroy();
   }
 
-  /** Sends what is left, and closes. */
+  /** Sends the queued messages, and closes the connection. */
   close(): void {
     this.#socket.end();
   }
 }
 
 /**
- * Regularly sends a message that says that this side runs, and ends a silent connection; returns a function that says
- * whether the connection was silent.
+ * Regularly sends a message that says that this side runs, and ends a silent connection. The returned function returns the
+ * reason if the connection was silent.
  */
 function watchSilence(
   link: RankLink,

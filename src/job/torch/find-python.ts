@@ -7,7 +7,7 @@ import { ConfigError } from '../../core/errors';
 /** The oldest PyTorch that the ranks' program supports. */
 export const OLDEST_TORCH = '2.6';
 
-/** What a Python says of its PyTorch. */
+/** Facts about a Python and its PyTorch. */
 export interface TorchFound {
   readonly torch: string;
   readonly python: string;
@@ -28,7 +28,7 @@ export function completeMark(environment: string): string {
   return join(environment, '.shardlab-complete');
 }
 
-/** A Python for ranks, or why there is none. */
+/** A Python for ranks, or the reason why there is none. */
 type TorchPython =
   | { readonly python: string; readonly isNamed: boolean }
   | { readonly python?: never; readonly missing: string };
@@ -68,7 +68,7 @@ export function findTorch(given: string | undefined, env: NodeJS.ProcessEnv = pr
   return python;
 }
 
-/** Prints what `readTorch` reads; imports PyTorch's version file only, because all of PyTorch takes seconds. */
+/** Prints the JSON that `readTorch` reads; runs only PyTorch's version file, because an import of PyTorch takes seconds. */
 export const TORCH_PROBE = `
 import importlib.util, json, os, sys
 spec = importlib.util.find_spec('torch')
@@ -79,10 +79,10 @@ print(json.dumps({'torch': scope['__version__'].__str__(), 'cuda': scope.get('cu
   'safetensors': importlib.util.find_spec('safetensors') is not None}), flush=True)
 `;
 
-/** What a Python has, without what only an import of PyTorch shows. */
+/** The facts about a Python that are known without an import of PyTorch. */
 export type TorchVersions = Omit<TorchFound, 'gpus' | 'nccl'>;
 
-/** Returns what a Python has; or a text that says what is missing. */
+/** Returns the versions of a Python and its packages, or a text that says what is missing. */
 export function describeTorch(python: string): TorchVersions | string {
   try {
     const said = execFileSync(python, ['-c', TORCH_PROBE], {
@@ -105,7 +105,7 @@ const START_ERRORS: Readonly<Record<string, string>> = {
   ETIMEDOUT: 'it did not answer within 60 s',
 };
 
-/** Returns what the first line of TORCH_PROBE's output says; or a text that says what is missing. */
+/** Returns the versions in the first line of TORCH_PROBE's output, or a text that says what is missing. */
 export function readTorch(stdout: string): TorchVersions | string {
   const [line = ''] = stdout.split('\n', 1);
   const found = JSON.parse(line) as (TorchVersions & { missing?: undefined }) | { missing: string };

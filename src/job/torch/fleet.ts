@@ -12,17 +12,17 @@ import { openTorchControl, type TorchControl, type TorchListener } from './contr
 import { findTorch } from './find-python';
 import { TorchProcesses } from './processes';
 
-/** Name of the environment variable that tells a Python rank where its launcher is. */
+/** Name of the environment variable that gives a Python rank the address of its launcher. */
 const VARIABLE = 'SHARDLAB_TORCH';
 
-/** A plan for ranks of PyTorch. */
+/** A plan to launch ranks of PyTorch. */
 export interface TorchPlan extends LaunchPlan {
   readonly cluster: Cluster;
 }
 
 /**
- * Starts ranks of PyTorch by their launcher and waits until all are ready; `progress` gets the number of ready ranks. Throws: CONFIG
- * if there is no Python with PyTorch, LAUNCH with the ranks' last output; then no process or folder remains.
+ * Starts ranks of PyTorch by their launcher and waits until all are ready; `progress` gets the number of ready ranks. Throws:
+ * CONFIG if there is no Python with PyTorch, LAUNCH with the ranks' last output. After an error, no process or folder remains.
  */
 export async function startTorchFleet(plan: TorchPlan, progress: ShowProgress): Promise<Fleet> {
   const python = findTorch(plan.python);
@@ -89,9 +89,9 @@ export async function startTorchFleet(plan: TorchPlan, progress: ShowProgress): 
   }
 }
 
-/** How long the launcher waits for a host that is silent. */
+/** How often both sides send a message, and how long the launcher waits for a silent host. */
 const PATIENCE = { beatSeconds: 2, silentSeconds: 30 } as const;
-/** Ranks wait longer for the launcher, so that it says why they end. */
+/** Ranks wait longer than the launcher, so that the launcher reports the silence before the ranks end. */
 const PATIENCE_OF_RANKS = { ...PATIENCE, silentSeconds: 40 } as const;
 
 /**
@@ -117,7 +117,7 @@ function packagesFolder(): string {
   return join(findInstallation(), 'src', 'python');
 }
 
-/** Asks ranks to end, and kills them if they do not. */
+/** Asks ranks to end, and kills ranks that do not end. */
 async function endProcesses(
   processes: TorchProcesses | undefined,
   control: TorchControl | undefined,
@@ -127,7 +127,7 @@ async function endProcesses(
     if (exit === undefined) control?.send(rank, { type: 'shutdown' });
   }
   const timer = setTimeout(() => processes.kill(), FAREWELL_MS);
-  // Nobody sees the end of a rank that never connected, because only the end of a connection shows it.
+  // The end of a rank that never connected is not noticed, because only the end of a connection shows the end of a rank.
   await processes.ended();
   clearTimeout(timer);
 }

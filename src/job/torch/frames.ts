@@ -3,14 +3,15 @@ import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 /*
  * [Note: control link of Python ranks] A frame is: length of the rest (u32) | HMAC-SHA256 | payload. A payload is: length of the
  * JSON (u32) | JSON | bytes. On connect, the launcher sends a nonce. The rank's hello has a nonce of its own and proves that the
- * rank knows the job's key. Both nonces give a key per direction; the code of each later frame also covers the frame's number.
- * So nobody without the key can send a frame, and no frame can be sent twice, swapped, or used on another connection.
+ * rank knows the job's key. Each direction has a key that is made from the job's key and both nonces. The code (HMAC-SHA256) of
+ * each later frame also covers the frame's number. So nobody without the job's key can send a frame, and no frame can be sent
+ * twice, swapped, or used on another connection.
  */
 
 export const NONCE_BYTES = 32;
 const MAC_BYTES = 32;
 const LENGTH_BYTES = 4;
-/** A hello is short; a longer first frame is not one. */
+/** A hello is short; a longer first frame is not a hello. */
 const MOST_HELLO_BYTES = 1024;
 /** Tensors of cells and batches travel in frames. */
 const MOST_FRAME_BYTES = 2 ** 30;
@@ -47,7 +48,7 @@ export function helloKey(key: Buffer, launcherNonce: Buffer): Buffer {
   return hmac(key, Buffer.from('hello'), launcherNonce);
 }
 
-/** Returns the key of a direction. */
+/** Returns the key of one direction of a connection. */
 export function directionKey(
   direction: 'to rank' | 'from rank',
   key: Buffer,
@@ -63,7 +64,7 @@ export function hmac(key: Buffer, ...parts: readonly Buffer[]): Buffer {
   return code.digest();
 }
 
-/** Returns a payload's bytes. */
+/** Returns the payload with this JSON and these bytes. */
 export function encodePayload(json: unknown, bytes: Uint8Array = Buffer.alloc(0)): Buffer {
   const text = Buffer.from(JSON.stringify(json));
   const length = Buffer.alloc(LENGTH_BYTES);
@@ -84,20 +85,20 @@ export function decodePayload(payload: Buffer): Payload | undefined {
   }
 }
 
-/** Returns a frame. */
+/** Returns the frame with this code and payload. */
 export function encodeFrame(code: Buffer, payload: Buffer): Buffer {
   const length = Buffer.alloc(LENGTH_BYTES);
   length.writeUInt32BE(code.length + payload.length);
   return Buffer.concat([length, code, payload]);
 }
 
-/** Cuts a stream of bytes into frames, however the bytes were divided. */
+/** Cuts a stream of bytes into frames; the received chunks need not match the frames. */
 export class FrameReader {
   #chunks: Buffer[] = [];
   #size = 0;
   #mostBytes = MOST_HELLO_BYTES;
 
-  /** Must be called after the hello: later frames may be long. */
+  /** Must be called after the hello, because later frames may be long. */
   allowLong(): void {
     this.#mostBytes = MOST_FRAME_BYTES;
   }
@@ -108,7 +109,7 @@ export class FrameReader {
     this.#size += chunk.length;
   }
 
-  /** Returns the next frame; undefined if it has not arrived; 'wrong' if its length is that of no frame. */
+  /** Returns the next frame; undefined if it has not arrived; 'wrong' if no frame can have its length. */
   next(): { readonly code: Buffer; readonly payload: Buffer } | 'wrong' | undefined {
     if (this.#size < LENGTH_BYTES) return undefined;
     const length = this.#peek(LENGTH_BYTES).readUInt32BE();
@@ -123,7 +124,7 @@ export class FrameReader {
     const [first] = this.#chunks;
     if (first !== undefined && first.length >= bytes) return first;
     this.#chunks = [Buffer.concat(this.#chunks)];
-    return this.#chunks[0] as Buffer; // it was put there
+    return this.#chunks[0] as Buffer; // the line above put it there
   }
 
   #take(bytes: number): Buffer {
@@ -134,7 +135,7 @@ export class FrameReader {
   }
 }
 
-/** Whether two codes are equal; the time that this takes does not depend on their bytes. */
+/** Whether two codes are equal; the time of this comparison does not depend on the codes' bytes. */
 export function isSameCode(one: Buffer, two: Buffer): boolean {
   return one.length === two.length && timingSafeEqual(one, two);
 }

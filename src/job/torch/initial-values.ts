@@ -17,9 +17,9 @@ import { firstStateOf } from '../rank/first-state';
 const BLOCK = 2 ** 20;
 
 /**
- * Writes the initial values of a config's model into a folder of safetensors: the values that ranks of this library
- * would compute from the seed, or read from `init` or from the model's folder. `progress` gets bytes. Returns the
- * folder; undefined for a model in Python without `init`, because its class sets the values. Throws: SHAPE for values
+ * Writes the initial values of a config's model into a safetensors file in `folder`. These are the values that ranks of this
+ * library would compute from the seed, or read from `init` or from the model's folder. `progress` gets bytes. Returns the
+ * folder; undefined for a model in Python without `init`, because the model's class sets the values. Throws: SHAPE for values
  * that do not fit, IO.
  */
 export function writeInitialValues(
@@ -39,7 +39,7 @@ export function writeInitialValues(
   }
 }
 
-/** Writes the same values under the names, and in the layout, of Hugging Face's models. Throws: SHAPE for values that do not fit, IO. */
+/** Writes the same values with Hugging Face's names and layout. Throws: SHAPE for values that do not fit, IO. */
 export function writePublishedValues(
   config: TrainConfig,
   init: string | readonly string[] | undefined,
@@ -105,7 +105,7 @@ function writeFills(
   }
 }
 
-/** A tensor's shape, and what writes a range of its values. */
+/** A tensor's shape, and the function that writes a range of the tensor's values. */
 interface Filled {
   readonly shape: readonly number[];
   readonly fill: (start: number, values: Float32Array) => void;
@@ -130,7 +130,7 @@ function fillsOf(config: TrainConfig, first: FirstState | undefined): ReadonlyMa
   );
 }
 
-/** Returns all values of files: only ranks know the model. */
+/** Returns all values in the files, because only the ranks know which parameters the model has. */
 function filesOf({ state }: FirstState): ReadonlyMap<string, Filled> {
   return new Map(
     [...state].map(([name, entry]) => [name, { shape: entry.shape, fill: filed(name, entry, entry) }]),

@@ -6,7 +6,7 @@ const LANGUAGES: Readonly<Record<LaunchPlan['engine'], 'JavaScript' | 'Python'>>
   torch: 'Python',
 };
 
-/** Throws: CONFIG if the ranks of an engine do not run a language; `what` is what was called. */
+/** Throws: CONFIG if the ranks of an engine do not run a language; `what` names the called function. */
 export function requireLanguage(
   engine: LaunchPlan['engine'],
   language: 'JavaScript' | 'Python',

@@ -3,21 +3,21 @@ import { killGroup, type RankExit, type RankProcess } from '../launch/rank-proce
 import { Agent, type Written } from './agent';
 import type { AgentCommand } from './agents';
 
-/** After a rank's connection has ended, its agent gets this time to report how its process ended. */
+/** After a rank's connection has ended, the rank's agent gets this time to report how the rank's process ended. */
 const REPORT_MS = 4000;
 
-/** How ranks of PyTorch are started. */
+/** The commands that start ranks of PyTorch, and the functions that end ranks and receive their output. */
 export interface TorchStart {
   readonly commands: readonly AgentCommand[];
   readonly numRanks: number;
-  /** Ends a rank on another host by ending its connection; undefined: ranks are processes of this machine. */
+  /** Ends a rank by ending its connection; undefined if the launcher can kill the rank's process group on this machine. */
   readonly drop: ((rank: number) => void) | undefined;
   readonly written: Written;
 }
 
 /**
- * The processes of a job on PyTorch: agents, and the ranks that they start. A rank's end is seen by its connection, and its exit status
- * is in torchrun's report.
+ * The processes of a job on PyTorch: agents, and the ranks that they start. The end of a rank's connection shows the rank's end,
+ * and torchrun's report has the rank's exit status.
  */
 export class TorchProcesses {
   readonly ranks: readonly RankProcess[];
@@ -32,11 +32,11 @@ export class TorchProcesses {
     this.#agents = agents;
     this.#drop = drop;
     this.ranks = firstRanks(numRanks).map((rank) => this.#rankProcess(rank));
-    // Nobody reports the ends of ranks whose agent was killed, so they end too.
+    // A killed agent reports no ends of its ranks, so the end of an agent counts as the end of its ranks.
     for (const { rank } of this.ranks) void this.#agentOf(rank).exited.then(() => this.#lost[rank]?.());
   }
 
-  /** Starts the agents and their ranks. Throws: LAUNCH if a command cannot be run; then the others are killed. */
+  /** Starts the agents and their ranks. Throws: LAUNCH if a command cannot be run; the other commands are killed. */
   static async start(options: TorchStart): Promise<TorchProcesses> {
     const started = await Promise.allSettled(
       options.commands.map((command) => Agent.start(command, options.written)),
@@ -60,7 +60,7 @@ export class TorchProcesses {
     this.#pids[rank] = pid;
   }
 
-  /** Must be called when a rank's connection has ended; `reason` says why, if this side ended it. */
+  /** Must be called when a rank's connection has ended; if this side ended the connection, `reason` says why. */
   lost(rank: number, reason?: string): void {
     this.#reasons[rank] = reason;
     this.#lost[rank]?.();
@@ -80,7 +80,7 @@ export class TorchProcesses {
   /** Agents start equally many ranks, in the order of their hosts. */
   #agentOf(rank: number): Agent {
     const perAgent = this.ranks.length / this.#agents.length;
-    return this.#agents[Math.floor(rank / perAgent)] as Agent; // every rank has one
+    return this.#agents[Math.floor(rank / perAgent)] as Agent; // every rank has an agent
   }
 
   #rankProcess(rank: number): RankProcess {
@@ -114,7 +114,7 @@ export class TorchProcesses {
     };
   }
 
-  /** Kills a rank, and the processes that its own code started: the agent gives each rank a process group. */
+  /** Kills a rank, and the processes that its own code started, because the agent gives each rank a process group. */
   #killRank(rank: number): void {
     const pid = this.#pids[rank];
     if (pid === undefined) return;
@@ -146,7 +146,7 @@ export class TorchProcesses {
   }
 }
 
-/** Returns the end of a process as torchrun's report says it: "exitcode : -9 (pid: 1234)"; a negative code is a signal's number. */
+/** Returns how a process ended, from torchrun's report: "exitcode : -9 (pid: 1234)". A negative code is a signal's number. */
 export function exitInReport(text: string, pid: number | undefined): RankExit | undefined {
   const found = new RegExp(`exitcode\\s*:\\s*(-?\\d+)\\s*\\(pid:\\s*${pid}\\)`).exec(text)?.[1];
   if (found === undefined) return undefined;
@@ -156,7 +156,7 @@ export function exitInReport(text: string, pid: number | undefined): RankExit | 
   return signal === 'SIGKILL' ? { code: null, signal, cause: 'unknown' } : { code: null, signal };
 }
 
-/** Names of signals that end processes, by number on Linux and macOS alike. */
+/** Names of signals that end processes, by their number, which is the same on Linux and macOS. */
 const SIGNALS: Readonly<Record<number, string>> = {
   2: 'SIGINT',
   4: 'SIGILL',

@@ -1,7 +1,7 @@
 import type { FromRank, ToRank } from '../control/messages';
 import type { Payload } from './frames';
 
-/** A message as Python ranks get it. */
+/** A message in the form that Python ranks get. */
 interface PythonMessage {
   readonly json: unknown;
   readonly bytes?: Uint8Array;
@@ -30,7 +30,7 @@ export function fromPython({ json }: Payload): FromRank {
   const message = json as { readonly type: string; readonly id: number };
   if (message.type === 'need') {
     const { type: _, id, ...need } = json as FromRank & { type: 'need' } & Record<string, unknown>;
-    return { type: 'need', id, need } as unknown as FromRank; // the question's fields are beside its number
+    return { type: 'need', id, need } as unknown as FromRank; // `json` has the request's fields beside `id`
   }
   if (message.type !== 'step') return json as FromRank;
   const { step, ...rest } = json as FromRank & { type: 'step' };

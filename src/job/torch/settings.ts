@@ -5,8 +5,8 @@ import type { TorchFramework } from '../control/torch-messages';
 import { refusedValues } from './values';
 
 /**
- * Whether PyTorch's ranks do what a setting says; if not, why not, and what to do instead. `by`: the only framework
- * that ignores the setting.
+ * Whether PyTorch's ranks do what a setting says; if not, the reason, and often an alternative. `by` is the framework that
+ * ignores the setting; without `by`, every framework ignores it.
  */
 type Support =
   | 'done'
@@ -114,13 +114,14 @@ const TORCH: Readonly<Record<SettingPath, Support>> = {
 };
 
 /**
- * Returns a warning for each setting that has no effect on PyTorch. Throws: CONFIG naming each setting that PyTorch's ranks do not do.
+ * Returns a warning for each setting that has no effect on PyTorch. Throws: CONFIG, which names each setting that PyTorch's ranks
+ * do not support.
  */
 export function checkForTorch(config: TrainConfig, framework: TorchFramework, world: number): string[] {
   const defaults = parseTrainConfig({ model: config.model });
   const changed = (path: string): boolean => {
     const [value, usual] = [settingAt(config, path), settingAt(defaults, path)];
-    // A section that is null by default has no parts there.
+    // A section that is null by default has no values of its settings in `defaults`.
     const isOff = [value, usual].every((one) => one === undefined || one === null || one === false);
     return !isOff && JSON.stringify(value) !== JSON.stringify(usual);
   };
@@ -146,5 +147,5 @@ export function checkForTorch(config: TrainConfig, framework: TorchFramework, wo
   });
 }
 
-/** Every setting with what PyTorch's ranks do with it, for docs and tests. */
+/** For docs and tests: every setting, and whether PyTorch's ranks do what it says. */
 export const TORCH_SUPPORT: ReadonlyMap<string, Support> = new Map(Object.entries(TORCH));

@@ -35,13 +35,13 @@ interface TorchPlace {
   readonly world: number;
 }
 
-/** What a caller chooses of PyTorch besides the config. */
+/** A caller's choices for PyTorch in addition to the config. */
 interface TorchOptions {
   readonly framework?: TorchFramework | undefined;
   readonly compile?: boolean | string | undefined;
 }
 
-/** The launcher's part of a run on PyTorch: what its ranks ask for, and what they get to build the model. */
+/** The launcher's part of a run on PyTorch: the batches that ranks request, and the values from which ranks build the model. */
 export class TorchRun {
   readonly framework: TorchFramework;
   readonly #compile: string | undefined;
@@ -62,17 +62,17 @@ export class TorchRun {
     this.#folder = folder;
   }
 
-  /** Returns warnings about settings without effect. Throws: CONFIG naming the settings that PyTorch's ranks do not do. */
+  /** Returns warnings about settings without effect. Throws: CONFIG with the settings that PyTorch's ranks do not support. */
   check(config: TrainConfig, world: number): string[] {
     const warnings = checkForTorch(config, this.framework, world);
     if (this.#compile !== undefined) checkCompiled(config, this.framework);
     return warnings;
   }
 
-  /** What ranks need to build a config's model besides the config. Throws: CONFIG for a file of Python that cannot be read. */
+  /** Returns the values that ranks need, beside the config, to build a model. Throws: CONFIG if a Python file cannot be read. */
   modelOf(config: TrainConfig): TorchModel {
     const given = modelShape(config);
-    // Ranks get the router's defaults too, so that only this library has them.
+    // Ranks get the router's options with all defaults, so that only this library defines the defaults.
     const shape = given.kind === 'moe' ? { ...given, ...routerOf(given, given.experts) } : given;
     if (shape.kind === 'python' && isPythonFile(shape.python)) this.#source ??= sourceOf(shape.python);
     // Only this library knows what `lora.targets` means.
@@ -92,7 +92,7 @@ export class TorchRun {
     this.begin(config, world, data);
     const torch = this.modelOf(config);
     const to = join(this.#folder, `run-${run}-initial`);
-    // A job that was shut down has no folder any more; its ranks' call says so.
+    // A job that was shut down has no folder any more; the call on its ranks then throws an error that says this.
     const folder = existsSync(this.#folder) ? writeInitialValues(config, init, to, progress) : undefined;
     return { kind: 'train', run, config, data: undefined, own: undefined, init: folder, group, torch };
   }
@@ -102,7 +102,7 @@ export class TorchRun {
     this.#batches = new TorchBatches(config, world, prepared);
   }
 
-  /** Answers a rank's question. */
+  /** Makes the batches that a rank requests. */
   readonly answer = (need: BatchesNeeded): BatchesMade => this.#made.make(need);
 
   /** Sets the learning rate of the step after `steps` steps. */
@@ -110,7 +110,7 @@ export class TorchRun {
     this.#made.setRate(lr, steps);
   }
 
-  /** What a checkpoint stores of the launcher's part. */
+  /** Returns the launcher's part of the state that a checkpoint stores after `steps` steps. */
   stateAfter(steps: number): TorchState {
     return this.#made.stateAfter(steps);
   }
@@ -138,7 +138,7 @@ function sourceOf(file: string): string {
   }
 }
 
-/** Throws: CONFIG for settings with which torch.compile is not done here. */
+/** Throws: CONFIG for settings that are not supported together with torch.compile. */
 function checkCompiled(config: TrainConfig, framework: TorchFramework): void {
   const { parallel, activationCheckpointing } = config;
   const what =
@@ -160,8 +160,8 @@ function checkCompiled(config: TrainConfig, framework: TorchFramework): void {
 }
 
 /**
- * Returns the launcher's part of a run; undefined if the ranks are this library's. Throws: CONFIG for a framework that
- * the ranks do not have.
+ * Returns the launcher's part of a run; undefined if the ranks are not ranks of PyTorch. Throws: CONFIG for a framework or
+ * `compile` if the ranks are not ranks of PyTorch.
  */
 export function torchRunOf(
   { engine, folder }: Pick<Fleet, 'engine' | 'folder'>,

@@ -40,7 +40,7 @@ export function refusedValues(config: TrainConfig, framework: TorchFramework, wo
   return refused.flatMap(([isRefused, text]) => (isRefused ? [text] : []));
 }
 
-/** Returns the largest degree by which a model is divided. */
+/** Returns the largest of the degrees `tp`, `cp`, `pp` and `ep`. */
 function dividedBy({ parallel: { tp, pp, cp, ep } }: TrainConfig): number {
   return Math.max(tp, pp, cp, ep);
 }

@@ -71,7 +71,7 @@ export function logSoftmax(x: tf.Tensor, dim = -1): tf.Tensor {
   return alongLast(x, dim, (rows) => tf.logSoftmax(rows));
 }
 
-/** Divides x by its p-norm along `dim`, which is at least `eps`. Source: torch.nn.functional.normalize. */
+/** Divides x by its p-norm along `dim`; a norm below `eps` counts as `eps`. Source: torch.nn.functional.normalize. */
 export function normalize(
   x: tf.Tensor,
   { p = 2, dim = 1, eps = 1e-12 }: { readonly p?: number; readonly dim?: number; readonly eps?: number } = {},
@@ -81,7 +81,7 @@ export function normalize(
 }
 
 /**
- * Returns the cosine of the angle between x and y along `dim`; norms are at least `eps`.
+ * Returns the cosine of the angle between x and y along `dim`; a norm below `eps` counts as `eps`.
  * Source: torch.nn.functional.cosine_similarity.
  */
 export function cosineSimilarity(

@@ -3,10 +3,13 @@ import { type Pair, windowNumbers } from '../../backend/window-sizes';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 
-/** The windows along one axis: the pixels [begin, end) of each, and the number by which their sum is divided. */
+/**
+ * The windows along one axis: the pixels [begin, end) of each window, and the number by which the sum of these pixels is
+ * divided.
+ */
 export type Windows = readonly { readonly begin: number; readonly end: number; readonly count: number }[];
 
-/** Returns the windows along an axis of this length: 0 is the vertical axis, 1 the horizontal one. */
+/** Returns the windows along an axis of this length: axis 0 is vertical, axis 1 is horizontal. */
 export type WindowsAlong = (length: number, axis: 0 | 1) => Windows;
 
 /** Options of `AvgPool2d` (and, with single numbers, `AvgPool1d`), with torch's defaults. */
@@ -14,13 +17,13 @@ export interface AvgPoolOptions<Size = Pair> {
   /** Default: the size of the window. */
   readonly stride?: Size;
   readonly padding?: Size;
-  /** Whether a last window that ends outside of the image counts. Default false. */
+  /** Whether a last window that ends outside of the image is used. Default false. */
   readonly ceilMode?: boolean;
   /** Whether the zeros of the padding count in the mean. Default true. */
   readonly countIncludePad?: boolean;
 }
 
-/** How pooling windows move along one axis. */
+/** The size of pooling windows along one axis, and how they move, in pixels. */
 interface AxisWindow {
   readonly size: number;
   readonly stride: number;
@@ -45,7 +48,10 @@ export function poolingWindows(what: string, kernelSize: Pair, options: AvgPoolO
     });
 }
 
-/** Returns windows that divide images; null: the size does not change. Window i covers [floor(i n / parts), ceil((i + 1) n / parts)). */
+/**
+ * Returns windows that divide images. A null size means that this size does not change. Window i covers [floor(i n / parts),
+ * ceil((i + 1) n / parts)).
+ */
 export function adaptiveWindows(outputSize: number | readonly [number | null, number | null]): WindowsAlong {
   const size = typeof outputSize === 'number' ? [outputSize, outputSize] : outputSize;
   return (length, axis) => {
@@ -76,8 +82,8 @@ function windowsOf(length: number, window: AxisWindow): Windows {
 }
 
 /**
- * Returns the means of windows over images. A mean over rows and columns is a mean over columns, then over rows, so both are
- * matmuls. Shapes: x [N, C, H, W] → [N, C, H', W']. Throws: SHAPE if no window fits.
+ * Returns the means of windows over images. A mean over rows and columns is a mean over columns, then over rows, so two matmuls
+ * compute it. Shapes: x [N, C, H, W] → [N, C, H', W']. Throws: SHAPE if no window fits.
  */
 export function averaged(x: tf.Tensor, windowsAlong: WindowsAlong): tf.Tensor {
   const [images = 0, channels = 0, height = 0, width = 0] = x.shape;

@@ -13,11 +13,14 @@ import { type Moments, type NormGroup, normalizeChannels, scaleChannels } from '
 export interface BatchNormOptions {
   /** Default 1e-5. */
   readonly eps?: number;
-  /** The weight of a new batch in the running statistics; null: the statistics are plain means over all batches. Default 0.1. */
+  /**
+   * The weight of a new batch in the running statistics; with null, the statistics are plain means over all batches. Default
+   * 0.1.
+   */
   readonly momentum?: number | null;
   /** Whether channels are scaled and shifted after the normalization. Default true. */
   readonly affine?: boolean;
-  /** Whether the module has running statistics, by which it normalizes in `eval`. Default true. */
+  /** Whether the module has running statistics and normalizes by them in `eval`. Default true. */
   readonly trackRunningStats?: boolean;
 }
 
@@ -56,12 +59,12 @@ abstract class BatchNorm extends Module {
   /** The numbers of axes that an input may have. */
   protected abstract readonly ranks: readonly number[];
 
-  /** The group whose ranks' batches are normalized together; null: each rank normalizes its own batch. */
+  /** The group whose ranks' batches are normalized together; null if each rank normalizes its own batch. */
   protected get syncGroup(): ProcessGroup | null {
     return null;
   }
 
-  /** The group that was given, if any. */
+  /** The group that the caller gave; null if the caller gave none. */
   protected get givenGroup(): ProcessGroup | null {
     return this.#group;
   }
@@ -132,9 +135,9 @@ export class BatchNorm1d extends BatchNorm {
 
 /**
  * Normalizes channels of images [N, C, H, W] over the batch. Under DDP and FSDP each rank normalizes its own batch, as in
- * torch; see SyncBatchNorm. Running statistics are each rank's own; DDP copies rank 0's to all ranks before each forward
- * (broadcastBuffers), FSDP does not. Source: Ioffe and Szegedy 2015; torch.nn.BatchNorm2d. Throws: CONFIG for a size that is not a
- * positive integer.
+ * torch; see SyncBatchNorm. Each rank has its own running statistics; DDP copies rank 0's statistics to all ranks before each
+ * forward (broadcastBuffers), and FSDP does not copy them. Source: Ioffe and Szegedy 2015; torch.nn.BatchNorm2d. Throws: CONFIG
+ * for a size that is not a positive integer.
  */
 export class BatchNorm2d extends BatchNorm {
   protected get ranks(): readonly number[] {
@@ -154,7 +157,8 @@ export interface SyncBatchNormOptions extends BatchNormOptions {
 }
 
 /**
- * Normalizes channels over the batches of all ranks of a group, in training. Every rank must call it. Shapes: x [N, C, …].
+ * Normalizes channels over the batches of all ranks of a group, in training. Every rank of the group must call the module.
+ * Shapes: x [N, C, …].
  * Source: torch.nn.SyncBatchNorm.
  * @example
  * const model = nn.SyncBatchNorm.convertSyncBatchnorm(new Net());
@@ -167,7 +171,7 @@ export class SyncBatchNorm extends BatchNorm {
 
   /**
    * Makes every batch norm in a module a SyncBatchNorm, in place: parameters and buffers remain the same objects. Returns the
-   * module. Call it before fullyShard, FSDP or DDP. Throws: CONFIG for a value that is not a module.
+   * module. Call this function before fullyShard, FSDP or DDP. Throws: CONFIG for a value that is not a module.
    */
   static convertSyncBatchnorm<M extends Module>(module: M, processGroup: ProcessGroup | null = null): M {
     if (!(module instanceof Module))
@@ -176,7 +180,8 @@ export class SyncBatchNorm extends BatchNorm {
       );
     for (const part of module.modules()) {
       if (!(part instanceof BatchNorm)) continue;
-      // A new object would have to replace the old one in fields and containers; both classes have the same state.
+      // Only the prototype changes, because a new object would have to replace `part` in fields and containers. Both classes
+      // have the same fields.
       Object.setPrototypeOf(part, SyncBatchNorm.prototype);
       if (part instanceof SyncBatchNorm) part.setGroup(processGroup);
     }

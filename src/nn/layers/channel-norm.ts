@@ -16,21 +16,22 @@ export interface NormGroup {
   readonly options: CollectiveOptions;
 }
 
-/** How channels are normalized. */
+/** Options of the normalization of channels. */
 export interface NormOptions {
-  /** Added to variances. */
+  /** The number that is added to variances. */
   readonly eps: number;
-  /** Default: this rank's input alone. */
+  /** The ranks that normalize together. Default: each rank normalizes its own input. */
   readonly together?: NormGroup | null;
 }
 
 /**
- * Normalizes each channel of x [N, C, …] by its own moments, then scales and shifts it. If several ranks normalize together,
- * the moments are those of all their inputs. Also returns the moments, which the caller disposes.
+ * Normalizes each channel of x [N, C, …] by its own moments, then scales and shifts the channel. If several ranks normalize
+ * together, the moments are over the inputs of all these ranks. Also returns the moments, which the caller disposes.
  *
  * [Note: gradient of a batch norm] With n elements per channel, dx = scale (dy − mean(dy) − (x − mean) rstd² mean(dy (x −
- * mean))). Over a group, both means are over all ranks. The gradients of weight and bias are this rank's, because a strategy
- * reduces them. Source: Ioffe and Szegedy 2015; torch's batch_norm_backward_reduce and batch_norm_backward_elemt.
+ * mean))). In a group, both means are over all ranks. The gradients of weight and bias are only this rank's sums, because a
+ * strategy reduces these gradients. Source: Ioffe and Szegedy 2015; torch's batch_norm_backward_reduce and
+ * batch_norm_backward_elemt.
  */
 export function normalizeChannels(
   x: tf.Tensor,
@@ -50,7 +51,7 @@ export function normalizeChannels(
       gradients: (dy, saved) => gradientsOf(dy, saved, together),
     };
   });
-  return { y, moments: moments as Moments }; // the function has run
+  return { y, moments: moments as Moments }; // the function above has set them
 }
 
 /**
@@ -68,7 +69,7 @@ export function scaleChannels(
     return {
       value: affine(x, weight, bias, mean, rstd),
       gradients: (dy, saved) => {
-        const [input, factor, centre, scale] = saved as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]; // four are saved
+        const [input, factor, centre, scale] = saved as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]; // `save` got four tensors
         const products = runForFirst(FUSED.channelProducts, { x: input, dy, mean: centre });
         const factors = { scale: tf.mul(factor, scale), shift: tf.zerosLike(factor) };
         return [
@@ -93,7 +94,7 @@ function affine(
 }
 
 function momentsOf(x: tf.Tensor, together: NormGroup | null): Moments & tf.NamedTensorMap {
-  const [mean, variance] = runFused(FUSED.channelMoments, { x }) as [tf.Tensor, tf.Tensor]; // two outputs
+  const [mean, variance] = runFused(FUSED.channelMoments, { x }) as [tf.Tensor, tf.Tensor]; // the kernel has two outputs
   const channels = mean.size;
   const count = tf.tensor1d([x.size / channels]);
   if (together === null) return { mean, variance, count };

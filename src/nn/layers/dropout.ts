@@ -4,9 +4,10 @@ import type * as tf from '../../core/tf';
 import { Module } from '../module';
 
 /**
- * In training, sets each element to 0 with probability p, and divides the others by 1 − p; in `eval` returns x. Each rank and
- * step draws other elements; a forward that runs again in backward draws the same. Backward also draws the same elements again,
- * so no mask is stored. Source: Srivastava et al. 2014; torch.nn.Dropout. Throws: CONFIG if p is not from 0 to 1.
+ * In training, sets each element to 0 with probability p, and divides the other elements by 1 − p; in `eval` returns x. Each
+ * rank and each step draws other elements; a forward that runs again in backward draws the same elements. Backward also draws
+ * the same elements again, so no mask is stored. Source: Srivastava et al. 2014; torch.nn.Dropout. Throws: CONFIG if p is not
+ * from 0 to 1.
  * @example
  * const dropout = new nn.Dropout(0.1);
  */

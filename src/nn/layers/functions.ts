@@ -26,7 +26,7 @@ export function embedding(
 }
 
 /**
- * Normalizes over the last dims, whose sizes are `normalizedShape`; then scales and shifts. Shapes: weight and bias
+ * Normalizes x over the last dims, whose sizes are `normalizedShape`; then scales and shifts x. Shapes: weight and bias
  * normalizedShape. Throws: SHAPE if the last dims have other sizes.
  */
 export function layerNorm(
@@ -45,7 +45,7 @@ export function layerNorm(
 }
 
 /**
- * Divides the last dims, whose sizes are `normalizedShape`, by their root mean square; then scales. Shapes: weight
+ * Divides the last dims, whose sizes are `normalizedShape`, by their root mean square; then scales them. Shapes: weight
  * normalizedShape. Throws: SHAPE if the last dims have other sizes.
  */
 export function rmsNorm(
@@ -106,7 +106,10 @@ export function avgPool2d(x: tf.Tensor, kernelSize: Pair, options: AvgPoolOption
   return averaged(x, poolingWindows('avgPool2d', kernelSize, options));
 }
 
-/** Returns means over windows that divide the image into `outputSize` rows and columns; if a size is null, it does not change. */
+/**
+ * Returns means over windows that divide the image into `outputSize` rows and columns; a null size means that this size does
+ * not change.
+ */
 export function adaptiveAvgPool2d(
   x: tf.Tensor,
   outputSize: number | readonly [number | null, number | null],

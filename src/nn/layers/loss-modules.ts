@@ -61,14 +61,16 @@ export class L1Loss extends Loss<LossOptions> {
   }
 }
 
-/** Squared error near 0, absolute error elsewhere. Source: torch.nn.SmoothL1Loss. */
+/**
+ * Smooth L1 loss: the squared error ÷ (2 beta) below `beta`, else the absolute error − beta / 2. Source: torch.nn.SmoothL1Loss.
+ */
 export class SmoothL1Loss extends Loss<LossOptions & { readonly beta?: number }> {
   forward(input: tf.Tensor, target: tf.Tensor): tf.Tensor {
     return smoothL1Loss(input, target, this.options);
   }
 }
 
-/** Squared error near 0, absolute error elsewhere. Source: torch.nn.HuberLoss. */
+/** Huber loss: `delta` · the smooth L1 loss with beta = delta. Source: torch.nn.HuberLoss. */
 export class HuberLoss extends Loss<LossOptions & { readonly delta?: number }> {
   forward(input: tf.Tensor, target: tf.Tensor): tf.Tensor {
     return huberLoss(input, target, this.options);

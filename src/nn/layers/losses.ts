@@ -7,7 +7,7 @@ import { alongLast, softplus } from './activation-functions';
 
 // Losses as functions, with the names, arguments and defaults of torch.nn.functional.
 
-/** How the losses of elements become the result; 'none' returns the losses of all elements. Default 'mean'. */
+/** Says how the losses of elements become the result; 'none' returns the losses of all elements. Default 'mean'. */
 export type Reduction = 'none' | 'mean' | 'sum';
 
 /** Options of losses that compare numbers. */
@@ -28,7 +28,7 @@ export function l1Loss(input: tf.Tensor, target: tf.Tensor, { reduction }: LossO
 }
 
 /**
- * Returns the mean of d² / (2 beta) where d = |input − target| is below beta, else of d − beta / 2.
+ * Returns the mean over elements, with d = |input − target|, of d² / (2 beta) if d is below beta, else of d − beta / 2.
  * Source: torch.nn.functional.smooth_l1_loss. Throws: SHAPE for unequal shapes.
  */
 export function smoothL1Loss(
@@ -59,7 +59,7 @@ export interface BinaryCrossEntropyOptions extends LossOptions {
 }
 
 /**
- * Returns the mean of −(t log σ(x) + (1 − t) log(1 − σ(x))), without overflow. `posWeight` are factors of the first term.
+ * Returns the mean of −(t log σ(x) + (1 − t) log(1 − σ(x))), without overflow. `posWeight` has factors of the first term.
  * Source: torch.nn.functional.binary_cross_entropy_with_logits. Throws: SHAPE for unequal shapes.
  */
 export function binaryCrossEntropyWithLogits(
@@ -106,7 +106,7 @@ function boundedLog(p: tf.Tensor): tf.Tensor {
 export interface KlDivOptions {
   /** 'batchmean' divides the sum by the first dim, which is the mathematical definition. Default 'mean', as in torch. */
   readonly reduction?: Reduction | 'batchmean';
-  /** Whether the target is a logarithm too. Default false. */
+  /** Whether the target is also a logarithm. Default false. */
   readonly logTarget?: boolean;
 }
 
@@ -120,7 +120,7 @@ export function klDiv(
   { reduction = 'mean', logTarget = false }: KlDivOptions = {},
 ): tf.Tensor {
   requireSameShape('klDiv', input, target);
-  // t log t is 0 if t is 0; a tiny number in place of 0 gives it without NaN.
+  // t log t is 0 if t is 0; a tiny number in place of 0 gives this 0 without NaN.
   const logarithm = logTarget ? target : tf.log(tf.maximum(target, 1e-37));
   const terms = tf.mul(logTarget ? tf.exp(target) : target, tf.sub(logarithm, input));
   if (reduction === 'batchmean') return tf.div(tf.sum(terms), input.shape[0] ?? 1);
@@ -132,7 +132,7 @@ export interface ClassLossOptions {
   readonly reduction?: Reduction;
   /** Factors of the classes' losses [C]; a mean is divided by the sum of the factors of its labels. */
   readonly weight?: tf.Tensor;
-  /** The label whose rows do not count. Default −100. */
+  /** Rows with this label do not count. Default −100. */
   readonly ignoreIndex?: number;
 }
 
@@ -171,7 +171,7 @@ export function crossEntropy(
 }
 
 /**
- * Returns the mean of −input[label]; input are logarithms of probabilities. Shapes: as `crossEntropy` with labels.
+ * Returns the mean of −input[label], where input has logarithms of probabilities. Shapes: those of `crossEntropy` with labels.
  * Source: torch.nn.functional.nll_loss. Throws: SHAPE if the shapes do not match or a label is not a class.
  */
 export function nllLoss(input: tf.Tensor, target: tf.Tensor, options: ClassLossOptions = {}): tf.Tensor {
@@ -188,7 +188,7 @@ function overAllClasses(logs: tf.Tensor, target: tf.Tensor, options: ClassLossOp
   return reducedBy(tf.mul(sums, counts), factors, target.shape, options.reduction);
 }
 
-/** Computes cross-entropy with probabilities; a mean is over rows, and `weight` are factors of the classes. */
+/** Computes cross-entropy with probabilities; a mean is over rows, and `weight` has factors of the classes. */
 function ofProbabilities(
   logs: tf.Tensor,
   target: tf.Tensor,

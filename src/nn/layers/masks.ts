@@ -1,10 +1,10 @@
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 
-/** Added to excluded scores: after the softmax, their weight is 0. */
+/** The number that is added to excluded scores, so that their weight after the softmax is 0. */
 const EXCLUDED = -1e9;
 
-/** Returns a mask to add to scores: true becomes a very low number, false 0; numbers remain. */
+/** Returns a mask to add to scores: true becomes a very low number, false becomes 0, and numbers do not change. */
 export function additiveMask(mask: tf.Tensor, shape: readonly number[] = mask.shape): tf.Tensor {
   if (mask.size !== shape.reduce((product, extent) => product * extent, 1))
     throw new ShardlabError(
@@ -12,7 +12,7 @@ export function additiveMask(mask: tf.Tensor, shape: readonly number[] = mask.sh
       `attention: a mask [${mask.shape}] does not fit; its shape must be [${shape}].`,
     );
   const numbers = mask.dtype === 'bool' ? tf.mul(tf.cast(mask, 'float32'), EXCLUDED) : mask;
-  // Minus infinity would give NaN for a query without any key.
+  // The lowest number is finite, because minus infinity would give NaN for a query without any key.
   return tf.reshape(tf.maximum(numbers, EXCLUDED), [...shape]);
 }
 

@@ -28,13 +28,13 @@ export interface MultiheadAttentionOptions {
 export interface AttentionCallOptions {
   /** [N, S]: true (or a number to add to scores) for keys that no query attends to. */
   readonly keyPaddingMask?: tf.Tensor;
-  /** Whether attention weights are returned. Default true; without them, less memory is needed. */
+  /** Whether attention weights are returned. Default true. With false, less memory is needed. */
   readonly needWeights?: boolean;
   /** [L, S] or [N · numHeads, L, S]: true for pairs that are excluded, or numbers to add to scores. */
   readonly attnMask?: tf.Tensor;
   /** Whether the returned weights are means over heads. Default true. */
   readonly averageAttnWeights?: boolean;
-  /** Whether query i attends only to keys up to i. Unlike in torch, it needs no attnMask. Default false. */
+  /** Whether query i attends only to keys up to i. Unlike in torch, this option needs no attnMask. Default false. */
   readonly isCausal?: boolean;
 }
 
@@ -51,7 +51,7 @@ type Heads = [q: tf.Tensor, k: tf.Tensor, v: tf.Tensor];
  * const [output] = attention.apply(x, x, x, { needWeights: false, isCausal: true });
  */
 export class MultiheadAttention extends Module {
-  /** All three projections, one below the other; null if keys or values have their own size. */
+  /** The rows of all three projections, one below the other; null if keys or values have their own size. */
   readonly in_proj_weight: Parameter | null = null;
   readonly q_proj_weight: Parameter | null = null;
   readonly k_proj_weight: Parameter | null = null;
@@ -156,7 +156,7 @@ export class MultiheadAttention extends Module {
     const weights = this.#weights();
     const biases = this.in_proj_bias === null ? null : tf.split(this.in_proj_bias.tensor, 3);
     const projected = [query, key, value].map((x, i) => {
-      const weight = weights[i] as tf.Tensor; // there are three
+      const weight = weights[i] as tf.Tensor; // there are three weights
       const y = linear(x, weight, biases?.[i] ?? tf.zeros([dim]));
       const [batch = 0, length = 0] = y.shape;
       return tf.reshape(y, [batch, length, this.#heads, dim / this.#heads]);

@@ -1,9 +1,9 @@
 import * as tf from '../../core/tf';
 
-/** The state of a recurrent layer: h, and for an LSTM also c; each [N, size]. */
+/** The state of a recurrent layer: h, and for an LSTM also c; each tensor is [N, size]. */
 export type CellState = readonly tf.Tensor[];
 
-/** One step of a recurrent layer, from the gates of input and state to the next state. */
+/** The cell of a recurrent layer. A step computes the next state from the gates of input and state. */
 export interface Cell {
   /** The number of gates, whose rows are one below the other in weights and biases. */
   readonly gates: number;
@@ -17,7 +17,10 @@ function gatesOf(x: tf.Tensor, gates: number): tf.Tensor[] {
   return tf.split(x, gates, 1);
 }
 
-/** Gates i, f, g, o; c' = f c + i g, h' = o tanh(c'). Source: Hochreiter and Schmidhuber 1997; torch.nn.LSTM. */
+/**
+ * The LSTM cell, with gates i, f, g, o: c' = f c + i g, h' = o tanh(c'). Source: Hochreiter and Schmidhuber 1997;
+ * torch.nn.LSTM.
+ */
 export const LSTM_CELL: Cell = {
   gates: 4,
   numStates: 2,
@@ -34,7 +37,7 @@ export const LSTM_CELL: Cell = {
   },
 };
 
-/** Gates r, z, n; n = tanh(x_n + r h_n), h' = n + z (h − n). Source: Cho et al. 2014; torch.nn.GRU. */
+/** The GRU cell, with gates r, z, n: n = tanh(x_n + r h_n), h' = n + z (h − n). Source: Cho et al. 2014; torch.nn.GRU. */
 export const GRU_CELL: Cell = {
   gates: 3,
   numStates: 1,
@@ -48,12 +51,15 @@ export const GRU_CELL: Cell = {
   },
 };
 
-/** h' = tanh(W_ih x + W_hh h + b). Source: Elman 1990; torch.nn.RNN. */
+/** The cell of a plain recurrent layer: h' = tanh(W_ih x + W_hh h + b). Source: Elman 1990; torch.nn.RNN. */
 export const TANH_CELL: Cell = {
   gates: 1,
   numStates: 1,
   step: (fromInput, fromState) => [tf.tanh(tf.add(fromInput, fromState))],
 };
 
-/** h' = max(W_ih x + W_hh h + b, 0). Source: torch.nn.RNN with nonlinearity 'relu'. */
+/**
+ * The cell of a plain recurrent layer with ReLU: h' = max(W_ih x + W_hh h + b, 0). Source: torch.nn.RNN with nonlinearity
+ * 'relu'.
+ */
 export const RELU_CELL: Cell = { ...TANH_CELL, step: (x, h) => [tf.relu(tf.add(x, h))] };

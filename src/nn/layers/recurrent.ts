@@ -18,7 +18,7 @@ export interface RecurrentOptions {
   readonly batchFirst?: boolean;
   /** The probability with which outputs of all layers except the last are dropped. Default 0. */
   readonly dropout?: number;
-  /** Whether a second network reads the sequence backwards; outputs of both are concatenated. Default false. */
+  /** Whether a second network reads the sequence backwards; the outputs of both networks are concatenated. Default false. */
   readonly bidirectional?: boolean;
 }
 
@@ -93,7 +93,7 @@ abstract class Recurrent extends Module {
     return { output: this.#batchFirst ? tf.transpose(output, [1, 0, 2]) : output, states: ends };
   }
 
-  /** Runs one layer in one direction; the inputs' gates of all steps are one matmul. */
+  /** Runs one layer in one direction; one matmul computes the inputs' gates of all steps. */
   #runLayer(
     x: tf.Tensor,
     begin: CellState,
@@ -177,8 +177,8 @@ export class LSTM extends Recurrent {
 }
 
 /**
- * Gated recurrent unit. Returns the outputs of all steps and the last state, [output, h]. Shapes: as LSTM. Source: torch.nn.GRU,
- * including names, the order of gates (r, z, n) and initial values.
+ * Gated recurrent unit. Returns the outputs of all steps and the last state, [output, h]. Shapes: those of `LSTM`. Source:
+ * torch.nn.GRU, including names, the order of gates (r, z, n) and initial values.
  */
 export class GRU extends Recurrent {
   constructor(inputSize: number, hiddenSize: number, options: RecurrentOptions = {}) {
@@ -191,7 +191,10 @@ export class GRU extends Recurrent {
   }
 }
 
-/** A plain recurrent layer. Returns [output, h]. Shapes: as LSTM. Source: torch.nn.RNN, including names and initial values. */
+/**
+ * A plain recurrent layer. Returns [output, h]. Shapes: those of `LSTM`. Source: torch.nn.RNN, including names and initial
+ * values.
+ */
 export class RNN extends Recurrent {
   constructor(
     inputSize: number,

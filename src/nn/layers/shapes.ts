@@ -11,7 +11,7 @@ export class Identity extends Module {
   }
 }
 
-/** Makes one dim of the dims from `startDim` to `endDim`. Source: torch.nn.Flatten. */
+/** Joins the dims from `startDim` to `endDim` into one dim. Source: torch.nn.Flatten. */
 export class Flatten extends Module {
   readonly #start: number;
   readonly #end: number;
@@ -32,7 +32,7 @@ export class Flatten extends Module {
   }
 }
 
-/** Makes several dims of the dim `dim`. Source: torch.nn.Unflatten. */
+/** Divides the dim `dim` into several dims. Source: torch.nn.Unflatten. */
 export class Unflatten extends Module {
   readonly #dim: number;
   readonly #size: readonly number[];

@@ -20,9 +20,9 @@ export interface TransformerEncoderLayerOptions {
   readonly layerNormEps?: number;
   /** Whether inputs and outputs are [N, L, …] instead of [L, N, …]. Default false. */
   readonly batchFirst?: boolean;
-  /** Whether norms are before attention and feed-forward network instead of after them. Default false. */
+  /** Whether norms are before the attention and the feed-forward network, instead of after them. Default false. */
   readonly normFirst?: boolean;
-  /** Default true. */
+  /** Whether layers add biases. Default true. */
   readonly bias?: boolean;
 }
 
@@ -95,8 +95,9 @@ export class TransformerEncoderLayer extends Module {
 }
 
 /**
- * Encoder layers one after another, and a norm after the last one, if given. Unlike torch, which copies one layer, it takes a
- * function that makes a layer, so each layer has its own initial values. Source: torch.nn.TransformerEncoder, including names.
+ * Encoder layers one after another; with the option `norm`, a norm follows the last layer. The argument is a function that
+ * makes a layer, so each layer has its own initial values (torch copies one layer). Source: torch.nn.TransformerEncoder,
+ * including names.
  * Throws: CONFIG for a layer in place of the function.
  * @example
  * const encoder = new nn.TransformerEncoder(() => new nn.TransformerEncoderLayer(64, 4), 6);

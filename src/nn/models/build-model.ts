@@ -13,8 +13,9 @@ import { T5Encoder } from './t5-encoder';
 export type ModelSettings = Pick<TrainConfig, 'model' | 'seed'>;
 
 /**
- * Builds a config's model. Its initial values depend on the config's seed and are equal on all ranks. They are computed
- * on first use, so plans and checks, which read only names and shapes, need no memory for them: [Note: deferred values].
+ * Builds a config's model. The model's initial values depend on the config's seed and are equal on all ranks. They are computed
+ * on first use, so plans and checks, which read only names and shapes, need no memory for the values.
+ * See [Note: deferred values].
  */
 export function buildModel(config: ModelSettings): Module {
   return newModel(config).manualSeed(config.seed);

@@ -28,7 +28,9 @@ export class DitExperts<M extends Expert = Expert> extends Module {
     this.low_noise_model = expert();
   }
 
-  /** Returns the expert of a timestep: the high-noise expert at or above the boundary, the other one below. */
+  /**
+   * Returns the expert of a timestep: the high-noise expert at or above the boundary, the low-noise expert below the boundary.
+   */
   expertOf(timestep: number): M {
     return timestep >= this.shape.boundary * NUM_TIMESTEPS ? this.high_noise_model : this.low_noise_model;
   }

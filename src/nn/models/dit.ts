@@ -22,10 +22,10 @@ const THETA = 10_000;
 const EMBEDDING = { init: { ...GPT2.init, bias: constant(0) } } as const;
 
 /**
- * The video transformer of Wan2.2, with the same parameter names and initial values. A video has one timestep, which is
- * embedded once; the published code embeds it for every patch, with the same result.
- * Shapes: latents [B, inChannels, F, H, W], timesteps [B] in [0, 1000) or, per latent frame, [B, F], text [B, textLen, textDim],
- * audio (with audioLayers) [B, F, audioDim] → [B, outChannels, F, H, W].
+ * The video transformer of Wan2.2, with the same parameter names and initial values. A timestep is embedded once per video (or
+ * per latent frame); the published code embeds the timestep for every patch, with the same result.
+ * Shapes: latents [B, inChannels, F, H, W], timesteps [B] in [0, 1000) or, per latent frame, [B, F],
+ * text [B, textLen, textDim], audio (with audioLayers) [B, F, audioDim] → [B, outChannels, F, H, W].
  * Source: Wan2.2's WanModel; Wan et al. 2025.
  */
 export class Dit extends Module {
@@ -38,7 +38,7 @@ export class Dit extends Module {
   readonly head: DitHead;
   /** Makes the tokens of a frame's audio; null without audio. */
   readonly audio_encoder: Linear | null;
-  /** Context parallelism sets it; null: this rank computes all patches. */
+  /** Context parallelism sets this field; null if this rank computes all patches. */
   parts: PatchParts | null = null;
 
   constructor(shape: DitConfig, { isOneOfSeveral = false } = {}) {
@@ -81,7 +81,10 @@ export class Dit extends Module {
     return videoOf(this.parts?.gather(velocity) ?? velocity, grid, patch);
   }
 
-  /** Shapes: timesteps [B] → time [B, d] and time6 [B, 6, d]; [B, F] → [B, N, d] and [B, N, 6, d] for this rank's N patches. */
+  /**
+   * Embeds timesteps. Shapes: timesteps [B] → time [B, d] and time6 [B, 6, d]; [B, F] → [B, N, d] and [B, N, 6, d] for this
+   * rank's N patches.
+   */
   #embedTime(timesteps: tf.Tensor, [, rows, columns]: Grid): { time: tf.Tensor; time6: tf.Tensor } {
     const { dim, freqDim, patch } = this.shape;
     const [batch = 0, frames] = timesteps.shape;
@@ -97,7 +100,10 @@ export class Dit extends Module {
     return { time: perPatch(time, dim), time6: perPatch(time6, 6, dim) };
   }
 
-  /** Returns a list of one tensor; an empty list without audio. Shapes: audio [B, F, audioDim] → [B, f, A, d]. */
+  /**
+   * Returns the audio's tokens as a list of one tensor; without audio, returns an empty list. Shapes: audio [B, F, audioDim] →
+   * [B, f, A, d].
+   */
   #embedAudio(audio: tf.Tensor | undefined, [frames]: Grid): tf.Tensor[] {
     if (this.audio_encoder === null || audio === undefined) return [];
     const { dim } = this.shape;
@@ -140,7 +146,10 @@ export class PatchEmbedding extends Module {
   }
 }
 
-/** The modulated last norm and linear layer. Shapes: x [B, N, d], time [B, d] or [B, N, d] → [B, N, t·p·q·C]. Source: Wan2.2's Head. */
+/**
+ * The last norm, which the timestep modulates, and the last linear layer. Shapes: x [B, N, d], time [B, d] or [B, N, d] →
+ * [B, N, t·p·q·C]. Source: Wan2.2's Head.
+ */
 export class DitHead extends Module {
   readonly head: Linear;
   readonly modulation: Parameter;
@@ -156,7 +165,7 @@ export class DitHead extends Module {
 
   forward(x: tf.Tensor, time: tf.Tensor): tf.Tensor {
     const parts = modulationsOf(this.modulation.tensor, tf.expandDims(time, time.rank - 1));
-    const [shift, scale] = parts as [tf.Tensor, tf.Tensor]; // one per row of two
+    const [shift, scale] = parts as [tf.Tensor, tf.Tensor]; // one per row of `modulation`
     return this.head.apply(modulated(x, shift, scale, this.#eps));
   }
 }
@@ -193,7 +202,7 @@ function videoOf(x: tf.Tensor, [f, h, w]: Grid, [t, p, q]: Grid): tf.Tensor {
   return tf.reshape(tf.transpose(tiled, [0, 1, 3, 2, 4]), [batch, channels, f * t, h * p, w * q]);
 }
 
-/** Makes a config's transformer: a single one, or two experts; one of the experts runs per step. */
+/** Makes a config's transformer, or two transformers as experts, of which only one runs per step. */
 export function newDit(shape: DitConfig): Dit | DitExperts {
   if (shape.experts === 1) return new Dit(shape);
   return new DitExperts(shape, () => new Dit(shape, { isOneOfSeveral: true }));

@@ -17,8 +17,8 @@ import { checkedShape } from './checked-shape';
 import { describeInput } from './require-inputs';
 
 /**
- * How logits are read. A rank has the logits of the whole vocabulary; under tensor parallelism, it has those of a part of the
- * vocabulary.
+ * Functions that read logits. A rank has the logits of the whole vocabulary; under tensor parallelism, a rank has the logits of
+ * a part of the vocabulary.
  */
 export interface LogitsReader {
   /** Returns the mean cross-entropy over all rows. Shapes: logits [N, vocab or a part], targets [N] → scalar. */
@@ -50,10 +50,10 @@ export interface GptShape {
 }
 
 /**
- * A language model: token and position embeddings, blocks, a norm, and an output head, which is the token embedding
- * (tied) or a separate layer ('lm_head').
+ * A language model: token and position embeddings, blocks, a norm, and an output head, which is the token embedding (tied) or a
+ * separate layer ('lm_head').
  * Shapes: ids [B, T] int32 → logits [B, T, vocab]; with targets [B·T] int32 → mean cross-entropy over all tokens (scalar).
- * Source: Radford et al. 2019; initial values normal with std 0.02, LayerNorm 1 and 0.
+ * Source: Radford et al. 2019; matrices are initially normal with std 0.02, LayerNorm's weight is 1, and its bias is 0.
  */
 abstract class LanguageModel<B extends Module> extends Module {
   readonly shape: GptShape;
@@ -64,11 +64,11 @@ abstract class LanguageModel<B extends Module> extends Module {
   /** null if the head is the token embedding. */
   readonly lm_head: Linear<false> | null;
   positionsOf: PositionsOf = fromBegin;
-  /** Set by context parallelism; null: every rank has whole sequences. */
+  /** Context parallelism sets this field; null if every rank has whole sequences. */
   sequences: DividedSequences | null = null;
   /** The number of ranks over which sequence parallelism divides the blocks' inputs. */
   sequenceRanks = 1;
-  /** Replaced by tensor parallelism. */
+  /** Tensor parallelism replaces this field. */
   vocabulary = WHOLE_VOCABULARY;
 
   constructor(shape: GptShape, block: () => B) {
@@ -178,8 +178,8 @@ export function moe({ seed = 0, ...shape }: MoeOptions): MoeGPT {
 }
 
 /**
- * Returns a language model's logits, or the mean cross-entropy if there are targets; the head is a layer or the token
- * embedding. Shapes: x [B, T, d] → [B, T, vocab]; targets [B·T] → scalar.
+ * Returns a language model's logits, or the mean cross-entropy if there are targets; `head` is a layer or the token embedding.
+ * Shapes: x [B, T, d] → [B, T, vocab]; targets [B·T] → scalar.
  */
 export function headOutput(
   x: tf.Tensor,
@@ -194,7 +194,10 @@ export function headOutput(
   return tf.reshape(whole, [...x.shape.slice(0, -1), whole.shape[1] ?? 1]);
 }
 
-/** Throws: SHAPE unless the values are a batch of tokens and its targets, if any. `model` is the model's name, such as 'GPT'. */
+/**
+ * Throws: SHAPE unless `ids` is a batch of tokens and `targets`, if given, has one target per token. `model` is the model's
+ * name, such as 'GPT'.
+ */
 export function requireTokens(model: string, ids: unknown, targets: unknown): void {
   const isBatch = ids instanceof tf.Tensor && ids.rank === 2 && ids.dtype === 'int32';
   const fits =

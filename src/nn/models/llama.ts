@@ -15,8 +15,8 @@ import { headOutput, requireTokens, WHOLE_VOCABULARY } from './gpt';
 export type LlamaOptions = ShapeOptions<typeof llamaSchema>;
 
 /**
- * A Llama that computes logits, or its loss. Parameter names are those of Hugging Face's LlamaForCausalLM
- * ('model.layers.0.self_attn.q_proj.weight'); initial values too: normal with std 0.02, norms 1, biases 0.
+ * A Llama that computes logits, or its loss. Parameter names ('model.layers.0.self_attn.q_proj.weight') and initial values are
+ * those of Hugging Face's LlamaForCausalLM: matrices are normal with std 0.02, norms are 1, biases are 0.
  * Shapes: ids [B, T] int32 → logits [B, T, vocab]; with targets [B·T] int32 → mean cross-entropy over all tokens (scalar).
  * Source: Touvron et al. 2023; Hugging Face's LlamaForCausalLM (Qwen2ForCausalLM with qkvBias).
  */
@@ -25,9 +25,9 @@ export class Llama extends Module {
   readonly model: LlamaModel;
   /** null if the head is the token embedding. */
   readonly lm_head: Linear<false> | null;
-  /** Replaced by tensor parallelism. */
+  /** Tensor parallelism replaces this field. */
   vocabulary = WHOLE_VOCABULARY;
-  /** Set by context parallelism; null: every rank has whole sequences. */
+  /** Context parallelism sets this field; null if every rank has whole sequences. */
   sequences: DividedSequences | null = null;
   /** The number of ranks over which sequence parallelism divides the layers' inputs. */
   sequenceRanks = 1;
@@ -84,7 +84,7 @@ export class LlamaModel extends Module {
     return this.norm.apply(applyInTurn(this.layers, this.embed_tokens.apply(ids), cos, sin));
   }
 
-  /** Returns the rotary angles of the positions of a sequence, which every layer takes. */
+  /** Returns the rotary angles of a sequence's positions; every layer takes these angles. */
   angles(positions: number): Angles {
     const { dim, heads, ropeTheta } = this.#shape;
     const ranges = this.positionsOf(positions);

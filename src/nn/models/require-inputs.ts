@@ -5,7 +5,7 @@ import * as tf from '../../core/tf';
 export interface WantedInput {
   readonly dtype: 'float32' | 'int32';
   readonly shape: readonly (number | string)[];
-  /** Numbers by which extents must be divisible, by dim. */
+  /** For a dim, the number by which the dim's extent must be divisible. */
   readonly multiples?: Readonly<Record<number, number>>;
 }
 

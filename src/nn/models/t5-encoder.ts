@@ -12,7 +12,10 @@ import { requireInputs } from './require-inputs';
 /** The sizes of an encoder, and the seed of its initial values. */
 export type T5EncoderOptions = ShapeOptions<typeof t5Schema>;
 
-/** Added to scores of padding, so that softmax returns 0. Source: Hugging Face's and Wan2.2's masks, in float32. */
+/**
+ * The number that is added to scores of padding, so that softmax returns 0. Source: Hugging Face's and Wan2.2's masks, in
+ * float32.
+ */
 const HIDDEN = -1e9;
 
 /**

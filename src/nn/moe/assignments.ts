@@ -1,7 +1,7 @@
-/** The rows of each expert, ascending. */
+/** The indices of each expert's rows, in ascending order. */
 export type RowsByExpert = readonly (readonly number[])[];
 
-/** Scores of rows and experts, row by row. */
+/** The scores of all pairs of row and expert, row by row. */
 export interface ScoreTable {
   readonly values: ArrayLike<number>;
   readonly experts: number;

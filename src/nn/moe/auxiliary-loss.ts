@@ -12,7 +12,7 @@ interface Auxiliary {
 
 /** The loads of a layer's experts in one forward. */
 interface Loads {
-  /** Rows that the router chose for each expert, also those beyond its capacity. */
+  /** The number of rows that the router chose for each expert, including rows beyond the expert's capacity. */
   readonly chosen: readonly number[];
   /** The router's probabilities, row by row. */
   readonly probabilities: ArrayLike<number>;
@@ -20,16 +20,19 @@ interface Loads {
 
 /**
  * A layer's auxiliary loss, which is smallest if rows are spread evenly over N experts: weight · N · Σ f_i P_i. f_i is the
- * share of assignments of expert i, P_i its mean probability. Source: Fedus et al. 2021, equations 4 to 6; for several experts
- * per row, megatron.core.transformer.moe.moe_utils.switch_load_balancing_loss_func.
+ * share of assignments of expert i, and P_i is the mean probability of expert i. Source: Fedus et al. 2021, equations 4 to 6;
+ * for several experts per row, megatron.core.transformer.moe.moe_utils.switch_load_balancing_loss_func.
  *
  * [Note: auxiliary loss] A layer returns only its output, and each unit has its own tape, so the layer's loss cannot be added
- * to the model's loss as a tensor. `addAuxiliaryLosses` adds its value. Backward begins there, with the gradient of the whole loss
- * (1, or a scale), and each layer adds the gradient of its own loss to the gradient of its probabilities later in the same
- * backward.
+ * to the model's loss as a tensor. `addAuxiliaryLosses` adds the value of the layer's loss. Backward begins at this sum, with
+ * the gradient of the whole loss (1, or a scale). Later in the same backward, each layer adds the gradient of its own loss to
+ * the gradient of its probabilities.
  */
 export class AuxiliaryLoss {
-  /** Adds up the counts of chosen rows over the ranks that have other rows of the same batch; context parallelism replaces it. */
+  /**
+   * Adds up the counts of chosen rows over the ranks that have other rows of the same batch; context parallelism replaces this
+   * function.
+   */
   total: (chosen: readonly number[]) => readonly number[] = (chosen) => chosen;
   readonly #weight: number;
   #last: Auxiliary | null = null;
@@ -38,17 +41,20 @@ export class AuxiliaryLoss {
     this.#weight = weight;
   }
 
-  /** The last forward's value; null if there is none that a loss has to include. */
+  /** The auxiliary loss of the last forward; null if no forward has computed it since `forget`. */
   get last(): Auxiliary | null {
     return this.#last;
   }
 
-  /** Forgets the last forward. */
+  /** Forgets the loss of the last forward. */
   forget(): void {
     this.#last = null;
   }
 
-  /** Computes the loss. Returns the probabilities [rows, experts]; backward adds the loss's gradient to their gradient. */
+  /**
+   * Computes the loss. Returns the probabilities [rows, experts]; backward adds the loss's gradient to the gradient of the
+   * probabilities.
+   */
   attach(probabilities_NE: tf.Tensor, { chosen, probabilities }: Loads, isReplayed: boolean): tf.Tensor {
     if (this.#weight === 0) return probabilities_NE;
     const [rows = 0, experts = 0] = probabilities_NE.shape;
@@ -85,7 +91,7 @@ function seedOf(last: Auxiliary | null): number {
   );
 }
 
-/** Adds layers' losses to a model's loss, a scalar; returns the sum. */
+/** Adds the layers' losses to a model's loss (a scalar) and returns the sum. */
 export function withAuxiliaryLosses(loss: tf.Tensor, layers: readonly AuxiliaryLoss[]): tf.Tensor {
   const parts = layers.flatMap(({ last }) => last ?? []);
   if (parts.length === 0) return loss;

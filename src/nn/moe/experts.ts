@@ -26,8 +26,8 @@ export interface ExpertCopies {
   /** The indices of the experts, in the order of their slots. */
   readonly experts: readonly number[];
   /**
-   * Gets the values of each copy's parameters from the rank that has the expert. Backward sends the gradients of the copy back to
-   * this rank, which adds them up.
+   * Gets the values of each copy's parameters from the rank that has the expert. Backward sends the gradients of each copy back
+   * to that rank, which adds them up.
    */
   values(experts: Experts): tf.Tensor[][];
 }
@@ -39,17 +39,17 @@ interface Slot {
   run(rows: tf.Tensor): tf.Tensor;
 }
 
-/** The experts of a layer. Under expert parallelism, a rank has the values of some of them. */
+/** The experts of a layer. Under expert parallelism, a rank has the values of only some experts. */
 export class Experts extends ModuleList<FeedForward> {
-  /** The indices of the experts whose values this rank has; null: all. */
+  /** The indices of the experts whose values this rank has; null if this rank has the values of all experts. */
   owned: readonly number[] | null = null;
-  /** null: this rank computes no copies. */
+  /** The copies that this rank computes; null if it computes none. */
   copies: ExpertCopies | null = null;
 
   /**
-   * Applies this rank's experts, and then its copies, to their rows. Shapes: rows [A, d], ordered by expert → the same. `counts` has
-   * the number of rows per expert and copy; `everywhere` has these numbers, summed over all ranks with the expert (default:
-   * `counts`).
+   * Applies this rank's experts to the experts' rows, and then this rank's copies to the copies' rows. Shapes: rows [A, d],
+   * ordered by expert → the same. `counts` has the number of rows per expert and copy; `everywhere` has these numbers, summed
+   * over all ranks with the expert (default: `counts`).
    */
   override forward(
     rows_AD: tf.Tensor,
@@ -66,11 +66,11 @@ export class Experts extends ModuleList<FeedForward> {
     // All ranks run the units in the same order.
     slots.forEach((slot, i) => {
       if (counts[i] !== 0)
-        outputs.push(slot.run(parts[outputs.length] as tf.Tensor)); // as many parts as sizes
+        outputs.push(slot.run(parts[outputs.length] as tf.Tensor)); // `parts` has as many items as `sizes`
       else if (needed.has(i)) spare.push(slot.run(zeroRow(rows_AD)));
     });
     const output = spare.length === 0 ? joined(outputs) : withoutRows(rows_AD, outputs, spare);
-    // In a pipeline, the forward of a later microbatch may have run since.
+    // Backward marks the parameters again, because in a pipeline the forward of a later microbatch may have marked them.
     return withGradients([output], () => ({
       value: tf.clone(output),
       gradients: (dy) => {
@@ -98,7 +98,10 @@ export class Experts extends ModuleList<FeedForward> {
     return [...own, ...copied];
   }
 
-  /** Returns the slots without rows that run nevertheless, on a row of zeros, so that backward runs the collectives for which other ranks wait. */
+  /**
+   * Returns the slots without rows that run nevertheless, on a row of zeros, so that backward runs the collectives that other
+   * ranks wait for.
+   */
   #neededSpares(slots: readonly Slot[], counts: readonly number[]): ReadonlySet<number> {
     const isIdle = (i: number): boolean => counts[i] === 0;
     const units = slots.flatMap(({ expert, isCopy }, i) => (isIdle(i) && !isCopy && isUnit(expert) ? i : []));
@@ -108,7 +111,7 @@ export class Experts extends ModuleList<FeedForward> {
   }
 }
 
-/** Applies an expert with other values than its own. */
+/** Applies an expert with `values` in place of the values of its parameters. */
 function appliedWith(expert: FeedForward, values: readonly tf.Tensor[], rows: tf.Tensor): tf.Tensor {
   const parameters = expert.parameters();
   for (const [i, parameter] of parameters.entries()) parameter.lent = values[i] ?? null;
@@ -119,7 +122,7 @@ function appliedWith(expert: FeedForward, values: readonly tf.Tensor[], rows: tf
   }
 }
 
-/** Marks the parameters of this rank's experts for which no rank with the expert has rows. */
+/** Marks the parameters of each of this rank's experts that gets no rows on any rank. */
 function markSpare(slots: readonly Slot[], everywhere: readonly number[]): void {
   slots.forEach(({ expert, isCopy }, i) => {
     if (isCopy) return;
@@ -133,7 +136,7 @@ function zeroRow({ shape }: tf.Tensor): tf.Tensor {
 
 /** Joins outputs. The result depends on the spare outputs (the outputs of zero rows), but does not contain their rows. */
 function withoutRows(rows_AD: tf.Tensor, outputs: tf.Tensor[], spare: tf.Tensor[]): tf.Tensor {
-  // Without outputs, the result still depends on the rows, as on other ranks.
+  // If there are no outputs, the result depends on the rows directly, so that the rows have a gradient as on other ranks.
   const all = joined([...(outputs.length === 0 ? [rows_AD] : outputs), ...spare]);
   return tf.slice(all, [0, 0], rows_AD.shape);
 }
@@ -143,7 +146,7 @@ function joined(outputs: tf.Tensor[]): tf.Tensor {
   return outputs.length === 1 && only !== undefined ? only : tf.concat(outputs, 0);
 }
 
-/** Whether an expert is a separate unit: then every rank must call its collectives, also without rows. */
+/** Whether an expert is a separate unit. If so, every rank must call the unit's collectives, even if it has no rows. */
 function isUnit(expert: Module): boolean {
   return expert.parameters().some(({ isAdopted, state }) => {
     return isAdopted && state.isLocal !== true && `${state.module}.`.startsWith(`${expert.path}.`);

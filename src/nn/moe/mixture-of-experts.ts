@@ -12,7 +12,7 @@ import { Experts, FeedForward } from './experts';
 import { type RowKeys, valueKeys } from './row-keys';
 import { TemperatureGating } from './temperature-gating';
 
-/** Sizes of a `MixtureOfExperts`, and how it chooses experts. */
+/** The sizes of a `MixtureOfExperts`, and the options of its router. */
 export interface MixtureOptions extends RouterOptions {
   readonly dim: number;
   readonly experts: number;
@@ -30,7 +30,7 @@ type ApplyExperts = (
   everywhere?: readonly number[],
 ) => tf.Tensor;
 
-/** How rows reach their experts; `layer` is the mixture's name. */
+/** A function that brings rows to their experts and returns the experts' outputs; `layer` is the mixture's name. */
 export type ExpertExchange = (
   rows_AD: tf.Tensor,
   counts: readonly number[],
@@ -38,45 +38,48 @@ export type ExpertExchange = (
   layer: string,
 ) => tf.Tensor;
 
-/** The rows that a layer's experts got from this rank's batches since the last `takeLoad`. */
+/** The numbers of rows that a layer's experts got from this rank's batches since the last `takeLoad`. */
 export interface ExpertLoad {
-  /** Per expert, the rows that it computed. */
+  /** For each expert, the number of rows that it computed. */
   readonly tokens: readonly number[];
-  /** Per expert, the rows beyond its capacity. */
+  /** For each expert, the number of rows beyond its capacity. */
   readonly dropped: readonly number[];
 }
 
 /** The loads of a layer on one rank. */
 export interface RankLoad extends ExpertLoad {
-  /** The rows, of all ranks' batches, that this rank's experts computed. */
+  /** The number of rows that this rank's experts computed, from the batches of all ranks. */
   readonly computed: number;
 }
 
-/** What a router decided: the factor of each pair of row and expert, and which pairs count. */
+/** A router's decision: the factor of each pair of row and expert, and the chosen pairs. */
 interface Routing {
-  /** [rows, experts]; differentiable. */
+  /** The factors [rows, experts], through which gradients flow. */
   readonly factors: tf.Tensor;
   readonly chosen: RowsByExpert;
 }
 
 /**
- * Several feed-forward layers (experts). A router chooses some experts per row; the output is the sum of their outputs, each
- * times the router's factor. The rows of an expert are gathered, processed together, and put back. If all experts of a row drop
- * it, the row gets zeros. Router 'temperature' chooses one expert, by hard Gumbel-softmax. Router 'topk' computes a softmax over
- * all experts, takes the k largest values, and divides them by their sum (Jiang et al. 2024, Mixtral). Router 'switch' takes the
- * largest value of a softmax and does not divide it (Fedus et al. 2021). With router 'expert-choice', every expert chooses the
- * rows with its largest softmax values (Zhou et al. 2022), also rows of later tokens. With a capacity, an expert takes its first
- * rows: sequence by sequence of the batch, in order of position. Shapes: x [B, T, d] → the same.
+ * Several feed-forward layers (experts). A router chooses some experts per row; the output is the sum of these experts'
+ * outputs, each multiplied by the router's factor. The rows of an expert are gathered, processed together, and put back. If all
+ * experts of a row drop it, the row gets zeros. Router 'temperature' chooses one expert, by hard Gumbel-softmax. Router 'topk'
+ * computes a softmax over all experts, takes the k largest values, and divides them by their sum (Jiang et al. 2024, Mixtral).
+ * Router 'switch' takes the largest value of a softmax and does not divide it (Fedus et al. 2021). With router 'expert-choice',
+ * every expert chooses the rows with its largest softmax values (Zhou et al. 2022), also rows of later tokens. With a capacity,
+ * an expert takes its first rows: sequence by sequence of the batch, in order of position. Shapes: x [B, T, d] → the same.
  * Throws: CONFIG for options that contradict each other.
  */
 export class MixtureOfExperts extends Module {
   readonly gate: TemperatureGating | Linear<false>;
   readonly experts: Experts;
-  /** Added to probabilities when experts are chosen, but not to factors; null if biasUpdateRate is 0. Source: Wang et al. 2024. */
+  /**
+   * A bias that is added to probabilities when experts are chosen, but not to factors; null if biasUpdateRate is 0. Source:
+   * Wang et al. 2024.
+   */
   readonly expertBias: Buffer | null;
   readonly options: Routers;
   readonly auxiliary: AuxiliaryLoss;
-  /** Replaced by expert parallelism. */
+  /** Expert parallelism replaces this field. */
   exchange: ExpertExchange = (rows_AD, counts, apply) => apply(rows_AD, counts);
   #tokens: number[];
   #dropped: number[];
@@ -148,7 +151,7 @@ export class MixtureOfExperts extends Module {
     return { factors: router === 'topk' ? normalized(balanced, chosen) : balanced, chosen };
   }
 
-  /** Reads scores; a dry run assumes that they spread rows evenly. */
+  /** Reads scores; a dry run assumes scores that spread rows evenly. */
   #scores(scores: tf.Tensor): { readonly values: ArrayLike<number>; readonly experts: number } {
     const [rows = 0, experts = 0] = scores.shape;
     return { values: readValues(scores, () => evenScores(rows, experts, this.options.topK)), experts };
@@ -202,8 +205,8 @@ export function mixturesIn(model: Module): MixtureOfExperts[] {
 }
 
 /**
- * Adds the auxiliary losses of a model's last forward in training mode to a loss, a scalar. Losses of `nn.moe` include them already:
- * [Note: auxiliary loss].
+ * Adds the auxiliary losses of a model's last forward in training mode to a loss, a scalar. The losses of `nn.moe` already
+ * include them. See [Note: auxiliary loss].
  */
 export function addAuxiliaryLosses(model: Module, loss: tf.Tensor): tf.Tensor {
   return withAuxiliaryLosses(

@@ -5,9 +5,9 @@ import { fromBegin, type PositionRange } from '../positions';
 /**
  * Computes one number per row: the seed of the row's noise.
  *
- * [Note: noise by row] A gate's noise must be the same when backward runs forward again, and must not depend on how rows
- * are distributed over ranks and microbatches; otherwise sharded training could not be compared with unsharded training.
- * So the noise is not drawn from a sequence; it is a function of seed, gate and row.
+ * [Note: noise by row] A gate's noise must be the same when backward runs forward again. It must not depend on how rows are
+ * distributed over ranks and microbatches; otherwise sharded training could not be compared with unsharded training. So the
+ * noise is not drawn from a sequence; it is a function of seed, gate and row.
  */
 export type RowKeys = (x_ND: tf.Tensor) => Uint32Array;
 

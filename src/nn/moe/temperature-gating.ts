@@ -13,7 +13,7 @@ import { mixed, type RowKeys, valueKeys } from './row-keys';
 export interface TemperatureGatingOptions {
   /** The initial value of the learned temperature. Default 1. */
   readonly initTemp?: number;
-  /** Seed of initial values and noise. Default: the model's seed. */
+  /** The seed of initial values and noise. Default: the model's seed. */
   readonly seed?: number;
   /** The function that computes the seed of each row's noise. Default: the seed is computed from the row's values. */
   readonly keys?: RowKeys;
@@ -75,7 +75,7 @@ export class TemperatureGating extends Module {
 function straightThrough(soft: tf.Tensor): tf.Tensor {
   return withGradients([soft], () => {
     const indices = tf.argMax(soft, -1);
-    // Cast afterwards, because tfjs's wasm kernel of oneHot writes integer bits even for floats.
+    // The result is cast, because tfjs's wasm kernel of oneHot writes integer bits even if the dtype is float32.
     const value = tf.cast(tf.oneHot(indices, soft.shape[1] ?? 1), 'float32');
     return { value, gradients: (dy) => [dy] };
   });

@@ -1,14 +1,14 @@
 import type { ProcessGroup } from '../../dist/types';
 
-/** Options of an attention over sequences of which each rank has a part. */
+/** Options of attention over sequences that are divided over ranks. */
 export interface DividedAttentionOptions {
   /** The ranks that have parts of the same sequences. */
   readonly group: ProcessGroup;
   /** Whether a position attends only to itself and earlier positions. */
   readonly causal: boolean;
-  /** The factor of scores. Default 1/sqrt(D). */
+  /** The factor by which scores are multiplied. Default 1/sqrt(D). */
   readonly scale?: number | undefined;
-  /** The name in ledgers. Default: the module that runs. */
+  /** The module name in ledgers. Default: the name of the module that runs. */
   readonly module?: string | undefined;
 }
 

@@ -19,7 +19,7 @@ import {
 } from './sequence-order';
 import { exchangingHeads } from './ulysses-attention';
 
-/** How ranks compute attention over a sequence of which each rank has a part; 'usp' is Ulysses and ring together. */
+/** How ranks compute attention over a sequence that is divided over them; 'usp' combines Ulysses and a ring. */
 export const CONTEXT_PARALLEL_KINDS = [...CP_KINDS, 'usp'] as const;
 export type ContextParallelKind = (typeof CONTEXT_PARALLEL_KINDS)[number];
 
@@ -28,8 +28,8 @@ export interface ContextParallelOptions {
   /** Default 'ulysses'. */
   readonly kind?: ContextParallelKind | undefined;
   /**
-   * The number of neighbouring ranks that exchange heads: needed with 'usp', refused with others. Ranks with the same heads
-   * form a ring.
+   * The number of neighbouring ranks that exchange heads. Kind 'usp' needs this number, and other kinds refuse it. Ranks with
+   * the same heads form a ring.
    */
   readonly ulyssesDegree?: number | undefined;
   /** The order in which a ring's ranks have the positions. Default 'zigzag'. */
@@ -48,14 +48,14 @@ export class ContextParallel {
   readonly kind: ContextParallelKind;
   /** The ranks that have parts of the same sequences. */
   readonly group: ProcessGroup;
-  /** The ranks that exchange heads; null: none. */
+  /** The ranks that exchange heads; null if no rank does. */
   readonly ulysses: ProcessGroup | null;
-  /** The ranks among which keys and values travel; null: none. */
+  /** The ranks of the ring that keys and values travel round; null if there is no ring. */
   readonly ring: ProcessGroup | null;
   /** The order in which the ranks have the positions. */
   readonly order: SequenceOrder;
 
-  /** All ranks of the group must make it with the same options. Throws: CONFIG for unknown and contradictory options. */
+  /** All ranks of the group must give the same options. Throws: CONFIG for unknown and contradictory options. */
   constructor(group: ProcessGroup, options: ContextParallelOptions = {}) {
     const { kind = 'ulysses', ulyssesDegree, order } = checked(group, options);
     this.kind = kind;
@@ -68,7 +68,7 @@ export class ContextParallel {
     this.order = this.ring === null ? 'contiguous' : (order ?? 'zigzag');
   }
 
-  /** Returns which part of a sequence a rank of the group has; default: this rank. */
+  /** Returns which part of a sequence a rank of the group has; the default is this rank. */
   cutOf(rank = this.group.rank): SequenceCut {
     const degree = this.ulysses?.size ?? 1;
     return {
@@ -113,7 +113,7 @@ export class ContextParallel {
     return this.attend(undefined)(q, k, v, options);
   }
 
-  /** Returns `attention` with a module's name for ledgers; the default is the module that runs. */
+  /** Returns `attention` that ledgers count under a module's name; the default is the module that runs. */
   attend(module: (() => string) | undefined): Attend {
     return (q, k, v, { causal, scale, kind, bias }) => {
       if (bias !== undefined) throw new ConfigError(NO_BIAS);

@@ -5,8 +5,9 @@ import { sliced } from './sequence-order';
 const [POSITIONS_OF_OUT, POSITIONS_OF_LSE] = [1, 2];
 
 /**
- * Combines attention to two parts of the keys. Each part's result counts by the sum of the part's weights; `lse` is the
- * logarithm of this sum. `late` has the queries from `firstQuery` on; the earlier queries attended only to the keys of `sum`.
+ * Combines attention to two parts of the keys. Each part's result is weighted by the sum of the part's softmax weights; `lse`
+ * is the logarithm of this sum. `late` has the queries from `firstQuery` on; the earlier queries attended only to the keys of
+ * `sum`.
  * Source: Dao 2023, FlashAttention-2, section 2.3.1.
  */
 export function mergeAttention(
@@ -23,7 +24,7 @@ export function mergeAttention(
   };
 }
 
-/** Returns the queries before and from an index on. */
+/** Returns the queries before an index, and the queries from this index on. */
 function splitAt({ out, lse }: FlashAttention, index: number): [FlashAttention, FlashAttention] {
   const length = out.shape[POSITIONS_OF_OUT] ?? 0;
   const part = (start: number, end: number): FlashAttention => ({

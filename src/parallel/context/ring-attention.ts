@@ -18,14 +18,14 @@ export interface RingOptions extends DividedAttentionOptions {
 }
 
 /**
- * Returns attention over a sequence of which each rank has a part.
+ * Returns attention over a sequence that is divided over the ranks of a group.
  *
  * [Note: ring attention] The parts of k and v travel round the ring; while a rank computes with one part, it receives the
  * next. Each step gives the attention to one part of the keys, with the log-sum-exp of its scores; with these log-sum-exps, the
  * steps' results are combined exactly. Backward sends k and v round again. The gradients of each part travel one step behind
- * the part, so that every rank adds its share to them; in the last step they return to the rank with the part. With b sequences
- * of s positions and h values of k per position, a rank receives 2bsh (P - 1) / P elements in forward and twice as many in
- * backward.
+ * the part, so that every rank adds its share to these gradients; in the last step, the gradients return to the rank that has
+ * the part. With b sequences of s positions and h values of k per position, a rank receives 2bsh (P - 1) / P elements in
+ * forward and twice as many in backward.
  *
  * Shapes: q [B, T / P, H, D], k and v [B, T / P, G, D] → [B, T / P, H, D]; H / G consecutive heads of q share one head of k
  * and v. Source: Liu et al. 2023, "Ring Attention with Blockwise Transformers".

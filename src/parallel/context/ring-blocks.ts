@@ -9,9 +9,9 @@ export interface RingBlock {
 }
 
 /**
- * Returns what a rank computes with the keys of rank `from` (`length` positions each); null if its queries attend to none of
- * them. Under the causal mask in zigzag order, all queries attend to the first half of an earlier rank's keys, and the second
- * half of the queries attends to all keys of a later rank. So each block costs the same. [Note: zigzag]
+ * Returns what a rank computes with the keys of rank `from` (`length` positions each); null if this rank's queries attend to
+ * none of these keys. Under the causal mask in zigzag order, all queries attend to the first half of an earlier rank's keys,
+ * and the second half of the queries attends to all keys of a later rank. So each block costs the same; see [Note: zigzag].
  */
 export function ringBlock(
   { rank }: Share,

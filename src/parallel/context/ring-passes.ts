@@ -10,12 +10,12 @@ import { sliced } from './sequence-order';
 
 // [Note: ring attention] in ring-attention.ts describes both passes.
 
-/** What the passes over a ring need besides tensors. */
+/** The inputs of both passes besides tensors. */
 export interface Ring {
   readonly group: ProcessGroup;
   readonly scale: number;
   readonly exchange: CollectiveOptions & { readonly module: string };
-  /** Returns what this rank computes with the keys of rank `from`; null: nothing. */
+  /** Returns what this rank computes with the keys of rank `from`; null if it computes nothing with them. */
   block(from: number): RingBlock | null;
 }
 
@@ -42,7 +42,7 @@ export function ringForward(ring: Ring, q: tf.Tensor, k: tf.Tensor, v: tf.Tensor
 
 /** Returns the gradients of q, k and v. `saved`: q, k, v, and the attention to the keys of all ranks. */
 export function ringBackward(ring: Ring, saved: readonly tf.Tensor[], dOut: tf.Tensor): tf.Tensor[] {
-  const [q, k, v, out, lse] = saved as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]; // as many as forward saved
+  const [q, k, v, out, lse] = saved as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]; // forward saved five tensors
   let dq: tf.Tensor | null = null;
   /** The gradients of the rank's own part, from its own queries. */
   let own: Part | null = null;
@@ -64,7 +64,7 @@ function ofOwnPart<T>(result: T | null): T {
   throw new ShardlabError('INTERNAL', 'a rank of a ring attended to no keys');
 }
 
-/** Gradients of a part that are on their way, and the tensors that are sent. */
+/** The gradients of one part on their way round the ring, and the tensors that this rank sends. */
 interface Travelling {
   readonly sent: Part;
   readonly passing: Passing;
@@ -75,7 +75,10 @@ function sentOn({ group, exchange }: Ring, sent: Part): Travelling {
   return { sent, passing: passOn(sent, group, { ...exchange, wireDType: 'float32' }) };
 }
 
-/** Returns the gradients that arrive plus this rank's share, and disposes both; returns the share itself if none arrive. */
+/**
+ * Returns the gradients that arrive plus this rank's share, and disposes both; returns the share itself if no gradients
+ * arrive.
+ */
 function added(travelling: Travelling | null, share: Part): Part {
   if (travelling === null) return share;
   const [dk, dv] = travelling.passing.arrived() as [tf.Tensor, tf.Tensor]; // as many as were sent

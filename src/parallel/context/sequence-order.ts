@@ -26,8 +26,8 @@ export interface Share {
 }
 
 /**
- * Which part of a sequence a rank has: the ranks of the ring divide it in `order`, and the ranks of Ulysses divide each
- * of these parts into consecutive pieces.
+ * Which part of a sequence a rank has: the ranks of the ring divide the sequence in `order`, and the ranks of Ulysses divide
+ * each of these parts into consecutive pieces.
  */
 export interface SequenceCut {
   readonly ring: Share;
@@ -48,7 +48,7 @@ export function rangesOf(length: number, cut: SequenceCut): PositionRange[] {
   const piece = length / ring.size / ulysses.size;
   const begin = ulysses.rank * piece;
   return chunks.flatMap((index, place) => {
-    // The chunk is at [place * chunk, (place + 1) * chunk) of the ring rank's part; Ulysses takes [begin, begin + piece).
+    // The chunk starts at `place * chunk` in the ring rank's part; Ulysses takes the positions from `begin` to `begin + piece`.
     const from = Math.max(begin, place * chunk);
     const to = Math.min(begin + piece, (place + 1) * chunk);
     return from < to ? [{ start: index * chunk + from - place * chunk, length: to - from }] : [];
@@ -61,7 +61,7 @@ export function cutSequence(x: tf.Tensor, cut: SequenceCut, dim = 1): tf.Tensor 
   return parts.length === 1 ? (parts[0] ?? x) : tf.concat(parts, dim);
 }
 
-/** Returns the whole sequence from the parts of all ranks; `cuts` has the cut of each part. */
+/** Returns the whole sequence from the parts of all ranks; `cuts[i]` is the cut of `parts[i]`. */
 export function restoreSequence(
   parts: readonly tf.Tensor[],
   cuts: readonly SequenceCut[],
@@ -83,7 +83,7 @@ export function restoreSequence(
   );
 }
 
-/** Returns `length` entries of a dim, from `start` on. */
+/** Returns `length` entries of x along a dim, from `start` on. */
 export function sliced(x: tf.Tensor, dim: number, start: number, length: number): tf.Tensor {
   const begin = x.shape.map((_, axis) => (axis === dim ? start : 0));
   return tf.slice(x, begin, x.shape.with(dim, length));

@@ -14,10 +14,10 @@ export interface UlyssesOptions extends DividedAttentionOptions {
 }
 
 /**
- * Returns attention over a sequence of which each rank has a part. One all-to-all for each of q, k and v gives every rank all
- * positions of some heads. The rank computes these heads exactly, and a fourth all-to-all gives every rank its own positions of
- * all heads. Backward has four all-to-alls too. So a rank receives 8 times bsh (P - 1) / P² elements per layer and step (b
- * sequences of s positions, h values per position); the number is less if k and v have fewer heads.
+ * Returns attention over a sequence that is divided over the ranks of a group. One all-to-all for each of q, k and v gives
+ * every rank all positions of some heads. The rank computes these heads exactly, and a fourth all-to-all gives every rank its
+ * own positions of all heads. Backward has four all-to-alls too. So a rank receives 8 times bsh (P - 1) / P² elements per layer
+ * and step (b sequences of s positions, h values per position); the number is less if k and v have fewer heads.
  * Shapes: q [B, T / P, H, D], k and v [B, T / P, G, D] → [B, T / P, H, D]. H / G consecutive heads of q share one head of k
  * and v; if P does not divide G, these heads are sent as often as needed.
  * Source: Jacobs et al. 2023, "DeepSpeed Ulysses". Throws: SHAPE if P does not divide H; CONFIG for unknown options.
@@ -61,7 +61,7 @@ export function requireHeads(heads: number, ranks: number): void {
   );
 }
 
-/** Repeats each head of keys or values, so that the ranks divide the heads and each rank has those that its queries use. */
+/** Repeats each head of keys or values, so that the ranks divide the heads and each rank has the heads that its queries use. */
 function repeated(x: tf.Tensor, ranks: number): tf.Tensor {
   const [batch = 0, positions = 0, groups = 0, headDim = 0] = x.shape;
   const times = leastCommonMultiple(groups, ranks) / groups;

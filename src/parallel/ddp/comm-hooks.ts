@@ -9,7 +9,7 @@ export interface GradBucket {
   readonly index: number;
   readonly isLast: boolean;
   readonly parameters: readonly Parameter[];
-  /** The gradients themselves; the work of a hook overwrites them with their mean. */
+  /** The gradients themselves; the hook's work overwrites them with their mean over the ranks. */
   readonly pieces: PieceList;
   /** The ranks of this DDP. */
   readonly group: ProcessGroup;
@@ -21,20 +21,23 @@ export interface GradBucket {
 /** A bucket's reduction. */
 export interface HookWork extends Work<void> {
   /**
-   * Called in place of `wait` if backward was interrupted and its gradients are dropped: the hook's state must be as before
-   * the bucket. Omitted by hooks without state.
+   * Is called in place of `wait` if backward was interrupted and its gradients are dropped. The hook's state must then be the
+   * same as before the bucket. Hooks without state omit this method.
    */
   abandon?(): void;
 }
 
 /**
- * Starts a bucket's reduction and returns its work; when the work ends, the pieces contain the mean over ranks. The hook
- * runs during backward, so the work should be asynchronous. All ranks must start the same collectives. Source: torch's
- * DDP communication hooks.
+ * Starts a bucket's reduction and returns its work; when the work ends, the bucket's pieces contain the mean over ranks. The
+ * hook runs during backward, so the work should be asynchronous. All ranks must start the same collectives. Source: torch's DDP
+ * communication hooks.
  */
 export type CommHook<S = ProcessGroup | null> = (state: S, bucket: GradBucket) => HookWork;
 
-/** Makes the work of a hook with state: `finish` or `abandon` runs, once. If `finish` fails, `abandon` runs after it. */
+/**
+ * Makes the work of a hook that has a state. Either `finish` or `abandon` runs, and it runs once. If `finish` fails, `abandon`
+ * runs after it.
+ */
 export function statefulWork(finish: () => void, abandon: () => void): HookWork {
   let isOpen = true;
   const close = (work: () => void): void => {

@@ -145,7 +145,7 @@ export class DDP<M extends Module = Module> extends Module {
       const free = heldParameters(module.parameters()).filter((parameter) => !taken.has(parameter));
       for (const parameter of free) taken.add(parameter);
       const trained = free.filter(({ requiresGrad }) => requiresGrad);
-      // Frozen parameters have no gradient, but they are rounded together with the others.
+      // Frozen parameters have no gradient, but they are rounded together with the trainable parameters.
       const parameters = [...trained, ...free.filter(({ requiresGrad }) => !requiresGrad)];
       const declared = halfOf(this.#precision.paramDtype) ?? undefined;
       const outputDtype = module === this.module ? this.#precision.outputDtype : null;

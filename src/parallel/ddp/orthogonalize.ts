@@ -3,8 +3,8 @@ import type { Random } from '../../core/random';
 /**
  * Makes the columns of a matrix orthonormal, in place (modified Gram-Schmidt, in float64). A column that is zero, or that depends
  * exactly on earlier columns, is replaced by a random direction, so that no direction is lost for later steps.
- * Shapes: matrix [rows, columns], row-major, columns ≤ rows. Source: torch's powerSGD_hook, _orthogonalize, which then divides
- * by zero.
+ * Shapes: matrix [rows, columns], row-major, columns ≤ rows. Source: torch's powerSGD_hook, _orthogonalize, which divides by
+ * zero for such a column.
  */
 export function orthogonalize(matrix: Float32Array, columns: number, random: Random): void {
   const rows = matrix.length / columns;
@@ -20,8 +20,8 @@ export function orthogonalize(matrix: Float32Array, columns: number, random: Ran
 }
 
 /**
- * Subtracts the parts along unit vectors and divides by the norm. Returns false if nothing is left. Values that are not finite
- * stay so.
+ * Subtracts from a vector its parts along unit vectors, and divides the rest by its norm. Returns false if the rest is zero.
+ * Infinity and NaN are not replaced.
  */
 function normalized(values: Float64Array, unit: readonly Float64Array[]): boolean {
   for (const other of unit) {

@@ -40,7 +40,7 @@ export class PowerSGDState {
     this.options = commHookOptions({ ...options, kind: 'powerSGD' });
   }
 
-  /** Whether a step's buckets are compressed; each bucket of a step must ask once, in order. */
+  /** Whether a step's buckets are compressed; must be called once for each bucket of a step, in order. */
   isStarted(index: number): boolean {
     if (index <= this.#lastIndex) this.#iteration++;
     this.#lastIndex = index;
@@ -71,7 +71,7 @@ export class PowerSGDState {
     return seeded(this.options.randomSeed, 'powerSGD', name, this.#iteration);
   }
 
-  /** Frees the state; the next step begins with new Qs and without errors. */
+  /** Frees the state; the next step begins with new random Qs and without errors. */
   dispose(): void {
     for (const { error, q } of this.#matrices.values()) {
       error?.dispose();

@@ -70,7 +70,7 @@ export interface ReducerOptions {
   readonly sizes: BucketSizes;
   /** The dtype in which gradients are sent. */
   readonly wireDType: WireDType;
-  /** The dtype whose size ledgers count for gradients; undefined: float32. */
+  /** The dtype by whose size ledgers count the bytes of gradients; undefined: float32. */
   readonly declared: HalfDType | undefined;
   /** Parameters (of embeddings and experts) that are in no bucket: only the touched rows of their gradients are sent. */
   readonly tables: readonly RowTable[];
@@ -173,7 +173,7 @@ export class Reducer {
   }
 
   /**
-   * Excludes parameters that no rank uses in this pass; must be called before its backward. Parameters that have a
+   * Excludes parameters that no rank uses in this pass; must be called before the pass's backward. Parameters that have a
    * gradient of earlier passes are reduced nevertheless.
    */
   leaveOut(parameters: Iterable<Parameter>): void {
@@ -201,7 +201,10 @@ export class Reducer {
       this.#dropMissing({ group, module }, parameters, missing, work.agrees);
   }
 
-  /** Drops the reductions of an interrupted backward, because they will not end, and frees its gradients. */
+  /**
+   * Drops the reductions of an interrupted backward, because these reductions will not end, and frees the gradients of the
+   * backward.
+   */
   abandon(): void {
     this.begin();
     for (const parameter of this.#options.parameters) parameter.state.zeroGrad();
@@ -242,9 +245,9 @@ export class Reducer {
   }
 
   /**
-   * Averages gradients in which backward touched only some rows; blocks. First, one small reduction for all tables finds
-   * the rows that a rank touched. Then only these rows are reduced, in place in the dense gradients. All other rows are
-   * zero on all ranks, and their mean is zero too, so the result equals a dense reduction to the bit.
+   * Averages gradients in which backward touched only some rows, and waits for the result. First, one small reduction for all
+   * tables finds the rows that a rank touched. Then only these rows are reduced, in place in the dense gradients. All other
+   * rows are zero on all ranks, and their mean is zero too, so the result equals a dense reduction to the bit.
    * Source: DeepSpeed's sparse_gradients, which gathers indices and values instead.
    */
   #reduceTables(): void {
@@ -265,7 +268,7 @@ export class Reducer {
     this.#dropMissing({ group, module: shared }, parameters, missing, work === null ? false : work.agrees);
   }
 
-  /** Frees the gradients that no rank has. See [Note: missing gradients]. */
+  /** Frees the zeros that stand for gradients that no rank has. See [Note: missing gradients]. */
   #dropMissing(
     by: Omit<ReducedBy, 'engine'>,
     parameters: readonly Parameter[],

@@ -13,7 +13,8 @@ import { largestValues } from './largest-values';
 export type TopKOptions = Omit<Extract<CommHookInput, { kind: 'topK' }>, 'kind'> & { readonly kind?: 'topK' };
 
 /**
- * The state of `topKHook` for one DDP: the values of each gradient that were not sent yet. Checkpoints do not contain it.
+ * The state of `topKHook` for one DDP: the values of each gradient that were not sent yet. Checkpoints do not contain this
+ * state.
  * Throws: CONFIG for a wrong option.
  */
 export class TopKState {
@@ -24,7 +25,7 @@ export class TopKState {
     this.options = commHookOptions({ ...options, kind: 'topK' });
   }
 
-  /** Returns the number of values that a rank sends of a bucket with `elements` gradients. */
+  /** Returns the number of values that a rank sends for a bucket of `elements` values. */
   countOf(elements: number): number {
     return Math.min(elements, Math.max(1, Math.ceil(this.options.ratio * elements)));
   }
@@ -51,9 +52,10 @@ export class TopKState {
 }
 
 /**
- * Sends the share `ratio` of a bucket's gradients with the largest magnitudes, as values and indices, by two all-gathers; the
- * others are added to the next gradients. With N ranks, a rank receives 8 k (N - 1) bytes per bucket of k sent values, which is
- * less than in an all-reduce if ratio < 1 / N. With ratio 1 the result equals the result of an all-reduce, to the bit.
+ * Sends the share `ratio` of a bucket's gradients with the largest magnitudes, as values and indices, by two all-gathers. All
+ * other values are added to the next step's gradients. With N ranks, a rank receives 8 k (N - 1) bytes per bucket of k sent
+ * values, which is less than in an all-reduce if ratio < 1 / N. With ratio 1 the result equals the result of an all-reduce, to
+ * the bit.
  * Source: Stich, Cordonnier and Jaggi 2018 (Mem-SGD); Lin et al. 2018 without momentum correction and warm-up.
  */
 export const topKHook: CommHook<TopKState> = (state, bucket) => {
@@ -70,8 +72,8 @@ export const topKHook: CommHook<TopKState> = (state, bucket) => {
 };
 
 /**
- * A bucket of which the values with the largest magnitudes are sent. An index counts through the elements of all the bucket's
- * gradients.
+ * A bucket whose values with the largest magnitudes are sent. An index counts the elements of the bucket's gradients, one
+ * gradient after another.
  */
 class SparseBucket {
   readonly #state: TopKState;
@@ -200,7 +202,7 @@ class SparseBucket {
     const { engine, module } = this.#bucket;
     const [values, indices] = (['float32', 'int32'] as const).map((dtype) =>
       tf.keep(engine.allocate([length], dtype, { cause: 'comm', module })),
-    ) as [tf.Tensor, tf.Tensor]; // one per dtype
+    ) as [tf.Tensor, tf.Tensor]; // one tensor per dtype
     return { values, indices };
   }
 

@@ -15,10 +15,10 @@ import { splitParameter } from '../tensor/split-parameter';
 import { expertCopies } from './expert-copies';
 import { expertExchange } from './expert-exchange';
 
-/** How experts are divided. */
+/** Options of `applyExpertParallel`. */
 export interface ExpertParallelOptions {
   /**
-   * The experts and the copies of experts that each rank has, as `placeExperts` returns them. Default: equal consecutive parts.
+   * The experts and the copies of experts that each rank has: the result of `placeExperts`. Default: equal consecutive parts.
    */
   readonly placement?: ExpertPlacement | null | undefined;
 }
@@ -26,9 +26,9 @@ export interface ExpertParallelOptions {
 /**
  * Divides the experts of all layers of a model over the ranks of `parallel.ep`, in place, and returns the model. Each rank has
  * the values of an equal part of each layer's experts (consecutive experts, or the experts of `placement`). Each row travels to
- * the rank that has the row's expert. Ranks of `ep` have other batches, so they belong to `dp`. Losses, gradients and
- * parameters equal those of whole experts on every rank, except for the order of sums; an expert's gradient is averaged over
- * `parallel.edp`. Call this function before DDP and fullyShard, to which you give `parallel.mesh.slice('dp')`.
+ * the rank that has the row's expert. The ranks of `ep` have different batches, so these ranks also belong to `dp`. Losses,
+ * gradients and parameters equal those of whole experts on every rank, except for the order of sums; an expert's gradient is
+ * averaged over `parallel.edp`. Call this function before DDP and fullyShard, to which you give `parallel.mesh.slice('dp')`.
  * Source: Lepikhin et al. 2020 (GShard); Megatron's expert_model_parallel_size. Throws: CONFIG for a model without experts, for
  * experts that the ranks do not divide, for a placement that does not fit the experts, and for a second call.
  */

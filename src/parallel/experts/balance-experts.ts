@@ -34,7 +34,7 @@ export function balanceExperts(model: Module, group: ProcessGroup): ExpertLoads 
       update(mixture, totals.slice(end - chosen.length, end));
     }
   }
-  return Object.fromEntries(mixtures.map(({ path }, i) => [path, loads[i] as RankLoad])); // one per mixture
+  return Object.fromEntries(mixtures.map(({ path }, i) => [path, loads[i] as RankLoad])); // one list of counts per mixture
 }
 
 /** Adds up counts over the ranks of a group. */

@@ -8,12 +8,12 @@ import { exchangeOptions } from '../exchange-options';
 import { requireEngine } from './require-engine';
 
 /*
- * [Note: copies of experts] One rank has the values, gradients and optimizer states of an expert, even if the expert has
- * copies. In each forward, an all-to-all sends the expert's values to the ranks that compute copies. In backward, another
- * all-to-all returns the gradients of the copies, and the expert's rank adds them to its own gradients. So copies are always
- * equal to the expert, and strategies, optimizers and checkpoints need not know the copies. A copy's values are stored from
- * forward to backward. Sources: He et al. 2022 (FasterMoE), shadowed experts; Skiadopoulos et al. 2025, placement of parameters
- * apart from optimizer states; DeepSeek's EPLB, redundant experts.
+ * [Note: copies of experts] Only one rank has the gradients and optimizer states of an expert and stores its values, even if
+ * the expert has copies. In each forward, an all-to-all sends the expert's values to the ranks that compute copies. In
+ * backward, another all-to-all returns the gradients of the copies, and the expert's rank adds them to its own gradients. So
+ * copies are always equal to the expert, and strategies, optimizers and checkpoints need not know the copies. A copy's values
+ * are stored from forward to backward. Sources: He et al. 2022 (FasterMoE), shadowed experts; Skiadopoulos et al. 2025,
+ * placement of parameters apart from optimizer states; DeepSeek's EPLB, redundant experts.
  */
 
 /** A copy: the expert, the rank with its values, and the rank that computes the copy. */
@@ -54,13 +54,16 @@ export function expertCopies(
   };
 }
 
-/** What this rank gives to the ranks with copies of its experts. */
+/** This rank's experts that have copies, whose values this rank sends to the ranks with the copies. */
 interface Given {
   /** The copies of this rank's experts, expert by expert. */
   readonly copies: readonly Copy[];
   /** The parameters of these experts; all have the same shapes. */
   readonly parameters: ReadonlyMap<number, readonly Parameter[]>;
-  /** If this rank's experts have no copies: a small parameter that trains, so that backward reaches this rank too. */
+  /**
+   * A small trainable parameter if this rank's experts have no copies, so that backward reaches this rank too; otherwise
+   * null.
+   */
   readonly anchor: Parameter | null;
 }
 
@@ -135,7 +138,7 @@ function wholePieces(parameters: Given['parameters']): ReadonlyMap<number, reado
   );
 }
 
-/** Adds up the gradients of each expert's copies. Shapes: [copies, elements] → those of the experts' parameters. */
+/** Adds up the gradients of each expert's copies. Shapes: [copies, elements] → the shapes of the experts' parameters. */
 function sums(
   rows: tf.Tensor,
   counts: readonly number[],
@@ -149,7 +152,7 @@ function sums(
   });
 }
 
-/** Cuts a row into tensors. Shapes: [1, elements] → the given ones. */
+/** Cuts a row into tensors. Shapes: [1, elements] → the shapes in `shapes`. */
 function inShapes(row: tf.Tensor, shapes: readonly (readonly number[])[]): tf.Tensor[] {
   const parts = tf.split(row, shapes.map(sizeOf), 1);
   return parts.map((part, i) => tf.reshape(part, [...(shapes[i] ?? [])]));

@@ -16,17 +16,17 @@ import { requireEngine } from './require-engine';
  * written in the order of slots, then of ranks; no permutation is needed.
  *
  * [Note: rows of copies] Each rank divides its rows of an expert equally over the ranks with the expert, in ranges; which of
- * these ranks get the remainder depends on the sender. So that all ranks know whether any of an expert's rows exist, each rank
- * gets all E numbers of all ranks.
+ * these ranks get the remainder depends on the sender. Each rank gets all E numbers of all ranks, so that every rank knows
+ * whether an expert has any rows.
  *
- * [Note: gradients of experts] A rank's loss is the mean over its own tokens, and the model's is the mean over all ranks. Other
- * parameters' gradients are averaged over all ranks. An expert's gradient is already the sum over the tokens of all `ep` ranks,
- * and is averaged only over the ranks with the same expert. So gradients are divided by the number of `ep` ranks when they
- * enter the experts, and multiplied by this number when they leave the experts. Source: Megatron scales these gradients in its
- * buffers.
+ * [Note: gradients of experts] A rank's loss is the mean over its own tokens, and the model's loss is the mean over all ranks.
+ * Other parameters' gradients are averaged over all ranks. An expert's gradient is already the sum over the tokens of all `ep`
+ * ranks, and is averaged only over the ranks with the same expert. So gradients are divided by the number of `ep` ranks when
+ * they enter the experts, and multiplied by this number when they leave the experts. Source: Megatron-LM, which scales these
+ * gradients in its gradient buffers.
  */
 
-/** Where rows are in a tensor that is ordered by expert: one list per rank. */
+/** For each rank, the ranges of its rows in a tensor that is ordered by expert. */
 type RowsByRank = readonly (readonly RowRange[])[];
 
 interface RowRange {
@@ -34,7 +34,7 @@ interface RowRange {
   readonly length: number;
 }
 
-/** The rows that ranks exchange, as this rank has them before and after the exchange. */
+/** The ranges of rows that this rank sends to each rank, and of rows that it receives from each rank. */
 interface Route {
   readonly group: ProcessGroup;
   readonly module: string;
@@ -75,7 +75,7 @@ export function expertExchange(group: ProcessGroup, placement: LayerPlacement): 
   };
 }
 
-/** Returns, per expert, the ranks that have it in a slot. */
+/** Returns, per expert, the ranks that have the expert in a slot. */
 function ownersOf(slots: readonly (readonly number[])[]): number[][] {
   const owners: number[][] = [];
   slots.forEach((experts, rank) => {
@@ -84,14 +84,14 @@ function ownersOf(slots: readonly (readonly number[])[]): number[][] {
   return owners;
 }
 
-/** Rows of an expert that one rank has, and the rank that computes a share of them. */
+/** The number of rows that rank `from` has for one expert, and the rank that computes a share of these rows. */
 interface Share {
   readonly count: number;
   readonly from: number;
   readonly to: number;
 }
 
-/** Returns which of the rows one of the expert's owners computes. [Note: rows of copies] */
+/** Returns which of these rows rank `to` computes, which is one of the expert's owners. See [Note: rows of copies]. */
 function shareOf(owners: readonly number[], { count, from, to }: Share): RowRange {
   const turn = (owners.indexOf(to) + from) % owners.length;
   const begin = Math.floor((count * turn) / owners.length);
@@ -102,7 +102,7 @@ function lengthsOf(ranges: readonly RowRange[]): number[] {
   return ranges.map(({ length }) => length);
 }
 
-/** Sends row `rank` of the counts to each rank; returns the rows that this rank received, by rank. */
+/** Sends row `rank` of the counts to each rank; returns the counts that this rank received, by rank. */
 function exchangedCounts(
   byRank: readonly (readonly number[])[],
   group: ProcessGroup,
@@ -111,7 +111,7 @@ function exchangedCounts(
   const own = byRank[0]?.length ?? 0;
   const sent = tf.tensor2d(byRank.flat(), [group.size, own], 'int32');
   const received = group.allToAll(sent, { cause: 'control', module }).wait();
-  // A dry run assumes that all ranks send the same.
+  // A dry run assumes that all ranks send the same counts.
   const values = readValues(received, () =>
     Int32Array.from(group.ranks.flatMap(() => byRank[group.rank] ?? [])),
   );
@@ -153,7 +153,7 @@ function travelled(x: tf.Tensor, { group, module, sent, received }: Route): tf.T
   return y;
 }
 
-/** Returns ranges that follow one another, of lengths by rank. */
+/** Returns consecutive ranges of the given lengths, by rank. */
 function consecutive(lengths: readonly (readonly number[])[]): RowsByRank {
   let end = 0;
   return lengths.map((each) =>

@@ -3,13 +3,13 @@ import { ConfigError } from '../../core/errors';
 import type { ModelParallel } from '../../dist/model-parallel';
 import { type ExpertLoads, sumCounts } from './balance-experts';
 
-/** How experts are placed. */
+/** Options of `placeExperts`. */
 export interface PlacementOptions {
-  /** The number of copies per layer, over all ranks of an `ep` group, which divide it. Default 0. */
+  /** The number of copies per layer, over all ranks of an `ep` group; the number of ranks must divide it. Default 0. */
   readonly redundantExperts?: number | undefined;
 }
 
-/** The rows of each expert, by layer. */
+/** The number of rows of each expert, by layer. */
 export type MeasuredLoads = Readonly<Record<string, readonly number[]>>;
 
 /**
@@ -36,10 +36,10 @@ export function placeExperts(
 
 /**
  * Returns the experts and the copies of experts that each of `ranks` ranks gets, by measured loads. The expert with the most
- * rows per copy gets the next copy. Then experts and copies are placed, from the most to the least used: each goes to the rank
- * with the fewest rows among the ranks with a free slot (Graham 1969, longest processing time first). Both steps are as in
- * DeepSeek's EPLB. An expert's rows are divided equally over its ranks. Throws: CONFIG for a number of copies that the ranks do
- * not divide or have no room for.
+ * rows per copy gets the next copy. Then experts and copies are placed, from the most used to the least used. Each goes to the
+ * rank that has the fewest rows among the ranks with a free slot (Graham 1969, longest processing time first). Both steps are
+ * as in DeepSeek's EPLB. An expert's rows are divided equally over its ranks. Throws: CONFIG for a number of copies that the
+ * ranks do not divide or have no room for.
  */
 export function placementByUse(
   loads: MeasuredLoads,
@@ -59,7 +59,7 @@ function requireCopies(redundantExperts: number, numExperts: number, ranks: numb
   const isWhole = Number.isInteger(redundantExperts) && redundantExperts >= 0;
   if (isWhole && redundantExperts % ranks === 0 && redundantExperts <= most) return;
   throw new ConfigError(
-    `redundantExperts is ${redundantExperts}, but must be a multiple of the ${ranks} ranks that share the experts, so that all have equally many ` +
+    `redundantExperts is ${redundantExperts}, but must be a multiple of the ${ranks} ranks that share the experts, so that all ranks have equally many ` +
       `copies, and at most ${most}, because no rank has an expert twice`,
     { redundantExperts, ranks, experts: numExperts },
   );
@@ -72,7 +72,7 @@ function placedLayer(rows: readonly number[], ranks: number, numCopies: number):
   return packed !== null && unevenness(rows, packed) <= unevenness(rows, filled) ? packed : filled;
 }
 
-/** Returns the number of copies of each expert: the next one is of the expert with the most rows per rank. */
+/** Returns the number of copies of each expert. Each next copy goes to the expert with the most rows per rank. */
 function copyCounts(rows: readonly number[], ranks: number, numCopies: number): number[] {
   const counts = rows.map(() => 0);
   const experts = rows.map((_, expert) => expert);
@@ -84,12 +84,12 @@ function copyCounts(rows: readonly number[], ranks: number, numCopies: number): 
   return counts;
 }
 
-/** Packs experts and their copies; null if the last free slots are on ranks that have the expert already. */
+/** Packs experts and their copies; null if the only free slots are on ranks that already have the expert. */
 function pack(rows: readonly number[], ranks: number, counts: readonly number[]): LayerPlacement | null {
   const numCopies = counts.reduce((all, count) => all + count, 0);
   const [experts, copies] = [rows.length, numCopies].map((slots) =>
     Array.from({ length: ranks }, () => ({ list: [] as number[], room: slots / ranks })),
-  ) as [Slots[], Slots[]]; // one of each
+  ) as [Slots[], Slots[]]; // one list of slots for experts, one for copies
   const loads = new Array<number>(ranks).fill(0);
   const weightOf = (expert: number): number => (rows[expert] ?? 0) / ((counts[expert] ?? 0) + 1);
   const order = rows.map((_, expert) => expert).sort((a, b) => weightOf(b) - weightOf(a) || a - b);
@@ -101,7 +101,8 @@ function pack(rows: readonly number[], ranks: number, counts: readonly number[])
       const home = experts.find(({ list }) => list.includes(expert));
       const own = home === undefined ? undefined : copies[experts.indexOf(home)];
       const direct = freeIn(home === undefined ? experts : copies);
-      // The expert may also move to a free slot, and its copy to its old rank.
+      // If no rank is free for the copy, the expert may move to a free slot, and the copy takes a slot of the expert's old
+      // rank.
       const isMoved = direct.length === 0 && own !== undefined && own.list.length < own.room;
       const free = isMoved ? freeIn(experts) : direct;
       if (free.length === 0) return null;
@@ -118,7 +119,7 @@ function pack(rows: readonly number[], ranks: number, counts: readonly number[])
   return { experts: listsOf(experts), copies: listsOf(copies) };
 }
 
-/** The experts of a rank, and the number of experts that the rank takes. */
+/** The experts (or copies) that a rank has, and the number that it has room for. */
 interface Slots {
   readonly list: number[];
   readonly room: number;
@@ -126,7 +127,7 @@ interface Slots {
 
 /**
  * Packs experts, then fills the slots of copies one by one so that ranks stay as even as possible. A rank with a free slot
- * always lacks some expert.
+ * always lacks at least one expert.
  */
 function fill(rows: readonly number[], ranks: number, numCopies: number): LayerPlacement {
   const experts =
@@ -166,7 +167,7 @@ function unevenness(rows: readonly number[], placement: LayerPlacement): number 
   return rankLoads(rows, placement).reduce((sum, load) => sum + load * load, 0);
 }
 
-/** Returns the rows of each rank, if an expert's rows are divided equally over the ranks that have it. */
+/** Returns the number of rows of each rank; an expert's rows are divided equally over the ranks that have the expert. */
 export function rankLoads(rows: readonly number[], { experts, copies }: LayerPlacement): number[] {
   const lists = experts.map((own, rank) => [...own, ...(copies[rank] ?? [])]);
   const numRanks = new Array<number>(rows.length).fill(0);

@@ -27,7 +27,7 @@ export function firstWholes(
   });
 }
 
-/** Makes this rank's flat shard; padding is 0. Of a deferred parameter, only this rank's chunk is initialised. */
+/** Makes this rank's flat shard; padding is 0. If a parameter is deferred, only this rank's chunk of it is initialised. */
 export function firstShard(first: FirstValues, layout: ShardLayout, rank: number, onHost: boolean): Span {
   const { engine, module, syncGroup } = first;
   for (const { parameter } of layout.entries) if (parameter.isWhole) wholeTensor(engine, parameter);

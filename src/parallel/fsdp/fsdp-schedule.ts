@@ -14,11 +14,12 @@ export interface PrefetchOptions {
    */
   readonly forward: boolean;
   /**
-   * BACKWARD_PRE gathers the next unit before this unit's gradients are computed, BACKWARD_POST afterwards. null: no prefetch.
+   * BACKWARD_PRE gathers the next unit before this unit's gradients are computed; BACKWARD_POST gathers it afterwards. null: no
+   * prefetch.
    */
   readonly backward: 'BACKWARD_PRE' | 'BACKWARD_POST' | null;
   /**
-   * Whether at most two gathers are in flight: the next one starts after a unit has waited for a gather.
+   * Whether at most two gathers are in flight. The next gather then starts after a unit has waited for a gather.
    * Source: FSDP's limit_all_gathers.
    */
   readonly limit: boolean;
@@ -55,23 +56,24 @@ interface Reducing {
  * forward of a checkpointed region runs again, its units get preRecompute in place of preForward. After an error or
  * an interrupt, `abandon` releases everything in flight.
  *
- * [Note: reductions in flight] A unit's gradients are reduced during the next unit's backward. Before a reduction
- * starts, the schedule waits for the reduction before it. So besides the gradients that one unit computes, memory
- * holds whole gradients of at most one other unit. With replicas (HSDP), an all-reduce follows the reduce-scatter; it
- * runs during one more unit's backward. When the root's backward ends, the schedule waits for all reductions.
+ * [Note: reductions in flight] A unit's gradients are reduced during the next unit's backward. Before a reduction starts, the
+ * schedule waits for the previous reduction. So besides the gradients that one unit computes, memory holds whole gradients of
+ * at most one other unit. With replicas (HSDP), an all-reduce follows the reduce-scatter; it runs during one more unit's
+ * backward. When the root's backward ends, the schedule waits for all reductions.
  * Source: FSDPCommContext.reduce_scatter_state.
  */
 export class FsdpSchedule implements UnitSchedule {
-  /** The module whose forward and backward are one pass. If units inside have all parameters, the root is not a unit itself. */
+  /** The module whose forward and backward are one pass. If inner units have all parameters, the root is not a unit itself. */
   readonly root: Module;
   readonly #engine: Engine;
   readonly #prefetch: PrefetchOptions;
   readonly units: readonly FsdpUnit[];
-  /** Units in the order in which they began the last forward. `#entered` is the same for the current forward. */
+  /** Units in the order in which they began the last forward; `#entered` has this order for the current forward. */
   #lastEntered: readonly FsdpUnit[] = [];
   #entered: FsdpUnit[] = [];
   /**
-   * Units whose forward has ended and whose backward has not begun, in the order of the forwards' ends. The last unit is next.
+   * Units whose forward has ended and whose backward has not begun, in the order in which their forwards ended. Backward runs
+   * the last of them next.
    */
   #awaitingBackward: FsdpUnit[] = [];
   /** Units whose prefetch waits until fewer gathers are in flight. */
@@ -87,8 +89,7 @@ export class FsdpSchedule implements UnitSchedule {
   }
 
   /**
-   * Prepares for the root's forward: work that is still in flight belongs to an aborted pass, so its result is not
-   * needed.
+   * Prepares for the root's forward. Work that is still in flight belongs to an aborted pass, so it is abandoned.
    */
   rootPreForward(): void {
     const entered = this.#entered;
@@ -120,7 +121,7 @@ export class FsdpSchedule implements UnitSchedule {
     this.#unshard(unit, unit?.backwardPrefetch ?? next);
   }
 
-  /** Takes ownership of the gradients, and starts their reduction. */
+  /** Takes ownership of the gradients, and reduces them or (without gradient sync) adds them to the local gradients. */
   postBackward(unit: FsdpUnit, all: readonly (tf.Tensor | null)[]): void {
     const grads = withoutSpare(unit.members, all.slice(0, unit.numTrained));
     grads.forEach((grad, i) => {
@@ -174,9 +175,9 @@ export class FsdpSchedule implements UnitSchedule {
     for (const unit of this.units) unit.hideWholes();
   }
 
-  /** Names the units in the orders that decide what is gathered next, and reports which units are whole. */
+  /** Returns the names of the units in the orders that decide which unit is gathered next, and of the units that are whole. */
   describe(): string {
-    // The root's forward sets the last order again.
+    // `#lastEntered` is left out, because the root's forward sets it again.
     const orders = [this.#entered, this.#awaitingBackward, this.#wanted];
     const names = orders.map((units) => units.map(({ module }) => module).join());
     return [...names, this.units.map(({ state }) => state).join()].join(' / ');
@@ -229,7 +230,7 @@ export class FsdpSchedule implements UnitSchedule {
     }
   }
 
-  /** Gathers a unit and waits for it; also starts the gathers of the units in `ahead`. */
+  /** Gathers a unit and waits until it is gathered; also starts the gathers of the units in `ahead`. */
   #unshard(unit: FsdpUnit | null, ahead: readonly FsdpUnit[]): void {
     this.#wanted = this.#wanted.filter((other) => other !== unit);
     unit?.unshard();

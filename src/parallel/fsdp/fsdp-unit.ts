@@ -10,7 +10,7 @@ import { type ShardedState, UnitParameters } from './unit-parameters';
 import type { UnitPlacement, UnitSpec } from './unit-placement';
 import { type StateOwner, UnitState } from './unit-state';
 
-/** The part of a schedule that its units know. */
+/** The members of a schedule that its units use. */
 export interface UnitSchedule extends GatherState {
   /** Releases what an interrupted pass left in flight. */
   abandon(): void;
@@ -34,7 +34,10 @@ export class FsdpUnit implements StateOwner {
   readonly numTrained: number;
   /** The dtype to which whole parameters, and gradients at the end of backward, are rounded; null: float32. */
   readonly half: HalfDType | null;
-  /** The sets of parameters that are gathered together: one set of all, or one of trainable and one of frozen ones. */
+  /**
+   * The sets of parameters that are gathered together: one set of all parameters, or one set of trainable and one set of
+   * frozen parameters.
+   */
   readonly #gathered: readonly UnitParameters[];
   readonly gradients: UnitGradients;
   /** The state that an optimizer updates. */
@@ -67,7 +70,7 @@ export class FsdpUnit implements StateOwner {
     this.#gathered = (isOne ? [this.members] : [trained, frozen]).map(
       (members) => new UnitParameters(spec, members),
     );
-    const [held, heldFrozen = held] = this.#gathered as [UnitParameters, UnitParameters?]; // one or two, as above
+    const [held, heldFrozen = held] = this.#gathered as [UnitParameters, UnitParameters?]; // one or two sets, as above
     const numRanks = placement.shardGroup?.size ?? 1;
     const layout = shardLayout(trained, numRanks);
     this.gradients = new UnitGradients(spec, layout);
@@ -99,7 +102,7 @@ export class FsdpUnit implements StateOwner {
     return this.#gathered.flatMap(({ gathered }) => gathered);
   }
 
-  /** Takes whole parameters in place of `gathered`, which are freed already; all of them or none. */
+  /** Takes whole parameters in place of `gathered`, which are freed already. `wholes` has all of them or is empty. */
   replaceGathered(wholes: readonly tf.Tensor[]): void {
     // Parameters that are freed after use are one set.
     for (const parameters of this.#gathered) parameters.replaceGathered(wholes);
@@ -142,7 +145,7 @@ export class FsdpUnit implements StateOwner {
     for (const parameters of this.#gathered) parameters.unshard();
   }
 
-  /** Gathers the whole parameters, and waits for the gather. */
+  /** Gathers the whole parameters, and waits until they are gathered. */
   waitForUnshard(): void {
     for (const parameters of this.#gathered) parameters.waitForUnshard();
   }
@@ -176,7 +179,7 @@ export class FsdpUnit implements StateOwner {
     for (const parameters of this.#gathered) parameters.changed();
   }
 
-  /** Notes that a state buffer is no longer used; when none is used any more, disposes the unit. */
+  /** Notes that a state buffer is no longer used; disposes the unit when none of its state buffers is used. */
   released(state: UnitState): void {
     this.#released.add(state);
     const states = [this.trained, this.frozen].filter(({ slices }) => slices.length > 0);

@@ -26,11 +26,11 @@ import {
 import { UnitState } from './unit-state';
 import { unitsOf } from './units-of';
 
-/** The objects that `fullyShard` needs from its rank; it shards over the ranks of the group. */
+/** The objects that `fullyShard` needs from its rank; modules are sharded over the ranks of `group`. */
 export interface ShardContext extends RankContext {
   /** The same ranks as a 2D mesh (replicate, shard), for hybrid strategies. Source: HSDP's mesh. */
   readonly mesh?: DeviceMesh | undefined;
-  /** Subgroups for an integer `reshardAfterForward`, shared by the units; default: new ones for each call. */
+  /** Subgroups for an integer `reshardAfterForward`, shared by the units; default: new subgroups for each call. */
   readonly rows?: RowsOfRanks | undefined;
 }
 
@@ -43,28 +43,29 @@ export interface FullyShardOptions {
   readonly strategy?: StrategyName | undefined;
   /**
    * true: frees whole parameters after forward, as FULL_SHARD; false: frees them only after backward, as SHARD_GRAD_OP;
-   * n: reshards them over n consecutive ranks. Default: by strategy (FULL_SHARD: true except for the root).
+   * n: reshards them over n consecutive ranks. The default depends on the strategy (FULL_SHARD: true except for the root).
    */
   readonly reshardAfterForward?: ReshardAfterForward;
   /**
    * Only the root's setting counts. true (default; torch: false): the next unit is gathered during this unit's forward;
-   * false: when the next unit's forward begins.
+   * false: it is gathered when its own forward begins.
    */
   readonly forwardPrefetch?: boolean | undefined;
   /** Only the root's setting counts. Default BACKWARD_PRE. */
   readonly backwardPrefetch?: 'BACKWARD_PRE' | 'BACKWARD_POST' | null | undefined;
   /** Only the root's setting counts. Default true: at most two gathers in flight. */
   readonly limitAllGathers?: boolean | undefined;
-  /** Modules inside the module: their parameters stay whole, and their gradients are not reduced. */
+  /** Modules inside the module whose parameters stay whole and whose gradients are not reduced. */
   readonly ignoredModules?: readonly Module[] | undefined;
   /** Sends rank 0's values to all ranks before sharding. */
   readonly syncModuleStates?: boolean | undefined;
-  /** Default float32. */
+  /** The dtypes of parameters, gradients and outputs. Default float32. */
   readonly precision?: MixedPrecision | undefined;
   /** Reduces gradients of embedding rows and experts only if a rank used them. Source: DeepSpeed's sparse_gradients. */
   readonly sparseGradients?: boolean | undefined;
   /**
-   * Updates a parameter for which no rank has a gradient as if the gradient were zero. Default false: it does not change.
+   * Updates a parameter for which no rank has a gradient as if the gradient were zero. Default false: the parameter does not
+   * change.
    * Source: FSDP's flat parameter.
    */
   readonly missingAreZeros?: boolean | undefined;
@@ -73,9 +74,10 @@ export interface FullyShardOptions {
 }
 
 /**
- * Makes one unit of the module's parameters, except those of units inside it. The parameters are sharded at rest and
- * gathered for forward and backward, and their gradients are reduced to shards. Call it on inner modules first, and on the
- * root last. Returns the module. A rank initialises only its shard of deferred parameters: [Note: deferred values].
+ * Makes one unit of the module's parameters, except the parameters of units inside the module. The parameters are sharded at
+ * rest and gathered for forward and backward, and their gradients are reduced to shards. Call `fullyShard` on inner modules
+ * first, and on the root last. Returns the module. A rank initialises only its shard of deferred parameters: [Note: deferred
+ * values].
  * Throws: CONFIG for a scalar parameter, and if a module outside also uses one of the parameters. The first forward throws
  * CONFIG if the root was sharded after a unit had run.
  */
@@ -96,8 +98,8 @@ export function fullyShard<M extends Module>(
 }
 
 /**
- * Excludes the module's parameters (not those of units inside it) from sharding: they stay whole, and their gradients are
- * not reduced. A second call has no effect. Source: ignored_modules of FullyShardedDataParallel.
+ * Excludes the module's parameters (except the parameters of units inside it) from sharding. Excluded parameters stay whole,
+ * and their gradients are not reduced. A second call has no effect. Source: ignored_modules of FullyShardedDataParallel.
  */
 export function ignoreModule(module: Module, context: ShardContext, options: FullyShardOptions = {}): void {
   if (freeParameters(module).length > 0) makeUnit(module, IGNORED, context, options);
@@ -150,8 +152,8 @@ function freeParameters(module: Module): Parameter[] {
 }
 
 /**
- * Throws: CONFIG for a unit within a layer of experts that have copies on other ranks: all experts of the layer are gathered
- * before the copies' values are sent.
+ * Throws: CONFIG for a unit within a layer of experts that have copies on other ranks, because all experts of the layer are
+ * gathered before the copies' values are sent.
  */
 function requireNoCopies(module: Module): void {
   const layers = module.root.modules().filter((each) => each instanceof Experts && each.copies !== null);
@@ -164,8 +166,8 @@ function requireNoCopies(module: Module): void {
 }
 
 /**
- * Returns the ranks over which a unit is sharded: the given ones, or those that have the same experts. Throws: CONFIG if a unit
- * has experts and other parameters, and for a hybrid strategy of experts.
+ * Returns the ranks over which a unit is sharded: the given ranks, or the ranks that have the same experts. Throws: CONFIG if a
+ * unit has experts and other parameters, and for a hybrid strategy of experts.
  */
 function ranksOf(module: Module, context: ShardContext, strategy: StrategyName): ShardContext {
   const parameters = freeParameters(module);

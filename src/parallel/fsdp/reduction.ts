@@ -24,14 +24,14 @@ export class Reduction {
   readonly #spec: UnitSpec;
   readonly #layout: ShardLayout;
   readonly #result: Reduced;
-  /** Whole gradients to free when the first group's collective is done; empty if they are the result. */
+  /** Whole gradients to free when the first group's collective is done; empty if the gradients are the result. */
   #grads: readonly (tf.Tensor | null)[];
   /** The groups' collectives that have not started yet. */
   readonly #next: Stage[];
   #on: { readonly group: ProcessGroup; readonly work: Work<void> } | null = null;
   /** Per parameter: whether no rank of the finished groups has a gradient. */
   #missing: readonly boolean[];
-  /** The ranges of each rank's share that are sent, by rank; null: all elements. */
+  /** By rank, the ranges of the rank's share that are sent; null: all elements are sent. */
   #travelling: readonly (readonly Range[])[] | null = null;
 
   /** Starts the reduction; zeros are sent in place of missing gradients. See [Note: missing gradients]. */
@@ -63,7 +63,10 @@ export class Reduction {
     }
   }
 
-  /** Waits for the current group's collective and starts the next one. Returns false if the result is ready instead. */
+  /**
+   * Waits for the current group's collective and starts the next one. Returns false if no group is left, because the result is
+   * ready.
+   */
   advance(): boolean {
     const on = this.#on;
     this.#on = null;
@@ -112,7 +115,7 @@ export class Reduction {
   #scatter(group: ProcessGroup): Work<void> {
     const result = this.#result;
     const inputs = sharesOf(this.#layout, 'wholes' in result ? result.wholes : this.#grads);
-    // In place if gradients stay whole: this rank's share is read before it is written.
+    // If gradients stay whole, the reduction is in place, because this rank's share is read before it is written.
     const output = 'wholes' in result ? (inputs[group.rank] ?? []) : this.#own();
     const travelling = this.#travelling;
     if (travelling === null) return group.reduceScatterPieces(inputs, output, 'avg', this.#wire);
@@ -193,8 +196,8 @@ export function declaredGrad({ gradHalf, keepsGradHalf }: UnitSpec): HalfDType |
 }
 
 /**
- * Returns, for each rank's share, the ranges that at least one rank of the groups touched. Blocks for one small
- * reduction per group.
+ * Returns, for each rank's share, the ranges that at least one rank of the groups touched. Waits for one small reduction per
+ * group.
  */
 function touchedShares(
   { engine, module, tables }: UnitSpec,
@@ -213,7 +216,7 @@ function touchedShares(
 
 function rangesOf(entry: ShardedParameter, mask: RowMask | undefined, rank: number): Range[] {
   const { offset, chunk, parameter } = entry;
-  // A parameter of an expert has one flag for all its rows.
+  // The mask of an expert's parameter has one flag for all rows.
   if (mask === undefined || mask.length === 1) {
     return mask?.[0] === 0 || chunk === 0 ? [] : [{ start: offset, length: chunk }];
   }

@@ -8,8 +8,8 @@ import type { FsdpUnit } from './fsdp-unit';
 import { unitsOf } from './units-of';
 
 /**
- * A module on which `fullyShard` was called. This object calls the schedule for the module's unit; a module without own
- * parameters has no unit. The module whose forward is called first becomes the root of all units inside it. See
+ * A module on which `fullyShard` was called. This object calls the schedule for the module's unit; a module without parameters
+ * of its own has no unit. The module whose forward is called first becomes the root of all units inside it. See
  * [Note: a step of FSDP].
  * Source: FSDPState and its _lazy_init.
  */
@@ -27,7 +27,10 @@ export class ShardedModule implements UnitHooks {
     this.#prefetch = prefetch;
   }
 
-  /** Finds or makes the schedule; runs before every forward. Throws: CONFIG when the root was sharded too late. */
+  /**
+   * Finds the schedule of the root, or makes it; runs before every forward. Throws: CONFIG when the root was sharded too
+   * late.
+   */
   prepare(): void {
     this.#schedule ??= this.#joined() ?? this.#asRoot();
   }
@@ -56,7 +59,7 @@ export class ShardedModule implements UnitHooks {
     if (schedule.root === this.#module) schedule.finalizeBackward();
   }
 
-  /** Returns the schedule of a root around this module, if that root has already made one. */
+  /** Returns the schedule of a root around this module, if that root already has a schedule. */
   #joined(): FsdpSchedule | null {
     const scheduled = unitsOf(this.#module).find((unit) => unit.schedule !== null);
     const schedule = scheduled?.schedule ?? null;

@@ -41,7 +41,7 @@ export class UnitGradients {
     return this.#local.some((grad) => grad !== null);
   }
 
-  /** Returns where the mean gradient of this rank's chunk of a parameter starts; null if there is none. */
+  /** Returns where the mean gradient of this rank's chunk of a parameter starts; null if the parameter has no mean gradient. */
   spanOf(index: number): Span | null {
     const { placement } = this.#spec;
     const entry = this.#layout.entries[index];
@@ -52,19 +52,19 @@ export class UnitGradients {
     return { tensor, offset: chunkOf(entry, placement.shardGroup?.rank ?? 0).start };
   }
 
-  /** Adds gradients to the local ones, and takes ownership of them. */
+  /** Adds `grads` to the local gradients, and takes ownership of `grads`. */
   addLocal(grads: readonly (tf.Tensor | null)[]): void {
     this.#local = this.#withLocal(grads);
   }
 
-  /** Starts to reduce the sum of these gradients and the local ones; takes ownership of `grads`. */
+  /** Starts to reduce the sum of `grads` and the local gradients; takes ownership of `grads`. */
   reduce(grads: readonly (tf.Tensor | null)[]): Reduction {
     const all = this.#withLocal(grads);
     this.#local = [];
     return new Reduction(this.#spec, this.#layout, all);
   }
 
-  /** Waits for a reduction and adds its result. */
+  /** Waits for a reduction and adds its result to the mean gradients. */
   add(reduction: Reduction): void {
     const reduced = reduction.finish();
     reduction.missing.forEach((isMissing, i) => {

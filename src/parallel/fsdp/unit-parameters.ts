@@ -13,7 +13,7 @@ export type ShardedState = 'sharded' | 'shardedPostForward' | 'unsharded';
 /** A gather in flight. */
 interface Gather {
   readonly work: Work<void>;
-  /** The copy of a host shard on the device; null if there is none. */
+  /** The device's copy of a shard that is stored on the host; null if the gather needs no such copy. */
   readonly staged: Span | null;
 }
 
@@ -48,7 +48,7 @@ export class UnitParameters {
     this.#rank = shardGroup?.rank ?? 0;
     this.layout = shardLayout(parameters, shardGroup?.size ?? 1);
     this.#wholes = shardsParameters ? [] : firstWholes(spec, parameters, half);
-    // If parameters are not sharded at rest, firstWholes has already copied rank 0's values.
+    // If parameters are not sharded at rest, `firstWholes` has already copied rank 0's values.
     const first = shardsParameters ? spec : { ...spec, syncGroup: null };
     const hasMaster = shardsParameters || half !== null;
     this.master = hasMaster ? firstShard(first, this.layout, this.#rank, spec.onHost) : null;
@@ -75,7 +75,7 @@ export class UnitParameters {
     return this.#spec.placement.shardsParameters && this.#state === 'unsharded' ? this.#wholes : [];
   }
 
-  /** Takes whole tensors in place of `gathered`, which are freed already. Without tensors, the parameters are sharded. */
+  /** Takes whole tensors in place of `gathered`, which are freed already. If `wholes` is empty, the parameters are sharded. */
   replaceGathered(wholes: readonly tf.Tensor[]): void {
     if (!this.#spec.placement.shardsParameters) return;
     this.#wholes = wholes;
@@ -85,7 +85,7 @@ export class UnitParameters {
     });
   }
 
-  /** Returns where this rank's chunk of a parameter starts. */
+  /** Returns the tensor that has this rank's chunk of a parameter, and the offset of the chunk. */
   spanOf(index: number): Span {
     const entry = this.layout.entries[index];
     const whole = this.#wholes[index];
@@ -104,7 +104,7 @@ export class UnitParameters {
       this.#postForward === null ? this.#gatherShards() : this.#gatherPostForward(this.#postForward);
   }
 
-  /** Gathers the whole tensors and waits for them. */
+  /** Gathers the whole tensors and waits until they are gathered. */
   waitForUnshard(): void {
     this.unshard();
     const gather = this.#gather;
@@ -215,7 +215,7 @@ export class UnitParameters {
     return { work: group.allGatherPieces(input, sharesOf(layout, this.#wholes), this.#wire), staged: null };
   }
 
-  /** Copies the master into the whole tensors, rounded; for a unit that is not sharded. */
+  /** Copies the master into the whole tensors of a unit that is not sharded, and rounds the copies. */
   #copyMaster(): Gather {
     const { engine, half } = this.#spec;
     this.layout.entries.forEach(({ parameter }, i) => {

@@ -19,11 +19,14 @@ export interface UnitPlacement {
   readonly replicateGroup: ProcessGroup | null;
   /** Whether parameters are sharded at rest; otherwise they stay whole, and this rank's chunks are updated in place. */
   readonly shardsParameters: boolean;
-  /** Whether gradients are reduced into a flat shard; otherwise into this rank's chunks of the whole gradients. */
+  /** Whether gradients are reduced into a flat shard. If not, they are reduced into this rank's chunks of the whole gradients. */
   readonly shardsGradients: boolean;
-  /** Whether whole parameters are freed after forward. Source: fully_shard; by default, all units except the root do so. */
+  /**
+   * Whether whole parameters are freed after forward. Source: fully_shard, which by default frees the parameters of all units
+   * except the root.
+   */
   readonly reshardAfterForward: boolean | 'allButRoot';
-  /** Whether gradients of all microbatches except a step's last stay local, unless `parallel.noSync` says otherwise. */
+  /** Whether the gradients of all microbatches except the last of a step stay local, unless `parallel.noSync` says otherwise. */
   readonly accumulatesLocally: boolean;
   /** The ranks over which parameters are sharded between forward and backward; null: `shardGroup`. */
   readonly postForwardGroup: ProcessGroup | null;
@@ -50,13 +53,13 @@ export interface UnitSpec {
   readonly missingAreZeros: boolean;
   /** The unit's parameters for which only the touched rows of the gradient are sent. */
   readonly tables: readonly RowTable[];
-  /** The group whose rank 0 sends initial values to all its ranks; null: each rank makes its own. */
+  /** The group whose rank 0 sends initial values to all its ranks; null: each rank makes its own initial values. */
   readonly syncGroup: ProcessGroup | null;
 }
 
 /**
- * Whether whole parameters are freed after forward; a number: they are resharded over this number of ranks. Default: by
- * strategy.
+ * Whether whole parameters are freed after forward. If this is a number, they are resharded over this number of ranks. The
+ * default depends on the strategy.
  */
 export type ReshardAfterForward = boolean | number | null | undefined;
 
@@ -64,7 +67,7 @@ export type ReshardAfterForward = boolean | number | null | undefined;
 export interface PlacementRanks {
   /** All data-parallel ranks. */
   readonly group: ProcessGroup;
-  /** The mesh of hybrid strategies; its axes are replicas, then shards. Default: one replica. */
+  /** The mesh of hybrid strategies; its first axis is the replicas, its second axis the shards. Default: one replica. */
   readonly mesh?: DeviceMesh | undefined;
   readonly rows: RowsOfRanks;
 }
@@ -124,7 +127,7 @@ function postForwardGroup(
   );
 }
 
-/** Makes and stores groups of consecutive ranks of a group. All ranks must request them in the same order. */
+/** Makes and stores groups of consecutive ranks of a group. All ranks must request these groups in the same order. */
 export class RowsOfRanks {
   readonly #rows = new Map<ProcessGroup, Map<number, ProcessGroup>>();
 

@@ -9,7 +9,7 @@ import type { UnitPlacement } from './unit-placement';
 export interface UnitPart {
   readonly name: string;
   readonly layout: ShardLayout;
-  /** The unit's parameters; this part begins at index `first`. */
+  /** The parameters of the whole unit; the state buffer's parameters begin at index `first`. */
   readonly parameters: UnitParameters;
   readonly first: number;
   readonly trains: boolean;
@@ -22,13 +22,13 @@ export interface StateOwner {
   readonly gradients: UnitGradients;
   /** Whether gradients are not reduced, so that gradients and values may differ between ranks. */
   readonly isLocal: boolean;
-  /** Called when one of the owner's state buffers is no longer used. */
+  /** Is called when one of the owner's state buffers is no longer used. */
   released(state: UnitState): void;
 }
 
 /**
- * This rank's chunks of a unit's trainable parameters, or of its frozen ones; the optimizer, clipping and checkpoints use
- * them.
+ * This rank's chunks of a unit's trainable parameters, or of the unit's frozen parameters. The optimizer, clipping and
+ * checkpoints use these chunks.
  */
 export class UnitState implements StateBuffer {
   readonly unit: StateOwner;

@@ -14,7 +14,7 @@ export function unitsOf(model: Module): FsdpUnit[] {
   return [...units];
 }
 
-/** Returns the state of the units of one root; null if none of them frees whole parameters. */
+/** Returns the gather state of the units of one root; null if no unit frees whole parameters. */
 export function gatherStateOf(root: Module): GatherState | null {
   const freeing = unitsOf(root).filter(({ placement }) => placement.shardsParameters);
   const [schedule = null, ...others] = new Set(freeing.map((unit) => unit.schedule));
@@ -32,13 +32,13 @@ export function abandonUnits(model: Module): void {
 
 /**
  * Runs `work` without reductions: backward adds up whole local gradients, and the next backward after `work` reduces the
- * sums. Needs the memory of whole gradients. Source: FSDP.no_sync; FSDP2's set_requires_gradient_sync.
+ * sums. This needs the memory of whole gradients. Source: FSDP.no_sync; FSDP2's set_requires_gradient_sync.
  */
 export function noSync<T>(model: Module, work: () => T): T {
   return withoutSync(unitsOf(model), work);
 }
 
-/** Does the same as `noSync`, but only for these units. */
+/** Does the same as `noSync`, but only for the given units. */
 export function withoutSync<T>(units: readonly FsdpUnit[], work: () => T): T {
   const before = units.map((unit) => unit.requiresGradientSync);
   const [first] = units;
@@ -54,8 +54,8 @@ export function withoutSync<T>(units: readonly FsdpUnit[], work: () => T): T {
 }
 
 /**
- * Sets the modules whose units are gathered, in this order, during the module's forward, instead of the unit that ran next
- * last time. Throws: CONFIG for a module that has no unit. Source: FSDPModule.set_modules_to_forward_prefetch.
+ * Sets the modules whose units are gathered, in this order, during the module's forward, instead of the unit that came next in
+ * the last forward. Throws: CONFIG for a module that has no unit. Source: FSDPModule.set_modules_to_forward_prefetch.
  */
 export function setModulesToForwardPrefetch(module: Module, modules: readonly Module[]): void {
   unitOf(module).forwardPrefetch = modules.map(unitOf);
@@ -70,6 +70,6 @@ function unitOf(module: Module): FsdpUnit {
   const unit = unitsOf(module).find(({ owner }) => owner === module);
   if (unit !== undefined) return unit;
   throw new ConfigError(
-    `module "${module.path}" has no unit to gather; call fullyShard on it first, and leave it its own parameters`,
+    `module "${module.path}" has no unit to gather; first call fullyShard on a module that has parameters of its own`,
   );
 }

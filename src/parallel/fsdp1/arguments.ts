@@ -18,7 +18,10 @@ export function MixedPrecision(options: MixedPrecisionOptions = {}): Policy {
   return policyFrom('MixedPrecision', options);
 }
 
-/** Does the same as `MixedPrecision`, under the name for fully_shard. Source: torch.distributed.fsdp.MixedPrecisionPolicy. */
+/**
+ * Does the same as `MixedPrecision`, under the name that fully_shard uses. Source:
+ * torch.distributed.fsdp.MixedPrecisionPolicy.
+ */
 export function MixedPrecisionPolicy(options: MixedPrecisionOptions = {}): Policy {
   return policyFrom('MixedPrecisionPolicy', options);
 }
@@ -85,7 +88,7 @@ export type BackwardPrefetch = (typeof BackwardPrefetch)[keyof typeof BackwardPr
 
 const RENAMED = 'PyTorch calls it ShardingStrategy';
 
-/** A wrong name of ShardingStrategy, used by a document; reading any of its members throws CONFIG. */
+/** A wrong name that a document uses for `ShardingStrategy`; a read of any member throws CONFIG. */
 export const ShardStrategy = strictNames('ShardStrategy', {}, {
   FULL_SHARD: `${RENAMED}: ShardingStrategy.FULL_SHARD`,
   SHARD_GRAD_OP: `${RENAMED}: ShardingStrategy.SHARD_GRAD_OP`,

@@ -26,16 +26,19 @@ export interface FairScaleOptions {
   readonly verbose?: boolean;
 }
 
-/** The arguments of FSDP into which FairScale's are converted. */
+/** The arguments of FSDP into which FairScale's arguments are converted. */
 export interface FairScaleAsFsdp {
   readonly shardingStrategy: 'FULL_SHARD' | 'SHARD_GRAD_OP';
   readonly mixedPrecision?: Policy;
   readonly cpuOffload?: CPUOffload;
 }
 
-const NOTHING = 'has no effect here';
+const NOTHING = 'has no effect';
 
-/** What to write in place of each argument of FairScale; keys are its name and its name in camelCase. */
+/**
+ * For each argument of FairScale, what to write in its place. Each argument has two keys: its name, and its name in
+ * camelCase.
+ */
 export const FAIR_SCALE_NAMES: Readonly<Record<string, string>> = inBothSpellings({
   reshard_after_forward: "it is shardingStrategy: 'FULL_SHARD' (false: 'SHARD_GRAD_OP')",
   fp32_reduce_scatter: "it is mixedPrecision: MixedPrecision({ reduceDtype: 'float32' })",
@@ -59,8 +62,8 @@ const SHARED = ['mixed_precision', 'cpu_offload'];
 const WITHOUT_EFFECT = Object.entries(FAIR_SCALE_NAMES).filter(([, ours]) => ours.includes(NOTHING));
 
 /**
- * Converts FairScale's arguments to FSDP's. Warns about arguments without effect. Throws: CONFIG for an argument that
- * FairScale does not have.
+ * Converts FairScale's arguments to arguments of FSDP. Warns about arguments without effect. Throws: CONFIG for an argument
+ * that FairScale does not have.
  */
 export function fromFairScale(given: FairScaleOptions, warn: Warn): FairScaleAsFsdp {
   const known = [...Object.keys(FAIR_SCALE_NAMES), ...SHARED].filter((name) => name === snakeCase(name));

@@ -12,7 +12,10 @@ import { rootOnly, type WrapPolicy } from '../wrap-policy';
 import { BackwardPrefetch, type CPUOffload } from './arguments';
 import { FAIR_SCALE_NAMES } from './fair-scale';
 
-/** A policy function that is passed without its options, as many tutorials do; it throws an error with the right form. */
+/**
+ * A policy function that is passed without its options, as in many tutorials. A call of it throws an error that shows the
+ * right form.
+ */
 export type BarePolicy = (options: never) => WrapPolicy;
 
 /** Arguments of FSDP. Source: torch.distributed.fsdp.FullyShardedDataParallel, in camelCase. */

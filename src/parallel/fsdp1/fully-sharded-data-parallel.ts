@@ -16,9 +16,9 @@ export type Fsdp<M extends Module> = FullyShardedDataParallel<M> & Omit<M, keyof
 
 /**
  * Shards a module in place and returns a wrapper around it. Put the wrapper into the model in place of the module; if the
- * module is the model, call the wrapper. Each parameter is sharded by rows, as in FSDP2, not as part of a flat parameter
- * with padding, so bytes per rank differ from torch's FSDP1. Throws: CONFIG for arguments that FSDP does not have, MESH if
- * the mesh does not match the ranks.
+ * module is the whole model, call the wrapper. Each parameter is sharded by rows, as in FSDP2, not as part of a flat parameter
+ * with padding, so bytes per rank differ from torch's FSDP1. Throws: CONFIG for arguments that FSDP does not have, MESH if the
+ * mesh does not match the ranks.
  * Source: torch.distributed.fsdp.FullyShardedDataParallel.
  */
 export function fsdp<M extends Module>(module: M, context: FsdpContext, given: FsdpOptions = {}): Fsdp<M> {
@@ -38,8 +38,7 @@ export function shardInPlace(module: Module, context: FsdpContext, given: FsdpOp
 }
 
 /**
- * A wrapper around a sharded module. The units belong to the module and its submodules; the wrapper only notes that the wrapper
- * was called.
+ * A wrapper around a sharded module. The units belong to the module and its submodules; the wrapper only notes its own calls.
  */
 export class FullyShardedDataParallel<M extends Module = Module> extends Module {
   /** The sharded module. */
@@ -92,7 +91,7 @@ export class FullyShardedDataParallel<M extends Module = Module> extends Module 
   /**
    * Warns if the module is called without its wrapper: either the wrapper was not put into the model, or the code calls the
    * unwrapped model. In torch such a call fails if parameters are sharded over several ranks, because only the wrapper gathers
-   * them.
+   * the parameters.
    */
   #watchBareCalls(warn: Warn): void {
     this.module.wrap((inputs, next) => {
@@ -118,7 +117,7 @@ function shardUnlessDone(module: Module, context: ShardContext, options: FullySh
 
 function bareCall(path: string): string {
   if (path === '') {
-    return 'FSDP: the code calls the unwrapped model instead of the one that FSDP returned; in PyTorch this call fails, because only the wrapper gathers the sharded parameters. Call the wrapper';
+    return 'FSDP: the code calls the unwrapped model instead of the wrapper that FSDP returned; in PyTorch this call fails, because only the wrapper gathers the sharded parameters. Call the wrapper';
   }
   const parts = path.split('.');
   const last = parts.at(-1) ?? '';

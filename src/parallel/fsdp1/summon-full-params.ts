@@ -17,7 +17,7 @@ export interface SummonOptions {
 interface Summoned {
   readonly parameter: Parameter;
   readonly whole: tf.Tensor;
-  /** The parameter's earlier tensor; null if it was not whole. */
+  /** The parameter's earlier tensor; null if the parameter was not whole. */
   readonly before: tf.Tensor | null;
 }
 
@@ -28,8 +28,8 @@ const NAME = 'FSDP.summonFullParams()';
  * whole parameters. Changes that `work` makes to the parameters or their tensors persist only with `writeback: true`; all
  * ranks must then make the same changes. Do not run the model inside `work`. This function is a collective: every rank must
  * call it. Each rank needs the memory of the whole model. Source: FullyShardedDataParallel.summon_full_params.
- * Throws: COLLECTIVE_MISSING if a rank did not call it; SHAPE for a tensor of another shape; errors of `work`. After an
- * error, nothing is written.
+ * Throws: COLLECTIVE_MISSING if a rank did not call this function; SHAPE for a tensor of another shape; errors of `work`. After
+ * an error, nothing is written.
  */
 export function summonFullParams<T>(
   engine: Engine,
@@ -97,7 +97,7 @@ function summon(engine: Engine, state: StateBuffer): Summoned[] {
   }
   return parameters.map((parameter, i) => {
     const before = parameter.isWhole ? parameter.tensor : null;
-    const whole = wholes[i] as tf.Tensor; // one for each
+    const whole = wholes[i] as tf.Tensor; // one tensor for each parameter
     parameter.replace(whole);
     return { parameter, whole, before };
   });
@@ -126,7 +126,7 @@ function valuesOf({ parameter, whole }: Summoned): Float32Array {
   }
   throw new ShardlabError(
     'SHAPE',
-    `${NAME}: ${name} was given a tensor of ${tensor.dtype} ${JSON.stringify(tensor.shape)}; it is float32 ${JSON.stringify(shape)}`,
+    `${NAME}: ${name} was given a tensor of ${tensor.dtype} ${JSON.stringify(tensor.shape)}; the parameter is float32 ${JSON.stringify(shape)}`,
   );
 }
 

@@ -7,7 +7,7 @@ import { type RankContext, runAsUnit } from '../run-as-unit';
 
 /**
  * Makes a module data-parallel in the simplest way: each rank has the whole model and computes gradients from its own
- * batch; after backward, all ranks average the gradients. Returns the same module; it is called as before.
+ * batch; after backward, all ranks average the gradients. Returns the same module, which is called as before.
  *
  * The real DDP (ddp/distributed-data-parallel.ts) puts gradients into buckets, so that there are fewer and larger
  * collectives, and reduces a bucket while backward continues. Here, nothing is sent before backward has ended.

@@ -5,7 +5,7 @@ import { firstShard } from '../fsdp/first-chunks';
 import { chunkOf, type ShardLayout, shardLayout } from '../fsdp/shard-layout';
 import type { RankContext } from '../run-as-unit';
 
-/** One rank's rows of all parameters in one flat tensor, and their gradient; the optimizer updates this tensor. */
+/** One rank's rows of all parameters in one flat tensor, and the gradient of these rows; the optimizer updates this tensor. */
 export class FlatShard implements StateBuffer {
   readonly layout: ShardLayout;
   readonly name: string;
@@ -30,7 +30,7 @@ export class FlatShard implements StateBuffer {
       return { parameter: entry.parameter, offset: entry.offset, ...chunkOf(entry, group.rank) };
     });
     const first = firstShard({ engine, module, syncGroup: null }, layout, group.rank, false);
-    this.values = (first as TensorSpan).tensor; // it is not on the host
+    this.values = (first as TensorSpan).tensor; // the tensor is not on the host
   }
 
   segments(): readonly StateSegment[] {

@@ -6,7 +6,7 @@ import { FlatShard } from './flat-shard';
 
 /**
  * Shards a module fully in the simplest way. The module is one unit, each rank stores its own rows of each parameter
- * (shard-layout.ts), and whole parameters exist only during forward and backward. Returns the same module; it is called as
+ * (shard-layout.ts), and whole parameters exist only during forward and backward. Returns the same module, which is called as
  * before.
  *
  * The real FSDP (fsdp/, see [Note: a step of FSDP]) has many units. It gathers the next unit while the current unit

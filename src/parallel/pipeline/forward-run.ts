@@ -41,7 +41,7 @@ export class ForwardRun {
   }
 
   #forward({ chunk, microbatch }: Action): void {
-    const stage = this.#inputs.stages[chunk] as PipelineStage; // actions have the chunks of the stages
+    const stage = this.#inputs.stages[chunk] as PipelineStage; // an action's chunk is an index of `stages`
     const { input, target } = takeInputs(this.#context.engine, this.#inputs, this.#mail, stage, microbatch);
     try {
       const output = untracked(() => tf.keep(tf.tidy(() => forwardOf(this.#inputs, stage, input, target))));

@@ -7,7 +7,7 @@ import { signatureOf } from '../../transport/record';
 import { settled } from '../settled';
 import type { Action } from './schedules';
 
-/** What stages send to each other. */
+/** The kinds of messages that stages send to each other. */
 type Content = 'output' | 'gradient';
 
 /** A tensor that passes from one stage to a neighbour. */
@@ -26,13 +26,13 @@ export interface MailOptions {
   readonly group: ProcessGroup;
   readonly numStages: number;
   readonly actions: readonly (readonly Action[])[];
-  /** The schedule in words; ranks compare it. */
+  /** A text that names the schedule; ranks compare these texts. */
   readonly schedule: string;
-  /** Returns the shape of stages' outputs in a dry run, which cannot receive the shape as values. */
+  /** Returns the shape of stages' outputs. Only dry runs use this function, because they cannot receive the shape as values. */
   readonly shape: () => readonly number[];
 }
 
-/** A message whose values this rank holds until the work has ended. */
+/** A sent message; this rank holds its values until the send has ended. */
 interface Sent {
   /** The number of actions that were complete when the message was sent. */
   readonly action: number;
@@ -43,24 +43,24 @@ interface Sent {
 /** Before an action, the rank waits for sends that are at least this many actions old. See [Note: order of messages]. */
 export const MOST_ACTIONS_UNSENT = 3;
 
-/** The most dims of a tensor that stages send. */
+/** The largest number of dims of a tensor that stages send. */
 const MOST_DIMS = 7;
 
 /**
  * Sends and receives the tensors of one step of a pipeline.
  *
  * [Note: order of messages] Messages between two ranks arrive in the order in which the sender's schedule sends them. The
- * receiver may need them in another order: with virtual stages, outputs and gradients share a direction. The schedule of every
- * rank is known, so a rank receives in the sender's order and stores what it needs later. Sends run on the comm thread. A sent
- * tensor is held for two more actions, and then until it has been received. So memory does not depend on when the comm thread
- * ends a send, and ranks cannot wait for each other in a circle. Tests simulate all schedules; with fewer actions, the ranks of
- * 'interleaved' would wait in a circle. Both sides compare which message they mean, so a microbatch that one stage skips is an
- * error. Before its first output, each stage sends a message with the output's shape. By this message, ranks also compare the
- * schedules that they run.
+ * receiver may need the messages in another order, because with virtual stages outputs and gradients travel in the same
+ * direction. The schedule of every rank is known, so a rank receives in the sender's order and stores the messages that it
+ * needs later. Sends run on the comm thread. A sent tensor is held for two more actions; then the rank waits until the tensor
+ * has been received. So memory does not depend on when the comm thread ends a send, and ranks cannot wait for each other in a
+ * circle. Tests simulate all schedules; with fewer actions, the ranks of 'interleaved' would wait in a circle. Sender and
+ * receiver compare which message they expect, so a microbatch that only one of them skips is an error. Before its first output,
+ * each stage sends a message with the output's shape. With this message, ranks also compare their schedules.
  */
 export class Mail {
   readonly #options: MailOptions;
-  /** By sender, the messages that are to come. */
+  /** By sender, the messages that this rank still has to receive. */
   readonly #expected: readonly Message[][];
   readonly #stored = new Map<string, tf.Tensor>();
   readonly #sent: Sent[] = [];
@@ -108,8 +108,8 @@ export class Mail {
   }
 
   /**
-   * Returns the tensor of a message; the caller owns it. If the message is not there yet, receives it and the messages before
-   * it.
+   * Returns the tensor of a message; the caller owns it. If the message has not been received yet, receives it and all messages
+   * before it from the same sender.
    */
   take(message: Message): tf.Tensor {
     const key = keyOf(message);
@@ -125,7 +125,7 @@ export class Mail {
     return tensor;
   }
 
-  /** Returns the shape of a stage's outputs; this rank must have received one of them. */
+  /** Returns the shape of a stage's outputs; this rank must have sent or received one of these outputs. */
   shapeOf(stage: number): number[] {
     return [...(this.#shapes.get(stage) ?? [])];
   }
@@ -234,7 +234,7 @@ function messagesOf(
   return [{ content: 'gradient', stage: stage - 1, microbatch }];
 }
 
-/** The name of the boundary behind a stage, in ledgers. */
+/** The name in ledgers of the boundary between a stage and the next stage. */
 function boundaryOf(stage: number): string {
   return `stage ${stage} | ${stage + 1}`;
 }

@@ -11,30 +11,30 @@ import { stateBuffers } from '../../nn/parameter';
 import type { Piece } from './pieces';
 import type { LossFn } from './pipeline-context';
 
-/** One microbatch, on which pieces are timed. */
+/** One microbatch. Pieces are timed on it. */
 export interface Example {
   readonly x: tf.Tensor;
-  /** What the loss reads; without it, the time of the loss does not count. */
+  /** The target that the loss reads; without a target, the time of the loss does not count. */
   readonly target?: unknown;
   readonly lossFn?: LossFn<never> | undefined;
 }
 
-/** Where pieces are timed. */
+/** The engine and the ranks that time pieces. */
 export interface MeasureContext {
   readonly engine: Engine;
   /** All ranks, which must divide the model at the same places. */
   readonly world: ProcessGroup;
 }
 
-/** The first trials also load code and grow memory; the shortest one counts. */
+/** The first trials also load code and allocate memory, so only the shortest trial counts. */
 const NUM_TRIALS = 4;
 
 /**
  * Returns how long forward and backward of each piece take: CPU time if the system reports it, because ranks share cores.
  * Values of a piece are made for its trials and freed afterwards, so a rank needs memory for one piece. Every rank must call
  * this function, because a piece may have collectives. All ranks get the times of the first rank, so they all cut the model at
- * the same places. In a dry run, times are by the simulated clock. Nothing is trained: gradients are freed, buffers stay, and
- * later random numbers are the same.
+ * the same places. In a dry run, the simulated clock gives the times. Nothing is trained: gradients are freed, buffers stay,
+ * and later random numbers are the same.
  */
 export function measurePieces(
   model: Module,
@@ -64,7 +64,7 @@ function timesOf(engine: Engine, pieces: readonly Piece[], { x, target, lossFn }
       const forward = (): tf.Tensor => {
         if (!isLast || target === undefined) return piece.run(input);
         if (lossFn === undefined) return piece.run(input, target as tf.Tensor); // the model's own loss takes a tensor
-        return lossFn(piece.run(input), target as never); // the target that the loss is made for
+        return lossFn(piece.run(input), target as never); // the caller gives a target of the type that the loss takes
       };
       const part = { input: i === 0 ? null : input, forward, isLoss: isLast && target !== undefined };
       const { seconds, output } = withValues(piece, () =>
@@ -95,7 +95,7 @@ function shortest(clock: () => Seconds, record: () => PartPass, { modules }: Pie
   return { seconds, output: output as unknown as tf.Tensor }; // there is at least one trial
 }
 
-/** Makes the deferred values of a piece for `work`, and defers them again. */
+/** Runs `work`, which makes the piece's deferred values, and then frees and defers these values again. */
 function withValues<T>({ modules }: Piece, work: () => T): T {
   const deferred = [...new Set(modules.flatMap((module) => module.parameters()))].flatMap((parameter) => {
     const { source } = parameter;
@@ -112,8 +112,7 @@ function withValues<T>({ modules }: Piece, work: () => T): T {
 }
 
 /**
- * Returns the first rank's times on all ranks; in a dry run, returns this rank's times, because the other ranks' times are
- * equal.
+ * Returns the first rank's times on all ranks. A dry run returns this rank's times, because the other ranks' times are equal.
  */
 function agreed(engine: Engine, world: ProcessGroup, times: readonly Seconds[]): Seconds[] {
   const tensor = engine.tagged({ cause: 'comm', module: '' }, () => tf.tensor1d([...times], 'float32'));

@@ -10,7 +10,7 @@ export function requireDivisible(x: tf.Tensor, count: number, what: string): voi
   if (rows !== undefined && rows > 0 && rows % count === 0) return;
   throw new ShardlabError(
     'SHAPE',
-    `schedule.step: ${what} [${x.shape}] cannot be divided into ${count} equal microbatches, and the mean over unequal ones is not the ` +
+    `schedule.step: ${what} [${x.shape}] cannot be divided into ${count} equal microbatches, and the mean over unequal microbatches is not the ` +
       `mean over the batch; give a multiple of ${count} rows`,
     { details: { shape: x.shape, numMicrobatches: count } },
   );
@@ -33,10 +33,10 @@ export function microbatchIn(engine: Engine, tree: unknown, index: number, count
   return mapTensors(tree, (tensor) => microbatchOf(engine, tensor, index, count));
 }
 
-/** Returns the value. Throws: CONFIG if the stage needs it and did not get it. */
+/** Returns x. Throws: CONFIG if x, which the stage needs, is missing. */
 export function requireGiven<T>(x: T | undefined, what: string, stage: string): T {
   if (x !== undefined) return x;
   throw new ConfigError(
-    `schedule.step: the ${stage} stage needs ${what}; write schedule.step(x, { target }) on all ranks, or at least on this one`,
+    `schedule.step: the ${stage} stage needs ${what}; write schedule.step(x, { target }) on all ranks, or at least on this rank`,
   );
 }

@@ -11,7 +11,7 @@ import { mixturesIn } from '../../nn/moe/mixture-of-experts';
 import { cutTargets } from '../context/apply-context-parallel';
 import { traceChain } from './trace-chain';
 
-/** A part of a model that is on one stage; a model is its pieces, applied one after another. */
+/** A part of a model that cannot be divided between stages. A model applies its pieces one after another. */
 export interface Piece {
   /** The name of the piece's first module, at which a stage may begin. */
   readonly name: string;
@@ -132,7 +132,7 @@ function layerPiece(module: Module, run: (x: tf.Tensor) => tf.Tensor): Piece {
   return { name: module.path, modules: [module], isLayer: true, run };
 }
 
-/** A function between modules belongs to the piece before it, or to the first one. */
+/** A function between modules belongs to the piece before it. Functions before the first module belong to the first piece. */
 function stepPieces({ steps }: Sequential): Piece[] {
   const starts = steps.flatMap((step, i) => (typeof step === 'function' && !('path' in step) ? [] : [i]));
   return starts.map((start, i) => {
@@ -144,7 +144,7 @@ function stepPieces({ steps }: Sequential): Piece[] {
   });
 }
 
-/** Returns a module's children, but in place of a list or dictionary, which has no forward, the items inside. */
+/** Returns a module's children. A list or dictionary has no forward, so its items are returned in its place. */
 function partsOf(module: Module): Module[] {
   return [...module.children.values()].flatMap((child) =>
     child instanceof ModuleList || child instanceof ModuleDict ? partsOf(child) : [child],

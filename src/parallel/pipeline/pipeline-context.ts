@@ -8,13 +8,13 @@ import type * as tf from '../../core/tf';
 export interface PipelineContext {
   readonly engine: Engine;
   readonly observer: Pick<Observer, 'span'>;
-  /** Called before each step's first action. */
+  /** Is called before each step's first action. */
   readonly begins?: (() => void) | undefined;
-  /** Records the parts; default `recordPart`. */
+  /** Records a stage's forward as a part. The default is `recordPart`. */
   readonly record?: typeof recordPart | undefined;
-  /** Called with the parameters that a backward reached. */
+  /** Is called with the parameters that a backward reached. */
   readonly trained?: ((parts: TrainedParts) => void) | undefined;
-  /** Gets the loss of a step, on the ranks of the last stage. */
+  /** Is called with the loss of a step, on the ranks of the last stage. */
   readonly report?: ((loss: number) => void) | undefined;
 }
 

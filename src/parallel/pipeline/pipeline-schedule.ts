@@ -20,11 +20,11 @@ import { StepRun } from './step-run';
 export interface ScheduleOptions<Target = tf.Tensor> {
   /** The number of microbatches into which a step's batch is divided. */
   readonly numMicrobatches: number;
-  /** Default: the model's own loss, which `nn.gpt` and `nn.llama` have. */
+  /** Computes the loss from the last stage's output. Default: the model's own loss, which `nn.gpt` and `nn.llama` have. */
   readonly lossFn?: LossFn<Target> | undefined;
 }
 
-/** What a step gets besides its input. */
+/** Options of a step. */
 export interface StepOptions<Target = tf.Tensor> {
   /**
    * The targets, which only the last stage reads: a tensor, or lists and objects of tensors. Each tensor is divided into
@@ -33,9 +33,12 @@ export interface StepOptions<Target = tf.Tensor> {
   readonly target?: Target | undefined;
   /** A list that gets the losses of all microbatches on the last stage; the caller disposes the losses. */
   readonly losses?: tf.Tensor[] | undefined;
-  /** A factor of the gradients, such as the scale of a GradScaler. Default 1. */
+  /** A factor by which gradients are multiplied, such as the scale of a GradScaler. Default 1. */
   readonly scale?: number | undefined;
-  /** Whether the optimizer's step is next. If false, another call of `step` first adds to the gradients. Default true. */
+  /**
+   * Whether the optimizer's step is next. If false, another call of `step` adds to the gradients before the optimizer's step.
+   * Default true.
+   */
   readonly isLast?: boolean | undefined;
 }
 
@@ -51,7 +54,7 @@ export class PipelineSchedule<Target = tf.Tensor> implements HasStates {
   readonly #lossFn: LossFn<Target> | undefined;
   readonly #actions: readonly (readonly Action[])[];
   readonly #cpu: ThreadCpuClock | undefined = openThreadCpuClock();
-  /** Whether gradients of shared parameters are sums over the stages. */
+  /** Whether the gradients of shared parameters are already summed over the stages. */
   #areSummed = false;
 
   /**
@@ -85,7 +88,7 @@ export class PipelineSchedule<Target = tf.Tensor> implements HasStates {
     );
   }
 
-  /** This rank's actions in a step, in order. */
+  /** The actions of this rank in a step, in order. */
   get actions(): readonly Action[] {
     return this.#actions[this.#group.rank] ?? [];
   }
@@ -107,8 +110,8 @@ export class PipelineSchedule<Target = tf.Tensor> implements HasStates {
    * mean loss over microbatches, and data-parallel ranks reduce them once. All ranks may give the same arguments: only the
    * first stage reads `x`, and only the last stage reads `target`. Returns the mean loss on the last stage; null elsewhere, and
    * in dry runs.
-   * Throws: CONFIG without x or target where they are needed; SHAPE if microbatches would not be equal; COLLECTIVE_MISMATCH and
-   * COLLECTIVE_MISSING, which say who waits for which microbatch of which stage.
+   * Throws: CONFIG if a stage needs x or target and did not get it; SHAPE if microbatches would not be equal;
+   * COLLECTIVE_MISMATCH and COLLECTIVE_MISSING, which say who waits for which microbatch of which stage.
    */
   step(x?: tf.Tensor, { target, losses, scale = 1, isLast = true }: StepOptions<Target> = {}): number | null {
     this.#check(x, target);
@@ -135,8 +138,8 @@ export class PipelineSchedule<Target = tf.Tensor> implements HasStates {
   /**
    * Runs the stages' forward on the whole batch, without gradients; every rank of the pipeline must call it. The batch is not
    * divided: if it were, data-parallel ranks with unequal numbers of rows would gather parameters in different orders. Returns
-   * the last stage's output, or its loss if there is a target; the caller disposes it. Returns null on other stages. Throws: as
-   * `step`.
+   * the last stage's output, or its loss if there is a target; the caller disposes it. Returns null on other stages. Throws the
+   * same errors as `step`.
    */
   evaluate(x: tf.Tensor, { target }: Pick<StepOptions<Target>, 'target'> = {}): tf.Tensor | null {
     const actions = this.#group.ranks.map(() => forwardsOf(this.stages.length));

@@ -20,7 +20,7 @@ export interface SharedParameter {
 export interface PipelineStageOptions {
   /** The ranks of the pipeline, in order: `initializeModelParallel(…).pp`. */
   readonly group: ProcessGroup;
-  /** Default: none. */
+  /** The parameters of this stage that other stages read too. Default: none. */
   readonly shared?: readonly SharedParameter[] | undefined;
   /** Whether the last stage's module returns the loss if it gets targets. Default false. */
   readonly hasLoss?: boolean | undefined;
@@ -30,11 +30,11 @@ export interface PipelineStageOptions {
 
 /** A stage of a pipeline on this rank. Source: torch.distributed.pipelining.PipelineStage. */
 export class PipelineStage {
-  /** The stage's part of the model. For DDP, replace it by its wrapper: `stage.submod = DDP(stage.submod)`. */
+  /** The stage's part of the model. For DDP, replace the module by its wrapper: `stage.submod = DDP(stage.submod)`. */
   submod: Module;
   /**
-   * Runs the work of `accumulate`, if a strategy or config has its own way to keep gradients local; null: submod's noSync runs
-   * the work.
+   * Runs the work of `accumulate` if a strategy or config has its own function for local gradients. If null, the `noSync` of
+   * `submod` runs the work.
    */
   keepLocal: (<T>(work: () => T) => T) | null = null;
   /** Stage s of P ranks is on rank s % P. */

@@ -14,13 +14,13 @@ import { type Split, splitPieces } from './split';
 import { StageModule } from './stage-module';
 import { isElsewhere, leaveElsewhere } from './state-elsewhere';
 
-/** How a model is divided into stages. */
+/** Options of `pipelineStages`. */
 export interface PipelineStagesOptions {
   /** The ranks of the pipeline, in order: `initializeModelParallel(…).pp`. */
   readonly group: ProcessGroup;
   /** The number of stages per rank. Default 1. */
   readonly virtualStages?: number | undefined;
-  /** Default 'layers'. */
+  /** How the model is cut into stages. Default 'layers'. */
   readonly split?: Split | undefined;
   /** One microbatch, on which split 'time' measures the model's parts. */
   readonly example?: Example | undefined;
@@ -28,9 +28,10 @@ export interface PipelineStagesOptions {
 
 /**
  * Divides a model into stages and returns this rank's stages: with V virtual stages, rank p of P has stages p, P + p, …. All
- * ranks give the same model; it must not be used afterwards. Only the values of this rank's stages are made; they equal the
+ * ranks give the same model, which must not be used afterwards. Only the values of this rank's stages are made; they equal the
  * values in the whole model ([Note: deferred values]). A parameter that several stages read (a tied embedding) is on each of
- * them. Split 'time' measures in `context`. Throws: CONFIG if the model is already sharded or cannot be cut, with the reason.
+ * these stages. `context` has the engine and the ranks with which split 'time' measures. Throws: CONFIG if the model is already
+ * sharded or cannot be cut, with the reason.
  * Source: torch.distributed.pipelining.pipeline.
  */
 export function pipelineStages(
@@ -99,7 +100,10 @@ function requireUnsharded(model: Module): void {
   );
 }
 
-/** Returns the ranks of each parameter that stages on several ranks read. All ranks of the pipeline make the same groups. */
+/**
+ * Returns, for each parameter that stages on several ranks read, the group of these ranks. All ranks of the pipeline make the
+ * same groups.
+ */
 function sharedGroups(
   stages: readonly (readonly Piece[])[],
   group: ProcessGroup,

@@ -2,7 +2,7 @@ import { ShardlabError } from '../../core/errors';
 import type { Seconds } from '../../core/units';
 import type { Action } from './schedules';
 
-/** An action with its times, from the step's first action on. */
+/** An action with its start and end, in seconds after the step's first action begins. */
 export interface TimedAction extends Action {
   /** The rank's index in the pipeline. */
   readonly rank: number;
@@ -10,11 +10,11 @@ export interface TimedAction extends Action {
   readonly end: Seconds;
 }
 
-/** A step of a pipeline whose ranks have a core each. */
+/** A step of a pipeline in which each rank has its own core. */
 export interface Replay {
   readonly actions: readonly TimedAction[];
   readonly seconds: Seconds;
-  /** The share of the step in which ranks have nothing to do, as a mean over ranks. */
+  /** The share of the step in which a rank has nothing to do, averaged over ranks. */
   readonly bubble: number;
 }
 
@@ -22,12 +22,12 @@ export interface Replay {
 export interface ReplayOptions {
   /** How long an action takes on a rank. */
   readonly secondsOf: (action: Action, rank: number) => Seconds;
-  /** How long a transfer between ranks takes; ranks compute meanwhile. Default 0. */
+  /** How long a transfer between ranks takes. Ranks compute during transfers. Default 0. */
   readonly hop?: Seconds | undefined;
 }
 
 /**
- * Runs the ranks' actions in simulated time: each rank runs its actions in order, and an action begins when what it needs has
+ * Runs the ranks' actions in simulated time: each rank runs its actions in order, and an action begins when its inputs have
  * arrived. Chunk c of rank p is stage c·P + p of the pipeline. Throws: CONFIG if ranks would wait for each other forever; the
  * error says who waits for which microbatch of which stage.
  */
@@ -65,14 +65,14 @@ export function replay(byRank: readonly (readonly Action[])[], options: ReplayOp
   return { actions, seconds, bubble: seconds === 0 ? 0 : 1 - busy / (seconds * byRank.length) };
 }
 
-/** An action that must end before another one begins. */
+/** An action that must end before another action begins. */
 interface Need {
   readonly key: string;
   readonly rank: number;
   readonly text: string;
 }
 
-/** What the actions of a pipeline need before they can begin. */
+/** Finds the actions that must end before an action of a pipeline can begin. */
 class Needs {
   readonly #numRanks: number;
   readonly #numStages: number;
@@ -127,6 +127,6 @@ function waitForever(
   });
   return new ShardlabError(
     'CONFIG',
-    `the pipeline's schedule cannot end: ${waits.join('; ')}. Give every stage the same microbatches, in orders that fit`,
+    `the pipeline's schedule cannot end: ${waits.join('; ')}. Give every stage the same microbatches, in orders in which no rank waits forever`,
   );
 }

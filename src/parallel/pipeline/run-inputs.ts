@@ -6,24 +6,24 @@ import type { LossFn } from './pipeline-context';
 import type { PipelineStage } from './pipeline-stage';
 import type { Action } from './schedules';
 
-/** What a step or an evaluation of a pipeline computes with. */
+/** The inputs of a step or an evaluation of a pipeline. */
 export interface RunInputs {
   /** This rank's stages. */
   readonly stages: readonly PipelineStage[];
   readonly numMicrobatches: number;
-  /** The schedule in words. */
+  /** A text that names the schedule. */
   readonly schedule: string;
   readonly x: tf.Tensor | undefined;
-  /** A tensor, or lists and objects of tensors. */
+  /** The targets: a tensor, or lists and objects of tensors. */
   readonly target: unknown;
   readonly lossFn: LossFn<never> | undefined;
-  /** By rank of the pipeline. */
+  /** All ranks' actions, by rank of the pipeline. */
   readonly actions: readonly (readonly Action[])[];
 }
 
 /** Makes the mail of a run. */
 export function mailOf(engine: Engine, { stages, numMicrobatches, x, actions, schedule }: RunInputs): Mail {
-  const [first] = stages as readonly [PipelineStage]; // a schedule has at least one
+  const [first] = stages as readonly [PipelineStage]; // a schedule has at least one stage
   const { group, numStages, outputShape } = first;
   const shape = (): readonly number[] => {
     const [rows = 0, ...rest] = x?.shape ?? [];
@@ -47,7 +47,7 @@ export function takeInputs(
 ): { readonly input: tf.Tensor; readonly target: unknown } {
   const { stageIndex, isFirst, isLast } = stage;
   const input = isFirst
-    ? microbatchOf(engine, x as tf.Tensor, microbatch, numMicrobatches) // the schedule has checked it
+    ? microbatchOf(engine, x as tf.Tensor, microbatch, numMicrobatches) // the schedule has checked x
     : mail.take({ content: 'output', stage: stageIndex - 1, microbatch });
   return { input, target: isLast ? microbatchIn(engine, target, microbatch, numMicrobatches) : undefined };
 }
@@ -61,5 +61,5 @@ export function forwardOf(
 ): tf.Tensor {
   if (target === undefined) return stage.forward(input, undefined);
   if (lossFn === undefined) return stage.forward(input, target as tf.Tensor); // the model's own loss takes a tensor
-  return lossFn(stage.forward(input, undefined), target as never); // the targets that the loss is made for
+  return lossFn(stage.forward(input, undefined), target as never); // the caller gives a target of the type that the loss takes
 }

@@ -2,8 +2,9 @@ import type { PipelineScheduleName } from '../../config/settings/pipeline';
 import { ConfigError } from '../../core/errors';
 
 /**
- * What a stage does with one microbatch. Zero-bubble schedules divide backward into 'backwardInput' (the gradient that the
- * stage before waits for) and 'backwardWeight' (the gradients of parameters, for which nobody waits).
+ * The kinds of computation that a stage does with one microbatch. Zero-bubble schedules divide backward into 'backwardInput'
+ * (the gradient for which the previous stage waits) and 'backwardWeight' (the gradients of parameters, for which no stage
+ * waits).
  */
 export type ActionKind = 'forward' | 'backward' | 'backwardInput' | 'backwardWeight';
 
@@ -28,7 +29,7 @@ export interface PipelineSizes {
 
 /**
  * Returns the actions of one rank of a pipeline in their order. `rank` is the rank's index in the pipeline. Throws: CONFIG for
- * sizes that the schedule cannot have.
+ * sizes with which the schedule cannot run.
  *
  * | schedule | order | activations in flight on rank p |
  * |---|---|---|
@@ -58,7 +59,7 @@ export function forwardsOf(virtualStages: number): readonly Action[] {
   return Array.from({ length: virtualStages }, (_, chunk) => forward(0, chunk));
 }
 
-/** Returns the most forwards that are in flight on the rank at once: they have run, and their last backward has not. */
+/** Returns the largest number of forwards in flight on the rank: forwards that have run and whose last backward has not run. */
 export function mostInFlight(actions: readonly Action[]): number {
   const splits = actions.some(({ kind }) => kind === 'backwardWeight');
   const frees = splits ? 'backwardWeight' : 'backward';
@@ -77,9 +78,9 @@ export type ActionTimes = Readonly<Record<Exclude<ActionKind, 'backward'>, numbe
 const EQUAL_TIMES: ActionTimes = { forward: 1, backwardInput: 1, backwardWeight: 1 };
 
 /**
- * Returns the bubble as a share of the step's time, for stages that take equal time and transfers that take none: (P-1)/(VM+P-1).
- * 'zb' depends on the times F of forward, B and W of the halves of backward: each rank is idle for (P-1) max(F+B-W, F, B). With
- * equal times, the share is (P-1)/(3M+P-1). Source: Qi et al. 2023, table 1.
+ * Returns the bubble as a share of the step's time, for stages that take equal time and transfers that take no time:
+ * (P-1)/(VM+P-1). The bubble of 'zb' depends on the time F of forward and the times B and W of the halves of backward: each
+ * rank is idle for (P-1) max(F+B-W, F, B). With equal times, the share is (P-1)/(3M+P-1). Source: Qi et al. 2023, table 1.
  */
 export function bubbleShare(
   name: PipelineScheduleName,

@@ -28,7 +28,7 @@ export function sumSharedGradients(engine: Engine, shared: readonly SharedParame
   }
 }
 
-/** Returns the span itself if it is on the device, else a copy there, which the caller disposes. */
+/** Returns the span itself if it is on the device; otherwise returns a copy on the device, which the caller disposes. */
 function onDeviceOf(engine: Engine, { span, length }: SpanOf, module: string): SpanOf['span'] {
   if (!isOnHost(span)) return span;
   const copy = zerosIn('device', engine, length, { cause: 'comm', module });
@@ -36,13 +36,16 @@ function onDeviceOf(engine: Engine, { span, length }: SpanOf, module: string): S
   return copy;
 }
 
-/** Throws: CONFIG if a shared parameter has a gradient: it is already the sum over the stages, and would be summed again. */
+/**
+ * Throws: CONFIG if a shared parameter has a gradient, because this gradient is already the sum over the stages and would be
+ * summed again.
+ */
 export function requireNoSharedGradients(shared: readonly SharedParameter[]): void {
   const summed = shared.find(({ parameter }) => gradSpansOf(parameter).length > 0);
   if (summed === undefined) return;
   throw new ShardlabError(
     'CONFIG',
-    `schedule.step: "${summed.parameter.name}" still has the gradient of the step before, which is already summed over the stages that ` +
+    `schedule.step: "${summed.parameter.name}" still has the gradient of the previous step, which is already summed over the stages that ` +
       'share it; run optimizer.step() and optimizer.zeroGrad() after each schedule.step, and use more microbatches to accumulate',
   );
 }

@@ -5,17 +5,18 @@ import type { Seconds } from '../../core/units';
 import type { Piece } from './pieces';
 
 /**
- * Where a model is cut. 'layers' (default): equally many layers per stage; 'parameters': the largest stage has as few parameters
- * as possible; 'time': the slowest stage is as fast as possible, by the measured times of its parts; numbers: layers per stage;
- * names: the modules at which the second and later stages begin, such as ['blocks.2']. Source: DeepSpeed's partition_method.
+ * How the places are chosen at which a model is cut. 'layers' (default): equally many layers per stage; 'parameters': the
+ * largest stage has as few parameters as possible; 'time': the slowest stage is as fast as possible, by the measured times of
+ * its parts; numbers: layers per stage; names: the modules at which the second and later stages begin, such as ['blocks.2'].
+ * Source: DeepSpeed's partition_method.
  */
 export type Split = (typeof SPLITS)[number] | readonly number[] | readonly string[];
 
 /**
- * Divides pieces into consecutive stages; no stage is empty. If layers do not divide evenly, the second stage, the third and so
- * on get one more, because the first also has the embedding. Source: TorchTitan's generate_split_points.
- * `measure` returns the pieces' times for 'time'. Throws: CONFIG if there are fewer pieces than stages, and for numbers or names
- * that do not fit.
+ * Divides pieces into consecutive stages; no stage is empty. If layers do not divide evenly, the second and the following
+ * stages get one more layer, because the first stage also has the embedding. Source: TorchTitan's generate_split_points.
+ * `measure` returns the pieces' times for 'time'. Throws: CONFIG if there are fewer pieces than stages, and for numbers or
+ * names that do not fit.
  */
 export function splitPieces(
   pieces: readonly Piece[],
@@ -48,7 +49,7 @@ function startsOf(pieces: readonly Piece[], numStages: number, split: Exclude<Sp
         `whose sum is ${layers.length}`,
     );
   }
-  return namedStarts(pieces, numStages, split as readonly string[]); // not numbers
+  return namedStarts(pieces, numStages, split as readonly string[]); // the split is not a list of numbers
 }
 
 function isNumbers(split: readonly unknown[]): split is readonly number[] {
@@ -58,7 +59,7 @@ function isNumbers(split: readonly unknown[]): split is readonly number[] {
 function evenCounts(numLayers: number, numStages: number): number[] {
   if (numLayers < numStages) {
     throw new ConfigError(
-      `pipeline: ${numLayers} layers cannot be divided into ${numStages} stages, because each needs one; use fewer ranks or virtual stages`,
+      `pipeline: ${numLayers} layers cannot be divided into ${numStages} stages, because each stage needs one; use fewer ranks or virtual stages`,
     );
   }
   const least = Math.floor(numLayers / numStages);
@@ -96,7 +97,7 @@ function namedStarts(pieces: readonly Piece[], numStages: number, names: readonl
   );
 }
 
-/** A dry run without costs of kernels has no times; then the numbers of parameters replace the times. */
+/** A dry run without costs of kernels has no times; the numbers of parameters then replace the times. */
 function timedStarts(pieces: readonly Piece[], numStages: number, times: readonly Seconds[]): number[] {
   return balancedStarts(times.some((time) => time > 0) ? times : pieces.map(sizeOf), numStages);
 }

@@ -5,12 +5,15 @@ import { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
 import type { Piece } from './pieces';
 
-/** A module that takes other modules under their names. */
+/** A module to which other modules can be added under their names. */
 interface Container {
   put(name: string, child: Module): void;
 }
 
-/** A container of a model, with the modules of one stage; names do not change, so initial values do not change either. */
+/**
+ * A container of the model that has only the modules of one stage. Names do not change, so initial values do not change
+ * either.
+ */
 class Shell extends Module {
   put(name: string, child: Module): void {
     this.addChild(name, child);
@@ -23,8 +26,8 @@ class Shell extends Module {
 
 /**
  * The part of a model that runs on one stage of a pipeline. Its parameters have the same names, seeds and initial values as in
- * the whole model. Shapes: the first stage takes the model's input, and each other stage takes the output of the stage before
- * it.
+ * the whole model. Shapes: the first stage takes the model's input, and each other stage takes the output of the previous
+ * stage.
  */
 export class StageModule extends Shell {
   readonly #pieces: readonly Piece[];
@@ -55,13 +58,13 @@ export class StageModule extends Shell {
     for (const piece of this.#pieces) {
       const input = output;
       output = piece.run(input, targets);
-      // As in applyInTurn: forward has saved what backward needs.
+      // As in `applyInTurn`, inputs are disposed, because forward has saved the tensors that backward needs.
       if (output !== input && input !== x) input.dispose();
     }
     return output;
   }
 
-  /** Makes this module the reader of the parameters that the model itself read, such as a tied head's. */
+  /** Makes this module the reader of the parameters that the model itself read, such as the weight of a tied head. */
   #takeOver(model: Module): void {
     const inside = new Set<object>(this.modules());
     const readBy = (parameter: Parameter): object[] =>

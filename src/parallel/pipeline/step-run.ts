@@ -12,12 +12,12 @@ import { forwardOf, mailOf, ownActions, type RunInputs, takeInputs } from './run
 import type { Action, ActionKind } from './schedules';
 import { sumSharedGradients } from './shared-gradients';
 
-/** What a step computes with. */
+/** The inputs of a step. */
 export interface StepInputs extends RunInputs {
   readonly cpu: ThreadCpuClock | undefined;
   /** The factor by which gradients are multiplied. */
   readonly scale: number;
-  /** Whether the optimizer's step is next. Then gradients of parameters that stages share are summed over stages. */
+  /** Whether the optimizer's step is next. If so, the gradients of parameters that stages share are summed over stages. */
   readonly isLast: boolean;
 }
 
@@ -35,7 +35,7 @@ export class StepRun {
   /** Forwards whose backward has not ended, by chunk and microbatch. */
   readonly #passes = new Map<string, PartPass>();
   readonly #losses: tf.Tensor[] = [];
-  /** The gather states of stages whose forwards may be equal. */
+  /** The gather states of stages, stored for the comparison of forwards; null for a stage whose parameters are never freed. */
   readonly #gathers = new Map<PipelineStage, GatherState | null>();
 
   constructor(context: PipelineContext, inputs: StepInputs) {
@@ -110,8 +110,8 @@ export class StepRun {
   }
 
   /**
-   * Describes a forward, so that equal forwards have equal texts; undefined for the first microbatch, which makes gradients,
-   * and for the last one, which reduces gradients.
+   * Describes a forward in a text; equal forwards have equal texts. Returns undefined for the first microbatch, which makes
+   * gradients, and for the last microbatch, which reduces gradients.
    */
   #repeatsOf(stage: PipelineStage, action: Action, given: readonly tf.Tensor[]): PartRepeats | undefined {
     const { microbatch } = action;
@@ -123,12 +123,12 @@ export class StepRun {
     return { text, given, gathers, isFirstToAdd: microbatch === 1 };
   }
 
-  /** Receives the gradient of the output; the returned function computes backward, or a half of it. */
+  /** Receives the gradient of the output; the returned function computes backward or one half of backward. */
   #backward(stage: PipelineStage, action: Action): () => void {
     const { stageIndex, isFirst, isLast } = stage;
     const { scale, numMicrobatches } = this.#inputs;
     const { kind, microbatch } = action;
-    const pass = this.#passes.get(keyOf(action)) as PartPass; // its forward is earlier in the schedule
+    const pass = this.#passes.get(keyOf(action)) as PartPass; // the action's forward is earlier in the schedule
     if (kind !== 'backwardInput') this.#passes.delete(keyOf(action));
     if (kind === 'backwardWeight') return () => this.#timed(stage, action, () => pass.backwardWeight());
     const seed = isLast
@@ -172,7 +172,7 @@ const HALVES: Partial<Record<ActionKind, PipelineWork['half']>> = {
   backwardWeight: 'weight',
 };
 
-/** Whether no later action has the same kind and chunk: data-parallel ranks reduce gradients in the last backward. */
+/** Whether no later action has the same kind and chunk. Data-parallel ranks reduce gradients only in the last backward. */
 function isLastOfKind(actions: readonly Action[], index: number): boolean {
   const own = actions[index];
   return !actions.some(
@@ -181,9 +181,9 @@ function isLastOfKind(actions: readonly Action[], index: number): boolean {
 }
 
 /**
- * Describes what each action of a microbatch finds: the gradients that exist, and, if parameters are gathered, the kind of the
- * chunk's previous action. This kind decides which parameters are gathered already. Microbatches with equal texts do equal
- * work.
+ * Describes the state before each action of a microbatch: the gradients that exist, and, if parameters are gathered, the kind
+ * of the chunk's previous action. This kind decides which parameters are gathered already. Microbatches with equal texts do
+ * equal work.
  */
 function circumstances(inputs: StepInputs, { chunk, microbatch }: Action, gathers: boolean): string {
   const last = inputs.numMicrobatches - 1;

@@ -10,7 +10,8 @@ interface Call {
 
 /**
  * Finds the order in which a model's forward applies its parts. Forward runs on stand-ins: each part returns a new scalar and
- * computes nothing, so no parameter gets its values. Returns the parts in order, or the reason why the model is no chain.
+ * computes nothing, so the values of parameters are not made. Returns the parts in order, or the reason why the model does not
+ * apply its parts one after another.
  * Source: torch.fx's symbolic tracing.
  */
 export function traceChain(model: Module, parts: readonly Module[]): readonly Module[] | string {

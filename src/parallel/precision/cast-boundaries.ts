@@ -7,8 +7,8 @@ import type { Module } from '../../nn/module';
 import { halfOf, type MixedPrecision } from './mixed-precision';
 
 /**
- * Rounds the inputs and outputs of a unit's module, and their gradients. Call it before the module is made a unit,
- * because the casts belong to the unit's recording. [Note: mixed precision]
+ * Rounds the inputs and outputs of a unit's module, and their gradients. Call this function before the module is made a unit,
+ * because the casts belong to the unit's recording. See [Note: mixed precision].
  */
 export function castBoundaries(engine: Engine, module: Module, policy: MixedPrecision): void {
   const input = policy.castForwardInputs ? halfOf(policy.paramDtype) : null;
@@ -22,8 +22,8 @@ export function castBoundaries(engine: Engine, module: Module, policy: MixedPrec
 }
 
 /**
- * Rounds x to a 16-bit dtype, differentiably. The gradient is rounded too, because in torch it has that dtype. Returns x
- * itself if it is not float32. Source: Tensor.to(dtype) and its backward.
+ * Rounds x to a 16-bit dtype, differentiably. The gradient is rounded too, because in torch the gradient has this dtype.
+ * Returns x itself if x is not float32. Source: Tensor.to(dtype) and its backward.
  */
 export function rounded(engine: Engine, x: tf.Tensor, half: HalfDType): tf.Tensor {
   if (x.dtype !== 'float32') return x;

@@ -11,16 +11,16 @@ import { ConfigError } from '../../core/errors';
 /**
  * The dtypes in which a model computes and in which its gradients are sent.
  *
- * [Note: mixed precision] Values are rounded where torch casts, and stay float32 in memory; they are sent as 2 bytes each.
- * The following values are rounded: parameters when they are gathered (masters and optimizer states are not); a unit's inputs
- * when its forward begins; and the gradients of these inputs and of parameters when the unit's backward ends. Between these
- * points, operations compute in float32, while torch rounds the result of each operation.
+ * [Note: mixed precision] Values are rounded at the points where torch casts them. In memory they stay float32; they are sent
+ * as 2 bytes each. The following values are rounded: parameters when they are gathered (masters and optimizer states are not);
+ * a unit's inputs when its forward begins; and the gradients of these inputs and of parameters when the unit's backward ends.
+ * Between these points, operations compute in float32, while torch rounds the result of each operation.
  * Source: torch.distributed.fsdp.MixedPrecisionPolicy; FSDP1's MixedPrecision for bufferDtype and keepLowPrecisionGrads.
  */
 export interface MixedPrecision {
-  /** The dtype of whole parameters, of units' inputs, and of the gradients of both. */
+  /** The dtype of whole parameters, of units' inputs, and of the gradients of these parameters and inputs. */
   readonly paramDtype: FloatDType;
-  /** The dtype in which gradients are sent; their mean over ranks is rounded to it too. */
+  /** The dtype in which gradients are sent; the gradients' mean over ranks is also rounded to this dtype. */
   readonly reduceDtype: FloatDType;
   /** The dtype of the root's output; null: the output is not rounded. */
   readonly outputDtype: FloatDType | null;
@@ -30,8 +30,8 @@ export interface MixedPrecision {
   readonly castForwardInputs: boolean;
   /**
    * Whether sums of reduced gradients are rounded to reduceDtype after each addition (if each microbatch is reduced), and
-   * whether ledgers count gradient bytes in that dtype. If false, sums are float32. The result of each reduction is rounded
-   * in both cases, and the optimizer always computes in float32.
+   * whether ledgers count gradient bytes in reduceDtype. If false, sums are float32. The result of each reduction is rounded in
+   * both cases, and the optimizer always computes in float32.
    */
   readonly keepLowPrecisionGrads: boolean;
 }

@@ -12,7 +12,7 @@ import {
   sampleGradient,
 } from './simulated-reduction';
 
-/** The reductions to compare with exact means; each combination of the options is one row. */
+/** The settings of the reductions that are compared with exact means; each combination of the settings gives one row. */
 export interface ReductionErrorOptions {
   /** The dtypes in which gradients are sent. Default: both. */
   readonly dtypes?: readonly HalfDType[];
@@ -22,11 +22,11 @@ export interface ReductionErrorOptions {
   readonly scales?: readonly number[];
   /** Numbers of ranks. Default: all ranks; for a simulation 2, 4, 8 and 64. */
   readonly worlds?: readonly number[];
-  /** Default normal. */
+  /** Distributions of the gradient's values. Default: normal. */
   readonly distributions?: readonly GradientDistribution[];
-  /** Factors of the loss, as a GradScaler applies. Default 1. */
+  /** Factors by which the loss is multiplied, as by a GradScaler. Default 1. */
   readonly lossScales?: readonly number[];
-  /** Default 0. */
+  /** The seed of the gradients. Default 0. */
   readonly seed?: number;
 }
 
@@ -44,15 +44,15 @@ export interface ReductionErrorRow extends ReductionErrorMeasure {
 type Case = Omit<ReductionErrorRow, keyof ReductionErrorMeasure>;
 
 /**
- * Magnitudes that occur in practice: of a gradient's norm, of single elements, and magnitudes that float16 cannot
- * represent without a loss scale.
+ * Magnitudes that occur in practice: magnitudes of a gradient's norm, magnitudes of single elements, and magnitudes that
+ * float16 cannot represent without a loss scale.
  */
 const SCALES = [1, 1e-3, 1e-6, 1e-8] as const;
 const SIZES = [4096, 65_536] as const;
 
 /**
- * Reduces synthetic gradients over real ranks, with 16 bits on the wire, and compares each mean with the exact mean. All
- * ranks of the group must call it. A rank gets rows only for the worlds that contain it; rank 0 gets all rows.
+ * Reduces synthetic gradients over real ranks, with 16 bits on the wire, and compares each mean with the exact mean. All ranks
+ * of the group must call this function. A rank gets rows only for the worlds to which it belongs; rank 0 gets all rows.
  * Throws: CONFIG for a world that is larger than the group.
  */
 export function reductionError(
@@ -71,8 +71,8 @@ export function reductionError(
 }
 
 /**
- * Simulates `reductionError` in one process, for any number of ranks, and also with sums that are rounded after each
- * addition. Rows of 'float32' equal the rows of `reductionError`, to the bit.
+ * Simulates `reductionError` in one process, for any number of ranks. The simulation also has rows with sums that are rounded
+ * after each addition. Rows of 'float32' equal the rows of `reductionError`, to the bit.
  */
 export function simulateReductionError(options: ReductionErrorOptions = {}): ReductionErrorRow[] {
   const { worlds = [2, 4, 8, 64], sizes = [4096] } = options;

@@ -2,10 +2,16 @@ import type { HalfDType } from '../../core/dtypes';
 import { type Random, seeded } from '../../core/random';
 import { HALF_FORMATS, roundValues } from '../../core/rounding';
 
-/** When sums are rounded: at the end ('float32', as our collectives), or after each addition ('wire', as a ring in 16 bits). */
+/**
+ * When sums are rounded: at the end ('float32', as in our collectives), or after each addition ('wire', as in a ring with 16
+ * bits).
+ */
 export type Accumulation = 'float32' | 'wire';
 
-/** 'normal': standard deviation 1. 'logNormal': median magnitude 1, sigma 2 of the magnitude's ln, random signs. */
+/**
+ * 'normal' has standard deviation 1. 'logNormal' has random signs and median magnitude 1; the logarithm (ln) of the magnitude
+ * has standard deviation 2.
+ */
 export type GradientDistribution = 'normal' | 'logNormal';
 
 /** A synthetic gradient: its number of elements, distribution and seed. */
@@ -15,7 +21,7 @@ export interface GradientSample {
   readonly seed: number;
 }
 
-/** Generates one rank's gradient, at scale 1; it is the same on every machine. */
+/** Generates one rank's gradient, at scale 1; the values are the same on every machine. */
 export function sampleGradient({ size, distribution, seed }: GradientSample, rank: number): Float32Array {
   const random = seeded(seed, 'gradient', rank, size, distribution);
   const draw = distribution === 'normal' ? () => random.normal() : () => logNormal(random);
@@ -62,9 +68,9 @@ function roundedTo(values: Float32Array, dtype: HalfDType): Float32Array {
 export interface ReductionErrorMeasure {
   /** ‖approximate − exact‖ / ‖exact‖; infinite if a value overflowed. */
   readonly relativeError: number;
-  /** The largest |approximate − exact| / |exact| of an element; large if contributions cancel each other. */
+  /** The largest |approximate − exact| / |exact| of all elements; this error is large if contributions cancel each other. */
   readonly maxRelativeError: number;
-  /** An upper bound of relativeError; see [Note: bound of a reduction]. */
+  /** An upper bound of `relativeError`; see [Note: bound of a reduction]. */
   readonly bound: number;
   /** The number of the result's elements that are not finite. */
   readonly overflowed: number;
@@ -80,7 +86,8 @@ export interface ReductionErrorMeasure {
  * most u|x| + η. So the contributions' error is at most u·a + η; the error of the sums and the division is at most
  * N · 2^-24 · (1 + u) · (a + η) in float32, and ((1 + u)^N - 1) · (a + η) in 16 bits. Let e be the sum of both;
  * rounding the mean adds u(|m| + e) + η. The norm of all elements' bounds, divided by the norm of the exact mean, bounds
- * relativeError. If η is negligible, that is about u (1 + κ), κ = ‖a‖ / ‖m‖. Source: Higham 2002, sections 2.2 and 4.2.
+ * `relativeError`. If η is negligible, this bound is about u (1 + κ) with κ = ‖a‖ / ‖m‖. Source: Higham 2002, sections 2.2 and
+ * 4.2.
  */
 export function measureReduction(
   approximate: Float32Array,

@@ -9,8 +9,8 @@ import { type ActivationCheckpointing, BudgetedLayers } from './budgeted';
 import { type CheckpointContext, checkpointed, offloaded } from './checkpointed';
 
 /**
- * Applies a config's activation checkpointing to a model's layers (the items of its ModuleLists). Call it before a
- * strategy is applied to the model. Throws: CONFIG for a model without layers and for operations that do not exist. The
+ * Applies a config's activation checkpointing to a model's layers (the items of its ModuleLists). Call this function before
+ * a strategy is applied to the model. Throws: CONFIG for a model without layers and for operations that do not exist. The
  * first forward throws CONFIG for a budget that cannot be met. Source: torchtitan's apply_ac; torch's
  * apply_activation_checkpointing.
  */
@@ -58,7 +58,7 @@ function choiceOf(config: ActivationCheckpointingConfig | null): (index: number)
   return (index) => index % everyNth === 0;
 }
 
-/** The fused kernel of each operation of model code, and the kernels that replace it on an engine without that kernel. */
+/** For each operation of model code: its fused kernel, and the kernels that replace the fused kernel on an engine without it. */
 const OPERATIONS: ReadonlyMap<
   string,
   { readonly fused: (typeof FUSED)[keyof typeof FUSED]; readonly parts: readonly string[] }
@@ -80,7 +80,7 @@ const PRODUCTS = ['BatchMatMul', '_FusedMatMul'];
 const NOT_SAVED: ReadonlySet<string> = new Set(['Identity', 'Reshape', 'ExpandDims', 'Unpack', 'SplitV']);
 
 /**
- * The operations that 'selective' saves because they cost most to run again: matmuls, attention and convolutions.
+ * The operations that 'selective' saves, because it is most expensive to run them again: matmuls, attention and convolutions.
  * Source: torchtitan's _save_list (mm, scaled dot-product attention).
  */
 export const EXPENSIVE_OPS: readonly string[] = [

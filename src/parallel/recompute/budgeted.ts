@@ -11,17 +11,17 @@ import { LayerMeter } from './layer-meter';
 export interface ActivationCheckpointing {
   /** Full names of the layers that run forward again; null if there is a budget and no forward has run yet. */
   readonly layers: readonly string[] | null;
-  /** The solution of a budget, once it is known. */
+  /** The choice of layers for a budget, when it is known. */
   readonly choice: LayerChoice | null;
 }
 
 /**
  * Checkpoints the layers that are cheapest to run again, so that saved bytes are within a budget.
  *
- * [Note: measured choice] The first forward checkpoints every layer, which needs the least memory, and counts each
- * layer's operations and the bytes that it would save without checkpointing. When this forward ends, the layers are
- * chosen. The counts depend only on shapes, so ranks with batches of the same shape choose the same layers without
- * communication. Measured times would differ between ranks and between runs.
+ * [Note: measured choice] The first forward checkpoints every layer, which needs the least memory, and counts each layer's
+ * operations and the bytes that the layer would save without checkpointing. When this forward ends, the layers are chosen. The
+ * counts depend only on shapes, so ranks with batches of the same shape choose the same layers without communication. Measured
+ * times would differ between ranks and between runs.
  */
 export class BudgetedLayers implements ActivationCheckpointing {
   readonly #layers: readonly Module[];
@@ -60,7 +60,7 @@ export class BudgetedLayers implements ActivationCheckpointing {
   }
 
   #wrap(context: CheckpointContext, layer: Module, index: number, offload: boolean): void {
-    const meter = this.#meters[index] as LayerMeter; // each layer has one
+    const meter = this.#meters[index] as LayerMeter; // each layer has one meter
     const measured = checkpointWrapperOf(context, layer, { offload, meter: meter.meter });
     const chosen = checkpointWrapperOf(context, layer, { offload });
     const plain = (inputs: unknown[], next: Next): unknown =>

@@ -11,7 +11,7 @@ import type { RankContext } from '../run-as-unit';
 /** The objects that a checkpointed module needs; the observer gets a span 'recompute' for each second forward. */
 export type CheckpointContext = Pick<RankContext, 'engine' | 'observer'>;
 
-/** How a module recovers its activations in backward. */
+/** Options of `checkpointed`. */
 export interface CheckpointOptions {
   /** Kernels that do not run again, because their results are saved. Default: none. */
   readonly keepResultsOf?: ReadonlySet<string> | undefined;
@@ -21,8 +21,8 @@ export interface CheckpointOptions {
 
 /**
  * Checkpoints a module in place and returns it: the module saves only its inputs for backward, and its forward runs again
- * in backward; gradients are the same to the bit. Call it before the module becomes a unit, so that one all-gather serves
- * both the second forward and backward; if you call it afterwards, each second forward gathers once more.
+ * in backward; gradients are the same to the bit. Call this function before the module becomes a unit. Then one all-gather
+ * serves both the second forward and backward; otherwise each second forward gathers once more.
  * Source: torch's checkpoint_wrapper.
  */
 export function checkpointed<M extends Module>(
@@ -59,7 +59,7 @@ export function offloaded<M extends Module>({ engine }: CheckpointContext, modul
 }
 
 /**
- * How PyTorch's checkpoint_wrapper runs backward. Source: CheckpointImpl of torch.distributed.algorithms._checkpoint.
+ * The implementations of PyTorch's checkpoint_wrapper. Source: CheckpointImpl of torch.distributed.algorithms._checkpoint.
  */
 export const CheckpointImpl = { NO_REENTRANT: 'NO_REENTRANT', REENTRANT: 'REENTRANT' } as const;
 

@@ -2,9 +2,9 @@ import { ConfigError } from '../../core/errors';
 import type { Bytes } from '../../core/units';
 import type { LayerCost } from './layer-meter';
 
-/** The layers that run forward again, and the cost. */
+/** The layers that run forward again, the bytes that are saved, and the cost of running forward again. */
 export interface LayerChoice {
-  /** Indices in the list of layers. */
+  /** The indices of these layers in the list of layers. */
   readonly checkpointed: readonly number[];
   /** Bytes that all layers together save between forward and backward. */
   readonly savedBytes: Bytes;
@@ -14,7 +14,7 @@ export interface LayerChoice {
 interface Partial {
   readonly savedBytes: Bytes;
   readonly recomputedFlops: number;
-  /** Whether the last added layer is checkpointed; `before` has the choices for earlier layers. */
+  /** Whether the layer that was added last is checkpointed; `before` has the choices for earlier layers. */
   readonly isCheckpointed: boolean;
   readonly before: Partial | null;
 }
@@ -27,11 +27,11 @@ interface Partial {
  * Throws: CONFIG if the budget is too small; the error names the smallest possible budget.
  */
 export function chooseLayers(costs: readonly LayerCost[], budgetBytes: Bytes): LayerChoice {
-  // The minimum of bytes that the remaining layers save.
+  // The smallest number of bytes that the remaining layers can save.
   let rest = costs.reduce((sum, cost) => sum + leastBytes(cost), 0);
   if (rest > budgetBytes) {
     throw new ConfigError(
-      `activationCheckpointing.budgetBytes is ${budgetBytes}, but with every layer checkpointed their inputs take ${rest} ` +
+      `activationCheckpointing.budgetBytes is ${budgetBytes}, but even if every layer is checkpointed, the layers' inputs take ${rest} ` +
         `bytes; give at least ${rest}, use a smaller batch, or put activations on the host (offload.activations)`,
     );
   }
@@ -55,8 +55,8 @@ function leastBytes({ savedBytes, inputBytes }: LayerCost): Bytes {
 }
 
 /**
- * Extends each choice by the next layer, checkpointed or not; drops choices for which another choice is at least as good in
- * both bytes and operations.
+ * Extends each choice by the next layer, once with the layer checkpointed and once without. Drops choices for which another
+ * choice is at least as good in both bytes and operations.
  */
 function unbeaten(choices: readonly Partial[], cost: LayerCost, limit: Bytes): Partial[] {
   const kept = choices.map((before) => ({
@@ -71,7 +71,8 @@ function unbeaten(choices: readonly Partial[], cost: LayerCost, limit: Bytes): P
     isCheckpointed: true,
     before,
   }));
-  // The sort is stable: of equal choices, the one in which the later layer is not checkpointed comes first and remains.
+  // The sort is stable, so among equal choices, the choice in which the later layer is not checkpointed comes first and
+  // remains.
   const all = [...kept, ...checkpointed]
     .filter(({ savedBytes }) => savedBytes <= limit)
     .sort((a, b) => a.savedBytes - b.savedBytes || a.recomputedFlops - b.recomputedFlops);

@@ -30,7 +30,7 @@ export interface LayerCost {
   readonly flops: number;
 }
 
-/** Counts the operations of a layer's forward and the bytes that it would save; each buffer counts once. */
+/** Counts the operations of a layer's forward and the bytes that the layer would save; each buffer counts once. */
 export class LayerMeter {
   readonly #engine: Engine;
   readonly #saved = new Map<object, Bytes>();
@@ -66,7 +66,7 @@ export class LayerMeter {
     for (const tensor of tensors) {
       const { cause } = this.#engine.tagOf(tensor);
       if (cause !== 'temp' && cause !== 'activation') continue;
-      // The engine has no other types.
+      // The engine has no other dtypes.
       to.set(tensor.dataId, tensor.size * itemBytes(tensor.dtype as 'float32' | 'int32' | 'bool'));
     }
   }
@@ -106,7 +106,7 @@ export function flopsOf({
   }
 }
 
-/** Returns the length k over which a matmul sums, transposed or not: (m·k)(k·n) = (m·n)·k². */
+/** Returns the length k over which a matmul sums, for plain and for transposed inputs: (m·k)(k·n) = (m·n)·k². */
 function innerLength(...[a, b, product]: readonly (tf.Tensor | undefined)[]): number {
   return Math.sqrt((matrixSize(a) * matrixSize(b)) / Math.max(1, matrixSize(product)));
 }

@@ -25,7 +25,8 @@ export function rowTables(model: Module): RowTable[] {
       const { weight } = module;
       tables.set(weight, { parameter: weight, rows: weight.shape[0] ?? 1 });
     }
-    // Experts that are divided over ranks are reduced over the ranks with the same experts.
+    // Experts that are divided over ranks are left out, because their gradients are reduced over the ranks with the same
+    // experts.
     if (!(module instanceof MixtureOfExperts) || module.experts.owned !== null) continue;
     for (const expert of module.experts) {
       for (const parameter of expert.parameters()) tables.set(parameter, { parameter, rows: 1 });
@@ -37,11 +38,11 @@ export function rowTables(model: Module): RowTable[] {
 /** One flag per row: 1 if the row is touched. */
 export type RowMask = Uint8Array;
 
-/** Finds the rows of a gradient [rows, …] that are not all zero; a missing gradient has no such rows. */
+/** Finds the rows of a gradient [rows, …] that are not all zero; a missing gradient has no touched rows. */
 export function touchedRows(engine: Engine, grad: tf.Tensor | null, rows: number): RowMask {
   const mask = new Uint8Array(rows);
   if (grad === null) return mask;
-  // [Note: values in a dry run]
+  // See [Note: values in a dry run].
   if (!engine.hasValues) return mask.fill(1);
   const bytes = engine.storage(grad).view();
   // A float32 zero has only zero bits. A negative zero counts as touched; its row is then sent, with the same result.
@@ -62,8 +63,8 @@ export function maskWords(rows: number, world: number): number {
 }
 
 /**
- * Returns the rows that at least one rank of the group touched. Blocks. Each flag is sent as a counter of a few bits;
- * several counters share a word, and the words are summed over ranks. No counter can overflow into the next one.
+ * Returns the rows that at least one rank of the group touched, and waits for the result. Each flag is sent as a counter of a
+ * few bits; several counters share a word, and the words are summed over ranks. No counter can overflow into the next counter.
  */
 export function unionOfRows(
   engine: Engine,
@@ -89,7 +90,7 @@ export function unionOfRows(
   return union;
 }
 
-/** Returns the rows of each table that at least one rank of the groups touched. Blocks for one small reduction per group. */
+/** Returns the rows of each table that at least one rank of the groups touched. Waits for one small reduction per group. */
 export function touchedByAny(
   engine: Engine,
   groups: readonly ProcessGroup[],

@@ -12,16 +12,16 @@ export interface RoutedRows {
   /** The number of rows sent to each rank. */
   readonly sent: readonly number[];
   /**
-   * Sends one row per received row back to its source; all ranks must call it. The result has the order of the rows that
-   * this rank sent. Shapes: [received, …] → [rows, …]. Throws: SHAPE for another number of rows.
+   * Sends one row per received row back to the source of the received row; all ranks must call this function. The result has
+   * the order of the rows that this rank sent. Shapes: [received, …] → [rows, …]. Throws: SHAPE for another number of rows.
    */
   back(rows: tf.Tensor): tf.Tensor;
 }
 
 /**
  * Sends each row to its destination rank. Only rows for other ranks are sent over the wire, plus one number per pair of
- * ranks. All ranks of the group must call it, with any number of rows. Rows are read in place, without packing. Shapes:
- * rows [n, …] float32 or int32; destinations: n rank indices in the group. Throws: SHAPE if the number of destinations
+ * ranks. All ranks of the group must call this function, with any number of rows. Rows are read in place, without packing.
+ * Shapes: rows [n, …] float32 or int32; destinations: n rank indices in the group. Throws: SHAPE if the number of destinations
  * differs from the number of rows, or if a destination is not a rank index of the group.
  */
 export function sparseAllToAll(
@@ -47,7 +47,7 @@ export function sparseAllToAll(
     if ((processed.shape[0] ?? 0) !== total(received)) {
       throw new ShardlabError(
         'SHAPE',
-        `${speakerOf(group)} back() got ${processed.shape[0]} rows, but received ${total(received)}; give one row per received row`,
+        `${speakerOf(group)} back() got ${processed.shape[0]} rows, but this rank received ${total(received)}; give one row per received row`,
       );
     }
     const returned = allocate(engine, [to.length, ...processed.shape.slice(1)], processed);
@@ -73,7 +73,7 @@ function placesOf(to: ArrayLike<number>, size: number): number[][] {
   return places;
 }
 
-/** Returns, per rank, these rows of a tensor as pieces; adjacent rows are one piece. */
+/** Returns, per rank, the rows with these indices as pieces of the tensor; adjacent rows are one piece. */
 function gathered(tensor: tf.Tensor, places: readonly (readonly number[])[]): PieceList[] {
   const width = widthOf(tensor);
   return places.map((rows) => {

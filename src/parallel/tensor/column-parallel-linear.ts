@@ -10,13 +10,16 @@ import { entered } from './shared-input';
 import { evenCut, headCut, requireArrangement, splitParameter, type Ties } from './split-parameter';
 import { type GroupOptions, groupOf, sharersOf, warnOfPadding } from './tensor-context';
 
-/** How a `ColumnParallelLinear` takes its input and returns its output. */
+/** Options of `ColumnParallelLinear`. */
 export interface ColumnOptions extends GroupOptions {
-  /** Whether each rank gets the outputs of all ranks. Default false. */
+  /** Whether each rank gets the outputs of all ranks. Default false: each rank gets its own outputs. */
   readonly gatherOutput?: boolean | undefined;
   /** Whether the input is this rank's part of the sequence. Default false: every rank has the whole input. */
   readonly sequenceParallel?: boolean | undefined;
-  /** The number of heads of the outputs; the cut is then between heads. Default: outputs are independent. */
+  /**
+   * The number of heads into which the outputs are divided. If given, ranks get whole heads. Default: the cut may be between
+   * any two outputs.
+   */
   readonly heads?: number | undefined;
   /** How many tensors of equal size are fused in the outputs (3 for queries, keys and values); each tensor is cut. Default 1. */
   readonly parts?: number | undefined;
@@ -37,10 +40,10 @@ interface ColumnState {
 
 /**
  * Returns y = x Wᵀ + b, where each rank has a part of the outputs: rows of `weight` [outputs, inputs] (Megatron calls them
- * columns, because Megatron multiplies by the transpose) and of `bias`. Forward communicates nothing, not even an all-reduce:
- * each output depends on one rank. Backward all-reduces the gradient of x ([Note: f and g]) beside the gradients of weight and
- * bias ([Note: gradients beside an exchange]). Initial values are as in an `nn.Linear` with the same seed and name. If the
- * ranks do not divide the outputs, the last parts are padded with zeros.
+ * columns, because Megatron multiplies by the transpose) and of `bias`. Forward communicates nothing, not even an all-reduce,
+ * because each output depends on one rank only. Backward all-reduces the gradient of x ([Note: f and g]) beside the gradients
+ * of weight and bias ([Note: gradients beside an exchange]). Initial values are as in an `nn.Linear` with the same seed and
+ * name. If the ranks do not divide the outputs, the last parts are padded with zeros.
  * Shapes: x […, inputs] → […, outputs / ranks], or […, outputs] with gatherOutput.
  * Source: megatron.core.tensor_parallel.ColumnParallelLinear. Throws: CONFIG for heads that cannot be cut.
  */
@@ -66,7 +69,7 @@ export class ColumnParallelLinear<HasBias extends boolean = true> extends Linear
     const { group, options, outputs, sharers } = this.columns;
     const { sequenceParallel: isSequence = false, isEntered = false, gatherOutput = false } = options;
     const input = isEntered ? x : entered(x, { group, isSequence }, this.path);
-    // Ranks with the same heads have the same weight, and the gradient of each is the sum.
+    // Ranks with the same heads have the same rows of the weight, so each of these ranks gets the sum of their gradients.
     const shared = (parameter: Parameter): tf.Tensor =>
       sharers === null ? parameter.tensor : copyToTensorParallelRegion(parameter.tensor, sharers, this.path);
     const y = affine(input, shared(this.weight), this.bias === null ? undefined : shared(this.bias));
@@ -92,7 +95,7 @@ export function toColumnParallel(
   ties: Ties,
 ): void {
   splitColumns(linear, options, warn, ties);
-  // A new object would have to replace the old one in fields and containers.
+  // The object stays the same, because a new object would have to replace it in fields and containers.
   Object.setPrototypeOf(linear, ColumnParallelLinear.prototype);
 }
 

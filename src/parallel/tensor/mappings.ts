@@ -11,21 +11,21 @@ import { exchangeOptions } from '../exchange-options';
 
 /*
  * [Note: f and g] Ranks that hold parts of the same matrices exchange activations at two kinds of places. Before a matrix
- * that is split by columns, each rank has the whole x, so forward sends nothing. The gradient of x is a sum of which each rank
- * computes a part, so backward reduces the gradient (f, `copyToTensorParallelRegion`). After a matrix that is split by rows,
- * each rank has a part of the sum that is y, so forward reduces y; backward sends nothing (g,
+ * that is split by columns, each rank has the whole x, so forward sends nothing. The gradient of x is a sum, and each rank
+ * computes one part of this sum, so backward reduces the gradient (f, `copyToTensorParallelRegion`). After a matrix that is
+ * split by rows, y is a sum, and each rank has one part of this sum, so forward reduces y; backward sends nothing (g,
  * `reduceFromTensorParallelRegion`). With sequence parallelism each rank has a part of the sequence outside of the two
  * matrices. Then f is an all-gather (its backward is a reduce-scatter), and g is a reduce-scatter (its backward is an
- * all-gather). Together the two receive as many elements as the all-reduce. Source: Shoeybi et al. 2019, section 3; Korthikanti
- * et al. 2022, section 4.2; megatron.core.tensor_parallel.mappings.
+ * all-gather). Together, the all-gather and the reduce-scatter receive as many elements as the all-reduce. Source: Shoeybi et
+ * al. 2019, section 3; Korthikanti et al. 2022, section 4.2; megatron.core.tensor_parallel.mappings.
  */
 
 /** The dim of the sequence in activations [B, T, d]. */
 const SEQUENCE = 1;
 
 /**
- * f: returns x; backward all-reduces its gradient, beside the gradients of the parameters that use it ([Note: gradients beside an
- * exchange]). `module` is the name in ledgers.
+ * f: returns x; backward all-reduces the gradient of x, beside the gradients of the parameters that use it ([Note: gradients
+ * beside an exchange]). `module` is the name in ledgers.
  */
 export function copyToTensorParallelRegion(x: tf.Tensor, group: ProcessGroup, module?: string): tf.Tensor {
   return exchanging(
@@ -72,8 +72,8 @@ export function gatherFromTensorParallelRegion(
 }
 
 /**
- * Concatenates all ranks' parts of the sequence [B, T / t, d]; backward reduce-scatters the gradient, where f without sequence
- * parallelism all-reduces the gradient.
+ * Concatenates all ranks' parts of the sequence [B, T / t, d]; backward reduce-scatters the gradient. This is f with sequence
+ * parallelism; without it, f all-reduces the gradient.
  */
 export function gatherFromSequenceParallelRegion(
   x: tf.Tensor,
@@ -102,8 +102,8 @@ export function gatherForWholeLayers(x: tf.Tensor, group: ProcessGroup, module?:
 }
 
 /**
- * Returns this rank's part of the sequence of the sum of all ranks' x [B, T, d]; backward all-gathers the gradient. Throws: SHAPE
- * if the ranks do not divide the sequence.
+ * Sums all ranks' x [B, T, d], and returns this rank's part of the sequence of the sum; backward all-gathers the gradient.
+ * Throws: SHAPE if the ranks do not divide the sequence.
  */
 export function reduceScatterToSequenceParallelRegion(
   x: tf.Tensor,
@@ -139,7 +139,7 @@ function scattered(x: tf.Tensor, group: ProcessGroup, dim: number, module?: stri
   );
 }
 
-/** Makes a differentiable operation of two functions; with a group of one rank, returns x itself. */
+/** Makes a differentiable operation from a forward and a backward function; with a group of one rank, returns x itself. */
 function mapped(
   x: tf.Tensor,
   group: ProcessGroup,
@@ -150,7 +150,10 @@ function mapped(
   return withGradients([x], () => ({ value: forward(), gradients: (dy) => [backward(dy)] }));
 }
 
-/** Makes an operation whose backward is the collective that `start` starts: on the comm thread, if it is asynchronous. */
+/**
+ * Makes an operation whose backward is the collective that `start` starts. An asynchronous collective runs on the comm
+ * thread.
+ */
 function exchanging(
   x: tf.Tensor,
   group: ProcessGroup,
@@ -179,7 +182,7 @@ interface Start {
   readonly isAsync: boolean;
 }
 
-/** Starts to sum a gradient over ranks; in its own buffer, if no other tensor shares it. */
+/** Starts to sum a gradient over ranks. The sum is in the gradient's own buffer if no other tensor shares this buffer. */
 function reduceGradient(dy: tf.Tensor, group: ProcessGroup, { module, isAsync }: Start): StartedExchange {
   const result = isSoleOwner(dy) ? tf.clone(dy) : copied(dy);
   const work = group.allReduce(result, 'sum', { ...exchangeOptions(module), async: isAsync });

@@ -20,7 +20,10 @@ export function ownRowsOf(rows: number, group: ProcessGroup): OwnRows {
   return { begin, count: end - begin, length };
 }
 
-/** Returns ids as indices of this rank's rows (0 for ids of other ranks), and 1 for each id that is this rank's, else 0. */
+/**
+ * Returns ids as indices of this rank's rows (0 for ids of other ranks), and a mask: 1 for each id whose row is on this rank,
+ * otherwise 0.
+ */
 export function readRows(ids: tf.Tensor, { begin, count }: OwnRows) {
   const index = tf.sub(ids, tf.scalar(begin, 'int32'));
   const isOwn = tf.logicalAnd(
@@ -31,12 +34,12 @@ export function readRows(ids: tf.Tensor, { begin, count }: OwnRows) {
 }
 
 /**
- * Throws: SHAPE if an id other than `besides` has no row on any rank. Without this check no rank would notice the id. `layer`
- * is for the message.
+ * Throws: SHAPE if an id other than `besides` has no row on any rank. Without this check no rank would notice the id. The
+ * error's message names `layer`.
  */
 export function requireRows(ids: tf.Tensor, rows: number, layer: string, besides?: number): void {
   if (currentEngine()?.hasValues !== true) return;
   const wrong = (ids.dataSync() as Int32Array).find((id) => (id < 0 || id >= rows) && id !== besides); // ids are int32
   if (wrong === undefined) return;
-  throw new ShardlabError('SHAPE', `${layer} has ${rows} rows; id ${wrong} is none of 0 to ${rows - 1}`);
+  throw new ShardlabError('SHAPE', `${layer} has ${rows} rows; id ${wrong} is not from 0 to ${rows - 1}`);
 }

@@ -13,9 +13,9 @@ export type ParallelPlan = Readonly<Record<string, ParallelStyle>>;
 
 /**
  * Makes modules tensor-parallel by name, in place, and returns the module. Each rank then holds only its parts of the matrices,
- * with the values that the whole matrices would have. A single style in place of a plan is the style of the module itself. Call
- * this function before fullyShard, DDP and FSDP, and on every rank. Random layers draw the same on all ranks, because their
- * inputs are the same. Source: torch.distributed.tensor.parallel.parallelize_module.
+ * with the values that the whole matrices would have. If a single style is given in place of a plan, this style is applied to
+ * the module itself. Call this function before fullyShard, DDP and FSDP, and on every rank. Random layers draw the same numbers
+ * on all ranks, because their inputs are the same. Source: torch.distributed.tensor.parallel.parallelize_module.
  * Throws: CONFIG for a name without a match, a style that does not fit its module, a matrix that is shared with a module
  * outside of the plan, and a module that is already sharded.
  */
@@ -30,7 +30,7 @@ export function parallelizeModule<M extends Module>(
   return module;
 }
 
-/** Applies styles that are known to fit together; parameters may have readers besides their modules. */
+/** Applies styles that are known to fit together. Other modules may also read the parameters of the chosen modules. */
 export function apply(
   root: Module,
   chosen: ReadonlyMap<Module, ParallelStyle>,
@@ -68,7 +68,7 @@ export function stylesOf(root: Module, plan: ParallelPlan): Map<Module, Parallel
   return chosen;
 }
 
-/** A function, such as ColwiseParallel without (), has a method apply too. */
+/** Every function has a method `apply`, so ColwiseParallel without () would also pass a check for `apply`. */
 function isStyle(value: unknown): value is ParallelStyle {
   return typeof value === 'object' && typeof (value as Partial<ParallelStyle> | null)?.apply === 'function';
 }
@@ -94,7 +94,7 @@ function requireSeparate(chosen: ReadonlyMap<Module, ParallelStyle>): void {
       if (other === undefined) continue;
       throw new ConfigError(
         `parallelizeModule: "${other.path === '' ? 'the model itself' : other.path}" also reads ${parameter.name}, of which each rank ` +
-          `would have only a part; name it in the plan too, or do not share the parameter (a built-in model: parallelizeTensors(model, mesh))`,
+          `would have only a part; name this module in the plan too, or do not share the parameter (a built-in model: parallelizeTensors(model, mesh))`,
       );
     }
   }

@@ -86,7 +86,7 @@ function parallelizeGpt(model: GPT | MoeGPT, context: TensorContext, isSequence:
     ...headStyle(model),
   });
   apply(model, styles, context);
-  // Positions are added to the whole sequence.
+  // Position embeddings are added to the whole sequence; the first block then takes this rank's part.
   if (isSequence) {
     scatterInput(model.blocks.at(0), context);
     for (const mixture of mixturesIn(model)) gatherRows(mixture, context);
@@ -117,7 +117,7 @@ function parallelizeLlama(model: Llama, context: TensorContext, isSequence: bool
   enterHead(model, model.model.norm, context, isSequence);
 }
 
-/** Returns the layouts at which activations enter and leave split matrices, and the styles of norms. */
+/** Returns the layouts that activations have when they enter and leave split matrices, and a function for the styles of norms. */
 function stylesFor(isSequence: boolean) {
   return {
     enter: isSequence ? { inputLayouts: Shard(1) } : {},
@@ -127,7 +127,10 @@ function stylesFor(isSequence: boolean) {
   };
 }
 
-/** The head gets rows of tokens from `enterHead`, without the dim of the sequence. */
+/**
+ * Returns the style of the head: its input has already passed f in `enterHead`, and is [tokens, d] without a dim of the
+ * sequence.
+ */
 function headStyle({ lm_head }: GPT | MoeGPT | Llama): Record<string, ParallelStyle> {
   if (lm_head === null) return {};
   const style: ParallelStyle = {
@@ -144,7 +147,10 @@ function scatterInput(block: Module | undefined, { group }: TensorContext): void
   );
 }
 
-/** Gives a layer with experts whole sequences: every rank routes and computes all tokens, so its gradients are whole. */
+/**
+ * Gives a layer with experts whole sequences: every rank routes and computes all tokens, so the layer's gradients are whole on
+ * every rank.
+ */
 function gatherRows(mixture: Module, { group }: TensorContext): void {
   const { path } = mixture;
   mixture.wrap(([x], next) => {
@@ -153,7 +159,10 @@ function gatherRows(mixture: Module, { group }: TensorContext): void {
   });
 }
 
-/** Applies f of [Note: f and g] after the last norm, and reads logits by parts of the vocabulary. */
+/**
+ * Applies f of [Note: f and g] after the last norm, and makes the model compute losses from logits that are divided over ranks
+ * by the vocabulary.
+ */
 function enterHead(
   model: GPT | MoeGPT | Llama,
   norm: Module,

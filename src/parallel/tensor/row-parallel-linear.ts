@@ -13,7 +13,7 @@ import {
 import { type Cut, evenCut, splitParameter, type Ties } from './split-parameter';
 import { type GroupOptions, groupOf, warnOfPadding } from './tensor-context';
 
-/** How a `RowParallelLinear` takes its input and returns its output. */
+/** Options of `RowParallelLinear`. */
 export interface RowOptions extends GroupOptions {
   /**
    * Whether the input is already this rank's part of the features. Default true; false: the layer takes its part of a whole
@@ -34,10 +34,11 @@ interface RowState {
 
 /**
  * Returns y = x Wᵀ + b, where each rank has a part of the inputs: columns of `weight` [outputs, inputs] (Megatron's rows).
- * Forward reduces the ranks' sums, then adds `bias`, which every rank has; backward communicates nothing ([Note: f and g]).
- * Initial values are as in an `nn.Linear` with the same seed and name. If the ranks do not divide the inputs, the last parts
- * are padded with zeros. Shapes: x […, inputs / ranks] → […, outputs]. Source: megatron.core.tensor_parallel.RowParallelLinear.
- * Throws: SHAPE for an input of another width.
+ * Forward sums the ranks' partial results, then adds `bias`, which every rank has; backward communicates nothing ([Note: f and
+ * g]). Initial values are as in an `nn.Linear` with the same seed and name. If the ranks do not divide the inputs, the last
+ * parts are padded with zeros. Shapes: x […, inputs / ranks] → […, outputs]. Source:
+ * megatron.core.tensor_parallel.RowParallelLinear.
+ * Throws: SHAPE for an input with another number of features.
  */
 export class RowParallelLinear<HasBias extends boolean = true> extends Linear<HasBias> {
   declare readonly rows: RowState;
@@ -67,12 +68,12 @@ export class RowParallelLinear<HasBias extends boolean = true> extends Linear<Ha
     const sum = reduce(y, group, this.path);
     if (this.bias === null) return sum;
     const { tensor } = this.bias;
-    // Each rank adds the bias to its part of the sequence, so the gradient is the sum over ranks.
+    // Each rank adds the bias to its part of the sequence, so the gradient of the bias is the sum over ranks.
     return tf.add(sum, sequenceParallel ? copyToTensorParallelRegion(tensor, group, this.path) : tensor);
   }
 }
 
-/** Throws: SHAPE unless x has as many features as this rank's part, with padding. */
+/** Throws: SHAPE unless x has as many features as this rank's part (with padding) has. */
 function requirePart(x: tf.Tensor, { inputs, cut }: RowState, layer: string): void {
   const features = x.shape.at(-1);
   if (features === cut.length) return;
@@ -96,7 +97,7 @@ function ownFeatures(x: tf.Tensor, { group, inputs, cut }: RowState, module: str
   return scatterToTensorParallelRegion(missing === 0 ? x : tf.pad(x, padding), group, module);
 }
 
-/** Sets features of the padding to 0, whatever an activation made of them, so that their weights have no gradient. */
+/** Sets the padding's features to 0, because an activation may have changed them; so their weights get no gradient. */
 function unpadded(x: tf.Tensor, { length, ranges }: Cut): tf.Tensor {
   const numOwn = ranges.reduce((sum, { begin, end }) => sum + end - begin, 0);
   if (numOwn === length) return x;
@@ -108,7 +109,7 @@ const ROW_OPTIONS = ['group', 'inputIsParallel', 'sequenceParallel'] as const;
 /** Makes a `Linear` a `RowParallelLinear`, in place. */
 export function toRowParallel(linear: Linear<boolean>, options: RowOptions, warn: Warn, ties: Ties): void {
   splitRows(linear, options, warn, ties);
-  // A new object would have to replace the old one in fields and containers.
+  // The object stays the same, because a new object would have to replace it in fields and containers.
   Object.setPrototypeOf(linear, RowParallelLinear.prototype);
 }
 

@@ -5,7 +5,7 @@ import type { Parameter } from '../../nn/parameter';
 import { copyToTensorParallelRegion } from './mappings';
 
 // Each rank normalizes its part of the sequence. The gradients of weight and bias are sums over the whole sequence, so backward
-// all-reduces them: f of [Note: f and g] on the parameters.
+// all-reduces these gradients: f of [Note: f and g] is applied to the parameters.
 
 /** A `LayerNorm` of a part of the sequence. */
 export class SequenceParallelLayerNorm extends LayerNorm<boolean> {
@@ -26,16 +26,16 @@ export class SequenceParallelRMSNorm extends RMSNorm {
   }
 }
 
-/** Makes a norm normalize a part of the sequence, in place; a norm's class is `LayerNorm` or `RMSNorm`. */
+/** Makes a `LayerNorm` or an `RMSNorm` normalize a part of the sequence, in place. */
 export function toSequenceParallel(norm: LayerNorm<boolean> | RMSNorm, group: ProcessGroup): void {
   const { prototype } = norm instanceof RMSNorm ? SequenceParallelRMSNorm : SequenceParallelLayerNorm;
   Object.assign(norm, { sequenceGroup: group });
-  // A new object would have to replace the old one in fields and containers.
+  // The object stays the same, because a new object would have to replace it in fields and containers.
   Object.setPrototypeOf(norm, prototype);
 }
 
 function sharedOver(group: ProcessGroup, module: string) {
-  // A norm without scale or bias has null in their place.
+  // A norm without scale or bias has null as `weight` or `bias`.
   return (parameter: Parameter | null): tf.Tensor | undefined =>
     parameter === null ? undefined : copyToTensorParallelRegion(parameter.tensor, group, module);
 }

@@ -5,12 +5,12 @@ import { copyToTensorParallelRegion, gatherFromSequenceParallelRegion } from './
 
 const ENTERED = Symbol('this tensor inside tensor-parallel regions');
 
-/** One tensor after f. */
+/** The result of f for one tensor. */
 interface Entered {
   readonly tensor: tf.Tensor;
   readonly group: ProcessGroup;
   readonly isSequence: boolean;
-  /** The recording to which it belongs; null: none. */
+  /** The recording to which `tensor` belongs; null if nothing was recorded. */
   readonly tape: unknown;
 }
 
@@ -21,7 +21,7 @@ interface Marked {
 /**
  * Returns x as the input of a matrix that is split by columns: f of [Note: f and g]. `isSequence`: whether x is this rank's
  * part of the sequence. If several layers get the same x, such as the projections of queries, keys and values, they share one
- * f, so backward reduces the sum of their gradients once.
+ * f, so backward reduces only the sum of these layers' gradients.
  */
 export function entered(
   x: tf.Tensor,

@@ -5,7 +5,7 @@ import type { Module } from '../../nn/module';
 import { Parameter } from '../../nn/parameter';
 import type { Range, TensorSplit } from '../../nn/tensor-split';
 
-/** How a dim is cut between ranks. */
+/** One rank's part of a dim that is cut between ranks. */
 export interface Cut {
   /** The ranges that this rank has, in order. */
   readonly ranges: readonly Range[];
@@ -15,13 +15,13 @@ export interface Cut {
   readonly copies: number;
 }
 
-/** The ranks between which a dim is cut, and this rank. */
+/** The number of ranks between which a dim is cut, and the index of this rank. */
 export interface CutBetween {
   readonly ranks: number;
   readonly rank: number;
 }
 
-/** Cuts a dim into equal parts; if the ranks do not divide it, the last parts are padded. */
+/** Cuts a dim into equal parts; if the number of ranks does not divide the length, the last parts are padded. */
 export function evenCut(length: number, { ranks, rank }: CutBetween): Cut {
   const own = Math.ceil(length / ranks);
   const [begin, end] = [rank * own, (rank + 1) * own].map((at) => Math.min(at, length)) as [number, number];
@@ -30,7 +30,7 @@ export function evenCut(length: number, { ranks, rank }: CutBetween): Cut {
 
 /** How the outputs of a layer are arranged. */
 export interface Arrangement {
-  /** The number of heads of each part; a cut is between heads. */
+  /** The number of heads of each fused tensor; a cut is always between two heads. */
   readonly heads: number;
   /** How many tensors are fused into one: 3 for queries, keys and values. */
   readonly parts: number;
@@ -38,7 +38,7 @@ export interface Arrangement {
   readonly layer: string;
 }
 
-/** Throws: CONFIG unless both are positive integers or left out. */
+/** Throws: CONFIG unless each of `heads` and `parts` is a positive integer or undefined. */
 export function requireArrangement(
   layer: string,
   counts: Readonly<Record<'heads' | 'parts', number | undefined>>,
@@ -53,7 +53,8 @@ export function requireArrangement(
 
 /**
  * Cuts a dim between heads. If there are more ranks than heads, several ranks have the same head (grouped-query attention).
- * Throws: CONFIG if neither number divides the other, or if the heads do not divide the dim.
+ * Throws: CONFIG if neither the number of ranks nor the number of heads divides the other, or if the heads do not divide the
+ * dim.
  */
 export function headCut(length: number, { heads, parts, layer }: Arrangement, between: CutBetween): Cut {
   const { ranks, rank } = between;
@@ -84,13 +85,13 @@ export interface Part {
   readonly length: number;
 }
 
-/** The parts of tied parameters, by the whole ones; modules that share a parameter then share its part. */
+/** Maps whole parameters to their parts, so that modules that share a parameter also share its part. */
 export type Ties = Map<Parameter, Parameter>;
 
 /**
- * Replaces a module's parameter by this rank's part of it, which has the same name. Deferred values stay deferred, so a rank
- * computes or reads only the values of its part; the tensor of a parameter with values is freed. Throws: CONFIG if modules
- * share the parameter, but cut it differently.
+ * Replaces a module's parameter by this rank's part of the parameter, which has the same name. Deferred values stay deferred,
+ * so a rank computes or reads only the values of its part; the tensor of a parameter with values is freed. Throws: CONFIG if
+ * another module shares the parameter and has cut it differently.
  */
 export function splitParameter(module: Module, name: string, part: Part, ties: Ties = new Map()): void {
   const whole = module.ownParameters.get(name);

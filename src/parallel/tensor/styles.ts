@@ -14,13 +14,13 @@ import { requireArrangement, type Ties } from './split-parameter';
 import type { TensorContext } from './tensor-context';
 import { toVocabParallel } from './vocab-parallel-embedding';
 
-/** Where the values of an activation are. Source: torch.distributed.tensor.placement_types. */
+/** How the values of an activation are distributed over ranks. Source: torch.distributed.tensor.placement_types. */
 export type Placement = { readonly kind: 'replicate' } | { readonly kind: 'shard'; readonly dim: number };
 
 /** Every rank has the whole tensor. */
 export const Replicate = (): Placement => ({ kind: 'replicate' });
 
-/** Each rank has a part of a dim; -1 is the last dim. Throws: CONFIG for a dim that is no integer. */
+/** Each rank has a part of the tensor along a dim; -1 is the last dim. Throws: CONFIG for a dim that is no integer. */
 export function Shard(dim: number): Placement {
   if (!Number.isInteger(dim))
     throw new ConfigError(`Shard(${dim}): give the dim that is cut, as Shard(1) for the sequence`);
@@ -33,7 +33,7 @@ export interface ParallelStyle {
   apply(module: Module, context: TensorContext, ties: Ties): void;
 }
 
-/** Where a layer's input comes from and its output goes to. */
+/** The placements of a layer's input and output. */
 export interface Layouts {
   readonly inputLayouts?: Placement | undefined;
   readonly outputLayouts?: Placement | undefined;
@@ -41,7 +41,7 @@ export interface Layouts {
 
 /** Options of `ColwiseParallel`: layouts, and heads that are never divided. */
 export interface ColwiseOptions extends Layouts {
-  /** The number of heads of the outputs. Default: outputs are independent. */
+  /** The number of heads into which the outputs are divided. Default: the cut may be between any two outputs. */
   readonly heads?: number | undefined;
   /** How many tensors are fused in the outputs: 3 for queries, keys and values. Default 1. */
   readonly parts?: number | undefined;
@@ -142,7 +142,7 @@ export function requireHeads(layer: string, heads: number, ranks: number): void 
   );
 }
 
-/** Lets the random layers of a module draw as a rank with this index. */
+/** Makes the random layers of a module draw the numbers that a rank with this index draws. */
 export function drawAs(module: Module, rank: number): void {
   module.wrap((inputs, next) => {
     const draws = currentDraws();
@@ -156,7 +156,7 @@ export function drawAs(module: Module, rank: number): void {
   });
 }
 
-/** Returns the index of a layout among the two that are possible. */
+/** Returns the index of a layout among the two possible layouts. */
 function choice(what: string, layout: Placement, choices: readonly [Placement, Placement]): number {
   const textOf = (placement: Placement): string =>
     placement.kind === 'shard' ? `Shard(${placement.dim})` : 'Replicate()';
@@ -168,9 +168,9 @@ function choice(what: string, layout: Placement, choices: readonly [Placement, P
 function unfit(style: string, module: Module, wanted: string): ConfigError {
   const type = module.constructor.name;
   const reason = module.ownParameters.has('in_proj_weight')
-    ? 'its forward reads the whole fused weight of queries, keys and values, so it cannot be cut; write the attention with an nn.Linear ' +
-      'for each of them'
-    : `${style} takes ${wanted}; name such a module inside of it`;
+    ? 'its forward reads the whole fused weight of queries, keys and values, so the weight cannot be cut; write the attention with an nn.Linear ' +
+      'for each of these three'
+    : `${style} takes ${wanted}; name such a module inside of this module`;
   const name = module.path === '' ? 'the module itself' : `"${module.path}"`;
   return new ConfigError(`${style} of ${name}, a ${type}: ${reason}`);
 }

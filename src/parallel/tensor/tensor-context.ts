@@ -17,14 +17,17 @@ export interface GroupOptions {
   readonly group?: ProcessGroup | undefined;
 }
 
-/** Returns the group that was given, or all ranks. Throws: CONFIG outside of a rank. */
+/** Returns the group of the options; without one, returns all ranks. Throws: CONFIG outside of a rank. */
 export function groupOf(layer: string, { group }: GroupOptions): ProcessGroup {
   const found = group ?? currentWorld();
   if (found !== null) return found;
   throw new ConfigError(`${layer}: give the ranks over which the layer is split, as { group: parallel.tp }`);
 }
 
-/** Returns the ranks that hold the same part as this rank: `copies` neighbours. All ranks of the group must call it. */
+/**
+ * Returns the ranks that hold the same part as this rank: `copies` neighbours. All ranks of the group must call this
+ * function.
+ */
 export function sharersOf(group: ProcessGroup, { copies }: Pick<SplitOver, 'copies'>): ProcessGroup | null {
   let own: ProcessGroup | null = null;
   for (let first = 0; copies > 1 && first < group.size; first += copies) {
@@ -44,7 +47,7 @@ export function warnOfPadding(
   const padded = Math.ceil(length / ranks) * ranks;
   if (padded === length) return;
   warn(
-    `tensor parallelism: ${ranks} ranks do not divide ${length} ${what} of a matrix, so they are padded to ${padded}; padding is ` +
+    `tensor parallelism: ${ranks} ranks do not divide ${length} ${what} of a matrix, so the ${what} are padded to ${padded}; padding is ` +
       'zero, gets no gradient and changes no result, but takes memory and time',
   );
 }

@@ -9,9 +9,12 @@ import { type GroupOptions, groupOf } from './tensor-context';
 
 /** Options of `vocabParallelCrossEntropy`. */
 export interface VocabParallelLossOptions extends GroupOptions {
-  /** The number of classes of all ranks, without padding. Default: the ranks' columns, which then have no padding. */
+  /**
+   * The number of classes of all ranks, without padding. Default: the number of all ranks' columns, which then have no
+   * padding.
+   */
   readonly classes?: number | undefined;
-  /** The name in ledgers. Default ''. */
+  /** The module name in ledgers. Default ''. */
   readonly module?: string | undefined;
 }
 
@@ -20,8 +23,9 @@ const NEVER = -1e30;
 
 /**
  * Returns the mean of -log softmax(logits)[target] over all rows, where each rank has the logits of a part of the classes. The
- * logits are not gathered: two all-reduces combine the rows' maxima, then their sums of exponentials and target logits, which are
- * 3 numbers per row; backward communicates nothing. Shapes: logits […, classes / ranks], targets int32 with one entry per row.
+ * logits are not gathered: one all-reduce combines the rows' maxima, and another combines their sums of exponentials and target
+ * logits. These are 3 numbers per row. Backward communicates nothing. Shapes: logits […, classes / ranks], targets int32 with
+ * one entry per row.
  * Source: megatron.core.tensor_parallel.vocab_parallel_cross_entropy. Throws: SHAPE when the shapes do not match or a target
  * is not a class. A row with IGNORED_LABEL has the loss 0 and no gradient.
  */
@@ -49,13 +53,13 @@ export function vocabParallelCrossEntropy(
   });
 }
 
-/** What a rank computes with its part of the classes. */
+/** The inputs of forward on one rank, which has a part of the classes. */
 interface RowParts {
   readonly group: ProcessGroup;
   readonly own: OwnRows;
   readonly local: tf.Tensor;
   readonly isOwn: tf.Tensor;
-  /** 1 for rows that count, else 0; null: all count. */
+  /** 1 for rows that count, otherwise 0; null if all rows count. */
   readonly counts: tf.Tensor | null;
   readonly sent: CollectiveOptions;
 }
@@ -71,15 +75,15 @@ function forward(rows: tf.Tensor, { group, own, local, isOwn, counts, sent }: Ro
   const chosen = tf.mul(tf.gather(tf.reshape(shifted, [-1]), tf.add(first, local).toInt()), isOwn);
   const both = tf.stack([tf.sum(powers, 1), chosen]);
   if (group.size > 1) group.allReduce(both, 'sum', sent).wait();
-  const [sums, logits] = tf.unstack(both) as [tf.Tensor, tf.Tensor]; // two were stacked
+  const [sums, logits] = tf.unstack(both) as [tf.Tensor, tf.Tensor]; // two tensors were stacked
   const losses = tf.sub(tf.log(sums), logits);
   if (counts === null) return { powers, sums, loss: tf.mean(losses) };
-  // With an infinite sum, a row has no gradient.
+  // An ignored row gets an infinite sum (sum / 0), so it has no gradient.
   return { powers, sums: tf.div(sums, counts), loss: tf.mean(tf.mul(losses, counts)) };
 }
 
 /**
- * Returns 1 for each label that counts, else 0; null: all count. A dry run assumes that all count; see
+ * Returns 1 for each label that counts, otherwise 0; null if all labels count. A dry run assumes that all labels count; see
  * [Note: values in a dry run].
  */
 function countsOf(labels: tf.Tensor): tf.Tensor | null {
@@ -90,14 +94,14 @@ function countsOf(labels: tf.Tensor): tf.Tensor | null {
 
 /** Returns (softmax - one-hot) dy / rows. */
 function gradient(dy: tf.Tensor, saved: readonly tf.Tensor[]): tf.Tensor {
-  const [powers, sums, local, isOwn] = saved as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]; // four are saved
+  const [powers, sums, local, isOwn] = saved as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]; // forward saves four tensors
   const [numRows = 1, width = 1] = powers.shape;
   const factor = tf.div(dy, numRows);
   const chosen = tf.mul(tf.oneHot(local, width), tf.mul(tf.expandDims(isOwn, 1), factor));
   return tf.sub(tf.mul(powers, tf.div(factor, tf.expandDims(sums, 1))), chosen);
 }
 
-/** Returns what is added to a row of logits: NEVER for padding, else 0. */
+/** Returns the numbers that are added to a row of logits: `NEVER` for padding, otherwise 0. */
 function paddingOf({ count, length }: OwnRows): tf.Tensor {
   return tf.tensor1d(Float32Array.from({ length }, (_, i) => (i < count ? 0 : NEVER)));
 }
@@ -110,7 +114,7 @@ function requireFit(
   if (logits.shape.at(-1) === own.length && targets.size === numRows && targets.dtype === 'int32') return;
   throw new ShardlabError(
     'SHAPE',
-    `vocabParallelCrossEntropy: of ${classes} classes each rank has ${own.length} logits per row and all targets (int32), but logits ` +
+    `vocabParallelCrossEntropy: each rank needs ${own.length} logits per row (of ${classes} classes) and all targets (int32), but logits ` +
       `are [${logits.shape}] and targets [${targets.shape}] ${targets.dtype}; take logits of a ColumnParallelLinear without gatherOutput`,
   );
 }

@@ -9,7 +9,7 @@ import { type OwnRows, ownRowsOf, readRows, requireRows } from './own-rows';
 import { evenCut, splitParameter, type Ties } from './split-parameter';
 import { type GroupOptions, groupOf, warnOfPadding } from './tensor-context';
 
-/** The ranks of a `VocabParallelEmbedding`, and what it returns. */
+/** Options of `VocabParallelEmbedding`. */
 export interface VocabularyOptions extends GroupOptions {
   /** Whether the output is this rank's part of the sequence. Default false: every rank gets the whole output. */
   readonly sequenceParallel?: boolean | undefined;
@@ -64,7 +64,7 @@ export class VocabParallelEmbedding extends Embedding {
 /** Makes an `Embedding` a `VocabParallelEmbedding`, in place. */
 export function toVocabParallel(table: Embedding, options: VocabularyOptions, warn: Warn, ties: Ties): void {
   splitRows(table, options, warn, ties);
-  // A new object would have to replace the old one in fields and containers.
+  // The object stays the same, because a new object would have to replace it in fields and containers.
   Object.setPrototypeOf(table, VocabParallelEmbedding.prototype);
 }
 

@@ -38,10 +38,10 @@ export interface Claim {
   /** 'own': a reader's claim, which `sl.claim` registers. */
   readonly document: DocumentName | 'own';
   readonly kind: ClaimKind;
-  /** Section and lines of the document. */
+  /** The section and the lines of the document that state the claim. */
   readonly where: string;
   readonly statement: string;
-  /** The statement in our own Chinese, the documents' language. */
+  /** The statement in Chinese (the documents' language), in our own words. */
   readonly zh: string;
   /** The stated number, or two numbers for a range; null if none is stated. */
   readonly documented: number | readonly [number, number] | null;
@@ -49,7 +49,7 @@ export interface Claim {
   readonly unit: string | null;
   /** The circumstances that the document states. */
   readonly given: Readonly<Record<string, unknown>>;
-  /** Set if the number is a bound. */
+  /** Set if the stated number is a bound. */
   readonly relation?: '>' | '>=' | '<' | 'up to';
 }
 
@@ -73,7 +73,10 @@ export interface ClaimRow {
   readonly check: RowCheck;
 }
 
-/** How a claim is checked. One of `holds`, `parts`, `onlyIf`, `open` and `judged` gives the verdict; without one, the numbers are compared. */
+/**
+ * How a claim is checked. One of `holds`, `parts`, `onlyIf`, `open` and `judged` gives the verdict; if none of them is set, the
+ * numbers are compared.
+ */
 export interface RowCheck {
   /** Name of the experiment whose facts are used. */
   readonly run?: string;
@@ -84,7 +87,7 @@ export interface RowCheck {
   /** The number from a run. */
   readonly measured?: string;
   readonly unit?: string;
-  /** The share by which the documented number may differ from the found one. Default 0.05. */
+  /** The share by which the documented number may differ from the found number. Default 0.05. */
   readonly tolerance?: number;
   /** Whether the sentence is true. */
   readonly holds?: string;
@@ -101,10 +104,10 @@ export interface RowCheck {
   readonly open?: string;
   readonly needs?: string;
   readonly command?: string;
-  /** Why the verdict is a judgement on words; the verdict is then the expected one. */
+  /** Why the verdict is a judgement on words; the verdict is then `expected.verdict`. */
   readonly judged?: string;
   readonly follows?: string;
-  /** Default: how far the documented number is from the found one. */
+  /** How wrong the sentence is. Default: how far the documented number is from the found number. */
   readonly by?: string;
   readonly why: string;
   readonly evidence: EvidenceKind;
@@ -113,8 +116,8 @@ export interface RowCheck {
 }
 
 /**
- * A cell of a document's table: its words, or the claim that checks the cell, with the words beside the claim's number. The cell
- * is '' if no claim checks it.
+ * A cell of a document's table: the cell's words; or the claim that checks the cell, and the words beside the claim's number; or
+ * '', if there are neither words nor a claim.
  */
 export type StatedCell = string | { readonly claim: string; readonly says?: string };
 
@@ -129,7 +132,7 @@ export interface StatedTable {
 /** A document's file in `claims/`. */
 interface DocumentFile {
   readonly title: string;
-  /** Requests to the planner by name; `like` names the request that a request extends. */
+  /** Requests to the planner by name; a request with `like` extends the request of that name. */
   readonly plans: Readonly<Record<string, PlanRequestInput & { readonly like?: string }>>;
   /** Circumstances by name, which several claims share. */
   readonly given: Readonly<Record<string, Claim['given']>>;

@@ -27,7 +27,7 @@ export interface ClaimEntry {
   readonly expected: Expectation;
   /** The experiment whose facts the check gets; undefined if the check needs no run. */
   readonly experiment?: Experiment | undefined;
-  /** Why the verdict is a judgement; undefined if it is derived. */
+  /** Why the verdict is a judgement; undefined if the verdict is derived. */
   readonly judged?: string;
   /** The verdict alone, without the texts of a finding. */
   verdict(lab: PlanLab, facts: Facts): Verdict;

@@ -46,7 +46,7 @@ interface Found {
   readonly why: string;
   /** Why the verdict is a judgement on words; all other verdicts follow from numbers. */
   readonly judged?: string;
-  /** The claim that judges the same number or code; this claim follows it. */
+  /** The claim that judges the same number or code; the two claims are judged once. */
   readonly follows?: string;
   readonly evidence: Evidence;
 }
@@ -101,29 +101,29 @@ export function detailOf(finding: Finding): string {
   }
 }
 
-/** Returns 'holds' if a sentence is true, else another word. */
+/** Returns 'holds' if a sentence is true, else the verdict `otherwise`. */
 export function holdsOr<Word extends Verdict>(isTrue: boolean, otherwise: Word): 'holds' | Word {
   return isTrue ? 'holds' : otherwise;
 }
 
-/** Returns the word for a sentence that leaves out a condition, from its truth if the condition is met, and otherwise. */
+/** Returns the verdict of a sentence that leaves out a condition. `isTrueIfMet`: the sentence is true if the condition is met. */
 export function onlyIf(isTrueIfMet: boolean, isTrueOtherwise: boolean): 'holds' | 'holds only if' | 'off' {
   if (isTrueIfMet && isTrueOtherwise) return 'holds';
   return isTrueIfMet ? 'holds only if' : 'off';
 }
 
-/** Returns the word for a sentence with parts. */
+/** Returns the verdict of a sentence from the truth of each of its parts. */
 export function ofParts(...areTrue: readonly boolean[]): 'holds' | 'holds partly' | 'off' {
   if (areTrue.every((isTrue) => isTrue)) return 'holds';
   return areTrue.some((isTrue) => isTrue) ? 'holds partly' : 'off';
 }
 
-/** Whether a documented number differs from ours by at most a share of ours. */
+/** Whether a documented number differs from our number by at most the share `within` of our number. */
 export function isNear(documented: number, ours: number, within = 0.05): boolean {
   return Math.abs(documented - ours) <= within * Math.abs(ours);
 }
 
-/** Returns a finding's number: the measured one if there is one, else the predicted one; null if there is none. */
+/** Returns a finding's number: the measured number if there is one, else the predicted number; null if there is no number. */
 export function numberOf({ measured, predicted }: Finding): number | null {
   if (measured !== undefined) return measured;
   if (predicted === undefined) return null;

@@ -41,14 +41,14 @@ const GENERAL: Functions = {
   /** GB of fp32 states with Adam on one of `world` ranks. */
   stateGB: (params: number, strategy: StrategyName, world: number) =>
     modelStates(params, strategy, world).stateBytes / 1e9,
-  /** Wire bytes of a step divided by DDP's. */
+  /** Wire bytes of a step divided by the wire bytes of a DDP step. */
   volume: volumeAgainstDdp,
   /** Bytes of a state per parameter on one of `world` ranks. */
   perParameter,
-  /** Percentage by which FULL_SHARD has less of a state per GPU than DDP. */
+  /** By how many percent a GPU has fewer bytes of a state under FULL_SHARD than under DDP. */
   saved: (state: string, world: number) =>
     100 * (1 - perParameter(state, 'FULL_SHARD', world) / perParameter(state, 'NO_SHARD', world)),
-  /** The number of GPUs up to 64 with which sharding saves a percentage; 0: no number does. */
+  /** The number of GPUs, at most 64, on which sharding saves `percent` of the bytes; 0: on no number of GPUs. */
   gpusThatSave: (percent: number) =>
     Array.from({ length: 64 }, (_, i) => i + 1).find(
       (world) => Math.abs(100 * (1 - 1 / world) - percent) < 0.1,
@@ -70,7 +70,7 @@ const GENERAL: Functions = {
   /** The rounds of a ring, in each of which every rank sends one message. */
   ringRounds: (op: 'allReduce' | 'allGather' | 'reduceScatter', world: number) =>
     ringCost({ op, wireDType: 'float32', inputs: [world], outputs: [world] }, 0, world).steps,
-  /** Error in percent of the exact mean, with fp16 on the wire and sums rounded at every hop. */
+  /** Largest error of a mean, in percent of the exact mean, if the wire is fp16 and sums are rounded at every hop. */
   fp16Error: (scale: number, lossScale: number, world: number) => {
     const grid = { sizes: [1024], scales: [scale], lossScales: [lossScale] };
     const rows = simulateReductionError({ dtypes: ['float16'], worlds: [world], ...grid });

@@ -49,10 +49,10 @@ export interface RunFacts {
   readonly collectives: readonly LabCollectives[];
   /** The most bytes that a rank held on the device at one moment. */
   readonly peakBytes: Bytes;
-  /** Bytes by cause on that rank at that moment; `logicalAtPeak` counts them in the declared types. */
+  /** Bytes by cause on the rank and at the moment of `peakBytes`; `logicalAtPeak` counts them in the declared types. */
   readonly atPeak: BytesByCause;
   readonly logicalAtPeak: BytesByCause;
-  /** The most bytes of each cause at any moment of the step, on that rank. */
+  /** The most bytes of each cause at any moment of the step, on the rank of `peakBytes`. */
   readonly peakByCause: BytesByCause;
   /** Bytes at the step's end, on rank 0. */
   readonly atRest: BytesByCause;
@@ -66,7 +66,7 @@ export interface LabRun {
   facts(): RunFacts;
 }
 
-/** The first argument of a function in a rank: the names of a rank's cell that checks use. */
+/** The first argument of a function that runs in a rank. It has those names of a rank's cell that checks use. */
 export interface LabScope {
   readonly rank: number;
   readonly worldSize: number;
@@ -85,14 +85,14 @@ export interface RunLab {
   /** Trains this number of steps. */
   train(config: TrainConfigInput, place: LabPlace & { readonly steps: number }): Promise<RunFacts>;
   /**
-   * Runs several trainings on the same ranks, a step of each in turn, so that a slow machine affects all of them alike.
+   * Runs several trainings on the same ranks, one step of each in turn, so that a slow machine affects all trainings alike.
    * `warmUp` more steps (default 2) come first and are left out of `stepSeconds`.
    */
   inTurn<Name extends string>(
     configs: Readonly<Record<Name, TrainConfigInput>>,
     place: LabPlace & { readonly rounds: number; readonly warmUp?: number },
   ): Promise<Readonly<Record<Name, RunFacts>>>;
-  /** Passes a run to `work`, and an empty folder that is removed afterwards. */
+  /** Passes a run and an empty folder to `work`, and removes the folder afterwards. */
   withRun<T>(
     config: TrainConfigInput,
     place: LabPlace,

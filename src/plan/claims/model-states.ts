@@ -5,7 +5,7 @@ import type { Bytes } from '../../core/units';
 /** Parameters, gradients and Adam's states: 4 + 4 + 8 in fp32, or 2 + 2 + 12 in fp16 with an fp32 master and moments. */
 export const STATE_BYTES_PER_PARAMETER = 16;
 
-/** Model states of one rank in float32 with Adam, and the bytes that it receives in a step. */
+/** Model states of one rank in float32 with Adam, and the bytes that the rank receives in a step. */
 export interface ModelStates {
   readonly states: readonly { readonly cause: MemoryCause; readonly bytes: Bytes }[];
   readonly stateBytes: Bytes;
@@ -46,7 +46,7 @@ export function bytesOf({ states }: ModelStates, causes: readonly MemoryCause[])
   return states.reduce((sum, { cause, bytes }) => (causes.includes(cause) ? sum + bytes : sum), 0);
 }
 
-/** Returns the wire bytes of a step divided by DDP's. */
+/** Returns the wire bytes of a step divided by the wire bytes of a DDP step. */
 export function volumeAgainstDdp(strategy: StrategyName, world: number): number {
   return received(modelStates(1e9, strategy, world)) / received(modelStates(1e9, 'NO_SHARD', world));
 }

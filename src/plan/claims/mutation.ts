@@ -21,14 +21,14 @@ export interface Mutation {
   readonly verdict: Verdict;
   /** The number of pieces of evidence that the verdict reads. */
   readonly numPieces: number;
-  /** The first change that moves the verdict; undefined if no change does. */
+  /** The first change of evidence that changes the verdict; undefined if none does. */
   readonly move: Move | undefined;
-  /** Why the verdict is a judgement, which no evidence can move; undefined if it is derived. */
+  /** Why the verdict is a judgement, which no evidence can change; undefined if the verdict is derived. */
   readonly judged: string | undefined;
 }
 
 /**
- * Changes every piece of evidence of each claim, one at a time, until the verdict moves. In addition, the found
+ * Changes every piece of evidence of each claim, one at a time, until the verdict changes. In addition, the found
  * number is replaced by the documented one, because the factors may miss this number. Each prediction is computed once.
  */
 export async function mutateClaims(
@@ -86,7 +86,7 @@ function verdictIf(
   try {
     return verdictWith(entry, lab, facts, (read, value) => (read === piece ? changed(value, factor) : value));
   } catch {
-    return undefined; // such as a number that is not defined
+    return undefined; // for example, a number is not defined
   }
 }
 
@@ -128,7 +128,7 @@ function watched<Value extends object>(value: Value, read: Read, before = ''): V
   });
 }
 
-/** Returns a lab that computes each prediction once, and throws again what a prediction threw. */
+/** Returns a lab that computes each prediction once; if a prediction threw an error, the lab throws the same error again. */
 function rememberingLab(lab: PlanLab): PlanLab {
   const once = <Request, Result>(compute: (request: Request) => Result): ((request: Request) => Result) => {
     const results = new Map<string, () => Result>();

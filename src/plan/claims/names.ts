@@ -16,7 +16,7 @@ export interface Names {
   readonly functions: Functions;
 }
 
-/** Returns the names of a claim: each prediction is made when its name is first used, and each formula's result is a figure. */
+/** Returns the names of a claim. A prediction is made when its name is first used; a formula's result passes `lab.figure`. */
 export function namesOf(claim: Claim, requests: Requests, lab: PlanLab, facts: Facts): Names {
   const request = (name: string): PlanRequestInput => {
     const found = requests[name];
@@ -76,8 +76,8 @@ function plansOf(request: (name: string) => PlanRequestInput, lab: PlanLab): Fun
 }
 
 /**
- * Returns functions of what the documents state: a claim's number, how often a piece of code fails on its original library, and
- * how often the description of a piece of code contains a text.
+ * Returns functions that report what the documents state: a claim's number, how often a piece of code fails on its original
+ * library, and how often the description of a piece of code contains a text.
  */
 function fragmentsOf(lab: PlanLab): Functions {
   const named = (name: string): Fragment => {

@@ -5,7 +5,7 @@ export function planCell(request: PlanRequestInput): string {
   return `sl.plan(${literal(request)})`;
 }
 
-/** Returns the cell that shows by how many percent a number of one plan ('seconds.value') differs from a base plan's. */
+/** Returns the cell that shows by how many percent a number of one plan ('seconds.value') differs from the base plan's number. */
 export function changeCell(plan: PlanRequestInput, base: PlanRequestInput, figure: string): string {
   return `100 * (${planCell(plan)}.${figure} / ${planCell(base)}.${figure} - 1)`;
 }

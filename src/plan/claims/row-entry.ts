@@ -72,7 +72,7 @@ function findingOf(claim: Claim, check: RowCheck, names: Names, lab: PlanLab): F
   return completed(claim, check, verdict, common, text);
 }
 
-/** Returns how wrong the sentence is: the row's words, else how far the documented number is from the found one. */
+/** Returns how wrong the sentence is: the row's words, else how far the documented number is from the found number. */
 function byOf(
   { documented, unit }: Claim,
   { by }: RowCheck,

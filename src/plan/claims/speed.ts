@@ -1,9 +1,9 @@
 import type { Estimate, Prediction } from '../prediction';
 
 /**
- * Returns by how many percent (of samples per second) a layout is faster than a base. Both compute the same, so the bounds depend
- * only on overlap. At each bound, one layout's communication is hidden completely, and the other layout waits twice as long as
- * predicted.
+ * Returns by how many percent more tokens per second per GPU a layout trains than a base. Both layouts compute the same, so the
+ * bounds depend only on overlap. At each bound, one layout's communication is hidden completely, and the other layout waits twice
+ * as long as predicted.
  */
 export function percentFaster(layout: Prediction, base: Prediction): Estimate {
   const [mine, its] = [speedsOf(layout), speedsOf(base)];
@@ -14,7 +14,7 @@ export function percentFaster(layout: Prediction, base: Prediction): Estimate {
   };
 }
 
-/** Returns this percentage for layouts that overlap alike, because they differ only in settings of one strategy. */
+/** Returns the percentage of `percentFaster` for layouts that overlap alike, because only settings of one strategy differ. */
 export function percentFasterAlike(layout: Prediction, base: Prediction): Estimate {
   const [mine, its] = [speedsOf(layout), speedsOf(base)];
   const faster = (at: 'value' | 'low' | 'high'): number => 100 * (mine[at] / its[at] - 1);

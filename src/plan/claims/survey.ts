@@ -52,7 +52,7 @@ export function selectClaims(
 
 type OneOrMore<T> = T | readonly T[];
 
-/** Conditions, all of which a selected claim meets. A condition has one value, or several of which one applies. */
+/** Conditions; a selected claim meets all of them. A condition is one value, or a list of values of which one applies. */
 export interface ClaimFilter {
   /** '*' matches any text. */
   readonly id?: OneOrMore<string>;
@@ -78,7 +78,7 @@ export function filterClaims(
   );
 }
 
-/** Returns the wanted values, by default all known ones. */
+/** Returns the wanted values as a list; by default, all known values. */
 function requireKnown(
   what: string,
   wanted: OneOrMore<string> | undefined,

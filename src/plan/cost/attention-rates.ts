@@ -61,7 +61,7 @@ const ON_A100 = {
 
 /**
  * Source: Dao-AILab/flash-attention, assets/flash2_h100_fwd_bwd_benchmark.png (flash1, and flash with causal masks) and
- * assets/flash3_fp16_*.png (forward and backward apart; no causal backward), H100 80GB SXM5.
+ * assets/flash3_fp16_*.png (forward and backward separately; no causal backward), H100 80GB SXM5.
  */
 const H100 = GPUS['H100-80G'].gemmTflops;
 const ON_H100 = {
@@ -97,7 +97,7 @@ const ON_H100 = {
 
 /**
  * Source: Dao-AILab/flash-attention's issue tracker (FlashAttention 2.7.4 on B200, head size 64); NVIDIA/cudnn-frontend's
- * benchmark of SDPA 9.22 on GB200 from 2048 tokens on. Shorter lengths have the shares of H100's curve.
+ * benchmark of SDPA 9.22 on GB200 from 2048 tokens on. For shorter lengths, the curve has the shape of H100's curve.
  */
 const ON_BLACKWELL = {
   flash: board(GPUS['B200-180G'].gemmTflops, [
@@ -117,9 +117,9 @@ type Table = Readonly<Record<FusedKernel, Board>>;
 
 /**
  * The curves that are used for a kernel on GPUs of a generation; the rate scales with the GPU's GEMM rate. FlashAttention 3 is
- * written for Hopper, and cuDNN's curves are known from Hopper on, so older GPUs run FlashAttention 2 in place of both. Volta
- * runs only the memory-efficient kernel (PyTorch's SDPA chooses it there). No training curves are published for AMD, Ascend and
- * GeForce, so they have the shares of A100.
+ * written for Hopper, and cuDNN's curves are known only for Hopper and newer GPUs, so older GPUs use FlashAttention 2's curves
+ * for both kernels. Volta runs only the memory-efficient kernel (PyTorch's SDPA chooses it there). No training curves are
+ * published for AMD, Ascend and GeForce, so these GPUs use A100's curves.
  */
 const AMPERE: Table = { ...ON_A100, flash3: ON_A100.flash, cudnn: ON_A100.flash };
 const CURVES: Readonly<Record<Gpu['generation'], Table>> = {
@@ -165,7 +165,7 @@ export function attentionRates(
   const [low, high] = headsAround(curves, headDim);
   const [a, b] = [at(low), at(high)];
   const weight = low === high ? 0 : (headDim - low) / (high - low);
-  // A head smaller than the smallest measured one fills a part of the same tiles.
+  // A head that is smaller than the smallest measured head fills only a part of the same tiles.
   const filled = Math.min(1, headDim / low) * scale;
   return {
     forward: filled * (a.forward + weight * (b.forward - a.forward)),
@@ -173,7 +173,9 @@ export function attentionRates(
   };
 }
 
-/** Returns the measured head sizes below and above a head size; both are the nearest one outside of the measured range. */
+/**
+ * Returns the measured head sizes below and above a head size. Outside of the measured range, both are the nearest measured size.
+ */
 function headsAround(curves: readonly Measured[], headDim: number): readonly [low: number, high: number] {
   const heads = [...new Set(curves.map(({ head }) => head))].sort((a, b) => a - b);
   const low = heads.findLast((head) => head <= headDim) ?? heads[0] ?? headDim;
@@ -197,13 +199,13 @@ function ratesAt(curves: readonly Measured[], point: Point, ratio: number) {
   }
   const forward = rateAt(rates?.forward ?? [], point.keys);
   if (rates?.backward !== undefined) return { forward, backward: rateAt(rates.backward, point.keys) };
-  // If backward was measured only for another mask or head size, its ratio to forward there is used here.
+  // If backward was measured only for another mask or head size, the ratio of backward to forward is taken from that curve.
   const other = whole?.backward === undefined ? curves.findLast(({ backward }) => backward) : whole;
   const share = rateAt(other?.backward ?? [], point.keys) / rateAt(other?.forward ?? [], point.keys);
   return { forward, backward: forward * share };
 }
 
-/** With this number of keys, a fused kernel reaches half of its rate; used only below the lengths of the curves. */
+/** With this number of keys, a fused kernel reaches half of its rate; used only for fewer keys than the curves have. */
 const RAMP_KEYS = 350;
 
 /** Returns the rate at a length: linear in the logarithm between two lengths of the curve, and constant above the last length. */

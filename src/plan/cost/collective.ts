@@ -8,7 +8,7 @@ export interface GroupPlace {
   readonly perNode: number;
 }
 
-/** Returns the place of `size` ranks whose indices are `stride` apart: a mesh axis with `stride` ranks inside of it. */
+/** Returns the place of `size` ranks whose indices are `stride` apart, as on a mesh axis whose inner axes have `stride` ranks. */
 export function placeOf(size: number, stride: number, gpusPerNode: number): GroupPlace {
   return { size, perNode: Math.max(1, Math.min(size, Math.floor(gpusPerNode / stride))) };
 }
@@ -22,7 +22,7 @@ export function bandwidthOf({ size, perNode }: GroupPlace, hardware: Hardware, c
   return Math.min(link, cards);
 }
 
-/** Returns the latency of a ring's pass. Source of hops between nodes: NCCL's graph/tuning.cc: ring, Simple, 14 µs. */
+/** Returns the latency of a ring's pass. A hop between nodes takes 14 µs (source: NCCL's graph/tuning.cc, ring, Simple). */
 export function passLatency({ size, perNode }: GroupPlace, cal: Calibration): Seconds {
   if (size <= perNode) return (size - 1) * cal.hopSeconds;
   const nodes = size / perNode;
@@ -48,7 +48,10 @@ export const BUS_FACTOR = {
 
 export type GroupOperation = keyof typeof BUS_FACTOR;
 
-/** Returns the time of a collective (alpha-beta model); `bytes` is the whole tensor: for an all-gather, the result. */
+/**
+ * Returns the time of a collective (alpha-beta model); `bytes` is the size of the whole tensor (for an all-gather, of the
+ * result).
+ */
 export function collectiveSeconds(
   op: GroupOperation,
   bytes: Bytes,

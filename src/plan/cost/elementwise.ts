@@ -10,9 +10,9 @@ export interface Traffic {
 }
 
 /**
- * Bytes read and written, with 16-bit activations. A norm moves 4 in forward and 6 in backward, bias-dropout-add 7 and 5 (a byte
- * is the mask), and bias-GELU 4 and 6 per element of ffn. The residual's gradient moves 6. Transposes of q, k, v and the context
- * move 4 each.
+ * Bytes read and written per element, with 16-bit activations. A norm moves 4 bytes in forward and 6 in backward.
+ * Bias-dropout-add moves 7 and 5 (one byte is the mask), and bias-GELU moves 4 and 6 per element of ffn. The residual's gradient
+ * moves 6. Each transpose of q, k, v and the context moves 4.
  * Source: Megatron-LM's transformer layer with its fusions (bias-GELU, bias-dropout-add, layer norm).
  */
 function megatronTraffic({ model, dropout }: Layout) {
@@ -32,9 +32,10 @@ function megatronTraffic({ model, dropout }: Layout) {
 }
 
 /**
- * In eager PyTorch, each operation reads and writes. RMS norm is one kernel (4 and 6). Rotary embedding is in float32 with casts
- * (16 per element of q and k). Per element of ffn, SiLU moves 4 and multiplication moves 6 (6 and 10 in backward). Residual sums
- * move 6. Under torch.compile, a chain of element-wise operations is one kernel, without casts and copies.
+ * Bytes per element. In eager PyTorch, each operation reads and writes its tensors. RMS norm is one kernel (4 bytes in forward, 6
+ * in backward). Rotary embedding is in float32 with casts (16 per element of q and k). Per element of ffn, SiLU moves 4 and
+ * multiplication moves 6 (6 and 10 in backward). Residual sums move 6. Under torch.compile, a chain of element-wise operations is
+ * one kernel, without casts and copies.
  * Source: TorchTitan's llama3 model; kernels of torch 2.
  */
 const PYTORCH = {
@@ -59,7 +60,7 @@ function pytorchTraffic({ model, compile }: Layout) {
 
 /**
  * Returns the traffic of one layer in the layout's framework; copies for experts are in expert-exchange.ts. A dit's modulation
- * adds passes before and after attention and feed-forward.
+ * reads and writes the activations again before and after attention and feed-forward.
  */
 export function layerTraffic(layout: Layout) {
   const traffic = layout.stack === 'megatron' ? megatronTraffic(layout) : pytorchTraffic(layout);

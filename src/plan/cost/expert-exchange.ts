@@ -12,9 +12,9 @@ interface Copies {
 }
 
 /**
- * Returns the copies of a token that visits `topK` experts, chosen evenly. NCCL's all-to-all sends one copy to each expert on
- * another rank. DeepEP and HybridEP send one copy to each node and, within the node, one copy to each rank that has at least
- * one of the experts. Source: deepseek-ai/DeepEP, README.md and its branch hybrid-ep.
+ * Returns how many copies of a token are sent if it visits `topK` experts, all equally likely. NCCL's all-to-all sends one copy
+ * to each expert on another rank. DeepEP and HybridEP send one copy to each node and, within the node, one copy to each rank that
+ * has at least one of the experts. Source: deepseek-ai/DeepEP, README.md and its branch hybrid-ep.
  */
 export function copiesOf(
   { size, perNode }: GroupPlace,
@@ -37,9 +37,10 @@ function reached(n: number, draws: number): number {
 }
 
 /**
- * Returns the time and the bytes that a GPU sends in one pass of a layer. One exchange sends every token to its experts' ranks,
- * and another exchange sends the results back. Under tensor parallelism each rank sends its part of the tokens. Ranks send to
- * each other directly, in 16 bits: a message passes one hop, and a GPU's messages to other nodes pass its own network card.
+ * Returns the time of the exchanges in one pass of a layer, and the bytes that a GPU sends. One exchange sends every token to its
+ * experts' ranks, and another exchange sends the results back. Under tensor parallelism each rank sends its part of the tokens.
+ * Ranks send to each other directly, in 16 bits: a message passes one hop, and a GPU's messages to other nodes pass its own
+ * network card.
  * Source: NCCL's all-to-all (grouped sends and receives), one card per GPU; Megatron-LM's fused_a2a.py.
  */
 export function expertExchange(layout: Layout, tokens: number, cal: Calibration) {
@@ -59,9 +60,9 @@ export function expertExchange(layout: Layout, tokens: number, cal: Calibration)
 /**
  * Returns the bytes per token that one pass of a layer moves on its GPU to order the tokens' copies by expert, in 16 bits.
  * Without an exchange: tokens are copied to their experts' rows, and results are added. With NCCL's all-to-all, copies are
- * ordered by rank before the exchange and by expert after it, and both again on the way back. DeepEP and HybridEP order while
- * they send; only the received tokens are copied to the experts' rows. Source: Megatron-LM's moe/token_dispatcher.py (permute,
- * sort_chunks_by_idxs).
+ * ordered by rank before the exchange and by expert after it, and both again on the way back. DeepEP and HybridEP order copies
+ * while they send them; only the received tokens are copied to the experts' rows. Source: Megatron-LM's moe/token_dispatcher.py
+ * (permute, sort_chunks_by_idxs).
  */
 export function permutedBytes(
   { model, tp, ep, sequenceParallel, dispatcher }: Layout,

@@ -11,7 +11,7 @@ const DISPATCH_KERNELS = 15;
 /**
  * Calls for one expert. Forward casts both inputs to fp8, and backward casts the gradients of both outputs; each cast makes new
  * tensors. Backward also runs a hook of data parallelism for each of the two weights. Source: Transformer Engine's
- * grouped_linear.py, which quantizes each expert's rows apart, and whose grouped matmul is a loop of cuBLAS matmuls in C++;
+ * grouped_linear.py, which quantizes each expert's rows separately, and whose grouped matmul is a loop of cuBLAS matmuls in C++;
  * Megatron-LM's DDP.
  */
 const EACH_EXPERT: Readonly<
@@ -22,14 +22,14 @@ const EACH_EXPERT: Readonly<
 };
 
 /**
- * The CPU's time for a matmul in that loop, or for a hook, divided by its time for an operator with PyTorch's dispatch and
- * autograd. The value is assumed; the trainings of test/data/training-measured.json were known when it was chosen.
+ * The CPU's time for a matmul in the loop of matmuls, or for a hook, divided by its time for an operator with PyTorch's dispatch
+ * and autograd. The value is assumed; the trainings of test/data/training-measured.json were known when it was chosen.
  */
 const BARE_CALL = 0.5;
 
 /**
- * Kernels of a cast to fp8. Blackwell's MXFP8 has a scale in each block, one kernel. Before Blackwell, a tensor has one scale,
- * from its largest value, which takes two more kernels. Source: Transformer Engine's MXFP8Quantizer and
+ * Kernels of a cast to fp8. Blackwell's MXFP8 has one scale per block, and one kernel casts. On older GPUs a tensor has one
+ * scale, and two more kernels compute the scale from the tensor's largest value. Source: Transformer Engine's MXFP8Quantizer and
  * Float8CurrentScalingQuantizer.
  */
 const CAST_KERNELS = { blocks: 1, tensor: 3 } as const;
@@ -46,5 +46,5 @@ export function expertKernels(layout: Layout, direction: Direction): number {
   return router + DISPATCH_KERNELS + (model.moe.experts / ep) * each;
 }
 
-/** Kernels before the exchange that sends tokens to experts: half of those of dispatch and combination. */
+/** Kernels before the exchange that sends tokens to experts: half of the kernels of dispatch and combination. */
 export const KERNELS_BEFORE_EXCHANGE = DISPATCH_KERNELS / 2;

@@ -5,9 +5,9 @@ const CAST_BYTES = 4;
 
 /**
  * Returns the bytes per token that a layer's casts to fp8 move. Forward casts the inputs of the last matmuls of attention and of
- * the feed-forward (norms cast the inputs of the first matmuls). Backward casts the gradients of all four outputs. Experts' rows
- * are cast after their exchange. Weights are cast once per step. Source: Transformer Engine's layernorm_linear.py, linear.py and
- * grouped_linear.py.
+ * the feed-forward (norms cast the inputs of the first matmuls). Backward casts the gradients of all four matmuls' outputs.
+ * Experts' rows are cast after their exchange. Weights are cast once per step. Source: Transformer Engine's layernorm_linear.py,
+ * linear.py and grouped_linear.py.
  */
 export function castBytes({ model, tp, precision }: Layout): {
   readonly forward: number;

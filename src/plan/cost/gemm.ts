@@ -10,7 +10,7 @@ export interface Product {
   readonly n: number;
   readonly k: number;
   readonly batch?: number;
-  /** Whether these are matmuls of full size in one kernel (experts), whose thread blocks begin and end as those of one matmul. */
+  /** Whether one kernel computes several matmuls of full size (experts); their thread blocks begin and end as in one matmul. */
   readonly isGrouped?: boolean;
 }
 

@@ -6,7 +6,7 @@ import type { MetaOwn } from './rank-run';
 export class CountedBatches {
   /** The user's functions; this object sees their results. */
   readonly own: MetaOwn;
-  /** The number of rows; null if `data` is no function. */
+  /** The number of rows of a batch; null if `data` is no function. */
   rows: number | null = null;
   model = '';
 
@@ -31,7 +31,7 @@ export class CountedBatches {
   }
 }
 
-/** Returns the rows of x, or of the first of several inputs. */
+/** Returns the number of rows of x, or of the first input if a batch has several inputs. */
 function rowsOf(batch: unknown): number {
   if (!isPlain(batch)) return 1;
   const x: unknown = Array.isArray(batch.inputs) ? batch.inputs[0] : batch.x;

@@ -8,7 +8,7 @@ const LOSS = /crossEntropy/i;
 
 /** Sums the times of a step's kernels by cause, and the floating point operations of its matmuls and convolutions. */
 export class CountedKernels {
-  /** Recomputed operations are included. */
+  /** Floating point operations; recomputed operations are included. */
   flops = 0;
   seconds = noSeconds();
 

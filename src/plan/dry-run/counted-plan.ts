@@ -23,9 +23,9 @@ import type { DryRun } from './dry-run-result';
 import { gpuCosts } from './gpu-costs';
 import type { MetaOwn } from './rank-run';
 
-/** What a counted plan says about itself. See [Note: counted plans]. */
+/** The sentence that tables and the command show beside every counted plan. See [Note: counted plans]. */
 export const COUNTED =
-  "a dry run counted this library's own schedule and kernels on such GPUs by shapes; it does not predict PyTorch's kernels or its allocator";
+  "a dry run on shapes counted this library's own schedule and kernels on such GPUs; the plan does not predict PyTorch's kernels or allocator";
 
 const NO_INTERVAL =
   'no step of this library was measured on a GPU, so no interval is known; the times of kernels and collectives are those of the planner';
@@ -39,12 +39,13 @@ export interface CountedPlace {
 }
 
 /**
- * Plans a config whose model is the user's own. Throws: CONFIG for a key of the place that has no meaning, and as a dry run does.
+ * Plans a config whose model is the user's own. Throws: CONFIG for a key of the place that has no meaning, and all errors of a
+ * dry run.
  *
  * [Note: counted plans] The planner's formulas describe the layers of known models. A model of the user's own is executed
- * instead: rank 0 of a dry run, with the planner's costs of kernels and collectives. Its time is therefore the time of this
- * library's kernels and schedule on such GPUs, and its memory is what this library's buffers would need in the declared types.
- * Both numbers differ from what PyTorch needs, so they are never compared with a prediction (ADR 13).
+ * instead, as rank 0 of a dry run with the planner's costs of kernels and collectives. The plan's time is therefore the time of
+ * this library's kernels and schedule on such GPUs, and its memory is what this library's buffers would need in the declared
+ * types. Both numbers differ from what PyTorch needs, so they are never compared with a prediction (ADR 13).
  */
 export function countedPlan(input: TrainConfigInput, own: MetaOwn, at: CountedPlace): Planned<AnyLayout> {
   const { place, calibration, warn } = at;
@@ -59,7 +60,7 @@ export function countedPlan(input: TrainConfigInput, own: MetaOwn, at: CountedPl
     beginStep: () => kernels.reset(),
   };
   const run = dryRun(config, { world: gpus, costs, warn: warn ?? (() => undefined) }, batches.own);
-  const record = run.lastStep[0] as StepRecord; // there are two steps
+  const record = run.lastStep[0] as StepRecord; // a dry run has two steps by default
   const { accumulation, batch } = run.config;
   const asked = askedByConfig(run.config, config, { ...request, gpus });
   const microBatch = batches.rows ?? batch;
@@ -94,7 +95,7 @@ export function countedPlan(input: TrainConfigInput, own: MetaOwn, at: CountedPl
   return { layout, prediction: predictionOf(run, record, kernels, layout) };
 }
 
-/** Throws: CONFIG for a pipeline: its stages differ, and a counted plan runs one rank in place of all ranks. */
+/** Throws: CONFIG for a pipeline, because its stages differ, and a counted plan runs one rank in place of all ranks. */
 function requireOneStage({ parallel }: TrainConfigInput): void {
   const pp = parallel?.pp ?? 1;
   if (pp === 1) return;
@@ -191,7 +192,7 @@ function predictionOf(
   };
 }
 
-/** Returns the memory at the peak of the declared bytes; gathered parameters are temporary. */
+/** Returns the memory at the peak of the declared bytes; gathered parameters count as temporary. */
 function memoryOf(record: StepRecord): MemoryPrediction {
   const { bytes, seconds } = logicalPeak(record);
   const rest = logicalByCause(record.memory.owners, record.memory.atRest);
@@ -211,11 +212,11 @@ function memoryOf(record: StepRecord): MemoryPrediction {
     temporary,
     phase: phaseAt(record, record.start + seconds),
     stage: 0,
-    largestAssumption: 'an allocator would need more memory, for the holes between tensors',
+    largestAssumption: 'an allocator would need more memory, because it leaves holes between tensors',
   };
 }
 
-/** Returns the innermost span of that moment, such as 'backward of layers.2'. */
+/** Returns the innermost span at a moment, such as 'backward of layers.2'. */
 function phaseAt({ spans }: StepRecord, at: number): string {
   const around = spans.filter(({ name, start, end }) => name !== 'step' && start <= at && at <= end);
   const [inner] = around.toSorted((a, b) => a.end - a.start - (b.end - b.start));

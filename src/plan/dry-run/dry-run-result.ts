@@ -26,7 +26,7 @@ interface DryRunPeak {
   /** Bytes that this library's engine holds, by cause. */
   readonly held: BytesByCause;
   readonly heldBytes: Bytes;
-  /** Bytes of these values in the types in which a GPU would store them. */
+  /** Bytes of the same buffers if their values had the types in which a GPU would store them. */
   readonly logical: BytesByCause;
   readonly logicalBytes: Bytes;
   /** Bytes by cause and module, largest first. */
@@ -75,7 +75,7 @@ export class DryRun {
     return { rank, step, seconds: memory.peakSeconds, held, heldBytes, logical, logicalBytes, modules };
   }
 
-  /** Bytes on the host by cause, at the device's peak of the last step, on the rank whose host held most then. */
+  /** Bytes on the host by cause, at the device's peak of the last step, on the rank whose host held most at that moment. */
   get host(): BytesByCause {
     return this.lastStep
       .map((record) => memoryAtPeak(record, 'host'))
@@ -101,8 +101,8 @@ export class DryRun {
   }
 
   /**
-   * Returns all events of a rank: first the events while its trainer was built, then a list per step. The lists are empty if
-   * the dry run stored no events. Spans (from `entered` to `span`) show the module and phase: see DryRunEvent.
+   * Returns the events of a rank: one list from the time when the trainer was built, then one list per step. The lists are empty
+   * if the dry run stored no events. Spans (from `entered` to `span`) show the module and phase: see DryRunEvent.
    */
   eventsOf(rank = this.ranks[0]): readonly (readonly DryRunEvent[])[] {
     return this.#runs.find((run) => run.rank === rank)?.events ?? [];
@@ -212,7 +212,7 @@ function traffic({ lastStep }: DryRun): string[] {
     const rows = communication([record]);
     return { rows, received: rows.reduce((sum, { wireBytes }) => sum + wireBytes, 0) };
   });
-  // With stages, ranks receive different bytes.
+  // Ranks of different stages receive different numbers of bytes.
   const { rows, received } = ofRanks.reduce((most, one) => (one.received > most.received ? one : most));
   if (rows.length === 0) return ['No collectives.'];
   return [

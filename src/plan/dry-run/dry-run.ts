@@ -11,9 +11,12 @@ import { type RankOptions, type RankThreadResult, runRanks } from './rank-thread
 
 /** Options of a dry run. */
 export interface DryRunOptions extends StepOptions, Pick<TimeOptions, 'hardware'> {
-  /** The rank that runs in place of all ranks. Default: the first rank of each stage of a pipeline, which holds most if shards differ. */
+  /**
+   * The rank that runs in place of all ranks. Default: the first rank of each stage of a pipeline, which holds most if shards
+   * differ.
+   */
   readonly rank?: number;
-  /** 'all' runs every rank of at most 64, one after another. Default: 'one'; with parallel.pp, one rank per stage. */
+  /** 'all' runs every rank of a world of at most 64 ranks. Default: 'one'; with parallel.pp, one rank per stage. */
   readonly ranks?: 'one' | 'all';
 }
 
@@ -39,7 +42,7 @@ const MOST_RANKS = 64;
  * model or a file. The code of the model, strategy, autograd and optimizer is the same as in a run; only the engine (meta) and
  * the other ranks are not real. Bytes are exactly those of a rank's wasm engine. See [Note: the meta engine], [Note: values in
  * a dry run].
- * `progress` gets the number of steps of all ranks.
+ * `progress` gets the number of steps that are done, and the number of all steps of the ranks that run.
  * Throws: CONFIG as training does, and for a world, rank or number of steps out of range; ENGINE for a model whose memory
  * depends on values; OUT_OF_MEMORY beyond `memoryLimit`.
  */

@@ -23,7 +23,10 @@ export type DryRunEvent =
     }
   | { readonly kind: 'retagged'; readonly buffer: BufferId; readonly tag: Tag }
   | { readonly kind: 'freed'; readonly buffer: BufferId }
-  /** Reported when a rank has waited for the collective, or has found that it has ended; `posted` is its beginning. */
+  /**
+   * Reported when a rank has waited for the collective, or has found that the collective has ended; `posted` is the collective's
+   * beginning.
+   */
   | CollectiveEvent
   /** A span begins; it contains all events up to the `span` of the same name and module. Spans nest. */
   | { readonly kind: 'entered'; readonly name: SpanName; readonly module: string }

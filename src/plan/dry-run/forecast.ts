@@ -48,18 +48,21 @@ function hookAt(config: TrainConfig, step: number): TrainConfig {
 }
 
 function forecastOf(config: TrainConfig, world: number, own: MetaOwn | undefined): RunForecast {
-  // There are two steps.
+  // A run has two steps by default.
   const stepOf = (rank: number): StepRecord => runRank({ config, world, rank, own }).records[1] as StepRecord;
   // The first step makes optimizer states; the second is like all later steps.
   const first = stepOf(0);
   const { byCause } = memoryOverTime(first);
   const peaks = noBytes();
   for (const cause of Object.keys(peaks) as (keyof BytesByCause)[])
-    peaks[cause] = Math.max(...byCause[cause]); // its own keys
+    peaks[cause] = Math.max(...byCause[cause]); // the keys of `peaks`
   return { states: modelStatesOf(first), peaks, wireBytes: meanReceived(first, world, stepOf) };
 }
 
-/** In a ring, the last part differs most: if the last rank receives as much as the first, all ranks receive as much. */
+/**
+ * Returns the bytes that a rank receives, in the mean. In a ring, the last part differs most, so all ranks receive equally much
+ * if the first and the last rank do.
+ */
 function meanReceived(
   first: StepRecord,
   world: number,

@@ -16,11 +16,11 @@ import type { DryRunCosts } from './rank-run';
  *
  * [Note: this library's schedule on a GPU] Kernels, their shapes and their schedule (with overlap) are those of a step of this
  * library. Their times come from the planner's formulas for matmuls, attention, memory traffic in the declared types, and
- * collectives by the nodes of their ranks. So a dry run predicts the time of *this* training on GPUs, which fuses less than a
- * compiled program and has no pauses of an interpreter. `predict` predicts the time of PyTorch or Megatron-LM. The times leave
- * out the rest of an iteration (data, counters), multiprocessors that a collective takes from a matmul, and slow nodes.
+ * collectives (which depend on the ranks' nodes). So a dry run predicts the time of *this* training on GPUs, which fuses less
+ * than a compiled program and has no pauses of an interpreter. `predict` predicts the time of PyTorch or Megatron-LM. The times
+ * leave out the rest of an iteration (data, counters), multiprocessors that a collective takes from a matmul, and slow nodes.
  *
- * The CPU launches one kernel after another and runs ahead of the GPU, which waits for a launch only if it has caught up.
+ * The CPU launches one kernel after another and runs ahead of the GPU, which waits for a launch only if the GPU has caught up.
  * The costs remember how far ahead the CPU is, so each rank of a dry run needs its own costs.
  */
 export function gpuCosts(
@@ -56,7 +56,7 @@ export interface TimedKernel {
   readonly waited: Seconds;
 }
 
-/** This kernel takes no time on a GPU: GPU kernels write the unit's type. Only float32 engines have to round values. */
+/** This kernel takes no time on a GPU, because GPU kernels write values in the unit's type; only float32 engines round values. */
 const FREE_ON_DEVICE = 'round';
 
 function kernelSeconds(
@@ -95,7 +95,7 @@ function precisionOf({ declared }: KernelCall): Precision {
  * GPUs.
  */
 const HOST_MEMORY = (2 * 8 * 25.6e9) / 8;
-/** Bandwidth between CPU and GPU, bytes per second. Source: see LINKS: PCIe 4, 16 lanes. */
+/** Bandwidth between CPU and GPU, bytes per second. Source: PCIe 4 with 16 lanes in `LINKS`. */
 const HOST_LINK = (LINKS.PCIe4.gbit * 1e9) / 8;
 const COPIES: ReadonlySet<string> = new Set(['fromDevice', 'toDevice']);
 
@@ -116,7 +116,7 @@ function operationOf(op: CollectiveCall['op']): GroupOperation {
   }
 }
 
-/** Ranks fill one node after another. The node with the fewest members of the group has the least bandwidth. */
+/** Returns the place of a group. Ranks fill one node after another; the node with the fewest members has the least bandwidth. */
 export function placeOfRanks(ranks: readonly number[], gpusPerNode: number): GroupPlace {
   const members = new Map<number, number>();
   for (const rank of ranks) {

@@ -11,12 +11,12 @@ import { runRank } from './rank-run';
 import { secondsTogether } from './shared-cores';
 
 /**
- * Returns the times of kernels and collectives on this machine's ranks, computed from measurements with one world size. The times are
- * those of threads that each have their own core.
+ * Returns the times of kernels and collectives on this machine's ranks, computed from measurements with one world size. The times
+ * are those of threads that each have their own core.
  *
  * [Note: predictions of this machine's own runs] A kernel's time includes the library's code before the kernel. If the kernel was
- * measured with the same shapes, its time is the measured one. For other shapes, its time is on a line through the measurements of
- * this kernel. Every rank computes on one core; matmuls use one core if there are at least as many ranks as cores. A collective
+ * measured with the same shapes, its time is the measured time. For other shapes, its time is on a line through the measurements
+ * of this kernel. Every rank computes on one core; only matmuls use more cores, if there are fewer ranks than cores. A collective
  * takes a time per call, and a time per byte that a rank copies into or out of the shared memory. Before and after a call, the
  * main thread runs the library's code (hooks, buffers, tickets). Steps of sharded and of divided models need more time than
  * their kernels and collectives: `overheadOfCalls` divides the difference by the number of calls. The result is the time of the
@@ -36,7 +36,7 @@ export interface HerePlace {
   readonly others?: number;
 }
 
-/** Runs a config's ranks dry, and predicts the time of a step in which they share this machine's cores. */
+/** Makes a dry run of each rank of a config, and predicts the time of a step in which the ranks share this machine's cores. */
 export function predictHere(config: TrainConfigInput, measured: HereMeasurements, place: HerePlace) {
   const { world, link, others = 0 } = place;
   const { collective } = hereCosts(measured);
@@ -56,7 +56,7 @@ export function predictHere(config: TrainConfigInput, measured: HereMeasurements
   return { stepSeconds, lastStep: ranks.flatMap(({ lastStep }) => lastStep) };
 }
 
-/** Runs one rank of a config dry. Returns what its main thread does in the last step, and the record of this step. */
+/** Makes a dry run of one rank. Returns what the rank's main thread does in the last step, and the record of this step. */
 function runHere(
   config: TrainConfig,
   measured: HereMeasurements,
@@ -107,7 +107,7 @@ function kernelCosts(kernels: readonly MeasuredKernel[]): KernelCosts {
   };
 }
 
-/** Time as a linear function of size. */
+/** The time of a call as a linear function of its size: start + slope x size. */
 interface Line {
   readonly start: Seconds;
   readonly slope: number;
@@ -125,8 +125,8 @@ function linesOf(kernels: readonly MeasuredKernel[], unit: MeasuredKernel['unit'
 }
 
 /**
- * Returns the line with the smallest sum of squared relative errors. Its start and slope are not negative. If all points have one size, the
- * line starts at 0. Without points, it is `fallback`.
+ * Returns the line with the smallest sum of squared relative errors. Its start and slope are not negative. If all points have one
+ * size, the line starts at 0. Without points, the line is `fallback`.
  */
 function lineThrough(points: readonly Pick<MeasuredKernel, 'size' | 'seconds'>[], fallback: Line): Line {
   const timed = points.filter(({ seconds }) => seconds > 0);

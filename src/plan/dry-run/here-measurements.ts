@@ -7,7 +7,7 @@ import type { CollectiveCall } from '../../transport/meta-plane';
 import { flopsOf, workOf } from './kernel-work';
 import { runRank } from './rank-run';
 
-/** The time of a kernel at one size, with the library's code before it. */
+/** The time of a kernel at one size; the time of the library's code before the kernel is included. */
 export interface MeasuredKernel {
   readonly name: string;
   /** The calls' place, name, shapes and transposes: calls with the same key do the same work. */
@@ -47,9 +47,10 @@ export function sizeOfWork(call: KernelCall): Pick<MeasuredKernel, 'unit' | 'siz
 }
 
 /**
- * Returns the time of each kernel key, from the measured times of rank 0 of `world` ranks. A dry run of the same config says which kernels
- * were called. A call's time is the median over steps; a key's time is the mean over its calls. A call's time includes the library's code
- * before the kernel. But if this code follows a collective, it is part of `callOverhead`. Throws: INTERNAL if dry run and rank differ.
+ * Returns the time of each kernel key, from the measured times of rank 0 of `world` ranks. A dry run of the same config says
+ * which kernels were called. A call's time is the median over steps; a key's time is the mean over its calls. A call's time
+ * includes the library's code before the kernel. But code that follows a collective is part of `callOverhead`. Throws: INTERNAL
+ * if the dry run and the rank called different kernels.
  */
 export function measuredKernels(
   config: TrainConfig,

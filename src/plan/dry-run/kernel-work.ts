@@ -28,7 +28,10 @@ export function workOf(call: KernelCall): KernelWork {
   return product === undefined ? { kind: 'traffic', bytes } : { kind: 'product', product, bytes };
 }
 
-/** Returns the floating point operations of matmuls, else 0. Causal flash attention computes half of the scores. */
+/**
+ * Returns the floating point operations of a kernel's matmuls; 0 if it has none. Causal flash attention computes half of the
+ * scores.
+ */
 export function flopsOf(work: KernelWork): number {
   switch (work.kind) {
     case 'product': {
@@ -86,10 +89,10 @@ function productOf({ name, inputs, outputs, attrs }: KernelCall): Product | unde
       // Filter [height, width, in, out]: a matmul over the window of each output position.
       return { m: size / last, n: last, k: sizeOf(b) / last };
     case 'Conv2DBackpropInput':
-      // dy [..., out] and the filter; each position of the input adds up its windows.
+      // The inputs are dy [..., out] and the filter; afterwards each position of the input adds up the windows that contain it.
       return { m: sizeOf(a) / (a.at(-1) ?? 1), n: sizeOf(b) / (a.at(-1) ?? 1), k: a.at(-1) ?? 1 };
     case 'Conv2DBackpropFilter':
-      // x and dy: columns transposed times dy.
+      // The inputs are x and dy; the transposed matrix of x's windows is multiplied by dy.
       return { m: size / last, n: last, k: sizeOf(b) / last };
     case FUSED.conv2d:
     case FUSED.conv2dInputGrad:
@@ -119,7 +122,7 @@ function convolutionOf(
   return { m: perGroup, n: depth, k: positions, batch: groups };
 }
 
-/** Kernels that read only some rows of a table: as many rows as they write. */
+/** Kernels that read only some rows of a table; they read as many rows as they write. */
 const ROW_READERS: ReadonlySet<string> = new Set([FUSED.embedding, 'GatherV2']);
 /** Kernels that also write a result over their first input. */
 const OVERWRITERS: ReadonlySet<string> = new Set([FUSED.crossEntropyInPlace]);

@@ -15,7 +15,7 @@ const KINDS: Partial<Record<MemoryCause, 'parameters' | 'gradients'>> = {
 
 type Described = Omit<LiveBuffer, 'id'>;
 
-/** A rank's live buffers, and a text for those that parts leave for each other. */
+/** A rank's live buffers, and a text for each of the buffers that parts leave for each other. */
 export class LiveBuffers {
   readonly #buffers = new Map<BufferId, Described>();
   /** The texts of the buffers that parts leave for each other, and how many buffers each text describes. */

@@ -44,7 +44,7 @@ export class PartRecorder implements Observer {
     this.next = next;
   }
 
-  /** Must be called with every group that the rank makes. */
+  /** Registers a group. It must be called for every group that the rank makes. */
   readonly groupMade = (group: MadeGroup): void => {
     this.#groups.set(keyOf(group), group);
   };
@@ -70,7 +70,7 @@ export class PartRecorder implements Observer {
     return this.#live.find(states);
   }
 
-  /** Runs `work`, whose result is a tensor, and stores its events; the segment is null if it cannot be repeated. */
+  /** Runs `work` and stores its events as a segment; the segment is null if the events cannot be repeated. */
   record<T>(
     { buffers, gathers }: RecordedPass,
     given: ReadonlyMap<Slot, tf.Tensor>,
@@ -166,7 +166,10 @@ export class PartRecorder implements Observer {
     this.#draft?.events.push({ kind: 'entered', name, module });
   }
 
-  /** Returns a buffer's slot; a buffer that no part of the pass made must be a state. */
+  /**
+   * Returns a buffer's slot. A buffer that no part of the pass made must be a state (`isState`); otherwise the part is not
+   * repeatable.
+   */
   #slotOf(draft: Draft, id: BufferId): Slot {
     const { buffers, states } = draft;
     const known = buffers.slots.get(id);
@@ -178,7 +181,7 @@ export class PartRecorder implements Observer {
     return slot;
   }
 
-  /** Returns the draft as a segment; null if it freed a buffer of an earlier part and made no equal buffer. */
+  /** Returns the draft as a segment; null if the part freed a buffer of an earlier part and made no equal buffer. */
   #segment(
     draft: Draft,
     tensor: tf.Tensor | null,
@@ -211,7 +214,7 @@ export class PartRecorder implements Observer {
     };
   }
 
-  /** Finds the gathered tensors after a part; their buffers no longer belong to its pass. Null if a gather is in flight. */
+  /** Finds the gathered tensors after a part, and removes their buffers from the part's pass. Null if a gather is in flight. */
   #leftGathered(
     { buffers, made }: Draft,
     gathers: GatherState,
@@ -223,7 +226,7 @@ export class PartRecorder implements Observer {
       const index = earlier.indexOf(tensor);
       if (index >= 0) return { index };
       const id = this.engine.buffers.idOf(tensor.dataId);
-      const slot = buffers.slots.get(id) as Slot; // the part gathered it
+      const slot = buffers.slots.get(id) as Slot; // the part gathered this tensor
       buffers.slots.delete(id);
       buffers.open.delete(slot);
       made.delete(slot);
@@ -239,7 +242,7 @@ export class PartRecorder implements Observer {
     if (slot === undefined) return null;
     const isHeld = tf.engine().backend.refCount(dataId) > 1;
     if (!isHeld) buffers.open.delete(slot);
-    return { slot, shape, dtype: dtype as DType, isHeld }; // the engine has no other types
+    return { slot, shape, dtype: dtype as DType, isHeld }; // the engine has only these types
   }
 }
 

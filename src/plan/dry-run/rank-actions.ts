@@ -3,7 +3,7 @@ import type { Seconds } from '../../core/units';
 import type { WatchedCall } from '../../transport/meta-plane';
 import type { DryRunCosts } from './rank-run';
 
-/** What a rank's main thread does next: it computes, begins a call (and waits for one that is not async), or waits. */
+/** What a rank's main thread does next: it computes, begins a call (and waits for the call unless it is async), or waits. */
 export type RankAction =
   | { readonly kind: 'compute'; readonly seconds: Seconds }
   | { readonly kind: 'call' | 'wait'; readonly call: WatchedCall };

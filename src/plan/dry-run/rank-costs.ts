@@ -9,7 +9,7 @@ import type { DryRunCosts } from './rank-run';
 /** Where a dry run's times come from. */
 export interface TimeOptions {
   /**
-   * A kind of GPU by name ('A100-80G'), or by the kind that it is `like` and figures that differ. Times are then those of this
+   * A kind of GPU: its name ('A100-80G'), or a known kind (`like`) with the figures that differ. Times are then those of this
    * library's kernels and schedule on such GPUs. See [Note: this library's schedule on a GPU].
    */
   readonly hardware?: z.output<typeof hardwareSchema>;

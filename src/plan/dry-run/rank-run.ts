@@ -27,7 +27,7 @@ export interface DryRunCosts {
   /** Default: collectives take no time. */
   readonly collective?: CollectiveCosts;
   readonly watch?: CallWatch;
-  /** Is called before each step. */
+  /** A function that is called before each step. */
   readonly beginStep?: () => void;
 }
 
@@ -39,9 +39,9 @@ export interface StepOptions {
   readonly costs?: DryRunCosts;
   /** Number of steps. Default 2: the first step makes optimizer states, the second is like all later steps. */
   readonly steps?: number;
-  /** Whether matmuls run in a BLAS library, as on ranks that find one. Default true. */
+  /** Whether matmuls run in a BLAS library, as on ranks that find such a library. Default true. */
   readonly blas?: boolean;
-  /** Largest number of bytes on the device; beyond it, OUT_OF_MEMORY lists what is held. Default: no limit. */
+  /** The most bytes that the device may hold; beyond it, the error OUT_OF_MEMORY lists the held bytes. Default: no limit. */
   readonly memoryLimit?: Bytes;
   /** Whether records contain every allocation and free, which figures of memory over time need. Default true. */
   readonly curve?: boolean;
@@ -57,16 +57,16 @@ export interface StepOptions {
 export interface MetaPlace {
   readonly rank: number;
   readonly engine: MetaEngine;
-  /** All ranks. */
+  /** The group of all ranks. */
   readonly group: ProcessGroup;
   readonly recorder: Recorder;
 }
 
 /** The user's functions in a dry run. */
 export interface MetaOwn {
-  /** Makes the parts of a trainer that call the functions. */
+  /** Makes the parts of a trainer that call the user's functions. */
   readonly parts: (place: MetaPlace, config: TrainConfig) => OwnParts;
-  /** The user's files, if they are prepared. */
+  /** The user's data, if it is prepared ([Note: prepared data]). */
   readonly data?: PreparedData | undefined;
 }
 
@@ -75,7 +75,7 @@ interface RankRunOptions extends StepOptions {
   readonly config: TrainConfig;
   readonly rank: number;
   readonly own?: MetaOwn | undefined;
-  /** Is called after each step. */
+  /** A function that is called after each step. */
   readonly stepped?: () => void;
 }
 
@@ -85,11 +85,11 @@ export interface RankRun {
   readonly numParams: number;
   /** One record per step. */
   readonly records: readonly StepRecord[];
-  /** Events while the trainer was built, then step by step; empty if events are not stored. */
+  /** The events while the trainer was built, then the events of each step; empty lists if events are not stored. */
   readonly events: readonly (readonly DryRunEvent[])[];
 }
 
-/** Builds a config's trainer as rank `rank` of `world` on the meta engine, and steps it. */
+/** Builds a config's trainer as rank `rank` of `world` on the meta engine, and runs its steps. */
 export function runRank(options: RankRunOptions): RankRun {
   const { costs = {}, blas = true, memoryLimit } = options;
   const run = (repeats: Repeats): RankRun =>
@@ -122,7 +122,7 @@ function unlessRepeated(run: () => RankRun, other: () => RankRun): RankRun {
 /** Whether microbatches may be repeated; see [Note: repeated microbatches]. */
 function mayRepeat({ repeats = true, config, costs, memoryLimit, own }: RankRunOptions): boolean {
   const hasTimes = costs?.kernel !== undefined || costs?.collective !== undefined;
-  // If parameters are sharded over fewer ranks between forward and backward, the recorder does not see them as gathered.
+  // If parameters are sharded over fewer ranks between forward and backward, the recorder does not recognize them as gathered.
   const isKnown = typeof config.parallel.reshardAfterForward !== 'number';
   return repeats && isKnown && !hasTimes && memoryLimit === undefined && own === undefined;
 }
@@ -155,7 +155,7 @@ function stepped(engine: MetaEngine, options: RankRunOptions, repeats: Repeats):
   return { rank, numParams, records, events };
 }
 
-/** Returns batches of the config's shape whose tokens nobody reads; undefined: the model's inputs are not tokens. */
+/** Returns batches of the config's shape; all tokens are 0, because nothing reads them. Undefined: the inputs are not tokens. */
 function blankBatches(config: TrainConfig): BatchSource | undefined {
   const shape = modelShape(config);
   const { batch, data } = config;
@@ -173,8 +173,8 @@ function explained(error: unknown): unknown {
   if (kernel === undefined) return error;
   return new ShardlabError(
     'ENGINE',
-    `A dry run does not know what the operation ${kernel} does with memory: models here do not use it. Add it to ` +
-      'meta-kernels.ts, with the memory that its wasm kernel allocates, or leave it out of the model.',
+    `A dry run does not know how much memory the operation ${kernel} needs, because the library's models do not use it. Add ` +
+      'the operation to meta-kernels.ts, with the memory that its wasm kernel allocates, or leave it out of the model.',
     { details: { kernel }, cause: error },
   );
 }

@@ -19,7 +19,7 @@ function main({ options, ranks, shared, port }: RankThreadInput): void {
       const run = runRank({ ...options, rank, costs: costsOf(), warn: (text) => warnings.push(text) });
       return { index, run, warnings };
     } catch {
-      // The thread that waits runs this rank again, and throws its error.
+      // The calling thread runs this rank again, and throws the rank's error.
       return { index, run: null, warnings: [] };
     }
   }

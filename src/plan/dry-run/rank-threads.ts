@@ -8,12 +8,15 @@ import type { RankRun, StepOptions } from './rank-run';
 
 /** Threads start if the ranks that are left would take longer than this on one thread. */
 const LONG: Seconds = 3;
-/** A thread that delivers nothing for this many times the time of a rank here is not waited for any longer. */
+/** The calling thread waits for the next result at most this many times as long as it needs for a rank itself. */
 const PATIENCE = 20;
-/** The size of a thread's young generation: a dry run makes many short-lived objects, whose collection would take a tenth of its time. */
+/**
+ * Size of a thread's young generation, MB. A dry run makes many short-lived objects; with less space, their collection takes
+ * 10% of the time.
+ */
 const YOUNG_MB = 96;
 
-/** What all ranks of a dry run have in common; plain data, which another thread can have. */
+/** What all ranks of a dry run have in common; plain data, which can be sent to another thread. */
 export interface RankOptions extends Omit<StepOptions, 'costs' | 'warn'>, Pick<TimeOptions, 'hardware'> {
   readonly config: TrainConfig;
 }
@@ -34,12 +37,12 @@ export interface RankThreadResult {
   readonly warnings: readonly string[];
 }
 
-/** Takes and returns the index of a rank that no thread has taken; if all are taken, it is no index of a rank. */
+/** Takes and returns the index of a rank that no thread has taken; if all are taken, the index is past the last rank. */
 export function takeRank(shared: Int32Array): number {
   return Atomics.add(shared, 0, 1);
 }
 
-/** Tells the thread that waits that one more result was sent. */
+/** Reports to the calling thread that one more result was sent. */
 export function tellSent(shared: Int32Array): void {
   Atomics.add(shared, 1, 1);
   Atomics.notify(shared, 1);
@@ -48,7 +51,7 @@ export function tellSent(shared: Int32Array): void {
 /** The ranks of a dry run, and how each of them runs. */
 export interface RankWork {
   readonly ranks: readonly number[];
-  /** Undefined: what the ranks need cannot be sent to another thread. */
+  /** Undefined if the options cannot be sent to another thread. */
   readonly options: RankOptions | undefined;
   /** Whether the ranks are known to take long. */
   readonly isLarge: boolean;
@@ -59,9 +62,9 @@ export interface RankWork {
 }
 
 /**
- * Runs ranks one after another, and on all cores if they take long; returns their results in the order of `ranks`. The calling
- * thread waits, as if it ran all of them. A rank that fails on another thread runs again on this one, so that its error is
- * thrown here.
+ * Runs ranks one after another, or on all cores if they take long; returns their results in the order of `ranks`. The calling
+ * thread also runs ranks, and is blocked until all results exist. A rank that fails on another thread runs again on the calling
+ * thread, which then throws the rank's error.
  */
 export function runRanks(work: RankWork): RankRun[] {
   const { ranks, run, options, isLarge } = work;
@@ -93,14 +96,14 @@ function onThreads({
       transferList: [port2],
       resourceLimits,
     });
-    // A failure of a thread is seen as a rank without a result.
+    // If a thread fails, its rank has no result, and runs again on the calling thread.
     thread.on('error', () => undefined).unref();
     return { thread, port: port1 };
   });
   const receive = (): void => {
     for (const { port } of threads) {
       for (let sent = receiveMessageOnPort(port); sent !== undefined; sent = receiveMessageOnPort(port)) {
-        const result = sent.message as RankThreadResult; // only our threads have the other ends
+        const result = sent.message as RankThreadResult; // only our threads have the ports' other ends
         if (result.run !== null) runs.set(result.index, result.run);
         arrived(result);
       }

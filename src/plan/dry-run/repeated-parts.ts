@@ -4,7 +4,7 @@ import { type PartRecorder, PassBuffers, type RecordedPass } from './part-record
 import { type Half, RepeatedPass, stateKey } from './repeated-pass';
 import type { Segment } from './segment';
 
-/** Which parts may be repeated; 'later': all parts except the first one that adds to gradients. */
+/** Which parts may be repeated; 'later': all parts except the first part that adds to earlier gradients. */
 export type Repeats = 'all' | 'later' | 'none';
 
 function includes(repeats: Repeats, { isFirstToAdd }: PartRepeats): boolean {
@@ -14,22 +14,24 @@ function includes(repeats: Repeats, { isFirstToAdd }: PartRepeats): boolean {
 /**
  * Executes only the first of equal parts of a pipeline, and repeats its events for the others.
  *
- * [Note: repeated microbatches] The microbatches of a stage between its first one (which makes gradients) and its last one (which
- * reduces them) do the same. So one of them is executed, and its events are stored: what it allocated, tagged and freed, its
- * collectives and spans. For another microbatch, these events happen again with buffers of its own, in the order of the
+ * [Note: repeated microbatches] The microbatches of a stage do the same, except the first one (which makes gradients) and the
+ * last one (which reduces gradients). So one of them is executed, and its events are stored: what it allocated, tagged and freed,
+ * its collectives and spans. For another microbatch, these events happen again with buffers of its own, in the order of the
  * schedule; peaks and records are then those of a run that executes everything. Two forwards are equal if they begin with the
  * same gathered parameters, and if the same gradients exist at all actions of their microbatches. Two backwards are equal if, in
- * addition, they begin and end with the same gradients. If a backward has no equal although its forward had one, the rank runs
- * again: first without a repetition of microbatch 1, then without any repetition. (With 16-bit gradients, only microbatch 1
+ * addition, they begin and end with the same gradients. If no earlier backward is equal, although the forward had an equal, the
+ * rank runs again: first without a repetition of microbatch 1, then without any repetition. (With 16-bit gradients, only
+ * microbatch 1
  * finds the gradients of a single microbatch.)
  * If parameters are sharded, what a part gathers depends on the parts before it: a forward leaves the root's parameters whole,
  * and a backward gathers ahead in the order of the last forward. So parts are equal only if this state (`GatherState`) is
  * equal, and a repeated part sets the state as the executed part did. Nothing is repeated if parameters are sharded over fewer
- * ranks between forward and backward, if there are costs (times depend on what else runs), a limit, or functions of the user.
+ * ranks between forward and backward, if there are costs (times depend on what else runs), a memory limit, or functions of the
+ * user.
  */
 export function repeatedParts(recorder: PartRecorder, repeats: Repeats): typeof recordPart {
   const known = new Map<string, Segment>();
-  /** The gradients before the last part without an equal, which began a step or accumulated a later batch. */
+  /** Describes gathered parameters and gradients before the last part that cannot be repeated, such as a step's first part. */
   let before = '';
   return (engine, part) => {
     recorder.settle();

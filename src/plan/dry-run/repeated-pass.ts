@@ -8,13 +8,13 @@ import type { Slot } from './live-buffers';
 import type { PartRecorder } from './part-recorder';
 import type { LeftGathered, PartEvent, Segment } from './segment';
 
-/** A part has no equal before it, so the rank must run again with less repetition. */
+/** No earlier part is equal to a part that should be repeated, so the rank must run again with less repetition. */
 export class NotRepeated extends Error {}
 
 /** What a pass does after its forward. */
 export type Half = 'backward' | 'backwardInput' | 'backwardWeight';
 
-/** Describes the state in which a half begins. */
+/** Describes the state in which a backward, or a half of a backward, begins. */
 export function stateKey(half: Half, recorder: PartRecorder, gathers: GatherState | null): string {
   return [half, recorder.state(), gathers?.describe()].join(' ');
 }
@@ -41,7 +41,7 @@ export class RepeatedPass implements PartPass {
     given.forEach((tensor, i) => {
       if (forward.held.includes(`given ${i}`)) this.#held.set(`given ${i}`, heldIn(hold(tensor)));
     });
-    this.output = this.#repeat(forward) as tf.Tensor; // a forward has a result
+    this.output = this.#repeat(forward) as tf.Tensor; // a forward returns a tensor
   }
 
   backward(seed: tf.Tensor): tf.Tensor | null {
@@ -89,7 +89,8 @@ export class RepeatedPass implements PartPass {
       } else event.group.repeat(event.event, (numbers.get(event.group) ?? 0) + event.ahead);
     }
     for (const [group, count] of calls) group.lastNumber = (numbers.get(group) ?? 0) + count;
-    for (const { slot, state } of replacing) buffers.rekey(this.#of(slot).key, replaced.get(state) as object); // it is a state
+    // Each `state` is a slot of `states`.
+    for (const { slot, state } of replacing) buffers.rekey(this.#of(slot).key, replaced.get(state) as object);
     if (left !== null) this.#leave(left, gathered);
     for (const slot of [...states.keys(), ...replacing.map((one) => one.slot)]) this.#held.delete(slot);
     return result && this.#tensorOf(result);
@@ -120,7 +121,7 @@ export class RepeatedPass implements PartPass {
     }
   }
 
-  /** Gives the units the gathered tensors that the segment left. */
+  /** Sets the units' gathered tensors to those that the segment left. */
   #leave({ tensors, restore }: LeftGathered, earlier: readonly tf.Tensor[]): void {
     const wholes = tensors.map((one) =>
       'index' in one
@@ -130,7 +131,7 @@ export class RepeatedPass implements PartPass {
     restore(wholes);
   }
 
-  /** Shows an event of a buffer that the segment allocates and frees. */
+  /** Reports an event of a buffer that the segment allocates and frees; no real buffer is made. */
   #pass(event: Extract<PartEvent, { slot: Slot }>): void {
     const { next, engine } = this.#recorder;
     const id = this.#brief.get(event.slot) ?? engine.buffers.takeId();

@@ -25,7 +25,7 @@ export interface Segment {
   readonly brief: ReadonlySet<Slot>;
   /** How many call numbers each group used. */
   readonly calls: ReadonlyMap<MadeGroup, number>;
-  /** Which given tensors backward needs. */
+  /** The given tensors that backward needs. */
   readonly held: readonly Slot[];
   /** The returned tensor; `isHeld`: the pass needs it later. */
   readonly result: {

@@ -6,23 +6,24 @@ import type { RankAction } from './rank-actions';
 /** What the ranks of a machine share, and what their calls cost. */
 export interface SharedCores {
   readonly cores: number;
-  /** Number of other programs' threads that want a core all the time. */
+  /** Number of threads of other programs that always have work. */
   readonly others: number;
   /** CPU time of the main thread before each call. */
   readonly callOverhead: Seconds;
   /** CPU time of a call on each of its ranks. */
   readonly call: (call: WatchedCall) => Seconds;
-  /** How long a shaped link carries a call; 0 without a shaped link. */
+  /** The time in which a shaped link carries a call; 0 without a shaped link. */
   readonly carried: (call: WatchedCall) => Seconds;
 }
 
 /**
  * Returns the time in which all ranks of a machine run their actions.
  *
- * [Note: ranks that share cores] Every rank has a main thread, which computes and runs blocking calls, and a comm thread, which runs
- * asynchronous calls one after another. Threads that have something to do share the cores evenly with other programs' threads; a
- * thread that waits leaves its core to the others. A collective begins on the ranks when all of them have arrived; a receive begins when
- * the sender has written, and a send ends with its receive. A shaped link carries one call of a rank at a time.
+ * [Note: ranks that share cores] Every rank has a main thread, which computes and runs blocking calls, and a comm thread, which
+ * runs asynchronous calls one after another. Threads that have something to do share the cores evenly with other programs'
+ * threads; a thread that waits leaves its core to the others. A collective begins on the ranks when all of them have arrived; a
+ * receive begins when the sender has written, and a send ends with its receive. A shaped link carries one call of a rank at a
+ * time.
  */
 export function secondsTogether(ranks: readonly (readonly RankAction[])[], shared: SharedCores): Seconds {
   const cores = new Cores(shared);

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { ModelShapeInput } from '../model-shape';
 
-/** Keys of a config.json of transformers or diffusers. Every family reads some of them; all others are left out. */
+/** The keys of a config.json of transformers or diffusers that are read. Every family of models reads some of these keys. */
 const size = z.number().int().min(1).nullish();
 const isSet = z.boolean().nullish();
 
@@ -73,17 +73,17 @@ export const hubConfigSchema = z.looseObject({
 
 export type HubConfig = z.output<typeof hubConfigSchema>;
 
-/** A family of models: the name of a config's model_type, or of its _class_name. */
+/** Reads the config of one family of models; `model_type` or `_class_name` of a config names its family. */
 type Read = (config: HubConfig) => ModelShapeInput;
 
-/** Throws: TypeError for a size that the config lacks; `shapeOfHub` turns it into a CONFIG error. */
+/** Throws: TypeError for a size that the config lacks; `shapeOfHub` turns the error into a CONFIG error. */
 export function need(config: HubConfig, key: keyof HubConfig): number {
   const value = config[key];
   if (typeof value === 'number') return value;
   throw new TypeError(`${String(key)} is missing`);
 }
 
-/** The most tokens per sequence if a plan gives no seq; contexts of 128k are rare in training. */
+/** The most tokens per sequence if a plan gives no `seq`, because contexts of 128k are rare in training. */
 const USUAL_SEQ = 8192;
 
 function llama(config: HubConfig, own: Partial<ModelShapeInput> = {}): ModelShapeInput {
@@ -102,7 +102,10 @@ function llama(config: HubConfig, own: Partial<ModelShapeInput> = {}): ModelShap
   };
 }
 
-/** Routed experts of each layer, with experts that every token visits, and layers without experts at the start. */
+/**
+ * Returns the routed experts of a layer, the shared experts that every token visits, and the number of first layers without
+ * experts.
+ */
 function experts(
   config: HubConfig,
   count: keyof HubConfig,
@@ -137,7 +140,7 @@ function latent(config: HubConfig): Partial<ModelShapeInput> {
   };
 }
 
-/** Layers with LayerNorm, biases and an ungated feed-forward, with rotary positions. */
+/** Returns a GPT with rotary positions: its layers have LayerNorm, biases and an ungated feed-forward. */
 function rotaryGpt(config: HubConfig, own: Partial<ModelShapeInput>): ModelShapeInput {
   return llama(config, { kind: 'gpt', gatedFfn: false, learnedPositions: false, ...own });
 }
@@ -163,7 +166,7 @@ const gpt2Sizes = (config: HubConfig): HubConfig => ({
   max_position_embeddings: config.n_positions,
 });
 
-/** A stack of layers without a head: BERT has a table of segments, ViT patches; both have learned positions. */
+/** Returns layers without a head. BERT has a table of segments, and ViT has patches; both models have learned positions. */
 function encoder(config: HubConfig, own: Partial<ModelShapeInput>): ModelShapeInput {
   return {
     ...llama({ ...config, vocab_size: config.vocab_size ?? 1 }),
@@ -180,7 +183,7 @@ const vit: Read = (config) => {
   return encoder(config, { seq: patches + 1, patchInputs: inputs, vocab: undefined });
 };
 
-/** Only the encoder, because models of images and videos use only the encoder. */
+/** Reads only the encoder of T5, because models of images and videos use only the encoder. */
 const t5: Read = (config) => ({
   name: `${config.model_type} encoder`,
   kind: 't5-encoder',
@@ -192,7 +195,7 @@ const t5: Read = (config) => ({
   vocab: need(config, 'vocab_size'),
 });
 
-/** Wan's own config.json and diffusers'. */
+/** Reads Wan's own config.json and the config.json of Wan in diffusers. */
 const wan: Read = (config) => {
   const heads = config.num_heads ?? need(config, 'num_attention_heads');
   return {
@@ -209,7 +212,9 @@ const wan: Read = (config) => {
   };
 };
 
-/** Width of the CLIP tokens that Wan2.1's models with an image read. Source: Wan2.1's wan/modules/model.py, MLPProj(1280, dim). */
+/**
+ * Width of the CLIP tokens that Wan2.1's image-to-video models read. Source: Wan2.1's wan/modules/model.py, MLPProj(1280, dim).
+ */
 const IMAGE_DIM = 1280;
 
 /**

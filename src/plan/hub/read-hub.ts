@@ -6,7 +6,7 @@ import { readRegularFile } from '../../core/regular-file';
 import type { ModelShapeInput } from '../model-shape';
 import { FAMILIES, hubConfigSchema } from './hub-config';
 
-/** Returns the shape of a published model by its name on a hub ('Qwen/Qwen3-32B'); undefined: it is not in the catalogue. */
+/** Returns the shape of a published model by its name on a hub ('Qwen/Qwen3-32B'); undefined: the catalogue does not have it. */
 export function catalogueModel(name: string): ModelShapeInput | undefined {
   const known = catalogueName(name);
   const config = known === undefined ? undefined : HUB_CATALOGUE[known];
@@ -14,8 +14,9 @@ export function catalogueModel(name: string): ModelShapeInput | undefined {
 }
 
 /**
- * Returns the shape in a config.json of transformers or diffusers, or in a folder that has one; undefined: the path is neither.
- * Throws: CONFIG for a family that is not known, and for a config without its sizes.
+ * Returns the shape in a config.json of transformers or diffusers, or in a folder that has such a file; undefined: the path has
+ * neither.
+ * Throws: CONFIG for a family that is not known, and for a config without the sizes that its family needs.
  */
 export function hubModelAt(path: string, cwd = '.'): ModelShapeInput | undefined {
   const at = resolve(cwd, path);
@@ -36,13 +37,13 @@ function jsonOf(file: string): unknown {
   }
 }
 
-/** Whether a value is a model's config: it names its family, and is no plan request. */
+/** Whether a value is a model's config, which names a family, and not a plan request. */
 export function isHubConfig(value: unknown): value is object {
   if (typeof value !== 'object' || value === null || 'model' in value) return false;
   return 'model_type' in value || '_class_name' in value;
 }
 
-/** Returns the shape of a config. Throws: CONFIG, see `hubModelAt`. */
+/** Returns the shape of a config. Throws: CONFIG as `hubModelAt` does. */
 export function shapeOfHub(config: object, name: string): ModelShapeInput {
   const parsed = hubConfigSchema.safeParse('text_config' in config ? textOf(config) : config);
   if (!parsed.success) {

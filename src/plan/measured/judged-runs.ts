@@ -6,8 +6,8 @@ import { predict } from '../predict';
 import { type MeasuredLayout, vtrainLayouts } from './measured-layouts';
 
 /**
- * Returns the measured iterations by which the planner is judged, with the planner's prediction and that of a baseline (every
- * GPU has one fixed rate). Planner and baseline were fitted on the same rows.
+ * Returns the measured iterations by which the planner is judged, with the planner's prediction and the prediction of a baseline
+ * (every GPU has one fixed rate). Planner and baseline were fitted on the same rows.
  */
 export function judgedRuns(): readonly MeasuredRun[] {
   const rows = vtrainLayouts();
@@ -25,7 +25,7 @@ function idOf({ model, gpus, dp, tp, pp, microBatch, globalBatch }: Layout): str
   return `${model.name}, ${gpus} GPUs: dp ${dp} tp ${tp} pp ${pp}, batch ${globalBatch} by ${microBatch}`;
 }
 
-/** Returns the baseline, the simplest model: every GPU does its share of all operations at one fixed rate. */
+/** Returns the baseline, which is the simplest time model: every GPU does its share of all operations at one fixed rate. */
 export function constantEfficiency(fittedOn: readonly MeasuredLayout[]): (layout: Layout) => Seconds {
   const shares = fittedOn.map(({ layout, seconds }) => idealSeconds(layout) / seconds).sort((a, b) => a - b);
   const efficiency = shares[shares.length >> 1] ?? 1;

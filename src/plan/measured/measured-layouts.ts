@@ -17,10 +17,10 @@ export interface MeasuredLayout {
  * shuffle keeps half of them out of the fit. [Note: vTrain's recompute]
  *
  * The data set does not say what was recomputed; these rows are planned with selective recompute, for three reasons. First, in
- * 2023 pipelines of Megatron-DeepSpeed recomputed the attention core, but not whole layers, whatever the arguments said
+ * 2023, pipelines of Megatron-DeepSpeed recomputed the attention core, but not whole layers, whatever the arguments said
  * (deepspeedai/Megatron-DeepSpeed, pull requests 225 and 243). Second, with whole layers the rows of dim 2048, tp 1 and
- * microbatch 8 would compute at 212 TFLOP/s, element-wise work and unfused attention included, which no A100 does. Third, on
- * the fit half the mean error of the refitted model is 6.4%; with full recompute it is 7.5%, with none 7.0%.
+ * microbatch 8 would compute at 212 TFLOP/s, with element-wise work and unfused attention; no A100 reaches this rate. Third, the
+ * refitted model has a mean error of 6.4% on the half of the fit; it is 7.5% with full recompute and 7.0% without recompute.
  */
 export function vtrainLayouts(): MeasuredLayout[] {
   const heldOut = halfOf(vtrain.rows.length);
@@ -45,7 +45,7 @@ export const MEGATRON = {
   attention: 'unfused',
 } as const;
 
-/** Returns the indices of one half, chosen by a seeded shuffle. */
+/** Returns the indices of one half of the rows, which a seeded shuffle chooses. */
 function halfOf(count: number): ReadonlySet<number> {
   const random = seeded(2021, 'held out');
   const keys = Array.from({ length: count }, (_, index) => ({ index, key: random.uniform() }));

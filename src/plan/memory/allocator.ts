@@ -6,15 +6,17 @@ const MIB = 1024 ** 2;
 
 /**
  * Returns the bytes of cuBLAS's workspaces in the caching allocator: one for the forward thread, one for autograd's thread.
- * Source: ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize: 4096 KiB x 8 on Hopper, 2 x 4096 KiB + 8 x 16 KiB before.
+ * Source: ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize: 4096 KiB x 8 on Hopper, 2 x 4096 KiB + 8 x 16 KiB before
+ * Hopper.
  */
 export function workspaceBytes({ hardware }: Layout): Bytes {
   return 2 * (GENERATIONS[hardware.generation].hasWideWorkspace ? 32 * MIB : 8.125 * MIB);
 }
 
 /**
- * [Note: holes] Reserved memory at the peak that is free, but too small for any tensor; the unit is one layer's activations.
- * Holes arise because logits are larger than the free pieces of a layer's forward, and stored tensors are between freed ones.
+ * [Note: holes] A hole is reserved memory at the peak that is free, but too small for any tensor; the unit is a layer's
+ * activations. Holes arise because logits are larger than the free pieces of a layer's forward, and stored tensors are between
+ * freed tensors.
  * Source: a step's allocations, replayed by CUDACachingAllocator's rules with expandable segments (set by TorchTitan's
  * run_train.sh): test/support/caching-allocator.ts and its test, for seven shapes of Llama. A compiler reuses its buffers.
  * Megatron-LM's tensors have the same few sizes in every microbatch, so they fit into the pieces of the previous microbatch.
@@ -30,12 +32,14 @@ export const HOLES = {
 /** The most bytes of holes per logit under full recompute without a compiler, if logits are small compared with a layer. */
 const HOLES_PER_LOGIT = 3.7;
 
-/** The most that holes can take, in layers' activations: with segments of fixed sizes, the allocator's default. */
+/**
+ * The most memory that holes can take if segments have fixed sizes (the allocator's default); the unit is a layer's activations.
+ */
 export const MOST_HOLES = 3;
 
 /**
  * Returns the usual and the largest bytes of holes. `wholeLayer` is the size of a layer's activations. `copies` is the size of
- * two copies: one joins the parts of a gathered sequence, the other one cuts a sequence before it is scattered. Asynchronous
+ * two copies: one joins the parts of a gathered sequence, the other copy cuts a sequence before it is scattered. Asynchronous
  * tensor parallelism makes no such copies, and leaves no holes of their size. Source:
  * torch/_inductor/fx_passes/micro_pipeline_tp.py, which replaces all-gather, split and cat by fused_all_gather_matmul; its
  * buffers are in symmetric memory outside the allocator.
@@ -73,7 +77,9 @@ export function reservableBytes(layout: AnyLayout): Bytes {
   return OFFERED * layout.hardware.memoryGB * 1024 * MIB - bytesOutsideAllocator(layout);
 }
 
-/** Whether this peak can be reserved. It allows 1 byte of rounding, because peaks near capacity are cut to the capacity. */
+/**
+ * Whether this peak can be reserved. 1 byte more is allowed for rounding, because peaks near capacity are cut to the capacity.
+ */
 export function fitsOnGpu(layout: AnyLayout, peakBytes: Bytes): boolean {
   return peakBytes <= reservableBytes(layout) + 1;
 }
@@ -89,7 +95,10 @@ export function bytesOutsideAllocator(layout: AnyLayout): Bytes {
 /** CUDA context and loaded kernels on A100 and H100, roughly. */
 const CONTEXT = 512 * MIB;
 
-/** NCCL_BUFFSIZE's default of 4 MiB, sent and received, on 16 channels. Source: NCCL's documentation of environment variables. */
+/**
+ * NCCL_BUFFSIZE's default of 4 MiB, to send and to receive, on 16 channels. Source: NCCL's documentation of environment
+ * variables.
+ */
 const COMMUNICATOR = 2 * 4 * MIB * 16;
 
 /** Returns the number of communicators: one of the world, and one for each axis with more than one rank. */

@@ -17,9 +17,9 @@ const dtype = z.enum(['fp32', 'bf16', 'fp16', 'fp8']).default('bf16');
 const inferenceSchema = z.strictObject({
   /** Sequences that one copy of the model generates at once. */
   batch: size.default(1),
-  /** Tokens of a sequence, prompt and answer together. Default: the model's seq. */
+  /** Tokens of a sequence, prompt and answer together. Default: the model's `seq`. */
   seq: size.optional(),
-  /** NF4: bitsandbytes' 4 bits for the matrices of the layers, doubly quantized; other weights are in 16 bits. */
+  /** 'nf4': the layers' matrices are in bitsandbytes' NF4 (4 bits, doubly quantized); other weights are in 16 bits. */
   weights: z.enum(['fp32', 'bf16', 'fp16', 'fp8', 'nf4']).default('bf16'),
   cache: dtype,
 });
@@ -33,11 +33,11 @@ export interface InferenceMemory {
   readonly seq: number;
   /** Bytes in which all layers store the keys and values of one token. */
   readonly cacheBytesPerToken: Bytes;
-  /** Weights and cache of the GPU that needs most. */
+  /** Bytes of weights and cache on the GPU that needs most memory. */
   readonly weightBytes: Bytes;
   readonly cacheBytes: Bytes;
   readonly totalBytes: Bytes;
-  /** The most tokens of all sequences together whose keys and values fit on every GPU beside its weights. */
+  /** The most tokens, summed over all sequences, whose keys and values fit on every GPU beside the weights. */
   readonly mostTokens: number;
   /** Whether weights and cache fit. Activations, which are not counted, need further memory. */
   readonly fits: boolean;
@@ -45,7 +45,8 @@ export interface InferenceMemory {
 
 /**
  * Returns the memory of weights and cache of a layout's model. tp and pp divide one copy of the model; dp makes whole
- * copies, even if a training would shard them; ep divides experts. Throws: CONFIG for a model that generates no text, and for cp.
+ * copies, even if a training would shard them; ep divides experts. Throws: CONFIG for a model that generates no text, and for cp
+ * above 1.
  */
 export function inferenceMemory(layout: Layout, request: InferenceRequest = {}): InferenceMemory {
   const { batch, seq = layout.model.seq, weights, cache } = parse(request);

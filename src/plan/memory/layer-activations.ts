@@ -32,9 +32,9 @@ export function layerActivations(layout: Layout) {
   const { saved, again } = afterRecompute(layout, sizes, whole);
   const share = recomputedShare(layout);
   return {
-    /** Stored from forward to backward; the mean over layers if only some layers are recomputed. */
+    /** Bytes that are stored from forward to backward; the mean over layers if only some layers are recomputed. */
     saved: tokens * (share * saved + (1 - share) * whole),
-    /** In addition, while the layer's backward runs: recomputed activations, and gradients of activations. */
+    /** Further bytes while the layer's backward runs: recomputed activations, and gradients of activations. */
     working:
       tokens * Math.max(again + gradientsOf(layout, sizes), whole - saved + attentionOf(layout, sizes)),
     /** All activations that backward needs, recomputed or not. */
@@ -44,7 +44,7 @@ export function layerActivations(layout: Layout) {
   };
 }
 
-/** Whether a layer consists of PyTorch's own operations; DeepSpeed's GPTs, like Megatron-LM, have Megatron's. */
+/** Whether a layer consists of PyTorch's own operations; GPTs under DeepSpeed have Megatron-LM's operations. */
 export function isPlainPyTorch({ stack, model }: Layout): boolean {
   return stack === 'fsdp2' || (stack === 'deepspeed' && model.kind !== 'gpt' && model.kind !== 'unknown');
 }
@@ -59,7 +59,8 @@ function afterRecompute(layout: Layout, sizes: TokenSizes, whole: number) {
       return { saved: itemBytes * part, again: whole - itemBytes * part };
     case 'selective':
       if (isPlainPyTorch(layout)) return keptByOperator(layout, sizes, whole);
-      // Megatron-LM's --recompute-granularity selective: scores, softmax, its dropout. Source: Korthikanti et al. 2022, section 5.
+      // Megatron-LM's selective recompute repeats scores, softmax and dropout of softmax. Source: Korthikanti et al. 2022,
+      // section 5.
       return { saved: whole - coreBytes(layout, sizes), again: 0 };
     default:
       return layout.recompute satisfies never;
@@ -69,11 +70,11 @@ function afterRecompute(layout: Layout, sizes: TokenSizes, whole: number) {
 /**
  * [Note: selective by operator] TorchTitan's policy for blocks saves the results of attention, of reduce-scatters and of every
  * second matmul: q, v, and the first and last matmul of the feed-forward. A compiled block saves only the results that backward
- * reads (the last matmul's result is only added). Without a compiler, all are saved; under tp, the last matmul's partial sum
- * has the full width. Matmuls of fp8 are saved too: the policy sees aten.mm of two Float8Tensors, which becomes aten._scaled_mm
- * below it.
+ * reads (not the last matmul's result, which is only added). Without a compiler, all these results are saved; under tp, the last
+ * matmul's partial sum has the full width. Matmuls of fp8 are saved too: the policy sees aten.mm of two Float8Tensors, which
+ * becomes aten._scaled_mm below the policy.
  * Source: torchtitan/distributed/activation_checkpoint.py (2024: parallelize_llama.py, _save_list); torch.utils.checkpoint's
- * _CachingTorchDispatchMode; the compiled set is that of torch 2.13's min_cut_rematerialization_partition.
+ * _CachingTorchDispatchMode; a compiled block saves what torch 2.13's min_cut_rematerialization_partition saves.
  */
 function keptByOperator(layout: Layout, sizes: TokenSizes, whole: number) {
   const { itemBytes, dim, part, q, kv, ffn, heads, isSplit } = sizes;
@@ -85,17 +86,17 @@ function keptByOperator(layout: Layout, sizes: TokenSizes, whole: number) {
   if (!layout.compile) {
     return { saved: needed + itemBytes * (scattered + dim), again: Math.max(0, whole - needed) };
   }
-  // A compiled backward first recomputes the feed-forward, and attention's inputs after the feed-forward's backward.
+  // A compiled backward recomputes the feed-forward first; it recomputes attention's inputs after the feed-forward's backward.
   const feedForward = itemBytes * (part + dim + (layout.model.gatedFfn ? 2 : 1) * ffn);
   return { saved: needed, again: Math.min(feedForward, Math.max(0, whole - needed)) };
 }
 
 /**
- * Returns the bytes per token that PyTorch's autograd saves in a layer, here a llama's. An uncompiled RMS norm is a chain of
+ * Returns the bytes per token that PyTorch's autograd saves in a layer (of a Llama). An uncompiled RMS norm is a chain of
  * operations that saves its float32 input and its normalized value (TorchTitan's norms.py of December 2024; torch's own norm is
- * a chain too, fused on GPUs since 2.8). A compiled norm saves its bf16 input. Autograd also saves the norms' outputs (gathered
- * along the sequence under tp), q, k and v with repeated heads (repeat_kv), and attention's output and log-sum-exp. In the
- * feed-forward, it saves gate, up and their product; an uncompiled feed-forward also saves silu(gate).
+ * a chain too, but it is fused on GPUs since 2.8). A compiled norm saves its bf16 input. Autograd also saves the norms' outputs
+ * (gathered along the sequence under tp), q, k and v with repeated heads (repeat_kv), and attention's output and log-sum-exp. In
+ * the feed-forward, it saves gate, up and their product; an uncompiled feed-forward also saves silu(gate).
  * Source: saved_tensors_hooks and the partitioner's saved values on TorchTitan's block, torch 2.13.
  */
 function savedByPyTorch(layout: Layout, sizes: TokenSizes): number {
@@ -130,15 +131,15 @@ function masks({ dropout }: Layout, { part }: TokenSizes): number {
   return dropout ? 2 * part : 0;
 }
 
-/** Returns the saved probabilities of unfused attention; with dropout also its mask and output. Korthikanti's 5as/h. */
+/** Returns the saved probabilities of unfused attention, and dropout's mask and output (5as/h of Korthikanti et al. 2022). */
 function coreBytes({ attention, dropout }: Layout, { heads, keys, itemBytes }: TokenSizes): number {
   if (attention !== 'unfused') return 0;
   return heads * keys * (dropout ? 2 * itemBytes + 1 : itemBytes);
 }
 
 /**
- * Returns the bytes that blocks of some kinds also save. Experts: the copies of a token for each expert, and their results
- * before the sum.
+ * Returns the bytes that blocks of some kinds save in addition. Blocks with experts save a copy of a token for each of its
+ * experts, and the experts' results before the sum.
  */
 function extraBytes(layout: Layout, sizes: TokenSizes): number {
   const { moe } = layout.model;
@@ -147,9 +148,9 @@ function extraBytes(layout: Layout, sizes: TokenSizes): number {
 }
 
 /**
- * Returns the bytes that a diffusion transformer's block also saves: the inputs of the norms of q and k, of modulation and of
- * gates (four of the stream). In cross-attention, it saves a norm, q with its norm, and an output. Source: Wan2.2's model.py,
- * WanAttentionBlock.
+ * Returns the bytes that a diffusion transformer's block saves in addition: the inputs of the norms of q and k, and the inputs of
+ * modulation and of gates (four tensors of the stream). In cross-attention, the block saves a norm, q with its norm, and an
+ * output. Source: Wan2.2's model.py, WanAttentionBlock.
  */
 function crossBytes({ model }: Layout, { itemBytes, part, dim, q }: TokenSizes): number {
   if (model.crossTokens === 0) return 0;
@@ -159,7 +160,7 @@ function crossBytes({ model }: Layout, { itemBytes, part, dim, q }: TokenSizes):
 /**
  * Returns the bytes of the gradients of activations at the peak of a layer's backward, when the feed-forward's product is freed.
  * They are the gradients of the block's output, of the branch, and of the gated feed-forward's two inputs. A compiler writes one
- * of these two in place.
+ * of the two inputs' gradients in place.
  */
 function gradientsOf({ model, compile }: Layout, sizes: TokenSizes): number {
   const { itemBytes, dim, part, ffn, isSplit } = sizes;
@@ -181,11 +182,11 @@ function attentionOf(layout: Layout, sizes: TokenSizes): number {
 }
 
 /**
- * Returns the memory of ring attention's backward. It has the gathered keys and values of all ranks (heads repeated) and the copy
- * that was sent, float32 gradients of q, k and v, buffers to send and receive the gradients of k and v, and the kernel's own
- * gradients.
+ * Returns the memory of ring attention's backward. This backward has the gathered keys and values of all ranks (heads repeated)
+ * and the copy that was sent, float32 gradients of q, k and v, buffers to send and receive the gradients of k and v, and the
+ * kernel's own gradients.
  * Source: torch.distributed.tensor.experimental, _attention.py: _AllGatherRotater (TorchTitan's default, 'allgather'),
- * _templated_ring_attention_backward. Megatron-LM passes grouped heads around in their own type.
+ * _templated_ring_attention_backward. Megatron-LM's ring passes grouped heads in their own type.
  */
 function ringOf({ cp, stack }: Layout, { itemBytes, q, kv }: TokenSizes): number {
   if (cp === 1) return 0;

@@ -24,7 +24,7 @@ export interface MemoryPhase
   /** Parts of `temporary`: holes between tensors, and their largest possible size. */
   readonly holes: Bytes;
   readonly mostHoles: Bytes;
-  /** Part of all these bytes: memory that tensors of other streams have freed, and that only these streams can use. */
+  /** Part of all causes' bytes: memory that tensors of other streams have freed, and that only these streams can use. */
   readonly cached: Bytes;
   /** Part of `cached`: memory of sharded gradients that do not exist at this moment. */
   readonly cachedGrads: Bytes;
@@ -52,7 +52,7 @@ interface Passing {
  * Returns the moments of a step at which a stage can reach its peak.
  *
  * [Note: streams keep their memory] The caching allocator reuses a freed block only in the stream in which it was allocated.
- * FSDP2 gathers in one stream and reduces into sharded gradients in another. Each stream keeps its peak memory, so sharded
+ * FSDP2 gathers in one stream and reduces into sharded gradients in another stream. Each stream keeps its peak memory, so sharded
  * gradients count in every phase, even in a forward that begins without gradients. Source: c10/cuda/CUDACachingAllocator.cpp,
  * whose free blocks match only their own stream.
  */
@@ -67,7 +67,8 @@ export function memoryPhases(layout: Layout, stage: PipelineStage): MemoryPhase[
 
 /**
  * Returns the variants of a stage's memory. If all microbatches of a step are in flight before the first backward, summed
- * gradients exist only after the first microbatch's activations are freed; otherwise both exist at once.
+ * gradients exist only after the first microbatch's activations are freed; otherwise they exist at the same time as all
+ * activations.
  */
 function turnsOf(ground: Ground): Ground[] {
   const { layout, stage, whole, layer, saved } = ground;
@@ -123,7 +124,10 @@ function lossPhases(ground: Ground): MemoryPhase[] {
   ];
 }
 
-/** All activations exist when the last layer's backward begins; during the backward of every other layer, gradients are being reduced. */
+/**
+ * Returns the moments of backward. In the last layer's backward, all activations exist; in another layer's backward, gradients
+ * are being reduced.
+ */
 function backwardPhases(ground: Ground): MemoryPhase[] {
   const { stage, whole, layer, saved, outputs } = ground;
   const moment = { wholeParams: whole.parameters, wholeGrads: whole.gradients };
@@ -139,7 +143,9 @@ function lastOutput({ layout, logits, sizes }: Ground): Bytes {
   return keptOutputs(layout) > 0 ? logits * sizes.itemBytes : 0;
 }
 
-/** Gradients outside the layers are reduced last, after these parameters are resharded. */
+/**
+ * Returns the moment at which gradients outside the layers are reduced: after all other gradients, when parameters are resharded.
+ */
 function outerReduction(ground: Ground): MemoryPhase {
   const { whole, outputs, layout } = ground;
   return phaseOf(ground, 'outer reduction', {
@@ -152,7 +158,7 @@ function outerReduction(ground: Ground): MemoryPhase {
 
 /**
  * Returns the number of parameters whose state a rank holds between steps: a shard of all parameters or, if the state is not
- * sharded, all parameters with only the rank's own experts.
+ * sharded, all parameters except other ranks' experts.
  */
 function heldParams(layout: Layout, { params, allParams }: PipelineStage, state: ModelState): number {
   const shards = shardsOfState(layout, state);

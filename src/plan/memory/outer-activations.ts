@@ -5,8 +5,8 @@ import type { PipelineStage } from './pipeline-stage';
 
 /**
  * Returns the activations that are stored outside the layers: a mask of the embedding's dropout for every microbatch in flight
- * and, on the last stage, the inputs of the last norm and of the head. Only blocks are compiled, so the norm is a chain in
- * float32.
+ * and, on the last stage, the inputs of the last norm and of the head. Only blocks are compiled, so the norm is a chain of
+ * operations in float32.
  * Source: Korthikanti et al. 2022, section 4.3 (sbhp/t for the mask, 4sbh/t for norm and head).
  */
 export function outerActivations(layout: Layout, stage: PipelineStage, sizes: TokenSizes): Bytes {
@@ -41,12 +41,12 @@ export function pipelineBuffers(layout: Layout, stage: PipelineStage, stream: By
  * Returns the bytes per logit of the cross-entropy at three moments: while the loss is computed, while its gradient is
  * computed, and (only the gradient) while the head's backward reads it. Logits are bf16 or fp16, sharded by tp along the
  * vocabulary.
- * - compiled: logits and their gradient; besides these only a maximum and a sum per row are saved (the partitioner's set for
+ * - compiled: logits and their gradient; otherwise only a maximum and a sum per row are saved (the partitioner's set for
  *   F.cross_entropy(logits.float()), torch 2.13; TorchTitan compiles its loss with the model).
  * - eager: logits 2, float32 copy 4, log-probabilities 4; backward, after logits are freed (TorchTitan: `del pred`):
  *   log-probabilities 4, gradient of nll_loss 4, gradient of log_softmax 4.
- * - eager, sharded by tp (torch.distributed.tensor.parallel.loss_parallel): 2 + 4, shifted 4, exp 4; backward: log-probabilities
- *   4, zeros 4, (zeros + exp) 4, multiplied by the loss's gradient 4.
+ * - eager, sharded by tp (torch.distributed.tensor.parallel.loss_parallel): 2 + 4, shifted logits 4, exponentials 4; backward:
+ *   log-probabilities 4, zeros 4, (zeros + exp) 4, multiplied by the loss's gradient 4.
  * - Megatron-LM (tensor_parallel/cross_entropy.py): logits 2, float32 copy 4, which becomes softmax and gradient in place.
  * - Transformers' causal models: the float32 logits are a stored output; shifted copy 4, log-probabilities 4, two gradients.
  * A PyTorch pipeline's last stage stores logits as outputs: see keptOutputs.

@@ -27,15 +27,15 @@ export function stageOf(layout: Layout, place: number) {
     layers,
     /** Number of parameters of one layer. */
     layerParams,
-    /** Parameters of token and position embeddings, on the first stage. */
+    /** Parameters of token and position embeddings; 0 except on the first stage. */
     embeddingParams,
-    /** Parameters of the output head and of the norm before it, on the last stage. */
+    /** Parameters of the output head and of the norm before the head; 0 except on the last stage. */
     headParams,
-    /** All parameters of the stage, times the model's experts. */
+    /** All parameters of the stage, multiplied by the model's `experts`. */
     params: model.experts * (layers * layerParams + embeddingParams + headParams),
     /** `params` with the experts of all ranks of expert parallelism; sharded states are divided among these ranks too. */
     allParams: model.experts * (layers * allLayerParams + embeddingParams + headParams),
-    /** The largest number of a virtual stage's forward passes whose backward has not run yet. */
+    /** The largest number of forward passes through the rank's virtual stages whose backward has not run yet. */
     chunksInFlight,
     /** `chunksInFlight` in layers; a layer's activations are multiplied by this number. */
     layersInFlight: (chunksInFlight * layers) / virtualStages,

@@ -20,14 +20,14 @@ export function predictMemory(layout: Layout): MemoryPrediction {
   return predictionOf(layout, stage, phase);
 }
 
-/** Predicts the memory of every stage of a pipeline, as predictMemory predicts that of the worst stage. */
+/** Predicts the memory of every stage of a pipeline; predictMemory predicts only the worst stage. */
 export function predictStages(layout: Layout): MemoryPrediction[] {
   return Array.from({ length: layout.pp }, (_, stage) =>
     predictionOf(layout, stage, peakPhase(layout, stage)),
   );
 }
 
-/** Returns the moment of a step at which a stage holds most. */
+/** Returns the moment of a step at which a stage holds most memory. */
 function peakPhase(layout: Layout, stage: number): MemoryPhase {
   return memoryPhases(layout, stageOf(layout, stage)).reduce((most, phase) =>
     sumOf(phase) > sumOf(most) ? phase : most,
@@ -48,7 +48,7 @@ function predictionOf(layout: Layout, stage: number, worst: MemoryPhase): Memory
   };
 }
 
-/** Near capacity, the allocator frees holes and the free memory of other streams; it cannot free memory that is in use. */
+/** Returns the memory near capacity: the allocator frees holes and the free memory of other streams, but no memory in use. */
 function underPressure(layout: Layout, phase: MemoryPhase): MemoryPhase {
   const excess = sumOf(phase) - reservableBytes(layout);
   if (excess <= 0 || excess > phase.holes + phase.cached) return phase;
@@ -70,10 +70,10 @@ function sumOf({ params, grads, optimizer, activations, temporary }: MemoryPhase
   return params + grads + optimizer + activations + temporary;
 }
 
-/** Relative error from the steps in which segments grow, and from small tensors that no formula counts. */
+/** Relative error, because segments grow by whole blocks, and no formula counts small tensors. */
 const GRAIN = 0.02;
 
-/** Returns the peak: from allocated tensors only (no holes, no free memory of other streams) to the worst holes that fit. */
+/** Returns the peak. The low end has no holes and no free memory of other streams; the high end has the worst holes that fit. */
 function peakOf(phase: MemoryPhase, reserved: Bytes, reservable: Bytes): Estimate {
   const low = Math.min(reserved - phase.holes - phase.cached, (1 - GRAIN) * reserved);
   const worst = Math.min(reserved - phase.holes + phase.mostHoles, reservable);
@@ -88,12 +88,12 @@ function largestAssumption({ recompute, stack, compileLoss, optimizer }: Layout,
       optimizer.kind === 'adamW'
         ? ' and two moments in fp32'
         : ` in fp32, and the states of ${optimizer.kind}`;
-    return `states are stored as by default in ${stack} (master${own})`;
+    return `states have the types that ${stack} stores by default (master${own})`;
   }
   if (phase.name === 'loss' && stack === 'fsdp2' && recompute !== 'none') {
     return compileLoss
       ? 'torch.compile covers the loss as well as the blocks (compileLoss); otherwise the loss needs 8 more bytes per logit'
-      : 'the loss runs op by op: log-probabilities and two gradients in fp32 at once';
+      : 'the loss runs op by op, with log-probabilities and two gradients in fp32 at once';
   }
   if (recompute === 'selective') {
     return stack === 'fsdp2'

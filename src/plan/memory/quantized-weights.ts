@@ -8,15 +8,17 @@ import type { ModelShape } from '../model-shape';
  */
 const NF4_BYTES = 1 / 2 + 1 / 64 + 4 / (64 * 256);
 
-/** Embeddings, norms, biases and head stay in 16 bits. Source: transformers, get_keys_to_not_convert; bitsandbytes' Linear4bit. */
+/**
+ * Embeddings, norms, biases and head stay in 16 bits. Source: transformers, get_keys_to_not_convert; bitsandbytes' Linear4bit.
+ */
 const OTHER_BYTES = 2;
 
-/** Whether all matrices of a model's layers are layers of kind Linear whose sizes are known. */
+/** Whether every matrix of a model's layers is the weight of a Linear whose size is known. */
 export function hasQuantizedMatrices({ kind, moe, mla }: ModelShape): boolean {
   return (kind === 'gpt' || kind === 'llama') && moe === null && mla === null;
 }
 
-/** Returns the bytes of some layers and the parameters outside them, if the layers' matrices are in NF4. */
+/** Returns the bytes of `params` parameters if the matrices of `layers` layers are in NF4, and all others are in 16 bits. */
 export function nf4Bytes(
   model: ModelShape,
   { layers, params }: { readonly layers: number; readonly params: number },
@@ -25,7 +27,10 @@ export function nf4Bytes(
   return NF4_BYTES * matrices + OTHER_BYTES * (params - matrices);
 }
 
-/** Returns the bytes of the largest matrix in 16 bits: bitsandbytes makes it whole for each matmul (autograd/_functions.py). */
+/**
+ * Returns the bytes of the largest matrix in 16 bits: bitsandbytes converts a whole matrix for each matmul
+ * (autograd/_functions.py).
+ */
 export function dequantizedBytes({ dim, ffn, heads, headDim }: ModelShape): Bytes {
   return OTHER_BYTES * dim * Math.max(ffn, heads * headDim);
 }

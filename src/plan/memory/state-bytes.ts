@@ -22,8 +22,8 @@ type Family = 'fp32' | 'fp16' | 'bf16';
 /**
  * The bytes that each framework stores by default.
  * Source, megatron: megatron/training/theoretical_memory_usage.py, 18 bytes with bf16 (2 + 4 + 12, gradients summed in
- * float32); with fp16, arguments.py leaves --accumulate-allreduce-grads-in-fp32 off: gradients of 2 bytes, and optimizer.py
- * (Float16OptimizerWithFloat16Params) makes float32 copies of them at the step.
+ * float32); with fp16, arguments.py leaves --accumulate-allreduce-grads-in-fp32 off, so gradients have 2 bytes, and optimizer.py
+ * (Float16OptimizerWithFloat16Params) makes float32 copies of gradients in the step.
  * Source, fsdp2: torch.distributed.fsdp.MixedPrecisionPolicy(param_dtype=bf16, reduce_dtype=float32) over float32 shards, as
  * TorchTitan's training.mixed_precision_param and _reduce default; step: _multi_tensor_adam's _foreach_sqrt.
  * Source, deepspeed: deepspeed/runtime/zero/stage_1_and_2.py and stage3.py: fp16 or bf16 parameters and gradients, float32
@@ -51,7 +51,8 @@ export const STATE_BYTES: Readonly<Record<Stack, Readonly<Record<Family, StateBy
 const FAMILY: Readonly<Record<Precision, Family>> = { fp32: 'fp32', fp16: 'fp16', bf16: 'bf16', fp8: 'bf16' };
 
 /**
- * Adapters over frozen weights in NF4, which count apart: bf16 parameters and gradients, two float32 moments without a master.
+ * Bytes of adapters over frozen weights in NF4, without the frozen weights: bf16 parameters and gradients, two float32 moments
+ * without a master.
  * Source: QLoRA's qlora.py (bf16 adapters, paged_adamw_32bit).
  */
 const ADAPTER_BYTES: StateBytes = {
@@ -103,7 +104,8 @@ export function optimizerStateBytes(
 
 /**
  * Returns the bytes per parameter that are allocated during the step. Source: torch/optim/adam.py, _foreach_sqrt; sgd.py, whose
- * weight decay makes new gradients (_foreach_add); Lion's authors' lion_pytorch.py makes the update of one parameter at a time; bitsandbytes' fused update allocates nothing, except copies of gradients.
+ * weight decay makes new gradients (_foreach_add); lion_pytorch.py of Lion's authors, which updates one parameter at a time;
+ * bitsandbytes, whose fused update allocates only copies of gradients.
  */
 export function freshInStep(
   { stack, optimizer }: Pick<Layout, 'stack' | 'optimizer'>,
@@ -125,11 +127,11 @@ export function shardsOfState(
   return shardedStates(layout).includes(state) ? layout.shards : 1;
 }
 
-/** Two float32 moments. */
+/** Bytes per element of two float32 moments. */
 export const ADAM_BYTES = 8;
-/** One float32 moment, momentum or maximum. */
+/** Bytes per element of one float32 moment, momentum or maximum. */
 const MOMENT_BYTES = 4;
-/** Two codes of one byte per element, and two float32 scales per block. */
+/** Bytes per element of two 8-bit codes, and bytes per block of two float32 scales. */
 const CODE_BYTES = 2;
 const SCALE_BYTES = 8;
 

@@ -5,17 +5,17 @@ import type { PipelineStage } from './pipeline-stage';
 import { dequantizedBytes } from './quantized-weights';
 import type { StateBytes } from './state-bytes';
 
-/** The whole units of a layout that gathers nothing. */
+/** The bytes of whole units in a layout that gathers nothing. */
 const NONE = {
   /** Whole parameters, from a stage's forward to the beginning of its backward. */
   parameters: 0,
-  /** Gradients of the unit whose backward runs, and of those that wait to be reduced. */
+  /** Gradients of the unit whose backward runs, and of the units that wait to be reduced. */
   gradients: 0,
   /** Gradients summed over microbatches before they are reduced. */
   accumulated: 0,
   /** Inputs of the reduction that is in flight while the next unit's backward runs. */
   reducing: 0,
-  /** These bytes at the end of backward, when gradients outside the layers are reduced. */
+  /** The same three kinds of bytes at the end of backward, when gradients outside the layers are reduced. */
   outer: { parameters: 0, gradients: 0, reducing: 0 },
   /** Results of all-gathers in flight, in the memory of the gathering stream. */
   gathering: 0,
@@ -26,7 +26,10 @@ const NONE = {
 /** Bytes of whole parameters and gradients that a layout holds in addition to shards. */
 export type WholeUnits = Readonly<typeof NONE>;
 
-/** DeepSpeed's reduce_bucket_size, stage3_max_live_parameters and stage3_prefetch_bucket_size, parameters. Source: its runtime/zero/config.py. */
+/**
+ * DeepSpeed's defaults of reduce_bucket_size, stage3_max_live_parameters and stage3_prefetch_bucket_size, in parameters. Source:
+ * DeepSpeed's runtime/zero/config.py.
+ */
 const REDUCE_BUCKET = 5e8;
 export const MAX_LIVE = 1e9;
 const PREFETCH = 5e7;
@@ -100,7 +103,7 @@ function unitsOfDdp({ params }: PipelineStage, { gradient, gathered, parameter }
   return { ...NONE, parameters: gathered < parameter ? gathered * params : 0, buckets: gradient * params };
 }
 
-/** ZeRO-3 limits the number of live parameters, and every stage reduces through a bucket of fixed size. */
+/** ZeRO-3 limits the number of whole parameters, and every ZeRO stage reduces through a bucket of fixed size. */
 function unitsOfDeepSpeed(
   { layerParams, params }: PipelineStage,
   { gathered, reduced }: StateBytes,

@@ -15,9 +15,9 @@ import { MAX_LIVE } from '../memory/whole-units';
 import { shardedStates } from '../stack-rules';
 
 /**
- * Returns the bytes of a parameter and of a gradient on the wire. TorchTitan's fully_shard: parameters bf16 (fp8 for fp8
- * matmuls, see [Note: FSDP2's units]), reduction float32. Megatron-LM: bf16 gradients are summed and sent in float32, fp16
- * gradients in fp16. DeepSpeed: both in the training precision. Source: the frameworks' defaults.
+ * Returns the bytes of a parameter and of a gradient on the wire. TorchTitan's fully_shard gathers parameters in bf16
+ * (in fp8 for fp8 matmuls, see [Note: FSDP2's units]) and reduces in float32. Megatron-LM sums and sends bf16 gradients in
+ * float32, and fp16 gradients in fp16. DeepSpeed sends both in the training precision. Source: the frameworks' defaults.
  */
 function wireItems({ stack, precision, reduceDtype, fp8AllGather }: Layout) {
   const asked = reduceDtype === null ? undefined : ITEM_BYTES[reduceDtype];
@@ -74,9 +74,9 @@ export function unitComm(layout: Layout, params: number, cal: Calibration) {
 
 /**
  * Returns how often a unit is gathered again before its backward. In TorchTitan's pipelines it is never gathered again, because
- * parameters are whole until the step's end (reshard_after_forward 'default'). fully_shard gathers it once, also under full
- * recompute, because it recomputes a layer within the unit's backward. DeepSpeed gathers it once, but twice under full
- * recompute, because hooks also free and gather around the second forward.
+ * parameters are whole until the step's end (reshard_after_forward 'default'). fully_shard gathers a unit again once, also under
+ * full recompute, because a layer is recomputed within its unit's backward. DeepSpeed gathers a unit again once, but twice under
+ * full recompute, because hooks also free and gather the unit around the second forward.
  */
 export function numRegathers({ strategy, stack, pp, recompute }: Layout): number {
   if (!STRATEGIES[strategy].reshardAfterForward || (stack === 'fsdp2' && pp > 1)) return 0;
@@ -84,7 +84,7 @@ export function numRegathers({ strategy, stack, pp, recompute }: Layout): number
 }
 
 /**
- * Whether units are gathered while others compute. DeepSpeed gathers ahead only while fewer parameters are whole than
+ * Whether units are gathered while other units compute. DeepSpeed gathers ahead only while fewer parameters are whole than
  * stage3_max_live_parameters (1e9 by default), so it does not gather ahead if a layer has more parameters.
  */
 export function gathersAhead({ stack, model, tp }: Layout): boolean {
@@ -130,8 +130,8 @@ function wireBytes(op: GroupOperation, bytes: Bytes, { size }: GroupPlace): Byte
 
 /**
  * Returns the collective of compressed gradients in float32. topK gathers values and indices of 4 bytes each. PowerSGD reduces
- * r (n + m) of n m elements. The share is computed over the matrices of the blocks and of the embeddings, and is used for all
- * parameters.
+ * r (n + m) elements in place of n m. The share is computed over the matrices of the blocks and of the embeddings, and is used
+ * for all parameters.
  */
 function compressed(
   { model, dp, cp }: Layout,

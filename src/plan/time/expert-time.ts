@@ -4,7 +4,7 @@ import type { Product } from '../cost/gemm';
 import type { Layout } from '../layout';
 import { addPasses, type Pass, passSeconds } from './pass';
 
-/** A matmul of a layer; `weight`: the share of the layers that have it, if not all do. */
+/** A matmul of a layer; `weight`: the share of the layers that have this matmul, if not all layers have it. */
 export interface LayerProduct extends Product {
   readonly weight?: number;
 }
@@ -43,7 +43,9 @@ export function expertProducts(layout: Layout, moe: MixtureOfExperts, tokens: nu
   ];
 }
 
-/** Multiprocessors that the exchange's kernels occupy. Source: NVIDIA-NeMo/Megatron-Bridge's recipes (moe_hybridep_num_sms: 32). */
+/**
+ * Multiprocessors that the exchange's kernels occupy. Source: NVIDIA-NeMo/Megatron-Bridge's recipes (moe_hybridep_num_sms: 32).
+ */
 const EXCHANGE_SMS = 32;
 
 /**

@@ -121,7 +121,7 @@ function layerAttention(layout: Layout, cal: Calibration) {
   const { headDim, causal, crossTokens } = model;
   const examples = (microBatch * model.seq) / keys;
   const core = { kernel, batch: (examples * model.heads) / tp, queries: keys / cp, headDim, dropout };
-  // Context parallelism balances the causal half between ranks, so each has 1/cp of it.
+  // Context parallelism balances the causal half between ranks, so each rank has 1/cp of this half.
   const half = causal && cp > 1 && kernel !== 'unfused' ? 0.5 : 1;
   const own = attentionSeconds({ ...core, keys, causal }, hardware, precision, cal);
   // Latent attention's values are shorter than its queries and keys.
@@ -156,9 +156,10 @@ export function numTensorParallelPairs({ crossTokens }: ModelShape): number {
 }
 
 /**
- * Returns the time of a layer's collectives. Tensor parallelism: an all-reduce per pair and pass; with sequence parallelism
- * an all-gather and a reduce-scatter. Source: Shoeybi et al. 2019, section 3; Korthikanti et al. 2022, section 4.2. Context
- * parallelism gathers keys and values, and in backward also reduces their gradients, without overlap (TorchTitan's 'allgather').
+ * Returns the time of a layer's collectives. Tensor parallelism needs an all-reduce per pair of matmuls and pass; with sequence
+ * parallelism, it needs an all-gather and a reduce-scatter instead. Source: Shoeybi et al. 2019, section 3; Korthikanti et al.
+ * 2022, section 4.2. Context parallelism gathers keys and values, and in backward also reduces their gradients, without overlap
+ * (TorchTitan's 'allgather').
  */
 function layerCollectives(layout: Layout, tokens: number, cal: Calibration) {
   const { tp, cp, hardware, precision, model, sequenceParallel, asyncTensorParallel } = layout;

@@ -33,9 +33,9 @@ const HOST_UPDATE_BYTES = 12;
 const MOVED: Readonly<Record<Layout['stack'], number>> = { deepspeed: 2, fsdp2: 4, megatron: 4 };
 
 /**
- * Returns the time of offload on a rank that has `params` parameters of the model. `step`: the optimizer on the CPU, with the
- * transfer of gradients and parameters, without overlap. `copies`: transfers of shards from the CPU for each all-gather, which
- * compute may hide.
+ * Returns the time of offload on a rank that has `params` parameters of the model. `step` is the time of the optimizer on the
+ * CPU plus the transfer of gradients and parameters, without overlap. `copies` is the time of transfers of shards from the CPU
+ * for each all-gather; compute may hide these transfers.
  */
 export function offloadTime(layout: Layout, params: number) {
   const { offload, hardware, stack, shards, numMicroBatches, optimizer } = layout;

@@ -69,12 +69,12 @@ export function predictTime(layout: Layout, cal: Calibration = CALIBRATION): Tim
 
 const NOTHING = { forward: NO_PASS, backward: NO_PASS };
 
-/** Returns the slowest of n nodes' expected time divided by the mean: 1 + spread × √(2 ln n), for a normal distribution. */
+/** Returns the expected time of the slowest of n nodes over the mean time: 1 + spread × √(2 ln n) for a normal distribution. */
 function slowestOf(n: number, spread: number): number {
   return n <= 1 ? 1 : 1 + spread * Math.sqrt(2 * Math.log(n));
 }
 
-/** Returns the times of all stages; stages with equally many layers between the first and the last one take equally long. */
+/** Returns the times of all stages. Between the first and the last stage, stages with equally many layers take equally long. */
 function stageTimes(
   layout: Layout,
   layer: LayerTime,
@@ -183,7 +183,7 @@ function oncePerStep(layout: Layout, params: number, slowest: StageTime, cal: Ca
   const after = afterStep(layout, params, cal).seconds;
   const gather = each.gather ? 0 : comm.gather;
   const reduce = each.reduce ? 0 : comm.reduce;
-  // In DDP and fully_shard, reduction overlaps with the last backward; in Megatron-LM it follows.
+  // In DDP and fully_shard, reduction overlaps with the last backward; in Megatron-LM, reduction follows backward.
   const beside = layout.stack === 'megatron' ? 0 : slowest.backward;
   return gather + Math.max(reduce - beside, reduce * LAST_BUCKET) + after;
 }

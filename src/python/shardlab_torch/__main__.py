@@ -1,4 +1,4 @@
-"""A rank: `python -m shardlab_torch`, started by torchrun with the launcher's address in SHARDLAB_TORCH."""
+"""The program of a rank: torchrun starts `python -m shardlab_torch` with the launcher's address in SHARDLAB_TORCH."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def main() -> int:
         if not os.path.isdir(setup["folder"]):
             place = f"{socket.gethostname()} does not see the job's folder {setup['folder']}"
             raise ShardlabError("LAUNCH", f"{place}; set TMPDIR to a folder on a file system that all hosts share")
-        # torch is imported here, when the launcher can already ask this rank for its status.
+        # torch is imported only here, so that the launcher can ask this rank for its status during the import.
         from .worker import Worker
 
         worker = Worker(courier, setup)
@@ -46,7 +46,7 @@ def main() -> int:
     return 0
 
 
-# Where a process finds its rank, its rank on its host, and the number of ranks, if mpirun or Slurm has started it.
+# The variables of mpirun and of Slurm with a process's rank, its rank on its host, and the number of ranks.
 _PLACES = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"),

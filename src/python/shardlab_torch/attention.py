@@ -8,20 +8,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Shapes: q [B, H, T, D], k and v [B, G, T, D] → [B, H, T, D]; H / G consecutive heads of q share one head of k and v.
+# Shapes: q [B, H, T, D], k and v [B, G, T, D] → [B, H, T, D]. H / G consecutive heads of q share one head of k and v.
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
-# Takes a tensor's number of rows; returns the positions of these rows, as ranges.
+# A function that takes a tensor's number of rows and returns the positions of these rows, as ranges.
 Positions = Callable[[int], Sequence[range]]
 
 
 def causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Returns attention of positions that follow one another."""
+    """Returns causal attention within a sequence that is whole on this rank. Shapes: as `Attend`."""
     k, v = (repeated(x, q.shape[1]) for x in (k, v))
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 def repeated(x: Tensor, heads: int) -> Tensor:
-    """Repeats each head, so that there are `heads` of them."""
+    """Returns x with each head repeated, so that x has `heads` heads. Shapes: [B, G, T, D] → [B, heads, T, D]."""
     times = heads // x.shape[1]
     return x if times == 1 else x.repeat_interleave(times, dim=1)
 

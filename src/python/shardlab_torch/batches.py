@@ -12,19 +12,19 @@ from torch import Tensor
 from .courier import Courier
 from .errors import Json, ShardlabError
 
-# By the type on the wire: the type in memory, and the type in which models read the values.
+# For each type on the wire: the type in memory, and the type in which models read the values.
 _TYPES = {"int32": (torch.int32, torch.int64), "float32": (torch.float32, torch.float32)}
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A microbatch."""
+    """A microbatch of one data-parallel rank."""
 
-    # Token ids [B, T + 1], and for instructions labels [B, T] (-100 does not count); or the tensors of videos (flow_matching.py).
+    # Token ids [B, T + 1], for instructions also labels [B, T] (-100 does not count); or tensors of videos (flow_matching.py).
     tensors: tuple[Tensor, ...]
     # For packed rows, the lengths of each row's documents.
     lengths: list[list[int]] | None = None
-    # The loss is the mean over all positions, times this factor.
+    # The loss is the mean over all positions, multiplied by this factor.
     factor: float = 1.0
     # Whether only some tokens count: the second tensor has their labels.
     has_labels: bool = False
@@ -35,13 +35,13 @@ class Batch:
         return None if self.lengths is None else [length for row in self.lengths for length in row]
 
     def tokens(self) -> tuple[Tensor, Tensor]:
-        """Returns ids and targets of a language model. Shapes: [B, T], of a packed batch [1, B · T]."""
+        """Returns the ids and targets of a language model. Shapes: [B, T] each; for a packed batch [1, B · T]."""
         tokens = self.tensors[0]
         ids, targets = tokens[:, :-1], self.tensors[1] if self.has_labels else tokens[:, 1:]
         return (ids, targets) if self.lengths is None else (ids.reshape(1, -1), targets.reshape(1, -1))
 
     def rows(self, count: int) -> Batch:
-        """Returns the first rows."""
+        """Returns a batch of the first `count` rows."""
         return replace(self, tensors=tuple(each[:count] for each in self.tensors), lengths=self.lengths and self.lengths[:count])
 
 
@@ -62,7 +62,7 @@ class Batches:
         return batches, [float(rate) for rate in reply["lrs"][0]]
 
     def validation(self, first: int, count: int) -> tuple[list[tuple[Batch, int]], bool]:
-        """Returns batches that are never trained on, each with the number of its rows that count; and whether they are the last."""
+        """Returns validation batches, each with the number of its rows that count, and whether they are the last batches."""
         reply, batches = self._take("validation", first, count)
         return list(zip(batches, reply["counts"], strict=True)), bool(reply["last"])
 

@@ -26,7 +26,7 @@ DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
 
 class Reader:
-    """The tensors of one kind ('model' or 'optimizer') in a folder, whole or in slices."""
+    """Reads the tensors of one kind ('model' or 'optimizer') from a folder, in which they are stored whole or in slices."""
 
     def __init__(self, folder: str, kind: str) -> None:
         self._folder = Path(folder)
@@ -48,11 +48,11 @@ class Reader:
 
     @property
     def names(self) -> list[str]:
-        """The names of the tensors."""
+        """The names of the tensors in the folder."""
         return [*self._slices, *self._whole]
 
     def require(self, shapes: dict[str, torch.Size]) -> None:
-        """Raises ShardlabError unless the folder has exactly these tensors."""
+        """Raises ShardlabError unless the folder has exactly the tensors of `shapes`, with these shapes."""
         found = {name: self._shape(name) for name in self.names}
         wrong = [f"{name} is unknown" for name in found if name not in shapes]
         for name, shape in shapes.items():
@@ -105,7 +105,7 @@ class Reader:
 
 
 def folder_to_read(folder: str) -> str:
-    """Returns the folder, or a complete checkpoint that a killed save left beside it. Raises ShardlabError if there is none."""
+    """Returns the folder, or a complete checkpoint that a killed save left beside it. Raises ShardlabError if neither exists."""
     path = Path(folder)
     beside = sorted(path.parent.glob(f"{path.name}.saving-*")) + sorted(path.parent.glob(f"{path.name}.previous-*"))
     for place in (path, *(each for each in beside if mark_of(each) is not None)):
@@ -115,7 +115,7 @@ def folder_to_read(folder: str) -> str:
 
 
 def mark_of(folder: Path) -> Json | None:
-    """Returns the description of the checkpoint in a folder; None: it has no complete checkpoint."""
+    """Returns the description of the checkpoint in a folder; None: the folder has no complete checkpoint."""
     try:
         state = json.loads((folder / STATE_FILE).read_text())
     except (OSError, ValueError):
@@ -124,7 +124,7 @@ def mark_of(folder: Path) -> Json | None:
 
 
 class Writer:
-    """Writes a checkpoint beside its folder, and then in its place. One rank makes it."""
+    """Writes a checkpoint into a folder beside the target, and then renames it to the target. Only one rank makes a writer."""
 
     def __init__(self, folder: str, options: Json) -> None:
         self._folder = Path(folder)
@@ -182,7 +182,7 @@ class Writer:
         return name
 
     def commit(self, world: int, optimizer: Json | None, trainer: Json) -> None:
-        """Writes checksums and the description, and puts the checkpoint in its place."""
+        """Writes the checksums and the description, and renames the checkpoint to its folder."""
         saved = [self._temporary / name for name in self._files if name.endswith(".safetensors")]
         (self._temporary / CHECKSUM_FILE).write_text(f"{json.dumps(checksums_of(saved))}\n")
         _sync(self._temporary / CHECKSUM_FILE)
@@ -211,7 +211,7 @@ class Writer:
         shutil.rmtree(previous)
 
     def abandon(self) -> None:
-        """Deletes what was written."""
+        """Deletes the files that were written."""
         shutil.rmtree(self._temporary, ignore_errors=True)
 
 

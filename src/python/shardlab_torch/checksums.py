@@ -1,4 +1,4 @@
-"""CRC-32 of saved files, which loads of every engine verify."""
+"""CRC-32 checksums of saved files; every engine verifies them when it loads the files."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ DIGITS = 8
 
 
 def checksums_of(files: list[Path]) -> Json:
-    """Returns the checksums of safetensors files, as checksums.json has them."""
+    """Returns the checksums of safetensors files, in the form of checksums.json."""
     return {"algorithm": "crc32", "block_elements": BLOCK_ELEMENTS, "files": {file.name: _of_file(file) for file in files}}
 
 
 def read_checksums(folder: Path) -> Json | None:
-    """Returns the checksums of a folder; None if it has none, as folders of Hugging Face."""
+    """Returns the checksums of a folder; None if the folder has no checksums, such as a folder of Hugging Face."""
     file = folder / CHECKSUM_FILE
     try:
         found: Json | None = json.loads(file.read_text()) if file.exists() else None
@@ -32,7 +32,7 @@ def read_checksums(folder: Path) -> Json | None:
 
 
 def verify(checksums: Json, file: Path, name: str, stored: Tensor) -> None:
-    """Raises ShardlabError if a stored tensor of a file has other bytes than when it was saved."""
+    """Raises ShardlabError if the bytes of a stored tensor differ from those that were saved."""
     data = stored.reshape(-1).view(torch.uint8).numpy().data
     size, block = stored.element_size(), checksums["block_elements"]
     for run in checksums["files"].get(file.name, {}).get("tensors", {}).get(name, []):

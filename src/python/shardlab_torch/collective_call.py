@@ -1,4 +1,4 @@
-"""What one call of a c10d operation moves: its operation, group, payload and received bytes."""
+"""The facts of one call of a c10d operation: operation, group, payload and received bytes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _DTYPES = {torch.bfloat16: ('float32', 'bfloat16'), torch.float16: ('float32', '
 
 @dataclass(frozen=True)
 class CollectiveCall:
-    """The facts of one call. `bytes` are of the tensors' own dtype; dtypes have the nearest names that records know."""
+    """The facts of one call. `bytes` count elements of the tensors' own dtype; the dtypes have the nearest names of records."""
 
     op: str
     group: dist.ProcessGroup
@@ -73,7 +73,7 @@ class CollectiveCall:
 
 
 def parse_call(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> CollectiveCall | None:
-    """Returns the facts of an operation, or None if it is no collective."""
+    """Returns the facts of an operation, or None if the operation is no collective."""
     name = func._schema.name.partition('::')[2]
     op = _OPS.get(name)
     if op is None:
@@ -91,7 +91,7 @@ def parse_call(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Collec
     own = group.rank()
     splits = named.get('output_split_sizes')
     if op == 'allToAll' and splits:
-        # The sizes are of the first dim, and may differ.
+        # The split sizes count rows of the first dim; they may differ between ranks.
         width = inputs[0].shape[1:].numel()
         received = (sum(splits) - splits[own]) * width
     elif name in _ROOTED:
@@ -140,7 +140,7 @@ def _received_elements(
     inputs: list[torch.Tensor],
     outputs: list[torch.Tensor],
 ) -> int:
-    """Returns the elements that a rank receives by the ring algorithm, as `wireElements` of src/dist/call-runner.ts."""
+    """Returns the number of elements that a rank receives by the ring algorithm, as `wireElements` of src/dist/call-runner.ts."""
     others = size - 1
     if op == 'allReduce':
         part = (own + 1) * count // size - own * count // size

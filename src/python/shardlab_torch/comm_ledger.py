@@ -1,4 +1,4 @@
-"""The collectives of one profiled step: what each moved and why, when, and how long the main thread waited for it."""
+"""The collectives of one profiled step: bytes, cause and times of each, and how long the main thread waited for it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .scene import Scene
 from .work_watcher import WorkWatcher
 
 GLOO_THREADS = 2
-"""Threads that run a gloo group's collectives. Source: ProcessGroupGloo::Options, `threads(2)`."""
+"""The number of threads that run a gloo group's collectives. Source: ProcessGroupGloo::Options, `threads(2)`."""
 
 LATE_SECONDS = 2e-3
-"""How much later than the main thread another thread may report a collective's end, because it waits for Python's lock."""
+"""Another thread, which waits for Python's lock, may report a collective's end this much later than the main thread."""
 
 
 @dataclass(eq=False)
@@ -47,7 +47,7 @@ class Gap:
 
 
 class CommLedger:
-    """Sees the collectives of one step, also those that DDP's reducer posts from C++. An observer of `OpMode`."""
+    """Records the collectives of one step, also those that DDP's reducer posts from C++. It is an observer of `OpMode`."""
 
     def __init__(self, scene: Scene, default_cause: Callable[[CollectiveCall], str], watcher: WorkWatcher | None) -> None:
         self._scene = scene
@@ -88,7 +88,7 @@ class CommLedger:
         self.beat(begun)
 
     def beat(self, begun: float) -> None:
-        """Says that the main thread works at this moment, so the time since its last operation may have been a wait."""
+        """Notes that the main thread works at this moment: the time since its last operation may have been a wait."""
         if self._by_work and self._last_op > 0 and begun - self._last_op > 2e-5:
             self._gaps.append(Gap(self._last_op, begun))
 
@@ -158,7 +158,7 @@ class CommLedger:
             one.work = None
 
     def as_json(self, name_of: Callable[[dist.ProcessGroup], str]) -> list[dict[str, Any]]:
-        """Returns the collectives in order of posting, as `CollectiveRecord` of src/ledger/record.ts."""
+        """Returns the collectives in the order in which they were posted, as `CollectiveRecord` of src/ledger/record.ts."""
         free: dict[str, list[float]] = {}
         records = []
         for one in self.collectives:
@@ -193,8 +193,8 @@ class CommLedger:
 
 def _when_done(work: Any, call: Callable[[], None]) -> None:
     """
-    Calls back when a work ends. Works of gloo's sends, receives and some reduce-scatters have no future; for these, their wait
-    counts.
+    Calls `call` when a work ends. Works of gloo's sends, receives and some reduce-scatters have no future; such a work ends when
+    the main thread's wait for it ends.
     """
     try:
         future = work.get_future()

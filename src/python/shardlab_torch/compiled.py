@@ -13,9 +13,9 @@ from .stages import Stages
 
 class CompiledBlocks:
     """
-    Compiles the forward of each block for itself, so that hooks of strategies run around compiled code; a model without blocks is
-    compiled as a whole. Blocks run their own code in steps whose memory is tracked (a dispatch mode sees nothing of compiled
-    code), and in evaluation and samples, whose shapes change.
+    Compiles the forward of each block separately, so that hooks of strategies run around compiled code; a model without blocks
+    is compiled as a whole. Blocks run uncompiled code in steps whose memory is tracked (a dispatch mode sees nothing of compiled
+    code), and in evaluation and sampling, where shapes change.
     """
 
     def __init__(self, stages: Stages, backend: str) -> None:
@@ -26,7 +26,10 @@ class CompiledBlocks:
 
     @contextmanager
     def used(self, is_profiled: bool) -> Iterator[None]:
-        """Uses compiled code in a step. A profiled step cannot be the first one, because a dispatch mode keeps code from being compiled."""
+        """
+        Uses compiled code in a step. A profiled step uses plain code if no code was compiled before it, because its dispatch mode
+        prevents compiling.
+        """
         self._is_on = self._has_run or not is_profiled
         try:
             yield

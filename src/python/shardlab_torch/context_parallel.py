@@ -18,7 +18,7 @@ from .ring_attention import ring_attention
 
 
 class ContextParallel:
-    """Divides sequences over the ranks of the axis cp, and computes attention over the positions of all of them."""
+    """Divides sequences over the ranks of the axis cp, and computes attention over the positions of all these ranks."""
 
     def __init__(self, layout: Layout, parallel: Json, shape: Json) -> None:
         self._group, self._rank, self._size = layout.cp_group, layout.cp_rank, layout.cp
@@ -50,7 +50,7 @@ class ContextParallel:
                 module.total = self._total
 
     def cut(self, x: Tensor) -> Tensor:
-        """Returns this rank's positions. Shapes: [B, T] → [B, T / ranks]."""
+        """Returns the values of x at this rank's positions. Shapes: [B, T] → [B, T / ranks]."""
         return rows_at(x, self._ranges(x.shape[1]), dim=1)
 
     @contextlib.contextmanager
@@ -65,7 +65,7 @@ class ContextParallel:
     def _ranges(self, length: int) -> list[range]:
         """
         Returns the positions of this rank. Each rank of a ring has an early and a late chunk, so that all ranks compute equally
-        much under the causal mask. Source: ring-flash-attention's zigzag order.
+        many scores under the causal mask. Source: ring-flash-attention's zigzag order.
         """
         size, rank = self._size, self._rank
         if size == 1 or not self._is_ring:

@@ -15,13 +15,13 @@ from typing import Any
 from .errors import Json, ShardlabError
 from .link import Link, LinkError
 
-# The main thread gets this much time to end after an interrupt, then its collectives are aborted.
+# The main thread gets this much time to end after an interrupt; after that, its collectives are aborted.
 ABORT_SECONDS = 0.2
 # After this much time, the main thread is interrupted again.
 AGAIN_SECONDS = 0.5
-# After the order to shut down, a main thread that is busy gets this much time.
+# After the order to shut down, a busy main thread gets this much time to end.
 SHUTDOWN_SECONDS = 1.0
-# After a rank has lost another one, the launcher gets this much time to say why; torchrun's agent reports an end within 4 s.
+# After a rank has lost a peer, the launcher gets this much time to send the reason; torchrun's agent reports an end within 4 s.
 REASON_SECONDS = 6.0
 
 Work = tuple[int, Json, bytes]
@@ -47,7 +47,7 @@ class Courier(threading.Thread):
         self.since = time.monotonic()
         signal.signal(signal.SIGINT, self._on_signal)
 
-    # The main thread's side.
+    # The methods below run on the main thread.
 
     def next_work(self) -> Work | None:
         """Waits for work; None: the rank must end."""
@@ -60,8 +60,8 @@ class Courier(threading.Thread):
         return work
 
     def ended(self) -> ShardlabError | None:
-        """The main thread has ended its work. Returns the error that says why it was stopped; None: it was not stopped."""
-        # From here on, no interrupt is raised, so that none can come between a lock and its release.
+        """Notes that the work has ended. Returns the error that says why the work was stopped; None: nothing stopped it."""
+        # From here on, no interrupt is raised, because an interrupt between a lock and its release would keep the lock.
         self._running = None
         with self._changed:
             self.since = time.monotonic()
@@ -103,7 +103,7 @@ class Courier(threading.Thread):
                 self._changed.wait()
             return self._replies.pop(request)
 
-    # The courier's side.
+    # The methods below run on the courier thread.
 
     def run(self) -> None:
         try:
@@ -125,7 +125,7 @@ class Courier(threading.Thread):
             case "abort":
                 self._later(0, message["reason"])
             case "alive":
-                pass  # its arrival says enough
+                pass  # the arrival of the message is all that counts
             case "reset":
                 with self._changed:
                     if self._running is None:
@@ -150,7 +150,7 @@ class Courier(threading.Thread):
             threading.Thread(target=self._stop, args=(number, seconds, reason), daemon=True).start()
 
     def _stop(self, number: int, seconds: float, reason: Json) -> None:
-        """Interrupts work unless it ends by itself in time. A main thread in a collective is freed by aborting its groups."""
+        """Interrupts work unless it ends by itself in time. If the main thread is in a collective, its groups are aborted too."""
         if self._ends_within(number, seconds):
             return
         with self._changed:
@@ -190,7 +190,7 @@ class Courier(threading.Thread):
 
 
 def end_process(status: int) -> Any:
-    """Ends this process at once, and the processes that it has started."""
+    """Ends this process at once; if `status` is not 0, also the processes that it has started."""
     if os.name == "posix" and os.getpgid(0) == os.getpid():
         if status != 0:
             os.killpg(0, signal.SIGKILL)

@@ -29,7 +29,7 @@ def import_deepspeed() -> Any:
         raise ShardlabError("CONFIG", f"framework 'deepspeed': {error}; run pip install deepspeed in the ranks' Python") from None
     # DeepSpeed would compile its shared-memory all-reduce from C++ at the first use; gloo does the same work.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-    deepspeed.comm.comm.cdb = None  # the groups of a failed epoch
+    deepspeed.comm.comm.cdb = None  # forgets the groups of a failed epoch
     deepspeed.utils.logger.setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
     return deepspeed
@@ -41,7 +41,7 @@ def _fragments() -> Any:
 
 
 class _Groups:
-    """The groups of a run, as DeepSpeed asks for them. Source: the interface of Megatron-LM's mpu."""
+    """The groups of a run, with the methods that DeepSpeed calls. Source: the interface of Megatron-LM's mpu."""
 
     def __init__(self, layout: Layout) -> None:
         world = layout.world
@@ -105,7 +105,7 @@ class DeepSpeedZero(Strategy):
 
 
 class PartitionStates(States):
-    """States of DeepSpeed's partitions. Under ZeRO-1 and 2 parameters are whole, and copies in partitions are updated."""
+    """States in DeepSpeed's partitions. Under ZeRO-1 and 2, the optimizer updates partitions of a copy of the parameters."""
 
     def _gather(self, name: str, state: str) -> Tensor:
         parts = _fragments()
@@ -130,7 +130,7 @@ class PartitionStates(States):
                 parts.safe_set_full_optimizer_state(parameter, value, state)
             return
         size = parameter.ds_tensor.numel()
-        part = torch.zeros(size)  # the last rank's part may be padded
+        part = torch.zeros(size)  # the part of the last rank may have padding
         own = value.flatten()[size * self.layout.dp_rank : size * (self.layout.dp_rank + 1)]
         part[: own.numel()] = own
         if state == VALUES:
@@ -147,7 +147,7 @@ class PartitionStates(States):
     def local_pairs(self, old: Any, name: str, with_states: bool) -> list[tuple[Tensor, Tensor]]:
         own, other = ((getattr(each, "ds_tensor", each)) for each in (self.parameters[name], old.parameters[name]))
         pairs = [(own, other)]
-        if name == next(iter(self.parameters)):  # partitions have parts of many parameters
+        if name == next(iter(self.parameters)):  # partitions belong to many parameters, so they are returned only once
             for flat, old_flat in zip(self._partitions(), old._partitions(), strict=True):
                 pairs += [(flat, old_flat), *(self._state_pairs(old, flat, old_flat) if with_states else ())]
         return pairs
@@ -168,7 +168,7 @@ class PartitionStates(States):
         return list(getattr(optimizer, "fp32_partitioned_groups_flat", None) or optimizer.single_partition_of_fp32_groups)
 
     def _make_states(self) -> None:
-        """Makes the states that the optimizer's first step would make."""
+        """Makes the states that the optimizer otherwise makes in its first step."""
         for flat in self._partitions():
             self._states_of(flat)
         link = getattr(self.optimizer, "_lazy_init_hp_params_optimizer_state", None)

@@ -23,7 +23,7 @@ Angles = tuple[Tensor, Tensor]
 
 
 class DitAttention(nn.Module):
-    """Attention of a video to itself, with rotary positions, or to another sequence. Shapes: x [B, N, d], source [B, L, d] → [B, N, d]."""
+    """Attention of a video to itself (rotary positions) or to `source`. Shapes: x [B, N, d], source [B, L, d] → [B, N, d]."""
 
     def __init__(self, shape: Json) -> None:
         super().__init__()
@@ -57,8 +57,8 @@ class AudioAttention(nn.Module):
 
 class DitBlock(nn.Module):
     """
-    A block of self-attention, cross-attention to the text, and a feed-forward layer, which the timestep modulates; a block may also
-    attend to audio. Shapes: x [B, N, d], time [B, 6, d], text [B, L, d], cos and sin [N, P], audio [B, F, A, d] → [B, N, d].
+    A block of self-attention, cross-attention to the text, and a feed-forward layer; the timestep modulates the block, which may
+    also attend to audio. Shapes: x [B, N, d], time [B, 6, d], text [B, L, d], cos and sin [N, P], audio [B, F, A, d] → [B, N, d].
     """
 
     def __init__(self, shape: Json, has_audio: bool) -> None:
@@ -81,7 +81,7 @@ class DitBlock(nn.Module):
 
 
 class DitHead(nn.Module):
-    """The modulated last norm and linear layer. Shapes: x [B, N, d], time [B, d] → [B, N, t·p·q·C]."""
+    """The last norm, modulated by the timestep, and the last linear layer. Shapes: x [B, N, d], time [B, d] → [B, N, t·p·q·C]."""
 
     def __init__(self, shape: Json) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class DitHead(nn.Module):
 
 
 class PatchEmbedding(nn.Module):
-    """A linear layer on patches. Shapes: [B, C, f·t, h·p, w·q] → [B, f·h·w, d]; weight [d, C, t, p, q], as of torch.nn.Conv3d."""
+    """A linear layer on patches. Shapes: [B, C, f·t, h·p, w·q] → [B, f·h·w, d]; weight [d, C, t, p, q], as in torch.nn.Conv3d."""
 
     def __init__(self, shape: Json) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class Dit(nn.Module):
 
     @property
     def layers(self) -> nn.ModuleDict:
-        """The blocks, by their index."""
+        """The transformer's blocks, by their index."""
         return self.blocks
 
     def forward(self, latents: Tensor, timesteps: Tensor, text: Tensor, audio: Tensor | None = None) -> Tensor:
@@ -154,7 +154,7 @@ class Dit(nn.Module):
 
 
 class DitExperts(nn.Module):
-    """Two transformers, one for high noise and one for low noise; only one of them runs in a step, and has gradients."""
+    """Two transformers, one for high noise and one for low noise. In a step, only one of them runs and gets gradients."""
 
     def __init__(self, shape: Json) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class DitExperts(nn.Module):
 
     @property
     def idle(self) -> str:
-        """The beginning of the names of the transformer that is not chosen."""
+        """The prefix of the parameter names of the transformer that is not chosen."""
         return "low_noise_model." if self._is_high else "high_noise_model."
 
     def forward(self, *inputs: Tensor) -> Tensor:
@@ -196,7 +196,7 @@ def _modulated(x: Tensor, shift: Tensor, scale: Tensor, eps: float) -> Tensor:
 
 
 def _rotated(x: Tensor, angles: Angles) -> Tensor:
-    """Rotates pairs (2i, 2i + 1) of each head by the angles of their position. Shapes: x [B, H, N, 2P]. Source: Wan2.2's rope_apply."""
+    """Rotates pairs (2i, 2i + 1) of each head by angles of the position. Shapes: x [B, H, N, 2P]. Source: Wan2.2's rope_apply."""
     cos, sin = angles
     a, b = x.float().reshape(*x.shape[:-1], -1, 2).unbind(-1)
     return torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2).to(x.dtype)
@@ -204,8 +204,8 @@ def _rotated(x: Tensor, angles: Angles) -> Tensor:
 
 def _grid_angles(f: int, h: int, w: int, pairs: int, device: torch.device) -> Angles:
     """
-    Returns cosines and sines of the angles of a grid's positions: a third of the pairs turns with the row, a third with the column, the
-    rest with the frame. Shapes: [f·h·w, pairs]. Source: Wan2.2's rope_params and rope_apply.
+    Returns cosines and sines of the angles of a grid's positions: a third of the pairs turns with the row, a third with the
+    column, the rest with the frame. Shapes: [f·h·w, pairs]. Source: Wan2.2's rope_params and rope_apply.
     """
     third = pairs // 3
     parts = []

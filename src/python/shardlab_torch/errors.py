@@ -17,7 +17,7 @@ class ShardlabError(Exception):
 
 
 def rank_error(thrown: BaseException, cell: str | None = None) -> Json:
-    """Returns an error as a message; of a cell's error, only the lines from the cell on, and its line."""
+    """Returns an error as a message. For a cell's error, the traceback begins at the cell, and `line` is the cell's line."""
     code = thrown.code if isinstance(thrown, ShardlabError) else "RANK_FAILED"
     ename = f"ShardlabError[{code}]" if isinstance(thrown, ShardlabError) else type(thrown).__name__
     error: Json = {"code": code, "ename": ename, "evalue": str(thrown)}

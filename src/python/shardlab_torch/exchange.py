@@ -9,21 +9,21 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
-# The number of rows for each rank; None: equally many.
+# The number of rows for each rank; None: every rank gets equally many rows.
 Sizes = list[int] | None
 
 
 def exchanged(x: Tensor, group: ProcessGroup, sent: Sizes = None, received: Sizes = None, scale: float = 1.0) -> Tensor:
     """
-    Sends the first `sent[0]` rows of x to rank 0 of the group, the next ones to rank 1, …; returns the received rows in the order of
-    ranks. Gradients travel back and are multiplied by `scale`.
+    Sends the first `sent[0]` rows of x to rank 0 of the group, the next `sent[1]` rows to rank 1, …; returns the received rows in
+    the order of ranks. Gradients travel back and are multiplied by `scale`.
     """
     result: Tensor = _Exchange.apply(x, group, sent, received, scale)  # type: ignore[no-untyped-call]
     return result
 
 
 def travelled(x: Tensor, group: ProcessGroup, sent: Sizes, received: Sizes) -> Tensor:
-    """Does the same as `exchanged`, without gradients."""
+    """Exchanges rows as `exchanged` does, but without gradients."""
     rows = x.shape[0] if received is None else sum(received)
     result = x.new_empty(rows, *x.shape[1:])
     dist.all_to_all_single(result, x.contiguous(), received, sent, group=group)

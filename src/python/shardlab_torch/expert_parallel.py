@@ -1,4 +1,4 @@
-"""Expert parallelism: each rank of the axis ep has some experts of every layer, and rows travel to the ranks that have their experts."""
+"""Expert parallelism: each rank of the axis ep has some experts of every layer, and rows travel to the ranks of their experts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .moe import Apply, Experts, mixtures_in
 
 
 def keep_own_experts(model: nn.Module, layout: Layout) -> dict[str, int]:
-    """Removes the experts of other ranks; returns, by parameter of an expert, the rank of the axis ep that has it."""
+    """Removes the experts of other ranks. Returns, for each parameter of an expert, the rank (of axis ep) that has the expert."""
     owners: dict[str, int] = {}
     layers = [(name, each) for name, each in model.named_modules() if isinstance(each, Experts) and layout.ep > 1]
     for layer, experts in layers:
@@ -36,16 +36,16 @@ def exchange_rows(model: nn.Module, group: ProcessGroup) -> None:
 def _applied_elsewhere(group: ProcessGroup, rows: Tensor, counts: Tensor, apply: Apply) -> Tensor:
     """
     Sends rows to their experts, and returns the outputs. A rank's loss is the mean over its own tokens, and gradients are
-    averaged over all ranks. But an expert already has the sum of the gradients of the ranks' tokens. So backward divides
-    gradients by the number of ranks where they enter the experts, and multiplies gradients by this number where they leave the
-    experts. Source: as src/parallel/experts/expert-exchange.ts.
+    averaged over all ranks. But an expert already has the sum of the gradients of the ranks' tokens. Backward therefore divides
+    gradients that enter the experts by the number of ranks, and multiplies gradients that leave the experts by this number.
+    Source: as src/parallel/experts/expert-exchange.ts.
     """
     ranks = group.size()
     leaving = counts.view(ranks, -1).to(torch.int32)
     arriving = travelled(leaving, group, None, None)
     sent, received = leaving.sum(1).tolist(), arriving.sum(1).tolist()
     arrived = exchanged(rows, group, sent, received, float(ranks))
-    # Rows arrive by rank, and are needed by expert.
+    # Rows arrive in the order of ranks; experts need them in the order of experts.
     experts = torch.arange(arriving.shape[1], device=rows.device).repeat(ranks).repeat_interleave(arriving.flatten())
     order = experts.argsort(stable=True)
     outputs = apply(arrived[order], arriving.sum(0).tolist())

@@ -1,4 +1,4 @@
-"""Which experts a step has used: the optimizer leaves out those that no row of any rank reached, as this library's optimizers do."""
+"""Finds the experts that a step has used: as engine wasm, the optimizer leaves out an expert that no row of any rank reached."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .stages import Stages
 
 
 class ExpertUse:
-    """Counts the rows of experts over all ranks, and the steps without any, by parameter."""
+    """Counts the rows of each expert over all ranks, and for each parameter the steps in which its expert got no row."""
 
     def __init__(self, stages: Stages, layout: Layout) -> None:
         self._stages = stages
@@ -24,7 +24,7 @@ class ExpertUse:
         self.steps_left_out: dict[str, int] = {}
 
     def leave_out_unused(self, parameters: dict[str, nn.Parameter]) -> None:
-        """Removes the gradients of unused experts, which are zeros. Every rank calls it after the backward of the step."""
+        """Removes the gradients of unused experts, which are zeros. Every rank must call this method after the step's backward."""
         unused = tuple(self._unused())
         for name in self._stages.shapes:
             if name.startswith(unused) and name not in self._stages.frozen:
@@ -33,12 +33,12 @@ class ExpertUse:
                     parameters[name].grad = None
 
     def _unused(self) -> Iterator[str]:
-        """Yields the beginnings of the names of the parameters of experts that have not run in this step."""
+        """Yields the name prefixes of the parameters of experts that have not run in this step."""
         yield from (module.idle for module in self._stages.modules if isinstance(module, DitExperts))
         if not self._mixtures:
             return
         experts = next(iter(self._mixtures.values())).num_experts
-        # Ranks of a pipeline have other layers; all ranks know all counts, because a checkpoint stores them.
+        # Ranks of a pipeline have different layers. All ranks need all counts, because a checkpoint stores them.
         counts = torch.zeros(self._stages.num_layers, experts, dtype=torch.int32, device=self._layout.world.device)
         for index, mixture in self._mixtures.items():
             counts[index] = mixture.take_counts()

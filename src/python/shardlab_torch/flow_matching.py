@@ -13,7 +13,7 @@ from .passes import Passes
 
 
 class VideoPasses(Passes):
-    """The loss is the mean squared error of the velocity (noise minus video). A batch is the velocity and the model's inputs."""
+    """Passes whose loss is the mean squared error of the velocity (noise - video). A batch has the velocity and model inputs."""
 
     def count(self, batch: Batch) -> int:
         latent, patch = (math.prod(map(int, self.shape[key])) for key in ("latent", "patch"))

@@ -83,7 +83,7 @@ class FullyShardedDataParallel(Strategy):
 
 
 class FlatStates(States):
-    """States of flat parameters: a rank has a range of each flattened parameter; the range may be empty."""
+    """States of flat parameters: a rank has a range of the elements of each flattened parameter; the range may be empty."""
 
     def __init__(
         self, stages: Stages, layout: Layout, parameters: dict[str, nn.Parameter], optimizer: Any, names: list[str], root: nn.Module

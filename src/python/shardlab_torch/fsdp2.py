@@ -31,7 +31,7 @@ class FullyShard(Strategy):
             experts = [module for module in part.modules() if layout.ep > 1 and isinstance(module, Experts)]
             divided = {module for each in experts for module in each.modules()}
             units = wrapped_modules(stages, part, parallel["wrap"])
-            # Experts are sharded over other ranks than the unit around them, so experts are always separate units.
+            # Experts and the unit around them are sharded over different ranks, so experts are always separate units.
             for module in [*[each for each in units if each in divided], *(experts if parallel["wrap"] != "moe" else [])]:
                 fully_shard(module, **{**options, "mesh": layout.expert_mesh})
             for module in [*[each for each in units if each not in divided], part]:

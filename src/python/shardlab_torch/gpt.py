@@ -21,11 +21,11 @@ class AttentionBlock(nn.Module):
         self.head_dim = dim // shape["heads"]
         self.ln1, self.ln2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.qkv, self.proj = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
-        # Replaced by context parallelism.
+        # Context parallelism replaces this function.
         self.attend: Attend = causal_attention
 
     def feed(self, x: Tensor) -> Tensor:
-        """Computes the layer after attention."""
+        """Computes the layer after attention, the feed-forward layer. Shapes: [B, T, d] → the same."""
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ class GPT(nn.Module):
             self.ln_f = nn.LayerNorm(dim)
         self.lm_head = nn.Linear(dim, vocab, bias=False) if is_last and not tied else None
         self.is_first, self.is_last = is_first, is_last
-        # Replaced by context parallelism.
+        # Context parallelism replaces this function.
         self.positions: Positions = from_begin
 
     @property

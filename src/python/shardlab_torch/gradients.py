@@ -14,14 +14,14 @@ from .stages import Stages
 
 # Source: torch.nn.utils.clip_grad_norm_, which divides by norm + 1e-6.
 EPS = 1e-6
-# FSDP2 gives a matrix that tensor parallelism has split along the same dim a strided shard.
+# If tensor parallelism has split a matrix, FSDP2's shard along the same dim is a strided shard.
 SHARDS = (Shard, _StridedShard)
 
 
 def clip_gradients(parameters: dict[str, nn.Parameter], layout: Layout, most: float | None, stages: Stages) -> float:
     """
     Scales gradients whose norm is above `most`; returns the norm before scaling. A parameter that is on the first and the last
-    stage of a pipeline counts on the first stage. Every rank of the run calls it.
+    stage of a pipeline counts on the first stage. Every rank of the run must call this function.
     """
     groups: dict[str, ProcessGroup] = {}
     sums: dict[tuple[str, ...], Tensor] = {}
@@ -55,7 +55,7 @@ def clip_gradients(parameters: dict[str, nn.Parameter], layout: Layout, most: fl
 
 
 def clip_scale(norm: float, most: float | None) -> float:
-    """Returns the factor by which clipping multiplies gradients of this norm; 1 within the limit."""
+    """Returns the factor by which clipping multiplies gradients of this norm; 1 if the norm is within the limit."""
     return 1.0 if most is None else min(1.0, most / (norm + EPS))
 
 
@@ -80,7 +80,7 @@ def place_gradients(parameters: dict[str, nn.Parameter]) -> None:
 
 
 def share_tied_gradient(parameters: dict[str, nn.Parameter], layout: Layout, shared: str | None) -> None:
-    """Adds the gradients of the parameter that the first and the last stage of a pipeline share."""
+    """Sums the two gradients of the parameter that the first and the last stage of a pipeline share."""
     if shared is None or layout.tied_group is None or shared not in parameters:
         return
     grad = parameters[shared].grad

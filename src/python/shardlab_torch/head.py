@@ -13,7 +13,7 @@ from .errors import Json
 
 
 def needs(shape: Json, key: str, default: Any) -> Any:
-    """Returns a size that a model may leave out."""
+    """Returns a size of a model's shape; `default` if the shape does not give this size."""
     value = shape.get(key)
     return default if value is None else value
 
@@ -33,14 +33,14 @@ def head_output(x: Tensor, head: nn.Module | Tensor) -> Tensor:
     return F.linear(x, head.to(x.dtype))
 
 
-# What a model returns: logits, or a loss of its own and logits.
+# The result of a model: logits, or a loss that the model computes and logits.
 Output = Tensor | tuple[Tensor, Tensor]
 
 
 def loss_of(output: Output, targets: Tensor, has_labels: bool = False) -> Tensor:
     """
-    Returns the model's own loss, or the mean cross-entropy over all tokens, in float32; positions with label -100 count as 0 in
-    this mean. Shapes: logits [B, T, vocab], targets [B, T] → scalar.
+    Returns the loss that the model computed, or else the mean cross-entropy over all tokens, in float32; positions with label
+    -100 count as 0 in this mean. Shapes: logits [B, T, vocab], targets [B, T] → scalar.
     """
     if isinstance(output, tuple):
         return output[0].float()

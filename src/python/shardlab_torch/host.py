@@ -1,7 +1,7 @@
 """The guard of a host: a separate program that starts torchrun's agent and makes sure that the agent ends.
 
-The guard's standard input gives one line of JSON, {argv, env, folder, ranks}, and then stays open. When standard input ends, the
-guard must end. The job's key is in that line, because other users of a host can read arguments.
+The guard reads one line of JSON, {argv, env, folder, ranks}, from its standard input, which then stays open. When standard input
+ends, the guard must end. The job's key is in the line of JSON, because other users of a host can read a process's arguments.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def _end_with_launcher() -> None:
-    """Waits for the end of standard input. Ranks are in sessions of their own, and end with the control link."""
+    """Waits for the end of standard input. Ranks are in sessions of their own, and end when the control link ends."""
     sys.stdin.read()
     os.killpg(0, signal.SIGKILL)
 

@@ -18,7 +18,7 @@ Progress = Callable[[int, int], None]
 
 @contextmanager
 def inferring(trainer: Trainer) -> Iterator[None]:
-    """Puts the model into eval mode; afterwards frees whole parameters that forwards have left."""
+    """Puts the model into eval mode within the context; at its end, frees whole parameters that forwards have left."""
     modules = trainer.strategy.modules
     for module in modules:
         module.eval()
@@ -31,7 +31,7 @@ def inferring(trainer: Trainer) -> Iterator[None]:
 
 
 def evaluate(trainer: Trainer, work: Json, progress: Progress) -> Json:
-    """Returns the mean loss over all validation rows of all ranks. Every rank calls it."""
+    """Returns the mean loss over all validation rows of all ranks. Every rank must call this function."""
     if work.get("metrics"):
         raise ShardlabError(
             "CONFIG", "engine 'torch': run.evaluate({ metrics }) is not done here, because metrics are JavaScript; evaluate without them"
@@ -58,7 +58,7 @@ def evaluate(trainer: Trainer, work: Json, progress: Progress) -> Json:
 
 
 def sample(trainer: Trainer, work: Json, progress: Progress) -> list[int]:
-    """Adds tokens to ids; all ranks return the same. Every rank calls it."""
+    """Samples tokens after the given ids; all ranks return the same ids. Every rank must call this function."""
     shape, layout = trainer.shape, trainer.layout
     ids: list[int] = list(work["ids"])
     wrong = [one for one in ids if not 0 <= one < shape["vocab"]]
@@ -70,7 +70,7 @@ def sample(trainer: Trainer, work: Json, progress: Progress) -> list[int]:
             seen = torch.tensor([ids[-shape["seq"] :]], device=layout.world.device)
             logits = trainer.passes.logits(seen)
             token = -1.0 if logits is None else float(_chosen(logits.cpu(), work, random))
-            # The first rank decides, so that ranks never differ by a rounding.
+            # The first rank chooses the token, because rounding could make other ranks choose another one.
             agreed = torch.tensor([trainer.passes.shared(token)], dtype=torch.float64, device=layout.world.device)
             dist.broadcast(agreed, layout.ranks[0], group=layout.group)
             ids.append(int(agreed))

@@ -14,9 +14,9 @@ from .world import World
 
 class Layout:
     """
-    This rank's coordinates and groups in a run. All ranks of the run make this object. The axis dp includes cp: the ranks of dp
-    have other batches, or other positions of the same batches, and average their gradients. Expert parallelism divides the axis
-    dp in another way, into edp and ep.
+    This rank's coordinates and groups in a run. All ranks of the run must make this object. The axis dp includes cp: its ranks
+    have different batches, or different positions of the same batches, and average their gradients. Expert parallelism divides
+    the axis dp in another way, into edp and ep.
     """
 
     def __init__(self, world: World, ranks: Sequence[int], parallel: Json) -> None:
@@ -39,7 +39,7 @@ class Layout:
         self.tp_rank = index % self.tp
         self.dp_rank = index // self.tp % self.dp
         self.pp_rank = index // (self.tp * self.dp)
-        # Ranks with other batches.
+        # The number of groups of ranks with different batches, this rank's group, and its index in that group.
         self.data_ranks, self.data_rank, self.cp_rank = self.dp // self.cp, self.dp_rank // self.cp, self.dp_rank % self.cp
         self.cp_group = self._cp_group()
         self._divide_experts()
@@ -69,7 +69,7 @@ class Layout:
         return mesh["replicate", "shard"]
 
     def _cp_group(self) -> ProcessGroup:
-        """Returns the group of the ranks that have parts of the same sequences."""
+        """Returns the group of the ranks that have different positions of the same sequences."""
         if self.cp == 1:
             return self.dp_group
         first = self.ranks.index(self.world.rank) - self.cp_rank * self.tp
@@ -78,7 +78,7 @@ class Layout:
         return group
 
     def _divide_experts(self) -> None:
-        """Makes the group of the ranks that have other experts (ep), and the mesh of those that have the same ones (edp)."""
+        """Makes the group of ranks that have different experts (ep), and the mesh of ranks that have the same experts (edp)."""
         self.ep_group, self.expert_mesh, self.edp_group = self.dp_group, self.mesh["dp"], self.dp_group
         self.ep_rank = self.dp_rank % self.ep
         if self.ep == 1:
@@ -104,6 +104,6 @@ class Layout:
         return group
 
     def rank_of_stage(self, pp_rank: int) -> int:
-        """Returns the global rank on a stage that has this rank's other coordinates."""
+        """Returns the global rank of the rank on stage `pp_rank` whose other coordinates equal this rank's."""
         stride = self.tp * self.dp
         return self.ranks[pp_rank * stride + self.ranks.index(self.world.rank) % stride]

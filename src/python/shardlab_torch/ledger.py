@@ -1,4 +1,4 @@
-"""The ledger of one rank's run: records of memory, collectives and spans, only for the steps that are asked for."""
+"""The ledger of one rank's run: records of memory, collectives and spans, only for steps that are tracked or profiled."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NOTHING: ContextManager[None] = nullcontext()
 
 @dataclass(frozen=True)
 class Profiled:
-    """What a profiled step found."""
+    """The collectives and spans of a profiled step, and its CPU times."""
 
     comm: CommLedger
     spans: list[Span]
@@ -67,7 +67,7 @@ class Ledger:
         self._profiled: Profiled | None = None
 
     def attach(self, model: Any, optimizer: Any, strategy: str, unit_names: Sequence[str]) -> None:
-        """Names the run whose steps are recorded. The model is wrapped already; units have their full names in the model."""
+        """Names the run whose steps are recorded. The model must already be wrapped; units have their full names in the model."""
         self._states = ModelStates(model, optimizer)
         self._unit_names = list(unit_names)
         self._tracked = None
@@ -75,7 +75,7 @@ class Ledger:
 
     @contextmanager
     def track(self) -> Iterator[None]:
-        """Tracks the memory of the step within the context. It makes the step slower."""
+        """Tracks the memory of the step within the context. Tracking makes the step slower."""
         self._memory = MemoryLedger(self._scene, self._attached(), self._device)
         self._memory.begin()
         try:
@@ -100,11 +100,11 @@ class Ledger:
             self._comm = None
 
     def span(self, name: str, module: str = '') -> ContextManager[None]:
-        """Names a stretch of the main thread's work. Outside of recorded steps it does nothing."""
+        """Opens a span of the main thread's work. Outside of recorded steps, this method does nothing."""
         return self._span(name, module) if self._observers else _NOTHING
 
     def purpose(self, cause: str) -> ContextManager[None]:
-        """Says for which cause the collectives inside are called. Outside of recorded steps it does nothing."""
+        """Gives a cause to the collectives within the context. Outside of recorded steps, this method does nothing."""
         return self._scene.frame(Frame(comm=cause)) if self._observers else _NOTHING
 
     def record(
@@ -178,7 +178,7 @@ class Ledger:
                 yield
             finally:
                 if name == 'backward' and self._marks is not None:
-                    self._marks.end_backward()  # the first unit's inputs have no gradients that would end it
+                    self._marks.end_backward()  # no gradient of an input ends the backward of the first unit
                 ended = monotonic()
                 self._spans.append(Span(name, module, begun, ended, pipeline))
                 if self._comm is not None:
@@ -194,9 +194,9 @@ class Ledger:
         if call.op in ('send', 'recv'):
             return 'activation'
         if call.op == 'barrier' or call.dtype == 'int32':
-            return 'control'  # such as the numbers of rows that experts get
+            return 'control'  # such as the number of rows for each expert
         if call.op == 'allToAll':
-            return 'activation'  # heads, or rows of experts
+            return 'activation'  # attention heads, or rows for experts
         if hasattr(self._attached().optimizer, 'averaged_gradients') and not scene.within('loss'):
             # DeepSpeed reduces gradients within backward, and gathers parameters wherever it needs them.
             reduces = call.op in ('allReduce', 'reduceScatter')

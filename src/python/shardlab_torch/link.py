@@ -1,7 +1,7 @@
 """The control link: frames between this rank and the launcher, each with a message authentication code.
 
 The launcher sends 32 random bytes; the rank answers with its hello, whose code proves that it knows the key. Both then use
-keys of this connection only, and the code of a frame covers its number, so no frame can be forged, repeated or left out.
+keys that are valid for this connection only. A frame's code covers its number, so no frame can be forged, repeated or left out.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def decode(payload: bytes) -> tuple[Json, bytes]:
 
 
 def read_exactly(sock: socket.socket, size: int) -> bytes | None:
-    """Reads `size` bytes; None: the connection ended before they arrived."""
+    """Reads `size` bytes; None: the connection ended before all of them arrived."""
     parts = bytearray()
     while len(parts) < size:
         part = sock.recv(min(size - len(parts), 2**20))
@@ -112,7 +112,7 @@ class Link:
         self._sock.close()
 
     def end_when_silent(self, beat: float, silent: float) -> None:
-        """Says every `beat` seconds that this side is there; from now on, `receive` raises OSError if the launcher is silent for so long."""
+        """Sends a sign of life every `beat` seconds. `receive` now raises OSError if no message comes for `silent` seconds."""
         self._sock.settimeout(silent)
 
         def run() -> None:

@@ -52,7 +52,7 @@ class Attention(nn.Module):
         self.k_proj = nn.Linear(dim, self.head_dim * kv_heads, bias=bias)
         self.v_proj = nn.Linear(dim, self.head_dim * kv_heads, bias=bias)
         self.o_proj = nn.Linear(dim, dim, bias=False)
-        # Replaced by context parallelism.
+        # Context parallelism replaces this function.
         self.attend: Attend = causal_attention
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ class LlamaBlock(nn.Module):
         self.mlp = SwiGLU(dim, needs(shape, "ffn", 256 * math.ceil(8 * dim / 3 / 256)))
         self.input_layernorm = RMSNorm(dim, eps)
         self.post_attention_layernorm = RMSNorm(dim, eps)
-        # Replaced by context parallelism.
+        # Context parallelism replaces this function.
         self.positions: Positions = from_begin
 
     def forward(self, x: Tensor) -> Tensor:
@@ -101,7 +101,7 @@ class LlamaBlock(nn.Module):
 
 
 class LlamaModel(nn.Module):
-    """The containers of a Llama's layers, for their names."""
+    """The containers of a Llama's layers, which give the parameters their names."""
 
     embed_tokens: nn.Embedding
     layers: nn.ModuleDict

@@ -1,6 +1,6 @@
 """
-Adapters of linear layers. LoRA: y = Wx + b + alpha / r · BAx, and only A and B train. DoRA: y = m · Vx / ‖V‖ + b with V = W + alpha / r · BA,
-where the norm is taken per row and is a constant in backward; m trains too.
+Adapters of linear layers. LoRA: y = Wx + b + alpha / r · BAx, and only A and B train. DoRA: y = m · Vx / ‖V‖ + b with
+V = W + alpha / r · BA; the norm is taken per row and is a constant in backward; m trains too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .errors import Json
 
 
 class LoraMatrix(nn.Module):
-    """A matrix of an adapter. It is no nn.Linear, so that policies leave it in the unit of its layer, whose forward may read it."""
+    """A matrix of an adapter. It is no nn.Linear, so policies leave it in the unit of its layer, whose forward reads it."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class LoraMatrix(nn.Module):
 
 
 def adapt(model: nn.Module, names: Iterable[str], config: Json) -> None:
-    """Adds adapters to the named layers that a model, or a stage of it, has."""
+    """Adds adapters to those of the named layers that are in the model, or in the stage."""
     layers = dict(model.named_modules())
     for name in names:
         if name in layers:
@@ -35,7 +35,7 @@ def adapt(model: nn.Module, names: Iterable[str], config: Json) -> None:
 
 
 def is_adapter(name: str) -> bool:
-    """Whether a parameter is of an adapter, by its name."""
+    """Whether the parameter of this name belongs to an adapter."""
     return name.endswith((".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector"))
 
 

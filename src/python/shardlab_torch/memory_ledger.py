@@ -30,7 +30,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class TrackedMemory:
-    """What a tracked step found. Times are of the machine's monotonic clock."""
+    """The memory of a tracked step. Times are of the machine's monotonic clock, in seconds."""
 
     start: float
     end: float
@@ -39,11 +39,11 @@ class TrackedMemory:
     elsewhere_bytes: int
     num_buffers: int
     unseen_bytes: int
-    """Bytes of storages at the end that no operation of the step showed, such as those of other threads."""
+    """Bytes of the storages at the step's end that no operation of the step showed, such as storages of other threads."""
 
 
 class MemoryLedger:
-    """Follows all storages within one step. An observer of `OpMode`."""
+    """Follows all storages within one step. It is an observer of `OpMode`."""
 
     def __init__(self, scene: Scene, states: ModelStates, device: torch.device) -> None:
         self._scene = scene
@@ -64,7 +64,7 @@ class MemoryLedger:
 
     @contextmanager
     def track(self) -> Iterator[None]:
-        """Follows the storages while the context is open; `tracked` then returns what was found."""
+        """Follows the storages while the context is open; after that, `tracked` returns the step's memory."""
         storages = self._storages
         self._before = [(holding, holding.num_bytes) for holding in storages]
         self._start = monotonic()
@@ -82,7 +82,7 @@ class MemoryLedger:
         self._unseen_bytes = storages.scan()
 
     def tracked(self) -> TrackedMemory:
-        """Returns the step's memory; owners are decided now, so allocations and frees have the same owner."""
+        """Returns the step's memory. Owners are decided only now, so an allocation and its free have the same owner."""
         storages = self._storages
         owners: dict[Holding, Owner | None] = {}
 
@@ -127,7 +127,7 @@ class MemoryLedger:
                 holding.cause, holding.module = state.cause, state.module
 
     def claim_inputs(self, inputs: Any) -> None:
-        """Gives inputs of the model that were made before the step, or in no span, the cause of a batch."""
+        """Gives the cause 'batch' to inputs of the model that were made before the step or outside of a forward."""
         for tensor in plain_tensors(inputs):
             holding = self._storages.find(tensor) if has_storage(tensor) else None
             if holding is not None and (holding.cause == ELSEWHERE or (holding.cause is None and not holding.in_forward)):
@@ -170,7 +170,7 @@ class MemoryLedger:
         return tensor
 
     def _leave_forward(self) -> None:
-        """A forward's backward needs the storages that the forward made and did not free (inputs of checkpointed modules too)."""
+        """Marks storages that the forward made and did not free: backward needs them (also inputs of checkpointed modules)."""
         for holding in self._storages:
             if holding.in_forward:
                 holding.in_forward = False
@@ -199,7 +199,7 @@ class MemoryLedger:
 
 @contextmanager
 def _resizes_reported(storages: Storages) -> Iterator[None]:
-    """FSDP frees and allocates whole parameters by `resize_` of a storage, which is no operation."""
+    """Replaces `resize_` of storages: FSDP frees and allocates whole parameters by it, and it is no operation that a mode sees."""
     kind = torch.UntypedStorage
     original = kind.resize_
 

@@ -20,8 +20,8 @@ def memory_record(
     device: torch.device,
 ) -> dict[str, Any]:
     """
-    Returns the record. Times of the curve are times of the profiled `step`, which has the `spans` and may be later than the
-    tracked step.
+    Returns the record. The memory curve has times of the profiled `step`, to which `spans` belong and which may be later than
+    the tracked step.
     """
     at = _clock_of((tracked.start, tracked.end), tracked_spans, step, spans)
     owners = list(dict.fromkeys([*tracked.at_start, *(owner for _, owner, _ in tracked.changes)]))
@@ -59,8 +59,8 @@ def memory_record(
 
 def process_memory(live_bytes: int, device: torch.device) -> dict[str, int]:
     """
-    Returns the process's memory, as `ProcessMemory`. On CUDA it is the host's resident memory and what the caching
-    allocator reserved; the slack is what was reserved, at the allocator's own peak, beyond the bytes of storages.
+    Returns the process's memory, as `ProcessMemory`. On CUDA it is the host's resident memory and the memory that the caching
+    allocator reserved; the slack is the memory reserved at the allocator's own peak, minus the bytes of storages.
     """
     with open('/proc/self/statm', encoding='ascii') as file:
         host = int(file.read().split()[1]) * os.sysconf('SC_PAGE_SIZE')
@@ -84,9 +84,9 @@ def _clock_of(
     """
     Returns a function from times of the tracked step to seconds since the start of the profiled step.
 
-    [Note: times of the curve] Tracking makes a step slower, by another factor in each phase. If both steps had the same
-    spans, each moment between two borders of spans is placed at the same share of the way between these borders in the
-    profiled step; otherwise the whole step is scaled.
+    [Note: times of the curve] Tracking makes a step slower, by a different factor in each phase. If both steps had the same
+    spans, time is scaled linearly between each two successive starts or ends of spans; otherwise the whole step is scaled
+    linearly.
     """
     ours, theirs = [tracked[0]], [step[0]]
     names = [(span.name, span.module) for span in spans]

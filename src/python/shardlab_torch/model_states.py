@@ -1,4 +1,4 @@
-"""Which tensors of a model and its optimizer are parameters, gradients, optimizer states and buffers."""
+"""Finds which tensors of a model and its optimizer are parameters, gradients, optimizer states and buffers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WRAPPERS = ('_fsdp_wrapped_module', '_checkpoint_wrapped_module', '_orig_mod')
 
 @dataclass(frozen=True)
 class State:
-    """A tensor of the model's states, with its cause and module."""
+    """One tensor of the model's states, with its cause and module."""
 
     tensor: Any
     cause: str

@@ -13,9 +13,9 @@ from .errors import Json
 from .gpt import GPT, AttentionBlock
 from .noise import gumbel_noise, salt_of
 
-# Applies experts to rows that are ordered by expert; the numbers say how many rows each expert has. Shapes: [A, d] → the same.
+# Applies experts to rows that are ordered by expert; the list has the number of rows of each expert. Shapes: [A, d] → the same.
 Apply = Callable[[Tensor, list[int]], Tensor]
-# How rows reach their experts: rows ordered by expert, the number of rows of each expert, and the experts.
+# Sends rows to their experts and returns the outputs. Arguments: rows ordered by expert, the rows per expert, and the experts.
 Exchange = Callable[[Tensor, Tensor, Apply], Tensor]
 
 
@@ -54,8 +54,9 @@ class Experts(nn.ModuleDict):
 
 class MixtureOfExperts(nn.Module):
     """
-    Sends rows to the experts that a router chooses; the output is the sum of their outputs times the router's factors. An expert
-    takes its first rows up to its capacity. Shapes: x [B, T, d] → the same. Source: as src/nn/moe/mixture-of-experts.ts.
+    Sends rows to the experts that a router chooses; the output is the sum of the experts' outputs, multiplied by the router's
+    factors. An expert takes its first rows up to its capacity. Shapes: x [B, T, d] → the same. Source: as
+    src/nn/moe/mixture-of-experts.ts.
     """
 
     def __init__(self, shape: Json) -> None:
@@ -68,15 +69,15 @@ class MixtureOfExperts(nn.Module):
         self.has_noise = self.router == "temperature"
         self.gate = TemperatureGate(dim, self.num_experts) if self.has_noise else nn.Linear(dim, self.num_experts, bias=False)
         self.experts = Experts({str(i): FeedForward(dim) for i in range(self.num_experts)})
-        # Replaced by expert parallelism.
+        # Expert parallelism replaces this function.
         self.exchange: Exchange = lambda rows, counts, apply: apply(rows, counts.tolist())
-        # Adds counts over the ranks that have other positions of the same sequences; replaced by context parallelism.
+        # Sums counts over the ranks that have other positions of the same sequences; context parallelism replaces this function.
         self.total: Callable[[Tensor], Tensor] = lambda counts: counts
-        # The last forward's loss that balances experts; None: there is none, or a loss already includes it.
+        # The auxiliary loss of the last forward; None: there was no forward, or the loss already includes it.
         self.auxiliary: Tensor | None = None
-        # The rows that each expert got from this rank since `take_counts`.
+        # The number of rows that each expert got from this rank since the last `take_counts`.
         self._counts: Tensor | None = None
-        # What the noise depends on: the gate, and the tokens of the next rows.
+        # The noise depends on the gate (`salt`) and on the tokens of the next rows (`keys`).
         self.salt = 0
         self.keys = torch.empty(0, dtype=torch.int64)
 
@@ -95,7 +96,7 @@ class MixtureOfExperts(nn.Module):
         return torch.zeros_like(rows).index_add(0, row, weighted.to(rows.dtype)).view(x.shape)
 
     def take_counts(self) -> Tensor:
-        """Returns the rows that each expert got from this rank since the last call."""
+        """Returns the number of rows that each expert got from this rank since the last call."""
         counts, self._counts = self._counts, None
         return torch.zeros(self.num_experts, dtype=torch.int64) if counts is None else counts
 
@@ -103,14 +104,14 @@ class MixtureOfExperts(nn.Module):
         return int(min(rows, math.ceil(factor * rows * self.top / self.num_experts)))
 
     def _route(self, rows: Tensor, capacity: int | None) -> tuple[Tensor, Tensor]:
-        """Returns the factor of each row and expert, and which rows each expert gets. Shapes: [rows, experts]."""
+        """Returns the factor of each row and expert, and whether the expert gets the row. Shapes: [rows, experts] each."""
         logits = self.gate(rows).float()
         if self.has_noise:
             logits = logits + gumbel_noise(self.keys, self.salt, self.num_experts)
         probabilities = torch.softmax(logits, -1)
         by_row = self.router != "expert-choice"
         dim, most = (1, self.top) if by_row else (0, capacity or 1)
-        # If values are equal, the first one counts as larger.
+        # Among equal values, the first one counts as the largest.
         best = probabilities.detach().sort(dim=dim, descending=True, stable=True).indices.narrow(dim, 0, most)
         chosen = torch.zeros_like(probabilities, dtype=torch.bool).scatter(dim, best, True)
         if by_row:
@@ -129,7 +130,7 @@ class MixtureOfExperts(nn.Module):
             return
         counts = self.total(chosen.sum(0, dtype=torch.int32)).float()
         loss = self.balance * self.num_experts * (counts / counts.sum() * probabilities.mean(0)).sum()
-        # A forward that runs again computes the same loss, which was already added.
+        # A forward that runs again computes the same loss, which was already stored.
         if not _runs_again():
             self.auxiliary = loss
 
@@ -158,7 +159,7 @@ class MoeGPT(GPT):
 
 
 def mixtures_in(models: Iterable[nn.Module]) -> list[MixtureOfExperts]:
-    """Returns the mixtures of experts of models."""
+    """Returns all mixtures of experts in some models."""
     return [module for model in models for module in model.modules() if isinstance(module, MixtureOfExperts)]
 
 
@@ -170,7 +171,7 @@ def seed_noise(model: nn.Module, seed: int) -> None:
 
 
 def read_keys(models: Iterable[nn.Module], keys_of: Callable[[], Tensor]) -> None:
-    """Gives the layers with noise the keys of the tokens of their next rows."""
+    """Gives each layer with noise the keys of its next rows' tokens."""
     noisy = [mixture for mixture in mixtures_in(models) if mixture.has_noise]
     if noisy:
         keys = keys_of().flatten()

@@ -15,7 +15,7 @@ _STEP = 0x9E3779B9
 
 
 def token_keys(ids: Tensor) -> Tensor:
-    """Returns a number per token, which depends on all tokens up to it. Shapes: [B, T] → the same. Source: src/nn/moe/row-keys.ts."""
+    """Returns a key per token, made from this token and all earlier ones. Shapes: [B, T]. Source: src/nn/moe/row-keys.ts."""
     key = torch.zeros_like(ids[:, 0])
     keys = []
     for column in ids.unbind(1):

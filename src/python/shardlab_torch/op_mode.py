@@ -1,4 +1,4 @@
-"""A dispatch mode that shows every operation of a step to observers, and the storages of tensors."""
+"""A dispatch mode that shows every operation of a step to observers, and functions for the storages of tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 
 
 class OpObserver(Protocol):
-    """Is called around every operation."""
+    """Its methods are called before and after every operation."""
 
     def before_op(self, begun: float) -> None: ...
 
@@ -39,7 +39,7 @@ class OpMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def plain_tensors(value: Any) -> Iterator[torch.Tensor]:
-    """Yields the plain tensors in a value: its own, those in lists, and the parts of subclasses such as DTensor."""
+    """Yields the plain tensors in a value: the value itself, items of lists, and the parts of subclasses such as DTensor."""
     if isinstance(value, torch.Tensor):
         if is_traceable_wrapper_subclass(value):
             for name in value.__tensor_flatten__()[0]:
@@ -52,5 +52,5 @@ def plain_tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def has_storage(tensor: torch.Tensor) -> bool:
-    """Whether a tensor has bytes of its own: sparse and meta tensors have none that can be counted."""
+    """Whether a tensor has bytes that can be counted; sparse and meta tensors do not."""
     return tensor.layout == torch.strided and tensor.device.type != 'meta'

@@ -27,8 +27,8 @@ def options_of(config: Json, layout: Layout) -> Json:
         options.update(momentum=config["momentum"], nesterov=config["nesterov"])
     else:
         options.update(betas=tuple(config["betas"]), eps=config["eps"], amsgrad=config["amsgrad"])
-    # Kernels over lists of tensors halve an update's time, also on CPUs, where PyTorch does not choose them by itself. These
-    # kernels refuse tensors of different meshes.
+    # Kernels over lists of tensors halve an update's time. PyTorch does not choose them by default on CPUs. They refuse tensors
+    # of different meshes.
     options["foreach"] = max(layout.tp, layout.ep) == 1
     return options
 

@@ -1,4 +1,4 @@
-"""What a rank prints, as messages to the launcher."""
+"""Sends the text that a rank prints to the launcher."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GATHER_SECONDS = 0.008
 
 
 class Output(io.TextIOBase):
-    """A stream whose texts become messages; texts that follow each other within 8 ms are one message."""
+    """A stream that sends its texts as messages; texts that follow each other within 8 ms become one message."""
 
     def __init__(self, name: str, send: Callable[[str, str], None]) -> None:
         self._name = name

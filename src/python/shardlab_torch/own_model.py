@@ -22,7 +22,7 @@ from .stages import Stages, frozen_names
 
 
 class OwnStages(Stages):
-    """A model of the user's own, as one stage. All ranks have the initial values of the run's first rank."""
+    """A model of the user's own, as one stage. All ranks get the initial values of the run's first rank."""
 
     def __init__(self, given: Json, config: Json, layout: Layout) -> None:
         own = _OwnClass(given["shape"], given.get("source"))
@@ -42,7 +42,7 @@ class OwnStages(Stages):
         if len(layout.ranks) > 1:
             for value in [*parameters.values(), *(each for each in model.buffers() if each.is_floating_point())]:
                 dist.broadcast(value.detach(), layout.ranks[0], group=layout.group)
-        # From here on, random layers draw other numbers on each rank.
+        # From here on, random layers draw different numbers on each data-parallel rank.
         torch.manual_seed(config["seed"] + 1 + layout.dp_rank)
 
     @property
@@ -59,7 +59,7 @@ class OwnStages(Stages):
 
 
 class _OwnClass:
-    """A class that makes the model, and the place where it is written. `source` is the text of its file; None: a package has it."""
+    """The user's class and its file or package. `source` is the text of the file; None: the class is in an installed package."""
 
     def __init__(self, shape: Json, source: str | None) -> None:
         self._file: str = shape["python"]
@@ -82,7 +82,7 @@ class _OwnClass:
         path = Path(self._file)
         if str(path.parent) not in sys.path:
             sys.path.append(str(path.parent))
-        # Tracebacks show the text that the launcher has read, also if the file has changed since.
+        # Tracebacks show the text that the launcher has read, even if the file has changed since then.
         linecache.cache[self._file] = (len(source), None, source.splitlines(keepends=True), self._file)
         module = ModuleType(f"own_{path.stem}")
         module.__file__ = self._file
@@ -91,7 +91,7 @@ class _OwnClass:
         return module
 
     def make(self) -> nn.Module:
-        """Makes the model, whose forward then returns logits, or a loss and logits. Raises ShardlabError with file and line."""
+        """Makes the model, whose forward must return logits, or a loss and logits. Raises ShardlabError with file and line."""
         call = f"{self._name}({', '.join(f'{key}={value!r}' for key, value in self._options.items())})"
         try:
             model = self._class(**self._options)
@@ -112,7 +112,7 @@ class _OwnClass:
         return model
 
     def _result(self, output: Any, tokens: Tensor, kind: type[nn.Module]) -> Any:
-        """Returns what forward returned, as logits, or as a loss and logits. Raises ShardlabError for another form."""
+        """Returns the result of forward as logits, or as a loss and logits. Raises ShardlabError for another form."""
         loss = getattr(output, "loss", None)
         logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
         found = f"a tensor {list(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(output).__name__}"
@@ -128,7 +128,7 @@ class _OwnClass:
         return loss, logits
 
     def _at(self, call: Any, error: BaseException | None = None) -> str:
-        """Returns file and line: the file's last line in an error's traceback; without one, the line of a class or function."""
+        """Returns file and line: the file's last line in an error's traceback; without an error, a class's or function's line."""
         code = getattr(inspect.unwrap(call.__init__ if inspect.isclass(call) else call), "__code__", None)
         lines = [code.co_firstlineno] if code is not None and code.co_filename == self._file else []
         frames = traceback.extract_tb(None if error is None else error.__traceback__)

@@ -1,4 +1,4 @@
-"""Packed sequences: a row has documents one after the other, and each document attends only to itself."""
+"""Packed sequences: a row has several documents one after the other, and each document attends only to itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .attention import causal_attention, from_begin
 
 
 class Packing:
-    """Computes attention and positions per document. Shapes: q [1, H, T, D], k and v [1, G, T, D]; T is the sum of the lengths."""
+    """Computes attention and positions per document. Shapes: q [1, H, T, D], k and v [1, G, T, D]; T is the sum of lengths."""
 
     def __init__(self) -> None:
         self._lengths: list[int] | None = None

@@ -1,4 +1,4 @@
-"""Forward and backward of microbatches: of a model that is whole, or of a pipeline's stages."""
+"""Forward and backward of microbatches, for a model that is whole on each rank and for a pipeline's stages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Span = Callable[[str], contextlib.AbstractContextManager[None]]
 
 
 class Passes:
-    """Passes of a model that each rank calls as a whole."""
+    """Passes of a model that is whole on each rank."""
 
     def __init__(self, strategy: Strategy, stages: Stages, layout: Layout, shape: Json) -> None:
         self.strategy = strategy
@@ -54,8 +54,8 @@ class Passes:
 
     def run(self, batch: Batch, scale: float, is_last: bool, span: Span) -> float:
         """
-        Runs forward and backward; gradients are multiplied by `scale`, and added. Returns the mean loss; NaN on ranks without the
-        loss.
+        Runs forward and backward; gradients are multiplied by `scale`, and added to earlier gradients. Returns the mean loss; NaN
+        on ranks without the loss.
         """
         scale *= batch.factor
         with self.strategy.pass_context(is_last), self._split_loss(), self.packing.documents(batch.documents):
@@ -77,18 +77,18 @@ class Passes:
         return self.shared(value * batch.factor)
 
     def logits(self, ids: Tensor) -> Tensor | None:
-        """Returns the logits of the last position; None on ranks without the logits. Shapes: ids [1, T] → [vocab]."""
+        """Returns the logits of the last position; None on ranks that have no logits. Shapes: ids [1, T] → [vocab]."""
         last = ids.shape[1] - 1
-        # No position sees later positions, so ids are added at the end until the ranks divide the sequence.
+        # No position attends to later positions, so zeros can be added at the end until the ranks divide the sequence.
         ids = F.pad(ids, (0, -ids.shape[1] % self.sequence_ranks))
         read_keys(self.stages.modules, lambda: token_keys(ids))
         with torch.no_grad(), self.strategy.compute(), self.context.whole():
             output = self._chain(ids)
-        # A model of the user's own may have more outputs than there are tokens.
+        # The vocabulary of a user's own model may have fewer tokens than the model has outputs.
         return None if output is None else whole_logits(output)[0, last, : self.shape["vocab"]]
 
     def shared(self, value: float) -> float:
-        """Returns, on every rank, the value of the last stage."""
+        """Returns, on every rank, the value that the last stage's rank gave."""
         if self.layout.pp == 1:
             return value
         tensor = torch.tensor([value], dtype=torch.float64, device=self.layout.world.device)
@@ -96,7 +96,7 @@ class Passes:
         return float(tensor)
 
     def _inputs(self, batch: Batch) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Returns the model's inputs on this rank, and its targets. Shapes: [B, T / cp]."""
+        """Returns the model's inputs and the targets on this rank. Shapes: [B, T / cp] each."""
         ids, targets = batch.tokens()
         # The noise of a gate depends on all earlier tokens.
         read_keys(self.stages.modules, lambda: self.context.cut(token_keys(ids)))
@@ -114,7 +114,7 @@ class Passes:
 
 
 class PipelinePasses(Passes):
-    """Passes of a pipeline: a batch is divided into microbatches, which its schedule sends through the stages."""
+    """Passes of a pipeline: a batch is divided into microbatches, which the schedule sends through the stages."""
 
     def __init__(self, strategy: Strategy, stages: Stages, layout: Layout, shape: Json) -> None:
         super().__init__(strategy, stages, layout, shape)
@@ -144,7 +144,7 @@ class PipelinePasses(Passes):
         ids, targets = self._inputs(batch)
         inputs = ids if self._has_first else ()
         ends: Json = {"target": targets, "losses": losses} if self._has_last else {}
-        # The schedule mixes forwards and backwards of microbatches.
+        # The schedule runs forwards and backwards of microbatches in turn, so both are in one span.
         with self.strategy.pass_context(is_last), self._split_loss(), span("backward"), self.strategy.compute():
             self._schedule.step(*inputs, **ends, return_outputs=False)
         return sum(float(local_of(loss.detach())) for loss in losses) / scale if self._has_last else float("nan")
@@ -153,7 +153,7 @@ class PipelinePasses(Passes):
         return loss_of(logits, targets, self._has_labels) * self._scale
 
     def _chain(self, *inputs: Tensor) -> Tensor | None:
-        """Runs the stages one after another on the whole batch; only the last stage's rank returns the output."""
+        """Runs the stages one after another on the whole batch. The last stage's rank returns the output, other ranks None."""
         layout, stages, (x,) = self.layout, self.stages, inputs
         shape = (x.shape[0], x.shape[1] // self.sequence_ranks, self.shape["dim"])
         dtype = self.strategy.precision.param or torch.float32

@@ -10,7 +10,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class Precision:
-    """The types of a config; None: float32."""
+    """The types of a config: `param` for parameters and computation, `reduce` for gradients on the wire; None: float32."""
 
     def __init__(self, config: Json) -> None:
         mixed = config["mixedPrecision"] or {}
@@ -21,5 +21,5 @@ class Precision:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether any type is not float32."""
+        """Whether `param` or `reduce` is not float32."""
         return any(dtype not in (None, torch.float32) for dtype in (self.param, self.reduce))

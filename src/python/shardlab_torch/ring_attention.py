@@ -1,6 +1,6 @@
 """
-Ring attention: the keys and values of all ranks travel from rank to rank, and each rank adds the attention of its queries to them.
-Torch's own (torch.distributed.tensor.experimental.context_parallel) has no kernel for CPUs. Source: Liu et al. 2023.
+Ring attention: keys and values travel from rank to rank, and each rank adds up the attention of its queries to all of them.
+Torch's ring attention (torch.distributed.tensor.experimental.context_parallel) has no kernel for CPUs. Source: Liu et al. 2023.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FLASH_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_bac
 
 
 def ring_attention(q: Tensor, k: Tensor, v: Tensor, group: ProcessGroup) -> Tensor:
-    """Returns causal attention to the positions of all ranks; each has an early and a late chunk. Shapes: as `Attend`."""
+    """Returns causal attention to the positions of all ranks; each rank has an early and a late chunk. Shapes: as `Attend`."""
     result: Tensor = _RingAttention.apply(q, k, v, group)  # type: ignore[no-untyped-call]
     return result
 
@@ -49,7 +49,7 @@ class _RingAttention(torch.autograd.Function):
         group: ProcessGroup = ctx.group
         grad = grads[0].contiguous()
         dq = torch.zeros_like(q, dtype=torch.float32)
-        # Sums of gradients travel one step behind their keys and values, and arrive at home after the last step.
+        # Sums of gradients travel one step behind their keys and values, and reach their own rank after the last step.
         home, travelling = own, None
         for source, kv in _parts(own, group):
             first, keys, values, is_causal = _block(q, kv, source, group)
@@ -68,7 +68,7 @@ class _RingAttention(torch.autograd.Function):
 
 
 def _parts(own: Tensor, group: ProcessGroup) -> Iterator[tuple[int, Tensor]]:
-    """Yields the keys and values of all ranks, each with its rank in the group; this rank's come first."""
+    """Yields the keys and values of each rank with the rank's index in the group, this rank's first."""
     kv = own
     for step in range(group.size()):
         yield (group.rank() - step) % group.size(), kv
@@ -77,7 +77,7 @@ def _parts(own: Tensor, group: ProcessGroup) -> Iterator[tuple[int, Tensor]]:
 
 
 def _passed(x: Tensor, group: ProcessGroup) -> Tensor:
-    """Sends a tensor to the next rank; returns the previous rank's."""
+    """Sends a tensor to the next rank; returns the tensor of the previous rank."""
     ranks = dist.get_process_group_ranks(group)
     result = torch.empty_like(x)
     work = dist.isend(x, ranks[(group.rank() + 1) % len(ranks)], group)
@@ -89,8 +89,9 @@ def _passed(x: Tensor, group: ProcessGroup) -> Tensor:
 
 def _block(q: Tensor, kv: Tensor, source: int, group: ProcessGroup) -> tuple[int, Tensor, Tensor, bool]:
     """
-    Returns what this rank computes with the keys and values of another: the first query, the keys and values, and whether they are
-    masked. All queries see the early chunk of an earlier rank, and only the late chunk of queries sees the keys of a later rank.
+    Returns the part of attention that this rank computes with the keys and values of rank `source`: the first query, the keys and
+    values, and whether a causal mask applies. All queries see the early chunk of an earlier rank, and only the late chunk of
+    queries sees the keys of a later rank.
     """
     half = q.shape[2] // 2
     first, length = 0, kv.shape[3]

@@ -1,4 +1,4 @@
-"""The runs of a rank, by their number in the job, and the work on them."""
+"""Stores the runs of a rank by their number in the job, and performs work on them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Runs:
         self._courier = courier
         self._trainers: dict[int, Trainer] = {}
         self._active: Trainer | None = None
-        # Runs whose work failed on this rank: other ranks may hold other values of them.
+    # Runs whose work failed on this rank. Their values may differ between ranks.
         self._broken: set[int] = set()
         self._is_run_work = False
-        # What cells see: the model and the optimizer of each run.
+        # The model and the optimizer of each run, for Python cells.
         self.shown: dict[int, SimpleNamespace] = {}
 
     def perform(self, work_id: int, order: Json) -> Any:
@@ -68,21 +68,21 @@ class Runs:
                 raise ShardlabError("CONFIG", f"engine 'torch': {kind} is not done here; use engine 'wasm'")
 
     def ended(self, is_ok: bool) -> None:
-        """The work has ended."""
+        """Notes that the running work has ended."""
         if not is_ok and self._active is not None:
             self._broken.add(self._active.run)
         self._active = None
         self._is_run_work = False
 
     def active_groups(self) -> list[ProcessGroup] | None:
-        """Returns the groups of the run that the running work belongs to; None: the work belongs to no run."""
+        """Returns the groups of the run on which work runs now; None: the work belongs to no run."""
         active = self._active
         if active is not None:
             return active.layout.groups
         return [] if self._is_run_work else None
 
     def recover(self) -> None:
-        """Makes new groups, and builds again the runs that were not within failed work. Every rank calls it."""
+        """Makes new groups, and rebuilds the runs whose work did not fail. Every rank must call this method."""
         self._world.recover()
         broken: list[Any] = [None] * self._world.size
         dist.all_gather_object(broken, self._broken)

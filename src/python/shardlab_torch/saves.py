@@ -19,7 +19,7 @@ Progress = Callable[[int, int], None]
 
 
 class NotWritten(ShardlabError):
-    """A checkpoint could not be written. Every rank of the run raises it, and the run is as it was."""
+    """A checkpoint could not be written. Every rank of the run raises this error, and the run does not change."""
 
     def __init__(self, message: str) -> None:
         super().__init__("IO", message)
@@ -31,7 +31,7 @@ def stored_name(name: str, state: str) -> str:
 
 
 def save(trainer: Trainer, work: Json) -> int:
-    """Saves a run as whole tensors; returns the bytes. Every rank calls it; the run's first rank writes."""
+    """Saves a run as whole tensors; returns the bytes written. Every rank must call this function; the first rank writes."""
     beside: str = work["beside"]
     if beside == "gradients":
         trainer.strategy.rest()
@@ -61,7 +61,7 @@ def _write(trainer: Trainer, work: Json, writer: Writer | None, names: list[str]
         except OSError as error:
             failure = error
         for _ in tensors:
-            pass  # the ranks gather the other tensors together
+            pass  # all ranks must take part in gathering the remaining tensors
     state = trainer.trainer_state(work.get("torchState") or {})
     optimizer = {"steps": trainer.optimizer_steps, "lr": trainer.lr, "states": names}
     kept = {"state": state, "config": trainer.config, "evaluations": work["evaluations"]}
@@ -95,7 +95,7 @@ def _on_first(trainer: Trainer, work: Callable[[], Any] | None) -> Any:
 
 
 def _tensors(trainer: Trainer, states: list[str]) -> Iterator[tuple[str, Tensor]]:
-    """Yields whole tensors; gradients are those before clipping."""
+    """Yields the names and values of whole tensors; gradients have their values before clipping."""
     for name, state in trainer.states.keys(states):
         value = trainer.states.whole(name, state)
         yield stored_name(name, state), value / trainer.clip_scale if state == GRADIENT else value
@@ -104,9 +104,9 @@ def _tensors(trainer: Trainer, states: list[str]) -> Iterator[tuple[str, Tensor]
 
 
 def load_values(trainer: Trainer, folder: str) -> int:
-    """Reads only parameters; each rank takes its parts. Returns the bytes read."""
+    """Reads only parameters and buffers; each rank takes its parts. Returns the bytes read."""
     reader = Reader(folder_to_read(folder), "model")
-    # Files of other programs may leave buffers out.
+    # Files of other programs may have no buffers.
     buffers = {name: each for name, each in trainer.stages.buffers.items() if name in reader.names}
     reader.require({**trainer.stages.shapes, **{name: each.shape for name, each in buffers.items()}})
     for name, buffer in buffers.items():
@@ -117,7 +117,7 @@ def load_values(trainer: Trainer, folder: str) -> int:
 
 
 def load(trainer: Trainer, work: Json, progress: Progress) -> Json:
-    """Loads a checkpoint, which any engine, world and strategy saved. Every rank calls it."""
+    """Loads a checkpoint that any engine, world and strategy may have saved. Every rank must call this function."""
     folder = folder_to_read(work["folder"])
     trainer.rest()
     if work["parametersOnly"]:
@@ -150,7 +150,7 @@ def load(trainer: Trainer, work: Json, progress: Progress) -> Json:
 
 
 def reshard(old: Trainer | None, new: Trainer | None, group: dist.ProcessGroup, ranks: list[int], progress: Progress) -> Json:
-    """Moves a run's tensors to another trainer, one tensor after the other, and compares each with its old value, bit by bit."""
+    """Moves a run's tensors to another trainer one by one, and compares each moved tensor with the old one, bit by bit."""
     states = [None if old is None else {**old.trainer_state({}), "schedule": None}]
     dist.broadcast_object_list(states, src=ranks[0], group=group)
     state = states[0]

@@ -1,4 +1,4 @@
-"""The scene: for which module and cause the main thread works at this moment."""
+"""The scene: the module and the cause for which the main thread works at this moment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Scene:
 
     @contextmanager
     def frame(self, frame: Frame) -> Iterator[None]:
-        """Opens a frame; the innermost frame that knows an answer gives it."""
+        """Opens a frame within the context. Of several open frames, the innermost one with a value decides."""
         self._frames.append(frame)
         try:
             yield
@@ -37,7 +37,7 @@ class Scene:
 
     @contextmanager
     def span(self, name: str) -> Iterator[None]:
-        """Says that a span of this name is open."""
+        """Notes that a span of this name is open within the context."""
         self.spans.append(name)
         try:
             yield
@@ -46,17 +46,17 @@ class Scene:
 
     @property
     def module(self) -> str:
-        """The module for which the main thread works: a frame's module, else the unit."""
+        """The module for which the main thread works: the innermost frame's module, else the unit."""
         return next((f.module for f in reversed(self._frames) if f.module is not None), self.unit)
 
     @property
     def comm(self) -> str | None:
-        """The cause of collectives, if a frame knows it."""
+        """The cause of collectives; None: no open frame has one."""
         return next((f.comm for f in reversed(self._frames) if f.comm is not None), None)
 
     @property
     def memory(self) -> str | None:
-        """The cause of allocations, if a frame knows it."""
+        """The cause of allocations; None: no open frame has one."""
         return next((f.memory for f in reversed(self._frames) if f.memory is not None), None)
 
     @property
@@ -66,7 +66,7 @@ class Scene:
 
     @property
     def in_recompute(self) -> bool:
-        """Whether a forward runs again within backward: autograd records only then."""
+        """Whether a forward runs again within backward: within backward, autograd records only then."""
         return self.in_backward and torch.is_grad_enabled()
 
     def within(self, span: str) -> bool:

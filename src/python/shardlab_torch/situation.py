@@ -1,4 +1,4 @@
-"""What the main thread does at a moment, from its Python stack, for `job.status()` and `job.why()`."""
+"""Reports what the main thread does at a moment, from its Python stack, for `job.status()` and `job.why()`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import FrameType
 from .errors import Json
 
 MAX_STACK_LINES = 30
-# If a thread gets less CPU time than this share of a sample, the thread waits.
+# A thread waits if it gets less CPU time than BUSY_SHARE of a sample of SAMPLE_SECONDS.
 SAMPLE_SECONDS = 0.02
 BUSY_SHARE = 0.2
 
@@ -51,22 +51,22 @@ _OPS = {
     "new_group": "barrier",
     "_store_based_barrier": "barrier",
 }
-# Code without a Python frame of its own: DDP's reducer waits within backward.
+# DDP's reducer, which has no Python frame of its own, waits within this function.
 _BACKWARD = "_engine_run_backward"
 
-# Returns a group's name here, its global ranks, and the number of its newest collective; its argument is torch's group or None.
+# Takes one of torch's groups or None; returns the group's name here, its global ranks and the number of its newest collective.
 DescribeGroup = Callable[[object], tuple[str, list[int], int]]
 
 
 class Watcher:
-    """Looks at the main thread from another thread."""
+    """Inspects the main thread from another thread."""
 
     def __init__(self, describe: DescribeGroup) -> None:
         self._describe = describe
         self._main = threading.main_thread()
 
     def look(self, since: float, is_busy: bool, cell: int | None, module: str) -> Json:
-        """Returns the situation of the main thread; `module` is the module that it runs, as far as it is known."""
+        """Returns the situation of the main thread; `module` is the module that the thread runs, '' if this is unknown."""
         situation: Json = {"state": "running" if is_busy else "idle", "since": since, "hasBackground": False, "lastCalled": {}}
         if cell is not None:
             situation["cell"] = cell

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Span:
-    """As `SpanRecord` of src/ledger/record.ts. Times are of the machine's monotonic clock."""
+    """A span, as `SpanRecord` of src/ledger/record.ts. Times are of the machine's monotonic clock, in seconds."""
 
     name: str
     module: str

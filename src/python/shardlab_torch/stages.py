@@ -29,19 +29,19 @@ _STORED_OPS = [
 
 
 class Stages:
-    """The parts of the model on one rank, by the pipeline's degree; each part is a module with the whole model's names."""
+    """The model's stages on one rank. Each stage is a module whose parameters have their names in the whole model."""
 
     def __init__(self, given: Json, config: Json, layout: Layout) -> None:
         shape, parallel, pp, pp_rank = given["shape"], config["parallel"], layout.pp, layout.pp_rank
         per_rank = 1 if pp == 1 else parallel["virtualStages"] or (2 if parallel["schedule"] == "interleaved" else 1)
         self.count = pp * per_rank
         self.indices = [pp_rank + pp * turn for turn in range(per_rank)]
-        # The parameter that the first and the last stage share.
+        # The name of the parameter that the first and the last stage share.
         self.tied: str | None = None
         ranges = _split(shape["layers"], self.count, parallel["stageSplit"])
 
         def make(layers: range, is_first: bool, is_last: bool) -> Any:
-            """Makes a part of the model, without values."""
+            """Makes a part of the model on the meta device, which has shapes but no values."""
             with torch.device("meta"):
                 module = _KINDS[shape["kind"]](shape, layers, is_first, is_last)
                 adapt(module, given.get("adapted") or [], config["lora"])
@@ -52,7 +52,7 @@ class Stages:
         # The order and the shapes of all parameters.
         self.shapes: dict[str, torch.Size] = {name: each.shape for name, each in whole.named_parameters()}
         self.owners: dict[str, int] = {}
-        # By parameter of an expert: the rank of the axis ep that has it.
+        # For each parameter of an expert: the rank of the axis ep that has the expert.
         self.expert_owners: dict[str, int] = {}
         self.modules: list[Any] = []
         for index, layers in enumerate(ranges):
@@ -84,8 +84,8 @@ class Stages:
 
     def blocks(self, module: Any) -> list[tuple[int, nn.Module]]:
         """
-        Returns the blocks of a module, with their indices in the whole model; if there are several transformers, in their own
-        transformer.
+        Returns the blocks of a module, each with its index in the whole model. If the model has two transformers, the index is
+        the one in the block's own transformer.
         """
         return [(int(index), block) for each in dit.experts_of(module) or [module] for index, block in each.layers.items()]
 
@@ -96,7 +96,7 @@ class Stages:
 
 
 def _split(layers: int, stages: int, split: Any) -> list[range]:
-    """Returns the layers of each stage; if they do not divide evenly, the second stage and the next ones get one more."""
+    """Returns the layers of each stage. If some layers remain, the second stage and the next ones get one more layer each."""
     if isinstance(split, list) and stages > 1:
         counts = split
     else:
@@ -109,7 +109,7 @@ def _split(layers: int, stages: int, split: Any) -> list[range]:
 
 
 def fits(name: str, pattern: str) -> bool:
-    """Whether a name matches a pattern in which '*' stands for one part, such as 'blocks.*.fc1'."""
+    """Whether a name matches a pattern, such as 'blocks.*.fc1', in which '*' stands for any one part of the name."""
     parts, wanted = name.split("."), pattern.split(".")
     return len(parts) == len(wanted) and all(want in ("*", part) for part, want in zip(parts, wanted, strict=True))
 
@@ -134,7 +134,7 @@ def frozen_names(model: nn.Module, patterns: Iterable[str]) -> set[str]:
 
 
 def checkpoint_activations(stages: Stages, config: Any) -> None:
-    """Makes blocks run forward again in backward, as activationCheckpointing says."""
+    """Makes the blocks that `activationCheckpointing` chooses run their forward again in backward."""
     if config is None:
         return
     every = config["everyNth"] if isinstance(config, dict) else 1

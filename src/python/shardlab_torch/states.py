@@ -1,4 +1,4 @@
-"""Whole parameters and optimizer states by name, whatever the strategy: for checkpoints and resharding."""
+"""Access to whole parameters and optimizer states by name under every strategy, for checkpoints and resharding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Reorder = Callable[[Tensor], Tensor]
 
 
 class States:
-    """Access to the tensors of a run on this rank. Names are those of the whole model's parameters."""
+    """Reads and writes the tensors of a run on this rank. Names are those of the whole model's parameters."""
 
     def __init__(
         self, stages: Stages, layout: Layout, parameters: dict[str, nn.Parameter], optimizer: Any, state_names: list[str]
@@ -32,7 +32,7 @@ class States:
         self.parameters = parameters
         self.optimizer = optimizer
         self.state_names = state_names
-        # By name: the order of a whole tensor here, and back.
+        # By name: the functions from the model's order of a whole tensor to this run's order, and back.
         self.orders: dict[str, tuple[Reorder, Reorder]] = {}
 
     def keys(self, states: list[str]) -> list[tuple[str, str]]:
@@ -42,7 +42,7 @@ class States:
         return found + [(name, state) for name in trained for state in states if state != VALUES]
 
     def whole(self, name: str, state: str) -> Tensor:
-        """Returns a whole tensor on every rank. Every rank of the run calls it."""
+        """Returns a whole tensor on every rank. Every rank of the run must call this method."""
         layout = self.layout
         owner = self.stages.owners[name]
         if name in self.parameters and owner == layout.pp_rank:
@@ -56,7 +56,7 @@ class States:
         return self.orders[name][1](value) if name in self.orders else value
 
     def put(self, name: str, state: str, value: Tensor) -> None:
-        """Takes this rank's part of a whole tensor."""
+        """Copies this rank's part of a whole tensor into the run."""
         if name not in self.parameters:
             return
         if name in self.orders:
@@ -88,7 +88,7 @@ class States:
         return parameter if state == VALUES else self._states_of(parameter)[state]
 
     def _states_of(self, parameter: nn.Parameter) -> dict[str, Tensor]:
-        """Returns the optimizer's states of a parameter; before its first step, they are made here, as zeros."""
+        """Returns the optimizer's states of a parameter. Before the optimizer's first step, this method makes them, as zeros."""
         found: dict[str, Tensor] = self.optimizer.state[parameter]
         for state in self.state_names:
             if found.get(state) is None:
@@ -99,8 +99,8 @@ class States:
 
     def local_pairs(self, old: Any, name: str, with_states: bool) -> list[tuple[Tensor, Tensor]]:
         """
-        Returns this rank's part of a parameter and of its optimizer states, each paired with the same part of `old`, a run with
-        the same layout.
+        Returns pairs of tensors: this rank's part of a parameter or of one of its optimizer states, and the same part in `old`,
+        the states of a run with the same layout.
         """
         parameter, other = self.parameters[name], old.parameters[name]
         return [(parameter, other), *(self._state_pairs(old, parameter, other) if with_states else ())]
@@ -156,7 +156,7 @@ class ZeroStates(States):
 
 
 def added(parts: Tensor, groups: list[dist.ProcessGroup]) -> Tensor:
-    """Returns a whole float32 tensor; each rank gives some elements, and zeros elsewhere. Adding their bits preserves -0."""
+    """Sums float32 tensors in which each rank has some elements and zeros elsewhere. Integer sums of their bits preserve -0."""
     bits = parts.view(torch.int32)
     for group in groups:
         dist.all_reduce(bits, group=group)
@@ -167,7 +167,7 @@ def local_part(value: Tensor, like: DTensor) -> Tensor:
     """Returns a view of this rank's part of a whole tensor."""
     mesh = like.device_mesh
     coordinate = mesh.get_coordinate() or [0] * mesh.ndim
-    # A strided shard is a part of what a later axis of the mesh has left.
+    # A strided shard is cut after the shard of a later axis of the mesh.
     order = sorted(enumerate(like.placements), key=lambda item: isinstance(item[1], _StridedShard))
     for axis, placement in order:
         if not isinstance(placement, SHARDS):

@@ -1,4 +1,4 @@
-"""All live storages of a device within one step: who owns their bytes, and when the bytes came and went."""
+"""All live storages of a process within one step: who owns their bytes, and when bytes were allocated and freed."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ ELSEWHERE = 'elsewhere'
 
 @dataclass(eq=False)
 class Holding:
-    """One storage. Its cause is known when the step ends, or earlier, and then counts for the storage's whole life."""
+    """One storage. Its cause is known at the step's end at the latest, and counts for the storage's whole life."""
 
     space: str
     num_bytes: int
     module: str = ''
     cause: str | None = None
     in_forward: bool = False
-    """Whether it was made in a forward whose backward has not begun."""
+    """Whether the storage was made in a forward whose backward has not begun."""
     is_saved: bool = False
-    """Whether backward needs it."""
+    """Whether backward needs the storage."""
     recompute: int | None = None
-    """Number of the forward that made it again within backward."""
+    """The number of the forward that ran again within backward and made the storage; None: no such forward."""
     ref: Any = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
 class Change:
-    """Bytes that a holding gained or lost."""
+    """Bytes that a storage gained or lost at one moment."""
 
     seconds: float
     holding: Holding
@@ -43,7 +43,7 @@ class Change:
 
 
 class Storages:
-    """The live storages of one step by their address, and the changes since the step's start."""
+    """The live storages of one step by their address, and the changes of their bytes since the step's start."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -57,11 +57,11 @@ class Storages:
         yield from self._hidden
 
     def find(self, tensor: torch.Tensor) -> Holding | None:
-        """Returns the holding of a tensor's storage, or None if it is not known."""
+        """Returns the holding of a tensor's storage, or None if the storage is not known."""
         return self._live.get(tensor.untyped_storage()._cdata)
 
     def see(self, tensor: torch.Tensor) -> Holding | None:
-        """Notes a tensor's storage. Returns its holding if it was not known before."""
+        """Notes a tensor's storage. Returns its holding if the storage was not known before, else None."""
         if not has_storage(tensor):
             return None
         storage = tensor.untyped_storage()
@@ -73,7 +73,7 @@ class Storages:
         return None
 
     def see_input(self, tensor: torch.Tensor) -> Holding | None:
-        """As `see`, for a tensor that no operation has just made: it may be a storage that C++ code allocated before the step."""
+        """As `see`, for a tensor that no operation has just made: C++ code may have allocated its storage before the step."""
         if self._hidden and has_storage(tensor) and self.find(tensor) is None:
             storage = tensor.untyped_storage()
             for holding in self._hidden:
@@ -84,7 +84,7 @@ class Storages:
         return self.see(tensor)
 
     def add_hidden(self, num_bytes: int, cause: str, module: str) -> None:
-        """Adds bytes that C++ code holds in a storage that no Python object shows yet."""
+        """Adds bytes of a storage that C++ code holds and that no Python object shows yet."""
         self._hidden.append(Holding('device', num_bytes, module, cause))
 
     def resized(self, storage: Any) -> None:
@@ -94,7 +94,7 @@ class Storages:
             self._resize(known, storage.nbytes())
 
     def scan(self) -> int:
-        """Adds the storages of all tensors of the process that are not known yet; they belong to no run. Returns their bytes."""
+        """Adds the unknown storages of all tensors of the process, which belong to no run. Returns their bytes."""
         found = 0
         for item in gc.get_objects():
             if not issubclass(type(item), torch.Tensor):

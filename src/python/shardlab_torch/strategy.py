@@ -1,4 +1,4 @@
-"""What the strategies of data parallelism have in common, and replication: DistributedDataParallel."""
+"""The common code of the strategies of data parallelism, and replication by DistributedDataParallel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .states import States, ZeroStates
 
 
 class Strategy:
-    """A model's parts under a strategy. `modules` are called; `parts` have the model's own parameters' names."""
+    """A model's parts under a strategy. `modules` are the modules to call; in `parts`, parameters have the model's names."""
 
     def __init__(self, stages: Stages, layout: Layout, config: Json) -> None:
         self.layout = layout
@@ -37,15 +37,15 @@ class Strategy:
         return {name: parameter for part in self.parts for name, parameter in part.named_parameters()}
 
     def pass_context(self, is_last: bool) -> contextlib.AbstractContextManager[Any]:
-        """Returns the context of a microbatch: gradients of all microbatches except the last one stay local, as noSync says."""
+        """Returns the context of a microbatch. With `noSync`, gradients stay on this rank until the step's last microbatch."""
         return contextlib.nullcontext()
 
     def compute(self) -> contextlib.AbstractContextManager[Any]:
-        """Returns the context of forwards."""
+        """Returns the context in which forwards run, such as autocast."""
         return contextlib.nullcontext()
 
     def is_local(self, by_default: bool) -> bool:
-        """Whether gradients of microbatches that are not the last of their step stay on this rank."""
+        """Whether gradients stay on this rank until the step's last microbatch."""
         chosen = self.config["parallel"]["noSync"]
         return by_default if chosen is None else bool(chosen)
 
@@ -53,7 +53,7 @@ class Strategy:
         """Frees whole parameters that forwards have left."""
 
     def units(self) -> list[Json]:
-        """Returns the facts of each unit; nothing without units."""
+        """Returns the facts of each unit; an empty list if the strategy has no units."""
         return []
 
     def make_optimizer(
@@ -67,23 +67,23 @@ class Strategy:
         return States(stages, self.layout, self.parameters(), optimizer, names)
 
     def backward(self, loss: Tensor) -> None:
-        """Runs backward."""
+        """Runs the backward of a loss."""
         loss.backward()  # type: ignore[no-untyped-call]
 
     def reduce_experts(self, stages: Stages) -> None:
-        """Averages gradients of experts over the ranks that have them, if backward did not."""
+        """Averages gradients of experts over the ranks that have these experts, if backward did not."""
 
     def clip(self, most: float | None, stages: Stages) -> float:
         """Scales gradients whose norm is above `most`; returns the norm before scaling."""
         return clip_gradients(self.parameters(), self.layout, most, stages)
 
     def update(self, optimizer: torch.optim.Optimizer, norm: float) -> float:
-        """Updates parameters; returns the norm of the gradients, which `clip` has found."""
+        """Updates parameters; returns `norm`, which `clip` found, or the norm that the strategy's own clipping found."""
         optimizer.step()
         return norm
 
     def dispose(self) -> None:
-        """Frees what the garbage collector would not."""
+        """Frees memory that the garbage collector would not free."""
 
 
 class Replicated(Strategy):
@@ -95,7 +95,7 @@ class Replicated(Strategy):
         if layout.dp == 1:
             return
         for i, part in enumerate(self.parts):
-            # The experts' gradients are averaged over other ranks than those of the other parameters.
+            # DDP ignores experts, because their gradients are averaged over other ranks than those of other parameters.
             ignore: Any = DistributedDataParallel._set_params_and_buffers_to_ignore_for_model
             ignore(part, list(stages.expert_owners))
             replica = DistributedDataParallel(
@@ -176,7 +176,7 @@ def wrapped_modules(stages: Stages, model: nn.Module, wrap: Any) -> list[nn.Modu
         chosen = _all_found(found, stages)
     else:
         found = {pattern: [module for name, module in named if fits(name, pattern)] for pattern in wrap["modules"]}
-        # The root reads embeddings itself (positions, a tied head), so they stay in its unit; lists have no forward.
+        # The root reads embeddings itself (positions, a tied head), so embeddings stay in its unit. Lists have no forward.
         kept = (nn.Embedding, nn.ModuleDict, nn.ModuleList)
         chosen = [module for module in _all_found(found, stages) if not isinstance(module, kept)]
     chosen = [*chosen, *(each for each in experts_of(model) if each not in chosen)]
@@ -185,7 +185,7 @@ def wrapped_modules(stages: Stages, model: nn.Module, wrap: Any) -> list[nn.Modu
 
 
 def _all_found(found: dict[str, list[nn.Module]], stages: Stages) -> list[nn.Module]:
-    """Returns all modules that were found. Raises ShardlabError for a name without a module, except on a stage of a pipeline."""
+    """Returns the modules that were found. Raises ShardlabError for a name without a module, except on a stage of a pipeline."""
     missing = [name for name, modules in found.items() if not modules]
     if missing and stages.count == 1:
         raise ShardlabError("CONFIG", f"parallel.wrap: no module of the model is named {', '.join(missing)}; correct the names, or write 'blocks'")

@@ -1,4 +1,4 @@
-"""Opens frames in the code of torch's strategies, within recorded steps, so that causes and units are known exactly."""
+"""Opens frames around methods of torch's strategies in recorded steps, so that causes and units are known exactly."""
 
 from __future__ import annotations
 

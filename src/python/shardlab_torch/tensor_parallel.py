@@ -30,7 +30,7 @@ _SEQUENCE = Shard(1)
 def split_matrices(module: nn.Module, layout: Layout, shape: Json, is_sequence: bool) -> None:
     """
     Splits a model, or a stage, over the ranks of the axis tp, in place; under sequence parallelism, layers between the matrices
-    are split by positions. Raises ShardlabError if heads do not divide.
+    are split by positions. Raises ShardlabError if the ranks do not divide the heads.
     """
     if layout.tp == 1:
         return
@@ -94,7 +94,7 @@ def _rows(inputs: Placement) -> RowwiseParallel:
 
 
 def _parts_in() -> ParallelStyle:
-    """Returns the style of a stage that gets its part of the positions from the same rank of the stage before."""
+    """Returns the style of a stage whose input has only this rank's positions, from the same tp rank of the stage before."""
     return PrepareModuleInput(input_layouts=(_SEQUENCE,), desired_input_layouts=(_SEQUENCE,))
 
 
@@ -104,8 +104,8 @@ def _parts_out() -> ParallelStyle:
 
 def orders(names: Iterable[str], layout: Layout, shape: Json) -> dict[str, tuple[Reorder, Reorder]]:
     """
-    Returns, by parameter, the functions from the model's order of rows to this run's, and back. A GPT's queries, keys and values
-    are one matrix, whose rows are ordered so that each rank's heads follow one another.
+    Returns, for each parameter's name, the functions from the model's order of rows to this run's order, and back. A GPT's
+    queries, keys and values are one matrix; its rows are reordered so that the rows of each rank's heads follow one another.
     """
     if layout.tp == 1 or shape["kind"] != "gpt":
         return {}

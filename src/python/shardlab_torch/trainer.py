@@ -33,7 +33,7 @@ from .tensor_parallel import orders, split_matrices
 from .variables import number
 from .world import World
 
-# The number of steps after a run was built whose memory is tracked; later steps do the same work.
+# Memory is tracked in this many steps after a run was built; later steps do the same work.
 TRACKED_STEPS = 2
 SPANS = ("data", "forward", "backward", "loss", "optimizer")
 
@@ -155,7 +155,7 @@ class Trainer:
         return mean, norm, count * self.layout.data_ranks, self.lr
 
     def mean(self, value: float) -> float:
-        """Returns the mean over data-parallel ranks, in float32. Every rank calls it."""
+        """Returns the mean of a value over data-parallel ranks, in float32. Every rank must call this method."""
         tensor = torch.tensor([value], device=self.layout.world.device)
         if self.layout.dp > 1:
             dist.all_reduce(tensor, group=self.layout.dp_group)
@@ -176,12 +176,12 @@ class Trainer:
         self.strategy.rest()
 
     def trainer_state(self, given: Json) -> Json:
-        """Returns the state that a checkpoint has besides tensors; `given` has the launcher's part: data and schedule."""
+        """Returns the state that a checkpoint stores besides tensors; `given` is the launcher's part (data and schedule)."""
         counts = {"steps": self.steps, "microBatches": self.micro_batches, "optimizerSteps": self.optimizer_steps}
         return {**counts, "lr": self.lr, "scaler": None, "stepsLeftOut": self.expert_use.steps_left_out, **given}
 
     def restore(self, state: Json) -> None:
-        """Continues from a checkpoint's state; tensors were written before."""
+        """Continues from a checkpoint's state; the tensors have already been loaded."""
         self.batches.forget()
         self.steps, self.micro_batches = int(state["steps"]), int(state["microBatches"])
         self.optimizer_steps, self.lr = int(state["optimizerSteps"]), float(state["lr"])

@@ -16,7 +16,7 @@ SpanSink = Callable[[str, str, float, float], None]
 
 
 class UnitMarks:
-    """Keeps the scene's unit right in forward, backward and recompute, and reports a span for each run of a unit."""
+    """Sets the scene's current unit in forward, backward and recompute, and reports a span for each run of a unit."""
 
     def __init__(self, scene: Scene, report: SpanSink, claim_inputs: Callable[[Any], None]) -> None:
         self._scene = scene

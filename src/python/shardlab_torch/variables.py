@@ -1,4 +1,4 @@
-"""The variables of a rank's Python cells, and the cells."""
+"""Runs a rank's Python cells and holds their variables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Variables:
         return sendable(self.names[name], name)
 
     def run(self, source: str, file: str) -> Any:
-        """Runs a cell; returns the value of its last expression, or None. `file` is its name in tracebacks."""
+        """Runs a cell; returns the value of its last expression, or None. `file` is the cell's name in tracebacks."""
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         tree = ast.parse(source, file)
         last = tree.body[-1] if tree.body else None
@@ -52,7 +52,7 @@ def _received(value: Any) -> Any:
 
 
 def sendable(value: Any, name: str) -> Any:
-    """Returns a value as plain JSON. Raises ShardlabError for a value without such a form."""
+    """Returns a value as plain JSON. Raises ShardlabError for a value that JSON cannot express."""
     if isinstance(value, torch.Tensor):
         local = value.to_local() if hasattr(value, "to_local") else value
         return sendable(local.detach().tolist(), name)
@@ -72,7 +72,7 @@ def sendable(value: Any, name: str) -> Any:
 
 
 def sendable_or_text(value: Any) -> Any:
-    """Returns a value as plain JSON, or its repr if it has no such form."""
+    """Returns a value as plain JSON, or the value's repr if JSON cannot express it."""
     try:
         return sendable(value, "the value")
     except ShardlabError:
@@ -85,5 +85,5 @@ def number_text(value: float) -> str:
 
 
 def number(value: float) -> float | str:
-    """Returns a number as JSON; one that is not finite becomes a text."""
+    """Returns a number as JSON; a number that is not finite becomes a text."""
     return value if math.isfinite(value) else number_text(value)

@@ -1,4 +1,4 @@
-"""Finds when collectives end on devices whose works only say whether they are done."""
+"""Finds when collectives end on devices whose works report only whether they have ended."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ POLL_SECONDS = 1e-4
 
 
 class WorkWatcher:
-    """A thread that asks pending works whether they have ended. Times are late by at most one poll."""
+    """A thread that asks pending works whether they have ended. Reported times are late by at most one poll interval."""
 
     def __init__(self) -> None:
         self._pending: list[tuple[Any, Callable[[float], None]]] = []
@@ -20,12 +20,12 @@ class WorkWatcher:
         self._thread.start()
 
     def watch(self, work: Any, ended: Callable[[float], None]) -> None:
-        """Calls `ended` with the time at which the work was found done."""
+        """Calls `ended` with the time at which the thread found that the work had ended."""
         with self._lock:
             self._pending.append((work, ended))
 
     def finish(self, timeout: float = 10.0) -> None:
-        """Waits until all works have ended, or the time is over, and ends the thread."""
+        """Waits until all works have ended, for at most `timeout` seconds, and ends the thread."""
         until = monotonic() + timeout
         while monotonic() < until and self._pending:
             self._stopped.wait(POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""The main thread of a rank: it performs the launcher's work, one after another."""
+"""The main thread of a rank: it performs the launcher's orders one after another."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Worker:
         return outcome if stopped is None or outcome["ok"] else {"ok": False, "error": rank_error(stopped)}
 
     def _attempt(self, order: Json, file: str | None) -> tuple[Json, ShardlabError | None]:
-        """Performs work; returns its outcome, and why it was stopped. After `ended`, the work cannot be interrupted."""
+        """Performs work; returns its outcome, and the error that stopped it. After `ended`, the work cannot be interrupted."""
         try:
             value = self._perform(order, file)
             stopped = self._courier.ended()

@@ -29,8 +29,8 @@ class World:
         self.size = int(os.environ["WORLD_SIZE"])
         self.device = _device()
         self.backend = "nccl" if self.device.type == "cuda" else "gloo"
-        # Without an agent, rank 0 serves the store. All epochs use one store; otherwise, a peer that recovers first would connect
-        # to a server that rank 0 is about to end.
+        # Without torchrun's agent, rank 0 serves the store. All epochs use one store. With a store per epoch, a peer that
+        # recovers before rank 0 would connect to the old server, which rank 0 then ends.
         self._store = _store(self.rank, self.size)
         self._epoch = 0
         self._names: dict[str, tuple[str, list[int]]] = {}
@@ -58,7 +58,7 @@ class World:
         return group
 
     def declare(self, reference: Json) -> None:
-        """Declares a group of the job's first ranks under the launcher's number; runs make their own groups of its ranks."""
+        """Stores the ranks of a group (the job's first ranks) under the launcher's number; runs make their own groups of them."""
         self._ranks[int(reference["id"])] = list(range(int(reference["size"])))
 
     def ranks_of(self, reference: Json) -> list[int]:
@@ -66,7 +66,7 @@ class World:
         return self._ranks[int(reference["id"])]
 
     def make(self, ranks: Sequence[int], axis: str) -> ProcessGroup:
-        """Returns the group of some ranks along an axis; only these ranks call it. Runs share groups."""
+        """Returns the group of some ranks along an axis; only these ranks may call this method. Runs share groups."""
         name = f"{axis} {','.join(map(str, ranks))}"
         if name in self._made:
             return self._made[name]
@@ -78,7 +78,7 @@ class World:
         return group
 
     def mesh(self, shape: dict[str, int], ranks: Sequence[int]) -> tuple[DeviceMesh, list[ProcessGroup]]:
-        """Makes a mesh of ranks, with this rank's group of each axis. Only the mesh's ranks call it."""
+        """Makes a mesh of ranks, with this rank's group of each axis. Only the mesh's ranks may call this method."""
         places = torch.tensor(list(ranks)).view(*shape.values())
         here = [int(index) for index in (places == self.rank).nonzero()[0]]
         groups = []
@@ -96,7 +96,7 @@ class World:
         return self._names.get(group_name, (group_name, []))
 
     def describe(self, group: object) -> tuple[str, list[int], int]:
-        """Returns a group's name, its global ranks and the number of its newest collective; None: the default group."""
+        """Returns a group's name, its global ranks and the number of its newest collective; `group` None is the default group."""
         if isinstance(group, DeviceMesh):
             group = group.get_group(0)
         if isinstance(group, str):
@@ -108,13 +108,13 @@ class World:
         return name, ranks, int(cast(Any, found)._get_sequence_number_for_group())
 
     def groups_of_cells(self) -> list[ProcessGroup]:
-        """Returns the groups that belong to no run: the job's, and those that cells made."""
+        """Returns the groups that belong to no run: the job's group, and the groups that cells made."""
         return [self.default] + [
             group for group in _C10D._world.pg_map if group.group_name not in self._names
         ]
 
     def abort(self, groups: Sequence[ProcessGroup]) -> None:
-        """Ends all collectives of some groups by an error, on this rank and on its peers."""
+        """Ends all collectives of some groups with an error, on this rank and on its peers."""
         for group in groups:
             if self.device.type == "cuda":
                 group._get_backend(self.device).abort()
@@ -123,7 +123,7 @@ class World:
                 _disconnect(descriptor)
 
     def recover(self) -> None:
-        """Makes a new group of all ranks; all older groups end. Every rank calls it."""
+        """Makes a new group of all ranks and ends all older groups. Every rank must call this method."""
         dist.destroy_process_group()
         self._names.clear()
         self._sockets.clear()
@@ -137,7 +137,7 @@ class World:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether a collective failed because its connection to another rank ended: that rank's own failure is the cause."""
+    """Whether a collective failed because its connection to another rank ended, which means that the other rank failed first."""
     return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo/transport" in str(error))
 
 
@@ -175,7 +175,7 @@ def _open_sockets() -> set[int]:
             if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                 found.add(int(name))
         except OSError:
-            pass  # it was closed meanwhile
+            pass  # the descriptor was closed meanwhile
     return found
 
 
@@ -185,4 +185,4 @@ def _disconnect(descriptor: int) -> None:
             sock.getpeername()
             sock.shutdown(socket.SHUT_RDWR)
     except OSError:
-        pass  # it listens, or was closed before
+        pass  # the socket only listens, or was closed before

@@ -11,26 +11,26 @@ type Reduce = (
   divisor: number,
 ) => void;
 type Convert = (target: number, source: number, length: number) => void;
-/** Types of four bytes have no conversion. */
+/** For each 16-bit wire dtype, a function that converts an array; other wire dtypes have no function. */
 type Conversions = Readonly<Record<HalfDType, Convert> & Partial<Record<WireDType, Convert>>>;
 
-/** The functions of assembly/index.ts by wire dtype; targets, tables and sources are byte offsets in their memory. */
+/** The functions of assembly/index.ts by wire dtype; targets, tables and sources are byte offsets in the kernels' memory. */
 export interface ReductionKernels {
   readonly reduce: Readonly<Record<WireDType, Reduce>>;
-  /** From float32 to 16 bits. */
+  /** Converts float32 to the 16-bit type. */
   readonly narrow: Conversions;
-  /** From 16 bits to float32. */
+  /** Converts the 16-bit type to float32. */
   readonly widen: Conversions;
 }
 
-/** Reads and compiles the kernels; instantiate the result once per memory. */
+/** Reads and compiles the kernels; the caller instantiates the result once per memory. */
 export function compileKernels(): WebAssembly.Module {
   return new WebAssembly.Module(readFileSync(join(__dirname, 'kernels.wasm')));
 }
 
 export function instantiateKernels(module: WebAssembly.Module, memory: WebAssembly.Memory): ReductionKernels {
   const { exports } = new WebAssembly.Instance(module, { env: { memory } });
-  // The module's exports are what assembly/index.ts declares.
+  // The module exports the functions that assembly/index.ts declares.
   const reduce = (name: string) => exports[`reduce${name}`] as Reduce;
   const convert = (name: string) => exports[name] as Convert;
   return {

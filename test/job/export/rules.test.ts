@@ -30,7 +30,7 @@ test('settings that a target cannot express are refused by name, all at once', (
   assert.equal(refusal({ parallel: { pp: 2, strategy: 'ZERO_1' } }, 'megatron'), '');
   assert.match(
     refusal({}, 'megatron'),
-    /FSDP2, which FULL_SHARD is there, excludes model\.tied true; use ZERO_1/,
+    /FULL_SHARD is Megatron-LM's FSDP2, which excludes model\.tied true; use ZERO_1/,
   );
   assert.equal(refusal({ model: { ...GPT, tied: false } }, 'megatron'), '');
   assert.match(refusal({ parallel: { tp: 2 } }, 'accelerate'), /parallel\.tp: .*'torchrun'/);

@@ -85,7 +85,7 @@ test('collectives take their operation, source and destination as second argumen
   );
   for (const { errors } of found) {
     assert.match(errors[0] ?? '', /op is 'total', but must be one of 'sum', 'avg', 'max'/);
-    assert.match(errors[1] ?? '', /ReduceOp\.MIN does not exist; it is not built; SUM, AVG and MAX are/);
+    assert.match(errors[1] ?? '', /ReduceOp\.MIN does not exist; use SUM, AVG or MAX/);
     assert.match(errors[2] ?? '', /src 7 is not in group/);
   }
 });

@@ -38,7 +38,10 @@ test('a model that fits no rank is refused before ranks make its values, and the
 
 test('ranks that fit alone but not together are refused too', () => {
   const { message, details } = refusal({ model: 'llama3-8b' }, 32, () => 64e9);
-  assert.match(message, /all 32 would take 96\.\d GB, and this machine or container has 64\.0 GB free/);
+  assert.match(
+    message,
+    /all 32 together would hold 96\.\d GB, but this machine or container has 64\.0 GB free/,
+  );
   assert.equal(details.boundary, 'host');
   requireModelRoom(parseTrainConfig({ model: 'llama3-8b' }), 32, PLENTY);
 });

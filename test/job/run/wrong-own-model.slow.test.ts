@@ -56,7 +56,7 @@ const WRONG_MODELS: Wrong = {
   ],
   'a class that no cell has declared': [
     { model: ({ Net }: { readonly Net: new () => unknown }) => new Net() },
-    /the scope has no Net: what a %%ranks cell declares exists only in the ranks in which the cell ran/,
+    /the scope has no Net: names that a %%ranks cell declares exist only in the ranks in which the cell ran/,
   ],
   'no data': [{ data: undefined }, /a model of your own needs a function, as data: \(scope, index\)/],
   'a missing file': [{ model: './nowhere.ts#Net' }, /cannot find \.\/nowhere\.ts/],

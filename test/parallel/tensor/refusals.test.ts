@@ -168,7 +168,10 @@ test('sizes that the ranks do not divide are padded with zeros, with one warning
   assert.ok(up !== undefined);
   assert.deepEqual(up.weight.shape, [7, 8]);
   assert.equal(warnings.length, 1);
-  assert.match(warnings[0] ?? '', /2 ranks do not divide 13 outputs of a matrix, so they are padded to 14/);
+  assert.match(
+    warnings[0] ?? '',
+    /2 ranks do not divide 13 outputs of a matrix, so the outputs are padded to 14/,
+  );
 });
 
 test('a rank has the values that the whole matrices have at its places', () => {

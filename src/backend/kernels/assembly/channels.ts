@@ -1,4 +1,4 @@
-// Kernels over x [n, c, s]: n images with c channels of s pixels. Arguments that have one element per channel are [c].
+// Kernels over x [n, c, s]: n images with c channels of s pixels. Arguments with one element per channel have the shape [c].
 // Sums are computed in float64.
 
 /** Computes each channel's mean and biased variance. */

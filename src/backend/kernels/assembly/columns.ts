@@ -44,7 +44,7 @@ function gatherRow(row: usize, to: usize, left: i32, stride: i32, first: i32, en
   for (let i = end; i < outX; i++) store<f32>(to + (<usize>i << 2), 0);
 }
 
-/** Adds columns to the pixels from which `columns` takes them (col2im); the arguments are those of `columns`. */
+/** Adds each element of the columns to the pixel from which `columns` reads the element (col2im). Arguments: as in `columns`. */
 export function addColumns(
   x: usize, out: usize, channels: i32, height: i32, width: i32, kernelY: i32, kernelX: i32, strideY: i32, strideX: i32,
   padY: i32, padX: i32, stepY: i32, stepX: i32, outY: i32, outX: i32,
@@ -91,7 +91,7 @@ function firstInside(left: i32, stride: i32, outX: i32): i32 {
   return left >= 0 ? 0 : min(outX, (stride - 1 - left) / stride);
 }
 
-/** Returns the first output position whose pixel is right of the image; not before `firstInside`. */
+/** Returns the first output position whose pixel is right of the image; the result is at least `firstInside`. */
 // @ts-ignore: decorator
 @inline
 function endInside(left: i32, stride: i32, outX: i32, width: i32): i32 {

@@ -58,7 +58,7 @@ export function crossEntropyGrad(
   }
 }
 
-/** out = factor * e^(x - shift), for `some` elements. */
+/** out = factor * e^(x - shift) for the first `some` elements. */
 // @ts-ignore: decorator
 @inline
 function scaledExp(x: usize, out: usize, shift: v128, factor: v128, some: i32): void {

@@ -25,7 +25,8 @@ export function geluExactGrad(x: usize, dy: usize, dx: usize, n: i32): void {
 }
 
 /**
- * Returns Phi(x) = (1 + erf(x / sqrt(2))) / 2; erf(z) is z P(z^2) / Q(z^2) within 5 ulp for |z| up to 3.8325, and else 1 or -1.
+ * Returns Phi(x) = (1 + erf(x / sqrt(2))) / 2. For |z| up to 3.8325, erf(z) is z P(z^2) / Q(z^2) within 5 ulp; for other z, it
+ * is 1 or -1.
  * Source: Eigen's generic_fast_erf for float32.
  */
 // @ts-ignore: decorator

@@ -52,7 +52,7 @@ export function laneMax(v: v128): f32 {
 }
 
 /**
- * Returns e^x within 2 ulp for x in [-87.3, 88.3]; for other x, the value at the nearer end. For NaN it returns NaN.
+ * Returns e^x within 2 ulp for x in [-87.3, 88.3]; for other x, e to the power of the nearer end; for NaN, NaN.
  * Source: Cephes expf (S. Moshier): Cody-Waite reduction by ln 2 and a polynomial of degree 5.
  */
 // @ts-ignore: decorator
@@ -87,7 +87,7 @@ export function logLanes(x: v128): v128 {
   const reduced = v128.or(v128.and(x, i32x4.splat(0x007fffff)), i32x4.splat(0x3f800000));
   const isBig = f32x4.gt(reduced, f32x4.splat(1.41421356));
   const mantissa = v128.bitselect(f32x4.mul(reduced, f32x4.splat(0.5)), reduced, isBig);
-  // In isBig, -1 in a lane means true.
+  // A true lane of `isBig` is -1, so the subtraction adds 1.
   const exponent = i32x4.sub(i32x4.sub(i32x4.shr_s(x, 23), i32x4.splat(127)), isBig);
   const z = f32x4.sub(mantissa, f32x4.splat(1));
   const zz = f32x4.mul(z, z);

@@ -8,14 +8,14 @@ const MIDDLES_1: usize = 2048;
 const MIDDLES_2: usize = 3072;
 const CELLS_1: usize = 4096;
 const CELLS_2: usize = 7056;
-/** Upper 16 bits of the float 2^-23, and the index of the cell of 1. */
+/** FIRST_CELL: upper 16 bits of the float 2^-23. LAST_CELL: index of the cell that contains 1. */
 const FIRST_CELL: i32 = 13312;
 const LAST_CELL: i32 = 2944;
 
 /**
  * One AdamW step over elements [first, first + n) of a buffer of `size` elements. The moments are one-byte codes with a scale
  * per block of blockSize elements. Each block of the range is decoded to float32 in `scratch` (2 * blockSize floats), updated
- * by adamW, and encoded again by its new largest absolute value. param and grad point at element `first`.
+ * by adamW, and encoded again with a new scale (the largest absolute value). param and grad point at element `first`.
  */
 export function adamW8bit(
   param: usize, grad: usize, codes1: usize, scales1: usize, codes2: usize, scales2: usize, first: i32, n: i32,
@@ -83,9 +83,9 @@ function cellsOf(magnitudes: v128): v128 {
 }
 
 /**
- * Returns the code of a value: the index of the nearest magnitude of the map. This code is the code of the cell's lower end, or
- * the next code if the magnitude is above the midpoint of both. Signed: code 127 is 0, smaller codes are negative; -1 has no
- * code.
+ * Returns the code of a value: the index of the nearest magnitude of the map. The result is the code of the cell's lower end,
+ * or the next code if the magnitude is above the midpoint between the two values. In the signed map, code 127 is 0, smaller
+ * codes are negative, and -1 has no code.
  */
 // @ts-ignore: decorator
 @inline

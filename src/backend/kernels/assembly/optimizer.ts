@@ -52,7 +52,7 @@ export function lion(
     const m = read(expAvg + at, some);
     const c = f32x4.add(f32x4.mul(f32x4.splat(beta1), m), f32x4.mul(f32x4.splat(rest1), g));
     const one = v128.or(f32x4.splat(1), v128.and(c, f32x4.splat(-0.0)));
-    // c itself is used where it is 0 or NaN.
+    // In lanes where c is 0 or NaN, sign is c itself.
     const sign = v128.bitselect(one, c, v128.or(f32x4.gt(c, zero), f32x4.lt(c, zero)));
     const kept = f32x4.mul(read(param + at, some), f32x4.splat(keep));
     write(param + at, f32x4.sub(kept, f32x4.mul(f32x4.splat(lr), sign)), some);

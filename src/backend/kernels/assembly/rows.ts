@@ -7,7 +7,7 @@ export function fillRows(out: usize, bias: usize, rows: i32, columns: i32): void
 }
 
 /**
- * out[i] = table[ids[i]] (ids int32), rows of `width` 4-byte elements.
+ * out[i] = table[ids[i]]; ids are int32, and a row has `width` elements of 4 bytes.
  * Returns the first i whose id is outside [0, tableRows), or -1.
  */
 export function takeRows(table: usize, ids: usize, out: usize, count: i32, tableRows: i32, width: i32): i32 {

@@ -9,7 +9,7 @@ import { ACCELERATE_YAML, MODEL_PATHS, NCCL_ENV } from './document-files';
 const MACHINES = 4;
 const GPUS_EACH = 8;
 
-/** The settings that the statement names, as in the file. */
+/** The settings that the statement names, with the file's keys and values. */
 const STATED: Readonly<Record<string, unknown>> = {
   distributed_type: 'DEEPSPEED',
   mixed_precision: 'bf16',
@@ -69,7 +69,7 @@ export const ACCELERATE_FORMULAS: Functions = {
       : ['offload_param_device', 'zero3_init_flag'].filter(
           (key) => setting(`deepspeed_config.${key}`) !== undefined,
         ).length,
-  /** The number of different files of the four machines, and of keys other than machine_rank in which they differ. */
+  /** The number of different files of the four machines, and of keys other than machine_rank in which the files differ. */
   numFiles: () => new Set(machineFiles()).size,
   numOtherKeys: () => {
     const [first = '', ...others] = machineFiles();
@@ -94,7 +94,7 @@ export const ACCELERATE_FORMULAS: Functions = {
       ({ item, section }) => section === 'example data' && item.startsWith('git'),
     ).length,
   pointerBytes: () => Buffer.byteLength(POINTER),
-  /** 1 if this library refuses the pointer with the advice to pull, else 0. */
+  /** 1 if this library refuses the pointer and advises `git lfs pull`, else 0. */
   isPointerRefused: () => {
     try {
       refuseOtherFormats('weights.safetensors', Buffer.from(POINTER));
@@ -120,5 +120,5 @@ function machineFiles(): string[] {
 }
 
 function readYaml(): Readonly<Record<string, unknown>> {
-  return parse(ACCELERATE_YAML) as Record<string, unknown>; // the text is a mapping
+  return parse(ACCELERATE_YAML) as Record<string, unknown>; // the YAML is a mapping
 }

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
 import type { Experiment } from '../entry';
 
-/** A port of this machine while a process listens, and afterwards. */
+/** Connects to a port of this machine while a process listens on it, and again after the process has closed it. */
 export const port: Experiment = {
   name: 'A port that answers and one that does not',
   async run() {

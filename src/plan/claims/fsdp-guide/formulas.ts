@@ -20,7 +20,7 @@ const STRATEGIES = [
   '_HYBRID_SHARD_ZERO2',
 ] as const satisfies readonly StrategyName[];
 const LARGEST = ['param.full', 'param.shard', 'grad.full', 'grad.shard'] as const;
-/** Requests of the guide's file for three published sizes that cover most models for four V100. */
+/** Three published GPTs, whose sizes cover most models for four V100; the guide's file has two requests for each of them. */
 const ON_ETHERNET = ['gpt2', 'medium', 'xl'];
 
 /** Returns the functions of "PyTorch FSDP acceleration guide". */

@@ -3,7 +3,7 @@ import type { Experiment, Facts } from '../entry';
 import type { LabPlace, LabScope, RunFacts } from '../lab';
 
 const RANKS = 4;
-/** A link as between four machines with one GPU each. */
+/** A link as slow as the network between four machines with one GPU each. */
 const SLOW: LabPlace & { readonly rounds: number; readonly warmUp: number } = {
   ranks: RANKS,
   link: '10GbE',
@@ -70,7 +70,7 @@ function wire({ collectives }: RunFacts): number {
   return collectives.reduce((sum, { wireBytes }) => sum + wireBytes, 0);
 }
 
-/** 1, 4 and 8 microbatches per step, with gradients reduced after each microbatch, or once. */
+/** 1, 4 and 8 microbatches per step, with gradients reduced after each microbatch, or once per step. */
 export const accumulation: Experiment = {
   name: 'Accumulation over 1, 4 and 8 micro-batches on 10GbE, 4 ranks',
   async run(lab) {
@@ -89,7 +89,7 @@ export const accumulation: Experiment = {
 
 /** A small all-reduce, and the all-gather and reduce-scatter with which FSDP replaces it. */
 export const latency: Experiment = {
-  name: 'Collectives of 4 ranks at 20 ms a message',
+  name: 'Collectives of 4 ranks at 20 ms per message',
   async run(lab) {
     const [first] = await lab.inRanks(FAR, ({ dist, tf }: LabScope) => {
       const numCalls = 4;

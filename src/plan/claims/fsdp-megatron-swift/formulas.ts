@@ -43,7 +43,7 @@ const FIXED: Functions = {
     return values[0] ?? Number.NaN;
   },
   largestOf: (dtype: 'float16' | 'bfloat16') => HALF_FORMATS[dtype].largest,
-  /** The number of units of a model, if units have a least number of parameters, or if each linear layer is a unit. */
+  /** The number of a model's units if each unit has at least `wrap` parameters, or if each linear layer is a unit. */
   numUnits: (model: 'qwen-7b' | 'gpt2-xl', wrap: number | 'linear') => {
     const config = parseTrainConfig({
       model,

@@ -67,24 +67,24 @@ interface Mismatch {
   readonly details: { readonly errors: Readonly<Record<string, unknown>> };
 }
 
-/** Whether an error is a job's error about ranks that called different collectives; it contains each rank's error. */
+/** Whether an error is a job's error about ranks that called different collectives; a job's error contains each rank's error. */
 function isMismatch(error: unknown): error is Mismatch {
   return error instanceof ShardlabError && error.code === 'COLLECTIVE_MISMATCH' && 'errors' in error.details;
 }
 
-/** More names of a rank, which the LSTM's run needs. */
+/** Further names of a rank's cell, which the LSTM's run needs. */
 interface ShardingScope extends LabScope {
   readonly fullyShard: (layer: tf.layers.Layer) => unknown;
   readonly DDP: (layer: tf.layers.Layer) => unknown;
   readonly gradients: (loss: () => tf.Scalar) => { backward(): unknown };
 }
 
-/** The time of FULL_SHARD divided by DDP's, for an LSTM of 24 time steps and for dense layers of similar size. */
+/** The time of FULL_SHARD divided by the time of DDP, for an LSTM of 24 time steps and for dense layers of similar size. */
 export const recurrent: Experiment = {
   name: 'An LSTM and dense layers under FULL_SHARD and DDP, 2 ranks',
   async run(lab) {
     const seconds = await lab.inRanks({ ranks: 2 }, (scope: LabScope) => {
-      const { tf, rank, fullyShard, DDP, gradients } = scope as ShardingScope; // a rank has these names
+      const { tf, rank, fullyShard, DDP, gradients } = scope as ShardingScope; // a rank's cell has these names
       const lstm = () => [
         tf.layers.lstm({ units: 64, inputShape: [24, 64], recurrentInitializer: 'glorotNormal' }),
         tf.layers.dense({ units: 1 }),
@@ -102,7 +102,7 @@ export const recurrent: Experiment = {
         const times = Array.from({ length: 7 }, () => {
           const start = performance.now();
           const loss = (): tf.Scalar =>
-            tf.mean(tf.square(net.apply(x, { training: true }) as tf.Tensor)) as tf.Scalar; // one number
+            tf.mean(tf.square(net.apply(x, { training: true }) as tf.Tensor)) as tf.Scalar; // a mean is a scalar
           gradients(loss).backward();
           return performance.now() - start;
         });

@@ -31,7 +31,7 @@ const FIXED: Functions = {
   wanComputing: () => PUBLISHED.layers * PUBLISHED.layerParams + PUBLISHED.outerParams,
   sdxlSamples: (share: 'value' | 'low' | 'high') => sdxlSamplesPerSecond()[share],
   sdxlFlops: () => sdxlForwardFlops(),
-  /** The largest side in pixels of images with which this speed is reached. */
+  /** The largest side, in pixels, of the images with which training of SDXL on 8 A100 reaches this speed. */
   sdxlSide: (samplesPerSecond: number) => 8 * largestLatent(samplesPerSecond),
   /** The learning rate of the document's schedule. */
   lrAt: (step: number) =>
@@ -75,7 +75,7 @@ function timesOf(lab: PlanLab): Functions {
     },
     activationsAll: (name: string, seq: number) =>
       lab.memory({ ...of(name, seq), recompute: 'full' }).activations / 1e9,
-    /** Speed per GPU in percent of one node's, with a network card of this speed per GPU. */
+    /** Speed per GPU of `nodes` nodes, in percent of the speed per GPU of one node; each GPU has a network card of `nicGbit`. */
     scaled: (nodes: number, seq: number, nicGbit: number) => {
       const seconds = (count: number): number =>
         lab.predict({
@@ -97,7 +97,7 @@ function timesOf(lab: PlanLab): Functions {
  */
 function ulyssesSeconds(tokens: number): number {
   const hardware = hardwareOf('A100-80G');
-  // A rank holds an eighth of the tokens; its tensor is what the all-to-all exchanges.
+  // Each of the 8 ranks holds an eighth of the tokens, and the all-to-all exchanges the tensor of this eighth.
   const bytes = ((batch * tokens) / gpus) * 5120 * 2;
   const one = collectiveSeconds('allToAll', bytes, placeOf(gpus, 1, gpus), hardware, CALIBRATION);
   return grad_accum * layers * 2 * 4 * one;

@@ -2,7 +2,7 @@ import { shapeOf } from '../../model-shape';
 import { modelOf } from '../../models';
 import { claimOf, documentedNumber } from '../claim';
 
-/** The document's description of its run, from claims.json. */
+/** The document's description of its run, from claims/wan22-fsdp.json. */
 export const WAN_GIVEN = claimOf('wan.mem.params').given as {
   readonly params: number;
   readonly layers: number;

@@ -17,21 +17,21 @@ interface Term {
 const { gpus, layers } = WAN_GIVEN;
 const ENCODER = shapeOf(modelOf('umt5-xxl-encoder'));
 
-/** Possible numbers of parameters: the document's, the published one, and one expert alone. */
+/** Possible numbers of parameters: the document's number, the published number, and the number of one expert. */
 const WHOSE = [
   { text: '27B', params: WAN_GIVEN.params },
   { text: 'the published 28.58B', params: PUBLISHED.params },
   { text: 'one published expert (14.29B)', params: PUBLISHED.params / 2 },
 ] as const;
 
-/** Types of resident parameters. */
+/** Possible types of the parameters that stay on a GPU; bytes per parameter. */
 const PARAM_TYPES = [
   { text: 'fp32 shards', bytes: 4 },
   { text: 'bf16 shards', bytes: 2 },
   { text: 'fp32 shards and bf16 copies', bytes: 6 },
 ] as const;
 
-/** Types of Adam's states, with values that may be counted as states. */
+/** Possible types of Adam's states, with a master copy that may be counted as a state; bytes per parameter. */
 const STATE_TYPES = [
   { text: 'two fp32 moments', bytes: 8 },
   { text: 'two fp32 moments and a master copy', bytes: 12 },

@@ -14,7 +14,7 @@ const GPT: TrainConfigInput = {
   data: 'synthetic',
   batch: 2,
 };
-/** Two such blocks, for experiments in which the number of blocks does not matter. */
+/** The same GPT with two blocks, for experiments in which the number of blocks does not matter. */
 const SHORT: TrainConfigInput = {
   ...GPT,
   model: { kind: 'gpt', layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 },
@@ -43,7 +43,7 @@ export const BF16_RUNS: Experiment = {
   },
 };
 
-/** The document's FSDP settings without the two that do not exist. */
+/** The document's FSDP settings without the two settings that do not exist. */
 export const FSDP_CONFIG_RUN: Experiment = {
   name: 'FSDP settings',
   async run(lab) {
@@ -98,7 +98,7 @@ export const EXPERT_UNITS: Experiment = {
   },
 };
 
-/** Gradients of all experts, compared with only the rows of experts that some rank used. */
+/** Gradients of all experts, compared with sparse gradients: only the experts that some rank used are sent. */
 export const SPARSE_EXPERTS: Experiment = {
   name: 'sparse expert gradients',
   async run(lab) {
@@ -140,7 +140,7 @@ export const EVERY_FOURTH: Experiment = {
   },
 };
 
-/** A checkpoint of FULL_SHARD that SHARD_GRAD_OP loads; the losses should be the same as without the load. */
+/** SHARD_GRAD_OP loads a checkpoint of FULL_SHARD; its losses should be those of the run that continues without a load. */
 export const SHARDED_CHECKPOINT: Experiment = {
   name: 'sharded checkpoint',
   async run(lab) {
@@ -167,7 +167,7 @@ export const GATE_LOAD: Experiment = {
         const gate = new TemperatureGating(1, 2, { initTemp });
         const [w0 = 0, w1 = 0] = gate.gate.weight.tensor.dataSync();
         const [b0 = 0, b1 = 0] = gate.gate.bias.tensor.dataSync();
-        // The rows differ a little, so that each gets different noise; the logits of each differ by 2.
+        // The rows differ a little, so that each row gets different noise; the two logits of each row differ by 2.
         const input = (2 - (b0 - b1)) / (w0 - w1);
         const rows = Array.from({ length: 4096 }, (_, i) => input * (1 + i * 1e-6));
         const chosen = gate.apply(tf.tensor2d(rows, [4096, 1]));

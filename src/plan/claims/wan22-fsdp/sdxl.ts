@@ -3,7 +3,7 @@ import type { Estimate } from '../../prediction';
 /** The U-Net of Stable Diffusion XL. Source: its published configuration (unet/config.json of stable-diffusion-xl-base-1.0). */
 const UNET = {
   channels: [320, 640, 1280],
-  /** Layers of attention at each of these widths. */
+  /** Number of transformer layers at each of these widths. */
   depth: [0, 2, 10],
   resnetsDown: 2,
   resnetsUp: 3,
@@ -66,7 +66,10 @@ export function sdxlForwardFlops(latent: number = UNET.latent): number {
   return flops;
 }
 
-/** Returns the speed of training on 8 A100, at 1024 x 1024 by default, at 45% (30 to 60%) of their peak, as usual for such convolutions. */
+/**
+ * Returns the speed of training on 8 A100 in samples per second, by default at 1024 x 1024. The GPUs are assumed to reach 45% (30
+ * to 60%) of their peak, which is usual for such convolutions.
+ */
 export function sdxlSamplesPerSecond(latent: number = UNET.latent): Estimate {
   const at = (share: number): number => (share * PEAK) / (3 * sdxlForwardFlops(latent));
   return { value: at(0.45), low: at(0.3), high: at(0.6) };

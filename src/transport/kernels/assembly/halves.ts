@@ -1,6 +1,6 @@
 // Conversions of four 16-bit floats at a time. Arguments and results have 32-bit lanes.
 
-/** Converts float32 lanes to bfloat16 bits in the low half of each lane; rounds to nearest even, NaN stays NaN. */
+/** Converts float32 lanes to bfloat16 bits in the low half of each lane; rounds to nearest even. NaN stays NaN. */
 // @ts-ignore: decorators are AssemblyScript's
 @inline
 export function toBf16x4(x: v128): v128 {
@@ -18,7 +18,7 @@ export function fromBf16x4(bits: v128): v128 {
 }
 
 /**
- * Converts float32 lanes to float16 bits; rounds to nearest even, values that are too large become infinity, NaN stays NaN.
+ * Converts float32 lanes to float16 bits; rounds to nearest even. Values that are too large become infinity, and NaN stays NaN.
  * Subnormals are rounded by an addition of 0.5, which aligns their last bit with the last bit of a float32.
  * Source: F. Giesen, float_to_half_fast3_rtne.
  */
@@ -42,7 +42,7 @@ export function toF16x4(x: v128): v128 {
 export function fromF16x4(bits: v128): v128 {
   const sign = i32x4.shl(v128.and(bits, i32x4.splat(0x8000)), 16);
   const size = i32x4.shl(v128.and(bits, i32x4.splat(0x7fff)), 13);
-  const scaled = f32x4.mul(size, f32x4.splat(5.192296858534828e33)); // 2^112
+  const scaled = f32x4.mul(size, f32x4.splat(5.192296858534828e33)); // 2^112: float16's exponent bias is smaller by 112
   const special = v128.and(i32x4.ge_s(size, i32x4.splat(0x0f800000)), i32x4.splat(0x7f800000));
   return v128.or(v128.or(scaled, special), sign);
 }

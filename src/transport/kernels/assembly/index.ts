@@ -52,7 +52,7 @@ function foldBlocksF32(op: i32, target: usize, table: usize, sources: i32, lengt
   }
 }
 
-/** target[i] = the sum (op 0) or maximum (op 1) of element i of all sources, in their order, divided by `divisor`. */
+/** target[i] = the sum (op 0) or maximum (op 1) of element i of all sources, in the sources' order, divided by `divisor`. */
 export function reduceF32(op: i32, target: usize, table: usize, sources: i32, length: i32, divisor: f32): void {
   if (op == MAX) foldBlocksF32(1, target, table, sources, length, divisor);
   else foldBlocksF32(0, target, table, sources, length, divisor);
@@ -172,7 +172,7 @@ export function fromBf16(target: usize, from: usize, length: i32): void {
   widen(true, target, from, length);
 }
 
-/** Converts float32 to float16; rounds to nearest even, values that are too large become infinity. */
+/** Converts float32 to float16; rounds to nearest even. Values that are too large become infinity. */
 export function toF16(target: usize, from: usize, length: i32): void {
   narrow(false, target, from, length);
 }
