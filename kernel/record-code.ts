@@ -6,7 +6,7 @@ import { codeCachePath, recordCode } from '../src/core/code-cache/code-cache';
  */
 async function main(build: string): Promise<void> {
   const write = recordCode();
-  // The recording has begun, so these imports must be here and not at the top of the file.
+  // The modules must load after the recording has begun, so their imports are here and not at the top of the file.
   await import('../src/index.js');
   await import('../src/job/rank/start.js');
   await import('./executor/cell-runner.js');

@@ -109,23 +109,24 @@ export const pipelineStages = scope.pipelineStages;
  */
 export const PipelineStage = scope.PipelineStage;
 /**
- * Runs all forwards of a step, then all backwards; `schedule.step(x, { target })`. Every rank of the pipeline must call it. Throws:
- * CONFIG, SHAPE, COLLECTIVE_MISMATCH, COLLECTIVE_MISSING. Source: torch.distributed.pipelining.ScheduleGPipe; Huang et al. 2019.
+ * `schedule.step(x, { target })` runs all forwards of a step, then all backwards. Every rank of the pipeline must call it.
+ * Throws: CONFIG, SHAPE, COLLECTIVE_MISMATCH, COLLECTIVE_MISSING. Source:
+ * torch.distributed.pipelining.ScheduleGPipe; Huang et al. 2019.
  */
 export const ScheduleGPipe = scope.ScheduleGPipe;
 /**
- * Runs one forward and one backward in turn, so that stage p of P stores activations of at most P - p microbatches. Throws as
- * `ScheduleGPipe`. Source: torch.distributed.pipelining.Schedule1F1B; Narayanan et al. 2019.
+ * Runs one forward and one backward in turn, so that stage p of P stores activations of at most P - p microbatches. Throws the
+ * errors of `ScheduleGPipe`. Source: torch.distributed.pipelining.Schedule1F1B; Narayanan et al. 2019.
  */
 export const Schedule1F1B = scope.Schedule1F1B;
 /**
- * 1F1B with several stages per rank (`virtualStages`), in Megatron-LM's order: a smaller bubble and more transfers. Throws as
- * `ScheduleGPipe`. Source: torch.distributed.pipelining.ScheduleInterleaved1F1B; Narayanan et al. 2021.
+ * 1F1B with several stages per rank (`virtualStages`), in Megatron-LM's order: a smaller bubble and more transfers. Throws the
+ * errors of `ScheduleGPipe`. Source: torch.distributed.pipelining.ScheduleInterleaved1F1B; Narayanan et al. 2021.
  */
 export const ScheduleInterleaved1F1B = scope.ScheduleInterleaved1F1B;
 /**
- * Runs 1F1B, but computes gradients of parameters later, when the rank would otherwise wait. Throws as `ScheduleGPipe`.
- * Source: ZB-H1 of Qi et al. 2023; torch's ScheduleInterleavedZeroBubble with one stage per rank.
+ * Runs 1F1B, but computes gradients of parameters later, when the rank would otherwise wait. Throws the errors of
+ * `ScheduleGPipe`. Source: ZB-H1 of Qi et al. 2023; torch's ScheduleInterleavedZeroBubble with one stage per rank.
  */
 export const ScheduleZBH1 = scope.ScheduleZBH1;
 /** Optimizers and functions that clip gradients, by the names of torch.optim and torch.nn.utils. */
@@ -205,8 +206,8 @@ export const savePretrained = scope.savePretrained;
  * images. Rank 0 prepares the data in the job's folder; every rank must call this function. Each `for` reads one epoch, as with
  * torch's DistributedSampler and set_epoch: the microbatches that job.train reads with the same seed, ranks and batch.
  * `loader.length` is the number of these microbatches. A batch is freed when the loop asks for the next batch or ends.
- * `for (const { x, y, counted } of loader.validation)` reads the rows that are never trained on; `counted` is the number of a
- * batch's rows that count.
+ * `for (const { x, y, counted } of loader.validation)` reads the rows that are never trained on; `counted` is the
+ * number of a batch's rows that count in the mean; it is 0 if the rank only repeats rows, so that all ranks run a batch.
  * Throws: CONFIG and IO on all ranks, COLLECTIVE_MISSING.
  * @example
  * const loader = await dataLoader({ path: './my.txt', seq: 32, validation: 0.2 }, { batch: 4, seed: 0 });

@@ -2,7 +2,7 @@ import ts from 'typescript';
 import type { CheckedFiles } from './language-service';
 import type { Completions, Inspection } from './protocol';
 
-/** A source in a file of the language service; a prelude is before the source. */
+/** A source in a file of the language service; the prelude comes before the source. */
 export interface ShownSource {
   readonly path: string;
   readonly source: string;

@@ -49,8 +49,8 @@ export function createCheckedFiles(places: ResolutionPlaces) {
       shown = path;
     },
     /**
-     * Stores a file that later cells import. If the file loads packages, the packages' files stay in memory. Otherwise the
-     * service would drop these files after each cell that does not mention them, and read them again later.
+     * Stores a file that later cells import. If the file loads packages, the packages' files stay in memory. Without
+     * this, the service would drop these files after each cell that does not mention them, and read them again later.
      */
     keep(path: string, text: string, loadsPackages: boolean): void {
       put(path, text);
@@ -159,7 +159,7 @@ function createHost(
   return host;
 }
 
-/** A file's modification time is cached for this time, because a program asks for the times of hundreds of files at once. */
+/** A file's modification time stays in the cache this long, because a program asks for the times of hundreds of files at once. */
 const MODIFIED_TIME_CACHE_MS = 1000;
 
 /**

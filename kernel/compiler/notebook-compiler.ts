@@ -98,7 +98,7 @@ export class NotebookCompiler implements CompilerCalls {
 
   commit(declaration: Declaration): void {
     const { namespace, module, text, loadsPackages, sent, cell } = declaration;
-    // The declaration may come from an earlier compiler process; its modules keep their numbers.
+    // If the declaration comes from an earlier compiler process, its module keeps the number that it had there.
     this.#modules = Math.max(this.#modules, module);
     this.#files.keep(this.#pathOf(module), text, loadsPackages);
     this.#scopes[namespace].declare(`./${moduleName(module)}.mjs`, declaration);

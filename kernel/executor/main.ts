@@ -52,8 +52,8 @@ async function startGuardian(interrupted: () => void): Promise<void> {
 }
 
 /**
- * If a cell ends the process, reports the call to the front. Then kills the process and its child processes, because an open
- * inspector would keep Node alive.
+ * Runs when a cell calls process.exit(code): reports this call to the front. Then kills the process and its child processes,
+ * because an open inspector would keep Node alive.
  */
 function endAll(code: number): void {
   writeExitCall(LIFELINE_FD, code);

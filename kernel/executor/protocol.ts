@@ -85,7 +85,8 @@ export type FromExecutor =
 /** The byte that the front writes to the lifeline to ask for an interrupt. */
 export const INTERRUPT_BYTE = 0x49;
 /**
- * The byte for an interrupt that child processes have received too. Their end may end the cell, so the cell gets more time.
+ * The byte for an interrupt that child processes have received too. The cell gets more time, because the end of these processes
+ * may end the cell.
  */
 export const PATIENT_INTERRUPT_BYTE = 0x50;
 

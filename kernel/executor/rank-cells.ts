@@ -27,7 +27,7 @@ export class RankCells {
     if (job === undefined) {
       throw new ShardlabError(
         'CONFIG',
-        "%%ranks needs a job and there is none; run this in a cell first: const job = await sl.launch({ ranks: 4 }), where import * as sl from 'shardlab'",
+        "%%ranks needs a job and there is none; run this in a cell first: import * as sl from 'shardlab'; const job = await sl.launch({ ranks: 4 });",
       );
     }
     const output = createLiveOutput(this.#sink);
@@ -63,6 +63,6 @@ function notStopped(job: Job): ShardlabError {
   const ranks = job.busyRanks().map(({ rank, pid, activity }) => `rank ${rank} (pid ${pid}) ${activity}`);
   return new ShardlabError(
     'INTERRUPTED',
-    `ranks did not stop within ${INTERRUPT_SECONDS} s: ${ranks.join('; ')}; a rank that continues like this is killed; then launch the job again`,
+    `ranks did not stop within ${INTERRUPT_SECONDS} s: ${ranks.join('; ')}; if such a rank still does not stop, it is killed, and the job must be launched again`,
   );
 }

@@ -52,7 +52,7 @@ export class CompilerClient {
   readonly #waiting = new Map<number, Waiting>();
   readonly #lasting: CompilerRequest[] = [];
   readonly #stopBuilding = new AbortController();
-  /** The compiler process. Undefined after MAX_DEATHS silent deaths; then the next call starts another process. */
+  /** The compiler process. Undefined after MAX_DEATHS processes without an answer; then the next call starts another process. */
   #child: ChildProcess | undefined;
   /** Number of consecutive processes that ended before their first answer. */
   #silentDeaths = 0;

@@ -38,7 +38,7 @@ export function parseConnection(content: unknown, path: string): Connection {
     throw unusable(path, `asks for signatures by ${scheme}; only hmac-sha256 is known`);
   const address = (channel: Channel): string => {
     const port = fields.get(`${channel}_port`);
-    if (typeof port !== 'number') throw unusable(path, `has no number ${channel}_port`);
+    if (typeof port !== 'number') throw unusable(path, `needs a number in ${channel}_port`);
     const [transport, ip] = [text('transport') ?? 'tcp', text('ip') ?? '127.0.0.1'];
     return transport === 'ipc' ? `ipc://${ip}-${port}` : `${transport}://${ip}:${port}`;
   };

@@ -82,7 +82,7 @@ export class ExecuteQueue {
     return { ...error, payload: [], user_expressions: {} };
   }
 
-  // By the next turn of the event loop, all requests have arrived that the client sent together with the failed request.
+  // The client may send several requests together; after one turn of the event loop, all of them are in the queue.
   async #abortWaiting(): Promise<void> {
     await nextTurn();
     const aborted = this.#waiting;

@@ -20,7 +20,7 @@ export const INTERRUPTED = 'ShardlabError[INTERRUPTED]';
 
 /** The outcome of an execution. */
 export type Ending = Outcome & {
-  /** True if the cells' process has ended; all variables of cells are lost. */
+  /** True if the cells' process has ended, so that all variables of cells are lost. */
   readonly processEnded?: true;
 };
 

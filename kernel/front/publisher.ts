@@ -18,7 +18,7 @@ export class Publisher {
     STREAM_LIMITS,
   );
   #streamParent: Header | undefined;
-  /** The excerpts of each request's prints; a print after the request's end begins a new excerpt. */
+  /** Per request, the excerpts that shorten long prints; a print after the request's end begins a new excerpt. */
   readonly #excerpts = new WeakMap<Header, Record<StreamName, Excerpt>>();
 
   constructor(sockets: Sockets) {

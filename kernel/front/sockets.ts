@@ -7,7 +7,7 @@ import { CHANNELS, type Channel, type Connection } from './connection';
 import type { Message, Outgoing, Wire } from './wire';
 
 /**
- * In this time, zeromq's thread writes the messages that were sent, because an exiting process does not wait for that thread.
+ * The kernel waits this time before it exits: zeromq's thread then writes the queued messages, and an exit would stop the thread.
  */
 const FLUSH_MS = 50;
 

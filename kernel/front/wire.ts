@@ -25,7 +25,7 @@ export interface Message {
   readonly buffers: readonly Buffer[];
 }
 
-/** A message to send. `identities` are the first frames, which zeromq uses for routing; on iopub, this is the topic. */
+/** A message to send. `identities` are the first frames, which zeromq uses for routing; on iopub, there is one: the topic. */
 export interface Outgoing {
   readonly type: string;
   readonly content: Json;
@@ -100,12 +100,15 @@ export class Wire {
   }
 }
 
-/** Reads a header, which replies repeat. Omits fields whose values are objects, because the protocol has no such fields. */
+/**
+ * Reads a request's header, which the reply contains again. Omits fields whose values are objects, because the protocol has no
+ * such fields.
+ */
 function readHeader(frame: Buffer): Header {
   const fields = Object.entries(readObject('header', frame));
   const header = Object.fromEntries(fields.filter(([, value]) => typeof value !== 'object'));
   for (const name of ['msg_id', 'msg_type']) {
-    if (typeof header[name] !== 'string') throw refused(`its header has no text ${name}`);
+    if (typeof header[name] !== 'string') throw refused(`its header lacks the text ${name}`);
   }
   // The kernel reads only these two fields; the other fields return to the client unchanged.
   return header as unknown as Header;
@@ -116,10 +119,10 @@ function readObject(name: string, frame: Buffer): Json {
   try {
     value = JSON.parse(frame.toString());
   } catch {
-    throw refused(`its ${name} is no JSON`);
+    throw refused(`its ${name} is not JSON`);
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw refused(`its ${name} is no JSON object`);
+    throw refused(`its ${name} is not a JSON object`);
   }
   // An object of JSON is a record.
   return value as Json;

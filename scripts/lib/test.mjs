@@ -5,13 +5,13 @@ import { setUp } from './setup.mjs';
 import { runMain, step, UsageError } from './step.mjs';
 import { runTorchTests } from './torch-tests.mjs';
 
-const HELP = `npm test [-- options] [TEXT…]   set up what is missing, build, lint, run the tests (whose path contains a TEXT)
+const HELP = `npm test [-- options] [TEXT…]   set up what is missing, build, lint, run the tests (only those whose path contains a TEXT)
   --fast        skip *.slow.test.ts
-  --long        run every case of each file, also *.long.test.ts, and then the tests of --torch
-  --torch       only run the Python package's tests and *.torch.test.ts, with PyTorch; with --fast without the slow ones
+  --long        run every case of each file, and also *.long.test.ts; then run the tests of --torch
+  --torch       only run the Python package's tests and *.torch.test.ts, with PyTorch; --fast skips the slow ones
   --golden      write the golden files again
   --no-lint     skip the linter
-  --no-python   set up no Python (tests that need it are skipped and say so)`;
+  --no-python   set up no Python (tests that need Python are skipped and say so)`;
 
 /** The main function of `npm test`. */
 export function main() {

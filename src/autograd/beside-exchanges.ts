@@ -5,7 +5,7 @@ import { type Deferral, LaterGradients } from './later-gradients';
 import type { Gradients, RecordedNode, Recording } from './recording';
 
 /**
- * The gradients of parameters that one backward computes beside its collectives.
+ * The gradients of parameters that one backward computes while its collectives run.
  *
  * [Note: gradients beside an exchange] In y = x Wᵀ + b, where x is the output of an exchange (f of [Note: f and g]), the
  * gradient of x must be reduced over ranks, but the gradients of W and b need no reduction. So backward first computes the
@@ -35,15 +35,15 @@ export class BesideExchanges implements Deferral {
   take(tape: Recording, node: RecordedNode, dys: readonly (tf.Tensor | null)[]): ReadonlySet<string> {
     const names = this.#waiting.take(tape, node, dys);
     const { isEmpty } = this.#waiting;
-    // A region may use any parameter, so the gradients that wait are computed before its backward.
+    // A region may use any parameter, so the postponed gradients are computed before the region's backward.
     if (names.size === 0 && !isEmpty && (node.resume !== undefined || this.#waiting.includes(node)))
       this.#waiting.compute(this.#engine, this.#gradients);
     return names;
   }
 
   /**
-   * Runs the operation's backward if it is an exchange and gradients wait that can be computed beside it. Otherwise returns
-   * false.
+   * If the operation's backward is an exchange, and at least one gradient is postponed: runs this backward, computes the
+   * postponed gradients meanwhile, and returns true. Otherwise returns false.
    */
   exchanged(node: RecordedNode, [dy]: readonly (tf.Tensor | null)[]): boolean {
     const exchange = this.#waiting.isEmpty ? undefined : this.#tape.exchanges.of(node);
@@ -58,7 +58,7 @@ export class BesideExchanges implements Deferral {
     return true;
   }
 
-  /** Frees the tensors of gradients that still wait, and the result of an exchange that was interrupted. */
+  /** Frees the tensors of gradients that are still postponed, and the result of an exchange that was interrupted. */
   dispose(): void {
     this.#waiting.dispose();
     this.#started?.dispose();

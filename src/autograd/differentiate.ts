@@ -5,7 +5,7 @@ import { ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
 import type { Gradients, RecordedNode } from './recording';
 
-/** Adds the gradients of an operation's inputs `names` to `gradients`. Throws: ENGINE if the operation has no gradient. */
+/** Adds to `gradients` the gradients of the inputs `names` of an operation. Throws: ENGINE if the operation has no gradient. */
 export function differentiate(
   engine: Engine,
   node: RecordedNode,

@@ -9,7 +9,7 @@ import { dependsOnNothing, scalar } from './results';
 import { backward, ownResults, tidy } from './tape';
 import { handOut, type TrainedParts, trainedParts } from './unit';
 
-/** Functions around the parts of an eager pass. */
+/** Functions that are called in an eager pass, before, around or after its parts. */
 export interface EagerHooks {
   /** Is called before the first forward of a pass. */
   begins(): void;
@@ -30,7 +30,7 @@ interface Part {
   readonly root: object;
 }
 
-/** The callers of at most this number of parts of models are checked. */
+/** At most this number of calls of inner modules are checked for their caller. */
 const MOST_CALLERS = 20;
 
 /** A warning appears when modules were called this many times without backward. */
@@ -44,7 +44,7 @@ const MANY_CALLS = 200;
  * cell closes the recording without backward. The next call of a module also closes it if all results so far are disposed,
  * because no loss can then depend on them. Tensors that a module makes in its forward are disposed as usual; tensors that the
  * cell itself makes (logits, the loss) belong to the cell. Tensors of the cell that still exist when the cell ends or a later
- * pass begins get the part 'left', so that ledgers do not show them as activations. A module in evaluation mode opens no
+ * pass begins get a tag with part 'left', so that ledgers do not show them as activations. A module in evaluation mode opens no
  * recording.
  */
 export class EagerTape {
@@ -123,8 +123,8 @@ export class EagerTape {
   }
 
   /**
-   * Warns once if code calls `forward` of a model directly. The call is noticed when that forward calls this part of the
-   * model.
+   * Warns once if code calls `forward` of a model directly. The call is noticed when this forward calls
+   * `module`, which is inside the model.
    */
   #checkCaller(module: Part): void {
     const { root } = module;
@@ -147,7 +147,7 @@ export class EagerTape {
     this.#hasWarned = true;
     this.#hooks.warn(
       `modules in training mode were called ${MANY_CALLS} times in this cell without backward, and their activations are stored for ` +
-        'backward. To compute without backward, call model.eval() before, or dispose the results (tf.tidy). This warning appears once',
+        'backward. To compute without backward, call model.eval() first, or dispose the results (tf.tidy). This warning appears once',
     );
   }
 

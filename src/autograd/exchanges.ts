@@ -46,7 +46,7 @@ interface HasExchanges {
   readonly exchanges?: Exchanges;
 }
 
-/** Lets backward start the collective of the operation that made `output` before backward needs the collective's result. */
+/** Notes that the backward of the operation with this `output` is a collective, so that backward can start it early. */
 export function noteExchange(output: tf.Tensor, exchange: Exchange): void {
   // Only a Recording has exchanges; tfjs's own tape differentiates the operation like any other operation.
   const { exchanges } = (tfjsState().activeTape ?? {}) as HasExchanges;

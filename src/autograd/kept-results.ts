@@ -140,8 +140,8 @@ export class KeptResults {
     if (sum === sumOfSquares || Number.isNaN(sum) || Number.isNaN(sumOfSquares)) return;
     throw new ShardlabError(
       'ENGINE',
-      `The second forward of a checkpointed module gave ${kernelName} values with the sum of squares ${sum}, but the first ` +
-        `forward gave ${sumOfSquares}. A checkpointed module must compute the same both times: give its random operations a seed, and ` +
+      `The second forward of a checkpointed module called ${kernelName} with inputs whose sum of squares is ${sum}, but in the ` +
+        `first forward this sum was ${sumOfSquares}. A checkpointed module must compute the same both times: give its random operations a seed, and ` +
         'do not let it change state.',
     );
   }

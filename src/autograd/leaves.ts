@@ -49,8 +49,8 @@ export function leafOf(tensor: tf.Tensor): Leaf | undefined {
 }
 
 /**
- * Adds `grad` to a parameter's gradient, and takes ownership of `grad`. `declared`: the 16-bit dtype to which its values
- * are rounded, if any.
+ * Adds `grad` to a parameter's gradient, and takes ownership of `grad`. `declared`: the 16-bit dtype to which the values
+ * of `grad` are rounded, if any.
  */
 export function accumulateGrad(
   engine: Engine,

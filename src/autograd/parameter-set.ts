@@ -52,7 +52,7 @@ export class ParameterSet {
     return true;
   }
 
-  /** Puts views of the current parameters into the holes. */
+  /** Puts views of the current parameters into the empty slots. */
   fill(): void {
     const holes = this.#holes;
     this.#holes = [];

@@ -140,7 +140,7 @@ export class Recording extends Array<RecordedNode> {
     return this.length;
   }
 
-  /** Returns the unit on whose parameter `tensor` depends without the unit's forward; undefined if there is no such unit. */
+  /** Returns the unit whose parameter `tensor` depends on, if it was read outside of the unit's forward; else undefined. */
   lostIn(tensor: tf.Tensor): string | undefined {
     return this.#lost?.get(tensor.id);
   }
@@ -281,6 +281,6 @@ export function currentRecording(what: string): Recording | null {
   throw new ShardlabError(
     'ENGINE',
     `${what} runs inside tf.grads, tf.valueAndGrads or tf.variableGrads, whose tape would keep the tensors that must be freed after ` +
-      'forward. Use gradients(engine, () => loss) around it.',
+      'forward. Use gradients(() => loss) in place of these functions.',
   );
 }

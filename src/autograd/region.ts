@@ -14,11 +14,11 @@ import { Sieve } from './sieve';
  *
  * [Note: checkpointed regions] The first forward runs on a recording with a sieve. This recording saves no operations; it only
  * finds the tensors on which the region depends. In backward, forward runs again on an inner recording, and backward runs
- * through this recording at once. Backward adds to the gradients so far, so sums are added in the same order as without
- * regions, and gradients are equal to the bit. Between the two forwards, an enclosing unit may free its parameters and gather
- * them into other tensors, so gradients are assigned by the parameter's index in its unit. A unit inside the region runs its
- * hooks again with the phase 'recompute'. A region inside a region has no effect in the outer region's first forward. Throws:
- * ENGINE inside tf.grads, and in backward if the second forward differs from the first.
+ * through this recording directly afterwards. Backward adds to the gradients so far, so sums are added in the same order as
+ * without regions, and gradients are equal to the bit. Between the two forwards, an enclosing unit may free its parameters and
+ * gather them into other tensors, so gradients are assigned by the parameter's index in its unit. A unit inside the region
+ * runs its hooks again with the phase 'recompute'. A region inside a region has no effect in the outer region's first forward.
+ * Throws: ENGINE inside tf.grads, and in backward if the second forward differs from the first.
  */
 export function runRegion<Inputs extends readonly unknown[], Result>(
   engine: Engine,

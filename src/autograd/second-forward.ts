@@ -39,7 +39,7 @@ export class HeldInputs {
       this.#ids.push(input.id);
       this.#views.push(untracked(() => tf.keep(tf.clone(input))));
     }
-    // An input that was moved to the host cannot return into the same tensor.
+    // With a stash, inputs are not kept here: an input that was moved to the host returns as another tensor.
     const given = new Set(this.#stash === null ? [] : this.#ids);
     for (const tensor of surroundings.shortLived(outer.firstScope)) {
       if (!given.has(tensor.id)) this.#lent.push(tf.keep(tensor));

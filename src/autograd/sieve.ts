@@ -3,8 +3,8 @@ import type * as tf from '../core/tf';
 import type { KeptResults } from './kept-results';
 
 /**
- * Is called with each operation of a first forward that has a backward, and the tensors that the operation would save without
- * checkpointing.
+ * Is called in a first forward, with each operation that needs a backward and with the tensors that this operation would save
+ * without checkpointing.
  */
 export type Meter = (node: TapeNode, saved: readonly tf.Tensor[]) => void;
 

@@ -63,7 +63,7 @@ export interface BlasOptions {
   readonly searchPaths?: readonly string[];
 }
 
-/** Names of a BLAS's functions, and the type of their integer arguments. If a function's name contains 64, it has 64 bits. */
+/** Names of a BLAS's functions, and the type of their integer arguments: 64 bits if the name of sgemm contains 64. */
 interface Flavour {
   readonly sgemm: string;
   readonly setThreads: readonly string[];
@@ -88,7 +88,7 @@ const SYSTEM_LIBRARIES: Partial<Record<NodeJS.Platform, readonly string[]>> = {
   win32: ['libopenblas.dll', 'mkl_rt.2.dll'],
 };
 
-/** Words in the errors of Linux and macOS for a library that does not exist. */
+/** The words with which Linux and macOS say that a library's file does not exist. */
 const ABSENT = /no such file/i;
 
 /** Searches for a BLAS: first the user's path, then numpy's OpenBLAS, then the system's libraries. Never throws. */
@@ -105,7 +105,7 @@ export function findBlas(options: BlasOptions = {}): BlasFound | BlasAbsent {
   }
   return {
     library: null,
-    reason: `no library was found (${tried.length === 0 ? 'there is none to try' : `tried ${tried.join(', ')}`}); install numpy in the Jupyter environment or the system's OpenBLAS, or name a path`,
+    reason: `no library was found (${tried.length === 0 ? 'shardlab knows no place to search on this platform' : `tried ${tried.join(', ')}`}); install numpy in the Jupyter environment, or OpenBLAS in the system, or give the library's path (blas: { path })`,
   };
 }
 

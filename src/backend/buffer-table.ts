@@ -83,7 +83,7 @@ export class BufferTable {
     for (const observer of this.#observers) observer.allocated(record.id, bytes, dtype, record.tag, space);
   }
 
-  /** Returns a new buffer number; also for buffers that observers see and this table does not store. */
+  /** Returns a new buffer number. Buffers that observers see, but that this table does not store, also get their numbers here. */
   takeId(): BufferId {
     return this.#nextId++;
   }
@@ -169,7 +169,7 @@ export class BufferTable {
   }
 }
 
-/** Returns the tag without its declared type if the buffer is not float32. */
+/** Returns the tag; if the buffer is not float32, the result lacks the tag's field `declared`. */
 function fitting(tag: Tag, dtype: DType): Tag {
   if (dtype === 'float32' || tag.declared === undefined) return tag;
   const { declared: _, ...others } = tag;

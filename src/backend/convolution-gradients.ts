@@ -21,7 +21,7 @@ export function registerConvolutionGradients(context: WasmContext): void {
   replaceKernel('DepthwiseConv2dNativeBackpropInput', () => depthwiseGradient(context, 'input'));
 }
 
-/** Most bytes that columns may use at one time. */
+/** Largest number of bytes that columns may use at one time. */
 const COLUMN_BYTES = 32 * 2 ** 20;
 
 /**

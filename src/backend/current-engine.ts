@@ -5,7 +5,7 @@ import type { Engine } from './engine';
 export interface Draws {
   /** The data-parallel rank of this process. */
   rank: number;
-  /** The number of forwards with a backward that have begun. */
+  /** The number of passes (forwards that are recorded for a backward) that have begun. */
   pass: number;
   /** The number of draws since the pass began. */
   next: number;
@@ -19,7 +19,7 @@ interface Marked {
   [DRAWS]?: Draws;
 }
 
-/** Stores on a backend of tfjs that `engine` computes on it. */
+/** Stores in a backend of tfjs which engine uses this backend. */
 export function markEngine(backend: object, engine: Engine): void {
   (backend as Marked)[ENGINE] = engine;
 }

@@ -107,8 +107,8 @@ export class WasmHostMemory extends WasmElementwise<HostArray> implements HostMe
   }
 
   /**
-   * Returns the bytes of a range of the tensor and of a range of the array. Throws: SHAPE if types differ or a range ends
-   * outside.
+   * Returns the bytes of a range of the tensor and of a range of the array. Throws: SHAPE if the types differ, or if a
+   * range ends outside of the tensor or array.
    */
   #ranges(what: string, tensor: tf.Tensor, offset: number, length: number, array: HostArray, at: number) {
     const { dtype, size } = tensor;
@@ -118,7 +118,7 @@ export class WasmHostMemory extends WasmElementwise<HostArray> implements HostMe
       throw new ShardlabError(
         'SHAPE',
         `${what}: elements [${offset}, ${offset + length}) of a tensor ${dtype} [${tensor.shape}] and elements ` +
-          `[${at}, ${at + length}) of a host array ${array.dtype} [${array.length}] do not match; give equal types, and ranges within both.`,
+          `[${at}, ${at + length}) of a host array ${array.dtype} [${array.length}] do not match; the types must be equal, and both ranges must exist.`,
       );
     }
     const item = itemBytes(dtype);

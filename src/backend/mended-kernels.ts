@@ -11,9 +11,10 @@ import {
 
 /**
  * Adds kernels that tfjs's wasm backend lacks, and replaces kernels that are slow or wrong there. In tfjs, identity and casts
- * to the same type copy, and every tensor that a gradient saves is copied; here they are aliases. In tfjs, slices first read
- * the whole tensor, sums over leading axes first transpose, gather copies element by element, and exp, tanh, log, roots and pow
- * call libm. tfjs lacks the gradient of gather, and its oneHot writes integer bits even for floats or booleans.
+ * to the same type copy, and every tensor that a gradient saves is copied; here, aliases take the place of these copies. In
+ * tfjs, slices first read the whole tensor, sums over leading axes first transpose, gather copies element by element, and exp,
+ * tanh, log, roots and pow call libm. tfjs lacks the gradient of gather, and its oneHot writes integer bits even for floats or
+ * booleans.
  */
 export function mendKernels(context: WasmContext): void {
   replaceKernel('Identity', (original) => identity(context, original));

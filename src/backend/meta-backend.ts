@@ -176,7 +176,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
 
   /**
    * Advances the clock by the time of an in-place update, except if a kernel makes the update, because then the kernel's time
-   * includes it.
+   * includes the update.
    */
   chargeUpdate(
     name: string,

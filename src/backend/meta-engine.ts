@@ -86,7 +86,7 @@ class ShapesEngine extends WasmEngine implements MetaEngine {
     super(
       context,
       context.sgemm === null
-        ? { library: null, reason: 'the engine represents one without a BLAS' }
+        ? { library: null, reason: 'the dry run represents an engine without a BLAS' }
         : { library: 'none needed: shapes only', path: '', threads: 1 },
       new MetaHostMemory(context.table, chargeOf(backend, 'host')),
     );
@@ -111,7 +111,8 @@ class ShapesEngine extends WasmEngine implements MetaEngine {
 
   override copyInto(target: tf.Tensor, offset: number, source: tf.Tensor): void {
     super.copyInto(target, offset, source);
-    const copied = { shape: source.shape, dtype: source.dtype as DType, declared: undefined }; // as in `storage`
+    // The engine makes tensors only of the types in DType.
+    const copied = { shape: source.shape, dtype: source.dtype as DType, declared: undefined };
     this.#charge('copyInto', [copied], [copied]);
   }
 }

@@ -59,8 +59,8 @@ function readProduct(a: tf.TensorInfo, b: tf.TensorInfo, attrs: Readonly<Record<
       `${info.dtype} [${info.shape}]${flag ? ' transposed' : ''}`;
     throw new ShardlabError(
       'SHAPE',
-      `matMul of ${side(a, transposeA)} and ${side(b, transposeB)}: both must be float32 and the inner sizes equal ` +
-        `(${k} and ${inner}). Cast or transpose an operand.`,
+      `matMul of ${side(a, transposeA)} and ${side(b, transposeB)}: both must be float32, and the inner sizes ` +
+        `(${k} and ${inner}) must be equal. Cast or transpose an operand.`,
     );
   }
   const batch = tf.broadcast_util.assertAndGetBroadcastShape(a.shape.slice(0, -2), b.shape.slice(0, -2));

@@ -14,7 +14,7 @@ export interface WasmContext {
   readonly table: BufferTable;
   readonly limit: MemoryLimit;
   readonly kernels: FusedKernels;
-  /** Address of the heap's first byte in this process, which never changes. 0 if native code cannot read the heap. */
+  /** Address of the heap's first byte in this process; the heap never moves. 0 if native code cannot read the heap. */
   readonly baseAddress: number;
   /** The BLAS's matmul, whose operands are addresses; null without a BLAS. */
   readonly sgemm: Sgemm | null;

@@ -18,7 +18,7 @@ export interface ArrayPlaces<T> {
   offsetOf(array: T): number;
   /** Is called after an update of an array's values. */
   changed(array: T): void;
-  /** Allocates memory for a kernel's tables, which exist as long as the heap and are not in the ledger; returns its offset. */
+  /** Allocates memory for a kernel's tables; returns its offset. The memory exists as long as the heap, outside of the ledger. */
   reserve(bytes: Bytes): number;
 }
 
@@ -137,7 +137,7 @@ export class WasmElementwise<T extends FlatArray> implements Elementwise<T> {
       return this.#places.offsetOf(array) + 4 * offset;
     throw new ShardlabError(
       'SHAPE',
-      `${what}: ${length} elements from ${offset} on are not all in ${describe(array)}.`,
+      `${what} needs a float32 array with elements [${offset}, ${offset + length}), but got ${describe(array)}.`,
     );
   }
 
@@ -145,7 +145,7 @@ export class WasmElementwise<T extends FlatArray> implements Elementwise<T> {
     const sizes = new Set(arrays.map(sizeOf));
     if (sizes.size === 1 && arrays.every(({ dtype }) => dtype === 'float32')) return;
     const given = arrays.map(describe).join(', ');
-    throw new ShardlabError('SHAPE', `${what} works on float32 arrays of one size, not on ${given}.`);
+    throw new ShardlabError('SHAPE', `${what} needs float32 arrays of equal size, but got ${given}.`);
   }
 
   #requireBlocks(codes: T, scales: T, end: number, blockSize: number): void {
@@ -153,8 +153,8 @@ export class WasmElementwise<T extends FlatArray> implements Elementwise<T> {
     if (end <= size && scales.dtype === 'float32' && sizeOf(scales) === Math.ceil(size / blockSize)) return;
     throw new ShardlabError(
       'SHAPE',
-      `adamW8bit: elements up to ${end} are not all in codes ${describe(codes)} with scales ` +
-        `${describe(scales)} for blocks of ${blockSize}.`,
+      `adamW8bit needs at least ${end} codes, and one float32 scale per block of ${blockSize} codes; ` +
+        `got codes ${describe(codes)} and scales ${describe(scales)}.`,
     );
   }
 

@@ -7,7 +7,7 @@ export interface WindowAttributes {
   /** Pixels above, below, left and right of the image. */
   readonly padding: readonly [number, number, number, number];
   readonly dilations: readonly [number, number];
-  /** Whether a last window counts that begins inside of the padded image and ends outside. */
+  /** Whether the last window counts if it begins inside of the padded image and ends outside of it. */
   readonly ceilMode?: boolean;
 }
 

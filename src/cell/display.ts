@@ -39,7 +39,7 @@ export function currentDisplay(): DisplaySink | undefined {
   return DISPLAY_SINK.value ?? findTslabDisplay();
 }
 
-/** Returns a function that shows bundles in one display; each bundle replaces the one before. Without a sink, none is shown. */
+/** Returns a function that shows bundles in one display; each replaces the previous bundle. Without a sink, nothing is shown. */
 export function replacingDisplay(sink = currentDisplay(), name = 'shardlab'): (bundle: MimeBundle) => void {
   const displayId = `${name}-${randomUUID()}`;
   let isDisplayed = false;

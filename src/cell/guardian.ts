@@ -111,7 +111,7 @@ export interface StagedInterrupt {
    */
   readonly answered: () => boolean;
   readonly guardian: Pick<Guardian, 'terminate' | 'measureStuck'>;
-  /** The stuck time that blocking code gets to end with an error before it is terminated, in ms. Default 50. */
+  /** Blocking code that has not ended with an error after this stuck time (in ms) is terminated. Default 50. */
   readonly graceMs?: number;
 }
 

@@ -102,7 +102,7 @@ function locate(specifier: string, baseDir: string): Located {
 function isMissing(error: unknown, specifier: string): boolean {
   if (!(error instanceof Error) || !('code' in error)) return false;
   if (error.code !== 'ERR_MODULE_NOT_FOUND' && error.code !== 'ERR_PACKAGE_PATH_NOT_EXPORTED') return false;
-  // If an import of an installed package is missing, the message names another package.
+  // If an installed package imports a missing package, the message names the missing package, not `specifier`.
   return error.message.includes(specifier.split('/')[0] ?? specifier) || specifier.startsWith('.');
 }
 

@@ -62,7 +62,7 @@ export function interruptChildren(pid: number, since: Seconds): boolean {
   const asked = uptime();
   for (const child of present) sendInterrupt(child.pid);
   setTimeout(() => {
-    // A process that was just starting was not visible yet; a process that started later belongs to the next work.
+    // Processes that were just starting were not in /proc yet; processes that started later belong to the next work.
     const late = childrenOf(pid, since).filter(
       (child) => child.startSeconds <= asked && !heard.has(child.pid),
     );
@@ -118,8 +118,8 @@ interface Member extends ProcessStat {
 }
 
 /**
- * Returns the processes of `pid`'s process group that `pid` has started since `since`, and their descendants. Processes whose
- * parent has ended are among them, but not processes that an older process of the group has started.
+ * Returns the processes of `pid`'s process group that `pid` has started since `since`, and their descendants. The result has
+ * processes whose parent has ended, but no processes that an older process of the group has started.
  */
 function childrenOf(pid: number, since: Seconds): Member[] {
   const group = new Map(

@@ -6,8 +6,8 @@ import { currentDisplay, type DisplaySink, replacingDisplay } from './display';
 import type { MimeBundle } from './mime';
 
 /*
- * [Note: progress] Work that takes longer than two seconds shows one line: the work's name, the part that is done, and the time
- * that is left at the same speed. A notebook shows the line as one display; without a notebook the line goes to stderr. At the
+ * [Note: progress] Work that takes longer than two seconds shows one line: the work's name, the part that is done, and the
+ * remaining time at the same speed. A notebook shows the line as one display; without a notebook the line goes to stderr. At the
  * end the line is removed or replaced. Work inside such work shows no line, so there is one line at a time.
  */
 
@@ -70,7 +70,7 @@ export function isWithinProgress(): boolean {
   return WITHIN.getStore() === true;
 }
 
-/** Shows the progress of asynchronous work, which is silent itself. The line is removed at the end, also after an error. */
+/** Shows the progress of asynchronous work that itself shows nothing. The line is removed at the end, also after an error. */
 export async function withProgress<T>(
   what: string,
   unit: string,
@@ -110,7 +110,7 @@ export class Progress {
   readonly #line: Line;
   readonly #start: Seconds;
   readonly #stop: () => void;
-  /** By rank, the progress of the rank's part. */
+  /** The progress of each rank's part of the work, by rank. */
   readonly #parts = new Map<number, RankPart>();
   #what: string;
   #done = 0;
@@ -177,7 +177,7 @@ export class Progress {
   }
 }
 
-/** Writes the time that is left: 'about 12 s left'. */
+/** Writes the remaining time: 'about 12 s left'. */
 export function timeLeft(seconds: Seconds): string {
   return `about ${durationText(seconds)} left`;
 }

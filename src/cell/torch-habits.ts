@@ -11,7 +11,7 @@ const FUNCTIONS: Readonly<Record<string, string>> = {
   stack: 'tf.stack([a, b])',
   matmul: 'tf.matMul(a, b)',
   manual_seed: 'model.manualSeed(0)',
-  no_grad: 'a call after model.eval(), which records no operations',
+  no_grad: 'model.eval() (later calls of the model record no operations)',
   save: "await saveCheckpoint(model, optimizer, 'folder')",
   load: "await loadCheckpoint(model, optimizer, 'folder')",
   nn: 'nn',
@@ -51,7 +51,7 @@ const MEMBERS: Readonly<Record<string, string>> = {
   zero_grad: 'Write optimizer.zeroGrad()',
   numpy: 'Write x.dataSync(), or x.arraySync() for nested arrays',
   tolist: 'Write x.arraySync()',
-  detach: 'Leave it out: after backward, no gradient flows into a tensor',
+  detach: 'Leave it out: after backward, no gradient flows into earlier tensors',
   model:
     'A run’s model is in the ranks: write await run.save(‘folder’), and in a %%ranks cell const net = new Net(); await loadCheckpoint(net, null, ‘folder’)',
   size: 'Write x.shape[0] for the size of a dim',
@@ -99,7 +99,7 @@ function adviceOnAssignment(name: string, before: string): string {
 export function adviceOnType(message: string): string | undefined {
   if (message.includes('{ layerCls: string[]; }')) return 'Classes of modules are { layerCls: [‘Block’] }';
   if (!/Type 'string' is not assignable to type '(\w+ \| )?"/.test(message)) return undefined;
-  return 'In an object of a variable, the checker allows any text as a value: write, for example, kind: ‘adam’ as const';
+  return 'If the object is in a variable, its type allows any text as a value: write, for example, kind: ‘adam’ as const';
 }
 
 /** Returns advice about a key that an object may not have; `message` is the type checker's message. */
@@ -119,7 +119,7 @@ export function adviceOnMember(name: string, message: string, after = ''): strin
   // The advice is only for types that have a name, not for texts, numbers and object literals.
   if (!/on type '(typeof )?(import\(|[A-Z])/.test(message)) return undefined;
   if (/^\s*=\s*(new )?nn\./.test(after))
-    return `Declare fields of the class: ${name} = new nn.Linear(7, 13), or only ${name}; before a constructor that assigns it`;
+    return `Declare the field in the class: ${name} = new nn.Linear(7, 13), or, if the constructor assigns it, only ‘${name};’`;
   const advice = said(MEMBERS, name);
   if (advice !== undefined || !/^[a-z]+(_[a-z0-9]+)+_?$/.test(name) || message.includes('Did you mean'))
     return advice;

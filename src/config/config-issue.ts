@@ -81,8 +81,8 @@ function formOf(path: readonly (string | number)[], { forms }: Pick<Words, 'form
 }
 
 /**
- * Returns a hint that names an allowed value: one with a similar spelling (without 'torch.'), or the one whose name in
- * another library is the given value.
+ * Returns a hint that names an allowed value: a value with a similar spelling (without 'torch.'), or the value that another
+ * library calls by the given name.
  */
 function meant(value: unknown, allowed: readonly string[]): string {
   if (typeof value !== 'string') return '';
@@ -100,11 +100,11 @@ function unknownKey(base: readonly (string | number)[], key: string, { known, fo
   const here = known[place] ?? [];
   const exact = Object.entries(known).find(([other, keys]) => other !== place && keys.includes(key));
   if (exact !== undefined)
-    return { path, message: `unknown key; here it is ${exact[0] === '' ? key : `${exact[0]}.${key}`}` };
+    return { path, message: `unknown key; write ${exact[0] === '' ? key : `${exact[0]}.${key}`}` };
   const near = nearest(key, here);
   if (near !== undefined) return { path, message: `unknown key; did you mean "${near}"?` };
   const elsewhere = settingFromOtherName(key) ?? placeOf(key, known);
-  if (elsewhere !== undefined) return { path, message: `unknown key; here it is ${elsewhere}` };
+  if (elsewhere !== undefined) return { path, message: `unknown key; write ${elsewhere}` };
   const all =
     here.length === 0 ? formOf(base, { forms }).slice('; '.length) : `choose one of ${here.join(', ')}`;
   return { path, message: all === '' ? 'unknown key' : `unknown key; ${all}` };

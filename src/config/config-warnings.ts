@@ -17,7 +17,8 @@ export function configWarnings(input: TrainConfigInput, config: TrainConfig, wor
 }
 
 /**
- * Whether the user gave the setting. A default does not count if its section has all keys, because a parsed config has all keys.
+ * Whether the user wrote the setting. A section with all keys may come from a parsed config, so its settings at their defaults
+ * do not count.
  */
 function isGiven(input: TrainConfigInput, config: TrainConfig, path: string): boolean {
   const parts = path.split('.');
@@ -29,7 +30,7 @@ function isGiven(input: TrainConfigInput, config: TrainConfig, path: string): bo
   return !isWhole || JSON.stringify(value) !== JSON.stringify(valueAt(defaults(), parts));
 }
 
-/** Returns a config of defaults; sections that are null by default also have their defaults. */
+/** Returns a config of defaults; sections that are null by default are filled with the defaults of their settings. */
 function defaults(): unknown {
   return parseTrainConfig({ mixedPrecision: {}, schedule: { maxSteps: 1 } });
 }

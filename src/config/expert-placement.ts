@@ -13,7 +13,7 @@ export const expertPlacementSchema = z.record(
   }),
 );
 
-/** The placement of all layers; a layer that is left out has equal consecutive parts. */
+/** The placement of all layers. If a layer is left out, each rank has an equal, consecutive part of its experts. */
 export type ExpertPlacement = Readonly<Record<string, LayerPlacement>>;
 
 /** Which rank has which experts of a layer; one list per rank. */

@@ -29,8 +29,8 @@ export interface Fragment {
   readonly here: string;
   readonly status: FragmentStatus;
   /**
-   * Code for a rank that has `model` (a GPT), its `shape`, an `optimizer` and a `folder`: what to write here, or the code that
-   * gets the error. An example that begins with npx is a shell command.
+   * Code for a rank that has `model` (a GPT), its `shape`, an `optimizer` and a `folder`. If `status` is 'error', the code is
+   * refused here; otherwise, it is the code to write here. An example that begins with npx is a shell command.
    */
   readonly example?: string;
 }

@@ -14,7 +14,7 @@ export function catalogueName(name: string): string | undefined {
   return CATALOGUE_NAMES.find((known) => bare(known) === bare(name));
 }
 
-/** Returns a name in lower case, without the owner, the version -v0.1, words such as -chat, and all signs. */
+/** Returns the letters and digits of a name in lower case, without the owner, 'meta-', '-v0.1', and a last word such as -chat. */
 function bare(name: string): string {
   return name
     .toLowerCase()

@@ -29,7 +29,7 @@ export interface LocatedText {
   wrong(issues: readonly ConfigIssue[], ours?: (key: string) => string): ConfigError;
 }
 
-/** Limits that no usual config reaches. They keep malicious aliases and brackets cheap. */
+/** Limits that no usual config reaches. They limit the work that malicious aliases and brackets can cause. */
 const MOST_CHARACTERS = 2 ** 20;
 const MOST_LEVELS = 64;
 const MOST_ALIASES = 100;
@@ -88,8 +88,8 @@ function parsed(text: string, file: string, lines: LineCounter): Document {
 /**
  * Returns the first line that is nested too deep, or null. Uses only the lexer, because the recursive parser
  * overflows the stack on deep text. The overflow ends the process, because V8 compiles regular expressions on the same
- * stack. A line's level is the number of its open brackets, of its "- - -", and of the lines below which it is
- * indented.
+ * stack. A line's level is a sum: the brackets that are open, the marks `-` and `?` of the line, and the
+ * indentations around the line, with its own.
  */
 function deepLine(text: string): number | null {
   let [line, open, markers, atStart] = [1, 0, 0, true];
@@ -117,7 +117,7 @@ function deepLine(text: string): number | null {
 // biome-ignore lint/suspicious/noControlCharactersInRegex: the lexer's own marks
 const CONTROL = /^[\uFEFF\x02\x18\x1f]$/;
 
-/** Throws: CONFIG if aliases expand to more than a config, or refer to a node that contains them. */
+/** Throws: CONFIG if aliases expand to more than a config may hold, or if an alias refers to a node that contains this alias. */
 function settingsOf(document: Document, file: string, lines: LineCounter): unknown {
   try {
     const value: unknown = document.toJS({ maxAliasCount: MOST_ALIASES }) ?? {};

@@ -18,7 +18,7 @@ export function findFragment(word: string): Fragment {
   const found = byKey.get(keyOf(word)) ?? (near === undefined ? undefined : byKey.get(near));
   if (found !== undefined) return found;
   throw new ConfigError(
-    `lookup: no document writes ${JSON.stringify(word)}; there are ${FRAGMENTS.map(({ name }) => name).join('; ')}`,
+    `lookup: no document writes ${JSON.stringify(word)}; choose one of ${FRAGMENTS.map(({ name }) => name).join('; ')}`,
     { word },
   );
 }

@@ -23,11 +23,14 @@ function headConflicts(shape: BuiltInModel): ConfigIssue[] | null {
   if (isRotary && (width / heads) % 2 !== 0) {
     return wrong(
       'heads',
-      `dim ${width} over heads ${heads} is ${width / heads}; it must be even, because rotary position embeddings rotate pairs`,
+      `dim ${width} / heads ${heads} is ${width / heads}; it must be even, because rotary position embeddings rotate pairs`,
     );
   }
   if (shape.kind === 'llama' && heads % (shape.kvHeads ?? heads) !== 0) {
-    return wrong('kvHeads', `heads ${heads} is not divisible by kvHeads ${shape.kvHeads}; give a divisor`);
+    return wrong(
+      'kvHeads',
+      `heads ${heads} is not divisible by kvHeads ${shape.kvHeads}; give a divisor of ${heads}`,
+    );
   }
   return null;
 }
@@ -38,7 +41,7 @@ function gridConflicts(shape: DitConfig): ConfigIssue[] {
   if (beyond !== undefined) {
     return wrong(
       'audioLayers',
-      `${beyond} is no block: there are blocks 0 to ${layers - 1}; change one of them`,
+      `there is no block ${beyond}: the blocks are 0 to ${layers - 1}; give other indices, or more layers`,
     );
   }
   const axis = latent.findIndex((extent, i) => extent % (patch[i] ?? 1) !== 0);
@@ -57,7 +60,7 @@ function gridConflicts(shape: DitConfig): ConfigIssue[] {
   if (freqDim % 2 !== 0)
     return wrong(
       'freqDim',
-      `${freqDim} is odd, but half of the embedding are cosines, half sines; give an even number`,
+      `${freqDim} is odd, but one half of the embedding is cosines, the other half sines; give an even number`,
     );
   return [];
 }

@@ -56,7 +56,8 @@ export const PUBLISHED_MODELS = {
   'qwen-14b': { ...qwen(40, 5120, 40), ffn: 13_696, vocab: 152_064 },
   'wan2.2-a14b': { ...wan(), inChannels: 16, boundary: 0.875 },
   'wan2.2-i2v-a14b': { ...wan(), inChannels: 36, boundary: 0.9 },
-  // 80 frames; one transformer. These sizes leave out the reference image, motion frames, poses, and scale and shift by audio.
+  // Videos have 80 frames; there is one transformer. The sizes leave out the reference image, motion frames, poses, and the
+  // layers by which audio scales and shifts values.
   'wan2.2-s2v-14b': {
     ...wan(),
     latent: [20, 60, 104],

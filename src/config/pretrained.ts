@@ -33,7 +33,7 @@ const WITHIN = ['transformer', 'transformer_2', 'high_noise_model', 'low_noise_m
 export function modelOfFolder(given: PretrainedInput): FolderModel {
   const unknown = Object.keys(given).find((key) => !KEYS.includes(key));
   if (unknown !== undefined) {
-    return { wrong: `has the key "${unknown}"; beside from, give only ${KEYS.slice(1).join(', ')}` };
+    return { wrong: `has no key "${unknown}"; choose one of ${KEYS.join(', ')}` };
   }
   if (typeof given.from !== 'string') return { wrong: `from is ${String(given.from)}; give a folder's path` };
   const from = resolve(given.from);
@@ -77,7 +77,7 @@ function sizesOf(config: unknown, given: PretrainedInput): FolderModel {
   }
   if (isVideo && given.latent === undefined) {
     return {
-      wrong: 'the file does not say how large videos are; give latent: [frames, rows, columns] beside from',
+      wrong: 'the file does not say how large videos are; give latent: [frames, rows, columns] too',
     };
   }
   const read = video ?? BY_TYPE.get(type ?? '');

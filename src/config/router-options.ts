@@ -74,11 +74,11 @@ export function routerOf(options: RouterOptions, experts: number): Routers {
 export function stageConflict(options: RouterOptions, experts: number): string | null {
   const { router, auxLossWeight } = routerOf(options, experts);
   if (router === 'temperature')
-    return "its router 'temperature' draws noise by the tokens, which only the first stage reads; give router 'topk', or 'switch' with capacityFactor null";
+    return "its router 'temperature' derives its noise from the tokens, which only the first stage reads; give router 'topk', or 'switch' with capacityFactor null";
   const needed = wholeBatchNeed(options, experts);
   if (needed !== null) return needed('a stage has only the rows of one microbatch');
   if (auxLossWeight > 0)
-    return `its auxLossWeight ${auxLossWeight} adds the losses of all layers to the model's, and the last stage has only those of its own layers; give biasUpdateRate instead`;
+    return `its auxLossWeight ${auxLossWeight} adds the auxiliary losses of all layers to the model's loss, but the last stage has only those of its own layers; give biasUpdateRate instead`;
   return null;
 }
 
@@ -95,10 +95,10 @@ function wholeBatchNeed(options: RouterOptions, experts: number): ((what: string
   const { router, capacityFactor } = routerOf(options, experts);
   if (router === 'expert-choice')
     return (what) =>
-      `its router 'expert-choice' compares the rows of a batch, and ${what}; give router 'topk'`;
+      `its router 'expert-choice' compares the rows of a batch, but ${what}; give router 'topk'`;
   if (capacityFactor === null) return null;
   return (what) =>
-    `its capacityFactor ${capacityFactor} counts the rows of a batch, and ${what}; give capacityFactor null`;
+    `its capacityFactor ${capacityFactor} limits an expert to a share of the rows of a batch, but ${what}; give capacityFactor null`;
 }
 
 /** Returns which options contradict each other, and how. */
@@ -116,10 +116,13 @@ export function routerIssues(options: RouterOptions, experts: number): RouterIss
   if (router === 'topk' && (topK ?? rules.topK) === 1)
     wrong(
       'topK',
-      "the factor of one expert is always 1 after normalisation, so the router does not learn; use router 'switch'",
+      "with topK 1, the factor of the chosen expert is always 1 after normalisation, so the router does not learn; use router 'switch'",
     );
   if (router === 'expert-choice' && capacityFactor === null)
-    wrong('capacityFactor', 'every expert chooses as many rows as its capacity; give a number above 0');
+    wrong(
+      'capacityFactor',
+      "cannot be null with router 'expert-choice': it says how many rows each expert chooses; give a number above 0",
+    );
   for (const [option, value] of Object.entries({ auxLossWeight, biasUpdateRate })) {
     if (value > 0 && !rules.balances)
       wrong(

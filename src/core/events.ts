@@ -142,7 +142,7 @@ export interface SpanEvent {
   readonly module: string;
   readonly start: Seconds;
   readonly end: Seconds;
-  /** Only for an action of a pipeline's schedule. */
+  /** Present only if the span is an action of a pipeline's schedule. */
   readonly pipeline?: PipelineWork | undefined;
 }
 

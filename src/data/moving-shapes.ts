@@ -69,12 +69,12 @@ export class MovingShapes {
   readonly #config: MovingShapesConfig;
   readonly #coder: PatchCoder;
 
-  /** Throws: CONFIG if no size of patch has as many values as the model has channels. */
+  /** Throws: CONFIG unless a patch of t x s x s pixels can have as many values as the model has output channels. */
   constructor(shape: DitConfig, config: MovingShapesConfig) {
     const patch = coderPatch(shape.outChannels);
     if (patch === null) {
       throw new ConfigError(
-        `moving shapes: model.outChannels ${shape.outChannels} is not 3·t·s², the values of a patch; use 12, 24, 48 or 96`,
+        `moving shapes: model.outChannels ${shape.outChannels} is not 3·t·s², the number of values in a patch; use 12, 24, 48 or 96`,
       );
     }
     this.#shape = shape;
@@ -149,8 +149,8 @@ export function sceneOf(caption: string): Scene {
   if (found !== undefined && hue !== undefined && way !== undefined)
     return { shape: found, color: hue, direction: way };
   throw new ConfigError(
-    `"${caption}" is no caption; captions are "a <colour> <shape> moves <direction>" with ${COLORS.map(([name]) => name).join(', ')}; ` +
-      `${SHAPES.join(', ')}; ${DIRECTIONS.map(([name]) => name).join(', ')}`,
+    `"${caption}" is no caption; captions are "a <colour> <shape> moves <direction>" with the colours ${COLORS.map(([name]) => name).join(', ')}; ` +
+      `the shapes ${SHAPES.join(', ')}; and the directions ${DIRECTIONS.map(([name]) => name).join(', ')}`,
   );
 }
 

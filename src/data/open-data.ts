@@ -91,7 +91,7 @@ export function openData(
       `data: ${data.name} is a text; give the number of tokens per row, as data: { path, seq: 128 }`,
     );
   }
-  // The vocabulary is not checked, because a user's own model reports by itself that it does not have a token.
+  // The vocabulary is not checked, because a user's own model reports a token that it does not have.
   const opened = openTokens(data, { ...options, seq, vocab: Number.POSITIVE_INFINITY });
   const { batch, validation } = opened;
   return {

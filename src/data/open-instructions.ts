@@ -21,8 +21,8 @@ export interface InstructionBatchingOptions extends TokenBatchingOptions {
 
 /**
  * Opens prepared instructions as batches of tokens with labels. The loss of a step is the mean over the answers' tokens of all its
- * ranks and microbatches, so it does not depend on how examples are shared or packed. For this, each batch has a factor: its
- * mean over all positions, times the factor, is its part of the step's mean. Source: transformers' Trainer,
+ * ranks and microbatches, so it does not depend on how examples are shared or packed. For this, each batch has a factor: the
+ * batch's mean over all positions, times the factor, is the batch's part of the step's mean. Source: transformers' Trainer,
  * num_items_in_batch and average_tokens_across_devices.
  * Throws: CONFIG for tokens that the model does not have, and for rows of another length.
  */
@@ -35,7 +35,7 @@ export function openInstructions(
   requireVocab(data, vocab);
   if (options.seq !== seq)
     throw new ConfigError(
-      `data: rows were prepared with ${seq} tokens, and the model has seq ${options.seq}`,
+      `data: rows were prepared with ${seq} tokens each, but model.seq is ${options.seq}`,
     );
   const train = openPart(data, data.train);
   const rest = data.validation && openPart(data, data.validation);

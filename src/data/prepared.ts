@@ -103,7 +103,7 @@ export interface ExamplePart {
   readonly numExamples: number;
 }
 
-/** Some rows of files: in a given order, the `count` rows from index `from` on. */
+/** Some rows of files: the `count` rows from index `from` on, in the order that `orderSeed` gives. */
 export interface RowPart {
   readonly source: ColumnFiles | ImageFiles;
   readonly from: number;

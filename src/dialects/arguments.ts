@@ -64,8 +64,9 @@ function gluedValue(text: string, short: Readonly<Record<string, string>>): stri
 }
 
 /**
- * Returns the only name that begins with a text; undefined if there is no such name, or several. Python has each name
- * twice, with hyphens and with underscores, so only a text that reaches into the name's last word is unique.
+ * Returns the only name that begins with a text; undefined if there is no such name, or several. These parsers know each
+ * name in two spellings, with hyphens and with underscores. A shorter text begins both, so only a text that reaches the name's
+ * last word is unique.
  */
 function fullName(text: string, keys: KeyTable): string | undefined {
   if (Object.hasOwn(keys, text)) return text;

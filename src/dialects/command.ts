@@ -204,10 +204,10 @@ const WRONG_DASH = /^[\u2010-\u2015\u2212\uFF0D]/;
 function wrongDash({ text, line }: Word, file: string): Source {
   const right = text.replace(/^[\u2010-\u2015\u2212\uFF0D-]+/, '--');
   const row: KeyRow = {
-    ...none('a dash that is no hyphen'),
+    ...none('a dash that is not a hyphen'),
     mean: () => ({
       effect: 'error',
-      why: `begins with a dash that is no hyphen, so it is no argument but the name of a script; write ${right}`,
+      why: `begins with a dash that is not a hyphen, so the launcher takes it for the script's name, not for an argument; write ${right}`,
     }),
   };
   const dialect: Dialect = { name: 'the command', keys: { [text]: row } };
@@ -247,7 +247,7 @@ function isTorchTitan(name: string): boolean {
   return key !== undefined && Object.hasOwn(TORCHTITAN.keys, section);
 }
 
-/** Returns the dialect of a script: by the script's name, else by a dialect's own arguments, else by the most known arguments. */
+/** Returns the dialect of a script: by its name, else by arguments of one dialect only, else the one that knows most of them. */
 function dialectOf(script: string, words: readonly Word[]): Dialect {
   if (/pretrain_\w+\.py$/.test(script)) return MEGATRON_DEEPSPEED;
   if (/axolotl[./]cli[./]train/.test(script)) return AXOLOTL;

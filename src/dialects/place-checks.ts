@@ -79,7 +79,7 @@ interface BatchFacts {
   readonly wrong: (by: Meant | undefined, why: string) => void;
 }
 
-/** Divides the rows of a step over ranks and passes. If all three numbers are given, checks that they agree. */
+/** Divides the rows of a step over ranks and passes. If the rows per rank and the passes are given too, checks that all agree. */
 function derivedOf({ settings, place }: Together, facts: BatchFacts): Derived | null {
   const { world, line, findings, wrong } = facts;
   const given = (path: string): number | undefined => {
@@ -99,7 +99,7 @@ function derivedOf({ settings, place }: Together, facts: BatchFacts): Derived | 
       );
       return null;
     }
-    const why = `these are the rows of all ranks per step, and no line has the number of ranks: batch is ${globalBatch} / ${accumulation ?? 1} passes / data-parallel ranks`;
+    const why = `these are the rows of all ranks per step, and no line has the number of ranks: batch is ${globalBatch} / (${accumulation ?? 1} passes x number of data-parallel ranks)`;
     findings.set(line, { effect: 'planned', why });
     return null;
   }

@@ -33,10 +33,10 @@ const FILE_DIALECTS: readonly Dialect[] = [
   LLAMA_FACTORY_V1,
 ];
 
-/** Dialects of files that must name a model or data, because other kinds of files also contain these dialects' names of sizes. */
+/** Dialects that are tried only if the file names a model or data, because other kinds of files have the same keys for sizes. */
 const COMMAND_FILES: readonly Dialect[] = [SWIFT, MEGATRON_SWIFT];
 
-/** A file of another program, as the sources of each launch; a file of settings has one launch. */
+/** The launches of another program's file, each with its sources; a file of settings counts as one launch. */
 export type ForeignFile = readonly ScriptLaunch[];
 
 /**
@@ -187,7 +187,7 @@ interface At {
   readonly isYaml: boolean;
   readonly file: string;
   readonly dialect: Dialect;
-  /** The names of the enclosing sections in the dialect's table; `written` has the same names as the user wrote them. */
+  /** The names of the enclosing sections: `path` as in the dialect's table, `written` as in the file. */
   readonly path: readonly string[];
   readonly written: readonly string[];
 }

@@ -56,7 +56,7 @@ function launchesOf(asked: Foreign, cwd: string): readonly ScriptLaunch[] {
     if (found.length > 0) return found;
     const lines = launches.flatMap((launch) => (launch.line === null ? [] : [launch.line]));
     throw new ConfigError(
-      `${asked}: no training is launched on this line; lines that do: ${lines.join(', ') || 'none'}`,
+      `${asked}: no training is launched on this line; lines with a launch: ${lines.join(', ') || 'none'}`,
     );
   }
   if (/\s/.test(asked) && !existsSync(resolve(cwd, asked))) return commandLaunches(asked);
@@ -88,7 +88,7 @@ function readingOf({ sources, written }: ScriptLaunch, { cwd = '.', world }: Rea
   );
 }
 
-/** The places in which the files to which sources refer are looked up. */
+/** Where a source's files are looked up: in a folder, or among the files that the script writes. */
 interface Places {
   readonly cwd: string;
   readonly written: WrittenFiles | undefined;

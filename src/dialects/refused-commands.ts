@@ -25,7 +25,7 @@ export function refusedScript(script: string): Refusal | null {
 }
 
 function whyNot(instead: string): string {
-  return `preferences and rewards (DPO, KTO, GRPO, …) are not trained here; write ${instead}; ms-swift or TRL can continue from the folder that run.savePretrained writes`;
+  return `training on preferences or rewards (DPO, KTO, GRPO, …) is not built here; write ${instead}; ms-swift or TRL can continue from the folder that run.savePretrained writes`;
 }
 
 /** Returns a source with one line, which says why a command is refused. */

@@ -139,7 +139,8 @@ function environmentSource(entry: LocatedKey): Source {
   return { dialect: { name: ENVIRONMENT.name, keys: { [key]: row } }, entries: [entry] };
 }
 
-const SHELL_WHY = "is the shell's own, and is not run: only launches, exports and #SBATCH lines are settings";
+const SHELL_WHY =
+  'does not launch a training, and is not run: only launches, exports and #SBATCH lines are settings';
 
 /** Rows for parts of a script that are not commands, by the names in NOTES. */
 const NOTE_ROWS: Readonly<Record<string, KeyRow>> = {

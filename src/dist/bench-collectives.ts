@@ -26,7 +26,8 @@ export interface BenchRow {
 }
 
 /**
- * Returns bytes / seconds times a factor: the share of the bytes that each link carries (2(N-1)/N for allReduce, else (N-1)/N).
+ * Returns bytes / seconds times a factor: the share of the bytes that each link carries. The factor is 2(N-1)/N for allReduce,
+ * and (N-1)/N for the other collectives.
  */
 export function busBandwidth(op: BenchOp, bytes: Bytes, seconds: Seconds, world: number): number {
   const factor = ((op === 'allReduce' ? 2 : 1) * (world - 1)) / world;

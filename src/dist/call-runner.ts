@@ -24,8 +24,8 @@ export class CallRunner {
   readonly #identity: GroupIdentity;
   readonly #plane: PlaneGroup | undefined;
   /**
-   * The last posted send or recv of each direction. A blocking call of the same direction begins only after this posted call
-   * has ended.
+   * The last posted call of each direction (a send to one peer, or a recv from one peer). A blocking call of the same direction
+   * begins only after this posted call has ended.
    */
   readonly #directions = new Map<string, PostedWork<unknown>>();
 
@@ -113,7 +113,7 @@ export class CallRunner {
     const { ranks, rank } = this.#identity;
     const event: CollectiveEvent = {
       kind: 'collective',
-      // Only public collectives are reported; exchange and subgroup use runInternal.
+      // Only public collectives are reported; the calls 'exchange' and 'subgroup' use `runInternal`.
       op: op as CollectiveOp,
       group,
       ranks,

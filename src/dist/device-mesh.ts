@@ -103,7 +103,7 @@ function meshOf(
         const order = `each at most once, in the order ${axisNames.join(', ')}`;
         throw new ShardlabError(
           'MESH',
-          `slice takes axes of the mesh, ${order}, not '${chosen.join("', '")}'`,
+          `slice got '${chosen.join("', '")}'; give axes of the mesh, ${order}`,
         );
       }
       const known = slices.get(chosen.join());

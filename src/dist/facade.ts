@@ -38,7 +38,10 @@ export interface Dist {
   readonly ReduceOp: { readonly SUM: 'sum'; readonly AVG: 'avg'; readonly MAX: 'max' };
   getRank(group?: ProcessGroup): number;
   getWorldSize(group?: ProcessGroup): number;
-  /** Makes a group of global ranks. Every rank of the world must call `newGroup`, in the same order; other ranks get null. */
+  /**
+   * Makes a group of global ranks. Every rank of the world must call `newGroup`, in the same order. Returns null on ranks that
+   * are not in the group.
+   */
   newGroup(ranks: readonly number[]): ProcessGroup | null;
   /** Reduces all ranks' tensors; every rank gets the result in place. */
   allReduce<O extends Reduction>(x: tf.Tensor, options?: O): Outcome<tf.Tensor, O>;

@@ -64,8 +64,8 @@ export interface ProcessGroup {
   /** Reduces pieces in place; the total length of the pieces must be equal on all ranks. */
   allReducePieces(pieces: PieceList, op?: ReduceOp, options?: CollectiveOptions): Work<void>;
   /**
-   * Reduces inputs[r] of all ranks onto rank r; `output` receives this rank's result. The length of inputs[r] may differ
-   * between ranks r (uneven).
+   * Reduces inputs[r] of all ranks onto rank r; `output` receives this rank's result. inputs[r] has the same length on all
+   * ranks; for different r the lengths may differ (uneven).
    */
   reduceScatterPieces(
     inputs: readonly PieceList[],

@@ -49,7 +49,7 @@ export function commTimeline(run: RunView, { step }: CommTimelineOptions = {}): 
   });
 }
 
-/** Returns all ranks if they are few; else the slowest, the fastest, and some of the other ranks, evenly by index. */
+/** Returns all ranks if they are few; else the slowest, the fastest, and some of the other ranks at equal distances. */
 function shownOf(all: readonly Timeline[]): readonly Timeline[] {
   if (all.length <= MAX_ROWS) return all;
   const bySpeed = [...all].sort((a, b) => a.seconds - b.seconds);

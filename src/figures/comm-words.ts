@@ -10,7 +10,7 @@ export const WAIT_WORDS: Readonly<Record<WaitKind, string>> = {
   unknown: 'for wire, peer or core',
 };
 
-/** Names the kind that is more than half of a wait, as ", mostly for a core"; '' if no kind is. */
+/** Names the kind that is more than half of a wait, as ", mostly for a core"; '' if each kind is at most half of it. */
 export function mostlyFor(waits: WaitSeconds): string {
   const top = WAIT_KINDS.find((kind) => waits[kind] > totalWait(waits) / 2);
   return top === undefined || top === 'unknown' ? '' : `, mostly ${WAIT_WORDS[top]}`;

@@ -106,7 +106,7 @@ function caseOf(name: string, run: RunView) {
   };
 }
 
-/** Sums the absolute differences, in bytes; a sum below half a byte is rounding of the means over ranks and counts as 0. */
+/** Sums the absolute differences, in bytes; returns 0 for less than half a byte, which is a rounding error of the means. */
 function residualOf({ parameters, gradients }: WireBytes, predicted: { param: Bytes; grad: Bytes }): Bytes {
   const off = Math.abs(parameters - predicted.param) + Math.abs(gradients - predicted.grad);
   return off < 0.5 ? 0 : off;

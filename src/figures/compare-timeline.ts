@@ -168,7 +168,7 @@ function quantitiesOf(cases: Cases<TimelineCase>): Quantities {
   const instead = `${short(after.median / divisor)} instead of ${short(before.median / divisor)} ${unit}`;
   const says = (share: string): string => {
     if (!isClear) return `no clear difference in ${what}: ${instead}`;
-    if (saved < 0) return `${quoted(best.name)} has more ${what}: ${instead}`;
+    if (saved < 0) return `${quoted(best.name)} spends more time ${what}: ${instead}`;
     return `${quoted(best.name)} removed ${share} of the ${what} (${instead})`;
   };
   return { ...wire, hiddenShare: quantity(saved, '%', says) };
@@ -182,8 +182,8 @@ function subtitleOf(runs: Runs, cases: Cases<TimelineCase>, perTokens: boolean):
   const counts = cases.map(({ times }) => times.numSteps);
   const [fewest, most] = [Math.min(...counts), Math.max(...counts)];
   const steps = fewest === most ? counted(most, 'step') : `${fewest}–${most} steps`;
-  const per = perTokens ? ` per ${WORK_TOKENS.toLocaleString('en-US')} tokens` : '';
-  const spread = `Medians (quartiles)${per} of ${steps}; drawn: the step and rank nearest to them.`;
+  const per = perTokens ? `, per ${WORK_TOKENS.toLocaleString('en-US')} tokens` : '';
+  const spread = `Medians (quartiles) of ${steps}${per}; drawn: the step and rank nearest to them.`;
   return `${strategies}, ${worlds}${note}${bytesText(cases)}.<br>${spread} Upper lane: main thread. Lower: wire.`;
 }
 

@@ -51,7 +51,7 @@ const FRAME = { top: 68, left: 52, right: 110, foot: 46, pixels: 216 } as const;
 export function expertLoads(given: readonly StepLoads[], options: ExpertOptions = {}): Figure {
   const { layer, by = 'expert' } = options;
   const steps = by === 'expert' ? given : given.map(ofRanks);
-  if (!KINDS.includes(by)) throw new ConfigError(`experts({ by: '${by}' }): give 'expert' or 'rank'`);
+  if (!KINDS.includes(by)) throw new ConfigError(`experts({ by: '${by}' }): choose 'expert' or 'rank'`);
   const last = steps.at(-1)?.experts ?? {};
   const name = layer === undefined ? mostUneven(last) : requireLayer(layer, Object.keys(last));
   const loads = steps.flatMap(({ step, experts }) => ({ step, load: experts[name] ?? NOTHING }));
@@ -70,7 +70,7 @@ export function expertLoads(given: readonly StepLoads[], options: ExpertOptions 
     }));
   return createFigure({
     title: findingOf(by, name, lines, loads.at(-1)?.step ?? 0),
-    subtitle: `Rows per ${by} of ${safe(name)}, as multiples of the mean; all ranks.${asideOf(by, loads)}`,
+    subtitle: `Rows per ${by} of ${safe(name)}, as multiples of the mean; rows of all ranks’ batches.${asideOf(by, loads)}`,
     ...plot(FRAME, [
       {
         x: {
@@ -184,8 +184,8 @@ function findingOf(by: Kind, name: string, lines: readonly LoadLine[], step: num
 }
 
 /**
- * Says, if lines are experts, which share of the assignments was dropped. If lines are ranks, says how many times the mean the
- * busiest rank computed in the first and in the last step.
+ * If lines are experts, says which share of the assignments was dropped. If lines are ranks, says the busiest rank's rows ÷
+ * the mean rows, for the first and the last step.
  */
 function asideOf(by: Kind, loads: readonly { readonly step: number; readonly load: LayerLoad }[]): string {
   if (by === 'expert') return droppedText(loads.map(({ load }) => load));

@@ -14,7 +14,7 @@ import { DISPLAY, type DisplayBundle, type Table } from './table';
 interface FigureParts extends Drawing {
   /** The numbers in the picture. */
   readonly table: Table;
-  /** Numbers that a notebook lets its reader guess before this figure, by name. */
+  /** The numbers, by name, that a notebook lets its reader guess before it shows this figure. */
   readonly quantities: Quantities;
 }
 

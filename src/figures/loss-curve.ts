@@ -48,8 +48,8 @@ const VALIDATION_COLOR = 1;
 const MARK = { width: 1, color: NEUTRAL, dash: 'dash' } as const;
 
 /**
- * Draws the loss over steps: one line per run. The last loss is at the line's end, and also the run's name if there are several
- * runs.
+ * Draws the loss over steps: one line per run. A label at the line's end shows the last loss and, if there are several runs,
+ * the run's name.
  */
 export function lossCurve(series: readonly LossSeries[], options: LossCurveOptions = {}): Figure {
   const { steps = 1, marks = [] } = options;
@@ -207,8 +207,8 @@ function agreement(shown: readonly Shown[]): string {
 }
 
 /**
- * Names the only run whose losses differ from the losses of the other runs, if these differ from each other by less than a
- * thousandth of `apart`.
+ * If one run differs from all other runs by `apart` (the largest difference), and the other runs differ from each other by
+ * less than a thousandth of `apart`, names that one run.
  */
 function exception(shown: readonly Shown[], apart: number): string[] {
   if (shown.length < 3) return [];
@@ -220,7 +220,7 @@ function exception(shown: readonly Shown[], apart: number): string[] {
     return among >= 0 && among < apart / 1e3
       ? [
           `${said}; the losses of the other ${others.length} runs ${rest}`,
-          `${said}; the other ${others.length} ${rest}`,
+          `${said}; the other ${others.length} runs ${rest}`,
         ]
       : [];
   });

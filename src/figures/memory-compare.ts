@@ -16,8 +16,8 @@ const HATCHED = 'Hatched: whole parameters and gradients, and memory that is fre
 const NOTE_ROOM = 54;
 
 /**
- * Draws runs side by side: predicted (by a dry run) and measured model states, then the whole peak, on each run's rank with the
- * highest peak. Model states are parameters and optimizer states at rest, and gradients at their maximum.
+ * Draws runs side by side: model states, predicted by a dry run and measured, then the whole peak. A run's bars show its rank
+ * with the highest peak. Model states are parameters and optimizer states at rest, and gradients at their maximum.
  */
 export function compareMemory(runs: Runs): Figure {
   const cases = casesOf(runs, caseOf);
@@ -156,7 +156,7 @@ export function comparisonFinding(cases: Cases<ComparedCase>, scale: Scaled): st
   if (states === Number.POSITIVE_INFINITY) {
     return titleOf(
       `${quoted(least.name)} holds no state on the device; the peaks differ by ${timesText(peak)}`,
-      `No state is left on the device; the peaks differ by ${timesText(peak)}`,
+      `One run holds no state on the device; the peaks differ by ${timesText(peak)}`,
     );
   }
   if (states < 1.005) return equalFinding(cases, `All runs hold ${held} of model states`);
@@ -192,7 +192,7 @@ function subtitleOf(runs: Runs, cases: Cases<ComparedCase>): string {
   const where = others.length === 0 ? counted(first, 'rank') : `${[first, ...others].join(', ')} ranks`;
   const isPredicted = cases.some(({ predicted }) => predicted !== null);
   const said = isPredicted ? ' Predicted: by a dry run.' : '';
-  const logical = cases.some(isRounded) ? ' Logical: if stored as 16-bit values.' : '';
+  const logical = cases.some(isRounded) ? ' Logical: the peak with 16-bit values.' : '';
   const onHost = Object.values(runs).some(({ records }) => records.some(holdsOnHost));
   const device = onHost ? ' on the device' : '';
   return `Held bytes${device} on the rank that holds most, ${where}.${said}${logical}`;

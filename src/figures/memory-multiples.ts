@@ -153,8 +153,8 @@ function caption(one: MemoryCase, base: MemoryCase, bytes: Scaled, facet: Facet)
 }
 
 /**
- * Returns wordings of the run's peak and of its step time ÷ the first run's step time, the longest wording first. Without a
- * clear difference in time, the wordings say so.
+ * Returns wordings of the run's peak and of its step time ÷ the first run's step time, the longest wording first. If there is
+ * no clear difference in time, the wordings say that there is none.
  */
 function timeWordings({ times }: MemoryCase, base: MemoryCase, peak: string): string[] {
   const { ratio, isClear } = timeRatio(times, base.times);

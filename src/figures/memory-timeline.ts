@@ -135,7 +135,7 @@ const LABEL_GAP = 14;
 const LABEL = 0.58;
 const ACROSS: Axis = { domain: [0.705, 1], range: [-0.5, 3.6], visible: false, fixedrange: true };
 const UP: Axis = { visible: false, fixedrange: true };
-/** A ring with fewer bytes is not mentioned. */
+/** If ring temporaries hold fewer bytes than this, the label does not show them. */
 const LEAST_RING: Bytes = 1e3;
 
 /**

@@ -60,7 +60,9 @@ function checkTrace(trace: unknown, i: number): void {
   }
   const [xs, ys] = [x, y] as number[][]; // both are arrays of numbers: checked above
   if (xs?.length === ys?.length) return;
-  throw new ConfigError(`${what} has ${xs?.length} x values and ${ys?.length} y values; give equally many`);
+  throw new ConfigError(
+    `${what} has ${xs?.length} x values and ${ys?.length} y values; give one y value per x value`,
+  );
 }
 
 /** Returns the layout's key of an axis: 'x2' is xaxis2. */

@@ -110,7 +110,7 @@ function unequalText(byRank: RecordedPipeline['byRank']): string {
   const slowest = busy.indexOf(Math.max(...busy));
   const ratio = (busy[slowest] ?? 0) / mean(busy);
   if (!(ratio >= 1.25)) return '';
-  return `<br>Stages are unequal: rank ${slowest} computes ${short(ratio)} times as long as the mean; stageSplit 'time' cuts by time.`;
+  return `<br>Stages are unequal: rank ${slowest} computes ${short(ratio)} times as long as the mean; stageSplit 'time' makes times similar.`;
 }
 
 /** Returns the mean time of each kind of action, over ranks and microbatches. */
@@ -182,7 +182,7 @@ function ganttPanel(
     }));
   const bubbles = { fill: WAIT_FILL, line: WAIT_OUTLINE, hover: HOVER, width: 0.6 } as const;
   const live = byRank.map((own, rank) =>
-    note(1.006, rank, `${bold(String(mostInFlight(own)))} ${soft('live at most')}`, { xref: 'paper' }),
+    note(1.006, rank, `${bold(String(mostInFlight(own)))} ${soft('in flight at most')}`, { xref: 'paper' }),
   );
   return {
     x: { range: [0, end * 1.01], ...titled(unit.text, 2) },

@@ -18,9 +18,9 @@ export interface RunView {
   readonly forecast?: () => RunForecast | null;
   /** Whether the user's code computes the losses, so that the losses may be of any kind. */
   readonly hasOwnLoss?: boolean;
-  /** The name of what ran, such as 'cell 7', if only a part of a step ran. */
+  /** The name of the code that ran, such as 'cell 7', if it ran only a part of a step. */
   readonly part?: string;
-  /** Words about the machine for subtitles: "which share 2 cores", "link 2.5 Gbit/s". */
+  /** Words for subtitles that describe the machine: "which share 2 cores", "link 2.5 Gbit/s". */
   readonly note?: string;
 }
 
@@ -55,7 +55,7 @@ export function recordsOfStep(records: readonly StepRecord[], step?: number): [S
 }
 
 /**
- * Makes the error for a step without records; the error names the recorded steps. `newest` is the newest steps that have
+ * Makes the error for a step without records; the error names the recorded steps. `newest` lists the newest steps that have
  * records.
  */
 export function notRecorded(

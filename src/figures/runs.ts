@@ -36,7 +36,7 @@ export function extremes<C>([first, ...rest]: Cases<C>, of: (one: C) => number):
   };
 }
 
-/** Says that a dry run differs from the measurement; undefined if no dry run differs. This finding precedes any other. */
+/** Says that a dry run differs from the measurement; undefined if none differs. Figures show this finding before any other. */
 export function missedFinding(
   cases: readonly { readonly name: string; readonly residual: Bytes | null }[],
 ): string | undefined {

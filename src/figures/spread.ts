@@ -8,8 +8,8 @@ export interface Spread {
 }
 
 /**
- * Returns the median and the quartiles; each of the three is one of the values. The quartiles of fewer than four values are
- * their minimum and maximum. Without values, all three are 0.
+ * Returns the median and the quartiles; each of the three is one of the values. With fewer than four values, the quartiles are
+ * the smallest and the largest value. Without values, all three are 0.
  */
 export function spreadOf(values: readonly number[]): Spread {
   const sorted = [...values].sort((a, b) => a - b);

@@ -213,7 +213,7 @@ function leftOf(view: View): number {
   return 18 + Math.max(...names.map((name) => textWidth(name, 11) * 1.1));
 }
 
-/** Returns a rank's number and, if there are few ranks, its coordinates before it: 'dp 1, tp 1 · 3'. */
+/** Returns a rank's number; if there are few ranks, the rank's coordinates come first: 'dp 1, tp 1 · 3'. */
 function rankName({ coordinates, world }: View, rank: number): string {
   const isCut = coordinates.has('dpShard');
   const own = [...coordinates].flatMap(([axis, positions]) => {

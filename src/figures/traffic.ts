@@ -63,8 +63,8 @@ export function trafficOf(records: readonly StepRecord[]): Traffic {
 }
 
 /**
- * Returns a function that names the axis of a group: 'tp' of 'tp[0,1]'. Groups with the same ranks get the shortest of the
- * groups' names.
+ * Returns a function that names the axis of a group: 'tp' of 'tp[0,1]'. If several groups have the same ranks, the function
+ * returns the shortest of their names for each of them.
  */
 function namesOfGroups(records: readonly StepRecord[]): (event: CollectiveRecord) => string {
   const names = new Map<string, string>();

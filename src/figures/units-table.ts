@@ -66,7 +66,7 @@ export function unitsTable(units: readonly UnitFacts[], options: UnitsTableOptio
   return createTable(rows, { title, columns });
 }
 
-/** Returns the times of one all-gather by the ring: N-1 steps, (N-1)/N of the unit's bytes. */
+/** Returns the times of one all-gather by the ring: the latency of N-1 steps, and the transfer of (N-1)/N of the unit's bytes. */
 function gatherOf(unitBytes: number, numShards: number, link: Link) {
   const steps = numShards - 1;
   const latency = transferSeconds(link, { steps, bytes: 0 });
@@ -84,7 +84,7 @@ function gatherOf(unitBytes: number, numShards: number, link: Link) {
 
 function largeHint(share: number): string {
   const percentage = Math.round(share * 100);
-  return `too large: ${percentage}% of the model is whole at once (over ${LARGEST_SHARE * 100}%); wrap modules below it`;
+  return `too large: ${percentage}% of the model is whole at once (over ${LARGEST_SHARE * 100}%); wrap modules inside it`;
 }
 
 const COLUMNS: readonly Column[] = [

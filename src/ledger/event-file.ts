@@ -50,7 +50,7 @@ export function createEventFile(path: string, header: EventFileHeader): EventFil
   return { path, append: line, close };
 }
 
-/** Converts numbers that JSON lacks to text, because readers look for losses that are not finite. */
+/** Writes NaN and infinities as text, because JSON has no such numbers and readers look for losses that are not finite. */
 function nonFiniteToText(_key: string, value: unknown): unknown {
   return typeof value === 'number' && !Number.isFinite(value) ? String(value) : value;
 }
@@ -96,16 +96,18 @@ export function readEventFile(path: string): EventFile {
       const last = isCut && i === lines.length - 1;
       const reason = last
         ? 'the last line is incomplete (the writer was stopped, or the disk was full); delete it to read the rest'
-        : 'is not JSON';
+        : 'this line is not JSON';
       throw damaged(i + 1, reason);
     }
   };
-  if (lines.length === 0) throw damaged(1, 'is empty; expected the header of an event file');
+  if (lines.length === 0) throw damaged(1, 'the file is empty; expected the header of an event file');
   const header = headerSchema.safeParse(parsed(0));
-  if (!header.success) throw damaged(1, `is not the header of an event file: ${firstIssue(header.error)}`);
+  if (!header.success)
+    throw damaged(1, `this line is not the header of an event file: ${firstIssue(header.error)}`);
   const records = lines.slice(1).map((_, i) => {
     const record = stepRecordSchema.safeParse(parsed(i + 1));
-    if (!record.success) throw damaged(i + 2, `is not a step's record: ${firstIssue(record.error)}`);
+    if (!record.success)
+      throw damaged(i + 2, `this line is not a step's record: ${firstIssue(record.error)}`);
     return record.data;
   });
   return { header: { world: header.data.world, config: header.data.config }, records };

@@ -11,8 +11,8 @@ export interface BlockRange {
 const FORGOTTEN = new FinalizationRegistry<number>(closeSync);
 
 /**
- * Stores blocks of bytes in a file instead of memory. The file is made for the first block, and only this user may read it. The
- * file is readable as long as this object exists, even if the file's folder was removed.
+ * Stores blocks of bytes in a file instead of memory. The file is made for the first block, and other users may not read it.
+ * The file is readable as long as this object exists, even if the file's folder was removed.
  */
 export class SpillFile {
   readonly path: string;

@@ -26,7 +26,7 @@ export interface Moment extends Omit<StepStart, 'step'> {
   readonly isCompared: boolean;
 }
 
-/** The moment of a step's most bytes on the device. */
+/** The moment of a step at which the device holds the most bytes. */
 export interface Peak {
   readonly bytes: Bytes;
   /** Number of events up to and including the event that reached the peak; 0 if the peak was at the step's start. */

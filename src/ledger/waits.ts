@@ -32,7 +32,7 @@ interface Arrived {
   readonly rank: number;
   readonly event: Told;
   readonly mainLacked: Seconds;
-  /** Returns the collective before this one in the same queue. */
+  /** Returns the rank's previous collective in the same queue as `event`. */
   readonly before?: () => Told | undefined;
 }
 

@@ -41,7 +41,7 @@ export class Buffer extends Parameter {
     const { dtype, shape } = this;
     if (!persistent || dtype === 'float32' || dtype === 'int32') return;
     throw new ConfigError(
-      `nn.Buffer: checkpoints cannot have ${dtype} [${shape}]; cast the tensor, as tf.cast(tensor, 'int32'), or give ` +
+      `nn.Buffer: checkpoints cannot store ${dtype} [${shape}]; cast the tensor, as tf.cast(tensor, 'int32'), or give ` +
         '{ persistent: false }',
     );
   }

@@ -24,7 +24,7 @@ export const DIT = { init: { weight: xavierUniform(), bias: constant(0) } } as c
 
 /**
  * A block of self-attention, cross-attention to the text, and a feed-forward layer; the timestep shifts, scales and gates
- * self-attention and the feed-forward layer. A block may also attend to audio at its end. Shapes: x [B, N, d], time [B, 6, d]
+ * self-attention and the feed-forward layer. At its end, a block may also attend to audio. Shapes: x [B, N, d], time [B, 6, d]
  * or, if patches have their own timesteps, [B, N, 6, d], text [B, L, d], cos and sin [N, P], audio [B, F, A, d] → [B, N, d].
  * Source: Wan2.2's WanAttentionBlock, including names; Peebles and Xie 2023 (modulation).
  */

@@ -119,7 +119,7 @@ class LayerModule extends Module {
     variable.dispose = () => undefined;
     variable.write = () => {
       throw new ConfigError(
-        `${parameter.name} belongs to a sharded model; load values with loadCheckpoint, or set them before it is sharded`,
+        `${parameter.name} belongs to a sharded model; load values with loadCheckpoint, or set them before the model is sharded`,
       );
     };
   }
@@ -138,7 +138,7 @@ function partsOf(layer: Layer): readonly Layer[] {
   return layer instanceof tf.LayersModel ? layer.layers : [];
 }
 
-/** Makes tfjs's own training throw, and replaces `predict`, because they bypass the model's call and cannot see shards. */
+/** Makes tfjs's own training throw, and replaces `predict`, because both bypass the model's call and cannot see shards. */
 function refuseOwnTraining(model: tf.LayersModel): void {
   const refuse = (name: string, instead: string) => (): never => {
     throw new ConfigError(`model.${name} does not communicate with other ranks; ${instead}`);

@@ -47,12 +47,12 @@ export function replacedPart(field: string, tensor: Parameter | undefined, value
   if (tensor !== undefined && 'isPersistent' in tensor) {
     return new ConfigError(
       `${field} is a buffer, and ${classOf(value)} in its place would not be in checkpoints; write this.${name}.assign(tensor), or ` +
-        'assign null for none',
+        'assign null to remove the buffer',
     );
   }
   const [kind, wanted] =
     tensor === undefined ? ['module', 'a module'] : ['parameter', 'new nn.Parameter(tensor)'];
   return new ConfigError(
-    `${field} is a ${kind}, and ${classOf(value)} in its place would not train; assign ${wanted}, or null for none`,
+    `${field} is a ${kind}, and ${classOf(value)} in its place would not train; assign ${wanted}, or null to remove it`,
   );
 }

@@ -53,7 +53,7 @@ export abstract class ModuleTree extends Callable {
     if (parameters.length > 0 && parameters.every(({ source }) => source === null)) {
       throw new ConfigError(
         `manualSeed(${seed}) of ${this.constructor.name} has no effect, because all its values are already made; ` +
-          'call it on the new model, before it is used, loaded or sharded',
+          'call manualSeed on a new module, before the module is used, loaded or sharded',
       );
     }
     this.#seed = seed;
@@ -213,7 +213,7 @@ export abstract class ModuleTree extends Callable {
     return tensors.every(({ users }) => users.size === 1);
   }
 
-  /** Removes the value with this name; a new value of the same kind gets its position. */
+  /** Removes the value with this name; a new value of the same kind gets the removed value's position. */
   #forget(name: string, next: unknown): void {
     const child = this.#children.get(name);
     if (child !== undefined) {

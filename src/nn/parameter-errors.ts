@@ -19,8 +19,8 @@ export function requireOwnValues(tensor: { readonly shape: readonly number[] }, 
   const holder = leafOf(tensor);
   if (holder !== undefined && !(tensor instanceof tf.Variable)) {
     throw new ConfigError(
-      `nn.Parameter: this tensor [${tensor.shape}] is ${holder.name === '' ? 'another parameter' : `parameter "${holder.name}"`}'s, ` +
-        'and that parameter would then get no gradient; use it in both places to tie them, or give a copy (tf.mul(tensor, 1))',
+      `nn.Parameter: this tensor [${tensor.shape}] belongs to ${holder.name === '' ? 'another parameter' : `parameter "${holder.name}"`}, ` +
+        'which would then get no gradient; to tie two fields, assign that parameter to both; else give a copy (tf.mul(tensor, 1))',
     );
   }
 }
@@ -33,7 +33,7 @@ export function noWholeTensor(parameter: {
 }): ShardlabError {
   const { name, shape, isAdopted } = parameter;
   const why = isAdopted
-    ? 'it is sharded. Call the module (its unit gathers by itself), or unshard() the unit first'
+    ? 'it is sharded. Call the module (its unit then gathers the parameter), or unshard() the unit first'
     : 'its values were disposed. Build the model again';
   return new ShardlabError(
     'SHAPE',
@@ -48,7 +48,7 @@ export function shardedAlready(
 ): ConfigError {
   const { name, state } = parameter;
   return new ConfigError(
-    `${name}: requiresGrad is set to ${value}, but unit "${state.name}" shards it already; ` +
+    `${name}: requiresGrad is set to ${value}, but unit "${state.name}" already shards this parameter; ` +
       'freeze parameters before fullyShard, FSDP or DDP',
   );
 }

@@ -98,7 +98,7 @@ export class Parameter implements Leaf {
   /** Says which part of a whole tensor this parameter is, under tensor parallelism; null if it is the whole tensor. */
   split: TensorSplit | null = null;
   lent: tf.Tensor | null = null; // In a copy of another rank's expert, forward reads this tensor, not the parameter's values.
-  copiedBy: string | null = null; // The other ranks of the replica that have a copy; updates of all copies must be equal.
+  copiedBy: string | null = null; // Names the other ranks with a copy of the parameter; all copies must get equal updates.
   /** The gradient of the whole parameter; null if there is none, or if a unit stores its gradient. */
   grad: tf.Tensor | null = null;
   #tensor: tf.Tensor | null = null;
@@ -191,7 +191,7 @@ export class Parameter implements Leaf {
     return this.#source;
   }
 
-  /** Makes the initial values, also after the parameter is sharded; null if the values are in a tensor. */
+  /** The function that makes the initial values, also after sharding; null if the values are in a tensor. */
   get first(): FirstValues | null {
     const source = this.#source;
     return this.#first ?? (source && (() => source));

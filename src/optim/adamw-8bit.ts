@@ -18,7 +18,7 @@ export const MIN_8BIT_SIZE = 4096;
 
 /**
  * AdamW with moments of one byte per element: a code of a dynamic map (signed for the first moment, unsigned for the
- * second), and a float32 scale per block (its largest absolute value). A step decodes the moments, updates as AdamW, and
+ * second), and a float32 scale per block (its largest absolute value). A step decodes the moments, updates as AdamW does, and
  * encodes them again; the parameter's update uses the moments before they are encoded. Each state buffer (a parameter or a flat
  * shard) is divided into blocks, so a shard has other blocks than the whole parameter. Buffers below 4096 elements have float32
  * moments.
@@ -58,8 +58,8 @@ function requireEqualCopies({ name, size, slices }: StateBuffer): void {
   const { parameter } = copy;
   throw new ConfigError(
     `AdamW8bit: ${parameter.copiedBy} have a copy of ${parameter.name}, which is in one unit${name === '' ? '' : ` ("${name}")`} with other ` +
-      'parameters; blocks of 8-bit states would mix them, and the copies would become different. Use strategy NO_SHARD (DDP), whose states ' +
-      "are per parameter, or AdamW; copies of a tied embedding disappear with the model's tied: false",
+      'parameters. Blocks of 8-bit states would mix these parameters, so the copies would become different. Use AdamW, ' +
+      'or strategy NO_SHARD (DDP), which has separate states for each parameter. A tied embedding has no copies if the model has tied: false',
   );
 }
 

@@ -69,8 +69,8 @@ export function adamSettings({ betas, eps, weightDecay }: Factors): Factors {
 }
 
 /**
- * Returns the settings of a group under the names that the engine's update uses; a setting that the group lacks is the
- * optimizer's.
+ * Returns the settings of a group under the names that the engine's update uses; a setting that the group lacks comes
+ * from the optimizer.
  */
 export function adamFactors(all: Factors, group: GroupSettings) {
   const { betas = all.betas, eps = all.eps, weightDecay = all.weightDecay } = group;

@@ -20,7 +20,7 @@ const EPS = 1e-6;
 
 /**
  * Computes the global norm of the gradients, and the factor that reduces the norm to `maxNorm` (1 if `maxNorm` is null). One
- * all-reduce per group adds up the sums of shards. Another all-reduce adds up the sums of matrices that are split over
+ * all-reduce per group adds up the shards' sums of squares. Another all-reduce adds up the sums of matrices that are split over
  * tensor-parallel ranks. Whole gradients are equal on every rank and count once. Gradients of ignored modules differ between
  * ranks and do not count. If other ranks hold other parts of the model, the sums of these ranks are added. This function does
  * not change gradients: pass `scale` to the optimizer's step.
@@ -48,7 +48,7 @@ export function clipGradNorm(engine: Engine, model: HasStates, maxNorm: number |
 class SumsByRanks {
   readonly #sums = new Map<ProcessGroup | null, Map<ProcessGroup | null, number>>();
 
-  /** Adds a number to the entry of two groups; every rank must make the same entries in the same order. */
+  /** Adds a number to the entry of a pair of groups; every rank must make the same entries in the same order. */
   add(split: ProcessGroup | null, shards: ProcessGroup | null, value: number): void {
     const sums = this.#sums.get(split) ?? new Map<ProcessGroup | null, number>();
     this.#sums.set(split, sums.set(shards, (sums.get(shards) ?? 0) + value));

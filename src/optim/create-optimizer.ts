@@ -13,8 +13,8 @@ import { sgdRule } from './sgd';
 import type { UpdateRule } from './update-rule';
 
 /**
- * Makes a config's optimizer; `offload` says whether the optimizer's states are on the host, and `named` is the model in which
- * groups name parameters. Throws: CONFIG for settings that contradict each other.
+ * Makes a config's optimizer; `offload` says whether the optimizer's states are on the host. If the config has groups, they
+ * name parameters of `named`. Throws: CONFIG for settings that contradict each other.
  */
 export function createOptimizer(
   engine: Engine,

@@ -25,8 +25,8 @@ export class DelayedUpdate implements Optimizer {
   #steps = 0;
 
   /**
-   * `createInner` makes the inner optimizer. The argument of `createInner` is this model with the gradients of the previous
-   * step.
+   * `createInner` makes the inner optimizer. The argument of `createInner` is `model` with the gradients of the
+   * previous step.
    */
   constructor(
     engine: Engine,

@@ -65,9 +65,9 @@ export class GradientWatch {
     const others =
       parts.length === 1
         ? ''
-        : `, and ${parts.length - 1} more gradients of the same unit have such elements`;
+        : `, and ${parts.length - 1} more gradients of the same unit have NaN or infinite values`;
     this.#warn(
-      `step ${step}${since}: the gradient of ${first.kind.name} has ${numNaN} NaN and ${numInfinite} infinite of the ` +
+      `step ${step}${since}: the gradient of ${first.kind.name} has ${numNaN} NaN and ${numInfinite} infinite values among its ` +
         `${first.part.length} elements on this rank${others}; the step is taken, as in PyTorch, and makes weights NaN. ` +
         `Look at the losses up to step ${step}. Lower lr; if gradients grow, call optim.clipGradNorm(model, 1) before step(); ` +
         'with float16, use a GradScaler, which skips such steps. This warning appears once',

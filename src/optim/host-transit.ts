@@ -51,7 +51,7 @@ export function updateOnHost(
   };
   const updateSegment = ({ values, grad, offset, length, step, group }: SteppedSegment): void => {
     const isThere = isOnHost(values) && grad !== null && isOnHost(grad);
-    // Empty segments on the host are updated too, because empty segments on the device are.
+    // Empty segments on the host are updated too, as empty segments are in an update on the device.
     if (grad === null || (length === 0 && !isThere)) return;
     let from = 0;
     do {

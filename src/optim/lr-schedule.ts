@@ -75,7 +75,7 @@ export class LRSchedule {
   state(): ScheduleState {
     this.#takeRates();
     const [baseLr = 0] = this.#bases;
-    // The schedule gives a rate that was set by hand only up to rounding, so such rates are stored too.
+    // For a rate that was set by hand, the schedule may give a slightly different rate (rounding), so such rates are stored too.
     const isByHand = this.#set.some((lr, i) => lr !== this.#rate(this.#steps, this.#bases[i] ?? 0));
     return {
       steps: this.#steps,
@@ -218,5 +218,7 @@ export const TORCH_SCHEDULES = {
 
 function checked<T extends object>(schedule: string, options: object, defaults: T): T {
   if (typeof options === 'object' && options !== null) return checkedOptions<T>(schedule, options, defaults);
-  throw new ConfigError(`${schedule}: arguments are in an object: { ${Object.keys(defaults).join(', ')} }`);
+  throw new ConfigError(
+    `${schedule}: give the arguments in an object: { ${Object.keys(defaults).join(', ')} }`,
+  );
 }

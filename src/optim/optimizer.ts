@@ -66,7 +66,7 @@ export function groupRates({ paramGroups }: Pick<Optimizer, 'paramGroups'>): num
 export function requireGroups(numGroups: number, numSaved: number): void {
   if (numGroups === numSaved) return;
   throw new ConfigError(
-    `the optimizer was saved with another number of parameter groups (${numSaved}) than this one has (${numGroups}); make the same ` +
+    `the saved optimizer has ${numSaved} parameter groups, but this optimizer has ${numGroups}; make the same ` +
       'groups, or load only the parameters',
   );
 }

@@ -50,7 +50,7 @@ export function namedGroups(model: Module, groups: readonly NamedGroup[]): Param
 }
 
 /**
- * Returns groups that were given in torch's form, and the object whose states the optimizer of these groups updates. Throws:
+ * Returns groups that were given in torch's form, and a `model` with the state buffers of the groups' parameters. Throws:
  * CONFIG for groups for which torch.optim raises ValueError.
  */
 export function givenGroups(
@@ -70,7 +70,7 @@ export function givenGroups(
     const parameters = parametersIn(params, `${what}: params of group ${i}`);
     const twice = parameters.find((parameter) => taken.has(parameter));
     if (twice !== undefined)
-      throw new ConfigError(`${what}: ${twice.name} is in more than one group; keep one`);
+      throw new ConfigError(`${what}: ${twice.name} is in more than one group; keep it in one group`);
     for (const parameter of parameters) taken.add(parameter);
     return { parameters, own };
   });
@@ -94,8 +94,8 @@ function parametersIn(given: GivenParameters, what: string): Parameter[] {
 }
 
 /**
- * Returns a group; a setting that the group lacks is the optimizer's. Throws: CONFIG for a setting that the optimizer lacks, or
- * that must be the same in all groups, because states depend on it.
+ * Returns a group; a setting that the group lacks comes from the optimizer. Throws: CONFIG for a setting that the optimizer
+ * lacks, or that must be the same in all groups, because states depend on it.
  */
 export function paramGroup(own: GroupSettings, lr: number, settings: GroupSettings): ParamGroup {
   type Whole = GroupSettings & { readonly lr: number };

@@ -25,7 +25,7 @@ import {
 
 /** Settings of an optimizer besides its rule: the place of its states, its groups, and its callbacks. */
 export interface OptimizerPlacement {
-  /** Whether states are on the host and the update runs there. For parameters on the host, both are always on the host. */
+  /** Whether states and updates of parameters on the device are on the host; for parameters on the host, they always are. */
   readonly onHost?: boolean;
   /** The groups of parameters; default: one group of all. Parameters in no group are not updated. */
   readonly groups?: readonly ParameterGroup[] | undefined;

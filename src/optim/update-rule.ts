@@ -47,7 +47,7 @@ export interface BufferState<T> {
   dispose(): void;
 }
 
-/** The update of a kind of optimizer, for any state buffer. */
+/** How one kind of optimizer updates a state buffer. */
 export interface UpdateRule {
   readonly stateNames: readonly string[];
   /** An update of a part of a buffer should start and end at multiples of this number of elements. */

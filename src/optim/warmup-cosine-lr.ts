@@ -26,7 +26,7 @@ export class WarmupCosineLR extends LRSchedule {
     const { warmupSteps, maxSteps } = given;
     if (maxSteps < 1 || maxSteps <= warmupSteps) {
       throw new ConfigError(
-        `WarmupCosineLR: maxSteps ${maxSteps} with warmupSteps ${warmupSteps}; give maxSteps of 1 or more, and above warmupSteps, because the cosine uses the remaining steps.`,
+        `WarmupCosineLR: maxSteps ${maxSteps} with warmupSteps ${warmupSteps} leaves no steps for the cosine; give a maxSteps that is at least 1 and larger than warmupSteps.`,
       );
     }
     super(optimizer, rateOf({ ...SCHEDULE_DEFAULTS, ...given }, maxSteps));

@@ -15,7 +15,7 @@ export function requireSameParts(parameters: readonly Parameter[], group: Proces
   if (wrong === undefined) return;
   throw new ConfigError(
     `${what}: ranks ${group.ranks.join(', ')} have different parts of ${wrong.name}, which is split over tensor-parallel ranks ` +
-      `${wrong.split?.over.group.ranks.join(', ')}; give the ranks with other batches: { mesh: parallel.mesh.slice('dp') }`,
+      `${wrong.split?.over.group.ranks.join(', ')}; give the ranks that have different batches: { mesh: parallel.mesh.slice('dp') }`,
   );
 }
 

@@ -191,7 +191,7 @@ export function wrapPolicyOf(wrap: WrapConfig, model: Module): WrapPolicy {
 }
 
 /**
- * Returns the modules that a policy chooses (inner and later ones first), then optional modules, but not the model itself.
+ * Returns the modules that a policy chooses (inner and later ones first), then modules with `isOptional`, but not the model.
  * If another module also reads a module's parameter (a tied head reads the token embedding), the module stays in the
  * enclosing unit, even if the policy chooses it. Ignored modules, and all modules inside them, are not returned.
  * Throws: CONFIG if the policy does not return true or false. Source: torch.distributed.fsdp.wrap._recursive_wrap.

@@ -9,7 +9,7 @@ export interface Accuracy {
   readonly worst: number;
   /** Mean of signed errors. */
   readonly bias: number;
-  /** The share of pairs of runs with different measurements whose order the predictions state correctly. */
+  /** Of all pairs of runs that took different times: the share for which the slower run also has the longer predicted time. */
   readonly pairsRanked: number;
 }
 
@@ -25,8 +25,8 @@ export interface MeasuredRun {
 }
 
 /**
- * Compares predictions with measurements; without measurements, all results are 0. A pair with equal predictions counts as half a
- * ranked pair.
+ * Compares predictions with measurements; without measurements, all results are 0. In `pairsRanked`, a pair with equal
+ * predictions counts half.
  */
 export function accuracyOf(pairs: readonly Pick<MeasuredRun, 'predicted' | 'measured'>[]): Accuracy {
   const errors = pairs.map(({ predicted, measured }) => predicted / measured - 1);

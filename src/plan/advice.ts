@@ -73,8 +73,8 @@ interface Advice {
   /** Returns the layouts whose times per sample are compared. Default: the best advised layout and the best other layout. */
   pair?(advised: Layout): { readonly advised: Layout; readonly other: Layout };
   /**
-   * What the advice claims. Default: the advised layout takes at most LEVEL times as long as the best layout. 'needed': each
-   * other layout does not fit, or takes more than LEVEL times as long as the advised layout.
+   * What the advice claims. Default: the advised layout takes at most LEVEL times as long as the best layout. 'needed': no
+   * other layout fits and takes at most LEVEL times as long as the advised layout.
    */
   readonly claim?: 'needed';
 }
@@ -122,7 +122,7 @@ const ADVICE = {
 
 const NAMES = Object.keys(ADVICE) as readonly AdviceName[]; // the keys of ADVICE
 
-/** Only a few choices, because the grid has many points. */
+/** The search tries only these few values at each point, because the grid has many points. */
 const COARSE: SearchSpace = { micro: [1, 4], virtualStages: [1, 2], cp: [1], pp: [1, 2, 4, 8, 16] };
 
 /** Returns the layout with `perStage` microbatches per pipeline stage. */
@@ -180,7 +180,7 @@ interface Sides {
   other?: Timed;
 }
 
-/** Finds the fastest fitting layouts: of all layouts, and of the two sides of each advice. */
+/** Finds the fastest layout that fits; per advice, also the fastest advised layout and the fastest other layout that fit. */
 function bestOf(base: Layout, about: readonly AdviceName[], predict: (layout: Layout) => Prediction) {
   const sides = new Map<AdviceName, Sides>(about.map((name) => [name, {}]));
   let all: Timed | undefined;

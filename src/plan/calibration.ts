@@ -45,7 +45,7 @@ export const CALIBRATION = {
    * Set: relative spread of the nodes' speeds (all wait for the slowest node). Source: the extra time of large runs in Table 1.
    */
   nodeSpread: 0.004,
-  /** Fitted: time of each transfer between stages in addition to its bytes (the CPU waits for the GPU), seconds. */
+  /** Fitted: seconds of each transfer between stages in which the CPU waits for the GPU; the time of its bytes is added. */
   handOverSeconds: 0.25e-3,
 } as const satisfies Readonly<Record<string, number>>;
 

@@ -115,8 +115,8 @@ const ON_GPU = { optimizer: false, parameters: false };
 
 /**
  * CPU memory of each choice of offload, bytes per parameter. DeepSpeed's offloaded optimizer has a float32 master, two moments
- * and 16-bit gradients; its offloaded parameters need 2 more bytes. fully_shard can only offload all states, 4 float32 values
- * (CPUOffloadPolicy).
+ * and 16-bit gradients; its offloaded parameters need 2 more bytes. fully_shard can only offload all states together: 4 float32
+ * values per parameter (CPUOffloadPolicy).
  */
 const ON_HOST: Readonly<Record<Stack, readonly { offload: Layout['offload']; bytes: number }[]>> = {
   megatron: [],

@@ -47,9 +47,9 @@ const SETTINGS: readonly Setting[] = [
 const NEAREST = 3;
 
 /**
- * Returns the fitting changes that are nearest to a plan. Changes within the same framework are first, then changes of
- * fewer settings, then faster changes. Twice as many GPUs are a change too. A change is left out if it contains all settings of a
- * change that is already listed.
+ * Returns the changes that are nearest to a plan and make it fit. Changes within the same framework come first; among those,
+ * changes of fewer settings; among equally many settings, faster changes. Twice as many GPUs are a change too. A change is left
+ * out if it contains all settings of a change that is already listed.
  */
 export function nearestFitting(planned: Planned): readonly Change[] {
   const { layout } = planned;

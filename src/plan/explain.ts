@@ -53,7 +53,7 @@ function helping(planned: Planned, prices: PriceTable): string {
   }
   const best = bestChange(planned);
   if (best === undefined)
-    return `No fitting change of a single setting of ${layout.stack} shortens an iteration by 2% or more.`;
+    return `If only one setting of ${layout.stack} is changed, no layout that fits shortens an iteration by 2% or more.`;
   const ratio = prediction.seconds.value / best.prediction.seconds.value;
   return `The single change that helps most is ${best.words}: ${changeWords(best, prices)}, ${ratio.toFixed(2)}x as fast.`;
 }

@@ -99,7 +99,7 @@ function computeWord(loser: Planned, winner: Planned): string {
   const { recompute } = loser.layout;
   if (recompute !== 'none' && recompute !== winner.layout.recompute)
     return `compute with ${recompute} recompute`;
-  if (loser.layout.tp > winner.layout.tp) return `compute in matmuls sharded by ${loser.layout.tp}`;
+  if (loser.layout.tp > winner.layout.tp) return `compute in matmuls under tp ${loser.layout.tp}`;
   if (loser.layout.microBatch < winner.layout.microBatch) {
     return `compute at microbatch ${loser.layout.microBatch}`;
   }

@@ -82,8 +82,8 @@ function kindOf(measured: MeasuredHardware) {
   const like = device === 'cpu' ? 'A100-80G' : (nearest?.[0] ?? 'A100-80G');
   const note =
     device === 'cpu'
-      ? `measured on a CPU: these figures are only for a trial, and are named after ${like}`
-      : `${name} is not a known kind of GPU; figures that were not measured are ${like}'s`;
+      ? `measured on a CPU: these figures only show how a calibration works, and say nothing about ${like}, under whose name they are stored`
+      : `${name} is not a known kind of GPU; for figures that were not measured, those of ${like} are used`;
   return { like, notes: device === 'cuda' && family.length > 0 ? [] : [note] };
 }
 

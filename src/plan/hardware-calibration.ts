@@ -15,7 +15,9 @@ export type HardwareCalibration = Readonly<z.output<typeof calibrationSchema>>;
 export function parseCalibration(input: unknown, from = 'calibration'): HardwareCalibration {
   const parsed = calibrationSchema.safeParse(input);
   if (!parsed.success) {
-    const issues = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'it'}: ${message}`);
+    const issues = parsed.error.issues.map(
+      ({ path, message }) => `${path.join('.') || 'content'}: ${message}`,
+    );
     throw new ConfigError(
       `${from} is not a calibration (${issues.join('; ')}); \`shardlab doctor --calibrate --out FILE\` writes one`,
     );

@@ -45,9 +45,9 @@ const NVIDIA = "NVIDIA's data sheet";
 /**
  * Source: the vendors' data sheets for tflops (dense), hbm, memory and links; NVIDIA's and AMD's architecture white papers for
  * multiprocessors; gemmTflops are measured, at the board's own power limit.
- * A800 and H800 are A100 and H100 with 400 GB/s of NVLink in both directions. Cards without NVLink send over PCIe; L40S, whose
- * host has two root complexes, reaches 5 GB/s in groups of four (nccl-tests published by ai-dynamo/aiconfigurator). RTX 4090
- * and 5090 have no peer-to-peer copies. MI250X: one of its two dies, which PyTorch counts as a GPU. Prices are in prices.ts.
+ * A800 and H800 are A100 and H100 with 400 GB/s of NVLink, both directions together. Cards without NVLink send over PCIe; L40S,
+ * whose host has two root complexes, reaches 5 GB/s in groups of four (nccl-tests published by ai-dynamo/aiconfigurator). RTX
+ * 4090 and 5090 have no peer-to-peer copies. MI250X: one of its two dies, which PyTorch counts as a GPU. Prices are in prices.ts.
  */
 export const GPUS = {
   'V100-32G': gpu('volta', 80, 300, [125, 95, 0.9, 32, 150], NVIDIA, SQUARE),
@@ -92,10 +92,10 @@ export type GpuName = keyof typeof GPUS;
 export type HardwareOverrides = Partial<Omit<Hardware, 'name' | 'generation' | 'sms' | 'sources'>>;
 
 /**
- * [Note: power limits] Large matmuls draw as much power as the board allows, so a lower limit lowers their rate. The ratio of
- * the rates is the ratio of the limits to the power of this exponent. Source: H100 reaches 794 TFLOP/s at 700 W and 620 at 500
- * W (the two H100s of `GPUS` with these limits). Machines with lower limits are common: Meta's production cluster caps A100 at
- * 350 of 400 W (Touvron et al. 2023, section 2.2.1).
+ * [Note: power limits] Large matmuls draw as much power as the board allows, so they run slower if this limit is reduced. The
+ * ratio of the rates is the ratio of the limits, raised to this exponent. Source: H100 reaches 794 TFLOP/s at 700 W and 620 at
+ * 500 W (the two H100s of `GPUS` with these limits). Machines with reduced limits are common: Meta's production cluster caps A100
+ * at 350 of 400 W (Touvron et al. 2023, section 2.2.1).
  */
 const POWER_EXPONENT = Math.log(794 / 620) / Math.log(700 / 500);
 

@@ -150,7 +150,7 @@ function parallelOf({ parallel }: TrainConfig, { gpus, dp }: At): Asked {
   const { mesh, strategy } = parallel;
   if (mesh !== null && !Number.isInteger(dp / mesh.dpShard)) {
     throw new ConfigError(
-      `parallel.mesh: dpShard ${mesh.dpShard} does not divide the ${dp} data-parallel ranks of ${gpus} GPUs; change one of them`,
+      `parallel.mesh: dpShard ${mesh.dpShard} does not divide the ${dp} data-parallel ranks of ${gpus} GPUs; change dpShard or gpus`,
     );
   }
   return {

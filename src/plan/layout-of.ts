@@ -135,7 +135,7 @@ function checkDegrees(
   );
   check(
     cp === 1 || layout.exampleTokens === layout.model.seq,
-    `exampleTokens (${layout.exampleTokens}) is for packed rows, which cp (${cp}) does not divide; leave one of them out`,
+    `exampleTokens (${layout.exampleTokens}) plans packed rows, but packed rows cannot be divided by cp (${cp}); leave out exampleTokens or cp`,
   );
   check(
     Number.isInteger(layout.numMicroBatches),
@@ -156,7 +156,7 @@ function checkModel({ model, tp, pp, cp, dp, ep, virtualStages }: Layout): void 
   );
   check(
     layers >= pp * virtualStages,
-    `pp x virtualStages (${pp} x ${virtualStages}) is more than ${layers} layers`,
+    `pp x virtualStages (${pp} x ${virtualStages}) is more than the model's ${layers} layers`,
   );
   const experts = model.moe?.experts ?? 1;
   check(
@@ -165,7 +165,7 @@ function checkModel({ model, tp, pp, cp, dp, ep, virtualStages }: Layout): void 
   );
   check(
     experts % ep === 0 && (dp * cp) % ep === 0,
-    `ep (${ep}) must divide the model's ${experts} experts, and dp x cp (${dp} x ${cp}), whose ranks share them`,
+    `ep (${ep}) must divide the model's ${experts} experts, and dp x cp (${dp} x ${cp}), the number of ranks that share the experts`,
   );
 }
 
@@ -187,11 +187,11 @@ function checkBaseWeights(layout: Layout): void {
   );
   check(
     trainedShare < 1,
-    "baseWeights: 'nf4' freezes all weights, and only adapters train; give lora in a config, or trainedShare, the adapters' parameters divided by the model's parameters",
+    "baseWeights: 'nf4' freezes all weights, and only adapters train; give lora in a config, or give trainedShare (the adapters' parameters divided by the model's parameters)",
   );
   check(
     hasQuantizedMatrices(model),
-    `baseWeights: 'nf4' is planned for a gpt or llama without experts and latent attention, not for ${model.name}; leave baseWeights out`,
+    `baseWeights: 'nf4' is planned for a gpt or llama that has no experts and no latent attention, not for ${model.name}; leave baseWeights out`,
   );
   check(
     strategy === 'NO_SHARD' && stack === 'fsdp2' && tp * pp * cp === 1,

@@ -38,7 +38,7 @@ export function shapeOfConfig(config: { readonly model: ModelConfig | ModelName 
   const shape = modelShape(config);
   if (shape.kind === 'moe') {
     throw new ConfigError(
-      "model.kind: 'moe' cannot be planned: plans have no formula for this library's mixture of experts; plan the gpt of the same sizes, or { params }",
+      "model.kind: 'moe' cannot be planned: plans have no formula for this library's mixture of experts; plan a gpt of the same sizes, or give { params }",
     );
   }
   if (shape.kind === 'own') throw ownModelRefused();
@@ -55,8 +55,8 @@ export function shapeOfConfig(config: { readonly model: ModelConfig | ModelName 
 /** Returns the error for a model of the user's own in a function that needs formulas. */
 export function ownModelRefused(what = 'model'): ConfigError {
   return new ConfigError(
-    `${what}: there are formulas only for models of known kinds. A model of your own is counted: sl.plan(config, { on: 'A100-80G', ` +
-      'gpus: 8 }) runs it on shapes. To choose settings, compare such plans with sl.comparePlans or sl.scaling',
+    `${what}: there are formulas only for models of known kinds. For a model of your own, call sl.plan(config, { on: 'A100-80G', ` +
+      'gpus: 8 }), which runs the model on shapes. To choose settings, compare such plans with sl.comparePlans or sl.scaling',
   );
 }
 

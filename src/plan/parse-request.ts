@@ -21,7 +21,7 @@ export function parseRequest(input: unknown): PlanRequest {
 }
 
 /**
- * Checks an input against a schema; keys and values may be in our spelling or in another usual one ('virtual_stages',
+ * Checks an input against a schema; keys and values may also have another usual name or spelling ('virtual_stages',
  * 'bfloat16'). Throws: CONFIG whose details have the issues, with paths in our spelling.
  */
 export function parseWith<T>(schema: z.ZodType<T>, input: unknown): T {
@@ -33,8 +33,8 @@ export function parseWith<T>(schema: z.ZodType<T>, input: unknown): T {
 }
 
 /**
- * Returns a request without notes and measurements, whose keys are not similar to any known key. A misspelled key is not
- * removed, so it is refused later. Within model, parallel and batch, nothing is removed.
+ * Returns a request without its notes and measurements: it removes keys that are not similar to any known key. A misspelled key
+ * is similar to a known key, so it stays, and is refused later. Within model, parallel and batch, nothing is removed.
  */
 export function withoutNotes(request: object): {
   readonly request: object;

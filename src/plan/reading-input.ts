@@ -52,7 +52,7 @@ export function degreesOf({ config: { parallel = {} } }: Reading): number {
 export function requireWorld({ world, place: { globalBatch } }: Reading, gpus: unknown): void {
   if (world !== null || globalBatch === undefined || gpus === undefined) return;
   throw new ConfigError(
-    `a step has ${globalBatch} rows of all ranks, and no line says the number of ranks, so the rows per rank are not known; ` +
+    `a step has ${globalBatch} rows of all ranks together, and the settings do not state the number of ranks, so the rows per rank are not known; ` +
       `write sl.readConfig(FILE, { world: ${String(gpus)} })`,
   );
 }

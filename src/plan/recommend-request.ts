@@ -47,7 +47,7 @@ export const recommendSchema = planRequestSchema
     /** Sequences of one iteration. Default: about 4 million tokens. */
     batch: z.strictObject({ global: size.optional() }).prefault({}),
     by: z.enum(['time', 'memory', 'cost']).default('time'),
-    /** The number of tokens to train within a number of hours. */
+    /** A time limit: the training on this number of tokens takes at most this number of hours. */
     within: z.strictObject({ tokens: positive, hours: positive }).optional(),
     /** Restricts the values that are tried. */
     search: searchSchema.prefault({}),

@@ -16,7 +16,7 @@ export const gpuSchema = z.strictObject({
   like: z.string(),
   tflops: positive.optional(),
   gemmTflops: positive.optional(),
-  /** Power limit, W. A lower limit lowers the rate of matmuls, unless gemmTflops is given. */
+  /** Power limit, W. Below the board's own limit, matmuls are planned with a lower rate, unless gemmTflops is given. */
   powerW: positive.optional(),
   hbmTBps: positive.optional(),
   memoryGB: positive.optional(),
@@ -115,7 +115,7 @@ export const placeSchema = planRequestSchema.partial({ model: true });
 
 export type PlanRequest = z.output<typeof placeSchema>;
 
-/** Our keys by other names (our batch format, Hugging Face, Megatron-LM); our keys with '_' are known without this table. */
+/** Our key for each other name (of our batch format, Hugging Face, Megatron-LM). Our own keys in snake case are not listed. */
 export const REQUEST_WORDS: Readonly<Record<string, string>> = {
   nic_gbit_s: 'nicGbit',
   nic: 'nicGbit',
@@ -171,7 +171,7 @@ export const PUBLISHED_FACTS: readonly string[] = [
   'dtype',
 ];
 
-/** Our values by other names, in lower case without '-' and '_'; our values are known in any spelling too. */
+/** Our value for each other name, in lower case without '-' and '_'. Other spellings of our own values are not listed. */
 export const REQUEST_VALUES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   attention: {
     eager: 'unfused',

@@ -125,7 +125,7 @@ function outsideOf(layout: Layout): string[] {
       hardware.generation === 'volta' && precision === 'bf16',
       `${hardware.name} has no bf16: the plan uses the rate of fp16`,
     ],
-    [compile, 'torch.compile: its effect is calculated from what it fuses, and was not fitted'],
+    [compile, 'torch.compile: its effect is calculated from the fused operations, and was not fitted'],
     [
       offload.optimizer || offload.parameters,
       "offload: its rate is from the link's data sheet, and was not fitted",

@@ -106,7 +106,7 @@ function numberOf(name: string, value: unknown): number {
 
 function gapBefore(index: number): ConfigError {
   return new ConfigError(
-    `data.validation returned a batch for index ${index}, but none for an earlier index; return undefined for all indices from the ` +
-      'end on, as index >= 5 ? undefined : { x, y }',
+    `data.validation returned a batch for index ${index}, but none for an earlier index; return undefined only for the ` +
+      'indices after the last batch, as index >= 5 ? undefined : { x, y }',
   );
 }

@@ -125,7 +125,7 @@ function timeKernels(timer: CallTimer): () => void {
           kernelName,
           () => kernelFunc(call),
           (made) => {
-            const [input] = Object.values(call.inputs) as (tf.TensorInfo | undefined)[]; // kernels with lists, such as Concat, make no views
+            const [input] = Object.values(call.inputs) as (tf.TensorInfo | undefined)[]; // a kernel that gets a list of tensors, such as Concat, makes no view
             return !isView(kernelName, input, Array.isArray(made) ? made : [made]);
           },
         ),
@@ -162,7 +162,7 @@ function timedEngine(engine: Engine, timer: CallTimer): Engine {
         timer.time(
           String(key),
           () => run(...args),
-          // Of fills, a dry run reports only those of float32 tensors.
+          // A dry run reports a fill only if the tensor is float32.
           () => key !== 'fill' || (args[0] as tf.Tensor).dtype === 'float32',
         );
     },

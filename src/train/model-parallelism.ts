@@ -54,7 +54,7 @@ export function applyModelParallelism(
   return { data: ranks.dp, shards: ranks.dpCp, pipeline: pp > 1 ? ranks.pp : null };
 }
 
-/** Throws: CONFIG if not every rank has the model's output. `what` is the call that reads it. */
+/** Throws: CONFIG if not every rank has the model's output. `what` is the call that reads the output. */
 export function requireOutput(what: string, config: Pick<TrainConfig, 'parallel' | 'model'>): void {
   requireWholeOutput(what, config);
   const { pp } = config.parallel;
@@ -71,13 +71,13 @@ function requireDivisible(model: Module, tp: number): void {
   const isVideo = model instanceof Dit || model instanceof DitExperts;
   if (isLanguage || (isVideo && tp === 1)) return;
   throw new ConfigError(
-    `parallel.tp and parallel.cp cannot divide a ${model.constructor.name} in job.train: both divide nn.gpt, nn.moe and nn.llama, and cp also nn.dit; in a loop of a %%ranks cell, ` +
+    `parallel.tp and parallel.cp cannot divide a ${model.constructor.name} in job.train: both divide nn.gpt, nn.moe and nn.llama, and cp also divides nn.dit; in a loop of a %%ranks cell, ` +
       'parallelizeModule(model, mesh, plan) divides the matrices of any model by the names of its layers, and contextParallel(group) ' +
       'divides sequences',
   );
 }
 
-/** Throws: CONFIG if each rank has only the outputs of its own positions. `what` is the call that reads all of them. */
+/** Throws: CONFIG if each rank has only the outputs of its own positions. `what` is the call that reads the outputs of all positions. */
 export function requireWholeOutput(what: string, config: Pick<TrainConfig, 'parallel' | 'model'>): void {
   const { cp } = config.parallel;
   // The ranks of a dit gather the whole video, so each rank has the whole output.

@@ -198,7 +198,7 @@ function checkedBatch(made: unknown): Batch {
   if (made instanceof Promise) {
     made.catch(() => undefined);
     throw new ConfigError(
-      'data returned a promise, but a step does not wait; load what it needs in a %%ranks cell or in an async model function',
+      'data returned a promise, but a step does not wait; load the values in a %%ranks cell or in an async model function',
     );
   }
   if (!isPlain(made) || !('x' in made || Array.isArray(made.inputs))) {

@@ -7,7 +7,7 @@ import type { ParallelModel } from '../parallel/parallelize';
 import type { Stopwatch } from './stopwatch';
 import type { OutputSeen, Task, TensorBatch } from './task';
 
-/** What is done with the gradients of a pass. */
+/** Says how a pass uses its gradients. */
 export interface PassUse {
   /** The factor by which gradients are multiplied: 1 / accumulation, times the scale of a GradScaler. */
   readonly scale: number;

@@ -25,7 +25,7 @@ export interface Task<B extends TensorBatch = TensorBatch> {
   /** The batches that are never trained on; null or undefined if there are none. */
   readonly validation?: ValidationBatches<B> | UncountedBatches<B> | null | undefined;
   /**
-   * Returns the mean loss of the batch, a float32 scalar. It must call the model's forward, because its operations are recorded.
+   * Returns the mean loss of the batch, a float32 scalar. It must call the model's forward, which records its operations.
    * `seen` gets the model's output and the batch. Throws: CONFIG if `seen` is given and the model returns only its loss.
    */
   lossOf(batch: B, seen?: OutputSeen): tf.Tensor;

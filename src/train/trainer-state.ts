@@ -40,7 +40,7 @@ export interface DataMark {
   readonly seq: number | null;
 }
 
-/** Returns a phrase that says how data differ from the data of a checkpoint; null if they are the same. */
+/** Returns a phrase that says how a run's data differ from the data of a checkpoint; null if both are the same. */
 function dataDifference(own: DataMark, saved: DataMark): string | null {
   if (own.fingerprint !== saved.fingerprint || (own.fingerprint === null && own.name !== saved.name)) {
     const isNamedSo = own.name === saved.name;
@@ -74,7 +74,7 @@ export function warnOfOtherData(own: DataOptions, saved: DataMark | undefined, m
   const difference = saved === undefined ? null : dataDifference(dataMark(own), saved);
   if (difference === null) return;
   own.warn?.(
-    `the checkpoint was saved with other data: ${difference}; the run continues with microbatch ${microBatches} of its own data. ` +
-      'To begin with the first rows of its data, load only the parameters: run.load(path, { parametersOnly: true })',
+    `this run has other data than the checkpoint: ${difference}; the run continues with microbatch ${microBatches} of its own data. ` +
+      'To begin with the first rows, load only the parameters: run.load(path, { parametersOnly: true })',
   );
 }

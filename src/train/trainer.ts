@@ -150,7 +150,7 @@ export class Trainer {
     return this.#inferring(() => evaluateTask(this.#task, parts, progress, metrics));
   }
 
-  /** Runs `work` with the model in eval mode; then frees the whole parameters that the forwards in `work` have left. */
+  /** Runs `work` with the model in eval mode; then frees the whole parameters that are still gathered after `work`. */
   async #inferring<T>(work: () => Promise<T>): Promise<T> {
     const wasTraining = this.model.training;
     this.#passes.train(false);

@@ -37,7 +37,7 @@ export class Channel implements Wait {
   #cameAt: Seconds = 0;
   readonly #serves: (rank: number) => boolean;
 
-  /** `serves(rank)` says whether this rank's other thread has not ended yet a point-to-point exchange with `rank`. */
+  /** `serves(peer)` is true while this rank's comm thread has a posted send or recv with `peer` that has not ended. */
   constructor(group: GroupMemory, stream: Stream, serves: (rank: number) => boolean) {
     this.#group = group;
     this.#stream = stream;
@@ -110,8 +110,8 @@ export class Channel implements Wait {
   }
 
   /**
-   * Whether all ranks have arrived. If the word is of another epoch, the result is false, and checkControl (wait.ts) ends the
-   * wait.
+   * Whether all ranks have arrived. If the barrier's word has another epoch, the result is false, and checkControl (wait.ts)
+   * ends the wait.
    */
   ready(): boolean {
     const word = Atomics.load(this.#group.words, this.#word);
@@ -133,7 +133,7 @@ export class Channel implements Wait {
       .some((record) => record.epoch === header.epoch && record.number === header.number);
     if (crossed) throw this.#breakUp(this.#sidesOf(header.number));
     const partner = this.#rankThatAwaitsUs();
-    // If the partner already waits in its next call, the partner has left this collective; then ready() is true: no error.
+    // The partner may wait in a call after this collective. Then all ranks have arrived, ready() is true, and there is no error.
     if (partner !== undefined && !this.ready()) throw this.#breakUp(this.#sidesWithPartner(header, partner));
   }
 
@@ -209,7 +209,7 @@ export class Channel implements Wait {
     const { identity } = this.#group;
     return new ShardlabError(
       'ABORTED',
-      `${speaker(identity)} gave up in group ${identity.name}: the job was reset while its collective still ran`,
+      `${speaker(identity)} gave up in group ${identity.name}: the job was reset while a collective of this group still ran`,
       { rank: this.#globalRank(identity.rank) },
     );
   }
@@ -231,7 +231,10 @@ export function recordsOf({ buffer, layout, size, identity }: GroupMemory, strea
   );
 }
 
-/** Returns the record of a send and its recv that the sender (side 0) or the receiver (side 1) writes. */
+/**
+ * A send and its recv have two records: the sender writes one (side 0), the receiver the other (side 1). Returns the record of
+ * `side`.
+ */
 export function pairRecord(
   { buffer, layout, size }: GroupMemory,
   sender: number,

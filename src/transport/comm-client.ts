@@ -144,6 +144,6 @@ function threadError(reason: ErrorJson | undefined): ShardlabError {
   const why = reason?.message ?? 'it reported no reason';
   return new ShardlabError(
     reason?.code ?? 'TRANSPORT',
-    `the thread for asynchronous collectives has ended: ${why}. This rank cannot run more of them; launch the job again`,
+    `the thread for asynchronous collectives has ended: ${why}. This rank can start no more asynchronous collectives; launch the job again`,
   );
 }

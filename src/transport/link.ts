@@ -96,7 +96,8 @@ export function linkWarning(link: Link): string | undefined {
   if (link.bytesPerSecond <= FASTEST_HERE) return undefined;
   return (
     `${linkText(link)}: ranks on one machine exchange at most about ${(FASTEST_HERE * 8) / 1e9} Gbit/s, so this link adds ` +
-    'only latency; choose a link that is slower by the ratio of this machine to the cluster, such as { gbit: 2, latencyUs: 50 }'
+    'only latency; a CPU computes more slowly than a GPU, so choose a link that is slower by the same factor, ' +
+    'such as { gbit: 2, latencyUs: 50 }'
   );
 }
 

@@ -34,7 +34,7 @@ export class Mailbox {
   readonly #routes = new Map<number, { readonly push: Push; readonly sender: Sender }>();
   readonly #letters = new Map<string, Letter>();
   readonly #waiters = new Map<string, Waiter>();
-  /** This rank no longer reads letters of this epoch and of earlier epochs. */
+  /** The newest epoch that was given up: this rank drops letters of this epoch and of earlier epochs. */
   #givenUp = 0;
 
   private constructor(options: MailboxOptions, pull: Pull) {

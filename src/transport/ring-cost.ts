@@ -15,8 +15,8 @@ export interface CallSizes {
 const NUMBER_BYTES = 4;
 
 /**
- * Returns the steps and bytes of a collective by the ring algorithm, which are equal on all ranks except for allToAll (uneven
- * parts count with their mean). For allToAll, the bytes are those that this rank sends to other ranks or receives from other
+ * Returns the steps and bytes of a collective by the ring algorithm. All ranks get the same numbers (uneven parts count with
+ * their mean), except for allToAll: there, the bytes are those that this rank sends to other ranks or receives from other
  * ranks, whichever are more.
  * Source: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms"; broadcast as a pipelined chain.
  */

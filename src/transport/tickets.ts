@@ -20,7 +20,7 @@ export interface CommFailure {
 /** The times of a call on the comm thread; `agrees` (default true) says whether all ranks' values were equal. */
 type CallTimes = Omit<CallResult, 'values' | 'agrees'> & Partial<Pick<CallResult, 'agrees'>>;
 
-/** Numbers per ticket: six times, then 1 if all ranks' values were equal (else 0). */
+/** The count of numbers that a ticket stores: six points in time, and 1 if all ranks' values were equal (else 0). */
 const NUM_TIMES = 7;
 const UNKNOWN = { free: Number.NaN, arrived: Number.NaN, lacked: Number.NaN, carried: Number.NaN };
 

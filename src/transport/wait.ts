@@ -13,8 +13,8 @@ export interface Wait {
 }
 
 /**
- * A collective as a sequence of steps between waits. The same steps run on the main thread, which blocks, and on the
- * comm thread, which alternates between collectives.
+ * A collective as a sequence of steps between waits. The main thread runs the steps of one collective to their
+ * end; the comm thread alternates between the steps of several collectives.
  */
 export type Steps<T = void> = Generator<Wait, T, void>;
 

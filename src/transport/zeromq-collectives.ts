@@ -43,8 +43,8 @@ export async function runZeromqCall(group: ZeromqGroup, call: StagedCall): Promi
 
 /**
  * A collective that sends its data as letters. First, each rank sends a letter with its fingerprint and the first data to each
- * other rank. Parts go directly from rank to rank, so a collective sends as many bytes as a ring in fewer steps. Sums are made
- * in rank order, so that they equal the sums of the shared memory plane bit by bit.
+ * other rank. Parts go directly from rank to rank, so a collective sends as many bytes as a ring, but in fewer steps. Sums are
+ * made in rank order, so that they equal the sums of the shared memory plane bit by bit.
  */
 class ZeromqCall {
   /** The time at which all ranks had arrived and had free links. */

@@ -24,7 +24,7 @@ export interface ZeromqOptions {
   readonly statusBoard: SharedArrayBuffer;
 }
 
-/** The most bytes that the pool stores for later calls. */
+/** Largest number of bytes that the pool stores for later calls. */
 const MOST_KEPT: Bytes = 64 * 2 ** 20;
 
 /**
@@ -149,7 +149,7 @@ function unstageList(source: SharedArrayBuffer, list: BlockList): void {
 
 /**
  * Memory in which the main thread passes data to its comm thread. The pool reuses memory, because training repeats calls with
- * the same sizes. New memory costs a page fault per 4 kB, which is a third of the time of a large collective over zeromq.
+ * the same sizes. The page faults of new memory (one per 4 kB) take a third of the time of a large collective over zeromq.
  */
 export class StagingPool {
   readonly #free = new Map<Bytes, SharedArrayBuffer[]>();

@@ -126,7 +126,7 @@ for (const engineCase of ENGINE_CASES) {
         const [a, b] = [tf.zeros([4]), tf.zeros([3])];
         assert.throws(
           () => engine.addInto(a, b),
-          /addInto works on float32 arrays of one size, not on float32 \[4\], float32 \[3\]/,
+          /addInto needs float32 arrays of equal size, but got float32 \[4\], float32 \[3\]/,
         );
         assert.throws(() => engine.copyInto(a, 2, b), /3 elements at 2 do not fit into 4/);
         assert.throws(

@@ -104,7 +104,7 @@ describe('a wrong argument is an error that names the kernel and the value', () 
     tf.tidy(() => {
       assert.throws(
         () => model.apply(tf.zeros([1, 8], 'int32'), tf.zeros([8], 'int32')),
-        /sequence length 8 exceeds the model's seq 4 \(wpe, the position embedding.*build the model with seq: 8/,
+        /sequence length 8 exceeds the model's seq 4 \(the number of rows of wpe, the position embedding.*build the model with seq: 8/,
       );
     });
     model.dispose();

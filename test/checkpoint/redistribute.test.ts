@@ -84,7 +84,7 @@ test('one bit that differs after the move is an error that names tensor, state a
   };
   assert.throws(() => move(from, faulty), {
     code: 'CHECK',
-    message: /exp_avg_sq of wte\.weight differ at element 255 after they were moved: .* became/,
+    message: /exp_avg_sq of wte\.weight changed at element 255 during the move: .* became/,
   });
   from.dispose();
   to.dispose();

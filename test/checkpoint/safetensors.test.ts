@@ -81,7 +81,7 @@ test('parts of a tensor are read from the file, in every type', () => {
   assert.deepEqual([...decodeValues(stored.read('I32', 7, 2), 'I32')], [1, 2]);
   assert.throws(
     () => stored.read('F32', 10, 3),
-    /elements 10 to 13 of F32 were requested, but it has \[4, 3\]/,
+    /elements 10 to 13 of F32 were requested, but its shape is \[4, 3\]/,
   );
   assert.throws(() => stored.read('b', 0, 1), /has no tensor b/);
   stored.close();

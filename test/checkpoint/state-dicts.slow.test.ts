@@ -52,6 +52,6 @@ test("state dicts have torch's names, and rank 0 can ask for the optimizer's alo
   }
   assert.match(
     errorOf(byRank[0]?.[3]).error,
-    /FSDP\.optimStateDict\(\) is a collective: call it on every rank, not within `if \(rank === 0\)`/,
+    /FSDP\.optimStateDict\(\) is a collective: call it on every rank, outside of `if \(rank === 0\)`/,
   );
 });

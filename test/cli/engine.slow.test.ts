@@ -205,7 +205,7 @@ test('the size of a CUDA build is said before the download, and CUDA is refused 
   const torch = ['torch==2.13.0', 'safetensors==0.8.0'];
   const [notice = ''] = downloadNotices(torch, 'linux-x64', false);
   assert.match(notice, /only the CUDA build .* for linux-x64.*PIP_EXTRA_INDEX_URL=/);
-  assert.match(downloadNotices(torch, 'linux-x64', true).join(), /^downloads 527 MB of torch/);
+  assert.match(downloadNotices(torch, 'linux-x64', true).join(), /^pip downloads 527 MB of torch/);
   assert.deepEqual(downloadNotices(torch, 'darwin-arm64', false), []);
   const both = ['accelerate==1.15.0', 'deepspeed==0.19.8'];
   assert.match(downloadNotices(both, 'linux-x64', false).join(), /^accelerate and deepspeed, .* 13\.0 MB$/);

@@ -84,7 +84,7 @@ test("the document's masked address is named as a placeholder with its line, and
   const [check] = checks;
   assert.equal(status, 1);
   assert.equal(check?.facts.outcome, 'placeholder');
-  assert.match(check?.found ?? '', /not written yet \(main_process_ip, machine-0\.yaml:\d+\)/);
+  assert.match(check?.found ?? '', /not yet replaced by an address \(main_process_ip, machine-0\.yaml:\d+\)/);
   assert.match(check?.advice ?? '', /write the address of machine 0/);
 });
 

@@ -40,7 +40,10 @@ test('a folder has one training: a second one is refused, and a killed one is fo
   const lines: string[] = [];
   writeFileSync(other, 'elsewhere');
   claimFolder(path, (line) => lines.push(line))();
-  assert.match(lines.join(), /process \d+ of elsewhere began a training in .*; if it still runs, end it/);
+  assert.match(
+    lines.join(),
+    /process \d+ of elsewhere began a training in .*; if the process still runs, end it/,
+  );
 });
 
 test('a folder that a claim made is removed at its end, unless something is in it', () => {

@@ -35,5 +35,5 @@ test('a damaged event file is bad input, and the error names the line', async ()
   writeFileSync(damaged, [lines[0], '{"step": 1', ...lines.slice(2)].join('\n'));
   const { status, stderr } = await shardlab(['trace', damaged]);
   assert.equal(status, 2);
-  assert.match(stderr, /damaged\.jsonl:2: is not JSON/);
+  assert.match(stderr, /damaged\.jsonl:2: this line is not JSON/);
 });

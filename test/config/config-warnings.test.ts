@@ -225,7 +225,7 @@ test('the errors of contradictions name both settings, all errors at once', () =
   const commHook = { kind: 'topK' };
   const whole = { strategy: 'NO_SHARD', commHook };
   for (const [input, message] of [
-    [{ parallel: { commHook } }, /^parallel\.commHook: .*FULL_SHARD reduces gradients by units/],
+    [{ parallel: { commHook } }, /^parallel\.commHook: .*FULL_SHARD reduces gradients unit by unit/],
     [{ parallel: { ...whole, ignoredModules: ['wte'] } }, /NO_SHARD with unitStrategies or ignoredModules/],
     [{ parallel: whole, mixedPrecision: 'bf16' }, /sent as bfloat16; set mixedPrecision\.reduceDtype 'fp32'/],
     [{ parallel: whole, gradScaler: true }, /gradScaler changes the scale/],

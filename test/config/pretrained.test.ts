@@ -89,7 +89,7 @@ describe("a model's folder", () => {
       /sliding_window is 4096, but attention here sees all/,
     );
     refused('{', /config\.json cannot be read: /);
-    refused(LLAMA, /has the key "revision"; beside from, give only seq, attention, latent, textLen/, {
+    refused(LLAMA, /has no key "revision"; choose one of from, seq, attention, latent, textLen/, {
       revision: 'main',
     });
     const gpt2 = { model_type: 'gpt2', n_layer: 1, n_embd: 8, n_head: 2, n_positions: 8, vocab_size: 9 };

@@ -162,11 +162,11 @@ test('two types for gradients on the wire are a contradiction, and the error nam
 
 test("the error of a setting in the wrong place, or with another library's name, gives its place here", () => {
   const cases: readonly [object, RegExp][] = [
-    [{ strategy: 'FULL_SHARD' }, /^strategy: unknown key; here it is parallel\.strategy$/],
+    [{ strategy: 'FULL_SHARD' }, /^strategy: unknown key; write parallel\.strategy$/],
     [{ lr: 1 }, /^lr: .* optimizer\.lr$/],
     [{ zero_optimization: { stage: 3 } }, /'FULL_SHARD' \(ZeRO-3\)/],
     [{ parallel: { bucket_cap_mb: 25 } }, /bucketBytes, in bytes/],
-    [{ gradient_accumulation_steps: 2 }, /here it is accumulation/],
+    [{ gradient_accumulation_steps: 2 }, /unknown key; write accumulation/],
     [{ activationCheckpointing: { every_nth: 2 } }, /every_nth: unknown key; did you mean "everyNth"/],
   ];
   for (const [config, message] of cases)
@@ -210,7 +210,7 @@ test('models of every kind have defaults, and their settings are checked by key'
     [{ ...dit, boundary: 1 }, /^model\.boundary: .*got 1/],
     [
       { ...dit, heads: 16 },
-      /^model\.heads: dim 16 over heads 16 is 1; it must be even, because rotary position embeddings rotate pairs/,
+      /^model\.heads: dim 16 \/ heads 16 is 1; it must be even, because rotary position embeddings rotate pairs/,
     ],
     [{ ...llama, kvHeads: 3 }, /^model\.kvHeads: heads 4 is not divisible by kvHeads 3/],
     [{ ...llama, kv_heads: 2 }, /^model\.kv_heads: unknown key; did you mean "kvHeads"\?$/],
@@ -263,16 +263,16 @@ test('degrees of model parallelism that the model contradicts say what fits', ()
       /1 microbatches are no whole rounds of parallel\.pp 2/,
     ],
     [{ pp: 3, schedule: 'interleaved' }, /5 layers cannot be divided into 3 x 2 stages/, { batch: 3 }],
-    [{ pp: 2 }, /kind 'moe' cannot be cut.*router 'temperature' draws noise by the tokens/, moe],
+    [{ pp: 2 }, /kind 'moe' cannot be cut.*router 'temperature' derives its noise from the tokens/, moe],
     [{ pp: 2 }, /'expert-choice' compares the rows of a batch/, routed({ router: 'expert-choice' })],
-    [{ pp: 2 }, /capacityFactor 1\.25 counts the rows of a batch/, routed({ router: 'switch' })],
-    [{ pp: 2 }, /auxLossWeight 0\.1 adds the losses/, routed({ router: 'topk', auxLossWeight: 0.1 })],
+    [{ pp: 2 }, /capacityFactor 1\.25 limits an expert to a share/, routed({ router: 'switch' })],
+    [{ pp: 2 }, /auxLossWeight 0\.1 adds the aux/, routed({ router: 'topk', auxLossWeight: 0.1 })],
     [
       { cp: 2 },
       /'expert-choice' compares the rows.*of its own positions/,
       routed({ router: 'expert-choice' }),
     ],
-    [{ cp: 2 }, /capacityFactor 1\.25 counts the rows of a batch/, routed({ router: 'switch' })],
+    [{ cp: 2 }, /capacityFactor 1\.25 limits an expert to a share/, routed({ router: 'switch' })],
     [{ ep: 4 }, /4 ranks do not divide the model's 6 experts/, moe],
     [{ expertPlacement: {} }, /expertPlacement: has no effect with parallel\.ep 1/, moe],
     [

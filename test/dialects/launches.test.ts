@@ -233,7 +233,7 @@ test("data settings of transformers' scripts are for data of a file, and the len
   assert.match(whyOf(hub, '--text_column_name'), /is for data of a file, which no line names/);
   const own = readConfig(`torchrun run_clm.py --train_file a.csv ${keys} --model_name_or_path gpt2`);
   assert.deepEqual(own.config.data, { path: 'a.csv', text: 'content', validation: 'v.txt' });
-  assert.match(whyOf(own, '--tokenizer_name'), /gpt2 is a name of a hub/);
+  assert.match(whyOf(own, '--tokenizer_name'), /gpt2 is a tokenizer on a hub/);
   assert.deepEqual(
     [...hub.lines, ...own.lines].filter(({ effect }) => effect === 'error'),
     [],

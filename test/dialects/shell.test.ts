@@ -87,7 +87,7 @@ srun $CMD`);
     [],
   );
   for (const key of ['ps', 'grep', 'wc', 'LAUNCHER']) assert.equal(effects(reading)[key], 'none', key);
-  assert.match(whyOf(reading, 'grep'), /the shell's own/);
+  assert.match(whyOf(reading, 'grep'), /does not launch a training/);
 });
 
 test("srun's short and long options stand before torchrun's", () => {

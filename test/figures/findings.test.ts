@@ -61,8 +61,8 @@ test('only bytes that are freed within the step are said to be so', () => {
   );
   // The simulated batch is the same in each step.
   assert.deepEqual(texts, [
-    ' Hatched: freed, except batch.',
-    ' Hatched: freed, except batch and param.full.',
+    ' Hatched: freed within the step, except batch.',
+    ' Hatched: freed within the step, except batch and param.full.',
   ]);
 });
 
@@ -212,7 +212,7 @@ test('if all runs except one have nearly equal losses, the title names that one'
   const series = { a: [3, 2, 1], b: [3, 2.2, 1.5], c: [3, 2.0000002, 1] };
   const curve = (names: readonly (keyof typeof series)[]) =>
     lossCurve(names.map((name) => ({ name, losses: series[name] }))).title;
-  assert.equal(curve(['a', 'b', 'c']), '"b" differs by up to 0.5; the other 2 differ by at most 2e-7');
+  assert.equal(curve(['a', 'b', 'c']), '"b" differs by up to 0.5; the other 2 runs differ by at most 2e-7');
   assert.equal(curve(['a', 'b']), 'The losses of 2 runs differ by at most 0.5 over 3 common steps');
 });
 

@@ -74,11 +74,11 @@ describe('the wire', () => {
   it('refuses signed parts that do not follow the protocol, and names the part', () => {
     const header = '{"msg_id":"1","msg_type":"x"}';
     for (const [parts, why] of [
-      [['null', '{}', '{}', '{}'], /header is no JSON object/],
-      [['{"msg_id":"1"}', '{}', '{}', '{}'], /header has no text msg_type/],
-      [['{"msg_id":1,"msg_type":"x"}', '{}', '{}', '{}'], /header has no text msg_id/],
-      [[header, '{}', '[]', '{}'], /metadata is no JSON object/],
-      [[header, '{}', '{}', 'hell'], /content is no JSON/],
+      [['null', '{}', '{}', '{}'], /header is not a JSON object/],
+      [['{"msg_id":"1"}', '{}', '{}', '{}'], /header lacks the text msg_type/],
+      [['{"msg_id":1,"msg_type":"x"}', '{}', '{}', '{}'], /header lacks the text msg_id/],
+      [[header, '{}', '[]', '{}'], /metadata is not a JSON object/],
+      [[header, '{}', '{}', 'hell'], /content is not JSON/],
     ] as const) {
       assert.throws(() => new Wire('secret').decode(signed('secret', parts)), why);
     }
@@ -118,7 +118,7 @@ describe('a connection file', () => {
   it('without a port or with an unknown signature scheme is refused, and the error names it', () => {
     assert.throws(
       () => parseConnection({ shell_port: 1 }, 'file.json'),
-      /file\.json has no number control_port/,
+      /file\.json needs a number in control_port/,
     );
     assert.throws(() => parseConnection({ ...PORTS, signature_scheme: 'md5' }, 'f'), /only hmac-sha256/);
   });

@@ -163,7 +163,7 @@ describe('a %%ranks cell', () => {
     const { content } = (await client.execute('%%ranks\nwhole')).reply;
     assert.match(
       String(content.evalue),
-      /\[rank 1\/2\] ReferenceError: whole is not defined\. No cell has declared it .* failed before that line/,
+      /\[rank 1\/2\] ReferenceError: whole is not defined\. No cell has declared it .* failed before it reached the declaration/,
     );
     // The cell runs again, with another value and then without its error.
     assert.equal((await client.execute(failing(3))).reply.content.status, 'error');

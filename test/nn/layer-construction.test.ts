@@ -49,7 +49,10 @@ test('layers say which shape of input they need', () => {
   );
   assert.throws(() => new nn.LayerNorm([2, 3]).apply(ones(4, 3, 2)), /its last dims must be \[2,3\]/);
   const attention = new nn.MultiheadAttention(4, 2);
-  assert.throws(() => attention.apply(ones(3, 2, 5), ones(3, 2, 4), ones(3, 2, 4)), /the query's last dim 4/);
+  assert.throws(
+    () => attention.apply(ones(3, 2, 5), ones(3, 2, 4), ones(3, 2, 4)),
+    /the query's last dim must be 4/,
+  );
 });
 
 test('losses say which targets they need', () => {

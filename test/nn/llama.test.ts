@@ -53,7 +53,7 @@ test('sizes that do not fit are an error that names them', () => {
   assert.match(String(said({ kvHeads: 3 })), /llama: kvHeads: heads 4 is not divisible by kvHeads 3/);
   assert.match(
     String(said({ heads: 16 })),
-    /dim 16 over heads 16 is 1; it must be even, because rotary position embeddings rotate pairs/,
+    /dim 16 \/ heads 16 is 1; it must be even, because rotary position embeddings rotate pairs/,
   );
   assert.match(String(said({ layers: 0 })), /llama: layers: .* got 0/);
   assert.match(String(said({ kvHead: 2 })), /llama: kvHead: unknown key; did you mean "kvHeads"\?/);

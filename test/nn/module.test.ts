@@ -255,7 +255,7 @@ test('a parameter takes only a float tensor that no other parameter has', () => 
   assert.deepEqual(new Parameter(whole, { requiresGrad: false }).shape, [2]);
   const values = tf.ones([3]);
   new Parameter(values);
-  assert.throws(() => new Parameter(values), /this tensor \[3\] is another parameter's/);
+  assert.throws(() => new Parameter(values), /this tensor \[3\] belongs to another parameter,/);
 });
 
 test('ModuleList, Sequential and freeze refuse values that are not lists of the right type', () => {

@@ -145,7 +145,7 @@ test('options of routers that contradict each other are refused', () => {
     [{ router: 'topk', topK: 5 }, /topK: a row goes to 5 experts, but there are 4/],
     [{ router: 'topk', topK: 1 }, /topK: .* use router 'switch'/],
     [{ router: 'switch', topK: 2 }, /topK: router 'switch' sends a row to 1 expert/],
-    [{ router: 'expert-choice', capacityFactor: null }, /capacityFactor: every expert chooses/],
+    [{ router: 'expert-choice', capacityFactor: null }, /capacityFactor: cannot be null with router/],
     [{ router: 'temperature', auxLossWeight: 0.1 }, /auxLossWeight: has no effect with router 'temperature'/],
     [{ router: 'expert-choice', biasUpdateRate: 0.1 }, /biasUpdateRate: has no effect/],
   ];

@@ -62,7 +62,7 @@ test('optimizer.lr sets the rate of every group, paramGroups of one; a checkpoin
   assert.deepEqual(groupRates(other), [0.1, 0.7]);
   assert.throws(
     () => setRates(other, 3),
-    /another number of parameter groups \(1\) than this one has \(2\); make the same/,
+    /saved optimizer has 1 parameter groups, but this optimizer has 2; make the same/,
   );
   assert.deepEqual(groupRates(other), [0.1, 0.7]);
   other.lr = 0.3;

@@ -183,7 +183,7 @@ test('a plan of packed rows says what it assumes, and plans the attention of exa
   assert.ok((packed?.activations ?? 0) < 0.5 * (whole?.activations ?? 0));
   assert.throws(
     () => plan({ ...config, data: 'synthetic', parallel: { cp: 2 } }, { gpus: 8, exampleTokens: 512 }),
-    /exampleTokens \(512\) is for packed rows, which cp \(2\) does not divide/,
+    /exampleTokens \(512\) plans packed rows, but packed rows cannot be divided by cp \(2\)/,
   );
 });
 

@@ -127,8 +127,8 @@ test('figures of runs can draw a dry run, and its text names peak, causes, traff
   assert.ok(figure.data.length > 0 && figure.table.rows.length > 0);
   const text = String(run);
   for (const part of [
-    /FULL_SHARD on 4 ranks, rank 0 for all, 59584 parameters/,
-    /param\.full .* at the declared types/,
+    /FULL_SHARD on 4 ranks, only rank 0 ran, 59584 parameters/,
+    /param\.full .* in the declared types/,
     /9 allGather of param/,
     /A simulated step: [\d.]+ ms, including/,
     /Assumed: the ranks that did not run do the same as those that ran\./,
@@ -179,7 +179,7 @@ test('a dry run without a world, or with ranks in its place, is refused', () => 
   assert.throws(run(undefined), hasCode('CONFIG', /\{ world: 8 \}/));
   assert.throws(
     run({ ranks: 4 }),
-    hasCode('CONFIG', /ranks is 4; .*give .one. or .all. \(the number of ranks is world\)/),
+    hasCode('CONFIG', /ranks is 4; .*give .one. or .all. \(the number of ranks is the option world\)/),
   );
 });
 

@@ -58,7 +58,7 @@ test('any number of parameters has a usual shape, at once', () => {
 });
 
 test('the error of a short key does not name a key without a common letter', () => {
-  assert.throws(() => layoutOfInput({ model: 'gpt2', tp: 2 }), /tp: unknown key; here it is parallel\.tp/);
+  assert.throws(() => layoutOfInput({ model: 'gpt2', tp: 2 }), /tp: unknown key; write parallel\.tp/);
   assert.throws(
     () => plannedInput('gpt2', {}, { calibraton: {} } as never),
     /no argument calibraton; did you mean/,

@@ -56,6 +56,6 @@ test('ranks of PyTorch refuse dropout of adapters, and compiled packed rows', as
   await assert.rejects(job.train({ ...config, lora: { dropout: 0.1 } }), /lora\.dropout: .*--lora_dropout 0/);
   await assert.rejects(
     job.train({ ...config, ...PACKED }, { compile: true }),
-    /compile is not done with data\.packing/,
+    /compile does not support data\.packing/,
   );
 });

@@ -140,7 +140,7 @@ def test_a_damaged_byte_is_named(job: Job, init: str, tmp_path: Path) -> None:
     data = bytearray(file.read_bytes())
     data[-3] ^= 1
     file.write_bytes(data)
-    with pytest.raises(RankFailed, match="was damaged: a CRC-32 of its elements") as caught:
+    with pytest.raises(RankFailed, match="was damaged: the CRC-32 of the block") as caught:
         load(job, 1, 1, tmp_path / "a", True)
     assert caught.value.error["code"] == "IO"
     (tmp_path / "a" / "checksums.json").unlink()

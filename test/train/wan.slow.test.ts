@@ -95,7 +95,7 @@ describe("Wan's recipe as one config", () => {
         /outChannels of 3·t·s².*model\.outChannels is 16/,
       ],
       [{ ...RECIPE, model: { ...model, inChannels: 52 } }, /inChannels 52 leaves 4/],
-      [{ ...RECIPE, model: { ...model, audioLayers: [3] } }, /3 is no block: there are blocks 0 to 2/],
+      [{ ...RECIPE, model: { ...model, audioLayers: [3] } }, /there is no block 3: the blocks are 0 to 2/],
       [{ model: 'tiny', data: 'moving-shapes' }, /are videos for a dit, but model\.kind is 'gpt'/],
       [{ model: 'tiny', textEncoder: {} }, /is for a dit, but model\.kind is 'gpt'/],
     ];

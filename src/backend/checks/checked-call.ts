@@ -48,7 +48,7 @@ export class CheckedCall {
     const [first, ...others] = this.given;
     for (const other of others)
       if (first !== undefined && told(other) !== told(first))
-        this.refuse(`${told(other)} and ${told(first)} must be equal.`);
+        this.refuse(`${told(other)} and ${told(first)} must have the same type and shape.`);
   }
 
   input(name: string): tf.TensorInfo {

@@ -98,7 +98,7 @@ export function checkOf(
     }
     if (isOfOneType && inputs.a?.dtype !== inputs.b?.dtype)
       callOf(inputs, attrs).refuse(
-        `a is ${inputs.a?.dtype} and b ${inputs.b?.dtype}; cast one to the other's type.`,
+        `a is ${inputs.a?.dtype} and b is ${inputs.b?.dtype}; cast one of them to the other's type.`,
       );
     check?.(callOf(inputs, attrs));
   };

@@ -39,7 +39,7 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
         Number(masks.shrinkAxisMask ?? 0),
       ),
     );
-    // For all other slices, tfjs's kernel loops over elements, and the loop supports only float32.
+    // tfjs's kernel copies the slices that these three properties describe; for any other slice, its loop supports only float32.
     if (!info.isIdentity && !info.sliceDim0 && !info.isSimpleSlice) call.typed('float32', 'x');
   },
   SplitV: (call) => {
@@ -56,12 +56,12 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
     const open = sizes.filter((size) => size === -1).length;
     const sum = sizes.reduce((total, size) => total + Math.max(0, size), 0);
     if (open > 1 || sum > length || (open === 0 && sum !== length))
-      call.refuse(`sizes [${sizes}] do not add up to axis ${axis} of x ${told(x)}.`);
+      call.refuse(`sizes [${sizes}] do not add up to the length of axis ${axis} of x ${told(x)}.`);
   },
   Unpack: (call) => void call.axis('axis', call.attrs.axis ?? 0, call.input('value').shape.length),
   Concat: (call) => {
     const [first, ...others] = call.given;
-    if (first === undefined) return call.refuse('there is no tensor.');
+    if (first === undefined) return call.refuse('it needs at least one tensor.');
     const axis = call.axis('axis', call.attrs.axis ?? 0, first.shape.length);
     for (const { dtype, shape } of others) {
       const same =
@@ -72,7 +72,7 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
   },
   Pack: (call) => {
     const [first] = call.given;
-    if (first === undefined) return call.refuse('there is no tensor.');
+    if (first === undefined) return call.refuse('it needs at least one tensor.');
     call.axis('axis', call.attrs.axis ?? 0, first.shape.length + 1);
     call.alike();
   },

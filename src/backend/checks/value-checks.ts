@@ -95,13 +95,13 @@ export const VALUE_CHECKS: Readonly<Record<string, KernelCheck>> = {
   },
 };
 
-/** Checks that an input's shape is the end of x's shape: tfjs repeats the input's elements over x. */
+/** Checks that an input's shape equals the last axes of x's shape: tfjs repeats the input's elements over x. */
 function trailing(call: CheckedCall, name: string, shape: readonly number[]): void {
   const info = call.optional(name);
   if (info === undefined || sizeOf(info.shape) === 1) return;
   const own = info.shape.slice(info.shape.findIndex((length) => length !== 1));
   if (own.length > shape.length || own.join() !== shape.slice(shape.length - own.length).join())
-    call.refuse(`${name} is ${told(info)}, but its shape must be the end of [${shape}].`);
+    call.refuse(`${name} is ${told(info)}, but its shape must equal the last axes of [${shape}].`);
 }
 
 /** Refuses an integer division by zero: in WebAssembly it is a trap, and in C++ its result is undefined. */
@@ -149,6 +149,8 @@ function flash(call: CheckedCall): readonly number[] {
   const [batch, , heads = 0, headDim] = shape;
   const groups = k.shape[2] ?? 0;
   if (k.shape[0] !== batch || k.shape[3] !== headDim || heads % groups !== 0)
-    call.refuse(`k ${told(k)} does not fit q [${shape}].`);
+    call.refuse(
+      `k ${told(k)} does not fit q [${shape}]: batch and head size must be equal, and q's heads divisible by k's.`,
+    );
   return shape;
 }

@@ -74,7 +74,7 @@ function convolved(call: CheckedCall, depthwise: boolean): number[] {
   const format = call.attrs.dataFormat === 'NCHW' ? 'channelsFirst' : 'channelsLast';
   const channels = x[format === 'channelsLast' ? 3 : 1];
   if (filter[2] !== channels)
-    call.refuse(`a filter for ${filter[2]} channels does not fit an input of ${channels} ([${x}]).`);
+    call.refuse(`a filter for ${filter[2]} channels does not fit an input of ${channels} channels ([${x}]).`);
   const info = computed(call, () => conv2DInfo(x, filter, call.attrs, depthwise, format));
   return windowed(call, info, x, filter.slice(0, 2));
 }
@@ -84,7 +84,7 @@ function convolved3(call: CheckedCall): number[] {
   const { strides, dilations, pad } = call.attrs;
   steps(call);
   if (filter[3] !== x[4])
-    call.refuse(`a filter for ${filter[3]} channels does not fit an input of ${x[4]} ([${x}]).`);
+    call.refuse(`a filter for ${filter[3]} channels does not fit an input of ${x[4]} channels ([${x}]).`);
   const info = computed(call, () =>
     tf.backend_util.computeConv3DInfo(
       x as Shape5, // ranks are checked
@@ -151,7 +151,7 @@ function dilated(call: CheckedCall): number[] {
   const { strides, pad, dilations } = call.attrs;
   steps(call);
   if (filter[2] !== x[3])
-    call.refuse(`a filter of ${filter[2]} channels does not fit an input of ${x[3]} ([${x}]).`);
+    call.refuse(`a filter of ${filter[2]} channels does not fit an input of ${x[3]} channels ([${x}]).`);
   const info = computed(call, () =>
     tf.backend_util.computeDilation2DInfo(
       x as Shape4, // ranks are checked

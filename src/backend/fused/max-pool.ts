@@ -4,8 +4,8 @@ import { type WindowAttributes, windowNumbers } from '../window-sizes';
 import { FUSED, runForFirst } from './fused-kernel';
 
 /**
- * Registers the largest values of windows over images [N, C, H, W]. The second output has the index of each largest value in
- * its plane; the gradient uses this index.
+ * Registers max pooling: the largest value of each window over images [N, C, H, W]. The second output has the index of each
+ * largest value in its plane; the gradient uses this index.
  */
 export function registerMaxPool(context: WasmContext): void {
   const { kernels, backend } = context;

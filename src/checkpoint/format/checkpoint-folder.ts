@@ -9,7 +9,7 @@ import { isRunning } from './process-mark';
  * last, when all other files are on the disk. This file makes the save complete. Then the old folder is renamed to
  * <folder>.previous-<id>, the new folder is renamed to <folder>, and the old folder is deleted. Whenever the process is killed,
  * one of the three folders is complete. A loader reads <folder>, else a complete new folder, else the old folder. The next save
- * repairs the names and deletes the other folders. The id begins with the mark of the committing process, so that a
+ * repairs the names and deletes the other folders. The id begins with the mark of the process that renames the folders, so that a
  * running save can be distinguished from a killed save.
  */
 type Leftover = 'saving' | 'failed' | 'previous';
@@ -26,7 +26,7 @@ export function failedFolder(folder: string, id: string): string {
 
 /**
  * Prepares the folder for a save: finishes the renaming that a killed save began, deletes the rest of that save, and makes the
- * temporary folder. Throws: IO if another process saves into the folder, if the folder has other files than a checkpoint, or if
+ * temporary folder. Throws: IO if another process saves into the folder, if the folder has files but is not a checkpoint, or if
  * it is not writable.
  */
 export function prepareFolder(fs: FileSystem, folder: string, id: string): void {
@@ -128,8 +128,8 @@ function requireOwn(fs: FileSystem, folder: string): void {
   const names = fs.readdirSync(folder);
   if (names.length === 0 || markIn(folder) !== undefined) return;
   throw fileError(
-    `${folder} holds ${names.slice(0, 3).join(', ')}${names.length > 3 ? ', …' : ''} and no checkpoint of shardlab, ` +
-      'but a save replaces the whole folder; choose another folder',
+    `${folder} holds ${names.slice(0, 3).join(', ')}${names.length > 3 ? ', …' : ''} and no checkpoint of shardlab; ` +
+      'a save replaces the whole folder, so these files would be lost: choose another folder',
     { file: folder },
   );
 }

@@ -6,7 +6,7 @@ export const STATE_FILE = 'trainer_state.json';
 export const CHECKSUM_FILE = 'checksums.json';
 export const CHECKPOINT_FORMAT = 'shardlab checkpoint';
 
-/** The part of a checkpoint's state that a save needs to replace the checkpoint's folder. */
+/** The part of a checkpoint's state that a save reads before it replaces the checkpoint's folder. */
 export interface CheckpointMark {
   readonly id: string;
   /** Every file of the checkpoint except the state file. */

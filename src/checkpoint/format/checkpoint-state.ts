@@ -4,7 +4,7 @@ import { readRegularFile } from '../../core/regular-file';
 import { CHECKPOINT_FORMAT, STATE_FILE } from './checkpoint-mark';
 import { fileError } from './file-system';
 
-/** Key in an error's details; its value true says that the load has not changed any state. */
+/** A key of an error's details. If its value is true, the load has not changed any state. */
 export const NOTHING_WRITTEN = 'nothingWritten';
 
 const stateSchema = z.strictObject({

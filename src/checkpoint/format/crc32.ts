@@ -9,7 +9,7 @@ export function checksumOf(bytes: Uint8Array): string {
   return crc32(bytes).toString(16).padStart(DIGITS, '0');
 }
 
-/** Returns the checksum of a run's n-th block. */
+/** Returns the checksum of the n-th block in a range of elements (`run`). */
 export function blockChecksum(run: ChecksumRun, n: number): string {
   return run.crc32.slice(DIGITS * n, DIGITS * (n + 1));
 }

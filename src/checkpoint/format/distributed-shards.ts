@@ -40,7 +40,11 @@ export function slicedTensors(files: readonly SafetensorsFile[]): ReadonlyMap<st
     for (const [name, entry] of file.header.tensors) {
       const offsets = info[name]?.saved_offsets ?? entry.shape.map(() => 0);
       if (offsets.length !== entry.shape.length) {
-        throw wrong(file, `${name} [${entry.shape.join(', ')}] has offsets [${offsets.join(', ')}]`, name);
+        throw wrong(
+          file,
+          `${name} [${entry.shape.join(', ')}] needs one offset per dim, but has [${offsets.join(', ')}]; copy it again`,
+          name,
+        );
       }
       found.set(name, [...(found.get(name) ?? []), { file, entry, offsets }]);
     }

@@ -47,12 +47,12 @@ export class SafetensorsFile {
     });
   }
 
-  /** Returns the stored bytes of elements [start, start + length) of a flattened tensor. Throws: IO if the range ends outside. */
+  /** Returns the stored bytes of elements [start, start + length) of a flattened tensor. Throws: IO if these do not all exist. */
   read(name: string, start: number, length: number): Buffer {
     const { dtype, shape } = this.entry(name);
     if (start + length > numElements(shape)) {
       throw fileError(
-        `${this.file}: elements ${start} to ${start + length} of ${name} were requested, but it has [${shape.join(', ')}]`,
+        `${this.file}: elements ${start} to ${start + length} of ${name} were requested, but its shape is [${shape.join(', ')}]`,
         { file: this.file, tensor: name },
       );
     }
@@ -75,7 +75,7 @@ export class SafetensorsFile {
       const count = readSync(this.#descriptor, bytes, done, length - done, position + done);
       if (count === 0) {
         throw fileError(
-          `${this.file} ended at byte ${position + done} while ${length - done} more had to be read; it was truncated meanwhile`,
+          `${this.file} ends at byte ${position + done}, but ${length - done} more bytes had to be read; it was truncated after it was opened`,
           { file: this.file, offset: position + done },
         );
       }

@@ -94,7 +94,12 @@ export function parseHeader(text: string, fileBytes: number, file: string): Safe
   const byOffset = [...entries].sort(([, a], [, b]) => a.from - b.from || a.to - b.to);
   for (const [name, entry] of byOffset) {
     if (entry.from !== end) {
-      fail(file, `${name} begins at ${entry.from}, expected ${end}: a gap or an overlap`, name, entry.from);
+      fail(
+        file,
+        `has a gap or an overlap: the data of ${name} begins at byte ${entry.from}, not at ${end}; copy it again`,
+        name,
+        entry.from,
+      );
     }
     checkExtent(name, entry, dataBytes, file);
     end = entry.to;
@@ -122,7 +127,7 @@ function checkExtent(name: string, { dtype, shape, from, to }: AnyEntry, most: n
   if (to - from === needed && needed >= 0 && to <= most) return;
   fail(
     file,
-    `${name} [${shape.join(', ')}] needs ${needed} bytes, but its offsets are ${from} to ${to} in ${most} bytes of data`,
+    `is damaged: ${name} [${shape.join(', ')}] needs ${needed} bytes, but has offsets ${from} to ${to} in ${most} bytes of data`,
     name,
     from,
   );

@@ -58,7 +58,7 @@ export interface PlacedSlice {
 }
 
 /**
- * Returns the parts of some arrays that belong to this rank's chunks. Throws: SHAPE, with the name of the first parameter that
+ * Returns the parts of the arrays that belong to this rank's chunks. Throws: SHAPE, with the name of the first parameter that
  * lacks elements, because a SHARDED dict fits only the placement in which it was made.
  */
 export function heldPart(

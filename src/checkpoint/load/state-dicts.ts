@@ -187,7 +187,7 @@ export class StateDicts {
     if (other < 0) return;
     throw new ShardlabError(
       'COLLECTIVE_MISMATCH',
-      `${name}: rank 0 calls it with ${all[0]}, rank ${other} with ${all[other]}; all ranks must request the same`,
+      `${name}: rank 0 calls it with ${all[0]}, rank ${other} with ${all[other]}; all ranks must have the same model and settings`,
     );
   }
 

@@ -45,7 +45,7 @@ export function publishedModel(shape: ModelConfig): PublishedModel {
       );
     default:
       throw new ConfigError(
-        `transformers has no model of kind '${shape.kind}' as it is here; save it with run.save(folder, { type: 'FULL_STATE_DICT' })`,
+        `transformers has no model that equals this library's '${shape.kind}'; save the model with run.save(folder, { type: 'FULL_STATE_DICT' })`,
       );
   }
 }

@@ -115,7 +115,7 @@ class Redistribution {
       if (found === needed) return;
       throw new ShardlabError(
         'INTERNAL',
-        `${found} of ${needed} elements of ${name} are held by some rank; nothing was moved yet`,
+        `the ranks hold only ${found} of the ${needed} elements of ${name} that the new placement needs; nothing was moved yet`,
       );
     });
   }
@@ -217,7 +217,7 @@ class Redistribution {
     const name = this.#parameters[window.parameter]?.name ?? '';
     throw new ShardlabError(
       'CHECK',
-      `[rank ${rank}/${size}] ${window.state} of ${name} differ at element ${start + at} after they were moved: ` +
+      `[rank ${rank}/${size}] ${window.state} of ${name} changed at element ${start + at} during the move: ` +
         `${before[at]} became ${after[at]}; this is a defect of shardlab, please report it with the config`,
       { rank, details: { tensor: name, state: window.state, element: start + at } },
     );

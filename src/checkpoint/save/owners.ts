@@ -8,8 +8,8 @@ export interface OwnedRange extends Range {
 }
 
 /**
- * Chooses the rank that writes each element of each parameter: the rank that holds the element and has the fewest elements to
- * write so far. If several ranks hold a whole parameter, one of them writes the whole parameter.
+ * Chooses the rank that writes each element of each parameter: of the ranks that hold the element, the rank with the fewest
+ * elements to write so far. If several ranks hold a whole parameter, one of them writes the whole parameter.
  * Throws: INTERNAL for elements that no rank holds.
  */
 export function ownersOf(

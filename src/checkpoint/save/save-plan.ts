@@ -67,7 +67,7 @@ export function checkStateDictType(type: string): void {
   if (TYPES.includes(type)) return;
   const why =
     type === 'LOCAL_STATE_DICT'
-      ? "LOCAL_STATE_DICT is FSDP1's flat parameters as they are in memory, which no other world can load"
+      ? "LOCAL_STATE_DICT stores FSDP1's flat parameters as they are in memory, so no other world can load them"
       : `there is no StateDictType ${type}`;
   throw new ConfigError(`${why}; use SHARDED_STATE_DICT or FULL_STATE_DICT`);
 }

@@ -29,7 +29,7 @@ export function exchange<T>(ranks: Ranks, name: string, value: T): T[] {
   return messagesOf(gathered).map((message) => JSON.parse(message) as T);
 }
 
-/** Gathers the words of all ranks; returns them in rank order. */
+/** Gathers `words` from every rank; returns the words of all ranks, in rank order. */
 export function gatherWords(
   { engine, group }: Ranks,
   words: Int32Array,
@@ -57,8 +57,8 @@ export function together<T>(name: string, collective: () => T): T {
     if (!(error instanceof ShardlabError) || !ABSENCES.includes(error.code)) throw error;
     throw new ShardlabError(
       error.code,
-      `${error.message} ${name} is a collective: call it on every rank, not within \`if (rank === 0)\`; ` +
-        'then its result may be used only on rank 0.',
+      `${error.message} ${name} is a collective: call it on every rank, outside of \`if (rank === 0)\`; ` +
+        'only code that uses its result can be inside.',
       { cause: error, rank: error.rank, details: { ...error.details, function: name } },
     );
   }

@@ -40,8 +40,8 @@ export function gradientStates(engine: Engine, optimizer: Optimizer): SavedState
 }
 
 /**
- * Returns the steps that were left out for each parameter, over all ranks, because ranks may hold different parameters. All
- * ranks call this function; `name` is the function that the user called.
+ * Returns for each parameter the number of steps without a gradient. The numbers come from all ranks, because ranks may hold
+ * different parameters. All ranks call this function; `name` is the function that the user called.
  */
 export function stepsLeftOutOf(
   ranks: Ranks,

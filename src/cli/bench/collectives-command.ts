@@ -63,7 +63,7 @@ export function addCollectivesBench(bench: Command, perform: Perform, io: Io): v
     )
     .option(
       '--link <name>',
-      "shapes the wire: a name such as 10GbE, or 'GBIT,MICROSECONDS'; adds the model's times",
+      "shapes the wire: a name such as 10GbE, or 'GBIT,MICROSECONDS'; also prints the times that this link should give",
       parseLink,
     )
     .option(

@@ -122,7 +122,7 @@ export function addGptBench(bench: Command, perform: Perform, io: Io): void {
     const init = options.init === undefined ? undefined : resolve(io.cwd, options.init);
     const { world, strategy, precision, peer: python, rounds } = options;
     if (python === undefined && rounds > 1)
-      throw new ConfigError('--rounds compares with a peer; add --peer PYTHON, or leave it out');
+      throw new ConfigError('--rounds compares with a peer; add --peer PYTHON, or leave --rounds out');
     const round = async (): Promise<GptReport> => {
       const peerRun = (peer: string) => () => runPeer(peer, options, init, io);
       const peer =

@@ -51,7 +51,7 @@ export function addPlanBench(parent: Command, perform: Perform, io: Io): void {
       answer,
       () =>
         `${answer.processor}: ${candidates.toLocaleString('en-US')} layouts of ${model} on ${gpus} x ${hardware}; ` +
-        `10,000 take ${cold.toFixed(2)} s of one core cold, ${warm.toFixed(2)} s warm`,
+        `10,000 layouts take ${cold.toFixed(2)} s of one core cold, ${warm.toFixed(2)} s warm`,
     );
     return 0;
   });

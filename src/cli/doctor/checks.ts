@@ -10,7 +10,7 @@ import { probeSharedMemory } from '../../transport/native';
 import { SEGMENT_BYTES } from '../../transport/segment';
 
 /**
- * 'good': it is present. 'note': it is absent, but everything else works. 'bad': something does not work until it is fixed.
+ * 'good': the item is present. 'note': it is absent, but everything else works. 'bad': something does not work until it is fixed.
  */
 export type CheckStatus = 'good' | 'note' | 'bad';
 

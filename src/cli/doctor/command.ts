@@ -28,13 +28,16 @@ export function addDoctor(program: Command, perform: Perform, io: Io): void {
     .description('reports what this machine has, and how to add what is missing')
     .option(
       '--reach <host:port,...>',
-      `only: tests whether this machine reaches these addresses, or the addresses that a file names (Accelerate's YAML, a launch script, a hostfile), and says what is wrong; ends within ${MOST_SECONDS} s`,
+      `instead of the report, tests whether this machine reaches these addresses, or the addresses that a file names (Accelerate's YAML, a launch script, a hostfile), and says what is wrong; ends within ${MOST_SECONDS} s`,
     )
     .option(
       '--document [id]',
-      'only: what a document says about its environment, and which parts of it are here; without an id, lists the documents',
+      'instead of the report, shows what a document says about its environment, and what this machine has of it; without an id, lists the documents',
     )
-    .option('--calibrate', "only: measures this machine's GPUs with PyTorch, for shardlab plan --calibration")
+    .option(
+      '--calibrate',
+      "instead of the report, measures this machine's GPUs with PyTorch, for shardlab plan --calibration",
+    )
     .option('--python <path>', "with --calibrate: a Python that has torch (default: Jupyter's Python)")
     .option('--out <file>', 'with --calibrate: the file for the calibration')
     .addOption(

@@ -87,7 +87,7 @@ async function measure(probe: Probe, known: Known): Promise<Measured> {
     }
     case 'interface':
       return networkInterfaces()[probe.name] === undefined
-        ? absent(`no ${probe.name}; ${Object.keys(networkInterfaces()).join(', ')}`)
+        ? absent(`no ${probe.name}, only ${Object.keys(networkInterfaces()).join(', ')}`)
         : present(probe.name);
     case 'port':
       return port(probe.port);

@@ -30,7 +30,7 @@ function checkVariable(
     return { name, status: 'bad', found, advice, facts };
   }
   if (chosen.every((one) => one === 'lo')) {
-    const advice = `lo does not leave the machine: name one of ${interfaces.filter((one) => one !== 'lo').join(', ')}`;
+    const advice = `the interface lo reaches no other machine: name one of ${interfaces.filter((one) => one !== 'lo').join(', ')}`;
     return { name, status: 'bad', found: `${said} chooses lo`, advice, facts };
   }
   if (route === undefined || route === 'lo' || chosen.includes(route)) {

@@ -25,7 +25,7 @@ export function foundBy({ host }: Target, probed: Probed): string {
     case 'unknown name':
       return `the name ${host} is unknown on this machine (${code})`;
     case 'silent name server':
-      return `no name server answers for ${host} (at most ${NAME_SECONDS} s)`;
+      return `no name server answers for ${host} within ${NAME_SECONDS} s`;
     case 'failed':
       return `the connection to ${who} fails (${code}), ${by}`;
     default:
@@ -35,10 +35,10 @@ export function foundBy({ host }: Target, probed: Probed): string {
 
 function wayOf({ isOwn, isLoopback, route }: Probed): string {
   if (isLoopback) return 'on this machine itself';
-  if (route === undefined) return 'by an unknown interface';
+  if (route === undefined) return 'over an unknown interface';
   if (isOwn) return `on this machine itself (${route.interface})`;
-  const direct = route.isDirect ? '' : ', over a router';
-  return `by ${route.interface} from ${route.source}${direct}`;
+  const direct = route.isDirect ? '' : ', through a router';
+  return `over ${route.interface} from ${route.source}${direct}`;
 }
 
 /**
@@ -61,7 +61,7 @@ export function adviceOn(target: Target, probed: Probed, isLost: boolean): strin
         ? `a firewall drops the packets, on machine 0 or on this one: open port ${port} (NCCL and gloo need the other ports too)`
         : `a firewall or a router drops the packets, or ${host} is in a network that this machine does not share: open port ${port}, or name an address of machine 0 in one of this machine's networks (${ownNetworks().join(', ')})`;
     case 'no host':
-      return `the machine is off, its cable or interface is down, or it has another address: compare \`ip address\` there`;
+      return `the machine is off, its cable or interface is down, or it has another address: compare with the output of \`ip address\` on that machine`;
     case 'no route':
       return 'name an address of machine 0 in one of these networks, or connect this machine to that network';
     case 'blocked':

@@ -38,7 +38,7 @@ function checkOf(target: Target, probed: Probed | null, asked: Asked): Check {
   const named = where === undefined ? '' : ` (${where})`;
   const facts = { host, port, service, where: where ?? null };
   if (probed === null) {
-    const found = `placeholder address, not written yet${named}`;
+    const found = `a placeholder, not yet replaced by an address${named}`;
     return {
       ...{ name, status: 'bad', found, advice: PLACEHOLDER_ADVICE },
       facts: { ...facts, outcome: 'placeholder', reachable: false },

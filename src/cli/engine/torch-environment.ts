@@ -57,9 +57,9 @@ interface Work {
 }
 
 /**
- * Makes the environment of PyTorch's ranks, or completes it; does nothing if the environment is complete. Ranks use only an
- * environment with a mark, which a complete environment gets. Throws: CONFIG for a Python that does not fit, ENGINE if a step
- * fails, INTERRUPTED after `signal` is aborted.
+ * Makes the environment of PyTorch's ranks, or completes it; does nothing if the environment is complete. A complete
+ * environment gets a mark, and ranks use no environment without this mark. Throws: CONFIG for a Python that does not fit,
+ * ENGINE if a step fails, INTERRUPTED after `signal` is aborted.
  */
 export async function ensureTorch(
   request: TorchRequest,
@@ -110,7 +110,7 @@ interface Needed {
   readonly isMarked: boolean;
 }
 
-/** Returns the requirements of an environment. If an environment has DeepSpeed, it remains a requirement. */
+/** Returns the requirements of an environment. If an environment has DeepSpeed, DeepSpeed remains a requirement. */
 function neededPackages(environment: string, withDeepSpeed: boolean): Needed {
   const path = completeMark(environment);
   const isMarked = existsSync(path);
@@ -237,6 +237,6 @@ function stopIfAsked({ signal, environment }: Work): void {
   if (!signal.aborted) return;
   throw new ShardlabError(
     'INTERRUPTED',
-    `stopped; ${environment} is not complete, so ranks do not use it; \`npx shardlab engine torch\` continues`,
+    `stopped; ${environment} is not complete, so ranks do not use it; \`npx shardlab engine torch\` continues the installation`,
   );
 }

@@ -49,9 +49,9 @@ function torchNotice(platform: string, wantsCuda: boolean): string {
   }
   if (build === undefined || build === 'no CUDA') return '';
   const size = `${formatBytes(build.torchBytes)} of torch and about ${formatBytes(build.libraryBytes)} of CUDA libraries`;
-  if (wantsCuda) return `downloads ${size}, unless they are in pip's cache`;
+  if (wantsCuda) return `pip downloads ${size}, unless these files are in its cache`;
   return (
     `PyPI has only the CUDA build of torch for ${platform}, which also runs on CPUs: pip downloads ${size}, ` +
-    `unless they are in its cache or its index is another one; for the smaller CPU build, set PIP_EXTRA_INDEX_URL=${CPU_INDEX}`
+    `unless these files are in its cache, or pip uses another index; for the smaller CPU build, set PIP_EXTRA_INDEX_URL=${CPU_INDEX}`
   );
 }

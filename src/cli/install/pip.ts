@@ -9,7 +9,7 @@ const INDEX_ANSWERS = /^\s*(Downloading|Using cached|Requirement already|Process
 const FIRST_WITH_RAW_PROGRESS = [24, 1] as const;
 
 export interface PipOptions extends Omit<ProgramOptions, 'expect'> {
-  /** A name of the installed packages, for messages. */
+  /** A name for the installed packages, used in messages. */
   readonly what: string;
   readonly patienceSeconds?: number;
   /** Installs into this folder; default: into the Python's virtual environment. */

@@ -42,13 +42,13 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
       '--batch <file>',
       'reads one JSON object per line, writes one per line, in the same order; - for stdin',
     )
-    .option('--hardware <name>', "replaces the config's: A100-80G, H100-80G, ...")
-    .option('--gpus <n>', "replaces the config's", wholeNumber(1))
-    .option('--gpus-per-node <n>', "replaces the config's", wholeNumber(1))
+    .option('--hardware <name>', "kind of GPU, in place of the config's: A100-80G, H100-80G, ...")
+    .option('--gpus <n>', "number of GPUs, in place of the config's", wholeNumber(1))
+    .option('--gpus-per-node <n>', "GPUs per node, in place of the config's", wholeNumber(1))
     .option('--nic <gbit>', 'Gbit/s per GPU between nodes', positiveNumber)
     .option(
       '--example-tokens <n>',
-      'rows are packed: the mean number of tokens per example; each example attends only to itself',
+      'the mean number of tokens per example, if rows are packed; each example attends only to itself',
       wholeNumber(1),
     )
     .option('--calibration <file>', 'the file that shardlab doctor --calibrate wrote')

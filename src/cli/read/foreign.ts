@@ -25,7 +25,7 @@ export function foreignReading(
   const { model: name } = reading.place;
   if (name !== undefined)
     output.note(
-      `only a plan has the sizes of ${name}; a run trains 'tiny' in its place, unless --set model=NAME chooses another`,
+      `${name} can be planned, but not trained here; a run trains 'tiny' in its place, unless --set model=NAME chooses another model`,
     );
   else if (reading.config.model === undefined)
     output.note(

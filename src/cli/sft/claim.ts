@@ -51,7 +51,7 @@ function checkClaim(folder: string, name: string, note: (line: string) => void):
   const host = fs.readFileSync(join(folder, name), 'utf8');
   if (host !== hostname()) {
     note(
-      `process ${pid} of ${host} began a training in ${folder}; if it still runs, end it: both would write the same files. If it does not, delete ${name}`,
+      `process ${pid} of ${host} began a training in ${folder}; if the process still runs, end it, because both trainings would write the same files. If it has ended, delete ${name}`,
     );
   } else if (isRunning(mark)) throw claimed(folder, pid);
   else fs.rmSync(join(folder, name), { force: true });

@@ -30,7 +30,7 @@ export function configOf({ values, others, ranks, cwd, note }: SftSettings): Tra
   const { dataset, val_dataset: given, split_dataset_ratio: share = 0 } = values;
   if (dataset === undefined)
     throw new ConfigError(
-      'sft: --dataset is missing; name a file with conversations, as --dataset chats.jsonl',
+      'sft: --dataset is missing; name a file with conversations, such as --dataset chats.jsonl',
     );
   const model = modelOf(values, cwd);
   const config = {

@@ -58,12 +58,12 @@ export const COMM_HOOK = {
     if (strategy !== 'NO_SHARD' || unitStrategies.length + ignoredModules.length > 0) {
       return (
         `compresses gradients of DDP, but parallel.strategy ${strategy}${strategy === 'NO_SHARD' ? ' with unitStrategies or ignoredModules' : ''} ` +
-        "reduces gradients by units; set strategy 'NO_SHARD' alone, or leave out the hook"
+        "reduces gradients unit by unit; set strategy 'NO_SHARD' alone, or leave out the hook"
       );
     }
     const wire = reduceDtypeOf(config);
     if (wire !== 'float32')
-      return `chooses what is sent, but gradients are to be sent as ${wire}; set mixedPrecision.reduceDtype 'fp32', or leave out the hook`;
+      return `compresses float32 gradients, but gradients are to be sent as ${wire}; set mixedPrecision.reduceDtype 'fp32', or leave out the hook`;
     return gradScalerOf(config) !== null
       ? 'stores errors for the next step, but gradScaler changes the scale of gradients between steps; leave out one of them'
       : null;

@@ -77,7 +77,7 @@ export const DATA = {
   },
   truncation: {
     schema: z.enum(TRUNCATIONS).default('delete'),
-    says: "with instructions: what happens with an example of more than model.seq tokens: it is left out ('delete'), or cut on that side. The run says how many",
+    says: "with instructions: what happens with an example of more than model.seq tokens: it is left out ('delete'), or its left or right end is cut off. The run reports the number of these examples",
   },
   format: {
     schema: z.enum(DATA_FORMATS).optional(),

@@ -17,7 +17,7 @@ export interface ExpertParallelRead {
 export const EXPERT_PARALLEL = {
   ep: {
     schema: size.default(1),
-    says: "number of data-parallel ranks among which the experts of every layer are divided (expert parallelism); tokens travel to the ranks that have their experts, and the strategy applies to an expert's ranks",
+    says: 'number of data-parallel ranks among which the experts of every layer are divided (expert parallelism); tokens travel to the ranks that have their experts, and the strategy applies to the ranks that have the same experts',
     names: {
       megatron: 'expert_model_parallel_size',
       deepSpeed: 'ep_size',
@@ -29,7 +29,7 @@ export const EXPERT_PARALLEL = {
   },
   expertPlacement: {
     schema: expertPlacementSchema.nullable().default(null),
-    says: "which rank of an ep group has which experts, and copies of which, by layer; `run.reshard({ expertPlacement: 'by-use' })` computes it from measured loads. If it is `null`, and for layers that are left out, each rank has an equal consecutive part",
+    says: "per layer: which experts each rank of an ep group has, and of which experts it has copies. `run.reshard({ expertPlacement: 'by-use' })` computes this setting from measured loads. `null`, or a layer that is left out: each rank has an equal consecutive part",
     form: "{ 'blocks.0.moe': { experts: [[0, 3], [1, 2]], copies: [[1], [0]] } } (a list per rank) or null",
     conflict: (config: ExpertParallelRead): string | null => misplaced(config),
     planned: { refused: 'is not read: plans have no experts within layers' },
@@ -54,15 +54,15 @@ function undivided({ model, parallel: { ep } }: ExpertParallelRead): string | nu
   const shape = modelShape({ model });
   if (shape.kind === 'own') return null;
   if (shape.kind === 'dit')
-    return 'the experts of a dit are chosen by timestep, not by token, and every rank trains the same one; leave ep out';
+    return 'the experts of a dit are chosen by timestep, not by token, and in a step, all ranks train the same expert; leave ep out';
   if (shape.kind !== 'moe')
     return `a model of kind '${shape.kind}' has no experts to divide; give model.kind 'moe', or leave ep out`;
   if (shape.experts % ep === 0) return null;
-  return `${ep} ranks do not divide the model's ${shape.experts} experts; give a divisor of ${shape.experts}, or other experts`;
+  return `${ep} ranks do not divide the model's ${shape.experts} experts; give a divisor of ${shape.experts}, or another number of experts`;
 }
 
 function replicated({ parallel: { strategy } }: ExpertParallelRead): string | null {
   return STRATEGIES[strategy].isHybrid
-    ? `experts that are divided over ranks cannot have ${strategy}, whose mesh is of all data-parallel ranks; use FULL_SHARD, SHARD_GRAD_OP, ZERO_2, ZERO_1 or NO_SHARD`
+    ? `experts that are divided over ranks cannot have ${strategy}, whose mesh contains all data-parallel ranks; use FULL_SHARD, SHARD_GRAD_OP, ZERO_2, ZERO_1 or NO_SHARD`
     : null;
 }

@@ -80,7 +80,7 @@ export type ActivationCheckpointingConfig = Readonly<z.output<typeof activationC
 /** Source: torch.utils.checkpoint and its selective contexts; torchtitan's activation_checkpoint. */
 export const ACTIVATION_CHECKPOINTING = {
   schema: activationCheckpointingSchema.nullable().default(null),
-  says: "which blocks run forward again in backward, so that its results are not stored. 'full': all blocks; 'selective': all blocks, but the results of matmuls and attention are stored; saveOps: all blocks, but the results of the named operations are stored; everyNth: each n-th block, from the first; budgetBytes: the choice that takes the least time and stores at most this number of bytes",
+  says: "which blocks run their forward again in backward, so that the results of the first forward are not stored. 'full': all blocks; 'selective': all blocks, but the results of matmuls and attention are stored; saveOps: all blocks, but the results of the named operations are stored; everyNth: each n-th block, from the first; budgetBytes: the choice that takes the least time and stores at most this number of bytes",
   form: "'full', 'selective', { everyNth: 4 }, { saveOps: ['matMul'] }, { budgetBytes: 1e6 } or null",
   names: {
     torch: 'checkpoint_wrapper',

@@ -36,7 +36,7 @@ export const MODEL_PARALLEL = {
   },
   sequenceParallel: {
     schema: z.boolean().default(false),
-    says: 'whether norms and residuals run on a part of the sequence on each rank of tensor parallelism',
+    says: 'whether each rank of tensor parallelism computes norms and residuals only for its part of the sequence',
     names: { megatron: 'sequence_parallel', accelerate: 'megatron_lm_sequence_parallelism' },
     warns: ({ config }: Facts<ModelParallelRead>): string | null =>
       config.parallel.sequenceParallel ? withoutSplit(config) : null,
@@ -46,7 +46,7 @@ export const MODEL_PARALLEL = {
   },
   cp: {
     schema: size.default(1),
-    says: 'number of ranks that hold parts of the positions of the same sequences (context parallelism); the strategy shards over them and the data-parallel ranks',
+    says: 'number of ranks that hold parts of the positions of the same sequences (context parallelism); the strategy shards over these ranks and the data-parallel ranks',
     names: {
       megatron: 'context_parallel_size',
       wan: 'ulysses_size',

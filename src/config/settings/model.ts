@@ -214,7 +214,7 @@ export const MODEL_PARTS: Readonly<Record<KeyOf<ModelConfig>, ModelPart>> = {
     "a folder in Hugging Face's format (GPT-2, Llama, Mistral, Qwen2, Wan, also in diffusers' form); its config.json gives the sizes, its weights are the initial values",
   ),
   className: values(
-    "the class whose parameter names savePretrained writes for a dit (_class_name in config.json): WanModel of Wan's own code, or the class of diffusers; default: the class in the model's folder (model.from), else WanModel",
+    "for a dit: savePretrained writes the parameter names of this class (_class_name in config.json): WanModel of Wan's own code, or the class of diffusers; default: the class in the model's folder (model.from), else WanModel",
     "'WanModel' or 'WanTransformer3DModel'",
   ),
   layers: read('number of blocks'),

@@ -162,7 +162,7 @@ export const OPTIMIZER = {
       config.optimizer.fused
         ? null
         : 'false has no effect: the update is one pass over the shard in any case',
-    planned: { refused: 'is not read: the update is planned as it is by default in its framework' },
+    planned: { refused: "is not read: a plan assumes the framework's default implementation of the update" },
   },
   blockSize: {
     schema: z.int().min(16).default(ADAMW_8BIT_DEFAULTS.blockSize),

@@ -42,7 +42,7 @@ const SCHEDULE_PARTS = {
     conflict: (config: Read): string | null => {
       const { kind, warmupSteps, end } = scheduleIn(config);
       if (!ENDING.includes(kind) || warmupSteps < end) return null;
-      return `${warmupSteps} leaves nothing of maxSteps ${end} for the ${kind === 'WarmupCosineLR' ? 'cosine' : 'rest'}; give fewer than ${end}`;
+      return `${warmupSteps} leaves nothing of maxSteps ${end} for the ${kind === 'WarmupCosineLR' ? 'cosine' : 'rest of the schedule'}; give fewer than ${end}`;
     },
   },
   maxSteps: {
@@ -80,7 +80,7 @@ const SCHEDULE_PARTS = {
       const { kind, warmupSteps, decaySteps = 0, end } = scheduleIn(config);
       return kind !== 'wsd' || warmupSteps + decaySteps <= end
         ? null
-        : `${decaySteps} with warmupSteps ${warmupSteps} is more than maxSteps ${end}; give fewer`;
+        : `${decaySteps} + warmupSteps ${warmupSteps} is more than maxSteps ${end}; give fewer`;
     },
   },
   decayType: {

@@ -102,7 +102,7 @@ export const SETTINGS = {
   loss: {
     schema: z.literal('function').nullable().default(null),
     says:
-      "a function that returns the loss of the model's output and the batch, as `job.train` takes it. `null`: the model's " +
+      "a function that computes the loss from the model's output and the batch, as `job.train` takes it. `null`: the model's " +
       "output is the loss; with a kind 'gpt', 'moe', 'llama' or 'dit', the loss of that kind",
     form: 'a function of job.train, as loss: (output, batch) => …, or null',
     planned: { ignored: 'the work of a loss is small' },

@@ -71,7 +71,7 @@ export const TEXT_ENCODER = {
   planned: {
     reads: true,
     but: ({ textEncoder }: Read): string | null =>
-      textEncoder === null ? null : 'is planned in memory only: the time of its forward is left out',
+      textEncoder === null ? null : 'is planned with its memory, but without the time of its forward',
   },
   parts: TEXT_ENCODER_PARTS,
 } as const satisfies Setting<Read>;
@@ -125,7 +125,7 @@ export function movingShapesConflicts({ model, data }: Pick<Read, 'model' | 'dat
   const extra = inChannels - outChannels;
   if (extra !== 0 && extra < outChannels) {
     return issue(
-      `'moving-shapes' gives an image as ${outChannels} channels and a mask, but inChannels ${inChannels} leaves ${extra}; ` +
+      `'moving-shapes' gives an image as ${outChannels} channels and a mask, but inChannels ${inChannels} leaves ${extra} for both; ` +
         `use ${outChannels}, or at least ${2 * outChannels + 1}`,
     );
   }

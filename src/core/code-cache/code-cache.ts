@@ -37,7 +37,7 @@ interface Entry {
   /** Node decodes ASCII as Latin-1 many times faster than as UTF-8. */
   readonly isAscii: boolean;
   readonly codeBytes: number;
-  /** By argument of the module's `require` calls, the module that Node finds, as an index into the header's list. */
+  /** For each argument of the module's `require` calls: the index of the found module in the header's list. */
   readonly requires: Readonly<Record<string, number>>;
 }
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { cachedBuild, codeCachePath } from './code-cache';
 
 /**
- * Whether this Node has a code cache ([Note: code cache]); with `build`, whether the cache can be used and was written for this
+ * Whether this Node has a code cache ([Note: code cache]). With `build`, the cache must also be usable and written for this
  * build.
  */
 export function hasCodeCache(build?: string): boolean {

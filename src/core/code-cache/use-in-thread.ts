@@ -1,4 +1,4 @@
 import { useCodeCache } from './code-cache';
 
-// A thread imports this module first if the thread loads many modules, as a program does.
+// A thread that loads many modules imports this module first; a program imports `use.ts` first.
 useCodeCache();

@@ -10,7 +10,7 @@ export interface CsvRow {
 }
 
 /**
- * Reads a CSV file row by row, or a .tsv file, whose cells are separated by tabs. A cell in quotes may contain separators,
+ * Reads a CSV file row by row; in a .tsv file, tabs separate the cells. A cell in quotes may contain separators,
  * line ends and doubled quotes. Empty lines are skipped. Source: RFC 4180.
  * Throws: CONFIG naming the line of a quote that has no end.
  */
@@ -33,8 +33,8 @@ class CsvParser {
   #cells: string[] = [];
   #cell = '';
   /**
-   * `isQuoted`: whether the position is in a quoted cell. `#isAfterQuote`: whether it is just after a quote in this cell. Such a
-   * quote ends the cell unless another quote follows.
+   * `isQuoted`: whether the position is in a quoted cell. `#isAfterQuote`: whether the position is just after a quote in this
+   * cell. Such a quote ends the cell unless another quote follows.
    */
   isQuoted = false;
   #isAfterQuote = false;

@@ -9,7 +9,7 @@ export interface FoundFiles {
   readonly format: DataFormat;
   /** Absolute paths, in order of their names. */
   readonly files: readonly string[];
-  /** The folder that the user named; null if paths are several or a file. Images take their classes from its folders. */
+  /** The folder that the user named; null if the user named a file or several paths. Its subfolders are the classes of images. */
   readonly folder: string | null;
 }
 
@@ -37,7 +37,7 @@ export interface FileQuery {
 }
 
 /**
- * Finds the files of paths; a folder stands for all files in it and in its folders, except hidden files. With a format, a
+ * Finds the files of paths; a folder stands for all files in it and in its subfolders, except hidden files. With a format, a
  * folder stands for its files of that format. Throws: CONFIG, which names the path, if the path does not exist, has no file,
  * or has files of several formats.
  */
@@ -64,7 +64,7 @@ function statOf(path: string, full: string, baseDir: string): Stats {
   const stats = statSync(full, { throwIfNoEntry: false });
   if (stats !== undefined) {
     if (stats.isDirectory() || stats.isFile()) return stats;
-    throw new ConfigError(`data: ${path} is neither a file nor a folder; name one of them`);
+    throw new ConfigError(`data: ${path} is neither a file nor a folder; name a file or a folder`);
   }
   const near = nearest(path, BUILT_IN);
   const hint =
@@ -96,6 +96,6 @@ function commonFormat(files: readonly string[]): DataFormat {
   if (other === undefined) return format;
   throw new ConfigError(
     `data: ${first} and ${other} have different formats ('${format}' and '${formatOf(other)}'); ` +
-      `give format: '${formatOf(other)}' to read the files of one format, or name another folder`,
+      `give format: '${formatOf(other)}' to read only files of that format, or name another folder`,
   );
 }

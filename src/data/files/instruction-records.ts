@@ -23,7 +23,7 @@ export async function* instructionRecords(
   }
 }
 
-/** Whether the first character of a file other than blanks is '[', so that the file is a list. */
+/** Whether a file is a list: its first character after blanks is '['. */
 function beginsList(file: string): boolean {
   const begin = Buffer.alloc(64);
   const descriptor = openSync(file, 'r');

@@ -41,7 +41,7 @@ export async function prepareInstructions(data: OwnData, parts: PrepareParts): P
   const given = validationFiles === null ? null : await store(validationFiles);
   const numAll = all.examples.length;
   const share = typeof data.validation === 'number' ? Math.floor(numAll * data.validation) : 0;
-  // This order chooses the same rows as torch's random_split; the same is true for other data.
+  // This order chooses the same validation rows as torch's random_split; rows.ts does the same.
   const order = share === 0 ? [...all.examples.keys()] : [...permutation(numAll, seed)];
   const chosen = (from: number, to: number): StoredExamples => ({
     ...all,
@@ -142,7 +142,7 @@ function notesOf(
   const advice =
     truncation === 'delete'
       ? "a larger model.seq, or data.truncation 'right', keeps them"
-      : 'a larger model.seq keeps all';
+      : 'a larger model.seq keeps all tokens';
   const ofLong = `data: ${long} of ${read} examples of ${name} have more than ${seq} tokens and ${done}; ${advice}`;
   const ofOthers = `data: ${without} of ${read} examples of ${name} have no token of an answer within ${seq} tokens and are left out`;
   return [...(long === 0 ? [] : [ofLong]), ...(without === 0 ? [] : [ofOthers])];

@@ -41,7 +41,7 @@ export function prepareArrays(
 type RowFacts = Pick<PreparedRows, 'name' | 'classes'> & { readonly digest: string; readonly seed: number };
 
 /**
- * Returns rows with a part to train on and a part for validation: the rows of `given`, or a share of `source`.
+ * Returns rows with a part to train on and a part for validation. The rows for validation are `given`, or a share of `source`.
  * Source: torch.utils.data.random_split with a generator of the same seed, which chooses the same rows.
  */
 export function rowsOf(

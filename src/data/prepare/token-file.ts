@@ -56,7 +56,7 @@ function writtenTokens({ path, count, digest }: NumberFile<TokenArray>): Written
   return { span: { file: path, from: 0, count }, digest };
 }
 
-/** Returns the tokens to train on and the tokens for validation, which are the given part or a share at the end. */
+/** Returns the tokens to train on, and the tokens for validation: `validation`, or a share at the end of all tokens. */
 function tokensOf(
   facts: Pick<PreparedTokens, 'name' | 'vocab' | 'tokenizer'> & { readonly data: OwnData },
   { span: all, digest }: WrittenTokens,

@@ -92,7 +92,7 @@ function eosOf(
     if (id !== undefined) return id;
     const known = USUAL_EOS.filter((token) => ids.has(token));
     throw new ConfigError(
-      `data.eosToken: ${file} has no token ${asked}; ${known.length === 0 ? 'name one of its tokens' : `it has ${known.join(', ')}`}, or write null for none`,
+      `data.eosToken: ${file} has no token ${asked}; ${known.length === 0 ? '' : `it has ${known.join(', ')}; `}name one of its tokens, or write null for none`,
     );
   }
   const own = config.eos_token;

@@ -73,7 +73,7 @@ function wrap({ key, value, other }: Asked): Meaning {
       if (key.endsWith('min_num_params')) return { effect: 'none', why: 'is for the policy SIZE_BASED_WRAP' };
       const isLinear = String(other('fsdp_transformer_layer_cls_to_wrap')) === 'Linear';
       const units = isLinear ? 'linear' : 'blocks';
-      return { sets: { 'parallel.wrap': units }, why: isLinear ? '' : 'the blocks of the model here' };
+      return { sets: { 'parallel.wrap': units }, why: isLinear ? '' : 'every block is a unit' };
     }
     default:
       throw wrongValue(policy, 'TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP or NO_WRAP');
@@ -111,7 +111,7 @@ function contextParallel(usual: 'ring' | 'ulysses') {
   };
 }
 
-const ONE_KIND = 'decides the code of attention in the other program';
+const ONE_KIND = 'chooses the implementation of attention in the other program';
 
 export const ACCELERATE_FSDP: { readonly fsdp: KeyTable; readonly parallelism: KeyTable } = {
   fsdp: {
@@ -135,7 +135,7 @@ export const ACCELERATE_FSDP: { readonly fsdp: KeyTable; readonly parallelism: K
       activationCheckpointing: { fsdp_activation_checkpointing: (value) => (yesOf(value) ? 'full' : null) },
     }),
     fsdp_version: none(
-      'units shard the rows of parameters here, as FSDP 2 does; the totals of FSDP 1 differ by padding',
+      'units shard the rows of parameters here, as FSDP 2 does; FSDP 1 also shards padding, so its numbers of bytes differ',
     ),
     fsdp_state_dict_type: none('checkpoints here are sharded, and any number of ranks reads them'),
     fsdp_use_orig_params: none('parameters have their own shapes and names here in any case'),

@@ -72,7 +72,7 @@ function mixedPrecision(asked: Asked): Meaning {
   const { value } = asked;
   if (value === false)
     throw new ConfigError(
-      "in YAML 1.1, no without quotes means false, and Accelerate stops at false; write mixed_precision: 'no'",
+      "in YAML 1.1, the word no without quotes means false, and Accelerate stops at false; write mixed_precision: 'no'",
     );
   if (String(value) === 'fp8')
     return {
@@ -103,12 +103,12 @@ export const OFF_GPU = 'nothing here runs on TPUs';
 export const DYNAMO = 'a plan knows only whether the model is compiled';
 const FP8 = 'a plan knows only whether matmuls are in float8, and nothing here computes in float8';
 
-const MACHINE = 'an export writes one file per machine, and each file has another number';
+const MACHINE = 'an export writes one file per machine, and each file has the index of its machine';
 
 function machineRank({ value, other }: Asked): Meaning {
   const machines = Number(other('num_machines') ?? Number.NaN);
   if (value !== null && wholeOf(value, 0) >= machines)
-    throw wrongValue(value, `the number of a machine, from 0 to ${machines - 1} (num_machines: ${machines})`);
+    throw wrongValue(value, `the index of a machine, from 0 to ${machines - 1} (num_machines: ${machines})`);
   return { effect: 'exported', why: MACHINE };
 }
 

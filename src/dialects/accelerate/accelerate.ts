@@ -50,7 +50,7 @@ function checks(other: Asked['other']): readonly Finding[] {
     }));
 }
 
-/** Finds values in a file at which Accelerate stops. In a file, a quoted 'false' is not a truth value. */
+/** Finds values that make Accelerate stop if a file has them. A quoted 'false' in a file is a text, not a truth value. */
 const fileChecks: Dialect['checks'] = (other): Finding[] => {
   const found = [...checks(other)];
   const stops = (key: string, why: string): void => void found.push({ key, effect: 'error', why });
@@ -72,7 +72,7 @@ const fileChecks: Dialect['checks'] = (other): Finding[] => {
   return found;
 };
 
-/** Reports a file without the kind of training as an error, because Accelerate stops at this file. */
+/** Reports a file without distributed_type (the kind of training) as an error, because Accelerate does not start with it. */
 const fileUsual: Dialect['usual'] = (other) =>
   other('distributed_type') === undefined
     ? {
@@ -166,7 +166,7 @@ export const ACCELERATE_LAUNCH: Dialect = {
       mean: ({ value }) => ({ file: String(value), effect: 'used', why: 'is read too' }),
     },
     quiet: flag(none('which errors are printed')),
-    num_cpu_threads_per_process: none('a rank here has its part of the cores'),
+    num_cpu_threads_per_process: none('the cores of this machine are divided among its ranks here'),
     tee: none(LOGS),
     log_dir: none(LOGS),
     role: none('the name of the processes in logs'),

@@ -90,7 +90,7 @@ export const ZERO: KeyTable = {
   compute_grad_norm: none('the norm of gradients is computed here in any case'),
   load_from_fp32_weights: none('master parameters are float32 here in any case'),
   elastic_checkpoint: none('any number of ranks reads a checkpoint here'),
-  sub_group_size: none('the optimizer updates a unit at once here'),
+  sub_group_size: none('the optimizer updates a whole unit in one pass here'),
   ...Object.fromEntries(
     FETCH_KEYS.flatMap((key) => [
       [key, none(FETCH)],

@@ -60,7 +60,7 @@ function ulysses({ value, key }: Asked): Meaning {
   return {
     sets: { 'parallel.cp': cp, 'parallel.cpKind': 'ulysses' },
     effect: 'warning',
-    why: `${ULYSSES}; here it is parallel.cp ${cp} with cpKind ulysses`,
+    why: `${ULYSSES}; the line is read as parallel.cp ${cp} with cpKind ulysses`,
   };
 }
 
@@ -97,7 +97,7 @@ const BATCH: KeyTable = {
     },
     'parallel.cp': { sequence_parallel_size: whole },
   }),
-  managed_gradient_accumulation: none('a step here ends after as many passes as accumulation says'),
+  managed_gradient_accumulation: none('the setting accumulation is the number of passes per step here'),
   seq_parallel_communication_data_type: none(
     'a sequence-parallel group reduces in the type of mixedPrecision here',
   ),
@@ -198,7 +198,7 @@ const OTHER: KeyTable = {
   data_efficiency: refused('data is sampled as DistributedSampler does here'),
   disable_python_gc: none('ranks are no Python processes here'),
   hybrid_engine: refused('generation during training is run.sample here'),
-  vocabulary_size: none('is only compared with the size of tensor cores'),
+  vocabulary_size: none('DeepSpeed only checks that it suits the size of tensor cores'),
   use_data_before_expert_parallelism: none('the order of ranks is tp, cp, dp, pp here'),
   weight_quantization: refused('weights are not quantized here'),
 };
@@ -220,7 +220,7 @@ export const DEEPSPEED: Dialect = {
   name: 'DeepSpeed',
   keys: { ...BATCH, ...SECTIONS, ...OTHER },
   ignoresOthers: true,
-  auto: "is filled in by transformers' Trainer or Accelerate from their own arguments; here the setting's default or another line holds",
+  auto: "is filled in by transformers' Trainer or Accelerate from their own arguments; here, another line sets it, or the setting has its default",
   usual: (other) =>
     other('stage') === undefined && other('zero_optimization') === undefined
       ? {

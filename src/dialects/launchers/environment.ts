@@ -81,10 +81,10 @@ export const ENVIRONMENT: Dialect = {
     TORCH_DISTRIBUTED_DEBUG: none('every collective is compared between ranks here in any case'),
     MASTER_ADDR: RENDEZVOUS.master_addr ?? none(LAUNCHED),
     MASTER_PORT: RENDEZVOUS.master_port ?? none(LAUNCHED),
-    // Variables in which swift's command reads the numbers of ranks and machines, and where they meet.
+    // Variables in which swift's command reads the numbers of ranks and machines, and the address at which all processes meet.
     NPROC_PER_NODE: processes,
     NNODES: place('number of machines', (value) => ({ machines: wholeOf(value) })),
-    NODE_RANK: exported('the number of this machine'),
+    NODE_RANK: exported('the index of this machine, from 0'),
     RANK: none(LAUNCHED),
     LOCAL_RANK: none(LAUNCHED),
     WORLD_SIZE: none(LAUNCHED),
@@ -95,7 +95,7 @@ export const ENVIRONMENT: Dialect = {
     CUDA_LAUNCH_BLOCKING: none(CUDA),
     PYTORCH_CUDA_ALLOC_CONF: none(CUDA),
     PYTORCH_ALLOC_CONF: none(CUDA),
-    OMP_NUM_THREADS: none('a rank here has its part of the cores'),
+    OMP_NUM_THREADS: none('the cores of this machine are divided among its ranks here'),
     TOKENIZERS_PARALLELISM: none('texts become tokens before ranks start here'),
     ...Object.fromEntries(
       [

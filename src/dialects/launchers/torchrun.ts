@@ -33,7 +33,7 @@ function perMachine({ value }: Asked): Meaning {
   if (['auto', 'gpu', 'cpu', 'xpu'].includes(name))
     return {
       effect: 'warning',
-      why: `one process per ${name === 'auto' ? 'GPU' : name.toUpperCase()} of the machine, and no line has the number; write the number`,
+      why: `one process per ${name === 'auto' ? 'GPU' : name.toUpperCase()} of the machine, and no line says how many there are; write the number`,
     };
   if (!/^\d+$/.test(name)) throw wrongValue(value, 'a number, auto, gpu or cpu');
   return { place: { ranksPerMachine: wholeOf(value) } };
@@ -50,7 +50,7 @@ export function addressKey(says: string): KeyRow {
       isPlaceholder(value)
         ? {
             effect: 'warning',
-            why: `placeholder address, line ${line}: write the address of machine 0 in place of ${String(value)}; nothing looks it up`,
+            why: `placeholder address, line ${line}: write the address of machine 0 in place of ${String(value)}; addresses are not looked up`,
           }
         : { effect: 'exported', why: says },
   };
@@ -72,7 +72,7 @@ export function portKey(says: string): KeyRow {
 
 /** Arguments of torchrun and other launchers that say where processes meet. */
 export const RENDEZVOUS: KeyTable = {
-  node_rank: exported('the number of this machine'),
+  node_rank: exported('the index of this machine, from 0'),
   master_addr: addressKey('the address of machine 0, at which all processes meet'),
   master_port: portKey('the port of machine 0 at which all processes meet'),
 };

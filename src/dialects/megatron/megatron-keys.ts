@@ -77,7 +77,7 @@ export const MEGATRON_OTHER: KeyTable = {
     use_pytorch_profiler: none('ledgers and figures show time and memory here'),
     moe_shared_expert_overlap: none('model.router chooses the experts here, and no expert is shared'),
     moe_enable_deepep: none('tokens are exchanged by all-to-all here'),
-    use_checkpoint_args: none('sizes of the model are settings'),
+    use_checkpoint_args: none('the sizes of the model come from settings here, not from a checkpoint'),
     no_initialization: none('initial values are made chunk by chunk here'),
   }),
 };

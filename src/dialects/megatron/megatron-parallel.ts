@@ -53,7 +53,7 @@ export function writtenRecompute({
 }
 
 /**
- * NVIDIA's kinds of context parallelism, and ours. For our kind, an export writes the first of NVIDIA's kinds with this meaning.
+ * NVIDIA's names for kinds of context parallelism, each with our kind. An export writes the first name of the config's kind.
  */
 const CP_KINDS = { p2p: 'ring', a2a: 'ulysses', all_gather: 'ring', 'a2a+p2p': 'ring' } as const;
 

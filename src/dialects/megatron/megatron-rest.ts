@@ -40,7 +40,7 @@ const REFUSED: KeyTable = {
     'write offload.activations, which is for all layers',
     'cpu_offloading_num_layers fine_grained_activation_offloading offload_modules',
   ),
-  perform_rl_step: refused('rewards are not trained here'),
+  perform_rl_step: refused('training on rewards is not built here'),
   sft: refused('shardlab sft trains on conversations'),
   skip_train: refused('run.evaluate evaluates without a training'),
   logits_load_dir: refused('models are not distilled here'),
@@ -57,7 +57,7 @@ const REFUSED: KeyTable = {
 
 const WITHOUT_EFFECT: KeyTable = {
   ...allNone(
-    'is for rewards, which are not trained here',
+    'is for training on rewards, which is not built here',
     'grpo_clamp_eps_lower grpo_clamp_eps_upper grpo_entropy_term_weight grpo_filter_groups_with_same_reward grpo_group_size grpo_iterations grpo_kl_beta grpo_prompts_per_step langrl_env_config refit_method rl_consumption_granularity rl_default_temperature rl_default_top_k rl_default_top_p rl_durable_rollout_bank rl_generation_lag rl_importance_sampling_truncation_coef rl_inference_expert_model_parallel_size rl_inference_expert_tensor_model_parallel_size rl_inference_logprobs_is_correction rl_inference_model_unified_memory_level rl_inference_parsers rl_inference_pipeline_model_parallel_size rl_inference_tensor_model_parallel_size rl_kv_cache_management_mode rl_max_inflight_requests rl_offload_inference_model_weights_when_idle rl_offload_optimizer_during_inference rl_partial_rollouts rl_persist_cuda_graphs rl_profile rl_profile_dir rl_prompts_per_eval rl_rollout_bank_dir rl_rollout_bank_max_bytes rl_sequence_packing_algo rl_sequence_packing_max_sequences_per_bin rl_skip_bos_token rl_submission_granularity rl_training_cuda_graphs rl_use_sequence_packing rl_verify_model_weights_swap',
   ),
   ...allNone(
@@ -97,7 +97,7 @@ const WITHOUT_EFFECT: KeyTable = {
     'activation_offload_fraction cpu_offloading_retain_pinned_cpu_buffers delay_offload_until_cuda_graph delta_offload_bytes_across_pp_ranks fine_grained_offloading_max_inflight_offloads min_offloaded_tensor_size moe_layer_recompute',
   ),
   ...allNone(
-    'experts are divided and chosen as model.router says',
+    'parallel.ep divides the experts here, and model.router chooses them',
     'moe_combine_bwd_dtype moe_deepep_num_sms moe_dispatch_fwd_dtype moe_enable_routing_replay moe_flex_dispatcher_backend moe_flex_dispatcher_num_sms moe_hybridep_num_blocks_permute moe_hybridep_num_blocks_unpermute moe_hybridep_num_sms moe_hybridep_num_sms_preprocessing moe_hybridep_pad_uneven_dispatch_inputs moe_mlp_glu_interleave_size moe_ncclep_zero_copy moe_paged_stash moe_paged_stash_buffer_size_factor_cpu moe_paged_stash_buffer_size_factor_cuda moe_paged_stash_page_size moe_permute_fusion_into_hybridep moe_router_dtype moe_router_force_biased moe_router_force_load_balancing moe_router_fusion moe_router_padding_for_quantization moe_router_quantile_balancing_ema moe_shared_expert_glu_interleave_size moe_single_grouped_bias moe_single_grouped_weight moe_token_drop_policy moe_upcycling_granularity moe_use_grouped_tensor',
   ),
   ...allNone(

@@ -236,7 +236,7 @@ const WITHOUT_EFFECT: KeyTable = {
     'distributed_backend distributed_timeout_minutes local_rank use_cpu_initialization ddp_bucket_size',
   ),
   ...allNone(
-    'experts are divided and chosen as model.router says',
+    'parallel.ep divides the experts here, and model.router chooses them',
     'moe_router_load_balancing_type moe_token_dispatcher_type moe_grouped_gemm moe_permute_fusion expert_tensor_parallel_size moe_pad_expert_input_to_capacity',
   ),
 };

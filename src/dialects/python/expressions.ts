@@ -17,7 +17,7 @@ export type Expression = Shape & { readonly line: number; readonly from: number;
 
 /** An argument of a call, or an entry of a dict. */
 export interface Argument {
-  /** The keyword; '**' or '*' if the entries of the expression are given; null if the argument is given by its position. */
+  /** The keyword; '**' or '*' if the expression is unpacked into several arguments; null for an argument by position. */
   readonly name: string | null;
   readonly value: Expression;
 }

@@ -43,7 +43,7 @@ export function wrapOf({ value }: Asked): Meaning {
       const isLinear = classes.length === 1 && /(^|\.)Linear$/.test(String(classes[0]));
       return {
         sets: { 'parallel.wrap': isLinear ? 'linear' : 'blocks' },
-        why: isLinear ? '' : 'the blocks of the model here',
+        why: isLinear ? '' : 'every block is a unit',
       };
     }
     case 'size_based_auto_wrap_policy': {

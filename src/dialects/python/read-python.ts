@@ -134,7 +134,7 @@ function unusedReason(
   if (Object.hasOwn(ZERO, name) && ofDdp !== undefined && ofDdp.name !== 'DistributedDataParallel')
     return {
       isSure: false,
-      why: `shards the optimizer of DDP, but the call of ${ofDdp.written} on line ${ofDdp.line} is read`,
+      why: `shards the optimizer of DDP, but ${ofDdp.written} on line ${ofDdp.line} wraps the model`,
     };
   for (const table of [PRECISIONS, OFFLOADS]) {
     if (Object.hasOwn(table, name)) return unusedPolicy(call, calls, table);

@@ -113,7 +113,7 @@ const ACCELERATOR: KeyTable = {
   ),
   dynamo_plugin: none('a plan knows only whether the model is compiled'),
   kwargs_handlers: none('arguments of DDP and of loss scaling have their usual values here'),
-  dataloader_config: none('batches are read by rank and step here'),
+  dataloader_config: none('rank and step decide which batch is read here'),
   rng_types: none('random numbers depend on seed, rank and step alone here'),
   ...allNone('run.log writes JSON lines and TensorBoard files', 'log_with project_dir project_config'),
 };
@@ -155,7 +155,10 @@ const ACCELERATE_CALLS: KeyTable = {
     parts: ordered(
       {
         ...parallelism(),
-        ...allNone('decides the code of attention in the other program', 'tp_handler cp_handler sp_handler'),
+        ...allNone(
+          'chooses the implementation of attention in the other program',
+          'tp_handler cp_handler sp_handler',
+        ),
       },
       'dp_replicate_size dp_shard_size tp_size cp_size cp_backend sp_size sp_backend tp_handler cp_handler sp_handler',
     ),

@@ -16,7 +16,7 @@ export interface Script {
 
 /** A file that a script writes by a here-document. */
 export interface WrittenFile {
-  /** The text, after as many empty lines as precede it in the script. */
+  /** The text, after one empty line for each line before it in the script, so that it has the script's line numbers. */
   readonly text: string;
   /** The line of the command that writes it. */
   readonly line: number;

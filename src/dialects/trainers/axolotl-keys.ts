@@ -13,7 +13,7 @@ export const AXOLOTL_WITHOUT_EFFECT: KeyTable = {
     'chat_template chat_template_jinja chat_template_kwargs eot_tokens default_system_message train_on_inputs roles_to_train train_on_eos',
   ),
   ...allNone(
-    'batches are read by rank and step here, and texts fill sequences without gaps',
+    'rank and step decide which batch is read here, and texts fill sequences without gaps',
     'test_datasets dataset_prepared_path dataset_shard_num dataset_shard_idx dataset_processes dataset_num_proc dataset_exact_deduplication dataset_keep_in_memory num_dataset_shards_to_save skip_prepare_dataset shuffle_merged_datasets shuffle_before_merging_datasets dataloader_pin_memory dataloader_num_workers dataloader_prefetch_factor dataloader_drop_last remove_unused_columns group_by_length sample_packing sample_packing_group_size sample_packing_bin_size sample_packing_sequentially sample_packing_mp_start_method sample_packing_eff_est eval_sample_packing pad_to_sequence_len pad_to_multiple_of excess_length_strategy min_sample_len max_prompt_len curriculum_sampling multipack_real_batches batch_flattening pretrain_multipack_buffer_size pretrain_multipack_attn pretraining_sample_concatenation streaming streaming_multipack_buffer_size is_preprocess preprocess_iterable total_num_tokens total_supervised_tokens max_packed_sequence_len accelerator_config',
   ),
   ...allNone(
@@ -60,7 +60,7 @@ export const AXOLOTL_WITHOUT_EFFECT: KeyTable = {
   resources_per_worker: exported('the launcher that starts the processes'),
 };
 
-const PREFERENCES = 'preferences and rewards are not trained here; supervised fine-tuning is';
+const PREFERENCES = 'training on preferences or rewards is not built here; supervised fine-tuning is';
 
 /** Returns rows for kinds of training that are not built here; `names` are separated by blanks. */
 const allRefused = (why: string, names: string): KeyTable =>
@@ -83,7 +83,7 @@ export const AXOLOTL_REFUSED: KeyTable = {
     'LISA is not built here; frozen freezes modules',
     'lisa_n_layers lisa_step_interval lisa_layers_attribute',
   ),
-  ...allRefused('positions are those of the model here', 'rope_scaling use_pose'),
+  ...allRefused('positions are neither scaled nor skipped here', 'rope_scaling use_pose'),
   ...allNone(
     'is for PoSE, which is not built here',
     'pose_max_context_len pose_num_chunks pose_split_on_token_ids',

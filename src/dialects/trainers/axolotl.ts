@@ -229,9 +229,9 @@ const ADAPTERS: KeyTable = {
   peft_use_dora: ifOn(adapterSetting('lora.useDora', yesOf)),
   peft_use_rslora: refused('rank-stabilized LoRA is not built here; write lora.alpha'),
   relora: refused('ReLoRA is not built here; LoRA is'),
-  rl: refused('preferences and rewards are not trained here; supervised fine-tuning is'),
-  reward_model: refused('preferences and rewards are not trained here'),
-  process_reward_model: refused('preferences and rewards are not trained here'),
+  rl: refused('training on preferences or rewards is not built here; supervised fine-tuning is'),
+  reward_model: refused('training on preferences or rewards is not built here'),
+  process_reward_model: refused('training on preferences or rewards is not built here'),
 };
 
 /** Axolotl's YAML. */

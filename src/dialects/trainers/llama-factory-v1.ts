@@ -64,7 +64,7 @@ const chosen = (why: string) =>
       (typeof value === 'object' && value !== null && 'name' in value && String(value.name) === 'auto'),
   );
 
-const PREFERENCES = 'is for preferences, which are not trained here';
+const PREFERENCES = 'is for training on preferences, which is not built here';
 
 /** The newer form of LLaMA-Factory's YAML. */
 export const LLAMA_FACTORY_V1: Dialect = {
@@ -72,7 +72,7 @@ export const LLAMA_FACTORY_V1: Dialect = {
   keys: {
     model: decides('model', modelMeaning),
     model_class: refused(
-      'only language models are read by this form',
+      'only language models can be read here',
       (value) => String(value) === 'llm',
       'is a language model',
     ),
@@ -109,11 +109,11 @@ export const LLAMA_FACTORY_V1: Dialect = {
     optim_config: chosen('write optimizer.kind adamW, adam, adamW8bit, lion or sgd'),
     lr_scheduler_config: chosen('write schedule.kind'),
     batching_strategy: none('texts fill sequences without gaps here'),
-    full_determinism: none('runs are equal to the bit here in any case'),
+    full_determinism: none('two runs with the same settings are equal to the bit here in any case'),
     ...allNone('follows from the number of ranks', 'dp_size mp_replicate_size mp_shard_size'),
     ...allNone('jobs here have collectives of their own', 'dist_timeout'),
     ...allNone(
-      'batches are read by rank and step here',
+      'rank and step decide which batch is read here',
       'batching_workers custom_chat_template trust_remote_code',
     ),
     ...allNone(
@@ -122,7 +122,7 @@ export const LLAMA_FACTORY_V1: Dialect = {
     ),
     ...allNone('run.log writes JSON lines and TensorBoard files', 'logging_steps report_to run_name'),
     ...allNone('is for generating answers; run.sample does this here', 'sample_backend max_new_tokens'),
-    stage: refused('only supervised fine-tuning is trained here', (value) => String(value) === 'sft'),
+    stage: refused('only supervised fine-tuning is built here', (value) => String(value) === 'sft'),
     ...allNone(
       PREFERENCES,
       'pref_loss pref_beta pref_ftx simpo_gamma dpo_label_smoothing ld_alpha ref_model',

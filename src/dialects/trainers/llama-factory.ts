@@ -159,7 +159,7 @@ export const LLAMA_FACTORY: Dialect = {
     ...OTHER,
     ...TRAINING_ARGUMENTS,
     model_name_or_path: decides('model', modelMeaning),
-    stage: refused('only pretraining and supervised fine-tuning are trained here', (value) =>
+    stage: refused('only pretraining and supervised fine-tuning are built here', (value) =>
       ['pt', 'sft'].includes(String(value)),
     ),
     finetuning_type: both(decides('lora', finetuning), ({ config }) =>
@@ -207,7 +207,7 @@ export const LLAMA_FACTORY: Dialect = {
       'template default_system train_on_prompt mask_history enable_thinking',
     ),
     ...allNone(
-      'batches are read by rank and step here',
+      'rank and step decide which batch is read here',
       'max_samples overwrite_cache preprocessing_num_workers preprocessing_batch_size streaming tokenized_path buffer_size mix_strategy interleave_probs dataset_shards',
     ),
     ...allNone('run.log writes JSON lines and TensorBoard files', 'plot_loss use_swanlab swanlab_project'),
@@ -227,7 +227,7 @@ export const LLAMA_FACTORY: Dialect = {
     quantization_method: refused('weights are not quantized here'),
     use_galore: refused('GaLore is not built here'),
     use_badam: refused('BAdam is not built here'),
-    ...allNone('is for preferences, which are not trained here', 'pref_beta pref_loss'),
+    ...allNone('is for training on preferences, which is not built here', 'pref_beta pref_loss'),
   },
   usual: (other) => ({
     ...TRAINER_DEFAULTS,

@@ -47,7 +47,7 @@ const OTHER: KeyTable = {
     'overlap_p2p_comm batch_p2p_comm align_param_gather',
   ),
   ...allNone(
-    'batches are read by rank and step here',
+    'rank and step decide which batch is read here',
     'dataloader_num_workers dataloader_pin_memory dataloader_persistent_workers dataloader_prefetch_factor data_sharding group_by_length packing_length packing_num_proc sequence_packing_scheduler',
   ),
   ...allNone(
@@ -59,7 +59,7 @@ const OTHER: KeyTable = {
     'moe_router_dtype moe_z_loss_coeff moe_token_drop_policy mtp_num_layers mtp_loss_scaling_factor language_model_only vit_gradient_checkpointing vit_gradient_checkpointing_kwargs vit_attn_impl freeze_parameters freeze_parameters_regex freeze_parameters_ratio trainable_parameters trainable_parameters_regex target_regex',
   ),
   ...allNone('jobs here have collectives of their own', 'ddp_backend ddp_timeout'),
-  ...allNone('is for preferences and rewards, which swift rlhf and megatron rlhf train', RLHF),
+  ...allNone('is for training on preferences or rewards, by swift rlhf and megatron rlhf', RLHF),
   megatron_extra_kwargs: refused('is JSON, which is not read; write its arguments one by one'),
   ...allNone(
     'this library has models and collectives of its own',

@@ -74,7 +74,7 @@ export function swiftData(isPlain: IsPlain = PLAIN): KeyTable {
     val_dataset: row('data.validation', ({ value }) =>
       [value].flat().every(isDataFile)
         ? { sets: { 'data.validation': [value].flat().map(String) } }
-        : { effect: 'refused', why: `${String(value)} is a name of a hub, and nothing is downloaded` },
+        : { effect: 'refused', why: `${String(value)} is a data set on a hub, and nothing is downloaded` },
     ),
     split_dataset_ratio: row('data.validation', validation),
     packing: row('data.packing', packing),

@@ -37,7 +37,7 @@ export const SWIFT_OTHER: KeyTable = {
     'safe_serialization max_shard_size merge_lora use_flash_ckpt resume_only_model',
   ),
   ...allNone(
-    'batches are read by rank and step here, and texts fill sequences without gaps',
+    'rank and step decide which batch is read here, and texts fill sequences without gaps',
     'cached_val_dataset packing_length packing_num_proc packing_strategy disable_auto_column_mapping use_logits_to_keep template_backend preserve_thinking disable_ignore_empty_think is_binary_loss_scale max_pixels',
   ),
   ...allNone(

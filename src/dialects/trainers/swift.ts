@@ -47,7 +47,7 @@ export const DOCUMENT: KeyTable = {
     return {
       usual: { 'parallel.strategy': method },
       effect: 'warning',
-      why: `${NEVER}; swift has ${today}; here parallel.strategy: ${method}`,
+      why: `${NEVER}; swift has ${today}; it is read as parallel.strategy: ${method}`,
     };
   }),
   tensor_parallel_size: degree('parallel.tp', '--tensor_model_parallel_size of megatron sft'),
@@ -57,7 +57,7 @@ export const DOCUMENT: KeyTable = {
     return {
       sets: { 'parallel.strategy': strategy },
       effect: 'warning',
-      why: `${NEVER}; swift has --fsdp fsdp2; here parallel.strategy: ${strategy}`,
+      why: `${NEVER}; swift has --fsdp fsdp2; it is read as parallel.strategy: ${strategy}`,
     };
   }),
   mixed_precision: decides('mixedPrecision.paramDtype', ({ value }): Meaning => {
@@ -67,7 +67,7 @@ export const DOCUMENT: KeyTable = {
     return {
       sets: { 'mixedPrecision.paramDtype': paramDtype },
       effect: 'warning',
-      why: `${NEVER}; swift has ${name}; here mixedPrecision.paramDtype: ${paramDtype}`,
+      why: `${NEVER}; swift has ${name}; it is read as mixedPrecision.paramDtype: ${paramDtype}`,
     };
   }),
 };
@@ -76,7 +76,7 @@ function degree(path: string, instead: string): KeyRow {
   return decides(path, ({ value }) => ({
     sets: { [path]: wholeOf(value) },
     effect: 'warning',
-    why: `${NEVER}; swift has ${instead}; here ${path}: ${wholeOf(value)}`,
+    why: `${NEVER}; swift has ${instead}; it is read as ${path}: ${wholeOf(value)}`,
   }));
 }
 
@@ -146,7 +146,7 @@ function adapter(path: string, convert: (value: unknown) => unknown, usual: 'lor
   return both(row, ({ config }) => settingAt(config, path));
 }
 
-/** Returns the types in which weights of a type train: without --bf16 and --fp16, float32 trains with float16. */
+/** Returns the type of matmuls for a type of weights. Without --bf16 and --fp16, swift trains float32 weights with float16. */
 function weights({ value, other }: Asked): Meaning {
   const dtype = floatOf(value);
   const given = (key: string): boolean | null => {
@@ -235,7 +235,7 @@ export const SWIFT_KEYS: KeyTable = {
     'use_hf hub_token model_revision model_author model_name custom_register_path custom_dataset_info download_mode',
   ),
   ...allNone(
-    'batches are read by rank and step here',
+    'rank and step decide which batch is read here',
     'dataset_num_proc dataset_shuffle val_dataset_shuffle train_dataloader_shuffle streaming load_from_cache_file lazy_tokenize cached_dataset interleave_prob stopping_strategy shuffle_buffer_size columns strict',
   ),
   ...allNone(

@@ -25,7 +25,7 @@ export const TORCHTITAN_WITHOUT_EFFECT = {
     'hf_assets_path tokenizer_path print_after_conversion norm_type',
   ),
   training: allNone(
-    'batches are read by rank and step here',
+    'rank and step decide which batch is read here',
     'gc_freq gc_debug deterministic dataloader data_parallel_type',
   ),
   parallelism: {
@@ -71,8 +71,8 @@ export const TORCHTITAN_WITHOUT_EFFECT = {
     'enable dataset dataset_path local_batch_size seq_len freq steps dataloader',
   ),
   debug: {
-    deterministic: none('runs are equal to the bit here in any case'),
-    deterministic_warn_only: none('runs are equal to the bit here in any case'),
+    deterministic: none('two runs with the same settings are equal to the bit here in any case'),
+    deterministic_warn_only: none('two runs with the same settings are equal to the bit here in any case'),
     moe_force_load_balance: none('experts are chosen as model.router says'),
   },
 } as const satisfies Readonly<Record<string, KeyTable>>;

@@ -129,7 +129,7 @@ function virtualStages({ value, other }: Asked): Meaning {
     : { sets: { 'parallel.virtualStages': wholeOf(stages) } };
 }
 
-/** Returns the layers of a stage; undefined if no such number gives the config's number of stages. */
+/** Returns the number of layers per stage from which TorchTitan makes the config's stages; undefined if no number does. */
 export function layersPerStage({ config }: Pick<Exported, 'config'>): number | undefined {
   const shape = modelShape(config);
   const stages = config.parallel.pp * virtualStagesOf(config.parallel);

@@ -147,7 +147,7 @@ const TRAINING: KeyTable = {
   seed: setting('seed', wholeFromZero),
 };
 
-/** The option n of 'every n-th layer runs again', or 'op'. */
+/** The option of mode 'selective': a number n if every n-th layer runs again, or 'op' if matmuls do not run again. */
 const optionOf = (other: Asked['other']): string =>
   String(other('activation_checkpoint.selective_ac_option') ?? '2');
 

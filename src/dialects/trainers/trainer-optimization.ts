@@ -88,7 +88,7 @@ function scheduleArguments({ value, other }: Asked): Meaning {
   return isUnknown
     ? {
         effect: 'refused',
-        why: `${unknown.join(', ') || 'a share of the learning rate, without a line that has the rate,'} is not read; write schedule.etaMin, schedule.decaySteps and schedule.decayType`,
+        why: `${unknown.join(', ') || 'a share of the learning rate, without a line that has the rate,'} cannot be read; write schedule.etaMin, schedule.decaySteps and schedule.decayType`,
       }
     : { sets };
 }

@@ -25,7 +25,7 @@ const LOGS = 'run.log writes JSON lines and TensorBoard files';
 const SAVES = 'in a notebook, run.step(n, { saveSteps, outputDir }) saves; shardlab run has --save';
 const EVALUATES = 'in a notebook, run.evaluate() and run.step(n, { evalSteps }) evaluate';
 const HUB = 'nothing is downloaded from a hub or sent to one';
-const LOADER = 'batches are read by rank and step here';
+const LOADER = 'rank and step decide which batch is read here';
 const DEVICE = 'ranks run on CPUs here; a plan is for GPUs';
 
 /** Returns the types of bf16 or fp16: torch.autocast, unless the model is sharded by FSDP or DeepSpeed. */
@@ -101,7 +101,7 @@ export const DATA: KeyRow = decides('data.path', ({ value }) => {
     ? { sets: { 'data.path': Array.isArray(value) ? value.map(String) : String(value) } }
     : {
         effect: 'refused',
-        why: `${String(first)} is a name of a hub, and nothing is downloaded; write data: './file.jsonl'. Until then, batches are source code as bytes`,
+        why: `${String(first)} is a data set on a hub, and nothing is downloaded; write data: './file.jsonl'. Until then, batches are source code as bytes`,
       };
 });
 
@@ -122,7 +122,7 @@ const SETTINGS: KeyTable = {
         decides('steps', ({ value }) =>
           numberOf(value) > 0
             ? { sets: { steps: wholeOf(value) } }
-            : { effect: 'none', why: 'is off, so epochs decide' },
+            : { effect: 'none', why: 'is off, so the number of epochs decides' },
         ),
         ({ config }) => config.steps,
       ),
@@ -150,7 +150,7 @@ const SETTINGS: KeyTable = {
   fsdp_transformer_layer_cls_to_wrap: decides('parallel.wrap', ({ value }) =>
     isNothing(value)
       ? { effect: 'none', why: 'is empty' }
-      : { sets: { 'parallel.wrap': 'blocks' }, why: 'the blocks of the model here' },
+      : { sets: { 'parallel.wrap': 'blocks' }, why: 'every block is a unit' },
   ),
   torch_compile: planSwitch('compile', COMPILED, yesOf),
   ...allNone('a plan knows only whether the model is compiled', 'torch_compile_backend torch_compile_mode'),
@@ -200,10 +200,10 @@ const WITHOUT_EFFECT: KeyTable = {
     'recomputation is of one kind here',
     'gradient_checkpointing_kwargs activation_checkpointing_kwargs',
   ),
-  full_determinism: none('runs are equal to the bit here in any case'),
+  full_determinism: none('two runs with the same settings are equal to the bit here in any case'),
   torchdynamo: none('a plan knows only whether the model is compiled'),
   use_cache: none('training stores no keys and values here'),
-  ray_scope: none('run.lrRangeTest and your own loop search here'),
+  ray_scope: none('Ray searches for settings; here, run.lrRangeTest or a loop of your own does'),
 };
 
 /** Returns the row of a setting of data that is a file; `refusal` says why a value is not a file. */
@@ -228,7 +228,7 @@ const SCRIPTS: KeyTable = {
       tokenizer_name: ofFile('data.tokenizer', (name) =>
         isDataFile(name)
           ? null
-          : `${name} is a name of a hub; write data.tokenizer with a file tokenizer.json`,
+          : `${name} is a tokenizer on a hub, and nothing is downloaded; write data.tokenizer with a file tokenizer.json`,
       ),
     },
     'data.validation': { validation_file: ofFile('data.validation') },

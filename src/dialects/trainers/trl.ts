@@ -115,7 +115,9 @@ const PREFERENCES: KeyTable = Object.fromEntries(
     .split(' ')
     .map((name) => [
       name,
-      refused('preferences and rewards (DPO, KTO, GRPO, …) are not trained here; supervised fine-tuning is'),
+      refused(
+        'training on preferences or rewards (DPO, KTO, GRPO, …) is not built here; supervised fine-tuning is',
+      ),
     ]),
 );
 

@@ -219,11 +219,11 @@ export const DIFFSYNTH: Dialect = {
     remove_prefix_in_ckpt: none(SAVES),
     resume_from_checkpoint: none('shardlab run has --resume'),
     fp8_models: refused('nothing here computes in float8'),
-    offload_models: refused('models are trained whole here'),
+    offload_models: refused('split training is not built here: a run trains the whole model'),
     template_model_id_or_path: refused('template models are not built here'),
     enable_lora_hot_loading: flag(refused('template models are not built here')),
     cpu_offload_split_threshold: none('parallel.wrap decides the units'),
-    tokenizer_path: none('captions are words here'),
+    tokenizer_path: none('the words of a caption are its tokens here'),
     audio_processor_path: none('audio is random numbers here'),
     audio_processor_config: none('audio is random numbers here'),
     max_timestep_boundary: none(

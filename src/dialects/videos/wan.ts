@@ -40,7 +40,7 @@ function ulysses({ value }: Asked): Meaning {
 }
 
 /**
- * Arguments of training scripts that have no parser of their own here: their names are those of transformers and of a document.
+ * Arguments of training scripts whose parsers are not known here: the names are those of transformers and of a document.
  */
 const TRAINING: KeyTable = {
   ...settingKeys('transformers', {
@@ -132,7 +132,7 @@ export const WAN: Dialect = {
       {
         key: 'ckpt_dir',
         effect: 'none',
-        why: 'weights are not read from this folder (model: { from: FOLDER } reads weights); Wan2.2 itself has no train.py, so the arguments of training are read as the names say',
+        why: 'weights are not read from this folder (model: { from: FOLDER } reads weights); Wan2.2 itself has no train.py, so the arguments of training are read as their names suggest',
       },
     ];
   },

@@ -49,7 +49,7 @@ export function claimRatioRange({ claim, finding }: ClaimResult): readonly [numb
   return low === undefined || high === undefined || low <= 0 ? null : [low, high];
 }
 
-/** Returns whether both units are equal; the found unit ('GB per card') may begin with the document's unit ('GB'). */
+/** Returns whether both units are equal, or the found unit ('GB per card') begins with the document's unit ('GB'). */
 function isSameUnit(documented: string | null, found: string | null): boolean {
   return documented === found || (documented !== null && found?.startsWith(`${documented} `) === true);
 }
@@ -61,7 +61,7 @@ function ratio(documented: Claim['documented'], found: number | null): number | 
   return Number.isFinite(quotient) && quotient > 0 ? quotient : null;
 }
 
-/** Returns the number of a documented range that is nearest to the found number. */
+/** Returns the number within a documented range that is nearest to the found number. */
 function nearestEnd([low, high]: readonly [number, number], found: number): number {
   return Math.min(high, Math.max(low, found));
 }

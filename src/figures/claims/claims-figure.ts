@@ -58,8 +58,8 @@ export function claimsFigure(results: readonly ClaimResult[]): Figure {
   return createFigure({
     ...parts,
     subtitle: hasDots
-      ? 'Documented value ÷ value found here (run, dry run, formula or prediction); grey bar: its interval; *: judged on words.'
-      : 'Statements without a number to compare; found here: by a run, a dry run, a formula or a prediction.',
+      ? 'Documented value ÷ value found here (run, dry run, formula, prediction); grey: the prediction’s interval; *: judged on words.'
+      : 'Statements without a number to compare; each was checked by a run, a dry run, a formula or a prediction.',
     ...plot({ ...FRAME, left, pixels }, [
       {
         x: { domain: DOTS, range: axis.range, ...(hasDots ? axis.ticks : { tickvals: [], showgrid: false }) },

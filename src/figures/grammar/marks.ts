@@ -74,7 +74,7 @@ function insideText(fill: Fill) {
   } as const;
 }
 
-/** Makes empty bars, which only add entries to the legend. A click on an entry of a group hides all bars of the entry's key. */
+/** Makes empty bars, which only add entries to the legend. With `isGroup`, a click on an entry hides all bars of its key. */
 export function swatches<K extends string>(
   keys: readonly K[],
   fillOf: (key: K) => Fill,

@@ -39,7 +39,7 @@ export interface ParityStep {
   /** The largest differences; null if there are no gradients. */
   readonly gradient: Difference | null;
   readonly parameter: Difference | null;
-  /** The first gradient, in the model's order, that is beyond the tolerance; if there is none, the first such parameter. */
+  /** The first gradient, in the model's order, beyond the tolerance; without such a gradient, the first such parameter. */
   readonly first: FoundDifference | null;
 }
 

@@ -91,10 +91,10 @@ function memoryFinding(
   const [first, ...rest] = rows;
   if (first === undefined) return 'Nothing was held';
   const most = rest.reduce((a, b) => (Math.abs(b.moreBytes) > Math.abs(a.moreBytes) ? b : a), first);
-  if (most.moreBytes === 0) return 'At their peaks, both hold the same bytes of every cause';
+  if (most.moreBytes === 0) return 'At their peaks, both runs hold the same bytes of every cause';
   const said = (bytes: Bytes): string =>
     `${inUnit(Math.abs(bytes), byteScale(bytes))} ${bytes < 0 ? 'less' : 'more'}`;
-  return titleOf(`${name} peaks ${said(more)}; ${most.cause} differs most: ${said(most.moreBytes)}`);
+  return titleOf(`${name} needs ${said(more)}; ${most.cause} differs most: ${said(most.moreBytes)}`);
 }
 
 /** Returns both losses and the largest differences of each step. */

@@ -30,8 +30,8 @@ export function comparePlans(plans: Plans, what: PlanComparison = 'time'): Figur
   if (counted !== undefined && predicted !== undefined) {
     throw new ConfigError(
       `comparePlans: ${quoted(counted)} counts this library's own schedule and kernels, and ${quoted(predicted)} predicts another framework's; ` +
-        'their times and bytes cannot be compared. Compare counted plans with each other (the built-in model too, as ' +
-        'model: ({ nn }) => nn.gpt({ … }))',
+        'their times and bytes cannot be compared. Compare only counted plans, or only predicted plans; to get a counted plan ' +
+        'of a built-in model, write model: ({ nn }) => nn.gpt({ … })',
     );
   }
   if (what === 'time') return timesOf(plans, first);

@@ -18,8 +18,8 @@ export function inferenceTable(layout: Layout, memory: InferenceMemory): Table {
   ];
   const title =
     `${model.name} generates ${counted(batch, 'sequence')} of ${seq.toLocaleString('en-US')} tokens on ${tp * pp * ep} x ${hardware.name}${each}: ` +
-    `${formatBytes(totalBytes)} of ${formatBytes(reservableBytes(layout))} on the fullest GPU, without activations: ` +
-    `${fits ? 'fits' : 'does not fit'}; room for ${counted(mostTokens, 'token')}`;
+    `${formatBytes(totalBytes)} of ${formatBytes(reservableBytes(layout))} on the fullest GPU, without activations; ` +
+    `this ${fits ? 'fits' : 'does not fit'}; the cache has room for ${counted(mostTokens, 'token')}`;
   return createTable(rows, {
     title,
     columns: [{ key: 'memory' }, { key: 'bytes', align: 'right', format: numbers(formatBytes) }],

@@ -52,7 +52,9 @@ export function rankedParagraphs(
       const name = [strong(first.replace(/^\d+/, (rank) => `<b>${rank}</b>`)), ...more.map(strong)];
       return [...name, soft(numbersOf(one, scales))];
     }),
-    ...(losers.length > 0 ? [[...(winners.length > 0 ? [''] : []), soft('why the others lost')]] : []),
+    ...(losers.length > 0
+      ? [[...(winners.length > 0 ? [''] : []), soft('why the other families lost')]]
+      : []),
     ...losers.map((one) => [
       `${strong(safe(one.family))} ${soft(safe(numbersOf(one, scales)))}`,
       ...lines(one.reason ?? '', soft),

@@ -16,7 +16,7 @@ export function recommendationTable(found: Recommendation): Table {
   const losses = found.losses.map(({ best, why, undecided }) =>
     row(best, {
       rank: null,
-      why: undecided === undefined ? why : `${why} (within the interval)`,
+      why: undecided === undefined ? why : `${why} (the intervals overlap)`,
     }),
   );
   const [winner] = found.ranked;
@@ -25,8 +25,8 @@ export function recommendationTable(found: Recommendation): Table {
 }
 
 /**
- * Returns lines of two kinds. Some name the assumptions that decide between the best layout and families with overlapping
- * intervals; others say what was not tried.
+ * Returns lines that name the fewest GPUs on which a layout fits, the assumptions that decide between the best layout and
+ * families with overlapping intervals, and what was not tried.
  */
 export function recommendationNotes({ losses, notTried, ranked, fewest }: Recommendation): readonly string[] {
   const families = new Map<string, string[]>();
@@ -46,7 +46,7 @@ export function recommendationNotes({ losses, notTried, ranked, fewest }: Recomm
 /** Says on how few GPUs the model can be trained. */
 function fewestWords({ layout, prediction }: Planned): string {
   return (
-    `the fewest GPUs on which a layout fits: ${layout.gpus} x ${layout.hardware.name}, ${layoutWords(layout)}: ` +
+    `the fewest GPUs on which a layout fits: ${layout.gpus} x ${layout.hardware.name}, ${layoutWords(layout)}; ` +
     `${formatSeconds(prediction.seconds.value)} per iteration, ${formatBytes(prediction.memory.peakBytes)}`
   );
 }

@@ -89,7 +89,7 @@ function placeOf({ series, measured = [], documented = [], quantity }: ScalingVi
 /** The axis of efficiency has at least this many percentage points, so that a curve that hardly falls looks flat. */
 const LEAST_SPAN = 25;
 
-/** Drops every second count until at most ten counts are left for the axis's ticks. */
+/** Drops every second count until at most ten counts remain, which become the axis's ticks. */
 function thinCounts(counts: readonly number[]): readonly number[] {
   if (counts.length <= 10) return counts;
   return thinCounts(counts.filter((_, i) => (counts.length - 1 - i) % 2 === 0));

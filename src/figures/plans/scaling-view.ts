@@ -70,7 +70,7 @@ export function scalingQuantities(view: ScalingView): Quantities {
   const last = series?.points.at(-1);
   if (series === undefined || last === undefined) return {};
   const isEfficiency = view.quantity === 'efficiency';
-  const keeps = isEfficiency ? 'of linear speed-up is left for' : 'are predicted for';
+  const keeps = isEfficiency ? 'of linear speed-up is reached by' : 'are predicted for';
   const says = (value: string): string =>
     `${value} ${keeps} ${quoted(series.name)} at ${last.count} ${view.countedIn}`;
   return { [view.quantity]: { value: last.value.value, unit: isEfficiency ? '%' : 'tokens/s', says } };
@@ -144,10 +144,10 @@ function comparedFinding(view: ScalingView): string | null {
   if (view.quantity === 'efficiency') {
     const [first, last] = [`${high} with ${quoted(best.name)}`, `${low} with ${quoted(worst.name)}`];
     return titleOf(
-      `At ${at}, ${first} and ${last} of linear speed-up is left`,
+      `At ${at}, ${quoted(best.name)} reaches ${high} of linear speed-up, and ${quoted(worst.name)} reaches ${low}`,
       `Efficiency at ${at} is ${first} and ${last}`,
       `Efficiency at ${at}: ${first}, ${last}`,
-      `At ${at}, ${low} to ${high} of linear speed-up is left`,
+      `At ${at}, the lines reach ${low} to ${high} of linear speed-up`,
     );
   }
   const ratio = `${(value(best) / (value(worst) || 1)).toFixed(2)}×`;

@@ -26,7 +26,7 @@ export async function openControlServer(
   folder: string,
   receive: (rank: number, message: FromRank) => void,
 ): Promise<NodeControlServer> {
-  // Unlimited queues: if a full queue dropped a message, a call would never end.
+  // The queues have no limit: if a full queue dropped a message, a call would never end.
   const router = new Router({ sendHighWaterMark: 0, receiveHighWaterMark: 0, linger: 0 });
   const token = randomBytes(16).toString('hex');
   await router.bind(socketEndpoint(folder, 'control') ?? 'tcp://127.0.0.1:*');

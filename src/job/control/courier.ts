@@ -22,7 +22,7 @@ import {
 } from './messages';
 import { type Situation, situationOf } from './situation';
 
-/** A main thread in a collective gets this much time to notice the abort word, even on a busy machine. */
+/** A main thread in a collective gets this much time to notice the abort word (in shared memory), even on a busy machine. */
 const NOTICE_SECONDS: Seconds = 2;
 const LOOK_MS = 20;
 /** A main thread that has noticed the abort word gets this much time to end with its error. */
@@ -113,7 +113,7 @@ class Courier {
   }
 
   #grant({ granted, isFinal }: StepGrant): void {
-    // `isFinal` is written last: a rank that reads 1 there must also read this granted number.
+    // `isFinal` is written last: a rank that reads `isFinal` = 1 must then also read this value of `granted`.
     Atomics.store(this.#shared, SHARED_WORDS.isFinal, 0);
     Atomics.store(this.#shared, SHARED_WORDS.granted, granted);
     Atomics.store(this.#shared, SHARED_WORDS.isFinal, isFinal ? 1 : 0);

@@ -13,7 +13,7 @@ import type { Measurement } from './measurement';
 import type { Situation } from './situation';
 import type { BatchesMade, BatchesNeeded, TorchModel, TorchState } from './torch-messages';
 
-/** The part of a save beside the parameters: the optimizer's states, the last step's gradients before clipping, or nothing. */
+/** What a save contains besides parameters: the optimizer's states, the last step's gradients before clipping, or nothing. */
 export type SavedBeside = 'states' | 'gradients' | 'nothing';
 
 /** The loss on validation rows after a step. */
@@ -50,7 +50,7 @@ export type RankEvent = RankOutput & { readonly rank: number; readonly cell: num
 /** A function of the user's: its source, or an export of a file. */
 export type Shipped = { readonly source: string } | { readonly file: string; readonly exported: string };
 
-/** The parts of a training that the user wrote; null: the config names this part. */
+/** The parts of a training that a user can write; null: the user did not write this part, and the config names it. */
 export interface OwnSources {
   readonly model: Shipped | null;
   readonly loss: Shipped | null;
@@ -168,8 +168,8 @@ export interface RankStep {
 /** A rank's report of one step of a cell or of a function. [Note: steps of cells] */
 export interface CellStep {
   /**
-   * 'step': the step ended with an update; 'cell': a cell without an update; 'minor': a cell that made no update and only
-   * temporary tensors.
+   * 'step': the step ended with an update; 'cell': the cell made no update; 'minor': the cell made no update, and
+   * all its tensors are temporary.
    */
   readonly kind: 'step' | 'cell' | 'minor';
   /** The loss of this rank; null if the step has no loss. */
@@ -178,7 +178,7 @@ export interface CellStep {
   /** The norm that clipGradNorm returned. */
   readonly gradNorm: number | null;
   readonly seconds: Seconds;
-  /** Null if the steps are so short that not every step gets a record. */
+  /** Null for a step without a record: if steps are very short, only some of them get one. */
   readonly record: StepRecord | null;
 }
 
@@ -285,7 +285,7 @@ export interface CourierData {
   readonly folder: string;
   readonly lifelineFd: number;
   readonly shared: SharedArrayBuffer;
-  /** The marks of work that must not be terminated. */
+  /** Marks that the main thread sets while it does work that must not be terminated. */
   readonly unbroken: Int32Array;
   readonly statusBoard: SharedArrayBuffer;
   /** This rank's own control block, if ranks share no memory. */

@@ -54,7 +54,7 @@ export interface BatchesMade {
   };
   /** For each step that begins in these microbatches, the learning rates of all groups. */
   readonly lrs: readonly (readonly number[])[];
-  /** Only for validation rows: the number of rows of each microbatch that count, and whether these are the last rows. */
+  /** Only for validation rows: how many rows of each microbatch count in the mean, and whether these are the last rows. */
   readonly counts?: readonly number[];
   readonly last?: boolean;
 }

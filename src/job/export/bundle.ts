@@ -74,7 +74,7 @@ export function planBundle(
   }
   if (config.data === 'function')
     throw new ConfigError(
-      'export: batches of a function exist in ranks only; give data as files, as { path }',
+      'export: batches that a function makes exist only in ranks; give data as files: { path }',
     );
   const facts = { config, shape, machines, gpusPerMachine, firstStep, hasWeights };
   checkDegrees(facts);
@@ -202,7 +202,7 @@ function writeData(
     notes: isAll
       ? []
       : [
-          `data has the batches of ${numSteps} of ${wanted} steps (${formatBytes(numSteps * bytes)}); then the batches begin again, and losses differ from those of a run here`,
+          `The folder data has the batches of ${numSteps} of ${wanted} steps (${formatBytes(numSteps * bytes)}); after these steps, the same batches are used again, and losses differ from those of a run here`,
         ],
     text:
       data === 'batches'

@@ -135,7 +135,7 @@ export function deepSpeedFiles({ machines, gpusPerMachine }: BundleFacts): Bundl
     '#!/usr/bin/env bash',
     machines === 1
       ? '# Starts all ranks of this machine: ./launch.sh'
-      : '# Run on machine-0 only: DeepSpeed starts the others by ssh without a password. First write your names into hostfile.',
+      : '# First write the names of your machines into hostfile. Then run this on machine-0 only: DeepSpeed starts the ranks of the other machines by ssh without a password.',
     'set -euo pipefail',
     'cd "$(dirname "$0")"',
     `exec deepspeed ${where} train.py`,

@@ -51,7 +51,7 @@ export const MEGATRON_RULES: Rules = {
   'mixedPrecision.paramDtype': (facts) => reducedIn('float32', facts),
   'mixedPrecision.reduceDtype': (facts) => reducedIn('float32', facts),
   accumulation: ({ config: { parallel } }) =>
-    parallel.pp === 1 ? 'said' : other('passes are further microbatches of the pipeline'),
+    parallel.pp === 1 ? 'said' : other('the pipeline runs the microbatches of all passes as one pass'),
   'mixedPrecision.outputDtype': left('outputs are not rounded'),
   'mixedPrecision.castForwardInputs': left('the model is converted as a whole'),
   gradScaler: ({ config }) =>

@@ -4,7 +4,7 @@ import type { BlockCall, ModelScript } from './model-parts';
 import { lines } from './python';
 import type { BundleFacts } from './target';
 
-/** `recompute`: keyword arguments of torch's `checkpoint`, if the config asks for it. Default: use_reentrant=False. */
+/** `recompute`: keyword arguments of torch's `checkpoint`, for a config with checkpointing. Default: use_reentrant=False. */
 export interface ModelOptions {
   readonly recompute?: string | undefined;
 }

@@ -16,7 +16,7 @@ export interface ExportedSetting {
   /** The setting's path in this library, such as 'parallel.strategy'. */
   readonly setting: string;
   readonly value: unknown;
-  /** The target's names of the setting, from the table of settings. If the effect is 'said', only names in the bundle. */
+  /** The target's names of the setting. If the effect is 'said', only the names that the bundle's files contain. */
   readonly names: readonly string[];
   /** 'said': the bundle does the same; 'other': it does something similar; 'left': it leaves the setting out. */
   readonly effect: 'said' | 'other' | 'left';
@@ -122,10 +122,10 @@ export function reportText(
     `# Exported to ${to}: ${target.says}`,
     '',
     `For ${world} ranks. Files: ${files.join(', ')}.`,
-    ...list('Said', of('said')),
-    ...list(`Said in another way${same}`, of('other')),
+    ...list('Settings with the same effect', of('said')),
+    ...list(`Settings with a similar effect${same}`, of('other')),
     ...list(`Left out${same}`, of('left')),
-    ...(notes.length === 0 ? [] : ['', '## Also', '', ...notes.map((note) => `- ${note}`)]),
+    ...(notes.length === 0 ? [] : ['', '## Other differences', '', ...notes.map((note) => `- ${note}`)]),
     '',
   ].join('\n');
 }

@@ -44,7 +44,7 @@ const SCRIPT = {
   'optimizer.maximize': 'said',
   schedule: 'said',
   frozen: 'said',
-  seed: left('it has made the weights and the batches of the bundle; train.py draws no random numbers'),
+  seed: left('this seed made the weights and the batches of the bundle; train.py draws no random numbers'),
 } as const satisfies Partial<Rules>;
 
 const WITHOUT_TP = refused(
@@ -136,7 +136,7 @@ export const ACCELERATE_RULES: Rules = {
   'mixedPrecision.paramDtype': reductionRule,
   'mixedPrecision.reduceDtype': reductionRule,
   'mixedPrecision.outputDtype': left("outputs have Accelerate's type"),
-  'mixedPrecision.castForwardInputs': left("inputs are converted as in Accelerate's default"),
+  'mixedPrecision.castForwardInputs': left('inputs are converted as Accelerate does by default'),
   gradScaler: ({ config }) => {
     if (!usesFloat16(config)) return left('nothing is float16, so a scale changes no value');
     return gradScalerOf(config) === null
@@ -155,7 +155,7 @@ export const DEEPSPEED_RULES: Rules = {
   ...SCRIPT,
   'parallel.strategy': ({ config }) => {
     const { strategy } = config.parallel;
-    if (strategy === 'SHARD_GRAD_OP') return other('is ZeRO-2: parameters are whole between steps too');
+    if (strategy === 'SHARD_GRAD_OP') return other('is ZeRO-2: parameters are also whole between steps');
     if (STRATEGIES[strategy].isHybrid)
       return other(
         'is ZeRO-3 with zero_hpz_partition_size: parameters are gathered within a group, all other states are sharded over all ranks',

@@ -66,7 +66,7 @@ export interface Target {
   readonly files: (facts: BundleFacts) => readonly BundleFile[];
 }
 
-/** Returns the facts that the rows of key tables write: see [Note: dialects]. */
+/** Returns the facts from which the rows of key tables write values: see [Note: dialects]. */
 export function exportedOf({ config, machines, gpusPerMachine }: BundleFacts): Exported {
   return { config, machines, ranksPerMachine: gpusPerMachine };
 }

@@ -38,11 +38,11 @@ function startByHand({ machines }: BundleFacts): string {
 function startByAccelerate({ machines }: BundleFacts): string {
   return machines === 1
     ? './launch_0.sh'
-    : `MAIN=address-of-machine-0 ./launch_N.sh on machine N, 0 to ${machines - 1}, from a volume that all mount`;
+    : `MAIN=address-of-machine-0 ./launch_N.sh on machine N, 0 to ${machines - 1}, from a volume that all machines mount`;
 }
 
 const TRAINER_NOTES = [
-  "transformers' rates are one step behind during the warm-up: the first step has rate 0.",
+  "transformers' learning rates are one step behind during the warm-up: the first step has rate 0.",
   'The parsers of transformers, Accelerate and DeepSpeed can read such files; no training was run with them.',
 ] as const;
 
@@ -156,7 +156,7 @@ export const TARGETS = {
     says: "PyTorch under Kubernetes (Kubeflow's PyTorchJob)",
     notes: (facts) => [
       ...TORCH.notes(facts),
-      'Pods install PyTorch into the image python:3.12 at each start; an image that has it starts faster.',
+      'Pods install PyTorch into the image python:3.12 at each start; an image that has PyTorch starts faster.',
     ],
     start: () => 'copy this folder to the volume claim "bundle", then kubectl apply -f pytorchjob.yaml',
     files: (facts) => [script(torchScript(facts)), kubernetesFile(facts, 'python:3.12')],

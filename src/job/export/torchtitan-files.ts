@@ -61,10 +61,10 @@ export function torchTitanNotes(facts: BundleFacts): readonly string[] {
     ...(modelSource(facts) === MODEL_FOLDER
       ? []
       : [
-          'TorchTitan begins with its own initial values, so losses differ from those of a run here; --init FILE writes values that it loads.',
+          'TorchTitan begins with its own initial values, so losses differ from those of a run here; --init FILE writes values that TorchTitan loads.',
         ]),
     `The folder model needs a tokenizer.json and its tokenizer_config.json${facts.shape.from === undefined ? '' : ', if they are not there'}.`,
-    `TorchTitan ${versionOf('torchtitan')} reads the settings; later releases have them in modules of Python. Its parser can read such files; no training was run, because that needs GPUs.`,
+    `TorchTitan ${versionOf('torchtitan')} reads the settings; later releases have settings in modules of Python. This release's parser can read such files; no training was run, because that needs GPUs.`,
     ...(typeof facts.config.activationCheckpointing === 'object' &&
     facts.config.activationCheckpointing !== null &&
     'everyNth' in facts.config.activationCheckpointing
@@ -108,7 +108,7 @@ function launchFile({ machines, gpusPerMachine }: BundleFacts): BundleFile {
 /**
  * Returns the module that registers the model's sizes. TorchTitan rounds ffn_dim_multiplier · 8/3 · dim up to a multiple of
  * `multiple_of`, and uses the result as the width of a feed-forward layer. Here `multiple_of` is the wanted width and
- * ffn_dim_multiplier · 8/3 · dim is half of it, so the result is the wanted width.
+ * ffn_dim_multiplier · 8/3 · dim is half of this width, so the result is the wanted width.
  */
 function modelText({ shape }: BundleFacts): string {
   if (shape.kind !== 'llama') return ''; // the rules refuse it

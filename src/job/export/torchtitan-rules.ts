@@ -74,7 +74,9 @@ function stagesRule(facts: BundleFacts): Said {
   const isKnown = flavorOf(facts) !== undefined || virtualStagesOf(facts.config.parallel) <= 2;
   return isKnown
     ? 'said'
-    : other('is pipeline_parallel_layers_per_stage, which is not read back, because train.toml has no sizes');
+    : other(
+        'is pipeline_parallel_layers_per_stage; shardlab does not read it back, because train.toml has no sizes',
+      );
 }
 
 /** Rules of TorchTitan's TOML. */
@@ -122,7 +124,7 @@ export const TORCHTITAN_RULES: Rules = {
   },
   'mixedPrecision.reduceDtype': (facts) => reducedIn('float32', facts),
   'mixedPrecision.outputDtype': left('outputs are not rounded'),
-  'mixedPrecision.castForwardInputs': left("inputs are rounded as by fully_shard's default"),
+  'mixedPrecision.castForwardInputs': left('inputs are rounded as fully_shard does by default'),
   gradScaler: left('nothing is float16, so a scale changes no value'),
   'offload.optimizer': left('optimizer states stay on the GPU; offload.parameters moves them too'),
   'offload.parameters': ({ config }) =>

@@ -37,7 +37,7 @@ function scheduleRule({ config: { schedule, steps } }: BundleFacts): Said {
     return refused(`transformers has no schedule '${kind}'; use linear, cosine or wsd`);
   if (ENDING.includes(kind) && maxSteps !== steps)
     return refused(
-      `transformers' schedules end with the run: maxSteps ${maxSteps} is not steps ${steps}; leave it out`,
+      `transformers' schedules end with the run, but maxSteps ${maxSteps} differs from steps ${steps}; leave maxSteps out`,
     );
   if (kind === 'linear' && etaMin > 0)
     return refused(`transformers' linear schedule falls to 0, not to etaMin ${etaMin}; use cosine`);
@@ -64,7 +64,7 @@ const TRAINER = {
   'mixedPrecision.paramDtype': reductionRule,
   'mixedPrecision.reduceDtype': reductionRule,
   'mixedPrecision.outputDtype': left("outputs have the Trainer's type"),
-  'mixedPrecision.castForwardInputs': left("inputs are converted as by the Trainer's default"),
+  'mixedPrecision.castForwardInputs': left('inputs are converted as the Trainer does by default'),
   gradScaler: ({ config }: BundleFacts): Said => {
     if (!usesFloat16(config)) return left('nothing is float16, so a scale changes no value');
     return gradScalerOf(config) === null
@@ -108,7 +108,7 @@ const SWIFT_SFT: Rules = {
           'is ZeRO-3 with zero_hpz_partition_size: parameters are gathered within a group, all other states are sharded over all ranks',
         )
       : 'said',
-  'parallel.mesh': other('is zero_hpz_partition_size, the ranks of a group'),
+  'parallel.mesh': other('is zero_hpz_partition_size, the number of ranks in a group'),
   'parallel.tp': 'said',
   'parallel.pp': 'said',
   'parallel.cp': ({ config }) =>

@@ -21,7 +21,7 @@ export interface ClusterOptions {
    * 'ssh' starts torchrun on hosts that ssh reaches. 'mpirun' and 'slurm' (srun) start the ranks themselves.
    */
   readonly launcher?: Launcher;
-  /** The hosts; each has the same number of ranks. ssh, mpirun and slurm take names; torchrun takes addresses with a command. */
+  /** The hosts; each has the same number of ranks. ssh, mpirun and slurm take names; torchrun takes addresses and commands. */
   readonly hosts?: readonly (string | CommandHost)[];
   /** The partition of Slurm; only with launcher 'slurm'. */
   readonly partition?: string;
@@ -75,7 +75,7 @@ export function planCluster(
   const isElsewhere = hosts.length > 0 || launcher === 'slurm';
   if (isElsewhere && options.interface === undefined) {
     throw new ConfigError(
-      `ranks on other hosts need interface: the network interface by which they reach this machine, one of ${usable(interfaces)}`,
+      `ranks on other hosts need the option interface, the network interface by which they reach this machine: one of ${usable(interfaces)}`,
     );
   }
   return {
@@ -119,7 +119,7 @@ function addressOf(name: string, interfaces: Interfaces): string {
   const address = ipv4Of(name, interfaces);
   if (address !== undefined) return address;
   throw new ConfigError(
-    `interface is '${name}', but must be one with an IPv4 address: ${usable(interfaces)}`,
+    `interface is '${name}', but must be a network interface with an IPv4 address: ${usable(interfaces)}`,
   );
 }
 

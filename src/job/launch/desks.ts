@@ -9,7 +9,7 @@ import { describeExit, type RankExit } from './rank-process';
 
 /** Asks couriers what their main threads do. Couriers also answer while main threads compute or wait. */
 export class StatusDesk {
-  /** By question's id, the function that receives a rank's answer; `status` is undefined if the rank's process has ended. */
+  /** The functions that receive ranks' answers, by the question's id. Without `status`, the rank's process has ended. */
   readonly #asked = new Map<number, (rank: number, status?: Situation) => void>();
   readonly #control: ControlServer;
   #nextId = 1;

@@ -25,7 +25,7 @@ export interface FailedCall {
   readonly outcomes: ReadonlyMap<number, Outcome>;
 }
 
-/** Codes of errors that a rank throws because another rank failed or did not call a collective, or at an interrupt. */
+/** Codes of errors that a rank throws because another rank failed or did not call a collective, or because of an interrupt. */
 const CONSEQUENCES: readonly ErrorCode[] = ['ABORTED', 'INTERRUPTED', 'RANK_DIED', 'COLLECTIVE_MISSING'];
 
 /** The advice for a job whose rank has died. */
@@ -97,7 +97,7 @@ function thrownError(
   const details = { ...root.details, call: call.title, ranks, line: root.line, column: root.column, errors };
   const sameLine = ranks.every((rank) => errors[rank]?.line === root.line);
   const text = saying(root);
-  // A rank that reports the error of another rank names that rank.
+  // If a rank reports the error of another rank, the text already begins with that other rank.
   const head = /^\[rank \d+\] /.test(text) ? text : `${who} ${text}`;
   const message = `${head} (${sameLine ? place(call.title, root) : call.title})`;
   const error = new ShardlabError(root.code, message, { details, rank: ranks[0] });

@@ -38,8 +38,8 @@ export function cachedFiles(read: ReadText = readIfThere): Bytes {
 }
 
 /**
- * Returns the cgroup folders of this process. In a container, the path may be the host's path, although the mount is the
- * container's.
+ * Returns the cgroup folders of this process. In a container, /proc/self/cgroup may show a path of the host, although
+ * only the container's own folder is mounted.
  */
 function folders(read: ReadText): string[] {
   const lines = (read('/proc/self/cgroup') ?? '').split('\n').map((line) => line.split(':'));

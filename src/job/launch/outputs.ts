@@ -135,7 +135,7 @@ export function sectionsBundle(sections: readonly OutputSection[]): MimeBundle {
   };
 }
 
-/** Returns the bundles of the sections that text cannot show; the caller displays each bundle separately. */
+/** Returns the figures and pictures of the sections, one bundle each; the caller displays each bundle separately. */
 export function richParts(sections: readonly OutputSection[]): MimeBundle[] {
   return sections.flatMap((section) => bundlesOf(section).filter(isRich));
 }
@@ -168,7 +168,7 @@ function textItem(text: string, style: string): Item {
   return { text, html: pre(text, style) };
 }
 
-/** Returns a value's HTML, else its text. For a figure or picture, returns only a note, because `richParts` has the figure. */
+/** Returns a value as HTML, or as text if it has no HTML. A figure or picture gets a note instead: `richParts` returns it. */
 function bundleItem(bundle: MimeBundle): Item {
   const plain = bundle['text/plain'];
   const text = typeof plain === 'string' ? plain : `(${Object.keys(bundle).join(', ')})`;
@@ -200,7 +200,7 @@ export interface LiveOutput {
   finish(): void;
 }
 
-/** Writes the ranks' prints to this process's own streams, each line after its rank; for scripts, which have no display. */
+/** Writes the ranks' prints to this process's own streams; each line begins with its rank. For scripts, which have no display. */
 export function createPlainOutput(): LiveOutput {
   return {
     add(event) {

@@ -33,7 +33,7 @@ const ANSWER_MS = 3000;
 export class Supervisor implements FleetListener {
   /** The hang report of the last failure. */
   lastIncident: { readonly event: string; readonly why: Why } | undefined;
-  /** By rank, the WebAssembly kernel that crashed. It may have damaged the rank's heap, so the rank's values may be wrong. */
+  /** For each rank, the WebAssembly kernel that crashed in it. It may have damaged the rank's heap, and so the rank's values. */
   readonly damages = new Map<number, string>();
   /** Receives reports about saves, which ranks write while they run other calls. */
   readonly saves = new SaveDesk();
@@ -269,7 +269,7 @@ export class Supervisor implements FleetListener {
     this.#recoverWhenIdle();
   }
 
-  /** Finds a rank that waits in a collective for another rank, although that rank's call has ended without this collective. */
+  /** Finds a rank that waits in a collective for another rank whose call has ended without this collective. */
   async #lookForMissing(): Promise<MissingCollective | undefined> {
     const { processes } = this.#fleet;
     if (this.#pending !== undefined || this.#running.size === processes.length) return undefined;

@@ -2,7 +2,7 @@ import { readdirSync } from 'node:fs';
 import { ShardlabError } from '../../core/errors';
 import { readIfThere } from '../../core/read-if-there';
 
-/** By error code, the limit's row in /proc/self/limits, and the limit's text for messages. Source: errno(3), getrlimit(2) */
+/** For each error code, the limit's row in /proc/self/limits and its text for messages. Source: errno(3), getrlimit(2) */
 const LIMITS: Readonly<Record<string, { readonly row?: string; readonly text: string }>> = {
   EMFILE: { row: 'Max open files', text: 'files and sockets that this process may have open (ulimit -n)' },
   ENFILE: { text: 'files and sockets that the whole system may have open (sysctl fs.file-max)' },
@@ -40,8 +40,8 @@ export function checkOpenFiles(ranks: number): void {
   if (open + needed <= limit) return;
   throw new ShardlabError(
     'LAUNCH',
-    `a job of ${ranks} ranks opens about ${needed} files and sockets, and ${open} are open, but this process may have ${limit} (ulimit -n): ` +
-      `raise that limit, as ulimit -n ${MORE_FILES}, or launch fewer ranks`,
+    `a job of ${ranks} ranks opens about ${needed} files and sockets, ${open} are open already, and this process may have at most ${limit} (ulimit -n): ` +
+      `raise that limit, for example by ulimit -n ${MORE_FILES}, or launch fewer ranks`,
     { details: { open, needed, limit } },
   );
 }

@@ -22,8 +22,8 @@ export interface Why extends Shown {
 }
 
 /**
- * Explains what ranks do now. A rank without a situation did not answer; a rank with an exit has ended; `damages` names,
- * by rank, the WebAssembly kernel that crashed.
+ * Explains what ranks do now. A rank without a situation did not answer; a rank with an exit has ended; `damages` has
+ * the WebAssembly kernel that crashed in a rank, by the rank.
  */
 export function explain(
   situations: ReadonlyMap<number, Situation>,
@@ -80,7 +80,7 @@ function waitSentence(wait: Wait, doing: (rank: number) => string, at: Seconds):
   const verb = wait.ranks.length === 1 ? 'waits' : 'wait';
   const head = `${rankNames(wait.ranks)} ${verb} in ${describeCollective(wait.collective)}`;
   const tail = ` (${formatSeconds(Math.max(0, at - wait.since))} so far)`;
-  if (wait.waitsFor.length === 0) return `${head}, which all of its ranks have called${tail}`;
+  if (wait.waitsFor.length === 0) return `${head}, which all ranks of its group have called${tail}`;
   return `${head} for ${byDoing(wait.waitsFor, doing, ', which ')}${tail}`;
 }
 

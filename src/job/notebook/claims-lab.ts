@@ -12,7 +12,7 @@ import type { Job } from '../run/job';
 import { launch } from '../run/launch';
 import type { Run } from '../run/run';
 
-/** Returns a lab that runs claims' experiments on real ranks. A place's job starts on first use; `close` ends all jobs. */
+/** Returns a lab that runs claims' experiments on real ranks. A job (ranks, link) starts on first use; `close` ends all jobs. */
 export function claimsLab(): RunLab {
   const jobs = new Map<string, Promise<Job>>();
   const jobOf = ({ ranks, link }: LabPlace): Promise<Job> => {
@@ -122,7 +122,7 @@ function factsOf(run: Run): RunFacts {
 
 /** Returns the communication of one rank, with one row per operation and cause, summed over groups. */
 function collectivesOf(record: StepRecord): RunFacts['collectives'] {
-  // A row of the lab has the columns of communication without rank and group.
+  // A row of the lab has the columns of `communication`, except rank and group.
   return communication([record]).map(
     ({ rank: _, group: __, ...row }) => row as RunFacts['collectives'][number],
   );

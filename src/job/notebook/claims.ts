@@ -42,7 +42,7 @@ export interface Verification extends Shown {
   readonly changed: readonly ClaimCheck[];
 }
 
-/** By claim, the result on the recorded runs. The results never change, and computing the results of all claims takes seconds. */
+/** For each claim, its result on the recorded runs, which never changes. The results of all claims take seconds to compute. */
 const RESULTS = new WeakMap<ClaimEntry, ClaimResult>();
 
 function resultOf(entry: ClaimEntry): ClaimResult {
@@ -91,7 +91,7 @@ export class Claims implements Iterable<ClaimResult> {
     return withShown({ ...evidence }, shownAsText(evidence.source));
   }
 
-  /** Draws documented ÷ found for each claim, by verdict. */
+  /** Draws each claim's documented value divided by the found value; the dot's shape and colour show the verdict. */
   figure(): Figure {
     return sessionGuesses().reveal(claimsFigure(this.results));
   }

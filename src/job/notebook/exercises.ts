@@ -50,7 +50,8 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
   },
   '04.microbatches': {
     number: 27,
-    because: '3 / (m + 3) ≤ 0.1 for m ≥ 27; as many microbatches as stages would leave 43% idle',
+    because:
+      '3 / (m + 3) ≤ 0.1 for m ≥ 27; with as many microbatches as stages (4), 43% of the time would be idle',
   },
   '04.backward': {
     words: ['column', 'the column half', 'columns'],
@@ -60,7 +61,7 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
   '05.bytes': {
     number: 4,
     tolerance: 0.1,
-    because: '12.8 · 2³⁰ · 8 / 27·10⁹ = 4.07: float32, though the document says bf16',
+    because: '12.8 · 2³⁰ · 8 / 27·10⁹ = 4.07 bytes, which means float32, though the document says bf16',
   },
   '05.share': {
     number: 25,
@@ -92,7 +93,7 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
   '08.rounds': {
     number: 6,
     because:
-      'in round i, each rank r below 2^i sends to rank r + 2^i (if there is one): 1, 2, 4, … ranks have the value, 64 = 2^6',
+      'in round i, each rank r below 2^i sends to rank r + 2^i (if there is one), so 2, 4, 8, … ranks have the value; after 6 rounds, all 64 = 2^6 ranks have it',
   },
   '08.uneven': {
     number: 40,
@@ -141,7 +142,8 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
   },
   '13.float32': {
     number: 474_112,
-    because: 'each parameter that is gathered takes four bytes in place of two: twice 237,056',
+    because:
+      'each parameter that is gathered takes four bytes in place of two, so the bytes are twice 237,056',
   },
   '14.collectives': {
     number: 106,

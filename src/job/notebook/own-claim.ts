@@ -18,7 +18,7 @@ export interface OwnClaim extends Pick<RowCheck, 'let' | 'found' | 'measured' | 
   /** The number that the sentence states, or two numbers for a range. */
   readonly documented?: Claim['documented'];
   readonly unit?: string;
-  /** Numbers for the expressions, such as those of your runs. */
+  /** Numbers for the expressions, such as numbers of your runs. */
   readonly given?: Readonly<Record<string, number>>;
   /** Requests to the planner, in the form that `sl.plan` takes. */
   readonly plans?: Requests;
@@ -45,7 +45,7 @@ export function registerClaim(own: OwnClaim): ClaimEntry {
   const number = measured ?? found;
   if (number === undefined && holds === undefined) {
     throw new ConfigError(
-      `'${own.id}' has nothing to check: add found, as found: 'bubble(4, 16)', or add holds`,
+      `'${own.id}' has nothing to check: add the field found, such as found: 'bubble(4, 16)', or the field holds`,
     );
   }
   const { id, says, documented = null, unit = null, given = {}, plans = {} } = own;

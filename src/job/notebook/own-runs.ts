@@ -32,8 +32,8 @@ export interface OwnRunsOptions {
   /** Whether runs with divided models, on shared memory, are predicted too. Default true. */
   readonly modelParallel?: boolean;
   /**
-   * Rounds of three steps per run. The measured time is the median of the half of the steps during which other programs used
-   * the cores least. Default 5.
+   * Rounds of three steps per run. The measured time is the median over the half of the steps that had the least
+   * load by other programs. Default 5.
    */
   readonly rounds?: number;
 }
@@ -42,7 +42,7 @@ export interface OwnRunsOptions {
 export interface OwnRun extends OwnRunCase {
   readonly name: string;
   readonly predictedSeconds: Seconds;
-  /** Median time of the half of the steps during which other programs used the cores least. */
+  /** Median time over the half of the steps that had the least load by other programs. */
   readonly measuredSeconds: Seconds;
   /** predicted ÷ measured − 1. */
   readonly error: number;
@@ -74,7 +74,7 @@ const WARM_UP_SECONDS: Seconds = 8;
 /** Number of warm-up steps before the kernels are measured. */
 const WARM_UP_STEPS = 60;
 const PROFILED_STEPS = 9;
-/** An operating system prefers threads that have just slept; several steps in a row average this out. */
+/** An operating system prefers threads that have just slept; a round has several steps to average this out. */
 const STEPS_PER_ROUND = 3;
 const COLLECTIVE_SIZES: readonly Bytes[] = [4096, 65_536, 1 << 20, 16 << 20];
 const DEFAULT_LINKS = [{ gbit: 2, latencyUs: 50 }, null] as const;
@@ -283,7 +283,7 @@ interface LoadedStep {
   readonly others: number;
 }
 
-/** Returns the median of the half of the steps during which other programs used the cores least. */
+/** Returns the median over the half of the steps that had the least load by other programs. */
 function quietHalf(steps: readonly LoadedStep[]): LoadedStep {
   const quiet = steps.toSorted((a, b) => a.others - b.others).slice(0, Math.ceil(steps.length / 2));
   return {

@@ -91,7 +91,7 @@ export function comparePlans(
   return sessionGuesses().reveal(compared(plans, what));
 }
 
-/** Draws the error of the planner's times for measured iterations; no constant of the planner was fitted on them. */
+/** Draws the error of the planner's times for measured iterations, on which no constant of the planner was fitted. */
 export function accuracy(): Figure {
   const runs = judgedRuns();
   const subtitle = `${runs.length.toLocaleString('en-US')} iterations of Megatron-DeepSpeed on one node of A100 (vTrain); band: ±8%.`;

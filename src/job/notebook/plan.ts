@@ -88,7 +88,7 @@ export function createPlan<L extends AnyLayout = Layout>(
   const noted = (figure: Figure): Figure =>
     isPredicted(layout)
       ? withAssumed(figure, assumed)
-      : figure.withNote("Counted: this library's own kernels and schedule, not PyTorch's.");
+      : figure.withNote("Counted: this library's own kernels and schedule in a dry run, not PyTorch's.");
   return {
     layout,
     prediction,

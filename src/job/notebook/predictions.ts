@@ -67,7 +67,7 @@ export function predictionsOf({ measured, runs }: OwnRuns): Predictions {
   const text = [
     table.toText(runs.length),
     `Step times: mean error ${percent(mean)}, worst ${percent(worst)}; data parallel ${percent(dataParallelError)}, ` +
-      `divided models ${percent(modelParallelError)}. Peak and received bytes ${isExactInBytes ? 'equal' : 'differ'}. ` +
+      `divided models ${percent(modelParallelError)}. Peak and received bytes ${isExactInBytes ? 'are as predicted' : 'differ from the prediction'}. ` +
       `Calibrated on one job of ${measured.world} ranks.`,
   ].join('\n');
   const subtitle = `${runs.length} kinds of steps on this machine, predicted from one job of ${measured.world} ranks; band: ±8%.`;

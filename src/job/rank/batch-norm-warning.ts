@@ -2,7 +2,7 @@ import type { Warn } from '../../core/warn';
 import { unsyncedBatchNorm } from '../../nn/layers/batch-norm';
 import type { Module } from '../../nn/module';
 
-/** Warns once per rank, in a cell or a run, that batch norms do not see the batches of other ranks. Torch has no warning. */
+/** Warns once per rank, in a cell or a run, that batch norms do not see the batches of other ranks. Torch does not warn. */
 export class BatchNormWarning {
   readonly #warn: Warn;
   #hasSpoken = false;
@@ -18,7 +18,7 @@ export class BatchNormWarning {
     if (norm === undefined) return;
     this.#hasSpoken = true;
     this.#warn(
-      `BatchNorm at "${norm.path}" uses the statistics of each rank's own batch, as in torch; for those of all ranks, call ` +
+      `BatchNorm at "${norm.path}" uses the statistics of each rank's own batch, as in torch; for the statistics of all ranks, call ` +
         'nn.SyncBatchNorm.convertSyncBatchnorm(model) first. This warning appears once',
     );
   }

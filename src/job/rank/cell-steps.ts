@@ -59,12 +59,12 @@ export interface CellStepsParts {
 export class CellSteps {
   readonly #parts: CellStepsParts;
   #send: ((step: CellStep) => void) | undefined;
-  /** Where the open step ends if another pass begins. */
+  /** The moment at which the open step ends if another pass begins. */
   #mark: Moment | undefined;
   /** The newest step that has ended. It is sent when the next step has ended, because only the newest step has a curve. */
   #held: HeldStep | undefined;
   #notes = emptyNotes();
-  /** Losses of the passes of the last cell without an update: the update may be in a later cell. */
+  /** Losses of the passes of the last cell, if it made no update; a later cell may make this update. */
   #earlierLosses: readonly number[] = [];
   /** Number of steps of this cell that have ended. */
   #numEnded = 0;
@@ -189,7 +189,7 @@ export class CellSteps {
     recorder.span({ kind: 'span', name, module: '', start, end: engine.clock.now() });
   }
 
-  /** Runs work and reports it as a span, unless units or DDP report their own spans in it. */
+  /** Runs work and reports it as a span, unless units or DDP report their own spans while it runs. */
   #timed<T>(name: SpanName, work: () => T): T {
     const { engine, recorder } = this.#parts;
     const [start, before] = [engine.clock.now(), recorder.numSpans];

@@ -111,5 +111,7 @@ export function stateDictMethods(engine: Engine, group: ProcessGroup): StateDict
 
 function checkFolder(what: string, folder: unknown, before = 'model, optimizer, '): void {
   if (typeof folder === 'string' && folder !== '') return;
-  throw new ConfigError(`${what}(${before}folder) takes a folder's path, as 'ckpt', not ${String(folder)}`);
+  throw new ConfigError(
+    `${what}(${before}folder) takes a folder's path, such as 'ckpt', not ${String(folder)}`,
+  );
 }

@@ -3,7 +3,7 @@ import { ConfigError, ShardlabError } from '../../core/errors';
 
 /** Makes a function from its source. `name` is the file in stack traces. Throws: CONFIG if the source is not a function. */
 export function compile(source: string, name: string): (...args: unknown[]) => unknown {
-  // The source of a method, as { f() {} }.f, is a function only within an object.
+  // A method's source, such as `f() {}`, can be compiled only within an object.
   for (const text of [`(${source})`, `(Object.values({ ${source} })[0])`]) {
     try {
       const work: unknown = new Script(text, { filename: name }).runInThisContext();
@@ -25,8 +25,8 @@ export function explained(error: unknown, why: string): unknown {
 }
 
 /**
- * Adds advice to an error about a class or function that a user's function takes from its scope, as ({ Net }) => new
- * Net(), although the scope has no such name; returns other errors unchanged.
+ * Adds advice to an error about a class or function that a user's function takes from its scope (as ({ Net }) => new
+ * Net() does), although the scope has no such name; returns other errors unchanged.
  */
 export function explainedAbsence(error: unknown, scope: object): unknown {
   if (!(error instanceof TypeError)) return error;

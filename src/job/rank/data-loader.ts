@@ -52,7 +52,7 @@ export async function openLoader(
   const other = others.findIndex((each) => each.settings !== first?.settings);
   if (other >= 0) {
     throw new ConfigError(
-      `${NAME}: rank 0 gives ${first?.settings}, rank ${other + 1} gives ${others[other]?.settings}; all ranks must give the same`,
+      `${NAME}: rank 0 gives ${first?.settings}, rank ${other + 1} gives ${others[other]?.settings}; all ranks must give the same settings`,
     );
   }
   if (!first?.made) throw new ShardlabError('INTERNAL', 'the data was not prepared');
@@ -81,7 +81,7 @@ function settingsOf(given: unknown, options: LoaderOptions) {
 async function prepare({ files }: LoaderPlace, data: OwnData, seed: number): Promise<PreparedData> {
   if (files === undefined) {
     throw new ConfigError(
-      'dataLoader: a dry run or a plan reads no files; give tensors of the same shapes, as tf.zeros([4, 7])',
+      'dataLoader: a dry run or a plan reads no files; give tensors of the same shapes, such as tf.zeros([4, 7])',
     );
   }
   const { prepareInFolder } = await import('./prepare-in-folder.js');
@@ -133,7 +133,7 @@ export class DataLoader implements Iterable<FileBatch> {
 
 /** A batch of rows that are never trained on. */
 export interface CountedBatch extends FileBatch {
-  /** Number of the batch's rows that count: all, or 0 if the rank has no row left and repeats a row that another rank counts. */
+  /** How many of the batch's rows count in the mean: all, or 0 if the rank has no row left and repeats another rank's row. */
   readonly counted: number;
 }
 
@@ -152,7 +152,7 @@ export class ValidationLoader implements Iterable<CountedBatch> {
     this.#batches = batches;
   }
 
-  /** Number of rows of all ranks. */
+  /** Number of rows, over all ranks. */
   get numRows(): number {
     return this.#batches.numRows;
   }

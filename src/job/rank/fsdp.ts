@@ -175,7 +175,7 @@ export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh
       config: ActivationCheckpointingConfig | null = 'full',
       { offloadToHost = false }: { readonly offloadToHost?: boolean } = {},
     ) => {
-      // Throws: CONFIG unless the value has a form of a config's activationCheckpointing.
+      // Throws: CONFIG unless the value has one of the forms of a config's activationCheckpointing.
       const { activationCheckpointing } = parseTrainConfig({ activationCheckpointing: config });
       return applyActivationCheckpointing(
         { engine, observer },
@@ -225,7 +225,7 @@ function fsdpFunction(
 function unwrapped<T>(value: T, what: string): T {
   if (!(value instanceof DistributedDataParallel)) return value;
   throw new ConfigError(
-    `${what} takes a module that is under no DDP, not a DDP; build the model again and give it without DDP`,
+    `${what} takes a module without DDP, but got one in DDP; build the model again, and do not wrap it in DDP`,
   );
 }
 
@@ -237,8 +237,10 @@ function requireFull(type: StateDictType): void {
   );
 }
 
-/** Returns the module. Throws: CONFIG for a value that is not a module with parameters, and for a module some of whose
- * parameters a strategy already holds or splits. */
+/**
+ * Returns the module. Throws: CONFIG for a value that is not a module with parameters, and for a module with parameters that a
+ * strategy already holds or splits.
+ */
 function unheld<M extends Module>(module: M, what: string, group: ProcessGroup): M {
   withParameters(module, what);
   requireSameParts(module.parameters(), group, what);

@@ -29,7 +29,7 @@ export async function measure(measurement: Measurement, scope: RankScope): Promi
   }
 }
 
-/** Returns one group per rank, with this rank alone; null for groups of other ranks. */
+/** Returns an entry per rank: for this rank, a group that has only this rank; for other ranks, null. */
 function aloneOf(group: ProcessGroup, numRanks: number): readonly (ProcessGroup | null)[] {
   return group.ranks.slice(0, numRanks).map((one) => group.subgroup([one], `rank ${one} alone`));
 }

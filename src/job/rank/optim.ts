@@ -120,7 +120,9 @@ export function rankOptim({ engine, warn, steps }: OptimParts, takes: (model: Ha
       options: Partial<Omit<ScheduleConfig, 'kind'>> = {},
     ): LRSchedule {
       if (ENDING.includes(kind) && options.maxSteps === undefined)
-        throw new ConfigError(`optim.getScheduler: ${kind} needs maxSteps, the step at which it ends`);
+        throw new ConfigError(
+          `optim.getScheduler: ${kind} needs maxSteps, the step at which the schedule ends`,
+        );
       const { schedule, steps } = parseTrainConfig({
         optimizer: { lr: optimizer.lr },
         schedule: { kind, ...options },

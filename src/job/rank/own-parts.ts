@@ -17,7 +17,7 @@ import { withVariables } from './variables';
 /** Buffers of cells and functions belong to no run. */
 const NO_RUN = 0;
 
-/** Functions of a training that the user wrote, in the process that calls them. */
+/** The functions that a user wrote for a training, ready to be called in this process. */
 export interface OwnFunctions {
   readonly model: UserFunction | null;
   readonly loss: UserFunction | null;

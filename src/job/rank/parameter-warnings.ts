@@ -48,8 +48,8 @@ export class ParameterWarnings {
     if (isKnown) return;
     this.#warn(
       `${listed(loose.map(({ name }) => name))} ${loose.length === 1 ? 'is' : 'are'} under no wrapper, while ` +
-        `${listed(units.map((unit) => unit || 'another model'))} ${units.length === 1 ? 'is' : 'are'}: each rank updates ` +
-        'parameters without a wrapper with its own gradients, so their values drift apart between ranks. Call fullyShard on ' +
+        `${listed(units.map((unit) => unit || 'another model'))} ${units.length === 1 ? 'is' : 'are'}: ` +
+        'gradients of parameters without a wrapper are not averaged, so these parameters drift apart between ranks. Call fullyShard on ' +
         'the model itself, after its blocks and before the first forward (or DDP on all of it), or average parameter.grad with ' +
         'dist.allReduce. This warning appears once per model',
     );

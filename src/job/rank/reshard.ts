@@ -26,7 +26,7 @@ export interface ModelAndOptimizer {
   readonly optimizer: Optimizer;
 }
 
-/** A rank reports its progress whenever it has done another such share of the work. */
+/** A rank reports its progress after each further twentieth of the work. */
 const TELL_EVERY = 0.05;
 
 /**

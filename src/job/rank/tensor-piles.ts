@@ -2,12 +2,12 @@ import { type BufferId, type Observer, SILENT, type Tag } from '../../core/event
 import { type Bytes, formatBytes } from '../../core/units';
 import type { Warn } from '../../core/warn';
 
-/** There is a warning if a cell leaves `MOST_TENSORS` tensors, or `MANY_TENSORS` tensors with together `MANY_BYTES`. */
+/** There is a warning if a cell leaves `MOST_TENSORS` tensors, or `MANY_TENSORS` tensors that together have `MANY_BYTES`. */
 const MOST_TENSORS = 500;
 const MANY_TENSORS = 20;
 const MANY_BYTES: Bytes = 50e6;
 
-/** There is a warning if this number of steps in a row leave equally many tensors each, with at least these bytes per step. */
+/** There is a warning if `STEPS_IN_A_ROW` steps each leave the same number of tensors, with at least `LEAST_BYTES_PER_STEP`. */
 const STEPS_IN_A_ROW = 3;
 const LEAST_BYTES_PER_STEP: Bytes = 10e3;
 

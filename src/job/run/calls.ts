@@ -19,7 +19,7 @@ import type { OwnWork } from './own';
 export interface RunHome {
   /** The launcher's part of a run on PyTorch; undefined if ranks run this library's engine. */
   readonly torch?: TorchRun | undefined;
-  /** Number of the run in its job. */
+  /** The number of this run among the runs of its job. */
   readonly number: number;
   readonly supervisor: Supervisor;
   readonly groups: RankGroups;
@@ -60,8 +60,9 @@ export class RunCalls {
   }
 
   /**
-   * Runs work on the job's first `numRanks` ranks. `lines` gets the lines that ranks write during the call, and writes the
-   * remaining lines at the call's end. Throws: CLOSED when the run has ended, and errors of calls on ranks.
+   * Runs work on the job's first `numRanks` ranks. `lines` gets each line that ranks write during the call,
+   * and writes the lines that it still holds when the call ends. Throws: CLOSED when the run has ended, and errors of calls on
+   * ranks.
    */
   async on<T>(numRanks: number, work: RunWork, sink: CallSink = {}, lines = new FoldedLines()): Promise<T[]> {
     if (this.#ended !== undefined) throw this.#ended;
@@ -80,13 +81,13 @@ export class RunCalls {
     }
   }
 
-  /** Measures a config on the run's ranks, even after the run has ended. Throws: errors of calls on ranks. */
+  /** Measures two steps of a config on the run's ranks, even after the run has ended. Throws: errors of calls on ranks. */
   async probe(
     config: TrainConfig,
     { data, own }: Pick<RunParts, 'data' | 'own'>,
     group: GroupRef,
   ): Promise<ProbeResult[]> {
-    // The number is negative, so that it is not the number of any run.
+    // Runs have positive numbers, so a negative number is no run's number.
     const work = { kind: 'probe', run: -this.#run, config, data, own: own?.sources, group } as const;
     return (await this.#supervisor.run(firstRanks(group.size), work, {})) as ProbeResult[]; // ranks answer a probe with this type
   }
@@ -180,7 +181,7 @@ export class RunTurns {
     }
     if (before !== undefined && !this.#isStopping) {
       throw new ConfigError(
-        `this run is already ${before.business}; await that call before the run is ${business === before.business ? `${business} again` : business}`,
+        `this run is already ${before.business}; await the running call before ${business === before.business ? `${business} again` : business}`,
       );
     }
     const running = this.#after(before?.ended, work);

@@ -55,11 +55,11 @@ export interface RunLoad extends Shown {
 
 const SAVE_OPTIONS = ['type', 'maxShardBytes', 'dtype', 'async'] satisfies (keyof RunSaveOptions)[];
 
-/** Options of a save that `run.save` does not have. */
+/** Options of saves within this library, in addition to the options of `run.save`. */
 interface SaveParts {
   /** What is saved besides the parameters. Default: the optimizer's states. */
   readonly beside?: SavedBeside;
-  /** The folder that the user sees, if `given` is only a temporary folder. Default: `given`. */
+  /** The folder that messages name if the save goes into a temporary folder. Default: the folder of the save. */
   readonly shownAs?: string;
   /** The display that shows the progress. */
   readonly place?: ProgressPlace;

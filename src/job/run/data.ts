@@ -64,7 +64,7 @@ export class JobData {
     if (data === null) return null;
     const own = { ...data, tokenizer: data.tokenizer ?? this.#tokenizerOfModel(config) };
     const shape = modelShape(config);
-    // Rows of instructions have the model's length.
+    // A row of instructions has as many tokens as the model's sequence.
     return data.instructions === undefined || !('seq' in shape) ? own : { ...own, seq: shape.seq };
   }
 
@@ -90,8 +90,8 @@ export class JobData {
   }
 
   /**
-   * Returns a key that identifies settings and the state of their files. Two arrays never have the same key, because the
-   * user may change an array's values.
+   * Returns a key that identifies settings and the state of their files. Data of arrays get a new key in each call,
+   * because the user may have changed an array's values.
    */
   #keyOf(data: OwnData, seed: number): string {
     const { format, validation, tokenizer } = data;

@@ -8,7 +8,7 @@ import { saveRun } from './checkpoints';
 
 /** Options of run.export. */
 export interface ExportOptions extends Omit<BundleOptions, 'gpusPerMachine'> {
-  /** Number of GPUs per machine. Default: as many as the run has ranks, divided by `machines`. */
+  /** Number of GPUs per machine. Default: the run's number of ranks, divided by `machines`. */
   readonly gpusPerMachine?: number | undefined;
 }
 
@@ -22,7 +22,7 @@ export async function exportRun(parts: RunParts, options: ExportOptions): Promis
   const { machines = 1, gpusPerMachine = world / machines } = options;
   if (options.gpusPerMachine === undefined && !Number.isInteger(gpusPerMachine)) {
     throw new ConfigError(
-      `run.export: ${world} ranks are not divisible by machines ${machines}; give gpusPerMachine too`,
+      `run.export: ${world} ranks are not divisible by ${machines} machines; give gpusPerMachine too`,
     );
   }
   const bundle = planBundle(

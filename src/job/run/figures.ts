@@ -104,7 +104,7 @@ export abstract class StepFigures {
     if (!TIMELINE_FORMS.includes(as)) {
       const near = nearest(as, TIMELINE_FORMS);
       const hint =
-        near === undefined ? `known forms are ${TIMELINE_FORMS.join(', ')}` : `did you mean '${near}'?`;
+        near === undefined ? `choose one of ${TIMELINE_FORMS.join(', ')}` : `did you mean '${near}'?`;
       throw new ConfigError(`timeline({ as: '${as}' }): there is no such form; ${hint}`);
     }
     return this.#draw(step, (view) =>
@@ -217,7 +217,7 @@ export function stepsOfRun(
   };
 }
 
-/** Returns the phase of a step (default: of the last step, even if a later phase has begun), with its records. */
+/** Returns the phase of a step, with the phase's records. Default: the last step, even if a later phase has begun. */
 export function phaseOf<P extends { readonly world: number }>(
   history: RunHistory<P>,
   link: Link | undefined,

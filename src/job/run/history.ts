@@ -27,7 +27,7 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
   readonly steps: RunSteps;
   /** The phases in order; a run that was never resharded has one phase. */
   readonly phases: Phase<P>[];
-  /** Loss of each step by its number, in order. */
+  /** The loss of each step, by the step's number, in order. */
   readonly #losses = new Map<number, number>();
   #evaluations: readonly EvaluatedStep[] = [];
   #lastStep = 0;
@@ -62,7 +62,7 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
     return this.#lastStep;
   }
 
-  /** The validation losses, by step, in order. A loaded checkpoint contains the losses up to its step. */
+  /** The validation losses, by step, in order. After a load, the losses up to the checkpoint's step are those of the checkpoint. */
   get evaluations(): readonly EvaluatedStep[] {
     return this.#evaluations;
   }

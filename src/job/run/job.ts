@@ -34,7 +34,7 @@ export interface CellRequest {
   /** Number of the notebook's cell. */
   readonly cell: number;
   readonly selection: Selection;
-  /** Called when the ranks are about to get the cell; a cell that is refused never reaches a rank. */
+  /** Called when the ranks are about to get the cell; not called for a cell that is refused. */
   readonly begins?: () => void;
 }
 

@@ -40,7 +40,7 @@ export interface LogFile {
   close(): void;
 }
 
-/** Opens a file of JSON lines, to which rows are appended; `resume` removes the last rows after its step. Throws: IO. */
+/** Opens a file of JSON lines, to which rows are appended; `resume(step)` removes the rows of later steps. Throws: IO. */
 export function openJsonLines(path: string): LogFile {
   const file = appendTo(path);
   return {

@@ -17,7 +17,7 @@ export interface LoopOptions {
   readonly loadBestModelAtEnd?: boolean | undefined;
   /** Ends the training after this number of consecutive evaluations that found no new least loss. */
   readonly earlyStoppingPatience?: number | undefined;
-  /** A loss counts as a new least loss only if it is less by more than this number. Default 0. */
+  /** A loss counts as a new least loss only if it is below the old least loss by more than this number. Default 0. */
   readonly earlyStoppingThreshold?: number | undefined;
 }
 
@@ -82,7 +82,9 @@ export function checkLoopOptions(
   const unused = (['evalSteps', 'saveSteps'] as const).flatMap((name) => {
     const every = options[name];
     if (every === undefined || Math.ceil(first / every) * every <= last) return [];
-    return [`${what}: ${name} is ${every}, and no step from ${first} to ${last} is a multiple of it`];
+    return [
+      `${what}: ${name} ${every} has no effect, because no step from ${first} to ${last} is a multiple of ${every}`,
+    ];
   });
   return [...unused, ...laterCheckpoints(what, outputDir, lastStep)];
 }
@@ -96,8 +98,9 @@ function laterCheckpoints(what: string, outputDir: string | undefined, lastStep:
   const step = new OutputFolder(outputDir).steps().at(-1) ?? 0;
   if (step <= lastStep) return [];
   return [
-    `${what}: ${outputDir} has checkpoint-${step}, but this run is at step ${lastStep}; a save of the same step will replace it, and ` +
-      `saveTotalLimit does not delete later steps. To continue from it: await run.load('${outputDir}/checkpoint-${step}')`,
+    `${what}: ${outputDir} has checkpoint-${step}, but this run is at step ${lastStep}; a save after step ${step} will replace ` +
+      `that checkpoint, and saveTotalLimit does not delete checkpoints of later steps. To continue from step ${step}: ` +
+      `await run.load('${outputDir}/checkpoint-${step}')`,
   ];
 }
 

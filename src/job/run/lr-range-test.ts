@@ -49,7 +49,7 @@ export async function lrRangeTest(
   }
 }
 
-/** Throws other errors than CLOSED: after a failed step the run is CLOSED, and the error of that step is shown instead. */
+/** Throws the error unless it is CLOSED: a failed step has closed the run, and the user gets that step's error instead. */
 function unlessClosed(error: unknown): void {
   if (!(error instanceof ShardlabError && error.code === 'CLOSED')) throw error;
 }
@@ -98,7 +98,7 @@ function checkedOptions(options: LrRangeOptions): Required<LrRangeOptions> {
   const { startLr = 1e-6, endLr = 1, numIter = 100, smoothF = 0.05, divergeTh = 5 } = options;
   if (!(startLr > 0)) throw wrong('startLr', startLr, 'a number above 0, as 1e-6');
   if (!(endLr > startLr && endLr < Infinity))
-    throw wrong('endLr', endLr, `a number above startLr, ${startLr}`);
+    throw wrong('endLr', endLr, `a number above startLr (${startLr})`);
   if (!(Number.isInteger(numIter) && numIter >= 3)) throw wrong('numIter', numIter, 'a whole number from 3');
   if (!(smoothF > 0 && smoothF <= 1)) throw wrong('smoothF', smoothF, 'a number above 0, at most 1');
   if (!(divergeTh > 1)) throw wrong('divergeTh', divergeTh, 'a number above 1');

@@ -30,20 +30,20 @@ export interface TriedSetting {
 
 /** The message names at most this number of settings. */
 const NUM_NAMED = 3;
-/** No setting is tried after this time, and no single setting after half of it. */
+/** No pair of settings is tried after this time, and no setting is tried alone after half of this time. */
 const BUDGET_SECONDS: Seconds = 8;
-/** A trial takes too long if a rank's step has more floating point operations than this (2 seconds at 10 GFLOP/s). */
+/** No setting is tried if a rank's step has more floating point operations than this number, which takes 2 s at 10 GFLOP/s. */
 const MOST_FLOPS = 2e10;
 /** Bytes per parameter: parameter, gradient and two moments in float32. Source: Rajbhandari et al. 2020, section 3.1. */
 const STATE_BYTES = 16;
 /** A heap never shrinks, so a model is not tried if the states of all its parameters take more bytes than this. */
 const MOST_STATE_BYTES: Bytes = 256e6;
-/** Codes of errors after which ranks no longer answer, or with which the user has stopped the work. */
+/** Codes of errors that mean that ranks no longer answer, or that the user has stopped the work. */
 const ENDINGS = ['INTERRUPTED', 'CLOSED', 'RANK_DIED', 'ABORTED'];
 
 /**
  * Returns the error with a message that also names settings with which the run fits under the memoryLimit. The settings
- * are tried and measured on the ranks, one change at a time, then in pairs. If a trial of the model takes too long, the
+ * are tried and measured on the ranks, one change at a time, then in pairs. If a trial of the model would take too long, the
  * message gives the sizes of the model's states by a formula.
  */
 export async function withMemoryAdvice(error: ShardlabError, options: AdviceOptions): Promise<ShardlabError> {
@@ -83,7 +83,7 @@ async function tryAll(options: AdviceOptions, limit: Bytes): Promise<TriedSettin
       try {
         tried.push(measured(setting, await options.probe(setting.config), world, limit));
       } catch (error) {
-        // A setting that conflicts with this config is not advice.
+        // A setting that conflicts with this config is skipped.
         hasEnded = !(error instanceof ShardlabError) || ENDINGS.includes(error.code);
       }
     }
@@ -106,7 +106,7 @@ function measured(
 ): TriedSetting {
   const { peakBytes, shardBytes } = ranks.reduce((a, b) => (b.peakBytes > a.peakBytes ? b : a));
   const { shardedAtRest, isHybrid } = STRATEGIES[config.parallel.strategy];
-  // Shards shrink with the number of ranks; other memory does not.
+  // With more ranks, each rank's shards are smaller; other memory stays the same.
   const room = limit - (peakBytes - shardBytes);
   const canShrink = shardedAtRest.includes('parameter') && !isHybrid && room > 0;
   return {
@@ -146,7 +146,7 @@ function sayingTried(tried: readonly TriedSetting[], limit: Bytes): string {
   if (least === undefined) return 'No other setting could be tried here.';
   return (
     `${tried.length} other settings were tried here, with two steps each, and none fits; the smallest peak, with ${least.setting}, ` +
-    `needs a memoryLimit of ${least.peakBytes} bytes (${formatBytes(least.peakBytes)}), ${formatBytes(least.peakBytes - limit)} more` +
+    `needs a memoryLimit of ${least.peakBytes} bytes (${formatBytes(least.peakBytes)}), ${formatBytes(least.peakBytes - limit)} more than now` +
     `${sayingRanks(tried)}.`
   );
 }
@@ -224,7 +224,7 @@ export function singleSettings(config: TrainConfig, world: number): MemorySettin
 
 /**
  * Returns configs with two changes: the first is one of `texts` and reduces states, the second reduces activations.
- * The positions of both changes in `texts` give the order.
+ * A pair whose changes are earlier in `texts` is earlier in the result.
  */
 export function pairedSettings(
   config: TrainConfig,

@@ -94,7 +94,7 @@ export function splitInput(input: object): SplitInput {
   return { config, own: { sources, functions: isInFile ? null : functions } };
 }
 
-/** Returns the functions that make batches. Throws: CONFIG if only one of the two parts is a function. */
+/** Returns the functions that make batches. Throws: CONFIG if an object has `train`, but not two functions. */
 function batchFunctions(data: unknown): Pick<OwnFunctions, 'data' | 'validation'> {
   const parts = typeof data === 'object' && data !== null && 'train' in data ? data : { train: data };
   const { train, validation = null, ...others } = parts as Readonly<Record<string, unknown>>;

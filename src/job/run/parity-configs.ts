@@ -14,7 +14,7 @@ const HOW = [
   'optimizer.fused',
 ];
 
-/** All other settings, which change a step's result; a section's parts are in the list in place of the section. */
+/** All other settings, which change a step's result; the list has each setting of a section, not the section. */
 const WHAT = SETTING_ROWS.map(({ path }) => path).filter(
   (path, _, all) =>
     !HOW.some((how) => path === how || path.startsWith(`${how}.`)) &&
@@ -24,8 +24,8 @@ const WHAT = SETTING_ROWS.map(({ path }) => path).filter(
 type Compared = Pick<RunParts, 'history' | 'torch'>;
 
 /**
- * Throws: CONFIG if two runs differ in settings that change a step's result, with the name of each; CONFIG if their
- * numbers of data-parallel ranks or of steps so far differ, and for a run on DeepSpeed.
+ * Throws: CONFIG if two runs differ in settings that change a step's result, in the number of data-parallel ranks, or in the
+ * number of steps so far; the message names each difference. Throws: CONFIG for a run on DeepSpeed.
  */
 export function requireSameTraining(one: Compared, other: Compared): void {
   if (one.history === other.history)
@@ -57,7 +57,7 @@ export function requireSameTraining(one: Compared, other: Compared): void {
   const [mine, its] = [one.history.lastStep, other.history.lastStep];
   if (mine === its) return;
   throw new ConfigError(
-    `run.parity needs runs after the same step, but this run has taken ${counted(mine, 'step')} and the other ${its}; make both anew, ` +
+    `run.parity needs runs after the same step, but this run has taken ${counted(mine, 'step')} and the other run ${its}; make both runs again, ` +
       'or save one and load it into the other: run.save(path), other.load(path)',
   );
 }

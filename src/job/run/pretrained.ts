@@ -46,10 +46,10 @@ export async function savePretrained(
   const { lora } = parts.history.phase.config;
   if (adapter && lora === null)
     throw new ConfigError(
-      'run.savePretrained: adapter is for runs with lora, and this run has none; leave it out',
+      'run.savePretrained: adapter is for runs with lora, and this run has no lora; leave out adapter',
     );
   const shape = modelShape(parts.history.phase.config);
-  publishedModel(shape); // Refuses a kind without a published format, before ranks save anything.
+  publishedModel(shape); // Refuses a kind of model that has no published format, before ranks save anything.
   const source = `${path}.whole-${processMark()}`;
   try {
     const parameters = { beside: 'nothing', shownAs: folder } as const;

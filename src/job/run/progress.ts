@@ -18,7 +18,7 @@ const REDRAW_MS = 200;
 const REDRAW_SHARE = 20;
 /** If all steps together take less time than this, the remaining time is not shown. */
 const TIME_LEFT_FROM: Seconds = 2;
-/** While steps run, the speed is the speed of this number of newest steps. */
+/** While steps run, the display shows the speed of this number of newest steps. */
 const NUM_SPEED = 10;
 
 /** The facts that the progress of steps shows besides the steps' results. */
@@ -128,7 +128,7 @@ function finalBundle(state: State, note: string | null): MimeBundle {
   return { ...bundle, 'text/plain': `${text}\n${bundle['text/plain']}` };
 }
 
-/** Returns the time that the remaining steps need if they are as fast as the newest steps; nothing for short work. */
+/** Returns the time that the remaining steps need if they are as fast as the mean of the steps so far; '' for short work. */
 function stepsLeft({ numSteps, losses, start }: State): string {
   if (numSteps === null || losses.length === 0) return '';
   const perStep = (now() - start) / losses.length;

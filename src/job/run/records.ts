@@ -28,7 +28,7 @@ interface StepOfRank {
   readonly step: CellStep;
 }
 
-/** The title of the steps from `firstStep` on: what ran. */
+/** The title of the steps from `firstStep` on; it names the cell or function that ran. */
 interface Title {
   readonly firstStep: number;
   readonly title: string;

@@ -84,7 +84,7 @@ export function planReshard(
   const isOther = strategy !== before;
   const kept: Record<string, unknown> = { ...from.config.parallel };
   if (isOther) for (const key of BOUND) delete kept[key];
-  // An unknown strategy has no properties; the parser reports it.
+  // A strategy with an unknown name has no properties; the parser reports the name.
   const isHybrid = strategy !== undefined && STRATEGIES[strategy].isHybrid;
   if (!isHybrid || world !== from.world) delete kept.mesh;
   const { ep = from.config.parallel.ep } = parallel;

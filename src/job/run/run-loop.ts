@@ -18,7 +18,7 @@ import { RunLogs } from './run-logs';
 import type { RunTraining } from './training';
 import { type LoopHome, stoppedBy, TrainingLoop } from './training-loop';
 
-/** An interrupt waits at least for the time of this number of steps, twice the steps granted in advance ([Note: grants]). */
+/** An interrupt waits at least for the time of this number of steps: twice the number that is granted in advance ([Note: grants]). */
 const STOP_STEPS = 4;
 
 /** The parts of a run that training needs. */
@@ -129,8 +129,8 @@ export abstract class RunLoop extends StepFigures {
   /**
    * From now on, writes a row per step and per evaluation into a file of JSON lines or an event file of TensorBoard, or calls a
    * function with each row. Files are complete after each step. Rows are appended; if a run continues from a checkpoint,
-   * the file's last rows of later steps are removed, and TensorBoard hides them. Returns a function that ends
-   * the log. Throws: CONFIG, IO.
+   * the last rows of later steps are removed from a file of JSON lines; in TensorBoard, such rows are hidden. Returns a function
+   * that ends the log. Throws: CONFIG, IO.
    * @example
    * run.log('jsonl', 'log.jsonl');
    * run.log('tensorboard', 'runs'); // then: tensorboard --logdir runs

@@ -56,7 +56,7 @@ export interface RunOptions extends RunHome {
   readonly numRanks: number;
   /** Number of ranks that train: the first ranks of the job. */
   readonly world: number;
-  /** The job's folder, in which steps are stored that are not in memory. */
+  /** The job's folder, which stores the steps that are not in memory. */
   readonly folder: string;
   readonly jobData: JobData;
   /** The user's functions; undefined if there are none. */

@@ -7,9 +7,9 @@ import type { StepResult } from '../../train/step-result';
 
 /*
  * [Note: steps on disk] The records of a step are tens of kilobytes per rank. The newest steps are in memory. Older
- * steps are written, several at a time, to a file in the job's folder, and are read back on demand: plain results,
- * deflated records. RunHistory stores the numbers that figures need from all steps (losses, sums of communication). So
- * a run's memory hardly grows with its steps.
+ * steps are written, several at a time, to a file in the job's folder, and are read back on demand. The file has compressed
+ * records (deflate) and uncompressed results. RunHistory stores the numbers that figures need from all steps (losses, sums
+ * of communication). So a run's memory hardly grows with its steps.
  */
 
 /** At least this number of newest steps is in memory. No figure needs more steps than this. */

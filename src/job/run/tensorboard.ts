@@ -43,7 +43,7 @@ export function openEventFile(folder: string, firstStep: number): LogFile {
   };
 }
 
-/** Returns the values of a row's curves. If another curve has a metric's tag, the tag is `eval/metrics.<name>`. */
+/** Returns the values of a row's curves. If another curve already has a metric's tag, the metric gets `eval/metrics.<name>`. */
 function valuesOf(row: LogRow): Uint8Array[] {
   const values = Object.entries(row).flatMap(([key, value]) => {
     const tag = TAGS[key];

@@ -97,7 +97,7 @@ export class RunTraining {
     }
   }
 
-  /** Frees the model after an error about a memoryLimit, and adds settings that fit; returns other errors unchanged. */
+  /** Returns an error about a memoryLimit with settings that fit, and frees the model; returns other errors unchanged. */
   async advised(error: unknown): Promise<unknown> {
     if (!isOverMemoryLimit(error)) return error;
     const { groups, calls, history } = this.#parts;
@@ -125,7 +125,7 @@ export class RunTraining {
 /** Number of granted steps beyond the steps that all ranks have done. */
 const LEAD = 2;
 
-/** Returns the first grant of a call. */
+/** Returns the grant with which a call of `numSteps` steps begins. */
 export function firstGrant(numSteps: number): StepGrant {
   return { granted: Math.min(LEAD, numSteps), isFinal: numSteps <= LEAD };
 }
@@ -155,7 +155,7 @@ export class Stepping {
     this.#granted = firstGrant(numSteps);
   }
 
-  /** Called when the ranks are free and will get the steps. Throws: INTERRUPTED if `stop` was called before. */
+  /** Must be called when the ranks are free, just before they get the steps. Throws: INTERRUPTED if `stop` was called before. */
   begin(): void {
     if (this.#isStopped) {
       throw new ShardlabError(

@@ -3,7 +3,7 @@ import { ShardlabError } from '../../core/errors';
 import { killGroup, type RankExit } from '../launch/rank-process';
 import type { AgentCommand } from './agents';
 
-/** Characters of an agent's standard error that are stored. */
+/** The number of last characters of an agent's standard error that are stored. */
 const TAIL_CHARACTERS = 8000;
 
 /** After an agent has ended, its last output gets this time to arrive. */

@@ -51,17 +51,19 @@ export function findTorch(given: string | undefined, env: NodeJS.ProcessEnv = pr
   const own = given === undefined ? torchPython(env) : { python: given };
   const { python } = own;
   if (python === '')
-    throw new ConfigError('python is empty; name the Python that has PyTorch, or leave it out', { python });
+    throw new ConfigError('python is empty; name the Python that has PyTorch, or leave python out', {
+      python,
+    });
   if (python === undefined) {
     throw new ConfigError(
-      `engine 'torch' needs a Python with PyTorch, and ${own.missing}: run \`npx shardlab engine torch\` once, or name one, ` +
+      `engine 'torch' needs a Python with PyTorch, and ${own.missing}: run \`npx shardlab engine torch\` once, or name a Python, ` +
         "as launch({ engine: 'torch', ranks: 2, python: '/path/to/python' })",
     );
   }
   const found = describeTorch(python);
   if (typeof found === 'string') {
     throw new ConfigError(
-      `${python} cannot run ranks of engine 'torch': ${found}; run \`npx shardlab engine torch\`, or name another Python with python`,
+      `${python} cannot run ranks of engine 'torch': ${found}; run \`npx shardlab engine torch\`, or name another Python in the option python`,
       { python },
     );
   }

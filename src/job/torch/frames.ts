@@ -92,7 +92,7 @@ export function encodeFrame(code: Buffer, payload: Buffer): Buffer {
   return Buffer.concat([length, code, payload]);
 }
 
-/** Cuts a stream of bytes into frames; the received chunks need not match the frames. */
+/** Cuts a stream of bytes into frames; a received chunk may begin or end within a frame. */
 export class FrameReader {
   #chunks: Buffer[] = [];
   #size = 0;
@@ -124,7 +124,7 @@ export class FrameReader {
     const [first] = this.#chunks;
     if (first !== undefined && first.length >= bytes) return first;
     this.#chunks = [Buffer.concat(this.#chunks)];
-    return this.#chunks[0] as Buffer; // the line above put it there
+    return this.#chunks[0] as Buffer; // the line above has stored this chunk
   }
 
   #take(bytes: number): Buffer {

@@ -18,9 +18,9 @@ const BLOCK = 2 ** 20;
 
 /**
  * Writes the initial values of a config's model into a safetensors file in `folder`. These are the values that ranks of this
- * library would compute from the seed, or read from `init` or from the model's folder. `progress` gets bytes. Returns the
- * folder; undefined for a model in Python without `init`, because the model's class sets the values. Throws: SHAPE for values
- * that do not fit, IO.
+ * library would compute from the seed, or read from `init` or from the model's folder. `progress` gets numbers of bytes. Returns
+ * the folder; undefined for a model in Python without `init`, because the model's class sets the values. Throws: SHAPE for
+ * values that do not fit, IO.
  */
 export function writeInitialValues(
   config: TrainConfig,

@@ -18,6 +18,6 @@ export function requireLanguage(
       ? "write Python in a cell that begins with %%ranks --python, or call job.on('all').python('rank * 2')"
       : "launch a job with engine: 'torch', or write TypeScript in a cell that begins with %%ranks";
   throw new ConfigError(
-    `${what} runs ${language}, and the ranks of this job (engine '${engine}') do not; ${instead}`,
+    `${what} runs ${language}, but the ranks of this job (engine '${engine}') do not run ${language}; ${instead}`,
   );
 }

@@ -32,7 +32,7 @@ export class TorchProcesses {
     this.#agents = agents;
     this.#drop = drop;
     this.ranks = firstRanks(numRanks).map((rank) => this.#rankProcess(rank));
-    // A killed agent reports no ends of its ranks, so the end of an agent counts as the end of its ranks.
+    // A killed agent does not report that its ranks have ended, so the end of an agent counts as the end of its ranks.
     for (const { rank } of this.ranks) void this.#agentOf(rank).exited.then(() => this.#lost[rank]?.());
   }
 
@@ -114,7 +114,7 @@ export class TorchProcesses {
     };
   }
 
-  /** Kills a rank, and the processes that its own code started, because the agent gives each rank a process group. */
+  /** Kills a rank and the processes that the rank's code started: the agent gives each rank its own process group. */
   #killRank(rank: number): void {
     const pid = this.#pids[rank];
     if (pid === undefined) return;

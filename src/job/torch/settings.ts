@@ -14,10 +14,10 @@ type Support =
   | { readonly ignored: string; readonly by?: TorchFramework };
 
 const ONLY_HERE = (what: string): Support => ({
-  refused: `${what} is this library's own; train it with engine 'wasm'`,
+  refused: `only this library has ${what}; train with engine 'wasm'`,
 });
 
-const FSDP1 = "framework 'fsdp1' reads it";
+const FSDP1 = "framework 'fsdp1' reads this setting";
 
 /**
  * [Note: settings on PyTorch] For every setting, whether a run on PyTorch does what the setting says. A setting that is
@@ -76,11 +76,11 @@ const TORCH: Readonly<Record<SettingPath, Support>> = {
   },
   'offload.parameters': {
     refused:
-      'on CPUs there is no other memory to store them in, and offload to the host of a GPU is not built',
+      'on CPUs there is no other memory to store the parameters in, and offload to the host of a GPU is not built',
   },
   'offload.activations': {
     refused:
-      'on CPUs there is no other memory to store them in, and offload to the host of a GPU is not built',
+      'on CPUs there is no other memory to store the activations in, and offload to the host of a GPU is not built',
   },
   activationCheckpointing: 'done',
   data: 'done',

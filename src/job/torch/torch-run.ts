@@ -92,12 +92,12 @@ export class TorchRun {
     this.begin(config, world, data);
     const torch = this.modelOf(config);
     const to = join(this.#folder, `run-${run}-initial`);
-    // A job that was shut down has no folder any more; the call on its ranks then throws an error that says this.
+    // A job that was shut down has no folder any more; the call on its ranks then throws CLOSED.
     const folder = existsSync(this.#folder) ? writeInitialValues(config, init, to, progress) : undefined;
     return { kind: 'train', run, config, data: undefined, own: undefined, init: folder, group, torch };
   }
 
-  /** From now on, ranks get the batches of this config on `world` ranks. Throws: CONFIG for data that do not fit. */
+  /** From now on, ranks get batches of this config; `world` ranks share the data. Throws: CONFIG for data that do not fit. */
   begin(config: TrainConfig, world: number, prepared: PreparedData | undefined): void {
     this.#batches = new TorchBatches(config, world, prepared);
   }
@@ -138,7 +138,7 @@ function sourceOf(file: string): string {
   }
 }
 
-/** Throws: CONFIG for settings that are not supported together with torch.compile. */
+/** Throws: CONFIG for settings that torch.compile does not support here. */
 function checkCompiled(config: TrainConfig, framework: TorchFramework): void {
   const { parallel, activationCheckpointing } = config;
   const what =
@@ -153,10 +153,12 @@ function checkCompiled(config: TrainConfig, framework: TorchFramework): void {
             : config.lora !== null
               ? 'lora'
               : ownData(config.data)?.packing === true
-                ? 'data.packing, whose rows have other documents in each step'
+                ? 'data.packing, because the documents in a row change in each step'
                 : undefined;
   if (what !== undefined)
-    throw new ConfigError(`job.train: compile is not done with ${what}; leave one of them out`);
+    throw new ConfigError(
+      `job.train: compile does not support ${what}; leave out compile, or change this setting`,
+    );
 }
 
 /**

@@ -7,7 +7,7 @@ const OPTIMIZERS: readonly string[] = ['adamW', 'adam', 'sgd'];
 const SHARDED: readonly string[] = ['FULL_SHARD', 'SHARD_GRAD_OP', 'HYBRID_SHARD', '_HYBRID_SHARD_ZERO2'];
 
 /**
- * Returns a message for each value that PyTorch's ranks do not support although they support its setting; the message
+ * Returns a message for each unsupported value of a setting that PyTorch's ranks support otherwise; the message
  * says what to do. `world` is the number of the run's ranks. Python trusts this list and checks nothing again.
  */
 export function refusedValues(config: TrainConfig, framework: TorchFramework, world: number): string[] {
@@ -59,11 +59,11 @@ function parallelValues(
     ],
     [
       tp > 1 && !isSharded && tp * pp < world,
-      `parallel.strategy: matrices that parallel.tp has split are not replicated by ${strategy} on PyTorch; use FULL_SHARD`,
+      `parallel.strategy: on PyTorch, ${strategy} cannot replicate matrices that parallel.tp has split; use FULL_SHARD`,
     ],
     [
       pp > 1 && strategy === 'ZERO_1',
-      'parallel.strategy: stages of a pipeline have no ZeroRedundancyOptimizer here; use NO_SHARD or FULL_SHARD',
+      'parallel.strategy: ZERO_1 is not built for the stages of a pipeline on PyTorch; use NO_SHARD or FULL_SHARD',
     ],
     [
       framework === 'fsdp1' && Math.max(tp, pp) > 1,
@@ -104,15 +104,15 @@ function expertValues(config: TrainConfig, framework: TorchFramework): (readonly
     [tp > 1, "parallel.tp: a model of kind 'moe' is not split by tp on PyTorch; use ep or cp"],
     [
       ep > 1 && strategy === 'ZERO_1',
-      'parallel.ep: ZeRO-1 has no experts of different ranks on PyTorch; use NO_SHARD or FULL_SHARD',
+      'parallel.ep: ZERO_1 does not support experts that differ between ranks on PyTorch; use NO_SHARD or FULL_SHARD',
     ],
     [
       ep > 1 && framework === 'fsdp1',
-      "parallel.ep: framework 'fsdp1' has no experts of different ranks; use framework 'fsdp2'",
+      "parallel.ep: framework 'fsdp1' does not support experts that differ between ranks; use framework 'fsdp2'",
     ],
     [
       ep > 1 && Math.max(pp, cp) > 1,
-      'parallel.ep: experts of different ranks are not built together with pp and cp for PyTorch; set one of them',
+      'parallel.ep: ep is not built together with pp or cp for PyTorch; set ep to 1, or set pp and cp to 1',
     ],
   ];
 }

@@ -176,7 +176,7 @@ export class SyncBatchNorm extends BatchNorm {
   static convertSyncBatchnorm<M extends Module>(module: M, processGroup: ProcessGroup | null = null): M {
     if (!(module instanceof Module))
       throw new ConfigError(
-        'convertSyncBatchnorm takes a module, such as nn.SyncBatchNorm.convertSyncBatchnorm(model)',
+        'convertSyncBatchnorm takes a module; write nn.SyncBatchNorm.convertSyncBatchnorm(model)',
       );
     for (const part of module.modules()) {
       if (!(part instanceof BatchNorm)) continue;

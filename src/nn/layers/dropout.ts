@@ -5,7 +5,7 @@ import { Module } from '../module';
 
 /**
  * In training, sets each element to 0 with probability p, and divides the other elements by 1 − p; in `eval` returns x. Each
- * rank and each step draws other elements; a forward that runs again in backward draws the same elements. Backward also draws
+ * rank and each step draws different elements; a forward that runs again in backward draws the same elements. Backward also draws
  * the same elements again, so no mask is stored. Source: Srivastava et al. 2014; torch.nn.Dropout. Throws: CONFIG if p is not
  * from 0 to 1.
  * @example

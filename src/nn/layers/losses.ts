@@ -28,7 +28,7 @@ export function l1Loss(input: tf.Tensor, target: tf.Tensor, { reduction }: LossO
 }
 
 /**
- * Returns the mean over elements, with d = |input − target|, of d² / (2 beta) if d is below beta, else of d − beta / 2.
+ * Returns the mean over elements of d² / (2 beta) if d is below beta, else of d − beta / 2, where d = |input − target|.
  * Source: torch.nn.functional.smooth_l1_loss. Throws: SHAPE for unequal shapes.
  */
 export function smoothL1Loss(

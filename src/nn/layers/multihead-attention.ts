@@ -196,8 +196,8 @@ export class MultiheadAttention extends Module {
     throw new ShardlabError(
       'SHAPE',
       `nn.MultiheadAttention at '${this.path}': query [${query.shape}], key [${key.shape}] and value [${value.shape}] do not ` +
-        `fit; with batchFirst ${this.#batchFirst} they must be ${this.#batchFirst ? '[N, L, …]' : '[L, N, …]'}, the query's ` +
-        `last dim ${this.#dim}.`,
+        `fit; with batchFirst ${this.#batchFirst} they must be ${this.#batchFirst ? '[N, L, …]' : '[L, N, …]'}, and the ` +
+        `query's last dim must be ${this.#dim}.`,
     );
   }
 }

@@ -56,7 +56,7 @@ export class DitExperts<M extends Expert = Expert> extends Module {
     if (expert !== undefined && experts.size === 1) return expert;
     throw new ConfigError(
       `timesteps ${all.map((t) => t.toFixed(1)).join(', ')} are on both sides of the boundary ` +
-        `${this.shape.boundary * NUM_TIMESTEPS}; a batch runs only one expert, so give timesteps on one side`,
+        `${this.shape.boundary * NUM_TIMESTEPS}; a batch runs only one expert, so give timesteps on one side of the boundary`,
     );
   }
 }

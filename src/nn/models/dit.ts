@@ -202,7 +202,7 @@ function videoOf(x: tf.Tensor, [f, h, w]: Grid, [t, p, q]: Grid): tf.Tensor {
   return tf.reshape(tf.transpose(tiled, [0, 1, 3, 2, 4]), [batch, channels, f * t, h * p, w * q]);
 }
 
-/** Makes a config's transformer, or two transformers as experts, of which only one runs per step. */
+/** Makes a config's transformer, or two transformers as experts; only one of the two runs per step. */
 export function newDit(shape: DitConfig): Dit | DitExperts {
   if (shape.experts === 1) return new Dit(shape);
   return new DitExperts(shape, () => new Dit(shape, { isOneOfSeveral: true }));

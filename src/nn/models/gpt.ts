@@ -17,8 +17,8 @@ import { checkedShape } from './checked-shape';
 import { describeInput } from './require-inputs';
 
 /**
- * Functions that read logits. A rank has the logits of the whole vocabulary; under tensor parallelism, a rank has the logits of
- * a part of the vocabulary.
+ * Functions that read logits. A rank has the logits of the whole vocabulary or, under tensor parallelism, of a part of the
+ * vocabulary.
  */
 export interface LogitsReader {
   /** Returns the mean cross-entropy over all rows. Shapes: logits [N, vocab or a part], targets [N] → scalar. */
@@ -106,7 +106,7 @@ abstract class LanguageModel<B extends Module> extends Module {
     if (seq <= this.shape.seq) return;
     throw new ShardlabError(
       'SHAPE',
-      `sequence length ${seq} exceeds the model's seq ${this.shape.seq} (${path}, the position embedding, has no more rows); ` +
+      `sequence length ${seq} exceeds the model's seq ${this.shape.seq} (the number of rows of ${path}, the position embedding); ` +
         `give ids of at most ${this.shape.seq} columns, or build the model with seq: ${seq}.`,
       { details: { seq, limit: this.shape.seq, module: path } },
     );

@@ -9,7 +9,7 @@ export interface WantedInput {
   readonly multiples?: Readonly<Record<number, number>>;
 }
 
-/** Throws: SHAPE unless a model's inputs are tensors of these shapes; the error shows what is wanted and what is given. */
+/** Throws: SHAPE unless a model's inputs are tensors of these shapes; the error shows the required and the given inputs. */
 export function requireInputs(
   model: string,
   wanted: Readonly<Record<string, WantedInput>>,

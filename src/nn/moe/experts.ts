@@ -70,7 +70,7 @@ export class Experts extends ModuleList<FeedForward> {
       else if (needed.has(i)) spare.push(slot.run(zeroRow(rows_AD)));
     });
     const output = spare.length === 0 ? joined(outputs) : withoutRows(rows_AD, outputs, spare);
-    // Backward marks the parameters again, because in a pipeline the forward of a later microbatch may have marked them.
+    // Backward sets `isSpare` again, because in a pipeline the forward of a later microbatch may have changed it.
     return withGradients([output], () => ({
       value: tf.clone(output),
       gradients: (dy) => {
@@ -99,7 +99,7 @@ export class Experts extends ModuleList<FeedForward> {
   }
 
   /**
-   * Returns the slots without rows that run nevertheless, on a row of zeros, so that backward runs the collectives that other
+   * Returns the slots that have no rows but still run, on a row of zeros, so that backward runs the collectives that other
    * ranks wait for.
    */
   #neededSpares(slots: readonly Slot[], counts: readonly number[]): ReadonlySet<number> {
@@ -122,7 +122,7 @@ function appliedWith(expert: FeedForward, values: readonly tf.Tensor[], rows: tf
   }
 }
 
-/** Marks the parameters of each of this rank's experts that gets no rows on any rank. */
+/** Sets `isSpare` of the parameters of this rank's own experts: true if the expert gets no rows on any rank. */
 function markSpare(slots: readonly Slot[], everywhere: readonly number[]): void {
   slots.forEach(({ expert, isCopy }, i) => {
     if (isCopy) return;

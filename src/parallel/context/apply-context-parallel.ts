@@ -55,7 +55,7 @@ export function applyContextParallel(
     // The model itself refuses inputs that are no batch.
     if (batch === null) return next(...inputs);
     const { ids, targets } = batch;
-    // A gate's noise depends on all earlier tokens.
+    // The noise of a gate depends on all earlier tokens, so `keys` reads the whole sequences.
     if (model instanceof MoeGPT) model.keys.read(ids, context.positions(ids.shape[1] ?? 0));
     return tidy(() => {
       const own = context.cut(ids);
@@ -116,7 +116,7 @@ function requireSequenceModel(model: unknown): SequenceModel {
   }
   if (model instanceof GPT || model instanceof Llama) return model;
   throw new ConfigError(
-    `applyContextParallel: it takes a model of nn.gpt, nn.moe, nn.llama or nn.dit, not ${classOf(model)}; in a module of your own, make context = contextParallel(group, …), cut the input with ` +
-      'context.cut, and call context.attention in place of nn.attention. For a model under DDP or FSDP, give the module in the wrapper',
+    `applyContextParallel takes a model of nn.gpt, nn.moe, nn.llama or nn.dit, not ${classOf(model)}. In a module of your own, make context = contextParallel(group, …), cut the input with ` +
+      'context.cut, and call context.attention in place of nn.attention. For a model under DDP or FSDP, give the module that is inside the wrapper',
   );
 }

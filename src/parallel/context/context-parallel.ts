@@ -113,7 +113,7 @@ export class ContextParallel {
     return this.attend(undefined)(q, k, v, options);
   }
 
-  /** Returns `attention` that ledgers count under a module's name; the default is the module that runs. */
+  /** Returns the function `attention`. Ledgers count its bytes under the name `module()`; default: the module that runs. */
   attend(module: (() => string) | undefined): Attend {
     return (q, k, v, { causal, scale, kind, bias }) => {
       if (bias !== undefined) throw new ConfigError(NO_BIAS);
@@ -146,7 +146,7 @@ export class ContextParallel {
 }
 
 const NO_BIAS =
-  'attention under context parallelism takes no bias, because a rank has the scores of a part of the positions; leave the bias out';
+  'attention under context parallelism takes no bias, because a rank has the scores of only a part of the positions; leave the bias out';
 
 function checked(group: ProcessGroup, options: ContextParallelOptions): ContextParallelOptions {
   requireKnownOptions('context parallelism { … }', options, ['kind', 'ulyssesDegree', 'order']);

@@ -81,7 +81,7 @@ function sentOn({ group, exchange }: Ring, sent: Part): Travelling {
  */
 function added(travelling: Travelling | null, share: Part): Part {
   if (travelling === null) return share;
-  const [dk, dv] = travelling.passing.arrived() as [tf.Tensor, tf.Tensor]; // as many as were sent
+  const [dk, dv] = travelling.passing.arrived() as [tf.Tensor, tf.Tensor]; // each rank sends two tensors
   const sums: Part = [sumOf(dk, share[0]), sumOf(dv, share[1])];
   tf.dispose([...travelling.sent]);
   return sums;
@@ -101,8 +101,8 @@ interface Visit {
 }
 
 /**
- * Yields the parts of all ranks, this rank's first. Meanwhile, each part travels on to the next rank; received parts are then
- * disposed.
+ * Yields the parts of all ranks, this rank's first. While the caller uses a part, the part is also sent to the next rank. A
+ * received part is disposed after its use.
  */
 function* partsOf(ring: Ring, own: Part): Generator<Visit, void> {
   const { group, exchange } = ring;
@@ -113,7 +113,7 @@ function* partsOf(ring: Ring, own: Part): Generator<Visit, void> {
     yield { part, block: ring.block((rank - step + size) % size) };
     const next = passing?.arrived();
     if (step > 0) tf.dispose([...part]);
-    if (next !== undefined) part = next as [tf.Tensor, tf.Tensor]; // as many as were sent
+    if (next !== undefined) part = next as [tf.Tensor, tf.Tensor]; // each rank sends two tensors
   }
 }
 

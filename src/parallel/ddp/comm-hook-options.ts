@@ -6,5 +6,5 @@ export function commHookOptions<K extends CommHookConfig['kind']>(
   input: Extract<CommHookInput, { kind: K }>,
 ): Extract<CommHookConfig, { kind: K }> {
   const { parallel } = parseTrainConfig({ parallel: { strategy: 'NO_SHARD', commHook: input } });
-  return parallel.commHook as Extract<CommHookConfig, { kind: K }>; // parsing keeps the kind
+  return parallel.commHook as Extract<CommHookConfig, { kind: K }>; // parsing does not change `kind`
 }

@@ -62,7 +62,7 @@ export function statefulWork(finish: () => void, abandon: () => void): HookWork 
   };
 }
 
-/** Averages gradients in float32 over the group `state`; null: DDP's group. Source: torch's default_hooks.allreduce_hook. */
+/** Averages gradients in float32. `state` is the group; null: DDP's group. Source: torch's default_hooks.allreduce_hook. */
 export const allreduceHook: CommHook = (state, bucket) => averaged(state, bucket, 'float32');
 
 /**

@@ -57,7 +57,7 @@ export class DDP<M extends Module = Module> extends Module {
   #hookState: PowerSGDState | TopKState | null = null;
   readonly #syncsBuffers: boolean;
   #hasReduced = true;
-  /** Optional modules that ran in this pass. */
+  /** The modules with `isOptional` that ran in this pass. */
   readonly #ran = new Set<Module>();
 
   constructor(module: M, context: RankContext, options: DdpOptions = {}) {
@@ -196,7 +196,7 @@ export class DDP<M extends Module = Module> extends Module {
     this.#hasReduced = this.#reducer.syncs;
   }
 
-  /** Returns the parameters of optional modules that did not run. */
+  /** Returns the parameters of modules with `isOptional` that did not run. */
   #leftOut(): Parameter[] {
     const idle = this.module.modules().filter((module) => module.isOptional && !this.#ran.has(module));
     return idle.flatMap((module) => module.parameters());

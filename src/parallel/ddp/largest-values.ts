@@ -16,14 +16,14 @@ export function largestValues(values: Float32Array, count: number): Int32Array<A
   return indices;
 }
 
-/** Without the sign bit, the bits of float32 values have the order of their magnitudes. */
+/** Returns a float32 value's bits without the sign. As integers, these bits have the same order as the values' magnitudes. */
 const magnitudeOf = (bits: number): number => bits & 0x7fffffff;
 
 const LOW_BITS = 16;
 
 /**
- * Returns the smallest of the `count` largest magnitudes, and the number of larger magnitudes, by one histogram per half of the
- * bits.
+ * Returns the smallest of the `count` largest magnitudes, and the number of larger magnitudes. One histogram counts the high
+ * bits of all values; a second one counts the low bits of the values that have the right high bits.
  */
 function threshold(
   bits: Uint32Array,

@@ -47,7 +47,7 @@ export class PowerSGDState {
     return this.#iteration >= this.options.startPowerSGDIter;
   }
 
-  /** Returns the factors' rank of a parameter's gradient; null: the gradient is sent as it is. */
+  /** Returns r, the number of columns of P and Q, for a parameter's gradient; null: the gradient is sent as it is. */
   rankOf({ shape, size }: Parameter): number | null {
     const [rows = 1] = shape;
     const columns = size / rows;
@@ -87,7 +87,7 @@ interface MatrixState {
 }
 
 /**
- * Sends the gradients of matrices as the product of two thin matrices, if minCompressionRate · r · (n + m) < n · m. See
+ * Sends two thin matrices, P and Q, in place of the gradient of a matrix, if minCompressionRate · r · (n + m) < n · m. See
  * [Note: PowerSGD]. Source: torch's powerSGD_hook.
  */
 export const powerSGDHook: CommHook<PowerSGDState> = (state, bucket) => {
@@ -178,7 +178,7 @@ class Matrix {
     this.#endWithQ();
   }
 
-  /** Takes the error out of the gradient again. */
+  /** Subtracts the error, which was added to the gradient before. */
   abandon(): void {
     const { error } = this.#state;
     if (error !== null && !this.#grad.isDisposed) this.#engine.addInto(this.#grad, error, -1);

@@ -70,7 +70,7 @@ export interface ReducerOptions {
   readonly sizes: BucketSizes;
   /** The dtype in which gradients are sent. */
   readonly wireDType: WireDType;
-  /** The dtype by whose size ledgers count the bytes of gradients; undefined: float32. */
+  /** The dtype in which ledgers count the bytes of gradients; undefined: float32. */
   readonly declared: HalfDType | undefined;
   /** Parameters (of embeddings and experts) that are in no bucket: only the touched rows of their gradients are sent. */
   readonly tables: readonly RowTable[];
@@ -246,7 +246,7 @@ export class Reducer {
 
   /**
    * Averages gradients in which backward touched only some rows, and waits for the result. First, one small reduction for all
-   * tables finds the rows that a rank touched. Then only these rows are reduced, in place in the dense gradients. All other
+   * tables finds the rows that any rank touched. Then only these rows are reduced, in place in the dense gradients. All other
    * rows are zero on all ranks, and their mean is zero too, so the result equals a dense reduction to the bit.
    * Source: DeepSpeed's sparse_gradients, which gathers indices and values instead.
    */

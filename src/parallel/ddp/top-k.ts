@@ -94,7 +94,7 @@ class SparseBucket {
     this.#grads = bucket.parameters.map((parameter, i) => {
       const piece = bucket.pieces[i];
       if (piece === undefined || 'padding' in piece)
-        throw new TypeError('a piece of a bucket is a whole gradient');
+        throw new TypeError('a piece of a bucket must be a whole gradient, but this piece is padding');
       start += parameter.size;
       return { parameter, grad: piece.tensor, start: start - parameter.size };
     });
@@ -132,7 +132,7 @@ class SparseBucket {
     this.#dispose();
   }
 
-  /** Takes the errors out of the gradients again. */
+  /** Subtracts the errors, which were added to the gradients before. */
   abandon(): void {
     for (const { parameter, grad } of this.#grads) {
       const error = this.#state.errorOf(parameter);

@@ -61,8 +61,8 @@ interface Given {
   /** The parameters of these experts; all have the same shapes. */
   readonly parameters: ReadonlyMap<number, readonly Parameter[]>;
   /**
-   * A small trainable parameter if this rank's experts have no copies, so that backward reaches this rank too; otherwise
-   * null.
+   * If this rank's experts have no copies: the smallest trainable parameter of one of its experts, so that backward reaches
+   * this rank too. Otherwise null.
    */
   readonly anchor: Parameter | null;
 }

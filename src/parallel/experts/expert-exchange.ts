@@ -91,7 +91,7 @@ interface Share {
   readonly to: number;
 }
 
-/** Returns which of these rows rank `to` computes, which is one of the expert's owners. See [Note: rows of copies]. */
+/** Returns the part of these rows that rank `to` computes; `to` is an owner of the expert. See [Note: rows of copies]. */
 function shareOf(owners: readonly number[], { count, from, to }: Share): RowRange {
   const turn = (owners.indexOf(to) + from) % owners.length;
   const begin = Math.floor((count * turn) / owners.length);

@@ -59,8 +59,8 @@ function requireCopies(redundantExperts: number, numExperts: number, ranks: numb
   const isWhole = Number.isInteger(redundantExperts) && redundantExperts >= 0;
   if (isWhole && redundantExperts % ranks === 0 && redundantExperts <= most) return;
   throw new ConfigError(
-    `redundantExperts is ${redundantExperts}, but must be a multiple of the ${ranks} ranks that share the experts, so that all ranks have equally many ` +
-      `copies, and at most ${most}, because no rank has an expert twice`,
+    `redundantExperts is ${redundantExperts}, but must be a multiple of ${ranks}, the number of ranks that share the experts, and at most ${most}: ` +
+      'all ranks have equally many copies, and no rank has an expert twice',
     { redundantExperts, ranks, experts: numExperts },
   );
 }

@@ -108,7 +108,7 @@ export class FsdpUnit implements StateOwner {
     for (const parameters of this.#gathered) parameters.replaceGathered(wholes);
   }
 
-  /** Whether whole parameters are gathered or copied from chunks. */
+  /** Whether `unshard` makes whole parameters from chunks, by a gather or by a copy. */
   get unshards(): boolean {
     return this.#gathered.some(({ unshards }) => unshards);
   }

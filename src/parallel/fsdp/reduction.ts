@@ -190,7 +190,7 @@ export class Reduction {
   }
 }
 
-/** Returns the dtype by whose size a ledger counts reduced gradients; undefined: float32. */
+/** Returns the dtype in which ledgers count the bytes of reduced gradients; undefined: float32. */
 export function declaredGrad({ gradHalf, keepsGradHalf }: UnitSpec): HalfDType | undefined {
   return keepsGradHalf ? (gradHalf ?? undefined) : undefined;
 }

@@ -65,7 +65,7 @@ export class UnitParameters {
     return this.#gather !== null;
   }
 
-  /** Whether whole tensors are gathered or copied from chunks. */
+  /** Whether `unshard` makes whole tensors from chunks, by a gather or by a copy. */
   get unshards(): boolean {
     return this.#spec.placement.shardGroup !== null || this.master !== null;
   }

@@ -111,7 +111,10 @@ export const IGNORED: UnitPlacement = {
   postForwardGroup: null,
 };
 
-/** Returns the group for `numRanks` ranks; null for 1 (false) and for the group's size (true), as fully_shard does. */
+/**
+ * Returns a group of `numRanks` ranks. As in fully_shard, 1 means the same as `reshardAfterForward: false`, and the size of
+ * `group` means the same as true; both return null.
+ */
 function postForwardGroup(
   numRanks: number,
   group: ProcessGroup | null,

@@ -14,7 +14,7 @@ export function unitsOf(model: Module): FsdpUnit[] {
   return [...units];
 }
 
-/** Returns the gather state of the units of one root; null if no unit frees whole parameters. */
+/** Returns the state of gathers, which the units of one root share; null if no unit frees whole parameters. */
 export function gatherStateOf(root: Module): GatherState | null {
   const freeing = unitsOf(root).filter(({ placement }) => placement.shardsParameters);
   const [schedule = null, ...others] = new Set(freeing.map((unit) => unit.schedule));

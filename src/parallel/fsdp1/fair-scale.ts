@@ -69,11 +69,11 @@ export function fromFairScale(given: FairScaleOptions, warn: Warn): FairScaleAsF
   const known = [...Object.keys(FAIR_SCALE_NAMES), ...SHARED].filter((name) => name === snakeCase(name));
   requireKnownOptions('fromFairScale({ … })', given, known);
   for (const [name, ours] of WITHOUT_EFFECT) {
-    if (Object.hasOwn(given, name)) warn(`fromFairScale: ${name}: ${ours}`);
+    if (Object.hasOwn(given, name)) warn(`fromFairScale got ${name}; here ${ours}`);
   }
   if (given.move_grads_to_cpu !== undefined && given.move_grads_to_cpu !== offloads(given)) {
     warn(
-      'fromFairScale: move_grads_to_cpu: gradients are always stored where their parameters are; set move_params_to_cpu',
+      'fromFairScale: move_grads_to_cpu has no effect, because gradients are always stored where their parameters are; set move_params_to_cpu',
     );
   }
   const { reshard_after_forward: reshard = true } = given;

@@ -134,7 +134,7 @@ function strategyOf({ shardingStrategy = 'FULL_SHARD', deviceMesh }: FsdpOptions
   if (STRATEGIES[strategy].isHybrid && (deviceMesh?.axisNames.length ?? 1) < 2) {
     warn(
       `FSDP: ${strategy} without a deviceMesh of two axes has one replica, because all ranks are on one host; ` +
-        "give deviceMesh: initDeviceMesh([copies, shards], ['replicate', 'shard'])",
+        "give deviceMesh: initDeviceMesh([replicas, shards], ['replicate', 'shard'])",
     );
   }
   return strategy;

@@ -28,8 +28,8 @@ const NAME = 'FSDP.summonFullParams()';
  * whole parameters. Changes that `work` makes to the parameters or their tensors persist only with `writeback: true`; all
  * ranks must then make the same changes. Do not run the model inside `work`. This function is a collective: every rank must
  * call it. Each rank needs the memory of the whole model. Source: FullyShardedDataParallel.summon_full_params.
- * Throws: COLLECTIVE_MISSING if a rank did not call this function; SHAPE for a tensor of another shape; errors of `work`. After
- * an error, nothing is written.
+ * Throws: COLLECTIVE_MISSING if a rank did not call this function; SHAPE if `work` gives a parameter a tensor of another
+ * shape; errors of `work`. After an error, nothing is written.
  */
 export function summonFullParams<T>(
   engine: Engine,

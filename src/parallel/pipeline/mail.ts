@@ -54,9 +54,9 @@ const MOST_DIMS = 7;
  * direction. The schedule of every rank is known, so a rank receives in the sender's order and stores the messages that it
  * needs later. Sends run on the comm thread. A sent tensor is held for two more actions; then the rank waits until the tensor
  * has been received. So memory does not depend on when the comm thread ends a send, and ranks cannot wait for each other in a
- * circle. Tests simulate all schedules; with fewer actions, the ranks of 'interleaved' would wait in a circle. Sender and
- * receiver compare which message they expect, so a microbatch that only one of them skips is an error. Before its first output,
- * each stage sends a message with the output's shape. With this message, ranks also compare their schedules.
+ * circle. Tests simulate all schedules; if tensors were held for fewer actions, the ranks of 'interleaved' would do so. Sender
+ * and receiver compare which message they expect, so a microbatch that only one of them skips is an error. Before its first
+ * output, each stage sends a message with the output's shape. With this message, ranks also compare their schedules.
  */
 export class Mail {
   readonly #options: MailOptions;
@@ -246,7 +246,7 @@ function optionsOf(message: Message): CollectiveOptions {
     cause: 'activation',
     module: boundaryOf(stage),
     note: 2 * (microbatch * 4096 + stage) + (content === 'output' ? 1 : 2),
-    detail: `${content === 'output' ? 'the output' : "the input's gradient"} of microbatch ${microbatch} from stage ${from}`,
+    detail: `${content === 'output' ? 'the output' : 'the gradient'} of microbatch ${microbatch} from stage ${from}`,
   };
 }
 

@@ -33,8 +33,8 @@ const NUM_TRIALS = 4;
  * Returns how long forward and backward of each piece take: CPU time if the system reports it, because ranks share cores.
  * Values of a piece are made for its trials and freed afterwards, so a rank needs memory for one piece. Every rank must call
  * this function, because a piece may have collectives. All ranks get the times of the first rank, so they all cut the model at
- * the same places. In a dry run, the simulated clock gives the times. Nothing is trained: gradients are freed, buffers stay,
- * and later random numbers are the same.
+ * the same places. In a dry run, the simulated clock gives the times. Nothing is trained: gradients are freed, buffers
+ * keep their values, and later random numbers are the same.
  */
 export function measurePieces(
   model: Module,

@@ -154,7 +154,10 @@ function partsOf(module: Module): Module[] {
 function requireNoOwnTensors(model: Module): void {
   const [own] = [...model.namedState().keys()].filter((name) => !name.includes('.'));
   if (own !== undefined)
-    throw uncut(model, `it has the parameter or buffer "${own}" itself, which no stage would own`);
+    throw uncut(
+      model,
+      `it has the parameter or buffer "${own}" itself, outside of its modules, so no stage would have this tensor`,
+    );
 }
 
 function uncut(model: Module, reason: string): ConfigError {

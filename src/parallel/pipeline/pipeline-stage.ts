@@ -33,8 +33,8 @@ export class PipelineStage {
   /** The stage's part of the model. For DDP, replace the module by its wrapper: `stage.submod = DDP(stage.submod)`. */
   submod: Module;
   /**
-   * Runs the work of `accumulate` if a strategy or config has its own function for local gradients. If null, the `noSync` of
-   * `submod` runs the work.
+   * A function that runs the work of `accumulate`; strategies and configs set it. If it is null, the `noSync` of `submod` runs
+   * this work.
    */
   keepLocal: (<T>(work: () => T) => T) | null = null;
   /** Stage s of P ranks is on rank s % P. */

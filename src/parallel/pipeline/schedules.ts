@@ -107,7 +107,7 @@ function checkSizes(name: PipelineScheduleName, sizes: PipelineSizes): void {
   }
   if (numMicrobatches % numRanks === 0) return;
   throw new ConfigError(
-    `pipeline: 'interleaved' runs microbatches in rounds of one per rank, and ${numMicrobatches} microbatches are no whole ` +
+    `pipeline: 'interleaved' runs rounds of one microbatch per rank, and ${numMicrobatches} microbatches are no whole ` +
       `rounds of ${numRanks}; give a multiple of ${numRanks}, or use '1f1b'`,
   );
 }

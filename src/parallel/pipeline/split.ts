@@ -59,7 +59,7 @@ function isNumbers(split: readonly unknown[]): split is readonly number[] {
 function evenCounts(numLayers: number, numStages: number): number[] {
   if (numLayers < numStages) {
     throw new ConfigError(
-      `pipeline: ${numLayers} layers cannot be divided into ${numStages} stages, because each stage needs one; use fewer ranks or virtual stages`,
+      `pipeline: ${numLayers} layers cannot be divided into ${numStages} stages, because each stage needs one; use fewer ranks, or fewer virtual stages`,
     );
   }
   const least = Math.floor(numLayers / numStages);
@@ -92,8 +92,8 @@ function namedStarts(pieces: readonly Piece[], numStages: number, names: readonl
   const isSorted = all.every((start, i) => i === 0 || start > (all[i - 1] ?? 0));
   if (isSorted && all.length === numStages) return all;
   throw new ConfigError(
-    `pipeline: split names ${names.length} beginnings (${names.join(', ')}) for ${numStages} stages; name ${numStages - 1} modules in ` +
-      'the order of forward',
+    `pipeline: split names ${names.join(', ')}, but for ${numStages} stages it must name ${numStages - 1} modules in the order of ` +
+      'forward: where the second and each later stage begins',
   );
 }
 
@@ -112,7 +112,7 @@ function noTimes(): never {
 function balancedStarts(sizes: readonly number[], numStages: number): number[] {
   if (sizes.length < numStages) {
     throw new ConfigError(
-      `pipeline: the model has ${sizes.length} parts, which cannot be divided into ${numStages} stages; use fewer ranks or virtual stages`,
+      `pipeline: the model has ${sizes.length} parts, which cannot be divided into ${numStages} stages; use fewer ranks, or fewer virtual stages`,
     );
   }
   for (const limit of [...new Set(contiguousSums(sizes))].sort((a, b) => a - b)) {

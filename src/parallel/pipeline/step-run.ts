@@ -110,8 +110,8 @@ export class StepRun {
   }
 
   /**
-   * Describes a forward in a text; equal forwards have equal texts. Returns undefined for the first microbatch, which makes
-   * gradients, and for the last microbatch, which reduces gradients.
+   * Returns the `repeats` of a forward; forwards that do equal work have equal texts. Returns undefined for the first
+   * microbatch, which makes gradients, and for the last microbatch, which reduces gradients.
    */
   #repeatsOf(stage: PipelineStage, action: Action, given: readonly tf.Tensor[]): PartRepeats | undefined {
     const { microbatch } = action;

@@ -33,7 +33,7 @@ export function traceChain(model: Module, parts: readonly Module[]): readonly Mo
     });
   } catch (error) {
     const text = error instanceof Error ? error.message : String(error);
-    return `forward computes something itself, because it fails when its modules return stand-ins (${text})`;
+    return `forward fails (${text}) when its modules return stand-ins for their outputs, so it computes something itself`;
   } finally {
     isTracing = false;
   }
@@ -49,7 +49,8 @@ function chainOf(
   let before: { readonly output: tf.Tensor; readonly name: string } = { output: input, name: 'its input' };
   for (const { part, inputs, output } of calls) {
     const name = `"${part.path}"`;
-    if (inputs.length !== 1) return `${name} gets ${inputs.length} inputs, and a stage passes on one tensor`;
+    if (inputs.length !== 1)
+      return `${name} gets ${inputs.length} inputs, but a stage passes on only one tensor`;
     if (inputs[0] !== before.output) {
       const earlier = calls.find((call) => call.output === inputs[0]);
       const from = inputs[0] === input ? 'the input of the model' : `the output of "${earlier?.part.path}"`;

@@ -109,7 +109,7 @@ function kernelsOfOne(name: string): readonly string[] {
   const near = nearest(name, [...operations, ...known]);
   throw new ConfigError(
     `activationCheckpointing.saveOps: '${name}' is not an operation whose result can be saved` +
-      `${near === undefined ? '' : `; did you mean '${near}'?`}; there are ${operations.join(', ')}, and the kernels of the ` +
+      `${near === undefined ? '.' : `; did you mean '${near}'?`} Choose from ${operations.join(', ')}, and the kernels of the ` +
       `engine (${known.slice(0, 3).join(', ')}, … ${known.length} in all)`,
   );
 }

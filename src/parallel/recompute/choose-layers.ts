@@ -27,12 +27,12 @@ interface Partial {
  * Throws: CONFIG if the budget is too small; the error names the smallest possible budget.
  */
 export function chooseLayers(costs: readonly LayerCost[], budgetBytes: Bytes): LayerChoice {
-  // The smallest number of bytes that the remaining layers can save.
+  // The smallest number of bytes that the remaining layers can store for backward.
   let rest = costs.reduce((sum, cost) => sum + leastBytes(cost), 0);
   if (rest > budgetBytes) {
     throw new ConfigError(
-      `activationCheckpointing.budgetBytes is ${budgetBytes}, but even if every layer is checkpointed, the layers' inputs take ${rest} ` +
-        `bytes; give at least ${rest}, use a smaller batch, or put activations on the host (offload.activations)`,
+      `activationCheckpointing.budgetBytes is ${budgetBytes}, but with any choice of layers, at least ${rest} bytes are stored for ` +
+        `backward; give at least ${rest}, use a smaller batch, or put activations on the host (offload.activations)`,
     );
   }
   let choices: readonly Partial[] = [

@@ -40,9 +40,10 @@ interface ColumnState {
 
 /**
  * Returns y = x Wᵀ + b, where each rank has a part of the outputs: rows of `weight` [outputs, inputs] (Megatron calls them
- * columns, because Megatron multiplies by the transpose) and of `bias`. Forward communicates nothing, not even an all-reduce,
- * because each output depends on one rank only. Backward all-reduces the gradient of x ([Note: f and g]) beside the gradients
- * of weight and bias ([Note: gradients beside an exchange]). Initial values are as in an `nn.Linear` with the same seed and
+ * columns, because Megatron multiplies by the transpose) and of `bias`. Forward communicates nothing by default, because each
+ * output depends on one rank only; with gatherOutput or sequenceParallel, it all-gathers. Backward all-reduces (with
+ * sequenceParallel, reduce-scatters) the gradient of x ([Note: f and g]), and meanwhile computes the gradients of weight and
+ * bias ([Note: gradients beside an exchange]). Initial values are as in an `nn.Linear` with the same seed and
  * name. If the ranks do not divide the outputs, the last parts are padded with zeros.
  * Shapes: x […, inputs] → […, outputs / ranks], or […, outputs] with gatherOutput.
  * Source: megatron.core.tensor_parallel.ColumnParallelLinear. Throws: CONFIG for heads that cannot be cut.

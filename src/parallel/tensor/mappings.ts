@@ -24,8 +24,8 @@ import { exchangeOptions } from '../exchange-options';
 const SEQUENCE = 1;
 
 /**
- * f: returns x; backward all-reduces the gradient of x, beside the gradients of the parameters that use it ([Note: gradients
- * beside an exchange]). `module` is the name in ledgers.
+ * f: returns x; backward all-reduces the gradient of x, and meanwhile computes the gradients of the parameters by which x is
+ * multiplied ([Note: gradients beside an exchange]). `module` is the name in ledgers.
  */
 export function copyToTensorParallelRegion(x: tf.Tensor, group: ProcessGroup, module?: string): tf.Tensor {
   return exchanging(

@@ -30,7 +30,10 @@ export function parallelizeModule<M extends Module>(
   return module;
 }
 
-/** Applies styles that are known to fit together. Other modules may also read the parameters of the chosen modules. */
+/**
+ * Does the same as `parallelizeModule` for chosen modules, without the check that no other module reads their parameters: a
+ * tied head reads the embedding's.
+ */
 export function apply(
   root: Module,
   chosen: ReadonlyMap<Module, ParallelStyle>,

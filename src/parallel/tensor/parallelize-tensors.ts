@@ -117,7 +117,7 @@ function parallelizeLlama(model: Llama, context: TensorContext, isSequence: bool
   enterHead(model, model.model.norm, context, isSequence);
 }
 
-/** Returns the layouts that activations have when they enter and leave split matrices, and a function for the styles of norms. */
+/** Returns the layouts with which activations enter and leave split matrices; `norm` returns the styles of the named norms. */
 function stylesFor(isSequence: boolean) {
   return {
     enter: isSequence ? { inputLayouts: Shard(1) } : {},

@@ -116,8 +116,8 @@ export interface RowCheck {
 }
 
 /**
- * A cell of a document's table: the cell's words; or the claim that checks the cell, and the words beside the claim's number; or
- * '', if there are neither words nor a claim.
+ * A cell of a document's table. A string has the cell's words; '' if the cell is empty. An object names the claim that checks the
+ * cell's number, and has the words beside this number (`says`).
  */
 export type StatedCell = string | { readonly claim: string; readonly says?: string };
 

@@ -36,12 +36,12 @@ export function evaluatorOf(
   const number = (expression: string): number => {
     const value = evaluate(expression);
     if (typeof value === 'number' && !Number.isNaN(value)) return value;
-    throw wrong(owner, expression, `it is ${String(value)}, not a number`);
+    throw wrong(owner, expression, `the result is ${String(value)}, not a number`);
   };
   const truth = (expression: string): boolean => {
     const value = evaluate(expression);
     if (typeof value === 'boolean') return value;
-    throw wrong(owner, expression, `it is ${String(value)}, not true or false`);
+    throw wrong(owner, expression, `the result is ${String(value)}, not true or false`);
   };
   const shown = (expression: string, format: string | undefined): string => {
     if (format === undefined) return String(evaluate(expression));

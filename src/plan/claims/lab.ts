@@ -16,7 +16,7 @@ export interface PlanLab {
   predict(request: PlanRequestInput): Prediction;
   /** Predicts only memory. */
   memory(request: PlanRequestInput): MemoryPrediction;
-  /** Passes on a number that a check computes itself: a formula's result, a dry run's figure, or a count. */
+  /** Returns the number unchanged. Checks call it for each number that they compute themselves, such as a formula's result. */
   figure(name: string, value: number): number;
 }
 
@@ -58,7 +58,7 @@ export interface RunFacts {
   readonly atRest: BytesByCause;
 }
 
-/** A run that takes commands until the function that got it returns. */
+/** A run that takes commands until the function that received the run returns. */
 export interface LabRun {
   step(numSteps: number): Promise<void>;
   save(path: string): Promise<void>;

@@ -99,7 +99,7 @@ function completed(
   const part = (name: 'part' | 'condition' | 'otherwise' | 'needs' | 'command'): string => {
     const template = check[name];
     if (template !== undefined) return text(template);
-    throw new ShardlabError('CHECK', `${claim.id} is '${verdict}' but it has no '${name}'; add it`);
+    throw new ShardlabError('CHECK', `${claim.id} is '${verdict}', but its row has no '${name}'; add it`);
   };
   switch (verdict) {
     case 'holds partly':

@@ -1,7 +1,7 @@
 import type { Estimate, Prediction } from '../prediction';
 
 /**
- * Returns by how many percent more tokens per second per GPU a layout trains than a base. Both layouts compute the same, so the
+ * Returns by how many percent a layout is faster than a base, in tokens per second per GPU. Both layouts compute the same, so the
  * bounds depend only on overlap. At each bound, one layout's communication is hidden completely, and the other layout waits twice
  * as long as predicted.
  */
@@ -14,7 +14,7 @@ export function percentFaster(layout: Prediction, base: Prediction): Estimate {
   };
 }
 
-/** Returns the percentage of `percentFaster` for layouts that overlap alike, because only settings of one strategy differ. */
+/** Returns `percentFaster` for two layouts that hide the same share of communication, as two settings of one strategy do. */
 export function percentFasterAlike(layout: Prediction, base: Prediction): Estimate {
   const [mine, its] = [speedsOf(layout), speedsOf(base)];
   const faster = (at: 'value' | 'low' | 'high'): number => 100 * (mine[at] / its[at] - 1);

@@ -111,7 +111,7 @@ export function surveyClaims(
   return entries.map((entry) => surveyClaim(entry, lab, recorded));
 }
 
-/** Compares what claims' checks find on the recorded runs with their stored expectations. */
+/** Checks claims on the recorded runs, and compares the findings with the stored expectations. */
 export function checkClaims(
   entries: readonly ClaimEntry[],
   lab: PlanLab,
@@ -166,7 +166,7 @@ export function changeOf(expected: Expectation, finding: Finding): string {
         `the number was ${expected.value} (within ${Number(within.toPrecision(2))}) and is ${shown(found)}`,
       );
     }
-  } else if (found !== null) changes.push(`there was no number and now it is ${shown(found)}`);
+  } else if (found !== null) changes.push(`there was no number, and now there is ${shown(found)}`);
   return changes.join('; ');
 }
 

@@ -205,7 +205,7 @@ function ratesAt(curves: readonly Measured[], point: Point, ratio: number) {
   return { forward, backward: forward * share };
 }
 
-/** With this number of keys, a fused kernel reaches half of its rate; used only for fewer keys than the curves have. */
+/** Below the shortest measured length, a rate is proportional to keys / (keys + RAMP_KEYS). */
 const RAMP_KEYS = 350;
 
 /** Returns the rate at a length: linear in the logarithm between two lengths of the curve, and constant above the last length. */

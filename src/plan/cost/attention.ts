@@ -8,7 +8,7 @@ import { productSeconds, rateOf, trafficSeconds } from './gemm';
 /** The core of attention, between the projections: scores, softmax, weighted sum. */
 export interface AttentionCore {
   readonly kernel: AttentionKernel;
-  /** Samples times heads of one rank. */
+  /** Number of samples x number of heads, on one rank. */
   readonly batch: number;
   /** Number of query positions, and of key positions. */
   readonly queries: number;

@@ -31,7 +31,7 @@ export function copiesOf(
   };
 }
 
-/** Returns how many of n equally likely places are drawn at least once in `draws` draws, in the mean. */
+/** Returns the mean number of ranks or nodes that are drawn at least once, if `draws` draws choose among n with equal chances. */
 function reached(n: number, draws: number): number {
   return n * (1 - (1 - 1 / n) ** draws);
 }

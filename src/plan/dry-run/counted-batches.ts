@@ -2,7 +2,7 @@ import { isPlain } from '../../core/tensor-tree';
 import { Tensor } from '../../core/tf';
 import type { MetaOwn } from './rank-run';
 
-/** Watches the user's functions in a dry run: the name of the model's class, and the rows of the batches that `data` makes. */
+/** Watches the user's functions in a dry run, and stores the name of the model's class and the rows of the last batch. */
 export class CountedBatches {
   /** The user's functions; this object sees their results. */
   readonly own: MetaOwn;

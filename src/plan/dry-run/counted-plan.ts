@@ -25,10 +25,10 @@ import type { MetaOwn } from './rank-run';
 
 /** The sentence that tables and the command show beside every counted plan. See [Note: counted plans]. */
 export const COUNTED =
-  "a dry run on shapes counted this library's own schedule and kernels on such GPUs; the plan does not predict PyTorch's kernels or allocator";
+  "a dry run executed this library's own schedule and kernels on shapes, with times for such GPUs; the plan does not predict PyTorch's kernels or allocator";
 
 const NO_INTERVAL =
-  'no step of this library was measured on a GPU, so no interval is known; the times of kernels and collectives are those of the planner';
+  "no step of this library was measured on a GPU, so no interval is known; the times of kernels and collectives are from the planner's formulas";
 
 /** Where a counted plan runs. */
 export interface CountedPlace {
@@ -100,7 +100,7 @@ function requireOneStage({ parallel }: TrainConfigInput): void {
   const pp = parallel?.pp ?? 1;
   if (pp === 1) return;
   throw new ConfigError(
-    `sl.plan counts a model of your own on one rank in place of all ranks, but the ${pp} stages of parallel.pp differ; leave pp out, or run ` +
+    `for a model of your own, sl.plan runs only one rank, but the ${pp} stages of parallel.pp differ; leave out pp, or call ` +
       'sl.dryRun(config, { world }), which runs a rank of each stage',
   );
 }
@@ -134,8 +134,8 @@ function requireMeaning(request: PlanRequest): void {
   if (asked === undefined) return;
   const setting = SETTINGS[asked];
   throw new ConfigError(
-    `plan: ${asked} has no meaning for a model of your own, because the plan of such a model counts a training of this library (data parallel, ` +
-      `sharded by parallel.strategy); ${setting === undefined ? `omit ${asked}` : `${asked} follows from ${setting}`}. A place takes ` +
+    `plan: ${asked} has no meaning for a model of your own, because such a model is planned by a dry run of this library (data parallel, ` +
+      `sharded by parallel.strategy); ${setting === undefined ? `omit ${asked}` : `${asked} follows from ${setting}`}. The allowed keys are ` +
       'on, gpus, gpusPerNode, nicGbit, parallel.strategy and parallel.dpShard',
   );
 }
@@ -154,7 +154,7 @@ function configAt(
   const dpShard = asked?.dpShard ?? mesh?.dpShard ?? (isHybrid ? Math.min(gpus, gpusPerNode) : undefined);
   if (dpShard !== undefined && !Number.isInteger(gpus / dpShard)) {
     throw new ConfigError(
-      `parallel.mesh: dpShard ${dpShard} does not divide ${gpus} GPUs; change one of them`,
+      `parallel.mesh: dpShard ${dpShard} does not divide ${gpus} GPUs; change dpShard or gpus`,
     );
   }
   const changed = dpShard === undefined ? {} : { mesh: { dpReplicate: gpus / dpShard, dpShard } };
@@ -192,7 +192,7 @@ function predictionOf(
   };
 }
 
-/** Returns the memory at the peak of the declared bytes; gathered parameters count as temporary. */
+/** Returns the memory at the moment when the bytes in the declared types are highest; gathered parameters count as temporary. */
 function memoryOf(record: StepRecord): MemoryPrediction {
   const { bytes, seconds } = logicalPeak(record);
   const rest = logicalByCause(record.memory.owners, record.memory.atRest);

@@ -171,7 +171,7 @@ function dryRunText(run: DryRun): string {
 
 function heading({ config, world, ranks, numParams, records }: DryRun): string {
   const steps = Math.max(...records.map(({ step }) => step));
-  const shown = ranks.length === 1 ? `rank ${ranks[0]} for all` : `ranks ${ranks.join(', ')} for all`;
+  const shown = ranks.length === 1 ? `only rank ${ranks[0]} ran` : `only ranks ${ranks.join(', ')} ran`;
   const who = ranks.length < world ? `, ${shown}` : '';
   return (
     `Dry run: ${placeText({ config, world })}${who}, ` +
@@ -235,7 +235,7 @@ function row(name: string, bytes: Bytes, note: string): string {
 }
 
 function inTypes(bytes: Bytes, logicalBytes: Bytes): string {
-  return bytes === logicalBytes ? '' : ` (${formatBytes(logicalBytes)} at the declared types)`;
+  return bytes === logicalBytes ? '' : ` (${formatBytes(logicalBytes)} in the declared types)`;
 }
 
 function count(numParams: number): string {

@@ -12,8 +12,8 @@ import { type RankOptions, type RankThreadResult, runRanks } from './rank-thread
 /** Options of a dry run. */
 export interface DryRunOptions extends StepOptions, Pick<TimeOptions, 'hardware'> {
   /**
-   * The rank that runs in place of all ranks. Default: the first rank of each stage of a pipeline, which holds most if shards
-   * differ.
+   * The rank that runs in place of all ranks. Default: rank 0; under a pipeline, the first rank of each stage. If shards differ
+   * in size, the first rank holds the largest.
    */
   readonly rank?: number;
   /** 'all' runs every rank of a world of at most 64 ranks. Default: 'one'; with parallel.pp, one rank per stage. */
@@ -110,7 +110,9 @@ function ranksOf(
     return rank === undefined ? firsts : [rank];
   }
   if (ranks !== 'all')
-    throw new ConfigError(`dryRun: ranks is ${ranks}; give 'one' or 'all' (the number of ranks is world)`);
+    throw new ConfigError(
+      `dryRun: ranks is ${ranks}; give 'one' or 'all' (the number of ranks is the option world)`,
+    );
   if (rank !== undefined) {
     throw new ConfigError(
       `dryRun: rank ${rank} and ranks 'all' contradict each other; leave one of them out`,
@@ -119,7 +121,7 @@ function ranksOf(
   if (world > MOST_RANKS) {
     throw new ConfigError(
       `dryRun: ranks 'all' runs up to ${MOST_RANKS} ranks one after another, and the world is ${world}; omit ranks, so ` +
-        'that only rank 0 runs, or choose one rank per call by rank',
+        'that only rank 0 runs, or choose one rank per call: { rank: 3 }',
     );
   }
   return Array.from({ length: world }, (_, rank) => rank);

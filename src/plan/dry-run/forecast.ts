@@ -36,7 +36,7 @@ export function forecastRun(
   }
 }
 
-/** Returns the config with the hook that is active in this step, because a forecast runs only two steps. */
+/** Returns the config with PowerSGD from the first step on or without PowerSGD, as in this step; a forecast has two steps. */
 function hookAt(config: TrainConfig, step: number): TrainConfig {
   const { commHook } = config.parallel;
   if (commHook?.kind !== 'powerSGD') return config;
@@ -60,8 +60,8 @@ function forecastOf(config: TrainConfig, world: number, own: MetaOwn | undefined
 }
 
 /**
- * Returns the bytes that a rank receives, in the mean. In a ring, the last part differs most, so all ranks receive equally much
- * if the first and the last rank do.
+ * Returns the mean number of bytes that a rank receives. In a ring, the last part differs most in size. So if the first and the
+ * last rank receive the same number of bytes, all ranks do.
  */
 function meanReceived(
   first: StepRecord,

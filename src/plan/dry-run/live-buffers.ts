@@ -6,7 +6,7 @@ import type { BufferId, LiveBuffer, MemoryCause } from '../../core/events';
  */
 export type Slot = number | string;
 
-/** The causes of buffers that parts leave for each other. */
+/** The causes of states: buffers that one part (such as a forward) makes and that a later part uses or frees. */
 const KINDS: Partial<Record<MemoryCause, 'parameters' | 'gradients'>> = {
   'param.full': 'parameters',
   'grad.full': 'gradients',
@@ -15,10 +15,10 @@ const KINDS: Partial<Record<MemoryCause, 'parameters' | 'gradients'>> = {
 
 type Described = Omit<LiveBuffer, 'id'>;
 
-/** A rank's live buffers, and a text for each of the buffers that parts leave for each other. */
+/** A rank's live buffers, and a text for each state among them (see `KINDS`). */
 export class LiveBuffers {
   readonly #buffers = new Map<BufferId, Described>();
-  /** The texts of the buffers that parts leave for each other, and how many buffers each text describes. */
+  /** The text of each state. */
   readonly #states = new Map<BufferId, string>();
   readonly #parameters = new Counts();
   readonly #gradients = new Counts();
@@ -102,7 +102,7 @@ class Counts {
   }
 }
 
-/** Whether parts leave buffers with this tag for each other. */
+/** Whether a buffer with this tag is a state, which later parts use. */
 export function isState({ tag }: Described): boolean {
   return KINDS[tag.cause] !== undefined;
 }

@@ -214,7 +214,7 @@ export class PartRecorder implements Observer {
     };
   }
 
-  /** Finds the gathered tensors after a part, and removes their buffers from the part's pass. Null if a gather is in flight. */
+  /** Finds the gathered tensors after a part, and removes their buffers from the part's pass; null: a gather is in flight. */
   #leftGathered(
     { buffers, made }: Draft,
     gathers: GatherState,

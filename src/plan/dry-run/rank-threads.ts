@@ -6,9 +6,9 @@ import { now, type Seconds } from '../../core/units';
 import type { TimeOptions } from './rank-costs';
 import type { RankRun, StepOptions } from './rank-run';
 
-/** Threads start if the ranks that are left would take longer than this on one thread. */
+/** Threads start if the ranks that have not run yet would take longer than this on one thread. */
 const LONG: Seconds = 3;
-/** The calling thread waits for the next result at most this many times as long as it needs for a rank itself. */
+/** The calling thread waits for the next result at most this many times the time in which it runs one rank itself. */
 const PATIENCE = 20;
 /**
  * Size of a thread's young generation, MB. A dry run makes many short-lived objects; with less space, their collection takes

@@ -8,7 +8,7 @@ import type { Slot } from './live-buffers';
 import type { PartRecorder } from './part-recorder';
 import type { LeftGathered, PartEvent, Segment } from './segment';
 
-/** No earlier part is equal to a part that should be repeated, so the rank must run again with less repetition. */
+/** A backward should repeat an earlier backward, but none is equal, so the rank must run again with less repetition. */
 export class NotRepeated extends Error {}
 
 /** What a pass does after its forward. */
@@ -121,11 +121,11 @@ export class RepeatedPass implements PartPass {
     }
   }
 
-  /** Sets the units' gathered tensors to those that the segment left. */
+  /** Sets the units' gathered tensors to those that were gathered at the segment's end. */
   #leave({ tensors, restore }: LeftGathered, earlier: readonly tf.Tensor[]): void {
     const wholes = tensors.map((one) =>
       'index' in one
-        ? (earlier[one.index] as tf.Tensor) // as many tensors were gathered when the segment was stored
+        ? (earlier[one.index] as tf.Tensor) // the same number of tensors was gathered before the segment was stored
         : this.#tensorOf({ ...one, dtype: 'float32', isHeld: false }),
     );
     restore(wholes);

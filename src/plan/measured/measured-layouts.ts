@@ -20,7 +20,7 @@ export interface MeasuredLayout {
  * 2023, pipelines of Megatron-DeepSpeed recomputed the attention core, but not whole layers, whatever the arguments said
  * (deepspeedai/Megatron-DeepSpeed, pull requests 225 and 243). Second, with whole layers the rows of dim 2048, tp 1 and
  * microbatch 8 would compute at 212 TFLOP/s, with element-wise work and unfused attention; no A100 reaches this rate. Third, the
- * refitted model has a mean error of 6.4% on the half of the fit; it is 7.5% with full recompute and 7.0% without recompute.
+ * refitted model has a mean error of 6.4% on the fitted half; the error is 7.5% with full recompute, and 7.0% without recompute.
  */
 export function vtrainLayouts(): MeasuredLayout[] {
   const heldOut = halfOf(vtrain.rows.length);

@@ -14,11 +14,12 @@ export function workspaceBytes({ hardware }: Layout): Bytes {
 }
 
 /**
- * [Note: holes] A hole is reserved memory at the peak that is free, but too small for any tensor; the unit is a layer's
- * activations. Holes arise because logits are larger than the free pieces of a layer's forward, and stored tensors are between
- * freed tensors.
+ * [Note: holes] A hole is reserved memory at the peak that is free, but too small for any tensor. `HOLES` has the bytes of all
+ * holes, divided by the bytes of a layer's activations. Holes arise because logits are larger than the free pieces of a layer's
+ * forward, and because stored tensors are between freed tensors.
  * Source: a step's allocations, replayed by CUDACachingAllocator's rules with expandable segments (set by TorchTitan's
- * run_train.sh): test/support/caching-allocator.ts and its test, for seven shapes of Llama. A compiler reuses its buffers.
+ * run_train.sh): test/support/caching-allocator.ts and its test, for seven shapes of Llama. A compiler leaves fewer holes,
+ * because it reuses its buffers.
  * Megatron-LM's tensors have the same few sizes in every microbatch, so they fit into the pieces of the previous microbatch.
  * If the loss runs op by op after compiled blocks, its float32 tensors do not fit where the logits were.
  */
@@ -33,7 +34,7 @@ export const HOLES = {
 const HOLES_PER_LOGIT = 3.7;
 
 /**
- * The most memory that holes can take if segments have fixed sizes (the allocator's default); the unit is a layer's activations.
+ * The most bytes of holes if segments have fixed sizes (the allocator's default), divided by the bytes of a layer's activations.
  */
 export const MOST_HOLES = 3;
 

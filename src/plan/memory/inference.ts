@@ -100,7 +100,7 @@ function parse(request: InferenceRequest): z.output<typeof inferenceSchema> {
 function check({ model, cp, tp }: Layout, seq: number, weights: string): void {
   if (weights === 'nf4' && (tp > 1 || !hasQuantizedMatrices(model))) {
     throw new ConfigError(
-      `inference: weights in NF4 are planned for a gpt or llama without experts, latent attention and tp, not for ${model.name} with tp ${tp}; ` +
+      `inference: weights in NF4 are planned for a gpt or llama that has no experts, no latent attention and no tp, not for ${model.name} with tp ${tp}; ` +
         "give weights: 'bf16' or 'fp8'",
     );
   }
@@ -111,7 +111,7 @@ function check({ model, cp, tp }: Layout, seq: number, weights: string): void {
   }
   if (cp > 1) {
     throw new ConfigError(
-      `inference: cp (${cp}) divides the sequences of a training; plan inference without cp, with tp or pp`,
+      `inference: cp (${cp}) divides the sequences of a training; for inference, leave out cp; tp or pp can divide the model`,
     );
   }
   if (model.learnedPositions && seq > model.seq) {

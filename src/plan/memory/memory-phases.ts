@@ -21,10 +21,10 @@ import { wholeUnits } from './whole-units';
 export interface MemoryPhase
   extends Pick<MemoryPrediction, 'params' | 'grads' | 'optimizer' | 'activations' | 'temporary'> {
   readonly name: MemoryPhaseName;
-  /** Parts of `temporary`: holes between tensors, and their largest possible size. */
+  /** Holes between tensors, as a part of `temporary`; `mostHoles` is their largest possible size. */
   readonly holes: Bytes;
   readonly mostHoles: Bytes;
-  /** Part of all causes' bytes: memory that tensors of other streams have freed, and that only these streams can use. */
+  /** Memory that tensors of other streams have freed, and that only these streams can use; it is part of the causes' bytes. */
   readonly cached: Bytes;
   /** Part of `cached`: memory of sharded gradients that do not exist at this moment. */
   readonly cachedGrads: Bytes;

@@ -31,7 +31,7 @@ export function stageOf(layout: Layout, place: number) {
     embeddingParams,
     /** Parameters of the output head and of the norm before the head; 0 except on the last stage. */
     headParams,
-    /** All parameters of the stage, multiplied by the model's `experts`. */
+    /** All parameters of the stage, multiplied by the model's `experts` (its number of complete sets of blocks). */
     params: model.experts * (layers * layerParams + embeddingParams + headParams),
     /** `params` with the experts of all ranks of expert parallelism; sharded states are divided among these ranks too. */
     allParams: model.experts * (layers * allLayerParams + embeddingParams + headParams),

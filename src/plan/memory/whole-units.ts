@@ -15,7 +15,7 @@ const NONE = {
   accumulated: 0,
   /** Inputs of the reduction that is in flight while the next unit's backward runs. */
   reducing: 0,
-  /** The same three kinds of bytes at the end of backward, when gradients outside the layers are reduced. */
+  /** `parameters`, `gradients` and `reducing` at the end of backward, when gradients outside the layers are reduced. */
   outer: { parameters: 0, gradients: 0, reducing: 0 },
   /** Results of all-gathers in flight, in the memory of the gathering stream. */
   gathering: 0,

@@ -26,7 +26,7 @@ class Batch:
     lengths: list[list[int]] | None = None
     # The loss is the mean over all positions, multiplied by this factor.
     factor: float = 1.0
-    # Whether only some tokens count: the second tensor has their labels.
+    # Whether only some tokens count in the loss. If so, the second tensor has the labels.
     has_labels: bool = False
 
     @property
@@ -62,7 +62,7 @@ class Batches:
         return batches, [float(rate) for rate in reply["lrs"][0]]
 
     def validation(self, first: int, count: int) -> tuple[list[tuple[Batch, int]], bool]:
-        """Returns validation batches, each with the number of its rows that count, and whether they are the last batches."""
+        """Returns validation batches, each with the number of its rows that count, and whether these batches are the last."""
         reply, batches = self._take("validation", first, count)
         return list(zip(batches, reply["counts"], strict=True)), bool(reply["last"])
 

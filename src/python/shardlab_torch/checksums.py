@@ -43,7 +43,7 @@ def verify(checksums: Json, file: Path, name: str, stored: Tensor) -> None:
         wrong = next(n for n in range(0, len(found), DIGITS) if found[n : n + DIGITS] != expected[n : n + DIGITS]) // DIGITS
         raise ShardlabError(
             "IO",
-            f"{file}: tensor {name} was damaged: a CRC-32 of its elements from {at + wrong * block} on differs from the save's; "
+            f"{file}: tensor {name} was damaged: the CRC-32 of the block from element {at + wrong * block} on is wrong; "
             "copy the file again, or load an earlier checkpoint",
         )
 

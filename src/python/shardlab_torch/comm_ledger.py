@@ -210,8 +210,8 @@ def _end(one: Collective, at: float) -> None:
 
 def _share(gap: Gap, collectives: list[Collective]) -> None:
     """
-    Divides a gap of the main thread among collectives that C++ code awaited. The main thread waited for a collective if it
-    continued after the collective's end, and the collective had not ended when the gap began.
+    Divides a gap between two operations of the main thread among collectives for which C++ code waited. The main thread waited for
+    a collective if it continued after the collective's end, and the collective had not ended when the gap began.
     """
     start = gap.start
     for one in collectives:

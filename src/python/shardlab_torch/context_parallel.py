@@ -33,7 +33,7 @@ class ContextParallel:
         if not self._is_ring and heads % self._size != 0:
             raise ShardlabError(
                 "CONFIG",
-                f"parallel.cp: Ulysses gives each of {self._size} ranks equally many of {heads} heads; give a divisor of {heads}, or "
+                f"parallel.cp: Ulysses cannot divide {heads} heads among {self._size} ranks; give a divisor of {heads}, or "
                 "cpKind 'ring'",
             )
 

@@ -163,7 +163,7 @@ class DitExperts(nn.Module):
         self._is_high = True
 
     def choose(self, timestep: float) -> None:
-        """Chooses the transformer of the next forward by the timestep of its batch, before a strategy rounds it."""
+        """Chooses the transformer of the next forward by the timestep of its batch, before a strategy rounds the timestep."""
         self._is_high = timestep >= self._border
 
     @property

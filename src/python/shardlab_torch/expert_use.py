@@ -1,4 +1,4 @@
-"""Finds the experts that a step has used: as engine wasm, the optimizer leaves out an expert that no row of any rank reached."""
+"""Finds the experts that a step has used. As in engine wasm, the optimizer leaves out an expert that no rank's row reached."""
 
 from __future__ import annotations
 

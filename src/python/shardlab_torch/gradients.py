@@ -20,8 +20,8 @@ SHARDS = (Shard, _StridedShard)
 
 def clip_gradients(parameters: dict[str, nn.Parameter], layout: Layout, most: float | None, stages: Stages) -> float:
     """
-    Scales gradients whose norm is above `most`; returns the norm before scaling. A parameter that is on the first and the last
-    stage of a pipeline counts on the first stage. Every rank of the run must call this function.
+    Scales gradients whose norm is above `most`; returns the norm before scaling. If the first and the last stage of a pipeline
+    share a parameter, it counts only on the first stage. Every rank of the run must call this function.
     """
     groups: dict[str, ProcessGroup] = {}
     sums: dict[tuple[str, ...], Tensor] = {}

@@ -33,7 +33,7 @@ def head_output(x: Tensor, head: nn.Module | Tensor) -> Tensor:
     return F.linear(x, head.to(x.dtype))
 
 
-# The result of a model: logits, or a loss that the model computes and logits.
+# The result of a model: logits, or a loss that the model computed, and the logits.
 Output = Tensor | tuple[Tensor, Tensor]
 
 

@@ -14,9 +14,9 @@ from .world import World
 
 class Layout:
     """
-    This rank's coordinates and groups in a run. All ranks of the run must make this object. The axis dp includes cp: its ranks
-    have different batches, or different positions of the same batches, and average their gradients. Expert parallelism divides
-    the axis dp in another way, into edp and ep.
+    This rank's coordinates and groups in a run. All ranks of the run must make this object. The axis dp includes cp: the ranks
+    of dp have different batches, or different positions of the same batches, and average their gradients. Expert parallelism
+    divides the axis dp in another way, into edp and ep.
     """
 
     def __init__(self, world: World, ranks: Sequence[int], parallel: Json) -> None:
@@ -55,8 +55,8 @@ class Layout:
             return replicate
         raise ShardlabError(
             "MESH",
-            f"parallel.mesh dpReplicate({replicate}) x dpShard({shard}) = {replicate * shard}, but {self.dp} ranks shard; "
-            f"give numbers whose product is {self.dp}",
+            f"parallel.mesh dpReplicate({replicate}) x dpShard({shard}) = {replicate * shard}, "
+            f"but there are {self.dp} data-parallel ranks; give numbers whose product is {self.dp}",
         )
 
     def _shard_mesh(self) -> DeviceMesh:

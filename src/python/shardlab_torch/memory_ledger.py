@@ -39,7 +39,7 @@ class TrackedMemory:
     elsewhere_bytes: int
     num_buffers: int
     unseen_bytes: int
-    """Bytes of the storages at the step's end that no operation of the step showed, such as storages of other threads."""
+    """Bytes at the step's end in storages that no operation of the step showed, such as storages of other threads."""
 
 
 class MemoryLedger:
@@ -199,7 +199,7 @@ class MemoryLedger:
 
 @contextmanager
 def _resizes_reported(storages: Storages) -> Iterator[None]:
-    """Replaces `resize_` of storages: FSDP frees and allocates whole parameters by it, and it is no operation that a mode sees."""
+    """Replaces `resize_` of storages: FSDP frees and allocates whole parameters by `resize_`, which a mode does not see."""
     kind = torch.UntypedStorage
     original = kind.resize_
 

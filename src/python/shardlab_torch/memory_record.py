@@ -20,8 +20,8 @@ def memory_record(
     device: torch.device,
 ) -> dict[str, Any]:
     """
-    Returns the record. The memory curve has times of the profiled `step`, to which `spans` belong and which may be later than
-    the tracked step.
+    Returns the record. The times of the memory curve are those of the profiled `step`, which has the given `spans`; the tracked
+    step may be an earlier one.
     """
     at = _clock_of((tracked.start, tracked.end), tracked_spans, step, spans)
     owners = list(dict.fromkeys([*tracked.at_start, *(owner for _, owner, _ in tracked.changes)]))

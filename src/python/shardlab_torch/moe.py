@@ -71,7 +71,7 @@ class MixtureOfExperts(nn.Module):
         self.experts = Experts({str(i): FeedForward(dim) for i in range(self.num_experts)})
         # Expert parallelism replaces this function.
         self.exchange: Exchange = lambda rows, counts, apply: apply(rows, counts.tolist())
-        # Sums counts over the ranks that have other positions of the same sequences; context parallelism replaces this function.
+        # Sums counts over the ranks with other positions of the same sequences; context parallelism replaces this function.
         self.total: Callable[[Tensor], Tensor] = lambda counts: counts
         # The auxiliary loss of the last forward; None: there was no forward, or the loss already includes it.
         self.auxiliary: Tensor | None = None

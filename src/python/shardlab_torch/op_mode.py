@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 
 
 class OpObserver(Protocol):
-    """Its methods are called before and after every operation."""
+    """An object whose methods are called before and after every operation."""
 
     def before_op(self, begun: float) -> None: ...
 

@@ -102,11 +102,15 @@ class _OwnClass:
             raise self._wrong(place, f"{call} made a {type(model).__name__}; it must make a torch.nn.Module")
         parameters = dict(model.named_parameters())
         if not parameters:
-            raise self._wrong(place, f"{call} has no parameters; assign its layers to attributes, lists of them as nn.ModuleList")
+            raise self._wrong(
+                place, f"{call} has no parameters; assign its layers to attributes, and put lists of layers into nn.ModuleList"
+            )
         for name, each in parameters.items():
             if each.dtype != torch.float32 or nn.parameter.is_lazy(each):
                 what = "has no shape before the first forward" if nn.parameter.is_lazy(each) else f"is {each.dtype}"
-                raise self._wrong(place, f"its parameter {name} {what}; make it float32: mixedPrecision says in which type it computes")
+                raise self._wrong(
+                    place, f"its parameter {name} {what}; make it float32: mixedPrecision sets the type of the computation"
+                )
         original = model.forward
         model.forward = lambda tokens: self._result(original(tokens), tokens, type(model))
         return model

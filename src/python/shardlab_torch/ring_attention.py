@@ -1,5 +1,5 @@
 """
-Ring attention: keys and values travel from rank to rank, and each rank adds up the attention of its queries to all of them.
+Ring attention: keys and values travel from rank to rank, and each rank adds up its queries' attention to all keys and values.
 Torch's ring attention (torch.distributed.tensor.experimental.context_parallel) has no kernel for CPUs. Source: Liu et al. 2023.
 """
 
@@ -49,7 +49,7 @@ class _RingAttention(torch.autograd.Function):
         group: ProcessGroup = ctx.group
         grad = grads[0].contiguous()
         dq = torch.zeros_like(q, dtype=torch.float32)
-        # Sums of gradients travel one step behind their keys and values, and reach their own rank after the last step.
+        # Sums of gradients travel one step behind their keys and values, and reach the rank of these keys after the last step.
         home, travelling = own, None
         for source, kv in _parts(own, group):
             first, keys, values, is_causal = _block(q, kv, source, group)

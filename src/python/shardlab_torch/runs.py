@@ -139,7 +139,10 @@ class Runs:
     def _trainer(self, run: int) -> Trainer:
         if run in self._trainers:
             return self._trainers[run]
-        raise ShardlabError("CLOSED", "this run ended when work on it failed; make another with job.train(config), and load its last checkpoint")
+        raise ShardlabError(
+            "CLOSED",
+            "this run ended when work on it failed; make a new run by job.train(config), and load the last checkpoint into it",
+        )
 
     def _progress(self, work_id: int) -> saves.Progress:
         def tell(done: int, total: int) -> None:

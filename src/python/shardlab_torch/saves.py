@@ -174,7 +174,7 @@ def reshard(old: Trainer | None, new: Trainer | None, group: dist.ProcessGroup, 
             new.states.put(name, each, value)
             after = new.states.whole(name, each)
             if not torch.equal(after.view(torch.int32), value.contiguous().view(torch.int32)):
-                raise ShardlabError("CHECK", f"{each} of {name} differ after they were moved; report it with the config")
+                raise ShardlabError("CHECK", f"{each} of {name} changed during the move; report this error with the config")
             compared += 4 * value.numel()
         progress(done + 1, len(keys))
     for name, buffer in side.stages.buffers.items():

@@ -95,7 +95,7 @@ class Replicated(Strategy):
         if layout.dp == 1:
             return
         for i, part in enumerate(self.parts):
-            # DDP ignores experts, because their gradients are averaged over other ranks than those of other parameters.
+            # DDP ignores experts, because gradients of experts are averaged over other ranks than gradients of other parameters.
             ignore: Any = DistributedDataParallel._set_params_and_buffers_to_ignore_for_model
             ignore(part, list(stages.expert_owners))
             replica = DistributedDataParallel(

@@ -26,7 +26,7 @@ class Variables:
     def get(self, name: str, rank: int) -> Any:
         """Returns a variable as plain JSON. Raises ShardlabError for a name that is not bound."""
         if name not in self.names:
-            raise ShardlabError("CONFIG", f"rank {rank} has no variable {name}; assign it in a cell, as {name} = …")
+            raise ShardlabError("CONFIG", f"rank {rank} has no variable {name}; assign it in a cell: {name} = …")
         return sendable(self.names[name], name)
 
     def run(self, source: str, file: str) -> Any:

@@ -64,7 +64,10 @@ test('TorchTitan, swift and LLaMA-Factory refuse what would train something else
     /optimizer\.momentum: transformers' sgd has no momentum/,
   );
   const longer = { kind: 'cosine', maxSteps: 100 } as const;
-  assert.match(refusal({ steps: 10, schedule: longer }, 'llamafactory'), /maxSteps 100 is not steps 10/);
+  assert.match(
+    refusal({ steps: 10, schedule: longer }, 'llamafactory'),
+    /maxSteps 100 differs from steps 10/,
+  );
   assert.equal(refusal({ model: LLAMA, lora: { r: 2 } }, 'swift'), '');
 });
 

@@ -23,7 +23,7 @@ test('with hosts, the control link listens on the given interface only', () => {
     cluster.hosts.map((host) => host.address),
     ['n1', 'n2'],
   );
-  assert.throws(() => plan({ launcher: 'ssh', hosts: ['n1'] }), /need interface.*lo, eth0/);
+  assert.throws(() => plan({ launcher: 'ssh', hosts: ['n1'] }), /need the option interface.*lo, eth0/);
   assert.throws(() => plan({ interface: 'eth1' }), /interface is 'eth1'.*lo, eth0/);
 });
 

@@ -41,7 +41,7 @@ const CONFIG = {
 /** While the struck rank computes microbatch 2, the first stage has nothing to do but wait for its gradient. */
 const waits = (state: string): RegExp =>
   new RegExp(
-    "rank 0 waits in recv #\\d+ \\(the input's gradient of microbatch 2 from stage 1, group pp\\[0,2\\][^,]*, " +
+    'rank 0 waits in recv #\\d+ \\(the gradient of microbatch 2 from stage 1, group pp\\[0,2\\][^,]*, ' +
       `module stage 0 \\| 1\\) for rank 2, which ${state} `,
   );
 

@@ -115,14 +115,14 @@ test('lookup finds a name in any spelling, its parts, and the nearest name', () 
   for (const flag of ['--t5_fsdp', 'ulysses_size']) assert.equal(found(flag), 'torchrun train.py …');
   assert.throws(() => lookup('quantum_annealing'), {
     code: 'CONFIG',
-    message: /no document writes "quantum_annealing"; there are FSDP;/,
+    message: /no document writes "quantum_annealing"; choose one of FSDP;/,
   });
 });
 
 test('an answer of lookup is shown as text', () => {
   const text = inspect(lookup('ColumnParallelLinear'));
   assert.match(text, /^ColumnParallelLinear, RowParallelLinear \(fsdp-megatron-swift\): here$/m);
-  assert.match(text, /in the original {2}exist; need config and init_method/);
+  assert.match(text, /in the original {2}exist, but also need config and init_method/);
   assert.match(
     inspect(lookup('mixed_precision=True')),
     /refused {10}FSDP\(model, \{ mixedPrecision: true \}\)/,

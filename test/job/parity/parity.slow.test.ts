@@ -97,7 +97,7 @@ test('two runs are compared step by step', async (context) => {
     await refused({ ...CONFIG, optimizer: { lr: 0.5 } }, /optimizer\.lr: 0\.001 and 0\.5/);
     await refused({ ...CONFIG, seed: 6 }, /seed: 5 and 6/);
     await refused(CONFIG, /ranks with batches of their own .*: 2 and 1/, 0, 1);
-    await refused(CONFIG, /taken 0 steps and the other 2/, 2);
+    await refused(CONFIG, /taken 0 steps and the other run 2/, 2);
     await assert.rejects(run.parity(run), { code: 'CONFIG', message: /the same run twice/ });
     await assert.rejects(run.parity({} as typeof run), { code: 'CONFIG', message: /takes another run/ });
     const strange = { tolerence: 1 } as object;

@@ -24,7 +24,7 @@ test('a batch norm that does not see other ranks is named once, and only on seve
     batchNorms.check(new Net(), 2);
     batchNorms.check(new Net(), 2);
     assert.deepEqual(warnings, [
-      `BatchNorm at "norm" uses the statistics of each rank's own batch, as in torch; for those of all ranks, call ` +
+      `BatchNorm at "norm" uses the statistics of each rank's own batch, as in torch; for the statistics of all ranks, call ` +
         'nn.SyncBatchNorm.convertSyncBatchnorm(model) first. This warning appears once',
     ]);
   });

@@ -42,7 +42,7 @@ test('cells train a pipeline; errors and hang reports name the microbatch and th
     (error: Error) => {
       assert.match(
         error.message,
-        /rank 0 waits in recv #\d+ \(the input's gradient of microbatch 0 from stage 1, group pp\[0,1\], module stage 0 \| 1, cell 2/,
+        /rank 0 waits in recv #\d+ \(the gradient of microbatch 0 from stage 1, group pp\[0,1\], module stage 0 \| 1, cell 2/,
       );
       return true;
     },

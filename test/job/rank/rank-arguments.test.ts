@@ -118,7 +118,7 @@ test('values that are not modules, and unknown names, are errors of the call tha
   const cases: readonly [RegExp, (scope: RankScope, given: typeof shape) => unknown][] = [
     [/fullyShard takes a module, .* not undefined/, ({ fullyShard }) => fullyShard(undefined as never)],
     [
-      /fullyShard takes a module that is under no DDP, not a DDP; build the model again/,
+      /fullyShard takes a module without DDP, but got one in DDP; build the model again/,
       ({ fullyShard, DDP, nn }, given) => fullyShard(DDP(nn.gpt(given)) as never),
     ],
     [

@@ -37,7 +37,7 @@ test('the first NaN gradient is reported with its parameter and step, once per o
     assert.equal(told.length, 1);
     assert.match(
       told[0] ?? '',
-      /step 3: the gradient of wte\.weight has \d+ NaN and 0 infinite of the \d+ elements on this rank, and \d+ more gradients.*GradScaler/,
+      /step 3: the gradient of wte\.weight has \d+ NaN and 0 infinite values among its \d+ elements on this rank, and \d+ more gradients.*GradScaler/,
     );
   }
 });

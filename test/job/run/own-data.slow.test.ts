@@ -102,7 +102,7 @@ test('own data', async (context) => {
         const run = await job.train({ model: MODEL, data, batch: 4, accumulation: 2 }).load(path);
         await run.dispose();
         said[name] = written.mock.calls.flatMap(({ arguments: [text] }) => {
-          return /saved with other data: (.*?);/.exec(String(text))?.[1] ?? [];
+          return /has other data than the checkpoint: (.*?);/.exec(String(text))?.[1] ?? [];
         });
         written.mock.resetCalls();
       }

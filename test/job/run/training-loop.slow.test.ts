@@ -105,7 +105,10 @@ test('the training loop of a run', async (context) => {
     assert.deepEqual(warned({ saveSteps: 10, outputDir: place('none') }), []);
     const [unused = '', later = '', ...more] = warned({ saveSteps: 20, outputDir });
     assert.deepEqual(more, []);
-    assert.equal(unused, 'run.step: saveSteps is 20, and no step from 10 to 14 is a multiple of it');
+    assert.equal(
+      unused,
+      'run.step: saveSteps 20 has no effect, because no step from 10 to 14 is a multiple of 20',
+    );
     assert.match(
       later,
       /out has checkpoint-12, but this run is at step 9; .* await run\.load\('.*out\/checkpoint-12'\)$/,
@@ -281,7 +284,7 @@ test('the training loop of a run', async (context) => {
       assert.deepEqual(run.losses, plain.losses);
       await assert.rejects(run.lrRangeTest({ startLr: 1, endLr: 0.1 }), {
         code: 'CONFIG',
-        message: /endLr is 0\.1; give a number above startLr, 1/,
+        message: /endLr is 0\.1; give a number above startLr \(1\)/,
       });
       assert.equal(existsSync(place('nothing')), false);
       await run.dispose();

@@ -131,7 +131,7 @@ const WRONG_STEPS: Wrong = {
         return new Net();
       },
     },
-    /the inner sizes equal.*\(in job\.train's model, line \d+ of the function\)/,
+    /the inner sizes .* must be equal.*\(in job\.train's model, line \d+ of the function\)/,
   ],
   'x of another width': [{ data: () => ({ x: [[1, 2, 3]], y: [[1]] }) }, /3/],
   'a tensor that was freed': [

@@ -55,12 +55,12 @@ const VALUES: readonly (readonly [TrainConfigInput, TrainConfigInput, RegExp, To
   [
     parallel({ strategy: 'NO_SHARD', tp: 2 }),
     parallel({ strategy: 'NO_SHARD', tp: 4 }),
-    /matrices that parallel\.tp has split are not replicated by NO_SHARD on PyTorch; use FULL_SHARD/,
+    /on PyTorch, NO_SHARD cannot replicate matrices that parallel\.tp has split; use FULL_SHARD/,
   ],
   [
     parallel({ strategy: 'ZERO_1', pp: 2 }),
     parallel({ strategy: 'NO_SHARD', pp: 2 }),
-    /no ZeroRedundancyOptimizer/,
+    /ZERO_1 is not built for the stages of a pipeline/,
   ],
   [parallel({ tp: 2 }), parallel({ tp: 1 }), /'fsdp1' does not divide the model/, 'fsdp1'],
   [parallel({ reshardAfterForward: false }), parallel({}), /'fsdp1' has only a strategy's default/, 'fsdp1'],
@@ -90,14 +90,15 @@ const VALUES: readonly (readonly [TrainConfigInput, TrainConfigInput, RegExp, To
   [
     parallel({ strategy: 'ZERO_1', ep: 2 }, MOE),
     parallel({ strategy: 'NO_SHARD', ep: 2 }, MOE),
-    /parallel\.ep: ZeRO-1 has no experts of different ranks/,
+    /parallel\.ep: ZERO_1 does not support experts that differ between ranks/,
   ],
-  [parallel({ ep: 2 }, MOE), parallel({}, MOE), /'fsdp1' has no experts of different ranks/, 'fsdp1'],
   [
-    parallel({ ep: 2, cp: 2 }, MOE),
     parallel({ ep: 2 }, MOE),
-    /experts of different ranks are not built together with pp and cp/,
+    parallel({}, MOE),
+    /'fsdp1' does not support experts that differ between ranks/,
+    'fsdp1',
   ],
+  [parallel({ ep: 2, cp: 2 }, MOE), parallel({ ep: 2 }, MOE), /ep is not built together with pp or cp/],
   [
     parallel(
       {
@@ -176,23 +177,23 @@ test('torch.compile is refused by name where it is not done', () => {
   const run = new TorchRun({ compile: true }, 'folder');
   assert.deepEqual(run.check(parseTrainConfig({}), 2), []);
   const compiled = (config: TrainConfigInput) => () => run.check(parseTrainConfig(config), 2);
-  assert.throws(compiled({ parallel: { tp: 2 } }), /compile is not done with parallel\.tp, pp, cp and ep/);
+  assert.throws(compiled({ parallel: { tp: 2 } }), /compile does not support parallel\.tp, pp, cp and ep/);
   assert.throws(
     compiled({ activationCheckpointing: 'selective' }),
-    /compile is not done with activationCheckpointing/,
+    /compile does not support activationCheckpointing/,
   );
   assert.throws(
     compiled({ model: DIT, data: 'synthetic' }),
-    /compile is not done with a model of kind 'dit'/,
+    /compile does not support a model of kind 'dit'/,
   );
-  assert.throws(compiled({ lora: {} }), /compile is not done with lora/);
+  assert.throws(compiled({ lora: {} }), /compile does not support lora/);
   const wasm = { engine: 'wasm', folder: 'folder' } as const;
   assert.throws(() => torchRunOf(wasm, { compile: true }), /compile true is for ranks of PyTorch/);
 });
 
 test('what has no effect on PyTorch is a warning that says why', () => {
   assert.deepEqual(check({ parallel: { backwardPrefetch: null } }), [
-    "parallel.backwardPrefetch has no effect with engine 'torch': fully_shard has only 'BACKWARD_PRE'; framework 'fsdp1' reads it",
+    "parallel.backwardPrefetch has no effect with engine 'torch': fully_shard has only 'BACKWARD_PRE'; framework 'fsdp1' reads this setting",
   ]);
   assert.deepEqual(check({ parallel: { backwardPrefetch: null } }, 'fsdp1'), []);
 });

@@ -57,7 +57,7 @@ describe('experts are placed by measured loads', () => {
     for (const redundantExperts of [1, 3, -2, 0.5, 8])
       assert.throws(() => placed([4, 3, 2, 1], 2, redundantExperts), {
         code: 'CONFIG',
-        message: /must be a multiple of the 2 ranks .* at most 4/,
+        message: /must be a multiple of 2, .* at most 4/,
       });
   });
 

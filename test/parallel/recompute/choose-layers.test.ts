@@ -71,6 +71,6 @@ test('the choice among a hundred layers of uneven sizes is quick', () => {
 test('the error of a budget below the inputs of all layers names the smallest possible budget', () => {
   assert.throws(() => chooseLayers([LAYER, LAYER], 19), {
     code: 'CONFIG',
-    message: /budgetBytes is 19, .* take 20 bytes; give at least 20/,
+    message: /budgetBytes is 19, .* at least 20 bytes are stored for backward; give at least 20/,
   });
 });

@@ -132,6 +132,6 @@ test('an expression reaches only its names: no prototype, no global, no function
   ]) {
     assert.throws(() => number(bad), { code: 'CHECK', message: /^a\.claim: '/ }, bad);
   }
-  assert.throws(() => number('a.b > 1'), /it is true, not a number/);
-  assert.throws(() => truth('a.b'), /it is 2, not true or false/);
+  assert.throws(() => number('a.b > 1'), /the result is true, not a number/);
+  assert.throws(() => truth('a.b'), /the result is 2, not true or false/);
 });

@@ -85,6 +85,6 @@ test('what generates no text, sequences divided by cp, too many positions and wr
 test("the table of a plan's inference says that activations are not counted", () => {
   const shown = plan('llama3-8b', { on: 'A100-80G', gpus: 8 }).inference({ batch: 8, seq: 4096 });
   assert.equal(shown.cacheBytes, 8 * 4096 * 131_072);
-  assert.match(shown.toText(), /8 sequences of 4,096 tokens on 1 x A100-80G.*without activations: fits/);
+  assert.match(shown.toText(), /8 sequences of 4,096 tokens on 1 x A100-80G.*without activations; this fits/);
   assert.match(shown.toText(), /cache per token, all layers +131 kB/);
 });

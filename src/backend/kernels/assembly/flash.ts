@@ -4,8 +4,8 @@ import { rowDot, rowMax, scaleRow, scoreGradRow, weightRow } from './row';
 /**
  * Adds a block to a softmax over blocks of keys. scores [rows, columns] become exp(scale * score - top); top is the largest
  * score of the row so far, scaled. Row i attends to columns below `seen` + i; other columns become 0. tops, sums (of weights)
- * and out [rows, width] (of weighted values) contain the earlier blocks; the kernel updates tops and sums, and multiplies out
- * by exp(old top - new top). Source: Dao 2023, FlashAttention-2, algorithm 1, lines 8 to 10.
+ * and out [rows, width] (of weighted values) have the results of the earlier blocks; the kernel updates tops and sums, and
+ * multiplies out by exp(old top - new top). Source: Dao 2023, FlashAttention-2, algorithm 1, lines 8 to 10.
  */
 export function flashWeights(
   scores: usize, tops: usize, sums: usize, out: usize, rows: i32, columns: i32, seen: i32, scale: f32, isFirst: i32,

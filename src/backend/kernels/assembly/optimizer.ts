@@ -62,7 +62,7 @@ export function lion(
 
 /**
  * Runs one SGD step in one pass: g = gradScale * grad + weightDecay * param. If momentum is not 0, buffer = momentum * buffer
- * + g, and then g = buffer (if nesterov: g = g + momentum * buffer). At last param -= lr * g.
+ * + g, and then g = buffer (if nesterov: g = g + momentum * buffer). Finally param -= lr * g.
  */
 export function sgd(
   param: usize, grad: usize, buffer: usize, n: i32, lr: f32, momentum: f32, weightDecay: f32, nesterov: i32,

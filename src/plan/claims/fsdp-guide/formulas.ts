@@ -26,7 +26,7 @@ const ON_ETHERNET = ['gpt2', 'medium', 'xl'];
 /** Returns the functions of "PyTorch FSDP acceleration guide". */
 export function guideFormulas(lab: PlanLab): Functions {
   return {
-    /** Bytes by which another strategy holds less than FULL_SHARD, at rest or at the peaks, by a dry run; 0: none holds less. */
+    /** The most bytes that another strategy holds less than FULL_SHARD, at rest or at the peaks (dry run); 0: none holds less. */
     lessThanFullShard: () => {
       const full = heldUnder('FULL_SHARD');
       const less = STRATEGIES.map((strategy) => heldUnder(strategy)).map(({ rest, peaks }) =>

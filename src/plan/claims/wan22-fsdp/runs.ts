@@ -98,7 +98,7 @@ export const EXPERT_UNITS: Experiment = {
   },
 };
 
-/** Gradients of all experts, compared with sparse gradients: only the experts that some rank used are sent. */
+/** Two ranks send the gradients of all experts, or (sparse) only the gradients of the experts that some rank used. */
 export const SPARSE_EXPERTS: Experiment = {
   name: 'sparse expert gradients',
   async run(lab) {
