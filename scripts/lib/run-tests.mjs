@@ -43,7 +43,6 @@ const LONGEST = [
   'test/parallel/parity/parity.slow.test.ts',
   'test/parallel/experts/training.slow.test.ts',
   'test/cli/sft.slow.test.ts',
-  'test/cli/sft-kill.slow.test.ts',
   'test/parallel/experts/placement.slow.test.ts',
 ];
 

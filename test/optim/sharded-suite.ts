@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import type { StrategyName } from '../../src/config/strategies';
 import type { TrainConfigInput } from '../../src/config/train-config';
+import { casesHere } from '../support/cases';
 import { launchRanks } from '../support/launch-ranks';
 import type { Apart, Twins } from './sharded-rank';
 
@@ -100,10 +101,28 @@ const PLACEMENTS: Readonly<Record<string, TrainConfigInput>> = {
   'parameters on the host': { offload: { parameters: true }, parallel: { strategy: 'FULL_SHARD' } },
 };
 
+/** What `npm test` has: each kind of state and of group, and the placements with a norm of their own. */
+const OPTIMIZERS_IN_SHORT = [
+  'AdamW',
+  'a delayed AdamW',
+  'SGD with Nesterov momentum',
+  'Adam with amsgrad',
+  'Lion in groups',
+  'AdamW on the host, in groups',
+  '8-bit AdamW',
+];
+const PLACEMENTS_IN_SHORT = [
+  '_HYBRID_SHARD_ZERO2 with accumulation',
+  'HYBRID_SHARD in groups',
+  'units of several strategies',
+  'frozen tables',
+];
+
 /** Trains with every optimizer on `world` ranks, and requires the steps of whole parameters. */
 export function testOptimizers(world: number): void {
   describe(`${world} ranks`, () => {
-    const cases = Object.entries(OPTIMIZERS).map(([name, { settings, strategies, ...bounds }]) => ({
+    const optimizers = casesHere(OPTIMIZERS, OPTIMIZERS_IN_SHORT);
+    const cases = Object.entries(optimizers).map(([name, { settings, strategies, ...bounds }]) => ({
       names: strategies.map(
         (strategy) => `${name} under ${strategy} takes the steps of whole parameters, clipped`,
       ),
@@ -117,7 +136,8 @@ export function testOptimizers(world: number): void {
 /** Trains under the other placements on 4 ranks, and requires the steps of whole parameters. */
 export function testPlacements(): void {
   describe('4 ranks', () => {
-    const cases = Object.entries(PLACEMENTS).map(([name, settings]) => ({
+    const placements = casesHere(PLACEMENTS, PLACEMENTS_IN_SHORT);
+    const cases = Object.entries(placements).map(([name, settings]) => ({
       names: [`AdamW with ${name} takes the steps of whole parameters, clipped`],
       twins: twinsOf([settings]),
       bound: 1e-5,

@@ -173,29 +173,33 @@ const OPTIMIZER_CASES: Readonly<Record<string, ContractCase>> = {
  */
 const EXAMPLES = [
   'NO_SHARD',
-  'ZERO_1',
   'SHARD_GRAD_OP',
   'HYBRID_SHARD, 2 copies of 2',
   '_HYBRID_SHARD_ZERO2, 2 copies',
-  'HYBRID_SHARD, 3 copies',
   'HYBRID_SHARD, accumulation',
   'FULL_SHARD, every Linear',
   'FULL_SHARD, over 2 ranks after forward',
-  'FULL_SHARD, one unit without prefetch',
   'units that differ',
   'frozen parameters in units',
   'adapters, ZERO_2, accumulation',
   'ZERO_2, 3 microbatches reduced each',
-  'FULL_SHARD, 3 microbatches reduced once',
   'bf16, FULL_SHARD',
   'parameters on the host',
   'the optimizer on the host, ZERO_1',
   '8-bit AdamW on the host, frozen parameters, ZERO_2',
-  'SGD with momentum',
 ];
 
-/** Cases that differ from others only by the strategy, which has no part in what they show; `npm test` leaves them out. */
+/** Cases that differ from others only by the strategy or by a setting that the others show too; `npm test` leaves them out. */
 const LONG = [
+  'HYBRID_SHARD, 1 copy of 2',
+  'HYBRID_SHARD, 3 copies',
+  'FULL_SHARD, prefetch forward only',
+  'FULL_SHARD, prefetch after backward',
+  'frozen parameters, ZERO_2',
+  'a frozen block, ZERO_1',
+  'magnitudes, ZERO_1, recompute',
+  'bf16, ZERO_1',
+  'parameters on the host, SHARD_GRAD_OP',
   'adapters, NO_SHARD',
   'adapters, ZERO_1',
   'magnitudes, every Linear',

@@ -5,6 +5,7 @@ import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-
 import { readState, writeState } from '../../src/nn/state-values';
 import { createTrainer, type Trainer } from '../../src/train/trainer';
 import type { TrainerState } from '../../src/train/trainer-state';
+import { casesHere } from '../support/cases';
 import { soloGroup } from '../support/solo-group';
 import { TallyObserver } from '../support/tally-observer';
 import { testEngine } from '../support/wasm-test-engine';
@@ -72,7 +73,15 @@ function carry(from: Trainer, to: Trainer): void {
   to.restore(JSON.parse(JSON.stringify(from.state())) as TrainerState);
 }
 
-for (const [name, config] of Object.entries(CASES)) {
+/** Each kind of shards and of schedule, a state on the host, and a scaler. */
+const IN_SHORT = [
+  'AdamW with a schedule and accumulation',
+  '8-bit AdamW on parts of parameters',
+  'a delayed AdamW whose states are on the host',
+  'float16 with a scaler',
+] as const;
+
+for (const [name, config] of Object.entries(casesHere(CASES, IN_SHORT))) {
   test(`${name}: a restored training continues to the bit`, () => {
     const [whole, first, second] = [trainerOf(config), trainerOf(config), trainerOf({ ...config, seed: 5 })];
     const facts = ({ step, loss, lr, gradNorm, skipped }: ReturnType<Trainer['step']>) => {

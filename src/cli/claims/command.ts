@@ -4,7 +4,7 @@ import type { Command } from 'commander';
 import { withProgress } from '../../cell/progress';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { claimsTable, countVerdicts } from '../../figures/claims/claim-words';
-import { documentTable } from '../../figures/claims/document-table';
+import { claimsOfTable, documentTable } from '../../figures/claims/document-table';
 import { counted } from '../../figures/format';
 import { createTable } from '../../figures/table';
 import { claimsLab } from '../../job/notebook/claims-lab';
@@ -66,7 +66,9 @@ export function addClaims(program: Command, perform: Perform, io: Io): void {
 }
 
 function showTable(name: string, entries: readonly ClaimEntry[], output: Output): ExitStatus {
-  const table = documentTable(name, surveyClaims(entries, PLAN_LAB, recordedRuns));
+  const inTable = claimsOfTable(name);
+  const shown = entries.filter(({ claim }) => inTable.has(claim.id));
+  const table = documentTable(name, surveyClaims(shown, PLAN_LAB, recordedRuns));
   const { title, rows } = table;
   output.answer({ title, columns: table.columns.map(({ key }) => key), rows }, () => table.toText());
   return 0;

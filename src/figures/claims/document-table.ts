@@ -10,11 +10,7 @@ import { documentedText, foundText, plainText } from './claim-words';
  * if no result is in the table.
  */
 export function documentTable(name: string, results: readonly ClaimResult[]): Table {
-  const stated = STATED_TABLES.find((table) => table.name === name);
-  if (stated === undefined) {
-    const names = STATED_TABLES.map((table) => table.name).join(', ');
-    throw new ConfigError(`no document has a table '${name}'; choose one of ${names}`, { name });
-  }
+  const stated = statedTable(name);
   const { title, document, where, columns } = stated;
   const resultOf = (cell: StatedCell): ClaimResult | undefined =>
     typeof cell === 'string' ? undefined : results.find(({ claim }) => claim.id === cell.claim);
@@ -30,6 +26,22 @@ export function documentTable(name: string, results: readonly ClaimResult[]): Ta
     title: `${title} (${document}, ${where}): documented → found, verdict${isJudged ? '; *: judged on words' : ''}`,
     columns: [...columns, 'claims'].map((key) => ({ key, wraps: true })),
   });
+}
+
+/** Returns the ids of the claims in a document's table. Throws: CONFIG for an unknown name. */
+export function claimsOfTable(name: string): ReadonlySet<string> {
+  return new Set(statedTable(name).rows.flatMap(claimIdsOf));
+}
+
+function claimIdsOf(cells: readonly StatedCell[]): readonly string[] {
+  return cells.flatMap((cell) => (typeof cell === 'string' ? [] : [cell.claim]));
+}
+
+function statedTable(name: string): (typeof STATED_TABLES)[number] {
+  const stated = STATED_TABLES.find((table) => table.name === name);
+  if (stated !== undefined) return stated;
+  const names = STATED_TABLES.map((table) => table.name).join(', ');
+  throw new ConfigError(`no document has a table '${name}'; choose one of ${names}`, { name });
 }
 
 function cellText(cell: StatedCell, result: ClaimResult | undefined): string {
@@ -48,7 +60,7 @@ export function documentTables(): Table {
     name,
     document,
     where,
-    claims: lines.flat().filter((cell) => typeof cell !== 'string').length,
+    claims: lines.flatMap(claimIdsOf).length,
     title,
   }));
   return createTable(rows, { title: `${rows.length} tables of the documents` });

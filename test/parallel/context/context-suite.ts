@@ -58,7 +58,6 @@ const ATTENTION_IN_SHORT = [
   'ulysses, broken',
 ];
 const TRAINING_IN_SHORT = [
-  'gpt, ulysses, DDP',
   'llama, ring, fullyShard',
   'llama, usp, DDP',
   'gpt, ring, fullyShard, recomputed',

@@ -116,7 +116,6 @@ const CASES = casesHere(ALL_CASES, [
 const PLACED = casesHere(ALL_PLACED, [
   'moved, temperature, FULL_SHARD, ep 2, recomputed',
   'copied, switch, ZERO_2, ep 4',
-  'copied, expert choice, DDP, ep 4',
 ]);
 const FAULTS: Readonly<Record<string, ExpertCase>> = {
   'ranks with the same experts do not average their gradients': {

@@ -4,9 +4,10 @@ import { valuesHere } from '../../support/cases';
 import { finishSeeds, requireSame } from './random-runs';
 import { randomSettings } from './random-settings';
 
-const SEEDS = Array.from({ length: 4 }, (_, i) => i);
+/** All have these seeds in the long run, and 158 more in random.long. */
+const SEEDS = valuesHere([0, 1, 2, 3], [0, 1, 3]);
 
-for (const world of valuesHere([2, 3, 4], [1, 2])) {
+for (const world of valuesHere([2, 3, 4], [1])) {
   describe(`${world} ranks`, () => {
     const finished = finishSeeds(world, SEEDS);
     finished.catch(() => undefined); // each test that awaits it reports its failure

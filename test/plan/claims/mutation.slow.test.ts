@@ -5,14 +5,16 @@ import { mutateClaims } from '../../../src/plan/claims/mutation';
 import { PLAN_LAB } from '../../../src/plan/claims/plan-lab';
 import { recordedRuns } from '../../../src/plan/claims/recorded-runs';
 import { CLAIMS } from '../../../src/plan/claims/registry';
+import { HAS_ALL_CASES } from '../../support/cases';
 
 test('evidence moves every verdict, except those that are judged, each with its reason', async () => {
-  const mutations = await mutateClaims(CLAIMS, PLAN_LAB, recordedRuns);
-  assert.equal(mutations.length, CLAIMS.length);
+  const claims = CLAIMS.filter((_, i) => HAS_ALL_CASES || i % 3 === 0);
+  const mutations = await mutateClaims(claims, PLAN_LAB, recordedRuns);
+  assert.equal(mutations.length, claims.length);
   const unmoved = mutations.filter(({ move }) => move === undefined).map(({ id }) => id);
-  const judged = CLAIMS.filter((entry) => entry.judged !== undefined).map(({ claim }) => claim.id);
+  const judged = claims.filter((entry) => entry.judged !== undefined).map(({ claim }) => claim.id);
   assert.deepEqual(unmoved, judged);
-  for (const { claim, judged: reason } of CLAIMS)
+  for (const { claim, judged: reason } of claims)
     if (reason !== undefined) assert.ok(reason.length > 20, claim.id);
 });
 
