@@ -119,7 +119,7 @@ export function adviceOnMember(name: string, message: string, after = ''): strin
   // The advice is only for types that have a name, not for texts, numbers and object literals.
   if (!/on type '(typeof )?(import\(|[A-Z])/.test(message)) return undefined;
   if (/^\s*=\s*(new )?nn\./.test(after))
-    return `Declare the field in the class: ${name} = new nn.Linear(7, 13), or, if the constructor assigns it, only ‘${name};’`;
+    return `Declare the field in the class: ${name} = new nn.Linear(7, 13), or, if the constructor assigns it, only the name: ‘${name};’`;
   const advice = said(MEMBERS, name);
   if (advice !== undefined || !/^[a-z]+(_[a-z0-9]+)+_?$/.test(name) || message.includes('Did you mean'))
     return advice;

@@ -29,7 +29,7 @@ export function hatchText(records: readonly StepRecord[]): string {
     hatched.filter((cause) => records.some((record) => of(record)[cause] > 0));
   const [kept, seen] = [held(memoryAtRest), held(memoryAtPeak)];
   if (seen.every((cause) => kept.includes(cause))) return '';
-  return ` Hatched: freed within the step${kept.length === 0 ? '' : `, except ${listed(kept)}`}.`;
+  return ` Hatched: freed${kept.length === 0 ? ' within the step' : `, except ${listed(kept)}`}.`;
 }
 
 /** Draws memory over time as stacked areas, one per cause; `extra` is part of the hover text. */

@@ -115,7 +115,7 @@ test('a range out of bounds, a wrong type and a disposed array are errors that s
   const ints = engine.host.allocate(4, TAG, 'int32');
   assert.throws(() => engine.host.fromDevice(tensor, 0, 4, ints, 0), { code: 'SHAPE' });
   assert.throws(() => ints.view(), { code: 'SHAPE' });
-  assert.throws(() => engine.host.scale(ints, 2), /scale works on float32 arrays.*int32 \[4\]/);
+  assert.throws(() => engine.host.scale(ints, 2), /scale needs float32 arrays.*int32 \[4\]/);
   array.dispose();
   assert.throws(() => array.view(), { code: 'CLOSED' });
   ints.dispose();

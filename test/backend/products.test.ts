@@ -170,7 +170,7 @@ for (const engineCase of ENGINE_CASES) {
                 { a: tf.ones([2, 3]), b: tf.ones([2, 3]) },
                 { transposeA: false, transposeB: false },
               ),
-          /matMul of float32 \[2,3\] and float32 \[2,3\]: .*inner sizes equal \(3 and 2\)/,
+          /matMul of float32 \[2,3\] and float32 \[2,3\]: .*inner sizes \(3 and 2\) must be equal/,
         );
       });
     });

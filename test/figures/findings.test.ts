@@ -61,8 +61,8 @@ test('only bytes that are freed within the step are said to be so', () => {
   );
   // The simulated batch is the same in each step.
   assert.deepEqual(texts, [
-    ' Hatched: freed within the step, except batch.',
-    ' Hatched: freed within the step, except batch and param.full.',
+    ' Hatched: freed, except batch.',
+    ' Hatched: freed, except batch and param.full.',
   ]);
 });
 

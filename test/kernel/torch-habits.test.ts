@@ -24,7 +24,7 @@ describe('the compiler, for users of PyTorch,', () => {
       ['new nn.Linear(3, 4).weight.numel()', /Write x\.size\./],
       [
         'class B extends nn.Module { constructor() { super(); this.a = new nn.ReLU(); } forward() {} }',
-        /fields of the class: .* only a; before a constructor that assigns it/,
+        /field in the class: .* if the constructor assigns it, only the name: ‘a;’/,
       ],
       ['model.load_state_dict({})', /loadStateDict/],
       [

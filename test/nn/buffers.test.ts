@@ -51,7 +51,7 @@ test('buffers have names, are no parameters, and only persistent ones are in the
 
 test('a buffer that is wrong is an error that says what to write', () => {
   const model = new Noisy();
-  assert.throws(() => new Buffer(tf.ones([2], 'bool')), /cannot have bool \[2\].*persistent: false/);
+  assert.throws(() => new Buffer(tf.ones([2], 'bool')), /cannot store bool \[2\].*persistent: false/);
   assert.throws(() => model.registerBuffer('mean', tf.zeros([2])), /Noisy\.mean exists; use another name/);
   assert.throws(() => model.registerBuffer('path', tf.zeros([2])), /Noisy\.path exists/);
   assert.throws(

@@ -93,7 +93,7 @@ test('a schedule without room or with a wrong argument is an error', () => {
     [() => t.LambdaLR({ lr: 1 }, { lrLambda: 1 } as never), /takes a function/],
     [() => t.StepLR({ lr: 1 }, 30 as never), /in an object: \{ stepSize, gamma \}/],
     [() => ofConfig({ kind: 'cosine', warmupSteps: 20 }), /warmupSteps: 20 leaves nothing of maxSteps 20/],
-    [() => ofConfig({ kind: 'wsd', warmupSteps: 15, decaySteps: 6 }), /decaySteps: 6 with warmupSteps 15/],
+    [() => ofConfig({ kind: 'wsd', warmupSteps: 15, decaySteps: 6 }), /decaySteps: 6 \+ warmupSteps 15/],
   ] as const;
   for (const [make, message] of cases) assert.throws(make, { code: 'CONFIG', message });
 });

@@ -46,7 +46,7 @@ export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {
     turned.filter(({ settings }) => settings.length > 0),
     {
       capacityBytes: reservableBytes(layout),
-      subtitle: `${layout.model.name}, ${layout.gpus} x ${layout.hardware.name}, ${layoutWords(layout)}; the plan's own settings are bold.${work}`,
+      subtitle: `${layout.model.name}, ${layout.gpus} x ${layout.hardware.name}, ${layoutWords(layout)}; bold: the plan's settings.${work}`,
     },
   );
   const noted = withAssumed(figure, base.assumed);

@@ -34,6 +34,6 @@ test("run.export writes the run's current parameters and its next batches", asyn
   await assert.rejects(run.export({ to: 'torchrun', out }), /not an empty folder/);
   await assert.rejects(
     run.export({ to: 'torchrun', out: join(folder, 'b'), machines: 3 }),
-    /not divisible by machines 3/,
+    /not divisible by 3 machines/,
   );
 });

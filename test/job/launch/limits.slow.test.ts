@@ -28,7 +28,10 @@ describe('the error of a launch that reaches a limit', {
     for (const files of [24, 28, 32]) {
       const { code, message } = await launchError(`ulimit -n ${files}`);
       assert.equal(code, 'LAUNCH');
-      assert.match(message, new RegExp(`this process may have ${files} \\(ulimit -n\\): raise that limit`));
+      assert.match(
+        message,
+        new RegExp(`this process may have at most ${files} \\(ulimit -n\\): raise that limit`),
+      );
     }
   });
 

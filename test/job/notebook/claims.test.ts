@@ -75,7 +75,10 @@ test('a claim of your own gets its verdict from an expression, and is found by i
 });
 
 test('a claim of your own that cannot be checked, or has the id of a document, is refused', () => {
-  assert.throws(() => claim({ id: 'mine.empty', says: 'Nothing' }), { code: 'CONFIG', message: /add found/ });
+  assert.throws(() => claim({ id: 'mine.empty', says: 'Nothing' }), {
+    code: 'CONFIG',
+    message: /add the field found/,
+  });
   assert.throws(() => claim({ id: 'wan.mem.params', says: 'x', holds: '1 < 2' }), {
     code: 'CONFIG',
     message: /choose another id, as 'mine\.wan\.mem\.params'/,

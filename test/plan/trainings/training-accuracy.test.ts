@@ -56,7 +56,7 @@ test('a plan says which published trainings it does not know', () => {
     ],
     [
       request('Llama-3.1-405B', { parallel: { ...megatron, tp: 4, pp: 16 }, virtualStages: 8 }),
-      /more than 126 layers/,
+      /more than the model's 126 layers/,
     ],
     [request('Qwen3-30B-A3B', { parallel: { ...megatron, ep: 8, capacityFactor: 1 } }), /capacityFactor/],
   ];
