@@ -3,6 +3,7 @@ import { mock, test } from 'node:test';
 import type { TrainConfigInput } from '../../src/config/train-config';
 import { LayerNorm } from '../../src/nn/norms';
 import { dryRun } from '../../src/plan/dry-run/dry-run';
+import { valuesHere } from '../support/cases';
 
 const GPT = { kind: 'gpt', layers: 3, dim: 16, heads: 4, vocab: 61, seq: 8 } as const;
 const CASES: readonly TrainConfigInput[] = [
@@ -31,7 +32,8 @@ const CASES: readonly TrainConfigInput[] = [
   },
 ];
 
-for (const given of CASES) {
+/** Each schedule, and most of the strategies. */
+for (const given of valuesHere(CASES, [0, 1, 2, 5])) {
   const config: TrainConfigInput = { model: GPT, data: 'synthetic', batch: 10, ...given };
   test(`repeated microbatches have the events and records of executed ones: ${JSON.stringify(given)}`, () => {
     const forward = mock.method(LayerNorm.prototype, 'forward');

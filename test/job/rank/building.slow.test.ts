@@ -9,7 +9,7 @@ import { buildModel } from '../../../src/nn/models/build-model';
 import { launchFor, temporaryFolder } from '../job-fixture';
 
 const CONFIG: TrainConfigInput = {
-  model: { kind: 'gpt', layers: 16, dim: 32, heads: 2, vocab: 256, seq: 4 },
+  model: { kind: 'gpt', layers: 12, dim: 32, heads: 2, vocab: 256, seq: 4 },
   data: 'synthetic',
   batch: 1,
   optimizer: { kind: 'sgd' },

@@ -1,18 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { claims } from '../../../src/job/notebook/claims';
 import { CLAIM_IDS } from '../../../src/plan/claims/claim';
 import { VERDICTS } from '../../../src/plan/claims/finding';
-import { PLAN_LAB } from '../../../src/plan/claims/plan-lab';
-import { recordedRuns } from '../../../src/plan/claims/recorded-runs';
-import { CLAIMS } from '../../../src/plan/claims/registry';
-import { surveyClaims } from '../../../src/plan/claims/survey';
 import source from './readings.json';
 
 /** Verdicts of two readers who know the field and the documents' language, and did not see these checks. */
 const READINGS = source as unknown as Readonly<Record<string, readonly [string, string]>>; // pairs of words
-const FOUND = new Map(
-  surveyClaims(CLAIMS, PLAN_LAB, recordedRuns).map(({ claim, finding }) => [claim.id, finding.verdict]),
-);
+const FOUND = new Map(claims().results.map(({ claim, finding }) => [claim.id, finding.verdict]));
 
 /** Claims on which both readers agree and this project does not, with the reason. */
 const DISAGREEMENTS: Readonly<Record<string, string>> = {};
