@@ -9,7 +9,7 @@ const IMPORT_FUNCTION = '__import';
 /**
  * [Note: cells as REPL code] In V8's REPL mode a name can be declared again only by the same kind of declaration. So every
  * top-level declaration becomes a `let`. Because functions are hoisted, they are assigned first. Imports become awaited calls.
- * The checker has already enforced `const`. The value of a cell is the value of its last statement, if that is an expression.
+ * The checker has already enforced `const`. If a cell's last statement is an expression, its value is the cell's value.
  *
  * Returns the transformer; statements after offset `end` were added by the compiler and are omitted.
  */

@@ -40,10 +40,10 @@ export interface Declaration {
   /** The module's text: the cell's text, and declarations of the earlier cells' names that the cell mentions. */
   readonly text: string;
   readonly names: Readonly<Record<string, NameKind>>;
-  /** By name, for each variable whose type a file exports: the text of this type. */
+  /** The text of a variable's type, by the variable's name; only variables whose type a file exports are listed. */
   readonly types: Readonly<Record<string, string>>;
   readonly loadsPackages: boolean;
-  /** By name, for each variable that the cell sends to ranks by job.put: the text of its type. */
+  /** The text of a variable's type, by the variable's name, for the variables that the cell sends to ranks by job.put. */
   readonly sent: Readonly<Record<string, string>>;
 }
 

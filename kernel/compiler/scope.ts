@@ -36,7 +36,7 @@ const ABSENCES: Readonly<Record<AbsenceCause, (cell: number) => string>> = {
  */
 export class Scope {
   readonly #homes = new Map<string, Home>();
-  /** By name: messages about names that are missing although a cell declares them. */
+  /** The messages about names that are missing although a cell declares them; the key is the name. */
   readonly #absences = new Map<string, string>();
 
   /** Stores the file and the types of the names that a cell declares. */

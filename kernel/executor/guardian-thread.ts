@@ -10,7 +10,7 @@ const CHILDREN_MS = 300;
 interface GuardianData {
   /** Word 0 is the number of the last interrupt request that the main thread has noticed. */
   readonly heard: Int32Array;
-  /** Marks of work that must not be terminated: whether such work runs now. */
+  /** Words that say whether the main thread runs work now that must not be terminated ([Note: unbroken work]). */
   readonly unbroken: Int32Array;
 }
 

@@ -31,7 +31,7 @@ export interface Running {
   readonly since: Seconds;
   /** Whether the executor's main thread has answered the newest interrupt. */
   isHeard: boolean;
-  /** Whether the execution's child processes were interrupted; if so, their end may be the cause of the execution's error. */
+  /** Whether the cell's child processes were interrupted; then the cell's error may be a result of the end of a child. */
   hasChildrenInterrupted: boolean;
   readonly settle: (outcome: Ending) => void;
 }

@@ -17,8 +17,8 @@ export function createInterrupt(
 ): () => void {
   const { executor } = executions;
   /**
-   * Watches what was interrupted. If an execution continues, the next interrupt kills its process; if the compiler still checks
-   * a cell, the compiler is replaced.
+   * Watches interrupted work. If an execution continues, the next interrupt kills the execution's process. If the compiler still
+   * checks a cell, the compiler is replaced.
    */
   const second = new SecondInterrupt<'executor'>();
   /** Reports that the cell has not stopped, unless the executor has noticed the interrupt and reports this itself. */

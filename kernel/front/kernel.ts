@@ -41,7 +41,7 @@ export async function runKernel(
   process.stderr.on('error', () => undefined);
   endWithParent(() => void end());
   // Without this handler, an uncaught error would end the front, and all variables would be lost.
-  watchStrayErrors(({ thrown }) => log(`nobody caught this, and the kernel continues: ${textOf(thrown)}`));
+  watchStrayErrors(({ thrown }) => log(`no code caught this error; the kernel continues: ${textOf(thrown)}`));
   session.listen();
 }
 

@@ -79,7 +79,7 @@ function createSockets({ curve }: Connection) {
     stdin: new Router(requests),
     // Without a high-water mark, zeromq drops no print of a cell.
     iopub: new XPublisher({ ...notes, linger: 1000, sendHighWaterMark: 0, verbosity: 'allSubs' }),
-    // A ROUTER echoes any message, as ipykernel's does; a REP refuses messages that are not requests.
+    // A ROUTER can echo any message, as ipykernel's heartbeat does; a REP would refuse messages that are not requests.
     hb: new Router({ ...notes, linger: 0 }),
   };
 }

@@ -3,8 +3,8 @@ const INTERACTIVE = 'application/vnd.plotly.v1+json';
 
 /**
  * Returns a notebook as it is stored: with each figure's picture and text, which GitHub, nbconvert and JupyterLab show. Only
- * timelines, and bar charts whose bars begin above 0, also have their interactive form, because only hovering names their
- * spans. A run of the notebook makes the interactive forms of other figures again.
+ * timelines, and bar charts whose bars begin above 0, also have their interactive form, because a span's name appears only under
+ * the mouse. A run of the notebook makes the interactive forms of other figures again.
  */
 export function leanNotebook(notebook) {
   const lean = (output) => {

@@ -43,7 +43,7 @@ export function whyNotHere(path, env = process.env) {
   const { python, missing } = torchPython(env);
   const found = python === undefined ? missing : describeTorch(python);
   return typeof found === 'string'
-    ? `it needs PyTorch, and there is none here (${found}): npx shardlab engine torch`
+    ? `it needs PyTorch, which is missing here (${found}); install it by npx shardlab engine torch`
     : undefined;
 }
 

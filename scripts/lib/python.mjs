@@ -27,7 +27,7 @@ export async function ensurePython(request, say) {
   if (await isReady(folder, purpose, env)) return use(venvPython(folder), inside, 'up to date');
   const inClone = join(clone, '.venv');
   if (state !== clone && (await isReady(inClone, purpose, env))) {
-    return use(venvPython(inClone), outside, "up to date: the clone's");
+    return use(venvPython(inClone), outside, 'up to date (the environment in the clone)');
   }
   const pythons = await usablePythons(purpose, env);
   const complete = existsSync(folder) ? undefined : pythons.find(({ missing }) => missing.length === 0);

@@ -6,7 +6,7 @@ import { filesBelow, root } from './places.mjs';
 import { passThrough } from './run.mjs';
 import { StepError } from './step.mjs';
 
-/** The longest time of a file, and of each of its tests. */
+/** The time limit of a test file, and of each of its tests. */
 const TIMEOUT_MILLISECONDS = { together: 600_000, alone: 1_800_000 };
 
 /**

@@ -4,7 +4,7 @@ import { StepError } from './step.mjs';
 /**
  * Runs a program to its end without a terminal and returns what it printed. If the program cannot be started, the result
  * has code null and `missing`. With `expect: { pattern, seconds }`, a program whose output does not match the pattern
- * within that time is ended, and the result has `late`.
+ * within that time is ended, and the result's `late` is true.
  */
 export function capture(command, args, options = {}) {
   const { expect, ...spawnOptions } = options;
@@ -38,7 +38,7 @@ export function capture(command, args, options = {}) {
   });
 }
 
-/** Runs a program as `capture` does; if it fails, throws a StepError with its last lines. */
+/** Runs a program as `capture` does; if the program fails, throws a StepError with the last lines of its output. */
 export async function mustRun(command, args, options, what, ...advice) {
   const result = await capture(command, args, options);
   if (result.code === 0) return result;
@@ -46,7 +46,7 @@ export async function mustRun(command, args, options, what, ...advice) {
   throw new StepError(`${what}\n${reason}`, ...advice);
 }
 
-/** Returns the last lines of a text that are not empty. */
+/** Returns the last `count` lines of a text, without its empty lines. */
 export function lastLines(text, count) {
   const lines = text.split('\n').filter((line) => line.trim() !== '');
   return lines.slice(-count).join('\n');

@@ -115,7 +115,7 @@ def parse():
         parser.add_argument("--" + name.replace("_", "-"), type=int, default=value)
     parser.add_argument("--experts-strategy", default="FULL_SHARD", choices=["FULL_SHARD", "SHARD_GRAD_OP"])
     parser.add_argument("--no-prefetch", action="store_true")
-    parser.add_argument("--profile", action="store_true", help="adds the shares of time with NCCL kernels, and with these alone")
+    parser.add_argument("--profile", action="store_true", help="adds the shares of time with NCCL kernels and with only NCCL kernels")
     return parser.parse_args()
 
 

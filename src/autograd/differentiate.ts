@@ -21,8 +21,8 @@ export function differentiate(
     );
   }
   const results = tf.tidy(() => {
-    // tfjs replaces a null gradient by zeros, although its types forbid null. If the gradient function does not read these
-    // gradients, the outputs are passed in their place, so that no zeros are made.
+    // tfjs replaces a null gradient by zeros, although its types forbid null. If the gradient function does not read the
+    // null gradient of an output, the output is passed in its place, so that no zeros are made.
     const isUnread = readsFirstGradientOnly(node.kernelName);
     const thunks = gradient(dys.map((dy, i) => dy ?? (isUnread ? node.outputs[i] : null)) as tf.Tensor[]);
     const taken = new Set<tf.Tensor>();

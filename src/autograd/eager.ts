@@ -30,7 +30,7 @@ interface Part {
   readonly root: object;
 }
 
-/** At most this number of calls of inner modules are checked for their caller. */
+/** The caller is checked for at most this number of calls of inner modules. */
 const MOST_CALLERS = 20;
 
 /** A warning appears when modules were called this many times without backward. */

@@ -100,7 +100,7 @@ export class KeptResults {
       throw new ShardlabError(
         'ENGINE',
         `The second forward of a checkpointed module called ${kernelName}, but at this point its first forward called ` +
-          `${kept?.kernelName ?? 'nothing more'}. A module must call the same operations both times.`,
+          `${kept?.kernelName ?? 'nothing more'}. A module must call the same operations in both forwards.`,
       );
     }
     this.#requireSameInputs(kept, inputs);
@@ -125,7 +125,7 @@ export class KeptResults {
     throw new ShardlabError(
       'ENGINE',
       `The second forward of a checkpointed module ended before ${missing.kernelName}, which its first forward called. ` +
-        'A module must call the same operations both times.',
+        'A module must call the same operations in both forwards.',
     );
   }
 
@@ -141,8 +141,8 @@ export class KeptResults {
     throw new ShardlabError(
       'ENGINE',
       `The second forward of a checkpointed module called ${kernelName} with inputs whose sum of squares is ${sum}, but in the ` +
-        `first forward this sum was ${sumOfSquares}. A checkpointed module must compute the same both times: give its random operations a seed, and ` +
-        'do not let it change state.',
+        `first forward this sum was ${sumOfSquares}. A checkpointed module must compute the same values in both forwards: ` +
+        'give its random operations a seed, and do not let it change state.',
     );
   }
 

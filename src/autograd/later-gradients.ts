@@ -8,15 +8,15 @@ import type { Gradients, RecordedNode, Recording } from './recording';
 /** Chooses the gradients that backward does not compute now, and that are computed later. */
 export interface Deferral {
   /**
-   * Returns the names of an operation's inputs whose gradients are left out. If there are such names, the operation's saved
-   * tensors belong to the deferral from then on.
+   * Returns the names of an operation's inputs whose gradients are computed later. If there are such names, the deferral then
+   * owns the operation's saved tensors.
    */
   take(tape: Recording, node: RecordedNode, dys: readonly (tf.Tensor | null)[]): ReadonlySet<string>;
 }
 
 /**
- * Operations whose gradients of parameters are computed one by one, so these gradients can wait at no cost. Nearly all of the
- * work is in these operations.
+ * Operations that compute the gradient of each input separately, so gradients of parameters can wait at no cost. Nearly all
+ * computation of a backward is in these operations.
  *
  * [Note: backward in two halves] In y = x Wᵀ, the gradients of x and of W are two matmuls. `PartPass.backwardInput` computes
  * the gradient of x, and stores x and the gradient of y; from these, `backwardWeight` computes the gradient of W. Other

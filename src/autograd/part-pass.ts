@@ -51,8 +51,8 @@ export interface GatherState {
 }
 
 /**
- * Parts with equal texts do equal work on their `given` tensors, which forward reads. A dry run may execute only one of
- * these parts.
+ * Parts that have the same `text` do the same work on their `given` tensors, which forward reads. A dry run may execute
+ * only one of these parts.
  */
 export interface PartRepeats {
   readonly text: string;

@@ -44,10 +44,10 @@ export interface RecordedNode extends TapeNode {
 }
 
 /**
- * How operations are recorded. 'keep': operations are recorded for their backward. A sieve: forward will run again before
- * backward, so only the tensors that this second forward needs are noted. 'replay': this is the second forward, in which
- * parameters of enclosing units are whole. 'eager': this is the recording of a cell, which may also read a unit's parameters
- * without using them in a loss.
+ * How operations are recorded. 'keep': operations are recorded for their backward. A sieve: forward will run a second
+ * time before backward, so the sieve only notes the tensors that the second forward needs. 'replay': this is the second
+ * forward, in which parameters of enclosing units are whole. 'eager': this is the recording of a cell, which may also read
+ * a unit's parameters without using them in a loss.
  */
 export type RecordingMode = 'keep' | 'replay' | 'eager' | Sieve;
 
@@ -140,7 +140,7 @@ export class Recording extends Array<RecordedNode> {
     return this.length;
   }
 
-  /** Returns the unit whose parameter `tensor` depends on, if it was read outside of the unit's forward; else undefined. */
+  /** Returns the unit of a parameter on which `tensor` depends and that was read outside of the unit; else undefined. */
   lostIn(tensor: tf.Tensor): string | undefined {
     return this.#lost?.get(tensor.id);
   }
@@ -260,7 +260,7 @@ export class Recording extends Array<RecordedNode> {
   #leaveHole(saved: tf.Tensor[], slot: number, tensor: tf.Tensor): boolean {
     for (let recording: Recording | null = this; recording !== null; recording = recording.parent) {
       if (recording.parameters?.leaveHole(saved, slot, tensor)) return true;
-      // Parameters of units around a second forward are whole until their backward ends, so their views may be saved.
+      // Units around a second forward have whole parameters until the units' backward ends, so views of these may be saved.
       if (recording.#isReplay) return false;
     }
     return false;

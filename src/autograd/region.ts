@@ -10,7 +10,7 @@ import { Sieve } from './sieve';
 
 /**
  * Runs a region. Inside `gradients`, the region stores its inputs and the results of chosen kernels; elsewhere, it only runs
- * forward. `forward` must compute the same both times. Source: torch.utils.checkpoint, use_reentrant=False.
+ * forward. `forward` must compute the same values in both calls. Source: torch.utils.checkpoint, use_reentrant=False.
  *
  * [Note: checkpointed regions] The first forward runs on a recording with a sieve. This recording saves no operations; it only
  * finds the tensors on which the region depends. In backward, forward runs again on an inner recording, and backward runs

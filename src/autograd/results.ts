@@ -13,7 +13,7 @@ export function requireFunction(root: unknown): void {
 /** Returns the value if it is a single tensor. Throws: SHAPE for no value, a promise, or several tensors. */
 export function oneTensor(value: unknown, what: string): tf.Tensor {
   if (value instanceof tf.Tensor) return value;
-  throw new ShardlabError('SHAPE', `${what} is ${mistake(value)} Return one tensor of tf operations.`);
+  throw new ShardlabError('SHAPE', `${what} is ${mistake(value)} Return one tensor that tf operations made.`);
 }
 
 /**
@@ -24,7 +24,7 @@ export function requireTensors<T>(value: T, what: string): T {
   if (tensorsIn(value).length > 0) return value;
   throw new ShardlabError(
     'SHAPE',
-    `${what} is ${mistake(value)} Return a tensor of tf operations, or an array or a plain object of tensors.`,
+    `${what} is ${mistake(value)} Return a tensor that tf operations made, or an array or a plain object of such tensors.`,
   );
 }
 

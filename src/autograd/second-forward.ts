@@ -132,7 +132,7 @@ export class SecondForward {
     this.#held.dispose();
   }
 
-  /** Returns the current ids of the sources, by the sources' ids in the first forward. */
+  /** Returns the current ids of the tensors that get gradients, by the ids that they had in the first forward. */
   #names(): Map<number, number> {
     const { outer, inputs } = this.#call;
     const given = new Map(tensorsIn(inputs).map((input) => [input.id, this.#held.now(input)]));
@@ -207,7 +207,8 @@ export class SecondForward {
         (dependsOnTheSame
           ? `gave ${listed(results)}, but the first forward gave ${listed(first)}. `
           : 'read other tensors than the first forward. ') +
-        'A checkpointed module must compute the same both times: give its random operations a seed, and do not let it change state.',
+        'A checkpointed module must compute the same values in both forwards: give its random operations a seed, ' +
+        'and do not let it change state.',
     );
   }
 }

@@ -23,7 +23,7 @@ export interface BlasInfo {
   readonly threads: number;
 }
 
-/** The reason why there is no BLAS, and what to do. */
+/** Says that there is no BLAS; `reason` says why, and what to do. */
 export interface BlasAbsent {
   readonly library: null;
   readonly reason: string;

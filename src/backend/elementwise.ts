@@ -34,7 +34,7 @@ export interface AdamWStep<T> extends AdamStep<T> {
    * gradient.
    */
   readonly isDecoupled?: boolean;
-  /** Index of the first element in each array. Default 0. */
+  /** The index, in each array, of the first element to update. Default 0. */
   readonly offsets?: Readonly<
     Partial<Record<'param' | 'grad' | 'expAvg' | 'expAvgSq' | 'maxExpAvgSq', number>>
   >;

@@ -24,7 +24,7 @@ export interface Storage {
 export interface EngineMemory {
   readonly bytes: Bytes;
   readonly numBuffers: number;
-  /** Size of the engine's own heap, if it has one. */
+  /** Size of the engine's own heap; 0 if the engine has no heap. */
   readonly heapBytes: Bytes;
 }
 
@@ -73,10 +73,10 @@ export interface Engine extends Elementwise<tf.Tensor> {
   /** Rounds float32 values in place to a 16-bit type: to nearest, ties to even. */
   round(target: tf.Tensor, dtype: 'bfloat16' | 'float16'): void;
 
-  /** Runs `work` without the memoryLimit, so that the memory that it needs can be measured. */
+  /** Runs `work` without the memoryLimit, so that the memory that `work` needs can be measured. */
   withoutLimit<T>(work: () => T): T;
   /**
-   * Runs `work`; if `work` throws or is interrupted, frees every tensor that it made, because no other code can free them.
+   * Runs `work`. If `work` throws or is interrupted, frees the tensors that `work` made, because no other code can free them.
    */
   allOrNothing<T>(work: () => T): T;
 

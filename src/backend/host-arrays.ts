@@ -28,7 +28,7 @@ export interface HostArray {
 }
 
 /**
- * Arrays on the host. The device's kernels update them there; the results are bitwise equal to those on the device. Observers
+ * Arrays on the host. They are updated on the host, by the same code as tensors, so the results are bitwise equal. Observers
  * get the arrays' bytes with `space: 'host'`, and the device's memoryLimit does not count them. [Note: device and host] A CPU
  * rank has one memory: the device is the engine's heap, the host is a second heap, and a transfer between them is a copy.
  */

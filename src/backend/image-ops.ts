@@ -86,7 +86,7 @@ export interface MaxPoolOptions {
   readonly stride?: Pair | undefined;
   readonly padding?: Pair;
   readonly dilation?: Pair;
-  /** Whether a last window that ends outside of the padded image counts. Default false. */
+  /** Whether the last window counts if it begins inside of the padded image and ends outside of it. Default false. */
   readonly ceilMode?: boolean;
 }
 
@@ -142,5 +142,5 @@ function convAttributes(
     const total = step * ((shape[2 + axis] ?? 1) - 1);
     return [Math.floor(total / 2), Math.ceil(total / 2)];
   });
-  return { ...shared, padding: sides as [number, number, number, number] }; // two sides of each of two axes
+  return { ...shared, padding: sides as [number, number, number, number] }; // two numbers (before, after) per axis
 }

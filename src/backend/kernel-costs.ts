@@ -5,7 +5,7 @@ import type { Seconds } from '../core/units';
 export interface KernelTensor {
   readonly shape: readonly number[];
   readonly dtype: DType;
-  /** The type in which a GPU would store the values; undefined if this is `dtype`. */
+  /** The type in which a GPU would store the values; undefined if a GPU would use `dtype` too. */
   readonly declared: HalfDType | undefined;
 }
 

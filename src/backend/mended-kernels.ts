@@ -168,7 +168,7 @@ export function mendGradients(): void {
     inputsToSave: ['x'],
     gradFunc: (dy, [x], { axis }) => ({
       x: () => {
-        const [from, to] = [dy as tf.Tensor, given(x)]; // one output
+        const [from, to] = [dy as tf.Tensor, given(x)]; // the kernel has one output
         return repeatAlong(tf.div(from, to.size / Math.max(1, from.size)), to, axis as number[]);
       },
     }),

@@ -14,7 +14,8 @@ export type Values = Float32Array | Int32Array | Uint8Array;
 const NO_HEAP: WasmModule = {
   HEAPU8: new Uint8Array(0),
   asm: {
-    // A getter, because even an empty memory reserves 10 GB of addresses. Only kernels with values read `memory`.
+    // The memory is made only when code reads it, because even an empty memory reserves 10 GB of addresses. In a dry run, no
+    // kernel reads it.
     get memory() {
       return new WebAssembly.Memory({ initial: 0 });
     },
@@ -113,7 +114,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
   }
 
   override epsilon(): number {
-    return 1e-7; // tfjs's EPSILON_FLOAT32
+    return 1e-7; // the value of tfjs's EPSILON_FLOAT32
   }
 
   override dispose(): void {}

@@ -60,7 +60,7 @@ export function metaKernelFunctions(charge: ChargeUpdate): FusedKernels {
   const functions = new Map<string, (...values: readonly number[]) => number>();
   const functionOf = (name: string): ((...values: readonly number[]) => number) => {
     const result = name === 'sumOfSquares' ? 0 : -1;
-    const update = UPDATES[name as keyof FusedKernels]; // undefined for unknown names
+    const update = UPDATES[name as keyof FusedKernels]; // undefined if `name` is no update
     if (update === undefined) return () => result;
     return (...values) => {
       const shape = [values[update.length] ?? 0];

@@ -60,7 +60,7 @@ export function silu(x: tf.Tensor): tf.Tensor {
 }
 
 /**
- * Returns the softmax of scale * scores over columns 0 to i + columns - rows in row i; other columns get 0.
+ * Returns a causal softmax: in row i, the softmax of scale * scores over columns 0 to i + columns - rows; other columns get 0.
  * Shapes: scores […, rows, columns], columns >= rows; scale > 0. Throws: SHAPE when the shapes do not match.
  */
 export function causalSoftmax(scores: tf.Tensor, scale = 1): tf.Tensor {
@@ -204,9 +204,9 @@ export function sumRows(x: tf.Tensor, ids: tf.Tensor, numRows: number): tf.Tenso
 }
 
 /**
- * Sets elements to 0 with probability `rate`, and divides the others by 1 − rate. Each `period` consecutive elements are dropped
- * together; the same seeds (int32) drop the same elements. Source: torch.nn.functional.dropout. Throws: SHAPE if the period does
- * not divide the size.
+ * Sets elements to 0 with probability `rate`, and divides the others by 1 − rate. Groups of `period` consecutive elements are
+ * dropped together; the same seeds (int32) drop the same elements. Source: torch.nn.functional.dropout. Throws: SHAPE if the
+ * period does not divide the size.
  */
 export function dropout(
   x: tf.Tensor,

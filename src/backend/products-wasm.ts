@@ -11,7 +11,7 @@ export interface Product {
   readonly batch: readonly number[];
 }
 
-/** tfjs's wasm matmul; a, b and out are the backend's numbers of tensors. */
+/** tfjs's wasm matmul; a, b and out are the numbers by which the backend identifies tensors. */
 type MatMul = (
   a: number,
   aShape: Uint8Array,

@@ -9,7 +9,7 @@ import { quantizationTables, TABLES_BYTES } from './quantization-tables';
 /** A flat array of numbers: a tensor, or an array on the host. */
 type FlatArray = tf.Tensor | { readonly dtype: DType; readonly length: number };
 
-/** The arrays of a wasm heap, and the heap's kernels. */
+/** Access to the arrays on a wasm heap, and the kernels that work on this heap. */
 export interface ArrayPlaces<T> {
   readonly kernels: FusedKernels;
   /** The heap's current bytes; empty in a dry run. */
@@ -26,7 +26,7 @@ export interface ArrayPlaces<T> {
 export class WasmElementwise<T extends FlatArray> implements Elementwise<T> {
   readonly #places: ArrayPlaces<T>;
   #tables: number | undefined;
-  /** For each block size in use: the byte offset of memory for two float32 blocks. */
+  /** By block size: the byte offset of scratch memory that has room for two float32 blocks of this size. */
   readonly #scratch = new Map<number, number>();
 
   constructor(places: ArrayPlaces<T>) {

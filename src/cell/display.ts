@@ -39,7 +39,7 @@ export function currentDisplay(): DisplaySink | undefined {
   return DISPLAY_SINK.value ?? findTslabDisplay();
 }
 
-/** Returns a function that shows bundles in one display; each replaces the previous bundle. Without a sink, nothing is shown. */
+/** Returns a function that shows a bundle in place of the bundle that it showed before. Without a sink, it shows nothing. */
 export function replacingDisplay(sink = currentDisplay(), name = 'shardlab'): (bundle: MimeBundle) => void {
   const displayId = `${name}-${randomUUID()}`;
   let isDisplayed = false;

@@ -53,13 +53,14 @@ export function createEvaluator({ baseDir, globals }: EvaluatorOptions) {
         void evaluateIn(session, code, name, held).then((outcome) => settle(resultOf(outcome, name, mapper)));
       });
       running = undefined;
-      // Releases the inspector's objects of ended cells.
+      // Releases the values of ended cells that the inspector still holds.
       if (!isDisposed) session.post('Runtime.releaseObjectGroup', { objectGroup: OBJECT_GROUP });
       return settled;
     },
     /**
      * Ends the running cell with the error INTERRUPTED, unless the cell ends within `graceSeconds`. Asynchronous work that the
-     * cell started continues; the guardian (guardian.ts) ends a loop. Returns false if no cell runs.
+     * cell started continues. This method cannot end a cell's endless loop; the guardian (guardian.ts) does that. Returns false
+     * if no cell runs.
      */
     interrupt(graceSeconds = 0): boolean {
       const settle = running;
@@ -107,7 +108,7 @@ function interrupted(): EvaluateResult {
   return { ok: false, error: { ename, evalue, traceback: [`${ename}: ${evalue}`] }, thrown };
 }
 
-/** How a cell ended. */
+/** The outcome of a cell's evaluation. */
 export type Evaluated =
   | { readonly kind: 'value'; readonly value: unknown }
   | { readonly kind: 'thrown'; readonly thrown: unknown; readonly position: CellPosition | undefined }
@@ -115,7 +116,7 @@ export type Evaluated =
 
 const OBJECT_GROUP = 'cell';
 
-/** The function that receives a value itself, because the inspector's replies only describe values. */
+/** The slot of a function that gets a value itself; the inspector's replies only describe values. */
 const HANDOVER = globalSlot<(value: unknown) => void>('shardlab.handover');
 
 /**
@@ -150,9 +151,9 @@ function evaluateIn(
 
 /**
  * Adds the next promise that is created, which is the promise of a cell in REPL mode, to `held` until it settles. If a cell
- * awaits a promise that nothing can settle, both promises can be garbage. V8 then replies "Promise was collected" during the
- * garbage collection, and the reply's JavaScript ends the process (Node 22 and 24). Returns a function that stops waiting for a
- * promise.
+ * awaits a promise that nothing can settle, the garbage collector would remove both promises. V8 would reply "Promise was
+ * collected" during the collection, and the JavaScript that reads this reply would end the process (Node 22 and 24). If no
+ * promise was created, the returned function stops the search for it.
  */
 function holdFirstPromise(held: Set<Promise<unknown>>): () => void {
   let isWaiting = true;
@@ -172,8 +173,8 @@ function holdFirstPromise(held: Set<Promise<unknown>>): () => void {
 function readReply(session: Session, reply: Runtime.EvaluateReturnType): Evaluated {
   const { exceptionDetails, result } = reply;
   if (exceptionDetails === undefined) return { kind: 'value', value: realValue(session, result) };
-  // These fields are used only for parse errors. For a thrown value, they have the position of the top frame, which is in Node's
-  // own code after an `await`; an error's stack has the right position.
+  // These fields give the position of a parse error. For a thrown error they are not used, because after an `await` they name a
+  // position in Node's own code; the error's stack has the right position.
   const { exception, lineNumber, columnNumber, stackTrace } = exceptionDetails;
   const isPlaced = stackTrace === undefined && lineNumber + columnNumber > 0;
   const position = isPlaced ? { line: lineNumber + 1, column: columnNumber + 1 } : undefined;

@@ -7,7 +7,8 @@ export const LONGEST_STREAM = 1_000_000;
 /** The largest picture, page or data that a display shows, in characters; such a part cannot be shortened. */
 const LARGEST_PART = 10_000_000;
 
-const ADVICE = "to see all of it, write it to a file, for example fs.writeFileSync('output.txt', text)";
+const ADVICE =
+  "to see the whole output, write it to a file, for example fs.writeFileSync('output.txt', text)";
 
 /** Returns the line that replaces omitted characters. */
 export function omission(numOmitted: number): string {
@@ -79,7 +80,7 @@ export class Excerpt {
 
   #warning(): string {
     const [head, tail] = [this.#head, this.#tail].map((count) => count.toLocaleString('en-US'));
-    return `\n… this cell has printed ${head} characters; of its further output, only the last ${tail} characters are shown, when it ends …\n`;
+    return `\n… this cell has printed ${head} characters; of the further output, only the last ${tail} characters are shown, when the cell ends …\n`;
   }
 }
 

@@ -83,7 +83,7 @@ function look() {
   return { activity: activity(), cpuMs, at: performance.now() };
 }
 
-/** Returns the time between two looks in which the main thread ran or was in an Atomics.wait, in ms. */
+/** Returns, in ms, how long the main thread ran or was in an Atomics.wait between two looks. */
 function usedBetween(last: Look, here: Look): number {
   const isWaiting = here.activity === 'waits' && last.activity === 'waits';
   if (isWaiting || here.cpuMs === undefined) return here.at - last.at;
@@ -103,7 +103,7 @@ function activity(): 'computes' | 'waits' | 'system' {
 }
 
 export interface StagedInterrupt {
-  /** Notifies the main thread, which ends its cell if it is free. The call is repeated until the main thread has answered. */
+  /** Notifies the main thread, which ends its cell unless code blocks it. The call is repeated until the thread has answered. */
   readonly notify: () => void;
   /**
    * Whether the main thread has answered. The main thread answers after it has handled the interrupt, so that a termination

@@ -12,7 +12,7 @@ export function findInstallation(start: string = __dirname): string {
   return folder;
 }
 
-/** By the name in a cell's import, shardlab's replacement for a package that the user has not installed. */
+/** shardlab's replacement for a package that the user has not installed, by the name that a cell imports. */
 const STAND_INS: Readonly<Record<string, string>> = {
   tslab: 'shardlab/tslab',
   '@tensorflow/tfjs': 'shardlab/tf',

@@ -61,7 +61,7 @@ function plainBundle(value: unknown): MimeBundle {
 
 function promiseText(promise: Promise<unknown>): string {
   const text = toPlainText(promise);
-  return text.includes('<pending>') ? `${text}: write await before it to see its value` : text;
+  return text.includes('<pending>') ? `${text}: write await before the expression to see the value` : text;
 }
 
 function displayMethod(value: unknown): (() => unknown) | undefined {

@@ -79,7 +79,7 @@ function sendInterrupt(pid: number): void {
   }
 }
 
-/** Describes what a process that does not answer is doing, as the end of a sentence. */
+/** Returns the end of a sentence about a process that does not answer: what the process is doing. */
 export function describeActivity(pid: number, since: Seconds): string {
   const stat = readProcessStat(pid);
   if (stat === undefined) return 'does not answer, and this system does not report what it is doing';

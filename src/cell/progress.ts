@@ -43,7 +43,7 @@ export interface ProgressPlace {
   readonly line?: Line | undefined;
 }
 
-/** The stream to which lines are written without a notebook. */
+/** The stream to which lines are written if there is no notebook. */
 export interface Terminal extends Clock {
   /** Whether a line can be redrawn. */
   readonly isTerminal: boolean;
@@ -266,7 +266,7 @@ function terminalLine({ isTerminal, columns = Number.POSITIVE_INFINITY, write, .
       // The cursor returns to the start of the line, so that other output replaces it.
       write(`\r${line.slice(0, columns - 1)}\u001b[K\r`);
     },
-    /** Ends the line. A log gets the last state if the log has an earlier state, or if `isKept`. */
+    /** Ends the line. A log gets the last state if it already has an earlier state, or if `isKept` is true. */
     close({ isKept = false } = {}): void {
       restore();
       if (isTerminal && isDrawn && line !== '') write(`${line}\u001b[K\n`);

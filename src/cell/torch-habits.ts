@@ -1,4 +1,4 @@
-/** By the name of a function of torch, the code to write in place of it. */
+/** The code to write in place of a function of torch, by the function's name. */
 const FUNCTIONS: Readonly<Record<string, string>> = {
   tensor: 'tf.tensor([[1, 2], [3, 4]])',
   randn: 'tf.randomNormal([2, 3])',
@@ -24,7 +24,7 @@ const FILES =
   'job.train reads files and folders of images: write data: ‘./images’; in a %%ranks cell, write const loader = await dataLoader(‘./images’)';
 const DEVICE = 'Leave it out: models and tensors are on the rank’s engine from the start';
 
-/** Advice about names that a reader of PyTorch or Python types. */
+/** Advice about names that a user of PyTorch or Python may type. */
 const NAMES: Readonly<Record<string, string>> = {
   F: 'The functions are in nn.functional: write const F = nn.functional',
   np: 'Tensors are in tf: np.zeros((2, 3)) is tf.zeros([2, 3])',
@@ -99,7 +99,7 @@ function adviceOnAssignment(name: string, before: string): string {
 export function adviceOnType(message: string): string | undefined {
   if (message.includes('{ layerCls: string[]; }')) return 'Classes of modules are { layerCls: [‘Block’] }';
   if (!/Type 'string' is not assignable to type '(\w+ \| )?"/.test(message)) return undefined;
-  return 'If the object is in a variable, its type allows any text as a value: write, for example, kind: ‘adam’ as const';
+  return 'In an object that is assigned to a variable, a field such as kind may have any text: write, for example, kind: ‘adam’ as const';
 }
 
 /** Returns advice about a key that an object may not have; `message` is the type checker's message. */

@@ -28,7 +28,7 @@ export type SettingArgument<By extends Original> = NamesIn<typeof SETTINGS, By>;
  */
 type OwnArgument = true | { readonly noEffect: string } | { readonly refused: string };
 
-/** A call and its arguments. It does not compile unless `own` has every option that is not a setting. */
+/** A call and its arguments. `own` must have every option that is not a setting; otherwise, TypeScript reports an error. */
 export interface Call<By extends Original, Options> {
   /** How the call is written: 'FSDP(model, { … })'. */
   readonly what: string;

@@ -46,7 +46,7 @@ function translate(
   // A message about a model's folder already says what to change.
   if (issue.code === 'custom' && isPretrained(value)) return [{ path, message: issue.message }];
   if (issue.code === 'invalid_union') {
-    // An object is compared with the form that is an object; any other value is compared with the names.
+    // For an object, the issues are those of the form that accepts objects; for another value, those of the first form.
     const branch = issue.errors.find((errors) =>
       typeof value === 'object'
         ? !errors.some((error) => error.path.length === 0 && WRONG_FORM.includes(error.code))
@@ -54,7 +54,7 @@ function translate(
     );
     const said = (branch ?? []).flatMap((error) => translate(error, path, input, words));
     if (said.length > 0) return said;
-    const found = value === undefined ? 'is missing' : `has another form, got ${shown(value)}`;
+    const found = value === undefined ? 'is missing' : `has a wrong form, got ${shown(value)}`;
     return [{ path, message: `${found}${formOf(path, words)}` }];
   }
   const expected = expectation(issue);
@@ -88,7 +88,7 @@ function meant(value: unknown, allowed: readonly string[]): string {
   if (typeof value !== 'string') return '';
   const bare = value.split('.').at(-1) ?? value;
   const digits = bare.replaceAll(/\D/g, '');
-  // A name with other digits is another type: 'fp32' is not a misspelled 'fp16'.
+  // A name with other digits is another dtype: 'fp32' is not a misspelled 'fp16'.
   const alike = allowed.filter((name) => digits.length < 2 || name.replaceAll(/\D/g, '') === digits);
   const name = fromOtherName(bare) ?? nearest(bare, alike);
   return name !== undefined && allowed.includes(name) ? `; did you mean "${name}"?` : '';

@@ -15,7 +15,7 @@ export function pythonRefused({ python }: { readonly python: string }): ConfigEr
   );
 }
 
-/** Returns the error for a config (such as a checkpoint's) that stands for a user's function, if the function is missing. */
+/** Returns the error for a setting that only stands for a user's function, as in a checkpoint's config. */
 export function functionsMissing(setting: keyof typeof FORMS): ConfigError {
   return new ConfigError(FORMS[setting]);
 }

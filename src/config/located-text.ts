@@ -88,8 +88,8 @@ function parsed(text: string, file: string, lines: LineCounter): Document {
 /**
  * Returns the first line that is nested too deep, or null. Uses only the lexer, because the recursive parser
  * overflows the stack on deep text. The overflow ends the process, because V8 compiles regular expressions on the same
- * stack. A line's level is a sum: the brackets that are open, the marks `-` and `?` of the line, and the
- * indentations around the line, with its own.
+ * stack. A line's level is the sum of the open brackets, the marks `-` and `?` of the line, and the number of
+ * indentations that enclose the line, including the line's own.
  */
 function deepLine(text: string): number | null {
   let [line, open, markers, atStart] = [1, 0, 0, true];

@@ -3,7 +3,8 @@ import { FRAGMENTS, type Fragment } from './fragments';
 import { nearest } from './nearest';
 
 /**
- * Finds a name that a document writes: this spelling, another one ('autoWrapPolicy', 'NO_CHECKPOINT' alone), or the nearest name.
+ * Finds a name that a document writes: the same word, another spelling ('autoWrapPolicy', 'NO_CHECKPOINT' alone), or the nearest
+ * name.
  * Throws: CONFIG for a word that no document writes, with all names that documents write.
  */
 export function findFragment(word: string): Fragment {

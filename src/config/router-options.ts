@@ -5,8 +5,8 @@ export interface RouterOptions {
   /** The kind of router. Default: 'temperature'. */
   readonly router?: RouterKind | undefined;
   /**
-   * Experts per row; for 'expert-choice', the mean. Default: 2. 'switch' and 'temperature' allow only 1, which is their
-   * default.
+   * Number of experts per row; for 'expert-choice', the mean number. Default: 2. 'switch' and 'temperature' allow only 1,
+   * which is their default.
    */
   readonly topK?: number | undefined;
   /**

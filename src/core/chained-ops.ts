@@ -20,7 +20,7 @@ const FUNCTIONS = `
 
 type Method = (this: core.Tensor, ...args: never[]) => unknown;
 
-/** Methods that do not have the name of a function of the core. */
+/** Methods whose names are not names of functions of the core. */
 const OTHERS: Readonly<Record<string, Method>> = {
   asScalar() {
     core.util.assert(this.size === 1, () => 'The array must have only 1 element.');
@@ -74,7 +74,7 @@ export function registerChainedOps(): void {
 
 function define(name: string, method: Method): void {
   const value = function (this: core.Tensor, ...args: never[]): unknown {
-    if (this.isDisposed) throw new Error('Tensor is disposed.'); // as the core's own methods do
+    if (this.isDisposed) throw new Error('Tensor is disposed.'); // the core's own methods throw this too
     return method.apply(this, args);
   };
   Object.defineProperty(core.Tensor.prototype, name, {

@@ -83,7 +83,7 @@ export function errorJson(error: unknown, code: ErrorCode = 'INTERNAL', context 
 /** Returns the kind of a value for a message: 'an array', 'a Tensor', 'undefined'. */
 export function classOf(value: unknown): string {
   if (value instanceof Function) return 'a function';
-  // A module is callable too, but its text names its class.
+  // A module of a model is callable too, but the message names the module's class.
   const hasClass = typeof value === 'object' || typeof value === 'function';
   if (!hasClass || value === null) return String(value);
   return Array.isArray(value) ? 'an array' : `a ${value.constructor?.name ?? 'object'}`;

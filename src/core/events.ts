@@ -118,7 +118,7 @@ export interface CollectiveEvent {
   readonly ended: Seconds;
   /** How long the main thread waited for the collective; the rest of the collective's time overlapped with computation. */
   readonly exposed: Seconds;
-  /** Omitted over zeromq, and if a thread's CPU time cannot be read. */
+  /** The times that divide the wait; omitted over zeromq, and if a thread's CPU time cannot be read. */
   readonly progress?: CollectiveProgress | undefined;
 }
 
@@ -126,7 +126,10 @@ export type SpanName = 'forward' | 'backward' | 'recompute' | 'loss' | 'optimize
 
 /** The work of a pipeline's stage on one microbatch. */
 export interface PipelineWork {
-  /** Zero-bubble schedules divide backward into the gradients of the input and the gradients of the parameters. */
+  /**
+   * Which half of backward this is: the gradients of the input or the gradients of the parameters. Only zero-bubble schedules
+   * divide backward.
+   */
   readonly half?: 'input' | 'weight' | undefined;
   /** The stage's index in the pipeline; with virtual stages, a rank has several stages. */
   readonly stage: number;
@@ -142,7 +145,7 @@ export interface SpanEvent {
   readonly module: string;
   readonly start: Seconds;
   readonly end: Seconds;
-  /** Present only if the span is an action of a pipeline's schedule. */
+  /** The stage and the microbatch; present only if the span is an action of a pipeline's schedule. */
   readonly pipeline?: PipelineWork | undefined;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Reports a warning: which setting has no effect or another effect, why, and what to do. The message is a sentence without
- * a newline at its end.
+ * Reports a warning: which setting has no effect or not the expected effect, why, and what to do. The message is a sentence
+ * without a newline at its end.
  */
 export type Warn = (message: string) => void;
 

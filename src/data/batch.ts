@@ -33,7 +33,7 @@ export interface BatchesOf<Batch> {
 
 /** Batches of a known number of rows, so that an epoch has an end. */
 export interface EpochBatches<Batch> extends BatchesOf<Batch> {
-  /** Number of batches in which a rank's rows of one epoch fit; the last batch may end with rows of the next epoch. */
+  /** Number of batches that a rank needs for its rows of one epoch; the last batch may end with rows of the next epoch. */
   readonly numBatches: number;
 }
 
@@ -63,8 +63,8 @@ export interface ValidationBatch<Batch> {
 }
 
 /**
- * A user's function that makes a microbatch, called in each rank; `step` counts microbatches from 0 over the whole run. A resumed run
- * continues like an uninterrupted run if the function's result depends only on the rank and `step`.
+ * A user's function that makes a microbatch, called in each rank; `step` counts microbatches from 0 over the whole run. A
+ * resumed run continues like an uninterrupted run if the function's result depends only on the rank and `step`.
  */
 export type BatchFunction<Scope, Batch> = (scope: Scope, step: number) => Batch;
 

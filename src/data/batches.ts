@@ -11,7 +11,7 @@ import { openRows, openTokens } from './open-data';
 import { openInstructions } from './open-instructions';
 import type { PreparedData } from './prepared';
 
-/** The facts besides the config from which a config's batches are made. */
+/** The facts on which a config's batches depend, in addition to the config. */
 export interface DataPlace {
   /** Number of data-parallel ranks. */
   readonly world: number;
@@ -50,7 +50,7 @@ export function createOwnBatches(
   if (prepared === undefined) {
     if (data === 'function') throw functionsMissing('data');
     throw new ConfigError(
-      'data: a dry run or a plan reads no files; give a function that makes batches of the same shapes, as data: ({ tf }) => ({ x: tf.zeros([8, 7]) })',
+      'data: a dry run or a plan reads no files; give a function that makes batches of the same shapes as your data, for example data: ({ tf }) => ({ x: tf.zeros([8, 7]) })',
     );
   }
   if (prepared.kind === 'rows') return openRows(prepared, { batch, world, seed });

@@ -110,7 +110,7 @@ function latentBatch({ shape, seed }: MovingShapeOptions, rows: readonly Row[]):
 }
 
 /**
- * Writes the channels that contain the first frame as an image: a mask, which is 1 in the first latent frame and 0 in all others,
+ * Writes the channels that condition on the first frame: a mask, which is 1 in the first latent frame and 0 in all others,
  * then the latents of the first frame, with 0 in all other frames. `target` begins after the video's channels.
  * Source: Wan2.2-I2V's y.
  */

@@ -88,7 +88,7 @@ export function openData(
   const { seq } = options;
   if (seq === undefined) {
     throw new ConfigError(
-      `data: ${data.name} is a text; give the number of tokens per row, as data: { path, seq: 128 }`,
+      `data: ${data.name} is a text; give the number of tokens per row, for example data: { path, seq: 128 }`,
     );
   }
   // The vocabulary is not checked, because a user's own model reports a token that it does not have.

@@ -1,7 +1,8 @@
 /**
- * A fixed coder between pixels and latents, in place of a trained autoencoder: every patch of t x s x s pixels of 3 colours becomes
- * one position of 3·t·s² channels, by the orthonormal cosine transform (DCT-II) of its frames, rows, columns and colours. Because
- * the transform is orthonormal, decoding is its transpose, loses nothing, and turns normal noise into equally large normal noise.
+ * A fixed coder between pixels and latents, in place of a trained autoencoder. Every patch of t x s x s pixels of 3 colours
+ * becomes one position of 3·t·s² channels: the orthonormal cosine transform (DCT-II) of its frames, rows, columns and colours.
+ * Because the transform is orthonormal, decoding is its transpose, loses nothing, and turns normal noise into equally large
+ * normal noise.
  */
 export class PatchCoder {
   readonly patch: readonly [number, number, number];

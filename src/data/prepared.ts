@@ -39,11 +39,11 @@ export function tokenBytes(vocab: number): TokenBytes {
 /** Texts as token ids. */
 export interface PreparedTokens {
   readonly kind: 'tokens';
-  /** The data's name, which messages contain: the path that the user gave. */
+  /** The data's name in messages to the user: the path that the user gave. */
   readonly name: string;
   /** Number of different tokens. */
   readonly vocab: number;
-  /** The source of token ids, which messages contain: 'bytes', 'tokenizer ./tokenizer.json' or 'tokens'. */
+  /** The source of token ids, for error messages: 'bytes', 'tokenizer ./tokenizer.json' or 'tokens'. */
   readonly tokenizer: string;
   /** A text that identifies the values to train on. */
   readonly fingerprint: string;
@@ -108,7 +108,7 @@ export interface RowPart {
   readonly source: ColumnFiles | ImageFiles;
   readonly from: number;
   readonly count: number;
-  /** The seed of the permutation that is the order; null if the order is that of the files. */
+  /** The seed of the permutation of rows; null if rows have the order of the files. */
   readonly orderSeed: number | null;
 }
 

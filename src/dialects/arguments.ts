@@ -16,7 +16,7 @@ interface ArgumentOptions {
   readonly short?: Readonly<Record<string, string>>;
   /** Whether the arguments end at the first word that is no argument. This is so for launchers. */
   readonly isLauncher?: boolean;
-  /** Whether the beginning of a name stands for the name, if no other name begins in the same way. */
+  /** Whether a name may be shortened to its beginning, if no other name has the same beginning. */
   readonly isAbbreviated?: boolean;
 }
 
@@ -65,8 +65,8 @@ function gluedValue(text: string, short: Readonly<Record<string, string>>): stri
 
 /**
  * Returns the only name that begins with a text; undefined if there is no such name, or several. These parsers know each
- * name in two spellings, with hyphens and with underscores. A shorter text begins both, so only a text that reaches the name's
- * last word is unique.
+ * name in two spellings, with hyphens and with underscores. A shorter text may be the beginning of both spellings, so only a
+ * text that reaches the name's last word is accepted.
  */
 function fullName(text: string, keys: KeyTable): string | undefined {
   if (Object.hasOwn(keys, text)) return text;

@@ -100,7 +100,7 @@ function judged(settings: readonly (readonly [string, unknown])[], place: Partia
   return { issues: checked.issues, warnings };
 }
 
-/** Returns a number of ranks with which a strategy has two ranks to shard over. */
+/** Returns the number of ranks that gives two data-parallel ranks, so that a strategy has ranks to shard over. */
 function severalRanks({ parallel: { tp, pp } }: TrainConfig): number {
   return 2 * tp * pp;
 }
@@ -166,7 +166,7 @@ function setText(sets: Patch): string {
     .join(', ');
 }
 
-/** Says which of the settings a plan does not read. */
+/** Names the settings that a plan does not read, each with the reason. */
 function planNotes(paths: readonly string[]): readonly string[] {
   return paths.flatMap((path) => {
     const planned = SETTING_ROWS.find((row) => row.path === path)?.planned ?? null;

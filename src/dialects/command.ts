@@ -214,7 +214,7 @@ function wrongDash({ text, line }: Word, file: string): Source {
   return { dialect, entries: [{ file, line, key: text, path: [text], value: text }] };
 }
 
-/** Returns the arguments of a script. If the first argument is a file of settings, it stands for the settings in the file. */
+/** Returns the arguments of a script. If the first argument is a file of settings, the file is a source of its own. */
 function scriptSources(words: readonly Word[], dialect: Dialect, file: string): readonly Source[] {
   const [first, ...others] = words;
   const isFile = first !== undefined && /^[^-].*\.(ya?ml|json|toml)$/.test(first.text);
@@ -247,7 +247,7 @@ function isTorchTitan(name: string): boolean {
   return key !== undefined && Object.hasOwn(TORCHTITAN.keys, section);
 }
 
-/** Returns the dialect of a script: by its name, else by arguments of one dialect only, else the one that knows most of them. */
+/** Returns the dialect of a script: by its name, by arguments that only one dialect has, or by the number of known arguments. */
 function dialectOf(script: string, words: readonly Word[]): Dialect {
   if (/pretrain_\w+\.py$/.test(script)) return MEGATRON_DEEPSPEED;
   if (/axolotl[./]cli[./]train/.test(script)) return AXOLOTL;

@@ -61,8 +61,8 @@ export function scriptLaunches(text: string, file: string): readonly ScriptLaunc
 }
 
 /**
- * Returns the commands of `bash -c 'COMMAND; COMMAND'`, each with the words before bash (`srun --label`) if it launches a training, and those
- * of `eval "COMMAND"`; null if the words have no such text.
+ * Returns the commands in the text of `bash -c 'COMMAND; COMMAND'` or `eval "COMMAND"`; null if the words have no such text. A
+ * command that launches a training is returned with the words before bash (`srun --label`).
  */
 function innerCommands(words: readonly Word[], variables: Variables): readonly (readonly Word[])[] | null {
   const [first, only, third] = words;

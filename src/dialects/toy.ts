@@ -88,7 +88,7 @@ function withSteps(
   notes: string[],
 ): TrainConfigInput {
   if (steps >= all) return { ...config, steps };
-  notes.push(`${steps} of ${all} steps train; --steps chooses another number`);
+  notes.push(`the run trains ${steps} of the ${all} steps; --steps chooses another number`);
   const { schedule } = config;
   const isEnding = schedule != null && ENDING.includes(schedule.kind ?? SCHEDULE_DEFAULTS.kind);
   return {

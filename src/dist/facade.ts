@@ -185,7 +185,10 @@ function giving<T>(work: Work<void>, value: T): Work<T> {
   };
 }
 
-/** Returns the dtype of a result tensor. Other dtypes count as float32 here, because the collective refuses them later. */
+/**
+ * Returns the dtype of a result tensor: int32 or float32. All other dtypes count as float32 here, because the collective refuses
+ * them later.
+ */
 function dtypeOf(x: tf.Tensor): DType {
   return x.dtype === 'int32' ? 'int32' : 'float32';
 }

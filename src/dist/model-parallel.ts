@@ -6,11 +6,14 @@ import type { ProcessGroup } from './types';
 
 /** Degrees of model parallelism. Source: megatron.core.parallel_state.initialize_model_parallel. */
 export interface ModelParallelSizes {
-  /** The default of each of the four sizes is 1. */
+  /** The number of ranks of a tensor-parallel group. Each of these four sizes has the default 1. */
   readonly tensorModelParallelSize?: number | undefined;
   readonly pipelineModelParallelSize?: number | undefined;
   readonly contextParallelSize?: number | undefined;
-  /** This size must divide dp * cp: the number of data-parallel ranks times the number of context-parallel ranks. */
+  /**
+   * The number of ranks over which experts are divided. It must divide dp * cp, the number of data-parallel ranks times the
+   * number of context-parallel ranks.
+   */
   readonly expertModelParallelSize?: number | undefined;
 }
 

@@ -83,7 +83,7 @@ export interface ProcessGroup {
 
   /** Concatenates all ranks' tensors along axis 0: [n, …] → [size * n, …]. n may differ between ranks (uneven). */
   allGather(tensor: tf.Tensor, options?: CollectiveOptions): Work<tf.Tensor>;
-  /** Returns this rank's part of the reduction: [size * n, …] → [n, …]. Throws: SHAPE if axis 0 is not divisible. */
+  /** Returns this rank's part of the reduction: [size * n, …] → [n, …]. Throws: SHAPE if the ranks do not divide axis 0. */
   reduceScatter(tensor: tf.Tensor, op?: ReduceOp, options?: CollectiveOptions): Work<tf.Tensor>;
   /** Sends part r of this rank's tensor (along axis 0) to rank r; returns the received parts in rank order. */
   allToAll(tensor: tf.Tensor, options?: CollectiveOptions): Work<tf.Tensor>;

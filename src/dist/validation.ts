@@ -55,7 +55,7 @@ function lengthOf(pieces: PieceList): number {
   return pieces.reduce((sum, piece) => sum + ('padding' in piece ? piece.padding : piece.length), 0);
 }
 
-/** Returns the number of rows of axis 0 per rank. Throws: SHAPE if axis 0 is not divisible. */
+/** Returns the number of rows of axis 0 per rank. Throws: SHAPE if the ranks do not divide axis 0. */
 export function rowsPerRank(identity: GroupIdentity, call: string, tensor: tf.Tensor): number {
   const size = identity.ranks.length;
   const [rows] = tensor.shape;
@@ -63,7 +63,7 @@ export function rowsPerRank(identity: GroupIdentity, call: string, tensor: tf.Te
   throw new ShardlabError(
     'SHAPE',
     `${speaker(identity)} ${call} splits axis 0 of a tensor of shape [${tensor.shape}] among ${size} ranks; ` +
-      `make it divisible by ${size}, or use ${call}Pieces for uneven parts`,
+      `make axis 0 divisible by ${size}, or use ${call}Pieces for uneven parts`,
     { details: { shape: tensor.shape, size } },
   );
 }

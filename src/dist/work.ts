@@ -104,8 +104,8 @@ export class PostedWork<T> implements Work<T> {
 }
 
 /**
- * Returns a second tensor with the same data; the backend counts the reference, and no tidy scope or tape has the tensor.
- * So the original may be disposed or tidied while an asynchronous collective still needs the values.
+ * Returns a second tensor with the same data. The backend counts the second tensor as a reference to the data, and no tidy scope
+ * or tape owns this tensor. So the original may be disposed or tidied while an asynchronous collective still needs the values.
  */
 export function hold(tensor: tf.Tensor): tf.Tensor {
   const engine = tf.engine();

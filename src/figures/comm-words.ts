@@ -2,7 +2,7 @@ import type { CommCause } from '../core/events';
 import { totalWait, WAIT_KINDS, type WaitKind, type WaitSeconds } from '../ledger/waits';
 import { listed, short } from './format';
 
-/** Words for the kinds of waits, as they follow the verb "waits". */
+/** Words for the kinds of waits; in a sentence, they follow the verb "waits". */
 export const WAIT_WORDS: Readonly<Record<WaitKind, string>> = {
   wire: 'for the wire',
   peer: 'for a peer',

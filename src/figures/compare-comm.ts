@@ -106,7 +106,7 @@ function caseOf(name: string, run: RunView) {
   };
 }
 
-/** Sums the absolute differences, in bytes; returns 0 for less than half a byte, which is a rounding error of the means. */
+/** Sums the absolute differences of measured and predicted bytes; returns 0 for less than half a byte (a rounding error). */
 function residualOf({ parameters, gradients }: WireBytes, predicted: { param: Bytes; grad: Bytes }): Bytes {
   const off = Math.abs(parameters - predicted.param) + Math.abs(gradients - predicted.grad);
   return off < 0.5 ? 0 : off;
@@ -122,7 +122,7 @@ function countsTokens(cases: readonly CommCase[]): boolean {
   return tokens.size > 1 && !tokens.has(null);
 }
 
-/** Says which runs receive least and most, and the ratio. If a prediction is wrong, says only how wrong the prediction is. */
+/** Names the runs that receive least and most, with their ratio. If a prediction is wrong, says only by how much. */
 function findingOf(cases: Cases<CommCase>): string {
   const missed = missedFinding(cases);
   if (missed !== undefined) return missed;

@@ -55,7 +55,7 @@ export function compareTimeline(runs: Runs): Figure {
   });
 }
 
-/** A run's drawn step and rank, and the times and waits of all its ranks over the last steps. */
+/** The step and rank of a run that are drawn, and the times and waits of all the run's ranks over the last steps. */
 type TimelineCase = ReturnType<typeof caseOf>;
 
 function caseOf(name: string, run: RunView) {
@@ -87,7 +87,7 @@ function perWork(one: TimelineCase): TimelineCase {
 }
 
 const allWaits = ({ times }: TimelineCase): Spread => times.wait;
-/** The waits that settings can change. */
+/** The waits for the wire, which settings can change. */
 const wireWaits = ({ times }: TimelineCase): Spread => times.waits.wire;
 
 /** Whether the kind of every wait is known in all runs. */
@@ -149,8 +149,8 @@ function mostlyOf({ times: { waits } }: TimelineCase): string {
 }
 
 /**
- * Returns the numbers that a reader may guess, such as the share of the first run's waits that the best of the other runs
- * removed.
+ * Returns the numbers that a reader may guess, such as the share by which the best of the other runs shortened the first
+ * run's waits.
  */
 function quantitiesOf(cases: Cases<TimelineCase>): Quantities {
   const wire = { wireRatio: wireRatio(cases.map(({ wireBytes }) => wireBytes)) };

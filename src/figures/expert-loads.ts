@@ -45,8 +45,8 @@ export interface ExpertOptions {
 const FRAME = { top: 68, left: 52, right: 110, foot: 46, pixels: 216 } as const;
 
 /**
- * Draws how many rows each expert of a layer (or each rank) computed in each step. Rows are multiples of the layer's mean.
- * Throws: CONFIG for an unknown layer or an unknown `by`.
+ * Draws how many rows each expert of a layer (or each rank) computed in each step. Rows are drawn as multiples of the layer's
+ * mean. Throws: CONFIG for an unknown layer or an unknown `by`.
  */
 export function expertLoads(given: readonly StepLoads[], options: ExpertOptions = {}): Figure {
   const { layer, by = 'expert' } = options;

@@ -41,7 +41,7 @@ export interface Figure extends FigureParts {
 export interface Quantity {
   readonly value: number;
   readonly unit: string;
-  /** Returns the sentence that answers a guess, without a full stop; `value` has its unit. */
+  /** Returns the sentence that answers a guess, without a full stop; `value` is the number with its unit. */
   readonly says: (value: string) => string;
 }
 
@@ -137,7 +137,8 @@ function plotlyOf({ title, subtitle, data, layout }: FigureParts): PlotlyFigure 
 }
 
 /**
- * Removes axes without a trace, other than the first two. Figures of empty runs have such axes, and plotly warns about them.
+ * Removes every axis that no trace uses, except the first x axis and the first y axis. Figures of empty runs have unused axes,
+ * and plotly warns about them.
  */
 function withoutUnusedAxes(layout: Layout, data: readonly Trace[]): Record<string, unknown> {
   const axes = new Set(data.flatMap(({ xaxis, yaxis }) => [xaxis, yaxis]));

@@ -14,7 +14,7 @@ const INSTALL = `npm pkg set 'overrides.danfojs-node.@tensorflow/tfjs-node=npm:@
 npm install danfojs-node@1.2.0`;
 
 /**
- * Makes a danfojs DataFrame of rows, with these columns. Loads the library on first use, which takes seconds.
+ * Makes a danfojs DataFrame from rows; its columns are `keys`. The first call loads the library, which takes seconds.
  * Throws: IO if the library is missing, with the commands that install it.
  */
 export async function frameOf(

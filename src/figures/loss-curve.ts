@@ -43,7 +43,7 @@ const VALUE_ROOM = 84;
 /** The width in pixels of the labels of training and validation. */
 const VALIDATION_ROOM = 132;
 const NONE: ReadonlySet<number> = new Set();
-/** The index of the colour of validation losses. */
+/** The colour of validation losses, as an index into the colours of lines. */
 const VALIDATION_COLOR = 1;
 const MARK = { width: 1, color: NEUTRAL, dash: 'dash' } as const;
 

@@ -23,8 +23,8 @@ export interface LrRangeFigure extends Figure {
 }
 
 /**
- * The first and the last steps, as shares of all steps, whose rates are never suggested. Source: torch-lr-finder's skip_start
- * and skip_end of 100 steps.
+ * The rates of these shares of all steps, at the start and at the end, are never suggested. Source: torch-lr-finder, whose
+ * skip_start and skip_end are 10 and 5 of 100 steps.
  */
 const SKIPPED = { start: 0.1, end: 0.05 } as const;
 const FRAME = { top: 68, left: 52, right: 64, foot: 46, pixels: 216 } as const;

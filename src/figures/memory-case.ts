@@ -9,7 +9,7 @@ import { higherPeak, type RunView, recordsOfStep } from './run-view';
 import { type Cases, extremes } from './runs';
 import { isEqualWork, LEAST_STEPS, stepTimes, timeRatio, typicalStep } from './step-times';
 
-/** The rank and step of a run to draw. */
+/** Chooses the rank and the step that a figure draws. */
 export interface MemoryChoice {
   /** Default: the rank with the highest peak. */
   readonly rank?: number | undefined;

@@ -11,9 +11,9 @@ export interface MemoryOptions {
   readonly over?: 'time' | 'ranks';
   /** 'both' draws the device above the host, over time. Default 'device'. */
   readonly space?: 'device' | 'both';
-  /** The rank to show over time; with a rank, `over` is 'time'. Default: the rank with the highest peak. */
+  /** The rank that 'time' draws; if it is given, the default of `over` is 'time'. Default: the rank with the highest peak. */
   readonly rank?: number;
-  /** The step to show. Default: over time, the most typical of the last steps; over ranks, the last step. */
+  /** The step to show. Default: for 'time', the most typical of the last steps; for 'ranks', the last step. */
   readonly step?: number;
 }
 

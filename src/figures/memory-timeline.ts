@@ -24,7 +24,7 @@ const FRAME = { top: 92, left: 52, right: 10, foot: 46 } as const;
 const PLOT_SHARE = 0.675;
 const PLOT_PIXELS = (STATIC_WIDTH - FRAME.left - FRAME.right) * PLOT_SHARE;
 const MAX_POINTS = 500;
-/** If there are more other ranks than this, only the ranks with the highest and the lowest peak are drawn. */
+/** The most dotted lines. If there would be more, only the ranks with the highest and the lowest peak have dotted lines. */
 const MAX_DOTTED = 8;
 
 /** Draws one rank's memory over a step by cause, with the step's phases above it and the peak by cause beside it. */

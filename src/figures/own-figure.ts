@@ -65,7 +65,7 @@ function checkTrace(trace: unknown, i: number): void {
   );
 }
 
-/** Returns the layout's key of an axis: 'x2' is xaxis2. */
+/** Returns an axis's key in the layout: 'xaxis2' for the axis 'x2'. */
 function keyOf(id: string): AxisKey {
   return `${id[0] === 'x' ? 'x' : 'y'}axis${id.slice(1)}` as AxisKey; // ids are 'x', 'y', 'x2' and so on
 }

@@ -43,9 +43,9 @@ function orderOf({ byRank }: RecordedPipeline): string {
   );
 }
 
-/** Returns the pipeline of several steps with the same actions; each action has the median of its times. */
+/** Combines the pipelines of several steps with the same actions; the time of an action is the median over these steps. */
 export function typicalPipeline(pipelines: readonly RecordedPipeline[]): RecordedPipeline {
-  const [first] = pipelines as readonly [RecordedPipeline]; // one per step, and there is at least one step
+  const [first] = pipelines as readonly [RecordedPipeline]; // one pipeline per step, and at least one step
   const medianOf = (rank: number, i: number): Seconds =>
     spreadOf(pipelines.map(({ byRank }) => byRank[rank]?.[i]?.seconds ?? 0)).median;
   const byRank = first.byRank.map((own, rank) =>

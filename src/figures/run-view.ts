@@ -77,7 +77,7 @@ export function higherPeak(best: StepRecord, record: StepRecord): StepRecord {
   return record.memory.peakBytes > best.memory.peakBytes ? record : best;
 }
 
-/** Returns the last step that all ranks of that step have recorded; a reshard may change the number of ranks. */
+/** Returns the last step that has a record of each of its ranks. Steps after a reshard may have more or fewer ranks. */
 function lastCompleteStep(records: readonly StepRecord[]): number {
   const missing = new Map<number, number>();
   for (const { step, world } of records) missing.set(step, (missing.get(step) ?? world) - 1);

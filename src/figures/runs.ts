@@ -23,12 +23,12 @@ export function casesOf<C>(runs: Runs, caseOf: (name: string, run: RunView) => C
   return [first, ...rest];
 }
 
-/** Returns the different values of `of` (world, strategy) among the runs, in the runs' order. */
+/** Returns the different results of `of` (such as worlds or strategies) for the runs, in the runs' order. */
 export function valuesOf<T>(runs: Runs, of: (run: RunView) => T): T[] {
   return [...new Set(Object.values(runs).map(of))];
 }
 
-/** Returns the cases with the least and the greatest value of `of`; of cases with equal values, the first. */
+/** Returns the cases for which `of` is least and greatest; of cases with equal values, the first. */
 export function extremes<C>([first, ...rest]: Cases<C>, of: (one: C) => number): { least: C; most: C } {
   return {
     least: rest.reduce((a, b) => (of(b) < of(a) ? b : a), first),
@@ -36,7 +36,10 @@ export function extremes<C>([first, ...rest]: Cases<C>, of: (one: C) => number):
   };
 }
 
-/** Says that a dry run differs from the measurement; undefined if none differs. Figures show this finding before any other. */
+/**
+ * Says by how many bytes dry runs differ from the measurements; undefined if no dry run differs. Figures prefer this finding to
+ * all other findings.
+ */
 export function missedFinding(
   cases: readonly { readonly name: string; readonly residual: Bytes | null }[],
 ): string | undefined {
@@ -56,6 +59,7 @@ export function wireRatio(bytes: readonly Bytes[]): Quantity {
   return quantity(
     least > 0 ? most / least : 1,
     '×',
-    (times) => `the run that receives most receives ${times} the bytes of the run that receives fewest`,
+    (times) =>
+      `the run that receives the most bytes receives ${times} as many as the run that receives the fewest`,
   );
 }

@@ -1,13 +1,13 @@
 import { inspect } from 'node:util';
 import { DISPLAY, type DisplayBundle } from './table';
 
-/** The methods by which our kernel, a kernel that uses `util.inspect` (tslab), and a string show a value. */
+/** The methods that give a value's text to our kernel, to a kernel that uses `util.inspect` (tslab), and to `String(value)`. */
 export interface Shown {
   toString(): string;
   [DISPLAY](): DisplayBundle;
 }
 
-/** Makes methods that show this text in our kernel, in a kernel that uses `util.inspect`, and in a string. */
+/** Makes the methods that give this text to our kernel, to a kernel that uses `util.inspect`, and to `String(value)`. */
 export function shownAsText(text: string): Shown {
   const methods = {
     toString: () => text,
@@ -22,5 +22,5 @@ export function shownAsText(text: string): Shown {
 
 /** Adds the methods of `shown` to a value. */
 export function withShown<T extends object>(fields: T, shown: Shown): T & Shown {
-  return Object.defineProperties(fields, Object.getOwnPropertyDescriptors(shown)) as T & Shown; // it now has the methods too
+  return Object.defineProperties(fields, Object.getOwnPropertyDescriptors(shown)) as T & Shown; // `fields` now has the methods
 }

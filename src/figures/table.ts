@@ -15,13 +15,13 @@ export interface Column {
   readonly align?: 'left' | 'right';
   readonly format?: (value: CellValue) => string;
   /**
-   * Whether text is wrapped between words in HTML. Default: the last column is wrapped anywhere, and the other columns are not
-   * wrapped.
+   * Whether text is wrapped between words in HTML. Default: the last column is wrapped at any character, and other columns are
+   * not wrapped.
    */
   readonly wraps?: boolean;
 }
 
-/** Makes a column's format from a format of numbers; other values are shown as `otherwise`. */
+/** Makes the format of a column: numbers are shown by `format`, and all other values are shown as `otherwise`. */
 export function numbers(format: (value: number) => string, otherwise = '—') {
   return (value: CellValue): string => (typeof value === 'number' ? format(value) : otherwise);
 }

@@ -3,7 +3,7 @@ import { MEMORY_CAUSES, type MemoryCause, type Space, type TemporaryPart } from 
 import type { Bytes, Seconds } from '../core/units';
 import { type BytesByCause, type MemoryCurve, noBytes, type Owner, type StepRecord } from './record';
 
-/** Returns bytes in one space by cause, from bytes by owner. */
+/** Returns bytes in one space (device or host) by cause, from bytes by owner. */
 export function byCause(
   owners: readonly Owner[],
   bytes: readonly Bytes[],
@@ -39,7 +39,7 @@ export function memoryAtPeak(record: StepRecord, space: Space = 'device'): Bytes
   return byCause(record.memory.owners, record.memory.atPeak, space);
 }
 
-/** Returns the bytes at the step's peak that belong to results of earlier passes; a cell has not disposed these results. */
+/** Returns the bytes at the step's peak that belong to earlier passes' results, which a cell has not disposed. */
 export function leftAtPeak({ memory: { owners, atPeak } }: StepRecord): Bytes {
   return partBytes(owners, atPeak, 'left');
 }

@@ -24,7 +24,7 @@ export class OwnerTable {
     this.enter(0);
   }
 
-  /** Returns the index of the tag's owner. If the previous call had the same tag object, this call only compares. */
+  /** Returns the index of the tag's owner. If the previous call had the same tag object, nothing is searched. */
   indexOf(tag: Tag, space: Space): number {
     if (tag === this.#lastTag && space === this.#lastSpace) return this.#lastIndex;
     this.#lastIndex = this.#find(tag, space);

@@ -24,16 +24,16 @@ export interface Owner {
 export interface MemoryCurve {
   /** Seconds since the step's start. */
   readonly seconds: readonly Seconds[];
-  /** Index into the record's owners. */
+  /** Per event: the index of the owner in the record's `owners`. */
   readonly owner: readonly number[];
-  /** Positive for allocated bytes, negative for freed bytes. */
+  /** Per event: the bytes, positive if they were allocated and negative if they were freed. */
   readonly deltaBytes: readonly Bytes[];
 }
 
 /** The resident memory of the process. The other fields add up to `rssBytes`. */
 export interface ProcessMemory {
   readonly rssBytes: Bytes;
-  /** Live buffers of the engine. */
+  /** Bytes of the engine's live buffers. */
   readonly deviceBytes: Bytes;
   /** Resident bytes of the engine's heap that no buffer uses now. */
   readonly heapSlackBytes: Bytes;
@@ -82,7 +82,7 @@ export interface StepRecord {
   /** Time by the machine's monotonic clock, which is comparable between ranks on one machine. */
   readonly start: Seconds;
   readonly end: Seconds;
-  /** `startCpu` and `endCpu` are the main thread's CPU time at the step's start and end; omitted if it cannot be read. */
+  /** `startCpu` and `endCpu` are the main thread's CPU time at the step's start and end; omitted if this time cannot be read. */
   readonly startCpu?: Seconds | undefined;
   readonly endCpu?: Seconds | undefined;
   readonly loss: number | null;

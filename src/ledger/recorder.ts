@@ -22,8 +22,8 @@ interface HeldBuffer {
   readonly bytes: Bytes;
   owner: number;
   /**
-   * If the buffer was allocated outside of all scopes of tags and was not retagged since, the number of the event that
-   * allocated it; otherwise -1.
+   * The number of the event that allocated the buffer, if this was outside of all scopes of tags and the buffer was not
+   * retagged since; otherwise -1.
    */
   event: number;
 }

@@ -22,7 +22,7 @@ interface Place {
   readonly run: number;
 }
 
-/** Makes the record of an ended step. [Note: recorder] */
+/** Makes the record of an ended step; see [Note: recorder]. */
 export function stepRecord(
   { start, end, events }: EndedStep,
   facts: Omit<StepFacts, 'engineBytes'>,

@@ -64,7 +64,7 @@ export function timeline(
 }
 
 interface Layer extends MainSegment {
-  /** A layer hides layers of lower depth: a wait hides the spans around it. */
+  /** A layer of the timeline hides layers of lower depth: a wait hides the spans around it. */
   readonly depth: number;
 }
 

@@ -15,7 +15,7 @@ export interface WaitPart {
   readonly end: Seconds;
 }
 
-/** Returns one value per kind of wait. */
+/** Returns the value of `of` for each kind of wait. */
 export function byWaitKind<T>(of: (kind: WaitKind) => T): Readonly<Record<WaitKind, T>> {
   return { wire: of('wire'), peer: of('peer'), core: of('core'), unknown: of('unknown') };
 }
@@ -27,7 +27,7 @@ const NO_WAITS: WaitSeconds = { wire: 0, peer: 0, core: 0, unknown: 0 };
 
 type Told = CollectiveRecord & { readonly progress: CollectiveProgress };
 
-/** A rank's collective, and how long the rank's main thread lacked a core between its last wait and the posting. */
+/** A rank's collective, and how long the main thread lacked a core between its last wait and the posting of this collective. */
 interface Arrived {
   readonly rank: number;
   readonly event: Told;
@@ -42,13 +42,14 @@ type Arrivals = ReadonlyMap<string, readonly Arrived[]>;
 /**
  * Returns what each rank of a step waited for, rank by rank, in order of time.
  *
- * [Note: kinds of waits] A wait for a collective has three parts. Until the last rank arrives, the rank waits for that peer,
- * but the time in which the peer lacked a core since the peer's own last wait counts as a wait for a core. (That time is wall
- * time minus the thread's CPU time, on the peer's main thread until it posts, and on the thread that runs the collective until
- * it arrives.) If the last rank's thread was in another collective before, the thread's waits in that collective count in place
- * of the wait for this peer. The second part is a wait for the wire, while the bytes travel: for the time of a shaped link's
- * model, else for the CPU time that this rank needed to move the bytes. The third part, until the main thread continues, is a
- * wait for a core, because the bytes had arrived, but the threads that pass them on were not running.
+ * [Note: kinds of waits] A wait for a collective has three parts. In the first part, until the last rank arrives, the rank
+ * waits for that peer; but the time in which the peer lacked a core since the peer's own last wait counts as a wait for a core.
+ * (The time without a core is wall time minus the thread's CPU time, on the peer's main thread until it posts, and on the
+ * thread that runs the collective until it arrives.) If the last rank's thread was in another collective before,
+ * the thread's waits in that collective count in place of the wait for this peer. The second part is a wait for the wire, while
+ * the bytes travel: for the time of a shaped link's model, else for the CPU time that this rank needed to move the bytes. The
+ * third part, until the main thread continues, is a wait for a core, because the bytes had arrived, but the threads that pass
+ * them on were not running.
  */
 export function waitsOf(records: readonly StepRecord[]): ReadonlyMap<number, readonly WaitPart[]> {
   const arrivals = arrivalsOf(records);
@@ -106,7 +107,7 @@ function arrivalsOf(records: readonly StepRecord[]): Arrivals {
   return found;
 }
 
-/** Returns the last collective of the same queue at which the rank arrived before `event` could begin. */
+/** Returns the last collective in the queue of `event` at which the rank arrived before `event` could begin. */
 function previousOf(event: Told, all: readonly Told[]): Told | undefined {
   const isBefore = (other: Told): boolean =>
     other.async &&
@@ -181,7 +182,7 @@ function stretchesOf(event: Told, rank: number, arrivals: Arrivals, from: Second
 }
 
 /**
- * Returns the last rank's waits in its previous collective. The previous collective kept the rank's thread busy until the next
+ * Returns what the rank that arrives last waited for in its previous collective, which kept the rank's thread busy until the next
  * collective could begin.
  */
 function queueOf(last: Arrived, arrivals: Arrivals, from: Seconds, to: Seconds): Stretch[] {

@@ -41,12 +41,12 @@ export class Buffer extends Parameter {
     const { dtype, shape } = this;
     if (!persistent || dtype === 'float32' || dtype === 'int32') return;
     throw new ConfigError(
-      `nn.Buffer: checkpoints cannot store ${dtype} [${shape}]; cast the tensor, as tf.cast(tensor, 'int32'), or give ` +
+      `nn.Buffer: checkpoints cannot store ${dtype} [${shape}]; cast the tensor, for example tf.cast(tensor, 'int32'), or give ` +
         '{ persistent: false }',
     );
   }
 
-  /** Makes a buffer of zeros without an engine; memory is allocated when the buffer's tensor is first read. */
+  /** Makes a buffer of zeros. No engine is needed yet: memory is allocated when the buffer's tensor is first read. */
   static zeros(shape: readonly number[]): Buffer {
     const buffer = new Buffer({ shape, size: shape.reduce((product, extent) => product * extent, 1) });
     buffer.defer({ fill: (_, target) => void target.fill(0) });

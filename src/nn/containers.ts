@@ -113,7 +113,7 @@ export class Sequential extends Module {
     const wrong = steps.find((step) => !(step instanceof Module || typeof step === 'function'));
     if (wrong !== undefined) {
       throw new ConfigError(
-        `nn.Sequential takes modules and functions, as new nn.Sequential(new nn.Linear(7, 13), new nn.ReLU()); got ${classOf(wrong)}`,
+        `nn.Sequential takes modules and functions, for example new nn.Sequential(new nn.Linear(7, 13), new nn.ReLU()); got ${classOf(wrong)}`,
       );
     }
     this.#steps = steps;

@@ -13,7 +13,10 @@ import { type Angles, rotated } from './rotary';
 /** The sizes and the attention of a `DitBlock`. */
 export type DitBlockShape = Pick<DitConfig, 'dim' | 'heads' | 'ffn' | 'normEps' | 'attention'>;
 
-/** Divides the patches of a video over ranks (context parallelism). Shapes: x [B, N, d], cut and gathered along `dim`, default 1. */
+/**
+ * Divides the patches of a video over ranks (context parallelism). Shapes: x [B, N, d], which is cut and gathered along `dim`
+ * (default 1).
+ */
 export interface PatchParts {
   cut(x: tf.Tensor, dim?: number): tf.Tensor;
   gather(x: tf.Tensor, dim?: number): tf.Tensor;
@@ -72,7 +75,10 @@ export class DitBlock extends Module {
 
 type Row = tf.Tensor;
 
-/** Adds a timestep's embedding to rows of modulations, and splits them. Shapes: rows [1, n, d], time [B, n, d] or [B, N, n, d]. */
+/**
+ * Adds a timestep's embedding to rows of modulations, and splits the sums by row. Shapes: rows [1, n, d], time [B, n, d] or
+ * [B, N, n, d].
+ */
 export function modulationsOf(rows: tf.Tensor, time: tf.Tensor): tf.Tensor[] {
   const count = rows.shape[1] ?? 1;
   const parts = tf.split(tf.add(rows, time), count, time.rank - 2);
@@ -87,8 +93,8 @@ export class AudioAttention extends Module {
   readonly attn: DitAttention;
   readonly #eps: number;
   /**
-   * Context parallelism sets this field. A rank's patches may end within a frame, so all patches are gathered. Source:
-   * Wan2.2-S2V.
+   * Divides patches over ranks; null if this rank has all patches. Context parallelism sets this field. A rank's patches may
+   * end within a frame, so all patches are gathered. Source: Wan2.2-S2V.
    */
   parts: PatchParts | null = null;
 

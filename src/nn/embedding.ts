@@ -8,7 +8,7 @@ import { requireExtents } from './require-extents';
 
 /** Options of an `Embedding`. */
 export interface EmbeddingOptions {
-  /** The row of padding, which is initially 0 and gets no gradient. A negative number counts from the end. Default: none. */
+  /** The id of padding, whose row is initially 0 and gets no gradient. A negative id counts from the end. Default: none. */
   readonly paddingIdx?: number | null;
   /** The initial values of the weight. Default: standard normal. */
   readonly init?: { readonly weight?: FirstValues };
@@ -21,7 +21,7 @@ export interface EmbeddingOptions {
 export class Embedding extends Module {
   /** A program may assign another layer's weight to this field; both layers then share the weight. */
   weight: Parameter;
-  /** The row of padding, as a number from 0; undefined if there is no such row. */
+  /** The id of padding, at least 0; undefined if there is no padding. */
   readonly paddingIdx: number | undefined;
 
   constructor(rows: number, dim: number, { paddingIdx = null, init = {} }: EmbeddingOptions = {}) {
@@ -43,7 +43,7 @@ export class Embedding extends Module {
   }
 }
 
-/** Returns the same initial values, but 0 for the `length` elements from `begin` on. */
+/** Returns the initial values `first`, with 0 for the `length` elements from `begin` on. */
 function withoutRow(first: FirstValues, begin: number, length: number): FirstValues {
   return (place) => {
     const source = first(place);

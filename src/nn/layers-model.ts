@@ -56,7 +56,7 @@ export function asModule(value: unknown, what: string): Module {
   if (value instanceof Module) return value;
   if (isLayer(value)) return moduleOf(value);
   throw new ConfigError(
-    `${what} takes a module, as nn.gpt({ … }), or a tf.LayersModel, not ${described(value)}`,
+    `${what} takes a module, such as nn.gpt({ … }), or a tf.LayersModel, not ${described(value)}`,
   );
 }
 

@@ -27,7 +27,7 @@ export const GPT2 = { init: { weight: normal(0.02) } } as const;
 export class Linear<HasBias extends boolean = true> extends Module {
   /** A program may assign another layer's weight to this field; both layers then share the weight. */
   weight: Parameter;
-  /** null without bias. */
+  /** null if the layer has no bias. */
   readonly bias: HasBias extends true ? Parameter : null;
 
   constructor(inputs: number, outputs: number, options: LinearOptions<HasBias> = {}) {

@@ -32,7 +32,7 @@ export function applyLoRA(model: Module, options: LoraOptions = {}): string[] {
   const adapted = model.modules().find((module) => adapterOf(module) !== null);
   if (adapted !== undefined) {
     throw new ConfigError(
-      `applyLoRA: ${adapted.path} has an adapter already; call it once, with all targets, or call mergeLoRA(model) first`,
+      `applyLoRA: ${adapted.path} has an adapter already; call applyLoRA once, with all targets, or call mergeLoRA(model) first`,
     );
   }
   const layers = layersOf(model, config.targets);
@@ -109,7 +109,7 @@ interface Adapter {
   readonly a: LoraMatrix;
   readonly b: LoraB;
   readonly drop: Dropout | null;
-  /** null without DoRA. */
+  /** null if the adapter does not use DoRA. */
   readonly magnitudes: Parameter | null;
 }
 

@@ -41,7 +41,7 @@ export function requireOther(
   );
 }
 
-/** Makes the error for a field that has a module (or `tensor`) and gets another kind of value. */
+/** Makes the error for a field that has a part and gets another kind of value. The part is `tensor`, else a module. */
 export function replacedPart(field: string, tensor: Parameter | undefined, value: unknown): ConfigError {
   const name = field.split('.').at(-1);
   if (tensor !== undefined && 'isPersistent' in tensor) {

@@ -16,7 +16,7 @@ export abstract class ModuleTree extends Callable {
   #path = '';
   #seed: number | null = null;
 
-  /** The module's full name within the model, as 'blocks.0.qkv'; '' for the model itself. */
+  /** The module's full name within the model, such as 'blocks.0.qkv'; '' for the model itself. */
   get path(): string {
     return this.#path;
   }

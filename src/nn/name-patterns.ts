@@ -65,7 +65,7 @@ export function modulesEndingWith(model: Module, pattern: string, setting: strin
 
 /**
  * Returns the parameters that fit one of the names, and the parameters of modules that fit one of the names. A name fits the
- * whole name of a module or parameter, or its end ('bias' fits 'blocks.0.fc1.bias'); for modules, also a class ('LayerNorm').
+ * whole name of a module or parameter, or its end ('bias' fits 'blocks.0.fc1.bias'). A class ('LayerNorm') fits its modules.
  * Throws: CONFIG for a name without a match, and if there are no names.
  */
 export function groupParameters(
@@ -75,7 +75,7 @@ export function groupParameters(
 ): Parameter[] {
   if (names.modules.length + names.parameters.length === 0) {
     throw new ConfigError(
-      `${setting}: give modules or parameters, as { parameters: 'bias', weightDecay: 0 }`,
+      `${setting}: give modules or parameters, for example { parameters: 'bias', weightDecay: 0 }`,
     );
   }
   const own = namesOf(model);
@@ -121,7 +121,7 @@ function fitsEnd(name: string, pattern: string): boolean {
  */
 export function freeze(model: Module, patterns: readonly string[]): void {
   if (!Array.isArray(patterns))
-    throw new ConfigError(`freeze takes a list of names, as ['blocks.0'], not ${classOf(patterns)}`);
+    throw new ConfigError(`freeze takes a list of names, such as ['blocks.0'], not ${classOf(patterns)}`);
   for (const pattern of patterns) {
     for (const parameter of parametersMatching(model, pattern, 'frozen')) parameter.requiresGrad = false;
   }

@@ -21,9 +21,9 @@ export interface LayerNormOptions<HasBias extends boolean = boolean> {
  * Source: torch.nn.LayerNorm. Throws: CONFIG for a size that is not a positive integer.
  */
 export class LayerNorm<HasBias extends boolean = true> extends Module {
-  /** null without `elementwiseAffine`. The type omits null, because this case is rare. */
+  /** null if `elementwiseAffine` is false. The type omits null, because this case is rare. */
   readonly weight: Parameter;
-  /** null without bias. */
+  /** null if the layer has no bias. */
   readonly bias: HasBias extends true ? Parameter : null;
   readonly #shape: readonly number[];
   readonly #eps: number;
@@ -63,7 +63,7 @@ export interface RMSNormOptions {
  * Source: Zhang and Sennrich 2019; torch.nn.RMSNorm. Throws: CONFIG for a size that is not a positive integer.
  */
 export class RMSNorm extends Module {
-  /** null without `elementwiseAffine`. The type omits null, because this case is rare. */
+  /** null if `elementwiseAffine` is false. The type omits null, because this case is rare. */
   readonly weight: Parameter;
   readonly #shape: readonly number[];
   readonly #eps: number;

@@ -8,19 +8,20 @@ import * as tf from '../core/tf';
  */
 export function requireOwnValues(tensor: { readonly shape: readonly number[] }, trains: boolean): void {
   if (!Array.isArray(tensor?.shape)) {
-    throw new ConfigError(`nn.Parameter takes a tensor, as tf.ones([13]), not ${classOf(tensor)}`);
+    throw new ConfigError(`nn.Parameter takes a tensor, such as tf.ones([13]), not ${classOf(tensor)}`);
   }
   if (!(tensor instanceof tf.Tensor)) return;
   if (trains && tensor.dtype !== 'float32') {
     throw new ConfigError(
-      `nn.Parameter: ${tensor.dtype} [${tensor.shape}] has no gradient; give float32, as tf.cast(tensor, 'float32'), or { requiresGrad: false }`,
+      `nn.Parameter: ${tensor.dtype} [${tensor.shape}] has no gradient; give float32, for example tf.cast(tensor, 'float32'), or { requiresGrad: false }`,
     );
   }
   const holder = leafOf(tensor);
   if (holder !== undefined && !(tensor instanceof tf.Variable)) {
     throw new ConfigError(
       `nn.Parameter: this tensor [${tensor.shape}] belongs to ${holder.name === '' ? 'another parameter' : `parameter "${holder.name}"`}, ` +
-        'which would then get no gradient; to tie two fields, assign that parameter to both; else give a copy (tf.mul(tensor, 1))',
+        'which would get no gradient if two parameters had this tensor; to tie two fields, assign that parameter to both; ' +
+        'else give a copy (tf.mul(tensor, 1))',
     );
   }
 }

@@ -29,7 +29,7 @@ export function isOnHost(span: Span): span is HostSpan {
 
 /** A range of a state buffer. The range's values are contiguous in memory, and so are its gradients. */
 export interface StateSegment {
-  /** The index of the first element in the buffer. */
+  /** The index, in the buffer, of the segment's first element. */
   readonly offset: number;
   readonly length: number;
   readonly values: Span;
@@ -40,11 +40,11 @@ export interface StateSegment {
 /** A parameter's range in a state buffer. */
 export interface StateSlice {
   readonly parameter: Parameter;
-  /** The index of the first element in the buffer. */
+  /** The index, in the buffer, of the slice's first element. */
   readonly offset: number;
   /** The number of the parameter's elements on this rank, without padding. */
   readonly length: number;
-  /** The index of the first element in the whole parameter. */
+  /** The index, in the whole parameter, of the slice's first element. */
   readonly start: number;
 }
 
@@ -89,15 +89,15 @@ export class Parameter implements Leaf {
   readonly size: number;
   /** float32 for a parameter that trains. */
   readonly dtype: DType;
-  /** Whether values may differ between ranks, as values of buffers may; checkpoints then have rank 0's values. */
+  /** Whether values may differ between ranks (only those of an `nn.Buffer`); checkpoints then have rank 0's values. */
   readonly isLocal: boolean = false;
   /** The unit whose backward gets the gradient; null if no unit has the parameter, and `grad` then has this rank's gradient. */
   unit: string | null = null;
-  /** Whether the last forward used the values only to run the unit's collectives; a zero gradient then counts as missing. */
+  /** Whether the last forward ran only for collectives (an expert without tokens); a zero gradient then counts as missing. */
   isSpare = false;
   /** Says which part of a whole tensor this parameter is, under tensor parallelism; null if it is the whole tensor. */
   split: TensorSplit | null = null;
-  lent: tf.Tensor | null = null; // In a copy of another rank's expert, forward reads this tensor, not the parameter's values.
+  lent: tf.Tensor | null = null; // In a copy of another rank's expert, forward reads this tensor in place of the values.
   copiedBy: string | null = null; // Names the other ranks with a copy of the parameter; all copies must get equal updates.
   /** The gradient of the whole parameter; null if there is none, or if a unit stores its gradient. */
   grad: tf.Tensor | null = null;

@@ -6,7 +6,7 @@ import { Module } from './module';
 import { Parameter } from './parameter';
 
 /**
- * Converts a value to a module, as `asModule`, and checks that the module has parameters. `what` is the caller's name,
+ * Converts a value to a module, as `asModule` does, and checks that the module has parameters. `what` is the caller's name,
  * such as 'DDP'. Throws: CONFIG for a module without parameters, and for a module with unregistered modules.
  */
 export function withParameters(value: unknown, what: string): Module {
@@ -33,7 +33,7 @@ function requireSeen(model: Module, what: string): void {
       if (unseen === undefined) continue;
       throw new ConfigError(
         `${what}: ${named(module)}.${field} holds a ${unseen.constructor.name} in a plain ${value.constructor.name}, where its ` +
-          'parameters are not seen and would not train; write new nn.ModuleList([…]), or new nn.ModuleDict({ … }) for names',
+          'parameters are not seen and would not train; write new nn.ModuleList([…]), or, for names, new nn.ModuleDict({ … })',
       );
     }
   }
@@ -46,8 +46,8 @@ function foreignTo(value: unknown): string | null {
   }
   if (!isLayer(value) || !value.trainable || value.weights.length === 0) return null;
   return (
-    `is a layer of tfjs (${value.name}), whose weights a module does not see; keep it in a private #field or a variable and give ` +
-    'it to the wrapper, the optimizer and clipGradNorm by itself, or set its trainable to false'
+    `is a layer of tfjs (${value.name}), whose weights a module does not see; store the layer in a private #field or a ` +
+    'variable, and give the layer, too, to the strategy, the optimizer and clipGradNorm; or set its trainable to false'
   );
 }
 

@@ -60,7 +60,7 @@ export interface SpanOf {
   readonly length: number;
 }
 
-/** Returns where the gradient of this rank's elements of a parameter is; an empty list if there is none. */
+/** Returns the spans that hold a parameter's gradient on this rank; an empty list if there is no gradient. */
 export function gradSpansOf(parameter: Parameter): SpanOf[] {
   const { state } = parameter;
   const slices = state.slices.filter((slice) => slice.parameter === parameter);

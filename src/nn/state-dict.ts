@@ -26,9 +26,9 @@ export type StateValues = ReadonlyMap<string, StateValue> | Readonly<Record<stri
 
 /** The names that a load with `strict: false` left out. Source: torch's load_state_dict. */
 export interface LoadedNames {
-  /** Names of the module that the dict does not have. */
+  /** Names that the module has and the dict does not have. */
   readonly missingKeys: readonly string[];
-  /** Names of the dict that the module does not have. */
+  /** Names that the dict has and the module does not have. */
   readonly unexpectedKeys: readonly string[];
 }
 
@@ -165,7 +165,7 @@ function write(engine: Engine, parameter: Parameter, numbers: Float32Array | Int
 
 function misfit(name: string, parameter: Parameter, value: StateValue): string | null {
   if (!Array.isArray(value?.shape)) {
-    return `${name} is ${classOf(value)}; give a tensor, as tf.zeros([${parameter.shape}])`;
+    return `${name} is ${classOf(value)}; give a tensor, such as tf.zeros([${parameter.shape}])`;
   }
   if (value.shape.join() !== parameter.shape.join())
     return `${name} has shape [${value.shape.join(', ')}], the module's is [${parameter.shape.join(', ')}]`;

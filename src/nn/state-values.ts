@@ -35,7 +35,7 @@ export function writePart(engine: Engine, buffer: StateBuffer, offset: number, v
 
 interface Overlap {
   readonly span: Span;
-  /** The index of the first element in the read or written range. */
+  /** The index of the overlap's first element in the range from `offset` on, which is read or written. */
   readonly at: number;
   readonly length: number;
 }

@@ -29,6 +29,6 @@ export interface TensorSplit {
   readonly wholeShape: readonly number[];
   /** The dim that is split. */
   readonly dim: number;
-  /** The part's indices of the whole tensor along `dim`, in order. The rest of the part along `dim` is padding. */
+  /** Which indices of the whole tensor along `dim` the part has, in order. The rest of the part along `dim` is padding. */
   readonly ranges: readonly Range[];
 }

@@ -59,7 +59,8 @@ function requireEqualCopies({ name, size, slices }: StateBuffer): void {
   throw new ConfigError(
     `AdamW8bit: ${parameter.copiedBy} have a copy of ${parameter.name}, which is in one unit${name === '' ? '' : ` ("${name}")`} with other ` +
       'parameters. Blocks of 8-bit states would mix these parameters, so the copies would become different. Use AdamW, ' +
-      'or strategy NO_SHARD (DDP), which has separate states for each parameter. A tied embedding has no copies if the model has tied: false',
+      'or strategy NO_SHARD (DDP), which has separate states for each parameter. If the parameter is a tied embedding, ' +
+      'tied: false in the model also avoids the copies',
   );
 }
 

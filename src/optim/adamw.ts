@@ -63,7 +63,7 @@ export function adamWRule(settings: AdamSettings, isDecoupled = true): UpdateRul
 
 type Factors = Required<Pick<AdamWOptions, 'betas' | 'eps' | 'weightDecay'>>;
 
-/** Returns the settings that a group of parameters may have of its own. */
+/** Returns the settings that may differ between groups of parameters. */
 export function adamSettings({ betas, eps, weightDecay }: Factors): Factors {
   return { betas, eps, weightDecay };
 }

@@ -19,9 +19,10 @@ export interface GradNorm {
 const EPS = 1e-6;
 
 /**
- * Computes the global norm of the gradients, and the factor that reduces the norm to `maxNorm` (1 if `maxNorm` is null). One
- * all-reduce per group adds up the shards' sums of squares. Another all-reduce adds up the sums of matrices that are split over
- * tensor-parallel ranks. Whole gradients are equal on every rank and count once. Gradients of ignored modules differ between
+ * Computes the global norm of the gradients, and the factor that reduces a larger norm to `maxNorm`; the factor is 1 if the
+ * norm is not larger or `maxNorm` is null.
+ * One all-reduce per group adds up the shards' sums of squares. Another all-reduce adds up the sums of matrices that are split
+ * over tensor-parallel ranks. Whole gradients are equal on every rank and count once. Gradients of ignored modules differ between
  * ranks and do not count. If other ranks hold other parts of the model, the sums of these ranks are added. This function does
  * not change gradients: pass `scale` to the optimizer's step.
  * Throws: CONFIG for a limit that is not above 0.

@@ -124,7 +124,7 @@ class WaitingBuffer implements StateBuffer {
   readonly #buffer: StateBuffer;
   readonly #onHost: boolean;
   #held: Span | null = null;
-  /** The parameters that had a gradient; null if they are not known, so all parameters count. */
+  /** The parameters that had a gradient; null if these are not known, and all parameters then count. */
   #present: ReadonlySet<Parameter> | null = null;
 
   constructor(engine: Engine, buffer: StateBuffer, onHost: boolean) {

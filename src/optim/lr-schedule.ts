@@ -98,7 +98,7 @@ export class LRSchedule {
     this.#apply(setLrs);
   }
 
-  /** Changes the base of each group whose rate was set by hand, so that the schedule gives the same rate for this step. */
+  /** Changes the base of each group whose rate was set by hand, so that the schedule gives the set rate for this step. */
   #takeRates(): void {
     for (const [i, { lr }] of this.#groups.entries()) {
       if (lr === this.#set[i]) continue;
@@ -166,7 +166,7 @@ export const TORCH_SCHEDULES = {
   LambdaLR(optimizer: Scheduled, lrLambda: (step: number) => number): LRSchedule {
     if (typeof lrLambda === 'function')
       return new LRSchedule(optimizer, (t, base) => base * lrLambda(t), true);
-    throw new ConfigError('LambdaLR takes a function of the step, as (step) => 0.95 ** step');
+    throw new ConfigError('LambdaLR takes a function of the step, such as (step) => 0.95 ** step');
   },
   StepLR(optimizer: Scheduled, options: { readonly stepSize: number; readonly gamma?: number }): LRSchedule {
     const { stepSize, gamma } = checked('StepLR', options, { stepSize: 0, gamma: 0.1 });

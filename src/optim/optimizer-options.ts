@@ -27,7 +27,7 @@ export function checkedOptions<T extends object>(optimizer: string, options: obj
       requireInRange(optimizer, key, value);
       continue;
     }
-    const kind = typeof expected === 'number' ? 'a number from 0 on' : `like ${JSON.stringify(expected)}`;
+    const kind = typeof expected === 'number' ? 'a number of at least 0' : `like ${JSON.stringify(expected)}`;
     const got = typeof value === 'number' ? value : JSON.stringify(value);
     throw new ConfigError(`${optimizer}: ${key} must be ${kind}, got ${got}`);
   }

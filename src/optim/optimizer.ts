@@ -11,8 +11,8 @@ export interface HasStates {
 }
 
 /**
- * The ranks between which a model's parameters are divided, each parameter as a whole; the norm of all gradients is summed
- * over these ranks.
+ * The ranks between which a model's parameters are divided; each parameter is whole on its rank. The squares of all gradients
+ * are summed over these ranks for the norm.
  */
 export interface OtherParts {
   readonly group: ProcessGroup;

@@ -23,11 +23,12 @@ import {
   type UpdateRule,
 } from './update-rule';
 
-/** Settings of an optimizer besides its rule: the place of its states, its groups, and its callbacks. */
+/** Settings of an optimizer besides its rule: whether its states are on the host, its groups, and its callbacks. */
 export interface OptimizerPlacement {
-  /** Whether states and updates of parameters on the device are on the host; for parameters on the host, they always are. */
+  /** Whether states are stored and updates run on the host, even for parameters on the device. For parameters on the host,
+   * both are always on the host. */
   readonly onHost?: boolean;
-  /** The groups of parameters; default: one group of all. Parameters in no group are not updated. */
+  /** The groups of parameters. Default: one group of all parameters. Parameters in no group are not updated. */
   readonly groups?: readonly ParameterGroup[] | undefined;
   /** Is called with a warning about the first gradient that is NaN or infinite. If undefined, gradients are not checked. */
   readonly warn?: Warn | undefined;

@@ -6,7 +6,7 @@ import type { Tag } from '../core/events';
 import * as tf from '../core/tf';
 import type { StateBuffer } from '../nn/parameter';
 
-/** The settings that the parameters of a group may have of their own. */
+/** The settings that may differ between groups of parameters. */
 export interface GroupSettings {
   readonly lr?: number | undefined;
   readonly weightDecay?: number | undefined;
@@ -52,7 +52,7 @@ export interface UpdateRule {
   readonly stateNames: readonly string[];
   /** An update of a part of a buffer should start and end at multiples of this number of elements. */
   readonly granularity: number;
-  /** The settings that a group of parameters may have of its own. */
+  /** The optimizer's values of the settings that may differ between groups of parameters. */
   readonly settings: GroupSettings;
   /** Whether updates increase the loss. */
   readonly maximize: boolean;

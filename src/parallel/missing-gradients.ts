@@ -7,11 +7,12 @@ import { signatureOf } from '../transport/record';
 import { unionOfRows } from './sparse/row-masks';
 
 /*
- * [Note: missing gradients] A parameter that the loss does not depend on has no gradient. A missing gradient differs from a
- * zero gradient: an optimizer does not change the parameter's values and states. This rank sends zeros in place of the missing
- * gradient, because another rank may have one. To find out whether a rank has the gradient, every reduction carries a note: a
- * number that depends on which gradients are missing on this rank. If the notes of all ranks are equal, a gradient that is
- * missing here is missing on all ranks. If the notes differ, one more small reduction finds the gradients that no rank has.
+ * [Note: missing gradients] A parameter that the loss does not depend on has no gradient. A missing gradient differs from a zero
+ * gradient: if the gradient is missing, an optimizer does not change the parameter's values and states. This rank sends zeros in
+ * place of the missing gradient, because another rank may have the gradient. To find out whether a rank has the gradient, every
+ * reduction carries a note: a number that depends on which gradients are missing on this rank. If the notes of all ranks are
+ * equal, a gradient that is missing here is missing on all ranks. If the notes differ, one more small reduction finds the
+ * gradients that no rank has.
  * Source: torch's find_unused_parameters, which always runs such a reduction; fully_shard, which assumes that the same
  * gradients are missing on all ranks.
  */

@@ -22,7 +22,7 @@ export type WrapPolicy = (module: Module, recurse: boolean, nonwrappedNumel: num
 // policy. Torch needs functools.partial for this, but many tutorials omit it. So a policy function that gets no options throws
 // an error that shows the right form.
 
-/** A class of modules. */
+/** A class of modules, such as nn.Block. */
 export type ModuleClass = abstract new (...args: never[]) => Module;
 
 /** The options of `transformerAutoWrapPolicy`. */
@@ -59,7 +59,7 @@ export interface SizePolicyOptions {
   readonly excludeWrapModules?: Iterable<ModuleClass>;
 }
 
-/** Source: the default of torch's min_num_params. */
+/** The default of `minNumParams`. Source: the default of torch's min_num_params. */
 const MIN_NUM_PARAMS = 1e8;
 
 /**
@@ -191,9 +191,10 @@ export function wrapPolicyOf(wrap: WrapConfig, model: Module): WrapPolicy {
 }
 
 /**
- * Returns the modules that a policy chooses (inner and later ones first), then modules with `isOptional`, but not the model.
- * If another module also reads a module's parameter (a tied head reads the token embedding), the module stays in the
- * enclosing unit, even if the policy chooses it. Ignored modules, and all modules inside them, are not returned.
+ * Returns the modules that a policy chooses (inner modules first, and later modules before earlier ones), then modules with
+ * `isOptional`, but not the model. If another module also reads a module's parameter (a tied head reads the token embedding), the
+ * module stays in the enclosing unit, even if the policy chooses it. Ignored modules, and all modules inside them, are not
+ * returned.
  * Throws: CONFIG if the policy does not return true or false. Source: torch.distributed.fsdp.wrap._recursive_wrap.
  */
 export function modulesToWrap(
@@ -251,7 +252,9 @@ function asked(policy: WrapPolicy, module: Module, recurse: boolean, numel: numb
   );
 }
 
-/** Returns the layers of a model: the items of its ModuleLists, except of lists inside such items (a layer's experts). */
+/**
+ * Returns the layers of a model: the items of its ModuleLists, except the items of lists inside such items (a layer's experts).
+ */
 export function layersOf(model: Module): Module[] {
   if (model instanceof ModuleList) return [...model];
   return [...model.children.values()].flatMap(layersOf);

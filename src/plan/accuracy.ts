@@ -9,7 +9,7 @@ export interface Accuracy {
   readonly worst: number;
   /** Mean of signed errors. */
   readonly bias: number;
-  /** Of all pairs of runs that took different times: the share for which the slower run also has the longer predicted time. */
+  /** Among pairs of runs with different measured times: the share in which the slower run also has the longer predicted time. */
   readonly pairsRanked: number;
 }
 

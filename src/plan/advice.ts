@@ -55,7 +55,7 @@ export interface AdviceFinding {
   /** The cases to which the advice applies and in which some layout fits. */
   readonly cases: readonly AdviceCase[];
   readonly numHolds: number;
-  /** 'holds in 9 of 24 cases: 4 of 8 at 8 GPUs, ...'. */
+  /** The result as text, such as 'holds in 9 of 24 cases: 4 of 8 at 8 GPUs, ...'. */
   readonly summary: string;
 }
 
@@ -68,13 +68,13 @@ interface Advice {
   readonly statement: string;
   appliesTo(base: Layout): boolean;
   isAdvised(layout: Layout): boolean;
-  /** Whether the advised layouts are compared with this layout. Default: they are compared with all layouts. */
+  /** Returns whether advised layouts are compared with `layout`. Default: they are compared with all layouts. */
   isOther?(layout: Layout): boolean;
   /** Returns the layouts whose times per sample are compared. Default: the best advised layout and the best other layout. */
   pair?(advised: Layout): { readonly advised: Layout; readonly other: Layout };
   /**
-   * What the advice claims. Default: the advised layout takes at most LEVEL times as long as the best layout. 'needed': no
-   * other layout fits and takes at most LEVEL times as long as the advised layout.
+   * What the advice claims. Default: the advised layout takes at most LEVEL times as long as the best layout. 'needed':
+   * every other layout that fits takes more than LEVEL times as long as the advised layout.
    */
   readonly claim?: 'needed';
 }
@@ -180,7 +180,7 @@ interface Sides {
   other?: Timed;
 }
 
-/** Finds the fastest layout that fits; per advice, also the fastest advised layout and the fastest other layout that fit. */
+/** Finds the fastest layout that fits and, for each advice, the fastest advised layout and the fastest other layout that fit. */
 function bestOf(base: Layout, about: readonly AdviceName[], predict: (layout: Layout) => Prediction) {
   const sides = new Map<AdviceName, Sides>(about.map((name) => [name, {}]));
   let all: Timed | undefined;

@@ -76,7 +76,7 @@ export function expertShare(
   return (layers - denseLayers) / layers;
 }
 
-/** Replaces the width of the feed-forward by the width that one token visits, if the layers have experts. */
+/** If the layers have experts, replaces the width of the feed-forward by the total width of the experts that a token visits. */
 export function withExperts<Sizes extends BlockSizes>(base: Sizes): Sizes {
   const { moe, ffn, gatedFfn, dim } = base;
   if (moe === null) return base;

@@ -16,13 +16,13 @@ export const CALIBRATION = {
    * prologue and epilogue.
    */
   gemmRampK: 600,
-  /** Set: the same size for batched small matmuls, whose thread blocks hide each other's prologues and epilogues; elements. */
+  /** Set: `gemmRampK` of batched small matmuls, whose thread blocks hide each other's prologues and epilogues; elements. */
   batchedRampK: 130,
   /** Fitted: share of a matmul's last, partly filled wave that takes time; the rest overlaps with the wave before. */
   gemmTail: 0.66,
   /** Fitted: share of the matmuls' rate that Megatron-LM's output head reaches if one rank has the whole vocabulary. */
   wholeHeadEfficiency: 0.44,
-  /** Set: bytes per score that unfused attention moves in forward beside its matmuls (softmax 4, dropout 5). Backward: 4/3. */
+  /** Set: bytes per score that unfused attention moves in forward beside its matmuls (softmax 4, dropout 5); backward: x 4/3. */
   scoreBytes: 9,
   /** Set: bytes per logit that Megatron-LM's loss moves, forward and backward together; outer-time.ts counts them. */
   lossBytes: 68,
@@ -42,12 +42,13 @@ export const CALIBRATION = {
   /** Set: the rest of an iteration: data, loss scaling, counters; seconds. */
   iterationSeconds: 0.4e-3,
   /**
-   * Set: relative spread of the nodes' speeds (all wait for the slowest node). Source: the extra time of large runs in Table 1.
+   * Set: relative spread of the nodes' speeds (all wait for the slowest node). Source: the extra time of large runs in Table 1 of
+   * Narayanan et al. 2021.
    */
   nodeSpread: 0.004,
-  /** Fitted: seconds of each transfer between stages in which the CPU waits for the GPU; the time of its bytes is added. */
+  /** Fitted: seconds per transfer between stages in which the CPU waits for the GPU; the time to send the bytes is added. */
   handOverSeconds: 0.25e-3,
 } as const satisfies Readonly<Record<string, number>>;
 
-/** A set of these constants. */
+/** A set of values for the time model's constants (`CALIBRATION`). */
 export type Calibration = Readonly<Record<keyof typeof CALIBRATION, number>>;

@@ -175,7 +175,7 @@ function* schedules(layout: Layout, space: SearchSpace): Generator<Layout> {
   }
 }
 
-/** Megatron-LM requires that microbatches are a multiple of the stages, and layers are a multiple of all virtual stages. */
+/** Megatron-LM: pp must divide the number of microbatches, and the number of all virtual stages must divide that of layers. */
 function virtualStagesOf(
   { model, pp, stack, numMicroBatches }: Layout,
   space: SearchSpace,

@@ -25,8 +25,8 @@ export interface Loss {
   readonly tried: number;
   readonly fitting: number;
   /**
-   * 'does not fit: needs 2.1x the memory, 63% of it for optimizer states', '1.3x slower: more bubble (41% of this layout's
-   * time)'.
+   * Such as 'does not fit: needs 2.1x the memory, 63% of it for optimizer states', or '1.3x slower: more bubble (41% of this
+   * layout's time)'.
    */
   readonly why: string;
   /** The assumption that decides which layout is faster, if each layout's time is within the other's interval. */
@@ -49,7 +49,7 @@ export function lossOf(
   const { best } = family;
   if (!best.prediction.fits) return { ...family, why: `does not fit: ${overfull(best)}` };
   if (winner === undefined || family.fitting === 0)
-    return { ...family, why: 'fits, but takes longer than asked' };
+    return { ...family, why: 'fits, but the training takes longer than the time limit' };
   const undecided = overlaps(best, winner) ? best.prediction.largestAssumption : undefined;
   const ratio = measure.of(best) / measure.of(winner);
   if (ratio < 1.005) return { ...family, why: 'as good as the best, within 0.5%', undecided };

@@ -25,7 +25,7 @@ const measuredSchema = z.object({
 
 export type MeasuredHardware = Readonly<z.output<typeof measuredSchema>>;
 
-/** Hardware overrides, and the measurements on which the overrides were fitted. */
+/** Figures that replace a GPU's published figures, and the measurements on which these figures were fitted. */
 export interface FittedHardware extends HardwareCalibration {
   readonly measured: MeasuredHardware;
   readonly notes: readonly string[];
@@ -36,7 +36,7 @@ export function parseMeasured(input: unknown): MeasuredHardware {
   const parsed = measuredSchema.safeParse(input);
   if (parsed.success) return parsed.data;
   const wrong = parsed.error.issues.map(({ path }) => path.join('.')).join(', ');
-  throw new ShardlabError('ENGINE', `the measurement came back without ${wrong}; run it again`);
+  throw new ShardlabError('ENGINE', `the output of the measurement lacks ${wrong}; run it again`);
 }
 
 /**
@@ -59,7 +59,7 @@ export function fitHardware(measured: MeasuredHardware): FittedHardware {
     notes: [
       ...notes,
       ...(bus === undefined
-        ? ['one GPU: the link within a node is planned with its published bandwidth']
+        ? ['only one GPU was measured, so the link within a node is planned with its published bandwidth']
         : []),
     ],
   };

@@ -27,7 +27,7 @@ export interface Gpu {
   readonly nicGbit?: number;
 }
 
-/** Where a model is planned to run. */
+/** The kind of GPU, and its machines, for which a model is planned. */
 export interface Hardware extends Gpu {
   readonly name: string;
   readonly gpusPerNode: number;

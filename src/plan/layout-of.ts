@@ -135,7 +135,7 @@ function checkDegrees(
   );
   check(
     cp === 1 || layout.exampleTokens === layout.model.seq,
-    `exampleTokens (${layout.exampleTokens}) plans packed rows, but packed rows cannot be divided by cp (${cp}); leave out exampleTokens or cp`,
+    `exampleTokens (${layout.exampleTokens}) asks for packed rows, but packed rows cannot be divided by cp (${cp}); leave out exampleTokens or cp`,
   );
   check(
     Number.isInteger(layout.numMicroBatches),

@@ -100,7 +100,7 @@ export interface Layout {
   readonly trainedShare: number;
   /** Type of the frozen weights under adapters; null: the type of the trained weights. */
   readonly baseWeights: 'nf4' | null;
-  /** Tokens of an example; tokens attend only to their own example. This is the model's seq unless rows are packed. */
+  /** Tokens of an example; tokens attend only to their own example. Equal to the model's seq unless rows are packed. */
   readonly exampleTokens: number;
   /** A frozen model that encodes texts for the trained model; null: there is none. */
   readonly textEncoder: { readonly params: number; readonly sharded: boolean } | null;

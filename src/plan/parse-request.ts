@@ -33,7 +33,7 @@ export function parseWith<T>(schema: z.ZodType<T>, input: unknown): T {
 }
 
 /**
- * Returns a request without its notes and measurements: it removes keys that are not similar to any known key. A misspelled key
+ * Returns a request without notes and measurements: keys that are not similar to any known key are removed. A misspelled key
  * is similar to a known key, so it stays, and is refused later. Within model, parallel and batch, nothing is removed.
  */
 export function withoutNotes(request: object): {

@@ -52,7 +52,7 @@ export type PlannedInput = Planned & ConfigReading;
 
 /**
  * Plans an input. `where` is the hardware's name, or keys of a plan request, which replace those of the input.
- * Throws: CONFIG for what is neither a request nor a TrainConfig, and for a TrainConfig that is wrong or cannot be planned.
+ * Throws: CONFIG if the input is neither a request nor a TrainConfig, or is a TrainConfig that is wrong or cannot be planned.
  */
 export function plannedInput(
   input: PlanInput,

@@ -11,7 +11,7 @@ export interface Estimate {
 export interface MemoryPrediction {
   /** The peak in GiB; the other sizes are in bytes. */
   readonly peak: Estimate;
-  /** Sum of the causes below. */
+  /** Sum of all causes: parameters, gradients, optimizer, activations and temporary memory. */
   readonly peakBytes: Bytes;
   readonly params: Bytes;
   readonly grads: Bytes;

@@ -6,7 +6,7 @@ import { gpuName, type Hardware } from './hardware';
 export interface Price {
   readonly usdPerHour: number;
   readonly source: string;
-  /** Year and month of the list. */
+  /** Year and month of the price list. */
   readonly date: string;
   /** CNY per USD in the user's table; costs are then given in CNY too. */
   readonly cnyPerUsd?: number;

@@ -26,7 +26,7 @@ export interface Recommendation {
 
 export interface RecommendOptions {
   readonly predict: (layout: Layout) => Prediction;
-  /** Default: list prices. */
+  /** Prices of GPUs. Default: list prices. */
   readonly prices?: PriceTable;
   /** How many of the best layouts are returned. Default 10. */
   readonly top?: number;
@@ -165,7 +165,7 @@ function noLayout(base: Layout | undefined, request: RecommendRequest): ConfigEr
   const { heads = 0, layers = 0, seq = 0 } = base?.model ?? {};
   return new ConfigError(
     `no layout of ${base?.model.name ?? 'the model'} (${layers} layers, ${heads} heads, ${seq} tokens) on ${request.gpus} GPUs ` +
-      `with a global batch of ${base?.globalBatch}: dp must divide the batch, and dp x tp x pp x cp must be the number of GPUs; ` +
+      `with a global batch of ${base?.globalBatch} is possible: dp must divide the batch, and dp x tp x pp x cp must be the number of GPUs; ` +
       `try batch: { global: ${request.gpus * Math.ceil((base?.globalBatch ?? 1) / request.gpus)} }, or widen search`,
   );
 }

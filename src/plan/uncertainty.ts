@@ -38,7 +38,7 @@ export const COMPUTE_DOUBT: Readonly<Record<ComputeCause, CauseDoubt>> = {
 /** Relative error of collectives between nodes. */
 export const NETWORK_SPREAD = 0.35;
 
-/** Relative error that no cause explains, set so that intervals contain 82% of the fit half of vtrain-single-node-a100.json. */
+/** Relative error that no cause explains, chosen so that intervals contain 82% of vTrain's fitted rows (measured/). */
 const UNEXPLAINED = 0.05;
 
 /** Number of standard deviations that contain 80% of a normal distribution, two-sided. */
@@ -93,7 +93,7 @@ function doubtsOf(layout: Layout, { computeByCause, exposedComm, bubble }: TimeP
   ];
 }
 
-/** Warns of a full cache, which takes uncounted time to empty. Source: c10's CUDACachingAllocator, on a failed cudaMalloc. */
+/** Warns of a full cache; the time to empty it is not counted. Source: c10's CUDACachingAllocator, on a failed cudaMalloc. */
 function pressureOf(layout: Layout, memory: MemoryPrediction): string[] {
   const isNear = fitsOnGpu(layout, memory.peakBytes) && !fitsOnGpu(layout, peakInBytes(memory).high);
   return isNear

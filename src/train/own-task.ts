@@ -106,7 +106,7 @@ function stagesOf({ model, loss }: OwnParts): StagedTask<OwnBatch> {
   };
 }
 
-/** Returns the batches of files, arrays or built-in data. Throws: CONFIG for a dit, which has none. */
+/** Returns the batches of files, arrays or built-in data. Throws: CONFIG for a dit, which does not train on such batches. */
 function sourceOf(config: TrainConfig, data: TaskData): BatchesOf<TokenBatch | RowBatch> {
   const { kind } = modelShape(config);
   if (kind === 'dit') {
@@ -258,7 +258,7 @@ function inputsOfBuiltIn(batch: Batch): readonly unknown[] {
   return inputs === undefined && y instanceof tf.Tensor ? [x, tf.reshape(y, [-1])] : inputsOfBatch(batch);
 }
 
-/** Returns the logits of a built-in model, which computes a loss only from targets. Throws: CONFIG for a user's own model. */
+/** Returns the logits of a built-in model, whose forward without targets returns them. Throws: CONFIG for a user's own model. */
 function outputWithoutLoss(own: Module | null, model: Module, { x }: Batch): unknown {
   if (own === null) return model.apply(x);
   throw new ConfigError(

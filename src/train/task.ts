@@ -20,7 +20,7 @@ export interface TensorBatch {
 /** A training task: a model, its data and its loss. */
 export interface Task<B extends TensorBatch = TensorBatch> {
   readonly model: Module;
-  /** Makes a microbatch of a rank; `index` counts from 0 over the whole run, and `first` is its step's first index. */
+  /** Makes a microbatch of a rank; `index` counts from 0 over the whole run; `first` is the first index of the same step. */
   batch(rank: number, index: number, first?: number): B;
   /** The batches that are never trained on; null or undefined if there are none. */
   readonly validation?: ValidationBatches<B> | UncountedBatches<B> | null | undefined;
@@ -41,7 +41,7 @@ export interface Task<B extends TensorBatch = TensorBatch> {
 
 /** How the first and the last stage of a pipeline use a batch. */
 export interface StagedTask<B extends TensorBatch = TensorBatch> {
-  /** Returns the first stage's input `x` and the loss's `target`. The rows of all their tensors are divided into microbatches. */
+  /** Returns the first stage's input `x` and the loss's `target`. The rows of the tensors in both are cut into microbatches. */
   inputsOf(batch: B): { readonly x: tf.Tensor; readonly target: unknown };
   /** Returns the mean loss of the last stage's output; omitted if the last stage itself computes the loss. */
   readonly lossOf?: ((output: tf.Tensor, target: unknown) => tf.Tensor) | undefined;

@@ -23,8 +23,8 @@ class Beside extends Module {
 }
 
 /**
- * A frozen text encoder beside a trained model. With `fsdp`, ranks share its parameters, and every rank must encode at the same
- * time. Source: Wan2.2's T5EncoderModel and t5_fsdp.
+ * A frozen text encoder beside a trained model. With `fsdp`, the encoder's parameters are sharded over the ranks, so every rank
+ * must encode at the same time. Source: Wan2.2's T5EncoderModel and t5_fsdp.
  */
 export class FrozenTextEncoder {
   readonly #model: Beside;

@@ -98,7 +98,7 @@ export class Trainer {
     return this.model.parameters().reduce((sum, parameter) => sum + wholeSizeOf(parameter), 0);
   }
 
-  /** Whether this rank reports its experts' loads. Ranks of a tensor-parallel group compute the same rows; one rank reports. */
+  /** Whether this rank reports its experts' loads. Ranks of a tensor-parallel group compute the same rows, so one reports. */
   get #countsRows(): boolean {
     return this.#options.allRanks.rank % this.config.parallel.tp === 0;
   }

@@ -7,7 +7,7 @@ import type { Seconds } from '../core/units';
 export const REDUCTIONS = ['sum', 'avg', 'max'] as const;
 export type Reduction = (typeof REDUCTIONS)[number];
 
-/** The public collectives, and two (exchange, subgroup) that only the code of groups calls. */
+/** The public collectives, and two collectives (exchange, subgroup) that only the code of groups calls. */
 export const CALL_OPS = [...COLLECTIVE_OPS, 'exchange', 'subgroup'] as const;
 export type CallOp = (typeof CALL_OPS)[number];
 
@@ -85,10 +85,10 @@ export interface Arrival {
   readonly cpu: Seconds;
 }
 
-/** The fields of a collective's progress that the collective's thread knows. */
+/** The part of a collective's times that is known to the thread that runs the collective. */
 export type ThreadProgress = Pick<CollectiveProgress, 'free' | 'arrived' | 'lacked' | 'carried'>;
 
-/** The times of a collective, and the value in each rank's header, which exchange and subgroup use. */
+/** The times of a collective, and `values`: the value in each rank's header. Only exchange and subgroup use these values. */
 export interface CallResult {
   readonly started: Seconds;
   readonly ended: Seconds;

@@ -38,7 +38,7 @@ export function* carried(lane: Lane, call: SpanCall, memory: GroupMemory): Steps
   return { values, started, arrival, seconds: lands - started };
 }
 
-/** Returns the progress of a collective; its thread was free to begin at `free`, and began at `began`. */
+/** Returns a collective's times. `free` is the time at which its thread could begin, `began` the time at which it began. */
 export function progressOf(free: Seconds, began: Arrival, { arrival, seconds }: Carried): ThreadProgress {
   const lacked = Math.max(0, arrival.at - free - (arrival.cpu - began.cpu));
   return { free, arrived: arrival.at, lacked, carried: seconds };
@@ -60,7 +60,7 @@ function* runTimed(
     for (;;) {
       const from = cpu();
       const step = steps.next();
-      // The first step ends after the arrival. The value is stored now, because the lane's next call overwrites lane.arrival.
+      // The first step ends after the arrival. The arrival is stored now, because the lane's next call overwrites it.
       arrival ??= lane.arrival;
       seconds += Math.max(0, cpu() - Math.max(from, arrival.cpu));
       if (step.done === true) return { values: step.value, arrival, seconds };

@@ -123,7 +123,10 @@ export class Channel implements Wait {
     sleepOn(this.#group, at, (word) => phaseOf(word) === this.#awaited, milliseconds);
   }
 
-  /** Throws if an absent rank runs this collective on its other stream, or waits for this rank in a point-to-point exchange. */
+  /**
+   * Throws if a rank that is not at the barrier runs this collective on its other stream, or waits for this rank in a send or
+   * recv.
+   */
   diagnose(): void {
     this.#checkPoison();
     const header = this.#header;
@@ -133,7 +136,7 @@ export class Channel implements Wait {
       .some((record) => record.epoch === header.epoch && record.number === header.number);
     if (crossed) throw this.#breakUp(this.#sidesOf(header.number));
     const partner = this.#rankThatAwaitsUs();
-    // The partner may wait in a call after this collective. Then all ranks have arrived, ready() is true, and there is no error.
+    // The partner may have finished this collective and wait in a later send or recv. In this case ready() is true: no error.
     if (partner !== undefined && !this.ready()) throw this.#breakUp(this.#sidesWithPartner(header, partner));
   }
 
@@ -181,8 +184,8 @@ export class Channel implements Wait {
   }
 
   /**
-   * Whether `other` began an exchange from `sender` to `receiver` that this rank did not begin. If this rank began it
-   * too, the exchange is complete, and the thread of `other` will continue soon.
+   * Whether `other` began a send or recv from `sender` to `receiver` whose other side this rank did not begin. If this rank
+   * began its side too, the thread of `other` will continue soon.
    */
   #lacksOurs(sender: number, receiver: number, other: number): boolean {
     const numberOf = (side: 0 | 1): number => {

@@ -47,7 +47,7 @@ export class CommClient {
         resolve();
       });
     });
-    // The thread itself cannot report two errors: its memory is full, or its first script does not load.
+    // The thread cannot send these two errors itself: its memory is full, or its first script does not load.
     this.#worker.once('error', (error) => {
       this.#failures.set(WHOLE_THREAD, { code: 'TRANSPORT', message: String(error) });
       this.#tickets.abandon();
@@ -65,7 +65,7 @@ export class CommClient {
   /** Takes a ticket for a call, and sends the message that `compose` makes with this ticket. */
   post(compose: (ticket: number) => unknown): PostedCall {
     if (this.#closing) {
-      throw new ShardlabError('CLOSED', 'the world was closed; no more collectives can be posted');
+      throw new ShardlabError('CLOSED', 'this rank was closed; it can start no more collectives');
     }
     const ticket = this.#next;
     this.#next = (ticket + 1) % NUM_TICKETS;
@@ -81,7 +81,7 @@ export class CommClient {
     return this.#tickets.isFinished(ticket);
   }
 
-  /** Blocks until the ticket's call has ended. Returns its times, or its error. */
+  /** Blocks until the ticket's call has ended. Returns the call's times, or the error with which the call failed. */
   outcome(ticket: number): CallResult | ShardlabError {
     const failed = this.#tickets.await(ticket, () => !this.#closing);
     if (!failed) return { ...this.#tickets.timesOf(ticket), values: [] };

@@ -42,13 +42,13 @@ interface Running {
   readonly key: string;
   readonly task: Task;
   readonly steps: Steps<Carried>;
-  /** The time at which the queue was free for this call. `began` is the time at which the call began. */
+  /** The time at which the queue could begin this call. `began` is the time at which the queue did begin the call. */
   readonly free: Seconds;
   readonly began: Arrival;
   wait: Wait | undefined;
 }
 
-/** Longest sleep while a call waits, because another call may become ready or a new call may arrive. */
+/** Longest sleep while a call waits. The sleep is short, because another call may become ready, or a new call may arrive. */
 const NAP_MS = 1;
 const NUM_SPINS = 100;
 
@@ -229,8 +229,8 @@ export class CommLoop {
   }
 
   /**
-   * Sleeps at most NAP_MS while a call waits, or until a call is posted; in any case only until shortly before the next
-   * landing.
+   * Sleeps: at most NAP_MS if a call waits for other ranks, else until a call is posted. The sleep ends at the latest shortly
+   * before a shaped link has carried the next transfer.
    */
   #nap(seen: number): void {
     let spare = PATIENCE_MS / 2;

@@ -5,7 +5,7 @@ export interface AbortReason {
   readonly code: Extract<ErrorCode, 'RANK_DIED' | 'INTERRUPTED' | 'ABORTED' | 'COLLECTIVE_MISSING'>;
   /** The global rank that is the cause; undefined if no rank is the cause. */
   readonly rank?: number | undefined;
-  /** One sentence that says to the user what happened. */
+  /** A sentence for the user that says what happened. */
   readonly text: string;
 }
 
@@ -77,7 +77,7 @@ export class ControlBlock {
 
 /**
  * Returns memory for the control block of a rank that shares no memory with others: the rank's courier thread writes the block
- * when the launcher asks for this.
+ * when the launcher sends a reason or a new epoch.
  */
 export function createControlBuffer(): SharedArrayBuffer {
   return new SharedArrayBuffer(CONTROL_BYTES);

@@ -1,7 +1,7 @@
 import type { Bytes } from '../core/units';
 import { PAGE_BYTES } from './segment';
 
-/** The threads of a rank that communicate. Each thread has its own barriers and slots, so the threads never interfere. */
+/** The two threads that run a rank's collectives. Each has its own barriers and slots, so the threads never interfere. */
 export const STREAM = { main: 0, comm: 1 } as const;
 export type Stream = (typeof STREAM)[keyof typeof STREAM];
 export const STREAMS = [STREAM.main, STREAM.comm] as const;

@@ -21,7 +21,7 @@ export function shareLink(link: Link): SharedLink {
 
 /**
  * One rank's link, which its main thread and its comm thread share. [Note: link shaping] The bytes themselves travel at
- * full speed; the collective ends when a link of the given speed would have carried them. The transfer begins when all
+ * full speed; the collective ends when a link of the given speed would have carried these bytes. The transfer begins when all
  * ranks have arrived and have free links. Each rank writes into its fingerprint the time at which it had arrived and its own
  * link was free; the transfer begins at the latest of these times. So all ranks compute the same times, however the ranks are
  * scheduled. A transfer keeps the link busy, and transfers of other collectives queue behind it, so two transfers never

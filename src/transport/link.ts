@@ -63,7 +63,7 @@ function named(name: string): Link {
   const known = Object.keys(LINKS);
   const near = nearest(name, known);
   throw new ConfigError(
-    `link '${name}' is not known${near === undefined ? '' : `; did you mean '${near}'?`}; choose one of ${known.join(', ')}, or give numbers, such as { gbit: 2, latencyUs: 50 }`,
+    `link '${name}' is not known${near === undefined ? '' : ` (did you mean '${near}'?)`}; choose one of ${known.join(', ')}, or give numbers, such as { gbit: 2, latencyUs: 50 }`,
     { link: name },
   );
 }

@@ -22,7 +22,7 @@ export interface MailboxOptions {
   readonly addresses: readonly string[];
   /** The job's secret. Letters without the secret are ignored, because any program can write to a port of this machine. */
   readonly token: string;
-  /** Is called with a warning if a socket has failed and continues to work. */
+  /** Takes a warning: about an error after which the socket still works, or about a message that is ignored. */
   readonly warn: Warn;
 }
 

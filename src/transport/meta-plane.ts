@@ -10,8 +10,8 @@ import type { Plane, PlaneGroup, PostedCall } from './plane';
 export interface CollectiveCall {
   readonly op: CollectiveOp;
   /**
-   * The whole payload in the wire dtype: the result of an all-gather, the input of a reduce-scatter, one rank's tensor
-   * for other collectives. nccl-tests calls it size.
+   * The bytes of the whole payload in the wire dtype. The payload is the result of an all-gather, the input of a
+   * reduce-scatter, and one rank's tensor for other collectives. nccl-tests calls these bytes 'size'.
    */
   readonly bytes: Bytes;
   /** Global ranks in group order. */
@@ -23,7 +23,7 @@ export interface CollectiveCall {
 /** Returns how long a collective takes on its group's stream, in seconds; waiting for the stream does not count. */
 export type CollectiveCosts = (call: CollectiveCall) => Seconds;
 
-/** A rank's call, with the fields by which it is matched with other ranks' calls. */
+/** One rank's call. `number` and `peer` identify the calls of other ranks that belong to the same collective. */
 export interface WatchedCall
   extends Omit<CollectiveCall, 'op'>,
     Pick<CallHeader, 'number' | 'async' | 'peer'> {
@@ -120,7 +120,7 @@ class MetaGroup implements PlaneGroup {
     const { ranks, name } = identity;
     const isOwn = op === 'exchange' || op === 'subgroup';
     const seconds = isOwn ? 0 : costs({ op, bytes: payloadBytes(call), ranks, group: name });
-    // Code that makes a group reads only one value.
+    // A subgroup's values are all equal, and code that makes a group reads only the first value.
     const values = op === 'subgroup' ? [value] : op === 'exchange' ? ranks.map(() => value) : [];
     const free = clock.now();
     const stretch = clock.post(this.#stream, seconds);

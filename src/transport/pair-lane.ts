@@ -55,8 +55,8 @@ export class PairLane implements Lane {
   }
 
   /**
-   * Writes the peer of this main thread's current send or recv where other ranks can read it: the peer's rank index plus 1,
-   * or 0 for none.
+   * Shows the other ranks the peer of this main thread's current send or recv: writes the peer's rank index plus 1 into shared
+   * memory, or 0 if there is no such call.
    */
   #showPartner(epoch: number, partner: number): void {
     if (this.#stream !== STREAM.main) return;

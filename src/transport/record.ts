@@ -39,13 +39,13 @@ export function recordBytes(size: number): number {
 
 /** The lengths of a call's tensors, which ranks compare in addition to the header. */
 export interface CallLengths {
-  /** A hash of the lengths that must be equal on all ranks; 0 if only the two ranks of each pair must agree. */
+  /** Stands for the lengths that must be equal on all ranks: a length, or a hash of several lengths. 0 for allToAll. */
   readonly signature: number;
   readonly sends: readonly number[];
   readonly receives: readonly number[];
 }
 
-/** One rank's call in a mismatch, for the error's message and details. */
+/** The call that one rank made when the ranks' calls differed; the error's message and details show it. */
 export interface CallSide
   extends Pick<CallHeader, 'number' | 'count' | 'reduction' | 'peer' | 'async' | 'module'>,
     Pick<CallSite, 'cell' | 'line'> {
@@ -126,7 +126,7 @@ export class CallRecord {
     return true;
   }
 
-  /** Whether a send and a recv agree in number, dtype, wire dtype, count and value. */
+  /** Whether a send and a recv have the same call number, dtype, wire dtype, number of elements and value. */
   fitsPeer(other: CallRecord): boolean {
     return [WORD.number, WORD.dtype, WORD.wire, WORD.signature, WORD.value].every(
       (word) => this.#words[word] === other.#words[word],
@@ -163,7 +163,7 @@ export class CallRecord {
   }
 }
 
-/** A list of a call; `total` is its number of elements. */
+/** One of a call's block lists (an input or an output); `total` is the number of elements in the list. */
 interface Total {
   readonly total: number;
 }

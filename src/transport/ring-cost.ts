@@ -16,8 +16,8 @@ const NUMBER_BYTES = 4;
 
 /**
  * Returns the steps and bytes of a collective by the ring algorithm. All ranks get the same numbers (uneven parts count with
- * their mean), except for allToAll: there, the bytes are those that this rank sends to other ranks or receives from other
- * ranks, whichever are more.
+ * their mean), except for allToAll: its bytes are either the bytes that this rank sends to other ranks or the bytes that it
+ * receives from them; the larger number counts.
  * Source: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms"; broadcast as a pipelined chain.
  */
 export function ringCost(

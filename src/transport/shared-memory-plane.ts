@@ -28,7 +28,7 @@ export interface SharedMemoryOptions {
   readonly identity: GroupIdentity;
   /** The shaped link; undefined if the wire is as fast as memory. */
   readonly link?: Link | undefined;
-  /** The result of createStatusBoard. */
+  /** The memory of the rank's status board, which createStatusBoard made. */
   readonly statusBoard: SharedArrayBuffer;
 }
 

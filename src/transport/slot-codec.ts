@@ -63,7 +63,7 @@ export class SlotCodec {
     kernels.reduce[this.#wire](this.#maximum, target, this.#tableAt, slots.length, length, this.#divisor);
   }
 
-  /** Reduces slots into the cursor's next elements. It works block by block, so that the scratch buffer stays in the cache. */
+  /** Reduces slots into the cursor's next elements, block by block, so that the scratch buffer stays in the cache. */
   reduceTo(cursor: Cursor, slots: readonly number[], length: number): void {
     const { base, kernels } = this.#group;
     const widen = kernels.widen[this.#wire];

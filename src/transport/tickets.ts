@@ -30,7 +30,7 @@ const POSTED = 0;
 const ABANDONED = 1;
 const TIMES_AT = (NUM_CONTROL_WORDS + NUM_TICKETS) * 4;
 
-/** The states and times of calls on the comm thread, in memory that both threads share. */
+/** The states and times of calls on the comm thread, in memory that the main thread and the comm thread share. */
 export class TicketBoard {
   readonly buffer: SharedArrayBuffer;
   readonly #words: Int32Array;
@@ -90,7 +90,7 @@ export class TicketBoard {
 
   /**
    * For the main thread: spins, then blocks until the call has ended. Returns whether the call failed; if the comm thread ends,
-   * all pending calls fail. Throws: CLOSED if `isOpen` returns false, because the world was closed.
+   * all pending calls fail. Throws: CLOSED if `isOpen` returns false.
    */
   await(ticket: number, isOpen: () => boolean): boolean {
     const word = wordOf(ticket);

@@ -20,7 +20,7 @@ export interface ZeromqOptions {
   readonly identity: GroupIdentity;
   /** The shaped link; undefined if the wire is as fast as sockets. */
   readonly link?: Link | undefined;
-  /** The result of createStatusBoard. */
+  /** The memory of the rank's status board, which createStatusBoard made. */
   readonly statusBoard: SharedArrayBuffer;
 }
 

@@ -16,7 +16,7 @@ describe('an excerpt', () => {
     for (let i = 0; i < 1000; i++) shown += excerpt.add(`${String(i).padStart(9)}\n`);
     assert.match(
       shown,
-      / 8\n\n… this cell has printed 90 characters; of its further output, only the last 10 characters are shown, when it ends …\n$/,
+      / 8\n\n… this cell has printed 90 characters; of the further output, only the last 10 characters are shown, when the cell ends …\n$/,
     );
     assert.match(excerpt.end(), /^\n… 9,900 characters are left out here; .*…\n {6}999\n$/s);
   });
@@ -34,7 +34,7 @@ describe('output that is too large for a browser', () => {
     const cut = shortenedBundle({ 'image/png': 'x'.repeat(2e7), 'text/plain': 'a picture' });
     assert.match(
       String(cut['text/plain']),
-      /^a picture\nimage\/png of 20,000,000 characters is not shown; to see all of it, write it/,
+      /^a picture\nimage\/png of 20,000,000 characters is not shown; to see the whole output, write it/,
     );
     assert.equal(cut['image/png'], undefined);
   });

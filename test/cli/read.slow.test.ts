@@ -18,6 +18,6 @@ test('run trains a launch line at a small width, and says what became smaller', 
   assert.deepEqual([report.world, report.strategy], [2, 'FULL_SHARD']);
   assert.equal(report.losses.length, 1);
   assert.match(stderr, /llama3-8b is too large for this machine: a llama with 2 layers of width 64/);
-  assert.match(stderr, /1 of 500 steps train/);
+  assert.match(stderr, /the run trains 1 of the 500 steps/);
   assert.match(stderr, /command line:1 +--fsdp +full_shard +used +parallel\.strategy: "FULL_SHARD"/);
 });

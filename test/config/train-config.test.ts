@@ -260,7 +260,7 @@ test('degrees of model parallelism that the model contradicts say what fits', ()
     [{ pp: 2, schedule: 'interleaved', virtualStages: 1 }, /needs several stages per rank/],
     [
       { pp: 2, schedule: 'interleaved', microbatches: 1 },
-      /1 microbatches are no whole rounds of parallel\.pp 2/,
+      /1 microbatches are not a whole number of rounds with parallel\.pp 2/,
     ],
     [{ pp: 3, schedule: 'interleaved' }, /5 layers cannot be divided into 3 x 2 stages/, { batch: 3 }],
     [{ pp: 2 }, /kind 'moe' cannot be cut.*router 'temperature' derives its noise from the tokens/, moe],

@@ -173,11 +173,11 @@ describe('a cell', () => {
     assert.match(printed, /^ +0\n/);
     assert.match(
       printed,
-      /this cell has printed 900,000 characters; of its further output, only the last 100,000 characters are shown/,
+      /this cell has printed 900,000 characters; of the further output, only the last 100,000 characters are shown/,
     );
     assert.match(
       printed,
-      /… 4,000,008 characters are left out here; to see all of it, write it to a file.*writeFileSync/,
+      /… 4,000,008 characters are left out here; to see the whole output, write it to a file.*writeFileSync/,
     );
     assert.match(printed, / 49999\nthe end\n$/);
     const given = String(

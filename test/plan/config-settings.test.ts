@@ -183,7 +183,7 @@ test('a plan of packed rows says what it assumes, and plans the attention of exa
   assert.ok((packed?.activations ?? 0) < 0.5 * (whole?.activations ?? 0));
   assert.throws(
     () => plan({ ...config, data: 'synthetic', parallel: { cp: 2 } }, { gpus: 8, exampleTokens: 512 }),
-    /exampleTokens \(512\) plans packed rows, but packed rows cannot be divided by cp \(2\)/,
+    /exampleTokens \(512\) asks for packed rows, but packed rows cannot be divided by cp \(2\)/,
   );
 });
 
@@ -215,7 +215,7 @@ test('figures of a plan name the settings that the plan does not read', () => {
   ]) {
     assert.match(
       figure.subtitle,
-      /Not planned as configured: parallel\.wrap, parallel\.limitAllGathers and model\.attention\./,
+      /The planner assumes other values of parallel\.wrap, parallel\.limitAllGathers and model\.attention\./,
     );
     assert.deepEqual(textFaults(figure.toSvg()), []);
   }

@@ -70,5 +70,5 @@ test('a calibration of another GPU, and a file that is not a calibration, are re
   assert.throws(() => withCalibration({ hardware: 'H100-80G' }, kept), /is of A100-80G, .* is H100-80G/);
   assert.throws(() => parseCalibration({ gemmTflops: 3 }, 'x.json'), /x\.json is not a calibration \(like: /);
   assert.throws(() => parseCalibration({ like: 'A100' }, 'x.json'), /like: 'A100' is not known/);
-  assert.throws(() => parseMeasured({ device: 'cuda' }), /came back without name, /);
+  assert.throws(() => parseMeasured({ device: 'cuda' }), /the output of the measurement lacks name, /);
 });

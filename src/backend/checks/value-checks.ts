@@ -111,7 +111,7 @@ function divisor(call: CheckedCall): void {
   const values = call.values('b');
   for (let i = 0; i < values.length; i++)
     if (values[i] === 0)
-      call.refuse(`element ${i} of the divisor ${told(b)} is 0; cast both to float32 to get infinity.`);
+      call.refuse(`element ${i} of the divisor ${told(b)} is 0; cast a and b to float32 to get infinity.`);
 }
 
 function resized(call: CheckedCall): void {
@@ -124,7 +124,7 @@ function resizedGrad(call: CheckedCall): void {
   const dy = call.ranked('dy', 4);
   call.typed('float32', 'dy');
   if (dy.shape[0] !== images.shape[0] || dy.shape[3] !== images.shape[3])
-    call.refuse(`dy ${told(dy)} cannot be the gradient of a resized ${told(images)}.`);
+    call.refuse(`dy ${told(dy)} cannot be the gradient of a resize of images ${told(images)}.`);
 }
 
 /** Checks that x is [N, C, …], and that the other inputs have one element for each of the C channels. */

@@ -43,7 +43,7 @@ export function registerConvolutions(context: WasmContext): void {
     inputsToSave: ['x', 'filter'],
     gradFunc: (dy, saved, attrs) => {
       const [x, filter] = [given(saved[0]), given(saved[1])];
-      const gradient = dy as tf.Tensor; // one output
+      const gradient = dy as tf.Tensor; // the kernel has one output
       return {
         x: () => inputGradientOf(gradient, filter, x.shape, attrs),
         filter: () => filterGradientOf(x, gradient, filter.shape, attrs),
@@ -57,7 +57,7 @@ export function registerConvolutions(context: WasmContext): void {
     inputsToSave: ['dy', 'filter'],
     gradFunc: (gradient, saved, attrs) => {
       const [dy, filter] = [given(saved[0]), given(saved[1])];
-      const x = gradient as tf.Tensor; // one output
+      const x = gradient as tf.Tensor; // the kernel has one output
       return {
         dy: () => runForFirst(FUSED.conv2d, { x, filter }, attrs as tf.NamedAttrMap),
         filter: () => filterGradientOf(x, dy, filter.shape, attrs),
@@ -123,7 +123,7 @@ function inputGradient(
   filter: tf.TensorInfo,
   attrs: Attributes,
 ): tf.TensorInfo {
-  const inputShape = attrs.inputShape as number[]; // the kernel's check has tested it
+  const inputShape = attrs.inputShape as number[]; // the kernel's check has tested the attribute
   const sizes = convSizes(inputShape, filter.shape, attributesOf(attrs));
   const { outputs, depth, area, channels, numbers } = sizes;
   const dx = context.backend.makeOutput(inputShape, 'float32');
@@ -151,7 +151,7 @@ function filterGradient(
   dy: tf.TensorInfo,
   attrs: Attributes,
 ): tf.TensorInfo {
-  const filterShape = attrs.filterShape as number[]; // the kernel's check has tested it
+  const filterShape = attrs.filterShape as number[]; // the kernel's check has tested the attribute
   const sizes = convSizes(x.shape, filterShape, attributesOf(attrs));
   const { outputs, depth, area } = sizes;
   const out = context.backend.makeOutput(filterShape, 'float32');

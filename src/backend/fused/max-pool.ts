@@ -12,7 +12,7 @@ export function registerMaxPool(context: WasmContext): void {
   const at = (info: tf.TensorInfo | undefined): number => offsetOf(context, given(info));
   replaceKernel(FUSED.maxPool2d, () => ({ x }, attrs) => {
     const [images = 0, channels = 0, ...image] = given(x).shape;
-    const window = attrs as unknown as WindowAttributes & { readonly kernel: readonly number[] }; // checked
+    const window = attrs as unknown as WindowAttributes & { readonly kernel: readonly number[] }; // attrs were checked
     const numbers = windowNumbers(image, window.kernel, window);
     const shape = [images, channels, numbers[10], numbers[11]];
     const [y, places] = [backend.makeOutput(shape, 'float32'), backend.makeOutput(shape, 'int32')];
@@ -20,7 +20,7 @@ export function registerMaxPool(context: WasmContext): void {
     return [y, places];
   });
   replaceKernel(FUSED.maxPool2dGrad, () => ({ dy, places }, attrs) => {
-    const inputShape = attrs.inputShape as number[]; // checked
+    const inputShape = attrs.inputShape as number[]; // attrs were checked
     const planes = sizeOf(inputShape.slice(0, 2));
     const dx = backend.makeOutput(inputShape, 'float32');
     const [size, count] = [sizeOf(inputShape.slice(2)), sizeOf(given(dy).shape.slice(2))];

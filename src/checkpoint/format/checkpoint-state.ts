@@ -18,7 +18,7 @@ const stateSchema = z.strictObject({
   optimizer: z
     .strictObject({
       steps: z.int().min(0),
-      /** For each parameter that had steps without a gradient, the number of these steps. */
+      /** The number of steps without a gradient, by the parameter's name; only parameters that had such steps are listed. */
       stepsLeftOut: z.record(z.string(), z.int().min(1)).optional(),
       lr: z.number(),
       /** The learning rate of each group of parameters; omitted if there is one group. */
@@ -60,7 +60,7 @@ export function parseCheckpointState(text: string, file: string): CheckpointStat
     return `${path.join('.')}: ${message.charAt(0).toLowerCase()}${message.slice(1)}`;
   });
   throw fileError(
-    `${file} is not what a save writes (${wrong.join(', ')}); load an earlier checkpoint, or only the model: { parametersOnly: true }`,
+    `${file} does not have the form that a save writes (${wrong.join(', ')}); load an earlier checkpoint, or only the model: { parametersOnly: true }`,
     { file },
   );
 }

@@ -2,11 +2,11 @@ import { z } from 'zod';
 import { fileError } from './file-system';
 
 const runSchema = z.strictObject({
-  /** Index of the range's first element in the stored tensor. One rank writes each range. */
+  /** The index, in the stored tensor, of the range's first element. A range is written by one rank. */
   at: z.int().min(0),
   length: z.int().min(0),
   /**
-   * For every `block_elements` elements from `at` on, a checksum of eight hexadecimal digits; the checksums follow each other.
+   * The checksums of the range's blocks, joined without separators: eight hexadecimal digits per `block_elements` elements.
    */
   crc32: z.string(),
 });

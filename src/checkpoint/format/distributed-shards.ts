@@ -8,7 +8,7 @@ import { numElements, type TensorEntry } from './safetensors-header';
 interface RowSlice {
   readonly file: SafetensorsFile;
   readonly tensor: string;
-  /** Index of the first element in the whole flattened tensor. */
+  /** The index, in the whole flattened tensor, of the slice's first element. */
   readonly start: number;
   readonly length: number;
 }
@@ -42,7 +42,7 @@ export function slicedTensors(files: readonly SafetensorsFile[]): ReadonlyMap<st
       if (offsets.length !== entry.shape.length) {
         throw wrong(
           file,
-          `${name} [${entry.shape.join(', ')}] needs one offset per dim, but has [${offsets.join(', ')}]; copy it again`,
+          `${name} [${entry.shape.join(', ')}] needs one offset per dim, but has the offsets [${offsets.join(', ')}]; copy the file again`,
           name,
         );
       }

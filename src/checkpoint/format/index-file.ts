@@ -13,7 +13,7 @@ const sliceSchema = z.strictObject({
   file: z.string(),
   /** Name of the tensor in the file. */
   tensor: z.string(),
-  /** Index of the first element in the whole flattened array. */
+  /** The index, in the whole flattened array, of the slice's first element. */
   start: z.int().min(0),
   length: z.int().min(0),
 });
@@ -25,7 +25,7 @@ const slicedArraySchema = z.strictObject({
 
 /**
  * The index of a save in which each rank wrote its own file. It names, for each slice of an array, the file and tensor with
- * these elements. There is no weight_map, because no file has a whole array.
+ * the slice's elements. There is no weight_map, because no file has a whole array.
  */
 const slicedIndexSchema = z.strictObject({
   metadata: z.strictObject({ total_size: z.number(), state_dict_type: z.literal('SHARDED_STATE_DICT') }),

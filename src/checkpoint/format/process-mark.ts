@@ -1,7 +1,7 @@
 import { readProcessStat } from '../../core/process-stat';
 
 /**
- * Returns a text of process number and start time, such as '1234-567890'. It differs for a later process with the same number.
+ * Returns a text of process number and start time, such as '1234-567890'. A later process with the same number has another text.
  */
 export function processMark(pid: number = process.pid): string {
   return `${pid}-${startOf(pid) ?? 0}`;

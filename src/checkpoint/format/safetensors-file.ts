@@ -47,7 +47,7 @@ export class SafetensorsFile {
     });
   }
 
-  /** Returns the stored bytes of elements [start, start + length) of a flattened tensor. Throws: IO if these do not all exist. */
+  /** Returns the stored bytes of elements [start, start + length) of a flattened tensor. Throws: IO if the range is too long. */
   read(name: string, start: number, length: number): Buffer {
     const { dtype, shape } = this.entry(name);
     if (start + length > numElements(shape)) {

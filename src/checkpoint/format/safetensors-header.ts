@@ -14,7 +14,7 @@ export interface TensorEntry {
 /** The header of a safetensors file. */
 export interface SafetensorsHeader {
   readonly tensors: ReadonlyMap<string, TensorEntry>;
-  /** By name, for each tensor of an unsupported type: a text that says why the tensor cannot be read. */
+  /** A text that says why a tensor of an unsupported type cannot be read, by the tensor's name. */
   readonly unread: ReadonlyMap<string, string>;
   readonly metadata: Readonly<Record<string, string>>;
   /** Position of the data's first byte in the file. */

@@ -30,7 +30,7 @@ export interface StoredArray {
 export interface Catalog {
   readonly arrays: ReadonlyMap<string, StoredArray>;
   readonly files: readonly SafetensorsFile[];
-  /** By name, for each array of an unsupported type: a text that says why the array cannot be read. */
+  /** A text that says why an array of an unsupported type cannot be read, by the array's name. */
   readonly unread: ReadonlyMap<string, string>;
   close(): void;
 }
@@ -188,7 +188,7 @@ function piecedArray(array: StoredArray, file: string): StoredArray {
 function shardOf(indexFile: string, shard: string, tensor: string, open: Open): SafetensorsFile {
   if (!isWithin(shard)) {
     throw fileError(
-      `${indexFile} names ${JSON.stringify(shard)} for ${tensor}; an index may name only a file of its own folder: correct it, or copy it again`,
+      `${indexFile} names ${JSON.stringify(shard)} for ${tensor}; an index may name only a file of its own folder: correct the index, or copy it again`,
       { file: indexFile, tensor },
     );
   }
@@ -211,7 +211,7 @@ function isWithin(name: string): boolean {
 
 function requireTensor(indexFile: string, { file, header }: SafetensorsFile, tensor: string): void {
   if (header.tensors.has(tensor)) return;
-  throw fileError(`${file} has no tensor ${tensor}, which ${indexFile} says it has; copy both again`, {
+  throw fileError(`${file} has no tensor ${tensor}, although ${indexFile} lists it; copy both files again`, {
     file,
     tensor,
   });

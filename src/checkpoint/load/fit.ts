@@ -6,7 +6,7 @@ import { overlapOf } from '../state/ranges';
 /** Maximum number of differences that an error names; the others are only counted. */
 const MOST_NAMED = 8;
 
-/** For messages: an array's files (`where`), and the reason why its values cannot be read (`unread`), by the array's name. */
+/** Facts that messages show: `where` returns an array's files; `unread` has the reason why an array cannot be read. */
 export interface FitFacts {
   readonly where?: (name: string) => string;
   readonly unread?: ReadonlyMap<string, string>;
@@ -80,7 +80,7 @@ export function heldPart(
     if (found === range.length) return { parameter, slice: { start: range.start, values } };
     throw new ShardlabError(
       'SHAPE',
-      `${what} has ${found} of the ${range.length} elements of ${name} that this rank holds from ${range.start} on; ` +
+      `${what} has ${found} of the ${range.length} elements of ${name} that this rank needs, from element ${range.start} on; ` +
         'a SHARDED dict fits only its own placement: use a FULL dict, or saveCheckpoint and loadCheckpoint, which reshard',
       { details: { parameter: name } },
     );

@@ -88,7 +88,7 @@ function onEveryRank<T extends object>(state: TrainingState, details: ErrorDetai
     outcome = { ...met, details: { ...met.details, ...details } };
   }
   agree(state, NAME, outcome);
-  if (value === undefined) throw new ShardlabError('INTERNAL', `${NAME} failed without an error`);
+  if (value === undefined) throw new ShardlabError('INTERNAL', `${NAME} has no result and no error`);
   return value;
 }
 

@@ -25,7 +25,7 @@ export interface OptimStateDict {
       readonly lr: number;
       readonly lrs?: readonly number[] | undefined;
       readonly steps: number;
-      /** For each parameter that had steps without a gradient, the number of these steps. */
+      /** The number of steps without a gradient, by the parameter's name; only parameters that had such steps are listed. */
       readonly stepsLeftOut?: Readonly<Record<string, number>>;
       readonly params: readonly string[];
     },

@@ -40,7 +40,7 @@ export class StretchReader {
       if (expected === undefined || checksumOf(file.headerBytes) === expected) continue;
       throw fileError(
         `${file.file}: the header (bytes 0 to ${file.headerBytes.length}) was damaged: its CRC-32 is ` +
-          `${checksumOf(file.headerBytes)}, it was ${expected} when it was saved; ${RESTORE}`,
+          `${checksumOf(file.headerBytes)}, but was ${expected} when the file was saved; ${RESTORE}`,
         { file: file.file, offset: 0 },
       );
     }
@@ -92,7 +92,7 @@ export class StretchReader {
     const offset = file.position(tensor, start);
     throw fileError(
       `${file.file}: tensor ${tensor} was damaged between bytes ${offset} and ${offset + storedBytes(dtype) * length} of the file ` +
-        `(elements ${start} to ${start + length}): their CRC-32 is ${checksumOf(bytes)}, it was ${expected} when they were saved; ${RESTORE}`,
+        `(elements ${start} to ${start + length}): their CRC-32 is ${checksumOf(bytes)}, but was ${expected} when the file was saved; ${RESTORE}`,
       { file: file.file, tensor, offset },
     );
   }

@@ -32,7 +32,7 @@ export interface CheckpointSave {
 /** Options of a checkpointer. */
 export interface CheckpointerOptions {
   readonly warn: Warn;
-  /** Maximum number of bytes that are copied and not yet written. A larger save delays training. Default 256 MiB. */
+  /** Maximum bytes that are copied but not yet written; during a larger save, training waits for the disk. Default 256 MiB. */
   readonly stagingBytes?: Bytes;
   /** Elements per checksum, and so the minimum number of elements that a load reads. Default 16384 (64 KiB). */
   readonly blockElements?: number;

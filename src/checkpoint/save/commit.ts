@@ -47,8 +47,8 @@ const POLL_MS = 5;
 const LOOKS_A_CHECK = 40;
 
 /**
- * Ends this rank's part and waits for the commit. Throws: the errors of `committed`; if this rank could not report its own
- * error, that error.
+ * Ends this rank's part and waits for the commit. Throws: the errors of `committed`. If this rank had an error that it could
+ * not report to the other ranks, throws this error instead.
  */
 export async function finishPart(writer: PartWriter, fs: FileSystem, spec: CommitSpec): Promise<void> {
   const unsaid = writer.finish();

@@ -15,7 +15,7 @@ export interface FileHead {
   readonly fileBytes: Bytes;
 }
 
-/** Elements [at, at + values.length) of a stored tensor, beginning with byte `position` of the file. */
+/** Elements [at, at + values.length) of a stored tensor; the first of them is at byte `position` of the file. */
 export interface Chunk {
   readonly file: string;
   readonly tensor: string;
@@ -43,7 +43,7 @@ export interface PartSpec extends SaveIdentity {
   readonly written: SharedArrayBuffer;
 }
 
-/** A rank's report for the committing rank, after it has written its part. */
+/** The report that a rank makes for the committing rank when its own part is written, or when the rank gives up. */
 export type PartReport =
   | { readonly files: Readonly<Record<string, Partial<FileChecksums>>> }
   | {
@@ -104,7 +104,7 @@ export class PartWriter {
 
   /**
    * Flushes all files to the disk and writes the report, which contains the first error if there was one. If the report cannot
-   * be written, returns the error.
+   * be written, returns the first error, or else the error of the report's write.
    */
   finish(): ShardlabError | undefined {
     for (const [file, descriptor] of this.#descriptors) {

@@ -171,7 +171,7 @@ function ownFiles(
 interface StoredSlice {
   readonly dtype: StoredDType;
   readonly shape: readonly number[];
-  /** Index of the slice's first element in each dim of the whole array; null if the slice is flat. */
+  /** The position, in the whole array, of the slice's first element: one index per dim; null if the slice is flat. */
   readonly offsets: readonly number[] | null;
 }
 

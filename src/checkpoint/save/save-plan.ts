@@ -23,7 +23,7 @@ export interface SaveOptions {
   readonly type?: StateDictType;
   /** Maximum bytes of a file of whole tensors. Default 5 GB. Source: Hugging Face's max_shard_size. */
   readonly maxShardBytes?: Bytes;
-  /** Type of the stored parameters. Values are rounded to 16-bit types, so loaded values differ. Default F32. */
+  /** Type of the stored parameters. A 16-bit type rounds the values, so loaded values differ. Default F32. */
   readonly dtype?: Exclude<StoredDType, 'I32' | 'I64'>;
   /** Plain JSON that rank 0 stores with the states. */
   readonly trainer?: Json;

@@ -58,7 +58,7 @@ export function together<T>(name: string, collective: () => T): T {
     throw new ShardlabError(
       error.code,
       `${error.message} ${name} is a collective: call it on every rank, outside of \`if (rank === 0)\`; ` +
-        'only code that uses its result can be inside.',
+        'only code that uses the result can be inside the `if`.',
       { cause: error, rank: error.rank, details: { ...error.details, function: name } },
     );
   }

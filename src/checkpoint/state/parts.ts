@@ -3,7 +3,7 @@ import { overlapOf, type Range } from './ranges';
 
 /** A range of the whole flattened parameter, and the position of this range in this rank's tensor. */
 export interface PlacedPart extends Range {
-  /** Index of the first element in this rank's flattened tensor. */
+  /** The index, in this rank's flattened tensor, of the range's first element. */
   readonly at: number;
 }
 

@@ -111,9 +111,9 @@ export function firstDifference(a: Float32Array, b: Float32Array): number | unde
 
 interface Part {
   readonly buffer: StateBuffer;
-  /** Index of the first element in the buffer. */
+  /** The index, in the buffer, of the part's first element. */
   readonly offset: number;
-  /** Index of the first element in the range. */
+  /** The index, in the requested range, of the part's first element. */
   readonly at: number;
   readonly length: number;
 }

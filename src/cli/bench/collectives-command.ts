@@ -50,14 +50,14 @@ export function addCollectivesBench(bench: Command, perform: Perform, io: Io): v
   const command = bench
     .command('collectives')
     .description('all-reduce, reduce-scatter, all-gather, all-to-all: time and bus bandwidth')
-    .option('--world <n>', 'ranks', wholeNumber(2), 2)
+    .option('--world <n>', 'number of ranks', wholeNumber(2), 2)
     .option(
       '--rounds <k>',
       "number of measurements, which alternate with the peer's; the result is their median",
       wholeNumber(1),
       3,
     )
-    .option('--sizes <bytes>', 'comma-separated', parseSizes, BENCH_SIZES)
+    .option('--sizes <bytes>', 'sizes of tensors in bytes, comma-separated', parseSizes, BENCH_SIZES)
     .addOption(
       new Option('--transport <name>', 'how ranks exchange tensors').choices(transports).default('auto'),
     )

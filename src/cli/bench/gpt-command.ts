@@ -30,17 +30,17 @@ const STRATEGIES = {
 
 /** The sizes of the model and of the training, with the peer's defaults. */
 const SIZES = {
-  world: { usual: 2, says: 'ranks' },
-  steps: { usual: 10, says: 'steps; the speed leaves out the first two' },
+  world: { usual: 2, says: 'number of ranks' },
+  steps: { usual: 10, says: 'number of steps; the first two do not count in the speed' },
   batch: { usual: 8, says: 'sequences per rank and step' },
   seq: { usual: 128, says: 'tokens per sequence' },
   dim: { usual: 256, says: 'width of the residual stream' },
   heads: { usual: 8, says: 'attention heads' },
-  layers: { usual: 4, says: 'blocks' },
+  layers: { usual: 4, says: 'number of blocks' },
   vocab: { usual: 8192, says: 'tokens in the vocabulary' },
 } as const;
 
-/** The peer's precisions; its bf16 gathers bfloat16 parameters and reduces float32 gradients. */
+/** The peer's precisions. The peer's 'bf16' gathers parameters in bfloat16, and reduces gradients in float32. */
 const PRECISIONS = {
   fp32: null,
   bf16: { paramDtype: 'bf16', reduceDtype: 'fp32' },
@@ -56,7 +56,7 @@ interface GptOptions extends Readonly<Record<keyof typeof SIZES, number>>, Engin
   readonly rounds: number;
 }
 
-const sizeNames = Object.keys(SIZES) as readonly (keyof typeof SIZES)[]; // an object literal has only its own keys
+const sizeNames = Object.keys(SIZES) as readonly (keyof typeof SIZES)[]; // `SIZES` has no other keys
 
 /** The options that the peer's program also has. */
 const PEER_OPTIONS = ['strategy', 'precision', ...sizeNames, 'port', 'threads'] as const;
@@ -99,7 +99,7 @@ export function addGptBench(bench: Command, perform: Perform, io: Io): void {
       new Option('--strategy <name>', 'what is sharded').choices(Object.keys(STRATEGIES)).default('fsdp2'),
     )
     .addOption(
-      new Option('--precision <name>', 'the type of parameters on the wire')
+      new Option('--precision <name>', 'the dtype of parameters on the wire')
         .choices(Object.keys(PRECISIONS))
         .default('fp32'),
     )

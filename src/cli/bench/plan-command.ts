@@ -18,7 +18,7 @@ export function addPlanBench(parent: Command, perform: Perform, io: Io): void {
   const command = parent
     .command('plan')
     .description(
-      'measures how many layouts per second a search finds, predicts and ranks; the first round is cold',
+      'measures how many layouts per second a search finds, predicts and ranks; the first round in a process is slower',
     )
     .option('--model <name>', 'a published model', 'llama3-8b')
     .option('--hardware <name>', 'the kind of GPU', 'H100-80G')
@@ -51,7 +51,7 @@ export function addPlanBench(parent: Command, perform: Perform, io: Io): void {
       answer,
       () =>
         `${answer.processor}: ${candidates.toLocaleString('en-US')} layouts of ${model} on ${gpus} x ${hardware}; ` +
-        `10,000 layouts take ${cold.toFixed(2)} s of one core cold, ${warm.toFixed(2)} s warm`,
+        `10,000 layouts take ${cold.toFixed(2)} s on one core in the first round, ${warm.toFixed(2)} s in later rounds`,
     );
     return 0;
   });

@@ -27,7 +27,7 @@ export function addPredictionsBench(parent: Command, perform: Perform, io: Io): 
     .option('--worlds <list>', 'numbers of ranks, comma-separated', parseWorlds, [1, 2, 4])
     .option(
       '--rounds <k>',
-      'rounds of three steps per run; only the half of the steps with the least load by other programs counts',
+      'rounds of three steps per run; only half of the steps count: those in which other programs used the CPU least',
       wholeNumber(1),
       5,
     )

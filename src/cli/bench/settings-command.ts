@@ -52,7 +52,7 @@ export function addSettingsBench(parent: Command, perform: Perform, io: Io): voi
     .description(
       'trains with and without each of six settings, in alternating steps, and prints three ratios (with ÷ without): step time, bytes on the wire and peak memory',
     )
-    .option('--world <n>', 'ranks', wholeNumber(2), 2)
+    .option('--world <n>', 'number of ranks', wholeNumber(2), 2)
     .option('--rounds <k>', 'measurements per setting; the result is their median', wholeNumber(3), 7)
     .option('--link <name>', "shapes the wire: a name such as 10GbE, or 'GBIT,MICROSECONDS'", parseLink);
   perform<SettingsOptions>(command, async (_, { world, rounds, link }, output) => {

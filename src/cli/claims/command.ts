@@ -39,8 +39,8 @@ export function addClaims(program: Command, perform: Perform, io: Io): void {
   const command = program
     .command('claims')
     .description('checks the statements of the documents; exits with status 1 if a verdict no longer holds')
-    .argument('[id...]', "claims by id, '*' for anything: wan.mem.*")
-    .option('--no-runs', 'uses the recorded runs instead of new ones')
+    .argument('[id...]', "ids of claims; '*' stands for any text, as in wan.mem.*")
+    .option('--no-runs', 'makes no new runs; uses the recorded results of earlier runs')
     .option('--record', 'stores the results of the runs, for --no-runs and notebooks')
     .option(
       '--mutate',
@@ -192,9 +192,11 @@ function oneClaim({ claim, finding, holds, change }: ClaimCheck): string {
     `${numbers}${finding.verdict}${detail === '' ? '' : `${finding.verdict === 'holds only if' ? ' ' : ', '}${detail}`}${finding.judged !== undefined ? ' (judged)' : ''}`,
     finding.why,
     ...more,
-    ...(finding.follows === undefined ? [] : [`judged once, with ${finding.follows}`]),
+    ...(finding.follows === undefined
+      ? []
+      : [`follows claim ${finding.follows}, which judges the same number or code`]),
     holds ? 'the evidence holds' : `the evidence no longer holds: ${change}`,
-    `by ${finding.evidence.kind}:`,
+    `checked by ${finding.evidence.kind}:`,
     finding.evidence.source,
   ].join('\n');
 }

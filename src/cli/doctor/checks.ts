@@ -21,7 +21,7 @@ export interface Check {
   readonly found: string;
   /** What the user should do; undefined: nothing. */
   readonly advice?: string;
-  /** The same facts for programs, in the answer of --json. */
+  /** What `found` says, as values for programs; the answer of --json has them. */
   readonly facts?: Readonly<Record<string, unknown>>;
 }
 

@@ -21,7 +21,7 @@ type Where = Pick<Io, 'env' | 'cwd'>;
 /** Facts that several probes share, because each fact takes seconds to find out. */
 interface Known extends Where {
   readonly torch: Readonly<Record<string, unknown>> | undefined;
-  /** A text that says why there is no torch. */
+  /** Why there is no torch, as a text; it has no meaning if `torch` is defined. */
   readonly missing: string;
   readonly devices: Readonly<Record<string, unknown>>;
   readonly gpu: Check;
@@ -87,7 +87,7 @@ async function measure(probe: Probe, known: Known): Promise<Measured> {
     }
     case 'interface':
       return networkInterfaces()[probe.name] === undefined
-        ? absent(`no ${probe.name}, only ${Object.keys(networkInterfaces()).join(', ')}`)
+        ? absent(`no interface ${probe.name}, only ${Object.keys(networkInterfaces()).join(', ')}`)
         : present(probe.name);
     case 'port':
       return port(probe.port);

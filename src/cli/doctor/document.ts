@@ -66,7 +66,7 @@ function asText(name: DocumentName, rows: readonly Row[]): string {
   const missing = rows.filter((row) => markOf(row) === MARKS.missing).length;
   return [
     `${name}: ${DOCUMENTS[name]}`,
-    `${rows.length} stated parts; ${MARKS.present} needed and here, ${MARKS.missing} needed and not here (${missing}), ${MARKS.unneeded} not needed`,
+    `${rows.length} parts, each with its reason; ${MARKS.present} needed and here, ${MARKS.missing} needed and not here (${missing}), ${MARKS.unneeded} not needed`,
     '',
     `  ${line(header)}`,
     ...rows.flatMap((row, index) => [

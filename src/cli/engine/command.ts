@@ -21,13 +21,13 @@ export function addEngine(program: Command, perform: Perform, io: Io): void {
     .command('engine')
     .argument('[name]', `${NAMES.join(' or ')}; without a name, lists engines`)
     .description('lists engines; `engine torch` makes a Python environment with PyTorch')
-    .option('--cuda', 'torch: fails if the installed torch has no CUDA')
+    .option('--cuda', 'engine torch: fails if the installed torch has no CUDA')
     .option(
       '--deepspeed',
-      "torch: also installs DeepSpeed, for job.train(config, { framework: 'deepspeed' })",
+      "engine torch: also installs DeepSpeed, for job.train(config, { framework: 'deepspeed' })",
     )
-    .option('--python <path>', 'torch: the Python from which the environment is made')
-    .option('--settings', "torch: lists what PyTorch's ranks do with each setting of a config");
+    .option('--python <path>', 'engine torch: the Python from which the environment is made')
+    .option('--settings', "engine torch: lists what PyTorch's ranks do with each setting of a config");
   perform<EngineOptions>(command, async ([name], options, output) => {
     checkUsage(name, options);
     if (options.settings === true) output.answer({ settings: settings() }, settingsText);

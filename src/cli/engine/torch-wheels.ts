@@ -12,8 +12,8 @@ interface CudaBuild {
 const CPU_INDEX = 'https://download.pytorch.org/whl/cpu';
 
 /**
- * The build of torch that PyPI has for each platform; for other platforms it is unknown. Source: the files of torch 2.13.0
- * and of its requirements on PyPI.
+ * The build of torch that PyPI has, by platform; for a platform that is not listed, the build is unknown. Source: the
+ * files of torch 2.13.0 and of its requirements on PyPI.
  */
 const BUILDS: Readonly<Record<string, CudaBuild | 'no CUDA' | undefined>> = {
   'linux-x64': { torchBytes: 527e6, libraryBytes: 2.2e9 },

@@ -38,15 +38,19 @@ export function addExport(program: Command, perform: Perform, io: Io): void {
     )
     .addOption(new Option('--to <name>', targets).choices(TARGET_NAMES).makeOptionMandatory())
     .requiredOption('--out <folder>', 'a new or empty folder')
-    .option('--machines <n>', "machines (default: 1, or those of another program's settings)", wholeNumber(1))
+    .option(
+      '--machines <n>',
+      "number of machines (default: 1, or as another program's settings say)",
+      wholeNumber(1),
+    )
     .option(
       '--gpus-per-machine <m>',
-      "GPUs per machine; each is a rank (default: 8, or those of another program's settings)",
+      "number of GPUs per machine; each is a rank (default: 8, or as another program's settings say)",
       wholeNumber(1),
     )
     .option(
       '--steps <k>',
-      "steps whose batches are stored (default: the config's, up to 256 MiB)",
+      "number of steps whose batches are stored (default: the config's steps, but at most 256 MiB of batches)",
       wholeNumber(1),
     )
     .option('--init <file>', 'the parameters (safetensors; default: initial values from the seed)')
@@ -82,6 +86,6 @@ function ownConfig(words: readonly string[], cwd: string): TrainConfigInput {
   const [name = '', ...rest] = words;
   if (rest.length === 0) return configNamed(name, cwd);
   throw new ConfigError(
-    `export takes one config, not ${words.join(' ')}; write a command that launches a training after --: -- torchrun train.py`,
+    `export takes one config, not ${words.join(' ')}; write -- before a command that launches a training: -- torchrun train.py`,
   );
 }

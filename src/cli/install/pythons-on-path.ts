@@ -15,7 +15,7 @@ export function pythonsOnPath(env: NodeJS.ProcessEnv): string[] {
 function isNewProgram(path: string, seen: Set<string>): boolean {
   try {
     accessSync(path, constants.X_OK);
-    // Only links to folders are followed: a virtual environment's python is a link to another program, but a separate Python.
+    // Only links to folders are followed. The python of a virtual environment is a link to a program, but a Python of its own.
     const key = join(realpathSync(join(path, '..')), path.slice(path.lastIndexOf('/') + 1));
     if (seen.has(key)) return false;
     seen.add(key);

@@ -40,7 +40,7 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
     )
     .option(
       '--batch <file>',
-      'reads one JSON object per line, writes one per line, in the same order; - for stdin',
+      'reads one JSON object per line of a file (-: of stdin), and writes one per line, in the same order',
     )
     .option('--hardware <name>', "kind of GPU, in place of the config's: A100-80G, H100-80G, ...")
     .option('--gpus <n>', "number of GPUs, in place of the config's", wholeNumber(1))
@@ -52,7 +52,7 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
       wholeNumber(1),
     )
     .option('--calibration <file>', 'the file that shardlab doctor --calibrate wrote')
-    .option('--prices <file>', 'USD or CNY per GPU hour by the name of the GPU')
+    .option('--prices <file>', 'a file with the price of a GPU hour, in USD or CNY, for each name of a GPU')
     .option('--tokens <n>', 'adds the cost of a run with this number of tokens', positiveNumber)
     .option('--explain', 'says in five sentences what takes time and memory, and which change helps most')
     .addOption(setOption());
@@ -119,10 +119,12 @@ function checkBatch(
   const costs = Object.entries({ tokens, prices }).find(([, value]) => value !== undefined)?.[0];
   if (costs !== undefined)
     throw new ConfigError(
-      `--${costs} and --batch: a line gives the time of one iteration; leave one of them out`,
+      `--${costs} and --batch: the answers to lines have times of iterations, but no costs; leave out one of the two options`,
     );
   if (explain === true)
-    throw new ConfigError('--explain and --batch: a line has numbers only; leave one of them out');
+    throw new ConfigError(
+      '--explain and --batch: the answers to lines have numbers only; leave out one of the two options',
+    );
   if (set.length > 0)
     throw new ConfigError('--set and --batch: each line has its own settings; leave one of them out');
 }

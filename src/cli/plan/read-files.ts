@@ -36,7 +36,7 @@ export function readCalibration(name: string | undefined, cwd: string): Hardware
   return name === undefined ? undefined : parseCalibration(readOther('--calibration', name, cwd), name);
 }
 
-/** Reads prices in USD or CNY per GPU hour, by the GPU's name. Throws: CONFIG. */
+/** Reads a file of prices: USD or CNY per hour of one GPU, under the name of the GPU. Throws: CONFIG. */
 export function readPrices(name: string | undefined, cwd: string): PriceTable | undefined {
   return name === undefined ? undefined : priceTable(readOther('--prices', name, cwd), name);
 }

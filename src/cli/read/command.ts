@@ -17,7 +17,7 @@ export function addRead(program: Command, perform: Perform, io: Io): void {
     .description("says what each line of another program's settings or launch script means here")
     .argument(
       '<file-or-command...>',
-      'a file of Accelerate, DeepSpeed, LLaMA-Factory, Axolotl or TorchTitan, a script of Python, a launch script (file:line for one of its launches), or, after --, a command',
+      'a file of Accelerate, DeepSpeed, LLaMA-Factory, Axolotl or TorchTitan, a Python script, a launch script (file:line for one of its launches), or, after --, a command',
     )
     .option('--world <n>', 'number of ranks, if the settings do not say it', wholeNumber(1));
   perform<ReadCommandOptions>(command, async (asked, { world }, output) => {

@@ -29,7 +29,7 @@ export function foreignReading(
     );
   else if (reading.config.model === undefined)
     output.note(
-      "no line names a model of this library: the default is 'tiny'; --set model=NAME chooses another",
+      "no line names a model of this library, so the model is 'tiny'; --set model=NAME chooses another",
     );
   return reading;
 }

@@ -59,11 +59,15 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
     )
     .requiredOption(
       '--gpus <n>',
-      'number of GPUs, or a range: 8..64 tries 64, 32, 16 and 8; with --by cost, one number also tries its halves down to one node',
+      'number of GPUs, or a range: 8..64 tries 64, 32, 16 and 8; for a single number N, --by cost also tries N/2, N/4, …, down to one node',
       gpuCounts,
     )
     .option('--seq <n>', 'tokens per sequence', wholeNumber(1))
-    .option('--global-batch <n>', 'sequences per iteration (default: about 4 million tokens)', wholeNumber(1))
+    .option(
+      '--global-batch <n>',
+      'sequences per iteration (default: as many as have about 4 million tokens)',
+      wholeNumber(1),
+    )
     .option('--gpus-per-node <n>', 'GPUs that NVLink connects', wholeNumber(1))
     .option('--nic <gbit>', 'Gbit/s per GPU between nodes', positiveNumber)
     .addOption(
@@ -72,16 +76,13 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
         .default('time'),
     )
     .addOption(
-      new Option('--precision <type>', "the type of computation (default: the config's, else bf16)").choices([
-        'bf16',
-        'fp16',
-        'fp32',
-        'fp8',
-      ]),
+      new Option('--precision <type>', "the dtype of computation (default: the config's, else bf16)").choices(
+        ['bf16', 'fp16', 'fp32', 'fp8'],
+      ),
     )
     .option('--compile', 'assumes a compiled model')
     .option('--top <n>', 'number of layouts to show', wholeNumber(1), 5)
-    .option('--prices <file>', 'USD or CNY per GPU hour by the name of the GPU');
+    .option('--prices <file>', 'a file with the price of a GPU hour, in USD or CNY, for each name of a GPU');
   perform<RecommendCommandOptions>(command, async (_, options, output) => {
     const prices = readPrices(options.prices, io.cwd) ?? PRICES;
     const { hardware, seq, gpusPerNode, by, precision, compile } = options;

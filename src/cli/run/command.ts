@@ -43,16 +43,19 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
     )
     .option(
       '--ranks <n>',
-      "rank processes (default: 2, or those of another program's settings, at most 8)",
+      "number of rank processes (default: 2, or as another program's settings say, but at most 8)",
       wholeNumber(1),
     )
-    .option('--steps <k>', "steps (default: the config's)", wholeNumber(1))
+    .option('--steps <k>', "number of steps (default: the config's)", wholeNumber(1))
     .option('--data <path>', "a file or folder of text to train on (default: the config's data)")
     .addOption(setOption())
     .option('--init <file>', 'initial parameters (safetensors)')
     .option('--save <folder>', 'writes a checkpoint after the last step')
     .option('--resume <folder>', "continues from a checkpoint; --steps includes the checkpoint's steps")
-    .option('--events <file>', 'writes the events of every step, for `shardlab trace`');
+    .option(
+      '--events <file>',
+      'writes the events of every step into this file, which `shardlab trace` converts',
+    );
   addEngineOptions(command);
   addParallelOptions(command);
   perform<RunCommandOptions>(command, async (words, options, output) => {

@@ -14,7 +14,7 @@ import { type Io, terminalOf } from '../io';
 
 /** Options of a training without a notebook. */
 export interface HeadlessOptions extends Pick<LaunchOptions, 'ranks' | 'engine' | 'python' | 'blas'> {
-  /** The config as the user wrote it, because a default value that the user wrote and that has no effect gets a warning. */
+  /** The config as the user wrote it. If a default value has no effect, there is a warning only if the user wrote this value. */
   readonly config: TrainConfigInput;
   /** A safetensors file with the initial parameters. */
   readonly init?: string | undefined;

@@ -31,8 +31,16 @@ const whole = (value: unknown): number => wholeOf(value);
 
 /** The arguments that the command reads, with the names and defaults of ms-swift 4.6. */
 export const FLAGS = {
-  model: flag('<folder>', "a model's folder, a name of ours such as tiny, or its sizes as JSON", String),
-  tokenizer: flag('<folder>', "a folder with tokenizer.json (default: the model's, else bytes)", path),
+  model: flag(
+    '<folder>',
+    "a model's folder, the name of a model of shardlab such as tiny, or a model's sizes as JSON",
+    String,
+  ),
+  tokenizer: flag(
+    '<folder>',
+    "a folder with tokenizer.json (default: the model's folder; without the file, bytes are tokens)",
+    path,
+  ),
   dataset: flag('<files…>', 'conversations: JSON lines, a JSON list or CSV', paths),
   val_dataset: flag('<files…>', 'conversations that are never trained on', paths),
   split_dataset_ratio: flag('<share>', 'share of --dataset for validation (default 0)', numberOf),
@@ -42,7 +50,7 @@ export const FLAGS = {
     (value, cwd: string) => (value === 'chatml' ? 'chatml' : path(value, cwd)),
   ),
   system: flag('<text>', 'the system message of conversations without one', String),
-  max_length: flag('<n>', "tokens per row (default: the model's, at most 2048)", whole),
+  max_length: flag('<n>', "tokens per row (default: the model's length, but at most 2048)", whole),
   truncation_strategy: flag(
     '<side>',
     'what happens to longer examples: delete, or cut at the left or right (default delete)',
@@ -56,16 +64,20 @@ export const FLAGS = {
   max_steps: flag('<n>', 'number of steps, which replaces the number of epochs', whole),
   gradient_accumulation_steps: flag(
     '<n>',
-    'microbatches per step (default: 16 rows per step of all ranks)',
+    'microbatches per step (default: so that a step has 16 rows over all ranks)',
     whole,
   ),
-  output_dir: flag('<folder>', 'for checkpoints and models (default output)', path),
-  save_steps: flag('<n>', 'saves after every n steps, and after the last (default 500)', whole),
-  eval_steps: flag('<n>', 'evaluates after every n steps, and after the last (default: save_steps)', whole),
+  output_dir: flag('<folder>', 'the folder for checkpoints and models (default output)', path),
+  save_steps: flag('<n>', 'saves after every n steps, and after the last step (default 500)', whole),
+  eval_steps: flag(
+    '<n>',
+    'evaluates after every n steps, and after the last step (default: as --save_steps)',
+    whole,
+  ),
   save_total_limit: flag('<n>', 'number of checkpoints that remain; the best one always remains', whole),
   resume_from_checkpoint: flag(
     '<folder>',
-    "continues from a checkpoint; true: output_dir's newest",
+    'continues from this checkpoint; true: from the newest checkpoint in --output_dir',
     (value, cwd: string): string | boolean => (typeof value === 'boolean' ? value : path(value, cwd)),
   ),
   merge_lora: flag('<true|false>', 'also writes models with merged adapters (default false)', yesOf),
@@ -78,7 +90,7 @@ export type SftValues = {
 
 /** Arguments in --help that the dialect of swift reads. */
 const READ_ELSEWHERE: readonly (readonly [string, string])[] = [
-  ['tuner_type <name>', 'lora or full; also --train_type (default lora)'],
+  ['tuner_type <name>', 'lora or full (default lora); --train_type means the same'],
   ['lora_rank <n>', 'default 8'],
   ['lora_alpha <n>', 'default 32'],
   ['lora_dropout <share>', 'default 0.05'],
@@ -91,7 +103,7 @@ const READ_ELSEWHERE: readonly (readonly [string, string])[] = [
   ['per_device_train_batch_size <n>', 'rows per rank and microbatch (default 1)'],
   ['max_grad_norm <n>', 'default 1'],
   ['seed <n>', 'default 42'],
-  ['deepspeed <name>', 'zero1, zero2 or zero3; --fsdp fsdp2 is FULL_SHARD'],
+  ['deepspeed <name>', 'zero1, zero2 or zero3; to shard by FSDP2 instead, write --fsdp fsdp2'],
 ];
 
 const FURTHER = 'from the exported folder last (or last-merged)';

@@ -71,7 +71,9 @@ export function withSteps(config: TrainConfigInput, settings: SftSettings, steps
 
 function modelOf({ model, max_length: length, attn_impl: attention }: SftValues, cwd: string) {
   if (model === undefined)
-    throw new ConfigError("sft: --model is missing; give a model's folder, or a name of ours such as tiny");
+    throw new ConfigError(
+      "sft: --model is missing; give a model's folder, or the name of a model of shardlab such as tiny",
+    );
   const folder = resolve(cwd, model);
   if (existsSync(folder) && statSync(folder).isDirectory()) {
     const { seq } = sizesOf({ from: folder });
@@ -101,5 +103,7 @@ function parsedSizes(text: string): TrainConfigInput['model'] {
 function sizesOf(model: TrainConfigInput['model']) {
   const shape = modelShape(parseTrainConfig({ model, data: 'synthetic' }));
   if (shape.kind === 'gpt' || shape.kind === 'llama') return shape;
-  throw new ConfigError(`sft: --model is a ${shape.kind}; conversations train models of kind gpt and llama`);
+  throw new ConfigError(
+    `sft: --model is a ${shape.kind}; only models of kind gpt or llama train on conversations`,
+  );
 }

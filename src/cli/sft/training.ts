@@ -96,9 +96,9 @@ function noteEarlier(output: OutputFolder, note: SftSettings['note']): void {
 }
 
 const UNMERGED =
-  'the model is in no folder, so its adapters alone cannot be loaded elsewhere; --merge_lora true also writes whole models';
+  'the model was not read from a folder, so other programs cannot load its adapters alone; --merge_lora true also writes whole models';
 
-/** Whether only adapters are written although the model is in no folder. */
+/** Whether only adapters are written, although the model was not read from a folder. */
 function needsMerging({ lora, model }: TrainConfig, { merge_lora: isMerged = false }: SftValues): boolean {
   const isInFolder = typeof model === 'object' && 'from' in model && model.from !== undefined;
   return lora !== null && !isInFolder && !isMerged;

@@ -83,7 +83,7 @@ export const DATA = {
     schema: z.enum(DATA_FORMATS).optional(),
     says:
       "format of the files. By default, the ending of a file's name decides. '.jsonl', '.ndjson' and '.json' have one JSON object per line; '.csv' and " +
-      "'.tsv' have a header; '.parquet'; '.png', '.jpg' and '.jpeg' are images; all other files are text",
+      "'.tsv' have a header; '.parquet' has columns; '.png', '.jpg' and '.jpeg' are images; all other files are text",
   },
   tokenizer: {
     schema: path.optional(),
@@ -94,7 +94,7 @@ export const DATA = {
   eosToken: {
     schema: z.string().min(1).nullable().optional(),
     says:
-      "token after each document (a text file, or a row of another file). Default: the eos_token of the tokenizer's " +
+      "token after each document (a document is a text file, or a row of a file in another format). Default: the eos_token of the tokenizer's " +
       'tokenizer_config.json, or <|endoftext|>, <|end_of_text|> or </s>, if the tokenizer has it. `null`: none. Without a tokenizer, a newline is between documents',
     form: "'<|endoftext|>', or null for none",
   },
@@ -135,7 +135,7 @@ export const DATA = {
       .nullable()
       .default(null),
     says:
-      'part that is never trained on: a share, or files of the same format. A share of a text is its end; a share of rows is ' +
+      'part that is never trained on: a share, or files of the same format. A share of a text is taken from its end; a share of rows is ' +
       "chosen by seed, as torch's random_split does",
     form: "0.1, './validation.txt', or null for none",
     names: { transformers: 'validation_file', megatron: 'split' },

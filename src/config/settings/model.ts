@@ -261,7 +261,7 @@ export const MODEL_PARTS: Readonly<Record<KeyOf<ModelConfig>, ModelPart>> = {
   textDim: read("width of the text's embedding"),
   textLen: read('number of positions of the text'),
   relativeBuckets: read('number of buckets of relative positions; each bucket has a bias'),
-  relativeDistance: values('all positions from this distance on share a bucket'),
+  relativeDistance: values('all relative positions of at least this distance share a bucket'),
   ropeTheta: values('base of the rotary frequencies (Su et al. 2021); 500000 in Llama 3'),
   normEps: values('epsilon of the norms'),
   audioLayers: read(
@@ -270,7 +270,7 @@ export const MODEL_PARTS: Readonly<Record<KeyOf<ModelConfig>, ModelPart>> = {
   ),
   audioDim: read("width of the audio's features of a frame"),
   audioTokens: read('number of positions of the audio of a frame'),
-  boundary: values('from this share of all timesteps on, the high-noise expert runs'),
+  boundary: values('the high-noise expert runs at this share of the largest timestep and above it'),
   python: onlyTorch(
     "a file of Python, as './net.py' (relative paths begin in the notebook's folder), or a package of the ranks' Python, as 'transformers'",
   ),

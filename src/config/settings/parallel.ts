@@ -258,7 +258,7 @@ const DATA_PARALLEL = {
   },
   communicationDataType: {
     schema: floatSchema.nullable().default(null),
-    says: 'type of gradients on the wire. `null`: mixedPrecision.reduceDtype',
+    says: 'dtype of gradients on the wire. `null`: mixedPrecision.reduceDtype',
     names: { deepSpeed: 'communication_data_type', torch: 'fp16_compress_hook' },
     planned: { reads: true },
   },

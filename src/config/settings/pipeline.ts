@@ -64,7 +64,7 @@ export const PIPELINE = {
         return "'interleaved' needs several stages per rank, not parallel.virtualStages 1; give 2 or more, or schedule '1f1b'";
       if (microbatches % pp === 0) return null;
       return (
-        `'interleaved' runs rounds of one microbatch per rank, and ${microbatches} microbatches are no whole rounds of ` +
+        `'interleaved' runs rounds of one microbatch per rank, and ${microbatches} microbatches are not a whole number of rounds with ` +
         `parallel.pp ${pp}; give a multiple of ${pp}, or schedule '1f1b'`
       );
     },

@@ -4,7 +4,7 @@ import { isOwnModel, type ModelSetting, modelShape } from './model';
 
 const SHORT = { fp32: 'float32', bf16: 'bfloat16', fp16: 'float16' } as const;
 
-/** A type of floating point numbers, by torch's name or the short one. */
+/** A floating-point dtype, by torch's name or by the short name. */
 export const floatSchema = z
   .enum(['float32', 'bfloat16', 'float16', 'fp32', 'bf16', 'fp16'])
   .transform((name) => (name === 'fp32' || name === 'bf16' || name === 'fp16' ? SHORT[name] : name));
@@ -156,7 +156,7 @@ export function precisionConflict({ mixedPrecision, parallel }: PrecisionSetting
     return null;
   return (
     `parallel.communicationDataType is ${communicationDataType}, but mixedPrecision.reduceDtype is ${reduceDtype}; ` +
-    'both name the type of gradients on the wire: give one of them, or the same'
+    'both name the dtype of gradients on the wire: give one of them, or the same'
   );
 }
 

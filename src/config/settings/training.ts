@@ -56,7 +56,7 @@ export const SETTINGS = {
   },
   mixedPrecision: {
     schema: mixedPrecisionSchema.default(null),
-    says: "types of values; 'bf16' and 'fp16' set the type of parameters and of the reduction. `null`: float32",
+    says: "dtypes of training; 'bf16' and 'fp16' set the dtype of parameters and of the reduction. `null`: float32",
     form: "'bf16', 'fp16', { paramDtype: 'bf16', reduceDtype: 'fp32' }, or null for float32",
     names: {
       fsdp: 'mixed_precision',

@@ -6,16 +6,16 @@ import { constants, Script } from 'node:vm';
 import { makeFolder } from '../regular-file';
 
 /**
- * [Note: code cache] In most of a rank's start, Node finds, reads and compiles about 500 modules. One file in the build's
+ * [Note: code cache] A rank needs most of its start time to find, read and compile about 500 modules. One file in the build's
  * folder has these modules' texts, their compiled code, and the file that each of their `require` calls finds. Processes only
  * read this file; `npm start` and `npm test` write it. So no process waits for another, and an installation may be read-only. A
- * module comes from the cache only if the cache is undamaged (SHA-1) and the module's file has not changed since the recording
- * (size and time of its last change, or text). V8 uses the compiled code only if the same version of V8 compiled it with the
- * same flags; otherwise V8 compiles the text. Since 22.1, Node has its own cache (`module.enableCompileCache`). Node 20 has no
- * such cache, and packages that add a cache to Node 20 write it while ranks run.
+ * module comes from the cache only if the cache is undamaged (SHA-1) and the module's file has not changed since the recording:
+ * its size and the time of its last change are the same, or its text is the same. V8 uses the compiled code only if the same
+ * version of V8 compiled it with the same flags; otherwise V8 compiles the text. Since 22.1, Node has its own cache
+ * (`module.enableCompileCache`). Node 20 has no such cache, and packages that add a cache to Node 20 write it while ranks run.
  */
 
-/** The parts of Node's loader that are used or replaced; `@types/node` does not declare them. */
+/** The parts of Node's loader that this file uses or replaces; `@types/node` does not declare these parts. */
 interface Loader {
   new (file: string, parent: NodeModule | undefined): NodeModule;
   readonly prototype: { _compile(this: NodeModule, text: string, file: string, format?: string): unknown };
@@ -37,7 +37,7 @@ interface Entry {
   /** Node decodes ASCII as Latin-1 many times faster than as UTF-8. */
   readonly isAscii: boolean;
   readonly codeBytes: number;
-  /** For each argument of the module's `require` calls: the index of the found module in the header's list. */
+  /** For each argument of the module's `require` calls: the index, in the header's list, of the module that Node found. */
   readonly requires: Readonly<Record<string, number>>;
 }
 

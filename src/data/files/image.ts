@@ -42,8 +42,8 @@ function jpegSize(bytes: Buffer): ImageSize | undefined {
 const NAME = 'https://image';
 
 /**
- * Writes an image's values from 0 to 1, channel by channel: [3, rows, columns], as torchvision's ToTensor. A grey image has three
- * equal channels; transparent parts are white. If `size` is not the image's own size, the image is scaled.
+ * Writes an image's values from 0 to 1, channel by channel: [3, rows, columns], as in torchvision's ToTensor. A grey image has
+ * three equal channels; transparent parts are white. If `size` is not the image's own size, the image is scaled.
  * Throws: CONFIG naming a file that cannot be decoded.
  */
 export function readImage(file: string, [rows, columns]: ImageSize, target: Float32Array): void {

@@ -6,7 +6,7 @@ import { type BytesRead, linesOf } from './text-file';
 
 /** A row of a file, with the values of its columns. */
 export interface FileRecord {
-  /** The row's file and line, which messages contain: 'data.jsonl, line 7'. */
+  /** The row's file and line, for error messages: 'data.jsonl, line 7'. */
   readonly place: string;
   readonly values: Readonly<Record<string, unknown>>;
 }
@@ -51,7 +51,7 @@ async function* jsonRecords(file: string, _: readonly string[], read: BytesRead)
     }
     if (typeof values !== 'object' || values === null || Array.isArray(values)) {
       throw new ConfigError(
-        `data: ${place} is not a JSON object; write one object per line, as {"text": "…"}`,
+        `data: ${place} is not a JSON object; write one object per line, for example {"text": "…"}`,
         { file },
       );
     }
@@ -137,7 +137,7 @@ function noColumn(place: string, column: string, known: readonly string[]): Conf
   const hint = known.includes(column)
     ? 'fill in a value or leave the row out'
     : near === undefined
-      ? `its columns are ${known.join(', ')}; name a column, as data: { path, text: '${choice}' }`
+      ? `its columns are ${known.join(', ')}; name a column, for example data: { path, text: '${choice}' }`
       : `did you mean '${near}'?`;
   const found = known.includes(column) ? `no value in column '${column}'` : `no column '${column}'`;
   return new ConfigError(`data: ${place} has ${found}; ${hint}`, { column });

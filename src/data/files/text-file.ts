@@ -37,7 +37,7 @@ export async function* textChunks(file: string, read: BytesRead): AsyncGenerator
 
 function notText(file: string, line: number, found: string): ConfigError {
   return new ConfigError(
-    `data: ${file} is not a text: it has ${found} at line ${line} or soon after; convert the file to UTF-8, or give the format of other data`,
+    `data: ${file} is not a text: it has ${found} at line ${line} or soon after; convert the file to UTF-8; for another kind of file, give data.format`,
     { file, line },
   );
 }

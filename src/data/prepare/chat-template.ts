@@ -7,7 +7,7 @@ import { readJson, tokenizerFiles } from './tokenizer';
 
 /** Turns messages into the text that a model reads. */
 export interface ChatTemplate {
-  /** The template's source, which messages contain. */
+  /** The template's source, for error messages. */
   readonly name: string;
   /** Returns the text; if `asks` is true, it ends with the beginning of an answer. Throws: CONFIG with the template's message. */
   render(messages: readonly Message[], asks: boolean): string;
@@ -87,7 +87,7 @@ function templateText(
   const text = templateIn(config.chat_template);
   if (text !== undefined) return { name: configFile, text, tokens };
   throw new ConfigError(
-    `data.chatTemplate: the tokenizer ${tokenizer} has no chat_template; name a file of Jinja, or '${CHATML}', as data: { instructions, chatTemplate: '${CHATML}' }`,
+    `data.chatTemplate: the tokenizer ${tokenizer} has no chat_template; name a file of Jinja, or '${CHATML}', for example data: { instructions, chatTemplate: '${CHATML}' }`,
   );
 }
 

@@ -20,7 +20,7 @@ export interface WrittenColumn {
 export interface ColumnOptions {
   readonly names: ColumnNames;
   readonly path: string;
-  /** Inputs are float32. Targets are int32 if all are whole numbers or words. */
+  /** Whether the column is a target. Inputs are float32; targets are int32 if all are whole numbers or words. */
   readonly isTarget: boolean;
   /** The words in the rows to train on; this column may have no other words. Null if any words are allowed. */
   readonly classes: readonly string[] | null;
@@ -42,7 +42,10 @@ export class ColumnWriter {
     this.#file = new NumberFile(options.path, Float64Array);
   }
 
-  /** Writes a row's value. Throws: CONFIG with the row, the column and the value, if the value is wrong or does not match earlier rows. */
+  /**
+   * Writes a row's value. Throws: CONFIG with the row, the column and the value, if the value is wrong or does not match
+   * earlier rows.
+   */
   write(place: string, row: Values): void {
     const { names, isTarget } = this.#options;
     const value = typeof names === 'string' ? row[names] : names.map((name) => row[name]);

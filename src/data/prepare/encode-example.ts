@@ -33,8 +33,8 @@ export function encodeExample(
     const through = template.render(messages.slice(0, i + 1), false);
     if (!text.startsWith(before) || !text.startsWith(through) || through.length <= before.length) {
       throw new ConfigError(
-        `data: ${place}: the template ${template.name} does not write answer ${i} after the text that asks for it, so its tokens cannot be ` +
-          "found; name another data.chatTemplate, such as 'chatml', or write one answer per record",
+        `data: ${place}: the template ${template.name} does not write answer ${i} after the text that asks for it, so the tokens of ` +
+          "the answer cannot be found; name another data.chatTemplate, such as 'chatml', or write one answer per record",
       );
     }
     // Blanks after an answer's last token belong to the template, so they are not marked.
@@ -48,7 +48,7 @@ export function encodeExample(
   return { ids, answers };
 }
 
-/** Returns the number of first tokens that `ids` and the ids of `begin`, the beginning of the same text, have in common. */
+/** Returns how many tokens at the start of `ids` are equal to the tokens of `begin`, the beginning of the same text. */
 function numTokens(codec: TextCodec, ids: readonly number[], begin: string): number {
   const own = codec.encode(begin);
   let count = 0;

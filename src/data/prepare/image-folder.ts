@@ -56,7 +56,7 @@ function classOf(file: string, folder: string): string {
   const [name = '', ...rest] = relative(folder, file).split(sep);
   if (rest.length > 0) return name;
   throw new ConfigError(
-    `data: ${file} is in no class; move each image into a folder named for its class, as ${folder}/cats/${name}`,
+    `data: ${file} is in no class; move each image into a folder with the name of its class, such as ${folder}/cats/${name}`,
   );
 }
 

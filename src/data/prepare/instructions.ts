@@ -117,7 +117,7 @@ async function storeExamples(data: OwnData, parts: StoreParts): Promise<StoredEx
   };
 }
 
-/** Returns an example with at most `seq` tokens, cut if necessary; null if a longer example is left out. */
+/** Returns an example with at most `seq` tokens, cut if necessary; null if it is longer and must be left out, not cut. */
 function fitted(example: Example, seq: number, truncation: OwnData['truncation']): Example | null {
   const { ids, answers } = example;
   if (ids.length <= seq) return example;

@@ -1,6 +1,7 @@
 /**
- * Puts examples into rows of `room` tokens. The longest example is first; each example goes into the row in which the least room
- * remains. Returns the indices of each row's examples, in ascending order. Source: best-fit decreasing, TRL's 'bfd'.
+ * Puts examples into rows of `room` tokens, the longest example first. Each example goes into the row that has the least room
+ * of all rows in which it fits.
+ * Returns the indices of each row's examples, in ascending order. Source: best-fit decreasing, TRL's 'bfd'.
  */
 export function packRows(lengths: readonly number[], room: number): number[][] {
   const rows: number[][] = [];

@@ -12,7 +12,7 @@ import { prepareGivenTokens, prepareTokens } from './token-file';
 
 /** The parts that the preparation needs besides the settings of the data. */
 export interface PrepareOptions extends Pick<PrepareParts, 'baseDir' | 'seed' | 'fileFor'> {
-  /** Gets the data's name, the bytes that were read, and the bytes of all files. */
+  /** Gets the data's name, the number of bytes that were read so far, and the number of bytes of all files. */
   readonly progress: (name: string, done: Bytes, total: Bytes) => void;
 }
 

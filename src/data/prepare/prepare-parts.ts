@@ -3,7 +3,7 @@ import type { BytesRead } from '../files/text-file';
 
 /** The parts that the preparation of files needs. */
 export interface PrepareParts {
-  /** The data's name, which messages contain. */
+  /** The data's name in messages to the user. */
   readonly name: string;
   readonly files: FoundFiles;
   /** The files for validation; null if validation is a share of the data, or if there is no validation. */

@@ -5,7 +5,7 @@ import { ConfigError } from '../../core/errors';
 
 /** Turns texts into token ids and back. */
 export interface TextCodec {
-  /** The source of token ids, which messages contain. */
+  /** The source of token ids, for error messages. */
   readonly name: string;
   /** The size of the vocabulary. */
   readonly vocab: number;

@@ -27,7 +27,7 @@ function strategy({ key, other }: Asked): Meaning {
   if (!isVersion2 && key === 'fsdp_reshard_after_forward' && isAccelerate(other))
     return {
       effect: 'warning',
-      why: `Accelerate reads it with fsdp_version 2 only; with version 1, fsdp_sharding_strategy decides (${String(named ?? 'FULL_SHARD, the default')})`,
+      why: `Accelerate reads it only with fsdp_version 2; with version 1, fsdp_sharding_strategy decides (${String(named ?? 'FULL_SHARD, the default')})`,
     };
   // With FSDP 1, either key can have the name of a strategy.
   const given = isVersion2 ? reshard : (named ?? reshard);
@@ -50,7 +50,7 @@ function strategy({ key, other }: Asked): Meaning {
 export const UNWRAPPED =
   'without fsdp_auto_wrap_policy, Accelerate makes the whole model one unit; write fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP';
 
-/** Whether no policy of Accelerate's FSDP chooses units. */
+/** Whether Accelerate's FSDP has no policy that chooses units. */
 export function isUnwrapped(other: Asked['other']): boolean {
   return isAccelerate(other) && other('fsdp_auto_wrap_policy') === undefined;
 }

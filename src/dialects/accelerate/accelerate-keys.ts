@@ -67,7 +67,7 @@ export function distributedType(asked: Asked): Meaning {
   return { sets: { 'parallel.strategy': 'NO_SHARD' } };
 }
 
-/** Returns the types that a plugin of Accelerate sets (source: set_mixed_precision); without a plugin, torch.autocast decides. */
+/** Returns the dtypes that a plugin of Accelerate sets (source: set_mixed_precision); without a plugin, torch.autocast's. */
 function mixedPrecision(asked: Asked): Meaning {
   const { value } = asked;
   if (value === false)
@@ -152,7 +152,7 @@ export const DYNAMO_KEYS: KeyTable = {
         ? { effect: 'none', why: 'the model is not compiled' }
         : {
             place: { compile: true },
-            why: 'a plan has a compiled model; kernels here are fused without a compiler',
+            why: 'only a plan takes this into account; kernels here are fused without a compiler',
           },
   },
   dynamo_mode: none(DYNAMO),

@@ -1,7 +1,7 @@
 import { type Asked, decides, type KeyTable, type Meaning, none, place, settingKeys } from '../rows/key-row';
 import { clip, numberOf, whole, wholeOf, word, yes, yesOf } from '../rows/values';
 
-/** Microbatches pass through a pipeline; without a pipeline, they are passes of a step. */
+/** A pipeline divides a pass into microbatches; without a pipeline, each microbatch is a pass of its own. */
 function microbatches({ value, other }: Asked): Meaning {
   const count = wholeOf(value);
   return Number(other('megatron_lm_pp_degree') ?? 1) > 1
@@ -9,7 +9,9 @@ function microbatches({ value, other }: Asked): Meaning {
     : { sets: { accumulation: count }, why: 'without a pipeline, microbatches are passes of a step' };
 }
 
-const dropout = place('dropout, which only a plan knows', (value) => ({ dropout: numberOf(value) > 0 }));
+const dropout = place('dropout; only a plan takes it into account', (value) => ({
+  dropout: numberOf(value) > 0,
+}));
 const LOADING = 'checkpoints here store the optimizer, and run.load reads it';
 const RECOMPUTED = 'whole blocks run again here';
 

@@ -66,7 +66,7 @@ export const OPTIMIZER: KeyTable = {
     foreach: none('the update has one implementation here'),
     fused: none('the update is one pass here in any case'),
     freeze_step: refused('1-bit optimizers are not built; parallel.commHook compresses gradients'),
-    max_grad_norm: warned('DeepSpeed does not read it here; write gradient_clipping'),
+    max_grad_norm: warned('DeepSpeed does not read it in this section; write gradient_clipping'),
     ...allNone(
       'is for 1-bit optimizers and LAMB, which are not built here',
       'cuda_aware comm_backend_name var_freeze_step var_update_scaler local_step_scaler local_step_clipper max_coeff min_coeff coeff_beta factor_max factor_min factor_threshold',

@@ -42,7 +42,7 @@ const BUCKETS = 'how gradients are collected into messages; here each unit is a 
 const FETCH =
   'when parameters are gathered and freed; here parallel.wrap and prefetching decide this for each unit';
 const SAVING = 'checkpoints here are sharded; run.savePretrained writes whole parameters';
-const QUANTIZED = 'messages here have the types of mixedPrecision, or parallel.commHook compresses them';
+const QUANTIZED = 'messages here have the dtypes of mixedPrecision, unless parallel.commHook compresses them';
 
 /** Keys that may also have the prefix stage3_ for ZeRO-3. */
 const FETCH_KEYS = [

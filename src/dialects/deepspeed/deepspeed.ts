@@ -50,7 +50,7 @@ const DATA_TYPES: KeyTable = {
   keep_in_fp32_modules: none('buffers are float32 here'),
 };
 
-/** The key ulysses, which only a document uses; the key is read with the document's meaning. */
+/** A document that was checked here has the key `ulysses`, which DeepSpeed lacks; the key is read as the document explains it. */
 const ULYSSES =
   'DeepSpeed has no key ulysses and ignores it; sequence parallelism there is UlyssesSPAttentionHF in the script, with sequence_parallel_size';
 
@@ -64,7 +64,7 @@ function ulysses({ value, key }: Asked): Meaning {
   };
 }
 
-/** Returns the meaning of a type of messages; float16 is too narrow for gradients that are not scaled. */
+/** Returns the meaning of the dtype in which gradients are sent; without a scale, gradients do not fit into float16's range. */
 function messages({ value, other }: Asked): Meaning {
   if (isNothing(value)) return { effect: 'none', why: 'is not given' };
   const dtype = floatOf(value);
@@ -99,7 +99,7 @@ const BATCH: KeyTable = {
   }),
   managed_gradient_accumulation: none('the setting accumulation is the number of passes per step here'),
   seq_parallel_communication_data_type: none(
-    'a sequence-parallel group reduces in the type of mixedPrecision here',
+    'a sequence-parallel group reduces in the dtype of mixedPrecision here',
   ),
   prescale_gradients: none('gradients are averaged in the reduction here'),
   gradient_predivide_factor: none('gradients are averaged in the reduction here'),
@@ -147,7 +147,7 @@ const SECTIONS: KeyTable = {
       const isOn =
         typeof value === 'object' && value !== null && 'deepcompile' in value && yesOf(value.deepcompile);
       return isOn
-        ? { place: { compile: true }, why: 'a plan has a compiled model' }
+        ? { place: { compile: true }, why: 'only a plan takes this into account' }
         : { effect: 'none', why: 'the model is not compiled' };
     },
   },
@@ -196,7 +196,7 @@ const OTHER: KeyTable = {
   checkpoint_engine: none('checkpoints here are sharded, and any number of ranks reads them'),
   datastates_ckpt: none('checkpoints here are sharded, and any number of ranks reads them'),
   data_efficiency: refused('data is sampled as DistributedSampler does here'),
-  disable_python_gc: none('ranks are no Python processes here'),
+  disable_python_gc: none('ranks here are not Python processes'),
   hybrid_engine: refused('generation during training is run.sample here'),
   vocabulary_size: none('DeepSpeed only checks that it suits the size of tensor cores'),
   use_data_before_expert_parallelism: none('the order of ranks is tp, cp, dp, pp here'),

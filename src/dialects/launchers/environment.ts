@@ -142,7 +142,7 @@ const SLURM_FLAGS: KeyTable = flags({
 
 const LAUNCHER = 'the launcher starts the ranks of a machine';
 
-/** The row of the number of tasks on all machines; it has no effect if a line has the number per machine. */
+/** The row of the number of tasks on all machines. If a line has the number of tasks per machine, this row has no effect. */
 const ALL_TASKS: KeyRow = {
   ...place('number of ranks', () => ({})),
   mean: ({ value, other }) =>

@@ -45,7 +45,7 @@ export const MEGATRON_OTHER: KeyTable = {
   decoupled_min_lr: refused(
     'embeddings have the learning rate of all other parameters; optimizer.groups changes this',
   ),
-  fp8_format: place('float8, which only a plan knows', () => ({ isFp8: true })),
+  fp8_format: place('float8; only a plan takes it into account', () => ({ isFp8: true })),
   ...allNone(
     FLOAT8,
     'fp8_recipe fp8_amax_history_len fp8_amax_compute_algo fp8_margin fp8_interval fp4_format fp4_recipe',
@@ -68,7 +68,7 @@ export const MEGATRON_OTHER: KeyTable = {
     ),
     fp8_param_gather: none(FLOAT8),
     fp4_param_gather: none(FLOAT8),
-    use_precision_aware_optimizer: none('other arguments say the types of optimizer states'),
+    use_precision_aware_optimizer: none('other arguments give the dtypes of optimizer states'),
     calculate_per_token_loss: none('every rank has equally many tokens here'),
     no_create_attention_mask_in_dataloader: none('attention is causal here, without a mask'),
     no_mmap_bin_files: none('batches are source code or your own files: write data'),

@@ -93,7 +93,7 @@ const WITHOUT_EFFECT: KeyTable = {
     'hysteresis lion_beta1 lion_beta2 lr_wsd_decay_samples min_loss_scale muon_coefficient_type muon_extra_scale_factor muon_fp32_matmul_prec muon_momentum muon_nesterov muon_no_split_qkv muon_num_ns_steps muon_scalar_optimizer muon_scale_mode muon_tp_mode muon_use_syrk no_pin_cpu_grads no_pin_cpu_params no_use_layer_wise_param_layout optimizer_cuda_graph overlap_cpu_optimizer_d2h_h2d use_torch_optimizer_for_cpu_offload',
   ),
   ...allNone(
-    'is for a choice of activations that is not built here; activationCheckpointing and offload.activations choose',
+    'is for a choice of activations that is not built here; write activationCheckpointing or offload.activations',
     'activation_offload_fraction cpu_offloading_retain_pinned_cpu_buffers delay_offload_until_cuda_graph delta_offload_bytes_across_pp_ranks fine_grained_offloading_max_inflight_offloads min_offloaded_tensor_size moe_layer_recompute',
   ),
   ...allNone(

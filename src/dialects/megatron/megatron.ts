@@ -154,7 +154,7 @@ const SCHEDULE: KeyTable = {
   ),
 };
 
-/** Returns a `write` that gives a number of the config's loss scaler, if the config has a scaler. */
+/** Returns a `write` that gives the loss scaler's setting `key`, if the config has a loss scaler. */
 const ofScaler =
   (key: 'initScale' | 'growthInterval'): Write =>
   ({ config }) =>
@@ -201,8 +201,12 @@ const TRAINING: KeyTable = {
   fp16: half('float16'),
   initial_loss_scale: numberRow('gradScaler.initScale', ofScaler('initScale')),
   loss_scale_window: numberRow('gradScaler.growthInterval', ofScaler('growthInterval'), whole),
-  attention_dropout: place('dropout, which only a plan knows', (value) => ({ dropout: numberOf(value) > 0 })),
-  hidden_dropout: place('dropout, which only a plan knows', (value) => ({ dropout: numberOf(value) > 0 })),
+  attention_dropout: place('dropout; only a plan takes it into account', (value) => ({
+    dropout: numberOf(value) > 0,
+  })),
+  hidden_dropout: place('dropout; only a plan takes it into account', (value) => ({
+    dropout: numberOf(value) > 0,
+  })),
 };
 
 const WITHOUT_EFFECT: KeyTable = {

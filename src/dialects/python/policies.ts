@@ -10,13 +10,13 @@ import {
 } from '../rows/key-row';
 import { floatOf, number, numberOf, yes, yesOf } from '../rows/values';
 
-// Objects that say which types a model trains in, and which values are on the host. Source: torch.distributed.fsdp.
+// Objects that say in which dtypes a model trains, and which values are on the host. Source: torch.distributed.fsdp.
 
 const dtype: Convert = (value) => (isNothing(value) ? undefined : floatOf(value));
 
 const ROOT = 'cast_forward_inputs decides this for the inputs of all units here';
 
-/** Policies that choose types, for FSDP 1 and for fully_shard. */
+/** Policies that choose dtypes, for FSDP 1 and for fully_shard. */
 export const PRECISIONS: KeyTable = {
   MixedPrecision: {
     ...none('types of values'),
@@ -29,7 +29,7 @@ export const PRECISIONS: KeyTable = {
         'mixedPrecision.castForwardInputs': { cast_forward_inputs: yes },
       }),
       ...allNone(ROOT, 'cast_root_forward_inputs'),
-      _module_classes_to_ignore: none('all modules of a unit have the same types here'),
+      _module_classes_to_ignore: none('all modules of a unit have the same dtypes here'),
     },
   },
   MixedPrecisionPolicy: {

@@ -71,12 +71,12 @@ export const offload = setting('offload.parameters', (value) =>
   isNothing(value) ? undefined : isOffloaded(value),
 );
 
-/** Returns the row of an argument whose value is a policy of types; the policy has lines of its own. */
+/** Returns the row of an argument whose value is a policy of dtypes; the policy has lines of its own. */
 export const policy = (kind: string): KeyRow =>
   decides('mixedPrecision', ({ value }) => {
     if (isNothing(value)) return { effect: 'none', why: 'is off' };
     if (!isCalled(value)) throw wrongValue(value, `${kind}(param_dtype=…)`);
-    return { effect: 'used', why: `types are those of ${value.call}, which has lines of its own` };
+    return { effect: 'used', why: `dtypes are those of ${value.call}, which has lines of its own` };
   });
 
 /** Returns the last part of the name of an enumeration's member: 'BACKWARD_PRE'. */

@@ -143,7 +143,7 @@ function unusedReason(
 }
 
 /**
- * Returns why a policy of types or of offloading has no effect: no call has this policy as argument, or several policies could
+ * Returns why a policy of dtypes or of offloading has no effect: no call has this policy as argument, or several policies could
  * be the argument.
  */
 function unusedPolicy(call: PythonCall, calls: readonly PythonCall[], table: KeyTable) {

@@ -48,7 +48,7 @@ function plain(value: unknown): unknown {
     : value;
 }
 
-/** Returns the types of Accelerator(mixed_precision=…): torch.autocast, unless a file of Accelerate shards the model. */
+/** Returns the dtypes of Accelerator(mixed_precision=…): torch.autocast's, unless a file of Accelerate shards the model. */
 function mixedPrecision({ value }: Asked): Meaning {
   if (isNothing(value) && value !== 'no') return { effect: 'none', why: 'the launcher decides' };
   if (value === 'fp8')
@@ -62,7 +62,7 @@ function mixedPrecision({ value }: Asked): Meaning {
   return {
     sets: { 'mixedPrecision.paramDtype': paramDtype },
     usual: { 'mixedPrecision.reduceDtype': 'float32' },
-    why: "torch.autocast, whose gradients are float32; the script's type is used, whatever the launcher's file says",
+    why: "torch.autocast, whose gradients are float32; the script's dtype is used, whatever the launcher's file says",
   };
 }
 

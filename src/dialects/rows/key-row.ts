@@ -37,12 +37,12 @@ export type Write = (exported: Exported) => unknown;
 /** Rows by key, in the spelling of the other program. */
 export type KeyTable = Readonly<Record<string, KeyRow>>;
 
-/** A key with its value, and the other values of the same settings. */
+/** A key with its value, and a function that returns the values of other keys of the same settings. */
 export interface Asked {
   readonly key: string;
   readonly value: unknown;
   readonly line: number;
-  /** Returns the value of a key of the same settings, without the sections that contain it; undefined if the key is not given. */
+  /** Returns the value of another key, which is named without its sections; undefined if the key is not given. */
   readonly other: (key: string) => unknown;
 }
 

@@ -126,7 +126,7 @@ export const SEQUENCE: KeyRow = {
     const seq = wholeOf(String(value).replaceAll('_', ''));
     return {
       place: { seq },
-      why: `a plan of a published model has sequences of ${seq} tokens; a run has model.seq tokens; write model: { …, seq: ${seq} }`,
+      why: `a plan of a published model uses sequences of ${seq} tokens, but a run uses sequences of model.seq tokens; write model: { …, seq: ${seq} }`,
     };
   },
 };

@@ -36,18 +36,18 @@ export interface Place {
   readonly globalBatch: number;
   /** Rows of a microbatch of a pipeline. */
   readonly microRows: number;
-  /** Rows per step of all ranks. The program adds passes until a step has these rows, unless a line has the passes or the rows. */
+  /** The rows of all ranks per step for which the program chooses the number of passes, if no line has passes or rows. */
   readonly usualRows: { readonly rows: number; readonly isPerDataRank: boolean };
   /** A model of the hub's catalogue, which only plans know. */
   readonly model: string;
-  /** Tokens of a sequence. */
+  /** Number of tokens per sequence. */
   readonly seq: number;
   /** Whether the model is compiled. */
   readonly compile: boolean;
   readonly dropout: boolean;
   /** Whether matmuls are in float8. */
   readonly isFp8: boolean;
-  /** Whether the other program cuts a warm-up to the steps of the training. */
+  /** Whether the other program shortens a warm-up that has more steps than the training. */
   readonly isWarmupCut: boolean;
 }
 

@@ -17,7 +17,7 @@ export function numberOf(value: unknown): number {
   throw wrongValue(value, 'a number');
 }
 
-/** Returns the truth value of a value; also accepts the words for true and false on Python's command lines. */
+/** Converts a value to true or false; also accepts words of Python's command lines, such as 'yes' and 'off'. */
 export function yesOf(value: unknown): boolean {
   const word = String(value).toLowerCase();
   if (['true', 'yes', '1', 'on', 'y', 't'].includes(word)) return true;
@@ -54,7 +54,7 @@ const FLOATS: Readonly<Record<string, 'float32' | 'bfloat16' | 'float16'>> = {
   half: 'float16',
 };
 
-/** Returns a type of floating point numbers. */
+/** Returns the floating-point dtype that a value names. */
 export function floatOf(value: unknown): 'float32' | 'bfloat16' | 'float16' {
   const found =
     FLOATS[
@@ -80,7 +80,10 @@ export function word<Ours>(words: Readonly<Record<string, Ours>>): (value: unkno
 /** Returns the strategy of a ZeRO stage. */
 export const strategyOfStage = word({ 0: 'NO_SHARD', 1: 'ZERO_1', 2: 'ZERO_2', 3: 'FULL_SHARD' } as const);
 
-/** Returns the strategy of a name in any spelling. Source of the numbers: torch.distributed.fsdp.ShardingStrategy. */
+/**
+ * Returns the strategy that a value names, in any spelling or by a number. Source of the numbers:
+ * torch.distributed.fsdp.ShardingStrategy.
+ */
 export function strategyOf(value: unknown): keyof typeof STRATEGIES {
   const name = String(value).replace(/^.*ShardingStrategy\./, '');
   const number = ['FULL_SHARD', 'SHARD_GRAD_OP', 'NO_SHARD', 'HYBRID_SHARD', '_HYBRID_SHARD_ZERO2'][

@@ -1,6 +1,6 @@
 /**
- * Finds variables that several branches of an `if` set: conditions are not evaluated, so a variable has its value of the first
- * such branch.
+ * Finds variables that several branches of an `if` set. Conditions are not evaluated, so such a variable has the value that the
+ * first of these branches gives it.
  */
 export class Branches {
   readonly #open: { before: ReadonlySet<string>; readonly now: Set<string> }[] = [];

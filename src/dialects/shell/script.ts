@@ -24,7 +24,7 @@ export interface WrittenFile {
 
 /**
  * Reads a POSIX shell script as far as settings need it: quotes, line continuations, comments, variables, arrays. Conditions and loops are not
- * evaluated: their commands are read as if each ran once, except that a variable has its value of the first branch.
+ * evaluated: their commands are read as if each ran once, except that a variable has the value from the first branch.
  */
 export function readShell(text: string): Script {
   const lexer = new Lexer(text);

@@ -100,7 +100,7 @@ function mesh({ other }: Asked): Meaning {
   if (!isGiven(dpShard) || !isGiven(dpReplicate))
     return {
       effect: 'none',
-      why: 'without both sizes of the mesh, all data-parallel ranks are used',
+      why: 'only dp_shard_size and dp_replicate_size together make a mesh; without a mesh, all data-parallel ranks share the shards',
     };
   const sizes = { dpReplicate: wholeOf(dpReplicate), dpShard: wholeOf(dpShard) };
   const degrees = ['tensor_parallel_size', 'context_parallel_size', 'sequence_parallel_degree'].map((key) =>
@@ -153,7 +153,7 @@ const PARALLEL: KeyTable = {
   bfloat16: half('bf16'),
   fp16: half('fp16'),
   float16: half('fp16'),
-  fp8: place('float8, which only a plan knows', (value) => ({ isFp8: !isNothing(value) })),
+  fp8: place('float8; only a plan takes it into account', (value) => ({ isFp8: !isNothing(value) })),
   torch_compile: planSwitch('compile', COMPILED, (value) => value !== null && value !== false),
   deepcompile: planSwitch('compile', COMPILED, (value) => !isNothing(value)),
 };

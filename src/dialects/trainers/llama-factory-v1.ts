@@ -18,7 +18,8 @@ import { TRAINING_ARGUMENTS } from './transformers';
 
 const DISTRIBUTED: KeyTable = {
   name: decides('parallel.strategy', ({ value }) => {
-    if (String(value) === 'deepspeed') return { effect: 'none', why: 'config_file has its settings' };
+    if (String(value) === 'deepspeed')
+      return { effect: 'none', why: "DeepSpeed's settings are in the file of config_file" };
     return /^fsdp/.test(String(value))
       ? { sets: { 'parallel.strategy': 'FULL_SHARD' } }
       : { effect: 'refused', why: `nothing here trains by ${String(value)}; choose fsdp2 or deepspeed` };

@@ -72,7 +72,7 @@ const OTHER: KeyTable = {
   resources_per_worker: exported(RAY),
   master_addr: exported(RAY),
   master_port: exported(RAY),
-  fp8: place('float8, which only a plan knows', (value) => ({ isFp8: yesOf(value) })),
+  fp8: place('float8; only a plan takes it into account', (value) => ({ isFp8: yesOf(value) })),
   ...allNone(
     'is for optimizers that are not built here; here there are adamW, adamW8bit, lion and sgd',
     'galore_target galore_rank galore_update_interval galore_scale galore_proj_type galore_layerwise apollo_target apollo_rank apollo_update_interval apollo_scale apollo_proj apollo_proj_type apollo_scale_type apollo_layerwise apollo_scale_front badam_mode badam_start_block badam_switch_mode badam_switch_interval badam_update_ratio badam_mask_mode badam_verbose',
@@ -106,7 +106,7 @@ const OTHER: KeyTable = {
     'audio_sampling_rate crop_to_patches image_do_pan_and_scan image_min_pixels use_audio_in_video video_fps video_maxlen video_min_pixels',
   ),
   ...MEGATRON_OF_LLAMA_FACTORY,
-  use_mca: none('Megatron-LM trains; it reads the keys that have its names'),
+  use_mca: none('Megatron-LM trains the model; it reads the keys that have the names of its arguments'),
   ...allNone(
     'is for programs that this library does not have',
     'kt_cpu_activation kt_config kt_non_expert_weight_path',

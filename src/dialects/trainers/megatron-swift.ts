@@ -74,7 +74,7 @@ const OTHER: KeyTable = {
 const isByFsdp = ({ config: { parallel } }: Exported): boolean =>
   STRATEGIES[parallel.strategy].shardedAtRest.includes('gradient');
 
-/** Returns what Megatron-FSDP shards. If parameters stay whole until backward, the strategy is stage 2. */
+/** Returns Megatron-FSDP's word for what is sharded: the word for ZERO_2 if parameters stay whole until backward. */
 function sharding(exported: Exported): string | undefined {
   const { strategy } = exported.config.parallel;
   if (!isByFsdp(exported)) return undefined;
@@ -144,7 +144,7 @@ export const MEGATRON_SWIFT: Dialect = {
       activationCheckpointing: 'selective',
     },
     place: { usualRows: { rows: 16, isPerDataRank: true } },
-    why: "Megatron-SWIFT's defaults: bfloat16, optimizer states that are sharded, selective recomputation, and 16 rows per step of all ranks",
+    why: "Megatron-SWIFT's defaults: bfloat16, sharded optimizer states, selective recomputation, and 16 rows of all ranks per step",
   }),
 };
 

@@ -37,14 +37,14 @@ function packing({ value, other }: Asked): Meaning {
     : { sets: { 'data.packing': yesOf(value) } };
 }
 
-/** Returns the form of conversations: a file of Jinja, or chatml. By default, the tokenizer's own form is used. */
+/** Returns the meaning of --template: a file of Jinja, or chatml; any other value stands for the tokenizer's own chat template. */
 function template({ value }: Asked): Meaning {
   const isKnown = value === 'chatml' || /\.jinja2?$|^[./~]/.test(String(value));
   return isKnown
     ? { sets: { 'data.chatTemplate': String(value) } }
     : {
         effect: 'none',
-        why: "the tokenizer's own chat template is used; data.chatTemplate names another file",
+        why: "the tokenizer's own chat template is used; for another template, write its file as data.chatTemplate",
       };
 }
 

@@ -21,7 +21,7 @@ export const SWIFT_OTHER: KeyTable = {
   use_swift_lora: none("adapters here are PEFT's"),
   optimizer: refused('optimizers of plugins are not read; write optimizer.kind'),
   lisa_activated_layers: refused('LISA is not built here; frozen freezes modules'),
-  lora_dtype: none('adapters are float32 here, and mixedPrecision decides the type of matmuls'),
+  lora_dtype: none('adapters are float32 here, and mixedPrecision decides the dtype of matmuls'),
   target_regex: refused('write the names of modules as lora.targets'),
   target_parameters: refused('write the names of modules as lora.targets'),
   ...allNone(

@@ -28,7 +28,7 @@ import { fsdp, TRAINING_ARGUMENTS } from './transformers';
 
 const NEVER = 'swift has no such argument';
 
-/** Arguments that only a document has. */
+/** Arguments that a document writes for swift, but that swift does not have. */
 export const DOCUMENT: KeyTable = {
   parallel_method: decides('parallel.strategy', ({ value }): Meaning => {
     const method = word({
@@ -146,7 +146,7 @@ function adapter(path: string, convert: (value: unknown) => unknown, usual: 'lor
   return both(row, ({ config }) => settingAt(config, path));
 }
 
-/** Returns the type of matmuls for a type of weights. Without --bf16 and --fp16, swift trains float32 weights with float16. */
+/** Returns the dtype of matmuls for a dtype of weights. Without --bf16 and --fp16, swift trains float32 weights in float16. */
 function weights({ value, other }: Asked): Meaning {
   const dtype = floatOf(value);
   const given = (key: string): boolean | null => {
@@ -157,7 +157,7 @@ function weights({ value, other }: Asked): Meaning {
   if (bf16 === true || fp16 === true)
     return {
       effect: 'none',
-      why: 'is the type of stored weights; --bf16 or --fp16 says in which type weights train',
+      why: 'is the dtype of stored weights; --bf16 or --fp16 gives the dtype in which they train',
     };
   const paramDtype = dtype === 'bfloat16' ? 'bfloat16' : 'float16';
   const isHalf = (dtype === 'bfloat16' ? bf16 : fp16) !== false;
@@ -211,10 +211,10 @@ export const SWIFT_KEYS: KeyTable = {
       if (yesOf(value)) return { sets: { activationCheckpointing: 'full' } };
       const isOfFsdp = String(other('fsdp')) === 'fsdp2' || isOn(other('fsdp_activation_checkpointing'));
       return isOfFsdp
-        ? { effect: 'none', why: 'FSDP has recomputation of its own, which is on' }
+        ? { effect: 'none', why: "FSDP's own recomputation is on" }
         : { sets: { activationCheckpointing: null } };
     }),
-    // With FSDP, a key in FSDP's file says this.
+    // With FSDP, a key in FSDP's file switches recomputation on.
     (exported) => exported.config.activationCheckpointing !== null && !isBySwiftFsdp(exported),
   ),
   sequence_parallel_size: both(
@@ -279,7 +279,7 @@ export const SWIFT_PT: Dialect = { ...SWIFT, keys: { ...SWIFT.keys, ...swiftData
 
 function isLora(other: Asked['other']): boolean {
   const given = other('tuner_type') ?? other('train_type') ?? other('sft_type');
-  // The document's --parallel_method megatron stands for megatron sft, which trains all parameters by default.
+  // `--parallel_method megatron`, which only a document writes, stands for megatron sft, which trains all parameters by default.
   return String(given ?? (other('parallel_method') === 'megatron' ? 'full' : 'lora')) === 'lora';
 }
 

@@ -44,7 +44,7 @@ export const TORCHTITAN_WITHOUT_EFFECT = {
   ),
   activation_checkpoint: {
     ...allNone(
-      'recomputation is of one kind here',
+      'recomputation has one implementation here',
       'per_op_sac_force_recompute_mm_shapes_by_fqns early_stop memory_budget visualize_memory_budget_pareto preserve_rng_state determinism_check debug',
     ),
   },

@@ -134,7 +134,7 @@ const TRAINING: KeyTable = {
   ),
   steps: settingBoth('steps', whole),
   enable_cpu_offload: settingBoth('offload.parameters', yes),
-  dtype: refused(MASTER, (value) => value === 'float32', 'is the type of stored parameters here, too'),
+  dtype: refused(MASTER, (value) => value === 'float32', 'is the dtype of stored parameters here, too'),
   mixed_precision_param: both(
     setting('mixedPrecision.paramDtype', float),
     ({ config }) => config.mixedPrecision?.paramDtype ?? 'float32',
@@ -194,7 +194,7 @@ const SECTIONS: Readonly<Record<string, KeyTable>> = {
         value: `${String(asked.other('model.name') ?? 'llama3')}-${String(asked.value)}`,
       }),
     ),
-    converters: place('float8, which only a plan knows', (value) => ({
+    converters: place('float8; only a plan takes it into account', (value) => ({
       isFp8: [value].flat().some((name) => /float8|mx/.test(String(name))),
     })),
   },
@@ -219,7 +219,7 @@ const SECTIONS: Readonly<Record<string, KeyTable>> = {
     ...OTHER.activation_checkpoint,
     mode: both(decides('activationCheckpointing', checkpointing), (exported) => modeOf(exported)[0]),
     selective_ac_option: both(
-      none('decides with mode which layers run again'),
+      none('together with mode, decides which layers run again'),
       (exported) => modeOf(exported)[1],
     ),
   },

@@ -28,7 +28,7 @@ const HUB = 'nothing is downloaded from a hub or sent to one';
 const LOADER = 'rank and step decide which batch is read here';
 const DEVICE = 'ranks run on CPUs here; a plan is for GPUs';
 
-/** Returns the types of bf16 or fp16: torch.autocast, unless the model is sharded by FSDP or DeepSpeed. */
+/** Returns the row of bf16 or fp16: the dtypes of torch.autocast, unless FSDP or DeepSpeed shards the model. */
 function half(paramDtype: 'bfloat16' | 'float16'): KeyRow {
   const row = decides('mixedPrecision.paramDtype', ({ value, other }) => {
     if (!yesOf(value)) return { effect: 'none', why: 'is off' };
@@ -197,7 +197,7 @@ const WITHOUT_EFFECT: KeyTable = {
   ),
   ddp_find_unused_parameters: none('parameters without a gradient are found here in any case'),
   ...allNone(
-    'recomputation is of one kind here',
+    'recomputation has one implementation here',
     'gradient_checkpointing_kwargs activation_checkpointing_kwargs',
   ),
   full_determinism: none('two runs with the same settings are equal to the bit here in any case'),

@@ -93,7 +93,7 @@ const OTHER: KeyTable = {
   env: none('variables of the other program'),
   attn_implementation: none("write model.attention 'flash' or 'eager'"),
   use_flash_attention_2: none("write model.attention 'flash'"),
-  gradient_checkpointing_use_reentrant: none('recomputation is of one kind here'),
+  gradient_checkpointing_use_reentrant: none('recomputation has one implementation here'),
   activation_offloading: decides('offload.activations', ({ value }) =>
     yesOf(value) ? { sets: { 'offload.activations': true } } : { effect: 'none', why: 'is off' },
   ),
@@ -104,7 +104,7 @@ const OTHER: KeyTable = {
   ),
   neftune_noise_alpha: refused('noise in embeddings is not built here'),
   router_aux_loss_coef: none('write model.auxLossWeight'),
-  ignore_bias_buffers: none('is for failures of DDP in PyTorch'),
+  ignore_bias_buffers: none('avoids errors of DDP in PyTorch'),
   model_init_kwargs: none('models are read from your own folders'),
   ...allNone('nothing is downloaded from a hub', 'model_code_revision base_model_revision'),
 };

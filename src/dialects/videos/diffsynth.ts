@@ -104,7 +104,7 @@ function identifiers({ value, other }: Asked): Meaning {
     : { sets: { model }, why: 'nothing is downloaded: the weights are random numbers' };
 }
 
-/** LoRA is used if a base model is named. */
+/** LoRA is used if --lora_base_model is given. */
 function lora(path: string, convert: (value: unknown) => unknown): KeyRow {
   return decides(path, ({ value, other }) =>
     other('lora_base_model') === undefined
@@ -227,10 +227,10 @@ export const DIFFSYNTH: Dialect = {
     audio_processor_path: none('audio is random numbers here'),
     audio_processor_config: none('audio is random numbers here'),
     max_timestep_boundary: none(
-      'write model.boundary: from this share of timesteps on, the high-noise expert runs',
+      'write model.boundary: the high-noise expert runs at this share of the largest timestep and above it',
     ),
     min_timestep_boundary: none(
-      'write model.boundary: from this share of timesteps on, the high-noise expert runs',
+      'write model.boundary: the high-noise expert runs at this share of the largest timestep and above it',
     ),
     initialize_model_on_cpu: flag(none('models are built chunk by chunk here in any case')),
     ...OTHERS,

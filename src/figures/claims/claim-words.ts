@@ -33,13 +33,16 @@ export const VERDICT_MARKS = {
   open: { symbol: 'circle-open', color: UNKNOWN, plural: 'are open', singular: 'is open' },
 } as const satisfies Record<Verdict, { readonly symbol: MarkerSymbol; readonly [word: string]: string }>;
 
-/** Returns documented ÷ found; null if a number is missing or zero, or if the numbers differ in sign or unit. */
+/**
+ * Returns the documented number ÷ the found number; null if a number is missing or zero, or if the numbers differ in sign or
+ * unit.
+ */
 export function claimRatio({ claim, finding }: ClaimResult): number | null {
   if (!isSameUnit(claim.unit, finding.unit)) return null;
   return ratio(claim.documented, numberOf(finding));
 }
 
-/** Returns documented ÷ both ends of the prediction's interval, smallest first; null without such an interval. */
+/** Returns the documented number ÷ each end of the prediction's interval, smallest ratio first; null without such an interval. */
 export function claimRatioRange({ claim, finding }: ClaimResult): readonly [number, number] | null {
   const { predicted, measured } = finding;
   if (measured !== undefined || predicted === undefined || typeof predicted === 'number') return null;

@@ -196,7 +196,7 @@ function bands(rows: number): Shape[] {
 }
 
 function claimsTitle(results: readonly ClaimResult[]): string {
-  if (results.length === 0) return 'No claim was asked for';
+  if (results.length === 0) return 'There are no claims to show';
   const counts = countVerdicts(results);
   const say = (verdict: Verdict): string => {
     const { plural, singular } = VERDICT_MARKS[verdict];

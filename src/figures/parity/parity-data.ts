@@ -39,15 +39,18 @@ export interface ParityStep {
   /** The largest differences; null if there are no gradients. */
   readonly gradient: Difference | null;
   readonly parameter: Difference | null;
-  /** The first gradient, in the model's order, beyond the tolerance; without such a gradient, the first such parameter. */
+  /**
+   * The first gradient, in the model's order, that differs by more than the tolerance; if no gradient does, the first parameter
+   * that does.
+   */
   readonly first: FoundDifference | null;
 }
 
 /** The step and the tensor in which two runs first differ by more than the tolerance. */
 export interface FirstDifference {
   /**
-   * The step. If the parameters already differed before the first compared step, this is the step before the first compared
-   * step.
+   * The step's number. If the parameters differed before any compared step, this is the number of the step before the first
+   * compared step.
    */
   readonly step: number;
   readonly what: 'initial parameter' | 'gradient' | 'parameter' | 'loss';

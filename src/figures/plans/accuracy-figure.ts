@@ -32,9 +32,9 @@ interface Model {
 }
 
 /**
- * Draws predicted ÷ measured over the measured time, with a line at 1 and a band of 8% around this line. A simpler model has
- * its own panel, on the same scale. The errors are from held-out runs, which were not used for fitting. Throws: CONFIG without
- * a held-out run.
+ * Draws the predicted time ÷ the measured time over the measured time, with a line at 1 and a band of 8% around this line. A
+ * simpler model, for comparison, has its own panel on the same scale. The errors are from held-out runs, which were not used
+ * for fitting. Throws: CONFIG without a held-out run.
  */
 export function accuracyFigure(
   runs: readonly MeasuredRun[],

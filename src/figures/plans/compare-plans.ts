@@ -29,8 +29,9 @@ export function comparePlans(plans: Plans, what: PlanComparison = 'time'): Figur
   const [predicted] = Object.entries(plans).find(([, { layout }]) => isPredicted(layout)) ?? [];
   if (counted !== undefined && predicted !== undefined) {
     throw new ConfigError(
-      `comparePlans: ${quoted(counted)} counts this library's own schedule and kernels, and ${quoted(predicted)} predicts another framework's; ` +
-        'their times and bytes cannot be compared. Compare only counted plans, or only predicted plans; to get a counted plan ' +
+      `comparePlans: ${quoted(counted)} counts this library's own schedule and kernels, and ${quoted(predicted)} predicts those of another framework; ` +
+        'the times and bytes of such plans cannot be compared. Compare only counted plans, or only predicted plans; ' +
+        'to get a counted plan ' +
         'of a built-in model, write model: ({ nn }) => nn.gpt({ … })',
     );
   }

@@ -95,7 +95,9 @@ export function readingNotes({ assumed, withoutEffect }: ConfigReading): readonl
 export function withAssumed(figure: Figure, assumed: ConfigReading['assumed']): Figure {
   const settings = [...new Set(assumed.map(({ setting }) => setting))];
   const named = settings.length > MOST_NAMED ? [...settings.slice(0, MOST_NAMED), 'others'] : settings;
-  return settings.length === 0 ? figure : figure.withNote(`Not planned as configured: ${listed(named)}.`);
+  return settings.length === 0
+    ? figure
+    : figure.withNote(`The planner assumes other values of ${listed(named)}.`);
 }
 
 /** The number of settings that fit into a line below a figure's subtitle; the plan's text has all of them. */

@@ -9,7 +9,7 @@ import { wrapped } from '../grammar/text-width';
 
 /** A layout that a search names. */
 export interface RankedLayout {
-  /** The rank of a winner: 1, 2, …; null for a family that lost. */
+  /** The rank of a winner: 1, 2, …; null for the best layout of a family that lost. */
   readonly rank: number | null;
   readonly name: string;
   readonly family: string;

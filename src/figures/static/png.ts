@@ -8,8 +8,8 @@ export function toPng(svg: string): Buffer {
     fontFiles.length > 0
       ? { fontFiles, loadSystemFonts: false, defaultFontFamily: 'Inter' }
       : { loadSystemFonts: true };
-  // The package is loaded when a picture is drawn, because few processes draw pictures. The package's declarations give the type
-  // of the result of `require`.
+  // The package is loaded when a picture is drawn, because few processes draw pictures. `require` returns any value, so its type
+  // is taken from the package's declarations.
   const { Resvg } = require('@resvg/resvg-js') as typeof import('@resvg/resvg-js');
   return new Resvg(svg, { font }).render().asPng();
 }

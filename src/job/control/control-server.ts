@@ -74,7 +74,7 @@ function createListener(
   };
 }
 
-/** Returns the rank of a peer that sent the token. The greeting is JSON, because any program may send bytes to loopback. */
+/** Returns the rank of a peer that sent the token. Any program may send bytes to loopback, and JSON is safe to parse. */
 function readHello(frame: Buffer, token: string): number | undefined {
   try {
     const hello: unknown = JSON.parse(frame.toString('utf8'));

@@ -34,7 +34,7 @@ export function startCourier(data: Omit<CourierData, 'shared'>) {
     process.stderr.write(`courier: ${error.stack ?? error.message}\n`);
     process.exit(1);
   });
-  // [Note: closing] zeromq aborts the process when a thread with an open socket is torn down.
+  // [Note: closing] zeromq aborts the process when a thread ends while it has an open socket.
   process.on('exit', () => {
     post({ type: 'close' });
     Atomics.wait(shared, SHARED_WORDS.closed, 0, CLOSE_MS);

@@ -25,7 +25,7 @@ import { type Situation, situationOf } from './situation';
 /** A main thread in a collective gets this much time to notice the abort word (in shared memory), even on a busy machine. */
 const NOTICE_SECONDS: Seconds = 2;
 const LOOK_MS = 20;
-/** A main thread that has noticed the abort word gets this much time to end with its error. */
+/** A main thread that has noticed the abort word gets this much time to end its work with an error. */
 const ABORTED_MS = 250;
 /** A main thread that has noticed an interrupt but has not ended its work after this time is interrupted again. */
 const SETTLE_MS = 150;

@@ -5,7 +5,7 @@ import { isRunning, processMark } from '../../checkpoint/format/process-mark';
 import { ShardlabError } from '../../core/errors';
 
 /**
- * Makes a folder for a job's sockets that only this user may enter (mode 0700).
+ * Makes a folder for a job's sockets. Only this user may enter the folder (mode 0700).
  * Throws: IO when the folder for temporary files cannot be written.
  */
 export function createJobFolder(): string {
@@ -23,8 +23,8 @@ export function createJobFolder(): string {
 }
 
 /**
- * [Note: job folders] A job's folder names the process that made it. If that process was killed with all its ranks, a
- * later launch removes the folder.
+ * [Note: job folders] The name of a job's folder contains the mark of the process that made the folder. If that
+ * process was killed with all its ranks, a later launch removes the folder.
  */
 const JOB_FOLDER = /^shardlab-(\d+-\d+)-(\d+)-\w{6}$/;
 

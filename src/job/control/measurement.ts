@@ -4,8 +4,8 @@ import type { ProfileOptions } from '../../train/kernel-profile';
 /** A measurement that all ranks of a job make together. */
 export type Measurement =
   /**
-   * Times collectives of the first `numRanks` ranks. These ranks return a BenchRow per operation and size; other ranks
-   * return [].
+   * Measures the times of collectives of the first `numRanks` ranks. These ranks return a BenchRow per operation and size;
+   * other ranks return [].
    */
   | { readonly what: 'collectives'; readonly numRanks: number; readonly sizes: readonly Bytes[] }
   /** Profiles steps of the first `numRanks` ranks, which train together or each alone at the same time; other ranks return []. */

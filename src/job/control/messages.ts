@@ -47,10 +47,10 @@ export type RankOutput =
 /** An output with its rank and its cell. */
 export type RankEvent = RankOutput & { readonly rank: number; readonly cell: number | undefined };
 
-/** A function of the user's: its source, or an export of a file. */
+/** A function that the user wrote: its source, or a file and the name under which the file exports the function. */
 export type Shipped = { readonly source: string } | { readonly file: string; readonly exported: string };
 
-/** The parts of a training that a user can write; null: the user did not write this part, and the config names it. */
+/** The parts of a training that a user can write. A part is null if the user did not write it; then the config names it. */
 export interface OwnSources {
   readonly model: Shipped | null;
   readonly loss: Shipped | null;
@@ -212,7 +212,7 @@ export type ToRank =
   | { readonly type: 'status'; readonly id: number }
   /** Interrupts the main thread's work, unless the work ends by itself within `delayMs`. */
   | { readonly type: 'interrupt'; readonly delayMs: number }
-  /** Writes the abort word of a rank whose control block the launcher cannot write, because they share no memory. */
+  /** Writes the abort word of a rank whose control block the launcher cannot write, because ranks share no memory. */
   | { readonly type: 'abort'; readonly reason: AbortReason }
   | { readonly type: 'reset' }
   | { readonly type: 'grant'; readonly grant: StepGrant }
@@ -233,7 +233,7 @@ export type FromRank =
   | { readonly type: 'step'; readonly id: number; readonly step: RankStep }
   | { readonly type: 'cellStep'; readonly id: number; readonly step: CellStep }
   | { readonly type: 'progress'; readonly id: number; readonly progress: RankProgress }
-  /** `id` is the number of the question; the answer has it too. */
+  /** `id` is the number of the question; the answer has the same number. */
   | { readonly type: 'need'; readonly id: number; readonly need: BatchesNeeded }
   | { readonly type: 'save'; readonly save: number; readonly news: SaveNews }
   | {

@@ -21,7 +21,7 @@ export type TorchFramework = (typeof TORCH_FRAMEWORKS)[number];
 /** The part of a checkpoint of a run on PyTorch that only the launcher knows. */
 export type TorchState = Pick<TrainerState, 'data' | 'schedule'>;
 
-/** A PyTorch rank's request for microbatches, which the launcher makes. */
+/** A PyTorch rank's request for microbatches; the launcher makes these microbatches. */
 export interface BatchesNeeded {
   readonly run: number;
   readonly what: 'train' | 'validation';

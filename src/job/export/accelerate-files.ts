@@ -6,7 +6,7 @@ import { modelScript } from './model-script';
 import { lines } from './python';
 import { type BundleFacts, type BundleFile, nameIn, worldOf } from './target';
 
-/** Whether Accelerate shards by DeepSpeed: FSDP has no equal of ZERO_1 and ZERO_2, because it shards parameters too. */
+/** Whether Accelerate uses DeepSpeed: only for ZERO_1 and ZERO_2, because FSDP would shard parameters too. */
 export function isByDeepSpeed({ config }: BundleFacts): boolean {
   return ['ZERO_1', 'ZERO_2'].includes(config.parallel.strategy);
 }

@@ -69,7 +69,7 @@ export function planBundle(
   const shape = modelShape(config);
   if (shape.kind !== 'gpt' && shape.kind !== 'llama') {
     throw new ConfigError(
-      `export: bundles have models of kind 'gpt' and 'llama', not '${shape.kind}'; run.savePretrained(folder) writes other models for their own programs`,
+      `export: bundles have models of kind 'gpt' and 'llama', not '${shape.kind}'; run.savePretrained(folder) writes models of other kinds for programs that train them`,
     );
   }
   if (config.data === 'function')
@@ -202,7 +202,7 @@ function writeData(
     notes: isAll
       ? []
       : [
-          `The folder data has the batches of ${numSteps} of ${wanted} steps (${formatBytes(numSteps * bytes)}); after these steps, the same batches are used again, and losses differ from those of a run here`,
+          `The folder data/ has the batches of ${numSteps} of ${wanted} steps (${formatBytes(numSteps * bytes)}); after these steps, the same batches are used again, and losses differ from those of a run here`,
         ],
     text:
       data === 'batches'

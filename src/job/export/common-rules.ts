@@ -48,10 +48,10 @@ export function trainerReduction({ config }: Pick<BundleFacts, 'config'>): Float
 
 export const IN_SCRIPT = 'write it into train.py, or leave it out of the config';
 
-/** Rules of settings that have the same answer for every target. */
+/** Rules of settings that every target treats in the same way. */
 export const ANYWHERE = {
   'parallel.unitStrategies': left('all units have the strategy of parallel.strategy'),
-  'parallel.ignoredModules': refused('modules that no unit shards are not exported; leave them out'),
+  'parallel.ignoredModules': refused('modules outside of all units are not exported; leave the setting out'),
   'parallel.syncModuleStates': left('all ranks read the same file of weights'),
   'parallel.forwardPrefetch': left("the framework's default gathers the next unit in advance"),
   'parallel.backwardPrefetch': left("the framework's default gathers the next unit in advance"),

@@ -102,7 +102,7 @@ function dataFlags({ shape }: BundleFacts): Flags {
     data_path: 'data/tokens',
     [nameIn('megatron', 'data.validation')]: '100,0,0',
     tokenizer_type: 'NullTokenizer',
-    // One less, because NullTokenizer adds its own token for the end of a document.
+    // The model's vocabulary − 1, because NullTokenizer adds its own token for the end of a document.
     vocab_size: shape.vocab - 1,
     make_vocab_size_divisible_by: 1,
     log_interval: 1,

@@ -38,6 +38,6 @@ export function modelNotes(facts: BundleFacts): readonly string[] {
       `The model is ${source} with its published weights and tokenizer; a run here begins with the initial values of the seed. --init FILE writes the weights that you have.`,
     ];
   return facts.shape.from === undefined
-    ? ['The folder model has no tokenizer: copy a tokenizer.json and its tokenizer_config.json into it.']
+    ? ['The folder model/ has no tokenizer: copy a tokenizer.json and its tokenizer_config.json into it.']
     : [];
 }

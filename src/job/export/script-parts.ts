@@ -30,7 +30,7 @@ export const READ_BATCH = lines(
   '    return ids[:, :-1], ids[:, 1:]',
 );
 
-/** Returns the lines that open the tokens, and stop if their number of ranks is not `ranks`, a Python expression. */
+/** Returns the lines that open the file of tokens, and end train.py if it is not for `ranks` (a Python expression) ranks. */
 export function openTokens(ranks: string): string {
   return lines(
     '    tokens = np.load(os.path.join(HERE, "data", "tokens.npy"), mmap_mode="r")  # [rank, microbatch, row, position]',
@@ -67,7 +67,7 @@ export function isInTorch(kind: OptimizerConfig['kind']): kind is keyof typeof T
   return Object.hasOwn(TORCH_OPTIMIZERS, kind);
 }
 
-/** Returns torch's class of a config's optimizer and its arguments. */
+/** Returns the class in torch.optim for a config's optimizer, and the arguments of the class. */
 export function torchOptimizer({ optimizer }: TrainConfig) {
   const { kind, lr, betas, eps, weightDecay, amsgrad, maximize, momentum, nesterov } = optimizer;
   const own =

@@ -121,7 +121,7 @@ export const ACCELERATE_RULES: Rules = {
   ...SCRIPT,
   'parallel.strategy': (facts) =>
     isByDeepSpeed(facts)
-      ? other('Accelerate shards it by DeepSpeed, with ds_config.json')
+      ? other('Accelerate uses DeepSpeed, with the settings in ds_config.json')
       : replicasRule(facts),
   'parallel.mesh': 'said',
   'parallel.reshardAfterForward': ({ config }) =>

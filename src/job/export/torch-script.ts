@@ -38,7 +38,7 @@ export function torchScript(facts: BundleFacts): string {
   });
 }
 
-/** Whether fully_shard expresses a strategy, because the strategy shards gradients or parameters. */
+/** Whether a strategy needs fully_shard: it shards gradients, or gradients and parameters. */
 export function usesFullyShard({ strategy }: ParallelConfig): boolean {
   return STRATEGIES[strategy].shardedAtRest.includes('gradient');
 }

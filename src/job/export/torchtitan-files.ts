@@ -63,7 +63,7 @@ export function torchTitanNotes(facts: BundleFacts): readonly string[] {
       : [
           'TorchTitan begins with its own initial values, so losses differ from those of a run here; --init FILE writes values that TorchTitan loads.',
         ]),
-    `The folder model needs a tokenizer.json and its tokenizer_config.json${facts.shape.from === undefined ? '' : ', if they are not there'}.`,
+    `The folder model/ needs a tokenizer.json and its tokenizer_config.json${facts.shape.from === undefined ? '' : ', if they are not there'}.`,
     `TorchTitan ${versionOf('torchtitan')} reads the settings; later releases have settings in modules of Python. This release's parser can read such files; no training was run, because that needs GPUs.`,
     ...(typeof facts.config.activationCheckpointing === 'object' &&
     facts.config.activationCheckpointing !== null &&
@@ -111,7 +111,7 @@ function launchFile({ machines, gpusPerMachine }: BundleFacts): BundleFile {
  * ffn_dim_multiplier · 8/3 · dim is half of this width, so the result is the wanted width.
  */
 function modelText({ shape }: BundleFacts): string {
-  if (shape.kind !== 'llama') return ''; // the rules refuse it
+  if (shape.kind !== 'llama') return ''; // the rules refuse other models
   const { dim, layers, heads, kvHeads = heads, ffn = llamaFfn(dim), vocab, seq, normEps, ropeTheta } = shape;
   const sizes = {
     dim,

@@ -25,7 +25,7 @@ function modelRule({ shape, config }: BundleFacts): Said {
   if (shape.tied) return refused("TorchTitan's Llama 3 has an output layer of its own; use tied false");
   if (shape.qkvBias) return refused("TorchTitan's Llama 3 has no qkvBias; export to 'swift'");
   return flavorOf({ config }) === undefined
-    ? other('is in exported_model.py, which train.toml imports; its parameters are in the folder model')
+    ? other('is in exported_model.py, which train.toml imports; its parameters are in the folder model/')
     : 'said';
 }
 
@@ -50,7 +50,7 @@ function meshRule(facts: BundleFacts): Said {
   const { mesh, cp } = facts.config.parallel;
   return mesh !== null && mesh.dpShard % cp !== 0
     ? refused(
-        `dpShard ${mesh.dpShard} is no multiple of parallel.cp ${cp}, over whose ranks TorchTitan shards`,
+        `TorchTitan shards over the ranks of parallel.cp too, so dpShard ${mesh.dpShard} must be a multiple of parallel.cp ${cp}`,
       )
     : 'said';
 }
@@ -68,7 +68,7 @@ function stagesRule(facts: BundleFacts): Said {
   if (facts.config.parallel.pp === 1) return NO_STAGES;
   if (layersPerStage(exportedOf(facts)) === undefined)
     return refused(
-      `TorchTitan gives each stage equally many layers, and ${facts.shape.layers} layers cannot make ${facts.config.parallel.pp * virtualStagesOf(facts.config.parallel)} such stages`,
+      `TorchTitan gives all stages equally many layers, but ${facts.shape.layers} layers cannot be divided into ${facts.config.parallel.pp * virtualStagesOf(facts.config.parallel)} equal stages`,
     );
   // If train.toml names no published model, its reader does not know the number of layers, and assumes at most 2 stages per rank.
   const isKnown = flavorOf(facts) !== undefined || virtualStagesOf(facts.config.parallel) <= 2;

@@ -24,7 +24,7 @@ const BY_SWIFT = refused("LLaMA-Factory's Trainer divides no model; export it to
 
 function modelRule(facts: BundleFacts): Said {
   return modelSource(facts) === MODEL_FOLDER
-    ? other('is the folder model, in the format of Hugging Face; its sizes are in model/config.json')
+    ? other('is in the folder model/, in the format of Hugging Face; its sizes are in model/config.json')
     : other('has the published weights; the bundle sets the length of sequences');
 }
 
@@ -87,7 +87,7 @@ const TRAINER = {
   'optimizer.maximize': refused('transformers only minimizes; leave it out'),
   schedule: scheduleRule,
   frozen: refused(
-    'modules have other names in this program; leave it out, and write freeze_parameters or freeze_trainable_layers',
+    'modules have other names in this program; leave it out, and add freeze_parameters (swift) or freeze_trainable_layers (LLaMA-Factory) to the bundle',
   ),
   lora: 'said',
   seed: OWN_SEED_RULE,

@@ -9,7 +9,7 @@ import { describeExit, type RankExit } from './rank-process';
 
 /** Asks couriers what their main threads do. Couriers also answer while main threads compute or wait. */
 export class StatusDesk {
-  /** The functions that receive ranks' answers, by the question's id. Without `status`, the rank's process has ended. */
+  /** The functions that receive ranks' answers, by the question's id. If `status` is omitted, the rank's process has ended. */
   readonly #asked = new Map<number, (rank: number, status?: Situation) => void>();
   readonly #control: ControlServer;
   #nextId = 1;
@@ -110,7 +110,7 @@ export class SaveDesk {
   }
 }
 
-/** Returns the answer to a rank's request for batches: the batches, or the error of making them, which the rank then throws. */
+/** Makes the batches that a rank requests. Returns the answer: the batches, or an error, which the rank then throws. */
 export function supply({ need: make }: CallSink, { id, need }: FromRank & { type: 'need' }): ToRank {
   try {
     if (make === undefined) throw new ShardlabError('INTERNAL', 'the call gives no batches');

@@ -97,7 +97,7 @@ function thrownError(
   const details = { ...root.details, call: call.title, ranks, line: root.line, column: root.column, errors };
   const sameLine = ranks.every((rank) => errors[rank]?.line === root.line);
   const text = saying(root);
-  // If a rank reports the error of another rank, the text already begins with that other rank.
+  // If a rank reports the error of another rank, the text already begins with the name of that other rank.
   const head = /^\[rank \d+\] /.test(text) ? text : `${who} ${text}`;
   const message = `${head} (${sameLine ? place(call.title, root) : call.title})`;
   const error = new ShardlabError(root.code, message, { details, rank: ranks[0] });
@@ -105,7 +105,7 @@ function thrownError(
   return error;
 }
 
-/** Returns an error's text without its rank, because the message names the rank; adds the class name of a foreign error. */
+/** Returns an error's text without the rank, which the message already names. Adds the class's name if it is not shardlab's. */
 function saying({ code, ename, evalue }: RankError): string {
   const text = withoutRank(evalue);
   return code === 'RANK_FAILED' && !ename.startsWith('ShardlabError') ? `${ename}: ${text}` : text;

@@ -9,7 +9,7 @@ const CGROUPS = '/sys/fs/cgroup';
 
 /**
  * Returns the bytes that new processes may use. In a container, cached files count as used memory, although the kernel
- * frees them when needed. So this function adds their bytes, up to the free memory of the whole machine.
+ * frees them when needed. So this function adds the bytes of cached files, up to the free memory of the whole machine.
  */
 export function availableMemory(read: ReadText = readIfThere): Bytes {
   return Math.min(freemem(), process.availableMemory() + cachedFiles(read));

@@ -25,7 +25,7 @@ export function openLoadProbe() {
   return {
     cores,
     /**
-     * Returns the mean number of other programs' threads that want a core. Waits until ended work has settled, then spins on
+     * Returns the mean number of other programs' threads that want a core. Waits until threads of ended work sleep, then spins on
      * every core for `seconds`, and measures the time that the operating system gives to other programs.
      */
     async others(seconds: Seconds = 0.15): Promise<number> {

@@ -14,7 +14,7 @@ import { explain, findMissing, type MissingCollective, type Why, watchForMissing
 /*
  * [Note: two stages] V8 skips `finally` when it terminates JavaScript. So an interrupt first sets the abort flag (in
  * shared memory or by couriers): blocking collectives throw a ShardlabError, and `finally` runs. After that, couriers end code
- * that still runs. When a rank has failed, the others are cancelled in the same two stages, with more time between the stages.
+ * that still runs. After a rank's failure, calls on other ranks end in the same two stages, with more time between the stages.
  *
  * [Note: recovery] After a failure, when no rank runs a call any more, the segment gets a new epoch, and every rank
  * restores its engine's scopes and restarts its groups. The failed call ends after this, so the next cell works.
@@ -24,7 +24,7 @@ import { explain, findMissing, type MissingCollective, type Why, watchForMissing
 const INTERRUPT_DELAY_MS = 0;
 /** After a failure of a rank, the other ranks have this time to clean up. */
 const CANCEL_DELAY_MS = 1000;
-/** A rank that neither ends nor can be terminated within this time (stuck in native code) is killed. */
+/** A rank is killed if its work has not ended after this time, because it is stuck in native code. */
 const STUCK_MS = 15_000;
 /** A courier that does not answer within this time, even on a busy machine, is reported as not answering. */
 const ANSWER_MS = 3000;
@@ -33,7 +33,7 @@ const ANSWER_MS = 3000;
 export class Supervisor implements FleetListener {
   /** The hang report of the last failure. */
   lastIncident: { readonly event: string; readonly why: Why } | undefined;
-  /** For each rank, the WebAssembly kernel that crashed in it. It may have damaged the rank's heap, and so the rank's values. */
+  /** The WebAssembly kernel that crashed in a rank, by the rank. The crash may have damaged the values in the rank's heap. */
   readonly damages = new Map<number, string>();
   /** Receives reports about saves, which ranks write while they run other calls. */
   readonly saves = new SaveDesk();

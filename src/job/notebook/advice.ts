@@ -36,7 +36,7 @@ function named(findings: readonly AdviceFinding[], name: AdviceName): AdviceFind
   const found = findings.find((finding) => finding.name === name);
   if (found !== undefined) return found;
   const names = findings.map((finding) => finding.name).join(', ');
-  throw new ConfigError(`no advice is called '${name}'; there are ${names}`);
+  throw new ConfigError(`no advice is called '${name}'; choose one of ${names}`);
 }
 
 /** Returns a table of the documents' advice, with the number of the grid's cases in which each advice holds. */

@@ -42,7 +42,7 @@ export interface Verification extends Shown {
   readonly changed: readonly ClaimCheck[];
 }
 
-/** For each claim, its result on the recorded runs, which never changes. The results of all claims take seconds to compute. */
+/** The result of each claim on the recorded runs. A result never changes; it takes seconds to compute all results. */
 const RESULTS = new WeakMap<ClaimEntry, ClaimResult>();
 
 function resultOf(entry: ClaimEntry): ClaimResult {
@@ -96,7 +96,10 @@ export class Claims implements Iterable<ClaimResult> {
     return sessionGuesses().reveal(claimsFigure(this.results));
   }
 
-  /** Returns one row per claim. With `name`, returns this table of a document, with documented, found and verdict in one cell. */
+  /**
+   * Returns a table with one row per claim. With `name`, returns the document's table of this name; the cell of a claim has the
+   * documented number, the found number and the verdict.
+   */
   table(name?: TableName): Table {
     return name === undefined ? claimsTable(this.results) : documentTable(name, this.results);
   }
@@ -153,8 +156,8 @@ export class Claims implements Iterable<ClaimResult> {
 }
 
 /**
- * Returns the documents' claims, or the claims that patterns ('wan.mem.*') or conditions name. Throws: CONFIG with the nearest id,
- * or the known values of a condition.
+ * Returns the documents' claims, or the claims that patterns ('wan.mem.*') or conditions name. Throws: CONFIG with the nearest
+ * id, or the known values of a condition.
  * @example
  * sl.claims('wan.mem.*');
  * sl.claims('wan.mem.params').evidence;
@@ -176,7 +179,7 @@ function filterOf(which: string | readonly string[] | ClaimFilter): ClaimFilter 
 
 /**
  * Registers a claim of your own, so that `sl.claims` finds it by its id, and returns the claim with its verdict. Throws: CONFIG
- * if the claim has nothing to check or the id of a document's claim; CHECK if an expression is wrong.
+ * if the claim has nothing to check, or if a document's claim has the same id; CHECK if an expression is wrong.
  * @example
  * sl.claim({ id: 'mine.bubble', says: 'A bubble of 10% with 16 microbatches on 4 stages', documented: 10, unit: '%', found: 'bubble(4, 16)' });
  */

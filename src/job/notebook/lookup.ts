@@ -4,8 +4,8 @@ import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import { createTable, type Table } from '../../figures/table';
 
 /**
- * Returns every name that the documents use, the errors of the document's code on the original libraries, and whether
- * shardlab has the name.
+ * Returns a table with a row per name that the documents use: the error of the documents' code with this name on the original
+ * libraries, and whether shardlab has the name.
  */
 export function lookup(): Table;
 /**

@@ -59,7 +59,7 @@ export interface OwnRun extends OwnRunCase {
 }
 
 export interface OwnRuns {
-  /** The measurements behind the predictions. */
+  /** The measurements from which the runs were predicted. */
   readonly measured: HereMeasurements;
   readonly runs: readonly OwnRun[];
 }
@@ -271,7 +271,7 @@ function bytesOf(predicted: readonly StepRecord[], measured: readonly StepRecord
   };
 }
 
-/** Returns the numbers and bytes of a rank's collectives, without groups' names, which differ between runs of one job. */
+/** Returns the counts and bytes of a rank's collectives. Names of groups are left out: they differ between a job's runs. */
 function callsOf(record: StepRecord) {
   return communication([record])
     .map(({ op, cause, count, wireBytes }) => ({ op, cause, count, wireBytes }))

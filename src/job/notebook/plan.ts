@@ -52,8 +52,8 @@ export interface Plan<L extends AnyLayout = Layout> extends Planned<L>, ConfigRe
    */
   inference(request?: InferenceRequest): InferencePlan;
   /**
-   * Returns the USD and hours of a run of this length; with prices such as
-   * `{ cnyPerUsd: 7.1, 'H20-96G': { cnyPerHour: 9 } }` also the CNY.
+   * Returns the cost in USD and the hours of a training of this length. With prices such as
+   * `{ cnyPerUsd: 7.1, 'H20-96G': { cnyPerHour: 9 } }`, also returns the cost in CNY.
    * Throws: CONFIG if no price is known.
    */
   cost(length: RunLength, prices?: OwnPrices): Cost;

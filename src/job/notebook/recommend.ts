@@ -19,7 +19,7 @@ export interface Recommended extends TableView {
   readonly ranked: readonly Plan[];
   /** The best layout that fits; undefined if none fits. */
   readonly best: Plan | undefined;
-  /** The best layout as a plan request, to change and plan again. */
+  /** The best layout as a plan request, which you can change and give to `sl.plan`. */
   readonly request: PlanRequestInput | undefined;
   /** The best layout of each family other than the family of `best`, and why this layout lost. */
   readonly losses: readonly Loss[];

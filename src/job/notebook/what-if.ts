@@ -66,7 +66,7 @@ function tried(input: PlanInput, place: PlanPlace): Plan | ConfigError {
   }
 }
 
-/** Scales times to the tokens of the base plan, so that values are compared at equal work also if they change the tokens. */
+/** Scales times to the tokens of the base plan, so that values that change the number of tokens are compared at equal work. */
 function settingOf(turn: Turn, planned: Plan, { layout }: Plan): WhatIfSetting {
   const { peakBytes, fits } = planned;
   const work = tokensPerStep(layout) / tokensPerStep(planned.layout);

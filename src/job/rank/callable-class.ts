@@ -1,4 +1,4 @@
-/** A class that can be called with or without `new`, as in the documents' Python. */
+/** A class that can be called with or without `new`, because users copy Python code, which has no `new`. */
 export interface CallableClass<Arguments extends readonly unknown[], Made> {
   (...args: Arguments): Made;
   new (...args: Arguments): Made;

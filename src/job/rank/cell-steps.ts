@@ -61,7 +61,10 @@ export class CellSteps {
   #send: ((step: CellStep) => void) | undefined;
   /** The moment at which the open step ends if another pass begins. */
   #mark: Moment | undefined;
-  /** The newest step that has ended. It is sent when the next step has ended, because only the newest step has a curve. */
+  /**
+   * The newest step that has ended. It is sent when the next step or the cell has ended, because only a cell's last step is sent
+   * with the curve of its memory.
+   */
   #held: HeldStep | undefined;
   #notes = emptyNotes();
   /** Losses of the passes of the last cell, if it made no update; a later cell may make this update. */
@@ -256,7 +259,7 @@ export class CellSteps {
     this.#hasWarned = true;
     this.#parts.warn(
       `this cell ran so many collectives in one step that the ledger lacks the last ${numDropped} of them; ` +
-        'run fewer per cell, or end steps with an optimizer. This warning appears once',
+        'run fewer collectives per cell, or call step() of an optimizer, which ends a step. This warning appears once',
     );
   }
 }

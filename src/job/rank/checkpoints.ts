@@ -33,7 +33,7 @@ const STATE_DICT_METHODS = [
   'loadOptimState',
 ] as const;
 
-/** The methods for state dicts, as FSDP's static methods. Each method is a collective: every rank calls it. */
+/** The methods for state dicts; in torch, they are static methods of FSDP. Each is a collective: every rank calls it. */
 export type StateDictMethods = Pick<StateDicts, (typeof STATE_DICT_METHODS)[number]>;
 
 /** Saves and loads models and optimizers of cells. */
@@ -88,7 +88,7 @@ export function rankCheckpoints(engine: Engine, group: ProcessGroup, warn: Warn)
       const { savePretrained } = await import('./pretrained.js');
       await savePretrained({ engine, group, checkpointer }, given, folder, options);
     },
-    /** Loads a checkpoint's folder; any world and strategy may have saved it. Every rank must call it. Throws: IO, SHAPE. */
+    /** Loads a checkpoint, which any world and strategy may have saved. Every rank must call this function. Throws: IO, SHAPE. */
     async loadCheckpoint(
       given: Module | Layer,
       optimizer: Optimizer | null,

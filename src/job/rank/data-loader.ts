@@ -23,7 +23,7 @@ export type LoaderOptions = Pick<TrainConfigInput, 'batch' | 'seed'>;
 export interface LoaderPlace {
   readonly engine: Engine;
   readonly group: ProcessGroup;
-  /** undefined: no files can be read. */
+  /** Omitted if no files can be read, as in a dry run. */
   readonly files?: DataFolders | undefined;
 }
 
@@ -69,8 +69,8 @@ function settingsOf(given: unknown, options: LoaderOptions) {
   const isBuiltIn = given === 'typescript' || given === 'synthetic' || given === 'function';
   if (isBuiltIn || (typeof given !== 'string' && !isPlain(given))) {
     throw new ConfigError(
-      `dataLoader reads files and arrays, not ${classOf(given)}; write dataLoader('./images') or dataLoader({ path: './my.txt', seq: 128 }), ` +
-        'and call a function of your own in the loop itself',
+      `dataLoader reads files and arrays, not ${classOf(given)}; write dataLoader('./images') or dataLoader({ path: './my.txt', seq: 128 }). ` +
+        'If a function of your own makes the batches, call it in the loop, without a loader',
     );
   }
   const config = parseTrainConfig({ ...options, data: given, model: { kind: 'own' }, loss: 'function' });

@@ -23,8 +23,8 @@ function adviceOn(thrown: unknown): string | undefined {
   if (thrown instanceof TypeError) return adviceOnTypeError(thrown.message);
   if (!(thrown instanceof ReferenceError) || !thrown.message.endsWith(' is not defined')) return undefined;
   return (
-    'No cell has declared it in these ranks: rerun the cell with the declaration if that cell failed before it reached the declaration, or ran ' +
-    'in ranks of another job (%%ranks cells run in the job that was launched last)'
+    'No cell has declared it in these ranks: rerun the cell with the declaration. Perhaps that cell failed before it reached the declaration, ' +
+    'or it ran in ranks of another job (%%ranks cells run in the job that was launched last)'
   );
 }
 

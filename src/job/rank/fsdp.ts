@@ -166,7 +166,7 @@ export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh
       destinations: ArrayLike<number> | tf.Tensor,
       { group = mesh.group }: GroupOption = {},
     ) => sparseAllToAll(engine, group, rows, destinations),
-    /** Reduces generated gradients with 16 bits on the wire, and reports the error of the means. Every rank calls it. */
+    /** Averages random gradients with 16 bits per element on the wire; reports the error of the means. Every rank calls it. */
     reductionError: ({ group = mesh.group, ...options }: ReductionErrorOptions & GroupOption = {}) =>
       reductionError(engine, group, options),
     /** Applies activation checkpointing to layers (default: all); `config` is a value of a config's `activationCheckpointing`. */

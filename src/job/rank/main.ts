@@ -7,8 +7,8 @@ import { startCourier } from '../control/courier-handle';
 import { LIFELINE_FD, takeRankSetup } from './setup';
 
 /**
- * When the kernel looks for a process to kill, it adds this many thousandths of the available memory to a rank's own
- * memory. Source: proc(5).
+ * When memory runs out and Linux looks for a process to kill, it adds this many thousandths of the available memory to a
+ * rank's own memory. Source: proc(5).
  */
 const VICTIM_SCORE = 500;
 
@@ -39,13 +39,13 @@ const courier = startCourier({
 void import('./start.js').then(({ startRank }) => startRank({ setup, courier, statusBoard, controlBlock }));
 
 /**
- * Makes the kernel kill this process, and not its launcher, when memory runs out, so that the notebook survives and
- * reports the cause.
+ * Makes Linux kill this process, and not its launcher, when memory runs out. So the notebook survives and reports the
+ * cause.
  */
 function goBeforeLauncher(): void {
   try {
     writeFileSync('/proc/self/oom_score_adj', String(VICTIM_SCORE));
   } catch {
-    // Only Linux has this file, and some containers refuse writes to it; then the kernel chooses a process by itself.
+    // Only Linux has this file, and some containers refuse writes to it; then Linux chooses a process by itself.
   }
 }

@@ -52,7 +52,7 @@ const LR_SCHEDULER = {
 interface OptimParts {
   readonly engine: Engine;
   readonly warn: Warn;
-  /** Gets the updates, which end the steps of cells. */
+  /** Gets a call after each update, because updates end the steps of cells. */
   readonly steps: CellSteps;
 }
 
@@ -103,7 +103,7 @@ export function rankOptim({ engine, warn, steps }: OptimParts, takes: (model: Ha
     adamW,
     /** Torch's spelling of adamW. */
     adamw: adamW,
-    /** AdamW with moments in one byte per element. */
+    /** AdamW whose moments take one byte per element each. */
     adamW8bit: made(
       'adamW8bit',
       (model, options: AdamW8bitOptions, at) => new AdamW8bit(engine, model, options, at),
@@ -143,13 +143,13 @@ export function rankOptim({ engine, warn, steps }: OptimParts, takes: (model: Ha
   };
 }
 
-/** Schedules and loss scaling, under the documents' names. */
+/** Schedules and loss scaling, under the names of DeepSpeed and torch. */
 export interface RankSchedules extends Readonly<ReturnType<typeof rankSchedules>> {}
 
 /** Returns schedules and loss scaling for this rank's engine and the group of all ranks. */
 export function rankSchedules(engine: Engine, group: ProcessGroup, steps: CellSteps) {
   return {
-    /** Source: DeepSpeed's WarmupCosineLR, with the document's arguments. */
+    /** Source: DeepSpeed's WarmupCosineLR; the options have the names of a config's schedule. */
     WarmupCosineLR: callableClass(
       (optimizer: Scheduled, options: WarmupCosineOptions) => new WarmupCosineLR(optimizer, options),
     ),

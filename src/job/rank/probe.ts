@@ -8,7 +8,7 @@ import type { Trainer } from '../../train/trainer';
 export interface ProbeResult {
   /** The most bytes on the device, including the bytes of other runs and cells. */
   readonly peakBytes: Bytes;
-  /** How many of these bytes are shards of parameters and gradients, and optimizer states. */
+  /** How many of these bytes belong to shards of parameters, shards of gradients, or optimizer states. */
   readonly shardBytes: Bytes;
   /** Time of the second step; the first step is a warm-up. */
   readonly stepSeconds: Seconds;

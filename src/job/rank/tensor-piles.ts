@@ -83,7 +83,7 @@ export class TensorPiles {
     this.#warn(warning);
   }
 
-  /** Only a row of steps whose tensors still exist causes a warning, because one pass may still be open when the next begins. */
+  /** One step whose tensors still exist is no pile, because its pass may still be open. So a warning needs several such steps. */
   #stepWarning(): string | undefined {
     if (!this.#isInStep) return undefined;
     const bySteps = this.#sumsBy(({ step }) => step);
@@ -118,7 +118,7 @@ export class TensorPiles {
   }
 }
 
-/** Whether a tensor is one of the kinds that a pass makes. */
+/** Whether a tensor's cause is one of the causes of tensors that a pass makes. */
 function isPassing({ cause }: Tag): boolean {
   return cause === 'temp' || cause === 'batch' || cause === 'activation';
 }

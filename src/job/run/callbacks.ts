@@ -27,7 +27,7 @@ const EVENTS = ['onStepEnd', 'onEvaluate', 'onSave'] as const satisfies readonly
 /** A callback that the user added, and the line that added it. */
 interface Registered<R> {
   readonly callback: RunCallback<R>;
-  /** The cell's line that added it; '' outside of cells. */
+  /** The cell and line that added the callback: 'In[3]:2'; '' outside of cells. */
   readonly place: string;
 }
 

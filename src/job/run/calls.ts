@@ -43,7 +43,7 @@ export type RunWork = Exclude<
   { kind: 'cell' | 'function' | 'python' | 'put' | 'get' | 'recover' | 'group' | 'measure' }
 >;
 
-/** Calls a run's ranks until the run ends. */
+/** Sends a run's work to its ranks; when the run has ended, work is refused. */
 export class RunCalls {
   readonly #run: number;
   readonly #supervisor: Supervisor;

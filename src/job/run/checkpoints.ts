@@ -33,7 +33,7 @@ export interface RunSave extends Shown {
   readonly bytes: Bytes;
   /** The time that it took to copy the state; training waits for this copy. */
   readonly copySeconds: Seconds;
-  /** Resolves when the checkpoint is in place. Throws: IO, RANK_DIED; then the previous checkpoint is complete. */
+  /** Resolves when the checkpoint is in place. Throws: IO, RANK_DIED; the previous checkpoint then stays complete. */
   readonly done: Promise<void>;
 }
 

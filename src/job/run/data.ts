@@ -32,7 +32,7 @@ export class JobData {
    */
   async prepare(config: TrainConfig, world: number): Promise<PreparedData | undefined> {
     const data = this.#dataOf(config);
-    // The videos of a dit are random numbers; a warning says so.
+    // A dit trains on random numbers, not on the user's data; a warning says so.
     const { kind } = modelShape(config);
     if (data === null || kind === 'dit') return undefined;
     const prepared = await this.#once(data, config.seed);
@@ -58,7 +58,7 @@ export class JobData {
     return textCodecOf({ tokenizer, eosToken: null }, this.#options.baseDir);
   }
 
-  /** Returns a config's own data. If the data name no tokenizer, they get the tokenizer in the model's folder. */
+  /** Returns a config's own data. If the data have no setting `tokenizer`, it becomes the tokenizer in the model's folder. */
   #dataOf(config: TrainConfig): OwnData | null {
     const data = ownData(config.data);
     if (data === null) return null;
@@ -90,8 +90,8 @@ export class JobData {
   }
 
   /**
-   * Returns a key that identifies settings and the state of their files. Data of arrays get a new key in each call,
-   * because the user may have changed an array's values.
+   * Returns a key that identifies settings and the state of their files. Data that are arrays get a new key in each
+   * call, because the user may have changed an array's values.
    */
   #keyOf(data: OwnData, seed: number): string {
     const { format, validation, tokenizer } = data;

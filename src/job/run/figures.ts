@@ -112,7 +112,7 @@ export abstract class StepFigures {
     );
   }
 
-  /** Returns a table of each process's memory at the end of a step (default: the last), with a name for every resident byte. */
+  /** Returns a table of each process's resident memory at the end of a step (default: the last), by kind; no byte is left out. */
   processes(step?: number): Table {
     const { recorded } = this;
     requireSteps(recorded);

@@ -25,7 +25,7 @@ export class Guesses {
   readonly #stored = new Map<string, Guess>();
   readonly #untold = new Set<string>();
 
-  /** Stores a guess; the next figure with the quantity shows the guess and the answer. Never blocks, never throws. */
+  /** Stores a guess; the next figure with the quantity `of` shows the guess and the true value. Never blocks, never throws. */
   guess(id: string, given = Number.NaN, of = ''): Guess {
     const value = Number(given);
     const text = Number.isNaN(value)

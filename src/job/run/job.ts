@@ -156,9 +156,8 @@ export class Job extends StepFigures {
 
   /**
    * Builds a model and its strategy on ranks. `config` is a config, or the name of a preset, a model or a file; `.load(path)`
-   * continues from a checkpoint. Steps clip gradients unless `clipNorm` is null; a loop by hand clips them only if it calls
-   * optim.clipGradNorm.
-   * Throws: CONFIG for a wrong config, and as `on().run` does.
+   * continues from a checkpoint. The run's steps clip gradients unless `clipNorm` is null; a training loop in a cell clips them
+   * only if it calls optim.clipGradNorm. Throws: CONFIG for a wrong config, and as `on().run` does.
    * @example
    * const run = await job.train({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } });
    */
@@ -181,7 +180,10 @@ export class Job extends StepFigures {
     return Object.assign(building, { load });
   }
 
-  /** Prepares instructions, as train does, and returns how many rows an epoch has. Throws: CONFIG, IO. */
+  /**
+   * Prepares the conversations of `data.instructions`, as `train` does, and returns how many rows an epoch has; undefined if the
+   * data are not instructions. Throws: CONFIG, IO.
+   */
   countRows(config: TrainConfigInput): Promise<RowCounts | undefined> {
     return this.#data.countRows(config, this.numRanks);
   }

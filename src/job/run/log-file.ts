@@ -28,7 +28,7 @@ export interface EvaluationRow {
   /** Absent if rows have no tokens. */
   readonly evalPerplexity?: number;
   readonly evalSeconds: Seconds;
-  /** The metrics that `run.evaluate` was given, by name; absent without any. */
+  /** The mean of each metric that `run.evaluate` got, by name; absent if it got none. */
   readonly metrics?: Readonly<Record<string, number>>;
 }
 

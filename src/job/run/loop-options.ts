@@ -110,8 +110,9 @@ function wrong(what: string, name: string, value: unknown, expected: string): Co
 }
 
 /**
- * Whether the newest evaluation is the last that patience allows. Here all evaluations of the run count, so a resumed run stops
- * after the same step; after a stop, counting begins again. Source: transformers' EarlyStoppingCallback.
+ * Whether early stopping ends the training after the newest evaluation. All evaluations of the run count, also those of earlier
+ * calls, so a resumed run stops after the same step. After a stop, counting begins again.
+ * Source: transformers' EarlyStoppingCallback.
  */
 export function isOutOfPatience(
   evaluations: readonly EvaluatedStep[],

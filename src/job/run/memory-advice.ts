@@ -12,7 +12,7 @@ import type { ProbeResult } from '../rank/probe';
 export interface AdviceOptions {
   readonly config: TrainConfig;
   readonly world: number;
-  /** Trains two steps of a config without the limit, on all ranks of the run, and returns each rank's measurements. */
+  /** Trains two steps of a config without the memoryLimit, on all ranks of the run, and returns each rank's measurements. */
   readonly probe: (config: TrainConfig) => Promise<readonly ProbeResult[]>;
   readonly progress: ShowProgress;
 }
@@ -130,7 +130,7 @@ function byFormula(numParams: number, world: number, limit: Bytes): string {
     `The model is too large to try settings here. Its parameters, gradients and optimizer states are ${formatBytes(states)}; ` +
     `under FULL_SHARD each of ${world} ranks holds ${formatBytes(states / world)} of them, or with offload.optimizer ` +
     `${formatBytes(states / world / 2)}. With more than ${fits} ranks, each rank's part is below the limit of ${formatBytes(limit)}; ` +
-    'activations are extra: halve batch and double accumulation, or set activationCheckpointing.'
+    'activations need memory too: to reduce it, halve batch and double accumulation, or set activationCheckpointing.'
   );
 }
 
@@ -155,8 +155,9 @@ function sayingRanks(tried: readonly TriedSetting[]): string {
   const fewest = tried.reduce<TriedSetting | undefined>((best, one) => {
     return one.ranks !== null && one.ranks < (best?.ranks ?? Number.POSITIVE_INFINITY) ? one : best;
   }, undefined);
-  if (fewest === undefined) return '; the memory that is not sharded does not fit with any number of ranks';
-  return `, or about ${fewest.ranks} ranks with ${fewest.setting} (estimated from the size of its shards)`;
+  if (fewest === undefined)
+    return '; more ranks do not help, because the memory that is not sharded does not fit';
+  return `, or about ${fewest.ranks} ranks with ${fewest.setting} (estimated from the size of the shards)`;
 }
 
 function advised(error: ShardlabError, advice: string, more: ErrorDetails): ShardlabError {

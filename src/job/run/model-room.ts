@@ -45,7 +45,7 @@ export function requireModelRoom(
   if (!isOverHeap && total <= free) return;
   const held = `${formatBytes(device)}${host > 0 ? ` and ${formatBytes(host)} on the host` : ''}`;
   const stands = isOverHeap
-    ? `the heap of a rank's wasm engine ends at ${formatBytes(HEAP_END)}`
+    ? `the heap of a rank's wasm engine holds at most ${formatBytes(HEAP_END)}`
     : `all ${world} together would hold ${formatBytes(total)}, but this machine or container has ${formatBytes(free)} free`;
   const setting = config.model;
   const name = typeof setting === 'string' ? `'${setting}'` : `of kind '${setting.kind}'`;
@@ -80,7 +80,7 @@ function bytesOfRank(
   const numShards = isHybrid ? (parallel.mesh?.dpShard ?? ranks) : ranks;
   const share = (state: ModelState, size = numParams): number =>
     Math.ceil(
-      // Under expert parallelism, a rank's parameters may be almost only its experts, so the least size is divided by ep.
+      // Almost all parameters may belong to experts, which are divided by ep; so the least size is divided by ep.
       size / (parallel.tp * parallel.pp) / (shardedAtRest.includes(state) ? numShards : parallel.ep),
     );
   const parameters = itemBytes('float32') * share('parameter');

@@ -16,7 +16,7 @@ import { saveRun } from './checkpoints';
 
 /** Options that say how a model's files are written. */
 export interface PretrainedOptions extends Pick<SaveOptions, 'maxShardBytes' | 'dtype'> {
-  /** Saves only the adapters of `lora`, as PEFT does. Default: false, which adds the adapters to their matrices. */
+  /** Saves only the adapters of `lora`, as PEFT does. Default: false, which adds each adapter to its matrix. */
   readonly adapter?: boolean;
 }
 

@@ -11,7 +11,7 @@ import { DISPLAY } from '../../figures/table';
 import type { StepResult } from '../../train/step-result';
 import type { EvaluatedStep } from '../control/messages';
 
-/** With fewer points there is no curve; a line of text is enough. */
+/** If there are fewer points than this, the display is a line of text without a curve. */
 const LEAST_POINTS = 5;
 /** A curve is redrawn after at least REDRAW_MS milliseconds, and at least REDRAW_SHARE times the duration of its last redraw. */
 const REDRAW_MS = 200;
@@ -181,7 +181,7 @@ export interface RunSummary extends Shown {
   readonly tokensPerSecond: number;
   /** Median time of a step. */
   readonly stepSeconds: Seconds;
-  /** The reason why fewer steps ran than the call asked for: a callback, an early stop; null if all steps ran. */
+  /** Says why fewer steps ran than the call asked for (a callback or an early stop); null if all steps ran. */
   readonly endedEarly: string | null;
 }
 

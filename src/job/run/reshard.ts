@@ -54,15 +54,16 @@ const BY_USE = 'by-use';
 const NUM_MEASURED = 10;
 
 /**
- * Settings that belong to one strategy or world: a change of strategy or world resets them to their defaults unless the
- * change names them.
+ * Settings that belong to one strategy: a change to another strategy resets them to their defaults unless the change
+ * names them.
  */
 const BOUND = ['reshardAfterForward', 'noSync'] as const;
 
 /**
- * Returns the config and world after a change. With another strategy, settings of the old one (mesh, reshardAfterForward,
- * noSync) return to their defaults unless the change names them. With another `ep`, the placement of experts also returns to its
- * default. `loads` returns measured loads. Throws: CONFIG for an unknown or wrong setting, and for an empty change.
+ * Returns the config and world after a change. Unless the change names them, some settings return to their defaults:
+ * reshardAfterForward and noSync with another strategy, mesh with another world or a strategy that is not hybrid, and
+ * expertPlacement with another `ep`. `loads` returns measured loads. Throws: CONFIG for an unknown or wrong setting, and for an
+ * empty change.
  */
 export function planReshard(
   from: RunPlace,

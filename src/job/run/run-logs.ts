@@ -16,7 +16,7 @@ interface OpenLog {
 
 interface LogFunction {
   readonly call: (row: LogRow) => unknown;
-  /** The cell's line that added the function. */
+  /** The cell and line that added the function: 'In[3]:2'; '' outside of cells. */
   readonly place: string;
 }
 

@@ -128,8 +128,8 @@ export abstract class RunLoop extends StepFigures {
 
   /**
    * From now on, writes a row per step and per evaluation into a file of JSON lines or an event file of TensorBoard, or calls a
-   * function with each row. Files are complete after each step. Rows are appended; if a run continues from a checkpoint,
-   * the last rows of later steps are removed from a file of JSON lines; in TensorBoard, such rows are hidden. Returns a function
+   * function with each row. Files are complete after each step. Rows are appended. If the run continues from a checkpoint,
+   * rows of later steps are removed from the end of a file of JSON lines, and TensorBoard hides such rows. Returns a function
    * that ends the log. Throws: CONFIG, IO.
    * @example
    * run.log('jsonl', 'log.jsonl');
@@ -223,7 +223,7 @@ export abstract class RunLoop extends StepFigures {
     });
   }
 
-  /** Runs `work` alone, then the event's callbacks if no callback called this method. Throws: CALLBACK, errors of `work`. */
+  /** Runs `work` alone, then the event's callbacks unless a callback called this method. Throws: CALLBACK, errors of `work`. */
   protected takeAndCall<Name extends 'onEvaluate' | 'onSave', T extends CallbackValue<Name>>(
     business: Parameters<RunTurns['take']>[0],
     name: Name,

@@ -50,7 +50,7 @@ import { tableOfUnits } from './units';
 
 export interface RunOptions extends RunHome {
   readonly config: TrainConfigInput;
-  /** Files with the initial parameters. Default: the files in the model's folder; without a folder, the seed gives values. */
+  /** Files with the initial parameters. Default: the files in the model's folder, else values from the seed. */
   readonly init?: string | readonly string[] | undefined;
   /** Number of ranks of the job. */
   readonly numRanks: number;
@@ -118,7 +118,7 @@ export class Run extends RunLoop {
     }
   }
 
-  /** The ledgers of all ranks, step by step, rank by rank. `[...run.records]` loads all, tens of kilobytes per step and rank. */
+  /** The records of all ranks, step by step, rank by rank; each takes tens of kilobytes. `[...run.records]` loads all of them. */
   get records(): StepRecords {
     return this.#parts.history.steps;
   }
@@ -144,8 +144,8 @@ export class Run extends RunLoop {
   }
 
   /**
-   * Draws how many rows each expert of a layer computed in each step. With `by: 'rank'`, draws the rows of each rank. The table has all
-   * layers, and the dropped tokens. Throws: CONFIG before the first step, for a model without experts, and for an unknown layer.
+   * Draws how many rows each expert of a layer computed in each step; with `by: 'rank'`, the rows of each rank. The figure's
+   * table has all layers and the dropped tokens. Throws: CONFIG before the first step, without experts, and for an unknown layer.
    * @example
    * const moe = { kind: 'moe', layers: 2, dim: 32, heads: 2, vocab: 512, seq: 32, experts: 4 } as const;
    * const mixed = await job.train({ model: moe });
@@ -195,8 +195,8 @@ export class Run extends RunLoop {
    * Changes strategy, wrapping, precision or number of ranks in the running job: parameters and optimizer states move
    * to their new ranks, and each element is compared with the old one, bit by bit. The next step continues from them.
    * `expertPlacement: 'by-use'` uses the loads of the last steps to move experts, so that ranks compute about equally many rows.
-   * Throws: CONFIG, after which the run is unchanged; CHECK if an element differs; errors of ranks. If states were
-   * already moving, CHECK and errors of ranks end the run.
+   * Throws: CONFIG, after which the run is unchanged; CHECK if an element differs; errors of ranks. When states have begun to
+   * move, CHECK and errors of ranks end the run.
    */
   async reshard(change: ReshardChange): Promise<ReshardReport> {
     return this.take('resharding', () => {
@@ -214,7 +214,7 @@ export class Run extends RunLoop {
    * Saves the run into a folder and replaces the checkpoint there when everything is on the disk; each rank writes its
    * own shards. With `async: true`, save resolves when the state is copied, and `done` resolves when the checkpoint is in
    * place.
-   * Throws: IO naming file and tensor; then the run can continue, and the previous checkpoint is complete.
+   * Throws: IO naming file and tensor; the run can then continue, and the previous checkpoint stays complete.
    */
   async save(path: string, options: RunSaveOptions = {}): Promise<RunSave> {
     return this.takeAndCall('saving', 'onSave', () => saveRun(this.#parts, path, options));
@@ -245,8 +245,8 @@ export class Run extends RunLoop {
   }
 
   /**
-   * Continues from a checkpoint of the same model; any world and strategy may have saved it. This run's records of later
-   * steps are dropped. Throws: SHAPE naming tensors that do not fit, IO; a damaged file ends the run.
+   * Continues from a checkpoint of the same model, which a run with any world and strategy may have saved. This run's records
+   * of later steps are dropped. Throws: SHAPE naming tensors that do not fit, IO; a damaged file ends the run.
    */
   async load(path: string, options: RunLoadOptions = {}): Promise<RunLoad> {
     const loaded = await this.take('loading', () => loadRun(this.#parts, path, options));
@@ -255,8 +255,8 @@ export class Run extends RunLoop {
   }
 
   /**
-   * Returns a table of the model's units: elements, padding, bytes and hints. On a shaped link, it also has the time of an all-gather.
-   * Throws: CONFIG if the model has no units (NO_SHARD).
+   * Returns a table of the model's units: elements, padding, bytes and hints. On a shaped link, the table also has the times of
+   * all-gathers. Throws: CONFIG if the model has no units (NO_SHARD).
    */
   async units(): Promise<Table> {
     return tableOfUnits(this.#parts);

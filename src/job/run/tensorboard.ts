@@ -14,7 +14,7 @@ import { appendTo, type LogFile, type LogRow } from './log-file';
 const VERSION = 'brain.Event:2';
 /** The status that means the start of a session. Source: SessionLog.SessionStatus. */
 const START = 1;
-/** The tag of the curve of each number in a row; the groups `train` and `eval` are transformers'. */
+/** The tag of each number of a row: the name of its curve. transformers has the same groups, `train` and `eval`. */
 const TAGS: Readonly<Record<string, string>> = {
   ...{ loss: 'train/loss', lr: 'train/lr', gradNorm: 'train/gradNorm', seconds: 'train/seconds' },
   ...{ tokensPerSecond: 'train/tokensPerSecond', peakBytes: 'train/peakBytes' },

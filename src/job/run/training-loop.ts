@@ -20,7 +20,7 @@ export interface LoopHome<R> {
   readonly turns: RunTurns;
   readonly callbacks: Callbacks<R>;
   readonly logs: RunLogs;
-  /** Sends the learning rate that the user has set to the ranks. */
+  /** Sends the ranks the learning rate that the user has set, if they have not got it yet. */
   readonly sendRate: () => Promise<void>;
 }
 
@@ -188,7 +188,7 @@ export class TrainingLoop<R> {
   }
 }
 
-/** Returns the sentence that a callback ended the training, with the callback's name. */
+/** Returns a text that says which callback ended the training, and after which step. */
 export function stoppedBy(callback: string, step: number): string {
   return `ended after step ${step}, by ${callback}`;
 }

@@ -35,7 +35,7 @@ export class Agent {
           this.#exit = { code, signal };
           resolve();
         };
-        // The agent's last output may arrive later. Ranks that outlive the agent keep its output open.
+        // The agent's last output may arrive after its end. Ranks that outlive the agent keep its output open.
         const timer = setTimeout(end, LAST_WORDS_MS);
         process.once('close', () => {
           clearTimeout(timer);
@@ -49,7 +49,7 @@ export class Agent {
   static async start({ file, args, env, order }: AgentCommand, written: Written): Promise<Agent> {
     const stdin = order === undefined ? 'ignore' : 'pipe';
     const process = spawn(file, args, { detached: true, env, stdio: [stdin, 'pipe', 'pipe'] });
-    // A guard that ends at once closes its input. This error is ignored, because the guard's end is reported.
+    // If a guard ends at once, the write to its input fails. This error is ignored, because the guard's end is reported.
     process.stdin?.on('error', () => undefined);
     await new Promise<void>((resolve, reject) => {
       process.once('spawn', resolve);

@@ -40,7 +40,7 @@ export function torchPython(env: NodeJS.ProcessEnv = process.env): TorchPython {
   const environment = torchEnvironment(env);
   const python = join(environment, 'bin', 'python');
   if (existsSync(completeMark(environment))) return { python, isNamed: false };
-  return { missing: existsSync(python) ? `${environment} is not complete` : 'none is known' };
+  return { missing: existsSync(python) ? `the environment ${environment} is not complete` : 'none is known' };
 }
 
 /**

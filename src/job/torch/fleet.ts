@@ -15,7 +15,7 @@ import { TorchProcesses } from './processes';
 /** Name of the environment variable that gives a Python rank the address of its launcher. */
 const VARIABLE = 'SHARDLAB_TORCH';
 
-/** A plan to launch ranks of PyTorch. */
+/** The options of a launch of ranks of PyTorch, with all defaults. */
 export interface TorchPlan extends LaunchPlan {
   readonly cluster: Cluster;
 }

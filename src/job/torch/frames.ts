@@ -16,7 +16,7 @@ const MOST_HELLO_BYTES = 1024;
 /** Tensors of cells and batches travel in frames. */
 const MOST_FRAME_BYTES = 2 ** 30;
 
-/** The JSON of a frame, and its bytes. */
+/** The content of a frame: JSON, and bytes, such as the values of tensors. */
 export interface Payload {
   readonly json: unknown;
   readonly bytes: Buffer;

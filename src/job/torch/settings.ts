@@ -31,7 +31,7 @@ const TORCH: Readonly<Record<SettingPath, Support>> = {
   'parallel.wrap': 'done',
   'parallel.unitStrategies': ONLY_HERE('a strategy per unit'),
   'parallel.ignoredModules': {
-    refused: 'modules that no unit shards are not built for PyTorch; leave the setting out',
+    refused: 'modules outside of all units are not built for PyTorch; leave the setting out',
   },
   'parallel.syncModuleStates': { ignored: 'all ranks read the same initial values' },
   'parallel.forwardPrefetch': {
@@ -72,15 +72,15 @@ const TORCH: Readonly<Record<SettingPath, Support>> = {
   gradScaler: { refused: "float16 and its scaler are not built for PyTorch; use mixedPrecision: 'bf16'" },
   'offload.optimizer': {
     refused:
-      'on CPUs there is no other memory to store the states in, and offload to the host of a GPU is not built',
+      'CPUs have no second memory for the states, and offload from a GPU to its host is not built for PyTorch',
   },
   'offload.parameters': {
     refused:
-      'on CPUs there is no other memory to store the parameters in, and offload to the host of a GPU is not built',
+      'CPUs have no second memory for the parameters, and offload from a GPU to its host is not built for PyTorch',
   },
   'offload.activations': {
     refused:
-      'on CPUs there is no other memory to store the activations in, and offload to the host of a GPU is not built',
+      'CPUs have no second memory for the activations, and offload from a GPU to its host is not built for PyTorch',
   },
   activationCheckpointing: 'done',
   data: 'done',
@@ -121,7 +121,7 @@ export function checkForTorch(config: TrainConfig, framework: TorchFramework, wo
   const defaults = parseTrainConfig({ model: config.model });
   const changed = (path: string): boolean => {
     const [value, usual] = [settingAt(config, path), settingAt(defaults, path)];
-    // A section that is null by default has no values of its settings in `defaults`.
+    // `defaults` has no values for the settings of a section that is null by default.
     const isOff = [value, usual].every((one) => one === undefined || one === null || one === false);
     return !isOff && JSON.stringify(value) !== JSON.stringify(usual);
   };

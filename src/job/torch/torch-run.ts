@@ -25,7 +25,7 @@ import { TorchBatches } from './batches';
 import { writeInitialValues } from './initial-values';
 import { checkForTorch } from './settings';
 
-/** A run to build. */
+/** A run that ranks of PyTorch will build. */
 interface TorchPlace {
   readonly run: number;
   readonly config: TrainConfig;

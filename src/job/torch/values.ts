@@ -7,8 +7,9 @@ const OPTIMIZERS: readonly string[] = ['adamW', 'adam', 'sgd'];
 const SHARDED: readonly string[] = ['FULL_SHARD', 'SHARD_GRAD_OP', 'HYBRID_SHARD', '_HYBRID_SHARD_ZERO2'];
 
 /**
- * Returns a message for each unsupported value of a setting that PyTorch's ranks support otherwise; the message
- * says what to do. `world` is the number of the run's ranks. Python trusts this list and checks nothing again.
+ * Checks the settings of which PyTorch's ranks support only some values. Returns a message for each value that they do not
+ * support; the message says what to do. `world` is the number of the run's ranks. Python trusts this list and checks nothing
+ * again.
  */
 export function refusedValues(config: TrainConfig, framework: TorchFramework, world: number): string[] {
   const { optimizer, activationCheckpointing: recompute } = config;
@@ -139,7 +140,7 @@ function adapterValues(config: TrainConfig, framework: TorchFramework): (readonl
   return [
     [
       modelShape(config).kind === 'python',
-      'lora: a model of your own in Python gets no adapters here; make them in its class, as by get_peft_model of the library PEFT',
+      "lora: a model of your own in Python gets no adapters here; make them in the model's class, for example by PEFT's get_peft_model",
     ],
     [
       lora.dropout > 0,

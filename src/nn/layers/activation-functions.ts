@@ -92,7 +92,7 @@ export function cosineSimilarity(
   return tf.sum(tf.mul(normalize(x, { dim, eps }), normalize(y, { dim, eps })), dim);
 }
 
-/** Runs `work` on x with `dim` moved to the end, and moves it back; tfjs computes softmaxes only along the last dim. */
+/** Runs `work` on x with `dim` moved to the end, and moves the dim back; tfjs computes softmaxes only along the last dim. */
 export function alongLast(x: tf.Tensor, dim: number, work: (rows: tf.Tensor) => tf.Tensor): tf.Tensor {
   const at = dim < 0 ? x.rank + dim : dim;
   if (at === x.rank - 1) return work(x);

@@ -9,7 +9,7 @@ import * as tf from '../../core/tf';
  */
 export type Windows = readonly { readonly begin: number; readonly end: number; readonly count: number }[];
 
-/** Returns the windows along an axis of this length: axis 0 is vertical, axis 1 is horizontal. */
+/** Returns the windows along an axis that has `length` pixels: axis 0 is vertical, axis 1 is horizontal. */
 export type WindowsAlong = (length: number, axis: 0 | 1) => Windows;
 
 /** Options of `AvgPool2d` (and, with single numbers, `AvgPool1d`), with torch's defaults. */

@@ -29,9 +29,9 @@ export interface BatchNormOptions {
  * Parameters and buffers have torch's names: weight, bias, running_mean, running_var, num_batches_tracked.
  */
 abstract class BatchNorm extends Module {
-  /** null without `affine`. */
+  /** null if `affine` is false. */
   readonly weight: Parameter | null;
-  /** null without `affine`. */
+  /** null if `affine` is false. */
   readonly bias: Parameter | null;
   readonly running_mean: Buffer | null = null;
   readonly running_var: Buffer | null = null;
@@ -145,7 +145,7 @@ export class BatchNorm2d extends BatchNorm {
   }
 }
 
-/** Returns the first batch norm in a module that is not a SyncBatchNorm. */
+/** Returns a module's first batch norm that is not a SyncBatchNorm. */
 export function unsyncedBatchNorm(module: Module): Module | undefined {
   return module.modules().find((part) => part instanceof BatchNorm && !(part instanceof SyncBatchNorm));
 }

@@ -2,8 +2,8 @@ import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 
 /**
- * Runs `work` on a batch of inputs with `rank` axes. An input without the batch's axis is a batch of one, and the result
- * then has no batch's axis either, as in torch. Throws: SHAPE for another number of axes.
+ * Runs `work` on a batch of inputs with `rank` axes. An input without a batch axis counts as a batch of one; the result
+ * then has no batch axis either, as in torch. Throws: SHAPE for another number of axes.
  */
 export function batched(
   layer: string,
@@ -16,6 +16,6 @@ export function batched(
   const axes = rank === 4 ? 'channels, height, width' : 'channels, length';
   throw new ShardlabError(
     'SHAPE',
-    `${layer}: the input is [${x.shape}], but must be [batch, ${axes}]; use tf.reshape, or tf.transpose from channels last.`,
+    `${layer}: the input is [${x.shape}], but must be [batch, ${axes}]; use tf.reshape, or tf.transpose if channels are last.`,
   );
 }

@@ -3,7 +3,7 @@ import { withGradients } from '../../core/custom-gradient';
 import * as tf from '../../core/tf';
 import type { CollectiveOptions, ProcessGroup } from '../../dist/types';
 
-/** The mean and biased variance of each channel [C], over `count` elements ([1]). */
+/** The mean [C] and biased variance [C] of each channel; `count` [1] is the number of elements per channel. */
 export interface Moments {
   readonly mean: tf.Tensor;
   readonly variance: tf.Tensor;

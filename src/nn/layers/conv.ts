@@ -24,7 +24,7 @@ export interface Conv2dOptions extends Window {
  */
 export class Conv2d extends Module {
   readonly weight: Parameter;
-  /** null without bias. */
+  /** null if the layer has no bias. */
   readonly bias: Parameter | null;
   readonly #options: Conv2dOptions;
 
@@ -56,7 +56,7 @@ export interface Conv1dOptions extends Conv1dWindow {
  */
 export class Conv1d extends Module {
   readonly weight: Parameter;
-  /** null without bias. */
+  /** null if the layer has no bias. */
   readonly bias: Parameter | null;
   readonly #options: Conv1dOptions;
 
@@ -82,7 +82,7 @@ export class Conv1d extends Module {
 export interface ConvTranspose2dOptions {
   readonly stride?: Pair;
   readonly padding?: Pair;
-  /** Rows and columns that are added to the result. Default 0. */
+  /** How many rows and columns are added to the result. Default 0. */
   readonly outputPadding?: Pair;
   readonly groups?: number;
   /** Whether a bias is added. Default true. */
@@ -97,7 +97,7 @@ export interface ConvTranspose2dOptions {
  */
 export class ConvTranspose2d extends Module {
   readonly weight: Parameter;
-  /** null without bias. */
+  /** null if the layer has no bias. */
   readonly bias: Parameter | null;
   readonly #options: ConvTranspose2dOptions;
 

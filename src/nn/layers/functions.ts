@@ -119,7 +119,7 @@ export function adaptiveAvgPool2d(
 
 /** Options of `scaledDotProductAttention`, with torch's defaults. */
 export interface ScaledDotProductOptions {
-  /** [L, S] or a shape that broadcasts to [N, heads, L, S]: true for pairs that take part, or numbers to add to scores. */
+  /** [L, S] or a shape that broadcasts to [N, heads, L, S]: true for pairs of query and key that take part, or numbers to add. */
   readonly attnMask?: tf.Tensor;
   /** Whether query i attends only to keys up to i. Default false. */
   readonly isCausal?: boolean;

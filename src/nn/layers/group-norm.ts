@@ -22,9 +22,9 @@ export interface GroupNormOptions {
  * const norm = new nn.GroupNorm(8, 64);
  */
 export class GroupNorm extends Module {
-  /** null without `affine`. */
+  /** null if `affine` is false. */
   readonly weight: Parameter | null;
-  /** null without `affine`. */
+  /** null if `affine` is false. */
   readonly bias: Parameter | null;
   readonly #numGroups: number;
   readonly #eps: number;

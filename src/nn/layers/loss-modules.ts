@@ -40,7 +40,7 @@ export class CrossEntropyLoss extends Loss<CrossEntropyOptions> {
   }
 }
 
-/** Loss of logarithms of probabilities and labels. Source: torch.nn.NLLLoss. */
+/** Negative log-likelihood of labels; the input has logarithms of probabilities. Source: torch.nn.NLLLoss. */
 export class NLLLoss extends Loss<ClassLossOptions> {
   forward(input: tf.Tensor, target: tf.Tensor): tf.Tensor {
     return nllLoss(input, target, this.options);

@@ -10,7 +10,7 @@ import { alongLast, softplus } from './activation-functions';
 /** Says how the losses of elements become the result; 'none' returns the losses of all elements. Default 'mean'. */
 export type Reduction = 'none' | 'mean' | 'sum';
 
-/** Options of losses that compare numbers. */
+/** Options of losses that compare each element with a target. */
 export interface LossOptions {
   readonly reduction?: Reduction;
 }
@@ -127,10 +127,10 @@ export function klDiv(
   return reduced(terms, reduction);
 }
 
-/** Options of losses of classes. */
+/** Options that `nllLoss` and `crossEntropy` have. */
 export interface ClassLossOptions {
   readonly reduction?: Reduction;
-  /** Factors of the classes' losses [C]; a mean is divided by the sum of the factors of its labels. */
+  /** [C]: the factor of each class's losses. 'mean' divides the sum of losses by the sum of the labels' factors. */
   readonly weight?: tf.Tensor;
   /** Rows with this label do not count. Default −100. */
   readonly ignoreIndex?: number;
@@ -181,14 +181,14 @@ export function nllLoss(input: tf.Tensor, target: tf.Tensor, options: ClassLossO
   return reducedBy(losses, factors, target.shape, options.reduction);
 }
 
-/** Adds up −input over all classes, each times its factor, for each row that counts; returns the reduction of these sums. */
+/** For each row that counts, sums −input · factor over all classes; returns the reduction of these sums. */
 function overAllClasses(logs: tf.Tensor, target: tf.Tensor, options: ClassLossOptions): tf.Tensor {
   const { rows, factors, counts } = labelled(logs, target, options);
   const sums = tf.neg(tf.sum(options.weight === undefined ? rows : tf.mul(rows, options.weight), 1));
   return reducedBy(tf.mul(sums, counts), factors, target.shape, options.reduction);
 }
 
-/** Computes cross-entropy with probabilities; a mean is over rows, and `weight` has factors of the classes. */
+/** Computes cross-entropy with probabilities; 'mean' averages over rows, and `weight` has factors of the classes. */
 function ofProbabilities(
   logs: tf.Tensor,
   target: tf.Tensor,
@@ -221,11 +221,11 @@ function meanOfCounted(
 }
 
 interface Labelled {
-  /** [rows, C]. */
+  /** The input as rows: [rows, C]. */
   readonly rows: tf.Tensor;
-  /** [rows], 0 for rows that do not count. */
+  /** [rows]: each row's label; 0 for rows that do not count. */
   readonly labels: tf.Tensor;
-  /** [rows], 1 for rows that count, else 0. */
+  /** [rows]: 1 for rows that count, else 0. */
   readonly counts: tf.Tensor;
   /** [rows]: `counts`, times the factors of the rows' labels. */
   readonly factors: tf.Tensor;
@@ -279,7 +279,7 @@ function reduced(losses: tf.Tensor, reduction: Reduction = 'mean'): tf.Tensor {
   return reduction === 'sum' ? tf.sum(losses) : tf.mean(losses);
 }
 
-/** A mean divides by the sum of `factors`. */
+/** Returns the reduction of losses; 'mean' divides their sum by the sum of `factors`. */
 function reducedBy(
   losses: tf.Tensor,
   factors: tf.Tensor,

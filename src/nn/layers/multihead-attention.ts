@@ -30,7 +30,7 @@ export interface AttentionCallOptions {
   readonly keyPaddingMask?: tf.Tensor;
   /** Whether attention weights are returned. Default true. With false, less memory is needed. */
   readonly needWeights?: boolean;
-  /** [L, S] or [N · numHeads, L, S]: true for pairs that are excluded, or numbers to add to scores. */
+  /** [L, S] or [N · numHeads, L, S]: true for excluded pairs of query and key, or numbers to add to scores. */
   readonly attnMask?: tf.Tensor;
   /** Whether the returned weights are means over heads. Default true. */
   readonly averageAttnWeights?: boolean;
@@ -42,7 +42,7 @@ export interface AttentionCallOptions {
 type Heads = [q: tf.Tensor, k: tf.Tensor, v: tf.Tensor];
 
 /**
- * Multi-head attention. Returns [output, weights]; weights are null without `needWeights`. Shapes: query [L, N, embedDim], key
+ * Multi-head attention. Returns [output, weights]; weights are null if needWeights is false. Shapes: query [L, N, embedDim], key
  * [S, N, kdim], value [S, N, vdim] → output [L, N, embedDim], weights [N, L, S]; with batchFirst, N is the first dim.
  * Source: Vaswani et al. 2017; torch.nn.MultiheadAttention, including names (in_proj_weight, out_proj.weight, …) and initial
  * values. Throws: CONFIG if embedDim is not divisible by numHeads.
@@ -56,7 +56,7 @@ export class MultiheadAttention extends Module {
   readonly q_proj_weight: Parameter | null = null;
   readonly k_proj_weight: Parameter | null = null;
   readonly v_proj_weight: Parameter | null = null;
-  /** null without bias. */
+  /** null if projections have no bias. */
   readonly in_proj_bias: Parameter | null;
   readonly out_proj: Linear<boolean>;
   readonly #dim: number;

@@ -98,7 +98,7 @@ export class AvgPool1d extends Module {
 }
 
 /**
- * Returns means over windows that divide the image into `outputSize` rows and columns (a null size does not change).
+ * Returns means over windows that divide the image into `outputSize` rows and columns (null: this size does not change).
  * Shapes: x [N, C, H, W] → [N, C, ...outputSize]. Source: torch.nn.AdaptiveAvgPool2d.
  * @example
  * const pool = new nn.AdaptiveAvgPool2d(1); // the mean of each channel, [N, C, 1, 1]

@@ -9,7 +9,7 @@ export interface Cell {
   readonly gates: number;
   /** The number of tensors of the state. */
   readonly numStates: number;
-  /** `fromInput` and `fromState` are W_ih x + b_ih and W_hh h + b_hh [N, gates · size]. */
+  /** Returns the next state. `fromInput` is W_ih x + b_ih, `fromState` is W_hh h + b_hh; both are [N, gates · size]. */
   step(fromInput: tf.Tensor, fromState: tf.Tensor, state: CellState): CellState;
 }
 

@@ -28,7 +28,7 @@ export interface TransformerEncoderLayerOptions {
 
 /** Options of a call of an encoder. */
 export interface EncoderCallOptions {
-  /** [L, L] or [N · numHeads, L, L]: true for pairs that are excluded, or numbers to add to scores. */
+  /** [L, L] or [N · numHeads, L, L]: true for excluded pairs of positions, or numbers to add to scores. */
   readonly mask?: tf.Tensor;
   /** [N, L]: true for positions to which no position attends. */
   readonly srcKeyPaddingMask?: tf.Tensor;

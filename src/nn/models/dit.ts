@@ -36,9 +36,9 @@ export class Dit extends Module {
   readonly time_projection: Sequential;
   readonly blocks: ModuleList<DitBlock>;
   readonly head: DitHead;
-  /** Makes the tokens of a frame's audio; null without audio. */
+  /** Makes the tokens of a frame's audio; null if the model has no audio. */
   readonly audio_encoder: Linear | null;
-  /** Context parallelism sets this field; null if this rank computes all patches. */
+  /** Divides patches over ranks; null if this rank computes all patches. Context parallelism sets this field. */
   parts: PatchParts | null = null;
 
   constructor(shape: DitConfig, { isOneOfSeveral = false } = {}) {
@@ -191,7 +191,7 @@ function patchesOf(x: tf.Tensor, [t, p, q]: Grid): tf.Tensor {
 }
 
 /**
- * Joins patches, in which the channel is the innermost index, to a video. Shapes: x [B, f·h·w, t·p·q·C] → [B, C, F, H, W].
+ * Joins patches, in which the channel is the innermost index, into a video. Shapes: x [B, f·h·w, t·p·q·C] → [B, C, F, H, W].
  * Source: Wan2.2's unpatchify.
  */
 function videoOf(x: tf.Tensor, [f, h, w]: Grid, [t, p, q]: Grid): tf.Tensor {

@@ -64,11 +64,11 @@ abstract class LanguageModel<B extends Module> extends Module {
   /** null if the head is the token embedding. */
   readonly lm_head: Linear<false> | null;
   positionsOf: PositionsOf = fromBegin;
-  /** Context parallelism sets this field; null if every rank has whole sequences. */
+  /** Divides sequences over ranks; null if every rank has whole sequences. Context parallelism sets this field. */
   sequences: DividedSequences | null = null;
   /** The number of ranks over which sequence parallelism divides the blocks' inputs. */
   sequenceRanks = 1;
-  /** Tensor parallelism replaces this field. */
+  /** The functions that read logits. Tensor parallelism replaces them by functions for a part of the vocabulary. */
   vocabulary = WHOLE_VOCABULARY;
 
   constructor(shape: GptShape, block: () => B) {
@@ -119,7 +119,10 @@ export interface GptOptions extends GptShape {
   readonly seed?: number;
 }
 
-/** A pre-norm GPT with learned positions and tanh-GELU. Shapes: ids [B, T] int32 → logits; with targets [B·T] int32 → scalar loss. */
+/**
+ * A pre-norm GPT with learned positions and tanh-GELU. Shapes: ids [B, T] int32 → logits; with targets [B·T] int32 → scalar
+ * loss.
+ */
 export class GPT extends LanguageModel<Block> {
   constructor(shape: GptShape) {
     super(shape, () => new Block(shape));
@@ -146,7 +149,7 @@ export interface MoeOptions extends MoeShape {
   readonly seed?: number;
 }
 
-/** A GPT whose blocks have a mixture of experts in place of the feed-forward layer; a router chooses the experts of each token. */
+/** A GPT whose blocks have a mixture of experts in place of the feed-forward layer; a router chooses each token's experts. */
 export class MoeGPT extends LanguageModel<MoeBlock> {
   /**
    * The seeds of the gates' noise. Under context parallelism, the code that divides the sequences reads the seeds first, while

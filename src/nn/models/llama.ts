@@ -25,9 +25,9 @@ export class Llama extends Module {
   readonly model: LlamaModel;
   /** null if the head is the token embedding. */
   readonly lm_head: Linear<false> | null;
-  /** Tensor parallelism replaces this field. */
+  /** The functions that read logits. Tensor parallelism replaces them by functions for a part of the vocabulary. */
   vocabulary = WHOLE_VOCABULARY;
-  /** Context parallelism sets this field; null if every rank has whole sequences. */
+  /** Divides sequences over ranks; null if every rank has whole sequences. Context parallelism sets this field. */
   sequences: DividedSequences | null = null;
   /** The number of ranks over which sequence parallelism divides the layers' inputs. */
   sequenceRanks = 1;

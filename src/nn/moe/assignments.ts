@@ -25,14 +25,14 @@ export function topRows({ values, experts }: ScoreTable, k: number): number[][] 
   );
 }
 
-/** Leaves each expert its first `capacity` rows; the other rows are dropped. */
+/** Returns the first `capacity` rows of each expert, without its other rows. If `capacity` is null, returns all rows. */
 export function withinCapacity(rowsOf: RowsByExpert, capacity: number | null): RowsByExpert {
   return capacity === null ? rowsOf : rowsOf.map((rows) => rows.slice(0, capacity));
 }
 
 /**
- * Returns the scores that a dry run assumes. With these scores, `topExperts` spreads rows evenly: row i goes to the experts i k
- * to i k + k - 1, modulo the number of experts. See [Note: values in a dry run].
+ * Returns the scores that a dry run assumes. With these scores, `topExperts` spreads rows evenly: row i goes to the experts i·k
+ * to i·k + k − 1, modulo the number of experts. See [Note: values in a dry run].
  */
 export function evenScores(rows: number, experts: number, k: number): Float32Array {
   const scores = new Float32Array(rows * experts);

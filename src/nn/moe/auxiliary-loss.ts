@@ -30,8 +30,8 @@ interface Loads {
  */
 export class AuxiliaryLoss {
   /**
-   * Adds up the counts of chosen rows over the ranks that have other rows of the same batch; context parallelism replaces this
-   * function.
+   * Returns the counts of chosen rows, summed over the ranks that have other rows of the same batch. Without context
+   * parallelism there are no such ranks; context parallelism replaces this function.
    */
   total: (chosen: readonly number[]) => readonly number[] = (chosen) => chosen;
   readonly #weight: number;

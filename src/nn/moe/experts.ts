@@ -134,7 +134,7 @@ function zeroRow({ shape }: tf.Tensor): tf.Tensor {
   return tf.zeros([1, shape[1] ?? 0]);
 }
 
-/** Joins outputs. The result depends on the spare outputs (the outputs of zero rows), but does not contain their rows. */
+/** Joins outputs. The result depends on the spare outputs (for the rows of zeros), but does not contain their rows. */
 function withoutRows(rows_AD: tf.Tensor, outputs: tf.Tensor[], spare: tf.Tensor[]): tf.Tensor {
   // If there are no outputs, the result depends on the rows directly, so that the rows have a gradient as on other ranks.
   const all = joined([...(outputs.length === 0 ? [rows_AD] : outputs), ...spare]);

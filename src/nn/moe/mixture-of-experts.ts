@@ -79,7 +79,7 @@ export class MixtureOfExperts extends Module {
   readonly expertBias: Buffer | null;
   readonly options: Routers;
   readonly auxiliary: AuxiliaryLoss;
-  /** Expert parallelism replaces this field. */
+  /** Brings rows to their experts. Expert parallelism replaces this function, because experts are then on several ranks. */
   exchange: ExpertExchange = (rows_AD, counts, apply) => apply(rows_AD, counts);
   #tokens: number[];
   #dropped: number[];
@@ -205,7 +205,7 @@ export function mixturesIn(model: Module): MixtureOfExperts[] {
 }
 
 /**
- * Adds the auxiliary losses of a model's last forward in training mode to a loss, a scalar. The losses of `nn.moe` already
+ * Adds the auxiliary losses of a model's last forward in training mode to a loss (a scalar). The losses of `nn.moe` already
  * include them. See [Note: auxiliary loss].
  */
 export function addAuxiliaryLosses(model: Module, loss: tf.Tensor): tf.Tensor {

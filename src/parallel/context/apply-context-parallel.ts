@@ -52,7 +52,7 @@ export function applyContextParallel(
   sequenceModel.sequences = context;
   model.wrap((inputs, next) => {
     const batch = batchOf(inputs);
-    // The model itself refuses inputs that are no batch.
+    // The model itself refuses inputs that are not a batch.
     if (batch === null) return next(...inputs);
     const { ids, targets } = batch;
     // The noise of a gate depends on all earlier tokens, so `keys` reads the whole sequences.
@@ -98,7 +98,7 @@ function dividePatches(
 const CALLED =
   'applyContextParallel was already called on this model; build the model again to divide its sequences differently';
 
-/** Returns the tokens and their targets, if any; null if the inputs are no batch. */
+/** Returns the tokens and their targets, if any; null if the inputs are not a batch. */
 function batchOf([ids, targets]: readonly unknown[]): { ids: tf.Tensor; targets: tf.Tensor | null } | null {
   if (!(ids instanceof tf.Tensor) || ids.rank !== 2) return null;
   if (targets === undefined) return { ids, targets: null };

@@ -25,7 +25,7 @@ export type ContextParallelKind = (typeof CONTEXT_PARALLEL_KINDS)[number];
 
 /** Options of context parallelism. */
 export interface ContextParallelOptions {
-  /** Default 'ulysses'. */
+  /** How ranks compute attention. Default 'ulysses'. */
   readonly kind?: ContextParallelKind | undefined;
   /**
    * The number of neighbouring ranks that exchange heads. Kind 'usp' needs this number, and other kinds refuse it. Ranks with
@@ -106,7 +106,7 @@ export class ContextParallel {
 
   /**
    * Returns attention over the positions of all ranks. Options and shapes are as in `nn.attention`, but each rank has a part of
-   * the positions. Throws: SHAPE if the heads do not divide; CONFIG for a bias and for unknown options.
+   * the positions. Throws: SHAPE if the ranks do not divide the heads; CONFIG for a bias and for unknown options.
    */
   attention(...[q, k, v, options]: Parameters<Attend>): tf.Tensor {
     requireKnownOptions('attention(q, k, v, { … })', options, ['causal', 'kind', 'scale', 'bias']);
@@ -153,7 +153,7 @@ function checked(group: ProcessGroup, options: ContextParallelOptions): ContextP
   const { kind = 'ulysses', ulyssesDegree: degree, order } = options;
   if (!CONTEXT_PARALLEL_KINDS.includes(kind)) {
     throw new ConfigError(
-      `context parallelism: kind is '${kind}', but must be ${CONTEXT_PARALLEL_KINDS.join(', ')}`,
+      `context parallelism: kind is '${kind}', but must be one of ${CONTEXT_PARALLEL_KINDS.join(', ')}`,
     );
   }
   if (order !== undefined) requireOrder(order);

@@ -18,10 +18,10 @@ export interface RingOptions extends DividedAttentionOptions {
 }
 
 /**
- * Returns attention over a sequence that is divided over the ranks of a group.
+ * Returns attention over a sequence that is divided over the P ranks of a group.
  *
  * [Note: ring attention] The parts of k and v travel round the ring; while a rank computes with one part, it receives the
- * next. Each step gives the attention to one part of the keys, with the log-sum-exp of its scores; with these log-sum-exps, the
+ * next. Each step computes the attention to one part of the keys, and the log-sum-exp of the scores; with these log-sum-exps, the
  * steps' results are combined exactly. Backward sends k and v round again. The gradients of each part travel one step behind
  * the part, so that every rank adds its share to these gradients; in the last step, the gradients return to the rank that has
  * the part. With b sequences of s positions and h values of k per position, a rank receives 2bsh (P - 1) / P elements in
@@ -51,7 +51,7 @@ export function ringAttention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, options:
   });
 }
 
-/** Throws: SHAPE unless the shapes fit together and, in zigzag order, the rank's part has two halves. */
+/** Throws: SHAPE unless the shapes fit together and, in zigzag order, the rank's part can be halved. */
 function requireParts(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, hasHalves: boolean): void {
   const [batch = 0, length = 0, heads = 0, headDim = 0] = q.shape;
   const groups = k.shape[2] ?? 0;
@@ -70,8 +70,8 @@ function requireParts(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, hasHalves: boole
   if (!hasHalves || length % 2 === 0) return;
   throw new ShardlabError(
     'SHAPE',
-    `ringAttention in zigzag order: a rank's part has an early and a late half, and its ${length} positions cannot be ` +
-      "halved; use a sequence that is a multiple of twice the ranks, or order: 'contiguous'",
+    `ringAttention in zigzag order: a rank's part has an early and a late half, but the part's ${length} positions cannot be ` +
+      "halved; use a sequence length that is a multiple of 2 x the number of ranks, or order: 'contiguous'",
     { details: { length } },
   );
 }

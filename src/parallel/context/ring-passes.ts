@@ -10,7 +10,7 @@ import { sliced } from './sequence-order';
 
 // [Note: ring attention] in ring-attention.ts describes both passes.
 
-/** The inputs of both passes besides tensors. */
+/** The inputs of both passes that are not tensors. */
 export interface Ring {
   readonly group: ProcessGroup;
   readonly scale: number;

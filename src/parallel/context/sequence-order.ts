@@ -102,7 +102,7 @@ function requireEven(length: number, { ring, ulysses }: SequenceCut, numChunks: 
   );
 }
 
-/** Returns the smallest positive integer that both positive integers divide. */
+/** Returns the least common multiple of two positive integers. */
 export function leastCommonMultiple(a: number, b: number): number {
   let multiple = a;
   while (multiple % b !== 0) multiple += a;

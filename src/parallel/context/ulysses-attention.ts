@@ -14,12 +14,12 @@ export interface UlyssesOptions extends DividedAttentionOptions {
 }
 
 /**
- * Returns attention over a sequence that is divided over the ranks of a group. One all-to-all for each of q, k and v gives
- * every rank all positions of some heads. The rank computes these heads exactly, and a fourth all-to-all gives every rank its
- * own positions of all heads. Backward has four all-to-alls too. So a rank receives 8 times bsh (P - 1) / P² elements per layer
- * and step (b sequences of s positions, h values per position); the number is less if k and v have fewer heads.
+ * Returns attention over a sequence that is divided over the P ranks of a group. One all-to-all for each of q, k and v gives
+ * every rank all positions of some heads. The rank computes these heads exactly, and a fourth all-to-all gives every rank its own
+ * positions of all heads. Backward has four all-to-alls too. So a rank receives 8 times bsh (P - 1) / P² elements per layer and
+ * step (b sequences of s positions, h values per position); the number is less if k and v have fewer heads.
  * Shapes: q [B, T / P, H, D], k and v [B, T / P, G, D] → [B, T / P, H, D]. H / G consecutive heads of q share one head of k
- * and v; if P does not divide G, these heads are sent as often as needed.
+ * and v; if P does not divide G, each of these heads is sent several times, so that P divides the number of sent heads.
  * Source: Jacobs et al. 2023, "DeepSpeed Ulysses". Throws: SHAPE if P does not divide H; CONFIG for unknown options.
  */
 export function ulyssesAttention(

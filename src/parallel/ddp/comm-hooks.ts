@@ -18,11 +18,11 @@ export interface GradBucket {
   readonly module: string;
 }
 
-/** A bucket's reduction. */
+/** The work of a bucket's reduction. */
 export interface HookWork extends Work<void> {
   /**
-   * Is called in place of `wait` if backward was interrupted and its gradients are dropped. The hook's state must then be the
-   * same as before the bucket. Hooks without state omit this method.
+   * Is called in place of `wait` if backward was interrupted and its gradients are dropped. After this call, the hook's state
+   * must be the same as before the bucket. Hooks without state omit this method.
    */
   abandon?(): void;
 }
@@ -35,8 +35,8 @@ export interface HookWork extends Work<void> {
 export type CommHook<S = ProcessGroup | null> = (state: S, bucket: GradBucket) => HookWork;
 
 /**
- * Makes the work of a hook that has a state. Either `finish` or `abandon` runs, and it runs once. If `finish` fails, `abandon`
- * runs after it.
+ * Makes the work of a hook that has a state. `wait` runs `finish`, and also `abandon` if `finish` fails; the work's `abandon`
+ * runs only `abandon`. Only the first call has an effect.
  */
 export function statefulWork(finish: () => void, abandon: () => void): HookWork {
   let isOpen = true;

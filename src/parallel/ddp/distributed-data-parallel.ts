@@ -32,7 +32,7 @@ export interface DdpOptions extends Partial<BucketSizes> {
   readonly precision?: MixedPrecision | undefined;
   /** Copies rank 0's buffers to all ranks before each forward that follows a reduction. Default true. */
   readonly broadcastBuffers?: boolean | undefined;
-  /** Sends gradients only of embedding rows and experts that a rank used. Source: DeepSpeed's sparse_gradients. */
+  /** Sends the gradients of embedding rows and experts only if a rank used them. Source: DeepSpeed's sparse_gradients. */
   readonly sparseGradients?: boolean | undefined;
   /**
    * Compresses gradients: `{ kind: 'powerSGD', matrixApproximationRank: 2 }` or `{ kind: 'topK', ratio: 0.01 }`. `dispose` of
@@ -115,7 +115,7 @@ export class DDP<M extends Module = Module> extends Module {
     this.#reducer.useHook((bucket) => hook(state, bucket));
   }
 
-  /** Frees the model, and the state of the hook of `commHook`. */
+  /** Frees the model, and the state of the hook that the option `commHook` chose. */
   override dispose(): void {
     super.dispose();
     this.#hookState?.dispose();

@@ -22,8 +22,9 @@ const magnitudeOf = (bits: number): number => bits & 0x7fffffff;
 const LOW_BITS = 16;
 
 /**
- * Returns the smallest of the `count` largest magnitudes, and the number of larger magnitudes. One histogram counts the high
- * bits of all values; a second one counts the low bits of the values that have the right high bits.
+ * Returns the smallest of the `count` largest magnitudes, and the number of larger magnitudes. A histogram of all values' high
+ * bits gives the high bits of the result. A second histogram, of the low bits of the values with these high bits, gives the low
+ * bits.
  */
 function threshold(
   bits: Uint32Array,
@@ -45,7 +46,7 @@ function count1(histogram: Uint32Array, bin: number): void {
   histogram[bin] = (histogram[bin] ?? 0) + 1;
 }
 
-/** Returns the bin with the last of the `count` largest values, and the number of values in higher bins. */
+/** Returns the bin with the smallest of the `count` largest values, and the number of values in higher bins. */
 function fromAbove(
   histogram: Uint32Array,
   count: number,

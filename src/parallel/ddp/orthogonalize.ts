@@ -20,8 +20,8 @@ export function orthogonalize(matrix: Float32Array, columns: number, random: Ran
 }
 
 /**
- * Subtracts from a vector its parts along unit vectors, and divides the rest by its norm. Returns false if the rest is zero.
- * Infinity and NaN are not replaced.
+ * Makes a vector orthogonal to unit vectors and divides the result by its norm, in place. Returns false if the result is zero;
+ * the caller then replaces the vector. A vector with infinity or NaN is not replaced.
  */
 function normalized(values: Float64Array, unit: readonly Float64Array[]): boolean {
   for (const other of unit) {

@@ -87,8 +87,8 @@ interface MatrixState {
 }
 
 /**
- * Sends two thin matrices, P and Q, in place of the gradient of a matrix, if minCompressionRate · r · (n + m) < n · m. See
- * [Note: PowerSGD]. Source: torch's powerSGD_hook.
+ * Sends two thin matrices, P [n, r] and Q [m, r], in place of the gradient of a matrix [n, m], if minCompressionRate · r · (n +
+ * m) < n · m. See [Note: PowerSGD]. Source: torch's powerSGD_hook.
  */
 export const powerSGDHook: CommHook<PowerSGDState> = (state, bucket) => {
   if (!state.isStarted(bucket.index)) return allreduceHook(null, bucket);
@@ -157,7 +157,7 @@ class Matrix {
     this.p = this.#product((matrix) => tf.matMul(matrix, this.q));
   }
 
-  /** Makes the columns of the mean P orthonormal, and computes Q = Mᵀ P. */
+  /** Makes the columns of P, which is now the mean over ranks, orthonormal, and computes Q = Mᵀ P. */
   project(): void {
     this.#orthogonalize(this.p);
     this.q.dispose();

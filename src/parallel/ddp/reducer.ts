@@ -15,9 +15,12 @@ import type { GradBucket, HookWork } from './comm-hooks';
 
 /** Sizes of gradient buckets, in bytes. */
 export interface BucketSizes {
-  /** Source: bucket_cap_mb of torch.nn.parallel.DistributedDataParallel, 25 MiB. */
+  /** The size of all other buckets. Source: bucket_cap_mb of torch.nn.parallel.DistributedDataParallel, 25 MiB. */
   readonly bucketBytes: number;
-  /** The first bucket is small so that communication starts early. Source: dist._DEFAULT_FIRST_BUCKET_BYTES, 1 MiB. */
+  /**
+   * The size of the first bucket, which is small so that communication starts early. Source: dist._DEFAULT_FIRST_BUCKET_BYTES, 1
+   * MiB.
+   */
   readonly firstBucketBytes: number;
 }
 

@@ -52,10 +52,10 @@ export class TopKState {
 }
 
 /**
- * Sends the share `ratio` of a bucket's gradients with the largest magnitudes, as values and indices, by two all-gathers. All
- * other values are added to the next step's gradients. With N ranks, a rank receives 8 k (N - 1) bytes per bucket of k sent
- * values, which is less than in an all-reduce if ratio < 1 / N. With ratio 1 the result equals the result of an all-reduce, to
- * the bit.
+ * Sends only the largest values (by magnitude) of a bucket's gradients: a share `ratio` of all values. Two all-gathers send the
+ * values and their indices. All other values are added to the next step's gradients. With N ranks, a rank receives 8 k (N - 1)
+ * bytes per bucket of k sent values, which is less than in an all-reduce if ratio < 1 / N. With ratio 1 the result equals the
+ * result of an all-reduce, to the bit.
  * Source: Stich, Cordonnier and Jaggi 2018 (Mem-SGD); Lin et al. 2018 without momentum correction and warm-up.
  */
 export const topKHook: CommHook<TopKState> = (state, bucket) => {
@@ -217,13 +217,13 @@ interface Sent {
   readonly indices: tf.Tensor;
 }
 
-/** The elements of one tensor of a bucket, and the index of the first element in the bucket. */
+/** The elements of one tensor of a bucket, and the index, in the bucket, of the tensor's first element. */
 interface Part {
   readonly start: number;
   readonly values: Float32Array;
 }
 
-/** Calls `visit` for the element of each index; the indices ascend. */
+/** Calls `visit` for the element at each index; `indices` must ascend. */
 function forEachIndex(
   indices: Int32Array,
   parts: readonly Part[],

@@ -18,17 +18,18 @@ import { expertExchange } from './expert-exchange';
 /** Options of `applyExpertParallel`. */
 export interface ExpertParallelOptions {
   /**
-   * The experts and the copies of experts that each rank has: the result of `placeExperts`. Default: equal consecutive parts.
+   * The experts and the copies of experts that each rank has: the result of `placeExperts`. Default: equally many consecutive
+   * experts per rank, no copies.
    */
   readonly placement?: ExpertPlacement | null | undefined;
 }
 
 /**
- * Divides the experts of all layers of a model over the ranks of `parallel.ep`, in place, and returns the model. Each rank has
- * the values of an equal part of each layer's experts (consecutive experts, or the experts of `placement`). Each row travels to
- * the rank that has the row's expert. The ranks of `ep` have different batches, so these ranks also belong to `dp`. Losses,
- * gradients and parameters equal those of whole experts on every rank, except for the order of sums; an expert's gradient is
- * averaged over `parallel.edp`. Call this function before DDP and fullyShard, to which you give `parallel.mesh.slice('dp')`.
+ * Divides the experts of all layers of a model over the ranks of `parallel.ep`, in place, and returns the model. Each rank stores
+ * the values of equally many experts of each layer (consecutive experts, or the experts of `placement`). Each row travels to the
+ * rank that has the row's expert. The ranks of `ep` have different batches, so these ranks also belong to `dp`. Losses, gradients
+ * and parameters are the same as if every rank had all experts, except for the order of sums; an expert's gradient is averaged
+ * over `parallel.edp`. Call this function before DDP and fullyShard, to which you give `parallel.mesh.slice('dp')`.
  * Source: Lepikhin et al. 2020 (GShard); Megatron's expert_model_parallel_size. Throws: CONFIG for a model without experts, for
  * experts that the ranks do not divide, for a placement that does not fit the experts, and for a second call.
  */

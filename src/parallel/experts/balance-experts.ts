@@ -9,10 +9,10 @@ import { isElsewhere } from '../pipeline/state-elsewhere';
 export type ExpertLoads = Readonly<Record<string, RankLoad>>;
 
 /**
- * Updates the biases of routers with a `biasUpdateRate`. If more tokens than the mean chose an expert since the last call, the
- * expert's bias becomes smaller by the rate; the biases of other experts become larger. The counts include the tokens of
- * all ranks of `group` (`parallel.dpCp`), which have different batches or different parts of sequences. Call this function
- * after each optimizer.step. Returns this rank's own loads since the last call.
+ * Updates the biases of routers with a `biasUpdateRate`. If the router has sent an expert more tokens than the experts' mean
+ * since the last call, the expert's bias becomes smaller by the rate; if it has sent fewer, the bias becomes larger by the rate.
+ * The counts include dropped tokens, and the tokens of all ranks of `group` (`parallel.dpCp`), which have different batches or
+ * different parts of sequences. Call this function after each optimizer.step. Returns this rank's own loads since the last call.
  * Source: Wang et al. 2024, "Auxiliary-loss-free load balancing", algorithm 1; DeepSeek-V3.
  */
 export function balanceExperts(model: Module, group: ProcessGroup): ExpertLoads {

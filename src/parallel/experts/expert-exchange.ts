@@ -9,11 +9,11 @@ import { exchangeOptions } from '../exchange-options';
 import { requireEngine } from './require-engine';
 
 /*
- * [Note: rows of experts] A rank orders the rows that its router chose by expert. An all-to-all of E numbers reports to every
- * rank how many rows it gets. Then the rows travel (dispatch), each rank applies its experts, and the outputs travel back
- * (combine); backward sends the gradients along the same ways. So 4 all-to-alls send only rows that were routed to another
- * rank. A rank may have any experts, in slots: first the experts whose values it has, then copies. Rows are read in place and
- * written in the order of slots, then of ranks; no permutation is needed.
+ * [Note: rows of experts] The router of a rank chooses an expert for each row, and the rank sorts its rows by expert. An
+ * all-to-all of E numbers reports to every rank how many rows it gets. Then the rows travel (dispatch), each rank applies its
+ * experts, and the outputs travel back (combine); backward sends the gradients along the same ways in the opposite direction. So
+ * 4 all-to-alls send only rows that were routed to another rank. A rank may have any experts, in slots: first the experts whose
+ * values it has, then copies. Rows are read in place and written in the order of slots, then of ranks; no permutation is needed.
  *
  * [Note: rows of copies] Each rank divides its rows of an expert equally over the ranks with the expert, in ranges; which of
  * these ranks get the remainder depends on the sender. Each rank gets all E numbers of all ranks, so that every rank knows
@@ -84,14 +84,17 @@ function ownersOf(slots: readonly (readonly number[])[]): number[][] {
   return owners;
 }
 
-/** The number of rows that rank `from` has for one expert, and the rank that computes a share of these rows. */
+/** The number of rows that rank `from` has for one expert, and the rank `to`, which computes a part of these rows. */
 interface Share {
   readonly count: number;
   readonly from: number;
   readonly to: number;
 }
 
-/** Returns the part of these rows that rank `to` computes; `to` is an owner of the expert. See [Note: rows of copies]. */
+/**
+ * Returns the part of a share's rows that rank `to` computes; `owners` are the ranks that have the expert in a slot. See [Note:
+ * rows of copies].
+ */
 function shareOf(owners: readonly number[], { count, from, to }: Share): RowRange {
   const turn = (owners.indexOf(to) + from) % owners.length;
   const begin = Math.floor((count * turn) / owners.length);

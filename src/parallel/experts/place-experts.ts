@@ -14,8 +14,8 @@ export type MeasuredLoads = Readonly<Record<string, readonly number[]>>;
 
 /**
  * Places a model's experts by the loads of all ranks, so that the ranks of an `ep` group compute about equally many rows. Every
- * rank calls it, with the loads that `balanceExperts` returned, and gets the same result. Throws: CONFIG for a number of copies
- * that the ranks do not divide.
+ * rank must call this function, with the loads that `balanceExperts` returned, and gets the same result. Throws: CONFIG for a
+ * number of copies that the ranks do not divide.
  */
 export function placeExperts(
   loads: ExpertLoads,
@@ -101,7 +101,7 @@ function pack(rows: readonly number[], ranks: number, counts: readonly number[])
       const home = experts.find(({ list }) => list.includes(expert));
       const own = home === undefined ? undefined : copies[experts.indexOf(home)];
       const direct = freeIn(home === undefined ? experts : copies);
-      // If no rank is free for the copy, the expert may move to a free slot, and the copy takes a slot of the expert's old
+      // If no rank can take the copy, the expert may move to a free slot, and the copy takes a slot of the expert's old
       // rank.
       const isMoved = direct.length === 0 && own !== undefined && own.list.length < own.room;
       const free = isMoved ? freeIn(experts) : direct;

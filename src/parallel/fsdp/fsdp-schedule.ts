@@ -6,7 +6,10 @@ import type { FsdpUnit, UnitSchedule } from './fsdp-unit';
 import type { Reduction } from './reduction';
 import { unitsOf } from './units-of';
 
-/** Which units are gathered before their use. Source: torch.distributed.fsdp.BackwardPrefetch, forward_prefetch. */
+/**
+ * The settings that decide which units are gathered before their use. Source: torch.distributed.fsdp.BackwardPrefetch,
+ * forward_prefetch.
+ */
 export interface PrefetchOptions {
   /**
    * Whether the next unit (in the order of the last forward) is gathered while this unit's forward runs. On a GPU,
@@ -25,7 +28,7 @@ export interface PrefetchOptions {
   readonly limit: boolean;
 }
 
-/** Source: FSDP's rate limiter, _FreeEventQueue. */
+/** The largest number of gathers in flight under `limit`. Source: FSDP's rate limiter, _FreeEventQueue. */
 const MOST_GATHERS = 2;
 
 interface Reducing {
@@ -175,7 +178,10 @@ export class FsdpSchedule implements UnitSchedule {
     for (const unit of this.units) unit.hideWholes();
   }
 
-  /** Returns the names of the units in the orders that decide which unit is gathered next, and of the units that are whole. */
+  /**
+   * Returns a text that is equal for equal states: the names of units in each order that decides which unit is gathered next, and
+   * the state of every unit.
+   */
   describe(): string {
     // `#lastEntered` is left out, because the root's forward sets it again.
     const orders = [this.#entered, this.#awaitingBackward, this.#wanted];

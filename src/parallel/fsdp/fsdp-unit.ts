@@ -32,7 +32,7 @@ export class FsdpUnit implements StateOwner {
   /** The trainable parameters, then the frozen ones. */
   readonly members: readonly Parameter[];
   readonly numTrained: number;
-  /** The dtype to which whole parameters, and gradients at the end of backward, are rounded; null: float32. */
+  /** The dtype to which whole parameters are rounded, and also gradients at the end of backward; null: they are not rounded. */
   readonly half: HalfDType | null;
   /**
    * The sets of parameters that are gathered together: one set of all parameters, or one set of trainable and one set of
@@ -70,7 +70,7 @@ export class FsdpUnit implements StateOwner {
     this.#gathered = (isOne ? [this.members] : [trained, frozen]).map(
       (members) => new UnitParameters(spec, members),
     );
-    const [held, heldFrozen = held] = this.#gathered as [UnitParameters, UnitParameters?]; // one or two sets, as above
+    const [held, heldFrozen = held] = this.#gathered as [UnitParameters, UnitParameters?]; // `#gathered` has one or two sets
     const numRanks = placement.shardGroup?.size ?? 1;
     const layout = shardLayout(trained, numRanks);
     this.gradients = new UnitGradients(spec, layout);
@@ -102,7 +102,10 @@ export class FsdpUnit implements StateOwner {
     return this.#gathered.flatMap(({ gathered }) => gathered);
   }
 
-  /** Takes whole parameters in place of `gathered`, which are freed already. `wholes` has all of them or is empty. */
+  /**
+   * Takes the tensors `wholes` in place of the tensors of `gathered`, which are already freed. `wholes` has all whole parameters
+   * or is empty.
+   */
   replaceGathered(wholes: readonly tf.Tensor[]): void {
     // Parameters that are freed after use are one set.
     for (const parameters of this.#gathered) parameters.replaceGathered(wholes);
@@ -150,7 +153,7 @@ export class FsdpUnit implements StateOwner {
     for (const parameters of this.#gathered) parameters.waitForUnshard();
   }
 
-  /** Whether a gather has started for which no caller has waited yet. */
+  /** Whether a gather was started and no caller has waited for it yet. */
   get isUnsharding(): boolean {
     return this.#gathered.some(({ isUnsharding }) => isUnsharding);
   }
@@ -160,7 +163,10 @@ export class FsdpUnit implements StateOwner {
     for (const parameters of this.#gathered) parameters.reshard();
   }
 
-  /** Like `reshard`, but parameters stay sharded over fewer ranks until backward if the placement says so. */
+  /**
+   * Like `reshard`, but if the placement says so, each rank holds a larger shard until backward (parameters are sharded over
+   * fewer ranks).
+   */
   reshardPostForward(): void {
     for (const parameters of this.#gathered) parameters.reshardPostForward();
   }

@@ -39,7 +39,7 @@ export interface ShardContext extends RankContext {
  * fully_shard does not have.
  */
 export interface FullyShardOptions {
-  /** Default FULL_SHARD, or HYBRID_SHARD on a mesh of two axes. */
+  /** What is sharded. Default FULL_SHARD, or HYBRID_SHARD on a mesh of two axes. */
   readonly strategy?: StrategyName | undefined;
   /**
    * true: frees whole parameters after forward, as FULL_SHARD; false: frees them only after backward, as SHARD_GRAD_OP;
@@ -51,21 +51,21 @@ export interface FullyShardOptions {
    * false: it is gathered when its own forward begins.
    */
   readonly forwardPrefetch?: boolean | undefined;
-  /** Only the root's setting counts. Default BACKWARD_PRE. */
+  /** When backward gathers the next unit; null: no prefetch. Only the root's setting counts. Default BACKWARD_PRE. */
   readonly backwardPrefetch?: 'BACKWARD_PRE' | 'BACKWARD_POST' | null | undefined;
-  /** Only the root's setting counts. Default true: at most two gathers in flight. */
+  /** Whether at most two gathers are in flight. Only the root's setting counts. Default true. */
   readonly limitAllGathers?: boolean | undefined;
-  /** Modules inside the module whose parameters stay whole and whose gradients are not reduced. */
+  /** Inner modules to exclude from sharding: their parameters stay whole, and their gradients are not reduced. */
   readonly ignoredModules?: readonly Module[] | undefined;
-  /** Sends rank 0's values to all ranks before sharding. */
+  /** Sends rank 0's parameters and buffers to all ranks before sharding. */
   readonly syncModuleStates?: boolean | undefined;
   /** The dtypes of parameters, gradients and outputs. Default float32. */
   readonly precision?: MixedPrecision | undefined;
   /** Reduces gradients of embedding rows and experts only if a rank used them. Source: DeepSpeed's sparse_gradients. */
   readonly sparseGradients?: boolean | undefined;
   /**
-   * Updates a parameter for which no rank has a gradient as if the gradient were zero. Default false: the parameter does not
-   * change.
+   * If no rank has a gradient for a parameter, the optimizer updates the parameter with a gradient of zero. Default false: the
+   * parameter does not change.
    * Source: FSDP's flat parameter.
    */
   readonly missingAreZeros?: boolean | undefined;
@@ -78,8 +78,8 @@ export interface FullyShardOptions {
  * rest and gathered for forward and backward, and their gradients are reduced to shards. Call `fullyShard` on inner modules
  * first, and on the root last. Returns the module. A rank initialises only its shard of deferred parameters: [Note: deferred
  * values].
- * Throws: CONFIG for a scalar parameter, and if a module outside also uses one of the parameters. The first forward throws
- * CONFIG if the root was sharded after a unit had run.
+ * Throws: CONFIG for a scalar parameter, and if a module outside of this module also uses one of the parameters. The first
+ * forward throws CONFIG if the root was sharded after a unit had run.
  */
 export function fullyShard<M extends Module>(
   module: M,

@@ -29,7 +29,7 @@ export class Reduction {
   /** The groups' collectives that have not started yet. */
   readonly #next: Stage[];
   #on: { readonly group: ProcessGroup; readonly work: Work<void> } | null = null;
-  /** Per parameter: whether no rank of the finished groups has a gradient. */
+  /** Per parameter: whether no rank has a gradient, among the groups whose collectives are done. */
   #missing: readonly boolean[];
   /** By rank, the ranges of the rank's share that are sent; null: all elements are sent. */
   #travelling: readonly (readonly Range[])[] | null = null;
@@ -115,7 +115,7 @@ export class Reduction {
   #scatter(group: ProcessGroup): Work<void> {
     const result = this.#result;
     const inputs = sharesOf(this.#layout, 'wholes' in result ? result.wholes : this.#grads);
-    // If gradients stay whole, the reduction is in place, because this rank's share is read before it is written.
+    // If gradients stay whole, the reduction is in place. This is safe, because this rank's share is read before it is written.
     const output = 'wholes' in result ? (inputs[group.rank] ?? []) : this.#own();
     const travelling = this.#travelling;
     if (travelling === null) return group.reduceScatterPieces(inputs, output, 'avg', this.#wire);

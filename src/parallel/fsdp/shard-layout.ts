@@ -11,7 +11,7 @@ export interface ShardedParameter {
   readonly parameter: Parameter;
   /** The number of elements of a rank's chunk, with padding; equal on all ranks. */
   readonly chunk: number;
-  /** The index of the chunk's first element in the unit's flat shard. */
+  /** The index, in the unit's flat shard, of the chunk's first element. */
   readonly offset: number;
 }
 

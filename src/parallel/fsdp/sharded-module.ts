@@ -28,8 +28,8 @@ export class ShardedModule implements UnitHooks {
   }
 
   /**
-   * Finds the schedule of the root, or makes it; runs before every forward. Throws: CONFIG when the root was sharded too
-   * late.
+   * Finds the schedule of the root, or makes it; runs before every forward. Throws: CONFIG if one of the root's units ran before
+   * the root was sharded.
    */
   prepare(): void {
     this.#schedule ??= this.#joined() ?? this.#asRoot();

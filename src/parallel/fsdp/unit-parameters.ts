@@ -60,7 +60,7 @@ export class UnitParameters {
     return this.#state;
   }
 
-  /** Whether a gather has started for which no caller has waited yet. */
+  /** Whether a gather was started and no caller has waited for it yet. */
   get isUnsharding(): boolean {
     return this.#gather !== null;
   }
@@ -75,7 +75,10 @@ export class UnitParameters {
     return this.#spec.placement.shardsParameters && this.#state === 'unsharded' ? this.#wholes : [];
   }
 
-  /** Takes whole tensors in place of `gathered`, which are freed already. If `wholes` is empty, the parameters are sharded. */
+  /**
+   * Takes the tensors `wholes` in place of the tensors of `gathered`, which are already freed. If `wholes` is empty, the
+   * parameters are sharded.
+   */
   replaceGathered(wholes: readonly tf.Tensor[]): void {
     if (!this.#spec.placement.shardsParameters) return;
     this.#wholes = wholes;
@@ -134,7 +137,10 @@ export class UnitParameters {
     this.#wholes = [];
   }
 
-  /** Like `reshard`, but if the placement says so, parameters stay sharded over a smaller group of ranks. */
+  /**
+   * Like `reshard`, but if the placement says so, each rank holds a larger shard (parameters are sharded over a smaller group of
+   * ranks).
+   */
   reshardPostForward(): void {
     const { engine, module, placement, half } = this.#spec;
     const { postForwardGroup: group } = placement;

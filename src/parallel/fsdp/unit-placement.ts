@@ -41,8 +41,8 @@ export interface UnitSpec {
   /** Whether shards are stored on the host; parameter shards are copied to the device only for gathers. */
   readonly onHost: boolean;
   /**
-   * The dtype in which parameters are sent, and to which whole parameters, and gradients at the end of backward, are
-   * rounded; null: float32.
+   * The dtype in which parameters are sent. Whole parameters are rounded to it, and gradients too at the end of backward. null:
+   * float32, without rounding.
    */
   readonly half: HalfDType | null;
   /** The dtype in which gradients are sent; null: float32. */

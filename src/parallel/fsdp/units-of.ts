@@ -54,8 +54,9 @@ export function withoutSync<T>(units: readonly FsdpUnit[], work: () => T): T {
 }
 
 /**
- * Sets the modules whose units are gathered, in this order, during the module's forward, instead of the unit that came next in
- * the last forward. Throws: CONFIG for a module that has no unit. Source: FSDPModule.set_modules_to_forward_prefetch.
+ * Sets the units that are gathered during the forward of `module`: the units of `modules`, in this order, instead of the unit
+ * that came next in the last forward. Throws: CONFIG for a module that has no unit. Source:
+ * FSDPModule.set_modules_to_forward_prefetch.
  */
 export function setModulesToForwardPrefetch(module: Module, modules: readonly Module[]): void {
   unitOf(module).forwardPrefetch = modules.map(unitOf);
@@ -70,6 +71,6 @@ function unitOf(module: Module): FsdpUnit {
   const unit = unitsOf(module).find(({ owner }) => owner === module);
   if (unit !== undefined) return unit;
   throw new ConfigError(
-    `module "${module.path}" has no unit to gather; first call fullyShard on a module that has parameters of its own`,
+    `module "${module.path}" has no unit; first call fullyShard on it (a module needs parameters of its own to get a unit)`,
   );
 }

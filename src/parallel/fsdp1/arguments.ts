@@ -11,7 +11,8 @@ import { mixedPrecision, type MixedPrecision as Policy } from '../precision/mixe
 export type MixedPrecisionOptions = Exclude<z.input<typeof mixedPrecisionSchema>, string | null>;
 
 /**
- * Makes a policy of the dtypes of parameters, reductions and outputs. Source: torch.distributed.fsdp.MixedPrecision.
+ * Makes the policy that says in which dtypes parameters, reductions and outputs are. Source:
+ * torch.distributed.fsdp.MixedPrecision.
  * Throws: CONFIG for an unknown argument or dtype.
  */
 export function MixedPrecision(options: MixedPrecisionOptions = {}): Policy {

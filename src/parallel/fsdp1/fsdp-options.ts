@@ -13,8 +13,8 @@ import { BackwardPrefetch, type CPUOffload } from './arguments';
 import { FAIR_SCALE_NAMES } from './fair-scale';
 
 /**
- * A policy function that is passed without its options, as in many tutorials. A call of it throws an error that shows the
- * right form.
+ * A policy function that is passed without its options, as in many tutorials. Every call of such a function throws an error that
+ * shows the right form.
  */
 export type BarePolicy = (options: never) => WrapPolicy;
 
@@ -22,17 +22,17 @@ export type BarePolicy = (options: never) => WrapPolicy;
 export interface FsdpOptions {
   /** Chooses the modules that become units. Default: the model is one unit. */
   readonly autoWrapPolicy?: WrapPolicy | BarePolicy | null | undefined;
-  /** Default FULL_SHARD. */
+  /** What is sharded. Default FULL_SHARD. */
   readonly shardingStrategy?: StrategyName | undefined;
-  /** `MixedPrecision({ … })`. */
+  /** The dtypes of parameters, gradients and buffers: `MixedPrecision({ … })`. Default: float32. */
   readonly mixedPrecision?: Policy | boolean | null | undefined;
-  /** Default BACKWARD_PRE; null: no prefetch. */
+  /** When backward gathers the next unit; null: no prefetch. Default BACKWARD_PRE. */
   readonly backwardPrefetch?: 'BACKWARD_PRE' | 'BACKWARD_POST' | null | undefined;
   readonly forwardPrefetch?: boolean | undefined;
   readonly limitAllGathers?: boolean | undefined;
   readonly syncModuleStates?: boolean | undefined;
   readonly ignoredModules?: Iterable<Module> | null | undefined;
-  /** `CPUOffload({ offloadParams: true })`. */
+  /** Whether shards are stored on the host: `CPUOffload({ offloadParams: true })`. Default: they are on the device. */
   readonly cpuOffload?: CPUOffload | boolean | null | undefined;
   /** The ranks to shard over; for hybrid strategies a mesh of replicas and shards. */
   readonly deviceMesh?: DeviceMesh | undefined;
@@ -144,7 +144,7 @@ function policyOf(policy: WrapPolicy | BarePolicy | null): WrapPolicy {
   if (policy === null) return rootOnly;
   if (typeof policy !== 'function') {
     throw new ConfigError(
-      `FSDP: autoWrapPolicy is ${JSON.stringify(policy)}; give a policy, as transformerAutoWrapPolicy({ transformerLayerCls: [nn.Block] })`,
+      `FSDP: autoWrapPolicy is ${JSON.stringify(policy)}; give a policy, such as transformerAutoWrapPolicy({ transformerLayerCls: [nn.Block] })`,
     );
   }
   // A policy function without its options throws its own error when it is called.
@@ -178,11 +178,11 @@ function offloadOf(offload: FsdpOptions['cpuOffload']): boolean {
 
 /** Arguments of fully_shard. Source: torch.distributed.fsdp.fully_shard, in camelCase, plus FSDP's settings. */
 export interface FullyShardArguments extends Omit<FullyShardOptions, 'missingAreZeros'> {
-  /** One axis to shard over, or two axes: replicas, then shards. Default: all ranks. */
+  /** The ranks to shard over: a mesh of one axis, or of two axes (replicas, then shards). Default: all ranks. */
   readonly mesh?: DeviceMesh | undefined;
-  /** `MixedPrecisionPolicy({ … })`. */
+  /** The dtypes of parameters, gradients and outputs: `MixedPrecisionPolicy({ … })`. Default: float32. */
   readonly mpPolicy?: Policy | undefined;
-  /** `CPUOffloadPolicy()` or `OffloadPolicy()`. */
+  /** Whether shards are stored on the host: `CPUOffloadPolicy()`, or the default `OffloadPolicy()` (they are on the device). */
   readonly offloadPolicy?: CPUOffload | undefined;
 }
 

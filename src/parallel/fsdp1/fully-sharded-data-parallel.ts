@@ -38,7 +38,8 @@ export function shardInPlace(module: Module, context: FsdpContext, given: FsdpOp
 }
 
 /**
- * A wrapper around a sharded module. The units belong to the module and its submodules; the wrapper only notes its own calls.
+ * A wrapper around a sharded module. The units belong to the module and its submodules; the wrapper only records whether it is
+ * being called.
  */
 export class FullyShardedDataParallel<M extends Module = Module> extends Module {
   /** The sharded module. */

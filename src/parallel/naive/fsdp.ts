@@ -37,7 +37,7 @@ export function naiveFullyShard<M extends Module>(module: M, context: RankContex
     for (const [i, parameter] of parameters.entries()) parameter.replace(wholes[i] ?? null);
   };
 
-  // 3. After backward, each rank gets the mean of its own rows of the gradients. Means of several microbatches add up.
+  // 3. After backward, each rank gets its own rows of the mean gradients. Means of several microbatches add up.
   const reduce = (grads: readonly (tf.Tensor | null)[]): void => {
     const mean = tf.keep(engine.allocate([size], 'float32', { cause: 'grad.shard', module: path }));
     const own = [{ tensor: mean, offset: 0, length: size }];

@@ -54,9 +54,10 @@ const MOST_DIMS = 7;
  * direction. The schedule of every rank is known, so a rank receives in the sender's order and stores the messages that it
  * needs later. Sends run on the comm thread. A sent tensor is held for two more actions; then the rank waits until the tensor
  * has been received. So memory does not depend on when the comm thread ends a send, and ranks cannot wait for each other in a
- * circle. Tests simulate all schedules; if tensors were held for fewer actions, the ranks of 'interleaved' would do so. Sender
- * and receiver compare which message they expect, so a microbatch that only one of them skips is an error. Before its first
- * output, each stage sends a message with the output's shape. With this message, ranks also compare their schedules.
+ * circle. Tests simulate all schedules; if tensors were held for fewer actions, the ranks of 'interleaved' would wait for each
+ * other in a circle. Sender and receiver compare which message they expect, so a microbatch that only one of them skips is an
+ * error. Before its first output, each stage sends a message with the output's shape. With this message, ranks also compare their
+ * schedules.
  */
 export class Mail {
   readonly #options: MailOptions;
@@ -234,7 +235,7 @@ function messagesOf(
   return [{ content: 'gradient', stage: stage - 1, microbatch }];
 }
 
-/** The name in ledgers of the boundary between a stage and the next stage. */
+/** The boundary between a stage and the next stage, as ledgers name it. */
 function boundaryOf(stage: number): string {
   return `stage ${stage} | ${stage + 1}`;
 }

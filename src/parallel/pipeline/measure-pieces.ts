@@ -11,7 +11,7 @@ import { stateBuffers } from '../../nn/parameter';
 import type { Piece } from './pieces';
 import type { LossFn } from './pipeline-context';
 
-/** One microbatch. Pieces are timed on it. */
+/** A microbatch on which pieces are timed. */
 export interface Example {
   readonly x: tf.Tensor;
   /** The target that the loss reads; without a target, the time of the loss does not count. */
@@ -31,10 +31,10 @@ const NUM_TRIALS = 4;
 
 /**
  * Returns how long forward and backward of each piece take: CPU time if the system reports it, because ranks share cores.
- * Values of a piece are made for its trials and freed afterwards, so a rank needs memory for one piece. Every rank must call
- * this function, because a piece may have collectives. All ranks get the times of the first rank, so they all cut the model at
- * the same places. In a dry run, the simulated clock gives the times. Nothing is trained: gradients are freed, buffers
- * keep their values, and later random numbers are the same.
+ * Values of a piece are made for its trials and freed afterwards, so a rank needs memory for one piece at a time. Every rank must
+ * call this function, because a piece may have collectives. All ranks get the times of the first rank, so they all cut the model
+ * at the same places. In a dry run, the simulated clock gives the times. Nothing is trained: gradients are freed, buffers keep
+ * their values, and later random numbers are the same.
  */
 export function measurePieces(
   model: Module,

@@ -137,7 +137,7 @@ function stepPieces({ steps }: Sequential): Piece[] {
   const starts = steps.flatMap((step, i) => (typeof step === 'function' && !('path' in step) ? [] : [i]));
   return starts.map((start, i) => {
     const own = steps.slice(i === 0 ? 0 : start, starts[i + 1] ?? steps.length);
-    const first = steps[start] as Module; // `starts` has modules only
+    const first = steps[start] as Module; // `starts` has only modules
     const run = (x: tf.Tensor): tf.Tensor =>
       own.reduce<tf.Tensor>((y, step) => ('path' in step ? (step.apply(y) as tf.Tensor) : step(y)), x);
     return layerPiece(first, run);

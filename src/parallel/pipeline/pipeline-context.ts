@@ -10,7 +10,7 @@ export interface PipelineContext {
   readonly observer: Pick<Observer, 'span'>;
   /** Is called before each step's first action. */
   readonly begins?: (() => void) | undefined;
-  /** Records a stage's forward as a part. The default is `recordPart`. */
+  /** Runs a stage's forward and records it for backward. The default is `recordPart`. */
   readonly record?: typeof recordPart | undefined;
   /** Is called with the parameters that a backward reached. */
   readonly trained?: ((parts: TrainedParts) => void) | undefined;
@@ -18,5 +18,8 @@ export interface PipelineContext {
   readonly report?: ((loss: number) => void) | undefined;
 }
 
-/** Returns the scalar loss of a microbatch's output. `target` is the microbatch's part of the step's target, in the same form. */
+/**
+ * Returns the scalar loss of a microbatch's output. `target` has the form of the step's target (a tensor, or lists and objects),
+ * but only the rows of the microbatch.
+ */
 export type LossFn<Target = tf.Tensor> = (output: tf.Tensor, target: Target) => tf.Tensor;

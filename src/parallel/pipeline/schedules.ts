@@ -28,15 +28,15 @@ export interface PipelineSizes {
 }
 
 /**
- * Returns the actions of one rank of a pipeline in their order. `rank` is the rank's index in the pipeline. Throws: CONFIG for
- * sizes with which the schedule cannot run.
+ * Returns the actions of one rank of a pipeline in their order. `rank` is the rank's index in the pipeline. In the table, the
+ * pipeline has P ranks, M microbatches and V chunks per rank. Throws: CONFIG for sizes with which the schedule cannot run.
  *
  * | schedule | order | activations in flight on rank p |
  * |---|---|---|
  * | gpipe | all forwards, then all backwards (Huang et al. 2019) | M |
  * | 1f1b | P-1-p forwards, then one forward and one backward in turn (Narayanan et al. 2019) | min(M, P-p) |
- * | interleaved | as 1f1b, with chunks in turn for every P microbatches (Megatron-LM, Narayanan et al. 2021) | min(VM, 2(P-1-p) + (V-1)P + 1) chunks |
- * | zb | as 1f1b, with the gradients of parameters later (ZB-H1, Qi et al. 2023) | min(M, P) |
+ * | interleaved | as 1f1b, but the rank changes to its next chunk after every P microbatches (Megatron-LM, Narayanan et al. 2021) | min(VM, 2(P-1-p) + (V-1)P + 1) chunks |
+ * | zb | as 1f1b, but the gradients of parameters are computed later (ZB-H1, Qi et al. 2023) | min(M, P) |
  */
 export function actionsOf(name: PipelineScheduleName, sizes: PipelineSizes, rank: number): readonly Action[] {
   checkSizes(name, sizes);
@@ -59,7 +59,10 @@ export function forwardsOf(virtualStages: number): readonly Action[] {
   return Array.from({ length: virtualStages }, (_, chunk) => forward(0, chunk));
 }
 
-/** Returns the largest number of forwards in flight on the rank: forwards that have run and whose last backward has not run. */
+/**
+ * Returns the largest number of forwards in flight on the rank: forwards that have run, but whose backward (of zero-bubble
+ * schedules: its second half) has not run.
+ */
 export function mostInFlight(actions: readonly Action[]): number {
   const splits = actions.some(({ kind }) => kind === 'backwardWeight');
   const frees = splits ? 'backwardWeight' : 'backward';
@@ -72,15 +75,16 @@ export function mostInFlight(actions: readonly Action[]): number {
   return most;
 }
 
-/** How long a stage takes for the parts of a microbatch, in any unit. */
+/** How long a stage takes for the forward and for each half of the backward of a microbatch, in any unit. */
 export type ActionTimes = Readonly<Record<Exclude<ActionKind, 'backward'>, number>>;
 
 const EQUAL_TIMES: ActionTimes = { forward: 1, backwardInput: 1, backwardWeight: 1 };
 
 /**
  * Returns the bubble as a share of the step's time, for stages that take equal time and transfers that take no time:
- * (P-1)/(VM+P-1). The bubble of 'zb' depends on the time F of forward and the times B and W of the halves of backward: each
- * rank is idle for (P-1) max(F+B-W, F, B). With equal times, the share is (P-1)/(3M+P-1). Source: Qi et al. 2023, table 1.
+ * (P-1)/(VM+P-1) with P ranks, M microbatches and V chunks per rank. The bubble of 'zb' depends on the time F of forward and the
+ * times B and W of the halves of backward: each rank is idle for (P-1) max(F+B-W, F, B). With equal times, the share is
+ * (P-1)/(3M+P-1). Source: Qi et al. 2023, table 1.
  */
 export function bubbleShare(
   name: PipelineScheduleName,
@@ -107,7 +111,7 @@ function checkSizes(name: PipelineScheduleName, sizes: PipelineSizes): void {
   }
   if (numMicrobatches % numRanks === 0) return;
   throw new ConfigError(
-    `pipeline: 'interleaved' runs rounds of one microbatch per rank, and ${numMicrobatches} microbatches are no whole ` +
+    `pipeline: 'interleaved' runs rounds of one microbatch per rank, but ${numMicrobatches} microbatches are no whole ` +
       `rounds of ${numRanks}; give a multiple of ${numRanks}, or use '1f1b'`,
   );
 }

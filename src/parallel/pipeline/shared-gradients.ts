@@ -45,7 +45,7 @@ export function requireNoSharedGradients(shared: readonly SharedParameter[]): vo
   if (summed === undefined) return;
   throw new ShardlabError(
     'CONFIG',
-    `schedule.step: "${summed.parameter.name}" still has the gradient of the previous step, which is already summed over the stages that ` +
-      'share it; run optimizer.step() and optimizer.zeroGrad() after each schedule.step, and use more microbatches to accumulate',
+    `schedule.step: "${summed.parameter.name}" still has the gradient of the previous step, which is already summed over the stages that read ` +
+      'this parameter; run optimizer.step() and optimizer.zeroGrad() after each schedule.step, and use more microbatches to accumulate',
   );
 }

@@ -5,9 +5,9 @@ import type { Seconds } from '../../core/units';
 import type { Piece } from './pieces';
 
 /**
- * How the places are chosen at which a model is cut. 'layers' (default): equally many layers per stage; 'parameters': the
- * largest stage has as few parameters as possible; 'time': the slowest stage is as fast as possible, by the measured times of
- * its parts; numbers: layers per stage; names: the modules at which the second and later stages begin, such as ['blocks.2'].
+ * How to choose the places at which a model is cut. 'layers' (default): equally many layers per stage; 'parameters': the largest
+ * stage has as few parameters as possible; 'time': the slowest stage is as fast as possible, by the measured times of its parts;
+ * numbers: layers per stage; names: the modules at which the second and later stages begin, such as ['blocks.2'].
  * Source: DeepSpeed's partition_method.
  */
 export type Split = (typeof SPLITS)[number] | readonly number[] | readonly string[];
@@ -34,8 +34,8 @@ function startsOf(pieces: readonly Piece[], numStages: number, split: Exclude<Sp
   if (split === 'parameters') return balancedStarts(pieces.map(sizeOf), numStages);
   if (typeof split === 'string' && split !== 'layers') {
     throw new ConfigError(
-      `pipeline: split is '${split}'; give ${SPLITS.map((name) => `'${name}'`).join(', ')}, layers per stage ([3, 2]), or where stages ` +
-        "begin (['blocks.3'])",
+      `pipeline: split is '${split}'; give ${SPLITS.map((name) => `'${name}'`).join(', ')}, the numbers of layers per stage ([3, 2]), or the ` +
+        "modules at which the second and each later stage begins (['blocks.3'])",
     );
   }
   const layers = pieces.flatMap(({ isLayer }, i) => (isLayer ? [i] : []));
@@ -84,7 +84,7 @@ function namedStarts(pieces: readonly Piece[], numStages: number, names: readonl
     if (index > 0) return index;
     const near = nearest(name, known.slice(1));
     throw new ConfigError(
-      `pipeline: no stage can begin at "${name}"; ${near === undefined ? '' : `did you mean "${near}"? `}Stages begin at ` +
+      `pipeline: no stage can begin at "${name}". ${near === undefined ? '' : `Did you mean "${near}"? `}Stages can begin at ` +
         `${known.slice(1).join(', ')}`,
     );
   });
@@ -93,7 +93,7 @@ function namedStarts(pieces: readonly Piece[], numStages: number, names: readonl
   if (isSorted && all.length === numStages) return all;
   throw new ConfigError(
     `pipeline: split names ${names.join(', ')}, but for ${numStages} stages it must name ${numStages - 1} modules in the order of ` +
-      'forward: where the second and each later stage begins',
+      'forward: the modules at which the second and each later stage begins',
   );
 }
 

@@ -35,7 +35,7 @@ export class StepRun {
   /** Forwards whose backward has not ended, by chunk and microbatch. */
   readonly #passes = new Map<string, PartPass>();
   readonly #losses: tf.Tensor[] = [];
-  /** The gather states of stages, stored for the comparison of forwards; null for a stage whose parameters are never freed. */
+  /** By stage: the gather state, by which forwards are compared; null if the stage's parameters are never freed. */
   readonly #gathers = new Map<PipelineStage, GatherState | null>();
 
   constructor(context: PipelineContext, inputs: StepInputs) {
@@ -91,7 +91,8 @@ export class StepRun {
     return () => {
       try {
         const forward = (): tf.Tensor => forwardOf(this.#inputs, stage, input, target);
-        // Only a `record` that may repeat parts reads `repeats`; making `repeats` takes longer than running a small part.
+        // `repeats` is made only if there is a `record`, which may read it: to make `repeats` takes longer than to run a small
+        // part.
         const repeats = record && this.#repeatsOf(stage, action, [input, ...tensorsIn(target)]);
         const part = { input: isFirst ? null : input, forward, isLoss: isLast, trained, repeats };
         const pass = this.#timed(stage, action, () => (record ?? recordPart)(engine, part));

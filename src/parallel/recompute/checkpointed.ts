@@ -65,7 +65,7 @@ export const CheckpointImpl = { NO_REENTRANT: 'NO_REENTRANT', REENTRANT: 'REENTR
 
 /** Options of `checkpointWrapper`. Source: torch's checkpoint_impl; FairScale's offload_to_cpu. */
 export interface CheckpointWrapperOptions {
-  /** Default NO_REENTRANT. */
+  /** The implementation, which has no effect here: both behave like NO_REENTRANT. Default NO_REENTRANT. */
   readonly impl?: 'NO_REENTRANT' | 'REENTRANT' | undefined;
   /** Whether the layer's inputs are on the host between forward and backward. Default false. */
   readonly offloadToHost?: boolean | undefined;
@@ -85,7 +85,7 @@ export function checkpointWrapper<M extends Module>(
   if (!Object.hasOwn(CheckpointImpl, impl)) {
     throw new ConfigError(
       `checkpointWrapper: impl is ${JSON.stringify(impl)}; PyTorch has NO_REENTRANT and REENTRANT, and nothing else; ` +
-        'do not call checkpointWrapper for a layer that is not checkpointed',
+        'to run a layer without checkpointing, do not call checkpointWrapper for it',
     );
   }
   if (impl === CheckpointImpl.REENTRANT) {

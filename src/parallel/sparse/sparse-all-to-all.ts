@@ -5,7 +5,10 @@ import type { PieceList, ProcessGroup } from '../../dist/types';
 
 /** The rows that this rank received, and a function that sends rows back. */
 export interface RoutedRows {
-  /** The received rows, sorted by source rank, and within a source in the order of its rows. Shapes: [received, …]. */
+  /**
+   * The received rows, sorted by source rank; the rows of one source are in the order in which the source has them. Shapes:
+   * [received, …].
+   */
   readonly rows: tf.Tensor;
   /** The number of rows received from each rank. */
   readonly received: readonly number[];
@@ -129,7 +132,7 @@ function requireDestinations(group: ProcessGroup, rows: tf.Tensor, to: ArrayLike
   if (rows.rank > 0 && to.length === numRows && wrong === undefined) return;
   throw new ShardlabError(
     'SHAPE',
-    `${speakerOf(group)} sparseAllToAll got ${numRows} rows of shape [${rows.shape}] and ${to.length} destinations` +
+    `${speakerOf(group)} sparseAllToAll got ${numRows} rows (a tensor of shape [${rows.shape}]) and ${to.length} destinations` +
       `${wrong === undefined ? '' : `, one of them ${wrong}`}; give each row a rank from 0 to ${group.size - 1}`,
   );
 }

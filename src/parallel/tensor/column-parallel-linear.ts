@@ -21,11 +21,14 @@ export interface ColumnOptions extends GroupOptions {
    * any two outputs.
    */
   readonly heads?: number | undefined;
-  /** How many tensors of equal size are fused in the outputs (3 for queries, keys and values); each tensor is cut. Default 1. */
+  /**
+   * How many tensors of equal size are fused in the outputs (3 for queries, keys and values); each of these tensors is cut.
+   * Default 1.
+   */
   readonly parts?: number | undefined;
 }
 
-/** `isEntered`: whether the caller applies f of [Note: f and g] to the input. */
+/** `isEntered`: whether the caller has already applied f of [Note: f and g] to the input. */
 type EnteredOptions = ColumnOptions & { readonly isEntered?: boolean };
 
 /** The state of a layer that is split by columns. */

@@ -72,8 +72,8 @@ export function gatherFromTensorParallelRegion(
 }
 
 /**
- * Concatenates all ranks' parts of the sequence [B, T / t, d]; backward reduce-scatters the gradient. This is f with sequence
- * parallelism; without it, f all-reduces the gradient.
+ * Concatenates the t ranks' parts of the sequence [B, T / t, d]; backward reduce-scatters the gradient. This is f with sequence
+ * parallelism; without sequence parallelism, f all-reduces the gradient.
  */
 export function gatherFromSequenceParallelRegion(
   x: tf.Tensor,
@@ -89,7 +89,7 @@ export function gatherFromSequenceParallelRegion(
 }
 
 /**
- * Concatenates all ranks' parts of the sequence [B, T / t, d] for layers that every rank computes whole; backward returns this
+ * Concatenates the t ranks' parts of the sequence [B, T / t, d], for layers that every rank computes whole; backward returns this
  * rank's part of the gradient, which is whole on every rank.
  */
 export function gatherForWholeLayers(x: tf.Tensor, group: ProcessGroup, module?: string): tf.Tensor {
@@ -102,7 +102,7 @@ export function gatherForWholeLayers(x: tf.Tensor, group: ProcessGroup, module?:
 }
 
 /**
- * Sums all ranks' x [B, T, d], and returns this rank's part of the sequence of the sum; backward all-gathers the gradient.
+ * Sums all ranks' x [B, T, d], and returns the sum for this rank's part of the sequence; backward all-gathers the gradient.
  * Throws: SHAPE if the ranks do not divide the sequence.
  */
 export function reduceScatterToSequenceParallelRegion(
@@ -170,7 +170,7 @@ function finished({ result, wait }: StartedExchange): tf.Tensor {
   return result;
 }
 
-/** Returns the sum in a new buffer. */
+/** Returns the sum of all ranks' x, in a new buffer. */
 function allReduced(x: tf.Tensor, group: ProcessGroup, module: string | undefined): tf.Tensor {
   const sum = copied(x);
   group.allReduce(sum, 'sum', exchangeOptions(module)).wait();

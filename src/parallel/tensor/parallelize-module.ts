@@ -31,8 +31,8 @@ export function parallelizeModule<M extends Module>(
 }
 
 /**
- * Does the same as `parallelizeModule` for chosen modules, without the check that no other module reads their parameters: a
- * tied head reads the embedding's.
+ * Does the same as `parallelizeModule` for chosen modules, without the check that no other module reads their parameters: a tied
+ * head reads the embedding's parameter.
  */
 export function apply(
   root: Module,
@@ -97,7 +97,7 @@ function requireSeparate(chosen: ReadonlyMap<Module, ParallelStyle>): void {
       if (other === undefined) continue;
       throw new ConfigError(
         `parallelizeModule: "${other.path === '' ? 'the model itself' : other.path}" also reads ${parameter.name}, of which each rank ` +
-          `would have only a part; name this module in the plan too, or do not share the parameter (a built-in model: parallelizeTensors(model, mesh))`,
+          `would have only a part; name this module in the plan too, or do not share the parameter (for a built-in model, call parallelizeTensors(model, mesh))`,
       );
     }
   }

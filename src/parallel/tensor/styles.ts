@@ -23,7 +23,7 @@ export const Replicate = (): Placement => ({ kind: 'replicate' });
 /** Each rank has a part of the tensor along a dim; -1 is the last dim. Throws: CONFIG for a dim that is no integer. */
 export function Shard(dim: number): Placement {
   if (!Number.isInteger(dim))
-    throw new ConfigError(`Shard(${dim}): give the dim that is cut, as Shard(1) for the sequence`);
+    throw new ConfigError(`Shard(${dim}): give the dim that is cut, such as Shard(1) for the sequence`);
   return { kind: 'shard', dim };
 }
 
@@ -101,7 +101,7 @@ export function RowwiseParallel(options: Layouts = {}): ParallelStyle {
 
 /**
  * Lets a norm or a dropout run on this rank's part of the sequence (dim 1). The gradients of a norm's parameters are summed
- * over ranks, and a dropout draws its own elements on each rank. Source: torch.distributed.tensor.parallel.SequenceParallel.
+ * over ranks, and on each rank, a dropout draws other random numbers. Source: torch.distributed.tensor.parallel.SequenceParallel.
  * Throws: CONFIG when the style is applied to another module.
  */
 export function SequenceParallel(): ParallelStyle {
@@ -142,7 +142,7 @@ export function requireHeads(layer: string, heads: number, ranks: number): void 
   );
 }
 
-/** Makes the random layers of a module draw the numbers that a rank with this index draws. */
+/** Makes the random layers of a module draw the random numbers of the rank with index `rank`. */
 export function drawAs(module: Module, rank: number): void {
   module.wrap((inputs, next) => {
     const draws = currentDraws();

@@ -31,11 +31,11 @@ export type ClaimKind =
   | 'code'
   | 'advice';
 
-/** What a document states. */
+/** A statement of a document. */
 export interface Claim {
-  /** Such as 'wan.mem.params'. */
+  /** The claim's name, such as 'wan.mem.params'. */
   readonly id: string;
-  /** 'own': a reader's claim, which `sl.claim` registers. */
+  /** The document that states the claim; 'own': a reader's claim, which `sl.claim` registers. */
   readonly document: DocumentName | 'own';
   readonly kind: ClaimKind;
   /** The section and the lines of the document that state the claim. */
@@ -89,7 +89,7 @@ export interface RowCheck {
   readonly unit?: string;
   /** The share by which the documented number may differ from the found number. Default 0.05. */
   readonly tolerance?: number;
-  /** Whether the sentence is true. */
+  /** An expression that says whether the sentence is true. */
   readonly holds?: string;
   /** The verdict if the sentence is not true. Default 'off'. */
   readonly else?: 'off' | 'contradicts itself' | 'undefined';

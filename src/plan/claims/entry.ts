@@ -16,7 +16,7 @@ export type Facts = Readonly<Record<string, number>>;
 
 /** Runs on real ranks whose results one or more claims use; the last results are stored, so checks need no new runs. */
 export interface Experiment {
-  /** A unique name. */
+  /** The experiment's unique name. */
   readonly name: string;
   run(lab: RunLab): Promise<Facts>;
 }

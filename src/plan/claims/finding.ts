@@ -42,7 +42,7 @@ interface Found {
    * if nothing is wrong with it.
    */
   readonly by: string;
-  /** The reason, in one or two sentences. */
+  /** The reason for the verdict, in one or two sentences. */
   readonly why: string;
   /** Why the verdict is a judgement on words; all other verdicts follow from numbers. */
   readonly judged?: string;
@@ -51,7 +51,7 @@ interface Found {
   readonly evidence: Evidence;
 }
 
-/** A finding that its number or `by` explains. */
+/** A finding whose number, or whose text `by`, shows how wrong the sentence is. */
 export interface SettledFinding extends Found {
   readonly verdict: 'holds' | 'off' | 'contradicts itself' | 'undefined';
 }
@@ -59,14 +59,14 @@ export interface SettledFinding extends Found {
 /** A finding about a sentence with several parts; `by` says which part is wrong. */
 export interface PartialFinding extends Found {
   readonly verdict: 'holds partly';
-  /** The part that holds. */
+  /** The part of the sentence that is true. */
   readonly part: string;
 }
 
 /** A finding about a sentence that leaves out a condition. */
 export interface ConditionalFinding extends Found {
   readonly verdict: 'holds only if';
-  /** The condition; it follows 'only if'. */
+  /** The condition, in words that can follow 'only if'. */
   readonly condition: string;
   /** What happens if the condition is not met. */
   readonly otherwise: string;

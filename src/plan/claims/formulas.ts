@@ -59,7 +59,7 @@ const GENERAL: Functions = {
   linkGBps: (gpu: GpuName) => hardwareOf(gpu).linkGBps,
   nicGbit: (gpu: GpuName) => hardwareOf(gpu).nicGbit,
   hbmTBps: (gpu: GpuName) => GPUS[gpu].hbmTBps,
-  /** The number of known GPUs, and the number of known GPUs with less memory than this. */
+  /** The number of known GPUs, and the number of known GPUs with less than `gigabytes` of memory. */
   numGpus: () => Object.keys(GPUS).length,
   numGpusBelow: (gigabytes: number) =>
     Object.values(GPUS).filter(({ memoryGB }) => memoryGB < gigabytes).length,

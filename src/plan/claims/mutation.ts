@@ -9,7 +9,7 @@ const FACTORS = [0, 0.5, 0.9, 1.1, 2, 10] as const;
 
 /** A change of one piece of evidence, and the verdict that follows from it. */
 export interface Move {
-  /** Such as 'fact sparseRatio', 'prediction seconds.value of {…}', 'figure found'. */
+  /** The changed piece, such as 'fact sparseRatio', 'prediction seconds.value of {…}', 'figure found'. */
   readonly piece: string;
   readonly factor: number;
   readonly verdict: Verdict;
@@ -114,7 +114,7 @@ function verdictWith(entry: ClaimEntry, lab: PlanLab, facts: Facts, read: Read):
   );
 }
 
-/** Returns an object whose numbers and booleans, also of inner objects, pass through `read` when they are used. */
+/** Returns an object whose numbers and booleans, including those of inner objects, pass through `read` when they are used. */
 function watched<Value extends object>(value: Value, read: Read, before = ''): Value {
   return new Proxy(value, {
     get(target, key) {

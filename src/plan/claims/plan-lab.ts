@@ -3,7 +3,7 @@ import { predictMemory } from '../memory/predict-memory';
 import { predict } from '../predict';
 import type { PlanLab } from './lab';
 
-/** The planner, for checks. */
+/** The planner's functions for checks. */
 export const PLAN_LAB: PlanLab = {
   predict: (request) => predict(layoutOf(request)),
   memory: (request) => predictMemory(layoutOf(request)),

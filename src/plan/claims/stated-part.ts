@@ -20,9 +20,9 @@ export type Probe =
 
 /** A part of the environment that a document states. */
 export interface StatedPart {
-  /** Such as 'PyTorch'. */
+  /** Name of the part, such as 'PyTorch'. */
   readonly item: string;
-  /** Where the document states it. */
+  /** Where the document states the part. */
   readonly section: string;
   /** The stated value, or what is not stated. */
   readonly stated: string;

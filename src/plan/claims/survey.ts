@@ -9,7 +9,7 @@ import type { PlanLab, RunLab } from './lab';
 export interface RecordedRuns {
   /** Processor of the machine on which the experiments ran. */
   readonly processor: string;
-  /** Such as 2026-01-31. */
+  /** Date of the runs, such as 2026-01-31. */
   readonly date: string;
   /** Facts by experiment. */
   readonly experiments: Readonly<Record<string, Facts>>;
@@ -54,7 +54,7 @@ type OneOrMore<T> = T | readonly T[];
 
 /** Conditions; a selected claim meets all of them. A condition is one value, or a list of values of which one applies. */
 export interface ClaimFilter {
-  /** '*' matches any text. */
+  /** Names of claims; '*' matches any text. */
   readonly id?: OneOrMore<string>;
   readonly document?: OneOrMore<Claim['document']>;
   readonly kind?: OneOrMore<ClaimKind>;
@@ -157,13 +157,13 @@ export function changeOf(expected: Expectation, finding: Finding): string {
   const found = numberOf(finding);
   const changes: string[] = [];
   if (finding.verdict !== expected.verdict) {
-    changes.push(`the verdict was '${expected.verdict}' and is '${finding.verdict}'`);
+    changes.push(`the verdict was '${expected.verdict}' and is now '${finding.verdict}'`);
   }
   if (expected.value !== undefined) {
     const within = expected.within ?? Math.abs(expected.value) * 0.005;
     if (found === null || !(Math.abs(found - expected.value) <= within)) {
       changes.push(
-        `the number was ${expected.value} (within ${Number(within.toPrecision(2))}) and is ${shown(found)}`,
+        `the number was ${expected.value} (within ${Number(within.toPrecision(2))}) and is now ${shown(found)}`,
       );
     }
   } else if (found !== null) changes.push(`there was no number, and now there is ${shown(found)}`);

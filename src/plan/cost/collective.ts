@@ -22,7 +22,7 @@ export function bandwidthOf({ size, perNode }: GroupPlace, hardware: Hardware, c
   return Math.min(link, cards);
 }
 
-/** Returns the latency of a ring's pass. A hop between nodes takes 14 µs (source: NCCL's graph/tuning.cc, ring, Simple). */
+/** Returns the latency of all hops of a ring. A hop between nodes takes 14 µs (source: NCCL's graph/tuning.cc, ring, Simple). */
 export function passLatency({ size, perNode }: GroupPlace, cal: Calibration): Seconds {
   if (size <= perNode) return (size - 1) * cal.hopSeconds;
   const nodes = size / perNode;

@@ -24,7 +24,7 @@ const TILES = [
   { rows: 64, columns: 64, reach: 0.65 },
 ] as const;
 
-/** Numbers of thread blocks that share k; their results are then added. Source: cuBLAS's and CUTLASS's split-K. */
+/** Numbers of parts of k that separate thread blocks can compute; their results are then added. Source: split-K of cuBLAS. */
 const SPLITS = [1, 2, 4] as const;
 
 /** Returns the rate of matmuls in a precision divided by their rate in bf16. */

@@ -2,11 +2,11 @@ import { isPlain } from '../../core/tensor-tree';
 import { Tensor } from '../../core/tf';
 import type { MetaOwn } from './rank-run';
 
-/** Watches the user's functions in a dry run, and stores the name of the model's class and the rows of the last batch. */
+/** Watches the user's functions in a dry run, and stores the name of the model's class and the last batch's number of rows. */
 export class CountedBatches {
   /** The user's functions; this object sees their results. */
   readonly own: MetaOwn;
-  /** The number of rows of a batch; null if `data` is no function. */
+  /** The number of rows of the last batch; null if the user's `data` is no function. */
   rows: number | null = null;
   model = '';
 

@@ -226,7 +226,7 @@ function named({ count: times, op, cause, group }: CommunicationRow): string {
 }
 
 function time({ stepSeconds, exposedSeconds }: DryRun): string {
-  if (stepSeconds === 0) return 'No times: give `hardware` or `costs` to simulate a step.';
+  if (stepSeconds === 0) return 'No times were simulated: to simulate them, give `hardware` or `costs`.';
   return `A simulated step: ${formatSeconds(stepSeconds)}, including ${formatSeconds(exposedSeconds)} of waiting for collectives`;
 }
 

@@ -36,7 +36,10 @@ export function forecastRun(
   }
 }
 
-/** Returns the config with PowerSGD from the first step on or without PowerSGD, as in this step; a forecast has two steps. */
+/**
+ * Returns the config for the two steps of a forecast: if PowerSGD compresses in step `step`, it compresses from the first step
+ * on; otherwise the config has no PowerSGD.
+ */
 function hookAt(config: TrainConfig, step: number): TrainConfig {
   const { commHook } = config.parallel;
   if (commHook?.kind !== 'powerSGD') return config;

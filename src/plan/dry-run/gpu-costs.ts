@@ -16,8 +16,8 @@ import type { DryRunCosts } from './rank-run';
  *
  * [Note: this library's schedule on a GPU] Kernels, their shapes and their schedule (with overlap) are those of a step of this
  * library. Their times come from the planner's formulas for matmuls, attention, memory traffic in the declared types, and
- * collectives (which depend on the ranks' nodes). So a dry run predicts the time of *this* training on GPUs, which fuses less
- * than a compiled program and has no pauses of an interpreter. `predict` predicts the time of PyTorch or Megatron-LM. The times
+ * collectives (which depend on the ranks' nodes). So a dry run predicts the time of *this* training on GPUs: less is fused
+ * than in a compiled program, and no interpreter makes pauses. `predict` predicts the time of PyTorch or Megatron-LM. The times
  * leave out the rest of an iteration (data, counters), multiprocessors that a collective takes from a matmul, and slow nodes.
  *
  * The CPU launches one kernel after another and runs ahead of the GPU, which waits for a launch only if the GPU has caught up.

@@ -10,7 +10,7 @@ import { runRank } from './rank-run';
 /** The time of a kernel at one size; the time of the library's code before the kernel is included. */
 export interface MeasuredKernel {
   readonly name: string;
-  /** The calls' place, name, shapes and transposes: calls with the same key do the same work. */
+  /** Where the kernel runs, its name, shapes and transposes: calls with the same key do the same work. */
   readonly key: string;
   readonly unit: 'operations' | 'bytes';
   readonly size: number;

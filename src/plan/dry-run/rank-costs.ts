@@ -13,7 +13,7 @@ export interface TimeOptions {
    * library's kernels and schedule on such GPUs. See [Note: this library's schedule on a GPU].
    */
   readonly hardware?: z.output<typeof hardwareSchema>;
-  /** Default: nothing takes time. */
+  /** Simulated times of kernels and collectives. Default: nothing takes time. */
   readonly costs?: DryRunCosts | undefined;
 }
 

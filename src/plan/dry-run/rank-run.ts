@@ -22,9 +22,9 @@ import { NotRepeated } from './repeated-pass';
 
 /** Simulated times of kernels and collectives. */
 export interface DryRunCosts {
-  /** Default: kernels take no time. */
+  /** Returns the time of a kernel. Default: kernels take no time. */
   readonly kernel?: KernelCosts;
-  /** Default: collectives take no time. */
+  /** Returns the time of a collective. Default: collectives take no time. */
   readonly collective?: CollectiveCosts;
   readonly watch?: CallWatch;
   /** A function that is called before each step. */
@@ -35,7 +35,7 @@ export interface DryRunCosts {
 export interface StepOptions {
   /** Number of ranks; it may be large, because only the chosen ranks run. */
   readonly world: number;
-  /** Default: nothing takes time. */
+  /** Simulated times of kernels and collectives. Default: nothing takes time. */
   readonly costs?: DryRunCosts;
   /** Number of steps. Default 2: the first step makes optimizer states, the second is like all later steps. */
   readonly steps?: number;

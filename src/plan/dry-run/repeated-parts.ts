@@ -15,10 +15,10 @@ function includes(repeats: Repeats, { isFirstToAdd }: PartRepeats): boolean {
  * Executes only the first of equal parts of a pipeline (a part: a microbatch's forward, backward or half of a backward), and
  * repeats the events of this part for the other parts.
  *
- * [Note: repeated microbatches] The microbatches of a stage do the same, except the first one (which makes gradients) and the
- * last one (which reduces gradients). So one of them is executed, and its events are stored: what it allocated, tagged and freed,
- * its collectives and spans. For another microbatch, these events happen again with buffers of its own, in the order of the
- * schedule; peaks and records are then those of a run that executes everything. Two forwards are equal if they begin with the
+ * [Note: repeated microbatches] All microbatches of a stage run the same calls, except the first one (which makes gradients) and
+ * the last one (which reduces gradients). So one of them is executed, and its events are stored: what it allocated, tagged and
+ * freed, its collectives and spans. For another microbatch, these events happen again with buffers of its own, in the order of
+ * the schedule; peaks and records are then those of a run that executes everything. Two forwards are equal if they begin with the
  * same gathered parameters, and if the same gradients exist at all actions of their microbatches. Two backwards are equal if, in
  * addition, they begin and end with the same gradients. If an earlier forward was equal, but no earlier backward is, the
  * rank runs again: first without a repetition of microbatch 1, then without any repetition. (With 16-bit gradients, only

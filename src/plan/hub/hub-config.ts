@@ -76,7 +76,7 @@ export type HubConfig = z.output<typeof hubConfigSchema>;
 /** Reads the config of one family of models; `model_type` or `_class_name` of a config names its family. */
 type Read = (config: HubConfig) => ModelShapeInput;
 
-/** Throws: TypeError for a size that the config lacks; `shapeOfHub` turns the error into a CONFIG error. */
+/** Returns a size in the config. Throws: TypeError if it is missing; `shapeOfHub` turns the error into a CONFIG error. */
 export function need(config: HubConfig, key: keyof HubConfig): number {
   const value = config[key];
   if (typeof value === 'number') return value;

@@ -14,9 +14,9 @@ export function workspaceBytes({ hardware }: Layout): Bytes {
 }
 
 /**
- * [Note: holes] A hole is reserved memory at the peak that is free, but too small for any tensor. `HOLES` has the bytes of all
- * holes, divided by the bytes of a layer's activations. Holes arise because logits are larger than the free pieces of a layer's
- * forward, and because stored tensors are between freed tensors.
+ * [Note: holes] A hole is a free piece of reserved memory that is smaller than any tensor that is still to be allocated. `HOLES`
+ * has the bytes of all holes at the peak, divided by the bytes of a layer's activations. Holes arise because logits do not fit
+ * into the pieces that a layer's forward has freed, and because stored tensors are between freed tensors.
  * Source: a step's allocations, replayed by CUDACachingAllocator's rules with expandable segments (set by TorchTitan's
  * run_train.sh): test/support/caching-allocator.ts and its test, for seven shapes of Llama. A compiler leaves fewer holes,
  * because it reuses its buffers.
@@ -30,7 +30,7 @@ export const HOLES = {
   megatron: { none: 0.5, selective: 0.5, full: 0.5 },
 } as const;
 
-/** The most bytes of holes per logit under full recompute without a compiler, if logits are small compared with a layer. */
+/** The most bytes of holes per logit under full recompute without a compiler, if logits need less memory than a layer. */
 const HOLES_PER_LOGIT = 3.7;
 
 /**

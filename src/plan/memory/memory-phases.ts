@@ -107,7 +107,7 @@ function lossPhases(ground: Ground): MemoryPhase[] {
   const { layout, stage, sizes, whole, saved, logits, outputs } = ground;
   if (logits === 0) return [];
   const { forward, backward, gradient } = lossBytesOf(layout, sizes);
-  // A pipeline stores its output's logits while their gradient is computed; a compiled loss already counts them.
+  // A pipeline stores its output's logits while their gradient is computed; the bytes of a compiled loss include these logits.
   const stays = keptOutputs(layout) > 0 && !layout.compileLoss ? sizes.itemBytes : 0;
   const output = keptOutputs(layout) > 0 ? sizes.itemBytes : 0;
   return [

@@ -37,7 +37,7 @@ export function stageOf(layout: Layout, place: number) {
     allParams: model.experts * (layers * allLayerParams + embeddingParams + headParams),
     /** The largest number of forward passes through the rank's virtual stages whose backward has not run yet. */
     chunksInFlight,
-    /** `chunksInFlight` in layers; a layer's activations are multiplied by this number. */
+    /** `chunksInFlight`, counted in layers; the memory of a layer's activations is multiplied by this number. */
     layersInFlight: (chunksInFlight * layers) / virtualStages,
   };
 }
@@ -59,8 +59,8 @@ function layersOf({ model, pp, virtualStages }: Layout, place: number): number {
 
 /**
  * Returns the number of forward passes in flight: all under GPipe, and p - s under 1F1B. The interleaved schedule has
- * (v - 1)p + 2(p - s - 1) + 1 passes, each through 1/v of the rank's layers; for the first stage, this is Korthikanti's
- * 1 + (p - 1)/(pv) of the model.
+ * (v - 1)p + 2(p - s - 1) + 1 passes, each through 1/v of the rank's layers; on the first stage, they pass through
+ * 1 + (p - 1)/(pv) times the model's layers in all, as in Korthikanti et al. 2022.
  * Source: Narayanan et al. 2021, section 2.2; torch.distributed.pipelining's Schedule1F1B and ScheduleInterleaved1F1B.
  */
 function chunksInFlightOf(layout: Layout, place: number): number {

@@ -70,7 +70,7 @@ function sumOf({ params, grads, optimizer, activations, temporary }: MemoryPhase
   return params + grads + optimizer + activations + temporary;
 }
 
-/** Relative error, because segments grow by whole blocks, and no formula counts small tensors. */
+/** Relative error of the peak: segments grow by whole blocks, and no formula counts small tensors. */
 const GRAIN = 0.02;
 
 /** Returns the peak. The low end has no holes and no free memory of other streams; the high end has the worst holes that fit. */
@@ -97,7 +97,7 @@ function largestAssumption({ recompute, stack, compileLoss, optimizer }: Layout,
   }
   if (recompute === 'selective') {
     return stack === 'fsdp2'
-      ? "selective recompute stores every second matmul, attention's output and reduce-scatters (TorchTitan)"
+      ? 'selective recompute stores the results of every second matmul, of attention and of reduce-scatters (TorchTitan)'
       : 'selective recompute repeats only core attention (Megatron-LM)';
   }
   return 'each operation saves for backward what it saves in torch 2.6 to 2.13';

@@ -20,7 +20,7 @@ export interface StateBytes {
 type Family = 'fp32' | 'fp16' | 'bf16';
 
 /**
- * The bytes that each framework stores by default.
+ * The bytes per parameter that each framework stores by default.
  * Source, megatron: megatron/training/theoretical_memory_usage.py, 18 bytes with bf16 (2 + 4 + 12, gradients summed in
  * float32); with fp16, arguments.py leaves --accumulate-allreduce-grads-in-fp32 off, so gradients have 2 bytes, and optimizer.py
  * (Float16OptimizerWithFloat16Params) makes float32 copies of gradients in the step.
@@ -51,7 +51,7 @@ export const STATE_BYTES: Readonly<Record<Stack, Readonly<Record<Family, StateBy
 const FAMILY: Readonly<Record<Precision, Family>> = { fp32: 'fp32', fp16: 'fp16', bf16: 'bf16', fp8: 'bf16' };
 
 /**
- * Bytes of adapters over frozen weights in NF4, without the frozen weights: bf16 parameters and gradients, two float32 moments
+ * Bytes per parameter of adapters over NF4 weights (not counted here): bf16 parameters and gradients, two float32 moments
  * without a master.
  * Source: QLoRA's qlora.py (bf16 adapters, paged_adamw_32bit).
  */
@@ -64,7 +64,7 @@ const ADAPTER_BYTES: StateBytes = {
   reduced: 2,
 };
 
-/** Returns the layout's row of the table, with the layout's type of reduced gradients; frozen parameters have no gradients. */
+/** Returns `STATE_BYTES` of a layout, with the layout's type of reduced gradients; frozen parameters have no gradients. */
 export function stateBytesOf({
   stack,
   precision,

@@ -62,7 +62,7 @@ export function wholeUnits(layout: Layout, stage: PipelineStage, bytes: StateByt
  * until the stage's last microbatch (stage.py: set_requires_gradient_sync(False); FSDPParam.to_accumulated_grad_if_needed). With
  * as many microbatches as ranks, an interleaved schedule finishes one virtual stage before it begins the backward of the next.
  * The input of a virtual stage's last reduction is freed only at the next step's first reduction, because a pipeline reduces
- * after backward, and the callback that frees such inputs has run before (stage.py: run_post_backward;
+ * after backward, and by then the callback that frees such inputs has run (stage.py: run_post_backward;
  * FSDPState._root_post_backward_final_callback). Under tensor parallelism, the gradient of the token embedding is a partial sum
  * with the rows of the whole vocabulary until it is reduced (torch/distributed/tensor/_ops/_embedding_ops.py:
  * embedding_dense_backward cannot return rows sharded; FSDPParam._get_grad_inner_tensor). In the interleaved schedule with few

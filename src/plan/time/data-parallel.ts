@@ -129,9 +129,9 @@ function wireBytes(op: GroupOperation, bytes: Bytes, { size }: GroupPlace): Byte
 }
 
 /**
- * Returns the collective of compressed gradients in float32. topK gathers values and indices of 4 bytes each. PowerSGD reduces
- * r (n + m) elements in place of n m. The share is computed over the matrices of the blocks and of the embeddings, and is used
- * for all parameters.
+ * Returns the collective of compressed gradients in float32. topK gathers values and indices of 4 bytes each. PowerSGD of
+ * rank r reduces r (n + m) elements in place of n m. The share of elements that are left is computed over the matrices of blocks
+ * and embeddings, and is used for all parameters.
  */
 function compressed(
   { model, dp, cp }: Layout,

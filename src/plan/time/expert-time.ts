@@ -49,11 +49,11 @@ export function expertProducts(layout: Layout, moe: MixtureOfExperts, tokens: nu
 const EXCHANGE_SMS = 32;
 
 /**
- * Returns one pass of a layer with experts. If an exchange runs beside another microbatch's compute, it costs only its excess
- * over this compute, and the multiprocessors that it occupies. In Megatron-LM the CPU waits for the experts' numbers of tokens
- * before it launches the experts' kernels. So launches hide only behind kernels of the same part of the layer, and in forward
- * the GPU idles for `idle`, the time of the first launches after the wait. A graph of the whole iteration has no wait. Source:
- * Megatron-LM's moe/token_dispatcher.py and moe/experts.py (m_splits.tolist()).
+ * Returns one pass of a layer with experts. If an exchange runs beside another microbatch's compute, it costs only the time
+ * after this compute has ended, and the multiprocessors that the exchange occupies. In Megatron-LM the CPU waits for the
+ * experts' numbers of tokens before it launches the experts' kernels. So launches hide only behind kernels of the same part of
+ * the layer, and in forward the GPU idles for `idle`, the time of the first launches after the wait. A graph of the whole
+ * iteration has no wait. Source: Megatron-LM's moe/token_dispatcher.py and moe/experts.py (m_splits.tolist()).
  */
 export function passWithExperts(layout: Layout, before: Pass, experts: Pass, idle: Seconds): Pass {
   const both = addPasses(before, experts);

@@ -83,7 +83,7 @@ function launchSeconds({ tp }: Layout, cal: Calibration): Seconds {
   return cal.launchSeconds * (1 + cal.hostSkew * (tp - 1) ** 2);
 }
 
-/** Returns the time of matmuls in forward, and of the two matmuls in backward that belong to each of them. */
+/** Returns the time of matmuls in forward, and of the two backward matmuls that each forward matmul has. */
 function productsTime(layout: Layout, products: readonly LayerProduct[], cal: Calibration) {
   const { hardware, precision, trainedShare } = layout;
   const time = (product: LayerProduct): Seconds =>
@@ -99,7 +99,7 @@ function productsTime(layout: Layout, products: readonly LayerProduct[], cal: Ca
   };
 }
 
-/** Returns the matmuls of one layer's forward on one rank before its feed-forward. */
+/** Returns the matmuls that one rank runs in a layer's forward before the feed-forward. */
 function coreProducts(layout: Layout, tokens: number): LayerProduct[] {
   const { model, tp, microBatch } = layout;
   const { dim, heads, headDim, crossTokens } = model;
@@ -121,7 +121,7 @@ function layerAttention(layout: Layout, cal: Calibration) {
   const { headDim, causal, crossTokens } = model;
   const examples = (microBatch * model.seq) / keys;
   const core = { kernel, batch: (examples * model.heads) / tp, queries: keys / cp, headDim, dropout };
-  // Context parallelism balances the causal half between ranks, so each rank has 1/cp of this half.
+  // Context parallelism divides causal attention's work evenly, so each rank has 1/cp of half the full matrix.
   const half = causal && cp > 1 && kernel !== 'unfused' ? 0.5 : 1;
   const own = attentionSeconds({ ...core, keys, causal }, hardware, precision, cal);
   // Latent attention's values are shorter than its queries and keys.
@@ -156,10 +156,10 @@ export function numTensorParallelPairs({ crossTokens }: ModelShape): number {
 }
 
 /**
- * Returns the time of a layer's collectives. Tensor parallelism needs an all-reduce per pair of matmuls and pass; with sequence
- * parallelism, it needs an all-gather and a reduce-scatter instead. Source: Shoeybi et al. 2019, section 3; Korthikanti et al.
- * 2022, section 4.2. Context parallelism gathers keys and values, and in backward also reduces their gradients, without overlap
- * (TorchTitan's 'allgather').
+ * Returns the time of a layer's collectives. In forward and again in backward, tensor parallelism needs one all-reduce per
+ * pair of matmuls; with sequence parallelism, it needs an all-gather and a reduce-scatter instead. Source: Shoeybi et al. 2019,
+ * section 3; Korthikanti et al. 2022, section 4.2. Context parallelism gathers keys and values, and in backward also reduces
+ * their gradients, without overlap (TorchTitan's 'allgather').
  */
 function layerCollectives(layout: Layout, tokens: number, cal: Calibration) {
   const { tp, cp, hardware, precision, model, sequenceParallel, asyncTensorParallel } = layout;
@@ -175,7 +175,7 @@ function layerCollectives(layout: Layout, tokens: number, cal: Calibration) {
   return { forward: tensor + pass, backward: tensor + 2 * pass };
 }
 
-/** Returns the recomputation: full recompute runs forward again; selective recompute runs what its framework does not store. */
+/** Returns the recomputation: full recompute runs forward again; selective recompute runs what the framework does not store. */
 function recomputed(layout: Layout, forward: Pass, coreHost: Seconds): Pass {
   const { recompute, stack, attention } = layout;
   if (recompute === 'none') return NO_PASS;

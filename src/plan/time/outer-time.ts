@@ -29,7 +29,7 @@ export function outerTime(layout: Layout, cal: Calibration) {
   const product = (m: number, n: number, k: number): Seconds =>
     productSeconds({ m, n, k }, hardware, headPrecision(precision), cal);
   const loss = lossTraffic(layout, cal) * tokens * vocab;
-  // The runs of the fit had heads that are tied to the embedding, whose gradients the first and the last stage add up.
+  // In the fitted runs, the head is tied to the embedding, and the first and last stage add up the gradients of this weight.
   const isSlow = layout.stack !== 'fsdp2' && tp === 1 && model.tied;
   const slow = isSlow ? 1 / cal.wholeHeadEfficiency : 1;
   const last = {

@@ -22,7 +22,7 @@ import { outerTime } from './outer-time';
 import { addPasses, deviceSeconds, NO_PASS, type Pass, passSeconds, scaledPass } from './pass';
 import { pipelineTime } from './pipeline-time';
 
-/** Share of SMs that a collective takes from compute at the same time. Source: NCCL's channels on NVLink machines. */
+/** Share of SMs that a collective takes from compute that runs beside it. Source: NCCL's channels on NVLink machines. */
 const COMM_SMS_SHARE = 16 / 132;
 
 type StageTime = Readonly<ReturnType<typeof stageTime>>;
@@ -69,7 +69,7 @@ export function predictTime(layout: Layout, cal: Calibration = CALIBRATION): Tim
 
 const NOTHING = { forward: NO_PASS, backward: NO_PASS };
 
-/** Returns the expected time of the slowest of n nodes over the mean time: 1 + spread × √(2 ln n) for a normal distribution. */
+/** Returns the slowest node's expected time divided by the mean of n nodes: 1 + spread × √(2 ln n), if times are normal. */
 function slowestOf(n: number, spread: number): number {
   return n <= 1 ? 1 : 1 + spread * Math.sqrt(2 * Math.log(n));
 }
@@ -126,8 +126,8 @@ function stageTime(
 
 /**
  * Returns the time in which a microbatch waits for its units' all-gathers and reductions, which overlap with the previous or
- * next layer. The microbatch waits for their excess over that layer's compute, for the first all-gather and the last reduction,
- * and because collectives take SMs from compute.
+ * next layer. The microbatch waits if a collective takes longer than that layer's compute, for the first all-gather and the last
+ * reduction, and because collectives take SMs from compute.
  */
 function unitWaits(
   layout: Layout,

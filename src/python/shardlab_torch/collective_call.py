@@ -57,7 +57,7 @@ _DTYPES = {torch.bfloat16: ('float32', 'bfloat16'), torch.float16: ('float32', '
 
 @dataclass(frozen=True)
 class CollectiveCall:
-    """The facts of one call. `bytes` count elements of the tensors' own dtype; the dtypes have the nearest names of records."""
+    """The facts of one call. `bytes` is counted in the tensors' own dtype; `dtype` and `wire_dtype` are the nearest of Node's."""
 
     op: str
     group: dist.ProcessGroup

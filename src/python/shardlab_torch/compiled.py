@@ -1,4 +1,4 @@
-"""Blocks of a model whose forward torch.compile compiles."""
+"""Compiles the forward of a model's blocks by torch.compile."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .stages import Stages
 class CompiledBlocks:
     """
     Compiles the forward of each block separately, so that hooks of strategies run around compiled code; a model without blocks
-    is compiled as a whole. Blocks run uncompiled code in steps whose memory is tracked (a dispatch mode sees nothing of compiled
-    code), and in evaluation and sampling, where shapes change.
+    is compiled as a whole. Blocks run uncompiled code in steps whose memory is tracked (a dispatch mode does not see the
+    operations of compiled code), and in evaluation and sampling, where shapes change.
     """
 
     def __init__(self, stages: Stages, backend: str) -> None:
@@ -27,8 +27,8 @@ class CompiledBlocks:
     @contextmanager
     def used(self, is_profiled: bool) -> Iterator[None]:
         """
-        Uses compiled code in a step. A profiled step uses plain code if no code was compiled before it, because its dispatch mode
-        prevents compiling.
+        Uses compiled code in a step. A profiled step uses plain code if no code was compiled before it, because the profile's
+        dispatch mode prevents compiling.
         """
         self._is_on = self._has_run or not is_profiled
         try:

@@ -1,4 +1,4 @@
-"""Finds the experts that a step has used. As in engine wasm, the optimizer leaves out an expert that no rank's row reached."""
+"""Finds the experts that a step has used. As in engine wasm, the optimizer leaves out an expert without rows."""
 
 from __future__ import annotations
 

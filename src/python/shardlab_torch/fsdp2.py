@@ -1,4 +1,4 @@
-"""FSDP2: `fully_shard` of every unit."""
+"""FSDP2: applies `fully_shard` to every unit."""
 
 from __future__ import annotations
 

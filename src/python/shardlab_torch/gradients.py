@@ -1,4 +1,4 @@
-"""Clipping, and the norm of all gradients of a model that is divided over ranks."""
+"""Clips gradients, and computes the norm of all gradients of a model that is divided over ranks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHARDS = (Shard, _StridedShard)
 def clip_gradients(parameters: dict[str, nn.Parameter], layout: Layout, most: float | None, stages: Stages) -> float:
     """
     Scales gradients whose norm is above `most`; returns the norm before scaling. If the first and the last stage of a pipeline
-    share a parameter, it counts only on the first stage. Every rank of the run must call this function.
+    share a parameter, its gradient counts only on the first stage. Every rank of the run must call this function.
     """
     groups: dict[str, ProcessGroup] = {}
     sums: dict[tuple[str, ...], Tensor] = {}

@@ -49,7 +49,7 @@ def _has_children(pid: int) -> bool:
         with open(f"/proc/{pid}/task/{pid}/children") as file:
             return file.read().strip() != ""
     except OSError:
-        return True  # this system does not report it
+        return True  # this system does not report child processes, so there may be some
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Evaluating a run, and sampling from it."""
+"""Evaluates a run, and samples from its model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Progress = Callable[[int, int], None]
 
 @contextmanager
 def inferring(trainer: Trainer) -> Iterator[None]:
-    """Puts the model into eval mode within the context; at its end, frees whole parameters that forwards have left."""
+    """Puts the model into eval mode within the context; at its end, frees the whole parameters that forwards did not free."""
     modules = trainer.strategy.modules
     for module in modules:
         module.eval()

@@ -39,7 +39,7 @@ class Layout:
         self.tp_rank = index % self.tp
         self.dp_rank = index // self.tp % self.dp
         self.pp_rank = index // (self.tp * self.dp)
-        # The number of groups of ranks with different batches, this rank's group, and its index in that group.
+        # Ranks with the same batch form a group. The number of these groups, the index of this rank's group, its index there.
         self.data_ranks, self.data_rank, self.cp_rank = self.dp // self.cp, self.dp_rank // self.cp, self.dp_rank % self.cp
         self.cp_group = self._cp_group()
         self._divide_experts()
@@ -92,7 +92,8 @@ class Layout:
 
     def _tied_group(self) -> ProcessGroup | None:
         """
-        Returns the group of the ranks of the first and the last stage with this rank's other coordinates; None on other stages.
+        Returns a group of two ranks, one on the first and one on the last stage, whose other coordinates equal this rank's. None
+        if this rank is on another stage.
         """
         if self.pp == 1 or 0 < self.pp_rank < self.pp - 1:
             return None
@@ -104,6 +105,6 @@ class Layout:
         return group
 
     def rank_of_stage(self, pp_rank: int) -> int:
-        """Returns the global rank of the rank on stage `pp_rank` whose other coordinates equal this rank's."""
+        """Returns the global rank on stage `pp_rank` that has this rank's other coordinates (dp, cp and tp)."""
         stride = self.tp * self.dp
         return self.ranks[pp_rank * stride + self.ranks.index(self.world.rank) % stride]

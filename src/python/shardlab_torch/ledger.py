@@ -178,7 +178,8 @@ class Ledger:
                 yield
             finally:
                 if name == 'backward' and self._marks is not None:
-                    self._marks.end_backward()  # no gradient of an input ends the backward of the first unit
+                    # The first unit's input may have no gradient, so no hook ends this unit's backward.
+                    self._marks.end_backward()
                 ended = monotonic()
                 self._spans.append(Span(name, module, begun, ended, pipeline))
                 if self._comm is not None:

@@ -96,14 +96,14 @@ class Link:
             return None
         (size,) = struct.unpack(">I", head)
         if not MAC_BYTES + 4 <= size <= MAX_FRAME_BYTES:
-            raise LinkError(f"a frame of {size} bytes")
+            raise LinkError(f"received a frame of {size} bytes, which is not a valid size")
         body = read_exactly(self._sock, size)
         if body is None:
             return None
         payload = body[MAC_BYTES:]
         expected = mac_of(self._receive_key, struct.pack(">Q", self._received) + payload)
         if not hmac.compare_digest(body[:MAC_BYTES], expected):
-            raise LinkError("a frame with a wrong authentication code")
+            raise LinkError("a frame has a wrong authentication code")
         self._received += 1
         return decode(payload)
 

@@ -16,7 +16,7 @@ from .errors import Json
 
 
 class LoraMatrix(nn.Module):
-    """A matrix of an adapter. It is no nn.Linear, so policies leave it in the unit of its layer, whose forward reads it."""
+    """A matrix of an adapter. It is no nn.Linear, so wrap policies make no unit of it: the layer's forward reads it."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class LoraMatrix(nn.Module):
 
 
 def adapt(model: nn.Module, names: Iterable[str], config: Json) -> None:
-    """Adds adapters to those of the named layers that are in the model, or in the stage."""
+    """Adds adapters to the named layers that the model (or the stage) has; ignores other names."""
     layers = dict(model.named_modules())
     for name in names:
         if name in layers:

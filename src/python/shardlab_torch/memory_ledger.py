@@ -39,7 +39,7 @@ class TrackedMemory:
     elsewhere_bytes: int
     num_buffers: int
     unseen_bytes: int
-    """Bytes at the step's end in storages that no operation of the step showed, such as storages of other threads."""
+    """Bytes at the step's end in storages that the ledger saw in no operation of the step, such as storages of other threads."""
 
 
 class MemoryLedger:

@@ -60,7 +60,7 @@ def memory_record(
 def process_memory(live_bytes: int, device: torch.device) -> dict[str, int]:
     """
     Returns the process's memory, as `ProcessMemory`. On CUDA it is the host's resident memory and the memory that the caching
-    allocator reserved; the slack is the memory reserved at the allocator's own peak, minus the bytes of storages.
+    allocator reserved; the slack is this reserved memory minus the bytes of live storages.
     """
     with open('/proc/self/statm', encoding='ascii') as file:
         host = int(file.read().split()[1]) * os.sysconf('SC_PAGE_SIZE')

@@ -171,7 +171,7 @@ def seed_noise(model: nn.Module, seed: int) -> None:
 
 
 def read_keys(models: Iterable[nn.Module], keys_of: Callable[[], Tensor]) -> None:
-    """Gives each layer with noise the keys of its next rows' tokens."""
+    """Stores the keys of the next batch's tokens in each layer with noise. `keys_of` is called only if there is such a layer."""
     noisy = [mixture for mixture in mixtures_in(models) if mixture.has_noise]
     if noisy:
         keys = keys_of().flatten()

@@ -1,4 +1,4 @@
-"""The optimizer of a config."""
+"""Makes the optimizer that a config describes."""
 
 from __future__ import annotations
 

@@ -107,10 +107,10 @@ class _OwnClass:
             )
         for name, each in parameters.items():
             if each.dtype != torch.float32 or nn.parameter.is_lazy(each):
-                what = "has no shape before the first forward" if nn.parameter.is_lazy(each) else f"is {each.dtype}"
-                raise self._wrong(
-                    place, f"its parameter {name} {what}; make it float32: mixedPrecision sets the type of the computation"
-                )
+                what = f"is {each.dtype}; make it float32: mixedPrecision sets the type of the computation"
+                if nn.parameter.is_lazy(each):
+                    what = "has no shape before the first forward; give its layer all sizes, as in nn.Linear(7, 13)"
+                raise self._wrong(place, f"its parameter {name} {what}")
         original = model.forward
         model.forward = lambda tokens: self._result(original(tokens), tokens, type(model))
         return model
@@ -123,12 +123,12 @@ class _OwnClass:
         is_shaped = isinstance(logits, Tensor) and logits.ndim == 3 and logits.shape[:2] == tokens.shape and logits.shape[2] >= self._vocab
         if not is_shaped:
             rows, seq = tokens.shape
-            wanted = f"logits [{rows}, {seq}, {self._vocab}] (batch, seq, model.vocab), as a tensor or as the field logits of an object"
+            wanted = f"logits [{rows}, {seq}, {self._vocab}] (batch, seq, model.vocab), as a tensor or as the field 'logits' of an object"
             raise self._wrong(self._at(kind.forward), f"forward returned {found}; return {wanted}", "SHAPE")
         if loss is None:
             return logits
         if not isinstance(loss, Tensor) or loss.ndim > 0:
-            raise self._wrong(self._at(kind.forward), f"the field loss of forward's result is {loss!r}; it must be a scalar tensor", "SHAPE")
+            raise self._wrong(self._at(kind.forward), f"the field 'loss' of forward's result is {loss!r}; it must be a scalar tensor", "SHAPE")
         return loss, logits
 
     def _at(self, call: Any, error: BaseException | None = None) -> str:

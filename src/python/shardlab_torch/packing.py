@@ -27,7 +27,7 @@ class Packing:
 
     @contextlib.contextmanager
     def documents(self, lengths: list[int] | None) -> Iterator[None]:
-        """Within the context, the model's input is a row of documents; None: each row is one sequence."""
+        """Within the context, the model's input is a row of documents of these lengths; None: each row is one sequence."""
         self._lengths = lengths
         try:
             yield

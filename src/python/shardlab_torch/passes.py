@@ -79,7 +79,7 @@ class Passes:
     def logits(self, ids: Tensor) -> Tensor | None:
         """Returns the logits of the last position; None on ranks that have no logits. Shapes: ids [1, T] → [vocab]."""
         last = ids.shape[1] - 1
-        # No position attends to later positions, so zeros can be added at the end until the ranks divide the sequence.
+        # No position attends to later positions, so zeros at the end may make the length divisible by the number of ranks.
         ids = F.pad(ids, (0, -ids.shape[1] % self.sequence_ranks))
         read_keys(self.stages.modules, lambda: token_keys(ids))
         with torch.no_grad(), self.strategy.compute(), self.context.whole():

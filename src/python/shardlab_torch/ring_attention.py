@@ -68,7 +68,7 @@ class _RingAttention(torch.autograd.Function):
 
 
 def _parts(own: Tensor, group: ProcessGroup) -> Iterator[tuple[int, Tensor]]:
-    """Yields the keys and values of each rank with the rank's index in the group, this rank's first."""
+    """Yields the index in the group, and the keys and values, of each rank; this rank comes first."""
     kv = own
     for step in range(group.size()):
         yield (group.rank() - step) % group.size(), kv
@@ -89,9 +89,9 @@ def _passed(x: Tensor, group: ProcessGroup) -> Tensor:
 
 def _block(q: Tensor, kv: Tensor, source: int, group: ProcessGroup) -> tuple[int, Tensor, Tensor, bool]:
     """
-    Returns the part of attention that this rank computes with the keys and values of rank `source`: the first query, the keys and
-    values, and whether a causal mask applies. All queries see the early chunk of an earlier rank, and only the late chunk of
-    queries sees the keys of a later rank.
+    Returns the inputs of this rank's attention to the keys of rank `source`: the index of the first query, the keys and values,
+    and whether a causal mask applies. All queries attend to the early chunk of an earlier rank, and only the late chunk of
+    queries attends to the keys of a later rank.
     """
     half = q.shape[2] // 2
     first, length = 0, kv.shape[3]

@@ -1,4 +1,4 @@
-"""Saving, loading and resharding a run."""
+"""Saves, loads and reshards a run."""
 
 from __future__ import annotations
 

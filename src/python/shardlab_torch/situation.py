@@ -16,7 +16,7 @@ MAX_STACK_LINES = 30
 SAMPLE_SECONDS = 0.02
 BUSY_SHARE = 0.2
 
-# Functions of torch in which a thread waits for other ranks, by the names of our collectives.
+# By name, the functions of torch in which a thread waits for other ranks; the value is our name of the collective.
 _OPS = {
     "all_reduce": "allReduce",
     "all_reduce_coalesced": "allReduce",

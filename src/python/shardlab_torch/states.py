@@ -17,7 +17,7 @@ from .stages import Stages
 
 VALUES = "values"
 GRADIENT = "grad"
-# Reorders a whole tensor between the model's order and this run's.
+# Reorders a whole tensor from the model's order to this run's order, or back.
 Reorder = Callable[[Tensor], Tensor]
 
 
@@ -32,7 +32,7 @@ class States:
         self.parameters = parameters
         self.optimizer = optimizer
         self.state_names = state_names
-        # By name: the functions from the model's order of a whole tensor to this run's order, and back.
+        # By tensor name, two functions: from the order of a whole tensor in the model to its order in this run, and back.
         self.orders: dict[str, tuple[Reorder, Reorder]] = {}
 
     def keys(self, states: list[str]) -> list[tuple[str, str]]:
@@ -110,7 +110,7 @@ class States:
         return [(own[state], others[state]) for state in self.state_names]
 
     def set_steps(self, steps: int, left_out: dict[str, int]) -> None:
-        """Sets the number of the optimizer's steps, and for each parameter, by name, the number of steps that left it out."""
+        """Sets the optimizer's number of steps. `left_out` has the number of steps that left a parameter out, by its name."""
         for name in self.parameters:
             if name not in self.stages.frozen:
                 self._set_step(self.parameters[name], steps - left_out.get(name, 0))
@@ -156,7 +156,7 @@ class ZeroStates(States):
 
 
 def added(parts: Tensor, groups: list[dist.ProcessGroup]) -> Tensor:
-    """Sums float32 tensors in which each rank has some elements and zeros elsewhere. Integer sums of their bits preserve -0."""
+    """Sums float32 tensors in which each rank has some elements, else zeros. It adds the bits as integers, which preserves -0."""
     bits = parts.view(torch.int32)
     for group in groups:
         dist.all_reduce(bits, group=group)

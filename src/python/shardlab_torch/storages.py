@@ -73,7 +73,7 @@ class Storages:
         return None
 
     def see_input(self, tensor: torch.Tensor) -> Holding | None:
-        """As `see`, for a tensor that no operation has just made: C++ code may have allocated its storage before the step."""
+        """Like `see`, but for a tensor that may be older than the step. Its storage may be one that only C++ code held."""
         if self._hidden and has_storage(tensor) and self.find(tensor) is None:
             storage = tensor.untyped_storage()
             for holding in self._hidden:

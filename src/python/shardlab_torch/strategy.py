@@ -50,7 +50,7 @@ class Strategy:
         return by_default if chosen is None else bool(chosen)
 
     def rest(self) -> None:
-        """Frees whole parameters that forwards have left."""
+        """Frees the whole parameters that forwards did not free."""
 
     def units(self) -> list[Json]:
         """Returns the facts of each unit; an empty list if the strategy has no units."""

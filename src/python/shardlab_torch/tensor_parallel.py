@@ -94,7 +94,7 @@ def _rows(inputs: Placement) -> RowwiseParallel:
 
 
 def _parts_in() -> ParallelStyle:
-    """Returns the style of a stage whose input has only this rank's positions, from the same tp rank of the stage before."""
+    """Returns the style of a stage's input: this rank's positions, which the stage before sent from the same index on axis tp."""
     return PrepareModuleInput(input_layouts=(_SEQUENCE,), desired_input_layouts=(_SEQUENCE,))
 
 
@@ -104,8 +104,8 @@ def _parts_out() -> ParallelStyle:
 
 def orders(names: Iterable[str], layout: Layout, shape: Json) -> dict[str, tuple[Reorder, Reorder]]:
     """
-    Returns, for each parameter's name, the functions from the model's order of rows to this run's order, and back. A GPT's
-    queries, keys and values are one matrix; its rows are reordered so that the rows of each rank's heads follow one another.
+    Returns, by the parameter's name, two functions: the first reorders the model's rows for this run, the second undoes this.
+    A GPT's queries, keys and values are one matrix; with the new order, the rows of each rank's heads follow one another.
     """
     if layout.tp == 1 or shape["kind"] != "gpt":
         return {}

@@ -33,7 +33,7 @@ from .tensor_parallel import orders, split_matrices
 from .variables import number
 from .world import World
 
-# Memory is tracked in this many steps after a run was built; later steps do the same work.
+# Memory is tracked only in this number of steps after a run was built, because later steps do the same work.
 TRACKED_STEPS = 2
 SPANS = ("data", "forward", "backward", "loss", "optimizer")
 
@@ -97,7 +97,7 @@ class Trainer:
         self.batches.forget()
 
     def step(self, may_diverge: bool, is_last: bool) -> tuple[Json, Json | None]:
-        """Runs one step; returns its result, and its record if it is the last of its call."""
+        """Runs one step; returns the step's result, and the step's record if the step is the last of its call."""
         self._spans = dict.fromkeys(SPANS, 0.0)
         start = time.monotonic()
         with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""The process groups of a rank: the job's group, groups of its first ranks, and those of runs."""
+"""The process groups of a rank: the job's group, groups of the job's first ranks, and groups of runs."""
 
 from __future__ import annotations
 

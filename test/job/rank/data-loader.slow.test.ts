@@ -241,7 +241,7 @@ test('a loader of files in cells', async (context) => {
         ["{ path: 'my.txt' }", 'CONFIG', /my\.txt is a text; give the number of tokens per row/],
         ["{ path: 'my.txt', sq: 8 }", 'CONFIG', /data\.sq: unknown key; did you mean "seq"\?/],
         ["'typescript'", 'CONFIG', /dataLoader reads files and arrays, not typescript; write dataLoader\(/],
-        ['() => 1', 'CONFIG', /not a function; .* call a function of your own in the loop itself/],
+        ['() => 1', 'CONFIG', /not a function; .* If a function of your own makes the batches, call it/],
         ["'my.txt', { batchSize: 2 }", 'CONFIG', /has no argument batchSize; choose one of batch, seed/],
         ["'my.txt', { batch: 0 }", 'CONFIG', /batch: /],
         [

@@ -111,7 +111,7 @@ test('a verdict or number that differs from the expected one is named', () => {
   const value = numberOf(finding) ?? 0;
   assert.equal(finding.verdict, 'off');
   assert.equal(changeOf({ verdict: finding.verdict, value }, finding), '');
-  assert.match(changeOf({ verdict: 'holds', value }, finding), /the verdict was 'holds' and is 'off'/);
+  assert.match(changeOf({ verdict: 'holds', value }, finding), /the verdict was 'holds' and is now 'off'/);
   assert.match(
     changeOf({ verdict: finding.verdict, value: value * 1.1 }, finding),
     /the number was .* and is/,

@@ -83,7 +83,7 @@ export const ACCELERATE_FORMULAS: Functions = {
     Object.entries(NCCL_ENV).filter(([name, value]) => NCCL_DEFAULTS[name] === value).length,
   /** The number of variables that name an interface or an address of one network. */
   numOfOneNetwork: () => Object.keys(NCCL_ENV).filter((name) => /IFNAME|GID_INDEX/.test(name)).length,
-  /** The number of the six parts of the weights that the list names, and the number of experts that the list names. */
+  /** The weights have six parts: how many of these parts the document's list names, and how many experts the list names. */
   numParts: () =>
     new Set(MODEL_PATHS.flat().flatMap((file) => /-0000([1-6])-of-00006/.exec(file)?.[1] ?? [])).size,
   numListedExperts: () =>

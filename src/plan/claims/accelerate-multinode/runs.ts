@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
 import type { Experiment } from '../entry';
 
-/** Connects to a port of this machine while a process listens on it, and again after the process has closed it. */
+/** Connects twice to a port of this machine: while a process listens on the port, and after the process has closed the port. */
 export const port: Experiment = {
   name: 'A port that answers and one that does not',
   async run() {

@@ -20,13 +20,13 @@ const STRATEGIES = [
   '_HYBRID_SHARD_ZERO2',
 ] as const satisfies readonly StrategyName[];
 const LARGEST = ['param.full', 'param.shard', 'grad.full', 'grad.shard'] as const;
-/** Three published GPTs, whose sizes cover most models for four V100; the guide's file has two requests for each of them. */
+/** Three published GPTs, as small and as large as most models for four V100; the guide's file has two requests for each. */
 const ON_ETHERNET = ['gpt2', 'medium', 'xl'];
 
 /** Returns the functions of "PyTorch FSDP acceleration guide". */
 export function guideFormulas(lab: PlanLab): Functions {
   return {
-    /** The most bytes that another strategy holds less than FULL_SHARD, at rest or at the peaks (dry run); 0: none holds less. */
+    /** The most bytes by which a strategy holds less than FULL_SHARD, at rest or at the peaks (dry run); 0: none holds less. */
     lessThanFullShard: () => {
       const full = heldUnder('FULL_SHARD');
       const less = STRATEGIES.map((strategy) => heldUnder(strategy)).map(({ rest, peaks }) =>

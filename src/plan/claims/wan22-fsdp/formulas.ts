@@ -62,7 +62,7 @@ function timesOf(lab: PlanLab): Functions {
       const waiting = exposedComm + ulyssesSeconds(seq);
       return (100 * waiting) / (seconds - exposedComm + waiting);
     },
-    /** Percentage of a step in which ranks wait if nothing of FSDP's communication overlaps. */
+    /** Percentage of a step in which ranks wait if FSDP's communication does not overlap with computation at all. */
     waitsForAll: (name: string, seq: number) => {
       const { exposedComm, seconds, commBytes } = predict(name, seq).time;
       const serial = commBytes.dp / (hardwareOf('A100-80G').linkGBps * 1e9 * CALIBRATION.linkEfficiency);
@@ -97,7 +97,7 @@ function timesOf(lab: PlanLab): Functions {
  */
 function ulyssesSeconds(tokens: number): number {
   const hardware = hardwareOf('A100-80G');
-  // Each of the 8 ranks holds an eighth of the tokens, and the all-to-all exchanges the tensor of this eighth.
+  // Each of the 8 ranks holds an eighth of the tokens; an all-to-all exchanges one tensor of these tokens.
   const bytes = ((batch * tokens) / gpus) * 5120 * 2;
   const one = collectiveSeconds('allToAll', bytes, placeOf(gpus, 1, gpus), hardware, CALIBRATION);
   return grad_accum * layers * 2 * 4 * one;
