@@ -45,8 +45,8 @@ export function ownResults<T>(tape: Recording, results: T): T {
 /**
  * Runs backward on a tape from the gradients `seeds`, and takes ownership of `seeds`. Each operation's saved tensors, and the
  * gradients of its outputs, are freed as soon as its own backward has run. Returns the gradients of the tape's leaves and
- * captures, except the gradients that `deferral` leaves for later. Without `deferral`, gradients of parameters wait only for
- * the next collective and are computed beside it. Throws: ENGINE if an operation has no gradient.
+ * captures, except the gradients that `deferral` leaves for later. Without `deferral`, gradients of parameters are postponed
+ * only until the next collective starts, and are computed while it runs. Throws: ENGINE if an operation has no gradient.
  */
 export function backward(engine: Engine, tape: Recording, seeds: Gradients, deferral?: Deferral): Gradients {
   const gradients = seeds;
@@ -64,7 +64,7 @@ export function backward(engine: Engine, tape: Recording, seeds: Gradients, defe
           if (node.resume !== undefined) node.resume(dys, gradients);
           else if (!beside.exchanged(node, dys)) {
             const names = namesOf(tape, node).filter((name) => !later.has(name));
-            // A unit has gradients of parameters even if no input needs one.
+            // If no input of a unit needs a gradient, the unit's backward still computes the gradients of its parameters.
             if (later.size === 0 || names.length > 0) differentiate(engine, node, names, dys, gradients);
           }
         }

@@ -18,7 +18,7 @@ export interface Sampler {
 }
 
 /**
- * Shares rows between ranks: a rank reads the entries rank, rank + world, … of an epoch's order. If ranks cannot share the rows
+ * Shares rows between ranks: rank r reads the entries r, r + world, r + 2 world, … of an epoch's order. If ranks cannot share the rows
  * equally, the order is repeated from its start; with `dropLast`, it is cut. The order of epoch e is a permutation by seed + e.
  * Source: torch.utils.data.DistributedSampler, which gives the same rows.
  */

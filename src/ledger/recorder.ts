@@ -22,8 +22,8 @@ interface HeldBuffer {
   readonly bytes: Bytes;
   owner: number;
   /**
-   * The number of the event that allocated the buffer, if this was outside of all scopes of tags and the buffer was not
-   * retagged since; otherwise -1.
+   * The number of the event that allocated the buffer; -1 if a scope set a tag when the buffer was allocated, or if the buffer
+   * was retagged since.
    */
   event: number;
 }
@@ -84,7 +84,7 @@ export class Recorder implements Observer {
     const event = held.event - this.#numEarlier;
     held.event = -1;
     if (tag.cause === 'batch' && event >= 0 && this.#start !== undefined && !this.#events.isFull) {
-      // The buffer's allocation gets the tag of a batch afterwards; see [Note: batches of cells].
+      // The event that allocated the buffer is corrected: it gets the tag of a batch; see [Note: batches of cells].
       this.#events.owner[event] = after;
       this.#live[before] = (this.#live[before] ?? 0) - bytes;
       this.#live[after] = (this.#live[after] ?? 0) + bytes;

@@ -117,7 +117,8 @@ function enter(families: Map<string, Family>, name: string, ranked: Ranked): voi
 }
 
 /**
- * Whether `a` is better. Usable layouts are better; of two layouts that do not fit, the layout that needs less memory is better.
+ * Whether `a` is better than `b`: a usable layout is better than one that is not. Of two layouts that do not fit, the layout that
+ * needs less memory is better; in all other cases, the layout with the smaller `value`.
  */
 function isBetter(a: Ranked, b: Ranked): boolean {
   if (a.usable !== b.usable) return a.usable;

@@ -65,7 +65,7 @@ export class CommLoop {
   readonly #groups = new Map<number, Group>();
   readonly #queues = new Map<string, Task[]>();
   readonly #running = new Map<string, Running>();
-  /** Calls whose data has arrived although a shaped link would still carry it; their queues continue. */
+  /** Calls whose data has arrived earlier than the simulated (shaped) link allows. A call waits here; its queue continues. */
   readonly #landing = new Set<Running>();
   /** The time at which each queue became free for its next call. */
   readonly #freeSince = new Map<string, Seconds>();
@@ -229,8 +229,8 @@ export class CommLoop {
   }
 
   /**
-   * Sleeps: at most NAP_MS if a call waits for other ranks, else until a call is posted. The sleep ends at the latest shortly
-   * before a shaped link has carried the next transfer.
+   * Sleeps: at most NAP_MS if a call waits for other ranks, else until a call is posted. If a shaped link
+   * still carries a transfer, the sleep ends shortly before this transfer ends, or earlier.
    */
   #nap(seen: number): void {
     let spare = PATIENCE_MS / 2;

@@ -164,7 +164,7 @@ test('a plan of packed rows says what it assumes, and plans the attention of exa
   const of = (exampleTokens?: number, attention?: 'unfused') =>
     plan(config, { gpus: 8, exampleTokens, ...(attention && { attention }) });
   const said = ({ assumed }: Plan): string => assumed.find(({ setting }) => setting === 'data')?.says ?? '';
-  assert.match(said(of()), /is planned as rows of one example each; .* Give exampleTokens/);
+  assert.match(said(of()), /is planned as if each row were one example, .* give exampleTokens/);
   assert.match(
     said(of(512)),
     /is planned as packed examples of 512 tokens each; with unequal lengths, attention takes more/,

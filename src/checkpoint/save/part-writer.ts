@@ -29,7 +29,7 @@ export interface Chunk {
 export interface SaveIdentity {
   readonly folder: string;
   readonly id: string;
-  /** The mark of each rank's process (`processMark`), by rank; the first rank commits. */
+  /** By rank, a text that identifies the rank's process (see `processMark`). The first of these ranks commits. */
   readonly members: readonly string[];
   readonly rank: number;
 }
@@ -84,8 +84,8 @@ export class PartWriter {
   }
 
   /**
-   * Writes a chunk. Chunks of a range must come in order, and all chunks of a range except the last must consist of whole
-   * checksum blocks.
+   * Writes a chunk. The chunks of one contiguous range of a tensor's elements must come in order, and each chunk except the
+   * last must consist of whole checksum blocks.
    */
   write(chunk: Chunk): void {
     const { file, tensor, position, values, dtype } = chunk;

@@ -63,11 +63,7 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
       gpuCounts,
     )
     .option('--seq <n>', 'tokens per sequence', wholeNumber(1))
-    .option(
-      '--global-batch <n>',
-      'sequences per iteration (default: as many as have about 4 million tokens)',
-      wholeNumber(1),
-    )
+    .option('--global-batch <n>', 'sequences per iteration (default: about 4 million tokens)', wholeNumber(1))
     .option('--gpus-per-node <n>', 'GPUs that NVLink connects', wholeNumber(1))
     .option('--nic <gbit>', 'Gbit/s per GPU between nodes', positiveNumber)
     .addOption(

@@ -14,7 +14,7 @@ import { type Io, terminalOf } from '../io';
 
 /** Options of a training without a notebook. */
 export interface HeadlessOptions extends Pick<LaunchOptions, 'ranks' | 'engine' | 'python' | 'blas'> {
-  /** The config as the user wrote it. If a default value has no effect, there is a warning only if the user wrote this value. */
+  /** The config as the user wrote it. A default value without effect gets a warning only if the user wrote it. */
   readonly config: TrainConfigInput;
   /** A safetensors file with the initial parameters. */
   readonly init?: string | undefined;
@@ -34,7 +34,7 @@ export interface HeadlessRun {
   readonly blas: string;
   readonly numParams: number;
   readonly results: readonly StepResult[];
-  /** Number of last steps that took more time because they were profiled: on PyTorch, the last step of a call. */
+  /** How many of the last steps were slower because they were profiled: 1 on PyTorch (the last step of a call), else 0. */
   readonly numProfiled: number;
   /** `records`: the records of all steps and ranks. `lastStep`: those of the last step, one per rank. */
   readonly records: Iterable<StepRecord>;
@@ -46,8 +46,8 @@ export interface HeadlessRun {
 }
 
 /**
- * Launches ranks and trains, with progress on stderr. Throws: errors of the launch, the training and the ranks, and IO
- * before the first step if the event file or the checkpoint cannot be made.
+ * Launches ranks and trains, with progress on stderr. Throws: the errors of the launch, the training and
+ * the ranks. Throws the code IO, before the first step, if the event file or the checkpoint cannot be made.
  */
 export async function trainHeadless(options: HeadlessOptions, io: Io): Promise<HeadlessRun> {
   const { config: input, init, events, save, resume, ...launchOptions } = options;

@@ -23,7 +23,7 @@ export interface Read {
 /**
  * [Note: the table of settings] A row here, or in a section that a row names, defines everything about a setting: its schema
  * and default, its meaning, its names in other frameworks, when it has no effect, what contradicts it, and how a plan uses it.
- * These are derived from rows: the config's types, its warnings and conflicts, the suggestion for a misspelled name, the
+ * The following are derived from rows: the config's types, its warnings and conflicts, the suggestion for a misspelled name, the
  * arguments of calls, `--set`, docs/settings.md and what the planner reads. A new setting is a row and the code that uses it.
  */
 export const SETTINGS = {
@@ -102,8 +102,8 @@ export const SETTINGS = {
   loss: {
     schema: z.literal('function').nullable().default(null),
     says:
-      "a function that computes the loss from the model's output and the batch, as `job.train` takes it. `null`: the model's " +
-      "output is the loss; with a kind 'gpt', 'moe', 'llama' or 'dit', the loss of that kind",
+      "a function that computes the loss from the model's output and the batch, as `job.train` takes it. `null`: a model " +
+      "of kind 'gpt', 'moe', 'llama' or 'dit' uses the loss of its kind; the output of any other model is the loss",
     form: 'a function of job.train, as loss: (output, batch) => …, or null',
     planned: { ignored: 'the work of a loss is small' },
   },
@@ -190,6 +190,6 @@ export const SETTINGS = {
 function plannedData({ data }: Read, { exampleTokens }: PlannedOn): string | null {
   if (ownData(data)?.packing !== true) return null;
   return exampleTokens === undefined
-    ? 'is planned as rows of one example each; packed examples attend only to themselves, so attention takes less time. Give exampleTokens, the mean tokens of an example, to plan it'
+    ? 'is planned as if each row were one example, but a packed example attends only to itself, so attention takes less time than planned. To plan packed examples, give exampleTokens (the mean number of tokens per example)'
     : `is planned as packed examples of ${exampleTokens} tokens each; with unequal lengths, attention takes more time`;
 }

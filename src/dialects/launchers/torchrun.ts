@@ -111,8 +111,8 @@ export const TORCHRUN: Dialect = {
     duplicate_stderr_filters: none(LOGS),
     logs_specs: none(LOGS),
     numa_binding: none('ranks are not bound to cores here'),
-    signals_to_handle: none('every rank ends with its launcher here'),
-    shutdown_timeout: none('every rank ends with its launcher here'),
+    signals_to_handle: none('here, a rank ends when its launcher ends'),
+    shutdown_timeout: none('here, a rank ends when its launcher ends'),
   },
   usual: (other) =>
     other('nproc_per_node') === undefined

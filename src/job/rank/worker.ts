@@ -62,7 +62,7 @@ export class RankWorker {
   #id = 0;
   /** The newest work whose end was reported. */
   #reported = 0;
-  /** Called at an interrupt: ends the wait for a value that displays itself. */
+  /** Called at an interrupt: stops the wait for the display code of a cell's last value. */
   #interrupted: () => void = () => undefined;
 
   constructor(parts: RankWorkerParts) {
@@ -121,7 +121,7 @@ export class RankWorker {
     if (!result.ok) {
       steps.drop();
       const { line, column, ...error } = result.error;
-      // Work of a run has no line in a cell: the place would be in shardlab's own code.
+      // Other work did not begin in a cell's code, so the error's line would be a line of shardlab's own code.
       const isPlaced = work.kind === 'cell' || work.kind === 'function';
       const { rank } = this.#parts.scope;
       if (work.kind === 'get')
@@ -175,7 +175,7 @@ export class RankWorker {
     }
   }
 
-  /** Shows a cell's last value. An interrupt ends a value's own display code that runs for ever. */
+  /** Shows a cell's last value. If the value's own display code does not end, an interrupt ends the wait for it. */
   async #showResult(value: unknown): Promise<void> {
     const interrupted = new Promise<undefined>((resolve) => {
       this.#interrupted = () => resolve(undefined);

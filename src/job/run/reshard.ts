@@ -60,9 +60,9 @@ const NUM_MEASURED = 10;
 const BOUND = ['reshardAfterForward', 'noSync'] as const;
 
 /**
- * Returns the config and world after a change. Unless the change names them, some settings return to their defaults:
- * reshardAfterForward and noSync with another strategy, mesh with another world or a strategy that is not hybrid, and
- * expertPlacement with another `ep`. `loads` returns measured loads. Throws: CONFIG for an unknown or wrong setting, and for an
+ * Returns the config and world after a change. Some settings return to their defaults unless the change names them. A
+ * new strategy resets reshardAfterForward and noSync. A new world, or a strategy that is not hybrid, resets mesh. A new `ep`
+ * resets expertPlacement. `loads` returns measured loads. Throws: CONFIG for an unknown or wrong setting, and for an
  * empty change.
  */
 export function planReshard(

@@ -153,7 +153,7 @@ export class Reducer {
     return this.#sync;
   }
 
-  /** Prepares for a forward: waits for an aborted backward's reductions and drops them, but does not free gradients. */
+  /** Prepares for a forward: drops an aborted backward's reductions once they have failed, but does not free gradients. */
   begin(): void {
     for (const { work } of this.#reducing) work.abandon === undefined ? settled(work) : work.abandon();
     this.#restart();
@@ -205,8 +205,8 @@ export class Reducer {
   }
 
   /**
-   * Drops the reductions of an interrupted backward, because these reductions will not end, and frees the gradients of the
-   * backward.
+   * Drops the reductions of an interrupted backward once they have failed, because no result comes, and frees that backward's
+   * gradients.
    */
   abandon(): void {
     this.begin();

@@ -58,8 +58,8 @@ export class PipelineSchedule<Target = tf.Tensor> implements HasStates {
   #areSummed = false;
 
   /**
-   * Throws: CONFIG if `stages` are not all of this rank's stages of one pipeline, for sizes that do not fit, and for unknown
-   * options.
+   * Throws: CONFIG if a stage of this rank is missing, if stages belong to several pipelines, if sizes do not fit, or if an
+   * option is unknown.
    */
   constructor(
     name: PipelineScheduleName,
