@@ -36,7 +36,10 @@ test('a unit whose forward returns no tensor is an error that names the unit', (
   const unit = { hooks, parameters: () => [], module: 'blocks.0' };
   const cases = [
     [undefined, /forward of 'blocks\.0' is undefined: is a return missing\?/],
-    [[], /forward of 'blocks\.0' is an array, through which no gradient flows.*a plain object of tensors/],
+    [
+      [],
+      /forward of 'blocks\.0' is an array, through which no gradient flows.*a plain object of such tensors/,
+    ],
   ] as const;
   for (const [result, message] of cases) {
     assert.throws(() => gradients(engine, () => runUnit(engine, unit, () => result as never, [])), {

@@ -33,7 +33,7 @@ test("state dicts have torch's names, and rank 0 can ask for the optimizer's alo
     assert.match(report.swapped, /takes \(model, optimizer, dict\), as torch does since 2\.1/);
     assert.match(
       report.misfit,
-      /the state dict has \d+ of the \d+ elements of .* that this rank holds.*use a FULL dict/,
+      /the state dict has \d+ of the \d+ elements of .* that this rank needs.*use a FULL dict/,
     );
     assert.ok(report.own < report.numParams);
   }

@@ -21,7 +21,7 @@ test('without runs each claim has a verdict, and the exit status says whether al
 test('a single claim is printed in full, with its evidence', async () => {
   const { stdout } = await shardlab(['claims', 'wan.arith.27b_bf16_over_8', '--no-runs']);
   assert.match(stdout, /^wan\.arith\.27b_bf16_over_8 \(wan22-fsdp\): /);
-  assert.match(stdout, /^by (formula|dry run|prediction|run):$/m);
+  assert.match(stdout, /^checked by (formula|dry run|prediction|run):$/m);
 });
 
 test('the error of an unknown id names the nearest id', async () => {

@@ -38,7 +38,7 @@ test('what PyTorch does not do is refused by name, all at once, with what to do'
   assert.throws(() => check(config), {
     code: 'CONFIG',
     message:
-      /gradScaler: float16 and its scaler are not built.*\noffload\.optimizer: .*not built\noptimizer\.kind: PyTorch has adamW, adam, sgd, not 'lion'/,
+      /gradScaler: float16 and its scaler are not built.*\noffload\.optimizer: .*not built for PyTorch\noptimizer\.kind: PyTorch has adamW, adam, sgd, not 'lion'/,
   });
 });
 

@@ -177,7 +177,7 @@ test("options of a schedule under torch's names are refused", () => {
 test('a split by an unknown word is refused with the ways to split', () => {
   assert.throws(() => cut(() => gpt(SIZES), 2, { split: 'even' }), {
     code: 'CONFIG',
-    message: /split is 'even'; give 'layers', 'parameters', 'time', layers per stage/,
+    message: /split is 'even'; give 'layers', 'parameters', 'time', the numbers of layers per stage/,
   });
 });
 
