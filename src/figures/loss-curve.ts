@@ -221,6 +221,7 @@ function exception(shown: readonly Shown[], apart: number): string[] {
       ? [
           `${said}; the losses of the other ${others.length} runs ${rest}`,
           `${said}; the other ${others.length} runs ${rest}`,
+          `${said}; the other ${others.length} ${rest}`,
         ]
       : [];
   });
