@@ -187,6 +187,8 @@ const EXAMPLES = [
   'parameters on the host',
   'the optimizer on the host, ZERO_1',
   '8-bit AdamW on the host, frozen parameters, ZERO_2',
+  'SGD with momentum',
+  'FULL_SHARD, one unit without prefetch',
 ];
 
 /** Cases that differ from others only by the strategy or by a setting that the others show too; `npm test` leaves them out. */

@@ -23,6 +23,7 @@ const IN_SHORT = [
   'saved results on the host',
   'recomputed, bf16, accumulation',
   'PowerSGD',
+  'the top 2%',
   'fp16 and a scaler',
   'gradients kept at bf16',
   'a delayed update on the host',

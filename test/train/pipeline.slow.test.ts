@@ -53,6 +53,7 @@ test('job.train with parallel.pp', async (context) => {
       'FULL_SHARD, offloaded': { offload: { parameters: true } },
     };
     const here = casesHere(settings, [
+      'ZERO_2, GPipe, accumulation, frozen',
       'NO_SHARD, zero bubble, comm hook, recomputed, accumulation',
       'HYBRID_SHARD, interleaved',
     ]);

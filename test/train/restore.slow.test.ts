@@ -73,7 +73,7 @@ function carry(from: Trainer, to: Trainer): void {
   to.restore(JSON.parse(JSON.stringify(from.state())) as TrainerState);
 }
 
-/** Each kind of shards and of schedule, a state on the host, and a scaler. */
+/** A schedule, each kind of shards, a state on the host, and a scaler. */
 const IN_SHORT = [
   'AdamW with a schedule and accumulation',
   '8-bit AdamW on parts of parameters',

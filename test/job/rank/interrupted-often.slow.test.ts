@@ -16,7 +16,10 @@ const SETUP = `
     }
   };`;
 
-/** Without [Note: interrupted operations], one of about 80 interrupts damages the heap or frees a gradient. The long run has many. */
+/**
+ * Without [Note: interrupted operations], one of about 80 interrupts damages the heap or frees a gradient. So only the long run
+ * has enough interrupts to find such a defect in about every second run.
+ */
 const NUM_INTERRUPTS = HAS_ALL_CASES ? 60 : 10;
 
 test('interrupts at any moment leave a rank with sound tensors', async () => {

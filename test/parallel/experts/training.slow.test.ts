@@ -74,6 +74,7 @@ test('job.train with parallel.ep', async (context) => {
   };
   const here = casesHere(settings, [
     'FULL_SHARD, recomputed, offloaded',
+    'SHARD_GRAD_OP, units of experts, balanced',
     'ZERO_1, adapters, mixed precision',
   ]);
   for (const [name, setting] of Object.entries(here)) {
