@@ -6,7 +6,7 @@ import type { Sources } from './layers';
 import { readAllSources, readFiles, readSources } from './sources';
 
 const MEDIAN_LINES = 150;
-const MOST_LINES = 300;
+const MOST_LINES = 500;
 const MOST_FILES = 40;
 
 /** Files that may be longer, each with its reason. */
