@@ -1,13 +1,18 @@
 import { beginPass } from '../backend/current-engine';
 import type { Engine } from '../backend/engine';
-import { tfjsState, UNTRACKED, untracked } from '../backend/tfjs-state';
-import { ConfigError, ShardlabError } from '../core/errors';
+import { type TfjsState, tfjsState, UNTRACKED, untracked } from '../backend/tfjs-state';
+import { ConfigError } from '../core/errors';
 import type { MemoryCause } from '../core/events';
+import { tensorsIn } from '../core/tensor-tree';
 import * as tf from '../core/tf';
-import { type Gradients, Recording } from './recording';
+import { isAlive, markOutputs, reachedFrom, releaseNode, stillUsable } from './eager-nodes';
+import { isTrainedParameter } from './leaves';
+import { lostError, lostPathOf } from './lost-path';
+import { type Gradients, type RecordedNode, Recording, requireUnchanged } from './recording';
+import { runRegion } from './region';
 import { dependsOnNothing, scalar } from './results';
 import { backward, ownResults, tidy } from './tape';
-import { handOut, type TrainedParts, trainedParts } from './unit';
+import { handOut, type TrainedParts } from './unit';
 
 /** Functions that are called in an eager pass, before, around or after its parts. */
 export interface EagerHooks {
@@ -20,6 +25,8 @@ export interface EagerHooks {
   trained(parts: TrainedParts): void;
   /** Receives warnings, such as a warning about activations that are never freed. */
   warn(message: string): void;
+  /** Returns the cell and line of the running code, for messages. Default: unknown. */
+  place?(): string;
 }
 
 /** The memory causes of tensors that the operations of a pass make. */
@@ -28,6 +35,12 @@ const PASSING: ReadonlySet<MemoryCause> = new Set(['activation', 'temp']);
 /** A module, and the outermost module that contains it. */
 interface Part {
   readonly root: object;
+}
+
+/** A module in evaluation mode, and its parameters. */
+interface EvaluatedPart {
+  readonly path: string;
+  parameters(): readonly { readonly requiresGrad: boolean }[];
 }
 
 /** The caller is checked for at most this number of calls of inner modules. */
@@ -39,22 +52,35 @@ const MANY_CALLS = 200;
 /**
  * Records what a cell computes outside of `gradients`, so that `loss.backward()` works as in torch.
  *
- * [Note: eager recording] The first call of a module in training mode opens a recording, which tfjs then uses as its tape,
- * also for the operations on the module's results. `loss.backward()` closes the recording and runs backward. The end of the
- * cell closes the recording without backward. The next call of a module also closes it if all results so far are disposed,
- * because no loss can then depend on them. Tensors that a module makes in its forward are disposed as usual; tensors that the
- * cell itself makes (logits, the loss) belong to the cell. Tensors of the cell that still exist when the cell ends or a later
- * pass begins get a tag with part 'left', so that ledgers do not show them as activations. A module in evaluation mode opens no
- * recording.
+ * [Note: eager recording] The first operation of a cell that reads a trained parameter, or the first call of a module, opens a
+ * recording, which tfjs then uses as its tape, also for all later operations of the cell. `loss.backward()` takes the operations
+ * on which the loss depends out of the recording, runs backward through them and releases them, as torch frees the graph of a
+ * loss. All others stay, because another loss may depend on them (the generator's forward during the discriminator's step). An
+ * operation is released without a backward when none can reach it: all results that depend on it are disposed, or depend on what
+ * a backward has released, or a parameter that it saved has changed; and at the end of the cell. Results that are left
+ * are marked, and a loss that depends on them is refused: [Note: lost paths].
+ *
+ * A module in evaluation mode stores only its inputs; if a backward reaches it, its forward runs again ([Note: checkpointed
+ * regions]). So an evaluation stores no activations, and an encoder in evaluation mode trains as in torch.
+ *
+ * Tensors that a module makes in its forward are disposed as usual; tensors that the cell itself makes (logits, the loss)
+ * belong to the cell. Tensors of the cell that still exist when the cell ends or a later pass begins get a tag with part 'left',
+ * so that ledgers do not show them as activations.
  */
 export class EagerTape {
+  /** Whether operations are recorded; false while the rank does other work than a cell's or a function's. */
+  isActive = true;
   readonly #engine: Engine;
   readonly #hooks: EagerHooks;
   #tape: Recording | null = null;
-  /** The tensors that the cell itself made in recordings that have ended. */
+  /** The tensors that the cell itself made in operations that are no longer recorded. */
   #results: tf.Tensor[] = [];
   #forget: () => void = () => undefined;
+  /** The operations of the recording while a backward runs. */
+  #inBackward: readonly RecordedNode[] = [];
   #isInModule = false;
+  /** Whether a module in training mode ran since the last backward. */
+  #hasBegun = false;
   #numCalls = 0;
   #hasWarned = false;
   #numCallers = 0;
@@ -64,55 +90,159 @@ export class EagerTape {
     this.#hooks = hooks;
   }
 
-  /** Runs a module's forward; opens a recording unless some tape, kernel or hook is active. */
+  /** Runs the forward of a module in training mode; opens a recording unless some tape, kernel or hook is active. */
   run<T>(module: Part, work: () => T): T {
-    const { gradientDepth, kernelDepth, activeTape, scopeStack } = tfjsState();
-    const isIdle =
-      gradientDepth === 0 && kernelDepth === 0 && scopeStack.every(({ name }) => name !== UNTRACKED);
-    const isOpen =
-      this.#tape !== null && activeTape === this.#tape && gradientDepth === 1 && kernelDepth === 0;
-    if (this.#isInModule || !(isIdle || isOpen)) return work();
+    if (!this.canRecord) return work();
     this.#checkCaller(module);
-    const tape = isOpen && this.#tape !== null && isAlive(this.#tape) ? this.#tape : this.#open();
+    const tape = this.#current();
+    if (!this.#hasBegun) this.#begin(tape);
     this.#isInModule = true;
     this.#countCall();
     try {
       return this.#hooks.forward(() => tidy(() => ownResults(tape, work())));
     } catch (error) {
-      this.close();
+      this.close('error');
       throw error;
     } finally {
       this.#isInModule = false;
     }
   }
 
-  /** Runs the backward of a loss that was computed since the recording was opened. Throws: CONFIG, SHAPE. */
+  /**
+   * Runs the forward of a module in evaluation mode. It stores only the inputs, unless it is part of a training pass, such as
+   * a fixed network that judges the output of a network in training.
+   */
+  evaluate<Inputs extends readonly unknown[], Result>(
+    module: EvaluatedPart,
+    forward: (...inputs: Inputs) => Result,
+    inputs: Inputs,
+  ): Result {
+    const tape = this.#tape;
+    const tensors = tensorsIn(inputs);
+    const isFlowing = tape !== null && tensors.some((input) => tape.flows(input));
+    if (isFlowing && this.#hasBegun) return forward(...inputs);
+    const isLost = tensors.some((input) => lostPathOf(input) !== undefined);
+    const trains = module.parameters().some(({ requiresGrad }) => requiresGrad);
+    if (!(isFlowing || isLost || trains)) return forward(...inputs);
+    this.#current();
+    this.#isInModule = true;
+    try {
+      return runRegion(this.#engine, { module: module.path }, forward, inputs);
+    } finally {
+      this.#isInModule = false;
+    }
+  }
+
+  /**
+   * Opens a recording before an operation of a cell that reads a trained parameter, or a tensor with a lost path. Is called
+   * before each operation outside of recordings.
+   */
+  beforeOperation(inputs: tf.NamedTensorMap): void {
+    const { activeTape, gradientDepth, scopeStack } = tfjsState();
+    if (!this.isActive || this.#isInModule || (gradientDepth > 0 && activeTape instanceof Recording)) return;
+    const isNoted = Object.values(inputs).some(
+      (input) => input != null && (isTrainedParameter(input) || lostPathOf(input) !== undefined),
+    );
+    if (!isNoted || scopeStack.some(({ name }) => name === UNTRACKED)) return;
+    if (gradientDepth === 0) this.#open();
+    else this.#adopt(gradientDepth, activeTape);
+  }
+
+  /**
+   * Runs the backward of a loss. Throws: CONFIG if what the loss depends on is not recorded any more, or a parameter has
+   * changed since forward; ENGINE if the loss uses a unit's parameter outside of the unit; SHAPE unless it is a float32 scalar.
+   */
   backward(loss: tf.Tensor, seed = 1): void {
+    const lost = lostPathOf(loss);
+    if (lost !== undefined) throw lostError(lost);
     const tape = this.#tape;
     if (tape === null || tfjsState().activeTape !== tape) throw notRecorded();
-    const owner = tape.lostIn(loss);
-    if (owner !== undefined) throw usedOutside(owner);
     scalar(loss);
     if (!tape.flows(loss)) throw dependsOnNothing();
+    const { reached, rest, ids } = reachedFrom(loss.id, tape);
+    requireUnchanged(reached);
+    const path = { reason: 'backward', what: '', place: this.#place() } as const;
     this.#leave();
+    tape.setAside(reached, rest);
+    this.#inBackward = [...reached, ...rest];
     try {
       this.#hooks.backward(loss, () => {
         const seeds: Gradients = new Map([[loss.id, untracked(() => tf.fill(loss.shape, seed))]]);
         handOut(this.#engine, tape, backward(this.#engine, tape, seeds));
       });
-    } finally {
-      tape.release();
+    } catch (error) {
+      this.#lose(tape, 'error');
+      throw error;
     }
-    this.#hooks.trained(trainedParts(tape));
+    this.#inBackward = [];
+    for (const node of reached) markOutputs(node, path);
+    tape.forgetOutputs(reached);
+    const left = stillUsable(tape.takeAside(), reached, path);
+    this.#noteResults(reached);
+    this.#noteResults(rest.filter((node) => !left.includes(node)));
+    this.#hasBegun = false;
+    if (left.length > 0) this.#enter(tape, left);
+    else this.#end(tape);
+    const units = new Set(reached.flatMap((node) => node.units ?? []));
+    const loose = [...tape.loose].flatMap(([id, leaf]) => (ids.has(id) ? leaf : []));
+    this.#hooks.trained({ loose: [...new Set(loose)], units: [...units] });
   }
 
-  /** Releases an open recording; backward from its losses is then not possible. */
-  close(): void {
+  /** Releases all that is recorded; backward from its results is then not possible. */
+  close(reason: 'cell' | 'error' = 'cell'): void {
+    if (this.#tape !== null) this.#lose(this.#tape, reason);
+    this.#tagResults();
+  }
+
+  /** Whether the running code is a cell's, outside of modules, other tapes, kernels and hooks. */
+  get canRecord(): boolean {
+    if (!this.isActive || this.#isInModule) return false;
+    const { gradientDepth, kernelDepth, activeTape, scopeStack } = tfjsState();
+    const isIdle =
+      gradientDepth === 0 && kernelDepth === 0 && scopeStack.every(({ name }) => name !== UNTRACKED);
+    const isOpen =
+      this.#tape !== null && activeTape === this.#tape && gradientDepth === 1 && kernelDepth === 0;
+    return isIdle || isOpen;
+  }
+
+  /** Returns the open recording, without operations at its end whose results are all disposed; opens one if there is none. */
+  #current(): Recording {
     const tape = this.#tape;
-    if (tape !== null) {
-      this.#leave();
-      tape.release();
+    if (tape === null) return this.#open();
+    for (let last = tape.at(-1); last !== undefined && !isAlive(last); last = tape.at(-1)) {
+      tape.pop();
+      releaseNode(last);
     }
+    if (tape.length === 0) this.#hasBegun = false;
+    tape.scopeDepth = Math.min(tape.scopeDepth, tfjsState().scopeStack.length);
+    return tape;
+  }
+
+  #begin(tape: Recording): void {
+    const nodes = [...tape];
+    if (nodes.length > 0) {
+      const left = stillUsable(nodes, [], { reason: 'cell', what: '', place: '' });
+      this.#noteResults(nodes.filter((node) => !left.includes(node)));
+      tape.setAside(left, []);
+    }
+    this.#tagResults();
+    this.#hasBegun = true;
+    this.#numCalls = 0;
+    this.#hooks.begins();
+    beginPass();
+  }
+
+  #place(): string {
+    const place = this.#hooks.place?.() ?? '';
+    return place === '' ? '' : ` (${place})`;
+  }
+
+  #noteResults(nodes: readonly RecordedNode[]): void {
+    for (const { outputs } of nodes)
+      for (const output of outputs) if (!output.isDisposed) this.#results.push(output);
+  }
+
+  #tagResults(): void {
     for (const result of this.#results.splice(0)) this.#tagLeft(result);
   }
 
@@ -152,42 +282,61 @@ export class EagerTape {
   }
 
   #open(): Recording {
-    this.close();
-    this.#hooks.begins();
-    beginPass();
     const tape = new Recording(this.#engine, null, new Map(), null, 'eager');
-    const state = tfjsState();
-    Object.assign(state, { activeTape: tape, gradientDepth: 1 });
-    tape.scopeDepth = state.scopeStack.length;
-    this.#tape = tape;
-    this.#numCalls = 0;
+    this.#enter(tape, []);
+    tape.scopeDepth = tfjsState().scopeStack.length;
+    this.#hasBegun = false;
+    this.#forget();
     this.#forget = this.#engine.onRecover(() => {
-      this.#tape = null;
       this.#isInModule = false;
-      tape.release();
+      this.#lose(tape, 'error');
     });
     return tape;
   }
 
+  /** Releases all that is recorded, and marks the results. */
+  #lose(tape: Recording, reason: 'cell' | 'error'): void {
+    const nodes = new Set([...tape, ...this.#inBackward]);
+    this.#inBackward = [];
+    for (const node of nodes) markOutputs(node, { reason, what: '', place: '' });
+    this.#noteResults([...nodes]);
+    this.#hasBegun = false;
+    this.#leave();
+    this.#end(tape);
+  }
+
+  /**
+   * Continues a tape of tf.grad (or a similar function) that a cell called outside of a recording, at the first operation that
+   * reads a trained parameter. So a loss of tf.grad's result, such as a gradient penalty, has a gradient.
+   */
+  #adopt(depth: number, recorded: readonly RecordedNode[]): void {
+    const before = [...recorded];
+    const tape = this.#open();
+    tfjsState().gradientDepth = depth + 1;
+    tape.push(...before);
+  }
+
+  /** Makes tfjs use the tape with these operations. */
+  #enter(tape: Recording, nodes: readonly RecordedNode[]): void {
+    tape.restore(nodes);
+    Object.assign(tfjsState(), { activeTape: tape, gradientDepth: 1 });
+    this.#tape = tape;
+  }
+
   /** Makes tfjs stop using the tape. After an interrupt, tfjs has already stopped. */
   #leave(): void {
-    for (const { outputs } of this.#tape ?? []) {
-      for (const output of outputs) if (!output.isDisposed) this.#results.push(output);
-    }
     const state = tfjsState();
     // tfjs itself sets null, which its types do not allow.
     if (state.activeTape === this.#tape) Object.assign(state, { activeTape: null, gradientDepth: 0 });
     this.#tape = null;
-    this.#forget();
   }
-}
 
-/** Whether at least one result of the tape's operations is not disposed. */
-function isAlive(tape: Recording): boolean {
-  for (let i = tape.length - 1; i >= 0; i--) {
-    if (tape[i]?.outputs.some((output) => !output.isDisposed) === true) return true;
+  #end(tape: Recording): void {
+    this.#leave();
+    tape.release();
+    this.#forget();
+    this.#forget = () => undefined;
   }
-  return false;
 }
 
 const EAGER = Symbol('the eager tape of a tfjs backend');
@@ -204,6 +353,7 @@ export function currentEagerTape(): EagerTape | null {
 /** Lets modules on tfjs's current backend record, and gives tensors the method `backward`. */
 export function recordEagerly(tape: EagerTape): void {
   (tf.backend() as Marked)[EAGER] = tape;
+  watchOperations();
   tf.Tensor.prototype.backward = function (this: tf.Tensor, seed?: number) {
     const current = currentEagerTape();
     if (current === null) throw notRecorded();
@@ -218,10 +368,19 @@ function notRecorded(): ConfigError {
   );
 }
 
-function usedOutside(owner: string): ShardlabError {
-  return new ShardlabError(
-    'ENGINE',
-    `The loss uses a parameter of unit '${owner}' outside of this unit, so its gradient would be lost. Use the parameter in the forward of ` +
-      'the unit, or make it a parameter of a unit around all uses of the parameter.',
-  );
+/** The function of tfjs's engine that runs each operation, also those of tf.customGrad. */
+interface RunsOperations {
+  runKernelFunc(operation: { readonly inputs: tf.NamedTensorMap }): unknown;
+}
+
+/** Calls the current eager tape before each operation of tfjs. A process does this once. */
+function watchOperations(): void {
+  const engine = tf.engine() as unknown as RunsOperations & Marked;
+  if (Object.hasOwn(engine, 'runKernelFunc')) return;
+  const run = engine.runKernelFunc;
+  const state: () => TfjsState = tfjsState;
+  engine.runKernelFunc = function (this: RunsOperations, operation) {
+    if (state().kernelDepth === 0) currentEagerTape()?.beforeOperation(operation.inputs);
+    return Reflect.apply(run, this, [operation]);
+  };
 }

@@ -12,6 +12,8 @@ export interface Leaf {
   /** The unit whose backward gets the gradient; null: the parameter is loose, and its gradient is added to `grad`. */
   readonly unit: string | null;
   grad: tf.Tensor | null;
+  /** Counts the changes of the values, so that a backward can notice that the values are no longer those of its forward. */
+  readonly version: number;
   /** Whether `tensor` is the parameter's current tensor. */
   isIn(tensor: tf.Tensor): boolean;
 }
@@ -42,10 +44,17 @@ export function leafOf(tensor: tf.Tensor): Leaf | undefined {
     requiresGrad: true,
     unit: null,
     grad: null,
+    version: 0, // tfjs writes new values into another buffer, so saved tensors keep the old values
     isIn: (other) => other === tensor,
   };
   markLeaf(tensor, made);
   return made;
+}
+
+/** Whether the tensor is the current tensor of a module's parameter that requires a gradient. */
+export function isTrainedParameter(tensor: tf.Tensor): boolean {
+  const leaf = (tensor as Marked)[LEAF];
+  return leaf?.requiresGrad === true && !(tensor instanceof tf.Variable) && leaf.isIn(tensor);
 }
 
 /**

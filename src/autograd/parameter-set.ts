@@ -1,5 +1,6 @@
 import { untracked } from '../backend/tfjs-state';
 import * as tf from '../core/tf';
+import type { Leaf } from './leaves';
 
 /** A slot in an operation's saved tensors. The slot's tensor, which was a view of a parameter, is disposed. */
 interface Hole {
@@ -19,10 +20,13 @@ export class ParameterSet {
   /** The parameters' indices, by the id and by the buffer of their tensors in forward. */
   readonly #byId = new Map<number, number>();
   readonly #byBuffer = new Map<object, number>();
+  readonly #leaves: readonly Leaf[];
   #holes: Hole[] = [];
 
-  constructor(current: () => readonly tf.Tensor[]) {
+  /** `leaves`: the parameters themselves, in the order of `current`. */
+  constructor(current: () => readonly tf.Tensor[], leaves: readonly Leaf[] = []) {
     this.#current = current;
+    this.#leaves = leaves;
     current().forEach((tensor, index) => {
       if (!this.#byId.has(tensor.id)) this.#byId.set(tensor.id, index);
       if (!this.#byBuffer.has(tensor.dataId)) this.#byBuffer.set(tensor.dataId, index);
@@ -42,13 +46,15 @@ export class ParameterSet {
 
   /**
    * Disposes a saved tensor if it has a parameter's buffer, and returns whether it has one. Later, `fill` puts a view in its
-   * slot.
+   * slot. `read` is called with the parameter.
    */
-  leaveHole(saved: tf.Tensor[], slot: number, tensor: tf.Tensor): boolean {
+  leaveHole(saved: tf.Tensor[], slot: number, tensor: tf.Tensor, read: (leaf: Leaf) => void): boolean {
     const index = this.#byBuffer.get(tensor.dataId);
     if (index === undefined) return false;
     this.#holes.push({ saved, slot, index, shape: tensor.shape });
     tensor.dispose();
+    const leaf = this.#leaves[index];
+    if (leaf !== undefined) read(leaf);
     return true;
   }
 

@@ -1,7 +1,7 @@
 import type { Engine } from '../backend/engine';
 import type * as tf from '../core/tf';
 import { type Deferral, LaterGradients } from './later-gradients';
-import type { Gradients } from './recording';
+import { type Gradients, requireUnchanged } from './recording';
 import { oneTensor, scalar } from './results';
 import { backward } from './tape';
 import { handOut, recordPass, type TrainedParts, trainedParts } from './unit';
@@ -81,6 +81,7 @@ export function recordPart(engine: Engine, { input, forward, isLoss, trained }: 
         seed.dispose();
         return;
       }
+      requireUnchanged(tape);
       const found = backward(engine, tape, new Map([[output.id, seed]]), deferral);
       gradient = (input && found.get(input.id)) ?? null;
       if (input !== null) found.delete(input.id);

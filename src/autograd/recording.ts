@@ -4,6 +4,7 @@ import { ShardlabError } from '../core/errors';
 import type * as tf from '../core/tf';
 import { Exchanges } from './exchanges';
 import { type Leaf, leafOf } from './leaves';
+import { changedError, lostPathOf, markLost } from './lost-path';
 import type { ParameterSet } from './parameter-set';
 import { Sieve } from './sieve';
 
@@ -34,11 +35,23 @@ export function seedsOf(outputs: readonly tf.Tensor[], dys: readonly (tf.Tensor 
   return new Map(pairs.filter((pair): pair is [number, tf.Tensor] => pair[1] !== null));
 }
 
+/** A parameter that an operation saved for its backward, and the parameter's version in forward. */
+export interface ParameterRead {
+  readonly leaf: Leaf;
+  readonly version: number;
+}
+
 /** A recorded operation. A whole unit or region is one operation too; `release` frees its tensors without its backward. */
 export interface RecordedNode extends TapeNode {
   release?(): void;
   /** The recording of a unit's or region's own operations. */
   readonly inner?: Recording;
+  /** The ids of the tensors that get gradients, if `inputs` does not list them. */
+  readonly sources?: readonly number[];
+  /** The units that ran in this operation. */
+  readonly units?: readonly string[];
+  /** The parameters whose values backward reads; undefined: none. */
+  reads?: ParameterRead[];
   /** Runs backward in place of `gradient`, and adds to `gradients`, the map of all gradients so far. */
   resume?(dys: readonly (tf.Tensor | null)[], gradients: Gradients): void;
 }
@@ -69,6 +82,10 @@ export class Recording extends Array<RecordedNode> {
   readonly isReplayed: boolean;
   /** The loose parameters that were used, by their tensors' ids; only in the outermost recording. */
   readonly loose = new Map<number, Leaf>();
+  /** The units that ran directly or deeper in this recording. */
+  readonly units = new Set<string>();
+  /** The parameters of units that ran in this recording's sieve. */
+  readonly siftedLeaves = new Set<Leaf>();
   /** Tensors of enclosing recordings that operations of this recording used, by id. */
   readonly captured = new Map<number, tf.Tensor>();
   /** The operations whose backward is a collective. */
@@ -80,11 +97,16 @@ export class Recording extends Array<RecordedNode> {
   /** Other objects to release if work in progress is interrupted, because `finally` does not run after an interrupt. */
   readonly unfinished = new Set<{ dispose(): void }>();
   readonly #isReplay: boolean;
-  /**
-   * In an eager recording, the units whose parameters were read outside of the unit, by the tensors that depend on these
-   * parameters.
-   */
-  readonly #lost: Map<number, string> | null;
+  /** Whether this is the recording of a cell. */
+  readonly #isEager: boolean;
+  /** Whether this recording is part of the recording of a cell, so that [Note: lost paths] applies. */
+  readonly followsLost: boolean;
+  /** The loose parameters by their buffers; only in the outermost recording. */
+  readonly #looseBuffers = new Map<object, Leaf>();
+  readonly #root: Recording;
+  #aside: readonly RecordedNode[] = [];
+  /** The clones that the running kernel saves. */
+  readonly #clones: RecordedNode[] = [];
   readonly #leaves = new Set<number>();
   readonly #flowing = new Set<number>();
 
@@ -98,7 +120,9 @@ export class Recording extends Array<RecordedNode> {
     super();
     this.sieve = mode instanceof Sieve ? mode : null;
     this.#isReplay = mode === 'replay';
-    this.#lost = mode === 'eager' ? new Map() : null;
+    this.#root = parent === null ? this : parent.#root;
+    this.#isEager = mode === 'eager';
+    this.followsLost = this.#isEager || parent?.followsLost === true;
     this.isReplayed = this.#isReplay || parent?.isReplayed === true;
     this.engine = engine;
     this.parent = parent;
@@ -134,21 +158,48 @@ export class Recording extends Array<RecordedNode> {
   /** tfjs's engine calls this after every operation. */
   override push(...nodes: RecordedNode[]): number {
     const state = tfjsState();
-    // While a kernel runs, tfjs records the clones that it saves; only gradients of gradients need them.
     const isInner = state.gradientDepth > 1;
-    for (const node of nodes) if (isInner || state.kernelDepth === 0) this.#add(node, isInner);
+    for (const node of nodes) {
+      // While a kernel runs, tfjs records the clones that it saves; only gradients of gradients need them. A clone of the
+      // kernel's output comes after the operation that makes this output.
+      if (state.kernelDepth > 0) {
+        if (isInner) this.#clones.push(node);
+        continue;
+      }
+      this.#add(node, isInner);
+      for (const clone of this.#clones.splice(0)) this.#add(clone, true);
+    }
     return this.length;
-  }
-
-  /** Returns the unit of a parameter on which `tensor` depends and that was read outside of the unit; else undefined. */
-  lostIn(tensor: tf.Tensor): string | undefined {
-    return this.#lost?.get(tensor.id);
   }
 
   /** Adds a whole unit or region as one operation. */
   addUnit(node: RecordedNode): void {
     for (const output of node.outputs) this.#flowing.add(output.id);
     super.push(node);
+  }
+
+  /** Forgets operations that no longer belong to the recording: no gradient flows through their outputs. */
+  forgetOutputs(nodes: readonly RecordedNode[]): void {
+    for (const { outputs } of nodes) for (const output of outputs) this.#flowing.delete(output.id);
+  }
+
+  /** Replaces all operations by `nodes`, and stores `aside`, which `release` frees too. */
+  setAside(nodes: readonly RecordedNode[], aside: readonly RecordedNode[]): void {
+    this.splice(0);
+    this.restore(nodes);
+    this.#aside = aside;
+  }
+
+  /** Returns the operations that were stored aside; the caller owns them. */
+  takeAside(): readonly RecordedNode[] {
+    const aside = this.#aside;
+    this.#aside = [];
+    return aside;
+  }
+
+  /** Adds operations that were taken away; nothing is checked. */
+  restore(nodes: readonly RecordedNode[]): void {
+    for (const node of nodes) super.push(node);
   }
 
   /** Adds the notes of an inner unit whose forward has ended; both recordings have a sieve. */
@@ -178,7 +229,8 @@ export class Recording extends Array<RecordedNode> {
 
   /** Releases all saved tensors. The recording cannot be used afterwards. */
   release(): void {
-    for (const node of this.splice(0)) {
+    this.#clones.splice(0);
+    for (const node of [...this.splice(0), ...this.takeAside()]) {
       for (const tensor of node.saved ?? []) tensor.dispose();
       node.release?.();
     }
@@ -214,13 +266,13 @@ export class Recording extends Array<RecordedNode> {
   }
 
   #asks(input: tf.Tensor, { saved, outputs }: RecordedNode): boolean {
-    const lost = this.lostIn(input);
-    if (lost !== undefined) for (const output of outputs) this.#lost?.set(output.id, lost);
+    const lost = this.followsLost ? lostPathOf(input) : undefined;
+    if (lost !== undefined) for (const output of outputs) markLost(output, lost);
     if (this.flows(input)) return true;
     const owner = this.owners.get(input.id) ?? leafOf(input)?.unit ?? null;
     if (owner === null) return false;
-    if (this.#lost !== null) {
-      for (const output of outputs) this.#lost.set(output.id, owner);
+    if (this.#isEager) {
+      for (const output of outputs) markLost(output, { reason: 'unit', unit: owner });
       return false;
     }
     for (const tensor of saved ?? []) tensor.dispose();
@@ -236,6 +288,7 @@ export class Recording extends Array<RecordedNode> {
     const leaf = leafOf(tensor);
     if (leaf === undefined || leaf.unit !== null) return false;
     this.loose.set(tensor.id, leaf);
+    this.#looseBuffers.set(tensor.dataId, leaf);
     this.addLeaf(tensor);
     // The tensor has another tag if a cell made the tensor, or if this first read of the parameter made it just now.
     if (this.engine.tagOf(tensor).cause !== 'param.full')
@@ -251,20 +304,48 @@ export class Recording extends Array<RecordedNode> {
     }
     const { module } = this.engine.currentTag;
     saved.forEach((tensor, slot) => {
-      if (this.#leaveHole(saved, slot, tensor)) return;
+      if (this.#leaveHole(node, saved, slot, tensor)) return;
+      const loose = this.#root.#looseBuffers.get(tensor.dataId);
+      if (loose !== undefined) noteRead(node, loose);
       if (this.engine.tagOf(tensor).cause === 'temp')
         this.engine.retag(tensor, { cause: 'activation', module });
     });
   }
 
-  #leaveHole(saved: tf.Tensor[], slot: number, tensor: tf.Tensor): boolean {
+  #leaveHole(node: RecordedNode, saved: tf.Tensor[], slot: number, tensor: tf.Tensor): boolean {
+    const read = (leaf: Leaf): void => noteRead(node, leaf);
     for (let recording: Recording | null = this; recording !== null; recording = recording.parent) {
-      if (recording.parameters?.leaveHole(saved, slot, tensor)) return true;
+      if (recording.parameters?.leaveHole(saved, slot, tensor, read)) return true;
       // Units around a second forward have whole parameters until the units' backward ends, so views of these may be saved.
       if (recording.#isReplay) return false;
     }
     return false;
   }
+}
+
+/** Notes that the operation's backward reads the parameter's values. */
+export function noteRead(node: RecordedNode, leaf: Leaf): void {
+  node.reads ??= [];
+  node.reads.push({ leaf, version: leaf.version });
+}
+
+/** Returns a parameter that has changed since an operation, or an operation inside it, saved the parameter; else undefined. */
+export function changedSince({ reads, inner }: RecordedNode): Leaf | undefined {
+  return reads?.find(({ leaf, version }) => leaf.version !== version)?.leaf ?? (inner && changedIn(inner));
+}
+
+/** Throws: CONFIG if a parameter has changed since one of the operations saved it for its backward. */
+export function requireUnchanged(nodes: readonly RecordedNode[]): void {
+  const changed = changedIn(nodes);
+  if (changed !== undefined) throw changedError(changed.name);
+}
+
+function changedIn(nodes: readonly RecordedNode[]): Leaf | undefined {
+  for (const node of nodes) {
+    const changed = changedSince(node);
+    if (changed !== undefined) return changed;
+  }
+  return undefined;
 }
 
 /** Whether the running code is part of a second forward, in the backward of a checkpointed region. */

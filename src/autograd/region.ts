@@ -3,7 +3,8 @@ import type { Engine } from '../backend/engine';
 import { tensorsIn } from '../core/tensor-tree';
 import type * as tf from '../core/tf';
 import { KeptResults } from './kept-results';
-import { currentRecording, type RecordedNode, Recording, seedsOf } from './recording';
+import { leafOf } from './leaves';
+import { currentRecording, noteRead, type RecordedNode, Recording, seedsOf } from './recording';
 import { type Forward, type Region, type RegionCall, recordForward } from './region-call';
 import { HeldInputs, resultOf, SecondForward } from './second-forward';
 import { Sieve } from './sieve';
@@ -66,14 +67,20 @@ function regionNode(
   const first = { sources, results: values.map((value) => resultOf(engine, tape, value)) };
   const second = new SecondForward(call, held, first);
   const outputs = values.filter((value) => tape.flows(value));
-  return {
+  const node: RecordedNode = {
     id: outputs[0]?.id ?? 0,
     kernelName: `region ${region.module}`,
     inputs: {},
+    sources,
     outputs,
     saved: [],
+    units: [...tape.units],
     release: () => second.release(),
     // An output without a gradient has null in `dys`, but tfjs's types do not say so.
     resume: (dys, gradients) => second.resume(seedsOf(outputs, dys), gradients),
   };
+  // The second forward reads all parameters again, so none may change before it.
+  const captured = [...tape.captured.values()].flatMap((tensor) => leafOf(tensor) ?? []);
+  for (const leaf of new Set([...captured, ...tape.siftedLeaves])) noteRead(node, leaf);
+  return node;
 }

@@ -7,7 +7,14 @@ import * as tf from '../core/tf';
 import { isSoleOwner } from './differentiate';
 import { accumulateGrad, type Leaf } from './leaves';
 import { ParameterSet } from './parameter-set';
-import { currentRecording, type Gradients, type RecordedNode, Recording, seedsOf } from './recording';
+import {
+  currentRecording,
+  type Gradients,
+  type RecordedNode,
+  Recording,
+  requireUnchanged,
+  seedsOf,
+} from './recording';
 import type { Forward } from './region-call';
 import { dependsOnNothing, oneTensor, ranBefore, requireFunction, requireTensors, scalar } from './results';
 import { backward, ownResults, record, tidy } from './tape';
@@ -37,6 +44,8 @@ export interface Unit {
   readonly parameters: () => readonly tf.Tensor[];
   /** The number of parameters that have gradients. These parameters come first, and all others are frozen. Default: all. */
   readonly numTrained?: number | undefined;
+  /** The parameters themselves, in the order of `parameters`, so that backward notices changed values. Default: unknown. */
+  readonly leaves?: readonly Leaf[] | undefined;
   /** The module's full name, for tags. */
   readonly module: string;
   /** The dtype in which a GPU would compute the unit, for tags. */
@@ -81,6 +90,7 @@ export function gradients(
     backward(seed = 1): void {
       finish(() => {
         if (!tape.flows(loss)) throw dependsOnNothing();
+        requireUnchanged(tape);
         const seeds: Gradients = new Map([[loss.id, untracked(() => tf.fill(loss.shape, seed))]]);
         handOut(engine, tape, backward(engine, tape, seeds));
       });
@@ -158,7 +168,7 @@ function recordUnit<Result>(
   run: () => Result,
   inputs: readonly tf.Tensor[],
 ): Result {
-  const parameters = new ParameterSet(unit.parameters);
+  const parameters = new ParameterSet(unit.parameters, unit.leaves);
   const tape = new Recording(engine, outer, outer.owners, parameters, outer.sieve?.within() ?? 'keep');
   for (const tensor of unit.parameters().slice(0, unit.numTrained)) {
     tape.addLeaf(tensor);
@@ -167,7 +177,9 @@ function recordUnit<Result>(
   for (const input of inputs) if (outer.flows(input)) tape.addLeaf(input);
   const result = record(tape, () => ownResults(tape, run()));
   const values = tensorsIn(result);
+  for (const name of [unit.module, ...tape.units]) outer.units.add(name);
   if (outer.sieve !== null) {
+    for (const leaf of [...(unit.leaves ?? []), ...tape.siftedLeaves]) outer.siftedLeaves.add(leaf);
     outer.absorb(tape, values);
     return result;
   }
@@ -202,6 +214,7 @@ function unitNode(
       return Object.fromEntries([...found].map(([id, gradient]) => [String(id), () => gradient]));
     },
     inner: tape,
+    units: [unit.module, ...tape.units],
     release: () => tape.release(),
   };
 }

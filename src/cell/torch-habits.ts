@@ -11,7 +11,7 @@ const FUNCTIONS: Readonly<Record<string, string>> = {
   stack: 'tf.stack([a, b])',
   matmul: 'tf.matMul(a, b)',
   manual_seed: 'model.manualSeed(0)',
-  no_grad: 'model.eval() (later calls of the model record no operations)',
+  no_grad: 'model.eval() (later calls of the model store no activations), or x.detach()',
   save: "await saveCheckpoint(model, optimizer, 'folder')",
   load: "await loadCheckpoint(model, optimizer, 'folder')",
   nn: 'nn',
@@ -51,7 +51,6 @@ const MEMBERS: Readonly<Record<string, string>> = {
   zero_grad: 'Write optimizer.zeroGrad()',
   numpy: 'Write x.dataSync(), or x.arraySync() for nested arrays',
   tolist: 'Write x.arraySync()',
-  detach: 'Leave it out: after backward, no gradient flows into earlier tensors',
   model:
     'A run’s model is in the ranks: write await run.save(‘folder’), and in a %%ranks cell const net = new Net(); await loadCheckpoint(net, null, ‘folder’)',
   size: 'Write x.shape[0] for the size of a dim',

@@ -32,6 +32,7 @@ const OTHERS: Readonly<Record<string, Method>> = {
   as1D() {
     return flatten.call(this);
   },
+  detach,
   flatten,
   item,
   ...Object.fromEntries(['as2D', 'as3D', 'as4D', 'as5D'].map((name) => [name, reshapeTo])),
@@ -100,6 +101,18 @@ function flatten(this: core.Tensor, first = 0, last = -1): core.Tensor {
   }
   const joined = core.util.sizeFromShape(shape.slice(from, to + 1));
   return core.reshape(this, [...shape.slice(0, from), joined, ...shape.slice(to + 1)]);
+}
+
+/** Returns a tensor with the same values through which no gradient flows. The two share a buffer, as in torch. */
+function detach(this: core.Tensor): core.Tensor {
+  const { state } = core.engine();
+  // tfjs records no operation that runs inside of a kernel.
+  state.kernelDepth++;
+  try {
+    return core.clone(this);
+  } finally {
+    state.kernelDepth--;
+  }
 }
 
 function item(this: core.Tensor): number {

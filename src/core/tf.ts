@@ -17,10 +17,13 @@ export * from '@tensorflow/tfjs-layers';
 declare module '@tensorflow/tfjs-core/dist/tensor' {
   interface Tensor<R extends core.Rank = core.Rank> {
     /**
-     * Runs the backward of a loss that a cell has just computed with a module in training mode; `seed` (default 1) is the
-     * loss's gradient. Works only in ranks. Throws: CONFIG if no forward was recorded; SHAPE unless the loss is a float32 scalar.
+     * Runs the backward of a loss that this cell has computed; `seed` (default 1) is the loss's gradient. Works only in ranks.
+     * Throws: CONFIG if what the loss depends on is not recorded (any more), or a parameter has changed since forward; SHAPE
+     * unless the loss is a float32 scalar.
      */
     backward(seed?: number): void;
+    /** Returns a tensor with the same values through which no gradient flows, as torch does: D(fake.detach()). */
+    detach(): Tensor;
     /**
      * Joins the dims from `startDim` to `endDim` (default: the last one) into one, as torch does: `x.flatten(1)` keeps the
      * dim of the batch. Negative dims count from the end. Throws: SHAPE unless 0 <= startDim <= endDim < rank.

@@ -49,8 +49,28 @@ export abstract class Module extends ModuleTree {
   }
 
   override apply(...inputs: Parameters<this['forward']>): ReturnType<this['forward']> {
-    const eager = this.#isTraining ? currentEagerTape() : null;
-    return eager === null ? super.apply(...inputs) : eager.run(this, () => super.apply(...inputs));
+    const eager = currentEagerTape();
+    if (eager?.canRecord !== true) return super.apply(...inputs);
+    if (this.#isTraining) return eager.run(this, () => super.apply(...inputs));
+    return eager.evaluate(this, this.#inTheseModes(), inputs);
+  }
+
+  /** Returns the module's forward; when it runs again later, each module has the mode of the first run. */
+  #inTheseModes(): (...inputs: Parameters<this['forward']>) => ReturnType<this['forward']> {
+    let modes: ReadonlyMap<Module, boolean> | null = null;
+    return (...inputs) => {
+      if (modes === null) {
+        modes = new Map(this.modules().map((module) => [module, module.#isTraining]));
+        return super.apply(...inputs);
+      }
+      const now = [...modes.keys()].map((module) => [module, module.#isTraining] as const);
+      for (const [module, mode] of modes) module.#isTraining = mode;
+      try {
+        return super.apply(...inputs);
+      } finally {
+        for (const [module, mode] of now) module.#isTraining = mode;
+      }
+    };
   }
 
   /** The whole model, if this module is one rank's part of a model (such as a stage of a pipeline); else the module itself. */

@@ -69,7 +69,7 @@ export interface StateBuffer {
   segments(): readonly StateSegment[];
   /** Frees the gradient. */
   zeroGrad(): void;
-  /** Marks copies of the values as stale; must be called after each change of the values. */
+  /** Counts a change of the parameters (see `Parameter.version`), and marks copies of the values as stale; must be called after each change. */
   updated(): void;
   /** Frees everything; the buffer must not be used afterwards. */
   dispose(): void;
@@ -101,6 +101,8 @@ export class Parameter implements Leaf {
   copiedBy: string | null = null; // Names the other ranks with a copy of the parameter; all copies must get equal updates.
   /** The gradient of the whole parameter; null if there is none, or if a unit stores its gradient. */
   grad: tf.Tensor | null = null;
+  /** Counts the changes of the values; state buffers count in `updated`. */
+  version = 0;
   #tensor: tf.Tensor | null = null;
   #place = { name: '', module: '', seed: 0 };
   #first: FirstValues | null = null;
@@ -286,7 +288,9 @@ class WholeParameter implements StateBuffer {
     this.#parameter.grad = null;
   }
 
-  updated(): void {} // There are no copies of the values.
+  updated(): void {
+    this.#parameter.version++; // There are no copies of the values.
+  }
 
   dispose(): void {
     this.zeroGrad();

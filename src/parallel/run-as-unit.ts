@@ -36,7 +36,7 @@ export function runAsUnit(run: UnitRun): void {
     phase = entered;
   });
   const tensors = (): tf.Tensor[] => parameters.map((parameter) => parameter.tensor);
-  const unit = { hooks, parameters: tensors, numTrained, module: module.path, declared };
+  const unit = { hooks, parameters: tensors, leaves: parameters, numTrained, module: module.path, declared };
   module.wrap((inputs, next) => {
     const start = engine.clock.now();
     const output = runUnit(engine, unit, next, inputs);

@@ -42,6 +42,8 @@ export interface RankParts {
   readonly steps: CellSteps;
   /** The wire between ranks, if it is shaped. */
   readonly link?: Link | undefined;
+  /** Returns the cell and line of the running code, for messages. */
+  readonly place?: (() => string) | undefined;
   /** The folders in which data are read and prepared; a dry run reads no data. */
   readonly files?: DataFolders | undefined;
 }
@@ -97,7 +99,7 @@ function rankData({ engine, world: { group }, files }: RankParts) {
 type RankBasics = Readonly<ReturnType<typeof rankBasics>>;
 
 function rankBasics(
-  { rank, world, engine, warn, steps, link }: RankParts,
+  { rank, world, engine, warn, steps, link, place }: RankParts,
   mesh: DeviceMesh,
   warnings: ParameterWarnings,
 ) {
@@ -110,6 +112,7 @@ function rankBasics(
       backward: (loss, work) => steps.backward(loss, work),
       trained,
       warn,
+      ...(place && { place }),
     }),
   );
   const optim: RankOptim = rankOptim({ engine, warn, steps }, (model) => warnings.takes(model));

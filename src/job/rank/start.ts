@@ -96,6 +96,7 @@ async function buildRank(start: RankStart): Promise<void> {
     batchNorms,
     steps,
     link: setup.link ?? undefined,
+    place,
     files: setup,
   });
   RANK_SCOPE.value = scope;

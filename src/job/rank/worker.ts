@@ -94,9 +94,11 @@ export class RankWorker {
     if (work.kind === 'cell') this.#parts.piles.enter(work.cell);
     const isRecorded = work.kind === 'cell' || work.kind === 'function';
     const { steps, courier } = this.#parts;
+    const eager = currentEagerTape();
+    if (eager !== null) eager.isActive = isRecorded;
     if (isRecorded) steps.begin((step) => courier.send({ type: 'cellStep', id, step }));
     const outcome = await this.#outcome(work);
-    currentEagerTape()?.close();
+    eager?.close();
     this.#parts.piles.look();
     // At the end of a turn of the event loop, Node reports rejected promises that nobody awaits; such errors belong to this work.
     if (isRecorded) await setImmediate();

@@ -87,6 +87,7 @@ export class UnitState implements StateBuffer {
   }
 
   updated(): void {
+    for (const { parameter } of this.slices) parameter.version++;
     this.#parameters.changed();
   }
 

@@ -46,6 +46,7 @@ export class FlatShard implements StateBuffer {
 
   updated(): void {
     // Nothing is stale: whole parameters are gathered for each forward and backward.
+    for (const { parameter } of this.slices) parameter.version++;
   }
 
   dispose(): void {

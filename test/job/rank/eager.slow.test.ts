@@ -30,21 +30,31 @@ test('loss.backward() works in the cell that computed the loss, and only there',
   );
   await assert.rejects(
     cell('y.mean().backward()'),
+    /no forward is recorded for this loss: it depends on a tensor \(float32 \[4, 1\]\).*cell that has ended.* in the same cell/,
+  );
+  await assert.rejects(
+    cell('globalThis.head = new nn.Linear(1, 1); head(y).mean().backward()'),
     /no forward is recorded for this loss.* in the same cell/,
+  );
+  await cell('globalThis.penalty = tf.square(net.weight.tensor).mean()');
+  await assert.rejects(
+    cell('net(x).mean().add(penalty).backward()'),
+    /no forward is recorded for this loss.* in the same cell/,
+  );
+  await cell(
+    'head(y.detach()).mean().backward(); if (net.weight.grad !== null) throw new Error("y was data"); head.zeroGrad()',
   );
   await assert.rejects(
     cell('const l = net(x).mean(); l.backward(); l.backward()'),
-    /loss\.backward\(\): .* run backward once/,
+    /loss\.backward\(\): .*a backward \(cell \d+, line 1\) has already run .* run backward once/,
   );
+  await cell('net.zeroGrad()');
   await assert.rejects(
     cell('net(x).backward()'),
     /The loss is float32 \[4,1\]; gradients need a float32 scalar/,
   );
-  await assert.rejects(cell('net.eval(); net(x).mean().backward()'), /in training mode/);
-  await assert.rejects(
-    cell('net.train(); net(x); tf.scalar(1).backward()'),
-    /depends on no trainable parameter/,
-  );
+  await assert.rejects(cell('x.mean().backward()'), /no forward is recorded for this loss/);
+  await assert.rejects(cell('net(x); tf.scalar(1).backward()'), /depends on no trainable parameter/);
   await cell('globalThis.ddp = DDP(net); ddp(x); tf.norm(net.weight.tensor).dataSync()');
   await assert.rejects(
     cell('tf.add(ddp(x).mean(), tf.norm(net.weight.tensor)).backward()'),
@@ -65,4 +75,57 @@ test('loss.backward() works in the cell that computed the loss, and only there',
     JSON.stringify(await cell(source)).includes('called 200 times in this cell without backward');
   assert.equal(await warned('for (let i = 0; i < 199; i++) ddp(x); await 0'), false);
   assert.equal(await warned('for (let i = 0; i < 201; i++) ddp(x); await 0'), true);
+});
+
+test('an evaluation stores no activations, and its results may be data of a later loss', async () => {
+  const job = shared();
+  const peaks = await job.on('all').run(({ nn, tf, engine, optim }) => {
+    const net = new nn.Sequential(new nn.Linear(8, 64), new nn.Tanh(), new nn.Linear(64, 8)).eval();
+    const x = tf.ones([32, 8]);
+    const held = (): number => {
+      const before = engine.memory.bytes;
+      const y = net.apply(x);
+      const bytes = engine.memory.bytes - before;
+      y.dispose();
+      return bytes;
+    };
+    held();
+    const evaluated = held();
+    net.train();
+    const trained = held();
+    net.eval();
+    const student = new nn.Linear(8, 8);
+    tf.square(tf.sub(student.apply(x), net.apply(x).detach()))
+      .mean()
+      .backward();
+    const grads = [...net.parameters(), ...student.parameters()].map(({ grad }) => grad !== null);
+    optim.sgd(student, { lr: 1 }).step();
+    return { evaluated, trained, grads };
+  });
+  for (const { evaluated, trained, grads } of peaks) {
+    assert.equal(evaluated, 32 * 8 * 4, 'only the result');
+    assert.ok(trained > evaluated);
+    assert.deepEqual(grads, [false, false, false, false, true, true]);
+  }
+});
+
+test('a forward in evaluation mode is refused if what it read changes before backward', async () => {
+  const job = shared();
+  const setup = `
+    const net = new nn.Sequential(new nn.Linear(2, 3), new nn.BatchNorm1d(3)).eval();
+    const head = new nn.Linear(3, 1);
+    const x = tf.tensor2d([1, 2, 3, 4, 5, 7], [3, 2]);
+    const y = net(x);`;
+  await assert.rejects(
+    runCell(
+      job,
+      `{ ${setup} optim.sgd(net, { lr: 1 }); net.loadStateDict(net.stateDict()); head(y).mean().backward(); }`,
+      50,
+    ),
+    /the parameter 0\.weight was modified/,
+  );
+  await assert.rejects(
+    runCell(job, `{ ${setup} net.train(); net(x); net.eval(); head(y).mean().backward(); }`, 51),
+    /The second forward of .* must compute the same values/s,
+  );
 });

@@ -1,0 +1,97 @@
+import { describeTensor, type LostPath, markLost } from './lost-path';
+import { changedSince, type RecordedNode } from './recording';
+
+/** The operations that a loss depends on, and all other operations; both in the order of the recording. */
+export interface Reached {
+  readonly reached: readonly RecordedNode[];
+  readonly rest: readonly RecordedNode[];
+  /** The ids of all tensors through which the loss depends on the reached operations' inputs. */
+  readonly ids: ReadonlySet<number>;
+}
+
+/** Divides a recording's operations by whether the tensor with this id depends on them. */
+export function reachedFrom(id: number, nodes: readonly RecordedNode[]): Reached {
+  const ids = new Set([id]);
+  const reached: RecordedNode[] = [];
+  const rest: RecordedNode[] = [];
+  for (const node of nodes.toReversed()) {
+    const isReached = node.outputs.some((output) => ids.has(output.id));
+    (isReached ? reached : rest).push(node);
+    if (isReached) for (const source of sourcesOf(node)) ids.add(source);
+  }
+  return { reached: reached.reverse(), rest: rest.reverse(), ids };
+}
+
+/**
+ * Releases the operations that can no longer be part of a backward, and returns the others. These are operations that depend
+ * on the outputs of `ended`; operations that saved a parameter which has changed, with all that depends on them; and operations
+ * whose outputs are all disposed, unless another operation needs them. `path` is the mark of the results that depend on `ended`.
+ */
+export function stillUsable(
+  nodes: readonly RecordedNode[],
+  ended: readonly RecordedNode[],
+  path: LostPath,
+): RecordedNode[] {
+  const lost = new Map<number, LostPath>();
+  const lose = (node: RecordedNode, why: LostPath): void => {
+    for (const output of node.outputs) lost.set(output.id, why);
+  };
+  for (const node of ended) lose(node, path);
+  const intact = nodes.filter((node) => {
+    const changed = changedSince(node);
+    const source = sourcesOf(node).find((id) => lost.has(id));
+    const why: LostPath | undefined =
+      changed !== undefined
+        ? { reason: 'changed', parameter: changed.name }
+        : source === undefined
+          ? undefined
+          : lost.get(source);
+    if (why === undefined) return true;
+    lose(node, why);
+    endNode(node, why);
+    return false;
+  });
+  return withResults(intact);
+}
+
+/** Releases the operations whose outputs are all disposed and that no other operation needs; returns the others. */
+function withResults(nodes: readonly RecordedNode[]): RecordedNode[] {
+  const needed = new Set<number>();
+  const kept = nodes.toReversed().filter((node) => {
+    const isNeeded = isAlive(node) || node.outputs.some(({ id }) => needed.has(id));
+    if (isNeeded) for (const id of sourcesOf(node)) needed.add(id);
+    else releaseNode(node);
+    return isNeeded;
+  });
+  return kept.reverse();
+}
+
+/** Whether an output of the operation is not disposed. */
+export function isAlive({ outputs }: RecordedNode): boolean {
+  return outputs.some((output) => !output.isDisposed);
+}
+
+/** Releases an operation and marks its outputs that still exist. See [Note: lost paths]. */
+export function endNode(node: RecordedNode, path: LostPath): void {
+  releaseNode(node);
+  markOutputs(node, path);
+}
+
+/** Marks the outputs that still exist; the mark describes each of them. */
+export function markOutputs({ outputs, kernelName }: RecordedNode, path: LostPath): void {
+  for (const output of outputs) {
+    if (output.isDisposed) continue;
+    const isNamed = 'what' in path && path.what === '';
+    markLost(output, isNamed ? { ...path, what: describeTensor(output, kernelName) } : path);
+  }
+}
+
+/** Frees what an operation saved. */
+export function releaseNode(node: RecordedNode): void {
+  for (const tensor of node.saved ?? []) tensor.dispose();
+  node.release?.();
+}
+
+function sourcesOf({ sources, inputs }: RecordedNode): readonly number[] {
+  return sources ?? Object.values(inputs).flatMap((input) => (input == null ? [] : input.id));
+}
