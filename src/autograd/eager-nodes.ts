@@ -57,18 +57,41 @@ export function stillUsable(
 /** Releases the operations whose outputs are all disposed and that no other operation needs; returns the others. */
 function withResults(nodes: readonly RecordedNode[]): RecordedNode[] {
   const needed = new Set<number>();
-  const kept = nodes.toReversed().filter((node) => {
-    const isNeeded = isAlive(node) || node.outputs.some(({ id }) => needed.has(id));
-    if (isNeeded) for (const id of sourcesOf(node)) needed.add(id);
-    else releaseNode(node);
+  const kept = groups(nodes).filter((group) => {
+    const isNeeded = group.some((node) => isAlive(node) || node.outputs.some(({ id }) => needed.has(id)));
+    for (const node of group) {
+      if (isNeeded) for (const id of sourcesOf(node)) needed.add(id);
+      else releaseNode(node);
+    }
     return isNeeded;
   });
-  return kept.reverse();
+  return kept.reverse().flat();
 }
 
-/** Whether an output of the operation is not disposed. */
-export function isAlive({ outputs }: RecordedNode): boolean {
-  return outputs.some((output) => !output.isDisposed);
+/** Returns each operation with the clones that it saves, which follow it on the tape; the last group comes first. */
+function groups(nodes: readonly RecordedNode[]): RecordedNode[][] {
+  const found: RecordedNode[][] = [];
+  for (const node of nodes) {
+    const last = found.at(-1);
+    if (node.isSavedClone === true && last !== undefined) last.push(node);
+    else found.push([node]);
+  }
+  return found.reverse();
+}
+
+/** Releases the operations at a tape's end whose results are all disposed, because no loss can depend on them. */
+export function dropDead(tape: RecordedNode[]): void {
+  for (;;) {
+    const last = tape.findLastIndex((node) => node.isSavedClone !== true);
+    const node = tape[last];
+    if (node === undefined || isAlive(node)) return;
+    for (const each of tape.splice(last)) releaseNode(each);
+  }
+}
+
+/** Whether code may still use an output of the operation. */
+function isAlive({ outputs, isSavedClone = false }: RecordedNode): boolean {
+  return !isSavedClone && outputs.some((output) => !output.isDisposed);
 }
 
 /** Releases an operation and marks its outputs that still exist. See [Note: lost paths]. */

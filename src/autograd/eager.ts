@@ -5,7 +5,7 @@ import { ConfigError } from '../core/errors';
 import type { MemoryCause } from '../core/events';
 import { tensorsIn } from '../core/tensor-tree';
 import * as tf from '../core/tf';
-import { isAlive, markOutputs, reachedFrom, releaseNode, stillUsable } from './eager-nodes';
+import { dropDead, markOutputs, reachedFrom, stillUsable } from './eager-nodes';
 import { isTrainedParameter } from './leaves';
 import { lostError, lostPathOf } from './lost-path';
 import { type Gradients, type RecordedNode, Recording, requireUnchanged } from './recording';
@@ -135,11 +135,15 @@ export class EagerTape {
 
   /**
    * Opens a recording before an operation of a cell that reads a trained parameter, or a tensor with a lost path. Is called
-   * before each operation outside of recordings.
+   * before each operation that is not inside a kernel.
    */
   beforeOperation(inputs: tf.NamedTensorMap): void {
     const { activeTape, gradientDepth, scopeStack } = tfjsState();
-    if (!this.isActive || this.#isInModule || (gradientDepth > 0 && activeTape instanceof Recording)) return;
+    if (!this.isActive || this.#isInModule) return;
+    if (gradientDepth > 0 && activeTape instanceof Recording) {
+      if (activeTape === this.#tape) dropDead(activeTape);
+      return;
+    }
     const isNoted = Object.values(inputs).some(
       (input) => input != null && (isTrainedParameter(input) || lostPathOf(input) !== undefined),
     );
@@ -209,10 +213,7 @@ export class EagerTape {
   #current(): Recording {
     const tape = this.#tape;
     if (tape === null) return this.#open();
-    for (let last = tape.at(-1); last !== undefined && !isAlive(last); last = tape.at(-1)) {
-      tape.pop();
-      releaseNode(last);
-    }
+    dropDead(tape);
     if (tape.length === 0) this.#hasBegun = false;
     tape.scopeDepth = Math.min(tape.scopeDepth, tfjsState().scopeStack.length);
     return tape;

@@ -52,6 +52,8 @@ export interface RecordedNode extends TapeNode {
   readonly units?: readonly string[];
   /** The parameters whose values backward reads; undefined: none. */
   reads?: ParameterRead[];
+  /** Whether the output is a saved tensor of another operation, which frees it. */
+  isSavedClone?: boolean;
   /** Runs backward in place of `gradient`, and adds to `gradients`, the map of all gradients so far. */
   resume?(dys: readonly (tf.Tensor | null)[], gradients: Gradients): void;
 }
@@ -163,7 +165,7 @@ export class Recording extends Array<RecordedNode> {
       // While a kernel runs, tfjs records the clones that it saves; only gradients of gradients need them. A clone of the
       // kernel's output comes after the operation that makes this output.
       if (state.kernelDepth > 0) {
-        if (isInner) this.#clones.push(node);
+        if (isInner) this.#clones.push({ ...node, isSavedClone: true });
         continue;
       }
       this.#add(node, isInner);
