@@ -83,6 +83,7 @@ export class EagerTape {
   #hasBegun = false;
   #numCalls = 0;
   #hasWarned = false;
+  #hasWarnedOfData = false;
   #numCallers = 0;
 
   constructor(engine: Engine, hooks: EagerHooks) {
@@ -190,6 +191,21 @@ export class EagerTape {
     const units = new Set(reached.flatMap((node) => node.units ?? []));
     const loose = [...tape.loose].flatMap(([id, leaf]) => (ids.has(id) ? leaf : []));
     this.#hooks.trained({ loose: [...new Set(loose)], units: [...units] });
+  }
+
+  /**
+   * Warns once if the tensor, which `gradients` reads as data, was computed from trained parameters outside of `gradients`.
+   */
+  readAsData(input: tf.Tensor): void {
+    if (this.#hasWarnedOfData) return;
+    const isRecorded = this.#tape?.flows(input) === true;
+    if (!isRecorded && lostPathOf(input) === undefined) return;
+    this.#hasWarnedOfData = true;
+    this.#hooks.warn(
+      `the loss in gradients() reads a tensor (${input.dtype} [${input.shape.join(', ')}]) that was computed from trained parameters outside of gradients(), ` +
+        'so it counts as data, and these parameters get no gradient from this loss. Compute it inside gradients(() => …); if it is ' +
+        'meant as data, write x.detach(). This warning appears once',
+    );
   }
 
   /** Releases all that is recorded; backward from its results is then not possible. */

@@ -106,6 +106,8 @@ export class Recording extends Array<RecordedNode> {
   /** The loose parameters by their buffers; only in the outermost recording. */
   readonly #looseBuffers = new Map<object, Leaf>();
   readonly #root: Recording;
+  /** Is called with each tensor that an operation reads and through which no gradient flows; only in the outermost recording. */
+  readsData: ((input: tf.Tensor) => void) | null = null;
   #aside: readonly RecordedNode[] = [];
   /** The clones that the running kernel saves. */
   readonly #clones: RecordedNode[] = [];
@@ -272,7 +274,10 @@ export class Recording extends Array<RecordedNode> {
     if (lost !== undefined) for (const output of outputs) markLost(output, lost);
     if (this.flows(input)) return true;
     const owner = this.owners.get(input.id) ?? leafOf(input)?.unit ?? null;
-    if (owner === null) return false;
+    if (owner === null) {
+      this.#root.readsData?.(input);
+      return false;
+    }
     if (this.#isEager) {
       for (const output of outputs) markLost(output, { reason: 'unit', unit: owner });
       return false;

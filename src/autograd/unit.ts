@@ -73,18 +73,26 @@ export interface TrainedParts {
   readonly units: readonly string[];
 }
 
+/** Functions that `gradients` calls. */
+export interface PassNotes {
+  /** Is called after backward with the parameters that it reached. */
+  readonly trained?: (parts: TrainedParts) => void;
+  /** Is called with each tensor that forward reads and through which no gradient flows. */
+  readonly readsData?: (input: tf.Tensor) => void;
+}
+
 /**
  * Runs `root`, which returns a scalar loss, and records its operations. In backward, the units that ran and the loose
- * parameters get gradients. After backward, `trained` is called. Throws: SHAPE if the loss is not a float32 scalar.
+ * parameters get gradients. Throws: SHAPE if the loss is not a float32 scalar.
  */
 export function gradients(
   engine: Engine,
   root: () => tf.Tensor,
-  trained?: (parts: TrainedParts) => void,
+  { trained, readsData }: PassNotes = {},
 ): Pass {
   requireFunction(root);
   const lossOf = (): tf.Tensor => scalar(oneTensor(root(), 'The loss'));
-  const { tape, result: loss, finish, drop } = recordPass(engine, null, lossOf);
+  const { tape, result: loss, finish, drop } = recordPass(engine, null, lossOf, readsData);
   return {
     loss,
     backward(seed = 1): void {
@@ -112,9 +120,15 @@ export interface RecordedPass {
 }
 
 /** Records a pass's forward; `input`, if given, gets a gradient. */
-export function recordPass(engine: Engine, input: tf.Tensor | null, root: () => tf.Tensor): RecordedPass {
+export function recordPass(
+  engine: Engine,
+  input: tf.Tensor | null,
+  root: () => tf.Tensor,
+  readsData?: PassNotes['readsData'],
+): RecordedPass {
   beginPass();
   const tape = new Recording(engine, null, new Map(), null);
+  tape.readsData = readsData ?? null;
   if (input !== null) tape.addLeaf(input);
   const release = (): void => tape.release();
   const forget = engine.onRecover(release);

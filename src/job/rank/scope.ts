@@ -105,16 +105,16 @@ function rankBasics(
 ) {
   const { group } = world;
   const trained = (parts: TrainedParts): void => warnings.check(parts);
-  recordEagerly(
-    new EagerTape(engine, {
-      begins: () => steps.begins(),
-      forward: (work) => steps.forward(work),
-      backward: (loss, work) => steps.backward(loss, work),
-      trained,
-      warn,
-      ...(place && { place }),
-    }),
-  );
+  const eager = new EagerTape(engine, {
+    begins: () => steps.begins(),
+    forward: (work) => steps.forward(work),
+    backward: (loss, work) => steps.backward(loss, work),
+    trained,
+    warn,
+    ...(place && { place }),
+  });
+  recordEagerly(eager);
+  const readsData = (input: tf.Tensor): void => eager.readAsData(input);
   const optim: RankOptim = rankOptim({ engine, warn, steps }, (model) => warnings.takes(model));
   return {
     /** This process's rank index, from 0. */
@@ -146,7 +146,7 @@ function rankBasics(
      * SHAPE when the loss is not a float32 scalar; CONFIG in backward, when the loss depends on no trainable parameter.
      */
     gradients(loss: () => tf.Tensor): Pass {
-      return steps.pass(() => gradients(engine, loss, trained));
+      return steps.pass(() => gradients(engine, loss, { trained, readsData }));
     },
     /**
      * Sets the loss of the current step, or of the step that has just ended. job.loss() draws the mean over all ranks that

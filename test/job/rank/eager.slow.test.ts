@@ -172,3 +172,40 @@ test('a loop of steps in a cell stores nothing but the results that it leaves', 
     }
   }
 });
+
+test('gradients() says once that it reads the result of a forward outside as data', async () => {
+  const job = shared();
+  const setup = 'const [f, h] = [new nn.Linear(2, 3), new nn.Linear(3, 1)]; const x = tf.ones([4, 2]);';
+  const warned = async (js: string, cell: number): Promise<number> =>
+    (await runCell(job, `{ ${setup} ${js} }`, cell)).filter(
+      (event) => event.kind === 'stream' && event.text.includes('so it counts as data'),
+    ).length;
+  assert.equal(await warned('const y = f(x).detach(); gradients(() => h(y).mean()).backward();', 70), 0);
+  assert.equal(await warned('gradients(() => h(f(x)).mean()).backward();', 71), 0);
+  const outside = 'const y = f(x); gradients(() => h(y).mean()).backward();';
+  assert.equal(await warned(outside, 72), 2, 'once on each of two ranks');
+  assert.equal(await warned(outside, 73), 0);
+});
+
+test('gradients() refuses a backward whose parameters an optimizer has changed since forward', async () => {
+  const job = shared();
+  for (const wrap of [
+    '',
+    'DDP(f);',
+    'for (const part of f.children.values()) fullyShard(part); fullyShard(f);',
+    'FSDP(f);',
+  ]) {
+    const source = `{
+      const f = new nn.Sequential(new nn.Linear(2, 3), new nn.Tanh(), new nn.Linear(3, 1));
+      ${wrap}
+      const opt = optim.sgd(f, { lr: 0.1 });
+      const x = tf.ones([4, 2]);
+      const first = gradients(() => f.apply(x).mean());
+      const second = gradients(() => f.apply(x).mean());
+      first.backward();
+      opt.step();
+      second.backward();
+    }`;
+    await assert.rejects(runCell(job, source, 80), /the parameter .*weight was modified/, wrap);
+  }
+});
