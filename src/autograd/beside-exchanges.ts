@@ -58,6 +58,11 @@ export class BesideExchanges implements Deferral {
     return true;
   }
 
+  /** Computes the gradients that are still postponed, at the end of backward: no exchange followed them. */
+  finish(): void {
+    this.#waiting.compute(this.#engine, this.#gradients);
+  }
+
   /** Frees the tensors of gradients that are still postponed, and the result of an exchange that was interrupted. */
   dispose(): void {
     this.#waiting.dispose();

@@ -42,13 +42,18 @@ export class Exchanges {
   }
 }
 
+/** What a Recording has, and tfjs's own tape lacks. */
 interface HasExchanges {
   readonly exchanges?: Exchanges;
+  flows(tensor: tf.Tensor): boolean;
 }
 
-/** Notes that the backward of the operation with this `output` is a collective, so that backward can start it early. */
+/**
+ * Notes that the backward of the operation with this `output` is a collective, so that backward can start it early. Notes
+ * nothing if the output needs no gradient, as for a layer of data: backward then never reaches the operation.
+ */
 export function noteExchange(output: tf.Tensor, exchange: Exchange): void {
-  // Only a Recording has exchanges; tfjs's own tape differentiates the operation like any other operation.
-  const { exchanges } = (tfjsState().activeTape ?? {}) as HasExchanges;
-  exchanges?.add(output, exchange);
+  // tfjs's own tape has no exchanges; it differentiates the operation like any other operation.
+  const tape = tfjsState().activeTape as unknown as HasExchanges | null;
+  if (tape?.exchanges !== undefined && tape.flows(output)) tape.exchanges.add(output, exchange);
 }

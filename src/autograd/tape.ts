@@ -76,6 +76,7 @@ export function backward(engine: Engine, tape: Recording, seeds: Gradients, defe
         tape.pop();
       }
     }
+    beside.finish();
   } catch (error) {
     tape.release();
     throw error;

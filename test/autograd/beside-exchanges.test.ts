@@ -137,6 +137,33 @@ test('if no gradient can wait, the collective runs on the main thread', () => {
   assert.deepEqual(log, ['dx', 'block']);
 });
 
+test('the layers of data, which needs no gradient, compute the gradients of their parameters without a collective', () => {
+  const shapes = { w: [OUTPUTS, INPUTS], b: [OUTPUTS], v: [OUTPUTS, INPUTS] };
+  const ofData: Model = (p, enter) => {
+    const data = enter(tf.tensor(normals(ROWS * INPUTS, 'data'), [ROWS, INPUTS]));
+    return loss(tf.add(linear(data, at(p, 'w'), at(p, 'b')), linear(data, at(p, 'v'), at(p, 'b'))));
+  };
+  const found = gradientsOf(shapes, ofData, true);
+  assert.deepEqual(log, ['dW', 'db', 'dW', 'db']);
+  assert.deepEqual(found, gradientsOf(shapes, ofData, false));
+  assert.ok(Object.values(found as object).every((gradient) => gradient !== null));
+});
+
+test('gradients that wait for a collective which backward never reaches are computed at its end', () => {
+  const shapes = { ...ONE, v: [INPUTS, INPUTS] };
+  const unreached: Model = (p) => {
+    const x = at(p, 'x');
+    // No operation made x, so backward passes no gradient to this exchange.
+    noteExchange(x, (dy) => doubled(dy, true));
+    return loss(linear(x, at(p, 'w'), at(p, 'b')));
+  };
+  const found = gradientsOf(shapes, unreached, true) as Record<string, unknown>;
+  assert.deepEqual(log, ['dx', 'dW', 'db']);
+  const without: Model = (p) => loss(linear(at(p, 'x'), at(p, 'w'), at(p, 'b')));
+  assert.deepEqual(found, gradientsOf(shapes, without, true));
+  assert.ok(found.w !== null && found.b !== null && found.v === null);
+});
+
 test('the gradients of a weight that is used three times are added in the order of its uses', () => {
   const shapes = { ...X, w: [INPUTS, INPUTS] };
   const thrice = (p: Record<string, Parameter>, enter: (x: tf.Tensor) => tf.Tensor, again: boolean) => {

@@ -39,6 +39,7 @@ export class StageModule extends Shell {
     this.#pieces = pieces;
     this.#whole = model;
     this.manualSeed(model.seed);
+    keepTiedValues(model);
     const containers = new Map<string, Module>(model.modules().map((module) => [module.path, module]));
     const shells = new Map<string, Container>([['', this]]);
     for (const module of new Set(pieces.flatMap((piece) => piece.modules))) {
@@ -76,6 +77,19 @@ export class StageModule extends Shell {
         if (user === model) this.sharesParameter(parameter);
       }
     }
+  }
+}
+
+/**
+ * Makes the initial values of tied parameters independent of names: initial values depend on a parameter's first name, but a
+ * stage may have only the module with another name, such as a head without the embedding.
+ */
+function keepTiedValues(model: Module): void {
+  const seen = new Set<Parameter>();
+  for (const parameter of model.modules().flatMap((module) => [...module.ownParameters.values()])) {
+    const { source } = parameter;
+    if (seen.has(parameter) && source !== null) parameter.defer(source);
+    seen.add(parameter);
   }
 }
 

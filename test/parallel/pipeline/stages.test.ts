@@ -5,6 +5,7 @@ import type { Engine } from '../../../src/backend/engine';
 import * as tf from '../../../src/core/tf';
 import type { ProcessGroup } from '../../../src/dist/types';
 import { ModuleList, Sequential } from '../../../src/nn/containers';
+import { Embedding } from '../../../src/nn/embedding';
 import { Linear } from '../../../src/nn/linear';
 import { gpt, moe } from '../../../src/nn/models/gpt';
 import { Module } from '../../../src/nn/module';
@@ -95,6 +96,57 @@ test('a model is cut by time: the slowest stage is as fast as possible, and meas
     assert.deepEqual(valuesOf(tensor), valuesOf(fresh.namedParameters().get(name)?.tensor ?? x), name);
   tf.dispose([x, target]);
   for (const one of [model, fresh]) one.dispose();
+});
+
+/** Embedding and head of a chain, which have one weight; `declared` is the order of their fields. */
+class Tied extends Module {
+  constructor(declared: readonly ('emb' | 'head')[]) {
+    super();
+    const made = { emb: new Embedding(5, 3), head: new Linear(3, 5, { bias: false }) };
+    const first = declared[0] === 'emb' ? made.emb : made.head;
+    Object.assign(this, { [declared[0] ?? '']: first, a: new Linear(3, 3), b: new Linear(3, 3) });
+    Object.assign(this, made);
+    made.head.weight = made.emb.weight;
+  }
+  forward(ids: tf.Tensor): tf.Tensor {
+    return ['emb', 'a', 'b', 'head'].reduce((x, name) => {
+      return this.children.get(name)?.apply(x) as tf.Tensor; // each returns one tensor
+    }, ids);
+  }
+}
+
+const tiedSequential = (): Module => {
+  const layers = Array.from({ length: 4 }, () => new Linear(3, 3));
+  for (const index of [2, 3]) Object.assign(layers[index] ?? {}, { weight: layers[0]?.weight });
+  return new Sequential(...layers);
+};
+
+test('tied weights of a model of its own have the values of the whole model on every stage that reads them', () => {
+  const models: readonly (() => Module)[] = [
+    () => new Tied(['emb', 'head']),
+    () => new Tied(['head', 'emb']),
+    tiedSequential,
+  ];
+  for (const make of models) {
+    const seeded = (): Module => make().manualSeed(7);
+    const whole = seeded();
+    for (const options of [{}, { virtualStages: 2 }]) {
+      const stages = cut(seeded, 2, options);
+      for (const { submod } of stages) {
+        for (const [path, module] of submod.modules().map((one) => [one.path, one] as const)) {
+          const same = whole.modules().find((other) => other.path === path);
+          for (const [name, { tensor }] of module.ownParameters)
+            assert.deepEqual(
+              valuesOf(tensor),
+              valuesOf(same?.ownParameters.get(name)?.tensor ?? assert.fail(`${path}.${name}`)),
+              `${path}.${name}`,
+            );
+        }
+      }
+      for (const { submod } of stages) submod.dispose();
+    }
+    whole.dispose();
+  }
 });
 
 class Skips extends Module {
