@@ -153,9 +153,10 @@ function unsortedSegmentSum(context: WasmContext): Kernel {
 }
 
 /**
- * Replaces tfjs's gradients of sums and means. tfjs multiplies by an array of ones, as large as the input, which JavaScript
+ * Replaces gradients of tfjs. For sums and means, tfjs multiplies by an array of ones, as large as the input, which JavaScript
  * makes outside of the engine; for a mean, tfjs then divides every element. Here a kernel makes the ones, and for a mean only
- * the gradient of the result is divided. Gradients are bitwise equal to tfjs's.
+ * the gradient of the result is divided. Gradients are bitwise equal to tfjs's. tfjs's gradients of unstack and split fail if
+ * there is one part.
  */
 export function mendGradients(): void {
   tf.registerGradient({
@@ -172,6 +173,20 @@ export function mendGradients(): void {
         return repeatAlong(tf.div(from, to.size / Math.max(1, from.size)), to, axis as number[]);
       },
     }),
+  });
+  for (const kernelName of TO_LISTS) acceptOnePart(kernelName);
+}
+
+/** The kernels with a list of outputs that have a gradient. */
+const TO_LISTS = ['Unpack', 'SplitV'] as const;
+
+/** tfjs passes the gradient of a single output as a tensor, but the gradients of these kernels read a list. */
+function acceptOnePart(kernelName: (typeof TO_LISTS)[number]): void {
+  const { gradFunc, ...config } = given(tf.getGradient(kernelName));
+  tf.unregisterGradient(kernelName);
+  tf.registerGradient({
+    ...config,
+    gradFunc: (dy, saved, attrs) => gradFunc(Array.isArray(dy) ? dy : [dy], saved, attrs),
   });
 }
 

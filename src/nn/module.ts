@@ -5,8 +5,9 @@ import { type Random, seeded } from '../core/random';
 import type * as tf from '../core/tf';
 import { moduleText } from './module-text';
 import { ModuleTree } from './module-tree';
-import { type StateBuffer, stateBuffers } from './parameter';
+import type { StateBuffer } from './parameter';
 import { type LoadedNames, loadStateValues, type StateValues, stateDictOf } from './state-dict';
+import { stateBuffers } from './state-values';
 
 /**
  * A part of a model: it has named parameters, child modules, and a forward on tfjs tensors. Subclasses define `forward`; to run

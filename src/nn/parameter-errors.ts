@@ -42,6 +42,18 @@ export function noWholeTensor(parameter: {
   );
 }
 
+/** Returns the error for an unfrozen parameter whose unit has no gradient for it. */
+export function frozenInUnit({ name }: Named): ConfigError {
+  return new ConfigError(
+    `${name}: requiresGrad is set to true, but the parameter was frozen when DDP was made, and DDP does not reduce gradients of such ` +
+      'parameters (in torch they then drift apart between ranks); freeze parameters after DDP(model), or unfreeze them before it',
+  );
+}
+
+interface Named {
+  readonly name: string;
+}
+
 /** Returns the error for a change of requiresGrad after a strategy was applied. */
 export function shardedAlready(
   parameter: { readonly name: string; readonly state: { readonly name: string } },

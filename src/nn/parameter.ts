@@ -4,8 +4,10 @@ import type { DType } from '../core/dtypes';
 import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
 import type { FirstValues, ValueSource } from './init';
-import { noWholeTensor, requireOwnValues, shardedAlready } from './parameter-errors';
+import { frozenInUnit, noWholeTensor, requireOwnValues, shardedAlready } from './parameter-errors';
+import { gradientElsewhere, type ParameterGradients, requireGradient } from './parameter-gradients';
 import type { TensorSplit } from './tensor-split';
+import { WholeParameter } from './whole-parameter';
 
 /** A position in a tensor: the elements from index `offset` on. */
 export interface TensorSpan {
@@ -62,13 +64,15 @@ export interface StateBuffer {
   readonly size: number;
   /** The ranks over which the elements are sharded; null if every rank holds all of them. */
   readonly shardGroup: ProcessGroup | null;
-  /** Whether gradients are not reduced (values may then differ between ranks); a global norm leaves these gradients out. */
+  /** Whether gradients are not reduced; values may then differ between ranks. */
   readonly isLocal: boolean;
   readonly slices: readonly StateSlice[];
   /** Returns where the elements are in memory now, in order; padding may be omitted. */
   segments(): readonly StateSegment[];
   /** Frees the gradient. */
   zeroGrad(): void;
+  /** Reads and sets the gradient of each parameter; undefined if gradients of single parameters cannot be set. */
+  readonly gradients?: ParameterGradients | undefined;
   /** Counts a change of the parameters (see `Parameter.version`), and marks copies of the values as stale; must be called after each change. */
   updated(): void;
   /** Frees everything; the buffer must not be used afterwards. */
@@ -93,16 +97,17 @@ export class Parameter implements Leaf {
   readonly isLocal: boolean = false;
   /** The unit whose backward gets the gradient; null if no unit has the parameter, and `grad` then has this rank's gradient. */
   unit: string | null = null;
+  /** Whether the unit was made while the parameter was frozen, so that the unit has no gradient for it. */
+  isFrozenInUnit = false;
   /** Whether the last forward ran only for collectives (an expert without tokens); a zero gradient then counts as missing. */
   isSpare = false;
   /** Says which part of a whole tensor this parameter is, under tensor parallelism; null if it is the whole tensor. */
   split: TensorSplit | null = null;
   lent: tf.Tensor | null = null; // In a copy of another rank's expert, forward reads this tensor in place of the values.
   copiedBy: string | null = null; // Names the other ranks with a copy of the parameter; all copies must get equal updates.
-  /** The gradient of the whole parameter; null if there is none, or if a unit stores its gradient. */
-  grad: tf.Tensor | null = null;
   /** Counts the changes of the values; state buffers count in `updated`. */
   version = 0;
+  #grad: tf.Tensor | null = null;
   #tensor: tf.Tensor | null = null;
   #place = { name: '', module: '', seed: 0 };
   #first: FirstValues | null = null;
@@ -157,10 +162,39 @@ export class Parameter implements Leaf {
     return this.#requiresGrad;
   }
 
-  /** Throws: CONFIG after a strategy was applied, because the strategy has already chosen what to reduce and update. */
+  /**
+   * Throws: CONFIG after a strategy has sharded the parameter, and if the parameter was frozen when DDP was made, because these
+   * strategies have already chosen what to reduce and update.
+   */
   set requiresGrad(value: boolean) {
     if (this.isAdopted) throw shardedAlready(this, value);
+    if (value && !this.#requiresGrad && this.isFrozenInUnit) throw frozenInUnit(this);
     this.#requiresGrad = value;
+  }
+
+  /**
+   * The gradient that the optimizer will use; null if there is none. If the parameter is sharded, this is a copy of this rank's
+   * rows of the gradient, as torch's fully_shard has the sharded gradient here. A program may set it (`p.grad =
+   * p.grad.mul(0.5)`) or drop it (null); the parameter then owns the new tensor, and the caller the old one.
+   * Throws: SHAPE for another shape; CONFIG for a value that is not a float32 tensor, and under strategies whose gradients
+   * cannot be set.
+   */
+  get grad(): tf.Tensor | null {
+    return this.isAdopted ? (this.#state.gradients?.read(this) ?? null) : this.#grad;
+  }
+
+  set grad(value: tf.Tensor | null) {
+    const { gradients } = this.#state;
+    if (this.isAdopted && gradients === undefined) throw gradientElsewhere(this);
+    requireGradient(this, value, gradients?.shapeOf(this) ?? this.shape);
+    if (value !== null) tf.keep(value);
+    if (gradients === undefined) this.#grad = value;
+    else gradients.write(this, value);
+  }
+
+  /** Whether a gradient waits for the optimizer, although the parameter may be frozen by now. */
+  get hasWholeGrad(): boolean {
+    return this.#grad !== null;
   }
 
   /** The whole tensor; the first read computes deferred values. Throws: SHAPE while this rank has only a shard. */
@@ -243,62 +277,10 @@ export class Parameter implements Leaf {
     return !(this.#state instanceof WholeParameter);
   }
 
-  /** Replaces the state buffer; strategies call this. */
+  /** Replaces the state buffer and frees the gradient; strategies call this. */
   adopt(state: StateBuffer): void {
+    this.#grad?.dispose();
+    this.#grad = null;
     this.#state = state;
   }
-}
-
-/** The state buffer of a parameter that is whole on every rank. */
-class WholeParameter implements StateBuffer {
-  readonly shardGroup = null;
-  readonly #parameter: Parameter;
-
-  constructor(parameter: Parameter) {
-    this.#parameter = parameter;
-  }
-  get name(): string {
-    return this.#parameter.name;
-  }
-
-  get module(): string {
-    return this.#parameter.module;
-  }
-
-  get size(): number {
-    return this.#parameter.size;
-  }
-
-  get isLocal(): boolean {
-    return this.#parameter.isLocal;
-  }
-
-  segments(): readonly StateSegment[] {
-    const { tensor, grad, size: length } = this.#parameter;
-    const values = { tensor, offset: 0 };
-    return [{ offset: 0, length, values, grad: grad === null ? null : { tensor: grad, offset: 0 } }];
-  }
-
-  get slices(): readonly StateSlice[] {
-    return [{ parameter: this.#parameter, offset: 0, length: this.#parameter.size, start: 0 }];
-  }
-
-  zeroGrad(): void {
-    this.#parameter.grad?.dispose();
-    this.#parameter.grad = null;
-  }
-
-  updated(): void {
-    this.#parameter.version++; // There are no copies of the values.
-  }
-
-  dispose(): void {
-    this.zeroGrad();
-    this.#parameter.free();
-  }
-}
-
-/** Returns the distinct state buffers of trainable parameters, in order of first appearance. */
-export function stateBuffers(parameters: Iterable<Parameter>): StateBuffer[] {
-  return [...new Set([...parameters].flatMap(({ requiresGrad, state }) => (requiresGrad ? state : [])))];
 }

@@ -21,6 +21,11 @@ export function fillAll(engine: Engine, span: Span, value: number): void {
   else engine.fill(span.tensor, value);
 }
 
+/** Sets elements from the span's start on. */
+export function fillElements(engine: Engine, span: Span, value: number, length: number): void {
+  if (length > 0 && engine.hasValues) floatsOf(engine, span, length).fill(value);
+}
+
 /** Frees a span's array. */
 export function disposeSpan(span: Span): void {
   if (isOnHost(span)) span.host.dispose();

@@ -1,6 +1,18 @@
 import type { Engine } from '../backend/engine';
-import type { Span, StateBuffer } from './parameter';
+import type { Parameter, Span, StateBuffer } from './parameter';
 import { floatsOf } from './spans';
+
+/**
+ * Returns the distinct state buffers of trainable parameters, in order of first appearance. A parameter that was frozen after its
+ * backward still has a gradient: as in torch, the next step uses this gradient, and zeroGrad frees it.
+ */
+export function stateBuffers(parameters: Iterable<Parameter>): StateBuffer[] {
+  const found = new Set<StateBuffer>();
+  for (const parameter of parameters) {
+    if (parameter.requiresGrad || parameter.hasWholeGrad) found.add(parameter.state);
+  }
+  return [...found];
+}
 
 /**
  * Returns a copy of a buffer's elements from `offset` on. Elements without a segment (padding, a missing gradient) are

@@ -22,9 +22,10 @@ const EPS = 1e-6;
  * Computes the global norm of the gradients, and the factor that reduces a larger norm to `maxNorm`; the factor is 1 if the
  * norm is not larger or `maxNorm` is null.
  * One all-reduce per group adds up the shards' sums of squares. Another all-reduce adds up the sums of matrices that are split
- * over tensor-parallel ranks. Whole gradients are equal on every rank and count once. Gradients of ignored modules differ between
- * ranks and do not count. If other ranks hold other parts of the model, the sums of these ranks are added. This function does
- * not change gradients: pass `scale` to the optimizer's step.
+ * over tensor-parallel ranks. Whole gradients are equal on every rank and count once. Gradients of ignored modules are not
+ * reduced: each rank counts its own, so norms differ between ranks if these gradients do, as with torch's FSDP. If other ranks
+ * hold other parts of the model, the sums of these ranks are added. This function does not change gradients: pass `scale` to
+ * the optimizer's step.
  * Throws: CONFIG for a limit that is not above 0.
  */
 export function clipGradNorm(engine: Engine, model: HasStates, maxNorm: number | null): GradNorm {
@@ -34,7 +35,7 @@ export function clipGradNorm(engine: Engine, model: HasStates, maxNorm: number |
     );
   }
   const sums = new SumsByRanks();
-  for (const state of model.states().filter(({ isLocal }) => !isLocal)) addSquares(engine, state, sums);
+  for (const state of model.states()) addSquares(engine, state, sums);
   const { group: parts = null, countedElsewhere = [] } = model.otherParts ?? {};
   for (const parameter of countedElsewhere) subtractSquares(engine, parameter, sums);
   const own = sums.total(engine);

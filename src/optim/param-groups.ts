@@ -1,7 +1,8 @@
 import { ConfigError, classOf } from '../core/errors';
 import type { Module } from '../nn/module';
 import { groupParameters } from '../nn/name-patterns';
-import { Parameter, stateBuffers } from '../nn/parameter';
+import { Parameter } from '../nn/parameter';
+import { stateBuffers } from '../nn/state-values';
 import type { HasStates } from './optimizer';
 import { checkedOptions } from './optimizer-options';
 import type { GroupSettings, ParamGroup } from './update-rule';

@@ -45,13 +45,17 @@ export function missingEverywhere(
   return Array.from(unionOfRows(engine, group, there, { module }), (flag) => flag === 0);
 }
 
-/** Disposes the gradients of parameters that forward used only for collectives, and replaces them by null. */
+/**
+ * Disposes the gradients of parameters that forward used only for collectives, and of parameters that were frozen after the unit
+ * was made; replaces these gradients by null.
+ */
 export function withoutSpare(
   parameters: readonly Parameter[],
   grads: readonly (tf.Tensor | null)[],
 ): (tf.Tensor | null)[] {
   return grads.map((grad, i) => {
-    if (parameters[i]?.isSpare !== true) return grad;
+    const parameter = parameters[i];
+    if (parameter?.isSpare !== true && parameter?.requiresGrad === true) return grad;
     grad?.dispose();
     return null;
   });

@@ -30,7 +30,10 @@ const TAGGED = Symbol('tagged');
 export function runAsUnit(run: UnitRun): void {
   const { engine, module, parameters, numTrained, declared } = run;
   tagModules(engine, module, declared);
-  for (const parameter of parameters) parameter.unit = module.path;
+  parameters.forEach((parameter, i) => {
+    parameter.unit = module.path;
+    parameter.isFrozenInUnit = i >= (numTrained ?? parameters.length);
+  });
   let phase: ForwardPhase = 'forward';
   const hooks = timed(run, (entered) => {
     phase = entered;

@@ -133,6 +133,34 @@ layer("LSTM with options", nn.LSTM(3, 2, num_layers=2, bidirectional=True, batch
 layer("GRU", nn.GRU(3, 2, num_layers=2, bias=False), floats(3, 2, 3), floats(2, 2, 2))
 layer("GRU, both directions", nn.GRU(2, 3, bidirectional=True), floats(3, 2))
 layer("RNN", nn.RNN(3, 2, nonlinearity="relu"), floats(3, 2, 3))
+layer("LSTM of one step with states", nn.LSTM(3, 2), floats(1, 2, 3), floats(1, 2, 2), floats(1, 2, 2), call=lambda m, x, h, c: m(x, (h, c)))
+layer("LSTM of one step without states", nn.LSTM(3, 2, num_layers=2, bidirectional=True), floats(1, 2, 3))
+layer("LSTM of one step of one sequence", nn.LSTM(3, 2, batch_first=True), floats(1, 3))
+layer("LSTM with states in one layer", nn.LSTM(3, 2, batch_first=True), floats(2, 3, 3), floats(1, 2, 2), floats(1, 2, 2), call=lambda m, x, h, c: m(x, (h, c)))
+layer("GRU of one step with a state", nn.GRU(3, 2, bidirectional=True), floats(1, 2, 3), floats(2, 2, 2))
+layer("GRU with a state in one layer", nn.GRU(3, 2), floats(3, 2, 3), floats(1, 2, 2))
+layer("RNN of one step with a state", nn.RNN(3, 2, batch_first=True), floats(2, 1, 3), floats(1, 2, 2))
+
+
+class EncoderDecoder(nn.Module):
+    """The encoder's last state is the decoder's first state; the decoder reads one step at a time."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.LSTM(3, 2)
+        self.decoder = nn.LSTM(3, 2)
+
+    def forward(self, x, y):
+        _, state = self.encoder(x)
+        outputs = []
+        for step in y:
+            output, state = self.decoder(step[None], state)
+            outputs.append(output)
+        return torch.cat(outputs)
+
+
+layer("Encoder and decoder", EncoderDecoder(), floats(2, 1, 3), floats(3, 1, 3))
+function("unstack and split into one part", lambda x: x.unbind(1)[0] + x.split(1, 1)[0][:, 0], floats(3, 1, 2))
 for name in ("ReLU", "ReLU6", "LeakyReLU", "ELU", "GELU", "SiLU", "Mish", "Softplus", "Tanh", "Sigmoid"):
     layer(name, getattr(nn, name)(), floats(3, 5))
 layer("LeakyReLU with a slope", nn.LeakyReLU(0.3), floats(7))

@@ -17,6 +17,27 @@ function calls<Inputs extends readonly tf.Tensor[]>(call: (...inputs: Inputs) =>
 
 type Two = [tf.Tensor, tf.Tensor];
 
+/** Returns the only item. */
+function part([only]: readonly tf.Tensor[]): tf.Tensor {
+  return only as tf.Tensor; // the tensor is cut into one part
+}
+
+/** The encoder's last state is the decoder's first state; the decoder reads one step at a time. */
+class EncoderDecoder extends nn.Module {
+  readonly encoder = new nn.LSTM(3, 2);
+  readonly decoder = new nn.LSTM(3, 2);
+
+  forward(x: tf.Tensor, y: tf.Tensor): tf.Tensor {
+    let [, state] = this.encoder.apply(x);
+    const outputs = tf.unstack(y).map((step) => {
+      const [output, next] = this.decoder.apply(tf.expandDims(step, 0), state);
+      state = next;
+      return output;
+    });
+    return tf.concat(outputs);
+  }
+}
+
 /** The cases by their names in the record. */
 export const LAYER_CASES: Readonly<Record<string, LayerCase>> = {
   'Linear without bias': { layer: () => new nn.Linear(5, 3, { bias: false }) },
@@ -110,6 +131,25 @@ export const LAYER_CASES: Readonly<Record<string, LayerCase>> = {
   GRU: { layer: () => new nn.GRU(3, 2, { numLayers: 2, bias: false }) },
   'GRU, both directions': { layer: () => new nn.GRU(2, 3, { bidirectional: true }) },
   RNN: { layer: () => new nn.RNN(3, 2, { nonlinearity: 'relu' }) },
+  'LSTM of one step with states': {
+    layer: () => new nn.LSTM(3, 2),
+    call: (layer, [x, h, c]) => layer.apply(x, [h, c]),
+  },
+  'LSTM of one step without states': {
+    layer: () => new nn.LSTM(3, 2, { numLayers: 2, bidirectional: true }),
+  },
+  'LSTM of one step of one sequence': { layer: () => new nn.LSTM(3, 2, { batchFirst: true }) },
+  'LSTM with states in one layer': {
+    layer: () => new nn.LSTM(3, 2, { batchFirst: true }),
+    call: (layer, [x, h, c]) => layer.apply(x, [h, c]),
+  },
+  'GRU of one step with a state': { layer: () => new nn.GRU(3, 2, { bidirectional: true }) },
+  'GRU with a state in one layer': { layer: () => new nn.GRU(3, 2) },
+  'RNN of one step with a state': { layer: () => new nn.RNN(3, 2, { batchFirst: true }) },
+  'Encoder and decoder': { layer: () => new EncoderDecoder() },
+  'unstack and split into one part': calls((x) =>
+    tf.add(part(tf.unstack(x, 1)), tf.squeeze(part(tf.split(x, 1, 1)), [1])),
+  ),
   ReLU: { layer: () => new nn.ReLU() },
   ReLU6: { layer: () => new nn.ReLU6() },
   LeakyReLU: { layer: () => new nn.LeakyReLU() },

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import * as tf from '../../src/core/tf';
-import { Parameter, stateBuffers } from '../../src/nn/parameter';
+import { Parameter } from '../../src/nn/parameter';
+import { stateBuffers } from '../../src/nn/state-values';
 import { createOptimizer } from '../../src/optim/create-optimizer';
 import { ENGINE_CASES } from '../support/engines';
 

@@ -6,6 +6,7 @@ import { withSettings } from '../../config/set-settings';
 import { ConfigError } from '../../core/errors';
 import { formatBytes } from '../../core/units';
 import { toyConfig } from '../../dialects/toy';
+import { skippedText } from '../../job/run/progress';
 import {
   addEngineOptions,
   addParallelOptions,
@@ -78,6 +79,9 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
     const run = await trainHeadless({ ...engineOf(options), config, ranks, init, events, save, resume }, io);
     const report = runReport(run);
     output.answer(report, () => asText(placeText(run), report));
+    const numSkipped = run.results.filter(({ skipped }) => skipped).length;
+    const skipped = skippedText(numSkipped, run.results.length);
+    if (skipped !== null) output.note(skipped);
     if (run.eventsFailure === undefined) return 0;
     output.note(`shardlab: ${run.eventsFailure.message}`);
     return 1;

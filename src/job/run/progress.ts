@@ -3,6 +3,7 @@ import type { MimeBundle } from '../../cell/mime';
 import { isWithinProgress, type ProgressPlace, progressBundle, timeLeft } from '../../cell/progress';
 import { now, type Seconds } from '../../core/units';
 import type { Figure } from '../../figures/figure';
+import { counted } from '../../figures/format';
 import { escapeHtml, LIGHT } from '../../figures/grammar/ink';
 import { lossCurve } from '../../figures/loss-curve';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
@@ -38,6 +39,7 @@ export function createProgress(options: ProgressOptions) {
   const display = replacingDisplay(sink, 'shardlab-run');
   const newest: StepResult[] = [];
   const state: State = { ...options, start: now(), losses: [], newest, timed: newest };
+  let numSkipped = 0;
   let whole: Timed = { tokens: 0, seconds: 0 };
   let drawnAt = -Infinity;
   let drawingMs = 0;
@@ -45,6 +47,7 @@ export function createProgress(options: ProgressOptions) {
     show(last: StepResult): void {
       if (sink === undefined) return;
       state.losses.push(last.loss);
+      numSkipped += Number(last.skipped);
       newest.push(last);
       if (newest.length > NUM_SPEED) newest.shift();
       whole = { ...last, tokens: whole.tokens + last.tokens, seconds: whole.seconds + last.seconds };
@@ -67,7 +70,9 @@ export function createProgress(options: ProgressOptions) {
      * steps. `note` says why the steps ended.
      */
     finish(note: string | null = null): void {
-      if (newest.length > 0) display(finalBundle({ ...state, timed: [whole] }, note));
+      const notes = [note, skippedText(numSkipped, state.losses.length)].filter((text) => text !== null);
+      if (newest.length > 0)
+        display(finalBundle({ ...state, timed: [whole] }, notes.length === 0 ? null : notes.join('; ')));
     },
   };
 }
@@ -170,6 +175,16 @@ function tokensPerSecond(results: readonly Timed[]): number {
   return sumOf(results, ({ tokens }) => tokens) / sumOf(results, ({ seconds }) => seconds);
 }
 
+/** Returns a sentence about skipped updates; null if there are none. */
+export function skippedText(numSkipped: number, numSteps: number): string | null {
+  if (numSkipped === 0) return null;
+  const lower = numSkipped === numSteps ? ', so nothing was trained yet; lower gradScaler.initScale' : '';
+  return (
+    `${numSkipped} of ${counted(numSteps, 'update')} skipped, because gradients overflowed; ` +
+    `the GradScaler lowers its scale after each${lower}`
+  );
+}
+
 /** The summary of some steps. Shown in a notebook as one line. */
 export interface RunSummary extends Shown {
   readonly numSteps: number;
@@ -177,6 +192,8 @@ export interface RunSummary extends Shown {
   readonly lastStep: number;
   readonly firstLoss: number;
   readonly lastLoss: number;
+  /** The number of steps whose update a GradScaler skipped, because gradients overflowed. */
+  readonly numSkipped: number;
   /** Tokens per second of all ranks, over the time of the steps; rows per second if rows have no tokens. */
   readonly tokensPerSecond: number;
   /** Median time of a step. */
@@ -196,14 +213,16 @@ export function createRunSummary(
     lastStep: results.at(-1)?.step ?? 0,
     firstLoss: results[0]?.loss ?? Number.NaN,
     lastLoss: results.at(-1)?.loss ?? Number.NaN,
+    numSkipped: results.filter(({ skipped }) => skipped).length,
     tokensPerSecond: tokensPerSecond(results),
     stepSeconds: seconds[Math.floor(seconds.length / 2)] ?? Number.NaN,
     endedEarly,
   };
-  const { lastStep, firstLoss, lastLoss, stepSeconds } = facts;
+  const { numSteps, numSkipped, lastStep, firstLoss, lastLoss, stepSeconds } = facts;
   const before = firstLoss === lastLoss ? '' : `${firstLoss.toFixed(4)} → `;
   const time = `${speedText(results)}, ${(stepSeconds * 1e3).toFixed(1)} ms per step`;
-  const end = endedEarly === null ? '' : `; ${endedEarly}`;
+  const notes = [endedEarly, skippedText(numSkipped, numSteps)].filter((note) => note !== null);
+  const end = notes.map((note) => `; ${note}`).join('');
   const text = `step ${lastStep}: loss ${before}${lastLoss.toFixed(4)}, ${time}${end}`;
   return withShown(facts, shownAsText(text));
 }

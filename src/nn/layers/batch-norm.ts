@@ -84,6 +84,7 @@ abstract class BatchNorm extends Module {
     }
     const together = this.training ? this.#together() : null;
     const { y, moments } = normalizeChannels(x, weight, bias, { eps: this.#eps, together });
+    if (together !== null) this.#requireSpread(x, moments);
     if (this.training) this.#track(moments);
     tf.dispose({ ...moments });
     return y;
@@ -103,6 +104,18 @@ abstract class BatchNorm extends Module {
       tf.add(tf.mul(now, 1 - part), tf.mul(next, part));
     this.running_mean?.update((now) => mixed(now, mean));
     this.running_var?.update((now) => mixed(now, tf.mul(variance, tf.div(count, tf.sub(count, 1)))));
+  }
+
+  /** Throws: SHAPE, on all ranks, if the batches of a group have at most one value per channel together. */
+  #requireSpread(x: tf.Tensor, { count }: Moments): void {
+    const total = Number(count.dataSync()[0]);
+    // Without values, as in a dry run, the total reads as less than this rank's own count.
+    if (total > 1 || total < x.size / this.#numFeatures) return;
+    throw new ShardlabError(
+      'SHAPE',
+      `nn.${this.constructor.name} at '${this.path}': the batches of all ranks have ${total === 0 ? 'no values' : 'one value per channel'} ` +
+        'together, which have no variance; give one of the ranks more rows, or call eval() to use the running statistics.',
+    );
   }
 
   #requireFit(x: tf.Tensor): void {
@@ -157,7 +170,8 @@ export interface SyncBatchNormOptions extends BatchNormOptions {
 }
 
 /**
- * Normalizes channels over the batches of all ranks of a group, in training. Every rank of the group must call the module.
+ * Normalizes channels over the batches of all ranks of a group, in training. Every rank of the group must call the module, also
+ * with an empty batch, which does not count.
  * Shapes: x [N, C, …].
  * Source: torch.nn.SyncBatchNorm.
  * @example

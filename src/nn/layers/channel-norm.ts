@@ -94,8 +94,12 @@ function affine(
 }
 
 function momentsOf(x: tf.Tensor, together: NormGroup | null): Moments & tf.NamedTensorMap {
-  const [mean, variance] = runFused(FUSED.channelMoments, { x }) as [tf.Tensor, tf.Tensor]; // the kernel has two outputs
-  const channels = mean.size;
+  const channels = x.shape[1] ?? 1;
+  const isEmpty = x.size === 0;
+  // An empty input has no moments; zeros with the count 0 leave it out of the moments of a group.
+  const [mean, variance] = (
+    isEmpty ? [tf.zeros([channels]), tf.zeros([channels])] : runFused(FUSED.channelMoments, { x })
+  ) as [tf.Tensor, tf.Tensor]; // the kernel has two outputs
   const count = tf.tensor1d([x.size / channels]);
   if (together === null) return { mean, variance, count };
   const { group, options } = together;

@@ -52,6 +52,8 @@ export class DDP<M extends Module = Module> extends Module {
   readonly #group: ProcessGroup;
   readonly #precision: MixedPrecision;
   readonly #reducer: Reducer;
+  /** The parameters that were trainable when the wrapper was made; they may be frozen and unfrozen later. */
+  readonly #trained: readonly Parameter[];
   /** The rounded parameters of each unit. */
   readonly #copies: RoundedParameters[] = [];
   #hookState: PowerSGDState | TopKState | null = null;
@@ -79,10 +81,11 @@ export class DDP<M extends Module = Module> extends Module {
     roundBuffers(module, this.#precision);
     broadcastBuffers(module.buffers(), group);
     const { reduceDtype, keepLowPrecisionGrads } = this.#precision;
+    this.#trained = parameters.filter((parameter) => parameter.requiresGrad);
     this.#reducer = new Reducer({
       engine,
       group,
-      parameters: parameters.filter((parameter) => parameter.requiresGrad),
+      parameters: this.#trained,
       sizes: { ...DEFAULT_BUCKET_SIZES, ...options },
       wireDType: reduceDtype,
       declared: keepLowPrecisionGrads ? (halfOf(reduceDtype) ?? undefined) : undefined,
@@ -196,10 +199,11 @@ export class DDP<M extends Module = Module> extends Module {
     this.#hasReduced = this.#reducer.syncs;
   }
 
-  /** Returns the parameters of modules with `isOptional` that did not run. */
+  /** Returns the parameters of modules with `isOptional` that did not run, and the parameters that are frozen now. */
   #leftOut(): Parameter[] {
     const idle = this.module.modules().filter((module) => module.isOptional && !this.#ran.has(module));
-    return idle.flatMap((module) => module.parameters());
+    const frozen = this.#trained.filter(({ requiresGrad }) => !requiresGrad);
+    return [...idle.flatMap((module) => module.parameters()), ...frozen];
   }
 
   #rounded(grad: tf.Tensor | null, half: HalfDType | null): tf.Tensor | null {

@@ -1,13 +1,15 @@
 import { roundValues } from '../../core/rounding';
-import type * as tf from '../../core/tf';
+import * as tf from '../../core/tf';
 import type { Span } from '../../nn/parameter';
-import { copyElements, disposeSpan } from '../../nn/spans';
+import type { Graded, ParameterGradients } from '../../nn/parameter-gradients';
+import { copyElements, disposeSpan, fillElements, zerosIn } from '../../nn/spans';
+import { zeroGradient } from '../missing-gradients';
 import { declaredGrad, Reduction } from './reduction';
 import { chunkOf, type ShardLayout } from './shard-layout';
 import type { UnitSpec } from './unit-placement';
 
 /** The reduced and the local gradients of a unit, between its backward and the optimizer's update. */
-export class UnitGradients {
+export class UnitGradients implements ParameterGradients {
   readonly #spec: UnitSpec;
   readonly #layout: ShardLayout;
   /** Whole local gradients that are not reduced yet, summed over passes. */
@@ -16,6 +18,8 @@ export class UnitGradients {
   #wholes: readonly tf.Tensor[] | null = null;
   /** The indices of parameters for which at least one rank had a gradient. */
   readonly #present = new Set<number>();
+  /** By index, this rank's rows of gradients that a program has read or set; `read` brings their values up to date. */
+  readonly #rows = new Map<number, tf.Tensor>();
 
   constructor(spec: UnitSpec, layout: ShardLayout) {
     this.#spec = spec;
@@ -43,13 +47,54 @@ export class UnitGradients {
 
   /** Returns where the mean gradient of this rank's chunk of a parameter starts; null if the parameter has no mean gradient. */
   spanOf(index: number): Span | null {
-    const { placement } = this.#spec;
     const entry = this.#layout.entries[index];
     const tensor = this.#wholes?.[index];
     if (entry === undefined || !this.#present.has(index)) return null;
     if (this.#shard !== null) return { ...this.#shard, offset: entry.offset };
     if (tensor === undefined) return null;
-    return { tensor, offset: chunkOf(entry, placement.shardGroup?.rank ?? 0).start };
+    return { tensor, offset: this.#chunkOf(index).start };
+  }
+
+  shapeOf(parameter: Graded): readonly number[] {
+    const { length } = this.#chunkOf(this.#indexOf(parameter));
+    const [rows, ...inner] = parameter.shape;
+    return rows === undefined ? [] : [(length * rows) / parameter.size, ...inner];
+  }
+
+  read(parameter: Graded): tf.Tensor | null {
+    const { engine, module } = this.#spec;
+    const index = this.#indexOf(parameter);
+    const span = this.spanOf(index);
+    if (span === null) return null;
+    let rows = this.#rows.get(index);
+    if (rows === undefined || rows.isDisposed) {
+      const tag = { cause: 'grad.shard', module } as const;
+      rows = tf.keep(engine.allocate([...this.shapeOf(parameter)], 'float32', tag));
+      this.#rows.set(index, rows);
+    }
+    copyElements(engine, span, { tensor: rows, offset: 0 }, this.#chunkOf(index).length);
+    return rows;
+  }
+
+  write(parameter: Graded, grad: tf.Tensor | null): void {
+    const { engine } = this.#spec;
+    const index = this.#indexOf(parameter);
+    const { length } = this.#chunkOf(index);
+    this.#rows.delete(index);
+    if (grad === null) {
+      const span = this.spanOf(index);
+      // Later gradients are added to these elements.
+      if (span !== null) fillElements(engine, span, 0, length);
+      this.#present.delete(index);
+      this.#local[index]?.dispose();
+      this.#local[index] = null;
+      return;
+    }
+    if (this.#shard === null && this.#wholes === null) this.#allocate();
+    this.#present.add(index);
+    const span = this.spanOf(index);
+    if (span !== null) copyElements(engine, { tensor: grad, offset: 0 }, span, length);
+    this.#rows.set(index, grad);
   }
 
   /** Adds `grads` to the local gradients, and takes ownership of `grads`. */
@@ -77,12 +122,36 @@ export class UnitGradients {
 
   zero(): void {
     this.#present.clear();
+    for (const rows of this.#rows.values()) rows.dispose();
+    this.#rows.clear();
     for (const grad of this.#local) grad?.dispose();
     this.#local = [];
     if (this.#shard !== null) disposeSpan(this.#shard);
     this.#shard = null;
     for (const whole of this.#wholes ?? []) whole.dispose();
     this.#wholes = null;
+  }
+
+  /** Makes gradients of zeros, none of which is present. */
+  #allocate(): void {
+    const { engine, module, placement, onHost } = this.#spec;
+    if (placement.shardsGradients) {
+      const tag = { cause: 'grad.shard', module, declared: declaredGrad(this.#spec) } as const;
+      this.#shard = zerosIn(onHost ? 'host' : 'device', engine, this.#layout.size, tag);
+      return;
+    }
+    this.#wholes = this.#layout.entries.map(({ parameter }) => zeroGradient(engine, parameter));
+  }
+
+  #indexOf(parameter: Graded): number {
+    return this.#layout.entries.findIndex((entry) => entry.parameter === parameter);
+  }
+
+  #chunkOf(index: number): { readonly start: number; readonly length: number } {
+    const entry = this.#layout.entries[index];
+    return entry === undefined
+      ? { start: 0, length: 0 }
+      : chunkOf(entry, this.#spec.placement.shardGroup?.rank ?? 0);
   }
 
   #withLocal(grads: readonly (tf.Tensor | null)[]): (tf.Tensor | null)[] {

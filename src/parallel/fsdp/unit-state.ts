@@ -1,5 +1,6 @@
 import type { ProcessGroup } from '../../dist/types';
 import type { StateBuffer, StateSegment, StateSlice } from '../../nn/parameter';
+import type { ParameterGradients } from '../../nn/parameter-gradients';
 import { chunkOf, type ShardLayout } from './shard-layout';
 import type { UnitGradients } from './unit-gradients';
 import type { UnitParameters } from './unit-parameters';
@@ -62,6 +63,10 @@ export class UnitState implements StateBuffer {
 
   get isLocal(): boolean {
     return this.unit.isLocal;
+  }
+
+  get gradients(): ParameterGradients | undefined {
+    return this.#trains ? this.unit.gradients : undefined;
   }
 
   /**

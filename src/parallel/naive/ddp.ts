@@ -23,6 +23,10 @@ export function naiveDDP<M extends Module>(module: M, { engine, observer, group 
   const trained = parameters.filter(({ requiresGrad }) => requiresGrad);
   const average = (grads: readonly (tf.Tensor | null)[]): void => {
     trained.forEach((parameter, i) => {
+      if (!parameter.requiresGrad) {
+        grads[i]?.dispose(); // the parameter was frozen later
+        return;
+      }
       // Every rank must take part in every collective, even if its loss does not depend on the parameter.
       const grad = grads[i] ?? zeroGradient(engine, parameter);
       group.allReduce(grad, 'avg', { cause: 'grad', module: parameter.module }).wait();

@@ -7,7 +7,7 @@ import { openThreadCpuClock } from '../../core/thread-cpu';
 import type { Seconds } from '../../core/units';
 import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
-import { stateBuffers } from '../../nn/parameter';
+import { stateBuffers } from '../../nn/state-values';
 import type { Piece } from './pieces';
 import type { LossFn } from './pipeline-context';
 

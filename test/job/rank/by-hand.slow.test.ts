@@ -1,0 +1,163 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { casesHere } from '../../support/cases';
+import { assertClose } from '../../support/close';
+import { launchForAll } from '../job-fixture';
+import { assertSteps, printedBy, TORCH, type Values } from './by-hand-models';
+
+const shared = launchForAll({ ranks: 2 });
+
+interface Wrapped {
+  readonly reference: 'DDP' | 'fullyShard' | 'FSDP';
+  readonly wrap: string;
+}
+
+const WRAPPERS: Readonly<Record<string, Wrapped>> = {
+  DDP: { reference: 'DDP', wrap: 'DDP(model)' },
+  'naive.DDP': { reference: 'DDP', wrap: 'naive.DDP(model)' },
+  fullyShard: { reference: 'fullyShard', wrap: 'fullyShard(model)' },
+  'fullyShard, a unit a layer': {
+    reference: 'fullyShard',
+    wrap: 'for (const layer of [model.a, model.b, model.c]) fullyShard(layer); fullyShard(model)',
+  },
+  'fullyShard on the host': {
+    reference: 'fullyShard',
+    wrap: 'fullyShard(model, { offloadPolicy: CPUOffloadPolicy() })',
+  },
+  'copies of shards': {
+    reference: 'fullyShard',
+    wrap: "fullyShard(model, { mesh: initDeviceMesh([2, 1], ['replicate', 'shard']) })",
+  },
+  'ZeRO-1': { reference: 'fullyShard', wrap: "fullyShard(model, { strategy: 'ZERO_1' })" },
+  'ZeRO-2': { reference: 'fullyShard', wrap: "fullyShard(model, { strategy: 'ZERO_2' })" },
+  FSDP: { reference: 'FSDP', wrap: 'FSDP(model)' },
+  'FSDP without shards': { reference: 'FSDP', wrap: "FSDP(model, { shardingStrategy: 'NO_SHARD' })" },
+};
+
+const SOME = ['DDP', 'fullyShard on the host', 'copies of shards', 'ZeRO-1', 'FSDP'];
+
+/** Steps in which a is scaled, b is dropped or set, and in the last step c.weight and a.bias change between two backwards. */
+const gradientsByHand = ({ reference, wrap }: Wrapped): string => `
+  const model = filled(new Layers());
+  const { a, b, c } = model;
+  const outer = ((model) => { ${wrap.replace(/([^;]*)$/, 'return $1')}; })(model);
+  const opt = optim.adamW(model, { lr: 0.05, weightDecay: 0.5 });
+  for (let step = 0; step < 4; step++) {
+    opt.zeroGrad();
+    outer(rows(step)).backward();
+    for (const p of a.parameters()) p.grad = tf.tidy(() => p.grad.mul(0.5));
+    for (const p of b.parameters()) {
+      if (step < 2) p.grad = null;
+      else if (step === 2) p.grad = tf.onesLike(p.grad);
+    }
+    if (step === 3 && ${reference !== 'FSDP'}) {
+      c.weight.grad = tf.onesLike(c.weight.grad);
+      a.bias.grad = null;
+      outer(rows(step + 1)).backward();
+    }
+    opt.step();
+    record(model);
+  }
+  console.log(JSON.stringify(found));`;
+
+for (const [name, one] of Object.entries(casesHere(WRAPPERS, SOME))) {
+  test(`a gradient that a program scales, drops or sets is the one that the optimizer uses: ${name}`, async () => {
+    for (const found of await printedBy<Values[]>(shared(), gradientsByHand(one)))
+      assertSteps(found, TORCH.gradients[one.reference], name);
+  });
+}
+
+test("a grad of sharded parameters is this rank's rows, refuses other shapes, and remains readable after it was replaced", async () => {
+  const [first, second] = await printedBy<Record<string, unknown>>(
+    shared(),
+    `const model = filled(new Layers());
+    fullyShard(model);
+    const refused = (work) => { try { work(); return 'accepted'; } catch (error) { return error.message; } };
+    model(rows(0)).backward();
+    const { weight } = model.b;
+    const kept = weight.grad;
+    const same = weight.grad === kept;
+    weight.grad = null;
+    model(rows(0)).backward();
+    const twice = [...weight.grad.dataSync()].map((value, i) => value - kept.dataSync()[i]);
+    const [whole, integers, number] = [tf.ones([4, 4]), tf.ones([2, 4], 'int32'), 3].map((value) =>
+      refused(() => { weight.grad = value; }));
+    const bias = model.c.bias.grad.shape;
+    model.zeroGrad();
+    console.log(JSON.stringify({ shape: kept.shape, same, twice: Math.max(...twice.map(Math.abs)), whole, integers, number, bias, left: weight.grad }));`,
+  );
+  const parts = { shape: [2, 4], same: true, twice: 0, left: null };
+  const errors = {
+    whole:
+      "b.weight.grad must be [2,4], not [4,4]: the parameter [4,4] is sharded, so its grad has this rank's rows only; " +
+      'write for example parameter.grad = parameter.grad.mul(0.5)',
+    integers: 'b.weight.grad takes a float32 tensor or null, not a tensor of int32',
+    number: 'b.weight.grad takes a float32 tensor or null, not 3',
+  };
+  assert.deepEqual(first, { ...parts, ...errors, bias: [1] });
+  assert.deepEqual(second, { ...parts, ...errors, bias: [0] });
+});
+
+test('the norm for clipping counts gradients of ignored modules, as in torch', async () => {
+  for (const [name, { norms, values }] of Object.entries(TORCH.clipping)) {
+    const ranks = await printedBy<{ norm: number; found: Values[] }>(
+      shared(),
+      `const inner = filled(new Layers());
+      const model = FSDP(inner, { ignoredModules: [inner.b] });
+      const opt = optim.sgd(model, { lr: 1 });
+      model(rows(0, ${name === 'equal rows' ? 0 : 'rank'})).backward();
+      const norm = model.clipGradNorm(0.1);
+      opt.step();
+      record(inner);
+      console.log(JSON.stringify({ norm, found }));`,
+    );
+    const own = ranks.map(({ norm }) => norm);
+    assertClose(own, norms, 1e-6, name);
+    // With other rows, each rank scales its own shard by another factor, and torch's shards are other parts of the model.
+    if (name === 'equal rows') assertSteps(ranks[0]?.found ?? [], [values], name);
+  }
+});
+
+test('a SyncBatchNorm leaves out ranks with empty batches, and refuses batches without variance', async () => {
+  const ranks = await printedBy<Record<string, number[]> & { errors: string[] }>(
+    shared(),
+    `const norm = new nn.SyncBatchNorm(2);
+    const x = rank === 0 ? tf.tensor2d([[1, 2], [3, 5], [4, -1]]) : tf.zeros([0, 2]);
+    const input = new nn.Parameter(x);
+    const model = DDP(norm);
+    const pass = gradients(() => tf.sum(tf.pow(model(input.tensor), 3)));
+    pass.backward();
+    const y = tf.tidy(() => [...model(input.tensor).dataSync()]);
+    const errors = [[0, 0], [1, 0]].map((sizes) => {
+      try {
+        model(tf.ones([sizes[rank], 2]));
+        return 'accepted';
+      } catch (error) {
+        return error.message.split(' together')[0];
+      }
+    });
+    const values = (tensor) => [...tensor.dataSync()];
+    console.log(JSON.stringify({
+      y, errors, dx: input.grad && values(input.grad),
+      weight: values(norm.weight.grad), bias: values(norm.bias.grad),
+      batches: values(norm.num_batches_tracked.tensor),
+    }));`,
+  );
+  const { y, dx, gradients } = TORCH.batchNorm;
+  const [first, second] = ranks;
+  assertClose(first?.y ?? [], y, 1e-6);
+  assert.deepEqual(second?.y, []);
+  assertClose(first?.dx ?? [], dx, 1e-5, 'the gradient of x');
+  for (const { weight = [], bias = [], batches, errors } of ranks) {
+    // DDP's mean over two ranks; torch's values are those of one process.
+    for (const [at, values] of [weight, bias].entries())
+      assertClose(
+        values.map((value) => 2 * value),
+        gradients[at] ?? [],
+        1e-5,
+      );
+    assert.deepEqual(batches, [2]);
+    const head = "nn.SyncBatchNorm at '': the batches of all ranks have";
+    assert.deepEqual(errors, [`${head} no values`, `${head} one value per channel`]);
+  }
+});
