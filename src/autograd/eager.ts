@@ -128,7 +128,7 @@ export class EagerTape {
     this.#current();
     this.#isInModule = true;
     try {
-      return runRegion(this.#engine, { module: module.path }, forward, inputs);
+      return runRegion(this.#engine, { module: module.path, ownsInputs: false }, forward, inputs);
     } finally {
       this.#isInModule = false;
     }

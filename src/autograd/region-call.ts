@@ -14,6 +14,8 @@ export interface Region {
   readonly keepResultsOf?: ReadonlySet<string> | undefined;
   /** Whether the stored tensors are on the host between the two forwards. Default false. */
   readonly offload?: boolean | undefined;
+  /** Whether stored inputs count as activations of the module (default), or keep the cause that they had. */
+  readonly ownsInputs?: boolean | undefined;
   /** Is called with the tensors that the first forward would save without checkpointing. */
   readonly meter?: Meter | undefined;
   /** Runs the second forward, and may measure its time. */

@@ -44,7 +44,7 @@ export class HeldInputs {
     for (const tensor of surroundings.shortLived(outer.firstScope)) {
       if (!given.has(tensor.id)) this.#lent.push(tf.keep(tensor));
     }
-    for (const tensor of [...this.#views, ...this.#lent]) {
+    for (const tensor of region.ownsInputs === false ? this.#lent : [...this.#views, ...this.#lent]) {
       if (engine.tagOf(tensor).cause === 'temp')
         engine.retag(tensor, { cause: 'activation', module: region.module });
     }
