@@ -14,15 +14,6 @@ import type { TrainedPart } from './train';
 const BOUND = 1e-5;
 const BOUND_OF_LARGEST = 1e-6;
 
-/**
- * Whether `loss.backward()` can reach all of the model: today not over blocks in evaluation mode that the cell itself applies,
- * nor to what the cell computed before the first block.
- */
-function isRecorded({ backward, apart, evaluated, penalty }: RandomModel): boolean {
-  if (backward !== 'eager') return true;
-  return penalty !== 'before' && !(apart && evaluated.length > 0);
-}
-
 /** Trains a model in all ranks of a job; returns what differs from torch, in words; an empty list if nothing does. */
 export async function differences(job: Job, spec: RandomModel): Promise<string[]> {
   const path = join(__dirname, 'train.js');
@@ -117,6 +108,6 @@ function isZero(gradient: Float64Array): boolean {
 /** Asserts that no model differs from torch; names all that differ. */
 export async function assertAsTorch(job: Job, models: readonly RandomModel[]): Promise<void> {
   const all: string[] = [];
-  for (const spec of models.filter(isRecorded)) all.push(...(await differences(job, spec)));
+  for (const spec of models) all.push(...(await differences(job, spec)));
   assert.deepEqual(all, []);
 }
