@@ -43,7 +43,8 @@ export function applyLoRA(model: Module, options: LoraOptions = {}): string[] {
 
 /**
  * Merges each adapter into its layer's matrix, and removes the adapters; parameters remain frozen. The model's outputs change
- * only by rounding. Throws: CONFIG for a model without adapters; SHAPE for a sharded model.
+ * only by rounding. A layer whose matrix other modules read too (a head that is tied to the embedding) gets its own matrix, which
+ * is no longer tied, because the adapter changes this layer only. Throws: CONFIG for a model without adapters; SHAPE for a sharded model.
  */
 export function mergeLoRA(model: Module): void {
   const layers = model.modules().filter((module): module is Layer => adapterOf(module) !== null);
@@ -52,9 +53,7 @@ export function mergeLoRA(model: Module): void {
   for (const layer of layers) {
     const adapter = adapterOf(layer);
     if (adapter === null) continue;
-    const before = layer.weight.tensor;
-    layer.weight.replace(tf.keep(tf.tidy(() => mergedOf(layer, adapter))));
-    before.dispose();
+    setMerged(layer, tf.keep(tf.tidy(() => mergedOf(layer, adapter))));
     for (const part of [...PARTS, MAGNITUDES]) Reflect.deleteProperty(layer, part);
     for (const module of [adapter.a, adapter.b]) module.dispose();
     adapter.magnitudes?.free();
@@ -163,6 +162,18 @@ function mergedOf(layer: Layer, adapter: Adapter): tf.Tensor {
   if (adapter.magnitudes === null) return sum;
   const factors = perNorm(adapter.magnitudes.tensor, () => sum);
   return tf.mul(sum, tf.reshape(factors, [-1, 1]));
+}
+
+/** Replaces a layer's matrix; a matrix that other modules read too does not change. */
+function setMerged(layer: Layer, merged: tf.Tensor): void {
+  const { weight } = layer;
+  if ([...weight.users].some((user) => user !== layer)) {
+    layer.weight = new Parameter(merged, { requiresGrad: false });
+    return;
+  }
+  const before = weight.tensor;
+  weight.replace(merged);
+  before.dispose();
 }
 
 /** Returns a module's adapter; null if the module has none. */

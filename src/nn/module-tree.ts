@@ -11,8 +11,8 @@ export abstract class ModuleTree extends Callable {
   readonly #tensors = new Map<string, Parameter>();
   readonly #children = new Map<string, ModuleTree>();
   #parent: ModuleTree | null = null;
-  /** The number of names under which other modules hold this module. */
-  #numHolders = 0;
+  /** The modules that hold this module, each with the number of names under which it does. */
+  readonly #holders = new Map<ModuleTree, number>();
   #path = '';
   #seed: number | null = null;
 
@@ -28,6 +28,13 @@ export abstract class ModuleTree extends Callable {
 
   get children(): ReadonlyMap<string, ModuleTree> {
     return this.#children;
+  }
+
+  /** The modules that hold this module in a field; a wrapper counts as the modules that hold the wrapper. */
+  get holders(): ModuleTree[] {
+    return [...this.#holders.keys()].flatMap((holder) =>
+      holder.#children.get(INNER) === this ? holder.holders : holder,
+    );
   }
 
   /** The module's own parameters, without the parameters of its children. */
@@ -190,7 +197,7 @@ export abstract class ModuleTree extends Callable {
     requireOther(this, name, child, inside);
     this.#children.set(name, child);
     child.#parent = this;
-    child.#numHolders++;
+    child.#holders.set(this, (child.#holders.get(this) ?? 0) + 1);
     if (inside?.every((module) => module.#isOnlyOnce))
       child.#placeInside(name === INNER ? this.#path : joined(this.#path, name));
     else this.#placeAll();
@@ -207,7 +214,7 @@ export abstract class ModuleTree extends Callable {
 
   /** Whether the module and each of its parameters have only one name. Such names do not depend on the rest of the tree. */
   get #isOnlyOnce(): boolean {
-    if (this.#numHolders > 1) return false;
+    if ([...this.#holders.values()].some((numNames) => numNames > 1) || this.#holders.size > 1) return false;
     const tensors = [...this.#tensors.values()];
     if (tensors.length > 1 && new Set(tensors).size < tensors.length) return false;
     return tensors.every(({ users }) => users.size === 1);
@@ -217,7 +224,9 @@ export abstract class ModuleTree extends Callable {
   #forget(name: string, next: unknown): void {
     const child = this.#children.get(name);
     if (child !== undefined) {
-      child.#numHolders--;
+      const numNames = (child.#holders.get(this) ?? 1) - 1;
+      if (numNames > 0) child.#holders.set(this, numNames);
+      else child.#holders.delete(this);
       if (child.#parent === this) child.#parent = null;
     }
     if (!(next instanceof ModuleTree)) this.#children.delete(name);

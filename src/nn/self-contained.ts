@@ -2,31 +2,59 @@ import { ConfigError } from '../core/errors';
 import type { Module } from './module';
 import type { Parameter, ParameterUser } from './parameter';
 
-/** A parameter of a module, and a module outside that also reads the parameter. */
-export interface SharedUse {
+/** A parameter of a module, and the modules outside of it that use the parameter too. */
+interface SharedUse {
   readonly parameter: Parameter;
-  readonly user: ParameterUser;
+  /** The module that other modules hold too; null if they share only the parameter. */
+  readonly shared: Pick<Module, 'path'> | null;
+  readonly users: readonly ParameterUser[];
 }
 
-/** Returns the first parameter of a module that a module outside also reads; null if there is none. */
-export function useFromOutside(module: Module): SharedUse | null {
-  const inside = new Set<ParameterUser>(module.modules());
-  for (const parameter of module.parameters()) {
-    for (const user of parameter.users) if (!inside.has(user)) return { parameter, user };
-  }
-  return null;
+/** The most modules that a message names. */
+const MOST_NAMED = 4;
+
+/** Whether modules outside of a module use one of its parameters: they read the parameter, or hold the module that has it. */
+export function isUsedFromOutside(module: Module): boolean {
+  return useFromOutside(module) !== null;
 }
 
 /**
- * Throws: CONFIG if a module cannot be a separate unit; the error names the parameter and its other reader. `what` is the
+ * Throws: CONFIG if a module cannot be a separate unit; the error names what it shares and with which modules. `what` is the
  * caller's name.
  */
 export function requireSelfContained(module: Module, what: string): void {
   const use = useFromOutside(module);
   if (use === null) return;
-  const user = use.user.path === '' ? 'the model itself' : `"${use.user.path}"`;
+  const { parameter, shared, users } = use;
+  const names = users.slice(0, MOST_NAMED).map(nameOf);
+  const others =
+    names.join(', ') + (users.length > MOST_NAMED ? ` and ${users.length - MOST_NAMED} more` : '');
+  const [reads, holds] = users.length === 1 ? ['reads', 'holds'] : ['read', 'hold'];
+  const why =
+    shared === null
+      ? `${others} also ${reads} ${parameter.name}`
+      : `${others} also ${holds} "${shared.path}", which has ${parameter.name}`;
+  const own = module.path === '' ? `this ${module.constructor.name}` : `"${module.path}"`;
   throw new ConfigError(
-    `${what}: "${module.path}" cannot be a separate unit, because ${user} also reads ${use.parameter.name} (a tied or shared ` +
-      `parameter belongs in one unit with all its readers); leave "${module.path}" to the unit around it`,
+    `${what}: ${own} cannot be a separate unit, because ${why} (a tied or shared ` +
+      `parameter belongs in one unit with all its readers); leave ${own} to the unit around it`,
   );
+}
+
+function useFromOutside(module: Module): SharedUse | null {
+  const inside = new Set<object>(module.modules());
+  for (const part of module.modules()) {
+    const [parameter] = part.parameters();
+    const users = part === module ? [] : part.holders.filter((holder) => !inside.has(holder));
+    if (parameter !== undefined && users.length > 0) return { parameter, shared: part, users };
+  }
+  for (const parameter of module.parameters()) {
+    const users = [...parameter.users].filter((user) => !inside.has(user));
+    if (users.length > 0) return { parameter, shared: null, users };
+  }
+  return null;
+}
+
+function nameOf({ path }: ParameterUser): string {
+  return path === '' ? 'the model itself' : `"${path}"`;
 }

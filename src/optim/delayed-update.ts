@@ -60,6 +60,10 @@ export class DelayedUpdate implements Optimizer {
     return this.#inner.stepsLeftOut;
   }
 
+  get updatedFrozen(): readonly string[] {
+    return this.#inner.updatedFrozen;
+  }
+
   get stateNames(): readonly string[] {
     return [...this.#inner.stateNames, PENDING];
   }
@@ -71,7 +75,10 @@ export class DelayedUpdate implements Optimizer {
   step(gradScale = 1): void {
     if (this.#steps > 0) this.#inner.step();
     this.#steps++;
-    for (const buffer of this.#model.states()) this.#waitingOf(buffer).take(gradScale);
+    const states = new Set(this.#model.states());
+    for (const buffer of states) this.#waitingOf(buffer).take(gradScale);
+    // A parameter that was frozen has no waiting gradient when it trains again.
+    for (const [buffer, waiting] of this.#waiting) if (!states.has(buffer)) waiting.release();
   }
 
   zeroGrad(): void {
@@ -90,9 +97,9 @@ export class DelayedUpdate implements Optimizer {
     else this.#inner.writeState(waiting, name, offset, values);
   }
 
-  restore(steps: number, leftOut?: Readonly<Record<string, number>>): void {
+  restore(...[steps, ...counts]: Parameters<Optimizer['restore']>): void {
     this.#steps = steps;
-    this.#inner.restore(Math.max(0, steps - 1), leftOut);
+    this.#inner.restore(Math.max(0, steps - 1), ...counts);
   }
 
   release(buffer: StateBuffer): void {

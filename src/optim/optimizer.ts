@@ -29,10 +29,12 @@ export interface Optimizer {
   /** The number of steps so far. */
   readonly steps: number;
   /**
-   * By parameter name, the number of steps in which the parameter had no gradient and was not updated. Only parameters for
-   * which this number is not 0 have an entry.
+   * By parameter name, the number of steps in which the parameter was not updated: it had no gradient, or it was frozen. Only
+   * parameters for which this number is not 0 have an entry; a frozen parameter that was never updated has none.
    */
   readonly stepsLeftOut: Readonly<Record<string, number>>;
+  /** The names of parameters that are frozen now but were updated before; their states are kept, as in torch. */
+  readonly updatedFrozen: readonly string[];
   /** The names of the states, as in torch ('exp_avg'); each state has one number per element of a buffer. */
   readonly stateNames: readonly string[];
   /**
@@ -50,8 +52,11 @@ export interface Optimizer {
   readState(buffer: StateBuffer, name: string, offset?: number, length?: number): Float32Array;
   /** Writes a buffer's state from `offset` on. Throws: CONFIG for a name that `stateNames` lacks. */
   writeState(buffer: StateBuffer, name: string, offset: number, values: Float32Array): void;
-  /** Sets the number of steps so far, and the number of steps in which each parameter was not updated. */
-  restore(steps: number, leftOut?: Readonly<Record<string, number>>): void;
+  /**
+   * Sets the number of steps so far, the number of steps in which each parameter was not updated, and the frozen parameters that
+   * were updated before. All other frozen parameters count their updates from 0.
+   */
+  restore(steps: number, leftOut?: Readonly<Record<string, number>>, updatedFrozen?: readonly string[]): void;
   /** Frees the states of a buffer that is no longer updated. */
   release(buffer: StateBuffer): void;
   dispose(): void;

@@ -13,6 +13,7 @@ import type { HasStates, Optimizer } from './optimizer';
 import { type CommonOptions, checkedOptions } from './optimizer-options';
 import { type ParameterGroup, paramGroup } from './param-groups';
 import { cutByKind, slicesIn } from './segment-cuts';
+import { UpdateCounts } from './update-counts';
 import {
   type BufferState,
   deviceStates,
@@ -60,9 +61,7 @@ export class RuleOptimizer implements Optimizer {
   readonly #placement: OptimizerPlacement;
   readonly #watch: GradientWatch | null;
   readonly #states = new Map<StateBuffer, PlacedState>();
-  /** For each parameter that has elements on this rank: the number of steps in which it had no gradient and was not updated. */
-  readonly #leftOut = new Map<Parameter, number>();
-  #steps = 0;
+  readonly #counts = new UpdateCounts();
 
   constructor(engine: Engine, model: HasStates, rule: UpdateRule, lr: number, placement: OptimizerPlacement) {
     this.#engine = engine;
@@ -88,11 +87,15 @@ export class RuleOptimizer implements Optimizer {
   }
 
   get steps(): number {
-    return this.#steps;
+    return this.#counts.steps;
   }
 
   get stepsLeftOut(): Readonly<Record<string, number>> {
-    return Object.fromEntries([...this.#leftOut].map(([{ name }, steps]) => [name, steps]));
+    return this.#counts.leftOut(this.#model.states());
+  }
+
+  get updatedFrozen(): readonly string[] {
+    return this.#counts.updatedFrozen();
   }
 
   get stateNames(): readonly string[] {
@@ -105,14 +108,14 @@ export class RuleOptimizer implements Optimizer {
 
   step(gradScale = 1): void {
     const began = this.#engine.clock.now();
-    this.#steps++;
-    this.#watch?.begin(this.#steps);
+    this.#counts.steps++;
+    this.#watch?.begin(this.steps);
     const { maximize, granularity } = this.#rule;
     const factor = maximize ? -gradScale : gradScale;
     for (const buffer of this.#model.states()) {
       const segments = buffer.segments().flatMap((segment) => this.#stepped(buffer, segment));
       if (segments.length === 0) continue;
-      this.#watch?.look(buffer, segments, this.#steps);
+      this.#watch?.look(buffer, segments, this.steps);
       const placed = this.#stateOf(buffer);
       if (placed.place === 'device') updateOnDevice(placed.state, segments, factor);
       else updateOnHost(this.#engine, placed.state, { module: buffer.module, granularity }, segments, factor);
@@ -135,14 +138,12 @@ export class RuleOptimizer implements Optimizer {
     this.#stateOf(buffer).state.write(name, offset, values);
   }
 
-  restore(steps: number, leftOut: Readonly<Record<string, number>> = {}): void {
-    this.#steps = steps;
-    this.#leftOut.clear();
-    for (const { parameter, length } of this.#model.states().flatMap(({ slices }) => slices)) {
-      if (length === 0) continue;
-      const missed = leftOut[parameter.name];
-      if (missed !== undefined) this.#leftOut.set(parameter, missed);
-    }
+  restore(
+    steps: number,
+    leftOut: Readonly<Record<string, number>> = {},
+    updatedFrozen: readonly string[] = [],
+  ): void {
+    this.#counts.restore(this.#model.states(), { steps, leftOut, updatedFrozen });
   }
 
   release(buffer: StateBuffer): void {
@@ -161,26 +162,21 @@ export class RuleOptimizer implements Optimizer {
    * parameters in no group.
    */
   #stepped(buffer: StateBuffer, segment: StateSegment): SteppedSegment[] {
-    const missedBy = (parameter: Parameter): number => this.#leftOut.get(parameter) ?? 0;
-    if (segment.grad === null) {
-      for (const { parameter, length } of slicesIn(buffer, segment)) {
-        if (length > 0) this.#leftOut.set(parameter, missedBy(parameter) + 1);
-      }
-      return [];
-    }
+    if (segment.grad === null) return [];
     const [first] = this.paramGroups;
-    if (this.#leftOut.size === 0 && this.#groupOf.size === 0 && first !== undefined) {
-      return [{ ...segment, step: this.#steps, group: first }];
+    const isEven = this.#counts.update(slicesIn(buffer, segment));
+    if (isEven && this.#groupOf.size === 0 && first !== undefined) {
+      return [{ ...segment, step: this.steps, group: first }];
     }
     // A kind encodes two numbers: the skipped steps and the index of the group. Parameters in no group get the index after the
     // last group.
     const count = this.paramGroups.length + 1;
     const indexOf = (parameter: Parameter): number => this.#groupOf.get(parameter) ?? this.#others;
     const kindOf = (parameter: Parameter): number =>
-      missedBy(parameter) * count + ((indexOf(parameter) + count) % count);
+      this.#counts.missedBy(parameter) * count + ((indexOf(parameter) + count) % count);
     return cutByKind(buffer, segment, kindOf).flatMap(({ part, kind }) => {
       const group = this.paramGroups[kind % count];
-      return group === undefined ? [] : [{ ...part, step: this.#steps - Math.floor(kind / count), group }];
+      return group === undefined ? [] : [{ ...part, step: this.steps - Math.floor(kind / count), group }];
     });
   }
 

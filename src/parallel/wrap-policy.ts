@@ -8,7 +8,7 @@ import { ModuleList } from '../nn/containers';
 import { Linear } from '../nn/linear';
 import { Module } from '../nn/module';
 import { modulesMatching } from '../nn/name-patterns';
-import { requireSelfContained, useFromOutside } from '../nn/self-contained';
+import { isUsedFromOutside, requireSelfContained } from '../nn/self-contained';
 
 /**
  * Chooses the modules that become units, as in torch. If `recurse` is true, the policy returns whether to look for units inside
@@ -192,8 +192,8 @@ export function wrapPolicyOf(wrap: WrapConfig, model: Module): WrapPolicy {
 
 /**
  * Returns the modules that a policy chooses (inner modules first, and later modules before earlier ones), then modules with
- * `isOptional`, but not the model. If another module also reads a module's parameter (a tied head reads the token embedding), the
- * module stays in the enclosing unit, even if the policy chooses it. Ignored modules, and all modules inside them, are not
+ * `isOptional`, but not the model. If another module also uses a module's parameter (a tied head reads the token embedding, two
+ * blocks hold one layer), the module stays in the enclosing unit, even if the policy chooses it. Ignored modules, and all modules inside them, are not
  * returned.
  * Throws: CONFIG if the policy does not return true or false. Source: torch.distributed.fsdp.wrap._recursive_wrap.
  */
@@ -229,7 +229,7 @@ function wrapWithin(module: Module, walk: Walk): number {
     if (!ignored.has(child) && !chosen.has(child)) wrapped += wrapWithin(child, walk);
   }
   if (module === root || !asked(policy, module, false, numel - wrapped)) return wrapped;
-  if (useFromOutside(module) !== null) return wrapped;
+  if (isUsedFromOutside(module)) return wrapped;
   chosen.add(module);
   return numel;
 }

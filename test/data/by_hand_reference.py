@@ -152,6 +152,23 @@ def unfreezing(optim, how, rank, freezes_later=False):
     return found
 
 
+def freezing_between():
+    """a is frozen after the backward of step 0, before its update, and trained again from step 2 on."""
+    module = fill(Layers())
+    optimizer = torch.optim.AdamW(module.parameters(), lr=0.05, weight_decay=0.5)
+    found = []
+    for step in range(4):
+        optimizer.zero_grad()
+        if step == 2:
+            module.a.requires_grad_(True)
+        module(rows(step, 0)).backward()
+        if step == 0:
+            module.a.requires_grad_(False)
+        optimizer.step()
+        found.append(values_of(module))
+    return found
+
+
 def sharing(how, rank):
     """One Linear in three blocks."""
     module = fill(Shared())
@@ -202,7 +219,7 @@ def work(rank, port):
     found = {
         "gradients": {how: gradients_by_hand(how, rank) for how in ("DDP", "fullyShard", "FSDP")},
         "unfreezing": {optim: unfreezing(optim, "none", 0) for optim in ("adamW", "adam", "sgd")},
-        "freezing": {"DDP": unfreezing("adamW", "DDP", rank, freezes_later=True)},
+        "freezing": {"DDP": unfreezing("adamW", "DDP", rank, freezes_later=True), "between": freezing_between()},
         "sharing": {how: sharing(how, rank) for how in ("DDP", "fullyShard")},
         "clipping": {"equal rows": clipping(rank, [0, 0]), "other rows": clipping(rank, [0, 1])},
         "batchNorm": batch_norm(),

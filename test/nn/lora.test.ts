@@ -7,6 +7,7 @@ import type { LoraConfig } from '../../src/config/settings/lora';
 import { modelShape } from '../../src/config/settings/model';
 import { parseTrainConfig } from '../../src/config/train-config';
 import * as tf from '../../src/core/tf';
+import * as nn from '../../src/job/rank/nn-names';
 import { magnitudesOf } from '../../src/nn/dora';
 import { Linear } from '../../src/nn/linear';
 import { loadState, type StateEntry } from '../../src/nn/load-state';
@@ -17,7 +18,7 @@ import type { Module } from '../../src/nn/module';
 import { requireSelfContained } from '../../src/nn/self-contained';
 import { createOptimizer } from '../../src/optim/create-optimizer';
 import { alwaysWrapPolicy, modulesToWrap } from '../../src/parallel/wrap-policy';
-import { assertClose } from '../support/close';
+import { assertClose, valuesOf as numbersIn } from '../support/close';
 import { testEngine } from '../support/wasm-test-engine';
 import { referenceCases, scattered } from './model-reference';
 
@@ -70,6 +71,51 @@ for (const reference of referenceCases<unknown>('lora_reference.json') as unknow
     optimizer.dispose();
     model.dispose();
   });
+}
+
+/** A model in which two layers have one matrix; its middle layer is used twice. */
+class Tied extends nn.Module {
+  readonly emb = new nn.Embedding(5, 4);
+  readonly twice = new nn.Linear(4, 4);
+  readonly first = new nn.Linear(4, 4);
+  readonly second = new nn.Linear(4, 4);
+  readonly head = new nn.Linear(4, 5, { bias: false });
+
+  constructor() {
+    super();
+    this.head.weight = this.emb.weight;
+    this.second.weight = this.first.weight;
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    const h = this.twice.apply(tf.tanh(this.twice.apply(this.emb.apply(x))));
+    return this.head.apply(tf.tanh(this.second.apply(tf.tanh(this.first.apply(h)))));
+  }
+}
+
+for (const useDora of [false, true]) {
+  for (const targets of [['head'], ['first', 'second'], ['second', 'head', 'twice']]) {
+    test(`merging adapters of tied matrices does not change outputs: ${useDora ? 'DoRA' : 'LoRA'} of ${targets}`, () => {
+      const model = new Tied();
+      const x = tf.tensor1d([0, 1, 2, 3, 4], 'int32');
+      applyLoRA(model, { r: 2, alpha: 8, targets, useDora });
+      for (const [name, { shape, tensor, size }] of model.namedParameters()) {
+        // Adapters that have trained.
+        if (name.includes('lora_B')) engine.copyInto(tensor, 0, tf.tensor(scattered(size, 7), [...shape]));
+      }
+      const outputs = (): Float32Array => tf.tidy(() => numbersIn(model.apply(x)));
+      const before = outputs();
+      const embedding = numbersIn(model.emb.weight.tensor);
+      mergeLoRA(model);
+      assertClose(outputs(), before, 1e-6, 'outputs');
+      assert.deepEqual(numbersIn(model.emb.weight.tensor), embedding);
+      const isHeadTied = model.head.weight === model.emb.weight;
+      assert.equal(isHeadTied, !targets.includes('head'));
+      assert.equal(model.namedParameters().has('head.weight'), !isHeadTied);
+      assert.ok(model.parameters().every(({ requiresGrad }) => !requiresGrad));
+      model.dispose();
+    });
+  }
 }
 
 test('adapters change nothing before training, and their initial values are those of a linear layer and 0', () => {

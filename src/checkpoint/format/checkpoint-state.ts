@@ -18,8 +18,10 @@ const stateSchema = z.strictObject({
   optimizer: z
     .strictObject({
       steps: z.int().min(0),
-      /** The number of steps without a gradient, by the parameter's name; only parameters that had such steps are listed. */
+      /** The number of steps without an update, by the parameter's name; only parameters that had such steps are listed. */
       stepsLeftOut: z.record(z.string(), z.int().min(1)).optional(),
+      /** The frozen parameters that were updated before, so that they have states; omitted if there are none. */
+      updatedFrozen: z.array(z.string()).optional(),
       lr: z.number(),
       /** The learning rate of each group of parameters; omitted if there is one group. */
       lrs: z.array(z.number()).optional(),

@@ -3,6 +3,7 @@ import { join, resolve } from 'node:path';
 import { type ErrorDetails, errorJson, ShardlabError } from '../../core/errors';
 import { readRegularFile } from '../../core/regular-file';
 import type { Bytes } from '../../core/units';
+import type { Parameter } from '../../nn/parameter';
 import { requireGroups, setRates } from '../../optim/optimizer';
 import { folderToRead } from '../format/checkpoint-folder';
 import { STATE_FILE } from '../format/checkpoint-mark';
@@ -13,7 +14,7 @@ import { agree, type Outcome } from '../state/agreement';
 import { wholeShapeOf } from '../state/parts';
 import { buffersOf, heldRanges } from '../state/placement';
 import { asStored, VALUES } from '../state/state-access';
-import { accessOf, type TrainingState } from '../state/training-state';
+import { accessOf, hasStates, type TrainingState } from '../state/training-state';
 import { type Catalog, openCatalog } from './catalog';
 import { type FitFacts, requireFit } from './fit';
 import { checksumsOf, type ReadTally, StretchReader } from './stretch-reader';
@@ -45,6 +46,8 @@ interface Fitting {
   readonly saved: CheckpointState | null;
   readonly model: Catalog;
   readonly moments: Catalog | null;
+  /** The parameters that were frozen at the save and of which the checkpoint has optimizer states. */
+  readonly updatedFrozen: readonly string[];
   readonly reader: StretchReader;
 }
 
@@ -110,9 +113,10 @@ function findFitting(state: TrainingState, source: string, opened: (catalog: Cat
   }
   if (optimizer !== null) requireGroups(optimizer.paramGroups.length, saved?.optimizer?.lrs?.length ?? 1);
   const moments = states.length === 0 ? null : opened(openCatalog(folder, 'optimizer'));
+  const updatedFrozen = saved?.optimizer?.updatedFrozen ?? [];
   if (moments !== null) {
     const stateShapes = named.flatMap(([name, parameter]) =>
-      parameter.requiresGrad
+      hasStates(parameter, updatedFrozen)
         ? states.map((each) => [stateKey(name, each), wholeShapeOf(parameter)] as const)
         : [],
     );
@@ -122,16 +126,16 @@ function findFitting(state: TrainingState, source: string, opened: (catalog: Cat
   const reader = new StretchReader(checksumsOf(folder));
   reader.checkHeaders(model);
   if (moments !== null) reader.checkHeaders(moments);
-  return { folder, saved, model, moments, reader };
+  return { folder, saved, model, moments, updatedFrozen, reader };
 }
 
 function take(state: TrainingState, fitting: Fitting, progress: LoadListener['progress']): LoadedCheckpoint {
   const { optimizer } = state;
-  const { folder, saved, reader } = fitting;
+  const { folder, saved, updatedFrozen, reader } = fitting;
   fill(state, fitting, progress);
   if (optimizer !== null && saved?.optimizer != null) {
     setRates(optimizer, saved.optimizer.lr, saved.optimizer.lrs);
-    optimizer.restore(saved.optimizer.steps, saved.optimizer.stepsLeftOut);
+    optimizer.restore(saved.optimizer.steps, saved.optimizer.stepsLeftOut, updatedFrozen);
   }
   return { folder, state: saved, ...reader.tally };
 }
@@ -139,25 +143,28 @@ function take(state: TrainingState, fitting: Fitting, progress: LoadListener['pr
 /** Loads this rank's elements, parameter by parameter. */
 function fill(
   state: TrainingState,
-  { reader, model, moments }: Fitting,
+  { reader, model, moments, updatedFrozen }: Fitting,
   progress: LoadListener['progress'],
 ): void {
   const access = accessOf(state);
   const named = [...state.model.namedState()];
   const parameters = named.map(([, parameter]) => parameter);
-  const statesOf = (requiresGrad: boolean): readonly string[] =>
-    requiresGrad && moments !== null ? (state.optimizer?.stateNames ?? []) : [];
+  const statesOf = (parameter: Parameter | undefined): readonly string[] =>
+    parameter !== undefined && hasStates(parameter, updatedFrozen) && moments !== null
+      ? (state.optimizer?.stateNames ?? [])
+      : [];
   const ranges = heldRanges(parameters);
   let done = 0;
   const total = ranges.reduce((sum, { parameter, length }) => {
-    const numArrays = 1 + statesOf(parameters[parameter]?.requiresGrad ?? false).length;
+    const numArrays = 1 + statesOf(parameters[parameter]).length;
     return sum + ITEM_BYTES * numArrays * length;
   }, 0);
   for (const { parameter, ...range } of ranges) {
     const found = named[parameter];
     if (found === undefined) throw new ShardlabError('INTERNAL', `there is no parameter ${parameter}`);
-    const [name, { requiresGrad, dtype }] = found;
-    for (const kind of [VALUES, ...statesOf(requiresGrad)]) {
+    const [name, one] = found;
+    const { dtype } = one;
+    for (const kind of [VALUES, ...statesOf(one)]) {
       const array = kind === VALUES ? model.arrays.get(name) : moments?.arrays.get(stateKey(name, kind));
       if (array === undefined) continue;
       reader.read(array, range, (values, start) => {

@@ -10,7 +10,7 @@ import { wholeShapeOf, wholeSizeOf } from '../state/parts';
 import { buffersOf, heldRanges, sharePlacement } from '../state/placement';
 import { commonRanges, type Range, totalLength, withoutRanges } from '../state/ranges';
 import { asNumbers, asStored, VALUES } from '../state/state-access';
-import { accessOf, stepsLeftOutOf } from '../state/training-state';
+import { accessOf, hasStates, stepCountsOf } from '../state/training-state';
 import { type ArraySlice, type DictArray, heldPart, requireFit } from './fit';
 
 /** A model's parameters and persistent buffers by full name. */
@@ -27,6 +27,8 @@ export interface OptimStateDict {
       readonly steps: number;
       /** The number of steps without a gradient, by the parameter's name; only parameters that had such steps are listed. */
       readonly stepsLeftOut?: Readonly<Record<string, number>>;
+      /** The frozen parameters that were updated before; omitted if there are none. */
+      readonly updatedFrozen?: readonly string[] | undefined;
       readonly params: readonly string[];
     },
   ];
@@ -38,6 +40,7 @@ export interface LocalOptimState {
   readonly lrs?: readonly number[] | undefined;
   readonly steps: number;
   readonly stepsLeftOut?: Readonly<Record<string, number>> | undefined;
+  readonly updatedFrozen?: readonly string[] | undefined;
   readonly states: readonly {
     readonly parameter: string;
     readonly state: string;
@@ -134,8 +137,9 @@ export class StateDicts {
     const name = 'FSDP.optimStateDict()';
     requireOrder(name, 'model, optimizer', model, optimizer);
     this.#callTogether(name, model);
+    const { stepsLeftOut, updatedFrozen: frozen } = stepCountsOf(this.#ranks, name, optimizer);
     const byState = optimizer.stateNames.map((state) => {
-      return [state, this.#arrays(name, model, optimizer, state)] as const;
+      return [state, this.#arrays(name, model, { optimizer, frozen }, state)] as const;
     });
     const params = trainableOf(model).map(([key]) => key);
     const state = new Map<string, Record<string, DictArray>>();
@@ -143,8 +147,8 @@ export class StateDicts {
       for (const [key, array] of arrays) state.set(key, { ...state.get(key), [stateName]: array });
     }
     const { lr, steps } = optimizer;
-    const stepsLeftOut = stepsLeftOutOf(this.#ranks, name, optimizer);
-    return { state, param_groups: [{ lr, lrs: groupRates(optimizer), steps, stepsLeftOut, params }] };
+    const group = { lr, lrs: groupRates(optimizer), steps, stepsLeftOut, params };
+    return { state, param_groups: [frozen.length === 0 ? group : { ...group, updatedFrozen: frozen }] };
   }
 
   /**
@@ -154,9 +158,9 @@ export class StateDicts {
    */
   optimStateDictToLoad(model: Module, optimizer: Optimizer, dict: OptimStateDict): LocalOptimState {
     requireOrder('FSDP.optimStateDictToLoad()', 'model, optimizer, dict', model, optimizer);
-    const named = trainableOf(model);
+    const [{ lr, lrs, steps, stepsLeftOut, updatedFrozen }] = dict.param_groups;
+    const named = trainableOf(model, updatedFrozen);
     const wanted = new Map(named.map(([name, parameter]) => [name, wholeShapeOf(parameter)]));
-    const [{ lr, lrs, steps, stepsLeftOut }] = dict.param_groups;
     const states = optimizer.stateNames.flatMap((state) => {
       const arrays = new Map<string, DictArray>();
       for (const [name, { [state]: array }] of dict.state) if (array !== undefined) arrays.set(name, array);
@@ -165,7 +169,7 @@ export class StateDicts {
         return { parameter: named[parameter]?.[0] ?? '', state, slice };
       });
     });
-    return { lr, lrs, steps, stepsLeftOut, states };
+    return { lr, lrs, steps, stepsLeftOut, updatedFrozen, states };
   }
 
   /** Writes the result of `optimStateDictToLoad` into the optimizer. Source: Optimizer.load_state_dict. */
@@ -176,7 +180,7 @@ export class StateDicts {
       access.write({ parameter: places.get(parameter) ?? -1, state }, rangeOf(slice), slice.values);
     }
     setRates(optimizer, local.lr, local.lrs);
-    optimizer.restore(local.steps, local.stepsLeftOut);
+    optimizer.restore(local.steps, local.stepsLeftOut, local.updatedFrozen);
   }
 
   /** Checks that all ranks call the same function with the same arguments, before any values are sent. */
@@ -192,19 +196,24 @@ export class StateDicts {
   }
 
   /** Returns one state (the values, or a state of the optimizer) of all parameters that have this state. */
-  #arrays(name: string, model: Module, optimizer: Optimizer | null, state: string): Map<string, DictArray> {
+  #arrays(
+    name: string,
+    model: Module,
+    states: { readonly optimizer: Optimizer; readonly frozen: readonly string[] } | null,
+    state: string,
+  ): Map<string, DictArray> {
     const { engine, group } = this.#ranks;
     const { type, options } = this.#types.get(model) ?? { type: 'FULL_STATE_DICT', options: {} };
     const named = [...model.namedState()];
     const parameters = named.map(([, parameter]) => parameter);
-    const access = accessOf({ engine, model, optimizer });
+    const access = accessOf({ engine, model, optimizer: states?.optimizer ?? null });
     const held = heldRanges(parameters);
     const placement = type === 'FULL_STATE_DICT' ? sharePlacement(this.#ranks, held, named.length) : null;
     const arrays = new Map<string, DictArray>();
     named.forEach(([key, one], parameter) => {
-      const { requiresGrad, dtype } = one;
+      const { dtype } = one;
       const shape = wholeShapeOf(one);
-      if (optimizer !== null && !requiresGrad) return;
+      if (states !== null && !hasStates(one, states.frozen)) return;
       const own = held
         .filter((range) => range.parameter === parameter)
         .map((range) => ({
@@ -261,8 +270,9 @@ function rangeOf({ start, values }: ArraySlice): Range {
   return { start, length: values.length };
 }
 
-function trainableOf(model: Module): [string, Parameter][] {
-  return [...model.namedParameters()].filter(([, { requiresGrad }]) => requiresGrad);
+/** Returns the parameters of which an optimizer has states. */
+function trainableOf(model: Module, updatedFrozen: readonly string[] = []): [string, Parameter][] {
+  return [...model.namedParameters()].filter(([, parameter]) => hasStates(parameter, updatedFrozen));
 }
 
 /** Checks the order of the arguments, which torch changed in version 2.1. Throws: CONFIG, with the right order. */

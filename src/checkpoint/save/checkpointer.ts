@@ -162,7 +162,7 @@ export class Checkpointer {
     const { blockElements } = this.#options;
     const { heads, indices } = plan;
     const written = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
-    const description = describeSave(state, options, identity.id);
+    const description = describeSave(state, plan, options, identity.id);
     const documents = identity.rank === 0 ? { indices, state: description, blockElements } : null;
     return { ...identity, heads, blockElements, written, documents };
   }

@@ -8,7 +8,7 @@ import { type StoredDType, storedBytes } from '../format/stored-dtypes';
 import { wholeShapeOf, wholeSizeOf } from '../state/parts';
 import { heldRanges, sharePlacement } from '../state/placement';
 import { VALUES } from '../state/state-access';
-import { type SavedTraining, stepsLeftOutOf } from '../state/training-state';
+import { hasStates, type SavedTraining, type StepCounts, stepCountsOf } from '../state/training-state';
 import type { CommitDocuments } from './commit';
 import { ownersOf } from './owners';
 import type { FileHead } from './part-writer';
@@ -39,6 +39,8 @@ export interface SavePlan {
   readonly tasks: readonly (WriteTask & { readonly position: Bytes })[];
   /** Number of bytes to copy from this rank's states. */
   readonly totalBytes: Bytes;
+  /** The optimizer's counts of updates; null without an optimizer. */
+  readonly counts: StepCounts | null;
 }
 
 /** Default of `maxShardBytes`. Source: huggingface_hub, MAX_SHARD_SIZE. */
@@ -74,7 +76,8 @@ export function checkStateDictType(type: string): void {
 
 /** Plans which rank writes which elements into which file. All ranks call this function, which is a collective. */
 export function planSave(state: SavedTraining, options: SaveOptions): SavePlan {
-  const { group, replicas = group } = state;
+  const { group, replicas = group, optimizer } = state;
+  const counts = optimizer && stepCountsOf(state, 'saveCheckpoint()', optimizer);
   const named = state.model.namedState();
   const parameters = [...named.values()];
   // If ranks with the same parts have different values, the first rank's values are saved. Source: FSDP saves the ignored
@@ -84,11 +87,15 @@ export function planSave(state: SavedTraining, options: SaveOptions): SavePlan {
   );
   const placement = sharePlacement(state, held, parameters.length);
   const described = [...named].map(([name, parameter]) => ({ name, size: wholeSizeOf(parameter) }));
-  const layout = saveLayout(savedArrays(state, options), ownersOf(placement, described), {
-    type: options.type ?? 'SHARDED_STATE_DICT',
-    maxShardBytes: options.maxShardBytes ?? MAX_SHARD_BYTES,
-    numRanks: group.size,
-  });
+  const layout = saveLayout(
+    savedArrays(state, options, counts?.updatedFrozen ?? []),
+    ownersOf(placement, described),
+    {
+      type: options.type ?? 'SHARDED_STATE_DICT',
+      maxShardBytes: options.maxShardBytes ?? MAX_SHARD_BYTES,
+      numRanks: group.size,
+    },
+  );
   const files = layout.files.map((file) => ({ ...file, ...encodeHeader(file.tensors, file.metadata) }));
   const headers = new Map(files.map(({ file, header }) => [file, header]));
   const tasks = layout.tasks
@@ -105,12 +112,14 @@ export function planSave(state: SavedTraining, options: SaveOptions): SavePlan {
     }),
     tasks,
     totalBytes: ITEM_BYTES * tasks.reduce((sum, { length }) => sum + length, 0),
+    counts,
   };
 }
 
-/** Returns the checkpoint's description, which the first rank writes. All ranks call this function, which is a collective. */
+/** Returns the checkpoint's description, which the first rank writes. */
 export function describeSave(
-  { engine, group, optimizer }: SavedTraining,
+  { group, optimizer }: SavedTraining,
+  { counts }: Pick<SavePlan, 'counts'>,
   { type = 'SHARDED_STATE_DICT', trainer = null }: SaveOptions,
   id: string,
 ): CommitDocuments['state'] {
@@ -125,7 +134,8 @@ export function describeSave(
         ? null
         : {
             steps: optimizer.steps,
-            stepsLeftOut: stepsLeftOutOf({ engine, group }, 'saveCheckpoint()', optimizer),
+            stepsLeftOut: counts?.stepsLeftOut,
+            ...(counts?.updatedFrozen.length ? { updatedFrozen: [...counts.updatedFrozen] } : {}),
             lr: optimizer.lr,
             lrs: groupRates(optimizer),
             states: [...optimizer.stateNames],
@@ -134,13 +144,17 @@ export function describeSave(
   };
 }
 
-function savedArrays({ model, optimizer }: SavedTraining, { dtype = 'F32' }: SaveOptions): SavedArray[] {
+function savedArrays(
+  { model, optimizer }: SavedTraining,
+  { dtype = 'F32' }: SaveOptions,
+  updatedFrozen: readonly string[],
+): SavedArray[] {
   return [...model.namedState()].flatMap(([name, one], parameter) => {
-    const { requiresGrad, dtype: own } = one;
+    const { dtype: own } = one;
     const shape = wholeShapeOf(one);
     const stored = own === 'int32' ? 'I32' : dtype;
     const values = { kind: 'model', name, parameter, state: VALUES, dtype: stored, shape } as const;
-    const states = requiresGrad ? (optimizer?.stateNames ?? []) : [];
+    const states = hasStates(one, updatedFrozen) ? (optimizer?.stateNames ?? []) : [];
     return [
       values,
       ...states.map((state): SavedArray => {

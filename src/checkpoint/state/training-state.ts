@@ -1,6 +1,7 @@
 import type { Engine } from '../../backend/engine';
 import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
+import type { Parameter } from '../../nn/parameter';
 import { readState } from '../../nn/state-values';
 import type { Optimizer } from '../../optim/optimizer';
 import { exchange, type Ranks } from './agreement';
@@ -19,7 +20,10 @@ export interface TrainingState {
 
 /** The optimizer states that a save writes in addition to the parameters. */
 export interface SavedStates
-  extends Pick<Optimizer, 'steps' | 'stepsLeftOut' | 'lr' | 'paramGroups' | 'stateNames' | 'readState'> {}
+  extends Pick<
+    Optimizer,
+    'steps' | 'stepsLeftOut' | 'updatedFrozen' | 'lr' | 'paramGroups' | 'stateNames' | 'readState'
+  > {}
 
 /** The state that a save reads. In place of an optimizer, it may have other states of the parameters, such as gradients. */
 export interface SavedTraining extends Omit<TrainingState, 'optimizer'> {
@@ -33,23 +37,40 @@ export const GRADIENT = 'grad';
 export function gradientStates(engine: Engine, optimizer: Optimizer): SavedStates {
   const { steps, stepsLeftOut, lr, paramGroups } = optimizer;
   return {
-    ...{ steps, stepsLeftOut, lr, paramGroups },
+    ...{ steps, stepsLeftOut, updatedFrozen: [], lr, paramGroups },
     stateNames: [GRADIENT],
     readState: (buffer, _, offset, length) => readState(engine, buffer, 'grad', offset, length),
   };
 }
 
+/** The steps that did not update each parameter, and the frozen parameters that were updated before. */
+export type StepCounts = Pick<Optimizer, 'stepsLeftOut' | 'updatedFrozen'>;
+
 /**
- * Returns for each parameter the number of steps without a gradient. The numbers come from all ranks, because ranks may hold
- * different parameters. All ranks call this function; `name` is the function that the user called.
+ * Returns the counts of all parameters. They come from all ranks, because ranks may hold different parameters. All ranks call this
+ * function; `name` is the function that the user called.
  */
-export function stepsLeftOutOf(
+export function stepCountsOf(
   ranks: Ranks,
   name: string,
-  { stepsLeftOut }: Pick<Optimizer, 'stepsLeftOut'>,
-): Optimizer['stepsLeftOut'] {
-  // If several ranks have a parameter, the value of the first rank counts.
-  return Object.assign({}, ...exchange(ranks, name, stepsLeftOut).reverse());
+  { stepsLeftOut, updatedFrozen }: StepCounts,
+): StepCounts {
+  const counts = exchange<StepCounts>(ranks, name, { stepsLeftOut, updatedFrozen });
+  return {
+    // If several ranks have a parameter, the value of the first rank counts.
+    stepsLeftOut: Object.assign({}, ...counts.map((each) => each.stepsLeftOut).reverse()),
+    updatedFrozen: [...new Set(counts.flatMap((each) => each.updatedFrozen))],
+  };
+}
+
+/** Returns, for each parameter of all ranks, the number of steps that did not update it; see `stepCountsOf`. */
+export function stepsLeftOutOf(ranks: Ranks, name: string, optimizer: StepCounts): Optimizer['stepsLeftOut'] {
+  return stepCountsOf(ranks, name, optimizer).stepsLeftOut;
+}
+
+/** Whether an optimizer has states of a parameter: of a trainable one, and of a frozen one that it has updated before. */
+export function hasStates({ name, requiresGrad }: Parameter, updatedFrozen: readonly string[]): boolean {
+  return requiresGrad || updatedFrozen.includes(name);
 }
 
 /** Returns access to this rank's elements, with parameters and buffers in the model's order. */

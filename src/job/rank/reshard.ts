@@ -2,7 +2,7 @@ import type { Engine } from '../../backend/engine';
 import { type PlacedState, type Redistributed, redistribute } from '../../checkpoint/reshard/redistribute';
 import { exchange } from '../../checkpoint/state/agreement';
 import { wholeShapeOf } from '../../checkpoint/state/parts';
-import { stepsLeftOutOf } from '../../checkpoint/state/training-state';
+import { type StepCounts, stepCountsOf } from '../../checkpoint/state/training-state';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
@@ -62,7 +62,8 @@ export function rankReshard(engine: Engine, group: ProcessGroup) {
     moveState(before: ModelAndOptimizer, after: ModelAndOptimizer): Redistributed {
       requireSameModel(before.model, after.model);
       const { steps, lr } = before.optimizer;
-      const leftOut = stepsLeftOutOf({ engine, group }, 'moveState()', before.optimizer);
+      const counts = stepCountsOf({ engine, group }, 'moveState()', before.optimizer);
+      requireNoFrozenStates(counts);
       before.optimizer.zeroGrad();
       for (const { model } of [before, after]) abandonUnits(model);
       const moved = redistribute({
@@ -72,13 +73,22 @@ export function rankReshard(engine: Engine, group: ProcessGroup) {
           buffer.dispose();
         },
       });
-      after.optimizer.restore(steps, leftOut);
+      after.optimizer.restore(steps, counts.stepsLeftOut);
       setRates(after.optimizer, lr, groupRates(before.optimizer));
       before.optimizer.dispose();
       before.model.dispose();
       return moved;
     },
   };
+}
+
+/** Throws: CONFIG if frozen parameters have states, because only the states of trainable parameters are moved. */
+function requireNoFrozenStates({ updatedFrozen: [name] }: StepCounts): void {
+  if (name === undefined) return;
+  throw new ConfigError(
+    `moveState: ${name} is frozen but has been trained before, and its optimizer states would be lost; set requiresGrad to true ` +
+      'before the move, in both models, and freeze it again after the move',
+  );
 }
 
 /** Throws: CONFIG if both are the same model, or if their parameters differ. */

@@ -78,7 +78,8 @@ export interface FullyShardOptions {
  * rest and gathered for forward and backward, and their gradients are reduced to shards. Call `fullyShard` on inner modules
  * first, and on the root last. Returns the module. A rank initialises only its shard of deferred parameters: [Note: deferred
  * values].
- * Throws: CONFIG for a scalar parameter, and if a module outside of this module also uses one of the parameters. The first
+ * Throws: CONFIG for a scalar parameter, and if a module outside of this module also uses one of the parameters or holds one of
+ * the modules inside. The first
  * forward throws CONFIG if the root was sharded after a unit had run.
  */
 export function fullyShard<M extends Module>(

@@ -12,7 +12,7 @@ export type Values = Readonly<Record<string, readonly number[]>>;
 interface Reference {
   readonly gradients: Readonly<Record<'DDP' | 'fullyShard' | 'FSDP', readonly Values[]>>;
   readonly unfreezing: Readonly<Record<'adamW' | 'adam' | 'sgd', readonly Values[]>>;
-  readonly freezing: Readonly<Record<'DDP', readonly Values[]>>;
+  readonly freezing: Readonly<Record<'DDP' | 'between', readonly Values[]>>;
   readonly sharing: Readonly<Record<'DDP' | 'fullyShard', readonly Values[]>>;
   readonly clipping: Readonly<
     Record<'equal rows' | 'other rows', { readonly norms: readonly number[]; readonly values: Values }>

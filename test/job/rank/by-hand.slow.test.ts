@@ -161,3 +161,76 @@ test('a SyncBatchNorm leaves out ranks with empty batches, and refuses batches w
     assert.deepEqual(errors, [`${head} no values`, `${head} one value per channel`]);
   }
 });
+
+const SHARED_BY_BLOCKS: Readonly<Record<string, { reference: 'DDP' | 'fullyShard'; wrap: string }>> = {
+  DDP: { reference: 'DDP', wrap: 'DDP(model)' },
+  'naive.DDP': { reference: 'DDP', wrap: 'naive.DDP(model)' },
+  'fullyShard of the model': { reference: 'fullyShard', wrap: 'fullyShard(model)' },
+  'FSDP, a unit a block': {
+    reference: 'fullyShard',
+    wrap: 'FSDP(model, { autoWrapPolicy: ModuleWrapPolicy([Block]) })',
+  },
+  'FSDP, each Linear': {
+    reference: 'fullyShard',
+    wrap: 'FSDP(model, { autoWrapPolicy: ModuleWrapPolicy([nn.Linear]) })',
+  },
+  'ZeRO-2': { reference: 'fullyShard', wrap: "fullyShard(model, { strategy: 'ZERO_2' })" },
+};
+
+for (const [name, { reference, wrap }] of Object.entries(
+  casesHere(SHARED_BY_BLOCKS, ['DDP', 'FSDP, a unit a block', 'FSDP, each Linear']),
+)) {
+  test(`a layer that three blocks share trains as in torch: ${name}`, async () => {
+    const ranks = await printedBy<Values[]>(
+      shared(),
+      `const model = filled(new Shared());
+      const outer = ${wrap};
+      const opt = optim.adamW(model, { lr: 0.05, weightDecay: 0.5 });
+      for (let step = 0; step < 3; step++) {
+        opt.zeroGrad();
+        outer(rows(step)).backward();
+        opt.step();
+        record(model);
+      }
+      console.log(JSON.stringify(found));`,
+    );
+    for (const found of ranks) assertSteps(found, TORCH.sharing[reference], name);
+  });
+}
+
+test('a unit that shares a layer or a parameter with other units is refused, and the error names both sides', async () => {
+  const [errors] = await printedBy<string[]>(
+    shared(),
+    `class Twins extends nn.Module {
+      a = new nn.Linear(4, 4);
+      b = new nn.Linear(4, 4);
+      constructor() {
+        super();
+        this.b.weight = this.a.weight;
+      }
+      forward(x) { return this.b.apply(this.a.apply(x)); }
+    }
+    const refused = (work) => {
+      try { work(); return 'accepted'; } catch (error) { return error.code + ' ' + error.message; }
+    };
+    const outside = new Block(new nn.Linear(4, 4));
+    const other = new nn.Sequential(outside.shared);
+    console.log(JSON.stringify([
+      refused(() => { for (const block of new Shared().blocks) fullyShard(block); }),
+      refused(() => FSDP(new Shared().blocks.at(1))),
+      refused(() => fullyShard(new Twins().b)),
+      refused(() => fullyShard(new Twins())),
+      refused(() => fullyShard(outside)),
+    ]));`,
+  );
+  const end = (module: string) =>
+    `(a tied or shared parameter belongs in one unit with all its readers); leave ${module} to the unit around it`;
+  const holds = '"blocks.0.shared", which has blocks.0.shared.weight';
+  assert.deepEqual(errors, [
+    `CONFIG fullyShard: "blocks.0" cannot be a separate unit, because "blocks.1", "blocks.2" also hold ${holds} ${end('"blocks.0"')}`,
+    `CONFIG fullyShard: "blocks.1" cannot be a separate unit, because "blocks.0", "blocks.2" also hold ${holds} ${end('"blocks.1"')}`,
+    `CONFIG fullyShard: "b" cannot be a separate unit, because "a" also reads a.weight ${end('"b"')}`,
+    'accepted',
+    `CONFIG fullyShard: this Block cannot be a separate unit, because the model itself also holds "0", which has 0.weight ${end('this Block')}`,
+  ]);
+});
