@@ -1,5 +1,6 @@
 import { ConfigError } from '../core/errors';
 import type { Module } from './module';
+import type { ModuleTree } from './module-tree';
 import type { Parameter, ParameterUser } from './parameter';
 
 /** A parameter of a module, and the modules outside of it that use the parameter too. */
@@ -45,7 +46,9 @@ function useFromOutside(module: Module): SharedUse | null {
   const inside = new Set<object>(module.modules());
   for (const part of module.modules()) {
     const [parameter] = part.parameters();
-    const users = part === module ? [] : part.holders.filter((holder) => !inside.has(holder));
+    // A stage of a pipeline holds modules of another tree, which it does not run.
+    const isUser = (holder: ModuleTree) => !inside.has(holder) && holder.root === module.root;
+    const users = part === module ? [] : part.holders.filter(isUser);
     if (parameter !== undefined && users.length > 0) return { parameter, shared: part, users };
   }
   for (const parameter of module.parameters()) {

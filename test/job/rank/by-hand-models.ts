@@ -13,7 +13,9 @@ interface Reference {
   readonly gradients: Readonly<Record<'DDP' | 'fullyShard' | 'FSDP', readonly Values[]>>;
   readonly unfreezing: Readonly<Record<'adamW' | 'adam' | 'sgd', readonly Values[]>>;
   readonly freezing: Readonly<Record<'DDP' | 'between', readonly Values[]>>;
-  readonly sharing: Readonly<Record<'DDP' | 'fullyShard', readonly Values[]>>;
+  readonly sharing: Readonly<
+    Record<'DDP' | 'fullyShard', { readonly values: readonly Values[]; readonly losses: readonly number[] }>
+  >;
   readonly clipping: Readonly<
     Record<'equal rows' | 'other rows', { readonly norms: readonly number[]; readonly values: Values }>
   >;

@@ -1,5 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type * as tf from '../../../src/core/tf';
+import type { RankScope } from '../../../src/job/rank/scope';
+import type { Linear } from '../../../src/nn/linear';
+import type { Module } from '../../../src/nn/module';
 import { casesHere } from '../../support/cases';
 import { assertClose } from '../../support/close';
 import { launchForAll } from '../job-fixture';
@@ -194,7 +198,7 @@ for (const [name, { reference, wrap }] of Object.entries(
       }
       console.log(JSON.stringify(found));`,
     );
-    for (const found of ranks) assertSteps(found, TORCH.sharing[reference], name);
+    for (const found of ranks) assertSteps(found, TORCH.sharing[reference].values, name);
   });
 }
 
@@ -213,14 +217,11 @@ test('a unit that shares a layer or a parameter with other units is refused, and
     const refused = (work) => {
       try { work(); return 'accepted'; } catch (error) { return error.code + ' ' + error.message; }
     };
-    const outside = new Block(new nn.Linear(4, 4));
-    const other = new nn.Sequential(outside.shared);
     console.log(JSON.stringify([
       refused(() => { for (const block of new Shared().blocks) fullyShard(block); }),
       refused(() => FSDP(new Shared().blocks.at(1))),
       refused(() => fullyShard(new Twins().b)),
       refused(() => fullyShard(new Twins())),
-      refused(() => fullyShard(outside)),
     ]));`,
   );
   const end = (module: string) =>
@@ -231,6 +232,81 @@ test('a unit that shares a layer or a parameter with other units is refused, and
     `CONFIG fullyShard: "blocks.1" cannot be a separate unit, because "blocks.0", "blocks.2" also hold ${holds} ${end('"blocks.1"')}`,
     `CONFIG fullyShard: "b" cannot be a separate unit, because "a" also reads a.weight ${end('"b"')}`,
     'accepted',
-    `CONFIG fullyShard: this Block cannot be a separate unit, because the model itself also holds "0", which has 0.weight ${end('this Block')}`,
   ]);
+});
+
+/** The model of `Shared` and its rows, for job.train. */
+const OWN_SHARED = {
+  model: ({ nn, tf }: RankScope): Module => {
+    class Block extends nn.Module {
+      readonly own = new nn.Linear(4, 4);
+      readonly shared: Linear;
+      constructor(shared: Linear) {
+        super();
+        this.shared = shared;
+      }
+      forward(x: tf.Tensor): tf.Tensor {
+        return tf.tanh(this.shared.apply(tf.tanh(this.own.apply(x))));
+      }
+    }
+    class Model extends nn.Module {
+      readonly blocks: InstanceType<typeof nn.ModuleList<Block>>;
+      constructor() {
+        super();
+        const shared = new nn.Linear(4, 4);
+        this.blocks = new nn.ModuleList([new Block(shared), new Block(shared), new Block(shared)]);
+      }
+      forward(x: tf.Tensor): tf.Tensor {
+        return [...this.blocks].reduce((y, block) => block.apply(y), x);
+      }
+    }
+    const model = new Model();
+    model.parameters().forEach((parameter, i) => {
+      const values = Float32Array.from({ length: parameter.size }, (_, n) => 0.5 * Math.sin(n + i));
+      parameter.replace(tf.keep(tf.tensor(values, [...parameter.shape])));
+    });
+    return model;
+  },
+  data: ({ tf, rank }: RankScope, step: number) => ({
+    x: tf.tensor(
+      Float32Array.from({ length: 8 }, (_, n) => Math.cos(n + 8 * (2 * step + rank))),
+      [2, 4],
+    ),
+  }),
+  loss: (y: tf.Tensor, _: unknown, { tf }: RankScope): tf.Tensor => tf.mean(y),
+};
+
+test('job.train trains a layer that three blocks share as torch does', async () => {
+  for (const strategy of ['NO_SHARD', 'ZERO_2', 'FULL_SHARD'] as const) {
+    const run = await shared().train({
+      ...OWN_SHARED,
+      optimizer: { kind: 'adamW', lr: 0.05, weightDecay: 0.5 },
+      parallel: { strategy },
+    });
+    await run.step(3);
+    assertClose(run.losses, TORCH.sharing.DDP.losses, 1e-5, strategy);
+    await run.dispose();
+  }
+});
+
+test('layers of two stages that share a weight begin with the values of the whole model', async () => {
+  const model = ({ nn }: RankScope): Module => {
+    const [first, second, third] = [new nn.Linear(4, 4), new nn.Linear(4, 4), new nn.Linear(4, 4)];
+    third.weight = first.weight;
+    return new nn.Sequential([first, new nn.Tanh(), second, new nn.Tanh(), third]);
+  };
+  const data = ({ tf }: RankScope, step: number) => ({
+    x: tf.tensor(
+      Float32Array.from({ length: 32 }, (_, n) => Math.cos(n + 8 * step)),
+      [8, 4],
+    ),
+  });
+  const losses: (readonly number[])[] = [];
+  for (const pp of [1, 2]) {
+    const run = await shared().train({ ...OWN_SHARED, model, data, parallel: { pp } }, { ranks: pp });
+    await run.step(3);
+    losses.push(run.losses);
+    await run.dispose();
+  }
+  assertClose(losses[1] ?? [], losses[0] ?? [], 1e-5);
 });
