@@ -122,6 +122,7 @@ test('states and values on the host are updated there, without staging', () => {
   const onHost = {
     size,
     module: 'blocks.0',
+    slices: [],
     segments: () => [
       { offset: 0, length: size, values: { host: values, offset: 3 }, grad: { host: grad, offset: 0 } },
     ],
