@@ -101,6 +101,8 @@ export class Parameter implements Leaf {
   isFrozenInUnit = false;
   /** Whether the last forward ran only for collectives (an expert without tokens); a zero gradient then counts as missing. */
   isSpare = false;
+  /** Whether the gradient is zeros on this rank because backward did not reach the parameter, as under torch's FSDP. */
+  hasOnlyZeros = false;
   /** Says which part of a whole tensor this parameter is, under tensor parallelism; null if it is the whole tensor. */
   split: TensorSplit | null = null;
   lent: tf.Tensor | null = null; // In a copy of another rank's expert, forward reads this tensor in place of the values.

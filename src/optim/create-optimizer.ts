@@ -1,6 +1,7 @@
 import type { Engine } from '../backend/engine';
 import type { OffloadConfig } from '../config/settings/memory';
 import type { OptimizerConfig } from '../config/settings/optimizer';
+import type { Warn } from '../core/warn';
 import type { Module } from '../nn/module';
 import { adamWRule } from './adamw';
 import { adamW8bitRule } from './adamw-8bit';
@@ -14,7 +15,7 @@ import type { UpdateRule } from './update-rule';
 
 /**
  * Makes a config's optimizer; `offload` says whether the optimizer's states are on the host. If the config has groups, they
- * name parameters of `named`. Throws: CONFIG for settings that contradict each other.
+ * name parameters of `named`. `warnOfMissing` gets a warning about parameters without gradients. Throws: CONFIG for settings that contradict each other.
  */
 export function createOptimizer(
   engine: Engine,
@@ -22,9 +23,10 @@ export function createOptimizer(
   config: OptimizerConfig,
   offload: OffloadConfig,
   named = model as Module, // a model, if groups are named
+  warnOfMissing?: Warn,
 ): Optimizer {
   const groups = config.groups.length === 0 ? undefined : namedGroups(named, config.groups);
-  const placement: OptimizerPlacement = { onHost: offload.optimizer, groups };
+  const placement: OptimizerPlacement = { onHost: offload.optimizer, groups, warnOfMissing };
   const rule = ruleOf(config);
   const create = (of: HasStates): Optimizer => new RuleOptimizer(engine, of, rule, config.lr, placement);
   return config.delayedUpdate ? new DelayedUpdate(engine, model, placement, create) : create(model);

@@ -9,6 +9,7 @@ import type { Warn } from '../core/warn';
 import { isOnHost, type Parameter, type Span, type StateBuffer, type StateSegment } from '../nn/parameter';
 import { GradientWatch } from './gradient-watch';
 import { type SteppedSegment, updateOnHost } from './host-transit';
+import { MissingWatch } from './missing-watch';
 import type { HasStates, Optimizer } from './optimizer';
 import { type CommonOptions, checkedOptions } from './optimizer-options';
 import { type ParameterGroup, paramGroup } from './param-groups';
@@ -33,6 +34,8 @@ export interface OptimizerPlacement {
   readonly groups?: readonly ParameterGroup[] | undefined;
   /** Is called with a warning about the first gradient that is NaN or infinite. If undefined, gradients are not checked. */
   readonly warn?: Warn | undefined;
+  /** Is called with a warning about parameters that got no gradient in a step. If undefined, they are not named. */
+  readonly warnOfMissing?: Warn | undefined;
   /** Is called at the end of each step, with the time at which the step began. */
   readonly stepped?: ((optimizer: Optimizer, began: Seconds) => void) | undefined;
 }
@@ -60,6 +63,7 @@ export class RuleOptimizer implements Optimizer {
   readonly #rule: UpdateRule;
   readonly #placement: OptimizerPlacement;
   readonly #watch: GradientWatch | null;
+  readonly #missing: MissingWatch | null;
   readonly #states = new Map<StateBuffer, PlacedState>();
   readonly #counts = new UpdateCounts();
 
@@ -69,6 +73,8 @@ export class RuleOptimizer implements Optimizer {
     this.#rule = rule;
     this.#placement = placement;
     this.#watch = placement.warn === undefined ? null : new GradientWatch(engine, placement.warn);
+    const { warnOfMissing } = placement;
+    this.#missing = warnOfMissing === undefined || !engine.hasValues ? null : new MissingWatch(warnOfMissing);
     const groups = placement.groups ?? [{ parameters: null, own: {} }];
     this.paramGroups = groups.map(({ own }) => paramGroup(own, lr, rule.settings));
     this.#others = groups.findIndex(({ parameters }) => parameters === null);
@@ -112,15 +118,19 @@ export class RuleOptimizer implements Optimizer {
     this.#watch?.begin(this.steps);
     const { maximize, granularity } = this.#rule;
     const factor = maximize ? -gradScale : gradScale;
+    let hasUpdated = false;
     for (const buffer of this.#model.states()) {
       const segments = buffer.segments().flatMap((segment) => this.#stepped(buffer, segment));
+      this.#missing?.lookAtZeros(buffer);
       if (segments.length === 0) continue;
+      hasUpdated = true;
       this.#watch?.look(buffer, segments, this.steps);
       const placed = this.#stateOf(buffer);
       if (placed.place === 'device') updateOnDevice(placed.state, segments, factor);
       else updateOnHost(this.#engine, placed.state, { module: buffer.module, granularity }, segments, factor);
       buffer.updated();
     }
+    this.#missing?.end(this.steps, hasUpdated);
     this.#placement.stepped?.(this, began);
   }
 
@@ -162,7 +172,13 @@ export class RuleOptimizer implements Optimizer {
    * parameters in no group.
    */
   #stepped(buffer: StateBuffer, segment: StateSegment): SteppedSegment[] {
-    if (segment.grad === null) return [];
+    if (segment.grad === null) {
+      for (const { parameter, length } of slicesIn(buffer, segment)) {
+        const isTrained = parameter.requiresGrad && (this.#groupOf.get(parameter) ?? this.#others) >= 0;
+        if (length > 0 && isTrained) this.#missing?.note(parameter);
+      }
+      return [];
+    }
     const [first] = this.paramGroups;
     const isEven = this.#counts.update(slicesIn(buffer, segment));
     if (isEven && this.#groupOf.size === 0 && first !== undefined) {

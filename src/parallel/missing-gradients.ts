@@ -61,6 +61,21 @@ export function withoutSpare(
   });
 }
 
+/**
+ * Notes the parameters whose gradients are zeros in place of missing gradients, so that the optimizer can name them. `isFirst`:
+ * whether the step has no earlier gradients to which these gradients are added.
+ */
+export function noteZeros(
+  parameters: readonly Parameter[],
+  grads: readonly (tf.Tensor | null)[],
+  isFirst: boolean,
+): void {
+  parameters.forEach((parameter, i) => {
+    const isMissing = (grads[i] ?? null) === null;
+    if (isFirst || !isMissing) parameter.hasOnlyZeros = isMissing;
+  });
+}
+
 /** Allocates zeros in place of a parameter's missing gradient; the caller owns the tensor. */
 export function zeroGradient(
   engine: Engine,

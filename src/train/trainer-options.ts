@@ -32,7 +32,7 @@ export interface TrainerOptions {
   readonly parallelize?: typeof parallelize | undefined;
   /** Records the parts of a pipeline's microbatches; default `recordPart`. */
   readonly record?: typeof recordPart | undefined;
-  /** Gets warnings about settings without effect, and about the first loss that is not finite. */
+  /** Gets warnings about settings without effect, parameters without gradients, and the first loss that is not finite. */
   readonly warn?: Warn | undefined;
 }
 

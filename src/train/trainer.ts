@@ -72,12 +72,13 @@ export class Trainer {
   #warnedOfLoss = false;
 
   constructor(options: TrainerParts, task: Task, passes: ModelPasses) {
-    const { config, engine, allRanks } = options;
+    const { config, engine, allRanks, warn } = options;
     this.config = config;
     this.#options = options;
     this.#task = task;
     this.#passes = passes;
-    this.optimizer = createOptimizer(engine, passes.trained, config.optimizer, config.offload, task.model);
+    const { trained } = passes;
+    this.optimizer = createOptimizer(engine, trained, config.optimizer, config.offload, task.model, warn);
     const { schedule, steps } = config;
     this.#schedule = schedule && new LRSchedule(this.optimizer, rateOf(schedule, steps));
     const scaler = gradScalerOf(config);

@@ -85,6 +85,7 @@ export function rankOptim({ engine, warn, steps }: OptimParts, takes: (model: Ha
         onHost,
         groups,
         warn,
+        warnOfMissing: warn,
         stepped: (optimizer, began) => steps.updated(optimizer, began),
       });
     };

@@ -281,6 +281,8 @@ export class Reducer {
     const nowhere = missingEverywhere({ ...by, engine: this.#options.engine }, missing, agrees);
     parameters.forEach((parameter, i) => {
       if (nowhere[i] === true) parameter.state.zeroGrad();
+      // A hook does not compare which gradients are missing, so zeros stay in their place.
+      parameter.hasOnlyZeros = agrees === undefined && missing[i] === true;
     });
   }
 }

@@ -3,7 +3,7 @@ import * as tf from '../../core/tf';
 import type { Span } from '../../nn/parameter';
 import type { Graded, ParameterGradients } from '../../nn/parameter-gradients';
 import { copyElements, disposeSpan, fillElements, zerosIn } from '../../nn/spans';
-import { zeroGradient } from '../missing-gradients';
+import { noteZeros, zeroGradient } from '../missing-gradients';
 import { declaredGrad, Reduction } from './reduction';
 import { chunkOf, type ShardLayout } from './shard-layout';
 import type { UnitSpec } from './unit-placement';
@@ -106,6 +106,10 @@ export class UnitGradients implements ParameterGradients {
   reduce(grads: readonly (tf.Tensor | null)[]): Reduction {
     const all = this.#withLocal(grads);
     this.#local = [];
+    if (this.#spec.missingAreZeros) {
+      const parameters = this.#layout.entries.map(({ parameter }) => parameter);
+      noteZeros(parameters, all, this.#shard === null && this.#wholes === null);
+    }
     return new Reduction(this.#spec, this.#layout, all);
   }
 

@@ -2,7 +2,7 @@ import { accumulateGrad } from '../../autograd/leaves';
 import type * as tf from '../../core/tf';
 import { wholeTensor } from '../../nn/first-values';
 import type { Module } from '../../nn/module';
-import { zeroGradient } from '../missing-gradients';
+import { noteZeros, zeroGradient } from '../missing-gradients';
 import { type RankContext, runAsUnit } from '../run-as-unit';
 
 /**
@@ -27,6 +27,7 @@ export function naiveDDP<M extends Module>(module: M, { engine, observer, group 
         grads[i]?.dispose(); // the parameter was frozen later
         return;
       }
+      noteZeros([parameter], [grads[i] ?? null], parameter.grad === null);
       // Every rank must take part in every collective, even if its loss does not depend on the parameter.
       const grad = grads[i] ?? zeroGradient(engine, parameter);
       group.allReduce(grad, 'avg', { cause: 'grad', module: parameter.module }).wait();

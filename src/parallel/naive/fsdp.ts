@@ -1,6 +1,7 @@
 import * as tf from '../../core/tf';
 import type { Module } from '../../nn/module';
 import { sharesOf } from '../fsdp/shard-layout';
+import { noteZeros } from '../missing-gradients';
 import { type RankContext, runAsUnit } from '../run-as-unit';
 import { FlatShard } from './flat-shard';
 
@@ -39,6 +40,7 @@ export function naiveFullyShard<M extends Module>(module: M, context: RankContex
 
   // 3. After backward, each rank gets its own rows of the mean gradients. Means of several microbatches add up.
   const reduce = (grads: readonly (tf.Tensor | null)[]): void => {
+    noteZeros(parameters, grads, shard.grad === null);
     const mean = tf.keep(engine.allocate([size], 'float32', { cause: 'grad.shard', module: path }));
     const own = [{ tensor: mean, offset: 0, length: size }];
     group.reduceScatterPieces(sharesOf(layout, grads), own, 'avg', { cause: 'grad', module: path }).wait();
