@@ -1,6 +1,13 @@
 import ts from 'typescript';
 import type { CellError } from '../../src/cell/cell-error';
-import { adviceOnKey, adviceOnMember, adviceOnName, adviceOnType } from '../../src/cell/torch-habits';
+import { type PythonPlace, pythonLine, pythonName, pythonSentence } from '../../src/cell/python-habits';
+import {
+  adviceOnKey,
+  adviceOnMember,
+  adviceOnName,
+  adviceOnOperator,
+  adviceOnType,
+} from '../../src/cell/torch-habits';
 
 /** The largest number of messages that are shown for one cell. */
 const SHOWN = 10;
@@ -20,6 +27,14 @@ const UNKNOWN_KEYS: readonly number[] = [2353, 2561];
 
 /** Codes of "Type 'A' is not assignable to type 'B'.": for a value, an argument, and an argument of an overloaded function. */
 const WRONG_TYPES: readonly number[] = [2322, 2345, 2769];
+
+/**
+ * Codes of an operator between values that it does not take: for `+` and comparisons, and for the left and the right side of
+ * other operators.
+ */
+const WRONG_OPERANDS: readonly number[] = [2365, 2362, 2363];
+/** The codes of errors of the parser are below this number. */
+const PARSER_CODES = 2000;
 
 /** Code of "Block-scoped variable 'x' used before its declaration." */
 const USED_BEFORE_DECLARATION = 2448;
@@ -42,15 +57,39 @@ export function describeDiagnostics(diagnostics: readonly ts.Diagnostic[], cell:
   const found = diagnostics.map((diagnostic) => locate(diagnostic, cell));
   const first = found[0];
   if (first === undefined) throw new Error('an error was described without a diagnostic');
-  const ename = `TypeScriptError[TS${first.code}]`;
+  const python = pythonPlace(diagnostics, cell);
+  const ename = python === undefined ? `TypeScriptError[TS${first.code}]` : 'PythonCell';
+  const sentence = python && pythonSentence(python);
   const rest = found.length > SHOWN ? [`… and ${found.length - SHOWN} more`] : [];
   return {
     ename,
-    evalue: first.message,
-    traceback: [...found.slice(0, SHOWN).flatMap((each) => underline(each, cell)), ...rest],
+    evalue: sentence ?? first.message,
+    traceback: [
+      ...(sentence === undefined ? [] : [sentence]),
+      ...found.slice(0, SHOWN).flatMap((each) => underline(each, cell)),
+      ...rest,
+    ],
     line: first.line + 1,
     column: first.column + 1,
   };
+}
+
+/** Returns the first place that is Python: a line that does not parse, or an unknown name. */
+function pythonPlace(
+  diagnostics: readonly ts.Diagnostic[],
+  { source, wasDeclared }: FaultyCell,
+): PythonPlace | undefined {
+  for (const { code, start = 0, length = 0 } of diagnostics) {
+    const line = source.slice(0, start).split('\n').length;
+    const name = source.slice(start, start + length);
+    const advice = UNKNOWN_NAMES.includes(code) && !wasDeclared(name) ? pythonName(name) : undefined;
+    const place =
+      advice === undefined && code < PARSER_CODES
+        ? pythonLine(source.split('\n')[line - 1] ?? '', line)
+        : advice && { line, advice };
+    if (place !== undefined && place !== '') return place;
+  }
+  return undefined;
 }
 
 /** Returns a message with its position; line and column count from 0. */
@@ -87,6 +126,10 @@ function advice(
     return [...said, sentence(adviceOnMember(name, message, after)) ?? []].flat();
   if (UNKNOWN_KEYS.includes(code)) return [...said, sentence(adviceOnKey(name, message)) ?? []].flat();
   if (WRONG_TYPES.includes(code)) return [...said, sentence(adviceOnType(message)) ?? []].flat();
+  if (WRONG_OPERANDS.includes(code)) {
+    const habit = adviceOnOperator(message, cell.source.slice(0, start), after);
+    return [...said, sentence(habit) ?? []].flat();
+  }
   if (code === USED_BEFORE_DECLARATION && cell.wasDeclared(name))
     return [
       `This cell declares ${name} again, so it does not see the ${name} of an earlier cell: use the earlier ${name} in a separate cell.`,

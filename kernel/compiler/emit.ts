@@ -1,14 +1,19 @@
 import ts from 'typescript';
-import { bindingNames } from './outline';
+import { nameInCells } from '../../src/cell/shared-names';
+import { assignedVar, at, hasOwnVars, hoistedVar, letStatement, varNames } from './vars';
 
 const { factory } = ts;
 
 /** Name of the function with which cells import at run time; src/cell/evaluator.ts defines the function. */
 const IMPORT_FUNCTION = '__import';
 
+/** Name of the object that is `import.meta` in cells. */
+const META = '__importMeta';
+
 /**
  * [Note: cells as REPL code] In V8's REPL mode a name can be declared again only by the same kind of declaration. So every
- * top-level declaration becomes a `let`. Because functions are hoisted, they are assigned first. Imports become awaited calls.
+ * top-level declaration becomes a `let`; [Note: var in cells] is about `var`. Because functions are hoisted, they are assigned
+ * first. Imports become awaited calls.
  * The checker has already enforced `const`. If a cell's last statement is an expression, its value is the cell's value.
  *
  * Returns the transformer; statements after offset `end` were added by the compiler and are omitted.
@@ -18,13 +23,13 @@ export function replTransformer(end: number): ts.TransformerFactory<ts.SourceFil
     const own = file.statements.filter(
       (statement) => !ts.isExportDeclaration(statement) && ts.getOriginalNode(statement).pos < end,
     );
-    const hoisted = new Set<string>();
-    const visit = nestedVisitor(context, hoisted);
+    const visit = nestedVisitor(context);
     const functions: ts.Statement[] = [];
     const imports: ts.Statement[] = [];
     const rest: ts.Statement[] = [];
     for (const statement of own) {
-      const inner = ts.visitEachChild(statement, visit, context);
+      // A statement stays a statement: only expressions become nodes of another kind.
+      const inner = visit(statement) as ts.Statement;
       const place = ts.isFunctionDeclaration(inner)
         ? functions
         : ts.isImportDeclaration(inner)
@@ -35,8 +40,10 @@ export function replTransformer(end: number): ts.TransformerFactory<ts.SourceFil
     const last = own.at(-1);
     if (last !== undefined && !ts.isExpressionStatement(last))
       rest.push(factory.createExpressionStatement(factory.createVoidZero()));
-    const names = [...hoisted].map((name) => letStatement(name, undefined));
-    return factory.updateSourceFile(file, [...names, ...functions, ...imports, ...rest]);
+    const vars = varNames(ts.getOriginalNode(file) as ts.SourceFile).map((name) =>
+      hoistedVar(nameInCells(name)),
+    );
+    return factory.updateSourceFile(file, [...vars, ...functions, ...imports, ...rest]);
   };
 }
 
@@ -50,24 +57,12 @@ function topLevel(statement: ts.Statement): ts.Statement[] {
   return [statement];
 }
 
-function at<T extends ts.Node>(origin: ts.Node, node: T): T {
-  return ts.setOriginalNode(ts.setTextRange(node, origin), origin);
-}
-
 function asLet(statement: ts.VariableStatement): ts.Statement {
   const list = factory.createVariableDeclarationList(
     statement.declarationList.declarations,
     ts.NodeFlags.Let,
   );
   return at(statement, factory.createVariableStatement([], at(statement.declarationList, list)));
-}
-
-function letStatement(name: string | ts.BindingName, value: ts.Expression | undefined): ts.Statement {
-  const declaration = factory.createVariableDeclaration(name, undefined, undefined, value);
-  return factory.createVariableStatement(
-    [],
-    factory.createVariableDeclarationList([declaration], ts.NodeFlags.Let),
-  );
 }
 
 function functionStatement(declaration: ts.FunctionDeclaration): ts.Statement[] {
@@ -79,7 +74,7 @@ function functionStatement(declaration: ts.FunctionDeclaration): ts.Statement[] 
   const value = factory.createFunctionExpression(
     modifiers,
     declaration.asteriskToken,
-    undefined,
+    ownName(name),
     undefined,
     declaration.parameters,
     undefined,
@@ -88,12 +83,18 @@ function functionStatement(declaration: ts.FunctionDeclaration): ts.Statement[] 
   return [at(declaration, letStatement(name, at(declaration, value)))];
 }
 
+/** Returns the name of a function or class whose variable is renamed; undefined for others. See [Note: shared names]. */
+function ownName(name: ts.Identifier): ts.Identifier | undefined {
+  const { text } = ts.getOriginalNode(name) as ts.Identifier;
+  return text === name.text ? undefined : factory.createIdentifier(text);
+}
+
 function classStatement(declaration: ts.ClassDeclaration): ts.Statement[] {
   const { name } = declaration;
   if (name === undefined) return [];
   const value = factory.createClassExpression(
     declaration.modifiers?.filter(ts.isDecorator),
-    name,
+    ownName(name) ?? name,
     undefined,
     declaration.heritageClauses,
     declaration.members,
@@ -144,47 +145,17 @@ function awaitImport(specifier: ts.Expression, names: readonly string[]): ts.Exp
   return factory.createAwaitExpression(at(specifier, call));
 }
 
-/**
- * Changes code inside statements: dynamic imports, and `var` in blocks. Without the change, such a `var` would become a global
- * of another kind than `let`.
- */
-function nestedVisitor(context: ts.TransformationContext, hoisted: Set<string>): ts.Visitor {
-  const inFunctions: ts.Visitor = (node) => ts.visitEachChild(dynamicImport(node), inFunctions, context);
-  const visit: ts.Visitor = (node) => {
-    if (ts.isFunctionLike(node)) return inFunctions(node);
-    if (ts.isVariableStatement(node) && isVar(node.declarationList)) {
-      return ts.visitEachChild(assignments(node, hoisted), visit, context);
-    }
-    if (ts.isVariableDeclarationList(node) && isVar(node) && !ts.isVariableStatement(node.parent ?? node)) {
-      const list = factory.createVariableDeclarationList(node.declarations, ts.NodeFlags.Let);
-      return ts.visitEachChild(at(node, list), visit, context);
-    }
-    return ts.visitEachChild(dynamicImport(node), visit, context);
-  };
+/** Changes code inside statements: `var`, and what exists only in modules (dynamic imports, `import.meta`). */
+function nestedVisitor(context: ts.TransformationContext): (node: ts.Node) => ts.Node {
+  const inFunctions = (node: ts.Node): ts.Node => ts.visitEachChild(moduleOnly(node), inFunctions, context);
+  const visit = (node: ts.Node): ts.Node =>
+    hasOwnVars(node) ? inFunctions(node) : ts.visitEachChild(moduleOnly(assignedVar(node)), visit, context);
   return visit;
 }
 
-function isVar(list: ts.VariableDeclarationList): boolean {
-  return (list.flags & ts.NodeFlags.BlockScoped) === 0;
-}
-
-function assignments(statement: ts.VariableStatement, hoisted: Set<string>): ts.Statement {
-  const { declarations } = statement.declarationList;
-  const simple = declarations.every(({ name }) => ts.isIdentifier(name));
-  if (!simple) return asLet(statement);
-  for (const { name } of declarations) for (const text of bindingNames(name)) hoisted.add(text);
-  const parts = declarations.flatMap(({ name, initializer }) =>
-    ts.isIdentifier(name) && initializer !== undefined ? [factory.createAssignment(name, initializer)] : [],
-  );
-  const [first, ...rest] = parts;
-  if (first === undefined) return at(statement, factory.createEmptyStatement());
-  return at(
-    statement,
-    factory.createExpressionStatement(rest.reduce<ts.Expression>(factory.createComma, first)),
-  );
-}
-
-function dynamicImport(node: ts.Node): ts.Node {
+function moduleOnly(node: ts.Node): ts.Node {
+  if (ts.isMetaProperty(node) && node.keywordToken === ts.SyntaxKind.ImportKeyword)
+    return at(node, factory.createIdentifier(META));
   if (!ts.isCallExpression(node) || node.expression.kind !== ts.SyntaxKind.ImportKeyword) return node;
   const callee = factory.createIdentifier(IMPORT_FUNCTION);
   return at(node, factory.updateCallExpression(node, callee, undefined, node.arguments.slice(0, 1)));

@@ -20,6 +20,8 @@ import type {
 } from './protocol';
 import { Scope } from './scope';
 import { sentValues } from './sent-values';
+import { sharedNamesTransformer } from './shared-names';
+import { varNames } from './vars';
 
 const RANK_MODULE = 'shardlab/rank';
 const NOTEBOOK_PACKAGES = ['shardlab', 'tslab'];
@@ -84,7 +86,8 @@ export class NotebookCompiler implements CompilerCalls {
       this.#files.drop(path);
       return this.#failedCheck(asked, outline, diagnostics);
     }
-    const js = emit(program, file, source, nameOf(cell));
+    const shared = this.#scopes[namespace].sharedNames(outline);
+    const js = emit(program, file, source, nameOf(cell), shared);
     const sent = namespace === 'notebook' ? sentValues(program, file) : {};
     this.#files.drop(path);
     const names = Object.fromEntries(declared);
@@ -240,7 +243,13 @@ function errorsOf(program: ts.Program, file: ts.SourceFile): readonly ts.Diagnos
   if (syntactic.length > 0) return syntactic;
   return program
     .getSemanticDiagnostics(file)
-    .filter(({ category, code }) => category === ts.DiagnosticCategory.Error && !isImplicitAny(code));
+    .filter(({ category, code }) => category === ts.DiagnosticCategory.Error && !isImplicitAny(code))
+    .filter((diagnostic) => !isUnassignedVar(diagnostic, file));
+}
+
+/** Whether an error only reports that a `var` may have no value yet, as JavaScript allows; TS2454 is about `let` too. */
+function isUnassignedVar({ code, start = 0, length = 0 }: ts.Diagnostic, file: ts.SourceFile): boolean {
+  return code === 2454 && varNames(file).includes(file.text.slice(start, start + length));
 }
 
 /** Whether an error only reports a missing annotation. TS7041 is about `this`, so it remains an error. */
@@ -249,14 +258,22 @@ function isImplicitAny(code: number): boolean {
 }
 
 /** Returns the JavaScript of a checked file, with a source map that refers only to the cell's source. */
-function emit(program: ts.Program, file: ts.SourceFile, source: string, name: string): string {
+function emit(
+  program: ts.Program,
+  file: ts.SourceFile,
+  source: string,
+  name: string,
+  shared: ReadonlySet<string>,
+): string {
   let js = '';
   let map = '{}';
   const write: ts.WriteFileCallback = (path, text) => {
     if (path.endsWith('.map')) map = text;
     else js = text;
   };
-  program.emit(file, write, undefined, false, { after: [replTransformer(source.length)] });
+  const after = [replTransformer(source.length)];
+  if (shared.size > 0) after.unshift(sharedNamesTransformer(program.getTypeChecker(), file, shared));
+  program.emit(file, write, undefined, false, { after });
   const payload = JSON.stringify({ ...JSON.parse(map), sources: [name], sourcesContent: [source] });
   const inlined = Buffer.from(payload).toString('base64');
   const code = js.replace(/\n?\/\/# sourceMappingURL=.*\s*$/, '').replace(/^export \{\};$/m, '');

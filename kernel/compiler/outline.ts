@@ -1,4 +1,5 @@
 import ts from 'typescript';
+import { bindingNames, varNames } from './vars';
 
 /** How a declared name may be used. This kind determines how the name is declared for later cells. */
 export type NameKind = 'const' | 'let' | 'value-and-type' | 'type';
@@ -27,6 +28,7 @@ export function outlineOf(file: ts.SourceFile): Outline {
       if (isExported) exported.add(name);
     }
   }
+  for (const name of varNames(file)) if (!declared.has(name)) declared.set(name, 'let');
   const visit = (node: ts.Node): void => {
     // A string may be the name of a variable, as in job.get('losses').
     if (ts.isIdentifier(node) || ts.isStringLiteralLike(node)) mentioned.add(node.text);
@@ -64,14 +66,6 @@ function named(name: ts.Identifier | undefined, kind: NameKind): Declared[] {
 function variableNames(list: ts.VariableDeclarationList): Declared[] {
   const kind = (list.flags & ts.NodeFlags.BlockScoped) === ts.NodeFlags.Const ? 'const' : 'let';
   return list.declarations.flatMap(({ name }) => bindingNames(name).map((text) => ({ name: text, kind })));
-}
-
-/** Returns the names that a binding pattern introduces. */
-export function bindingNames(name: ts.BindingName): string[] {
-  if (ts.isIdentifier(name)) return [name.text];
-  return name.elements.flatMap((element) =>
-    ts.isOmittedExpression(element) ? [] : bindingNames(element.name),
-  );
 }
 
 function importNames({ importClause }: ts.ImportDeclaration): Declared[] {

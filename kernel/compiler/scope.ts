@@ -1,3 +1,4 @@
+import { SHARED_NAMES } from '../../src/cell/shared-names';
 import type { NameKind, Outline } from './outline';
 import type { AbsenceCause, Declaration } from './protocol';
 
@@ -79,6 +80,12 @@ export class Scope {
   isLibrary(name: string): boolean {
     const home = this.#homes.get(name);
     return home !== undefined && home.cell === undefined;
+  }
+
+  /** Returns the names of this cell's and earlier cells' variables that the cell mentions and that are globals too. */
+  sharedNames({ declared, mentioned }: Outline): ReadonlySet<string> {
+    const isOwn = (name: string): boolean => declared.has(name) || this.#homes.get(name)?.cell !== undefined;
+    return new Set([...mentioned].filter((name) => SHARED_NAMES.has(name) && isOwn(name)));
   }
 
   /**

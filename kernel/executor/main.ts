@@ -25,8 +25,12 @@ async function main(settings: ExecutorSettings): Promise<void> {
   registerDisplay(channel.sink);
   watchStrayErrors((stray) => runner.reportStray(stray));
   process.on('exit', endAll);
-  await startGuardian(() => void runner.interrupt());
+  await startGuardian(() => {
+    evaluator.repair();
+    void runner.interrupt();
+  });
   process.on('message', (message: ToExecutor) => {
+    evaluator.repair();
     if (message.type === 'run') void runner.run(message);
     else if (message.type === 'ranks') void runner.runInRanks(message);
     else if (message.type === 'input') runner.answer(message.value);

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { createWriteStream, existsSync, mkdirSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
+import { answeringAddress } from './answering.mjs';
 import { freePort } from './free-port.mjs';
 import { root } from './places.mjs';
 import { StepError } from './step.mjs';
@@ -76,20 +77,29 @@ function adviseReach(ip, port, env = process.env) {
   }
 }
 
-/** Writes the server's log, prints its address and its errors, and ends the server on a signal. */
+/** Writes the server's log, prints its address when it answers, and its errors, and ends the server on a signal. */
 function watch(child, log) {
   const file = createWriteStream(log);
   file.on('error', (error) => process.stdout.write(`the log cannot be written: ${error.message}\n`));
   let tail = '';
   let announced = false;
   let asked = false;
+  const ended = new AbortController();
+  const announce = async (written) => {
+    try {
+      const url = await answeringAddress(written, ended.signal);
+      if (!asked) process.stdout.write(`\nJupyterLab: ${url}\n(log: ${log}; Ctrl-C ends it)\n`);
+    } catch {
+      // JupyterLab has ended before it answered; `close` below says so.
+    }
+  };
   const show = (text) => {
     file.write(text);
     tail = (tail + text).slice(-8000);
     const url = !announced && tail.match(/running at:\s*(?:\[.*?\] )?\s*(https?:\/\/\S+)/);
     if (!url) return;
     announced = true;
-    process.stdout.write(`\nJupyterLab: ${url[1]}\n(log: ${log}; Ctrl-C ends it)\n`);
+    void announce(url[1]);
   };
   child.stdout.setEncoding('utf8').on('data', show);
   child.stderr.setEncoding('utf8').on('data', show);
@@ -107,6 +117,7 @@ function watch(child, log) {
     child.once('error', reject);
     child.once('close', (code) => {
       clearTimeout(deadline);
+      ended.abort();
       if (asked) process.stdout.write('ended\n');
       if (asked || code === 0) resolve(0);
       else reject(new StepError(`JupyterLab ended with status ${code}:\n${tail.trim()}`, `its log: ${log}`));

@@ -24,11 +24,26 @@ const MAX_CAUSES = 10;
 /** Describes any value that a cell threw; `name` is the cell's name, such as "In[3]". Never throws. */
 export function describeThrown(thrown: unknown, name: string, mapper: StackMapper): CellError {
   try {
-    return describeReadable(thrown, name, mapper);
+    return describeReadable(readableThrown(thrown), name, mapper);
   } catch {
-    // A getter or a proxy of the cell has thrown, or the message cannot become text.
-    const evalue = 'the cell threw a value that cannot be shown: reading it throws an error as well';
-    return { ename: 'Thrown', evalue, traceback: [`Thrown: ${evalue}`] };
+    return { ename: 'Thrown', evalue: UNREADABLE, traceback: [`Thrown: ${UNREADABLE}`] };
+  }
+}
+
+const UNREADABLE = 'the cell threw a value that cannot be shown: reading it throws an error as well';
+
+/** Returns what was thrown, or an error in its place if a getter or a proxy throws when the thrown value is read. Never throws. */
+export function readableThrown(thrown: unknown): unknown {
+  try {
+    if (!isError(thrown)) return thrown;
+    const { name, message, stack, cause } = thrown;
+    String(name);
+    String(message);
+    String(stack);
+    readableThrown(cause);
+    return thrown;
+  } catch {
+    return Object.assign(new Error(UNREADABLE), { name: 'Thrown', stack: undefined });
   }
 }
 

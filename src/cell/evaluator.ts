@@ -2,9 +2,10 @@ import { type Runtime, Session } from 'node:inspector';
 import { promiseHooks } from 'node:v8';
 import { ShardlabError } from '../core/errors';
 import { globalSlot } from '../core/global-slot';
-import { type CellError, describeThrown } from './cell-error';
+import { type CellError, describeThrown, readableThrown } from './cell-error';
 import { createDisplayGlobals } from './display';
-import { createImporter, requireFrom } from './importer';
+import { type GuardedGlobals, guardGlobals, tellRestored } from './guarded-globals';
+import { createImporter, importMeta, requireFrom } from './importer';
 import { type CellPosition, createStackMapper, type StackMapper } from './stack-mapper';
 import { repairAfterTermination } from './stray-errors';
 
@@ -35,6 +36,7 @@ export function createEvaluator({ baseDir, globals }: EvaluatorOptions) {
   const names = {
     require: requireFrom(baseDir),
     __import: createImporter(baseDir),
+    __importMeta: importMeta(baseDir),
     ...createDisplayGlobals(),
     ...globals,
   };
@@ -44,13 +46,20 @@ export function createEvaluator({ baseDir, globals }: EvaluatorOptions) {
   const held = new Set<Promise<unknown>>();
   let running: ((result: EvaluateResult) => void) | undefined;
   let isDisposed = false;
+  // Made by the first cell, because the host may itself replace globals while it starts.
+  let guarded: GuardedGlobals | undefined;
+  const repair = (): void => tellRestored(guarded?.restore() ?? []);
   return {
     /** Runs a cell; returns its last expression's value, or its error. Stack traces show `name` ("In[3]"). Never rejects. */
     async evaluate(js: string, { name }: { readonly name: string }): Promise<EvaluateResult> {
+      guarded ??= guardGlobals(Object.keys(names));
+      repair();
       const code = mapper.register(name, js);
       const settled = await new Promise<EvaluateResult>((settle) => {
         running = settle;
-        void evaluateIn(session, code, name, held).then((outcome) => settle(resultOf(outcome, name, mapper)));
+        void evaluateIn(session, { code, name, held, ended: repair }).then((outcome) =>
+          settle(resultOf(outcome, name, mapper)),
+        );
       });
       running = undefined;
       // Releases the values of ended cells that the inspector still holds.
@@ -70,6 +79,8 @@ export function createEvaluator({ baseDir, globals }: EvaluatorOptions) {
       else setTimeout(() => settle(interrupted()), graceSeconds * 1e3);
       return true;
     },
+    /** Puts back the globals that a running cell has deleted or replaced; call it before other work on this thread. */
+    repair,
     /** Loads a package or a file as a cell's import does. */
     load: names.__import,
     /** Converts a position in a cell's compiled code to the position in its source. */
@@ -91,11 +102,16 @@ function resultOf(outcome: Evaluated, name: string, mapper: StackMapper): Evalua
     case 'terminated':
       return interrupted();
     case 'thrown': {
-      const { thrown } = outcome;
+      const thrown = readableThrown(outcome.thrown);
       const error = describeThrown(thrown, name, mapper);
       if (error.line !== undefined || outcome.position === undefined) return { ok: false, error, thrown };
-      // A syntax error has no frame in the cell; V8 reports its position separately.
-      return { ok: false, error: { ...error, ...mapper.original(name, outcome.position) }, thrown };
+      // A syntax error has no frame in the cell, only the evaluator's; V8 reports its position separately.
+      const traceback = error.traceback.filter((line) => !/^\s+at /.test(line));
+      return {
+        ok: false,
+        error: { ...error, traceback, ...mapper.original(name, outcome.position) },
+        thrown,
+      };
     }
     default:
       return outcome satisfies never;
@@ -119,16 +135,19 @@ const OBJECT_GROUP = 'cell';
 /** The slot of a function that gets a value itself; the inspector's replies only describe values. */
 const HANDOVER = globalSlot<(value: unknown) => void>('shardlab.handover');
 
+interface Evaluation {
+  readonly code: string;
+  readonly name: string;
+  readonly held: Set<Promise<unknown>>;
+  /** Called when the code has ended, before anything else. */
+  readonly ended: () => void;
+}
+
 /**
  * Runs code in V8's REPL mode, over an in-process inspector session. The promise may never settle if the code is
  * terminated after an `await`.
  */
-function evaluateIn(
-  session: Session,
-  code: string,
-  name: string,
-  held: Set<Promise<unknown>>,
-): Promise<Evaluated> {
+function evaluateIn(session: Session, { code, name, held, ended }: Evaluation): Promise<Evaluated> {
   const expression = `${code}\n//# sourceURL=${name}`;
   // The typings of Node's inspector lack `replMode`.
   const parameters = {
@@ -140,6 +159,7 @@ function evaluateIn(
     const stop = holdFirstPromise(held);
     try {
       session.post('Runtime.evaluate', parameters, (failure, reply) => {
+        ended();
         // A well-formed request fails only if its code is terminated.
         settle(failure === null && reply !== undefined ? readReply(session, reply) : { kind: 'terminated' });
       });

@@ -1,6 +1,6 @@
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { isAbsolute, join, resolve } from 'node:path';
+import { isAbsolute, join, resolve as resolvePath } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { constants, Script } from 'node:vm';
 import type * as MendedKernels from '../backend/mended-kernels';
@@ -11,6 +11,9 @@ import { enableTypescriptFiles, isTypescript, TYPESCRIPT_EXTENSIONS } from './ty
 
 /** Loads a package or file for a cell; `names` are the bindings that the cell imports. */
 export type Importer = (specifier: string, names?: readonly string[]) => Promise<object>;
+
+/** Name of the file, which does not exist, as whose code cells import. */
+const CELLS_FILE = 'notebook.js';
 
 const TFJS = /^(@tensorflow\/tfjs|shardlab\/tf$)/;
 const EXTENSIONS = [
@@ -33,6 +36,8 @@ export function createImporter(baseDir: string): Importer {
   const fromInstallation = importFrom(findInstallation());
   let typescriptEnabled = false;
   const load = async (specifier: string): Promise<object> => {
+    const json = jsonFile(specifier, baseDir);
+    if (json !== undefined) return readJson(json);
     const { url, typescript } = locate(specifier, baseDir);
     if (typescript && !typescriptEnabled) enableTypescriptFiles();
     typescriptEnabled ||= typescript;
@@ -57,6 +62,23 @@ export function createImporter(baseDir: string): Importer {
   };
 }
 
+/** `import.meta` of cells: that of a module beside the notebook, because the kernel does not know the notebook's own file. */
+export function importMeta(baseDir: string): Readonly<Record<string, unknown>> {
+  const filename = join(baseDir, CELLS_FILE);
+  const require = requireFrom(baseDir);
+  const resolve = (specifier: string): string => {
+    if (specifier.startsWith('node:')) return specifier;
+    const found = /^\.{0,2}\//.test(specifier) ? resolvePath(baseDir, specifier) : require.resolve(specifier);
+    return isAbsolute(found) ? pathToFileURL(found).href : `node:${found}`;
+  };
+  return Object.assign(Object.create(null), {
+    dirname: baseDir,
+    filename,
+    url: pathToFileURL(filename).href,
+    resolve,
+  });
+}
+
 /**
  * Replaces tfjs's gradients by the engine's gradients a second time, because loading @tensorflow/tfjs has registered tfjs's
  * gradients again.
@@ -68,13 +90,13 @@ function mendGradientsAgain(): void {
 
 /** Returns the `require` of a file in the folder. */
 export function requireFrom(folder: string): NodeJS.Require {
-  return createRequire(join(folder, 'notebook.js'));
+  return createRequire(join(folder, CELLS_FILE));
 }
 
 // A script with this constant uses Node's own loader for imports, relative to its file name.
 function importFrom(folder: string): (specifier: string) => Promise<object> {
   const script = new Script('(specifier) => import(specifier)', {
-    filename: join(folder, 'notebook.js'),
+    filename: join(folder, CELLS_FILE),
     importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
   });
   // The script's completion value is the function in its text.
@@ -89,7 +111,7 @@ interface Located {
 
 function locate(specifier: string, baseDir: string): Located {
   if (!/^\.{0,2}\//.test(specifier) && !isAbsolute(specifier)) return { url: specifier, typescript: false };
-  const path = resolve(baseDir, specifier);
+  const path = resolvePath(baseDir, specifier);
   const candidates = [path, ...EXTENSIONS.map((end) => path + end), path.replace(/\.(m?)js$/, '.$1ts')];
   const isBare = !/\.\w+$/.test(path);
   const found = candidates.find((file) => existsSync(file) && !(isBare && file === path));
@@ -97,6 +119,31 @@ function locate(specifier: string, baseDir: string): Located {
   const { href } = pathToFileURL(found ?? path);
   // Node caches modules by URL: an edited TypeScript file gets a new URL, so that running the cell again reads it.
   return { url: typescript ? `${href}?${statSync(found).mtimeMs}` : href, typescript };
+}
+
+/** Returns the path of the JSON file that a specifier names; undefined if it names something else, or nothing. */
+function jsonFile(specifier: string, baseDir: string): string | undefined {
+  if (!specifier.endsWith('.json')) return undefined;
+  try {
+    return requireFrom(baseDir).resolve(specifier);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns a JSON file as a module: its value is the default export, and its keys are exports too, as their types say. */
+function readJson(path: string): object {
+  const value = parsedJson(path);
+  const hasKeys = typeof value === 'object' && value !== null && !Array.isArray(value);
+  return { ...(hasKeys ? value : {}), default: value };
+}
+
+function parsedJson(path: string): unknown {
+  try {
+    return JSON.parse(readFileSync(path, 'utf8').replace(/^\uFEFF/, ''));
+  } catch (cause) {
+    throw new ShardlabError('IO', `${path} cannot be read as JSON: ${String(cause)}`, { cause });
+  }
 }
 
 function isMissing(error: unknown, specifier: string): boolean {

@@ -1,5 +1,5 @@
 import { inspect } from 'node:util';
-import { isPromise } from 'node:util/types';
+import { isPromise, isUint8Array } from 'node:util/types';
 import { ConfigError } from '../core/errors';
 
 /** A value in several media types, of which the front end picks one. The values are plain JSON, with binary values in base64. */
@@ -15,15 +15,34 @@ const PNG_SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0
  * with the error of a display method that throws.
  */
 export async function toMimeBundle(value: unknown): Promise<MimeBundle> {
-  const method = displayMethod(value);
+  const method = readable(() => displayMethod(value));
   if (method === undefined) return plainBundle(value);
   const bundle: unknown = await method.call(value);
   return isBundle(bundle) ? encodeBinary(bundle) : plainBundle(value);
 }
 
-/** Returns a value as the text that a notebook shows: `[ 1, 4, 9 ]`. */
+/**
+ * Returns a value as the text that a notebook shows: `[ 1, 4, 9 ]`. If code of the value throws when it is read (a getter, a
+ * proxy, its own display for `inspect`), the text is that of its plain fields, and says what was thrown. Never throws.
+ */
 export function toPlainText(value: unknown): string {
-  return tensorText(value) ?? inspect(value, { depth: 4, maxStringLength: 100_000 });
+  const options = { depth: 4, maxStringLength: 100_000 };
+  try {
+    return tensorText(value) ?? inspect(value, options);
+  } catch (error) {
+    const plain = readable(() => inspect(value, { ...options, customInspect: false, getters: false }));
+    const kind = readable(() => Object.prototype.toString.call(value)) ?? `[${typeof value}]`;
+    return `${plain ?? kind} (reading this value throws ${readable(() => String(error)) ?? 'an error'})`;
+  }
+}
+
+/** Returns what `read` returns; undefined if the code of a value that it reads throws. */
+function readable<T>(read: () => T): T | undefined {
+  try {
+    return read();
+  } catch {
+    return undefined;
+  }
 }
 
 /** Writes byte arrays of a bundle in base64, as the Jupyter protocol requires. */
@@ -53,7 +72,7 @@ export function toWireBundle(bundle: MimeBundle): MimeBundle {
 
 function plainBundle(value: unknown): MimeBundle {
   const text = isPromise(value) ? promiseText(value) : toPlainText(value);
-  if (value instanceof Uint8Array && PNG_SIGNATURE.equals(value.subarray(0, 8))) {
+  if (isUint8Array(value) && PNG_SIGNATURE.equals(value.subarray(0, 8))) {
     return { 'image/png': Buffer.from(value).toString('base64'), 'text/plain': text };
   }
   return { 'text/plain': text };

@@ -1,4 +1,5 @@
 import { writeSync } from 'node:fs';
+import { readableThrown } from './cell-error';
 
 /** An error that no code caught, with the number of its cell if the stack names one. */
 export interface StrayError {
@@ -23,8 +24,10 @@ export function repairAfterTermination(): void {
 
 /** Reports unhandled rejections and exceptions, and keeps the process alive. */
 export function watchStrayErrors(report: (stray: StrayError) => void): void {
-  const onStray = (thrown: unknown): void => {
-    if (thrown !== REPAIR) report({ cell: cellOf(thrown), thrown });
+  const onStray = (value: unknown): void => {
+    if (value === REPAIR) return;
+    const thrown = readableThrown(value);
+    report({ cell: cellOf(thrown), thrown });
   };
   process.on('unhandledRejection', onStray);
   process.on('uncaughtException', onStray);

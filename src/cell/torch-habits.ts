@@ -24,17 +24,11 @@ const FILES =
   'job.train reads files and folders of images: write data: ‘./images’; in a %%ranks cell, write const loader = await dataLoader(‘./images’)';
 const DEVICE = 'Leave it out: models and tensors are on the rank’s engine from the start';
 
-/** Advice about names that a user of PyTorch or Python may type. */
+/** Advice about names that a user of PyTorch may type; python-habits.ts has those of Python. */
 const NAMES: Readonly<Record<string, string>> = {
   F: 'The functions are in nn.functional: write const F = nn.functional',
   np: 'Tensors are in tf: np.zeros((2, 3)) is tf.zeros([2, 3])',
   device: DEVICE,
-  print: 'Write console.log(x)',
-  len: 'Write x.length, or x.shape[0] for a tensor',
-  self: 'Write this',
-  None: 'Write null',
-  True: 'Write true',
-  False: 'Write false',
   DataLoader: FILES,
   Dataset: FILES,
   ImageFolder: FILES,
@@ -93,6 +87,41 @@ function adviceOnAssignment(name: string, before: string): string {
     ? `Keyword arguments are fields of one object, which is the last argument: { ${field}: … }`
     : `Declare a new variable: const ${field} = …`;
 }
+
+/**
+ * Returns advice about an operator between values; `message` is the type checker's message, `before` and `after` are the text
+ * around the operand that the message is about.
+ */
+export function adviceOnOperator(message: string, before: string, after: string): string | undefined {
+  const both = /^Operator '(\S+)' cannot be applied to types? ('.*')/.exec(message);
+  if (both !== null && !/\b(Tensor([1-6]D)?|Variable)\b/.test(both[2] ?? '')) return undefined;
+  // The messages about arithmetic name no types.
+  const written = message.startsWith('The left-hand')
+    ? /^\s*(\*\*=?|[-*/%]=?)/.exec(after)
+    : /(\*\*=?|[-*/%]=?)\s*$/.exec(before);
+  const method = said(OPERATORS, (both ?? written)?.[1] ?? '');
+  return method && `Tensors have methods in place of operators: write a.${method}(b)`;
+}
+
+/** Methods of tensors, by the operator that a user of PyTorch may write. */
+const OPERATORS: Readonly<Record<string, string>> = {
+  '+': 'add',
+  '-': 'sub',
+  '*': 'mul',
+  '/': 'div',
+  '**': 'pow',
+  '%': 'mod',
+  '**=': 'pow',
+  '%=': 'mod',
+  '+=': 'add',
+  '-=': 'sub',
+  '*=': 'mul',
+  '/=': 'div',
+  '<': 'less',
+  '>': 'greater',
+  '<=': 'lessEqual',
+  '>=': 'greaterEqual',
+};
 
 /** Returns advice about a value whose type does not fit; `message` is the type checker's message. */
 export function adviceOnType(message: string): string | undefined {

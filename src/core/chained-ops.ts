@@ -1,5 +1,5 @@
 import * as core from '@tensorflow/tfjs-core';
-import { ShardlabError } from './errors';
+import { ConfigError, ShardlabError } from './errors';
 
 /**
  * [Note: chained operations] `x.add(y)` does the same as `tf.add(x, y)`. In Node, only the package @tensorflow/tfjs defines
@@ -71,6 +71,20 @@ export function registerChainedOps(): void {
     });
   }
   for (const [name, method] of Object.entries(OTHERS)) define(name, method);
+  Object.defineProperty(core.Tensor.prototype, Symbol.toPrimitive, { value: primitive, configurable: true });
+}
+
+/**
+ * JavaScript calls this method if a tensor is the operand of an operator. Without it, `x + y` would join two texts, and `x * y`
+ * would be NaN. Throws: CONFIG, except where a text is asked for, as in `${x}`.
+ */
+function primitive(this: core.Tensor, hint: 'number' | 'string' | 'default'): string {
+  if (hint === 'string') return this.toString();
+  throw new ConfigError(
+    `a tensor [${this.shape}] stands beside an operator such as +, and JavaScript has operators only for numbers and texts: ` +
+      'write a.add(b), a.sub(b), a.mul(b), a.div(b) or a.less(b); x.item() is the number of a tensor with one element, and ' +
+      'String(x) its text',
+  );
 }
 
 function define(name: string, method: Method): void {

@@ -27,6 +27,20 @@ test('tf has every name of @tensorflow/tfjs except the readers of files, graph m
   assert.deepEqual(missing.sort(byName), LEFT_OUT.split(' ').sort(byName));
 });
 
+test('a tensor beside an operator is an error that names the methods; its text is asked for by a template', () => {
+  const [x, y] = [tf.ones([2]) as never, tf.ones([2]) as never];
+  for (const use of [
+    () => x + y,
+    () => x * y,
+    () => ['loss', x].reduce((a, b) => a + b),
+    () => x > 1,
+    () => +x,
+  ])
+    assert.throws(use, /^ShardlabError\[CONFIG\]: a tensor \[2\] stands beside an operator .* a\.add\(b\)/);
+  assert.match(`${x}`, /^Tensor/);
+  assert.equal(String(x), (x as tf.Tensor).toString());
+});
+
 test('item returns the element of a tensor with one element, as torch does', () => {
   assert.equal(tf.scalar(1.5).item(), 1.5);
   assert.equal(tf.tensor2d([[7]], [1, 1], 'int32').item(), 7);

@@ -45,13 +45,16 @@ describe('the compiler', () => {
   it('emits every top-level declaration as let, functions first', () => {
     assert.equal(
       emitted('const a = 1; var b = 2; function f() { return a; }'),
-      'let f = function () { return a; }; let a = 1; let b = 2; void 0;',
+      'let b = (() => { try { return b; } catch { } })(); let f = function () { return a; }; let a = 1; b = 2; void 0;',
     );
     assert.equal(
       emitted('class C<T> { x?: T }\nabstract class D {}'),
       'let C = class C { x; }; let D = class D { }; void 0;',
     );
-    assert.equal(emitted('if (true) { var inner = 1; }'), 'let inner; if (true) { inner = 1; } void 0;');
+    assert.equal(
+      emitted('if (true) { var inner = 1; }'),
+      'let inner = (() => { try { return inner; } catch { } })(); if (true) { inner = 1; } void 0;',
+    );
   });
 
   it('turns imports into awaited calls, and removes imports of types', () => {

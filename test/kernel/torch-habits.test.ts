@@ -11,7 +11,6 @@ describe('the compiler, for users of PyTorch,', () => {
       ['torch.randn(2, 3)', /Cannot find name 'torch'.* torch\.randn is tf\.randomNormal\(\[2, 3\]\) here\./],
       ['torch.compile', /in nn, optim and dist; operations on tensors are in tf\./],
       ['F.relu(1)', /const F = nn\.functional\./],
-      ['print(1)', /Write console\.log\(x\)\./],
       ["model.to('cuda')", /'to' does not exist on type 'Net'\. Leave it out: models and tensors are on/],
       ['opt.zero_grad()', /zeroGrad/],
       ['optim.sgd(model, lr=0.1)', /last argument: \{ lr: … \}\./],
@@ -45,6 +44,60 @@ describe('the compiler, for users of PyTorch,', () => {
       ),
       '',
     );
+  });
+
+  it('says how to write operators between tensors', () => {
+    const cases: readonly [string, RegExp][] = [
+      [
+        'class R extends nn.Module { fc = new nn.Linear(2, 2); forward(x: tf.Tensor) { return x + this.fc(x); } }',
+        /write a\.add\(b\)\.$/,
+      ],
+      ['tf.ones([2]) * tf.ones([2])', /write a\.mul\(b\)\.$/],
+      ['2 - tf.ones([2])', /write a\.sub\(b\)\.$/],
+      ['let sum = tf.ones([2]); sum += sum', /write a\.add\(b\)\.$/],
+      ['tf.ones([2]) > 0', /write a\.greater\(b\)\.$/],
+      ['({}) + 1', /^((?!Tensors have).)*$/],
+    ];
+    for (const [source, message] of cases) assert.match(errorInRanks(source), message, source);
+  });
+
+  it('calls Python Python, in one sentence', () => {
+    const cases: readonly [string, RegExp][] = [
+      ['import torch', /^Line 1 .* without an import\./],
+      ['import numpy as np\nnp.zeros(3)', /^Line 1 /],
+      ['from torch import nn', /^Line 1 /],
+      ['def f(x):\n    return x + 1', /^Line 1 .*: write function f\(x\) \{ … \}\./],
+      ['class Net(nn.Module):\n    def __init__(self):\n        super().__init__()', /^Line 1 /],
+      ['for i in range(3):\n    print(i)', /^Line 1 /],
+      ['print("x")', /^Line 1 .*: write console\.log\(x\)\./],
+      ['model.train()\nself.x = 1', /^Line 2 .*: write this\./],
+      ['if x is None:\n    pass', /^Line 1 /],
+      ['with torch.no_grad():\n    y = model(x)', /^Line 1 /],
+      ['# a comment\nx = 1', /^Line 1 /],
+      ['const y = [i for i in range(3)]', /^Line 1 /],
+      ['try:\n    x()\nexcept Exception as e:\n    pass', /^Line 1 /],
+      ['const a = 1;\n%matplotlib inline', /^Line 2 /],
+    ];
+    for (const [source, message] of cases) {
+      for (const namespace of ['notebook', 'ranks'] as const) {
+        const cell = compiled(source, namespace);
+        assert.ok(!cell.ok, source);
+        assert.equal(cell.error.ename, 'PythonCell', source);
+        assert.match(cell.error.evalue, message, source);
+        assert.match(cell.error.evalue, /is Python, and cells are TypeScript.* with %%ranks --python\.$/);
+      }
+    }
+    const typescript = [
+      "const n: number = 'a'; // for i in x:",
+      'const s: number = `\ndef f(x):\n  import torch\n`;',
+      'const o = { if: 1,\n else:\n 2 }; o.b',
+      'const broken = (;',
+      'let loss = model()',
+    ];
+    for (const source of typescript) {
+      const cell = compiled(source);
+      assert.ok(!cell.ok && cell.error.ename.startsWith('TypeScriptError'), source);
+    }
   });
 
   it('says where help on a name can be written', () => {

@@ -1,11 +1,13 @@
-import type { CellError } from '../../cell/cell-error';
+import { type CellError, readableThrown } from '../../cell/cell-error';
 import { toPlainText } from '../../cell/mime';
 import { adviceOnTypeError } from '../../cell/torch-habits';
 import { ShardlabError } from '../../core/errors';
 import type { RankError } from '../control/messages';
 
 /** Returns a thrown value as data. Errors of shardlab keep their code; other errors get RANK_FAILED. */
-export function rankError(thrown: unknown, described: CellError = describe(thrown)): RankError {
+export function rankError(value: unknown, placed?: CellError): RankError {
+  const thrown = readableThrown(value);
+  const described = placed ?? describe(thrown);
   if (thrown instanceof ShardlabError) return { ...described, code: thrown.code, details: thrown.details };
   if (!isArrayTooLarge(thrown)) {
     const advice = adviceOn(thrown);

@@ -114,7 +114,7 @@ async function buildRank(start: RankStart): Promise<void> {
     await world.close();
     process.exit(0);
   });
-  watchStrayErrors(({ thrown }) => worker.write('stderr', `Nobody caught: ${String(thrown)}\n`));
+  watchStrayErrors((stray) => worker.reportStray(stray));
   await courier.attached;
   courier.send({ type: 'ready', report: readyReport(setup, engine) });
   captureConsole((name, text) => worker.write(name, text));

@@ -1,4 +1,5 @@
 import { Script } from 'node:vm';
+import { nameInCells } from '../../cell/shared-names';
 import { ConfigError } from '../../core/errors';
 import { Tensor } from '../../core/tf';
 import type { RankScope } from './scope';
@@ -20,12 +21,14 @@ export function withVariables(scope: RankScope): RankScope {
 
 /** Returns a variable of this rank's cells; undefined if there is none. Cells' variables are not properties of globalThis. */
 function variable(name: string): unknown {
-  try {
-    return new Script(name).runInThisContext();
-  } catch (error) {
-    if (error instanceof ReferenceError || error instanceof SyntaxError) return undefined;
-    throw error;
+  for (const text of new Set([nameInCells(name), name])) {
+    try {
+      return new Script(text).runInThisContext();
+    } catch (error) {
+      if (!(error instanceof ReferenceError || error instanceof SyntaxError)) throw error;
+    }
   }
+  return undefined;
 }
 
 /** Returns the names of the values that can be declared: all of them, or none if the scope already has one of them. */

@@ -5,7 +5,9 @@ import type { Engine } from '../../backend/engine';
 import { describeDamage } from '../../backend/heap-health';
 import { registerDisplay } from '../../cell/display';
 import type { EvaluateResult, Evaluator } from '../../cell/evaluator';
-import { toMimeBundle } from '../../cell/mime';
+import { toMimeBundle, toPlainText } from '../../cell/mime';
+import { nameInCells } from '../../cell/shared-names';
+import type { StrayError } from '../../cell/stray-errors';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { globalSlot } from '../../core/global-slot';
 import { Tensor } from '../../core/tf';
@@ -76,7 +78,9 @@ export class RankWorker {
 
   /** Performs the work that the courier forwards; calls `end` when the rank must end. */
   listen(end: () => Promise<void>): void {
-    this.#parts.courier.receive((message: ToMain) => {
+    const { courier, evaluator } = this.#parts;
+    courier.receive((message: ToMain) => {
+      evaluator.repair();
       if (message.type === 'work') void this.#work(message.id, message.work);
       if (message.type === 'interrupt') this.#interrupt(message.id, message.at);
       if (message.type === 'shutdown') void end();
@@ -85,6 +89,11 @@ export class RankWorker {
 
   write(name: 'stdout' | 'stderr', text: string): void {
     this.#show({ kind: 'stream', name, text });
+  }
+
+  reportStray({ thrown }: StrayError): void {
+    const text = thrown instanceof Error ? String(thrown) : toPlainText(thrown);
+    this.write('stderr', `Nobody caught: ${text}\n`);
   }
 
   async #work(id: number, work: RankWork): Promise<void> {
@@ -146,11 +155,14 @@ export class RankWorker {
   #evaluate(work: RankWork): Promise<EvaluateResult> {
     const { evaluator } = this.#parts;
     if (work.kind === 'cell') return evaluator.evaluate(work.js, { name: `In[${work.cell}]` });
-    if (work.kind === 'get') return evaluator.evaluate(work.name, { name: work.kind });
+    if (work.kind === 'get') return evaluator.evaluate(nameInCells(work.name), { name: work.kind });
     TASK.value = () => this.#task(work);
     const name = work.kind === 'function' ? FUNCTION_NAME : work.kind;
     const names = work.kind === 'put' ? freeNames(work.values, this.#parts.scope) : [];
-    const code = names.length === 0 ? `await ${TASK_CALL}` : `let { ${names.join(', ')} } = ${TASK_CALL};`;
+    const code =
+      names.length === 0
+        ? `await ${TASK_CALL}`
+        : `let { ${names.map((name) => `${name}: ${nameInCells(name)}`).join(', ')} } = ${TASK_CALL};`;
     return evaluator.evaluate(code, { name });
   }
 

@@ -19,6 +19,32 @@ test('cells and functions run in the selected ranks, and declarations of cells s
     },
   );
 
+  await context.test('a value whose code throws is shown, and a thrown one is described', async () => {
+    const js = "new Proxy({}, { get() { throw new Error('px'); } })";
+    assert.deepEqual(resultsOf(await runCell(job, js, 6, '1')), { 1: '{}' });
+    await assert.rejects(
+      runCell(job, `throw ${js.replace('({}', "(new Error('x')")}`, 6, '1'),
+      /cannot be shown/,
+    );
+    assert.deepEqual(resultsOf(await runCell(job, 'rank', 6, '1')), { 1: '1' });
+  });
+
+  await context.test('globals that code deletes or replaces are put back, with a word', async () => {
+    const events = await runCell(job, 'delete globalThis.Promise; globalThis.process = undefined; 1', 6, '2');
+    const text = events.map((event) => (event.kind === 'stream' ? event.text : '')).join('');
+    assert.match(text, /has deleted or replaced Promise, process, which/);
+    await job.on('2').run(() => Reflect.deleteProperty(globalThis, 'JSON'));
+    assert.deepEqual(resultsOf(await runCell(job, 'await null; JSON.stringify([rank])', 6, '2')), {
+      2: "'[2]'",
+    });
+  });
+
+  await context.test('variables may hide globals: put and get of such names', async () => {
+    await job.put({ process: [5] });
+    assert.deepEqual(await job.on('all').run((scope) => Reflect.get(scope, 'process')), [[5], [5], [5]]);
+    assert.deepEqual(await job.get('process' as never), [[5], [5], [5]]);
+  });
+
   await context.test('printed lines have rank and cell, and arrive before the last value', async () => {
     const events = await runCell(job, 'console.log("a", rank); console.error("b"); await 0; rank', 7, '1');
     assert.deepEqual(

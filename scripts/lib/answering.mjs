@@ -1,0 +1,34 @@
+import { get as getHttp } from 'node:http';
+import { get as getHttps } from 'node:https';
+import { setTimeout as delay } from 'node:timers/promises';
+
+const INTERVAL_MILLISECONDS = 100;
+const REQUEST_MILLISECONDS = 2000;
+
+/**
+ * Resolves with the address at which a server answers: `url`, or the same on this machine's own address, if the server's name
+ * leads nowhere from here. Rejects when `signal` aborts.
+ */
+export async function answeringAddress(url, signal) {
+  const here = new URL(url);
+  here.hostname = '127.0.0.1';
+  for (;;) {
+    for (const address of [url, here.href]) if (await answers(address)) return address;
+    await delay(INTERVAL_MILLISECONDS, undefined, { signal });
+  }
+}
+
+/** Whether a server sends any answer; its certificate does not matter. */
+function answers(address) {
+  const get = address.startsWith('https:') ? getHttps : getHttp;
+  return new Promise((resolve) => {
+    const options = { timeout: REQUEST_MILLISECONDS, rejectUnauthorized: false, agent: false };
+    const request = get(address, options, (response) => {
+      response.resume();
+      resolve(true);
+    });
+    request.once('timeout', () => request.destroy());
+    request.once('error', () => resolve(false));
+    request.once('close', () => resolve(false));
+  });
+}
