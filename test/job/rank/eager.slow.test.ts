@@ -142,7 +142,7 @@ const LOOPS: Readonly<Record<string, readonly [body: string, bytes: number]>> = 
   'a step beside a generator': ['const z = g(x); const p = tf.tidy(() => tf.square(g(x)).mean());', 1028],
 };
 
-test('a loop of steps in a cell stores nothing but the results that it leaves', async () => {
+test('a loop of steps in a cell stores only the results that it leaves', async () => {
   const job = shared();
   for (const wrap of ['', 'DDP(f);', 'fullyShard(f);']) {
     for (const [name, [body, bytes]] of Object.entries(LOOPS)) {
