@@ -3,8 +3,8 @@ import type { HalfDType } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
 import { roundValues } from '../core/rounding';
 import type * as tf from '../core/tf';
-import type { Block, BlockList, ValueDType } from '../transport/call';
-import { VALUE_BYTES } from '../transport/call';
+import type { Block, BlockList, CallOp, ValueDType } from '../transport/call';
+import { totalLength, VALUE_BYTES } from '../transport/call';
 import type { PieceList } from './types';
 
 /** Returns the whole tensor as one piece. */
@@ -76,6 +76,19 @@ export function commonDType(lists: readonly PieceList[]): ValueDType {
     }
   }
   return common ?? 'float32';
+}
+
+/** Returns a call's number of elements, the `count` of its CollectiveEvent. */
+export function countOf(op: CallOp, inputs: readonly BlockList[], outputs: readonly BlockList[]): number {
+  const lists = op === 'recv' ? outputs : inputs;
+  return lists.reduce((sum, list) => sum + totalLength(list), 0);
+}
+
+/** Returns the tensors that lists of pieces name, each once. */
+export function tensorsOf(lists: readonly PieceList[]): tf.Tensor[] {
+  const tensors = new Set<tf.Tensor>();
+  for (const list of lists) for (const piece of list) if ('tensor' in piece) tensors.add(piece.tensor);
+  return [...tensors];
 }
 
 /**

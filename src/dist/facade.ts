@@ -3,13 +3,18 @@ import { strictNames } from '../config/strict-names';
 import type { DType } from '../core/dtypes';
 import { ConfigError, ShardlabError } from '../core/errors';
 import type * as tf from '../core/tf';
+import type { Warn } from '../core/warn';
 import { wholeTensor } from './blocks';
 import type { CollectiveOptions, PieceList, ProcessGroup, ReduceOp, Work } from './types';
+import { requireGroup } from './validation';
 import type { World } from './world';
 
 export interface DistOptions {
-  /** The group that runs the collective. Default: all ranks. */
-  readonly group?: ProcessGroup | undefined;
+  /**
+   * The group that runs the collective. Default: all ranks. null, which `newGroup` returns on ranks outside of the group: the call
+   * does nothing, with a warning, as in torch.
+   */
+  readonly group?: ProcessGroup | null | undefined;
   /** If true, the call returns a Work at once; if false (the default), it returns when the collective is done. */
   readonly asyncOp?: boolean;
 }
@@ -30,29 +35,37 @@ type ToRank = (DistOptions & { readonly dst: number }) | number;
 /** The type of a call's result; if asyncOp is true, a Work whose `wait` returns the result. */
 type Outcome<T, O> = O extends { readonly asyncOp: true } ? Work<T> : T;
 
+/** The type of a new tensor's result: null on ranks outside of the group, if the options' group may be null. */
+type Made<T, O> = O extends { readonly group: infer G } ? (null extends G ? T | null : T) : T;
+
 /**
  * Collectives for cells, with the semantics of torch.distributed: a collective that works in place in torch works in place
  * here, `src` and `dst` are global ranks, and calls block unless `asyncOp` is true. Source: torch.distributed.
  */
 export interface Dist {
   readonly ReduceOp: { readonly SUM: 'sum'; readonly AVG: 'avg'; readonly MAX: 'max' };
-  getRank(group?: ProcessGroup): number;
-  getWorldSize(group?: ProcessGroup): number;
+  /** Returns this rank's index in a group (default: all ranks); -1 on ranks outside of the group. */
+  getRank(group?: ProcessGroup | null): number;
+  /** Returns the number of a group's ranks (default: all ranks); -1 on ranks outside of the group. */
+  getWorldSize(group?: ProcessGroup | null): number;
   /**
    * Makes a group of global ranks. Every rank of the world must call `newGroup`, in the same order. Returns null on ranks that
-   * are not in the group.
+   * are not in the group; give this null to collectives as it is.
    */
   newGroup(ranks: readonly number[]): ProcessGroup | null;
   /** Reduces all ranks' tensors; every rank gets the result in place. */
   allReduce<O extends Reduction>(x: tf.Tensor, options?: O): Outcome<tf.Tensor, O>;
   /** Returns a list of every rank's tensor, in rank order; shapes must be equal. */
-  allGather<O extends DistOptions>(x: tf.Tensor, options?: O): Outcome<tf.Tensor[], O>;
+  allGather<O extends DistOptions>(x: tf.Tensor, options?: O): Outcome<Made<tf.Tensor[], O>, O>;
   /** Returns every rank's tensor, concatenated along axis 0. */
-  allGatherIntoTensor<O extends DistOptions>(x: tf.Tensor, options?: O): Outcome<tf.Tensor, O>;
+  allGatherIntoTensor<O extends DistOptions>(x: tf.Tensor, options?: O): Outcome<Made<tf.Tensor, O>, O>;
   /** Reduces x[r] of all ranks onto rank r; a single tensor is split along axis 0. Returns this rank's part. */
-  reduceScatter<O extends Reduction>(x: tf.Tensor | readonly tf.Tensor[], options?: O): Outcome<tf.Tensor, O>;
+  reduceScatter<O extends Reduction>(
+    x: tf.Tensor | readonly tf.Tensor[],
+    options?: O,
+  ): Outcome<Made<tf.Tensor, O>, O>;
   /** Sends part r of the tensor (along axis 0) to rank r; returns the received parts in rank order. */
-  allToAll<O extends DistOptions>(x: tf.Tensor, options?: O): Outcome<tf.Tensor, O>;
+  allToAll<O extends DistOptions>(x: tf.Tensor, options?: O): Outcome<Made<tf.Tensor, O>, O>;
   /** Copies the tensor of global rank `src` to all ranks, in place. */
   broadcast<O extends FromRank>(x: tf.Tensor, options: O): Outcome<tf.Tensor, O>;
   send<O extends ToRank>(x: tf.Tensor, options: O): Outcome<void, O>;
@@ -62,42 +75,65 @@ export interface Dist {
 }
 
 const OPS = { SUM: 'sum', AVG: 'avg', MAX: 'max' } as const satisfies Dist['ReduceOp'];
+/** torch's rank and size of a group on ranks outside of it. */
+const OUTSIDE = -1;
+
 const NO_OP = 'use SUM, AVG or MAX (the minimum is the negated maximum of the negated values)';
 const REDUCE_OP = strictNames('ReduceOp', OPS, { MIN: NO_OP, PRODUCT: NO_OP, PREMUL_SUM: NO_OP });
 
-/** Returns a world's collectives for cells. */
-export function createDist(world: Pick<World, 'group'>, engine: Engine): Dist {
-  const run = <T, O>(
+/** Returns a world's collectives for cells; `warn` takes the warning of a call on a rank outside of its group. */
+export function createDist(world: Pick<World, 'group'>, engine: Engine, warn: Warn): Dist {
+  const warned = new Set<string>();
+  const run = <T, O, R = T>(
+    name: keyof Dist,
     given: O | undefined,
     start: (group: ProcessGroup, plain: CollectiveOptions) => Work<T>,
-  ): Outcome<T, O> => {
-    const options: DistOptions | null = typeof given === 'object' ? given : null;
-    const work = start(options?.group ?? world.group, { async: options?.asyncOp ?? false });
-    // TypeScript does not know that the value of asyncOp decides the result's type.
-    return (options?.asyncOp === true ? work : work.wait()) as Outcome<T, O>;
+    outside: T | null,
+  ): Outcome<R, O> => {
+    const options: DistOptions = typeof given === 'object' && given !== null ? given : {};
+    const { group = world.group, asyncOp = false } = options;
+    if (group === null && !warned.has(name)) {
+      warned.add(name);
+      warn(`dist.${name} does nothing on rank ${world.group.rank}, which does not belong to the given group`);
+    }
+    const work =
+      group === null
+        ? { done: true, wait: () => outside }
+        : start(requireGroup(`dist.${name}`, group), { async: asyncOp });
+    // TypeScript does not know that the values of asyncOp and group decide the result's type.
+    return (asyncOp ? work : work.wait()) as Outcome<R, O>;
   };
   return {
     ReduceOp: REDUCE_OP,
-    getRank: (group = world.group) => group.rank,
-    getWorldSize: (group = world.group) => group.size,
+    getRank: (group = world.group) => group?.rank ?? OUTSIDE,
+    getWorldSize: (group = world.group) => group?.size ?? OUTSIDE,
     newGroup: (ranks) => world.group.subgroup(ranks),
-    allReduce: (x, options) => run(options, (group, plain) => group.allReduce(x, opOf(options), plain)),
-    allGather: (x, options) => run(options, (group, plain) => gatherList(engine, group, x, plain)),
-    allGatherIntoTensor: (x, options) => run(options, (group, plain) => group.allGather(x, plain)),
-    reduceScatter: (x, options) =>
-      run(options, (group, plain) =>
+    allReduce: (x, options) =>
+      run('allReduce', options, (group, plain) => group.allReduce(x, opOf(options), plain), x),
+    allGather: (x, options) =>
+      run('allGather', options, (group, plain) => gatherList(engine, group, x, plain), null),
+    allGatherIntoTensor: (x, options) =>
+      run('allGatherIntoTensor', options, (group, plain) => group.allGather(x, plain), null),
+    reduceScatter: (x, options) => {
+      const start = (group: ProcessGroup, plain: CollectiveOptions): Work<tf.Tensor> =>
         isList(x)
           ? scatterList(engine, group, x, opOf(options), plain)
-          : group.reduceScatter(x, opOf(options), plain),
-      ),
-    allToAll: (x, options) => run(options, (group, plain) => group.allToAll(x, plain)),
+          : group.reduceScatter(x, opOf(options), plain);
+      return run('reduceScatter', options, start, null);
+    },
+    allToAll: (x, options) => run('allToAll', options, (group, plain) => group.allToAll(x, plain), null),
     broadcast: (x, options) =>
-      run(options, (group, plain) => group.broadcast(x, placeOf(group, options, 'src'), plain)),
+      run(
+        'broadcast',
+        options,
+        (group, plain) => group.broadcast(x, placeOf(group, options, 'src'), plain),
+        x,
+      ),
     send: (x, options) =>
-      run(options, (group, plain) => group.send(x, placeOf(group, options, 'dst'), plain)),
+      run('send', options, (group, plain) => group.send(x, placeOf(group, options, 'dst'), plain), undefined),
     recv: (x, options) =>
-      run(options, (group, plain) => group.recv(x, placeOf(group, options, 'src'), plain)),
-    barrier: (options) => run(options, (group, plain) => group.barrier(plain)),
+      run('recv', options, (group, plain) => group.recv(x, placeOf(group, options, 'src'), plain), x),
+    barrier: (options) => run('barrier', options, (group, plain) => group.barrier(plain), undefined),
   };
 }
 

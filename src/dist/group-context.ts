@@ -33,6 +33,8 @@ export interface GroupContext {
   readonly groupMade?: ((group: MadeGroup) => void) | undefined;
   /** For each name and list of ranks, the number of groups that were made so far. */
   readonly numGroups: Map<string, number>;
+  /** For each kind of things, the number of those that the running work has made so far. */
+  readonly ordinals: Map<string, number>;
   /** Asynchronous work that is not settled yet. */
   readonly pending: Set<{ readonly done: boolean; settle(): void }>;
   /** The main thread's CPU clock; undefined if the system gives no access to it. */
@@ -42,4 +44,11 @@ export interface GroupContext {
 /** Settles works whose collectives have ended: releases their tensors and reports their events. */
 export function settleEnded({ pending }: GroupContext): void {
   for (const work of pending) if (work.done) work.settle();
+}
+
+/** Counts a thing of this kind that the running work makes; returns how many it made before. */
+export function nextOrdinal({ ordinals }: GroupContext, kind: string): number {
+  const ordinal = ordinals.get(kind) ?? 0;
+  ordinals.set(kind, ordinal + 1);
+  return ordinal;
 }

@@ -44,6 +44,7 @@ export function joinMetaWorld(options: MetaWorldOptions): ProcessGroup {
     callSite: () => NO_SITE,
     groupMade,
     numGroups: new Map(),
+    ordinals: new Map(),
     pending: new Set(),
     cpu: undefined,
   };

@@ -1,15 +1,22 @@
 import type { CollectiveEvent } from '../core/events';
 import type * as tf from '../core/tf';
-import type { BlockList, Call, CallHeader, CallOp, ValueDType } from '../transport/call';
-import { totalLength } from '../transport/call';
+import type { Call, CallHeader, CallOp, ValueDType } from '../transport/call';
 import type { GroupIdentity } from '../transport/mismatch';
 import type { PlaneGroup } from '../transport/plane';
 import { signatureOf } from '../transport/record';
-import { commonDType, resolve, wholeTensor } from './blocks';
+import { commonDType, countOf, resolve, tensorsOf, wholeTensor } from './blocks';
 import { CallRunner } from './call-runner';
-import { type GroupContext, type MadeGroup, settleEnded } from './group-context';
+import { type GroupContext, type MadeGroup, nextOrdinal, settleEnded } from './group-context';
 import type { CollectiveOptions, PieceList, ProcessGroup, ReduceOp, Work } from './types';
-import { checkOneListEach, checkOwnPart, checkRank, checkSubgroup, rowsPerRank, wireOf } from './validation';
+import {
+  checkOneListEach,
+  checkOwnPart,
+  checkRank,
+  checkSubgroup,
+  contentsOf,
+  rowsPerRank,
+  wireOf,
+} from './validation';
 
 interface CallParts {
   readonly op: CallOp;
@@ -169,6 +176,10 @@ export class Group implements ProcessGroup, MadeGroup {
     return new Group(this.#context, identity, undefined);
   }
 
+  ordinal(kind: string): number {
+    return nextOrdinal(this.#context, `${this.name} ${kind}`);
+  }
+
   get lastNumber(): number {
     return this.#number;
   }
@@ -230,7 +241,11 @@ export class Group implements ProcessGroup, MadeGroup {
     const outputs = same ? inputs : parts.outputs.map((list) => resolve(engine, list));
     const header = this.#header(parts, options, dtype, countOf(parts.op, inputs, outputs));
     const call: Call = { header, inputs, outputs };
-    return this.#runner.start(call, { held: header.async ? tensorsOf(parts) : [], made }, value);
+    return this.#runner.start(
+      call,
+      { held: header.async ? tensorsOf([...parts.inputs, ...parts.outputs]) : [], made },
+      value,
+    );
   }
 
   #header(parts: CallParts, options: CollectiveOptions, dtype: ValueDType, count: number): CallHeader {
@@ -253,6 +268,7 @@ export class Group implements ProcessGroup, MadeGroup {
       signature,
       cause: options.cause ?? 'user',
       module: options.module ?? '',
+      contents: contentsOf(options),
       detail: options.detail,
       site: this.#context.callSite(),
     };
@@ -281,18 +297,4 @@ export class Group implements ProcessGroup, MadeGroup {
     const length = tensor.size / this.size;
     return this.ranks.map((_, rank) => [{ tensor, offset: rank * length, length }]);
   }
-}
-
-/** Returns a call's number of elements, the `count` of its CollectiveEvent. */
-function countOf(op: CallOp, inputs: readonly BlockList[], outputs: readonly BlockList[]): number {
-  const lists = op === 'recv' ? outputs : inputs;
-  return lists.reduce((sum, list) => sum + totalLength(list), 0);
-}
-
-function tensorsOf({ inputs, outputs }: CallParts): tf.Tensor[] {
-  const tensors = new Set<tf.Tensor>();
-  for (const list of [...inputs, ...outputs]) {
-    for (const piece of list) if ('tensor' in piece) tensors.add(piece.tensor);
-  }
-  return [...tensors];
 }

@@ -1,6 +1,7 @@
 import type { WireDType } from '../core/dtypes';
 import type { CommCause } from '../core/events';
 import type * as tf from '../core/tf';
+import type { Contents } from '../transport/call';
 
 /** The operation by which a reduction combines the ranks' values. */
 export type ReduceOp = 'sum' | 'avg' | 'max';
@@ -40,6 +41,11 @@ export interface CollectiveOptions {
    * mismatch. Default 0.
    */
   readonly note?: number;
+  /**
+   * What the call carries; ranks compare its word together with the fingerprint, at no extra cost. Default: `module`, so that a
+   * call of the library names the same module on all ranks. A call of the user has no module and compares nothing more.
+   */
+  readonly contents?: Contents;
   /**
    * A text for hang reports and errors that says what the call carries: 'the output of microbatch 2 from stage 0'. Default:
    * none.
@@ -99,6 +105,11 @@ export interface ProcessGroup {
    * the same order. Returns null on ranks that are not in the subgroup. Throws: MESH for unknown and repeated ranks.
    */
   subgroup(ranks: readonly number[], name?: string): ProcessGroup | null;
+  /**
+   * Returns how often this rank called `ordinal(kind)` before, in the running cell or call. So things of one kind that all ranks
+   * make in the same order have the same number on all ranks, without communication.
+   */
+  ordinal(kind: string): number;
   /** Makes a group of this rank alone; no other rank takes part. */
   alone(name: string): ProcessGroup;
 }

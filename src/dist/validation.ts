@@ -1,9 +1,10 @@
 import type { WireDType } from '../core/dtypes';
-import { ConfigError, ShardlabError } from '../core/errors';
+import { ConfigError, classOf, ShardlabError } from '../core/errors';
 import type * as tf from '../core/tf';
-import type { CallOp, ValueDType } from '../transport/call';
+import type { CallOp, Contents, ValueDType } from '../transport/call';
 import { type GroupIdentity, speaker } from '../transport/mismatch';
-import type { PieceList } from './types';
+import { wordOf } from '../transport/record';
+import type { CollectiveOptions, PieceList, ProcessGroup } from './types';
 
 /**
  * Returns the type on the wire: `wanted`, or `dtype` if `wanted` is undefined. Throws: SHAPE if `dtype` cannot be sent as
@@ -21,6 +22,24 @@ export function wireOf(
     'SHAPE',
     `${speaker(identity)} ${op} of ${dtype} cannot be sent as ${wanted}; ` +
       `omit wireDType${dtype === 'float32' ? " or use 'bfloat16' or 'float16'" : ''}`,
+  );
+}
+
+/** Returns what ranks compare about the data of a call: what the caller says, or the name of the module. */
+export function contentsOf({ contents, module = '' }: CollectiveOptions): Contents | undefined {
+  return contents ?? (module === '' ? undefined : { word: wordOf(module), text: '' });
+}
+
+/**
+ * Returns the group that a caller in JavaScript gave to the function `what`. Throws: CONFIG for null, which `newGroup` returns on
+ * ranks outside of the group, and for a value that is not a group.
+ */
+export function requireGroup(what: string, group: ProcessGroup | null): ProcessGroup {
+  if (typeof group?.allReduce === 'function') return group;
+  throw new ConfigError(
+    group === null
+      ? `${what} got the group null, which newGroup gives on ranks outside of the group; call ${what} only on the group's ranks`
+      : `${what} takes a group of dist.newGroup or of a mesh, not ${classOf(group)}; leave the group out for all ranks`,
   );
 }
 

@@ -59,6 +59,8 @@ export interface World {
   readonly size: number;
   readonly group: ProcessGroup;
   readonly plane: Plane['kind'] | 'none';
+  /** Must be called when a work of this rank (a cell or a call) begins; numbers of `ordinal` then start at 0. */
+  beginWork(): void;
   /** Settles finished asynchronous work, then ends the comm thread. */
   close(): Promise<void>;
 }
@@ -81,6 +83,7 @@ export async function joinWorld(options: JoinOptions): Promise<World> {
     callSite,
     groupMade: options.groupMade,
     numGroups: new Map(),
+    ordinals: new Map(),
     pending: new Set(),
     cpu: world === 1 ? undefined : openThreadCpuClock(),
   };
@@ -89,6 +92,7 @@ export async function joinWorld(options: JoinOptions): Promise<World> {
     size: world,
     group: new Group(context, identityOf(options), plane?.world),
     plane: plane?.kind ?? 'none',
+    beginWork: () => context.ordinals.clear(),
     async close() {
       settleEnded(context);
       await plane?.close();

@@ -4,6 +4,7 @@ import { ConfigError, classOf, ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
 import { isBuffer } from './buffer';
+import { contentsOf } from './contents';
 import { valuesOf } from './init';
 import type { Parameter, StateBuffer } from './parameter';
 import { copyElements, floatsOf } from './spans';
@@ -111,7 +112,8 @@ function wholesOf(engine: Engine, state: StateBuffer): Map<Parameter, tf.Tensor>
       const outputs = rangesOf(engine, shardGroup, state).map((ranges) =>
         present(ranges.map(({ start, length }, i) => ({ tensor: whole(i), offset: start, length }))),
       );
-      shardGroup.allGatherPieces(present(input), outputs, { cause: 'param', module }).wait();
+      const contents = contentsOf(module, parameters);
+      shardGroup.allGatherPieces(present(input), outputs, { cause: 'param', module, contents }).wait();
     }
   } catch (error) {
     tf.dispose(wholes);

@@ -1,14 +1,16 @@
 import type { ProcessGroup } from '../dist/types';
 import type { Buffer } from '../nn/buffer';
+import { contentsOfOne } from '../nn/contents';
 import type { Module } from '../nn/module';
 import { halfOf, type MixedPrecision } from './precision/mixed-precision';
 
 /** Copies rank 0's buffers to all ranks of a group, in place; masks (bool) are constants and are not sent. */
 export function broadcastBuffers(buffers: readonly Buffer[], group: ProcessGroup): void {
   if (group.size === 1) return;
-  for (const { tensor, dtype, module } of buffers) {
-    if (dtype !== 'bool') group.broadcast(tensor, 0, { cause: 'buffer', module }).wait();
-  }
+  buffers.forEach(({ tensor, dtype, module }, i) => {
+    const contents = contentsOfOne(buffers, i);
+    if (dtype !== 'bool') group.broadcast(tensor, 0, { cause: 'buffer', module, contents }).wait();
+  });
 }
 
 /** Rounds the float32 buffers of a module; buffers that an inner unit has already rounded do not change again. */

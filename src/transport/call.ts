@@ -24,6 +24,14 @@ export type ValueDType = 'float32' | 'int32';
 /** Bytes of one element in a tensor's storage, for every type that collectives carry. */
 export const VALUE_BYTES = 4;
 
+/** What a call carries, as ranks compare it. */
+export interface Contents {
+  /** A hash; it must be equal on all ranks of a call. */
+  readonly word: number;
+  /** What the word stands for, for messages. */
+  readonly text: string;
+}
+
 /** The cell and line of the user's code that called a collective. */
 export interface CallSite {
   readonly cell: number | undefined;
@@ -53,6 +61,8 @@ export interface CallHeader {
   readonly signature: number;
   readonly cause: CommCause;
   readonly module: string;
+  /** Undefined: the caller does not say what the call carries. */
+  readonly contents?: Contents | undefined;
   /** A description of the data that the call carries, for messages. */
   readonly detail?: string | undefined;
   readonly site: CallSite;

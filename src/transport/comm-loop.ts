@@ -11,7 +11,7 @@ import { PairLane } from './pair-lane';
 import type { SpanCall } from './spans';
 import type { StatusWriter } from './status-board';
 import type { CommFailure, TicketBoard } from './tickets';
-import { checkControl, PATIENCE_MS, type Steps, type Wait } from './wait';
+import { checkControl, checkWaiting, PATIENCE_MS, type Steps, type Wait } from './wait';
 
 /** A message from the main thread to the comm thread. */
 export type CommRequest =
@@ -165,7 +165,8 @@ export class CommLoop {
 
   #advance(current: Running): void {
     try {
-      this.#check(current);
+      // A call whose wait is over goes on, although another rank may have failed: it then finds how the ranks' calls differ.
+      if (current.wait === undefined) this.#check(current);
       const step = current.steps.next();
       if (step.done === true) this.#succeed(current, step.value);
       else this.#await(current, step.value);
@@ -244,9 +245,11 @@ export class CommLoop {
   }
 
   #lookAt(current: Running): void {
+    const { wait } = current;
+    if (wait?.ready() === true) return;
     try {
-      this.#check(current);
-      current.wait?.diagnose();
+      checkWaiting(wait, () => this.#check(current));
+      wait?.diagnose();
     } catch (error) {
       this.#fail(current, error);
     }

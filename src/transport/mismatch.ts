@@ -41,9 +41,10 @@ export function brokenError(identity: GroupIdentity): ShardlabError {
 
 /** Returns one text for each different call, with the ranks that made this call. */
 function foldSides(sides: readonly CallSide[]): string[] {
+  const differ = sides.some(({ contents }) => contents !== sides[0]?.contents);
   const ranksBySentence = new Map<string, number[]>();
   for (const side of sides) {
-    const sentence = describeSide(side);
+    const sentence = describeSide(side, differ);
     ranksBySentence.set(sentence, [...(ranksBySentence.get(sentence) ?? []), side.rank]);
   }
   return [...ranksBySentence].map(
@@ -51,8 +52,9 @@ function foldSides(sides: readonly CallSide[]): string[] {
   );
 }
 
-function describeSide(side: CallSide): string {
-  const { op, number, count, dtype, wireDType, reduction, peer, module, site, detail } = side;
+/** Describes a call. What the call carries is left out if it is the same on all sides. */
+function describeSide(side: CallSide, hasContents: boolean): string {
+  const { op, number, count, dtype, wireDType, reduction, peer, module, site, detail, contents } = side;
   const name = op === 'exchange' ? 'allGather' : op;
   const data = name === 'barrier' || name === 'subgroup' ? '' : ` of ${count} ${dtype}`;
   const details = [
@@ -63,6 +65,7 @@ function describeSide(side: CallSide): string {
     `number ${number}`,
     module === '' ? undefined : `module ${module}`,
     detail === '' ? undefined : detail,
+    hasContents && contents !== '' ? contents : undefined,
   ].filter((word) => word !== undefined);
   return `${name}${data} (${details.join(', ')})${site === '' ? '' : ` at ${site}`}`;
 }

@@ -4,8 +4,8 @@ import { CALL_OPS, type CallHeader, type CallOp, type CallSite, REDUCTIONS, WIRE
 /**
  * A collective's fingerprint, in shared memory or in a zeromq message. Words: 0 epoch, 1 number, 2 op, 3 dtype, 4 wire dtype, 5
  * reduction, 6 peer, 7 signature of all lengths, 8 asynchronous, 9 count, 10 value, 11 cell, 12 line, 13 bytes of text, 14 and
- * 15 `freeAt` as float64. The text begins at byte 64. Only allToAll writes lengths, from byte 512: first the number of elements
- * that this rank sends to each rank, then the number that it expects from each rank.
+ * 15 `freeAt` as float64, 16 contents. The text begins at byte 68. Only allToAll writes lengths, from byte 512: first the number
+ * of elements that this rank sends to each rank, then the number that it expects from each rank.
  */
 const WORD = {
   epoch: 0,
@@ -22,15 +22,17 @@ const WORD = {
   cell: 11,
   line: 12,
   text: 13,
+  contents: 16,
 } as const;
 
-/** The words from `number` to `async` must be equal on all ranks. */
+/** The words from `number` to `async`, and the word `contents`, must be equal on all ranks. */
 const COMPARED_FROM = WORD.number;
 const COMPARED_TO = WORD.async;
 const FREE_AT = 56;
-const TEXT_AT = 64;
-const TEXT_LIMIT = 448;
+const NUM_WORDS = 17;
+const TEXT_AT = 4 * NUM_WORDS;
 const LENGTHS_AT = 512;
+const TEXT_LIMIT = LENGTHS_AT - TEXT_AT;
 
 /** Bytes of a record in a group of `size` ranks. */
 export function recordBytes(size: number): number {
@@ -55,6 +57,8 @@ export interface CallSide
   readonly wireDType: string;
   readonly site: string;
   readonly detail: string;
+  /** What the call carries; '' if the caller did not say it. */
+  readonly contents: string;
 }
 
 /** A record at an address of shared memory. */
@@ -66,7 +70,7 @@ export class CallRecord {
   readonly #size: number;
 
   constructor(buffer: SharedArrayBuffer | ArrayBuffer, at: number, size: number) {
-    this.#words = new Int32Array(buffer, at, 16);
+    this.#words = new Int32Array(buffer, at, NUM_WORDS);
     this.#free = new Float64Array(buffer, at + FREE_AT, 1);
     // Buffer.from accepts an ArrayBuffer and a SharedArrayBuffer, but its type does not accept the union of both.
     this.#text = Buffer.from(buffer as ArrayBuffer, at + TEXT_AT, TEXT_LIMIT);
@@ -89,9 +93,11 @@ export class CallRecord {
     words[WORD.value] = header.value;
     words[WORD.cell] = header.site.cell ?? -1;
     words[WORD.line] = header.site.line ?? -1;
-    const { module, site, detail = '' } = header;
-    const isEmpty = module === '' && site.text === '' && detail === '';
-    words[WORD.text] = isEmpty ? 0 : this.#text.write(`${module}\n${site.text}\n${detail}`);
+    const { module, site, detail = '', contents } = header;
+    words[WORD.contents] = contents?.word ?? 0;
+    const carried = contents?.text ?? '';
+    const isEmpty = module === '' && site.text === '' && detail === '' && carried === '';
+    words[WORD.text] = isEmpty ? 0 : this.#text.write(`${module}\n${site.text}\n${detail}\n${carried}`);
     if (header.op !== 'allToAll') return;
     this.#lengths.set(lengths.sends);
     this.#lengths.set(lengths.receives, this.#size);
@@ -118,17 +124,18 @@ export class CallRecord {
     this.#words[WORD.value] = value;
   }
 
-  /** Whether both records describe the same collective with the same lengths. */
+  /** Whether both records describe the same collective with the same lengths and contents. */
   agreesWith(other: CallRecord): boolean {
+    if (this.#words[WORD.contents] !== other.#words[WORD.contents]) return false;
     for (let i = COMPARED_FROM; i <= COMPARED_TO; i++) {
       if (this.#words[i] !== other.#words[i]) return false;
     }
     return true;
   }
 
-  /** Whether a send and a recv have the same call number, dtype, wire dtype, number of elements and value. */
+  /** Whether a send and a recv have the same call number, dtype, wire dtype, number of elements, value and contents. */
   fitsPeer(other: CallRecord): boolean {
-    return [WORD.number, WORD.dtype, WORD.wire, WORD.signature, WORD.value].every(
+    return [WORD.number, WORD.dtype, WORD.wire, WORD.signature, WORD.value, WORD.contents].every(
       (word) => this.#words[word] === other.#words[word],
     );
   }
@@ -143,7 +150,8 @@ export class CallRecord {
   side(rank: number): CallSide {
     const word = (index: number): number => this.#words[index] ?? 0;
     const present = (value: number): number | undefined => (value < 0 ? undefined : value);
-    const [module = '', site = '', detail = ''] = this.#text.toString('utf8', 0, word(WORD.text)).split('\n');
+    const text = this.#text.toString('utf8', 0, word(WORD.text));
+    const [module = '', site = '', detail = '', contents = ''] = text.split('\n');
     return {
       rank,
       op: CALL_OPS[word(WORD.op)] ?? 'unknown',
@@ -156,6 +164,7 @@ export class CallRecord {
       async: word(WORD.async) === 1,
       module,
       detail,
+      contents,
       cell: present(word(WORD.cell)),
       line: present(word(WORD.line)),
       site,
@@ -199,6 +208,13 @@ export function lengthsMatch(records: readonly CallRecord[]): boolean {
   return records.every((from, sender) =>
     records.every((to, receiver) => from.sendsTo(receiver) === to.receivesFrom(sender)),
   );
+}
+
+/** Returns a hash of a text (FNV-1a over its characters); never 0. */
+export function wordOf(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
+  return hash | 0 || 1;
 }
 
 /** Returns a hash of a list of lengths (FNV-1a over its words). */

@@ -54,9 +54,23 @@ function awaitStep(wait: Wait, spins: number, check: () => void): void {
   let lastLook: Seconds = now();
   while (!wait.ready()) {
     wait.sleep(PATIENCE_MS);
-    check();
+    if (wait.ready()) return;
+    checkWaiting(wait, check);
     if (now() - lastLook < PATIENCE_MS / 2e3) continue;
     wait.diagnose();
     lastLook = now();
+  }
+}
+
+/**
+ * Runs `check`. If `check` throws because another rank failed, and that rank failed because its call and this call differ, throws
+ * the error that shows both calls.
+ */
+export function checkWaiting(wait: Wait | undefined, check: () => void): void {
+  try {
+    check();
+  } catch (error) {
+    wait?.diagnose();
+    throw error;
   }
 }

@@ -42,6 +42,8 @@ interface Running {
   readonly group: ZeromqGroup;
   readonly ticket: number;
   readonly call: StagedCall;
+  /** Whether an earlier look found that the launcher has aborted the call. */
+  isAborted: boolean;
 }
 
 /** Runs a rank's collectives over zeromq on the comm thread's event loop, in one queue per group and direction. */
@@ -132,7 +134,7 @@ class ZeromqLoop {
       if (group === undefined) {
         throw new ShardlabError('INTERNAL', 'the zeromq thread does not know the group');
       }
-      const running = { group, ticket, call };
+      const running = { group, ticket, call, isAborted: false };
       const ready = await this.#move(running);
       if (this.#link === undefined) this.#finish(ticket, false, started);
       else void this.#land(this.#link, ready, running); // #land never rejects.
@@ -186,12 +188,19 @@ class ZeromqLoop {
     checkControl(this.#control, group.identity, call.header);
   }
 
-  /** Gives up the running calls if the launcher has aborted them. */
+  /**
+   * Gives up the running calls if the launcher has aborted them. If another rank failed, the call is given up one look later: the
+   * other rank's letter may still be on its way, and it shows how the calls of both ranks differ.
+   */
   #look(): void {
     for (const running of this.#running) {
       try {
         this.#check(running);
       } catch (error) {
+        const isFailure = error instanceof ShardlabError && error.code === 'ABORTED';
+        const isNew = isFailure && !running.isAborted;
+        running.isAborted = true;
+        if (isNew) continue;
         running.group.mailbox.giveUp(running.call.header.epoch, () => error);
       }
     }

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import * as tf from '../../src/core/tf';
 import { initDeviceMesh } from '../../src/dist/device-mesh';
 import { createDist } from '../../src/dist/facade';
+import type { ProcessGroup } from '../../src/dist/types';
 import { readStatus } from '../../src/transport/status-board';
 import type { RankContext } from './scenario';
 import { expectValues, vector } from './values';
@@ -58,7 +59,7 @@ export function meshAxesAreGroups({ group }: RankContext): void {
 }
 
 export function theFacadeSpeaksAsTorch({ world, engine, group }: RankContext): void {
-  const dist = createDist(world, engine);
+  const dist = createDist(world, engine, () => undefined);
   const [rank, size] = [dist.getRank(), dist.getWorldSize()];
   const x = vector(4, () => rank);
   assert.equal(dist.allReduce(x, { op: dist.ReduceOp.MAX }), x);
@@ -81,6 +82,53 @@ export function theFacadeSpeaksAsTorch({ world, engine, group }: RankContext): v
   if (rank === 0) dist.send(x, { dst: 1 });
   if (rank === 1) dist.recv(x, { src: 0 });
   dist.barrier();
+}
+
+/** As in torch 2.13: `dist.all_reduce(x, group=group)` on a rank outside of the group warns, and does nothing. */
+export function aCallOnARankOutsideOfItsGroupDoesNothing({
+  world,
+  engine,
+  group: { rank, size },
+}: RankContext): void {
+  const warnings: string[] = [];
+  const dist = createDist(world, engine, (message) => warnings.push(message));
+  const group = dist.newGroup([size - 2, size - 1]);
+  const isIn = rank >= size - 2;
+  assert.deepEqual([dist.getRank(group), dist.getWorldSize(group)], isIn ? [rank - size + 2, 2] : [-1, -1]);
+  const x = vector(4, () => rank);
+  const y = vector(4, () => rank);
+  assert.equal(dist.allReduce(y, { group }), y);
+  expectValues(y, () => (isIn ? 2 * size - 3 : rank), 'allReduce');
+  assert.equal(dist.allReduce(y, { group, op: 'max', asyncOp: true }).wait(), y);
+  assert.equal(dist.broadcast(y, { group, src: size - 1 }), y);
+  dist.barrier({ group });
+  if (rank !== size - 2) dist.send(x, { group, dst: size - 2 });
+  if (rank !== size - 1) assert.equal(dist.recv(y, { group, src: size - 1 }), y);
+  expectValues(y, () => (rank === size - 2 ? size - 1 : isIn ? 2 * size - 3 : rank), 'recv');
+  const made = [
+    dist.allGather(x, { group }),
+    dist.allGatherIntoTensor(x, { group }),
+    dist.reduceScatter(x, { group }),
+    dist.allToAll(x, { group }),
+  ];
+  assert.deepEqual(
+    made.map((one) => one === null),
+    made.map(() => !isIn),
+  );
+  dist.allReduce(x);
+  expectValues(x, () => ((size - 1) * size) / 2, 'undefined is the group of all ranks');
+  const names = ['allReduce', 'broadcast', 'barrier', 'send', 'recv', 'allGather', 'allGatherIntoTensor'];
+  const rest = ['reduceScatter', 'allToAll'].map((name) => `dist.${name} does nothing on rank ${rank}`);
+  const expected = [...names.map((name) => `dist.${name} does nothing on rank ${rank}`), ...rest];
+  assert.deepEqual(
+    warnings.map((warning) => warning.split(',')[0]),
+    isIn ? [] : expected,
+  );
+  const wrong = [0, 1] as unknown as ProcessGroup;
+  assert.throws(() => dist.allReduce(x, { group: wrong }), {
+    code: 'CONFIG',
+    message: /takes a group .* not an? /,
+  });
 }
 
 /** On a busy machine the comm thread starts later than the first check of a wait. */

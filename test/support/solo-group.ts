@@ -27,6 +27,7 @@ export function soloGroup(engine: Engine): ProcessGroup {
     recv: unsupported,
     barrier: () => done(undefined),
     subgroup: () => null,
+    ordinal: () => 0,
     alone: () => soloGroup(engine),
   };
 }

@@ -3,6 +3,7 @@
  */
 
 import type { ProcessGroup } from '../../dist/types';
+import { requireGroup } from '../../dist/validation';
 import { ContextParallel, type ContextParallelOptions } from '../../parallel/context/context-parallel';
 
 export { applyContextParallel } from '../../parallel/context/apply-context-parallel';
@@ -23,5 +24,5 @@ export { placeExperts } from '../../parallel/experts/place-experts';
  * const mixed = context.attention(q, q, q, { causal: true });
  */
 export function contextParallel(group: ProcessGroup, options?: ContextParallelOptions): ContextParallel {
-  return new ContextParallel(group, options);
+  return new ContextParallel(requireGroup('contextParallel', group), options);
 }

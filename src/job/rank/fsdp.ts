@@ -9,6 +9,7 @@ import type * as tf from '../../core/tf';
 import type { Warn } from '../../core/warn';
 import type { DeviceMesh } from '../../dist/device-mesh';
 import type { ProcessGroup } from '../../dist/types';
+import { requireGroup } from '../../dist/validation';
 import { asModule, isLayer, type Layer } from '../../nn/layers-model';
 import type { Module } from '../../nn/module';
 import { withParameters } from '../../nn/require-parameters';
@@ -165,10 +166,10 @@ export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh
       rows: tf.Tensor,
       destinations: ArrayLike<number> | tf.Tensor,
       { group = mesh.group }: GroupOption = {},
-    ) => sparseAllToAll(engine, group, rows, destinations),
+    ) => sparseAllToAll(engine, requireGroup('sparseAllToAll', group), rows, destinations),
     /** Averages random gradients with 16 bits per element on the wire; reports the error of the means. Every rank calls it. */
     reductionError: ({ group = mesh.group, ...options }: ReductionErrorOptions & GroupOption = {}) =>
-      reductionError(engine, group, options),
+      reductionError(engine, requireGroup('reductionError', group), options),
     /** Applies activation checkpointing to layers (default: all); `config` is a value of a config's `activationCheckpointing`. */
     applyActivationCheckpointing: (
       model: Module,

@@ -17,7 +17,14 @@ export function ownOnMeta(functions: OwnFunctions | null, data?: PreparedData): 
           'a dry run or a plan: model or loss names a file, which only ranks load; give a function, as model: ({ nn }) => new Net()',
         );
       }
-      const world: World = { rank, size: group.size, group, plane: 'none', close: () => Promise.resolve() };
+      const world: World = {
+        rank,
+        size: group.size,
+        group,
+        plane: 'none',
+        beginWork: () => undefined,
+        close: () => Promise.resolve(),
+      };
       const warn = (): void => undefined;
       const steps = new CellSteps({ engine, recorder, warn });
       const batchNorms = new BatchNormWarning(warn);

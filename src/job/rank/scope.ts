@@ -125,7 +125,7 @@ function rankBasics(
     /** All ranks as a mesh of one axis, 'dp'. */
     mesh,
     /** Collectives, as in torch.distributed. */
-    dist: createDist(world, engine),
+    dist: createDist(world, engine, warn),
     initDeviceMesh: (shape: readonly number[], axisNames: readonly string[]): DeviceMesh =>
       initDeviceMesh(group, shape, axisNames),
     initializeModelParallel: (sizes?: ModelParallelSizes) => initializeModelParallel(group, sizes),

@@ -105,7 +105,7 @@ async function buildRank(start: RankStart): Promise<void> {
   training = new RankTraining({ rank, engine, group: world.group, recorder, warn, batchNorms, scope, load });
   const board = new StatusWriter(statusBoard, 'main');
   board.idle();
-  const parts = { courier, evaluator, engine, scope, training, board, piles, steps, interrupts };
+  const parts = { courier, world, evaluator, engine, scope, training, board, piles, steps, interrupts };
   const worker: RankWorker = new RankWorker(parts);
   const tellExit = (code: number): void => writeExitCall(STDERR_FD, code);
   process.on('exit', tellExit);

@@ -12,6 +12,7 @@ import { ConfigError, ShardlabError } from '../../core/errors';
 import { globalSlot } from '../../core/global-slot';
 import { Tensor } from '../../core/tf';
 import { now, type Seconds } from '../../core/units';
+import type { World } from '../../dist/world';
 import type { StatusWriter } from '../../transport/status-board';
 import type { CourierHandle } from '../control/courier-handle';
 import type { Outcome, RankOutput, RankWork, ToMain } from '../control/messages';
@@ -43,6 +44,7 @@ const TASK_CALL = "globalThis[Symbol.for('shardlab.task')]()";
 /** The parts that a rank's main thread needs. */
 export interface RankWorkerParts {
   readonly courier: CourierHandle;
+  readonly world: Pick<World, 'beginWork'>;
   readonly evaluator: Evaluator;
   readonly engine: Engine;
   readonly scope: RankScope;
@@ -99,6 +101,7 @@ export class RankWorker {
   async #work(id: number, work: RankWork): Promise<void> {
     this.#id = id;
     this.#parts.interrupts.begin(id);
+    this.#parts.world.beginWork();
     this.#parts.board.running(work.kind === 'cell' ? work.cell : NO_CELL);
     if (work.kind === 'cell') this.#parts.piles.enter(work.cell);
     const isRecorded = work.kind === 'cell' || work.kind === 'function';

@@ -2,6 +2,7 @@ import { ConfigError, ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { currentWorld } from '../../dist/current-world';
 import type { ProcessGroup } from '../../dist/types';
+import { requireGroup } from '../../dist/validation';
 import { Buffer } from '../buffer';
 import { constant } from '../init';
 import { Module } from '../module';
@@ -166,7 +167,7 @@ export function unsyncedBatchNorm(module: Module): Module | undefined {
 /** Options of a `SyncBatchNorm`, with torch's defaults. */
 export interface SyncBatchNormOptions extends BatchNormOptions {
   /** The ranks whose batches are normalized together. Default: all ranks. */
-  readonly processGroup?: ProcessGroup | null;
+  readonly processGroup?: ProcessGroup | undefined;
 }
 
 /**
@@ -178,26 +179,27 @@ export interface SyncBatchNormOptions extends BatchNormOptions {
  * const model = nn.SyncBatchNorm.convertSyncBatchnorm(new Net());
  */
 export class SyncBatchNorm extends BatchNorm {
-  constructor(numFeatures: number, { processGroup = null, ...options }: SyncBatchNormOptions = {}) {
+  constructor(numFeatures: number, { processGroup, ...options }: SyncBatchNormOptions = {}) {
     super(numFeatures, options);
-    this.setGroup(processGroup);
+    this.setGroup(processGroup === undefined ? null : requireGroup('nn.SyncBatchNorm', processGroup));
   }
 
   /**
    * Makes every batch norm in a module a SyncBatchNorm, in place: parameters and buffers remain the same objects. Returns the
-   * module. Call this function before fullyShard, FSDP or DDP. Throws: CONFIG for a value that is not a module.
+   * module. Call this function before fullyShard, FSDP or DDP. Throws: CONFIG for a value that is not a module, and for the group null.
    */
-  static convertSyncBatchnorm<M extends Module>(module: M, processGroup: ProcessGroup | null = null): M {
+  static convertSyncBatchnorm<M extends Module>(module: M, processGroup?: ProcessGroup): M {
     if (!(module instanceof Module))
       throw new ConfigError(
         'convertSyncBatchnorm takes a module; write nn.SyncBatchNorm.convertSyncBatchnorm(model)',
       );
+    const group = processGroup === undefined ? null : requireGroup('convertSyncBatchnorm', processGroup);
     for (const part of module.modules()) {
       if (!(part instanceof BatchNorm)) continue;
       // Only the prototype changes, because a new object would have to replace `part` in fields and containers. Both classes
       // have the same fields.
       Object.setPrototypeOf(part, SyncBatchNorm.prototype);
-      if (part instanceof SyncBatchNorm) part.setGroup(processGroup);
+      if (part instanceof SyncBatchNorm) part.setGroup(group);
     }
     return module;
   }

@@ -3,6 +3,7 @@ import { sequenceConflict } from '../../config/router-options';
 import { ConfigError, classOf } from '../../core/errors';
 import * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
+import { requireGroup } from '../../dist/validation';
 import { CausalSelfAttention } from '../../nn/attention';
 import { AudioAttention, DitBlock } from '../../nn/dit-block';
 import { LlamaAttention } from '../../nn/llama-block';
@@ -35,6 +36,7 @@ export function applyContextParallel(
   group: ProcessGroup,
   options: ContextParallelOptions = {},
 ): ContextParallel {
+  requireGroup('applyContextParallel', group);
   if (model instanceof Dit || model instanceof DitExperts) return dividePatches(model, group, options);
   const sequenceModel = requireSequenceModel(model);
   const body = sequenceModel instanceof Llama ? sequenceModel.model : sequenceModel;

@@ -2,6 +2,7 @@ import type { Engine } from '../../backend/engine';
 import type { WireDType } from '../../core/dtypes';
 import type { PieceList, ProcessGroup, Work } from '../../dist/types';
 import type { Parameter } from '../../nn/parameter';
+import type { Contents } from '../../transport/call';
 
 /** Gradients that are reduced together, in place. Source: torch.distributed.GradBucket. */
 export interface GradBucket {
@@ -16,6 +17,8 @@ export interface GradBucket {
   readonly engine: Engine;
   /** The module name under which ledgers count the bytes. */
   readonly module: string;
+  /** What the reduction carries; ranks compare it if the hook gives it to its collectives. See [Note: contents]. */
+  readonly contents: Contents;
 }
 
 /** The work of a bucket's reduction. */
@@ -77,8 +80,9 @@ export const bf16CompressHook: CommHook = (state, bucket) => averaged(state, buc
 
 function averaged(
   state: ProcessGroup | null,
-  { group, pieces, module }: GradBucket,
+  { group, pieces, module, contents }: GradBucket,
   wireDType: WireDType,
 ): Work<void> {
-  return (state ?? group).allReducePieces(pieces, 'avg', { async: true, cause: 'grad', module, wireDType });
+  const options = { async: true, cause: 'grad', module, contents, wireDType } as const;
+  return (state ?? group).allReducePieces(pieces, 'avg', options);
 }

@@ -4,6 +4,7 @@ import type { CommHookInput } from '../../config/settings/comm-hook';
 import type { HalfDType } from '../../core/dtypes';
 import type * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
+import { contentsOfOne } from '../../nn/contents';
 import { wholeTensor } from '../../nn/first-values';
 import { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
@@ -43,7 +44,8 @@ export interface DdpOptions extends Partial<BucketSizes> {
 
 /**
  * Averages the gradients of a model over ranks during backward; every rank has the whole model. At the start, rank 0
- * broadcasts its parameters and buffers. A call of the wrapper and a call of the model itself have the same effect.
+ * broadcasts its parameters and buffers. A call of the wrapper and a call of the model itself (`module`) have the same effect, but
+ * a model in eval mode that is called itself sends nothing, so one rank alone may call it.
  * Source: torch.nn.parallel.DistributedDataParallel.
  */
 export class DDP<M extends Module = Module> extends Module {
@@ -59,6 +61,8 @@ export class DDP<M extends Module = Module> extends Module {
   #hookState: PowerSGDState | TopKState | null = null;
   readonly #syncsBuffers: boolean;
   #hasReduced = true;
+  /** Whether the wrapper itself is called, not only its module. */
+  #isCalled = false;
   /** The modules with `isOptional` that ran in this pass. */
   readonly #ran = new Set<Module>();
 
@@ -70,12 +74,7 @@ export class DDP<M extends Module = Module> extends Module {
     this.#precision = options.precision ?? FULL_PRECISION;
     const parameters = heldParameters(module.parameters());
     requireSameParts(parameters, group, 'DDP');
-    for (const parameter of parameters) {
-      const tensor = wholeTensor(engine, parameter);
-      const replicas = replicasOf(parameter, group);
-      if (replicas.size > 1)
-        replicas.broadcast(tensor, 0, { cause: 'param', module: parameter.module }).wait();
-    }
+    this.#broadcastParameters(parameters, context);
     this.#group = group;
     this.#syncsBuffers = options.broadcastBuffers ?? true;
     roundBuffers(module, this.#precision);
@@ -96,7 +95,12 @@ export class DDP<M extends Module = Module> extends Module {
   }
 
   forward(...inputs: Parameters<M['forward']>): ReturnType<M['forward']> {
-    return this.module.apply(...inputs);
+    this.#isCalled = true;
+    try {
+      return this.module.apply(...inputs);
+    } finally {
+      this.#isCalled = false;
+    }
   }
 
   /** The buckets, in the order of their reduction. */
@@ -128,6 +132,25 @@ export class DDP<M extends Module = Module> extends Module {
   abandon(): void {
     for (const copies of this.#copies) copies.leave();
     this.#reducer.abandon();
+  }
+
+  /** Copies the parameters of each group's rank 0 to all its ranks. Throws: COLLECTIVE_MISMATCH if ranks have other parameters. */
+  #broadcastParameters(parameters: readonly Parameter[], { engine, group }: RankContext): void {
+    const sent = new Map<ProcessGroup, Parameter[]>();
+    for (const parameter of parameters) {
+      const replicas = replicasOf(parameter, group);
+      const all = sent.get(replicas) ?? [];
+      all.push(parameter);
+      sent.set(replicas, all);
+    }
+    for (const parameter of parameters) {
+      const tensor = wholeTensor(engine, parameter);
+      const replicas = replicasOf(parameter, group);
+      const all = sent.get(replicas) ?? [];
+      const contents = contentsOfOne(all, all.indexOf(parameter));
+      if (replicas.size > 1)
+        replicas.broadcast(tensor, 0, { cause: 'param', module: parameter.module, contents }).wait();
+    }
   }
 
   #registerHook(hook: CommHookInput | null): void {
@@ -189,7 +212,7 @@ export class DDP<M extends Module = Module> extends Module {
   #begin(): void {
     this.#ran.clear();
     for (const copies of this.#copies) copies.leave();
-    this.#syncBuffers();
+    if (this.#isCalled || this.module.training) this.#syncBuffers();
     this.#reducer.begin();
   }
 

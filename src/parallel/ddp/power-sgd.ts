@@ -101,8 +101,8 @@ export const powerSGDHook: CommHook<PowerSGDState> = (state, bucket) => {
     if (rank === null) whole.push(piece);
     else matrices.push(new Matrix(state, bucket, parameter, piece.tensor, rank));
   });
-  const { group, module } = bucket;
-  const options = { cause: 'grad', module } as const;
+  const { group, module, contents } = bucket;
+  const options = { cause: 'grad', module, contents } as const;
   const first = group.allReducePieces([...whole, ...matrices.map(({ p }) => pieceOf(p))], 'avg', {
     ...options,
     async: true,

@@ -5,6 +5,7 @@ import type { HalfDType, WireDType } from '../../core/dtypes';
 import { ConfigError } from '../../core/errors';
 import type * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
+import { contentsOf } from '../../nn/contents';
 import type { Parameter } from '../../nn/parameter';
 import { missingEverywhere, noteOf, type ReducedBy, zeroGradient } from '../missing-gradients';
 import { replicasOf } from '../same-parts';
@@ -17,10 +18,7 @@ import type { GradBucket, HookWork } from './comm-hooks';
 export interface BucketSizes {
   /** The size of all other buckets. Source: bucket_cap_mb of torch.nn.parallel.DistributedDataParallel, 25 MiB. */
   readonly bucketBytes: number;
-  /**
-   * The size of the first bucket, which is small so that communication starts early. Source: dist._DEFAULT_FIRST_BUCKET_BYTES, 1
-   * MiB.
-   */
+  /** The size of the first bucket, small so that communication starts early. Source: dist._DEFAULT_FIRST_BUCKET_BYTES, 1 MiB. */
   readonly firstBucketBytes: number;
 }
 
@@ -62,6 +60,8 @@ interface Bucket {
   /** The ranks that reduce the bucket. */
   readonly group: ProcessGroup;
   readonly parameters: readonly Parameter[];
+  /** The number of equal buckets that the same cell made before. */
+  readonly ordinal: number;
   missing: Set<Parameter>;
 }
 
@@ -104,7 +104,8 @@ export class Reducer {
     this.#buckets = [...groups].flatMap((ranks) => {
       const own = dense.filter((parameter) => replicasOf(parameter, group) === ranks);
       return assignBuckets(own, sizes).map((bucket) => {
-        return { group: ranks, parameters: bucket, missing: new Set(bucket) };
+        const ordinal = ranks.ordinal(`bucket ${contentsOf('', bucket).word}`);
+        return { group: ranks, parameters: bucket, ordinal, missing: new Set(bucket) };
       });
     });
     for (const bucket of this.#buckets) {
@@ -235,12 +236,14 @@ export class Reducer {
     });
     const module = parameters[0]?.module ?? '';
     const isLast = index === this.#buckets.length - 1;
+    const contents = contentsOf('', parameters, bucket.ordinal);
     const work =
-      this.#hook?.({ index, isLast, parameters, pieces, group, engine, module }) ??
+      this.#hook?.({ index, isLast, parameters, pieces, group, engine, module, contents }) ??
       group.allReducePieces(pieces, 'avg', {
         async: true,
         cause: 'grad',
         module,
+        contents,
         wireDType,
         note: noteOf(missing),
       });
@@ -265,7 +268,8 @@ export class Reducer {
     });
     const [module = '', ...others] = new Set(parameters.map((parameter) => parameter.module));
     const shared = others.length === 0 ? module : '';
-    const options = { cause: 'grad', module: shared, wireDType, note: noteOf(missing) } as const;
+    const contents = contentsOf('', parameters);
+    const options = { cause: 'grad', module: shared, contents, wireDType, note: noteOf(missing) } as const;
     const work = pieces.length === 0 ? null : group.allReducePieces(pieces, 'avg', options);
     work?.wait();
     this.#dropMissing({ group, module: shared }, parameters, missing, work === null ? false : work.agrees);

@@ -109,7 +109,7 @@ class SparseBucket {
   }
 
   gather(): readonly Work<void>[] {
-    const { group, module } = this.#bucket;
+    const { group, module, contents } = this.#bucket;
     const piece = (tensor: tf.Tensor, rank: number) => [
       { tensor, offset: rank * this.#count, length: this.#count },
     ];
@@ -119,6 +119,7 @@ class SparseBucket {
         async: true,
         cause: 'grad',
         module,
+        contents,
       });
     });
   }

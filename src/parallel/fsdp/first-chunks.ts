@@ -2,6 +2,7 @@ import type { Engine } from '../../backend/engine';
 import type { HalfDType } from '../../core/dtypes';
 import type * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
+import { contentsOf, contentsOfOne } from '../../nn/contents';
 import { wholeTensor, writeValues } from '../../nn/first-values';
 import type { Parameter, Span } from '../../nn/parameter';
 import { copyElements, disposeSpan, zerosIn } from '../../nn/spans';
@@ -20,9 +21,10 @@ export function firstWholes(
   parameters: readonly Parameter[],
   half: HalfDType | null,
 ): tf.Tensor[] {
-  return parameters.map((parameter) => {
+  return parameters.map((parameter, i) => {
     const tensor = wholeTensor(engine, parameter, half ?? undefined);
-    syncGroup?.broadcast(tensor, 0, { cause: 'param', module: parameter.module }).wait();
+    const contents = contentsOfOne(parameters, i);
+    syncGroup?.broadcast(tensor, 0, { cause: 'param', module: parameter.module, contents }).wait();
     return tensor;
   });
 }
@@ -56,12 +58,13 @@ function syncChunk(
   const { parameter } = entry;
   const { module, size } = parameter;
   const own = chunkOf(entry, rank);
+  const contents = contentsOf(module, [parameter]);
   for (let start = 0; start < size; start += SYNC_ELEMENTS) {
     const length = Math.min(SYNC_ELEMENTS, size - start);
     const piece = { tensor: engine.allocate([length], 'float32', { cause: 'comm', module }), offset: 0 };
     try {
       if (group.rank === 0) writeValues(engine, parameter, { start, length }, piece);
-      group.broadcast(piece.tensor, 0, { cause: 'param', module }).wait();
+      group.broadcast(piece.tensor, 0, { cause: 'param', module, contents }).wait();
       const from = Math.max(start, own.start);
       const to = Math.min(start + length, own.start + own.length);
       const at = { ...target, offset: target.offset + from - own.start };

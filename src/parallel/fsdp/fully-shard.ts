@@ -1,11 +1,14 @@
 import { STRATEGIES, type StrategyName } from '../../config/strategies';
 import { ConfigError } from '../../core/errors';
 import type { DeviceMesh } from '../../dist/device-mesh';
+import type { ProcessGroup } from '../../dist/types';
 import type { Buffer } from '../../nn/buffer';
+import { contentsOf } from '../../nn/contents';
 import type { Module } from '../../nn/module';
 import { Experts } from '../../nn/moe/experts';
 import type { Parameter } from '../../nn/parameter';
 import { requireSelfContained } from '../../nn/self-contained';
+import type { Contents } from '../../transport/call';
 import { broadcastBuffers, roundBuffers } from '../buffers';
 import { castBoundaries } from '../precision/cast-boundaries';
 import { FULL_PRECISION, halfOf, type MixedPrecision } from '../precision/mixed-precision';
@@ -124,6 +127,7 @@ function makeUnit(
   const spec: UnitSpec = {
     engine,
     module: module.path,
+    contents: contentsOfUnit(module, parameters, context.group),
     placement,
     onHost: options.offloadParameters === true && placement.shardsParameters,
     half: halfOf(precision.paramDtype),
@@ -145,6 +149,11 @@ function makeUnit(
     sharded.prepare();
     return next(...inputs);
   });
+}
+
+function contentsOfUnit(module: Module, parameters: readonly Parameter[], group: ProcessGroup): Contents {
+  const { word } = contentsOf(module.path, parameters);
+  return contentsOf(module.path, parameters, group.ordinal(`unit ${word}`));
 }
 
 /** Returns the parameters that are in no unit yet. */

@@ -184,8 +184,8 @@ export class Reduction {
   }
 
   get #wire() {
-    const { module, gradHalf } = this.#spec;
-    const options = { async: true, cause: 'grad', module, note: noteOf(this.#missing) } as const;
+    const { module, contents, gradHalf } = this.#spec;
+    const options = { async: true, cause: 'grad', module, contents, note: noteOf(this.#missing) } as const;
     return gradHalf === null ? options : { ...options, wireDType: gradHalf };
   }
 }

@@ -255,8 +255,8 @@ export class UnitParameters {
   }
 
   get #wire() {
-    const { module, half } = this.#spec;
-    const options = { async: true, cause: 'param', module } as const;
+    const { module, contents, half } = this.#spec;
+    const options = { async: true, cause: 'param', module, contents } as const;
     return half === null ? options : { ...options, wireDType: half };
   }
 }

@@ -4,6 +4,7 @@ import type { HalfDType } from '../../core/dtypes';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import type { DeviceMesh } from '../../dist/device-mesh';
 import type { ProcessGroup } from '../../dist/types';
+import type { Contents } from '../../transport/call';
 import type { RowTable } from '../sparse/row-masks';
 
 /**
@@ -37,6 +38,8 @@ export interface UnitSpec {
   readonly engine: Engine;
   /** The module's full name. */
   readonly module: string;
+  /** What gathers and reductions carry; see [Note: contents]. */
+  readonly contents: Contents;
   readonly placement: UnitPlacement;
   /** Whether shards are stored on the host; parameter shards are copied to the device only for gathers. */
   readonly onHost: boolean;

@@ -5,6 +5,7 @@ import { ConfigError } from '../../core/errors';
 import type { Warn } from '../../core/warn';
 import type { DeviceMesh } from '../../dist/device-mesh';
 import type { ProcessGroup } from '../../dist/types';
+import { requireGroup } from '../../dist/validation';
 import type { Module } from '../../nn/module';
 import type { FullyShardOptions } from '../fsdp/fully-shard';
 import type { MixedPrecision as Policy } from '../precision/mixed-precision';
@@ -91,11 +92,11 @@ export function fsdpSettings(given: FsdpOptions, warn: Warn): FsdpSettings {
   const ignoredModules = [...(given.ignoredModules ?? [])];
   const strategy = strategyOf(given, warn);
   const mesh = given.deviceMesh;
-  const { forwardPrefetch, limitAllGathers, syncModuleStates } = given;
+  const { forwardPrefetch, limitAllGathers, syncModuleStates, processGroup } = given;
   return {
     policy: policyOf(given.autoWrapPolicy ?? null),
     ignoredModules,
-    group: given.processGroup ?? mesh?.group,
+    group: processGroup === undefined ? mesh?.group : requireGroup('FSDP', processGroup),
     mesh,
     options: {
       strategy,

@@ -1,6 +1,7 @@
 import type { Engine } from '../../backend/engine';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
+import { contentsOf } from '../../nn/contents';
 import type { Module } from '../../nn/module';
 import type { Parameter, StateBuffer } from '../../nn/parameter';
 import { copyElements } from '../../nn/spans';
@@ -88,7 +89,10 @@ function summon(engine: Engine, state: StateBuffer): Summoned[] {
     const input = [{ tensor: own, offset: 0, length: state.size }];
     const shares = sharesOf(shardLayout(parameters, group?.size ?? 1), wholes);
     if (group === null) copyInto(engine, own, wholes);
-    else group.allGatherPieces(input, shares, { cause: 'param', module: NAME }).wait();
+    else {
+      const contents = contentsOf(state.module, parameters);
+      group.allGatherPieces(input, shares, { cause: 'param', module: NAME, contents }).wait();
+    }
   } catch (error) {
     for (const whole of wholes) whole.dispose();
     throw error;

@@ -1,5 +1,6 @@
 import { accumulateGrad } from '../../autograd/leaves';
 import type * as tf from '../../core/tf';
+import { contentsOfOne } from '../../nn/contents';
 import { wholeTensor } from '../../nn/first-values';
 import type { Module } from '../../nn/module';
 import { noteZeros, zeroGradient } from '../missing-gradients';
@@ -15,8 +16,13 @@ import { type RankContext, runAsUnit } from '../run-as-unit';
 export function naiveDDP<M extends Module>(module: M, { engine, observer, group }: RankContext): M {
   // 1. Rank 0 sends its values, so all ranks start with the same values.
   const parameters = module.parameters();
-  for (const parameter of parameters) {
-    group.broadcast(wholeTensor(engine, parameter), 0, { cause: 'param', module: parameter.module }).wait();
+  for (const [i, parameter] of parameters.entries()) {
+    const options = {
+      cause: 'param',
+      module: parameter.module,
+      contents: contentsOfOne(parameters, i),
+    } as const;
+    group.broadcast(wholeTensor(engine, parameter), 0, options).wait();
   }
 
   // 2. Parameters are always whole. After backward, each gradient is replaced by its mean over all ranks.
@@ -30,7 +36,12 @@ export function naiveDDP<M extends Module>(module: M, { engine, observer, group 
       noteZeros([parameter], [grads[i] ?? null], parameter.grad === null);
       // Every rank must take part in every collective, even if its loss does not depend on the parameter.
       const grad = grads[i] ?? zeroGradient(engine, parameter);
-      group.allReduce(grad, 'avg', { cause: 'grad', module: parameter.module }).wait();
+      const options = {
+        cause: 'grad',
+        module: parameter.module,
+        contents: contentsOfOne(trained, i),
+      } as const;
+      group.allReduce(grad, 'avg', options).wait();
       // 3. The optimizer reads parameter.grad, which is the sum over all microbatches of the step.
       accumulateGrad(engine, parameter, grad);
     });

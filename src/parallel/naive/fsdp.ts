@@ -1,4 +1,5 @@
 import * as tf from '../../core/tf';
+import { contentsOf } from '../../nn/contents';
 import type { Module } from '../../nn/module';
 import { sharesOf } from '../fsdp/shard-layout';
 import { noteZeros } from '../missing-gradients';
@@ -17,6 +18,7 @@ export function naiveFullyShard<M extends Module>(module: M, context: RankContex
   const { engine, group } = context;
   const { path } = module;
   const parameters = module.parameters().filter(({ requiresGrad }) => requiresGrad);
+  const contents = contentsOf(path, parameters);
 
   // 1. Each rank stores its own rows and frees the rest. The optimizer updates this shard in place of the parameters.
   const shard = new FlatShard(path, parameters, context);
@@ -34,7 +36,7 @@ export function naiveFullyShard<M extends Module>(module: M, context: RankContex
       return tf.keep(engine.allocate(parameter.shape, 'float32', tag));
     });
     const own = [{ tensor: values, offset: 0, length: size }];
-    group.allGatherPieces(own, sharesOf(layout, wholes), { cause: 'param', module: path }).wait();
+    group.allGatherPieces(own, sharesOf(layout, wholes), { cause: 'param', module: path, contents }).wait();
     for (const [i, parameter] of parameters.entries()) parameter.replace(wholes[i] ?? null);
   };
 
@@ -43,7 +45,8 @@ export function naiveFullyShard<M extends Module>(module: M, context: RankContex
     noteZeros(parameters, grads, shard.grad === null);
     const mean = tf.keep(engine.allocate([size], 'float32', { cause: 'grad.shard', module: path }));
     const own = [{ tensor: mean, offset: 0, length: size }];
-    group.reduceScatterPieces(sharesOf(layout, grads), own, 'avg', { cause: 'grad', module: path }).wait();
+    const options = { cause: 'grad', module: path, contents } as const;
+    group.reduceScatterPieces(sharesOf(layout, grads), own, 'avg', options).wait();
     for (const grad of grads) grad?.dispose();
     if (shard.grad !== null) engine.addInto(mean, shard.grad);
     shard.zeroGrad();

@@ -1,6 +1,7 @@
 import type { Engine } from '../../backend/engine';
 import { ShardlabError } from '../../core/errors';
 import type { PieceList } from '../../dist/types';
+import { contentsOf } from '../../nn/contents';
 import { isOnHost } from '../../nn/parameter';
 import { copyElements, disposeSpan, gradSpansOf, type SpanOf, zerosIn } from '../../nn/spans';
 import type { SharedParameter } from './pipeline-stage';
@@ -18,7 +19,9 @@ export function sumSharedGradients(engine: Engine, shared: readonly SharedParame
       isOnHost(onDevice) ? [] : [{ ...onDevice, length }],
     );
     try {
-      group.allReducePieces(pieces, 'sum', { cause: 'grad', module }).wait();
+      // The stages may know the parameter by other names.
+      const contents = contentsOf('', [{ name: 'a shared parameter', shape: parameter.shape }]);
+      group.allReducePieces(pieces, 'sum', { cause: 'grad', module, contents }).wait();
       for (const { own, onDevice } of staged) {
         if (onDevice !== own.span) copyElements(engine, onDevice, own.span, own.length);
       }

@@ -1,5 +1,6 @@
 import { type Random, seeded } from '../../../src/core/random';
 import * as tf from '../../../src/core/tf';
+import { contentsOf } from '../../../src/nn/contents';
 import { Module } from '../../../src/nn/module';
 import { Parameter } from '../../../src/nn/parameter';
 import { readState, writeState } from '../../../src/nn/state-values';
@@ -53,6 +54,7 @@ function check({ engine, group, tally }: TestRank<UnitArgs>, random: Random): Un
   const unit = new FsdpUnit(module, module.parameters(), {
     engine,
     module: module.path,
+    contents: contentsOf(module.path, module.parameters()),
     placement: placementOf('FULL_SHARD', undefined, { group, rows: new RowsOfRanks() }),
     ...{ onHost: false, half: null, gradHalf: null, keepsGradHalf: false, missingAreZeros: false },
     ...{ tables: [], syncGroup: null },
