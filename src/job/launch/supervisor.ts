@@ -106,9 +106,8 @@ export class Supervisor implements FleetListener {
 
   /** Asks every rank that has a running process what the rank does now. */
   statuses(): Promise<Map<number, Situation>> {
-    const alive = this.#fleet.processes.filter(({ exit }) => exit === undefined);
-    const ranks = alive.map(({ rank }) => rank);
-    return this.#desk.ask(ranks, ANSWER_MS);
+    const alive = this.#fleet.processes.flatMap(({ rank, exit }) => (exit === undefined ? [rank] : []));
+    return this.#desk.ask(alive, ANSWER_MS);
   }
 
   /** Reports who waits for whom now. */
@@ -130,6 +129,8 @@ export class Supervisor implements FleetListener {
   /** Stops the calls that run or wait for ranks; resolves when ranks can work again. */
   async interrupt(): Promise<void> {
     this.#numInterrupts++;
+    // The calls have ended, and an interrupted recovery would end the job.
+    if (this.#pending?.isRecovering === true) return this.#pending.recovered;
     if (this.#pending !== undefined) {
       // A cancellation is already running; this interrupt shortens its grace period.
       this.#sendInterrupt(INTERRUPT_DELAY_MS);
@@ -206,8 +207,7 @@ export class Supervisor implements FleetListener {
 
   /** Makes every rank's collectives throw: through the shared segment if there is one, else through the couriers. */
   #abort(reason: AbortReason): void {
-    const { segment } = this.#fleet;
-    if (segment !== undefined) segment.abort(reason);
+    if (this.#fleet.segment !== undefined) this.#fleet.segment.abort(reason);
     else this.#tellAll({ type: 'abort', reason });
   }
 

@@ -6,7 +6,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ STATE_FILE = "trainer_state.json"
 FORMAT = "shardlab checkpoint"
 # Source: huggingface_hub, MAX_SHARD_SIZE.
 MAX_FILE_BYTES = 5e9
+# Makes a context that no interrupt leaves half done.
+Unbroken = Callable[[], AbstractContextManager[None]]
 DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
 
@@ -126,16 +129,20 @@ def mark_of(folder: Path) -> Json | None:
 class Writer:
     """Writes a checkpoint into a folder beside the target, and then renames it to the target. Only one rank makes a writer."""
 
-    def __init__(self, folder: str, options: Json) -> None:
+    def __init__(self, folder: str, options: Json, unbroken: Unbroken) -> None:
+        self._unbroken = unbroken
         self._folder = Path(folder)
         self._limit = float(options.get("maxShardBytes") or MAX_FILE_BYTES)
         self._dtype = DTYPES[options.get("dtype") or "F32"]
         self.id = f"{os.getpid()}-{_start_of_process()}-{time.time_ns()}"
         self._temporary = Path(f"{folder}.saving-{self.id}")
         self._files: list[str] = []
+
+    def open(self) -> None:
+        """Makes the folder beside the target. Raises ShardlabError if the target has other files, and OSError."""
         if self._folder.exists() and any(self._folder.iterdir()) and mark_of(self._folder) is None:
             raise ShardlabError(
-                "IO", f"{folder} has files and no checkpoint of shardlab, but a save replaces the whole folder; choose another folder"
+                "IO", f"{self._folder} has files and no checkpoint of shardlab, but a save replaces the whole folder; choose another folder"
             )
         self._temporary.mkdir(parents=True)
 
@@ -198,6 +205,11 @@ class Writer:
         }
         (self._temporary / STATE_FILE).write_text(json.dumps(state, allow_nan=False))
         _sync(self._temporary / STATE_FILE)
+        # An interrupt between two renames would leave the target without a checkpoint.
+        with self._unbroken():
+            self._replace()
+
+    def _replace(self) -> None:
         previous = Path(f"{self._folder}.previous-{self.id}")
         old = mark_of(self._folder) or {"files": []}
         if self._folder.exists():
@@ -211,7 +223,7 @@ class Writer:
         shutil.rmtree(previous)
 
     def abandon(self) -> None:
-        """Deletes the files that were written."""
+        """Deletes the files of a checkpoint that was not committed."""
         shutil.rmtree(self._temporary, ignore_errors=True)
 
 

@@ -8,7 +8,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -17,6 +17,8 @@ from .link import Link, LinkError
 
 # The main thread gets this much time to end after an interrupt; after that, its collectives are aborted.
 ABORT_SECONDS = 0.2
+# After an interrupt, the work gets this much time in which `finally` blocks are not interrupted.
+CLEANUP_SECONDS = 0.1
 # After this much time, the main thread is interrupted again.
 AGAIN_SECONDS = 0.5
 # After the order to shut down, a busy main thread gets this much time to end.
@@ -44,6 +46,9 @@ class Courier(threading.Thread):
         self._next_request = 0
         self._running: int | None = None
         self._reason: Json | None = None
+        # Above 0, an interrupt is raised later. Between two pieces of work it is 1.
+        self._shields = 1
+        self._calm_until = 0.0
         self.since = time.monotonic()
         signal.signal(signal.SIGINT, self._on_signal)
 
@@ -59,10 +64,33 @@ class Courier(threading.Thread):
                 self._granted = work[1]["grant"]
         return work
 
+    def begins(self) -> None:
+        """Notes that the work begins, whose code catches interrupts. Raises KeyboardInterrupt if the work must not begin."""
+        self._shields = 0
+        self._calm_until = 0.0
+        self._raise_held()
+
+    @contextlib.contextmanager
+    def unbroken(self) -> Iterator[None]:
+        """In this context, an interrupt does not stop the main thread; it is raised at the end of the context."""
+        self._shields += 1
+        try:
+            yield
+        finally:
+            self._shields -= 1
+        self._raise_held()
+
+    def _raise_held(self) -> None:
+        now = time.monotonic()
+        if self._shields == 0 and self._reason is not None and now >= self._calm_until:
+            self._calm_until = now + CLEANUP_SECONDS
+            raise KeyboardInterrupt
+
     def ended(self) -> ShardlabError | None:
         """Notes that the work has ended. Returns the error that says why the work was stopped; None: nothing stopped it."""
         # From here on, no interrupt is raised, because an interrupt between a lock and its release would keep the lock.
         self._running = None
+        self._shields = 1
         with self._changed:
             self.since = time.monotonic()
             reason, self._reason = self._reason, None
@@ -150,7 +178,11 @@ class Courier(threading.Thread):
             threading.Thread(target=self._stop, args=(number, seconds, reason), daemon=True).start()
 
     def _stop(self, number: int, seconds: float, reason: Json) -> None:
-        """Interrupts work unless it ends by itself in time. If the main thread is in a collective, its groups are aborted too."""
+        """
+        Interrupts work unless it ends by itself in time. If the main thread then still waits in a collective, its groups are
+        aborted. They are not aborted at once: gloo loses a send whose connection ends while data flow, and such a collective would
+        never end. Once all ranks are interrupted, no data flow.
+        """
         if self._ends_within(number, seconds):
             return
         with self._changed:
@@ -158,9 +190,8 @@ class Courier(threading.Thread):
                 return
             self._reason = self._reason or reason
             self._changed.notify_all()
-        is_waiting = self.situation()["state"] == "waiting"
         for attempt in range(20):
-            if attempt > 0 or is_waiting:
+            if attempt > 0:
                 self.abort_groups()
             self._signal(number)
             if self._ends_within(number, ABORT_SECONDS if attempt == 0 else AGAIN_SECONDS):
@@ -181,8 +212,8 @@ class Courier(threading.Thread):
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         """Runs on the main thread, so the main thread's work cannot end meanwhile."""
-        if self._running is not None and self._reason is not None:
-            raise KeyboardInterrupt
+        if self._running is not None:
+            self._raise_held()
 
     def _end_busy(self) -> None:
         time.sleep(SHUTDOWN_SECONDS)

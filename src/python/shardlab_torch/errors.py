@@ -11,9 +11,10 @@ Json = dict[str, Any]
 class ShardlabError(Exception):
     """An error with a code of shardlab. Its message says what happened and what to do."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, details: Json | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.details: Json = details or {}
 
 
 def rank_error(thrown: BaseException, cell: str | None = None) -> Json:
@@ -21,6 +22,8 @@ def rank_error(thrown: BaseException, cell: str | None = None) -> Json:
     code = thrown.code if isinstance(thrown, ShardlabError) else "RANK_FAILED"
     ename = f"ShardlabError[{code}]" if isinstance(thrown, ShardlabError) else type(thrown).__name__
     error: Json = {"code": code, "ename": ename, "evalue": str(thrown)}
+    if isinstance(thrown, ShardlabError) and thrown.details:
+        error["details"] = thrown.details
     frames = thrown.__traceback__
     if cell is not None:
         place = frames

@@ -9,11 +9,15 @@ import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
 from . import inference, saves
+from .checkpoint import Writer
 from .courier import Courier
 from .errors import Json, ShardlabError
 from .trainer import Trainer
 from .variables import number
 from .world import World
+
+# The kinds of work that only read a run's values, or say when they begin to change them. If other work fails, its run ends.
+READING = ("units", "evaluate", "sample", "save", "load")
 
 
 class Runs:
@@ -24,9 +28,12 @@ class Runs:
         self._courier = courier
         self._trainers: dict[int, Trainer] = {}
         self._active: Trainer | None = None
-    # Runs whose work failed on this rank. Their values may differ between ranks.
+        # Runs that failed on this rank while their values changed. Their values may differ between ranks.
         self._broken: set[int] = set()
         self._is_run_work = False
+        self._is_changing = False
+        # The writer of the running save.
+        self._writer: Writer | None = None
         # The model and the optimizer of each run, for Python cells.
         self.shown: dict[int, SimpleNamespace] = {}
 
@@ -42,6 +49,7 @@ class Runs:
             return self._dispose(run)
         trainer = self._trainer(run)
         self._active = trainer
+        self._is_changing = kind not in READING
         match kind:
             case "steps":
                 return self._steps(work_id, trainer, order)
@@ -55,24 +63,28 @@ class Runs:
             case "sample":
                 return inference.sample(trainer, order, self._progress(work_id))
             case "save":
-                try:
-                    total = saves.save(trainer, order)
-                except saves.NotWritten:
-                    self._active = None
-                    raise
+                if self._world.rank == trainer.layout.ranks[0]:
+                    self._writer = Writer(order["folder"], order["options"], self._courier.unbroken)
+                total = saves.save(trainer, order, self._writer)
                 self._courier.link.send({"type": "save", "save": order["save"], "news": {"error": None}})
                 return total
             case "load":
-                return saves.load(trainer, order, self._progress(work_id))
+                return saves.load(trainer, order, self._progress(work_id), self._changes)
             case _:
                 raise ShardlabError("CONFIG", f"engine 'torch': {kind} is not done here; use engine 'wasm'")
 
     def ended(self, is_ok: bool) -> None:
-        """Notes that the running work has ended."""
-        if not is_ok and self._active is not None:
+        """Notes that the running work has ended; from here on, it cannot be interrupted."""
+        if self._writer is not None:
+            self._writer.abandon()
+            self._writer = None
+        if not is_ok and self._active is not None and self._is_changing:
             self._broken.add(self._active.run)
         self._active = None
         self._is_run_work = False
+
+    def _changes(self) -> None:
+        self._is_changing = True
 
     def active_groups(self) -> list[ProcessGroup] | None:
         """Returns the groups of the run on which work runs now; None: the work belongs to no run."""

@@ -16,6 +16,8 @@ from .states import GRADIENT, VALUES
 from .trainer import Trainer
 
 Progress = Callable[[int, int], None]
+# A detail of errors: a failed load has changed nothing.
+NOTHING_WRITTEN = "nothingWritten"
 
 
 class NotWritten(ShardlabError):
@@ -30,22 +32,16 @@ def stored_name(name: str, state: str) -> str:
     return name if state == VALUES else f"{name}.{state}"
 
 
-def save(trainer: Trainer, work: Json) -> int:
-    """Saves a run as whole tensors; returns the bytes written. Every rank must call this function; the first rank writes."""
+def save(trainer: Trainer, work: Json, writer: Writer | None) -> int:
+    """Saves a run as whole tensors; returns the bytes written. Every rank must call this function; only the first has a writer."""
     beside: str = work["beside"]
     if beside == "gradients":
         trainer.strategy.rest()
     else:
         trainer.rest()
     names = {"states": trainer.states.state_names, "gradients": [GRADIENT], "nothing": []}[beside]
-    is_writer = trainer.layout.world.rank == trainer.layout.ranks[0]
-    writer = _on_first(trainer, lambda: Writer(work["folder"], work["options"])) if is_writer else _on_first(trainer, None)
-    try:
-        return _write(trainer, work, writer, names)
-    except BaseException:
-        if writer is not None:
-            writer.abandon()
-        raise
+    _on_first(trainer, None if writer is None else writer.open)
+    return _write(trainer, work, writer, names)
 
 
 def _write(trainer: Trainer, work: Json, writer: Writer | None, names: list[str]) -> int:
@@ -105,23 +101,55 @@ def _tensors(trainer: Trainer, states: list[str]) -> Iterator[tuple[str, Tensor]
 
 def load_values(trainer: Trainer, folder: str) -> int:
     """Reads only parameters and buffers; each rank takes its parts. Returns the bytes read."""
-    reader = Reader(folder_to_read(folder), "model")
+    return _copy_values(trainer, _fitting_values(trainer, folder_to_read(folder)))
+
+
+def _fitting_values(trainer: Trainer, folder: str) -> Reader:
+    """Opens a folder's parameters. Raises ShardlabError if they do not fit the model."""
+    reader = Reader(folder, "model")
     # Files of other programs may have no buffers.
     buffers = {name: each for name, each in trainer.stages.buffers.items() if name in reader.names}
     reader.require({**trainer.stages.shapes, **{name: each.shape for name, each in buffers.items()}})
-    for name, buffer in buffers.items():
-        buffer.copy_(reader.tensor(name))
+    return reader
+
+
+def _copy_values(trainer: Trainer, reader: Reader) -> int:
+    for name, buffer in trainer.stages.buffers.items():
+        if name in reader.names:
+            buffer.copy_(reader.tensor(name))
     for name in trainer.states.parameters:
         trainer.states.put(name, VALUES, reader.tensor(name).to(trainer.layout.world.device))
     return reader.bytes_read
 
 
-def load(trainer: Trainer, work: Json, progress: Progress) -> Json:
-    """Loads a checkpoint that any engine, world and strategy may have saved. Every rank must call this function."""
-    folder = folder_to_read(work["folder"])
-    trainer.rest()
+def load(trainer: Trainer, work: Json, progress: Progress, changes: Callable[[], None]) -> Json:
+    """
+    Loads a checkpoint that any engine, world and strategy may have saved. Every rank must call this function. It calls `changes`
+    before it writes the first value; an error before that says that nothing was written.
+    """
+    try:
+        folder = folder_to_read(work["folder"])
+        trainer.rest()
+        kept = {} if work["parametersOnly"] else _trainer_kept(folder)
+        values = _fitting_values(trainer, folder)
+        moments = None if work["parametersOnly"] else _fitting_moments(trainer, folder)
+    except ShardlabError as error:
+        error.details[NOTHING_WRITTEN] = True
+        raise
+    changes()
+    read = _copy_values(trainer, values)
     if work["parametersOnly"]:
-        return {"steps": None, "evaluations": [], "bytesRead": load_values(trainer, folder), "lr": None, "schedule": None}
+        return {"steps": None, "evaluations": [], "bytesRead": read, "lr": None, "schedule": None}
+    if moments is not None:
+        read += _copy_moments(trainer, moments, progress)
+    state = kept["state"]
+    trainer.restore(state)
+    facts = {"lr": state["lr"], "schedule": state.get("schedule"), "bytesRead": read}
+    return {"steps": trainer.steps, "evaluations": kept.get("evaluations", []), **facts}
+
+
+def _trainer_kept(folder: str) -> Json:
+    """Returns the trainer's part of a checkpoint. Raises ShardlabError if training cannot continue from the checkpoint."""
     saved = mark_of(Path(folder))
     kept = (saved or {}).get("trainer") or {}
     state = kept.get("state") if isinstance(kept, dict) else None
@@ -130,23 +158,28 @@ def load(trainer: Trainer, work: Json, progress: Progress) -> Json:
             "IO", f"{folder} has no optimizer states or no trainer's state, so training cannot continue from it; load only its parameters: "
             "run.load(path, { parametersOnly: true })",
         )
-    names = trainer.states.state_names
-    moments = Reader(folder, "optimizer") if names else None
+    return dict(kept)
+
+
+def _fitting_moments(trainer: Trainer, folder: str) -> Reader | None:
+    """Opens a folder's optimizer states; None: the optimizer has none. Raises ShardlabError if they do not fit."""
     states = trainer.states
-    if moments is not None:
-        keys = states.keys(names)
-        moments.require({stored_name(name, each): trainer.stages.shapes[name] for name, each in keys})
-    read = load_values(trainer, folder)
-    own = [key for key in states.keys(names) if key[0] in states.parameters]
+    if not states.state_names:
+        return None
+    moments = Reader(folder, "optimizer")
+    keys = states.keys(states.state_names)
+    moments.require({stored_name(name, each): trainer.stages.shapes[name] for name, each in keys})
+    return moments
+
+
+def _copy_moments(trainer: Trainer, moments: Reader, progress: Progress) -> int:
+    states = trainer.states
+    own = [key for key in states.keys(states.state_names) if key[0] in states.parameters]
     for done, (name, each) in enumerate(own):
-        if moments is not None:
-            states.put(name, each, moments.tensor(stored_name(name, each)).to(trainer.layout.world.device))
+        states.put(name, each, moments.tensor(stored_name(name, each)).to(trainer.layout.world.device))
         if done % 16 == 15:
             progress(done + 1, len(own))
-    trainer.restore(state)
-    read += 0 if moments is None else moments.bytes_read
-    facts = {"lr": state["lr"], "schedule": state.get("schedule"), "bytesRead": read}
-    return {"steps": trainer.steps, "evaluations": kept.get("evaluations", []), **facts}
+    return moments.bytes_read
 
 
 def reshard(old: Trainer | None, new: Trainer | None, group: dist.ProcessGroup, ranks: list[int], progress: Progress) -> Json:

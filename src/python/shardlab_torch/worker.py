@@ -66,6 +66,7 @@ class Worker:
     def _attempt(self, order: Json, file: str | None) -> tuple[Json, ShardlabError | None]:
         """Performs work; returns its outcome, and the error that stopped it. After `ended`, the work cannot be interrupted."""
         try:
+            self._courier.begins()
             value = self._perform(order, file)
             stopped = self._courier.ended()
             return {"ok": True, "value": value}, stopped

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -19,6 +20,9 @@ from .errors import Json, ShardlabError
 # Names that are not in torch's types.
 _DIST: Any = dist
 _C10D: Any = dist.distributed_c10d
+
+# Collectives that all ranks have begun end within this time.
+SETTLE_SECONDS = 0.02
 
 
 class World:
@@ -124,12 +128,23 @@ class World:
 
     def recover(self) -> None:
         """Makes a new group of all ranks and ends all older groups. Every rank must call this method."""
+        self._end_pending()
         dist.destroy_process_group()
         self._names.clear()
         self._sockets.clear()
         self._made.clear()
         self._epoch += 1
         self._begin()
+
+    def _end_pending(self) -> None:
+        """
+        Ends the collectives that interrupted work has begun without waiting for them. They would wait for ranks that never call
+        them, and a group is freed only after all its collectives have ended.
+        """
+        if self.device.type == "cuda":
+            return
+        time.sleep(SETTLE_SECONDS)
+        self.abort(list(_C10D._world.pg_map))
 
     def _know(self, group: ProcessGroup, name: str, ranks: list[int], before: set[int]) -> None:
         self._names[group.group_name] = (name, ranks)
