@@ -59,6 +59,28 @@ def accept(sock: socket.socket, key: bytes) -> tuple[int, Link] | None:
     return hello["rank"], Link(sock, from_rank, to_rank)
 
 
+class Store:
+    """The launcher's store, by which ranks make groups: the requests that gloo makes."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+        self._waiting: list[tuple[Link, Json]] = []
+        self._lock = threading.Lock()
+
+    def perform(self, link: Link, request: Json) -> None:
+        with self._lock:
+            if request["op"] == "set":
+                self._values.update(zip(request["keys"], request["values"]))
+            elif request["op"] == "await":
+                self._waiting.append((link, request))
+            if request["op"] in ("set", "forget"):
+                link.send({"type": "store", "id": request["id"], "answer": None})
+            ready = [each for each in self._waiting if all(key in self._values for key in each[1]["keys"])]
+            self._waiting = [each for each in self._waiting if each not in ready]
+            for waiter, one in ready:
+                waiter.send({"type": "store", "id": one["id"], "answer": [self._values[key] for key in one["keys"]]})
+
+
 class Job:
     """Ranks that torchrun started."""
 
@@ -72,6 +94,7 @@ class Job:
         self.saves: list[Json] = []
         self.links: dict[int, Link] = {}
         self._next = 0
+        self._store = Store()
         self._server = socket.create_server(("127.0.0.1", 0))
         self.folder = tempfile.mkdtemp(prefix="shardlab-torch-")
         setup = {
@@ -83,8 +106,8 @@ class Job:
             "startedSeconds": time.monotonic(),
         }
         environment = {**os.environ, "SHARDLAB_TORCH": json.dumps(setup), "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
-        run = ["-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node", str(ranks), "--master-addr", "127.0.0.1"]
-        run += ["--master-port", str(free_port()), "--max-restarts", "0", "-m", "shardlab_torch"]
+        run = ["-m", "shardlab_torch.agent", "--nnodes", "1", "--nproc-per-node", str(ranks)]
+        run += ["--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--max-restarts", "0", "-m", "shardlab_torch"]
         self.process = subprocess.Popen([sys.executable, *run], env=environment, start_new_session=True)
         while len(self.links) < ranks:
             sock, _ = self._server.accept()
@@ -112,6 +135,8 @@ class Job:
             tokens = np.ascontiguousarray(made.pop("tokens"), dtype="<i4")
             reply = {"type": "batches", "id": message["id"], "run": message["run"], "first": message["first"], **made}
             link.send({**reply, "tensors": [{"shape": list(tokens.shape), "dtype": "int32"}]}, tokens.tobytes())
+        elif kind == "store":
+            self._store.perform(link, message)
         elif kind == "status":
             self.statuses.put((rank, message["status"]))
         elif kind == "output":

@@ -25,8 +25,6 @@ export interface ClusterOptions {
   readonly hosts?: readonly (string | CommandHost)[];
   /** The partition of Slurm; only with launcher 'slurm'. */
   readonly partition?: string;
-  /** The 'host:port' at which ranks find each other. Default: the first host and a free port. */
-  readonly rendezvous?: string;
   /** The network interface by which hosts reach this machine and each other, such as 'eth0'; needed for ranks on other hosts. */
   readonly interface?: string;
 }
@@ -36,7 +34,7 @@ export interface Cluster {
   readonly launcher: Launcher;
   readonly hosts: readonly CommandHost[];
   readonly partition: string | undefined;
-  readonly rendezvous: { readonly host: string | undefined; readonly port: number | undefined };
+  /** The interface on which ranks listen for each other; loopback if all ranks are on this machine. */
   readonly interface: string | undefined;
   /** Whether ranks may run on other hosts. */
   readonly isElsewhere: boolean;
@@ -45,7 +43,7 @@ export interface Cluster {
 }
 
 /** The names of the options in `ClusterOptions`. */
-export const CLUSTER_OPTIONS = ['launcher', 'hosts', 'partition', 'rendezvous', 'interface'] as const;
+export const CLUSTER_OPTIONS = ['launcher', 'hosts', 'partition', 'interface'] as const;
 
 type Interfaces = Readonly<Record<string, readonly NetworkInterfaceInfo[] | undefined>>;
 
@@ -54,7 +52,7 @@ export function planCluster(
   options: ClusterOptions & { readonly ranks: number },
   interfaces: Interfaces,
 ): Cluster {
-  const { launcher = 'torchrun', hosts = [], partition, rendezvous, ranks } = options;
+  const { launcher = 'torchrun', hosts = [], partition, ranks } = options;
   if (!LAUNCHERS.includes(launcher)) {
     throw new ConfigError(`launcher is '${launcher}', but must be one of ${LAUNCHERS.join(', ')}`);
   }
@@ -82,8 +80,7 @@ export function planCluster(
     launcher,
     hosts: hosts.map((host) => hostOf(host, launcher)),
     partition,
-    rendezvous: placeOf(rendezvous),
-    interface: options.interface,
+    interface: options.interface ?? loopback(interfaces),
     isElsewhere,
     address: options.interface === undefined ? '127.0.0.1' : addressOf(options.interface, interfaces),
   };
@@ -107,12 +104,11 @@ function hostOf(host: string | CommandHost, launcher: Launcher): CommandHost {
   );
 }
 
-function placeOf(rendezvous: string | undefined): Cluster['rendezvous'] {
-  if (rendezvous === undefined) return { host: undefined, port: undefined };
-  const [, host, port] = /^(.+):(\d+)$/.exec(rendezvous) ?? [];
-  const number = Number(port);
-  if (host !== undefined && number >= 1 && number <= 65535) return { host, port: number };
-  throw new ConfigError(`rendezvous is '${rendezvous}', but must be host:port, such as 'node1:29500'`);
+/** Returns the name of this machine's loopback interface; undefined if it has none. */
+function loopback(interfaces: Interfaces): string | undefined {
+  return Object.keys(interfaces).find((name) =>
+    interfaces[name]?.some(({ internal, family }) => internal && family === 'IPv4'),
+  );
 }
 
 function addressOf(name: string, interfaces: Interfaces): string {

@@ -15,7 +15,7 @@ export interface AgentPlan {
   readonly cluster: Cluster;
   readonly python: string;
   readonly numRanks: number;
-  /** A port by which ranks find each other, unless the cluster's rendezvous names another port. */
+  /** The MASTER_PORT of ranks. Ranks find each other by the control link; the port is for programs that expect the variable. */
   readonly freePort: number;
   /** The folder of the Python package. */
   readonly packages: string;
@@ -28,6 +28,9 @@ export interface AgentPlan {
 
 const PROGRAM = ['-m', 'shardlab_torch'] as const;
 
+/** Name of the variable that gives ranks the number of their host and the number of hosts, as '1/4'. */
+const NODE = 'SHARDLAB_NODE';
+
 /** Returns the commands that start a job's ranks. */
 export function agentCommands(plan: AgentPlan): AgentCommand[] {
   const { launcher, hosts } = plan.cluster;
@@ -37,52 +40,47 @@ export function agentCommands(plan: AgentPlan): AgentCommand[] {
   return [
     {
       file: plan.python,
-      args: torchrun(plan, { nodes: 1, node: 0, host: '127.0.0.1' }),
+      args: torchrun(plan, 1, '127.0.0.1'),
       env: { ...plan.env, ...plan.variables },
     },
   ];
 }
 
-/** Returns torchrun's arguments. The agent checks its processes twice per second, restarts none, and leaves no log folder. */
-function torchrun(
-  { numRanks, freePort, cluster }: AgentPlan,
-  { nodes, node, host }: { readonly nodes: number; readonly node: number; readonly host: string },
-): string[] {
-  const { rendezvous } = cluster;
+/**
+ * Returns the arguments of one host's torchrun. The agent checks its processes twice per second, restarts none, and leaves no log
+ * folder. It knows only the ranks of its own host.
+ */
+function torchrun({ numRanks, freePort }: AgentPlan, nodes: number, host: string): string[] {
   const flags = {
-    nnodes: nodes,
-    'node-rank': node,
+    nnodes: 1,
     'nproc-per-node': numRanks / nodes,
     'max-restarts': 0,
-    'master-addr': rendezvous.host ?? host,
-    'master-port': rendezvous.port ?? freePort,
+    'rdzv-endpoint': `${host}:${freePort}`,
     'monitor-interval': 0.5,
     'log-dir': '/dev/null',
   };
   const given = Object.entries(flags).flatMap(([name, value]) => [`--${name}`, String(value)]);
-  return ['-m', 'torch.distributed.run', ...given, ...PROGRAM];
+  return ['-m', 'shardlab_torch.agent', ...given, ...PROGRAM];
 }
 
 /** Returns the command that starts an agent of torchrun on a host, under a guard that ends the agent when this process ends. */
 function onHost(plan: AgentPlan, { run }: CommandHost, node: number): AgentCommand {
   const { python, packages, baseDir, variables, numRanks, env, cluster } = plan;
   const { hosts, launcher } = cluster;
-  const args = torchrun(plan, { nodes: hosts.length, node, host: hosts[0]?.address ?? '' });
+  const args = torchrun(plan, hosts.length, hosts[0]?.address ?? '');
   const guard = [python, '-I', join(packages, 'shardlab_torch', 'host.py')];
   // ssh gives its arguments to a shell.
   const command = launcher === 'ssh' ? [guard.map(quoted).join(' ')] : guard;
   const [file = '', ...before] = run;
-  const order = { argv: [python, ...args], env: variables, folder: baseDir, ranks: numRanks / hosts.length };
+  const placed = { ...variables, [NODE]: `${node}/${hosts.length}` };
+  const order = { argv: [python, ...args], env: placed, folder: baseDir, ranks: numRanks / hosts.length };
   return { file, args: [...before, ...command], env, order: JSON.stringify(order) };
 }
 
 function mpirun({ cluster, python, numRanks, freePort, variables, env }: AgentPlan): AgentCommand {
-  const { hosts, rendezvous } = cluster;
+  const { hosts } = cluster;
   const perHost = numRanks / Math.max(1, hosts.length);
-  const place = placeVariables(
-    rendezvous.host ?? hosts[0]?.address ?? '127.0.0.1',
-    rendezvous.port ?? freePort,
-  );
+  const place = placeVariables(hosts[0]?.address ?? '127.0.0.1', freePort);
   const exported = Object.keys({ ...variables, ...place }).flatMap((name) => ['-x', name]);
   const where =
     hosts.length === 0
@@ -92,9 +90,9 @@ function mpirun({ cluster, python, numRanks, freePort, variables, env }: AgentPl
   return { file: 'mpirun', args, env: withoutPlace({ ...env, ...variables, ...place }) };
 }
 
-/** Without hosts and a rendezvous, ranks find the first node in Slurm's own variables. */
+/** Without hosts, ranks find the first node in Slurm's own variables. */
 function srun({ cluster, python, numRanks, freePort, variables, env }: AgentPlan): AgentCommand {
-  const { hosts, rendezvous, partition } = cluster;
+  const { hosts, partition } = cluster;
   const nodes =
     hosts.length === 0
       ? []
@@ -111,7 +109,7 @@ function srun({ cluster, python, numRanks, freePort, variables, env }: AgentPlan
     python,
     ...PROGRAM,
   ];
-  const place = placeVariables(rendezvous.host ?? hosts[0]?.address, rendezvous.port ?? freePort);
+  const place = placeVariables(hosts[0]?.address, freePort);
   return { file: 'srun', args, env: withoutPlace({ ...env, ...variables, ...place }) };
 }
 

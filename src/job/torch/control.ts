@@ -17,6 +17,7 @@ import {
   randomKey,
 } from './frames';
 import { fromPython, toPython } from './python-messages';
+import { RankStore, type StoreAnswer, type StoreRequest } from './rank-store';
 
 /** A connection is closed if its peer has not proved within this time that it knows the job's key. */
 const HELLO_MS = 10_000;
@@ -71,6 +72,7 @@ export async function openTorchControl(
   const key = randomKey();
   const links = new Map<number, RankLink>();
   const strangers = new Set<Socket>();
+  const store = new RankStore();
   const server = createServer((socket) => {
     // A stranger may reset the connection; this reset is no error of the job.
     socket.on('error', () => socket.destroy());
@@ -88,9 +90,14 @@ export async function openTorchControl(
       const link = new RankLink(socket, hello);
       links.set(rank, link);
       const silence = patience && watchSilence(link, socket, patience);
-      socket.once('close', () => listener.lost(rank, silence?.()));
+      socket.once('close', () => {
+        store.left(rank);
+        listener.lost(rank, silence?.());
+      });
       listener.connected(rank, pid);
-      return (payload) => hear(payload, rank, listener);
+      const ask = (request: StoreRequest): void =>
+        store.perform(rank, request, (answer) => link.answer(request.id, answer));
+      return (payload) => hear(payload, rank, { listener, ask });
     });
   });
   await listening(server, host);
@@ -164,11 +171,22 @@ function readHello(code: Buffer, payload: Buffer, key: Buffer, nonce: Buffer): H
   };
 }
 
-/** Gives a rank's message to the listener; returns false if the payload is not a message. */
-function hear(payload: Buffer, rank: number, listener: TorchListener): boolean {
+/** Who gets a rank's messages: the listener, and the store of the job's ranks. */
+interface Ears {
+  readonly listener: TorchListener;
+  readonly ask: (request: StoreRequest) => void;
+}
+
+/** Passes on a rank's message; returns false if the payload is not a message. */
+function hear(payload: Buffer, rank: number, { listener, ask }: Ears): boolean {
   const content = decodePayload(payload);
   if (content === undefined) return false;
-  if ((content.json as { type?: unknown }).type === 'alive') return true;
+  const { type } = content.json as { type?: unknown };
+  if (type === 'alive') return true;
+  if (type === 'store') {
+    unbroken(() => ask(content.json as StoreRequest)); // the sender knew the job's key, so it is our own program
+    return true;
+  }
   unbroken(() => listener.receive(rank, fromPython(content)));
   return true;
 }
@@ -186,6 +204,11 @@ class RankLink {
   send(message: ToRank): void {
     const { json, bytes } = toPython(message);
     this.#write(json, bytes);
+  }
+
+  /** Sends the store's answer to a request. */
+  answer(id: number, answer: StoreAnswer): void {
+    this.#write({ type: 'store', id, answer });
   }
 
   /** Sends the regular message that says that this side runs. */

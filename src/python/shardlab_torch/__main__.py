@@ -54,13 +54,21 @@ _PLACES = (
 
 
 def _take_place() -> None:
-    """Sets torchrun's variables from those of mpirun or Slurm. Without MASTER_ADDR, the first node of the job step has rank 0."""
+    """
+    Sets torchrun's variables: from its own host's place among the hosts, or from the variables of mpirun or Slurm. Without MASTER_ADDR,
+    the first node of the job step has rank 0.
+    """
+    node, _, nodes = os.environ.pop("SHARDLAB_NODE", "").partition("/")
+    if nodes:
+        local = int(os.environ["LOCAL_WORLD_SIZE"])
+        rank, size = str(int(node) * local + int(os.environ["LOCAL_RANK"])), str(int(nodes) * local)
+        os.environ.update(RANK=rank, ROLE_RANK=rank, WORLD_SIZE=size, ROLE_WORLD_SIZE=size, GROUP_RANK=node, GROUP_WORLD_SIZE=nodes)
     for place in _PLACES:
         if "RANK" not in os.environ and place[0] in os.environ:
             os.environ.update(zip(("RANK", "LOCAL_RANK", "WORLD_SIZE"), map(os.environ.__getitem__, place)))
-    nodes = re.match(r"([^\[,]+)(?:\[(\w+))?", os.environ.get("SLURM_STEP_NODELIST", ""))
-    if nodes is not None:
-        os.environ.setdefault("MASTER_ADDR", nodes[1] + (nodes[2] or ""))
+    first = re.match(r"([^\[,]+)(?:\[(\w+))?", os.environ.get("SLURM_STEP_NODELIST", ""))
+    if first is not None:
+        os.environ.setdefault("MASTER_ADDR", first[1] + (first[2] or ""))
 
 
 if __name__ == "__main__":

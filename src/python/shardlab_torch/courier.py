@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import queue
 import signal
@@ -28,6 +29,9 @@ REASON_SECONDS = 6.0
 
 Work = tuple[int, Json, bytes]
 
+# Stands for an answer that has not come.
+_NONE_YET = object()
+
 
 class Courier(threading.Thread):
     """Forwards work to the main thread, answers status requests, and interrupts the main thread."""
@@ -44,6 +48,8 @@ class Courier(threading.Thread):
         self._granted: Json = {"granted": 0, "isFinal": True}
         self._replies: dict[int, tuple[Json, bytes]] = {}
         self._next_request = 0
+        self._questions = itertools.count(1)
+        self._answers: dict[int, Any] = {}
         self._running: int | None = None
         self._reason: Json | None = None
         # Above 0, an interrupt is raised later. Between two pieces of work it is 1.
@@ -131,6 +137,22 @@ class Courier(threading.Thread):
                 self._changed.wait()
             return self._replies.pop(request)
 
+    # Any thread may call this method.
+
+    def ask(self, message: Json, seconds: float) -> Any:
+        """Asks the launcher's store, and waits for the answer. Raises TimeoutError."""
+        question = next(self._questions)
+        with self._changed:
+            self._answers[question] = _NONE_YET
+        try:
+            self.link.send({"type": "store", "id": question, **message})
+            with self._changed:
+                if not self._changed.wait_for(lambda: self._answers[question] is not _NONE_YET, seconds):
+                    raise TimeoutError
+                return self._answers[question]
+        finally:
+            self._answers.pop(question, None)
+
     # The methods below run on the courier thread.
 
     def run(self) -> None:
@@ -165,6 +187,11 @@ class Courier(threading.Thread):
             case "batches" | "noBatches":
                 with self._changed:
                     self._replies[int(message["id"])] = (message, blob)
+                    self._changed.notify_all()
+            case "store":
+                with self._changed:
+                    if message["id"] in self._answers:
+                        self._answers[message["id"]] = message["answer"]
                     self._changed.notify_all()
             case "shutdown":
                 self._work.put(None)

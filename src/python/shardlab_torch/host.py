@@ -12,11 +12,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-
-POLL_SECONDS = 0.2
-# If an agent still runs this long after its ranks have ended, it waits for agents of hosts that it cannot reach.
-ALONE_SECONDS = 5.0
 
 
 def main() -> int:
@@ -28,28 +23,14 @@ def main() -> int:
     env.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // order["ranks"])))
     agent = subprocess.Popen(order["argv"], env=env, cwd=order["folder"], stdin=subprocess.DEVNULL)
     threading.Thread(target=_end_with_launcher, daemon=True).start()
-    had_ranks, last_seen = False, time.monotonic()
-    while agent.poll() is None:
-        time.sleep(POLL_SECONDS)
-        if _has_children(agent.pid):
-            had_ranks, last_seen = True, time.monotonic()
-        if had_ranks and time.monotonic() - last_seen > ALONE_SECONDS:
-            agent.kill()
-    return agent.returncode if agent.returncode >= 0 else 128 - agent.returncode
+    status = agent.wait()
+    return status if status >= 0 else 128 - status
 
 
 def _end_with_launcher() -> None:
     """Waits for the end of standard input. Ranks are in sessions of their own, and end when the control link ends."""
     sys.stdin.read()
     os.killpg(0, signal.SIGKILL)
-
-
-def _has_children(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children") as file:
-            return file.read().strip() != ""
-    except OSError:
-        return True  # this system does not report child processes, so there may be some
 
 
 if __name__ == "__main__":

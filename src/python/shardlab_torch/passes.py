@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
+from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 from torch.distributed.tensor.parallel import loss_parallel
 
 from .batches import Batch
@@ -18,6 +18,7 @@ from .context_parallel import ContextParallel
 from .errors import Json
 from .gradients import local_of
 from .head import Output, loss_of, whole_logits
+from .json_stage import JsonStage
 from .layout import Layout
 from .moe import read_keys, with_auxiliary
 from .noise import token_keys
@@ -125,7 +126,7 @@ class PipelinePasses(Passes):
         self._has_labels = False
         device = layout.world.device
         made = [
-            PipelineStage(module, index, stages.count, device, group=layout.pp_group)
+            JsonStage(module, index, stages.count, device, group=layout.pp_group)
             for module, index in zip(strategy.modules, stages.indices, strict=True)
         ]
         options: Json = {"n_microbatches": self._count, "loss_fn": self._loss, "scale_grads": False}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
 from . import inference, saves
 from .checkpoint import Writer
 from .courier import Courier
 from .errors import Json, ShardlabError
+from .json_messages import gather_json
 from .trainer import Trainer
 from .variables import number
 from .world import World
@@ -96,8 +96,7 @@ class Runs:
     def recover(self) -> None:
         """Makes new groups, and rebuilds the runs whose work did not fail. Every rank must call this method."""
         self._world.recover()
-        broken: list[Any] = [None] * self._world.size
-        dist.all_gather_object(broken, self._broken)
+        broken = gather_json(sorted(self._broken), self._world.default, self._world.device)
         kept = {run: trainer for run, trainer in self._trainers.items() if run not in set().union(*broken)}
         self._broken.clear()
         self._trainers.clear()

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .checkpoint import Reader, Writer, folder_to_read, mark_of
 from .errors import Json, ShardlabError
+from .json_messages import broadcast_json
 from .states import GRADIENT, VALUES
 from .trainer import Trainer
 
@@ -76,17 +77,17 @@ def _on_first(trainer: Trainer, work: Callable[[], Any] | None) -> Any:
     """Runs work of the first rank; if it fails, every rank raises its error."""
     layout = trainer.layout
     is_first = layout.world.rank == layout.ranks[0]
-    value, message = None, [""]
+    value, message = None, ""
     if is_first and work is not None:
         try:
             value = work()
         except OSError as error:
-            message = [f"the checkpoint cannot be written: {error}; make room there, or save to another folder"]
+            message = f"the checkpoint cannot be written: {error}; make room there, or save to another folder"
         except (ShardlabError, ValueError) as error:
-            message = [str(error) or type(error).__name__]
-    dist.broadcast_object_list(message, src=layout.ranks[0], group=layout.group)
-    if message[0]:
-        raise NotWritten(message[0])
+            message = str(error) or type(error).__name__
+    message = broadcast_json(message, layout.ranks[0], layout.group, layout.world.device)
+    if message:
+        raise NotWritten(message)
     return value
 
 
@@ -184,16 +185,14 @@ def _copy_moments(trainer: Trainer, moments: Reader, progress: Progress) -> int:
 
 def reshard(old: Trainer | None, new: Trainer | None, group: dist.ProcessGroup, ranks: list[int], progress: Progress) -> Json:
     """Moves a run's tensors to another trainer one by one, and compares each moved tensor with the old one, bit by bit."""
-    states = [None if old is None else {**old.trainer_state({}), "schedule": None}]
-    dist.broadcast_object_list(states, src=ranks[0], group=group)
-    state = states[0]
     side = old or new
+    device = torch.device("cpu") if side is None else side.layout.world.device
+    state = broadcast_json(None if old is None else {**old.trainer_state({}), "schedule": None}, ranks[0], group, device)
     if state is None or side is None:
         raise ShardlabError("INTERNAL", "rank 0 has no run to reshard")
     progress(0, 1)
     if old is not None:
         old.rest()
-    device = side.layout.world.device
     has_states = state["optimizerSteps"] > 0
     keys = side.states.keys([VALUES, *(side.states.state_names if has_states else [])])
     moved = compared = received = 0

@@ -29,7 +29,7 @@ class Worker:
         self._cell: int | None = None
         self._outputs = [Output(name, self._print) for name in ("stdout", "stderr")]
         sys.stdout, sys.stderr = self._outputs
-        self._world = World()
+        self._world = World(courier, bytes.fromhex(setup["key"]))
         self._runs = Runs(self._world, courier)
         world = self._world
         self._variables = Variables(

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-import socket
-import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh
 
+from .courier import Courier
 from .errors import Json, ShardlabError
+from .link_store import LinkStore
+from .members import Members, StrangerError
+from .sockets import disconnect
 
 # Names that are not in torch's types.
 _DIST: Any = dist
@@ -23,34 +25,44 @@ _C10D: Any = dist.distributed_c10d
 
 # Collectives that all ranks have begun end within this time.
 SETTLE_SECONDS = 0.02
+# How often ranks make their first group if strangers take part.
+ATTEMPTS = 2
 
 
 class World:
     """All process groups of this rank. A failure aborts some of them; `recover` makes new ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, courier: Courier, key: bytes) -> None:
         self.rank = int(os.environ["RANK"])
         self.size = int(os.environ["WORLD_SIZE"])
         self.device = _device()
         self.backend = "nccl" if self.device.type == "cuda" else "gloo"
-        # Without torchrun's agent, rank 0 serves the store. All epochs use one store. With a store per epoch, a peer that
-        # recovers before rank 0 would connect to the old server, which rank 0 then ends.
-        self._store = _store(self.rank, self.size)
+        self._store = LinkStore(courier)
+        self._members = Members(key)
         self._epoch = 0
         self._names: dict[str, tuple[str, list[int]]] = {}
-        self._sockets: dict[str, set[int]] = {}
         self._made: dict[str, ProcessGroup] = {}
         self._ranks: dict[int, list[int]] = {}
         self._begin()
 
     def _begin(self) -> None:
-        prefixed = _DIST.PrefixStore(f"shardlab {self._epoch}", self._store)
-        before = _open_sockets()
+        """Makes the group of all ranks. If a stranger takes part, all ranks end that group and make another, but not for ever."""
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return self._meet()
+            except StrangerError:
+                self._end()
+        self._meet()
+
+    def _meet(self) -> None:
+        prefixed = _DIST.PrefixStore(_prefix(self._epoch), self._store)
+        # A slow rank may still read values of the epoch before.
+        self._store.forget(_prefix(self._epoch - 2))
         device_id = self.device if self.device.type == "cuda" else None
         dist.init_process_group(
             self.backend, store=prefixed, rank=self.rank, world_size=self.size, device_id=device_id
         )
-        self._know(self.default, "world", list(range(self.size)), before)
+        self._know(self.default, "world", list(range(self.size)))
         self._ranks[0] = list(range(self.size))
 
     @property
@@ -74,10 +86,9 @@ class World:
         name = f"{axis} {','.join(map(str, ranks))}"
         if name in self._made:
             return self._made[name]
-        before = _open_sockets()
         with _named(name):
             group: ProcessGroup = dist.new_group(list(ranks), use_local_synchronization=True, group_desc=name)
-        self._know(group, "world" if len(ranks) == self.size else name, list(ranks), before)
+        self._know(group, "world" if len(ranks) == self.size else name, list(ranks))
         self._made[name] = group
         return group
 
@@ -109,7 +120,7 @@ class World:
         name, ranks = self.name_of(found.group_name)
         if not ranks:
             ranks = dist.get_process_group_ranks(found)
-        return name, ranks, int(cast(Any, found)._get_sequence_number_for_group())
+        return name, ranks, self._members.number(found)
 
     def groups_of_cells(self) -> list[ProcessGroup]:
         """Returns the groups that belong to no run: the job's group, and the groups that cells made."""
@@ -123,18 +134,27 @@ class World:
             if self.device.type == "cuda":
                 group._get_backend(self.device).abort()
             # Gloo has no abort: its collectives fail when their connections end.
-            for descriptor in self._sockets.get(group.group_name, ()):
-                _disconnect(descriptor)
+            for descriptor in self._members.sockets(group):
+                disconnect(descriptor)
 
     def recover(self) -> None:
         """Makes a new group of all ranks and ends all older groups. Every rank must call this method."""
         self._end_pending()
-        dist.destroy_process_group()
+        self._end()
+        self._begin()
+
+    def _end(self) -> None:
+        """Ends all groups. The next groups meet under other keys of the store."""
+        # Torch knows the group of all ranks as such only after it has been made without an error.
+        unfinished = None if dist.is_initialized() else next(iter(_C10D._world.pg_map), None)
+        if unfinished is not None:
+            _C10D._update_default_pg(unfinished)
+        if dist.is_initialized():
+            dist.destroy_process_group()
         self._names.clear()
-        self._sockets.clear()
+        self._members.forget()
         self._made.clear()
         self._epoch += 1
-        self._begin()
 
     def _end_pending(self) -> None:
         """
@@ -146,9 +166,12 @@ class World:
         time.sleep(SETTLE_SECONDS)
         self.abort(list(_C10D._world.pg_map))
 
-    def _know(self, group: ProcessGroup, name: str, ranks: list[int], before: set[int]) -> None:
+    def _know(self, group: ProcessGroup, name: str, ranks: list[int]) -> None:
         self._names[group.group_name] = (name, ranks)
-        self._sockets[group.group_name] = _open_sockets() - before
+
+
+def _prefix(epoch: int) -> str:
+    return f"shardlab {epoch} "
 
 
 def is_lost(error: BaseException) -> bool:
@@ -167,37 +190,9 @@ def _named(name: str) -> Iterator[None]:
         _C10D._process_group_name = original
 
 
-def _store(rank: int, size: int) -> Any:
-    """Returns the store by which ranks find each other."""
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    return _DIST.TCPStore(host, port, size, is_master=rank == 0 and not is_agents, multi_tenant=True)
-
-
 def _device() -> torch.device:
     if not torch.cuda.is_available():
         return torch.device("cpu")
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     torch.cuda.set_device(device)
     return device
-
-
-def _open_sockets() -> set[int]:
-    """Returns the descriptors of this process's sockets."""
-    found = set()
-    for name in os.listdir("/dev/fd"):
-        try:
-            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                found.add(int(name))
-        except OSError:
-            pass  # the descriptor was closed meanwhile
-    return found
-
-
-def _disconnect(descriptor: int) -> None:
-    try:
-        with socket.socket(fileno=os.dup(descriptor)) as sock:
-            sock.getpeername()
-            sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass  # the socket only listens, or was closed before

@@ -34,16 +34,20 @@ test('no launcher puts the key into arguments', () => {
   }
 });
 
-test('each host gets an agent of torchrun, which knows the first host; ssh gets one quoted command', () => {
+test('each host gets an agent of torchrun and its number; ssh gets one quoted command', () => {
   const made = commands({ interface: 'eth0', launcher: 'ssh', hosts: ['ann@n1', 'n2'] });
   const [first, second] = made;
   assert.equal(first?.file, 'ssh');
   assert.deepEqual(first?.args.slice(0, 4), ['-o', 'BatchMode=yes', '-T', 'ann@n1']);
   assert.equal(first?.args[4], "'/opt/py thon' '-I' '/lib/shardlab_torch/host.py'");
-  const { argv, ranks } = JSON.parse(second?.order ?? '');
+  const { argv, ranks, env } = JSON.parse(second?.order ?? '');
   assert.equal(ranks, 2);
+  assert.equal(env.SHARDLAB_NODE, '1/2');
   const text = argv.join(' ');
-  assert.match(text, /--nnodes 2 --node-rank 1 --nproc-per-node 2 .*--master-addr n1 --master-port 4000/);
+  assert.match(
+    text,
+    /-m shardlab_torch\.agent --nnodes 1 --nproc-per-node 2 .*--rdzv-endpoint n1:4000 .*-m shardlab_torch$/,
+  );
 });
 
 test('mpirun and srun start ranks without the rank of another job', () => {
@@ -51,14 +55,13 @@ test('mpirun and srun start ranks without the rank of another job', () => {
     interface: 'eth0',
     launcher: 'mpirun',
     hosts: ['n1', 'n2'],
-    rendezvous: 'n2:5000',
   });
   assert.match(
     mpi?.args.join(' ') ?? '',
     /^-np 4 --host n1:2,n2:2 .*-x SHARDLAB_TORCH -x MASTER_PORT -x MASTER_ADDR/,
   );
   assert.equal(mpi?.env.RANK, undefined);
-  assert.deepEqual([mpi?.env.MASTER_ADDR, mpi?.env.MASTER_PORT], ['n2', '5000']);
+  assert.deepEqual([mpi?.env.MASTER_ADDR, mpi?.env.MASTER_PORT], ['n1', '4000']);
   const [srun] = commands({ interface: 'eth0', launcher: 'slurm', partition: 'debug' });
   assert.match(srun?.args.join(' ') ?? '', /^--ntasks 4 --partition debug /);
   assert.equal(srun?.env.MASTER_ADDR, undefined);

@@ -1,0 +1,57 @@
+"""torchrun's agent for the ranks of one host: `python -m shardlab_torch.agent`, with torchrun's arguments.
+
+torchrun's own rendezvous opens a TCPStore, which listens on all interfaces and trusts everybody who connects. The ranks of
+this package meet on the control link, so an agent has nobody to meet: its rendezvous is a store in its memory.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed.elastic import rendezvous
+from torch.distributed.run import main
+
+# Names that are not in torch's types.
+_DIST: Any = dist
+_RENDEZVOUS: Any = rendezvous
+
+
+class Alone(rendezvous.RendezvousHandler):
+    """The rendezvous of a single agent. `endpoint` is what ranks get as MASTER_ADDR and MASTER_PORT; nothing listens there."""
+
+    def __init__(self, params: Any) -> None:
+        self._run_id: str = params.run_id
+        host, _, port = params.endpoint.rpartition(":")
+        self._endpoint = _RENDEZVOUS.RendezvousStoreInfo(host, int(port))
+
+    @property
+    def use_agent_store(self) -> bool:
+        return False
+
+    def get_backend(self) -> str:
+        return "alone"
+
+    def next_rendezvous(self) -> Any:
+        return _RENDEZVOUS.RendezvousInfo(_DIST.HashStore(), 0, 1, self._endpoint)
+
+    def is_closed(self) -> bool:
+        return False
+
+    def set_closed(self) -> None:
+        pass
+
+    def num_nodes_waiting(self) -> int:
+        return 0
+
+    def get_run_id(self) -> str:
+        return self._run_id
+
+    def shutdown(self) -> bool:
+        return True
+
+
+if __name__ == "__main__":
+    rendezvous.rendezvous_handler_registry.register("alone", Alone)
+    main(["--rdzv-backend", "alone", *sys.argv[1:]])
