@@ -21,7 +21,8 @@ export function runOffloaded<Inputs extends readonly unknown[], Result>(
   const outer = currentRecording(`The offloaded module '${module}'`);
   if (outer === null || outer.sieve !== null) return forward(...inputs);
   const tape = new Recording(engine, outer, outer.owners, null);
-  const result = recordForward(tape, forward, inputs);
+  const flowing = tensorsIn(inputs).filter((input) => outer.flows(input));
+  const result = recordForward(tape, forward, inputs, flowing);
   const outputs = tensorsIn(result).filter((value) => tape.flows(value));
   if (outputs.length === 0) {
     tape.release();
@@ -32,6 +33,7 @@ export function runOffloaded<Inputs extends readonly unknown[], Result>(
     id: outputs[0]?.id ?? 0,
     kernelName: `offloaded ${module}`,
     inputs: {},
+    sources: [...flowing.map(({ id }) => id), ...tape.captured.keys()],
     outputs,
     saved: [],
     inner: tape,

@@ -125,6 +125,8 @@ function divide(
       }
     }
   });
-  mixture.exchange = expertExchange(ep, placement);
+  // Other ranks' experts have no elements here, but they have their names, so all ranks know which experts are frozen.
+  const trains = (): boolean => experts.parameters().some(({ requiresGrad }) => requiresGrad);
+  mixture.exchange = expertExchange(ep, placement, trains);
   if (copiesPerRank(placement) > 0) experts.copies = expertCopies(ep, placement, mixture.path);
 }

@@ -1,3 +1,4 @@
+import { awaitGradient } from '../../autograd/awaited-gradient';
 import type { LayerPlacement } from '../../config/expert-placement';
 import { withGradients } from '../../core/custom-gradient';
 import * as tf from '../../core/tf';
@@ -47,6 +48,7 @@ export function expertCopies(
         here,
         given,
         size: shapes.reduce((sum, shape) => sum + sizeOf(shape), 0),
+        trains: () => modules.parameters().some(({ requiresGrad }) => requiresGrad),
       });
       const rows = here.length > 1 ? tf.split(flat, here.length, 0) : [flat];
       return rows.map((row) => inShapes(row, shapes));
@@ -84,10 +86,12 @@ interface Journey {
   readonly given: Given;
   /** The number of an expert's elements. */
   readonly size: number;
+  /** Whether an expert of the layer trains, on any rank. */
+  readonly trains: () => boolean;
 }
 
 /** Sends values; backward returns gradients. Shapes: the parameters of this rank's copied experts → [copies here, elements]. */
-function travelled({ group, layer, here, given, size }: Journey): tf.Tensor {
+function travelled({ group, layer, here, given, size, trains }: Journey): tf.Tensor {
   const { copies, parameters, anchor } = given;
   const sources = anchor === null ? [...parameters.values()].flat() : [anchor];
   const shapes = sources.map(({ shape }) => shape);
@@ -101,7 +105,16 @@ function travelled({ group, layer, here, given, size }: Journey): tf.Tensor {
         copy[end] === peer ? [{ tensor: rows, offset: row * size, length: size }] : [],
       ),
     );
-  return withGradients(tensors, () => {
+  /** Sends the gradients of this rank's copies home; returns those that this rank's experts get, which the caller disposes. */
+  const sentHome = (dy: tf.Tensor): tf.Tensor => {
+    const engine = requireEngine();
+    const received = engine.allocate([copies.length, size], 'float32', engine.currentTag);
+    // Gradients of copies are parts of sums, so they travel with 32 bits.
+    const options = { cause: 'grad', module: layer, wireDType: 'float32' } as const;
+    group.allToAllPieces(rowPieces(dy, here, 'home'), rowPieces(received, copies, 'rank'), options).wait();
+    return received;
+  };
+  const rows = withGradients(tensors, () => {
     const values = requireEngine().allocate([here.length, size], 'float32', requireEngine().currentTag);
     const wholes = wholePieces(parameters);
     const sent = group.ranks.map((_, peer) =>
@@ -113,19 +126,15 @@ function travelled({ group, layer, here, given, size }: Journey): tf.Tensor {
     return {
       value: values,
       gradients: (dy) => {
-        const engine = requireEngine();
-        const received = engine.allocate([copies.length, size], 'float32', engine.currentTag);
-        // Gradients of copies are parts of sums, so they travel with 32 bits.
-        const options = { cause: 'grad', module: layer, wireDType: 'float32' } as const;
-        group
-          .allToAllPieces(rowPieces(dy, here, 'home'), rowPieces(received, copies, 'rank'), options)
-          .wait();
+        const received = sentHome(dy);
         const found = anchor === null ? sums(received, counts, shapes) : [tf.zeros([...anchor.shape])];
         received.dispose();
         return found;
       },
     };
   });
+  awaitGradient(rows, trains, sentHome);
+  return rows;
 }
 
 /** Returns the values of experts as pieces. */

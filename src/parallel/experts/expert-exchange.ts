@@ -1,3 +1,4 @@
+import { awaitGradient } from '../../autograd/awaited-gradient';
 import { readValues } from '../../backend/meta-backend';
 import { copiesPerRank, type LayerPlacement } from '../../config/expert-placement';
 import { withGradients } from '../../core/custom-gradient';
@@ -23,7 +24,8 @@ import { requireEngine } from './require-engine';
  * Other parameters' gradients are averaged over all ranks. An expert's gradient is already the sum over the tokens of all `ep`
  * ranks, and is averaged only over the ranks with the same expert. So gradients are divided by the number of `ep` ranks when
  * they enter the experts, and multiplied by this number when they leave the experts. Source: Megatron-LM, which scales these
- * gradients in its gradient buffers.
+ * gradients in its gradient buffers. A rank whose own experts are frozen takes part in backward's combine if another rank's
+ * experts train, even if its rows need no gradient.
  */
 
 /** For each rank, the ranges of its rows in a tensor that is ordered by expert. */
@@ -42,8 +44,15 @@ interface Route {
   readonly received: RowsByRank;
 }
 
-/** Returns the exchange of a layer whose experts are placed over the ranks of a group. */
-export function expertExchange(group: ProcessGroup, placement: LayerPlacement): ExpertExchange {
+/**
+ * Returns the exchange of a layer whose experts are placed over the ranks of a group. `trains`: whether an expert of the layer
+ * trains, on any rank.
+ */
+export function expertExchange(
+  group: ProcessGroup,
+  placement: LayerPlacement,
+  trains: () => boolean,
+): ExpertExchange {
   const slots = placement.experts.map((own, rank) => [...own, ...(placement.copies[rank] ?? [])]);
   const owners = ownersOf(slots);
   const mine = slots[group.rank] ?? [];
@@ -71,7 +80,9 @@ export function expertExchange(group: ProcessGroup, placement: LayerPlacement): 
       total(rows.map((each) => each[at] ?? 0));
     const here = mine.map((_, slot) => totalOf(arriving, slot));
     const everywhere = hasCopies ? mine.map((expert) => totalOf(known, expert)) : here;
-    return exchanged(apply(local, here, everywhere), back, { ...there, scale: 1 / group.size });
+    const outputs = exchanged(apply(local, here, everywhere), back, { ...there, scale: 1 / group.size });
+    awaitGradient(outputs, trains, (dy) => travelled(dy, there));
+    return outputs;
   };
 }
 
