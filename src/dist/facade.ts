@@ -53,6 +53,12 @@ export interface Dist {
    * are not in the group; give this null to collectives as it is.
    */
   newGroup(ranks: readonly number[]): ProcessGroup | null;
+  /**
+   * Ends a group: its memory is free for other groups when all its ranks have ended it. Groups that no variable holds are ended
+   * without this call. `null`, which newGroup returns on ranks outside of a group, does nothing. Throws: CONFIG for the group of
+   * all ranks. Source: torch.distributed.destroy_process_group.
+   */
+  destroyProcessGroup(group: ProcessGroup | null): void;
   /** Reduces all ranks' tensors; every rank gets the result in place. */
   allReduce<O extends Reduction>(x: tf.Tensor, options?: O): Outcome<tf.Tensor, O>;
   /** Returns a list of every rank's tensor, in rank order; shapes must be equal. */
@@ -108,6 +114,7 @@ export function createDist(world: Pick<World, 'group'>, engine: Engine, warn: Wa
     getRank: (group = world.group) => group?.rank ?? OUTSIDE,
     getWorldSize: (group = world.group) => group?.size ?? OUTSIDE,
     newGroup: (ranks) => world.group.subgroup(ranks),
+    destroyProcessGroup: (group = world.group) => group?.destroy(),
     allReduce: (x, options) =>
       run('allReduce', options, (group, plain) => group.allReduce(x, opOf(options), plain), x),
     allGather: (x, options) =>

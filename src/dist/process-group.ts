@@ -1,7 +1,8 @@
+import { ConfigError, ShardlabError } from '../core/errors';
 import type { CollectiveEvent } from '../core/events';
 import type * as tf from '../core/tf';
 import type { Call, CallHeader, CallOp, ValueDType } from '../transport/call';
-import type { GroupIdentity } from '../transport/mismatch';
+import { type GroupIdentity, speaker } from '../transport/mismatch';
 import type { PlaneGroup } from '../transport/plane';
 import { signatureOf } from '../transport/record';
 import { commonDType, countOf, resolve, tensorsOf, wholeTensor } from './blocks';
@@ -17,6 +18,9 @@ import {
   rowsPerRank,
   wireOf,
 } from './validation';
+
+/** The name of the group of all ranks. */
+export const WORLD = 'world';
 
 interface CallParts {
   readonly op: CallOp;
@@ -38,6 +42,7 @@ export class Group implements ProcessGroup, MadeGroup {
   readonly #identity: GroupIdentity;
   readonly #plane: PlaneGroup | undefined;
   readonly #runner: CallRunner;
+  #isDestroyed = false;
   #epoch = 0;
   #number = 0;
   #pairNumbers = new Map<string, number>();
@@ -158,17 +163,48 @@ export class Group implements ProcessGroup, MadeGroup {
     checkSubgroup(this.#identity, ranks);
     const globalRanks = ranks.map((rank) => this.ranks[rank] ?? rank);
     const wanted = name ?? `${this.name}[${ranks.join(',')}]`;
+    let offer = this.#offer(ranks, wanted);
+    if (offer < 0) {
+      // All ranks got this offer, so all of them release the groups that no code can reach, and try once more.
+      this.#context.plane?.sweep();
+      this.#meet();
+      offer = this.#offer(ranks, wanted);
+    }
+    const rank = ranks.indexOf(this.rank);
+    if (rank < 0) return null;
+    const identity = this.#identityOf(wanted, globalRanks, rank);
+    const plane = ranks.length > 1 ? this.#plane?.openSubgroup(identity, offer) : undefined;
+    return new Group(this.#context, identity, plane);
+  }
+
+  /** Agrees with all ranks on the first rank's offer of a place for a subgroup; negative if there is no room. */
+  #offer(ranks: readonly number[], wanted: string): number {
     const leader = this.rank === 0 && ranks.length > 1 ? this.#plane : undefined;
     const value = leader?.offerSubgroup(ranks.length) ?? 0;
     const parts = { op: 'subgroup', inputs: [], outputs: [], value } as const;
     const whole = { ...parts, signature: signatureOf(ranks) };
     const header = this.#header(whole, { detail: `making ${wanted}` }, 'float32', ranks.length);
-    const { values } = this.#runner.runInternal({ header, inputs: [], outputs: [] });
-    const rank = ranks.indexOf(this.rank);
-    if (rank < 0) return null;
-    const identity = this.#identityOf(wanted, globalRanks, rank);
-    const plane = ranks.length > 1 ? this.#plane?.openSubgroup(identity, values[0] ?? -1) : undefined;
-    return new Group(this.#context, identity, plane);
+    return this.#runner.runInternal({ header, inputs: [], outputs: [] }).values[0] ?? -1;
+  }
+
+  /** Waits for all ranks; no event reports this. */
+  #meet(): void {
+    const parts = { op: 'exchange', inputs: [], outputs: [] } as const;
+    const header = this.#header(parts, { detail: 'making room for a group' }, 'float32', 0);
+    this.#runner.runInternal({ header, inputs: [], outputs: [] });
+  }
+
+  destroy(): void {
+    if (this.name === WORLD) {
+      throw new ConfigError(
+        `group ${this.name} has all ranks of the job and lives as long as the job, which job.shutdown() ends; name a group ` +
+          'that newGroup or initDeviceMesh has made',
+      );
+    }
+    if (this.#isDestroyed) return;
+    this.#isDestroyed = true;
+    settleEnded(this.#context);
+    this.#plane?.release();
   }
 
   alone(name: string): ProcessGroup {
@@ -249,6 +285,7 @@ export class Group implements ProcessGroup, MadeGroup {
   }
 
   #header(parts: CallParts, options: CollectiveOptions, dtype: ValueDType, count: number): CallHeader {
+    if (this.#isDestroyed) throw new ShardlabError('CLOSED', destroyed(this.#identity, parts.op));
     const { op, reduction, peer = -1, value = options.note ?? 0, signature = 0 } = parts;
     // The wire dtype is checked before the call gets a number, because a refused call must not use up a number.
     const wireDType = wireOf(this.#identity, op, dtype, options.wireDType);
@@ -297,4 +334,8 @@ export class Group implements ProcessGroup, MadeGroup {
     const length = tensor.size / this.size;
     return this.ranks.map((_, rank) => [{ tensor, offset: rank * length, length }]);
   }
+}
+
+function destroyed(identity: GroupIdentity, op: CallOp): string {
+  return `${speaker(identity)} ${op} in group ${identity.name}, which dist.destroyProcessGroup has ended; make the group again`;
 }

@@ -112,4 +112,9 @@ export interface ProcessGroup {
   ordinal(kind: string): number;
   /** Makes a group of this rank alone; no other rank takes part. */
   alone(name: string): ProcessGroup;
+  /**
+   * Releases the group, which cannot be used afterwards; every rank of the group should do this. Groups that no code can reach
+   * are released without a call. Throws: CONFIG for the group of all ranks.
+   */
+  destroy(): void;
 }

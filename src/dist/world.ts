@@ -12,7 +12,7 @@ import { createStatusBoard, StatusWriter } from '../transport/status-board';
 import { openZeromqPlane } from '../transport/zeromq-plane';
 import { findCallSite } from './call-site';
 import { type GroupContext, settleEnded } from './group-context';
-import { Group } from './process-group';
+import { Group, WORLD } from './process-group';
 import type { ProcessGroup } from './types';
 
 /** The way in which the ranks of a job exchange bytes. */
@@ -61,6 +61,8 @@ export interface World {
   readonly plane: Plane['kind'] | 'none';
   /** Must be called when a work of this rank (a cell or a call) begins; numbers of `ordinal` then start at 0. */
   beginWork(): void;
+  /** Releases groups that no code can reach; see [Note: released groups]. */
+  sweep(): void;
   /** Settles finished asynchronous work, then ends the comm thread. */
   close(): Promise<void>;
 }
@@ -93,6 +95,7 @@ export async function joinWorld(options: JoinOptions): Promise<World> {
     group: new Group(context, identityOf(options), plane?.world),
     plane: plane?.kind ?? 'none',
     beginWork: () => context.ordinals.clear(),
+    sweep: () => plane?.sweep(),
     async close() {
       settleEnded(context);
       await plane?.close();
@@ -101,7 +104,7 @@ export async function joinWorld(options: JoinOptions): Promise<World> {
 }
 
 function identityOf({ rank, world }: JoinOptions) {
-  return { name: 'world', ranks: Array.from({ length: world }, (_, i) => i), rank, world };
+  return { name: WORLD, ranks: Array.from({ length: world }, (_, i) => i), rank, world };
 }
 
 async function openPlane(options: JoinOptions, statusBoard: SharedArrayBuffer): Promise<Plane | undefined> {

@@ -23,6 +23,8 @@ export type CommRequest =
       readonly call: SpanCall;
       readonly posted: Seconds;
     }
+  /** The group's last call has ended. */
+  | { readonly kind: 'forget'; readonly id: number }
   | { readonly kind: 'close' };
 
 interface Group {
@@ -111,12 +113,22 @@ export class CommLoop {
         this.#groups.set(request.id, { memory, collectives, pairs: new PairLane(memory, STREAM.comm) });
         return;
       }
+      case 'forget':
+        this.#forget(request.id);
+        return;
       case 'call':
         this.#enqueue(request);
         return;
       default:
         request satisfies never;
     }
+  }
+
+  #forget(id: number): void {
+    this.#groups.delete(id);
+    const isOwn = (key: string): boolean => key === `${id}` || key.startsWith(`${id} `);
+    for (const key of this.#queues.keys()) if (isOwn(key)) this.#queues.delete(key);
+    for (const key of this.#freeSince.keys()) if (isOwn(key)) this.#freeSince.delete(key);
   }
 
   #enqueue({ group: id, ticket, call, posted }: CommRequest & { kind: 'call' }): void {

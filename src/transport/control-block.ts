@@ -15,12 +15,11 @@ const EPOCH = 0;
 const CODE = 1;
 const RANK = 2;
 const TEXT_BYTES = 3;
-const ALLOCATED = 16;
 const TEXT_AT = 256;
 const TEXT_LIMIT = 1024;
 const BEING_WRITTEN = -1;
 
-/** Bytes of a control block. */
+/** Bytes of a control block; the table of regions (region-table.ts) begins at byte 4096. */
 export const CONTROL_BYTES = 65536;
 
 /**
@@ -67,11 +66,6 @@ export class ControlBlock {
   reset(): void {
     Atomics.add(this.#words, EPOCH, 1);
     Atomics.store(this.#words, CODE, 0);
-  }
-
-  /** Reserves `units` of a shared resource; returns the number of units that were reserved before. */
-  take(units: number): number {
-    return Atomics.add(this.#words, ALLOCATED, units);
   }
 }
 

@@ -57,6 +57,7 @@ export function openMetaPlane(options: MetaPlaneOptions): Plane {
     kind: 'meta',
     epoch: 1,
     world: new MetaGroup(options),
+    sweep: () => undefined,
     close: async () => {},
   };
 }
@@ -107,6 +108,9 @@ class MetaGroup implements PlaneGroup {
   openSubgroup(identity: GroupIdentity): PlaneGroup {
     return new MetaGroup({ ...this.#options, identity });
   }
+
+  /** Groups of a dry run have no memory in a segment. */
+  release(): void {}
 
   #watched(call: Call): WatchedCall {
     const { ranks, name } = this.#options.identity;

@@ -9,6 +9,8 @@ export interface Native {
   closeFile(fd: number): void;
   /** Maps [offset, offset + bytes) of the file over the memory at `address`. Throws: TRANSPORT. */
   mapOver(address: number, bytes: Bytes, fd: number, offset: Bytes): void;
+  /** Gives the pages of a file that is mapped at `address` back to the system; the file has zeros there then. */
+  discard(address: number, bytes: Bytes): void;
   addressOf(array: Uint8Array): number;
   copy(target: number, source: number, bytes: Bytes): void;
   clear(target: number, bytes: Bytes): void;
@@ -25,6 +27,7 @@ const FUTEX_WAKE = 1;
 const MFD_CLOEXEC = 1;
 const PROT_READ_WRITE = 3;
 const MAP_SHARED_FIXED = 0x11;
+const MADV_REMOVE = 9;
 const EVERYONE = 0x7fffffff;
 
 /**
@@ -39,6 +42,7 @@ export function loadNative(): Native {
   const ftruncate = libc.func('int ftruncate(int, int64_t)');
   const close = libc.func('int close(int)');
   const mmap = libc.func('intptr_t mmap(uint64_t, size_t, int, int, int, int64_t)');
+  const madvise = libc.func('int madvise(uint64_t, size_t, int)');
   const memcpy = libc.func('intptr_t memcpy(uint64_t, uint64_t, size_t)');
   const memset = libc.func('intptr_t memset(uint64_t, int, size_t)');
   const syscall = libc.func('long syscall(long, uint64_t, int, uint32_t, void*, void*, uint32_t)');
@@ -60,6 +64,9 @@ export function loadNative(): Native {
     mapOver(address, bytes, fd, offset) {
       const at = Number(mmap(address, bytes, PROT_READ_WRITE, MAP_SHARED_FIXED, fd, offset));
       if (at !== address) fail(`mmap of ${bytes} bytes at offset ${offset} of descriptor ${fd}`);
+    },
+    discard(address, bytes) {
+      if (Number(madvise(address, bytes, MADV_REMOVE)) !== 0) memset(address, 0, bytes);
     },
     addressOf: (array) => Number(koffi.address(array)),
     copy: (target, source, bytes) => void memcpy(target, source, bytes),

@@ -8,7 +8,8 @@ export const PAGE_BYTES = 65536;
 
 /**
  * Default size of a segment. A segment is address space: a page takes memory only after its first use. The size limits the
- * number of groups: a group of 2 ranks takes 51 MiB, a group of 4 ranks 90 MiB, a group of 64 ranks 1.6 GiB.
+ * number of groups that exist at one time ([Note: released groups]): a group of 2 ranks takes 51 MiB, a group of 4 ranks 90 MiB,
+ * a group of 64 ranks 1.6 GiB.
  */
 export const SEGMENT_BYTES: Bytes = 64 * 2 ** 30;
 
@@ -76,7 +77,7 @@ export function openSegment(fd: number, bytes = SEGMENT_BYTES, native = loadNati
         throw new ShardlabError(
           'TRANSPORT',
           `the job's shared segment has ${bytes} bytes, but ${offset + length} are needed for one more group; ` +
-            'use fewer groups, or launch with a larger segment',
+            'launch fewer ranks',
           { details: { bytes, needed: offset + length } },
         );
       }

@@ -55,6 +55,8 @@ export function openZeromqPlane(options: ZeromqOptions): Plane {
       post,
       offerSubgroup: () => numSubgroups++,
       openSubgroup: (subgroup, offer) => open(subgroup, `${path}/${offer}`),
+      // Groups over sockets have no memory in a segment.
+      release: () => undefined,
     };
   };
   return {
@@ -63,6 +65,7 @@ export function openZeromqPlane(options: ZeromqOptions): Plane {
       return block.epoch;
     },
     world: open(options.identity, ''),
+    sweep: () => undefined,
     close: () => client.close(),
   };
 }

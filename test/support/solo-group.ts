@@ -29,6 +29,7 @@ export function soloGroup(engine: Engine): ProcessGroup {
     subgroup: () => null,
     ordinal: () => 0,
     alone: () => soloGroup(engine),
+    destroy: () => undefined,
   };
 }
 

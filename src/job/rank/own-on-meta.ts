@@ -23,6 +23,7 @@ export function ownOnMeta(functions: OwnFunctions | null, data?: PreparedData): 
         group,
         plane: 'none',
         beginWork: () => undefined,
+        sweep: () => undefined,
         close: () => Promise.resolve(),
       };
       const warn = (): void => undefined;

@@ -102,7 +102,7 @@ async function buildRank(start: RankStart): Promise<void> {
   RANK_SCOPE.value = scope;
   evaluator = createEvaluator({ baseDir, globals: { ...scope } });
   const { load } = evaluator;
-  training = new RankTraining({ rank, engine, group: world.group, recorder, warn, batchNorms, scope, load });
+  training = new RankTraining({ ...world, engine, recorder, warn, batchNorms, scope, load });
   const board = new StatusWriter(statusBoard, 'main');
   board.idle();
   const parts = { courier, world, evaluator, engine, scope, training, board, piles, steps, interrupts };

@@ -3,6 +3,7 @@ import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import type { Warn } from '../../core/warn';
 import type { ProcessGroup } from '../../dist/types';
+import type { World } from '../../dist/world';
 import { explainProcess } from '../../ledger/process-memory';
 import type { StepResult } from '../../train/step-result';
 import type { Trainer } from '../../train/trainer';
@@ -36,6 +37,7 @@ export interface RankTrainingParts extends Pick<OwnPlace, 'scope' | 'load' | 're
   readonly engine: Engine;
   /** All ranks of the job. */
   readonly group: ProcessGroup;
+  readonly sweep: World['sweep'];
   readonly warn: Warn;
 }
 
@@ -278,6 +280,8 @@ export class RankTraining {
     this.#dropUnfinished();
     this.#runs.get(run)?.trainer.dispose();
     this.#runs.delete(run);
+    // The run's groups for tensors, stages and sequences give their memory back at once.
+    this.#parts.sweep();
   }
 
   #run(run: number): RunOnRank {
