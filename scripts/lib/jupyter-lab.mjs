@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { createWriteStream, existsSync, mkdirSync } from 'node:fs';
+import { createWriteStream, existsSync, mkdirSync, rmSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { answeringAddress } from './answering.mjs';
@@ -79,7 +79,7 @@ function adviseReach(ip, port, env = process.env) {
 
 /** Writes the server's log, prints its address when it answers, and its errors, and ends the server on a signal. */
 function watch(child, log) {
-  const file = createWriteStream(log);
+  const file = privateLog(log);
   file.on('error', (error) => process.stdout.write(`the log cannot be written: ${error.message}\n`));
   let tail = '';
   let announced = false;
@@ -123,6 +123,17 @@ function watch(child, log) {
       else reject(new StepError(`JupyterLab ended with status ${code}:\n${tail.trim()}`, `its log: ${log}`));
     });
   });
+}
+
+/** Opens a new log that only this user can read, because the server writes its token into it. */
+function privateLog(path) {
+  // The mode counts only for a new file, and an earlier version of this script made files that everybody could read.
+  try {
+    rmSync(path, { force: true });
+  } catch {
+    // The stream reports that the file cannot be made.
+  }
+  return createWriteStream(path, { flags: 'wx', mode: 0o600 });
 }
 
 function killGroup(pid) {
