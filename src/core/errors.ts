@@ -4,7 +4,7 @@ export type ErrorCode =
   | 'MESH' // mesh and world do not fit
   | 'SHAPE' // a tensor's shape or dtype does not fit
   | 'COLLECTIVE_MISMATCH' // ranks called different collectives
-  | 'COLLECTIVE_MISSING' // a rank ended its work without calling a collective in which other ranks wait
+  | 'COLLECTIVE_MISSING' // ranks wait for a call that another rank can make no more: its work has ended, or it waits too
   | 'RANK_DIED' // a rank's process ended
   | 'RANK_FAILED' // a rank's code threw
   | 'CALLBACK' // a user's function that a run calls threw

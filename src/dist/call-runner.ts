@@ -62,8 +62,8 @@ export class CallRunner {
   }
 
   #runWatched(plane: PlaneGroup, call: Call): CallResult {
-    const { status } = this.#context;
-    status.enter(call.header);
+    const { status, pending } = this.#context;
+    status.enter(call.header, pending.size);
     try {
       return plane.run(call);
     } finally {

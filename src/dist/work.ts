@@ -88,7 +88,7 @@ export class PostedWork<T> implements Work<T> {
     const { engine, status, pending } = this.#context;
     const from = engine.clock.now();
     const finished = this.#posted.done;
-    if (!finished) status.enter(this.#call.header);
+    if (!finished) status.enter(this.#call.header, pending.size - 1); // `pending` has this work too
     try {
       const result = this.#posted.wait();
       this.#report(result, finished ? 0 : engine.clock.now() - from);

@@ -24,6 +24,8 @@ export interface RankStatus {
   readonly collective: CollectiveStatus | undefined;
   /** The collective that the comm thread runs. */
   readonly background: CollectiveStatus | undefined;
+  /** The number of asynchronous collectives, besides `collective`, that the rank had started and not settled when it began to wait. */
+  readonly numPosted: number;
 }
 
 /**
@@ -32,7 +34,7 @@ export interface RankStatus {
  */
 const SECTION_BYTES = 1024;
 const SECTION = { main: 0, comm: 1 } as const;
-const WORD = { sequence: 0, inCollective: 1, runningCell: 2, cause: 3, groupBytes: 4 } as const;
+const WORD = { sequence: 0, inCollective: 1, runningCell: 2, cause: 3, groupBytes: 4, numPosted: 5 } as const;
 const TIMES_AT = 64;
 const GROUP_AT = 96;
 const GROUP_LIMIT = 96;
@@ -76,9 +78,10 @@ export class StatusWriter {
     this.#setRunning(cell);
   }
 
-  enter(header: CallHeader): void {
+  enter(header: CallHeader, numPosted = 0): void {
     this.#begin();
     this.#words[WORD.inCollective] = 1;
+    this.#words[WORD.numPosted] = numPosted;
     this.#words[WORD.cause] = COMM_CAUSES.indexOf(header.cause);
     this.#times[1] = now();
     if (header.group !== this.#lastGroup) this.#words[WORD.groupBytes] = this.#group.write(header.group);
@@ -115,8 +118,8 @@ export class StatusWriter {
 export function readStatus(board: SharedArrayBuffer): RankStatus {
   const main = readSection(board, SECTION.main);
   const comm = readSection(board, SECTION.comm);
-  const { collective } = main;
-  const base = { cell: main.runningCell, collective, background: comm.collective };
+  const { collective, numPosted } = main;
+  const base = { cell: main.runningCell, collective, background: comm.collective, numPosted };
   if (collective !== undefined) return { ...base, state: 'collective', since: collective.since };
   return { ...base, state: main.runningCell === undefined ? 'idle' : 'running', since: main.since };
 }
@@ -125,6 +128,7 @@ interface SectionStatus {
   readonly runningCell: number | undefined;
   readonly since: Seconds;
   readonly collective: CollectiveStatus | undefined;
+  readonly numPosted: number;
 }
 
 /**
@@ -146,7 +150,7 @@ function decode(copy: Buffer): SectionStatus {
   const word = (index: number): number => copy.readInt32LE(index * 4);
   const runningCell = word(WORD.runningCell) === NOT_RUNNING ? undefined : word(WORD.runningCell);
   const since = copy.readDoubleLE(TIMES_AT);
-  if (word(WORD.inCollective) === 0) return { runningCell, since, collective: undefined };
+  if (word(WORD.inCollective) === 0) return { runningCell, since, collective: undefined, numPosted: 0 };
   const record = new CallRecord(copy.buffer, RECORD_AT, 0);
   const { op, number, count, dtype, peer, module, cell, line, async, detail } = record.side(0);
   const collective = {
@@ -164,5 +168,5 @@ function decode(copy: Buffer): SectionStatus {
     cause: COMM_CAUSES[word(WORD.cause)] ?? 'user',
     since: copy.readDoubleLE(TIMES_AT + 8),
   };
-  return { runningCell, since, collective };
+  return { runningCell, since, collective, numPosted: word(WORD.numPosted) };
 }

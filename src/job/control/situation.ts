@@ -9,7 +9,7 @@ export const NO_CELL = 0;
 export interface WaitingIn {
   readonly op: CollectiveOp | 'subgroup';
   readonly group: string;
-  /** Global ranks of the collective, or the two ranks of a send. */
+  /** Global ranks of the collective; for a send or recv, the rank that waits and its peer. */
   readonly ranks: readonly number[];
   /** Number of the collective in its group, from 1. */
   readonly number: number;
@@ -30,8 +30,10 @@ export interface Situation {
   readonly waiting: WaitingIn | undefined;
   /** Whether the rank's comm thread is in a collective. */
   readonly hasBackground: boolean;
-  /** Numbers of the collectives in which this rank's threads are now, by group. */
+  /** Numbers of the collectives in which this rank's threads are now, by `streamOf`. */
   readonly lastCalled: Readonly<Record<string, number>>;
+  /** The number of asynchronous collectives that the rank had started and not settled when it began to wait; undefined: unknown. */
+  readonly numPosted?: number | undefined;
 }
 
 /** Converts the content of a status board. `ranksOf` returns the global ranks of a group. */
@@ -40,24 +42,36 @@ export function situationOf(
   rank: number,
   ranksOf: (group: string) => readonly number[],
 ): Situation {
-  const { collective, background, since } = status;
+  const { collective, background, since, numPosted } = status;
   const lastCalled: Record<string, number> = {};
-  for (const called of [background, collective]) if (called) lastCalled[called.group] = called.number;
+  for (const called of [background, collective]) {
+    if (called) lastCalled[streamOf(waitingIn(called, rank, ranksOf(called.group)))] = called.number;
+  }
   return {
     state: status.state === 'collective' ? 'waiting' : status.state,
     cell: status.cell === NO_CELL ? undefined : status.cell,
     since,
     waiting: collective && waitingIn(collective, rank, ranksOf(collective.group)),
     lastCalled,
+    numPosted,
     hasBackground: background !== undefined,
   };
 }
 
+/** Whether a call has two ranks, `ranks`: this rank and its peer. */
+export function isPair({ op }: Pick<WaitingIn, 'op'>): boolean {
+  return op === 'send' || op === 'recv';
+}
+
+/** Names the calls that have one numbering: a group's collectives, or the sends or the recvs of one direction. */
+export function streamOf({ op, group, ranks }: Pick<WaitingIn, 'op' | 'group' | 'ranks'>): string {
+  return isPair({ op }) ? `${group} ${op} ${ranks.join(' ')}` : group;
+}
+
 function waitingIn(status: CollectiveStatus, rank: number, group: readonly number[]): WaitingIn {
   const { op, number, module, detail, cell, line, peer } = status;
-  const isPair = op === 'send' || op === 'recv';
   // A size exchange is part of an uneven allGather.
-  const ranks = isPair ? [rank, group[peer] ?? peer] : group;
+  const ranks = op === 'send' || op === 'recv' ? [rank, group[peer] ?? peer] : group;
   return {
     op: op === 'exchange' ? 'allGather' : op,
     group: status.group,

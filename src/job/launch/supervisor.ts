@@ -8,8 +8,9 @@ import { type BusyRank, type Call, type CallSink, Cancellation, createCall, Rank
 import { SaveDesk, StatusDesk, supply } from './desks';
 import { AFTER_DEATH, abortReason, type Failure, failureError } from './failure';
 import type { Fleet, FleetListener } from './fleet';
+import { findMissing, watchForMissing } from './missing';
 import { codeOfExit, describeExit, explainExit, lastWords, type RankExit } from './rank-process';
-import { explain, findMissing, type MissingCollective, type Why, watchForMissing } from './why';
+import { explain, type Why } from './why';
 
 /*
  * [Note: two stages] V8 skips `finally` when it terminates JavaScript. So an interrupt first sets the abort flag (in
@@ -156,8 +157,10 @@ export class Supervisor implements FleetListener {
   async #execute(call: Call): Promise<unknown[]> {
     unbroken(() => this.#send(call));
     const endWatch = watchForMissing(
-      () => this.#lookForMissing(),
+      async () =>
+        this.#pending === undefined ? findMissing(await this.statuses(), this.#freeRanks()) : undefined,
       (missing) => this.#fail({ kind: 'missing', ...missing }, CANCEL_DELAY_MS),
+      () => this.#freeRanks().length === 0,
     );
     await call.ended;
     endWatch();
@@ -269,13 +272,9 @@ export class Supervisor implements FleetListener {
     this.#recoverWhenIdle();
   }
 
-  /** Finds a rank that waits in a collective for another rank whose call has ended without this collective. */
-  async #lookForMissing(): Promise<MissingCollective | undefined> {
-    const { processes } = this.#fleet;
-    if (this.#pending !== undefined || this.#running.size === processes.length) return undefined;
-    const statuses = await this.statuses();
-    const idle = processes.map(({ rank }) => rank).filter((rank) => !this.#running.has(rank));
-    return findMissing(statuses, idle);
+  /** Returns the ranks that run no call. */
+  #freeRanks(): number[] {
+    return this.#fleet.processes.map(({ rank }) => rank).filter((rank) => !this.#running.has(rank));
   }
 
   async #snapshot(event: string): Promise<string> {

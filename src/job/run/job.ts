@@ -14,7 +14,8 @@ import type { Fleet } from '../launch/fleet';
 import { RankGroups } from '../launch/groups';
 import { describeExit } from '../launch/rank-process';
 import { Supervisor } from '../launch/supervisor';
-import { createWhy, describeCollective, type Why } from '../launch/why';
+import { describeCollective } from '../launch/waits';
+import { createWhy, type Why } from '../launch/why';
 import { requireLanguage } from '../torch/language';
 import { torchRunOf } from '../torch/torch-run';
 import { JobData, type RowCounts } from './data';
@@ -217,11 +218,8 @@ export class Job extends StepFigures {
     const present = await this.#supervisor.why();
     const last = this.#supervisor.lastIncident;
     if (present.waits.length > 0 || last === undefined) return present;
-    return createWhy(
-      last.why.waits,
-      last.why.situations,
-      `${last.event}: ${last.why.text}\nnow ${present.text}`,
-    );
+    const { waits, situations, text } = last.why;
+    return createWhy(waits, situations, `${last.event}: ${text}\nnow ${present.text}`);
   }
 
   /** Returns the ranks that run work now, and the system call in which each of their processes is. */

@@ -9,6 +9,8 @@ import traceback
 from collections.abc import Callable
 from types import FrameType
 
+import torch.distributed as dist
+
 from .errors import Json
 
 MAX_STACK_LINES = 30
@@ -79,6 +81,9 @@ class Watcher:
             return situation
         op, caller = found
         group, ranks, number = self._describe(caller.f_locals.get("group"))
+        peer = caller.f_locals.get({"send": "dst", "recv": "src"}.get(op, ""))
+        if isinstance(peer, int):
+            ranks = [dist.get_rank(), peer]
         waiting: Json = {"op": op, "group": group, "ranks": ranks, "number": number, "module": module}
         waiting.update(_cell_place(frame, cell))
         return {**situation, "state": "waiting", "waiting": waiting, "lastCalled": {group: number}}

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Situation } from '../../../src/job/control/situation';
-import { explain, findMissing } from '../../../src/job/launch/why';
+import { findMissing } from '../../../src/job/launch/missing';
+import { explain } from '../../../src/job/launch/why';
 
 const WORLD = [0, 1, 2, 3];
 
@@ -109,5 +110,49 @@ test('a rank that has called the collective and continued is not missing', () =>
       10,
     ),
     undefined,
+  );
+});
+
+/** A rank that waits in a send or recv with `peer`. */
+function inPair(rank: number, op: 'send' | 'recv', peer: number, more: Partial<Situation> = {}): Situation {
+  const ranks = [rank, peer];
+  const waiting = { op, group: 'world', ranks, number: 1, module: '', cell: 8, line: rank + 1 } as const;
+  return { ...doing('running'), state: 'waiting', waiting, numPosted: 0, ...more };
+}
+
+test('ranks that wait for each other in a circle are a deadlock, which why explains', () => {
+  const both = new Map([
+    [0, inPair(0, 'recv', 1)],
+    [1, inPair(1, 'recv', 0)],
+  ]);
+  assert.equal(
+    String(explain(both, 2, new Map(), 1)),
+    'rank 0 waits in recv #1 (cell 8, line 1) for rank 1, which waits in recv #1 (cell 8, line 2) (1.00 s so far)\n' +
+      'rank 1 waits in recv #1 (cell 8, line 2) for rank 0, which waits in recv #1 (cell 8, line 1) (1.00 s so far)\n' +
+      'ranks 0-1 wait for each other. Let one of them send before it receives',
+  );
+  assert.equal(findMissing(both, [], 0.4), undefined, 'in the grace period');
+  assert.deepEqual(findMissing(both, [], 1)?.idle, [0, 1]);
+  const ring = new Map([0, 1, 2].map((rank) => [rank, inPair(rank, 'send', (rank + 1) % 3)]));
+  assert.match(
+    findMissing(ring, [], 1)?.text ?? '',
+    /rank 0 in send .*rank 1 in send .*rank 2 in send .* for rank 0\./,
+  );
+});
+
+test('a rank that has started other calls, whose peer is there, or that waits for a rank at work is in no deadlock', () => {
+  const waits = (...situations: Situation[]): ReadonlyMap<number, Situation> => new Map(situations.entries());
+  const none = [
+    waits(inPair(0, 'recv', 1, { numPosted: 1 }), inPair(1, 'recv', 0)),
+    waits(inPair(0, 'recv', 1, { numPosted: undefined }), inPair(1, 'recv', 0)),
+    waits(inPair(0, 'recv', 1), inPair(1, 'send', 0)),
+    waits(inPair(0, 'recv', 1, { lastCalled: { 'world send 0 1': 1 } }), inPair(1, 'recv', 0)),
+    waits(inPair(0, 'recv', 1), inPair(1, 'recv', 2), doing('running')),
+  ];
+  for (const [i, situations] of none.entries())
+    assert.equal(findMissing(situations, [], 9), undefined, `${i}`);
+  assert.match(
+    String(explain(waits(inPair(0, 'recv', 1), inPair(1, 'send', 0)), 2, new Map(), 1)),
+    /^rank 0 waits in recv #1 \(cell 8, line 1\), whose other side rank 1 has called/,
   );
 });
