@@ -177,7 +177,7 @@ export class CommLoop {
 
   #advance(current: Running): void {
     try {
-      // A call whose wait is over goes on, although another rank may have failed: it then finds how the ranks' calls differ.
+      // A call whose wait is over continues, although another rank may have failed: it then finds how the ranks' calls differ.
       if (current.wait === undefined) this.#check(current);
       const step = current.steps.next();
       if (step.done === true) this.#succeed(current, step.value);

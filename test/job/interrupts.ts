@@ -28,7 +28,7 @@ export const NUM_INTERRUPTS = 24;
 
 /**
  * Interrupts saves, steps, evaluations and samples of a run at moments that a seed chooses; every third interrupt comes twice.
- * Checks that the run goes on after each with the losses of an undisturbed run, and that no unfinished checkpoint is left.
+ * Checks that the run continues after each with the losses of an undisturbed run, and that no unfinished checkpoint is left.
  */
 export async function interruptRun(
   context: TestContext,

@@ -22,7 +22,9 @@ const DEADLOCKS = {
 };
 
 for (const [name, { cell, text }] of Object.entries(DEADLOCKS)) {
-  test(`${name} get an error that names the circle, and the job goes on`, { timeout: HANG_MS }, async () => {
+  test(`${name} get an error that names the circle, and the job continues`, {
+    timeout: HANG_MS,
+  }, async () => {
     const job = shared();
     const error = await runCell(job, `{ ${cell} }`).then(() => assert.fail('it ended'), String);
     assert.match(error, text);

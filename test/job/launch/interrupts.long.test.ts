@@ -18,5 +18,6 @@ const LAYOUTS: Readonly<Record<string, Interrupted>> = {
 const shared = launchForAll({ ranks: 2 });
 
 for (const [name, layout] of Object.entries(LAYOUTS)) {
-  test(`a run goes on after every interrupt: ${name}`, (context) => interruptRun(context, shared(), layout));
+  test(`a run continues after every interrupt: ${name}`, (context) =>
+    interruptRun(context, shared(), layout));
 }

@@ -21,7 +21,7 @@ const TRAINED = `
   step();
 `;
 
-test('rank 0 alone evaluates the module of a DDP, with torch 2.13’s values, and training goes on', {
+test('rank 0 alone evaluates the module of a DDP, with torch 2.13’s values, and training continues', {
   timeout: HANG_MS,
 }, async () => {
   const events = await runCell(

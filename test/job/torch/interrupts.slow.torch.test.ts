@@ -32,7 +32,7 @@ after(() => job.shutdown());
 
 for (const [name, layout] of Object.entries(LAYOUTS)) {
   const skip = name.includes('DeepSpeed') && lacksDeepSpeed();
-  test(`a run on PyTorch goes on after every interrupt: ${name}`, { skip }, (context) =>
+  test(`a run on PyTorch continues after every interrupt: ${name}`, { skip }, (context) =>
     interruptRun(context, job, layout),
   );
 }

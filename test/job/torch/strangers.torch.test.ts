@@ -72,7 +72,7 @@ test('another user who connects to all ports of ranks of PyTorch, and tries thei
   await assertWorks(job);
 });
 
-test('whoever connects in place of a rank while a group is made gets no values, all ranks name the place, and the job works', {
+test('the user that connects in place of a rank while a group is made gets no values, all ranks name the place, and the job works', {
   skip: process.platform !== 'linux' && 'only Linux lists the ports of a process in /proc',
 }, async (context) => {
   const job = await launchTorch(context, { ranks: 2 });
