@@ -1,4 +1,4 @@
-import { describeTensor, type LostPath, markLost } from './lost-path';
+import { describeTensor, type EndOfRecording, type LostPath, markLost } from './lost-path';
 import { changedSince, type RecordedNode } from './recording';
 
 /** The operations that a loss depends on, and all other operations; both in the order of the recording. */
@@ -22,36 +22,43 @@ export function reachedFrom(id: number, nodes: readonly RecordedNode[]): Reached
   return { reached: reached.reverse(), rest: rest.reverse(), ids };
 }
 
+/** Operations through which a backward has run, and the mark of their results. */
+interface Ended {
+  readonly nodes: readonly RecordedNode[];
+  readonly end: EndOfRecording;
+}
+
+/** The operations of a recording that a backward may still reach, and those that were released. */
+export interface Sorted {
+  readonly usable: readonly RecordedNode[];
+  readonly released: readonly RecordedNode[];
+}
+
 /**
- * Releases the operations that can no longer be part of a backward, and returns the others. These are operations that depend
- * on the outputs of `ended`; operations that saved a parameter which has changed, with all that depends on them; and operations
- * whose outputs are all disposed, unless another operation needs them. `path` is the mark of the results that depend on `ended`.
+ * Releases the operations that can no longer be part of a backward. These are operations that depend on the outputs of `ended`;
+ * operations that saved a parameter which has changed, with all that depends on them; and operations whose outputs are all
+ * disposed, unless another operation needs them.
  */
-export function stillUsable(
-  nodes: readonly RecordedNode[],
-  ended: readonly RecordedNode[],
-  path: LostPath,
-): RecordedNode[] {
-  const lost = new Map<number, LostPath>();
-  const lose = (node: RecordedNode, why: LostPath): void => {
+export function releaseUnusable(nodes: readonly RecordedNode[], ended?: Ended): Sorted {
+  const lost = new Map<number, LostPath | EndOfRecording>();
+  const lose = (node: RecordedNode, why: LostPath | EndOfRecording): void => {
     for (const output of node.outputs) lost.set(output.id, why);
   };
-  for (const node of ended) lose(node, path);
+  if (ended !== undefined) for (const node of ended.nodes) lose(node, ended.end);
   const intact = nodes.filter((node) => {
     const changed = changedSince(node);
-    const source = sourcesOf(node).find((id) => lost.has(id));
-    const why: LostPath | undefined =
-      changed !== undefined
-        ? { reason: 'changed', parameter: changed.name }
-        : source === undefined
-          ? undefined
-          : lost.get(source);
+    const source = sourcesOf(node).find((id) => lost.has(id)) ?? Number.NaN;
+    const why =
+      changed === undefined ? lost.get(source) : ({ reason: 'changed', parameter: changed.name } as const);
     if (why === undefined) return true;
     lose(node, why);
-    endNode(node, why);
+    releaseNode(node);
+    markOutputs(node, why);
     return false;
   });
-  return withResults(intact);
+  const usable = withResults(intact);
+  const kept = new Set(usable);
+  return { usable, released: nodes.filter((node) => !kept.has(node)) };
 }
 
 /** Releases the operations whose outputs are all disposed and that no other operation needs; returns the others. */
@@ -94,23 +101,16 @@ function isAlive({ outputs, isSavedClone = false }: RecordedNode): boolean {
   return !isSavedClone && outputs.some((output) => !output.isDisposed);
 }
 
-/** Releases an operation and marks its outputs that still exist. See [Note: lost paths]. */
-export function endNode(node: RecordedNode, path: LostPath): void {
-  releaseNode(node);
-  markOutputs(node, path);
-}
-
-/** Marks the outputs that still exist; the mark describes each of them. */
-export function markOutputs({ outputs, kernelName }: RecordedNode, path: LostPath): void {
+/** Marks the outputs that still exist; the mark of an ended recording describes each of them. See [Note: lost paths]. */
+export function markOutputs({ outputs, kernelName }: RecordedNode, path: LostPath | EndOfRecording): void {
   for (const output of outputs) {
     if (output.isDisposed) continue;
-    const isNamed = 'what' in path && path.what === '';
-    markLost(output, isNamed ? { ...path, what: describeTensor(output, kernelName) } : path);
+    markLost(output, 'place' in path ? { ...path, what: describeTensor(output, kernelName) } : path);
   }
 }
 
 /** Frees what an operation saved. */
-export function releaseNode(node: RecordedNode): void {
+function releaseNode(node: RecordedNode): void {
   for (const tensor of node.saved ?? []) tensor.dispose();
   node.release?.();
 }

@@ -5,7 +5,7 @@ import { ConfigError } from '../core/errors';
 import type { MemoryCause } from '../core/events';
 import { tensorsIn } from '../core/tensor-tree';
 import * as tf from '../core/tf';
-import { dropDead, markOutputs, reachedFrom, stillUsable } from './eager-nodes';
+import { dropDead, markOutputs, reachedFrom, releaseUnusable } from './eager-nodes';
 import { isTrainedParameter } from './leaves';
 import { lostError, lostPathOf } from './lost-path';
 import { type Gradients, type RecordedNode, Recording, requireUnchanged } from './recording';
@@ -166,7 +166,7 @@ export class EagerTape {
     if (!tape.flows(loss)) throw dependsOnNothing();
     const { reached, rest, ids } = reachedFrom(loss.id, tape);
     requireUnchanged(reached);
-    const path = { reason: 'backward', what: '', place: this.#place() } as const;
+    const end = { reason: 'backward', place: this.#place() } as const;
     this.#leave();
     tape.setAside(reached, rest);
     this.#inBackward = [...reached, ...rest];
@@ -180,13 +180,13 @@ export class EagerTape {
       throw error;
     }
     this.#inBackward = [];
-    for (const node of reached) markOutputs(node, path);
+    for (const node of reached) markOutputs(node, end);
     tape.forgetOutputs(reached);
-    const left = stillUsable(tape.takeAside(), reached, path);
+    const { usable, released } = releaseUnusable(tape.takeAside(), { nodes: reached, end });
     this.#noteResults(reached);
-    this.#noteResults(rest.filter((node) => !left.includes(node)));
+    this.#noteResults(released);
     this.#hasBegun = false;
-    if (left.length > 0) this.#enter(tape, left);
+    if (usable.length > 0) this.#enter(tape, usable);
     else this.#end(tape);
     const units = new Set(reached.flatMap((node) => node.units ?? []));
     const loose = [...tape.loose].flatMap(([id, leaf]) => (ids.has(id) ? leaf : []));
@@ -236,12 +236,9 @@ export class EagerTape {
   }
 
   #begin(tape: Recording): void {
-    const nodes = [...tape];
-    if (nodes.length > 0) {
-      const left = stillUsable(nodes, [], { reason: 'cell', what: '', place: '' });
-      this.#noteResults(nodes.filter((node) => !left.includes(node)));
-      tape.setAside(left, []);
-    }
+    const { usable, released } = releaseUnusable([...tape]);
+    this.#noteResults(released);
+    tape.setAside(usable, []);
     this.#tagResults();
     this.#hasBegun = true;
     this.#numCalls = 0;
@@ -315,7 +312,7 @@ export class EagerTape {
   #lose(tape: Recording, reason: 'cell' | 'error'): void {
     const nodes = new Set([...tape, ...this.#inBackward]);
     this.#inBackward = [];
-    for (const node of nodes) markOutputs(node, { reason, what: '', place: '' });
+    for (const node of nodes) markOutputs(node, { reason, place: '' });
     this.#noteResults([...nodes]);
     this.#hasBegun = false;
     this.#leave();

@@ -11,8 +11,14 @@ import type * as tf from '../core/tf';
  */
 export type LostPath =
   | { readonly reason: 'unit'; readonly unit: string }
-  | { readonly reason: 'backward' | 'cell' | 'error'; readonly what: string; readonly place: string }
+  | (EndOfRecording & { readonly what: string })
   | { readonly reason: 'changed'; readonly parameter: string };
+
+/** Why a recording ended; `place` is the cell and line in parentheses, or empty. */
+export interface EndOfRecording {
+  readonly reason: 'backward' | 'cell' | 'error';
+  readonly place: string;
+}
 
 const LOST = Symbol('why no gradient flows through the tensor');
 

@@ -45,6 +45,8 @@ for (const [wrap, code] of Object.entries(WRAPS)) {
     const job = shared();
     for (const [name, expected] of Object.entries(REFERENCES)) {
       const body = CASES[name] ?? assert.fail(`there is no case ${name}`);
+      // Units refuse tf.grad, and a unit's parameters that are used outside of it, so these cases have no wrapper.
+      if (!body.includes('wrap') && code !== WRAPS['without a wrapper']) continue;
       await context.test(name, async () => {
         const ran = runCell(job, cellOf(body, code), ++cells);
         if (typeof expected === 'string') {

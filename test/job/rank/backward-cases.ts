@@ -117,7 +117,7 @@ export const CASES: Readonly<Record<string, string>> = {
     step(f, e);
     return [f, e];`,
   frozen_judge: `
-    const [f, j] = [wrap(linear(3, 3, 9)), encoder((model) => model).eval()];
+    const [f, j] = [wrap(linear(3, 3, 9)), encoder((m) => m).eval()];
     for (const parameter of j.parameters()) parameter.requiresGrad = false;
     square(j(f(data(5, 3, 4)))).backward();
     step(f);
@@ -139,12 +139,12 @@ export const CASES: Readonly<Record<string, string>> = {
     step(model);
     return [model];`,
   gradient_penalty: `
-    const d = judge((model) => model);
+    const d = judge((m) => m);
     penalized(d, data(5, 3, 0)).backward();
     step(d);
     return [d];`,
   gradient_penalty_beside_loss: `
-    const d = judge((model) => model);
+    const d = judge((m) => m);
     const x = data(5, 3, 0);
     const loss = d(data(5, 3, 7)).mean();
     loss.add(penalized(d, x)).backward();
