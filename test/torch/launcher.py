@@ -23,10 +23,21 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "python"
 sys.path.insert(0, str(SOURCE))
 
+from shardlab_torch import sending, values  # noqa: E402
 from shardlab_torch.link import Link, decode, mac_of, read_exactly  # noqa: E402
 
 Json = dict[str, Any]
 WAIT_SECONDS = 180
+
+
+def nested(content: Json, data: memoryview) -> Any:
+    """Returns a tensor as JavaScript gets it: as nested lists."""
+    place = slice(content["at"], content["at"] + content["length"])
+    return np.frombuffer(data[place], content["type"]).reshape(content["shape"]).tolist()
+
+
+# Only JavaScript reads tensors.
+values.READERS["tensor"] = nested
 
 
 class RankFailed(Exception):
@@ -120,13 +131,15 @@ class Job:
     def _listen(self, rank: int, link: Link) -> None:
         try:
             while (received := link.receive()) is not None:
-                self._hear(rank, link, received[0])
+                self._hear(rank, link, *received)
         except OSError:
             pass
         self.messages[rank].put({"type": "closed"})
 
-    def _hear(self, rank: int, link: Link, message: Json) -> None:
+    def _hear(self, rank: int, link: Link, message: Json, blob: bytes) -> None:
         kind = message["type"]
+        if kind == "ended" and "isCoded" in message["outcome"]:
+            message["outcome"]["value"] = values.decode(blob)
         if kind == "need":
             made = self.make(message)
             if "error" in made:
@@ -166,7 +179,8 @@ class Job:
         chosen = ranks or range(self.ranks)
         for i, rank in enumerate(chosen):
             one = work[i] if isinstance(work, list) else work
-            self.links[rank].send({"type": "work", "id": self._next, "work": one})
+            blob = sending.encode(one["values"], "put", "values") if "values" in one else b""
+            self.links[rank].send({"type": "work", "id": self._next, "work": {**one, "values": None}}, blob)
         return chosen
 
     def end(self, ranks: range) -> tuple[list[Json], list[dict[str, list[Json]]]]:

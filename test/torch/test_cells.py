@@ -46,12 +46,28 @@ def test_an_error_has_its_line_in_the_cell(pair: Job) -> None:
 
 
 def test_values_go_to_ranks_and_come_back(pair: Job) -> None:
-    values = {"n": 3, "xs": [1.5, {"float": "NaN"}, {"float": "-Infinity"}], "names": {"a": "b"}}
+    values = {"n": 3, "xs": [1.5, float("-inf"), {"float": 3}], "names": {"a": "b"}}
     pair.run({"kind": "put", "values": values})
-    pair.python("assert xs[1] != xs[1]; y = [n, xs, names, torch.tensor([[1, 2]])]")
-    assert pair.get("y")[1] == [3, values["xs"], values["names"], [[1, 2]]]
+    pair.python("y = [n, xs, names, torch.tensor([[1, 2]]), torch.tensor(float('nan')), torch.ones(2, dtype=torch.bfloat16)]")
+    n, xs, names, matrix, nan, halves = pair.get("y")[1]
+    assert [n, xs, names, matrix, halves] == [3, values["xs"], values["names"], [[1, 2]], [1, 1]]
+    assert nan != nan
     with pytest.raises(RankFailed, match="has no variable z"):
         pair.get("z")
+
+
+def test_a_name_that_every_rank_has_is_refused(pair: Job) -> None:
+    for name in ("torch", "dist", "rank", "runs", "__builtins__", "__name__"):
+        with pytest.raises(RankFailed, match=f"put cannot replace {name}, which every rank has already"):
+            pair.run({"kind": "put", "values": {"a1": 1, name: 5}})
+    with pytest.raises(RankFailed, match="has no variable a1"):
+        pair.get("a1")
+    for name in ("lambda", "None", "a$"):
+        with pytest.raises(RankFailed, match="cannot be the name of a variable in Python"):
+            pair.run({"kind": "put", "values": {name: 5}})
+    pair.run({"kind": "put", "values": {"\ufb01t": 5}})
+    assert pair.run({"kind": "python", "source": "\ufb01t", "values": {}}) == [5, 5]
+    assert pair.get("\ufb01t") == [5, 5]
 
 
 def test_status_says_in_which_collective_a_rank_waits(pair: Job) -> None:

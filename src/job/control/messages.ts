@@ -11,7 +11,14 @@ import type { VideoSampling } from '../../train/video-sampling';
 import type { AbortReason } from '../../transport/control-block';
 import type { Measurement } from './measurement';
 import type { Situation } from './situation';
-import type { BatchesMade, BatchesNeeded, TorchModel, TorchState } from './torch-messages';
+import type {
+  BatchesMade,
+  BatchesNeeded,
+  PutWork,
+  PythonWork,
+  TorchModel,
+  TorchState,
+} from './torch-messages';
 
 /** What a save contains besides parameters: the optimizer's states, the last step's gradients before clipping, or nothing. */
 export type SavedBeside = 'states' | 'gradients' | 'nothing';
@@ -61,8 +68,7 @@ export interface OwnSources {
 /** Work for a rank's main thread. */
 export type RankWork =
   | { readonly kind: 'cell'; readonly js: string; readonly cell: number }
-  /** Declares variables, which cells and functions see. */
-  | { readonly kind: 'put'; readonly values: Readonly<Record<string, unknown>> }
+  | PutWork
   /** Returns the value of a variable. */
   | { readonly kind: 'get'; readonly name: string }
   | { readonly kind: 'function'; readonly source: string; readonly args: readonly unknown[] }
@@ -137,13 +143,7 @@ export type RankWork =
       readonly captions: readonly string[];
     } & VideoSampling)
   | { readonly kind: 'disposeRun'; readonly run: number }
-  /** Runs Python in a rank of PyTorch; `values` become variables first. `cell`: it is a cell's code. */
-  | {
-      readonly kind: 'python';
-      readonly source: string;
-      readonly cell: number | undefined;
-      readonly values: Readonly<Record<string, unknown>>;
-    }
+  | PythonWork
   | { readonly kind: 'measure'; readonly measurement: Measurement }
   | { readonly kind: 'recover' };
 

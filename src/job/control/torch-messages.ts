@@ -58,3 +58,18 @@ export interface BatchesMade {
   readonly counts?: readonly number[];
   readonly last?: boolean;
 }
+
+/** Declares variables, which cells and functions see. Ranks of Python get `coded` instead ([Note: values in Python]). */
+export interface PutWork {
+  readonly kind: 'put';
+  readonly values: Readonly<Record<string, unknown>>;
+  readonly coded?: Buffer | undefined;
+}
+
+/** Runs Python in a rank of PyTorch; the values in `coded` become variables first. `cell`: it is a cell's code. */
+export interface PythonWork {
+  readonly kind: 'python';
+  readonly source: string;
+  readonly cell: number | undefined;
+  readonly coded?: Buffer | undefined;
+}

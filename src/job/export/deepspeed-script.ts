@@ -1,7 +1,7 @@
 import { gradScalerOf, reduceDtypeOf } from '../../config/settings/precision';
 import type { StrategyName } from '../../config/strategies';
 import { modelScript } from './model-script';
-import { indented, lines } from './python';
+import { indented, jsonText, lines } from './python';
 import {
   freezeLines,
   LOAD_WEIGHTS,
@@ -112,7 +112,7 @@ export function deepSpeedConfig(facts: BundleFacts, { hasOptimizer = true } = {}
     }),
     steps_per_print: 1000000,
   };
-  return `${JSON.stringify(document, null, 2)}\n`;
+  return `${jsonText(document)}\n`;
 }
 
 function zeroSection({ config, gpusPerMachine }: BundleFacts) {

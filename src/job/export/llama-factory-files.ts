@@ -5,7 +5,7 @@ import { accelerateFiles, isByDeepSpeed } from './accelerate-files';
 import { deepSpeedConfig } from './deepspeed-script';
 import { environmentLines } from './launch-files';
 import { modelSource } from './model-folder';
-import { lines } from './python';
+import { lines, numberText } from './python';
 import { type BundleFacts, type BundleFile, exportedOf } from './target';
 
 const SETTINGS_FILE = 'train.yaml';
@@ -48,13 +48,14 @@ function settingsText(facts: BundleFacts): string {
     logging_steps: 1,
   };
   return `${Object.entries(values)
-    .map(([key, value]) => `${key}: ${yamlValue(value)}`)
+    .map(([key, value]) => `${key}: ${yamlValue(key, value)}`)
     .join('\n')}\n`;
 }
 
 /** Writes a value for PyYAML, which reads 1e-8 as a text, but 1.0e-8 as a number. */
-function yamlValue(value: unknown): string {
-  const text = typeof value === 'string' && /^[\w./-]+$/.test(value) ? value : JSON.stringify(value);
+function yamlValue(key: string, value: unknown): string {
+  const plain = typeof value === 'string' && /^[\w./-]+$/.test(value) ? value : JSON.stringify(value);
+  const text = typeof value === 'number' ? numberText(key, value) : plain;
   return text.replaceAll(/(?<![\w.])(\d+)(?=e[+-]\d)/g, '$1.0');
 }
 

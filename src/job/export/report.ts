@@ -87,9 +87,9 @@ function effectOf(said: Said): Pick<ExportedSetting, 'effect' | 'meaning'> {
 
 /** Returns the paths of settings whose values are not their defaults. */
 function changedPaths({ config }: BundleFacts, { rules, data }: Target): SettingPath[] {
-  const { model, optimizer, mixedPrecision } = config;
+  const { optimizer, mixedPrecision } = config;
+  // No default depends on the model, and the default data would not fit every model.
   const usual = parseTrainConfig({
-    model,
     optimizer: { kind: optimizer.kind },
     ...(mixedPrecision !== null && { mixedPrecision: {} }),
   });

@@ -3,7 +3,7 @@ import { writtenKeys } from '../../dialects/rows/key-row';
 import { TORCHTITAN } from '../../dialects/trainers/torchtitan';
 import { PORT } from './launch-files';
 import { MODEL_FOLDER, modelSource } from './model-folder';
-import { lines, pythonValue } from './python';
+import { lines, numberText, pythonValue } from './python';
 import { versionOf } from './requirements';
 import { type BundleFacts, type BundleFile, exportedOf } from './target';
 
@@ -77,13 +77,14 @@ export function torchTitanNotes(facts: BundleFacts): readonly string[] {
 
 function tomlText(sections: Sections): string {
   const parts = Object.entries(sections).map(([name, keys]) =>
-    lines(`[${name}]`, ...Object.entries(keys).map(([key, value]) => `${key} = ${tomlValue(value)}`)),
+    lines(`[${name}]`, ...Object.entries(keys).map(([key, value]) => `${key} = ${tomlValue(key, value)}`)),
   );
   return `${[`# Settings of TorchTitan ${versionOf('torchtitan')}, the last release that reads TOML.`, ...parts].join('\n\n')}\n`;
 }
 
-function tomlValue(value: Scalar): string {
-  return value === Number.POSITIVE_INFINITY ? 'inf' : JSON.stringify(value);
+function tomlValue(key: string, value: Scalar): string {
+  if (value === Number.POSITIVE_INFINITY) return 'inf';
+  return typeof value === 'number' ? numberText(key, value) : JSON.stringify(value);
 }
 
 function launchFile({ machines, gpusPerMachine }: BundleFacts): BundleFile {

@@ -49,7 +49,7 @@ export interface Fleet {
  * Throws: LAUNCH with a rank's last output; after this error, no process or folder remains.
  */
 export async function startFleet(plan: LaunchPlan, progress: ShowProgress): Promise<Fleet> {
-  checkOpenFiles(plan.ranks);
+  checkOpenFiles(plan.ranks, 'wasm');
   const folder = createJobFolder();
   const processes: RankProcess[] = [];
   const starting = new StartReports((numReady) => progress(numReady, plan.ranks));

@@ -26,17 +26,16 @@ export function limitBehind(error: unknown): string {
   return `; it reached the limit of ${limit.text}${now}: raise that limit, or launch fewer ranks`;
 }
 
-/** Files and sockets that a launcher opens per job (measured 8 to 12), and per rank (measured 4). */
-const JOB_FILES = 12;
-const RANK_FILES = 4;
+/** Files and sockets that a launcher opens per job (measured 8 to 12), and per rank (measured 4); fewer for ranks of Python. */
+const FILES = { wasm: { job: 12, rank: 4 }, torch: { job: 8, rank: 1 } } as const;
 
 /** Throws: LAUNCH if this process may not open the files that a job needs; otherwise zeromq would end the process. */
-export function checkOpenFiles(ranks: number): void {
+export function checkOpenFiles(ranks: number, engine: keyof typeof FILES): void {
   const limit = Number(softLimit('Max open files'));
   // The limit is NaN if the system does not report it; then nothing is checked.
   if (!(limit < MORE_FILES)) return;
   const open = readdirSync('/proc/self/fd').length;
-  const needed = JOB_FILES + RANK_FILES * ranks;
+  const needed = FILES[engine].job + FILES[engine].rank * ranks;
   if (open + needed <= limit) return;
   throw new ShardlabError(
     'LAUNCH',

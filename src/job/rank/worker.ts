@@ -8,14 +8,14 @@ import type { EvaluateResult, Evaluator } from '../../cell/evaluator';
 import { toMimeBundle, toPlainText } from '../../cell/mime';
 import { nameInCells } from '../../cell/shared-names';
 import type { StrayError } from '../../cell/stray-errors';
-import { ConfigError, ShardlabError } from '../../core/errors';
+import { ShardlabError } from '../../core/errors';
 import { globalSlot } from '../../core/global-slot';
-import { Tensor } from '../../core/tf';
 import { now, type Seconds } from '../../core/units';
 import type { World } from '../../dist/world';
 import type { StatusWriter } from '../../transport/status-board';
 import type { CourierHandle } from '../control/courier-handle';
 import type { Outcome, RankOutput, RankWork, ToMain } from '../control/messages';
+import { copyToSend } from '../control/sendable';
 import { NO_CELL } from '../control/situation';
 import type { CellSteps } from './cell-steps';
 import { compile, explained, placeInFunction } from './compile';
@@ -146,8 +146,11 @@ export class RankWorker {
     try {
       steps.end(result.value);
       if (work.kind === 'put') return { ok: true, value: undefined };
-      if (work.kind === 'get') return { ok: true, value: sendable(valueToSend(result.value)) };
-      if (work.kind !== 'cell') return { ok: true, value: sendable(result.value) };
+      if (work.kind === 'get')
+        return { ok: true, value: copyToSend(valueToSend(result.value), 'job.get', work.name) };
+      if (work.kind === 'function')
+        return { ok: true, value: copyToSend(result.value, 'job.on().run', 'value') };
+      if (work.kind !== 'cell') return { ok: true, value: deserialize(serialize(result.value)) };
       if (result.value !== undefined) await this.#showResult(result.value);
       return { ok: true, value: undefined };
     } catch (error) {
@@ -239,25 +242,6 @@ export async function runShipped(
       error,
       "A function is sent to ranks as source code: it sees its arguments and the rank's scope, " +
         'not the variables and imports of the notebook; pass their values as arguments of run(fn, ...args)',
-    );
-  }
-}
-
-/**
- * Returns the value in a form that structured clone can send. Throws: CONFIG for a value that cannot be sent; the message
- * says what to send instead.
- */
-export function sendable(value: unknown): unknown {
-  if (value instanceof Tensor) {
-    throw new ConfigError(
-      `a tensor [${value.shape.join(', ')}] is in its rank's engine and cannot be sent; return x.arraySync() or x.dataSync()`,
-    );
-  }
-  try {
-    return deserialize(serialize(value));
-  } catch (cause) {
-    throw new ConfigError(
-      `a value cannot be sent from its rank (${String(cause)}); return plain values, arrays or typed arrays`,
     );
   }
 }

@@ -124,7 +124,7 @@ export class Job extends StepFigures {
   async runPython({ source, cell, selection, begins }: PythonCell, sink: OutputSink): Promise<void> {
     requireLanguage(this.#fleet.engine, 'Python', 'a %%ranks --python cell');
     const ranks = parseSelection(selection, this.numRanks);
-    const work = { kind: 'python', source, cell, values: {} } as const;
+    const work = { kind: 'python', source, cell } as const;
     await this.#supervisor.run(ranks, work, { ...(begins && { begins }), output: sink });
   }
 

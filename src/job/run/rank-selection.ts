@@ -1,13 +1,21 @@
 import { currentDisplay } from '../../cell/display';
 import { ConfigError } from '../../core/errors';
 import type { Measurement } from '../control/measurement';
+import { copyToSend } from '../control/sendable';
 import type { LaunchPlan } from '../launch/options';
 import { createLiveOutput, createPlainOutput } from '../launch/outputs';
 import type { Supervisor } from '../launch/supervisor';
 import type { RankScope } from '../rank/scope';
 import { requireLanguage } from '../torch/language';
+import { encodeValues } from '../torch/value-codec';
 import type { Recordings } from './records';
-import { type RankVariables, requireName, requireVariables, type VariableNamed } from './variables';
+import {
+  copiedVariables,
+  type RankVariables,
+  requireName,
+  requireVariables,
+  type VariableNamed,
+} from './variables';
 
 /**
  * A function that runs in ranks. It is sent as source code. It sees its arguments, the scope of a rank's cell and the
@@ -39,8 +47,8 @@ export class RankSelection {
   }
 
   /**
-   * Runs a function in each of these ranks and returns their values in rank order. Structured clone must be able to carry
-   * arguments and values. Prints of ranks are shown live, grouped by rank; in a script they go to the script's own
+   * Runs a function in each of these ranks and returns their values in rank order. Arguments and values are copied as `put`
+   * copies them. Prints of ranks are shown live, grouped by rank; in a script they go to the script's own
    * streams.
    * Throws: RANK_FAILED or the code of a rank's error, RANK_DIED, COLLECTIVE_MISSING, INTERRUPTED, CLOSED; CONFIG for
    * arguments that cannot be sent.
@@ -53,10 +61,10 @@ export class RankSelection {
       throw new ConfigError(`run takes a function, as run(({ rank }) => rank), not ${String(work)}`);
     }
     requireLanguage(this.#engine, 'JavaScript', 'run(function)');
-    checkArguments(args);
+    const copied = copiedArguments(args);
     const live = liveOutput();
     try {
-      const shipped = { kind: 'function', source: String(work), args } as const;
+      const shipped = { kind: 'function', source: String(work), args: copied } as const;
       const values = await this.#recordings.during(this.ranks, shipped, (steps) =>
         this.#supervisor.run(this.ranks, shipped, { ...steps, output: (event) => live.add(event) }),
       );
@@ -69,18 +77,20 @@ export class RankSelection {
 
   /**
    * Runs Python in each of these ranks of a job on PyTorch, as `job.on('all').python('rank * n', { n: 2 })`. `values`
-   * become variables first; variables stay available. Returns, per rank, the value of the last expression as JSON; the
-   * value's repr if the value is not JSON; null if there is no last expression. `rank`, `world_size`, `dist`, `torch`, `device`
-   * and `runs` are in scope. Throws: CONFIG if the ranks run JavaScript, and as `run` does.
+   * become variables first, as `put` sends them; variables stay available. Returns, per rank, the value of the last expression as
+   * `get` returns it; the value's repr if the value cannot be sent; null if there is no last expression. `rank`, `world_size`,
+   * `dist`, `torch`, `device` and `runs` are in scope. Throws: CONFIG if the ranks run JavaScript, and as `run` does.
    */
   async python(source: string, values: Readonly<Record<string, unknown>> = {}): Promise<unknown[]> {
     requireLanguage(this.#engine, 'Python', 'python(source)');
     if (typeof source !== 'string') {
       throw new ConfigError(`python takes source code, as python('rank * 2'), not ${String(source)}`);
     }
+    requireVariables(values, 'job.on().python');
+    const coded = encodeValues(values, 'job.on().python');
     const live = liveOutput();
     try {
-      const work = { kind: 'python', source, cell: undefined, values } as const;
+      const work = { kind: 'python', source, cell: undefined, coded } as const;
       return await this.#supervisor.run(this.ranks, work, { output: (event) => live.add(event) });
     } finally {
       live.finish();
@@ -89,19 +99,24 @@ export class RankSelection {
 
   /**
    * Declares variables in these ranks: later `%%ranks` cells and functions see them by their names, with their types. Each
-   * rank gets its own copies. Throws: CONFIG for values that structured clone cannot carry, and for a name that every rank
-   * has already, such as tf.
+   * rank gets its own copies. Python gets dict, list, set, bytes, datetime and arrays of numpy. Throws: CONFIG for a value that
+   * would not arrive as it is, with its path, and for a name that every rank has already, such as tf or torch.
    * @example
    * await job.put({ X: [[0, 1], [1, 0]], y: new Float32Array([1, 1]) });
    */
   async put(values: Readonly<Record<string, unknown>>): Promise<void> {
-    requireVariables(values);
-    await this.#supervisor.run(this.ranks, { kind: 'put', values }, {});
+    requireVariables(values, 'job.put');
+    const work =
+      this.#engine === 'torch'
+        ? ({ kind: 'put', values: {}, coded: encodeValues(values, 'job.put') } as const)
+        : ({ kind: 'put', values: copiedVariables(values, 'job.put') } as const);
+    await this.#supervisor.run(this.ranks, work, {});
   }
 
   /**
    * Returns the value of a variable of `%%ranks` cells from each of these ranks, in rank order; a tensor is returned as a number
-   * or as nested arrays. Throws: CONFIG for a rank that has no such variable, and for a value that cannot be sent.
+   * or as nested arrays, and an int of Python that no number equals as a bigint. Throws: CONFIG for a rank that has no such
+   * variable, and for a value that cannot be sent, with its path.
    * @example
    * const losses = await job.get('losses');
    */
@@ -124,15 +139,7 @@ function liveOutput() {
   return display === undefined ? createPlainOutput() : createLiveOutput(display);
 }
 
-function checkArguments(args: readonly unknown[]): void {
-  args.forEach((arg, i) => {
-    try {
-      structuredClone(arg);
-    } catch (cause) {
-      throw new ConfigError(
-        `argument ${i + 1} of run cannot be sent to ranks (${String(cause)}); send plain values, arrays or typed arrays`,
-        { argument: i + 1 },
-      );
-    }
-  });
+/** Returns copies of a function's arguments, which do not change while the call waits for its ranks. Throws: CONFIG. */
+function copiedArguments(args: readonly unknown[]): readonly unknown[] {
+  return args.map((arg, i) => copyToSend(arg, 'job.on().run', `argument ${i + 1}`));
 }

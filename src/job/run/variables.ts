@@ -1,6 +1,8 @@
+import { types } from 'node:util';
 import { Script } from 'node:vm';
 import { ConfigError } from '../../core/errors';
 import type { Tensor } from '../../core/tf';
+import { copyToSend } from '../control/sendable';
 
 declare global {
   /**
@@ -21,21 +23,29 @@ export type VariableNamed<Name extends string> = Name extends keyof RankVariable
   ? Received<RankVariables[Name]>
   : unknown;
 
-/** Throws: CONFIG unless the value is an object whose keys are names of variables and whose values can be sent. */
-export function requireVariables(values: unknown): asserts values is Readonly<Record<string, unknown>> {
-  if (typeof values !== 'object' || values === null || Array.isArray(values)) {
-    throw new ConfigError('put takes an object of values by name: await job.put({ X })');
+/** Throws: CONFIG unless the value is a plain object whose keys are names of variables; `what` is the called function. */
+export function requireVariables(
+  values: unknown,
+  what: string,
+): asserts values is Readonly<Record<string, unknown>> {
+  if (typeof values !== 'object' || values === null || !isPlain(values)) {
+    throw new ConfigError(`${what} takes an object of values by name: await job.put({ X })`);
   }
-  for (const [name, value] of Object.entries(values)) {
-    requireName(name, 'put');
-    try {
-      structuredClone(value);
-    } catch (cause) {
-      throw new ConfigError(
-        `put: ${name} cannot be sent to ranks (${String(cause)}); put plain values, arrays or typed arrays`,
-      );
-    }
-  }
+  for (const name of Object.keys(values)) requireName(name, 'put');
+}
+
+function isPlain(value: object): boolean {
+  const prototype: object | null = Object.getPrototypeOf(value);
+  return prototype === null || (Object.getPrototypeOf(prototype) === null && !types.isProxy(value));
+}
+
+/** Returns copies of the values, which do not change while the call waits for its ranks. Throws: CONFIG, which names the path. */
+export function copiedVariables(
+  values: Readonly<Record<string, unknown>>,
+  what: string,
+): Readonly<Record<string, unknown>> {
+  const names = Object.keys(values);
+  return Object.fromEntries(names.map((name) => [name, copyToSend(values[name], what, name)]));
 }
 
 /** Throws: CONFIG unless the name can be that of a variable. */

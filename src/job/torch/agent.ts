@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { ShardlabError } from '../../core/errors';
 import { killGroup, type RankExit } from '../launch/rank-process';
+import { limitBehind } from '../launch/system-limits';
 import type { AgentCommand } from './agents';
 
 /** The number of last characters of an agent's standard error that are stored. */
@@ -54,7 +55,8 @@ export class Agent {
     await new Promise<void>((resolve, reject) => {
       process.once('spawn', resolve);
       process.once('error', (cause) => {
-        const text = `${file} could not be started: ${cause.message}; install it, or name another Python or launcher`;
+        const why = limitBehind(cause) || '; install it, or name another Python or launcher';
+        const text = `${file} could not be started: ${cause.message}${why}`;
         reject(new ShardlabError('LAUNCH', text, { cause }));
       });
     });

@@ -2,7 +2,8 @@ import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { ConfigError } from '../../core/errors';
+import { ConfigError, ShardlabError } from '../../core/errors';
+import { limitBehind } from '../launch/system-limits';
 
 /** The oldest PyTorch that the ranks' program supports. */
 export const OLDEST_TORCH = '2.6';
@@ -84,7 +85,10 @@ print(json.dumps({'torch': scope['__version__'].__str__(), 'cuda': scope.get('cu
 /** The facts about a Python that are known without an import of PyTorch. */
 export type TorchVersions = Omit<TorchFound, 'gpus' | 'nccl'>;
 
-/** Returns the versions of a Python and its packages, or a text that says what is missing. */
+/**
+ * Returns the versions of a Python and its packages, or a text that says what is missing. Throws: LAUNCH if a limit of the system
+ * prevents the start of any program.
+ */
 export function describeTorch(python: string): TorchVersions | string {
   try {
     const said = execFileSync(python, ['-c', TORCH_PROBE], {
@@ -94,6 +98,9 @@ export function describeTorch(python: string): TorchVersions | string {
     });
     return readTorch(said);
   } catch (error) {
+    const limit = limitBehind(error);
+    if (limit !== '')
+      throw new ShardlabError('LAUNCH', `${python} could not be started${limit}`, { cause: error });
     // A program that cannot be started has no output.
     const { stderr, message, code } = error as { stderr?: string | null; message: string; code?: string };
     const reason = stderr?.trim().split('\n').at(-1) || message;

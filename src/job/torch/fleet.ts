@@ -7,6 +7,7 @@ import { createJobFolder, removeJobFolder } from '../control/folder';
 import type { Cluster } from '../launch/cluster';
 import { FAREWELL_MS, type Fleet, type FleetListener, freePort, StartReports } from '../launch/fleet';
 import type { LaunchPlan } from '../launch/options';
+import { checkOpenFiles } from '../launch/system-limits';
 import { agentCommands } from './agents';
 import { openTorchControl, type TorchControl, type TorchListener } from './control';
 import { findTorch } from './find-python';
@@ -25,6 +26,7 @@ export interface TorchPlan extends LaunchPlan {
  * CONFIG if there is no Python with PyTorch, LAUNCH with the ranks' last output. After an error, no process or folder remains.
  */
 export async function startTorchFleet(plan: TorchPlan, progress: ShowProgress): Promise<Fleet> {
+  checkOpenFiles(plan.ranks, 'torch');
   const python = findTorch(plan.python);
   const folder = createJobFolder();
   const starting = new StartReports((numReady) => progress(numReady, plan.ranks));

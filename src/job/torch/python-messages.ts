@@ -1,5 +1,6 @@
-import type { FromRank, ToRank } from '../control/messages';
+import type { FromRank, Outcome, ToRank } from '../control/messages';
 import type { Payload } from './frames';
+import { decodeValue } from './value-codec';
 
 /** A message in the form that Python ranks get. */
 interface PythonMessage {
@@ -7,8 +8,12 @@ interface PythonMessage {
   readonly bytes?: Uint8Array;
 }
 
-/** Returns the form of a message that Python reads: JSON, and the values of batches as bytes. */
+/** Returns the form of a message that Python reads: JSON, and the values of batches and variables as bytes. */
 export function toPython(message: ToRank): PythonMessage {
+  if (message.type === 'work' && 'coded' in message.work) {
+    const { coded, ...work } = message.work;
+    return { json: { ...message, work }, bytes: coded ?? Buffer.alloc(0) };
+  }
   if (message.type !== 'batches') return { json: message };
   const { tensors, ...made } = message.made;
   const parts = tensors.map(({ values }) => Buffer.from(values.buffer, values.byteOffset, values.byteLength));
@@ -26,14 +31,17 @@ export function toPython(message: ToRank): PythonMessage {
  * Returns a message of a Python rank. The writer knew the job's key, so the message is from our own program and has the
  * fields of its type.
  */
-export function fromPython({ json }: Payload): FromRank {
-  const message = json as { readonly type: string; readonly id: number };
+export function fromPython({ json, bytes }: Payload): FromRank {
+  const message = json as FromRank;
   if (message.type === 'need') {
     const { type: _, id, ...need } = json as FromRank & { type: 'need' } & Record<string, unknown>;
     return { type: 'need', id, need } as unknown as FromRank; // `json` has the request's fields beside `id`
   }
-  if (message.type !== 'step') return json as FromRank;
-  const { step, ...rest } = json as FromRank & { type: 'step' };
+  if (message.type === 'ended' && 'isCoded' in message.outcome) {
+    return { ...message, outcome: decoded(bytes) };
+  }
+  if (message.type !== 'step') return message;
+  const { step, ...rest } = message;
   const { loss, gradNorm } = step.result;
   const result = { ...step.result, loss: Number(loss), gradNorm: Number(gradNorm) };
   const record = step.record && {
@@ -41,4 +49,14 @@ export function fromPython({ json }: Payload): FromRank {
     loss: step.record.loss === null ? null : Number(step.record.loss),
   };
   return { ...rest, step: { result, record } };
+}
+
+/** Returns the outcome of work whose value is in some bytes. An error, as of memory, must not end the launcher. */
+function decoded(bytes: Buffer): Outcome {
+  try {
+    return { ok: true, value: decodeValue(bytes) };
+  } catch (error) {
+    const evalue = `the value of ${bytes.length} bytes cannot be read: ${String(error)}`;
+    return { ok: false, error: { code: 'INTERNAL', ename: 'ValueNotRead', evalue, traceback: [evalue] } };
+  }
 }

@@ -118,7 +118,8 @@ const TORCH: Readonly<Record<SettingPath, Support>> = {
  * do not support.
  */
 export function checkForTorch(config: TrainConfig, framework: TorchFramework, world: number): string[] {
-  const defaults = parseTrainConfig({ model: config.model });
+  // No default depends on the model, and the default data would not fit every model.
+  const defaults = parseTrainConfig({});
   const changed = (path: string): boolean => {
     const [value, usual] = [settingAt(config, path), settingAt(defaults, path)];
     // `defaults` has no values for the settings of a section that is null by default.

@@ -21,12 +21,12 @@ def state_names(config: Json) -> list[str]:
 
 
 def options_of(config: Json, layout: Layout) -> Json:
-    """Returns the arguments of the optimizer's class."""
-    options: Json = {"lr": config["lr"], "weight_decay": config["weightDecay"], "maximize": config["maximize"]}
+    """Returns the arguments of the optimizer's class. JSON writes 0.0 as 0, but PyTorch refuses betas that are not both floats."""
+    options: Json = {"lr": float(config["lr"]), "weight_decay": float(config["weightDecay"]), "maximize": config["maximize"]}
     if config["kind"] == "sgd":
-        options.update(momentum=config["momentum"], nesterov=config["nesterov"])
+        options.update(momentum=float(config["momentum"]), nesterov=config["nesterov"])
     else:
-        options.update(betas=tuple(config["betas"]), eps=config["eps"], amsgrad=config["amsgrad"])
+        options.update(betas=tuple(map(float, config["betas"])), eps=float(config["eps"]), amsgrad=config["amsgrad"])
     # Kernels over lists of tensors halve an update's time. PyTorch does not choose them by default on CPUs. They refuse tensors
     # of different meshes.
     options["foreach"] = max(layout.tp, layout.ep) == 1

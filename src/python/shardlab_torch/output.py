@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 
 GATHER_SECONDS = 0.008
+# Longer texts are sent in parts, because a message has a limited size.
+MOST_CHARACTERS = 2**20
 
 
 class Output(io.TextIOBase):
@@ -27,6 +29,8 @@ class Output(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         with self._lock:
             self._texts.append(text)
             if self._timer is None:
@@ -40,5 +44,5 @@ class Output(io.TextIOBase):
             text = "".join(self._texts)
             self._texts.clear()
             self._timer = None
-            if text:
-                self._send(self._name, text)
+            for start in range(0, len(text), MOST_CHARACTERS):
+                self._send(self._name, text[start : start + MOST_CHARACTERS])

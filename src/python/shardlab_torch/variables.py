@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import keyword
 import linecache
 import math
+import unicodedata
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from .errors import Json, ShardlabError
+from .sending import encode
 
 
 class Variables:
@@ -18,16 +21,25 @@ class Variables:
 
     def __init__(self, **bound: Any) -> None:
         self.names: dict[str, Any] = {"__name__": "__main__", "torch": torch, "dist": dist, **bound}
+        self._taken = set(self.names)
 
     def put(self, values: Json) -> None:
-        """Binds values that the launcher sent."""
-        self.names.update({name: _received(value) for name, value in values.items()})
+        """Binds values that the launcher sent. Raises ShardlabError for a name that every rank has, or that Python cannot read."""
+        for name in values:
+            other = f"choose another name: put({{ my_{name}: … }})"
+            if name in self._taken or name.startswith("__") and name.endswith("__"):
+                raise ShardlabError("CONFIG", f"put cannot replace {name}, which every rank has already; {other}")
+            if not name.isidentifier() or keyword.iskeyword(name):
+                raise ShardlabError("CONFIG", f"put: {name} cannot be the name of a variable in Python; {other.replace('$', '')}")
+        # Python reads names in this form of Unicode.
+        self.names.update({unicodedata.normalize("NFKC", name): value for name, value in values.items()})
 
-    def get(self, name: str, rank: int) -> Any:
-        """Returns a variable as plain JSON. Raises ShardlabError for a name that is not bound."""
-        if name not in self.names:
+    def get(self, name: str, rank: int) -> bytes:
+        """Returns a variable as the bytes of its value. Raises ShardlabError for a name that is not bound, or a value that cannot be sent."""
+        found = unicodedata.normalize("NFKC", name)
+        if found not in self.names:
             raise ShardlabError("CONFIG", f"rank {rank} has no variable {name}; assign it in a cell: {name} = …")
-        return sendable(self.names[name], name)
+        return encode(self.names[found], "job.get", name)
 
     def run(self, source: str, file: str) -> Any:
         """Runs a cell; returns the value of its last expression, or None. `file` is the cell's name in tracebacks."""
@@ -42,41 +54,12 @@ class Variables:
         return eval(compile(ast.Expression(last.value), file, "eval"), self.names)
 
 
-def _received(value: Any) -> Any:
-    """Returns a value from JSON; {"float": "NaN"} stands for a number that JSON does not have."""
-    if isinstance(value, dict):
-        if list(value) == ["float"]:
-            return float(value["float"])
-        return {key: _received(item) for key, item in value.items()}
-    return [_received(item) for item in value] if isinstance(value, list) else value
-
-
-def sendable(value: Any, name: str) -> Any:
-    """Returns a value as plain JSON. Raises ShardlabError for a value that JSON cannot express."""
-    if isinstance(value, torch.Tensor):
-        local = value.to_local() if hasattr(value, "to_local") else value
-        return sendable(local.detach().tolist(), name)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else {"float": number_text(value)}
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: sendable(item, name) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [sendable(item, name) for item in value]
-    if hasattr(value, "tolist"):
-        return sendable(value.tolist(), name)
-    raise ShardlabError(
-        "CONFIG", f"get: {name} has a {type(value).__name__}, which cannot be sent; get numbers, text, lists or tensors"
-    )
-
-
-def sendable_or_text(value: Any) -> Any:
-    """Returns a value as plain JSON, or the value's repr if JSON cannot express it."""
+def value_or_text(value: Any) -> bytes:
+    """Returns the bytes of a value, or of the value's repr if the value cannot be sent."""
     try:
-        return sendable(value, "the value")
+        return encode(value, "job.on().python", "value")
     except ShardlabError:
-        return repr(value)
+        return encode(repr(value), "job.on().python", "value")
 
 
 def number_text(value: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import sys
@@ -12,11 +13,12 @@ from typing import Any
 import torch
 
 from .courier import Courier, end_process
-from .errors import Json, ShardlabError, rank_error
+from .errors import Json, ShardlabError, cut, rank_error
 from .output import Output
 from .runs import Runs
 from .situation import Watcher
-from .variables import Variables, sendable_or_text
+from .values import decode
+from .variables import Variables, value_or_text
 from .world import World, is_lost
 
 
@@ -43,19 +45,24 @@ class Worker:
     def run(self) -> None:
         """Performs work until the launcher ends the rank."""
         while (work := self._courier.next_work()) is not None:
-            number, order, _ = work
+            number, order, blob = work
             self._id = number
-            outcome = self._outcome(order)
+            outcome = self._outcome(order, blob)
             for output in self._outputs:
                 output.flush()
-            self._courier.link.send({"type": "ended", "id": number, "outcome": outcome})
+            # The bytes of a value follow the message.
+            value = outcome.get("value")
+            if isinstance(value, bytes):
+                self._courier.link.send({"type": "ended", "id": number, "outcome": {"ok": True, "isCoded": True}}, value)
+            else:
+                self._courier.link.send({"type": "ended", "id": number, "outcome": outcome})
         end_process(0)
 
-    def _outcome(self, order: Json) -> Json:
+    def _outcome(self, order: Json, blob: bytes) -> Json:
         self._cell = order.get("cell")
         file = None if order["kind"] != "python" else f"In[{self._cell}]" if self._cell is not None else "cell"
         try:
-            outcome, stopped = self._attempt(order, file)
+            outcome, stopped = self._attempt(order, blob, file)
         except KeyboardInterrupt as error:  # the interrupt came after the work had ended
             stopped = self._courier.ended()
             outcome = {"ok": False, "error": rank_error(error)}
@@ -63,33 +70,35 @@ class Worker:
         self._runs.ended(outcome["ok"])
         return outcome if stopped is None or outcome["ok"] else {"ok": False, "error": rank_error(stopped)}
 
-    def _attempt(self, order: Json, file: str | None) -> tuple[Json, ShardlabError | None]:
+    def _attempt(self, order: Json, blob: bytes, file: str | None) -> tuple[Json, ShardlabError | None]:
         """Performs work; returns its outcome, and the error that stopped it. After `ended`, the work cannot be interrupted."""
         try:
             self._courier.begins()
-            value = self._perform(order, file)
+            value = self._perform(order, blob, file)
             stopped = self._courier.ended()
             return {"ok": True, "value": value}, stopped
         except BaseException as error:
+            # An interrupt also ends the code of an exception's class, which makes its text.
+            outcome = {"ok": False, "error": rank_error(error, file)}
             if is_lost(error):
                 self._courier.await_reason()
             stopped = self._courier.ended()
-            outcome = {"ok": False, "error": rank_error(error, file)}
-            traceback.clear_frames(error.__traceback__)
+            with contextlib.suppress(Exception):
+                traceback.clear_frames(error.__traceback__)
             return outcome, stopped
 
-    def _perform(self, order: Json, file: str | None) -> Any:
+    def _perform(self, order: Json, blob: bytes, file: str | None) -> Any:
         match order["kind"]:
             case "python":
-                self._variables.put(order.get("values") or {})
+                self._variables.put(decode(blob) if blob else {})
                 value = self._variables.run(order["source"], file or "cell")
                 if self._cell is None:
-                    return sendable_or_text(value)
+                    return value_or_text(value)
                 if value is not None:
-                    self._show({"kind": "result", "bundle": {"text/plain": repr(value)}})
+                    self._show({"kind": "result", "bundle": {"text/plain": cut(repr(value))}})
                 return None
             case "put":
-                return self._variables.put(order["values"])
+                return self._variables.put(decode(blob))
             case "get":
                 return self._variables.get(order["name"], self._world.rank)
             case "group":

@@ -14,7 +14,7 @@ from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh
 
 from .courier import Courier
-from .errors import Json, ShardlabError
+from .errors import Json, ShardlabError, text_of
 from .link_store import LinkStore
 from .members import Members, StrangerError
 from .sockets import disconnect
@@ -176,7 +176,7 @@ def _prefix(epoch: int) -> str:
 
 def is_lost(error: BaseException) -> bool:
     """Whether a collective failed because its connection to another rank ended, which means that the other rank failed first."""
-    return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo/transport" in str(error))
+    return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo/transport" in text_of(error))
 
 
 @contextmanager

@@ -55,6 +55,29 @@ test('a bundle for texts of the user has settings without holes, the model, one 
   assert.match(text('train.yaml'), /^learning_rate: 1\.0e-7$/m);
 });
 
+test('numbers that Python must read as floats have a point in every bundle', (context) => {
+  const input: TrainConfigInput = {
+    model: LLAMA,
+    optimizer: { lr: 1, betas: [0, 0.9], eps: 1, weightDecay: 0 },
+    clipNorm: 2,
+  };
+  const found = (to: (typeof TARGET_NAMES)[number], file: string): string =>
+    bundleOf(context, input, { to }).text(file);
+  for (const to of ['torchrun', 'accelerate'] as const) {
+    assert.match(found(to, 'train.py'), /lr=1\.0, betas=\(0\.0, 0\.9\), eps=1\.0, weight_decay=0\.0/, to);
+  }
+  const config = found('deepspeed', 'ds_config.json');
+  assert.match(config, /"betas": \[\s*0\.0,\s*0\.9\s*\],\s*"eps": 1\.0,\s*"weight_decay": 0\.0/);
+  assert.equal((JSON.parse(config) as { gradient_clipping: number }).gradient_clipping, 2);
+  assert.match(found('llamafactory', 'train.yaml'), /^adam_beta1: 0\.0$/m);
+  assert.match(found('torchtitan', 'train.toml'), /^lr = 1\.0\n(.*\n)*beta1 = 0\.0\nbeta2 = 0\.9$/m);
+});
+
+test('a bundle of a small vocabulary and tokens is written', (context) => {
+  const input = { model: { ...GPT, vocab: 61 }, data: 'synthetic' } as const;
+  assert.match(bundleOf(context, input, { to: 'torchrun' }).text('train.py'), /VOCAB\b.*61|61\b/);
+});
+
 test('the stored tokens are those of the ranks of a run here, as a NumPy array', (context) => {
   const input = { model: GPT, batch: 2, steps: 3, accumulation: 2, data: 'synthetic' } as const;
   const { bytes } = bundleOf(context, input, { to: 'torchrun', machines: 2 });

@@ -35,6 +35,14 @@ const TRAINING: TrainConfigInput & { readonly steps: number } = {
 
 /** Strategies and what else changes how a script is written, with the largest difference of losses. */
 const TORCHRUN: Readonly<Record<string, readonly [TrainConfigInput, number]>> = {
+  'a vocabulary of 61 and beta1 0': [
+    {
+      model: { ...GPT, vocab: 61 },
+      data: 'synthetic',
+      optimizer: { lr: 0.01, betas: [0, 0.9], weightDecay: 0 },
+    },
+    1e-4,
+  ],
   DDP: [{ parallel: { strategy: 'NO_SHARD' } }, 1e-4],
   ZeroRedundancyOptimizer: [{ parallel: { strategy: 'ZERO_1' } }, 1e-4],
   'fully_shard, FULL_SHARD': [

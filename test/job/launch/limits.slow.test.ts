@@ -8,16 +8,20 @@ import { valuesHere } from '../../support/cases';
 
 const LAUNCH = join(__dirname, '..', '..', '..', 'src', 'job', 'run', 'launch.js');
 
-const PROGRAM = `
+/** A program that prints the error of a launch. */
+const program = (options: object): string => `
   const { launch } = require(${JSON.stringify(LAUNCH)});
-  launch({ ranks: 2, blas: 'none' }).then(
+  launch(${JSON.stringify(options)}).then(
     (job) => job.shutdown(),
     ({ code, message }) => console.log(JSON.stringify({ code, message })),
   );`;
 
 /** The error of a launch in a process with a limit. */
-async function launchError(limit: string): Promise<{ code: string; message: string }> {
-  const limited = ['-c', `${limit}; exec "$0" -e "$1"`, process.execPath, PROGRAM];
+async function launchError(
+  limit: string,
+  options: object = { ranks: 2, blas: 'none' },
+): Promise<{ code: string; message: string }> {
+  const limited = ['-c', `${limit}; exec "$0" -e "$1"`, process.execPath, program(options)];
   const { stdout } = await promisify(execFile)('/bin/sh', limited);
   return JSON.parse(stdout);
 }
@@ -34,6 +38,17 @@ describe('the error of a launch that reaches a limit', {
         new RegExp(`this process may have at most ${files} \\(ulimit -n\\): raise that limit`),
       );
     }
+  });
+
+  it('names the number of open files, not the Python, for ranks of PyTorch', async () => {
+    // Any program would do, because none can be started.
+    const { code, message } = await launchError('ulimit -n 24', {
+      ranks: 2,
+      engine: 'torch',
+      python: process.execPath,
+    });
+    assert.equal(code, 'LAUNCH');
+    assert.match(message, /this process may have at most 24 \(ulimit -n\): raise that limit/);
   });
 
   it('names the limit on reserved addresses', async () => {

@@ -147,15 +147,15 @@ test('cells and functions run in the selected ranks, and declarations of cells s
         (_, f) => f,
         () => 1,
       ),
-      { code: 'CONFIG', message: /argument 1 of run cannot be sent/ },
+      { code: 'CONFIG', message: /job\.on\(\)\.run: argument 1 is a function, which cannot be sent/ },
     );
     await assert.rejects(
       job.on(0).run(({ tf }) => tf.scalar(1)),
       { code: 'CONFIG', message: /arraySync/ },
     );
     await assert.rejects(
-      job.on(0).run(() => () => 1),
-      { code: 'CONFIG', message: /return plain values/ },
+      job.on(0).run(() => ({ a: [1, 2, { f: () => 1 }] })),
+      { code: 'CONFIG', message: /value\.a\[2\]\.f is a function, which cannot be sent/ },
     );
     await assert.rejects(job.on(0).run(Math.max as never), { code: 'CONFIG', message: /no source/ });
     const outside = 5;

@@ -62,7 +62,8 @@ test('values cross between the notebook and the ranks', async (context) => {
 
   await context.test('what cannot be put or read is named', async () => {
     for (const [values, message] of [
-      [{ f: () => 1 }, /put: f cannot be sent/],
+      [{ f: [() => 1] }, /job\.put: f\[0\] is a function, which cannot be sent/],
+      [new Map([['a', 1]]), /put takes an object of values by name/],
       [{ 'a b': 1 }, /"a b" cannot be the name/],
       [{ class: 1 }, /"class" cannot be the name/],
       [[1], /put takes an object of values by name/],
@@ -75,7 +76,10 @@ test('values cross between the notebook and the ranks', async (context) => {
       message: /rank 0 has no variable nothing.*job\.put\(\{ nothing \}\)/,
     });
     await assert.rejects(job.get('losses[0]'), { code: 'CONFIG', message: /cannot be the name/ });
-    await assert.rejects(job.get('Net'), { code: 'CONFIG', message: /cannot be sent/ });
+    await assert.rejects(job.get('Net'), {
+      code: 'CONFIG',
+      message: /job\.get: Net is a function, which cannot be sent/,
+    });
     assert.deepEqual(await job.on(0).run(({ tf }) => typeof tf.ones), ['function']);
   });
 

@@ -39,7 +39,34 @@ const videos = (
 const SEQUENCE = { tp: 2, sequenceParallel: true } as const;
 const RING = { cp: 2, cpKind: 'ring' } as const;
 
+/** A small vocabulary, whose tokens are not bytes of a text, and numbers of the optimizer that JSON writes as integers. */
+const INTEGERS: TrainConfigInput = {
+  ...BASE,
+  model: { ...GPT, vocab: 61 },
+  data: 'synthetic',
+  optimizer: { kind: 'adam', lr: 3e-3, betas: [0, 0.9], weightDecay: 0 },
+};
+
 export const CASES: readonly Case[] = [
+  { name: 'a vocabulary of 61 and beta1 0', ranks: 1, dp: 1, config: INTEGERS },
+  {
+    name: 'tokens of an array, an eps of 1 and a learning rate of 1',
+    ranks: 1,
+    dp: 1,
+    config: {
+      ...INTEGERS,
+      data: { tokens: Uint16Array.from({ length: 700 }, (_, i) => (i * i) % 61) },
+      optimizer: { lr: 1, betas: [0.5, 0], eps: 1, weightDecay: 0 },
+      clipNorm: 1,
+    },
+  },
+  {
+    name: 'a vocabulary of 61 and beta1 0 with DeepSpeed',
+    ranks: 2,
+    dp: 2,
+    config: { ...INTEGERS, parallel: { strategy: 'ZERO_1' } },
+    framework: 'deepspeed',
+  },
   { name: 'DDP', ranks: 2, dp: 2, config: parallel({ strategy: 'NO_SHARD' }) },
   { name: 'FSDP2 FULL_SHARD', ranks: 2, dp: 2, config: parallel({ strategy: 'FULL_SHARD' }) },
   { name: 'FSDP2 SHARD_GRAD_OP', ranks: 2, dp: 2, config: parallel({ strategy: 'SHARD_GRAD_OP' }) },

@@ -33,6 +33,17 @@ test('a config with defaults, and one with settings that PyTorch does, give no w
   );
 });
 
+test('a vocabulary below 256 is trained on tokens, and refused only for text as bytes', () => {
+  const model = { kind: 'gpt', layers: 1, dim: 8, heads: 2, vocab: 61, seq: 8 } as const;
+  assert.deepEqual(check({ model, data: 'synthetic' }), []);
+  assert.deepEqual(check({ model, data: { tokens: new Uint16Array(100) } }), []);
+  assert.deepEqual(check({ model: { ...model, vocab: 2 }, data: 'synthetic' }), []);
+  assert.throws(() => check({ model }), {
+    code: 'CONFIG',
+    message: /vocab 61 is too small for text as bytes/,
+  });
+});
+
 test('what PyTorch does not do is refused by name, all at once, with what to do', () => {
   const config = { gradScaler: {}, offload: { optimizer: true }, optimizer: { kind: 'lion' } } as const;
   assert.throws(() => check(config), {
