@@ -164,6 +164,11 @@ export interface Observer {
   span(event: SpanEvent): void;
   /** Reports that a span begins; `span` will report its end. Observers that only need the end omit this method. */
   entered?(name: SpanName, module: string): void;
+  /**
+   * Reports that these ranks reduced the gradients of parameters that all of them hold, so they will apply equal updates. The
+   * same parameters always come in the same list.
+   */
+  replicated?(parameters: readonly object[], ranks: readonly number[]): void;
   /** Reports all live buffers after an interrupt, which may have ended another report halfway. */
   recounted?(live: readonly LiveBuffer[]): void;
 }

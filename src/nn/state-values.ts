@@ -26,7 +26,7 @@ export function readState(
   length = buffer.size - offset,
 ): Float32Array {
   const read = new Float32Array(length);
-  for (const part of overlaps(buffer, what, offset, length)) {
+  for (const part of spansOf(buffer, what, offset, length)) {
     read.set(floatsOf(engine, part.span, part.length), part.at);
   }
   return read;
@@ -40,11 +40,12 @@ export function writeState(engine: Engine, buffer: StateBuffer, offset: number, 
 
 /** Writes one of several parts of a buffer; the caller marks the buffer as changed after it has written all parts. */
 export function writePart(engine: Engine, buffer: StateBuffer, offset: number, values: Float32Array): void {
-  for (const { span, at, length } of overlaps(buffer, 'values', offset, values.length)) {
+  for (const { span, at, length } of spansOf(buffer, 'values', offset, values.length)) {
     floatsOf(engine, span, length).set(values.subarray(at, at + length));
   }
 }
 
+/** Elements of a buffer that are consecutive in memory. */
 interface Overlap {
   readonly span: Span;
   /** The index of the overlap's first element in the range from `offset` on, which is read or written. */
@@ -52,7 +53,13 @@ interface Overlap {
   readonly length: number;
 }
 
-function overlaps(buffer: StateBuffer, what: 'values' | 'grad', offset: number, length: number): Overlap[] {
+/** Returns where a range of a buffer's elements is in memory; elements without a segment are left out. */
+export function spansOf(
+  buffer: StateBuffer,
+  what: 'values' | 'grad',
+  offset: number,
+  length: number,
+): Overlap[] {
   return buffer.segments().flatMap((segment) => {
     const span = segment[what];
     const from = Math.max(offset, segment.offset);

@@ -15,10 +15,18 @@ export interface RankContext {
   readonly group: ProcessGroup;
 }
 
+/** Parameters that several ranks hold and update equally. [Note: replicas] in replica-sums.ts */
+export interface Replicas {
+  readonly parameters: readonly Parameter[];
+  /** Returns these ranks after a backward; null if the backward reduced no gradients. */
+  readonly ranks: () => readonly number[] | null;
+}
+
 /** Options of `runAsUnit`. */
 interface UnitRun extends Omit<RankContext, 'group'>, Pick<Unit, 'hooks' | 'numTrained' | 'declared'> {
   readonly module: Module;
   readonly parameters: readonly Parameter[];
+  readonly replicas?: Replicas | undefined;
 }
 
 const TAGGED = Symbol('tagged');
@@ -61,7 +69,7 @@ export function tagModules(engine: Engine, root: Module, declared?: HalfDType): 
 }
 
 function timed(
-  { engine, hooks, observer, module }: UnitRun,
+  { engine, hooks, observer, module, replicas }: UnitRun,
   entered: (phase: ForwardPhase) => void,
 ): UnitHooks {
   let start = 0;
@@ -79,6 +87,8 @@ function timed(
     },
     postBackward(grads) {
       hooks.postBackward(grads);
+      const ranks = replicas?.ranks() ?? null;
+      if (replicas !== undefined && ranks !== null) observer.replicated?.(replicas.parameters, ranks);
       observer.span({ kind: 'span', name: 'backward', module: module.path, start, end: engine.clock.now() });
     },
   };

@@ -1,7 +1,8 @@
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { MESSAGE_THREAD_LIMITS } from '../../core/thread-limits';
-import { type CourierData, type FromRank, SHARED_WORDS, type ToCourier, type ToMain } from './messages';
+import type { CourierData, FromRank, ToCourier, ToMain } from './messages';
+import { SHARED_WORDS } from './shared-words';
 
 /** At its exit, the process waits at most this long for the courier to send its remaining messages. */
 const CLOSE_MS = 1000;

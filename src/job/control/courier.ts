@@ -10,16 +10,8 @@ import { now, type Seconds } from '../../core/units';
 import { ControlBlock } from '../../transport/control-block';
 import { readStatus } from '../../transport/status-board';
 import { warnOnStderr } from './folded-lines';
-import {
-  type ControlAddress,
-  type CourierData,
-  type FromRank,
-  SHARED_WORDS,
-  type StepGrant,
-  type ToCourier,
-  type ToMain,
-  type ToRank,
-} from './messages';
+import type { ControlAddress, CourierData, FromRank, StepGrant, ToCourier, ToMain, ToRank } from './messages';
+import { SHARED_WORDS } from './shared-words';
 import { type Situation, situationOf } from './situation';
 
 /** A main thread in a collective gets this much time to notice the abort word (in shared memory), even on a busy machine. */

@@ -5,6 +5,7 @@ import type { ErrorCode, ErrorDetails } from '../../core/errors';
 import type { Bytes, Seconds } from '../../core/units';
 import type { PreparedData } from '../../data/prepared';
 import type { StepRecord } from '../../ledger/record';
+import type { ReplicaSum } from '../../parallel/replica-sums';
 import type { Sampling } from '../../train/sampling';
 import type { StepResult } from '../../train/step-result';
 import type { VideoSampling } from '../../train/video-sampling';
@@ -127,6 +128,8 @@ export type RankWork =
       readonly grant: StepGrant;
       /** Whether the loss may diverge without a warning. */
       readonly mayDiverge: boolean;
+      /** Whether ranks return the checksums of their replicas after the last step. */
+      readonly comparesReplicas: boolean;
     }
   /** Sets the learning rate of the next step, in all groups of parameters. */
   | { readonly kind: 'rate'; readonly run: number; readonly lr: number }
@@ -182,6 +185,13 @@ export interface CellStep {
   readonly record: StepRecord | null;
 }
 
+/** The checksums of a rank's replicas after the last step of a call. */
+export interface ComparedReplicas {
+  readonly sums: readonly ReplicaSum[];
+  /** The time that the checksums took. */
+  readonly seconds: Seconds;
+}
+
 /** Progress of a rank's long work. */
 export interface RankProgress {
   readonly done: number;
@@ -232,6 +242,8 @@ export type FromRank =
   | { readonly type: 'output'; readonly id: number; readonly output: RankOutput }
   | { readonly type: 'step'; readonly id: number; readonly step: RankStep }
   | { readonly type: 'cellStep'; readonly id: number; readonly step: CellStep }
+  /** The checksums of the replicas that this cell or function trained. */
+  | { readonly type: 'replicas'; readonly id: number; readonly sums: readonly ReplicaSum[] }
   | { readonly type: 'progress'; readonly id: number; readonly progress: RankProgress }
   /** `id` is the number of the question; the answer has the same number. */
   | { readonly type: 'need'; readonly id: number; readonly need: BatchesNeeded }
@@ -261,22 +273,6 @@ export type ToCourier =
   | FromRank
   | { readonly type: 'group'; readonly name: string; readonly ranks: readonly number[] }
   | { readonly type: 'close' };
-
-/** Indices of the words in the memory that main thread and courier share. */
-export const SHARED_WORDS = {
-  /** Number of the last work that the main thread has ended. */
-  ended: 0,
-  /** 1 once the courier has closed its link. */
-  closed: 1,
-  /** Number of the work whose interrupt the main thread has noticed. */
-  heard: 2,
-  /** Number of the work that must end where its next operation begins; [Note: interrupted operations]. */
-  interrupted: 3,
-  /** `granted` is the number of steps that the running call may run; `isFinal` is 1 once this number is final. */
-  granted: 4,
-  isFinal: 5,
-  length: 6,
-} as const;
 
 /** The values that the courier thread needs to start. */
 export interface CourierData {

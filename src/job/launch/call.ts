@@ -1,4 +1,5 @@
 import { childrenCountFrom } from '../../cell/native-call';
+import type { ReplicaSum } from '../../parallel/replica-sums';
 import type {
   CellStep,
   Outcome,
@@ -21,6 +22,7 @@ export interface CallSink {
   readonly output?: OutputSink;
   readonly step?: (rank: number, step: RankStep) => void;
   readonly cellStep?: (rank: number, step: CellStep) => void;
+  readonly replicas?: (rank: number, sums: readonly ReplicaSum[]) => void;
   readonly progress?: (rank: number, progress: RankProgress) => void;
   /** Returns the batches that a rank of PyTorch requests. */
   readonly need?: (need: BatchesNeeded) => BatchesMade;

@@ -91,6 +91,7 @@ export class Supervisor implements FleetListener {
     if (message.type === 'output') call.emit(rank, message.output);
     if (message.type === 'step') call.sink.step?.(rank, message.step);
     if (message.type === 'cellStep') call.sink.cellStep?.(rank, message.step);
+    if (message.type === 'replicas') call.sink.replicas?.(rank, message.sums);
     if (message.type === 'progress') call.sink.progress?.(rank, message.progress);
     if (message.type === 'ended') this.#ended(rank, call, message.outcome);
   }

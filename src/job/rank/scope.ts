@@ -12,15 +12,18 @@ import { createDist } from '../../dist/facade';
 import { initializeModelParallel, type ModelParallelSizes } from '../../dist/model-parallel';
 import type { World } from '../../dist/world';
 import type { Table } from '../../figures/table';
+import type { Layer } from '../../nn/layers-model';
+import type { Module } from '../../nn/module';
 import type { Link } from '../../transport/link';
 import type { BatchNormWarning } from './batch-norm-warning';
 import { callableClass } from './callable-class';
 import { type CellSteps, numberOf } from './cell-steps';
 import { type RankCheckpoints, rankCheckpoints } from './checkpoints';
+import { compareReplicas, type ReplicaReport } from './compare-replicas';
 import * as contextNames from './context-names';
 import type { DataLoader, LoaderData, LoaderOptions } from './data-loader';
 import { describeModel } from './describe-model';
-import { type RankFsdp, rankFsdp } from './fsdp';
+import { type GroupOption, type RankFsdp, rankFsdp } from './fsdp';
 import * as nn from './nn-names';
 import { type RankOptim, type RankSchedules, rankOptim, rankSchedules } from './optim';
 import { ParameterWarnings } from './parameter-warnings';
@@ -125,7 +128,15 @@ function rankBasics(
     /** All ranks as a mesh of one axis, 'dp'. */
     mesh,
     /** Collectives, as in torch.distributed. */
-    dist: createDist(world, engine, warn),
+    dist: {
+      ...createDist(world, engine, warn),
+      /**
+       * Compares the values of all parameters that several ranks hold, and names those that differ. Every rank of the group (default:
+       * all ranks) calls it. Throws: CONFIG, COLLECTIVE_MISSING.
+       */
+      compareReplicas: (model: Module | Layer, { group: ranks = group }: GroupOption = {}): ReplicaReport =>
+        compareReplicas(engine, model, ranks),
+    },
     initDeviceMesh: (shape: readonly number[], axisNames: readonly string[]): DeviceMesh =>
       initDeviceMesh(group, shape, axisNames),
     initializeModelParallel: (sizes?: ModelParallelSizes) => initializeModelParallel(group, sizes),

@@ -17,6 +17,7 @@ import type { ReadyReport } from '../control/messages';
 import { BatchNormWarning } from './batch-norm-warning';
 import { CellSteps } from './cell-steps';
 import { rankError } from './error';
+import { CellReplicas } from './replicas';
 import { createRankScope } from './scope';
 import { RANK_SCOPE } from './scope-host';
 import { type RankSetup, SEGMENT_FD } from './setup';
@@ -87,25 +88,18 @@ async function buildRank(start: RankStart): Promise<void> {
   const piles = new TensorPiles(warn);
   engine.observe(piles.observer);
   const steps = new CellSteps({ engine, recorder, warn, passBegins: () => piles.beginStep() });
-  const scope = createRankScope({
-    rank,
-    world,
-    engine,
-    observer: recorder,
-    warn,
-    batchNorms,
-    steps,
-    link: setup.link ?? undefined,
-    place,
-    files: setup,
-  });
+  const replicas = new CellReplicas(engine);
+  const common = { rank, engine, warn, batchNorms };
+  const observing = { observer: replicas.observing(recorder), steps, link: setup.link ?? undefined };
+  const scope = createRankScope({ ...common, ...observing, world, place, files: setup });
   RANK_SCOPE.value = scope;
   evaluator = createEvaluator({ baseDir, globals: { ...scope } });
   const { load } = evaluator;
-  training = new RankTraining({ ...world, engine, recorder, warn, batchNorms, scope, load });
+  training = new RankTraining({ ...world, ...common, recorder, scope, load });
   const board = new StatusWriter(statusBoard, 'main');
   board.idle();
-  const parts = { courier, world, evaluator, engine, scope, training, board, piles, steps, interrupts };
+  const watches = { piles, steps, replicas, interrupts };
+  const parts = { courier, world, evaluator, engine, scope, training, board, ...watches };
   const worker: RankWorker = new RankWorker(parts);
   const tellExit = (code: number): void => writeExitCall(STDERR_FD, code);
   process.on('exit', tellExit);

@@ -16,6 +16,7 @@ import { firstStateOf, withReports } from './first-state';
 import { evaluateRun, sampleTokens, sampleVideosOf } from './inference';
 import { makeOwn, type OwnPlace } from './own-parts';
 import { type ProbeResult, probeOnRank } from './probe';
+import { comparedReplicas } from './replicas';
 import { reshardOnRank } from './reshard';
 import { RankSaves } from './saves';
 
@@ -154,12 +155,12 @@ export class RankTraining {
     }
   }
 
-  /** Runs the granted steps and reports each one when it is done. */
+  /** Runs the granted steps and reports each one when it is done. Returns the checksums of the replicas, if they are wanted. */
   async #steps(
     id: number,
-    { run, numSteps, mayDiverge }: TrainingWork & { kind: 'steps' },
+    { run, numSteps, mayDiverge, comparesReplicas }: TrainingWork & { kind: 'steps' },
     courier: CourierHandle,
-  ): Promise<void> {
+  ): Promise<unknown> {
     for (let i = 0; courier.mayStep(i); i++) {
       // All allocations of the newest steps are sent, and all allocations of the first step, because the call may end early.
       const curve = i === 0 || numSteps - i <= NUM_CURVES;
@@ -168,6 +169,7 @@ export class RankTraining {
       // In this pause, messages to this thread are handled.
       await new Promise((resolve) => setImmediate(resolve));
     }
+    return comparesReplicas ? comparedReplicas(this.#parts.engine, this.#run(run).trainer) : undefined;
   }
 
   async #reshard(

@@ -21,6 +21,7 @@ import type { CellSteps } from './cell-steps';
 import { compile, explained, placeInFunction } from './compile';
 import { rankError } from './error';
 import { measure } from './measure';
+import type { CellReplicas } from './replicas';
 import type { RankScope } from './scope';
 import type { TensorPiles } from './tensor-piles';
 import type { RankTraining } from './training';
@@ -53,6 +54,7 @@ export interface RankWorkerParts {
   readonly board: StatusWriter;
   readonly piles: TensorPiles;
   readonly steps: CellSteps;
+  readonly replicas: CellReplicas;
   readonly interrupts: WorkInterrupts;
 }
 
@@ -105,11 +107,14 @@ export class RankWorker {
     this.#parts.board.running(work.kind === 'cell' ? work.cell : NO_CELL);
     if (work.kind === 'cell') this.#parts.piles.enter(work.cell);
     const isRecorded = work.kind === 'cell' || work.kind === 'function';
-    const { steps, courier } = this.#parts;
+    const { steps, replicas, courier } = this.#parts;
     const eager = currentEagerTape();
     if (eager !== null) eager.isActive = isRecorded;
+    replicas.begin();
     if (isRecorded) steps.begin((step) => courier.send({ type: 'cellStep', id, step }));
     const outcome = await this.#outcome(work);
+    const sums = outcome.ok && isRecorded ? replicas.sums() : [];
+    if (sums.length > 0) courier.send({ type: 'replicas', id, sums });
     eager?.close();
     this.#parts.piles.look();
     // At the end of a turn of the event loop, Node reports rejected promises that nobody awaits; such errors belong to this work.

@@ -5,6 +5,7 @@ import type { SpillFile } from '../../ledger/spill-file';
 import type { ExpertLoad } from '../../nn/moe/mixture-of-experts';
 import type { RankRows, StepResult } from '../../train/step-result';
 import type { EvaluatedStep, RankStep } from '../control/messages';
+import { ReplicaChecks } from './replicas';
 import { NUM_NEWEST, RunSteps, type WholeStep } from './steps';
 
 /** All allocations and frees are stored for this number of newest steps; the records of older steps have only totals. */
@@ -25,6 +26,7 @@ export type Phase<P> = P & {
 /** All steps so far of a run, or of a job's cells; `P` says how the steps of a phase are made. */
 export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
   readonly steps: RunSteps;
+  readonly replicas: ReplicaChecks;
   /** The phases in order; a run that was never resharded has one phase. */
   readonly phases: Phase<P>[];
   /** The loss of each step, by the step's number, in order. */
@@ -34,6 +36,7 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
 
   constructor(place: P, file: SpillFile, warn: (message: string) => void) {
     this.steps = new RunSteps(file, warn);
+    this.replicas = new ReplicaChecks(warn);
     this.phases = [{ ...place, firstStep: 1 }];
   }
 

@@ -11,6 +11,7 @@ import { sumOf } from '../../figures/spread';
 import { DISPLAY } from '../../figures/table';
 import type { StepResult } from '../../train/step-result';
 import type { EvaluatedStep } from '../control/messages';
+import type { ReplicaDrift } from './replicas';
 
 /** If there are fewer points than this, the display is a line of text without a curve. */
 const LEAST_POINTS = 5;
@@ -200,12 +201,15 @@ export interface RunSummary extends Shown {
   readonly stepSeconds: Seconds;
   /** Says why fewer steps ran than the call asked for (a callback or an early stop); null if all steps ran. */
   readonly endedEarly: string | null;
+  /** The first parameter whose replicas differed when they were last compared; null if all were equal. */
+  readonly drift: ReplicaDrift | null;
 }
 
 /** Summarizes at least one step. */
 export function createRunSummary(
   results: readonly StepResult[],
   endedEarly: string | null = null,
+  drift: ReplicaDrift | null = null,
 ): RunSummary {
   const seconds = results.map((result) => result.seconds).sort((a, b) => a - b);
   const facts = {
@@ -217,11 +221,13 @@ export function createRunSummary(
     tokensPerSecond: tokensPerSecond(results),
     stepSeconds: seconds[Math.floor(seconds.length / 2)] ?? Number.NaN,
     endedEarly,
+    drift,
   };
   const { numSteps, numSkipped, lastStep, firstLoss, lastLoss, stepSeconds } = facts;
   const before = firstLoss === lastLoss ? '' : `${firstLoss.toFixed(4)} → `;
   const time = `${speedText(results)}, ${(stepSeconds * 1e3).toFixed(1)} ms per step`;
-  const notes = [endedEarly, skippedText(numSkipped, numSteps)].filter((note) => note !== null);
+  const differs = drift === null ? null : `replicas of ${drift.parameter} differ`;
+  const notes = [endedEarly, skippedText(numSkipped, numSteps), differs].filter((note) => note !== null);
   const end = notes.map((note) => `; ${note}`).join('');
   const text = `step ${lastStep}: loss ${before}${lastLoss.toFixed(4)}, ${time}${end}`;
   return withShown(facts, shownAsText(text));

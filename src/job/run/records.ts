@@ -8,6 +8,7 @@ import { lossCurve } from '../../figures/loss-curve';
 import type { RunView } from '../../figures/run-view';
 import { createTable, DISPLAY, type DisplayBundle } from '../../figures/table';
 import { SpillFile } from '../../ledger/spill-file';
+import type { ReplicaSum } from '../../parallel/replica-sums';
 import type { StepResult } from '../../train/step-result';
 import type { Link } from '../../transport/link';
 import { warnOnStderr } from '../control/folded-lines';
@@ -15,6 +16,7 @@ import type { CellStep, RankWork } from '../control/messages';
 import type { CallSink } from '../launch/call';
 import { phaseOf, type RecordedSteps, StepFigures } from './figures';
 import { RunHistory } from './history';
+import { compareCellReplicas } from './replicas';
 
 /** The number of ranks and the code that make the steps of a phase. */
 interface CellPlace {
@@ -199,13 +201,19 @@ export class Recordings {
   async during<T>(
     ranks: readonly number[],
     work: Extract<RankWork, { kind: 'cell' | 'function' }>,
-    call: (sink: Pick<CallSink, 'cellStep'>) => Promise<T>,
+    call: (sink: Pick<CallSink, 'cellStep' | 'replicas'>) => Promise<T>,
   ): Promise<T> {
     const recording = this.#current;
     const title = work.kind === 'cell' ? `cell ${work.cell}` : 'job.on().run';
     const steps = new StepsOfCall(ranks, (done) => recording.add(done, title, codeOf(work)));
     try {
-      return await call({ cellStep: (rank, step) => steps.receive(rank, step) });
+      const sums = new Map<number, readonly ReplicaSum[]>();
+      const value = await call({
+        cellStep: (rank, step) => steps.receive(rank, step),
+        replicas: (rank, own) => void sums.set(rank, own),
+      });
+      compareCellReplicas(title, sums, steps.numUpdates);
+      return value;
     } finally {
       steps.end();
     }
@@ -223,14 +231,18 @@ export class Recordings {
 class StepsOfCall {
   readonly #waiting: Map<number, CellStep[]>;
   readonly #done: (steps: readonly StepOfRank[]) => void;
+  /** The number of steps with an update, by rank. */
+  readonly numUpdates: Map<number, number>;
 
   constructor(ranks: readonly number[], done: (steps: readonly StepOfRank[]) => void) {
     this.#waiting = new Map(ranks.map((rank) => [rank, []]));
+    this.numUpdates = new Map(ranks.map((rank) => [rank, 0]));
     this.#done = done;
   }
 
   receive(rank: number, step: CellStep): void {
     this.#waiting.get(rank)?.push(step);
+    if (step.kind === 'step') this.numUpdates.set(rank, (this.numUpdates.get(rank) ?? 0) + 1);
     while ([...this.#waiting.values()].every((steps) => steps.length > 0)) this.#shift();
   }
 

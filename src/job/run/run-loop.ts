@@ -89,7 +89,7 @@ export abstract class RunLoop extends StepFigures {
       try {
         while (!loop.isDone) await loop.advance(numSteps);
         await loop.finish();
-        return createRunSummary(history.steps.results(first), loop.endedEarly);
+        return createRunSummary(history.steps.results(first), loop.endedEarly, history.replicas.drift);
       } finally {
         this.#loops.delete(loop);
         loop.end();

@@ -4,7 +4,7 @@ import { placeText } from '../../config/place-text';
 import { ShardlabError } from '../../core/errors';
 import { now } from '../../core/units';
 import { FoldedLines } from '../control/folded-lines';
-import type { RankStep, StepGrant } from '../control/messages';
+import type { ComparedReplicas, RankStep, StepGrant } from '../control/messages';
 import type { RunParts } from './calls';
 import type { RunPlace } from './history';
 import { isOverMemoryLimit, withMemoryAdvice } from './memory-advice';
@@ -41,12 +41,17 @@ export class RunTraining {
     );
     this.#steps = steps;
     try {
-      const work = { kind: 'steps', run, numSteps, grant: firstGrant(numSteps), mayDiverge } as const;
+      const [last] = history.steps.results(history.steps.numSteps - 1);
+      const comparesReplicas = history.replicas.isDue(numSteps * (last?.seconds ?? 0));
+      const grant = firstGrant(numSteps);
+      const work = { kind: 'steps', run, numSteps, grant, mayDiverge, comparesReplicas } as const;
       const sink = {
         begins: () => steps.begin(),
         step: (rank: number, step: RankStep) => steps.receive(rank, step),
       };
-      await calls.on(world, work, sink, lines);
+      const start = now();
+      const compared = await calls.on<ComparedReplicas | undefined>(world, work, sink, lines);
+      history.replicas.compare(history.lastStep, now() - start, compared);
     } catch (error) {
       // After a failure within a step, ranks may have different parameters.
       calls.breakOff(`within step ${history.lastStep + 1}`, error);

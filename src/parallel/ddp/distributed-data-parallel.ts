@@ -177,7 +177,9 @@ export class DDP<M extends Module = Module> extends Module {
       const outputDtype = module === this.module ? this.#precision.outputDtype : null;
       castBoundaries(this.#engine, module, { ...this.#precision, outputDtype });
       const hooks = this.#hooks(module, parameters, trained);
-      runAsUnit({ ...context, module, parameters, numTrained: trained.length, hooks, declared });
+      const equal = trained.filter((parameter) => replicasOf(parameter, this.#group) === this.#group);
+      const replicas = { parameters: equal, ranks: () => (this.#reducer.syncs ? this.#group.ranks : null) };
+      runAsUnit({ ...context, module, parameters, numTrained: trained.length, hooks, declared, replicas });
     }
   }
 

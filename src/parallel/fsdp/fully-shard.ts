@@ -12,7 +12,7 @@ import type { Contents } from '../../transport/call';
 import { broadcastBuffers, roundBuffers } from '../buffers';
 import { castBoundaries } from '../precision/cast-boundaries';
 import { FULL_PRECISION, halfOf, type MixedPrecision } from '../precision/mixed-precision';
-import { type RankContext, runAsUnit } from '../run-as-unit';
+import { type RankContext, type Replicas, runAsUnit } from '../run-as-unit';
 import { heldParameters, replicasOf, requireSameParts } from '../same-parts';
 import { rowTables } from '../sparse/row-masks';
 import type { PrefetchOptions } from './fsdp-schedule';
@@ -144,11 +144,30 @@ function makeUnit(
   const declared = spec.half ?? undefined;
   castBoundaries(engine, module, precision);
   roundBuffers(module, precision);
-  runAsUnit({ engine, observer, module, parameters: members, numTrained, hooks: sharded, declared });
+  const replicas = unit === null ? undefined : replicasOfUnit(unit);
+  runAsUnit({
+    engine,
+    observer,
+    module,
+    parameters: members,
+    numTrained,
+    hooks: sharded,
+    declared,
+    replicas,
+  });
   module.wrap((inputs, next) => {
     sharded.prepare();
     return next(...inputs);
   });
+}
+
+function replicasOfUnit(unit: FsdpUnit): Replicas {
+  const { members, numTrained, placement } = unit;
+  const ranks = placement.replicateGroup?.ranks ?? null;
+  return {
+    parameters: members.slice(0, numTrained),
+    ranks: () => (unit.requiresGradientSync ? ranks : null),
+  };
 }
 
 function contentsOfUnit(module: Module, parameters: readonly Parameter[], group: ProcessGroup): Contents {

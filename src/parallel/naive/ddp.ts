@@ -47,6 +47,7 @@ export function naiveDDP<M extends Module>(module: M, { engine, observer, group 
     });
   };
   const hooks = { preForward() {}, postForward() {}, preBackward() {}, postBackward: average };
-  runAsUnit({ engine, observer, module, parameters: trained, hooks });
+  const replicas = { parameters: trained, ranks: () => group.ranks };
+  runAsUnit({ engine, observer, module, parameters: trained, hooks, replicas });
   return module;
 }

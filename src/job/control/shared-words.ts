@@ -1,0 +1,15 @@
+/** Indices of the words in the memory that main thread and courier share. */
+export const SHARED_WORDS = {
+  /** Number of the last work that the main thread has ended. */
+  ended: 0,
+  /** 1 once the courier has closed its link. */
+  closed: 1,
+  /** Number of the work whose interrupt the main thread has noticed. */
+  heard: 2,
+  /** Number of the work that must end where its next operation begins; [Note: interrupted operations]. */
+  interrupted: 3,
+  /** `granted` is the number of steps that the running call may run; `isFinal` is 1 once this number is final. */
+  granted: 4,
+  isFinal: 5,
+  length: 6,
+} as const;
