@@ -9,7 +9,7 @@ import { describeCollective, findWaits, GRACE_SECONDS, type MissingCollective, t
  * and has started nothing else, none of them can go on: two ranks that both receive first, or three that send around a ring.
  * PyTorch lets such ranks wait until the group's timeout.
  *
- * Returns what to tell about ranks in such a circle that have waited longer than the grace period; undefined if there is none.
+ * Returns the report about ranks in such a circle that have waited longer than the grace period; undefined if there is none.
  */
 export function findDeadlock(
   situations: ReadonlyMap<number, Situation>,

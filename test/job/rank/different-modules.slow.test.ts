@@ -51,6 +51,11 @@ const DIFFERENCES: Readonly<Record<string, Difference>> = {
     cell: 'fullyShard(first ? new nn.Linear(4, 6, { bias: false }) : new nn.Linear(6, 4, { bias: false })).apply(tf.ones([1, first ? 4 : 6]))',
     shows: [/rank 0 .*weight \[6, 4\]/, /rank 1 .*weight \[4, 6\]/],
   },
+  'only the last of many parameters differs': {
+    cell: `const widths = [4, 4, 4, 4, 4, 4, first ? 5 : 7];
+      fullyShard(new nn.Sequential(...widths.map((width) => new nn.Linear(4, width)))).apply(x)`,
+    shows: [/rank 0 .*more \(checksum \d+\)/, /rank 1 .*more \(checksum \d+\)/],
+  },
   'they replicate other shapes': {
     cell: 'new DDP(first ? new nn.Linear(4, 6, { bias: false }) : new nn.Linear(6, 4, { bias: false }))',
     shows: [/rank 0 .*weight \[6, 4\]/, /rank 1 .*weight \[4, 6\]/],

@@ -60,7 +60,7 @@ const DRIFTS = {
 };
 
 for (const [name, { cell, text }] of Object.entries(DRIFTS)) {
-  test(`${name} is told when the cell ends`, { timeout: HANG_MS }, async (context) => {
+  test(`${name} is in a warning when the cell ends`, { timeout: HANG_MS }, async (context) => {
     const warnings = warningsOf(context);
     await runCell(shared(), cell);
     const [warning = '', ...others] = warnings();
