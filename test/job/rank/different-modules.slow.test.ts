@@ -68,6 +68,11 @@ const DIFFERENCES: Readonly<Record<string, Difference>> = {
     cell: 'const [c, d] = [1, 2].map(() => new DDP(new nn.Linear(4, 4))); (first ? c : d).apply(x).sum().backward()',
     shows: [/allReduce.*\(asynchronous, avg/, /equal module 2 of its cell/],
   },
+  'each runs another tensor-parallel layer of one model': {
+    cell: `const m = new Pair("ab"); const style = RowwiseParallel({ inputLayouts: Replicate() });
+      parallelizeModule(m, initDeviceMesh([2], ['tp']), { a: style, b: style }); (first ? m.a : m.b).apply(x)`,
+    shows: [/rank 0 called allReduce .*module a/, /rank 1 called allReduce .*module b/],
+  },
   'a naive DDP has other shapes': {
     cell: 'naive.DDP(first ? new nn.Linear(4, 6, { bias: false }) : new nn.Linear(6, 4, { bias: false }))',
     shows: [/weight \[6, 4\]/, /weight \[4, 6\]/],
