@@ -85,7 +85,7 @@ class Members:
 
     def _admit(self, group: ProcessGroup, store: Any, before: set[int]) -> None:
         self._sockets[group.group_name] = open_sockets() - before
-        if group.size() == 1 or "gloo" not in str(dist.get_backend_config(group)):
+        if "gloo" not in str(dist.get_backend_config(group)):
             return
         strangers = self._agreed(group, store, self._stranger(group, store))
         # Those who connected late are in the set too.
