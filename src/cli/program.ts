@@ -91,10 +91,18 @@ function createProgram(io: Io): Command {
     .configureOutput({ writeOut: io.stdout, writeErr: io.stderr });
 }
 
-/** Reports an error of shardlab by its message; any other error is a defect and is reported with its stack. */
+/**
+ * Reports an error of shardlab, or of the operating system about a path, by its message; any other error is a defect and is reported
+ * with its stack.
+ */
 function reportError(error: unknown, output: Output): void {
-  const known = error instanceof ShardlabError;
+  const code = error instanceof ShardlabError ? error.code : isAboutPath(error) ? 'IO' : 'INTERNAL';
   const message = error instanceof Error ? error.message : String(error);
-  output.note(known ? `shardlab: ${message}` : `shardlab: ${error instanceof Error ? error.stack : message}`);
-  if (output.json) output.answer({ error: { code: known ? error.code : 'INTERNAL', message } }, () => '');
+  const shown = code === 'INTERNAL' && error instanceof Error ? error.stack : message;
+  output.note(`shardlab: ${shown}${isAboutPath(error) ? '; name another path' : ''}`);
+  if (output.json) output.answer({ error: { code, message } }, () => '');
+}
+
+function isAboutPath(error: unknown): boolean {
+  return error instanceof Error && 'syscall' in error && 'path' in error;
 }

@@ -5,8 +5,18 @@ import { ConfigError } from '../core/errors';
 /** A file's settings, and the lines of its keys. */
 export type Located = Pick<LocatedText, 'input' | 'lineOf'> & Partial<Pick<LocatedText, 'plainOf'>>;
 
-/** Reads TOML. Throws: CONFIG with file, line and column if the text is not TOML. */
+/** Reads TOML. Throws: CONFIG with file, line and column if the text is not TOML, and for a text that is nested too deep. */
 export function locatedToml(text: string, file: string): Located {
+  try {
+    return located(text, file);
+  } catch (error) {
+    // The parser and its readers are recursive, and the stack ends before a config does.
+    if (!(error instanceof RangeError)) throw error;
+    throw new ConfigError(`${file}: nested too deep; a config has fewer than 10 levels`, { file });
+  }
+}
+
+function located(text: string, file: string): Located {
   const program = parsed(text, file);
   const [root] = program.body;
   const lines = new Map(root.body.flatMap((item) => linesOf(item, [])));

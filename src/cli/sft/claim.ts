@@ -20,7 +20,11 @@ const CLAIM = /^\.training-(\d+-\d+)$/;
  */
 export function claimFolder(folder: string, note: (line: string) => void): () => void {
   const isNew = !fs.existsSync(folder);
-  makeFolder(folder);
+  try {
+    makeFolder(folder);
+  } catch (cause) {
+    throw notWritten(folder, cause);
+  }
   const own = `.training-${processMark()}`;
   const release = (): void => {
     fs.rmSync(join(folder, own), { force: true });
@@ -31,8 +35,7 @@ export function claimFolder(folder: string, note: (line: string) => void): () =>
   } catch (cause) {
     if (cause instanceof Error && 'code' in cause && cause.code === 'EEXIST')
       throw claimed(folder, process.pid);
-    const why = cause instanceof Error ? cause.message : String(cause);
-    throw new ShardlabError('IO', `sft: --output_dir ${folder} cannot be written: ${why}`, { cause });
+    throw notWritten(folder, cause);
   }
   try {
     for (const name of fs.readdirSync(folder)) if (name !== own) checkClaim(folder, name, note);
@@ -55,6 +58,15 @@ function checkClaim(folder: string, name: string, note: (line: string) => void):
     );
   } else if (isRunning(mark)) throw claimed(folder, pid);
   else fs.rmSync(join(folder, name), { force: true });
+}
+
+function notWritten(folder: string, cause: unknown): ShardlabError {
+  const why = cause instanceof Error ? cause.message : String(cause);
+  return new ShardlabError(
+    'IO',
+    `sft: --output_dir ${folder} cannot be written: ${why}; name a folder in which you may write`,
+    { cause },
+  );
 }
 
 function claimed(folder: string, pid: string | number): ShardlabError {

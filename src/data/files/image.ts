@@ -7,11 +7,22 @@ export type ImageSize = readonly [number, number];
 /** Colours of a pixel: red, green, blue. */
 export const CHANNELS = 3;
 
+/** A small file may say that it has any number of pixels. Source: MAX_IMAGE_PIXELS of Pillow (a quarter of a GiB, at 3 bytes each). */
+const MOST_PIXELS = Math.floor(2 ** 30 / 4 / 3);
+
 /**
- * Returns the size of a PNG or JPEG image from the first bytes of its file. Throws: CONFIG for files of other formats.
+ * Returns the size of a PNG or JPEG image from the first bytes of its file. Throws: CONFIG for files of other formats, and for
+ * images that are too large to decode.
  */
 export function imageSizeOf(file: string, bytes: Buffer): ImageSize {
   const size = pngSize(bytes) ?? jpegSize(bytes);
+  if (size !== undefined && size[0] * size[1] > MOST_PIXELS) {
+    throw new ConfigError(
+      `data: ${file} has ${size[0]} x ${size[1]} pixels, but at most ${MOST_PIXELS} pixels are decoded; scale the image down, or remove it ` +
+        'from the folder',
+      { file },
+    );
+  }
   if (size !== undefined) return size;
   throw new ConfigError(
     `data: ${file} is neither a PNG nor a JPEG image; convert it or remove it from the folder`,

@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type { OwnData } from '../../config/settings/data';
 import { ConfigError } from '../../core/errors';
+import { TimeLimit } from '../../core/time-limit';
 import type { Message } from './conversation';
 import { readJson, tokenizerFiles } from './tokenizer';
 
@@ -29,19 +30,26 @@ const CHATML_TEXT =
 export async function chatTemplateOf(
   { chatTemplate, tokenizer }: Pick<OwnData, 'chatTemplate' | 'tokenizer'>,
   baseDir: string,
+  limit = new TimeLimit(),
 ): Promise<ChatTemplate> {
   const { name, text, tokens } = templateText(chatTemplate, tokenizer, baseDir);
   // The package is loaded on first use.
   const { Template } = await import('@huggingface/jinja');
   const failed = (error: unknown): ConfigError => {
+    if (error instanceof ConfigError) return error;
     const reason = error instanceof Error ? error.message : String(error);
     return new ConfigError(
       `data.chatTemplate: ${name} fails: ${reason}; correct it, or name another template`,
     );
   };
+  const words = {
+    what: `data.chatTemplate: ${name}`,
+    advice: 'shorten its loops, or name another template',
+  };
   let template: InstanceType<typeof Template>;
   try {
     template = new Template(text);
+    template.parsed.body.unshift(...new Template(`{% set range = ${RANGE} %}`).parsed.body);
   } catch (error) {
     throw failed(error);
   }
@@ -49,12 +57,28 @@ export async function chatTemplateOf(
     name,
     render(messages, asks) {
       try {
-        return template.render({ ...tokens, messages, add_generation_prompt: asks });
+        const given = { ...tokens, messages, add_generation_prompt: asks, [RANGE]: range };
+        const numCharacters = messages.reduce((sum, { content }) => sum + content.length, 0);
+        return limit.run({ ...words, numCharacters }, () => template.render(given));
       } catch (error) {
         throw failed(error);
       }
     },
   };
+}
+
+/** The name under which a template gets `range`, which Jinja's own replaces only by a statement of the template. */
+const RANGE = 'shardlab_range';
+/** Source: MAX_RANGE of Jinja's sandbox, in which transformers runs templates. */
+const MAX_RANGE = 100_000;
+
+/** Returns Python's range as a list of at most MAX_RANGE numbers. Throws: an error with the number. */
+function range(first: number, stop?: number, step = 1): number[] {
+  const [from, to] = stop === undefined ? [0, first] : [first, stop];
+  const count = Math.max(0, Math.ceil((to - from) / step));
+  if (step === 0) throw new Error('range() step must not be zero');
+  if (!(count <= MAX_RANGE)) throw new Error(`range() of ${count} numbers; the most is ${MAX_RANGE}`);
+  return Array.from({ length: count }, (_, i) => from + i * step);
 }
 
 interface TemplateText {

@@ -1,5 +1,6 @@
 import type { OwnData } from '../../config/settings/data';
 import { ConfigError } from '../../core/errors';
+import { TimeLimit } from '../../core/time-limit';
 import type { FoundFiles } from '../files/find-files';
 import { instructionRecords } from '../files/instruction-records';
 import { type ExamplePart, type PreparedInstructions, TOKEN_ARRAYS, tokenBytes } from '../prepared';
@@ -34,9 +35,10 @@ export async function prepareInstructions(data: OwnData, parts: PrepareParts): P
   const { seq } = data;
   if (seq === undefined)
     throw new ConfigError('data.instructions: the number of tokens per row is missing; give data.seq');
-  const codec = await textCodecOf({ ...data, eosToken: null }, parts.baseDir);
+  const limit = new TimeLimit();
+  const codec = await textCodecOf({ ...data, eosToken: null }, parts.baseDir, limit);
   const notes: string[] = [];
-  const store = (files: FoundFiles) => storeExamples(data, { ...parts, files, seq, codec, notes });
+  const store = (files: FoundFiles) => storeExamples(data, { ...parts, files, seq, codec, limit, notes });
   const all = await store(parts.files);
   const given = validationFiles === null ? null : await store(validationFiles);
   const numAll = all.examples.length;
@@ -74,13 +76,14 @@ export async function prepareInstructions(data: OwnData, parts: PrepareParts): P
 interface StoreParts extends PrepareParts {
   readonly seq: number;
   readonly codec: TextCodec;
+  readonly limit: TimeLimit;
   readonly notes: string[];
 }
 
 /** Writes the tokens of all examples that fit, and adds a note about examples that are left out or cut. */
 async function storeExamples(data: OwnData, parts: StoreParts): Promise<StoredExamples> {
-  const { files, seq, codec, notes, read, fileFor, baseDir } = parts;
-  const template = await chatTemplateOf(data, baseDir);
+  const { files, seq, codec, limit, notes, read, fileFor, baseDir } = parts;
+  const template = await chatTemplateOf(data, baseDir, limit);
   const tokens = new NumberFile(fileFor('tokens'), TOKEN_ARRAYS[tokenBytes(codec.vocab)]);
   const answers = new NumberFile(fileFor('answers'), Uint8Array);
   const examples: StoredExample[] = [];
@@ -88,7 +91,12 @@ async function storeExamples(data: OwnData, parts: StoreParts): Promise<StoredEx
   try {
     for await (const record of instructionRecords(files, read)) {
       const { place } = record;
-      const whole = encodeExample(conversationOf(record, data.system), { template, codec, place });
+      const messages = conversationOf(record, data.system);
+      const numCharacters = messages.reduce((sum, { content }) => sum + content.length, 0);
+      // A limit costs a tenth of a millisecond, so a record has one for all its texts.
+      const whole = limit.run({ what: `data: ${place}`, advice: 'shorten it', numCharacters }, () =>
+        encodeExample(messages, { template, codec, place }),
+      );
       counts.read++;
       if (whole.ids.length > seq) counts.long++;
       const example = fitted(whole, seq, data.truncation);

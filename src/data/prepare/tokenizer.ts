@@ -2,6 +2,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type { OwnData } from '../../config/settings/data';
 import { ConfigError } from '../../core/errors';
+import { TimeLimit } from '../../core/time-limit';
 
 /** Turns texts into token ids and back. */
 export interface TextCodec {
@@ -38,6 +39,7 @@ const USUAL_EOS = ['<|endoftext|>', '<|end_of_text|>', '</s>'];
 export async function textCodecOf(
   { tokenizer: path, eosToken }: Pick<OwnData, 'tokenizer' | 'eosToken'>,
   baseDir: string,
+  limit = new TimeLimit(),
 ): Promise<TextCodec> {
   if (path === undefined) return BYTES;
   const [file, besides] = tokenizerFiles(path, baseDir);
@@ -63,12 +65,23 @@ export async function textCodecOf(
   const ids = tokenizer.get_vocab(true);
   const vocab = [...ids.values()].reduce((most, id) => Math.max(most, id + 1), 0);
   const eos = eosOf(file, ids, config, eosToken);
+  const words = {
+    what: `data.tokenizer: ${file}`,
+    advice: 'one of its regular expressions backtracks without end on this text; name another tokenizer',
+  };
   return {
     name: `tokenizer ${path}`,
     vocab,
     eos: eos === null ? null : { id: eos, afterLast: true },
-    encode: (text) => tokenizer.encode(text, { add_special_tokens: false }).ids,
-    decode: (some) => (some.length === 0 ? '' : tokenizer.decode([...some])),
+    encode: (text) =>
+      limit.run(
+        { ...words, numCharacters: text.length },
+        () => tokenizer.encode(text, { add_special_tokens: false }).ids,
+      ),
+    decode: (some) =>
+      some.length === 0
+        ? ''
+        : limit.run({ ...words, numCharacters: some.length }, () => tokenizer.decode([...some])),
   };
 }
 

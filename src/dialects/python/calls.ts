@@ -61,9 +61,9 @@ export class PythonFile {
   readonly #names: Names;
   readonly #signatures: Signatures;
 
-  constructor(text: string, signatures: Signatures) {
+  constructor(text: string, file: string, signatures: Signatures) {
     this.#text = text;
-    this.#statements = new PythonLexer(text).statements();
+    this.#statements = new PythonLexer(text, file).statements();
     this.#names = namesOf(this.#statements);
     this.#signatures = signatures;
   }

@@ -37,16 +37,17 @@ export function expressionOf(tokens: readonly Token[]): Expression {
   }
   if (first.kind === 'number' && tokens.length === 1 && typeof first.value === 'number')
     return found({ kind: 'literal', value: first.value });
-  if (first.text === '-' || first.text === '+')
-    return found(signed(first.text, expressionOf(tokens.slice(1))));
+  const numSigns = tokens.findIndex(({ text }) => text !== '-' && text !== '+');
+  if (numSigns > 0) return found(signed(tokens.slice(0, numSigns), expressionOf(tokens.slice(numSigns))));
   const end = first.kind === 'sign' && '([{'.includes(first.text) ? afterBracket(tokens, 0) : 1;
   if (end === tokens.length && end > 1) return bracketed(tokens, found);
   return found(trailed(tokens));
 }
 
-function signed(sign: string, expression: Expression): Shape {
+function signed(signs: readonly Token[], expression: Expression): Shape {
   if (expression.kind !== 'literal' || typeof expression.value !== 'number') return { kind: 'computed' };
-  return { kind: 'literal', value: sign === '-' ? -expression.value : expression.value };
+  const isNegative = signs.filter(({ text }) => text === '-').length % 2 === 1;
+  return { kind: 'literal', value: isNegative ? -expression.value : expression.value };
 }
 
 /** Returns what a pair of brackets contains. */

@@ -37,7 +37,7 @@ const SIGNATURES: Signatures = {
 
 /** Returns the settings in a script of Python: one source per call, in the order of the file; empty if no known function is called. */
 export function pythonSources(text: string, file: string): readonly Source[] {
-  const script = new PythonFile(text, SIGNATURES);
+  const script = new PythonFile(text, file, SIGNATURES);
   const calls = script.calls().filter(({ name }) => !Object.hasOwn(POLICIES, name));
   const others = script
     .others()

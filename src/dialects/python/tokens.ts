@@ -1,3 +1,5 @@
+import { ConfigError } from '../../core/errors';
+
 /** A word, a number, a text or a sign of Python. */
 export interface Token {
   readonly kind: 'name' | 'number' | 'text' | 'sign';
@@ -19,6 +21,8 @@ export interface Statement {
 
 const OPENING = '([{';
 const CLOSING = ')]}';
+/** Source: MAXLEVEL of CPython's tokenizer. */
+const DEEPEST = 200;
 
 const BLANK = /[ \t\f\r]+|\\\r?\n/y;
 const COMMENT = /#[^\n]*/y;
@@ -30,13 +34,16 @@ const SIGN = /\*\*=?|\/\/=?|>>=?|<<=?|:=|->|\.\.\.|[-+*/%@&|^=!<>]=|[^\s\w]/y;
 /** Divides a file of Python into statements. Unknown signs become tokens too, because only calls are read. */
 export class PythonLexer {
   readonly #text: string;
+  readonly #file: string;
   #at = 0;
   #line = 1;
 
-  constructor(text: string) {
+  constructor(text: string, file: string) {
     this.#text = text;
+    this.#file = file;
   }
 
+  /** Throws: CONFIG for brackets that are nested deeper than Python reads. */
   statements(): readonly Statement[] {
     const statements: Statement[] = [];
     let tokens: Token[] = [];
@@ -61,6 +68,12 @@ export class PythonLexer {
         continue;
       }
       if (token.kind === 'sign' && OPENING.includes(token.text)) depth += 1;
+      if (depth > DEEPEST) {
+        throw new ConfigError(
+          `${this.#file}:${token.line}: more than ${DEEPEST} brackets within each other, which Python does not read; write the values out`,
+          { file: this.#file },
+        );
+      }
       if (token.kind === 'sign' && CLOSING.includes(token.text)) depth = Math.max(0, depth - 1);
       tokens.push(token);
     }
@@ -151,8 +164,8 @@ export function splitAt(tokens: readonly Token[], sign: string): readonly (reado
     }
     const isOpening = token.kind === 'sign' && OPENING.includes(token.text);
     const end = isOpening ? afterBracket(tokens, at) : at + 1;
-    parts.at(-1)?.push(...tokens.slice(at, end));
-    at = end;
+    const part = parts.at(-1);
+    for (; at < end; at++) part?.push(tokens[at] as Token); // a list may have more tokens than a call can have arguments
   }
   return parts;
 }

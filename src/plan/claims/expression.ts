@@ -56,9 +56,13 @@ export function evaluatorOf(
   return { number, truth, text };
 }
 
+/** An error quotes at most this number of characters of an expression. */
+const QUOTED = 120;
+
 function wrong(owner: string, expression: string, reason: string): ShardlabError {
+  const quoted = expression.length > QUOTED ? `${expression.slice(0, QUOTED)}…` : expression;
   return new ShardlabError(
     'CHECK',
-    `${owner}: '${expression}' cannot be evaluated: ${reason}; correct the expression`,
+    `${owner}: '${quoted}' cannot be evaluated: ${reason}; correct the expression`,
   );
 }

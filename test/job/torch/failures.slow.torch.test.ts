@@ -44,7 +44,7 @@ async function endJob(job: Job, processes: readonly number[], context: TestConte
 /** Returns torchrun's agent among processes. */
 function agentOf(processes: readonly number[]): number {
   const isAgent = (pid: number): boolean =>
-    readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('torch.distributed.run');
+    readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('shardlab_torch.agent');
   return processes.find(isAgent) ?? assert.fail('there is no agent');
 }
 

@@ -1,0 +1,131 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { crc32 } from 'node:zlib';
+import { TimeLimit } from '../../src/core/time-limit';
+import { imageSizeOf, readImage } from '../../src/data/files/image';
+import { chatTemplateOf } from '../../src/data/prepare/chat-template';
+import { textCodecOf } from '../../src/data/prepare/tokenizer';
+import { dataFile } from './data-reference';
+
+const folder = mkdtempSync(join(tmpdir(), 'hostile-'));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+const MESSAGES = [{ role: 'user', content: 'hello' }] as const;
+const SECONDS = 0.3;
+
+async function rendered(text: string): Promise<string> {
+  const file = join(folder, 'template.jinja');
+  writeFileSync(file, text);
+  const data = { chatTemplate: file, tokenizer: undefined };
+  return (await chatTemplateOf(data, folder, new TimeLimit(SECONDS))).render([...MESSAGES], false);
+}
+
+/** Loops that would fill the memory, or never end, with the reason for which they end. */
+const TEMPLATES: Readonly<Record<string, readonly [string, RegExp]>> = {
+  'a range of a million million': [
+    '{% for i in range(1000000000000) %}x{% endfor %}',
+    /range\(\) of 1000000000000 numbers; the most is 100000/,
+  ],
+  'a range that counts down without end': ['{{ range(0, -1000000000000, -1)|length }}', /of 1000000000000 numbers/],
+  'a range of step 0': ['{{ range(0, 5, 0) }}', /step must not be zero/],
+  'ranges within a range': [
+    '{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}',
+    /took longer than \d+ s and was ended; shorten its loops/,
+  ],
+  'a text that doubles': [
+    '{% set ns = namespace(x="abcd") %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}',
+    /fails: Invalid string length/,
+  ],
+  'brackets within brackets': [`{{ ${'('.repeat(100_000)}1${')'.repeat(100_000)} }}`, /fails/],
+  'a macro that calls itself': [
+    '{% macro f(x) %}{{ self.f(x) }}{{ f(x) }}{% endmacro %}{{ f(1) }}',
+    /fails|took longer/,
+  ],
+};
+
+for (const [name, [text, message]] of Object.entries(TEMPLATES)) {
+  test(`a chat template with ${name} is a typed error, and not the end of the process`, async () => {
+    await assert.rejects(rendered(text), { code: 'CONFIG', message });
+  });
+}
+
+test('ranges that templates use count as in Python', async () => {
+  assert.equal(await rendered('{% for i in range(3) %}{{ i }}{% endfor %}'), '012');
+  assert.equal(await rendered('{% for i in range(5, 0, -2) %}{{ i }}{% endfor %}'), '531');
+  assert.equal(await rendered('{{ range(100000)|length }}{{ range(3, 1)|length }}'), '1000000');
+  const inMacro = '{% macro f(n) %}{% for i in range(n) %}{{ i }}{% endfor %}{% endmacro %}{{ f(4) }}';
+  assert.equal(await rendered(inMacro), '0123');
+});
+
+/** Writes a tokenizer whose words are found by a regular expression. */
+function tokenizerWith(pattern: string, place: 'pre_tokenizer' | 'normalizer'): string {
+  const json = JSON.parse(readFileSync(dataFile('tokenizer.json'), 'utf8'));
+  const rule =
+    place === 'normalizer'
+      ? { type: 'Replace', pattern: { Regex: pattern }, content: 'x' }
+      : { type: 'Split', pattern: { Regex: pattern }, behavior: 'Isolated', invert: false };
+  const file = join(folder, 'tokenizer.json');
+  writeFileSync(file, JSON.stringify({ ...json, [place]: rule }));
+  return file;
+}
+
+for (const place of ['pre_tokenizer', 'normalizer'] as const) {
+  for (const pattern of ['^(a+)+$', '(a|a)*b', '(.*a){25}$']) {
+    test(`a tokenizer whose ${place} backtracks without end (${pattern}) is a typed error`, async () => {
+      const tokenizer = tokenizerWith(pattern, place);
+      const codec = await textCodecOf({ tokenizer, eosToken: null }, folder, new TimeLimit(SECONDS));
+      assert.throws(() => codec.encode(`${'a'.repeat(60)}!`), {
+        code: 'CONFIG',
+        message: /tokenizer\.json took longer than \d+ s and was ended; one of its regular expressions/,
+      });
+    });
+  }
+}
+
+test('work within limited work is named when the limit ends it, and the next work runs', () => {
+  const limit = new TimeLimit(SECONDS);
+  const words = (what: string) => ({ what, advice: 'change it', numCharacters: 0 });
+  const endless = (): never => {
+    for (;;);
+  };
+  assert.throws(() => limit.run(words('outer'), () => limit.run(words('inner'), endless)), {
+    message: /^inner took longer/,
+  });
+  assert.equal(
+    limit.run(words('next'), () => limit.run(words('deep'), () => 3)),
+    3,
+  );
+  assert.throws(() => limit.run(words('error'), () => JSON.parse('{')), SyntaxError);
+});
+
+/** Returns the beginning of a PNG with a size, as a file of a few bytes may have it. */
+function pngOf(rows: number, columns: number): Buffer {
+  const header = Buffer.alloc(17);
+  header.write('IHDR', 0, 'latin1');
+  header.writeUInt32BE(columns, 4);
+  header.writeUInt32BE(rows, 8);
+  header.set([1, 0, 0, 0, 0], 12);
+  const sum = Buffer.alloc(4);
+  sum.writeUInt32BE(crc32(header));
+  return Buffer.concat([Buffer.from('89504e470d0a1a0a0000000d', 'hex'), header, sum]);
+}
+
+test('a picture of more pixels than Pillow decodes is refused by its header', () => {
+  for (const [rows, columns] of [
+    [20_000, 20_000],
+    [1, 2 ** 31 - 1],
+    [2 ** 32 - 1, 2 ** 32 - 1],
+  ] as const) {
+    const message = new RegExp(`big.png has ${rows} x ${columns} pixels, but at most 89478485 pixels`);
+    assert.throws(() => imageSizeOf('big.png', pngOf(rows, columns)), { code: 'CONFIG', message });
+  }
+  assert.deepEqual(imageSizeOf('fits.png', pngOf(9000, 9000)), [9000, 9000]);
+  const jpeg = Buffer.from('ffd8ffc00011082710ffff03', 'hex');
+  assert.throws(() => imageSizeOf('big.jpg', jpeg), { code: 'CONFIG', message: /10000 x 65535 pixels/ });
+  const file = join(folder, 'big.png');
+  writeFileSync(file, pngOf(20_000, 20_000));
+  assert.throws(() => readImage(file, [4, 4], new Float32Array(48)), { code: 'CONFIG' });
+});
