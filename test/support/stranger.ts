@@ -1,8 +1,11 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
 
 /** The user that plays the stranger: nobody. */
 const NOBODY = 65_534;
@@ -48,6 +51,43 @@ export function listenersOf(pids: readonly number[]): Listener[] {
       return [{ host: hostOf(address), port: Number.parseInt(port, 16) }];
     });
   });
+}
+
+/** How long the sockets of processes that have just started may take to listen. */
+const LISTEN_MS = 30e3;
+
+/**
+ * Returns the addresses on which some processes listen when there are at least `least`. Skips the test, and returns null, where
+ * the system does not show which process owns a socket.
+ */
+export async function awaitListeners(
+  context: TestContext,
+  pids: readonly number[],
+  least: number,
+): Promise<Listener[] | null> {
+  if (!(await showsOwners())) {
+    context.skip('/proc of this system does not show which process owns a socket');
+    return null;
+  }
+  const deadline = performance.now() + LISTEN_MS;
+  for (;;) {
+    const found = listenersOf(pids);
+    if (found.length >= least) return found;
+    if (performance.now() > deadline) {
+      throw new Error(`of ${least} addresses, the processes listen on ${JSON.stringify(found)}`);
+    }
+    await setTimeout(100);
+  }
+}
+
+/** Tells whether /proc shows a server of this process. */
+async function showsOwners(): Promise<boolean> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const shown = listenersOf([process.pid]).some((one) => one.port === port);
+  server.close();
+  return shown;
 }
 
 function socketsOf(pid: number): string[] {

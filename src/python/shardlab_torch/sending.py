@@ -21,6 +21,7 @@ from .values import ARRAY_TYPES, EPOCH, NUMPY_TYPES, BigInt, JavaScriptError, Ma
 MOST_DEPTH = 128
 # More values outside of arrays than this cannot be sent, because each is sent as text.
 MOST_PARTS = 2**24
+_CONTAINERS = (list, tuple, dict, set, frozenset)
 # The longest text of JSON that JavaScript can read, and the most bytes that a frame of the link can have.
 MOST_TEXT_BYTES = 2**28
 MOST_BYTES = 2**30 - 2**16
@@ -74,8 +75,6 @@ class _Encoder:
             return self._bytes(value)
         if isinstance(value, datetime):
             return {"date": (value.astimezone(timezone.utc) - EPOCH) // timedelta(milliseconds=1)}
-        if self._count > MOST_PARTS:
-            self._refuse(None, f"a container of more than {MOST_PARTS} values", "send tensors or arrays")
         for kind, convert in self._kinds():
             if isinstance(value, kind):
                 return self._inside(value, place, convert)
@@ -88,6 +87,8 @@ class _Encoder:
         """Converts a value that has other values in it."""
         if id(value) in self._around:
             self._refuse(place, f"{self._path(self._around[id(value)])} again", "send a value that does not contain itself")
+        if isinstance(value, _CONTAINERS) and self._count + len(value) > MOST_PARTS:
+            self._refuse(None, f"a container of more than {MOST_PARTS} values", "send tensors or arrays")
         if len(self._around) >= MOST_DEPTH:
             self._refuse(place, f"nested more than {MOST_DEPTH} deep", "send a flatter value")
         self._around[id(value)] = place

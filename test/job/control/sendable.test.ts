@@ -1,9 +1,14 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { before, test } from 'node:test';
 import { inspect } from 'node:util';
 import { ConfigError } from '../../../src/core/errors';
 import * as tf from '../../../src/core/tf';
 import { copyToSend, type Language, requireSendable } from '../../../src/job/control/sendable';
+import { testEngine } from '../../support/wasm-test-engine';
+
+before(async () => {
+  await testEngine();
+});
 
 const LANGUAGES: readonly Language[] = ['JavaScript', 'Python'];
 
@@ -19,8 +24,8 @@ cyclic.again = [{ cyclic }];
 
 const PLAIN = 'send plain values, arrays, typed arrays, Maps or Sets';
 
-/** Values that no rank can get, and the message's part after "job.put: value". */
-const REFUSED: readonly (readonly [unknown, string])[] = [
+/** Returns values that no rank can get, and the message's part after "job.put: value". */
+const refused = (): readonly (readonly [unknown, string])[] => [
   [
     { a: [0, 1, { f: () => 1 }] },
     '.a[2].f is a function, which cannot be sent; a function can be sent only by job.on().run',
@@ -60,9 +65,9 @@ const REFUSED: readonly (readonly [unknown, string])[] = [
 
 for (const language of LANGUAGES) {
   test(`what no rank can get is refused by its path, with the same words: ${language}`, () => {
-    for (const [value, message] of REFUSED) {
-      const refused = (): void => requireSendable(value, 'job.put', 'value', language);
-      assert.throws(refused, (error) => {
+    for (const [value, message] of refused()) {
+      const check = (): void => requireSendable(value, 'job.put', 'value', language);
+      assert.throws(check, (error) => {
         assert.ok(error instanceof ConfigError);
         assert.equal(error.message, `job.put: value${message}`);
         return true;

@@ -3,7 +3,14 @@ import { connect } from 'node:net';
 import { test } from 'node:test';
 import type { ShardlabError } from '../../../src/core/errors';
 import type { Job } from '../../../src/job/run/job';
-import { jobFiles, listenersOf, noStranger, playStranger, secretsOf } from '../../support/stranger';
+import {
+  awaitListeners,
+  jobFiles,
+  listenersOf,
+  noStranger,
+  playStranger,
+  secretsOf,
+} from '../../support/stranger';
 import { descendantsOf, GPT, launchTorch } from './torch-fixture';
 
 const SUM = 'x = torch.ones(2)\ndist.all_reduce(x)\nx.tolist()';
@@ -56,8 +63,9 @@ test('another user who connects to all ports of ranks of PyTorch, and tries thei
   const run = await job.train({ model: GPT, batch: 2, seed: 5, parallel: { strategy: 'FULL_SHARD' } });
   await run.step(1);
   const pids = [process.pid, ...descendantsOf(process.pid)];
-  const listeners = listenersOf(pids);
-  assert.ok(listeners.length >= 3, 'the control link, and groups of two ranks');
+  // The control link, and the groups of two ranks.
+  const listeners = await awaitListeners(context, pids, 3);
+  if (listeners === null) return;
   for (const { host } of listeners) assert.equal(host, '127.0.0.1');
   const steps = run.step(3);
   const { visits, read } = await playStranger(listeners, [...jobFiles(), ...secretsOf(pids)]);

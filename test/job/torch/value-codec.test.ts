@@ -179,7 +179,7 @@ test('what JavaScript cannot get from Python is refused by its path', { skip }, 
     ['value = {frozenset([object]): 1}', 'is a class, which cannot be sent'],
     ['value = 1\nfor _ in range(300): value = [value]', 'is nested more than 128 deep, which cannot be sent'],
     [
-      'value = 1\nfor _ in range(60): value = [value, value]',
+      'value = [0] * 2**24\nfor _ in range(60): value = [value, value]',
       'is a container of more than 16777216 values, which cannot be sent',
     ],
     ['value = range(10**12)', 'value is an instance of range, which cannot be sent'],
