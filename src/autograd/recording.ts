@@ -152,7 +152,8 @@ export class Recording extends Array<RecordedNode> {
 
   /** Whether a gradient with respect to the tensor is needed. */
   flows(tensor: tf.Tensor): boolean {
-    if (this.#flowing.has(tensor.id)) return true;
+    // A parameter may be frozen after this recording has read it.
+    if (this.#flowing.has(tensor.id)) return this.loose.get(tensor.id)?.requiresGrad !== false;
     if (this.parent === null) return this.#isLoose(tensor);
     if (!this.parent.flows(tensor)) return false;
     this.captured.set(tensor.id, tensor);

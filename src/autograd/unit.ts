@@ -272,13 +272,16 @@ export function trainedParts(tape: Recording): TrainedParts {
   return { loose: [...tape.loose.values()], units: [...new Set(tape.owners.values())] };
 }
 
-/** Adds gradients to loose parameters, and frees all other gradients. */
+/**
+ * Adds gradients to loose parameters, and frees all other gradients. A parameter that was frozen after forward gets none, as in
+ * torch.
+ */
 export function handOut(engine: Engine, tape: Recording, found: Gradients): void {
   // If this function is interrupted, the tape releases these gradients.
   tape.inFlight = found;
   for (const [id, gradient] of found) {
     const leaf = tape.loose.get(id);
-    const own = leaf === undefined ? null : handedOver(engine, gradient, leaf.module);
+    const own = leaf?.requiresGrad !== true ? null : handedOver(engine, gradient, leaf.module);
     found.delete(id);
     if (leaf === undefined || own === null) gradient.dispose();
     else accumulateGrad(engine, leaf, own);

@@ -3,6 +3,7 @@ import { noteExchange, type StartedExchange } from '../../autograd/exchanges';
 import { tidy } from '../../autograd/tape';
 import { currentEngine } from '../../backend/current-engine';
 import type { Engine } from '../../backend/engine';
+import { alias } from '../../core/clone';
 import { withGradients } from '../../core/custom-gradient';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
@@ -31,7 +32,7 @@ export function copyToTensorParallelRegion(x: tf.Tensor, group: ProcessGroup, mo
   return exchanging(
     x,
     group,
-    () => tf.clone(x),
+    () => alias(x),
     (dy, isAsync) => reduceGradient(dy, group, { module, isAsync }),
   );
 }
@@ -46,7 +47,7 @@ export function reduceFromTensorParallelRegion(
     x,
     group,
     () => allReduced(x, group, module),
-    (dy) => tf.clone(dy),
+    (dy) => alias(dy),
   );
 }
 
@@ -184,7 +185,7 @@ interface Start {
 
 /** Starts to sum a gradient over ranks. The sum is in the gradient's own buffer if no other tensor shares this buffer. */
 function reduceGradient(dy: tf.Tensor, group: ProcessGroup, { module, isAsync }: Start): StartedExchange {
-  const result = isSoleOwner(dy) ? tf.clone(dy) : copied(dy);
+  const result = isSoleOwner(dy) ? alias(dy) : copied(dy);
   const work = group.allReduce(result, 'sum', { ...exchangeOptions(module), async: isAsync });
   return { result, wait: () => void work.wait() };
 }
