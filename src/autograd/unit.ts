@@ -79,6 +79,8 @@ export interface PassNotes {
   readonly trained?: (parts: TrainedParts) => void;
   /** Is called with each tensor that forward reads and through which no gradient flows. */
   readonly readsData?: (input: tf.Tensor) => void;
+  /** Is called with the loss before backward. */
+  readonly begins?: (loss: tf.Tensor) => void;
 }
 
 /**
@@ -88,7 +90,7 @@ export interface PassNotes {
 export function gradients(
   engine: Engine,
   root: () => tf.Tensor,
-  { trained, readsData }: PassNotes = {},
+  { trained, readsData, begins }: PassNotes = {},
 ): Pass {
   requireFunction(root);
   const lossOf = (): tf.Tensor => scalar(oneTensor(root(), 'The loss'));
@@ -96,6 +98,7 @@ export function gradients(
   return {
     loss,
     backward(seed = 1): void {
+      begins?.(loss);
       finish(() => {
         if (!tape.flows(loss)) throw dependsOnNothing();
         requireUnchanged(tape);

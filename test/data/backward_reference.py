@@ -328,6 +328,26 @@ def frozen_between_forward_and_backward():
 
 
 @case
+def gradient_of_input():
+    f = nn.Sequential(linear(3, 4, 1), nn.Tanh(), linear(4, 2, 3))
+    x = data(5, 3, 0).requires_grad_()
+    square(f(x)).backward()
+    return (nn.ParameterDict({"x": x.grad}),)
+
+
+@case
+def penalty_averaged_over_ranks():
+    d = nn.Sequential(linear(3, 4, 1), nn.Tanh(), linear(4, 1, 3))
+    for i in range(2):
+        for rank in range(2):
+            x = data(5, 3, 10 * i + rank).requires_grad_()
+            (slope,) = torch.autograd.grad(d(x).sum(), x, create_graph=True)
+            ((d(x.detach()).mean() + square(slope.norm(dim=1) - 1)) / 2).backward()
+        step(d)
+    return (d,)
+
+
+@case
 def snapshots_by_clone():
     f = nn.Sequential(linear(3, 4, 1), nn.Tanh(), linear(4, 2, 3))
     first = f[0].weight

@@ -230,6 +230,20 @@ export const CASES: Readonly<Record<string, string>> = {
     for (const parameter of h.parameters()) parameter.requiresGrad = true;
     step(f, h);
     return [f, h];`,
+  gradient_of_input: `
+    const f = deep(wrap);
+    const x = new nn.Parameter(data(5, 3, 0));
+    square(f(x.tensor)).backward();
+    return [{ stateDict: () => new Map([['x', x.grad]]) }];`,
+  penalty_averaged_over_ranks: `
+    const d = judge((m) => m);
+    for (let i = 0; i < 2; i++) {
+      const x = data(5, 3, 10 * i + rank);
+      d(x).mean().add(penalized(d, x)).backward();
+      for (const p of d.parameters()) if (p.grad !== null) dist.allReduce(p.grad, dist.ReduceOp.AVG);
+      step(d);
+    }
+    return [d];`,
   snapshots_by_clone: `
     const f = deep((m) => m);
     const first = f.modules()[1].weight;
