@@ -383,7 +383,7 @@ export function currentRecording(what: string): Recording | null {
   throw new ShardlabError(
     'ENGINE',
     `${what} cannot run inside tf.grad and similar functions, whose tape would keep the tensors that must be freed after forward. ` +
-      'For the gradient of an input, write const x = new nn.Parameter(data), run backward on a loss of model(x.tensor), and read x.grad. ' +
+      'Gradients of parameters need only loss.backward(), or gradients(() => loss). For the gradient of an input, write const x = new nn.Parameter(data), run backward on a loss of model(x.tensor), and read x.grad. ' +
       'For a gradient penalty, leave the model without a wrapper and without checkpointing, and average its gradients after backward: ' +
       'for (const p of model.parameters()) dist.allReduce(p.grad, dist.ReduceOp.AVG).',
   );
