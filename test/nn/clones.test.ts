@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import type { Engine } from '../../src/backend/engine';
 import * as tf from '../../src/core/tf';
+import { Parameter } from '../../src/nn/parameter';
 import { testEngine } from '../support/wasm-test-engine';
 
 let engine: Engine;
@@ -48,4 +49,20 @@ test('gradients flow through a clone, also gradients of gradients', () => {
     ],
     [6, 12],
   );
+});
+
+test('a parameter made of a clone is another parameter, and an assignment to the tensor of a parameter is refused', () => {
+  const first = new Parameter(tf.ones([2]));
+  assert.throws(() => new Parameter(first.tensor), {
+    code: 'CONFIG',
+    message: /give a copy \(tensor\.clone\(\)\)/,
+  });
+  const second = new Parameter(first.tensor.clone());
+  engine.addInto(first.tensor, tf.ones([2]));
+  assert.deepEqual([...second.tensor.dataSync()], [1, 1]);
+  const assign = (): unknown => Reflect.set(first, 'tensor', tf.zeros([2]));
+  assert.throws(assign, {
+    code: 'CONFIG',
+    message: /loadStateDict\(\{ 'name': values \}, \{ strict: false \}\)/,
+  });
 });
