@@ -1,6 +1,7 @@
 import type { Engine } from '../backend/engine';
 import { readsFirstGradientOnly } from '../backend/fused/fused-kernel';
 import { tfjsState } from '../backend/tfjs-state';
+import { alias } from '../core/clone';
 import { ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
 import type { Gradients, RecordedNode } from './recording';
@@ -33,7 +34,7 @@ export function differentiate(
       // A result that was not made in this scope, or was returned twice, belongs to other code, so it is cloned.
       const isNew = result.scopeId === tfjsState().activeScope.id && !taken.has(result);
       taken.add(result);
-      return { id: inputs[name]?.id ?? 0, result: isNew ? result : tf.clone(result) };
+      return { id: inputs[name]?.id ?? 0, result: isNew ? result : alias(result) };
     });
   });
   for (const { id, result } of results) accumulate(engine, gradients, id, result);

@@ -5,6 +5,7 @@ import { ConfigError } from '../core/errors';
 import type { MemoryCause } from '../core/events';
 import { tensorsIn } from '../core/tensor-tree';
 import * as tf from '../core/tf';
+import { dividedBy, layerName } from './divided';
 import { dropDead, markOutputs, reachedFrom, releaseUnusable } from './eager-nodes';
 import { isTrainedParameter } from './leaves';
 import { lostError, lostPathOf } from './lost-path';
@@ -84,6 +85,7 @@ export class EagerTape {
   #numCalls = 0;
   #hasWarned = false;
   #hasWarnedOfData = false;
+  #hasWarnedOfPart = false;
   #numCallers = 0;
 
   constructor(engine: Engine, hooks: EagerHooks) {
@@ -166,6 +168,7 @@ export class EagerTape {
     if (!tape.flows(loss)) throw dependsOnNothing();
     const { reached, rest, ids } = reachedFrom(loss.id, tape);
     requireUnchanged(reached);
+    this.readAsLoss(loss);
     const end = { reason: 'backward', place: this.#place() } as const;
     this.#leave();
     tape.setAside(reached, rest);
@@ -205,6 +208,21 @@ export class EagerTape {
       `the loss in gradients() reads a tensor (${input.dtype} [${input.shape.join(', ')}]) that was computed from trained parameters outside of gradients(), ` +
         'so it counts as data, and these parameters get no gradient from this loss. Compute it inside gradients(() => …); if it is ' +
         'meant as data, write x.detach(). This warning appears once',
+    );
+  }
+
+  /**
+   * Warns once if a loss is computed from the part of a tensor that this rank has, because then each rank has another loss. Source:
+   * the gradients are those of torch's ColwiseParallel, whose output is by default a rank's own tensor.
+   */
+  readAsLoss(loss: tf.Tensor): void {
+    const divided = dividedBy(loss);
+    if (divided === undefined || this.#hasWarnedOfPart) return;
+    this.#hasWarnedOfPart = true;
+    this.#hooks.warn(
+      `tensor parallelism: the loss is computed from the part of a tensor that this rank has, from ${layerName(divided.of)}, so each rank has ` +
+        "another loss, and the gradients are those of the sum of all ranks' losses. For a mean, collect the parts before the loss: " +
+        'outputLayouts: Replicate(), a RowwiseParallel layer, or gatherFromTensorParallelRegion(y, parallel.tp). This warning appears once',
     );
   }
 

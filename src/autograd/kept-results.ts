@@ -1,5 +1,6 @@
 import type { Engine } from '../backend/engine';
 import { type TapeNode, tfjsState, untracked, watchHostReads } from '../backend/tfjs-state';
+import { alias } from '../core/clone';
 import { ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
 
@@ -62,7 +63,7 @@ export class KeptResults {
     };
     this.#kept.push(kept);
     for (const output of outputs) {
-      const view = untracked(() => tf.keep(tf.clone(output)));
+      const view = untracked(() => tf.keep(alias(output)));
       kept.outputs.push(view);
       if (this.#engine.tagOf(view).cause === 'temp')
         this.#engine.retag(view, { cause: 'activation', module });
@@ -107,7 +108,7 @@ export class KeptResults {
     const outputs = inKernel(() =>
       kept.shapes.map((shape, i) => {
         const output = kept.outputs[i];
-        return output === undefined ? tf.fill(shape, Number.NaN) : tf.clone(output);
+        return output === undefined ? tf.fill(shape, Number.NaN) : alias(output);
       }),
     );
     tf.dispose(kept.outputs);
@@ -185,7 +186,7 @@ function nodeOf(
     ...names.flatMap((name) => inputs[name] ?? []),
     ...outputs.filter((_, i) => outputsToSave[i]),
   ];
-  const saved = inKernel(() => used.map((tensor) => tf.keep(tf.clone(tensor))));
+  const saved = inKernel(() => used.map((tensor) => tf.keep(alias(tensor))));
   node.saved = saved;
   node.gradient = (dys) => {
     // tfjs passes null for an unused output, but the types of tfjs do not say so.

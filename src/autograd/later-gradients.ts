@@ -1,6 +1,7 @@
 import type { Engine } from '../backend/engine';
 import { FUSED } from '../backend/fused/fused-kernel';
 import { untracked } from '../backend/tfjs-state';
+import { alias } from '../core/clone';
 import * as tf from '../core/tf';
 import { differentiate } from './differentiate';
 import type { Gradients, RecordedNode, Recording } from './recording';
@@ -58,7 +59,7 @@ export class LaterGradients implements Deferral {
       (name) => inputs[name] != null && this.#chooses(tape, node, inputs[name]),
     );
     if (names.length === 0) return NONE;
-    const held = dys.map((dy) => dy && untracked(() => tf.keep(tf.clone(dy))));
+    const held = dys.map((dy) => dy && untracked(() => tf.keep(alias(dy))));
     this.#later.push({ node: { ...node }, names, dys: held });
     return new Set(names);
   }

@@ -14,6 +14,8 @@ export interface Leaf {
   grad: tf.Tensor | null;
   /** Counts the changes of the values, so that a backward can notice that the values are no longer those of its forward. */
   readonly version: number;
+  /** Says which part of a whole tensor this rank has; null or undefined if it has all of it. */
+  readonly split?: object | null;
   /** Whether `tensor` is the parameter's current tensor. */
   isIn(tensor: tf.Tensor): boolean;
 }

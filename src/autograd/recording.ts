@@ -2,6 +2,7 @@ import type { Engine } from '../backend/engine';
 import { type TapeNode, tfjsState } from '../backend/tfjs-state';
 import { ShardlabError } from '../core/errors';
 import type * as tf from '../core/tf';
+import { followDivided } from './divided';
 import { Exchanges } from './exchanges';
 import { type Leaf, leafOf } from './leaves';
 import { changedError, lostPathOf, markLost } from './lost-path';
@@ -152,7 +153,8 @@ export class Recording extends Array<RecordedNode> {
 
   /** Whether a gradient with respect to the tensor is needed. */
   flows(tensor: tf.Tensor): boolean {
-    if (this.#flowing.has(tensor.id)) return true;
+    // A parameter may be frozen after this recording has read it.
+    if (this.#flowing.has(tensor.id)) return this.loose.get(tensor.id)?.requiresGrad !== false;
     if (this.parent === null) return this.#isLoose(tensor);
     if (!this.parent.flows(tensor)) return false;
     this.captured.set(tensor.id, tensor);
@@ -248,6 +250,8 @@ export class Recording extends Array<RecordedNode> {
     const inputs = Object.values(node.inputs).filter((input) => input != null);
     // All inputs are checked (`some` would stop early), so that all captures are noted.
     const isNeeded = inputs.map((input) => this.#asks(input, node)).includes(true);
+    // In a second forward, inputs are other tensors, without marks; the first forward has checked them.
+    if (!isInner && !this.isReplayed) this.#followDivided(node, inputs);
     if (isNeeded)
       for (const output of node.outputs) if (output.dtype === 'float32') this.#flowing.add(output.id);
     if ((this.sieve !== null || !isNeeded) && !isInner) {
@@ -257,6 +261,16 @@ export class Recording extends Array<RecordedNode> {
     if (!isInner) this.#settle(node);
     this.exchanges.follow(node);
     super.push(node);
+  }
+
+  /** See [Note: parts and wholes]. */
+  #followDivided({ kernelName, saved, outputs }: RecordedNode, inputs: readonly tf.Tensor[]): void {
+    try {
+      followDivided({ kernelName, inputs, outputs, flows: (input) => this.flows(input) });
+    } catch (error) {
+      for (const tensor of saved ?? []) tensor.dispose();
+      throw error;
+    }
   }
 
   /** Disposes an operation's saved tensors; if there is a sieve, notes the operation in the sieve. */
@@ -368,7 +382,9 @@ export function currentRecording(what: string): Recording | null {
   if (activeTape instanceof Recording && gradientDepth === 1) return activeTape;
   throw new ShardlabError(
     'ENGINE',
-    `${what} runs inside tf.grads, tf.valueAndGrads or tf.variableGrads, whose tape would keep the tensors that must be freed after ` +
-      'forward. Use gradients(() => loss) in place of these functions.',
+    `${what} cannot run inside tf.grad and similar functions, whose tape would keep the tensors that must be freed after forward. ` +
+      'Gradients of parameters need only loss.backward(), or gradients(() => loss). For the gradient of an input, write const x = new nn.Parameter(data), run backward on a loss of model(x.tensor), and read x.grad. ' +
+      'For a gradient penalty, leave the model without a wrapper and without checkpointing, and average its gradients after backward: ' +
+      'for (const p of model.parameters()) dist.allReduce(p.grad, dist.ReduceOp.AVG).',
   );
 }

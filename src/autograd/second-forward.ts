@@ -1,6 +1,7 @@
 import { drawingAgain } from '../backend/current-engine';
 import type { Engine } from '../backend/engine';
 import { interceptKernels, tfjsState, untracked } from '../backend/tfjs-state';
+import { alias } from '../core/clone';
 import { ShardlabError } from '../core/errors';
 import { mapTensors, tensorsIn } from '../core/tensor-tree';
 import * as tf from '../core/tf';
@@ -37,7 +38,7 @@ export class HeldInputs {
     for (const input of tensorsIn(inputs)) {
       if (this.#ids.includes(input.id) || outer.parameterNow(input.id) !== undefined) continue;
       this.#ids.push(input.id);
-      this.#views.push(untracked(() => tf.keep(tf.clone(input))));
+      this.#views.push(untracked(() => tf.keep(alias(input))));
     }
     // With a stash, inputs are not kept here: an input that was moved to the host returns as another tensor.
     const given = new Set(this.#stash === null ? [] : this.#ids);

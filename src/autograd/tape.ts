@@ -1,6 +1,7 @@
 import type { Engine } from '../backend/engine';
 import { isFusedKernel, markConsumable } from '../backend/fused/fused-kernel';
 import { tfjsState } from '../backend/tfjs-state';
+import { alias } from '../core/clone';
 import { mapTensors } from '../core/tensor-tree';
 import * as tf from '../core/tf';
 import { BesideExchanges } from './beside-exchanges';
@@ -38,7 +39,7 @@ export function tidy<T>(work: () => T): T {
 /** Returns a forward's results; a result that is an input is cloned, because its gradient differs from the input's. */
 export function ownResults<T>(tape: Recording, results: T): T {
   return mapTensors(results, (result) =>
-    tape.flows(result) && tape.isLeaf(result) ? tf.clone(result) : result,
+    tape.flows(result) && tape.isLeaf(result) ? alias(result) : result,
   );
 }
 

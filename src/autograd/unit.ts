@@ -79,6 +79,8 @@ export interface PassNotes {
   readonly trained?: (parts: TrainedParts) => void;
   /** Is called with each tensor that forward reads and through which no gradient flows. */
   readonly readsData?: (input: tf.Tensor) => void;
+  /** Is called with the loss before backward. */
+  readonly begins?: (loss: tf.Tensor) => void;
 }
 
 /**
@@ -88,7 +90,7 @@ export interface PassNotes {
 export function gradients(
   engine: Engine,
   root: () => tf.Tensor,
-  { trained, readsData }: PassNotes = {},
+  { trained, readsData, begins }: PassNotes = {},
 ): Pass {
   requireFunction(root);
   const lossOf = (): tf.Tensor => scalar(oneTensor(root(), 'The loss'));
@@ -96,6 +98,7 @@ export function gradients(
   return {
     loss,
     backward(seed = 1): void {
+      begins?.(loss);
       finish(() => {
         if (!tape.flows(loss)) throw dependsOnNothing();
         requireUnchanged(tape);
@@ -272,13 +275,16 @@ export function trainedParts(tape: Recording): TrainedParts {
   return { loose: [...tape.loose.values()], units: [...new Set(tape.owners.values())] };
 }
 
-/** Adds gradients to loose parameters, and frees all other gradients. */
+/**
+ * Adds gradients to loose parameters, and frees all other gradients. A parameter that was frozen after forward gets none, as in
+ * torch.
+ */
 export function handOut(engine: Engine, tape: Recording, found: Gradients): void {
   // If this function is interrupted, the tape releases these gradients.
   tape.inFlight = found;
   for (const [id, gradient] of found) {
     const leaf = tape.loose.get(id);
-    const own = leaf === undefined ? null : handedOver(engine, gradient, leaf.module);
+    const own = leaf?.requiresGrad !== true ? null : handedOver(engine, gradient, leaf.module);
     found.delete(id);
     if (leaf === undefined || own === null) gradient.dispose();
     else accumulateGrad(engine, leaf, own);

@@ -1,4 +1,5 @@
 import * as core from '@tensorflow/tfjs-core';
+import { clone } from './clone';
 import { ConfigError, ShardlabError } from './errors';
 
 /**
@@ -31,6 +32,9 @@ const OTHERS: Readonly<Record<string, Method>> = {
   },
   as1D() {
     return flatten.call(this);
+  },
+  clone(): core.Tensor {
+    return clone(this);
   },
   detach,
   flatten,

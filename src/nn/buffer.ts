@@ -2,6 +2,7 @@ import { isSoleOwner } from '../autograd/differentiate';
 import { isReplaying } from '../autograd/recording';
 import { currentEngine } from '../backend/current-engine';
 import { untracked } from '../backend/tfjs-state';
+import { alias } from '../core/clone';
 import type { DType, HalfDType } from '../core/dtypes';
 import { ConfigError, ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
@@ -68,7 +69,7 @@ export class Buffer extends Parameter {
   update(next: (now: tf.Tensor) => tf.Tensor): void {
     if (isReplaying()) return;
     const before = this.tensor;
-    const after = untracked(() => tf.keep(tf.tidy(() => tf.clone(this.#fitting(next(before))))));
+    const after = untracked(() => tf.keep(tf.tidy(() => alias(this.#fitting(next(before))))));
     this.replace(after);
     before.dispose();
     this.#settle();

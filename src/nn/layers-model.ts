@@ -1,4 +1,5 @@
 import { leafOf } from '../autograd/leaves';
+import { alias } from '../core/clone';
 import { ConfigError, classOf } from '../core/errors';
 import * as tf from '../core/tf';
 import { Module } from './module';
@@ -110,7 +111,7 @@ class LayerModule extends Module {
     if (!variable.trainable) return;
     const requiresGrad = this.#layer.trainable;
     const value = variable.read();
-    const parameter = new Parameter(tf.clone(value), { requiresGrad });
+    const parameter = new Parameter(alias(value), { requiresGrad });
     // An earlier backward may have written a gradient.
     parameter.grad = leafOf(value)?.grad ?? null;
     value.dispose();

@@ -22,7 +22,7 @@ type Layer = Linear<boolean>;
  * first. New parameters are 'blocks.0.qkv.lora_A.weight' [r, inputs] and 'blocks.0.qkv.lora_B.weight' [outputs, r]; `useDora` adds
  * 'blocks.0.qkv.lora_magnitude_vector' [outputs], see [Note: DoRA]. Call this function before a strategy is applied. Returns the
  * names of the adapted layers. Source: Hu et al. 2021; PEFT's LoraConfig (defaults and initial values).
- * Throws: CONFIG for unknown options, a name that fits no linear layer, a second call, and a sharded model.
+ * Throws: CONFIG for unknown options, a name that fits no linear layer, a second call, and a sharded or tensor-parallel model.
  * @example
  * const net = nn.gpt({ layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 });
  * nn.applyLoRA(net, { r: 4, alpha: 8, targets: ['qkv', 'proj'] })
@@ -36,6 +36,13 @@ export function applyLoRA(model: Module, options: LoraOptions = {}): string[] {
     );
   }
   const layers = layersOf(model, config.targets);
+  const split = layers.find(({ weight }) => weight.split !== null);
+  if (split !== undefined) {
+    throw new ConfigError(
+      `applyLoRA: each rank has only a part of ${split.weight.name} (tensor parallelism), and an adapter needs the whole matrix; leave "${split.path}" ` +
+        'out of lora.targets, or train adapters with data parallelism (DDP, fullyShard)',
+    );
+  }
   for (const parameter of model.parameters()) parameter.requiresGrad = false;
   for (const layer of layers) adapt(layer, config);
   return layers.map(({ path }) => path);

@@ -121,8 +121,9 @@ export abstract class Module extends ModuleTree {
 
   /**
    * Returns copies of all parameters and persistent buffers, by torch's names; a tied parameter has all its names. If the
-   * module is sharded, the values are gathered, so every rank must call this method (as for torch's FULL_STATE_DICT). The
-   * caller disposes the tensors.
+   * module is sharded, the values are gathered, so every rank must call this method (as for torch's FULL_STATE_DICT). Under
+   * tensor and expert parallelism, the values are this rank's parts; `FSDP.stateDict(model)` returns whole values. The caller
+   * disposes the tensors.
    */
   stateDict(): Map<string, tf.Tensor> {
     return stateDictOf(this.stateNames());

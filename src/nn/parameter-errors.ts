@@ -21,7 +21,7 @@ export function requireOwnValues(tensor: { readonly shape: readonly number[] }, 
     throw new ConfigError(
       `nn.Parameter: this tensor [${tensor.shape}] belongs to ${holder.name === '' ? 'another parameter' : `parameter "${holder.name}"`}, ` +
         'which would get no gradient if two parameters had this tensor; to tie two fields, assign that parameter to both; ' +
-        'else give a copy (tf.mul(tensor, 1))',
+        'else give a copy (tensor.clone())',
     );
   }
 }
@@ -39,6 +39,15 @@ export function noWholeTensor(parameter: {
   return new ShardlabError(
     'SHAPE',
     `parameter ${name} ${JSON.stringify(shape)} has no whole tensor on this rank: ${why}`,
+  );
+}
+
+/** Returns the error for an assignment to a parameter's tensor. */
+export function noAssignment({ name }: Named): ConfigError {
+  const key = name === '' ? 'name' : name;
+  return new ConfigError(
+    `${name === '' ? 'a parameter' : name}: the property tensor cannot be assigned. To set values, write model.loadStateDict({ '${key}': values }, { strict: ` +
+      'false }), which works under every strategy',
   );
 }
 

@@ -4,7 +4,13 @@ import type { DType } from '../core/dtypes';
 import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
 import type { FirstValues, ValueSource } from './init';
-import { frozenInUnit, noWholeTensor, requireOwnValues, shardedAlready } from './parameter-errors';
+import {
+  frozenInUnit,
+  noAssignment,
+  noWholeTensor,
+  requireOwnValues,
+  shardedAlready,
+} from './parameter-errors';
 import { gradientElsewhere, type ParameterGradients, requireGradient } from './parameter-gradients';
 import type { TensorSplit } from './tensor-split';
 import { WholeParameter } from './whole-parameter';
@@ -210,6 +216,11 @@ export class Parameter implements Leaf {
     }
     if (this.#tensor === null) throw noWholeTensor(this);
     return this.#tensor;
+  }
+
+  /** Throws: CONFIG always, because assignments to a property that only has a getter do nothing in a cell of JavaScript. */
+  set tensor(_: tf.Tensor) {
+    throw noAssignment(this);
   }
 
   /** Whether this tensor is the parameter's current whole tensor. */

@@ -170,9 +170,15 @@ function misfit(name: string, parameter: Parameter, value: StateValue): string |
     return `${name} is ${classOf(value)}; give a tensor, such as tf.zeros([${parameter.shape}])`;
   }
   if (value.shape.join() !== parameter.shape.join())
-    return `${name} has shape [${value.shape.join(', ')}], the module's is [${parameter.shape.join(', ')}]`;
+    return `${name} has shape [${value.shape.join(', ')}], the module's is [${parameter.shape.join(', ')}]${hintOfPart(parameter, value)}`;
   const isPart = 'slices' in value && value.slices[0]?.values.length !== parameter.size;
   return isPart ? `${name} has only a part of its values; load SHARDED dicts by FSDP.loadStateDict` : null;
+}
+
+/** Says how whole values are loaded if this rank has a part of the parameter. */
+function hintOfPart({ split }: Parameter, { shape }: StateValue): string {
+  if (split === null || split.wholeShape.join() !== shape.join()) return '';
+  return ' (a part, because of tensor or expert parallelism): load whole values by FSDP.loadStateDict or loadCheckpoint';
 }
 
 function numbersOf(value: StateValue): Float32Array | Int32Array {

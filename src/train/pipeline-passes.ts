@@ -2,6 +2,7 @@ import type { recordPart } from '../autograd/part-pass';
 import type { Engine } from '../backend/engine';
 import { microbatchesOf, virtualStagesOf } from '../config/settings/pipeline';
 import type { TrainConfig } from '../config/train-config';
+import { alias } from '../core/clone';
 import type { Observer } from '../core/events';
 import { tensorsIn } from '../core/tensor-tree';
 import * as tf from '../core/tf';
@@ -135,7 +136,7 @@ class PipelinePasses implements ModelPasses {
   outputOf(input: tf.Tensor): tf.Tensor | null {
     const output = this.trained.evaluate(input);
     if (output === null) return null;
-    const tracked = tf.clone(output);
+    const tracked = alias(output);
     output.dispose();
     return tracked;
   }

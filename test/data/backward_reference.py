@@ -303,6 +303,65 @@ def loss_of_kept_part():
     return f, g, h
 
 
+@case
+def alternating_freezing():
+    g, d = linear(2, 3, 1), linear(3, 1, 2)
+    for i in range(3):
+        d.requires_grad_(True)
+        (square(d(data(4, 3, 10 + i)) - 1) + square(d(g(data(4, 2, i)).detach()))).backward()
+        step(d)
+        d.requires_grad_(False)
+        square(d(g(data(4, 2, i))) - 1).backward()
+        step(g)
+    return g, d
+
+
+@case
+def frozen_between_forward_and_backward():
+    f, h = linear(3, 4, 1), linear(4, 1, 3)
+    loss = square(h(torch.tanh(f(data(5, 3, 0)))))
+    h.requires_grad_(False)
+    loss.backward()
+    h.requires_grad_(True)
+    step(f, h)
+    return f, h
+
+
+@case
+def gradient_of_input():
+    f = nn.Sequential(linear(3, 4, 1), nn.Tanh(), linear(4, 2, 3))
+    x = data(5, 3, 0).requires_grad_()
+    square(f(x)).backward()
+    return (nn.ParameterDict({"x": x.grad}),)
+
+
+@case
+def penalty_averaged_over_ranks():
+    d = nn.Sequential(linear(3, 4, 1), nn.Tanh(), linear(4, 1, 3))
+    for i in range(2):
+        for rank in range(2):
+            x = data(5, 3, 10 * i + rank).requires_grad_()
+            (slope,) = torch.autograd.grad(d(x).sum(), x, create_graph=True)
+            ((d(x.detach()).mean() + square(slope.norm(dim=1) - 1)) / 2).backward()
+        step(d)
+    return (d,)
+
+
+@case
+def snapshots_by_clone():
+    f = nn.Sequential(linear(3, 4, 1), nn.Tanh(), linear(4, 2, 3))
+    first = f[0].weight
+    before = first.detach().clone()
+    square(f(data(5, 3, 0))).backward()
+    gradient = first.grad.clone()
+    square(f(data(5, 3, 1))).backward()
+    nn.utils.clip_grad_norm_(f.parameters(), 0.01)
+    step(f)
+    first.grad = gradient + before
+    step(f)
+    return (f,)
+
+
 def outcome(function):
     try:
         models = function()

@@ -192,10 +192,13 @@ function trainedBy(
   return { states: statesOf(made.model, what), groups: made.groups };
 }
 
-/** Returns the model to train. Throws: CONFIG for a value that is not a model, and for a model without trainable parameters. */
+/**
+ * Returns the model to train. Throws: CONFIG for a value that is not a model, and for a model without trainable parameters; a rank's
+ * stages of a pipeline may have none, because another rank's stages train.
+ */
 function statesOf(model: Optimized, what: string): HasStates {
-  const found = hasStates(model) ? model : withParameters(model, what);
-  if (found.states().length > 0) return found;
+  const found: HasStates = hasStates(model) ? model : withParameters(model, what);
+  if (found.states().length > 0 || found.otherParts !== undefined) return found;
   throw new ConfigError(
     `${what}: all parameters of the model are frozen (requiresGrad is false), so nothing would train; freeze fewer of them`,
   );

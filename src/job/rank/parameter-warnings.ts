@@ -47,7 +47,7 @@ export class ParameterWarnings {
     for (const leaf of loose) this.#told.add(leaf);
     if (isKnown) return;
     this.#warn(
-      `${listed(loose.map(({ name }) => name))} ${loose.length === 1 ? 'is' : 'are'} under no wrapper, while ` +
+      `${listed(loose.map(({ name }) => name || 'a parameter without a module'))} ${loose.length === 1 ? 'is' : 'are'} under no wrapper, while ` +
         `${listed(units.map((unit) => unit || 'another model'))} ${units.length === 1 ? 'is' : 'are'}: ` +
         'gradients of parameters without a wrapper are not averaged, so these parameters drift apart between ranks. Call fullyShard on ' +
         'the model itself, after its blocks and before the first forward (or DDP on all of it), or average parameter.grad with ' +

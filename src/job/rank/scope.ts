@@ -118,6 +118,7 @@ function rankBasics(
   });
   recordEagerly(eager);
   const readsData = (input: tf.Tensor): void => eager.readAsData(input);
+  const begins = (loss: tf.Tensor): void => eager.readAsLoss(loss);
   const optim: RankOptim = rankOptim({ engine, warn, steps }, (model) => warnings.takes(model));
   return {
     /** This process's rank index, from 0. */
@@ -157,7 +158,7 @@ function rankBasics(
      * SHAPE when the loss is not a float32 scalar; CONFIG in backward, when the loss depends on no trainable parameter.
      */
     gradients(loss: () => tf.Tensor): Pass {
-      return steps.pass(() => gradients(engine, loss, { trained, readsData }));
+      return steps.pass(() => gradients(engine, loss, { trained, readsData, begins }));
     },
     /**
      * Sets the loss of the current step, or of the step that has just ended. job.loss() draws the mean over all ranks that

@@ -1,4 +1,5 @@
 import { readValues } from '../../backend/meta-backend';
+import { alias } from '../../core/clone';
 import { withGradients } from '../../core/custom-gradient';
 import { ConfigError } from '../../core/errors';
 import * as tf from '../../core/tf';
@@ -69,7 +70,7 @@ export class AuxiliaryLoss {
     }
     const last = this.#last;
     return withGradients([probabilities_NE], () => ({
-      value: tf.clone(probabilities_NE),
+      value: alias(probabilities_NE),
       gradients: (dy) => [
         tf.add(
           dy,
@@ -103,7 +104,7 @@ export function withAuxiliaryLosses(loss: tf.Tensor, layers: readonly AuxiliaryL
     gradients: (dy) => {
       const [seed = 1] = readValues(dy, () => Float32Array.of(1));
       for (const part of parts) part.seed = seed;
-      return [tf.clone(dy)];
+      return [alias(dy)];
     },
   }));
 }

@@ -1,4 +1,5 @@
 import { gelu } from '../../backend/ops';
+import { alias } from '../../core/clone';
 import { withGradients } from '../../core/custom-gradient';
 import * as tf from '../../core/tf';
 import { ModuleList } from '../containers';
@@ -72,10 +73,10 @@ export class Experts extends ModuleList<FeedForward> {
     const output = spare.length === 0 ? joined(outputs) : withoutRows(rows_AD, outputs, spare);
     // Backward sets `isSpare` again, because in a pipeline the forward of a later microbatch may have changed it.
     return withGradients([output], () => ({
-      value: tf.clone(output),
+      value: alias(output),
       gradients: (dy) => {
         markSpare(slots, everywhere);
-        return [tf.clone(dy)];
+        return [alias(dy)];
       },
     }));
   }

@@ -1,5 +1,6 @@
 import { requireKnownOptions } from '../../config/option-names';
 import { CP_KINDS } from '../../config/settings/model-parallel';
+import { alias } from '../../core/clone';
 import { withGradients } from '../../core/custom-gradient';
 import { ConfigError } from '../../core/errors';
 import * as tf from '../../core/tf';
@@ -91,7 +92,7 @@ export class ContextParallel {
   /** Returns the whole sequence from the parts of all ranks. Backward sums all ranks' gradients and returns this rank's part. */
   gather(x: tf.Tensor, dim = 1): tf.Tensor {
     const { group } = this;
-    if (group.size === 1) return tf.clone(x);
+    if (group.size === 1) return alias(x);
     const options = exchangeOptions(undefined);
     const cuts = group.ranks.map((_, rank) => this.cutOf(rank));
     return withGradients([x], () => {
@@ -137,10 +138,10 @@ export class ContextParallel {
    * averages these gradients over the ranks; the result is the gradient of the mean loss.
    */
   mean(loss: tf.Tensor): tf.Tensor {
-    if (this.group.size === 1) return tf.clone(loss);
+    if (this.group.size === 1) return alias(loss);
     return withGradients([loss], () => {
       const value = this.group.allReduce(tf.add(loss, 0), 'avg', { cause: 'loss' }).wait();
-      return { value, gradients: (dy) => [tf.clone(dy)] };
+      return { value, gradients: (dy) => [alias(dy)] };
     });
   }
 }

@@ -1,5 +1,6 @@
 import type { Engine } from '../../backend/engine';
 import { untracked } from '../../backend/tfjs-state';
+import { alias } from '../../core/clone';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import type { CollectiveOptions, ProcessGroup, Work } from '../../dist/types';
@@ -89,7 +90,7 @@ export class Mail {
     if (to === group.rank) {
       this.#stored.set(
         keyOf(message),
-        untracked(() => tf.keep(tf.clone(tensor))),
+        untracked(() => tf.keep(alias(tensor))),
       );
       return;
     }
@@ -164,7 +165,7 @@ export class Mail {
 
   #post(tensor: tf.Tensor, to: number, options: CollectiveOptions): void {
     const work = this.#options.group.send(tensor, to, { ...options, async: true });
-    this.#sent.push({ action: this.#action, work, tensor: untracked(() => tf.keep(tf.clone(tensor))) });
+    this.#sent.push({ action: this.#action, work, tensor: untracked(() => tf.keep(alias(tensor))) });
   }
 
   #settle(isDue: (sent: Sent) => boolean): void {

@@ -2,6 +2,7 @@ import { type PartPass, recordPart } from '../../autograd/part-pass';
 import { currentDraws } from '../../backend/current-engine';
 import type { Engine } from '../../backend/engine';
 import { untracked } from '../../backend/tfjs-state';
+import { alias } from '../../core/clone';
 import * as tf from '../../core/tf';
 import { openThreadCpuClock } from '../../core/thread-cpu';
 import type { Seconds } from '../../core/units';
@@ -57,7 +58,7 @@ export function measurePieces(
 function timesOf(engine: Engine, pieces: readonly Piece[], { x, target, lossFn }: Example): Seconds[] {
   const cpu = engine.hasValues ? openThreadCpuClock() : undefined;
   const clock = cpu ?? (() => engine.clock.now());
-  let input = untracked(() => tf.keep(tf.clone(x)));
+  let input = untracked(() => tf.keep(alias(x)));
   try {
     return pieces.map((piece, i) => {
       const isLast = i === pieces.length - 1;

@@ -1,5 +1,6 @@
 import type { Engine } from '../../backend/engine';
 import { untracked } from '../../backend/tfjs-state';
+import { alias } from '../../core/clone';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { mapTensors } from '../../core/tensor-tree';
 import * as tf from '../../core/tf';
@@ -21,7 +22,7 @@ export function microbatchOf(engine: Engine, x: tf.Tensor, index: number, count:
   const rows = (x.shape[0] ?? 0) / count;
   return engine.tagged({ cause: 'batch', module: '' }, () =>
     untracked(() => {
-      if (x.rank === 0) return tf.keep(tf.clone(x));
+      if (x.rank === 0) return tf.keep(alias(x));
       const begin = [index * rows, ...x.shape.slice(1).map(() => 0)];
       return tf.keep(tf.slice(x, begin, [rows, ...x.shape.slice(1)]));
     }),

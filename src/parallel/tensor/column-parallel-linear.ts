@@ -1,3 +1,4 @@
+import { markPart } from '../../autograd/divided';
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError } from '../../core/errors';
 import * as tf from '../../core/tf';
@@ -8,7 +9,7 @@ import type { Parameter } from '../../nn/parameter';
 import { copyToTensorParallelRegion, gatherFromTensorParallelRegion } from './mappings';
 import { entered } from './shared-input';
 import { evenCut, headCut, requireArrangement, splitParameter, type Ties } from './split-parameter';
-import { type GroupOptions, groupOf, sharersOf, warnOfPadding } from './tensor-context';
+import { type GroupOptions, groupOf, requireNoAdapter, sharersOf, warnOfPadding } from './tensor-context';
 
 /** Options of `ColumnParallelLinear`. */
 export interface ColumnOptions extends GroupOptions {
@@ -77,6 +78,7 @@ export class ColumnParallelLinear<HasBias extends boolean = true> extends Linear
     const shared = (parameter: Parameter): tf.Tensor =>
       sharers === null ? parameter.tensor : copyToTensorParallelRegion(parameter.tensor, sharers, this.path);
     const y = affine(input, shared(this.weight), this.bias === null ? undefined : shared(this.bias));
+    if (group.size > 1) markPart(y, { over: group, of: this.path }, true);
     if (!gatherOutput) return y;
     const whole = gatherFromTensorParallelRegion(y, group, this.path);
     const padded = whole.shape.at(-1) ?? 0;
@@ -105,6 +107,7 @@ export function toColumnParallel(
 
 function splitColumns(linear: Linear<boolean>, options: EnteredOptions, warn: Warn, ties?: Ties): void {
   const group = groupOf('ColumnParallelLinear', options);
+  requireNoAdapter(linear);
   const layer = linear.path === '' ? 'ColumnParallelLinear' : linear.path;
   const [outputs = 0] = linear.weight.shape;
   const { heads, parts = 1, gatherOutput = false } = options;

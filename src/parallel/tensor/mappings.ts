@@ -1,10 +1,12 @@
 import { isSoleOwner } from '../../autograd/differentiate';
+import { dividedBy, layerName, markPart, markWhole } from '../../autograd/divided';
 import { noteExchange, type StartedExchange } from '../../autograd/exchanges';
 import { tidy } from '../../autograd/tape';
 import { currentEngine } from '../../backend/current-engine';
 import type { Engine } from '../../backend/engine';
+import { alias } from '../../core/clone';
 import { withGradients } from '../../core/custom-gradient';
-import { ShardlabError } from '../../core/errors';
+import { ConfigError, ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import type { PieceList, ProcessGroup } from '../../dist/types';
 import { exchangeOptions } from '../exchange-options';
@@ -25,15 +27,17 @@ const SEQUENCE = 1;
 
 /**
  * f: returns x; backward all-reduces the gradient of x, and meanwhile computes the gradients of the parameters by which x is
- * multiplied ([Note: gradients beside an exchange]). `module` is the name in ledgers.
+ * multiplied ([Note: gradients beside an exchange]). `module` is the name in ledgers. Throws: CONFIG if x is a part already.
  */
 export function copyToTensorParallelRegion(x: tf.Tensor, group: ProcessGroup, module?: string): tf.Tensor {
-  return exchanging(
+  requireWhole(x, group, module);
+  const y = exchanging(
     x,
     group,
-    () => tf.clone(x),
+    () => alias(x),
     (dy, isAsync) => reduceGradient(dy, group, { module, isAsync }),
   );
+  return inRegion(y, group, module);
 }
 
 /** g: returns the sum of all ranks' x; backward returns the gradient as it is. */
@@ -42,12 +46,13 @@ export function reduceFromTensorParallelRegion(
   group: ProcessGroup,
   module?: string,
 ): tf.Tensor {
-  return mapped(
+  const sum = mapped(
     x,
     group,
     () => allReduced(x, group, module),
-    (dy) => tf.clone(dy),
+    (dy) => alias(dy),
   );
+  return outside(sum, group, module);
 }
 
 /**
@@ -63,12 +68,13 @@ export function gatherFromTensorParallelRegion(
   group: ProcessGroup,
   module?: string,
 ): tf.Tensor {
-  return mapped(
+  const whole = mapped(
     x,
     group,
     () => gathered(x, group, x.rank - 1, module),
     (dy) => ownPart(dy, group, x.rank - 1),
   );
+  return outside(whole, group, module);
 }
 
 /**
@@ -80,12 +86,13 @@ export function gatherFromSequenceParallelRegion(
   group: ProcessGroup,
   module?: string,
 ): tf.Tensor {
-  return exchanging(
+  const y = exchanging(
     x,
     group,
     () => gathered(x, group, SEQUENCE, module),
     (dy, isAsync) => startReduceScatter(dy, group, { module, isAsync }),
   );
+  return inRegion(y, group, module);
 }
 
 /**
@@ -93,12 +100,13 @@ export function gatherFromSequenceParallelRegion(
  * rank's part of the gradient, which is whole on every rank.
  */
 export function gatherForWholeLayers(x: tf.Tensor, group: ProcessGroup, module?: string): tf.Tensor {
-  return mapped(
+  const whole = mapped(
     x,
     group,
     () => gathered(x, group, SEQUENCE, module),
     (dy) => ownPart(dy, group, SEQUENCE),
   );
+  return outside(whole, group, module);
 }
 
 /**
@@ -110,12 +118,13 @@ export function reduceScatterToSequenceParallelRegion(
   group: ProcessGroup,
   module?: string,
 ): tf.Tensor {
-  return mapped(
+  const part = mapped(
     x,
     group,
     () => finished(startReduceScatter(x, group, { module, isAsync: false })),
     (dy) => gathered(dy, group, SEQUENCE, module),
   );
+  return inRegion(part, group, module);
 }
 
 /**
@@ -131,11 +140,35 @@ export function scatterToSequenceParallelRegion(
 }
 
 function scattered(x: tf.Tensor, group: ProcessGroup, dim: number, module?: string): tf.Tensor {
-  return mapped(
+  const part = mapped(
     x,
     group,
     () => ownPart(x, group, dim),
     (dy) => gathered(dy, group, dim, module),
+  );
+  return inRegion(part, group, module);
+}
+
+/** Marks a tensor between f and g. See [Note: parts and wholes]. */
+function inRegion(y: tf.Tensor, group: ProcessGroup, module = ''): tf.Tensor {
+  if (group.size > 1) markPart(y, { over: group, of: module });
+  return y;
+}
+
+/** Marks a tensor after g. */
+function outside(y: tf.Tensor, group: ProcessGroup, module = ''): tf.Tensor {
+  if (group.size > 1) markWhole(y, { over: group, of: module });
+  return y;
+}
+
+/** Throws: CONFIG if x is inside of the region already, because its gradient would then be summed over other values. */
+function requireWhole(x: tf.Tensor, group: ProcessGroup, module = ''): void {
+  const divided = dividedBy(x);
+  if (divided?.over !== group) return;
+  throw new ConfigError(
+    `tensor parallelism: ${layerName(module)} needs a tensor that every rank has whole, but this rank has a part of its input [${x.shape}], from ` +
+      `${layerName(divided.of)}. If this is a part of the sequence, give ColwiseParallel({ inputLayouts: Shard(1) }); else collect the parts ` +
+      'first: outputLayouts: Replicate(), or gatherFromTensorParallelRegion(y, parallel.tp)',
   );
 }
 
@@ -184,7 +217,7 @@ interface Start {
 
 /** Starts to sum a gradient over ranks. The sum is in the gradient's own buffer if no other tensor shares this buffer. */
 function reduceGradient(dy: tf.Tensor, group: ProcessGroup, { module, isAsync }: Start): StartedExchange {
-  const result = isSoleOwner(dy) ? tf.clone(dy) : copied(dy);
+  const result = isSoleOwner(dy) ? alias(dy) : copied(dy);
   const work = group.allReduce(result, 'sum', { ...exchangeOptions(module), async: isAsync });
   return { result, wait: () => void work.wait() };
 }

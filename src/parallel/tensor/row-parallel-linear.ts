@@ -11,7 +11,7 @@ import {
   scatterToTensorParallelRegion,
 } from './mappings';
 import { type Cut, evenCut, splitParameter, type Ties } from './split-parameter';
-import { type GroupOptions, groupOf, warnOfPadding } from './tensor-context';
+import { type GroupOptions, groupOf, requireNoAdapter, warnOfPadding } from './tensor-context';
 
 /** Options of `RowParallelLinear`. */
 export interface RowOptions extends GroupOptions {
@@ -115,6 +115,7 @@ export function toRowParallel(linear: Linear<boolean>, options: RowOptions, warn
 
 function splitRows(linear: Linear<boolean>, options: RowOptions, warn: Warn, ties?: Ties): void {
   const group = groupOf('RowParallelLinear', options);
+  requireNoAdapter(linear);
   const { shape: wholeShape } = linear.weight;
   const inputs = wholeShape[1] ?? 0;
   const cut = evenCut(inputs, { ranks: group.size, rank: group.rank });

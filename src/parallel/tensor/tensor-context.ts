@@ -2,6 +2,7 @@ import { ConfigError } from '../../core/errors';
 import type { Warn } from '../../core/warn';
 import { currentWorld } from '../../dist/current-world';
 import type { ProcessGroup } from '../../dist/types';
+import type { Module } from '../../nn/module';
 import type { SplitOver } from '../../nn/tensor-split';
 
 /** The objects that tensor-parallel modules need from their rank. */
@@ -22,6 +23,16 @@ export function groupOf(layer: string, { group }: GroupOptions): ProcessGroup {
   const found = group ?? currentWorld();
   if (found !== null) return found;
   throw new ConfigError(`${layer}: give the ranks over which the layer is split, as { group: parallel.tp }`);
+}
+
+/** Throws: CONFIG for a layer with modules of its own (an adapter of LoRA), whose matrices would not be split with the layer's. */
+export function requireNoAdapter({ path, children }: Module): void {
+  const names = [...children.keys()];
+  if (names.length === 0) return;
+  throw new ConfigError(
+    `tensor parallelism: ${path === '' ? 'the layer' : `"${path}"`} has an adapter (${names.join(', ')}), and an adapter's matrices cannot be split; leave this layer out ` +
+      'of the plan, or train adapters with data parallelism (DDP, fullyShard)',
+  );
 }
 
 /**

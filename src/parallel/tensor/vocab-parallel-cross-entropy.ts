@@ -1,3 +1,4 @@
+import { markWhole } from '../../autograd/divided';
 import { readValues } from '../../backend/meta-backend';
 import { withGradients } from '../../core/custom-gradient';
 import { ShardlabError } from '../../core/errors';
@@ -44,13 +45,16 @@ export function vocabParallelCrossEntropy(
   const rows = tf.reshape(logits, [numRows, width]);
   const labels = tf.reshape(targets, [numRows]);
   const sent = { cause: 'activation', module } as const;
-  return withGradients([rows], (save) => {
+  const loss = withGradients([rows], (save) => {
     const { local, isOwn } = readRows(labels, own);
     const counts = countsOf(labels);
-    const { powers, sums, loss } = forward(rows, { group, own, local, isOwn, counts, sent });
+    const { powers, sums, mean } = forward(rows, { group, own, local, isOwn, counts, sent });
     save([powers, sums, local, isOwn]);
-    return { value: loss, gradients: (dy, saved) => [gradient(dy, saved)] };
+    return { value: mean, gradients: (dy, saved) => [gradient(dy, saved)] };
   });
+  // The all-reduces have collected the ranks' parts. See [Note: parts and wholes].
+  if (group.size > 1) markWhole(loss, { over: group, of: module });
+  return loss;
 }
 
 /** The inputs of forward on one rank, which has a part of the classes. */
@@ -77,9 +81,9 @@ function forward(rows: tf.Tensor, { group, own, local, isOwn, counts, sent }: Ro
   if (group.size > 1) group.allReduce(both, 'sum', sent).wait();
   const [sums, logits] = tf.unstack(both) as [tf.Tensor, tf.Tensor]; // two tensors were stacked
   const losses = tf.sub(tf.log(sums), logits);
-  if (counts === null) return { powers, sums, loss: tf.mean(losses) };
+  if (counts === null) return { powers, sums, mean: tf.mean(losses) };
   // An ignored row gets an infinite sum (sum / 0), so it has no gradient.
-  return { powers, sums: tf.div(sums, counts), loss: tf.mean(tf.mul(losses, counts)) };
+  return { powers, sums: tf.div(sums, counts), mean: tf.mean(tf.mul(losses, counts)) };
 }
 
 /**

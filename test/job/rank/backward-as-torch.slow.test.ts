@@ -40,6 +40,14 @@ const cellOf = (body: string, wrap: string): string => `{
 }
 0;`;
 
+test("tf.grad of a model with a wrapper is refused, and the error names two ways that have torch's values", async () => {
+  const cell = `{${PRELUDE} tf.grad((at) => DDP(deep((m) => m))(at).sum())(data(5, 3, 0)); }`;
+  // The cases gradient_of_input and penalty_averaged_over_ranks are these ways.
+  const advice =
+    /cannot run inside tf\.grad .* new nn\.Parameter\(data\).* x\.grad.*dist\.allReduce\(p\.grad, dist\.ReduceOp\.AVG\)/;
+  await assert.rejects(runCell(shared(), cell, ++cells), { code: 'ENGINE', message: advice });
+});
+
 for (const [wrap, code] of Object.entries(WRAPS)) {
   test(`loss.backward() trains, or refuses, as torch does: ${wrap}`, async (context) => {
     const job = shared();

@@ -211,4 +211,49 @@ export const CASES: Readonly<Record<string, string>> = {
     square(h(b)).backward();
     step(f, g, h);
     return [f, g, h];`,
+  alternating_freezing: `
+    const [g, d] = [linear(2, 3, 1), linear(3, 1, 2)];
+    for (let i = 0; i < 3; i++) {
+      for (const parameter of d.parameters()) parameter.requiresGrad = true;
+      square(d(data(4, 3, 10 + i)).sub(1)).add(square(d(g(data(4, 2, i)).detach()))).backward();
+      step(d);
+      for (const parameter of d.parameters()) parameter.requiresGrad = false;
+      square(d(g(data(4, 2, i))).sub(1)).backward();
+      step(g);
+    }
+    return [g, d];`,
+  frozen_between_forward_and_backward: `
+    const [f, h] = [linear(3, 4, 1), linear(4, 1, 3)];
+    const loss = square(h(tf.tanh(f(data(5, 3, 0)))));
+    for (const parameter of h.parameters()) parameter.requiresGrad = false;
+    loss.backward();
+    for (const parameter of h.parameters()) parameter.requiresGrad = true;
+    step(f, h);
+    return [f, h];`,
+  gradient_of_input: `
+    const f = deep(wrap);
+    const x = new nn.Parameter(data(5, 3, 0));
+    square(f(x.tensor)).backward();
+    return [{ stateDict: () => new Map([['x', x.grad]]) }];`,
+  penalty_averaged_over_ranks: `
+    const d = judge((m) => m);
+    for (let i = 0; i < 2; i++) {
+      const x = data(5, 3, 10 * i + rank);
+      d(x).mean().add(penalized(d, x)).backward();
+      for (const p of d.parameters()) if (p.grad !== null) dist.allReduce(p.grad, dist.ReduceOp.AVG);
+      step(d);
+    }
+    return [d];`,
+  snapshots_by_clone: `
+    const f = deep((m) => m);
+    const first = f.modules()[1].weight;
+    const before = first.tensor.clone();
+    square(f(data(5, 3, 0))).backward();
+    const gradient = first.grad.clone();
+    square(f(data(5, 3, 1))).backward();
+    optim.clipGradNorm(f, 0.01);
+    step(f);
+    first.grad = gradient.add(before);
+    step(f);
+    return [f];`,
 };
