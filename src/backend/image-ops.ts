@@ -1,5 +1,6 @@
 import { ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
+import type { Windows } from './fused/average-pool';
 import { inputGradientOf } from './fused/convolution';
 import { FUSED, runForFirst } from './fused/fused-kernel';
 import type { Pair, WindowAttributes } from './window-sizes';
@@ -105,6 +106,12 @@ export function maxPool2d(x: tf.Tensor, kernelSize: Pair, options: MaxPoolOption
     ceilMode: options.ceilMode ?? false,
   };
   return runForFirst(FUSED.maxPool2d, { x }, { ...attrs, kernel, inputShape: x.shape });
+}
+
+/** Returns the mean of each window. Shapes: x [N, C, H, W] → [N, C, rows, columns]. */
+export function averagePool2d(x: tf.Tensor, rows: Windows, columns: Windows): tf.Tensor {
+  const attrs = { inputShape: x.shape, rows, columns };
+  return runForFirst(FUSED.averagePool2d, { x }, attrs as unknown as tf.NamedAttrMap); // lists of objects
 }
 
 /** Throws SHAPE if the padding is more than half of a pooling window. Source: torch's error 'pad should be at most half'. */

@@ -22,6 +22,11 @@ interface Attributes {
   readonly paddings: readonly (readonly [number, number])[];
   readonly perm: readonly number[];
   readonly inputShape: number[];
+  /** A number of bins, or the height and width of an image. */
+  readonly size: number | number[];
+  readonly blockSize: number;
+  readonly strides: number;
+  readonly pad: 'valid' | 'same';
 }
 
 type MetaKernel = (backend: MetaBackend, inputs: Infos, attrs: Attributes) => tf.TensorInfo | tf.TensorInfo[];
@@ -85,6 +90,30 @@ const OTHERS: Readonly<Record<string, MetaKernel>> = {
   AddN: (backend, inputs) => like(backend, Object.values(inputs)[0]),
   Softmax: (backend, { logits }) => like(backend, logits),
   Cumsum: (backend, { x }) => like(backend, x),
+  Cumprod: (backend, { x }) => like(backend, x),
+  LRN: (backend, { x }) => like(backend, x),
+  LRNGrad: (backend, { x }) => like(backend, x),
+  Diag: (backend, { x }) => backend.makeOutput([...given(x).shape, ...given(x).shape], given(x).dtype),
+  SearchSorted: (backend, { values }) => backend.makeOutput(given(values).shape, 'int32'),
+  Bincount: (backend, { weights }, { size }) => backend.makeOutput([size as number], given(weights).dtype),
+  ScatterNd: (backend, { updates }, { shape }) => backend.makeOutput(shape, given(updates).dtype),
+  GatherNd: (backend, { params, indices }) => {
+    const [depth = 0] = given(indices).shape.slice(-1);
+    const shape = [...given(indices).shape.slice(0, -1), ...given(params).shape.slice(depth)];
+    return backend.makeOutput(shape, given(params).dtype);
+  },
+  DepthToSpace: (backend, { x }, { blockSize }) => {
+    const [batch = 0, height = 0, width = 0, depth = 0] = given(x).shape;
+    const shape = [batch, height * blockSize, width * blockSize, depth / blockSize ** 2];
+    return backend.makeOutput(shape, given(x).dtype);
+  },
+  ResizeBilinear: resized,
+  ResizeNearestNeighbor: resized,
+  Conv3D: (backend, { x, filter }, { strides, pad }) => {
+    const shapes = [given(x).shape, given(filter).shape] as [Shape5, Shape5]; // the kernel's check has tested the ranks
+    const { outShape } = tf.backend_util.computeConv3DInfo(...shapes, strides, 1, pad);
+    return backend.makeOutput(outShape, 'float32');
+  },
   Select: (backend, { t }) => like(backend, t),
   Fill: (backend, _, { shape, value, dtype }) =>
     backend.makeOutput(shape, dtype ?? tf.util.inferDtype(value)),
@@ -97,11 +126,8 @@ const OTHERS: Readonly<Record<string, MetaKernel>> = {
       given(x).shape.map((length, i) => length * (reps[i] ?? 1)),
       given(x).dtype,
     ),
-  PadV2: (backend, { x }, { paddings }) =>
-    backend.makeOutput(
-      given(x).shape.map((length, i) => length + (paddings[i]?.[0] ?? 0) + (paddings[i]?.[1] ?? 0)),
-      given(x).dtype,
-    ),
+  PadV2: padded,
+  MirrorPad: padded,
   Reverse: (backend, { x }) => like(backend, x),
   Transpose: (backend, { x }, { perm }) => transposed(backend, given(x), perm),
   Concat: (backend, inputs, { axis }) => concatenated(backend, Object.values(inputs), axis),
@@ -121,6 +147,18 @@ const OTHERS: Readonly<Record<string, MetaKernel>> = {
   DepthwiseConv2dNative: (backend, inputs, attrs) => convolution(backend, inputs, attrs, true),
   Conv2DBackpropInput: (backend, _, { inputShape }) => backend.makeOutput(inputShape, 'float32'),
 };
+
+type Shape5 = [number, number, number, number, number];
+
+function padded(backend: MetaBackend, { x }: Infos, { paddings }: Attributes): tf.TensorInfo {
+  const shape = given(x).shape.map((length, i) => length + (paddings[i]?.[0] ?? 0) + (paddings[i]?.[1] ?? 0));
+  return backend.makeOutput(shape, given(x).dtype);
+}
+
+function resized(backend: MetaBackend, { images }: Infos, { size }: Attributes): tf.TensorInfo {
+  const { 0: batch = 0, 3: channels = 0 } = given(images).shape;
+  return backend.makeOutput([batch, ...(size as number[]), channels], 'float32');
+}
 
 function register(kernelName: string, kernel: MetaKernel): void {
   // tfjs returns undefined for an unknown kernel; its types do not allow this.

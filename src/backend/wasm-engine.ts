@@ -6,7 +6,6 @@ import * as tf from '../core/tf';
 import type { Bytes } from '../core/units';
 import { type BlasAbsent, type BlasInfo, type BlasOptions, findBlas, loadKoffi } from './blas';
 import { BufferTable } from './buffer-table';
-import { registerConvolutionGradients } from './convolution-gradients';
 import { markEngine } from './current-engine';
 import type { Engine, EngineMemory, Storage } from './engine';
 import { registerFusedKernels } from './fused/register';
@@ -15,11 +14,9 @@ import { type HostMemory, WasmHostMemory } from './host-arrays';
 import { type Interrupts, NO_INTERRUPTS } from './interrupts';
 import { guardKernels } from './kernel-guard';
 import { loadFusedKernels } from './kernels/fused-kernels';
-import { mendGradients, mendKernels } from './mended-kernels';
+import { registerMended } from './mended/register';
 import { registerProducts } from './products';
-import { registerSlices } from './sliced-kernels';
 import { unwindTfjs } from './tfjs-state';
-import { registerTranspose } from './transpose-kernel';
 import { undone } from './undone';
 import { startWasmBackend, type WasmModule } from './wasm-backend';
 import { offsetOf, type WasmContext } from './wasm-context';
@@ -69,12 +66,8 @@ export async function createWasmEngine(options: WasmEngineOptions = {}): Promise
 
 /** Registers the engine's own kernels for the current backend, in place of tfjs's kernels. */
 export function registerEngineKernels(context: WasmContext): void {
-  mendKernels(context);
-  mendGradients();
-  registerSlices(context);
-  registerTranspose(context);
+  registerMended(context);
   registerProducts(context);
-  registerConvolutionGradients(context);
   registerFusedKernels(context);
   guardKernels(context);
 }

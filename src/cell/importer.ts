@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import { isAbsolute, join, resolve as resolvePath } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { constants, Script } from 'node:vm';
-import type * as MendedKernels from '../backend/mended-kernels';
+import type * as MendedGradients from '../backend/mended/mended-gradients';
 import { ShardlabError } from '../core/errors';
 import { findInstallation, ownName } from './installation';
 import { showTensorValues } from './mime';
@@ -84,8 +84,8 @@ export function importMeta(baseDir: string): Readonly<Record<string, unknown>> {
  * gradients again.
  */
 function mendGradientsAgain(): void {
-  const engine = require.cache[join(__dirname, '..', 'backend', 'mended-kernels.js')]?.exports;
-  (engine as typeof MendedKernels | undefined)?.mendGradients(); // undefined if this process has no engine
+  const engine = require.cache[join(__dirname, '..', 'backend', 'mended', 'mended-gradients.js')]?.exports;
+  (engine as typeof MendedGradients | undefined)?.mendGradients(); // undefined if this process has no engine
 }
 
 /** Returns the `require` of a file in the folder. */

@@ -1,6 +1,8 @@
 import * as core from '@tensorflow/tfjs-core';
 import { clone } from './clone';
+import { detach } from './detach';
 import { ConfigError, ShardlabError } from './errors';
+import * as stable from './stable-ops';
 
 /**
  * [Note: chained operations] `x.add(y)` does the same as `tf.add(x, y)`. In Node, only the package @tensorflow/tfjs defines
@@ -68,7 +70,9 @@ type Resizing = [size: [number, number], alignCorners?: boolean, halfPixelCenter
 /** Defines the methods on tfjs's class of tensors. See [Note: chained operations]. */
 export function registerChainedOps(): void {
   // The names are known only at run time.
-  const functions = core as unknown as Readonly<Record<string, (...args: unknown[]) => unknown>>;
+  const functions = { ...core, ...stable } as unknown as Readonly<
+    Record<string, (...args: unknown[]) => unknown>
+  >;
   for (const name of FUNCTIONS.trim().split(/\s+/)) {
     define(name, function (this: core.Tensor, ...args: unknown[]) {
       return functions[name]?.(this, ...args);
@@ -119,18 +123,6 @@ function flatten(this: core.Tensor, first = 0, last = -1): core.Tensor {
   }
   const joined = core.util.sizeFromShape(shape.slice(from, to + 1));
   return core.reshape(this, [...shape.slice(0, from), joined, ...shape.slice(to + 1)]);
-}
-
-/** Returns a tensor with the same values through which no gradient flows. The two share a buffer, as in torch. */
-function detach(this: core.Tensor): core.Tensor {
-  const { state } = core.engine();
-  // tfjs records no operation that runs inside of a kernel.
-  state.kernelDepth++;
-  try {
-    return core.clone(this);
-  } finally {
-    state.kernelDepth--;
-  }
 }
 
 function item(this: core.Tensor): number {

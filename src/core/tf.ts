@@ -14,6 +14,8 @@ export * from '@tensorflow/tfjs-backend-cpu';
 export * from '@tensorflow/tfjs-core';
 export * from '@tensorflow/tfjs-layers';
 export { clone } from './clone';
+export { einsum } from './einsum';
+export { euclideanNorm, logSumExp, norm } from './stable-ops';
 
 declare module '@tensorflow/tfjs-core/dist/tensor' {
   interface Tensor<R extends core.Rank = core.Rank> {

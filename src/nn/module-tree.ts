@@ -1,3 +1,4 @@
+import { nearest } from '../config/nearest';
 import { ConfigError } from '../core/errors';
 import type * as tf from '../core/tf';
 import { Buffer, type BufferOptions, isBuffer } from './buffer';
@@ -71,6 +72,30 @@ export abstract class ModuleTree extends Callable {
   /** Returns this module and all modules inside it, parents first; a module that is used twice appears once. */
   modules(): ModuleTree[] {
     return this.#children.size === 0 ? [this] : [...this.#names('').keys()];
+  }
+
+  /** Returns this module (under the name '') and all modules inside it by their names, parents first, as torch's named_modules. */
+  namedModules(): Map<string, ModuleTree> {
+    return new Map([...this.#names('')].map(([module, name]) => [name, module]));
+  }
+
+  /**
+   * Returns the module with a name such as 'blocks.0.attn'; for '', this module. Source: torch's get_submodule.
+   * Throws: CONFIG if no module has the name.
+   */
+  getSubmodule(target: string): ModuleTree {
+    let found: ModuleTree = this;
+    for (const name of target === '' ? [] : target.split('.')) {
+      const child = found.#children.get(name) ?? found.#children.get(INNER)?.children.get(name);
+      if (child === undefined) {
+        const near = nearest(target, [...this.namedModules().keys()]);
+        throw new ConfigError(
+          `getSubmodule: ${this.constructor.name} has no module '${target}'${near === undefined ? '' : `; did you mean '${near}'?`}`,
+        );
+      }
+      found = child;
+    }
+    return found;
   }
 
   /** Returns all parameters (also of modules inside) by their names; a tied parameter appears once, under its first name. */

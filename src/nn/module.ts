@@ -49,6 +49,14 @@ export abstract class Module extends ModuleTree {
     return super.modules() as Module[]; // all parts of a tree are modules
   }
 
+  override namedModules(): Map<string, Module> {
+    return super.namedModules() as Map<string, Module>; // all parts of a tree are modules
+  }
+
+  override getSubmodule(target: string): Module {
+    return super.getSubmodule(target) as Module; // all parts of a tree are modules
+  }
+
   override apply(...inputs: Parameters<this['forward']>): ReturnType<this['forward']> {
     const eager = currentEagerTape();
     if (eager?.canRecord !== true) return super.apply(...inputs);

@@ -44,6 +44,12 @@ const image = (): tf.Tensor => floats(1, 3, 3, 2);
 /** An image of two channels in torch's layout, and a convolution of it in two groups. */
 const planes = (): tf.Tensor => floats(1, 2, 3, 3);
 const ownConv = { strides: [1, 1], padding: [0, 0, 0, 0], dilations: [1, 1], groups: 2 };
+/** One window, whose rows end at `end`. */
+const windowsTo = (end: number) => ({
+  inputShape: [1, 2, 3, 3],
+  rows: [{ begin: 0, end, count: 1 }],
+  columns: [{ begin: 0, end: 2, count: 2 }],
+});
 const volume = (): tf.Tensor => floats(1, 3, 3, 3, 2);
 /** A window's gradient, whose last length fits if `length` is 1. */
 const dyOf = (length: number, ...shape: number[]): tf.Tensor =>
@@ -220,6 +226,18 @@ export const TRUSTED_NUMBERS: Readonly<Record<string, readonly TrustedNumber[]>>
       },
     })),
   ],
+  ShardlabStridedSliceGrad: [
+    length(5, 5, (value) => ({
+      inputs: { dy: floats(value, 9) },
+      attrs: { inputShape: [9, 9], begin: [0, 0], end: [9, 9], strides: [2, 1] },
+    })),
+  ],
+  ShardlabTopKGrad: [
+    element(3, (value) => ({
+      inputs: { dy: floats(2), indices: ints([0, value]) },
+      attrs: { inputShape: [4] },
+    })),
+  ],
   SplitV: [
     length(3, 3, (value) => ({
       inputs: { x: floats(4) },
@@ -290,6 +308,12 @@ export const TRUSTED_NUMBERS: Readonly<Record<string, readonly TrustedNumber[]>>
   TopK: [attribute(0, 3, (k) => ({ inputs: { x: floats(2, 3) }, attrs: { k, sorted: true } }))],
   Unique: [attribute(-2, 1, axisOf('axis'))],
   Cumsum: [attribute(0, 1, axisOf('axis', { exclusive: false, reverse: false }))],
+  ShardlabCumprodGrad: [
+    attribute(0, 1, (axis) => ({
+      inputs: { x: floats(2, 3), dy: floats(2, 3) },
+      attrs: { axis, exclusive: false, reverse: false },
+    })),
+  ],
   Cumprod: [attribute(0, 1, axisOf('axis', { exclusive: false, reverse: false }))],
   ArgMax: [attribute(-2, 1, axisOf('axis'))],
   ArgMin: [attribute(-2, 1, axisOf('axis'))],
@@ -564,6 +588,10 @@ export const TRUSTED_NUMBERS: Readonly<Record<string, readonly TrustedNumber[]>>
       inputs: { x: planes(), dy: floats(1, 4, 2, value) },
       attrs: { ...ownConv, filterShape: [4, 1, 2, 2] },
     })),
+  ],
+  ShardlabAveragePool2d: [attribute(0, 3, (value) => ({ inputs: { x: planes() }, attrs: windowsTo(value) }))],
+  ShardlabAveragePool2dGrad: [
+    attribute(0, 3, (value) => ({ inputs: { dy: floats(1, 2, 1, 1) }, attrs: windowsTo(value) })),
   ],
   ShardlabMaxPool2d: [
     attribute(1, 3, (value) => ({ inputs: { x: planes() }, attrs: { ...ownConv, kernel: [value, 2] } })),

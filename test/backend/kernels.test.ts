@@ -132,7 +132,7 @@ describe('the kernels write only their results, for every size and alignment', (
       const rows = 5;
       const x = normals(rows * n, 'matrix');
       const sums = arena.put(new Float32Array(n));
-      kernels.columnSums(arena.put(x), sums, rows, n);
+      kernels.sums(arena.put(x), sums, 1, rows, n, 1);
       const expected = Array.from({ length: n }, (_, j) =>
         [0, 1, 2, 3, 4].reduce((sum, i) => sum + (x[i * n + j] ?? 0), 0),
       );

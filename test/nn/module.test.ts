@@ -273,3 +273,16 @@ test('a module that several others hold has its first name, also after the tree 
   assert.deepEqual([shared.path, shared.weight.name], ['first.0', 'first.0.weight']);
   assert.deepEqual([first.path, second.path], ['first', 'second']);
 });
+
+test('modules are found by their names, and the error of a wrong name has the nearest one', () => {
+  const model = gpt({ layers: 2, dim: 4, heads: 1, vocab: 5, seq: 2 });
+  const names = [...model.namedModules().keys()];
+  assert.deepEqual(names.slice(0, 5), ['', 'wte', 'wpe', 'blocks', 'blocks.0']);
+  assert.equal(names.length, model.modules().length);
+  assert.equal(model.getSubmodule(''), model);
+  assert.equal(model.getSubmodule('blocks.1.qkv'), model.namedModules().get('blocks.1.qkv'));
+  assert.throws(() => model.getSubmodule('blocks.1.qvk'), {
+    code: 'CONFIG',
+    message: "getSubmodule: GPT has no module 'blocks.1.qvk'; did you mean 'blocks.1.qkv'?",
+  });
+});

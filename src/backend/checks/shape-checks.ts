@@ -22,25 +22,18 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
         call.refuse(`${count} elements from ${start} along axis ${axis} end outside of x ${told(x)}.`);
     });
   },
-  StridedSlice: (call) => {
-    const x = call.input('x');
-    for (const name of ['begin', 'end', 'strides']) strides(call, name);
-    const { begin, end, strides: steps, ...masks } = call.attrs;
-    const info = computed(call, () =>
-      tf.slice_util.sliceInfo(
-        x.shape,
-        begin as number[], // checked above
-        end as number[],
-        steps as number[],
-        Number(masks.beginMask ?? 0),
-        Number(masks.endMask ?? 0),
-        Number(masks.ellipsisMask ?? 0),
-        Number(masks.newAxisMask ?? 0),
-        Number(masks.shrinkAxisMask ?? 0),
-      ),
-    );
-    // tfjs's kernel copies the slices that these three properties describe; for any other slice, its loop supports only float32.
-    if (!info.isIdentity && !info.sliceDim0 && !info.isSimpleSlice) call.typed('float32', 'x');
+  StridedSlice: (call) => void strided(call, call.input('x').shape),
+  ShardlabStridedSliceGrad: (call) => {
+    const inputShape = call.wholes('inputShape', call.attrs.inputShape, undefined, 0);
+    call.sameShape('dy', strided(call, inputShape));
+  },
+  ShardlabTopKGrad: (call) => {
+    const { shape } = call.input('dy');
+    const inputShape = call.wholes('inputShape', call.attrs.inputShape, shape.length, 0);
+    if (inputShape.slice(0, -1).join() !== shape.slice(0, -1).join())
+      call.refuse(`dy ${told(call.input('dy'))} does not have the rows of [${inputShape}].`);
+    call.sameShape('indices', shape);
+    call.indices('indices', inputShape.at(-1) ?? 1, 'a row');
   },
   SplitV: (call) => {
     const x = call.input('x');
@@ -118,8 +111,12 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
   Unique: (call) => void call.axis('axis', call.attrs.axis ?? 0, call.input('x').shape.length),
   Cumsum: fromStart,
   Cumprod: fromStart,
-  ArgMax: (call) => void call.axis('axis', call.attrs.axis, call.input('x').shape.length),
-  ArgMin: (call) => void call.axis('axis', call.attrs.axis, call.input('x').shape.length),
+  ShardlabCumprodGrad: (call) => {
+    fromStart(call);
+    call.sameShape('dy', call.input('x').shape);
+  },
+  ArgMax: placed,
+  ArgMin: placed,
   ...Object.fromEntries(['All', 'Any', 'Max', 'Mean', 'Min', 'Prod', 'Sum'].map((name) => [name, reduced])),
   Softmax: (call) => {
     const { length } = call.input('logits').shape;
@@ -165,6 +162,27 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
   },
 };
 
+/** Checks a slice of a tensor of this shape; returns the slice's shape. */
+function strided(call: CheckedCall, shape: readonly number[]): number[] {
+  for (const name of ['begin', 'end', 'strides']) strides(call, name);
+  const { begin, end, strides: steps, ...masks } = call.attrs;
+  return computed(
+    call,
+    () =>
+      tf.slice_util.sliceInfo(
+        [...shape],
+        begin as number[], // checked above
+        end as number[],
+        steps as number[],
+        Number(masks.beginMask ?? 0),
+        Number(masks.endMask ?? 0),
+        Number(masks.ellipsisMask ?? 0),
+        Number(masks.newAxisMask ?? 0),
+        Number(masks.shrinkAxisMask ?? 0),
+      ).finalShape,
+  );
+}
+
 function strides(call: CheckedCall, name: string): void {
   call.wholes(name, call.attrs[name], undefined, -(2 ** 31) + 1);
 }
@@ -185,6 +203,16 @@ function paddings(call: CheckedCall): [number, number][] {
 function fromStart(call: CheckedCall): void {
   const { length } = call.input('x').shape;
   if (length > 0) call.whole('axis', call.attrs.axis ?? 0, 0, length - 1);
+}
+
+/** Refuses the place of an extreme of no elements. */
+function placed(call: CheckedCall): void {
+  const x = call.input('x');
+  const axis = call.axis('axis', call.attrs.axis, x.shape.length);
+  if (x.shape[axis] === 0 && x.shape.every((length, i) => length > 0 || i === axis))
+    call.refuse(
+      `x ${told(x)} has no elements along axis ${axis}, so none of them is the largest or smallest.`,
+    );
 }
 
 function reduced(call: CheckedCall): void {

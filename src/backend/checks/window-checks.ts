@@ -1,4 +1,5 @@
 import * as tf from '../../core/tf';
+import type { Windows } from '../fused/average-pool';
 import { conv2DInfo, sizeOf } from '../wasm-context';
 import { windowNumbers } from '../window-sizes';
 import { type CheckedCall, computed, type KernelCheck, told } from './checked-call';
@@ -33,6 +34,11 @@ export const WINDOW_CHECKS: Readonly<Record<string, KernelCheck>> = {
     const filterShape = call.wholes('filterShape', call.attrs.filterShape, 4, 1);
     call.sameShape('dy', ownConvolution(call, call.ranked('x', 4).shape, filterShape));
   },
+  ShardlabAveragePool2d: (call) => void averaged(call, call.ranked('x', 4).shape),
+  ShardlabAveragePool2dGrad: (call) => {
+    const inputShape = call.wholes('inputShape', call.attrs.inputShape, 4, 0);
+    call.sameShape('dy', averaged(call, inputShape));
+  },
   ShardlabMaxPool2d: (call) => {
     const { shape } = call.ranked('x', 4);
     ownWindow(call, shape, call.wholes('kernel', call.attrs.kernel, 2, 1));
@@ -49,6 +55,23 @@ export const WINDOW_CHECKS: Readonly<Record<string, KernelCheck>> = {
   },
 };
 
+/** Checks windows of means; returns the result's shape. */
+function averaged(call: CheckedCall, shape: readonly number[]): number[] {
+  const [images = 0, channels = 0, ...extents] = shape;
+  if (call.wholes('inputShape', call.attrs.inputShape, 4, 0).join() !== shape.join())
+    call.refuse(`inputShape [${call.attrs.inputShape}] is not the shape [${shape}] of x.`);
+  const counts = ['rows', 'columns'].map((name, axis) => {
+    const windows = call.attrs[name] as Windows; // made by averagePool2d
+    windows.forEach(({ begin, end, count }, i) => {
+      call.whole(`${name}[${i}].end`, end, 0, extents[axis]);
+      call.whole(`${name}[${i}].begin`, begin, 0, end);
+      call.whole(`${name}[${i}].count`, count, 1);
+    });
+    return windows.length;
+  });
+  return [images, channels, ...counts];
+}
+
 /** Returns checks of kernels; `resultOf` gives the shape of the forward's result. A gradient's dy must have this shape. */
 function rows(names: string, resultOf: (call: CheckedCall) => number[]): Record<string, KernelCheck> {
   const checkOf = (name: string): KernelCheck => {
@@ -60,7 +83,12 @@ function rows(names: string, resultOf: (call: CheckedCall) => number[]): Record<
 
 /** Returns the shapes of input and filter. A gradient's kernel gets one of these two shapes as an attribute. */
 function operands(call: CheckedCall, rank: number): [readonly number[], readonly number[]] {
-  const shapeIn = (name: string): number[] => call.wholes(name, call.attrs[name], rank, 1);
+  const shapeIn = (name: string): number[] => {
+    const shape = call.wholes(name, call.attrs[name], rank, 0);
+    // Only the number of images can be 0.
+    shape.slice(1).forEach((length, i) => void call.whole(`${name}[${i + 1}]`, length, 1));
+    return shape;
+  };
   return [
     /BackpropInput/.test(call.kernel) ? shapeIn('inputShape') : call.ranked('x', rank).shape,
     /BackpropFilter/.test(call.kernel) ? shapeIn('filterShape') : call.ranked('filter', rank).shape,

@@ -26,6 +26,8 @@ export const FUSED = {
   conv2d: 'ShardlabConv2d',
   conv2dInputGrad: 'ShardlabConv2dInputGrad',
   conv2dFilterGrad: 'ShardlabConv2dFilterGrad',
+  averagePool2d: 'ShardlabAveragePool2d',
+  averagePool2dGrad: 'ShardlabAveragePool2dGrad',
   maxPool2d: 'ShardlabMaxPool2d',
   maxPool2dGrad: 'ShardlabMaxPool2dGrad',
   channelMoments: 'ShardlabChannelMoments',

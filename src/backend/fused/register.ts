@@ -1,5 +1,6 @@
 import * as tf from '../../core/tf';
 import { given, offsetOf, replaceKernel, runKernel, sizeOf, type WasmContext } from '../wasm-context';
+import { registerAveragePool } from './average-pool';
 import { registerCausalAttention } from './causal-attention';
 import { registerChannels } from './channels';
 import { registerConvolutions } from './convolution';
@@ -21,6 +22,7 @@ export function registerFusedKernels(context: WasmContext): void {
   registerDropout(context);
   registerConvolutions(context);
   registerMaxPool(context);
+  registerAveragePool(context);
   registerChannels(context);
 }
 

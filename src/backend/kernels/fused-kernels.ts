@@ -25,7 +25,15 @@ export interface FusedKernels {
   readonly rsqrt: Kernel<3>;
   readonly power: Kernel<4>;
   readonly sumOfSquares: Kernel<2, number>;
-  readonly columnSums: Kernel<4>;
+  readonly sums: Kernel<6>;
+  readonly maxima: Kernel<5>;
+  readonly minima: Kernel<5>;
+  readonly softmax: Kernel<4>;
+  readonly maximum: Kernel<6>;
+  readonly minimum: Kernel<6>;
+  readonly prelu: Kernel<6>;
+  readonly clamp: Kernel<5>;
+  readonly sign: Kernel<3>;
   readonly adamW: Kernel<16>;
   readonly adamW8bit: Kernel<21>;
   readonly lion: Kernel<11>;

@@ -1,4 +1,5 @@
 import { gelu as geluOf, silu as siluOf } from '../../backend/ops';
+import { rootOf } from '../../core/stable-ops';
 import * as tf from '../../core/tf';
 
 // Activations as functions, with the names, arguments and defaults of torch.nn.functional.
@@ -20,7 +21,9 @@ export function leakyRelu(x: tf.Tensor, negativeSlope = 0.01): tf.Tensor {
 
 /** Returns x for positive x, else alpha (e^x − 1). */
 export function elu(x: tf.Tensor, alpha = 1): tf.Tensor {
-  return tf.add(tf.relu(x), tf.mul(tf.expm1(tf.minimum(x, 0)), alpha));
+  const isPositive = tf.greater(x.detach(), 0);
+  const curved = tf.mul(tf.expm1(tf.where(isPositive, tf.zerosLike(x), x)), alpha);
+  return tf.where(isPositive, x, curved);
 }
 
 /** Returns GELU(x): exact by default, or its tanh approximation. Source: Hendrycks and Gimpel 2016. */
@@ -38,7 +41,7 @@ export function silu(x: tf.Tensor): tf.Tensor {
 
 /** Returns log(1 + e^x), without overflow for large x. */
 export function softplus(x: tf.Tensor): tf.Tensor {
-  return tf.add(tf.relu(x), tf.log1p(tf.exp(tf.neg(tf.abs(x)))));
+  return tf.add(tf.maximum(x, 0), tf.log1p(tf.exp(tf.neg(tf.abs(x)))));
 }
 
 /** Returns x · tanh(softplus(x)). */
@@ -71,13 +74,48 @@ export function logSoftmax(x: tf.Tensor, dim = -1): tf.Tensor {
   return alongLast(x, dim, (rows) => tf.logSoftmax(rows));
 }
 
+/** Options of `gumbelSoftmax`, with torch's defaults. */
+export interface GumbelSoftmaxOptions {
+  /** The temperature: a small one makes samples almost one-hot. Default 1. */
+  readonly tau?: number;
+  /** Whether samples are one-hot; their gradient is that of the soft samples. Default false. */
+  readonly hard?: boolean;
+  /** Default -1. */
+  readonly dim?: number;
+  /** The same seed gives the same samples. Default: other samples each time. */
+  readonly seed?: number;
+}
+
+/**
+ * Returns samples of the categorical distributions with these logits, through which gradients flow: softmax((logits + g) / tau) with
+ * Gumbel noise g. Source: Jang et al. 2017; torch.nn.functional.gumbel_softmax.
+ */
+export function gumbelSoftmax(
+  logits: tf.Tensor,
+  { tau = 1, hard = false, dim = -1, seed }: GumbelSoftmaxOptions = {},
+): tf.Tensor {
+  const uniform = tf.randomUniform(logits.shape, 2 ** -24, 1, 'float32', seed);
+  const noise = tf.neg(tf.log(tf.neg(tf.log(uniform))));
+  const soft = softmax(tf.div(tf.add(logits, noise), tau), dim);
+  if (!hard) return soft;
+  const largest = tf.max(soft.detach(), dim, true);
+  const chosen = tf.cast(tf.equal(soft.detach(), largest), 'float32');
+  return tf.add(tf.sub(chosen, soft.detach()), soft);
+}
+
 /** Divides x by its p-norm along `dim`; a norm below `eps` counts as `eps`. Source: torch.nn.functional.normalize. */
 export function normalize(
   x: tf.Tensor,
   { p = 2, dim = 1, eps = 1e-12 }: { readonly p?: number; readonly dim?: number; readonly eps?: number } = {},
 ): tf.Tensor {
   const sum = tf.sum(tf.pow(tf.abs(x), p), dim, true);
-  return tf.div(x, tf.maximum(tf.pow(sum, 1 / p), eps));
+  return tf.div(
+    x,
+    tf.maximum(
+      rootOf(sum, (sums) => tf.pow(sums, 1 / p)),
+      eps,
+    ),
+  );
 }
 
 /**

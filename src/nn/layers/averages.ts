@@ -1,13 +1,8 @@
-import { pairOf, requireHalfPadding } from '../../backend/image-ops';
+import type { Windows } from '../../backend/fused/average-pool';
+import { averagePool2d, pairOf, requireHalfPadding } from '../../backend/image-ops';
 import { type Pair, windowNumbers } from '../../backend/window-sizes';
 import { ShardlabError } from '../../core/errors';
-import * as tf from '../../core/tf';
-
-/**
- * The windows along one axis: the pixels [begin, end) of each window, and the number by which the sum of these pixels is
- * divided.
- */
-export type Windows = readonly { readonly begin: number; readonly end: number; readonly count: number }[];
+import type * as tf from '../../core/tf';
 
 /** Returns the windows along an axis that has `length` pixels: axis 0 is vertical, axis 1 is horizontal. */
 export type WindowsAlong = (length: number, axis: 0 | 1) => Windows;
@@ -81,29 +76,14 @@ function windowsOf(length: number, window: AxisWindow): Windows {
   });
 }
 
-/**
- * Returns the means of windows over images. A mean over rows and columns is a mean over columns, then over rows, so two matmuls
- * compute it. Shapes: x [N, C, H, W] → [N, C, H', W']. Throws: SHAPE if no window fits.
- */
+/** Returns the means of windows over images. Shapes: x [N, C, H, W] → [N, C, H', W']. Throws: SHAPE if no window fits. */
 export function averaged(x: tf.Tensor, windowsAlong: WindowsAlong): tf.Tensor {
-  const [images = 0, channels = 0, height = 0, width = 0] = x.shape;
+  const [, , height = 0, width = 0] = x.shape;
   const [rows, columns] = [windowsAlong(height, 0), windowsAlong(width, 1)];
   if (rows.length === 0 || columns.length === 0)
     throw new ShardlabError(
       'SHAPE',
       `average pooling: no window fits into [${x.shape}]; make the window smaller.`,
     );
-  const across = tf.matMul(tf.reshape(x, [-1, width]), weightsOf(columns, width), false, true);
-  const planes = tf.reshape(across, [images * channels, height, columns.length]);
-  const weights = tf.reshape(weightsOf(rows, height), [1, rows.length, height]);
-  return tf.reshape(tf.matMul(weights, planes), [images, channels, rows.length, columns.length]);
-}
-
-/** Returns the matrix [windows, length] that computes the means of the windows by a matmul. */
-function weightsOf(windows: Windows, length: number): tf.Tensor2D {
-  const values = new Float32Array(windows.length * length);
-  windows.forEach(
-    ({ begin, end, count }, i) => void values.fill(1 / count, i * length + begin, i * length + end),
-  );
-  return tf.tensor2d(values, [windows.length, length]);
+  return averagePool2d(x, rows, columns);
 }

@@ -5,7 +5,7 @@ import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { attention } from '../attention';
 import { type AvgPoolOptions, adaptiveWindows, averaged, poolingWindows } from './averages';
-import { additiveMask, causalMask } from './masks';
+import { additiveMask, causalMask, maskedSoftmax } from './masks';
 
 // Operations of layers as functions, with the names, arguments and defaults of torch.nn.functional.
 
@@ -149,7 +149,8 @@ export function scaledDotProductAttention(
     );
   }
   const isSameSize = value.shape.join() === key.shape.join();
-  if (attnMask === undefined && isSameSize && (!isCausal || queries === keys)) {
+  const hasElements = query.size > 0 && key.size > 0;
+  if (attnMask === undefined && hasElements && isSameSize && (!isCausal || queries === keys)) {
     const [q, k, v] = [query, key, value].map((x) => tf.transpose(x, [0, 2, 1, 3])) as Three;
     return tf.transpose(attention(q, k, v, { causal: isCausal, kind: 'flash', scale }), [0, 2, 1, 3]);
   }
@@ -157,7 +158,7 @@ export function scaledDotProductAttention(
   const excluded = attnMask?.dtype === 'bool' ? tf.logicalNot(attnMask) : attnMask;
   const mask = excluded === undefined ? null : additiveMask(excluded);
   const added = isCausal ? causalMask(queries, keys) : mask;
-  return tf.matMul(tf.softmax(added === null ? scores : tf.add(scores, added)), value);
+  return tf.matMul(maskedSoftmax(scores, added), value);
 }
 
 type Three = [tf.Tensor, tf.Tensor, tf.Tensor];

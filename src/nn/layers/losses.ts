@@ -39,8 +39,9 @@ export function smoothL1Loss(
   if (beta === 0) return l1Loss(input, target, reduction === undefined ? {} : { reduction });
   requireSameShape('smoothL1Loss', input, target);
   const distance = tf.abs(tf.sub(input, target));
-  const near = tf.minimum(distance, beta);
-  return reduced(tf.add(tf.div(tf.square(near), 2 * beta), tf.relu(tf.sub(distance, beta))), reduction);
+  const isNear = tf.less(distance.detach(), beta);
+  const near = tf.div(tf.square(distance), 2 * beta);
+  return reduced(tf.where(isNear, near, tf.sub(distance, beta / 2)), reduction);
 }
 
 /** Returns delta · smoothL1Loss with beta = delta. Source: torch.nn.functional.huber_loss. Throws: SHAPE for unequal shapes. */
@@ -175,17 +176,23 @@ export function crossEntropy(
  * Source: torch.nn.functional.nll_loss. Throws: SHAPE if the shapes do not match or a label is not a class.
  */
 export function nllLoss(input: tf.Tensor, target: tf.Tensor, options: ClassLossOptions = {}): tf.Tensor {
-  const { rows, labels, factors } = labelled(input, target, options);
-  const hot = tf.oneHot(labels, rows.shape[1] ?? 1, 1, 0, 'float32');
-  const losses = tf.mul(tf.neg(tf.sum(tf.mul(rows, hot), 1)), factors);
-  return reducedBy(losses, factors, target.shape, options.reduction);
+  const { rows, labels, counts, factors } = labelled(input, target, options);
+  const [count = 0, classes = 1] = rows.shape;
+  const places = tf.add(labels, tf.range(0, count * classes, classes, 'int32'));
+  const losses = tf.mul(tf.neg(tf.gather(tf.reshape(rows, [-1]), places)), factors);
+  return reducedBy(masked(losses, counts), factors, target.shape, options.reduction);
 }
 
 /** For each row that counts, sums −input · factor over all classes; returns the reduction of these sums. */
 function overAllClasses(logs: tf.Tensor, target: tf.Tensor, options: ClassLossOptions): tf.Tensor {
   const { rows, factors, counts } = labelled(logs, target, options);
   const sums = tf.neg(tf.sum(options.weight === undefined ? rows : tf.mul(rows, options.weight), 1));
-  return reducedBy(tf.mul(sums, counts), factors, target.shape, options.reduction);
+  return reducedBy(masked(sums, counts), factors, target.shape, options.reduction);
+}
+
+/** Returns the losses of rows that count, and 0 for the others, also where their loss is NaN or infinite. */
+function masked(losses: tf.Tensor, counts: tf.Tensor): tf.Tensor {
+  return tf.where(tf.cast(counts, 'bool'), losses, tf.zerosLike(losses));
 }
 
 /** Computes cross-entropy with probabilities; 'mean' averages over rows, and `weight` has factors of the classes. */

@@ -16,6 +16,16 @@ export function additiveMask(mask: tf.Tensor, shape: readonly number[] = mask.sh
   return tf.reshape(tf.maximum(numbers, EXCLUDED), [...shape]);
 }
 
+/**
+ * Returns softmax(scores + mask) along the last axis, where a mask excludes keys by a very low number; a query for which all keys are
+ * excluded has the weights 0, as in torch. The mask's shape broadcasts.
+ */
+export function maskedSoftmax(scores: tf.Tensor, mask: tf.Tensor | null): tf.Tensor {
+  if (mask === null) return tf.softmax(scores);
+  const hasKeys = tf.any(tf.greater(mask.detach(), EXCLUDED / 2), -1, true);
+  return tf.mul(tf.softmax(tf.add(scores, mask)), tf.cast(hasKeys, 'float32'));
+}
+
 /** Returns a mask to add to scores [N, heads, queries, keys]: query i sees keys up to i. */
 export function causalMask(queries: number, keys: number): tf.Tensor {
   const values = new Float32Array(queries * keys);

@@ -8,7 +8,7 @@ import { Module } from '../module';
 import { Parameter } from '../parameter';
 import { requireExtents } from '../require-extents';
 import { Dropout } from './dropout';
-import { additiveMask, causalMask } from './masks';
+import { additiveMask, causalMask, maskedSoftmax } from './masks';
 
 /** Options of `MultiheadAttention`, with torch's defaults. */
 export interface MultiheadAttentionOptions {
@@ -115,7 +115,10 @@ export class MultiheadAttention extends Module {
     const isSquare = q.shape[1] === k.shape[1];
     const isDropping = this.training && this.#dropout !== null;
     const { keyPaddingMask, attnMask, isCausal = false } = options;
-    return !needWeights && !isDropping && !keyPaddingMask && !attnMask && (isSquare || !isCausal);
+    const hasElements = q.size > 0 && k.size > 0;
+    return (
+      hasElements && !needWeights && !isDropping && !keyPaddingMask && !attnMask && (isSquare || !isCausal)
+    );
   }
 
   /** Computes attention with all weights; returns the heads' results [N, L, heads, embedDim / heads], and the weights. */
@@ -125,7 +128,7 @@ export class MultiheadAttention extends Module {
   ): { readonly mixed: tf.Tensor; readonly weights: tf.Tensor | null } {
     const [q, k, v] = heads.map((x) => tf.transpose(x, [0, 2, 1, 3])) as Heads;
     const scores = tf.mul(tf.matMul(q, k, false, true), 1 / Math.sqrt(this.#dim / this.#heads));
-    const all = tf.softmax(this.#masked(scores, options));
+    const all = maskedSoftmax(scores, this.#mask(scores, options));
     const dropped = this.#dropout?.apply(all) ?? all;
     const mixed = tf.transpose(tf.matMul(dropped, v), [0, 2, 1, 3]);
     const { needWeights = true, averageAttnWeights = true } = options;
@@ -169,20 +172,21 @@ export class MultiheadAttention extends Module {
     return [this.q_proj_weight, this.k_proj_weight, this.v_proj_weight].flatMap((part) => part?.tensor ?? []);
   }
 
-  /** Adds masks to scores [N, heads, L, S]. */
-  #masked(
+  /** Returns the sum of the masks of scores [N, heads, L, S]; null if there is none. */
+  #mask(
     scores: tf.Tensor,
     { keyPaddingMask, attnMask, isCausal = false }: AttentionCallOptions,
-  ): tf.Tensor {
+  ): tf.Tensor | null {
     const [batch = 0, heads = 0, queries = 0, keys = 0] = scores.shape;
-    let masked = scores;
-    if (isCausal && attnMask === undefined) masked = tf.add(masked, causalMask(queries, keys));
+    const masks: tf.Tensor[] = [];
+    if (isCausal && attnMask === undefined) masks.push(causalMask(queries, keys));
     if (attnMask !== undefined) {
       const shape = attnMask.rank === 3 ? [batch, heads, queries, keys] : [1, 1, queries, keys];
-      masked = tf.add(masked, additiveMask(attnMask, shape));
+      masks.push(additiveMask(attnMask, shape));
     }
-    if (keyPaddingMask === undefined) return masked;
-    return tf.add(masked, additiveMask(keyPaddingMask, [batch, 1, 1, keys]));
+    if (keyPaddingMask !== undefined) masks.push(additiveMask(keyPaddingMask, [batch, 1, 1, keys]));
+    const [first = null, ...others] = masks;
+    return first === null ? null : others.reduce((sum: tf.Tensor, mask) => tf.add(sum, mask), first);
   }
 
   #requireFit(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor): void {

@@ -1,4 +1,4 @@
-import { expLanes, read, write } from './lanes';
+import { expLanes, expOrZero, read, write } from './lanes';
 
 // The tanh form is gelu(x) = x * sigmoid(2k(x + 0.044715 x^3)), k = sqrt(2 / pi), because tanh(u) = 2 sigmoid(2u) - 1.
 
@@ -18,7 +18,8 @@ export function geluExactGrad(x: usize, dy: usize, dx: usize, n: i32): void {
     const at = <usize>i << 2;
     const some = min(4, n - i);
     const v = read(x + at, some);
-    const density = f32x4.mul(expLanes(f32x4.mul(f32x4.mul(v, v), f32x4.splat(-0.5))), f32x4.splat(0.3989422804014327));
+    const power = f32x4.mul(f32x4.mul(v, v), f32x4.splat(-0.5));
+    const density = f32x4.mul(expOrZero(power), f32x4.splat(0.3989422804014327));
     const slope = f32x4.add(normalLanes(v), f32x4.mul(v, density));
     write(dx + at, f32x4.mul(read(dy + at, some), slope), some);
   }
@@ -80,7 +81,8 @@ function gate(x: v128, square: v128): v128 {
     x,
     f32x4.add(f32x4.splat(-1.5957691216057308), f32x4.mul(f32x4.splat(-0.07135481282553484), square)),
   );
-  return f32x4.div(f32x4.splat(1), f32x4.add(f32x4.splat(1), expLanes(u)));
+  const share = f32x4.div(f32x4.splat(1), f32x4.add(f32x4.splat(1), expLanes(u)));
+  return v128.andnot(share, f32x4.gt(u, f32x4.splat(88)));
 }
 
 // @ts-ignore: decorator

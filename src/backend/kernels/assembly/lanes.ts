@@ -73,6 +73,13 @@ export function expLanes(value: v128): v128 {
   return f32x4.mul(mantissa, exponent);
 }
 
+/** Returns e^x, which is 0 where no normal float is so small. */
+// @ts-ignore: decorator
+@inline
+export function expOrZero(x: v128): v128 {
+  return v128.andnot(expLanes(x), f32x4.lt(x, f32x4.splat(-87.3)));
+}
+
 /** Returns e^x of one float. */
 // @ts-ignore: decorator
 @inline
@@ -104,7 +111,8 @@ export function logLanes(x: v128): v128 {
   return f32x4.add(f32x4.mul(f32x4.convert_i32x4_s(exponent), f32x4.splat(0.69314718)), f32x4.add(z, curve));
 }
 
-/** Returns the natural logarithm of one positive normal float. */
+/** Returns the natural logarithm of one positive normal float; of NaN, NaN. */
 export function logOf(x: f32): f32 {
+  if (x != x) return x;
   return f32x4.extract_lane(logLanes(f32x4.splat(x)), 0);
 }

@@ -1,4 +1,4 @@
-import type * as tf from '../core/tf';
+import type * as tf from '../../core/tf';
 import {
   type ConvInfo,
   conv2DInfo,
@@ -9,16 +9,75 @@ import {
   runKernel,
   sizeOf,
   type WasmContext,
-} from './wasm-context';
+} from '../wasm-context';
 
 /**
- * Registers gradients that tfjs's wasm backend lacks: the filter's gradient of convolutions, and both gradients of depthwise
- * convolutions. The layout is NHWC, as in the backend's convolutions.
+ * Registers gradients that tfjs's wasm backend lacks: the filter's gradient of convolutions, the input's gradient of dilated ones,
+ * and both gradients of depthwise convolutions; and mends the padding of convolutions. The layout is NHWC, as in the backend's convolutions.
  */
 export function registerConvolutionGradients(context: WasmContext): void {
+  for (const name of ['Conv2D', 'FusedConv2D', 'DepthwiseConv2dNative', 'FusedDepthwiseConv2D'])
+    replaceKernel(name, (original) => withExplicitPads(original, name.includes('Depthwise')));
+  replaceKernel('Conv2DBackpropInput', (original) => inputGradient(context, original));
   replaceKernel('Conv2DBackpropFilter', () => filterGradient(context));
   replaceKernel('DepthwiseConv2dNativeBackpropFilter', () => depthwiseGradient(context, 'filter'));
   replaceKernel('DepthwiseConv2dNativeBackpropInput', () => depthwiseGradient(context, 'input'));
+}
+
+/** tfjs pads as 'same' wrongly where the stride is larger than the filter; explicit amounts of the same padding are right. */
+function withExplicitPads(original: Kernel | null, depthwise: boolean): Kernel {
+  return (inputs, attrs) => {
+    if (attrs.pad !== 'same') return given(original)(inputs, attrs);
+    const { top, bottom, left, right } = conv2DInfo(
+      given(inputs.x).shape,
+      given(inputs.filter).shape,
+      attrs,
+      depthwise,
+    ).padInfo;
+    const pad = [
+      [0, 0],
+      [top, bottom],
+      [left, right],
+      [0, 0],
+    ];
+    return given(original)(inputs, { ...attrs, pad });
+  };
+}
+
+/** Returns the kernel of the input's gradient; tfjs's handles neither dilations nor batches without images. */
+function inputGradient(context: WasmContext, original: Kernel | null): Kernel {
+  return ({ dy, filter }, attrs) => {
+    const inputShape = attrs.inputShape as number[]; // tfjs's kernel has this attribute
+    const isDilated = ((attrs.dilations ?? 1) as number | number[]).toString().replace(/[1,]/g, '') !== '';
+    if (!isDilated && inputShape[0] !== 0)
+      return given(original)({ dy: given(dy), filter: given(filter) }, attrs);
+    const info = conv2DInfo(inputShape, given(filter).shape, attrs, false);
+    const { batchSize, outHeight, outWidth, outChannels, inChannels, filterHeight, filterWidth } = info;
+    const [rows, width] = [batchSize * outHeight * outWidth, filterHeight * filterWidth * inChannels];
+    const a = { ...given(dy), shape: [rows, outChannels] };
+    const b = { ...given(filter), shape: [width, outChannels] };
+    const columns = runKernel('BatchMatMul', { a, b }, { transposeA: false, transposeB: true });
+    const out = context.backend.makeOutput(inputShape, 'float32');
+    const [from, to] = [offsetOf(context, columns), offsetOf(context, out)];
+    context.kernels.fill(to, 0, sizeOf(inputShape));
+    let row = 0;
+    for (let image = 0; image < batchSize; image++) {
+      forEachPosition(info, (y, x) => {
+        forEachTap(info, y, x, (pixel, tap) => {
+          const target = (image * info.inHeight * info.inWidth + pixel) * inChannels;
+          context.kernels.addScaled(
+            to + 4 * target,
+            from + 4 * (row * width + tap * inChannels),
+            1,
+            inChannels,
+          );
+        });
+        row++;
+      });
+    }
+    context.backend.disposeData(columns.dataId);
+    return out;
+  };
 }
 
 /** Largest number of bytes that columns may use at one time. */

@@ -1,4 +1,4 @@
-import * as tf from '../core/tf';
+import type * as tf from '../../core/tf';
 import {
   aliasOf,
   given,
@@ -7,13 +7,12 @@ import {
   replaceKernel,
   sizeOf,
   type WasmContext,
-} from './wasm-context';
+} from '../wasm-context';
 
 /**
  * Adds kernels that tfjs's wasm backend lacks, and replaces kernels that are slow or wrong there. In tfjs, identity and casts
  * to the same type copy, and every tensor that a gradient saves is copied; here, aliases take the place of these copies. In
- * tfjs, slices first read the whole tensor, sums over leading axes first transpose, gather copies element by element, and exp,
- * tanh, log, roots and pow call libm. tfjs lacks the gradient of gather, and its oneHot writes integer bits even for floats or
+ * tfjs, slices first read the whole tensor, gather copies element by element, and exp, tanh, log, roots and pow call libm. tfjs lacks the gradient of gather, and its oneHot writes integer bits even for floats or
  * booleans.
  */
 export function mendKernels(context: WasmContext): void {
@@ -24,7 +23,6 @@ export function mendKernels(context: WasmContext): void {
   }
   replaceKernel('Pow', (original) => pow(context, original));
   replaceKernel('GatherV2', (original) => gather(context, original));
-  replaceKernel('Sum', (original) => sum(context, original));
   replaceKernel('UnsortedSegmentSum', () => unsortedSegmentSum(context));
   replaceKernel('OneHot', () => oneHot(context));
 }
@@ -94,29 +92,12 @@ function gather(context: WasmContext, original: Kernel | null): Kernel {
     const width = rows === 0 ? 0 : sizeOf(input.shape) / rows;
     const isByRows =
       attrs.axis === 0 && !attrs.batchDims && (input.dtype === 'float32' || input.dtype === 'int32');
-    if (!isByRows || ids.dtype !== 'int32' || width === 0) {
+    if (!isByRows || ids.dtype !== 'int32') {
       return given(original)({ x: input, indices: ids }, attrs);
     }
     const out = context.backend.makeOutput([...ids.shape, ...input.shape.slice(1)], input.dtype);
     const at = (info: tf.TensorInfo): number => offsetOf(context, info);
     context.kernels.takeRows(at(input), at(ids), at(out), sizeOf(ids.shape), rows, width);
-    return out;
-  };
-}
-
-/** Returns the kernel Sum: sums over leading axes add up rows; tfjs's kernel handles other sums. */
-function sum(context: WasmContext, original: Kernel | null): Kernel {
-  return ({ x }, attrs) => {
-    const input = given(x);
-    const axes = tf.util.parseAxisParam(attrs.axis as number | number[], input.shape);
-    const isLeading =
-      axes.length < input.shape.length && axes.every((axis, i) => axis === i) && axes.length > 0;
-    if (input.dtype !== 'float32' || !isLeading) return given(original)({ x: input }, attrs);
-    const kept = input.shape.slice(axes.length);
-    const rows = sizeOf(input.shape.slice(0, axes.length));
-    const shape = attrs.keepDims === true ? [...axes.map(() => 1), ...kept] : kept;
-    const out = context.backend.makeOutput(shape, 'float32');
-    context.kernels.columnSums(offsetOf(context, input), offsetOf(context, out), rows, sizeOf(kept));
     return out;
   };
 }
@@ -150,49 +131,4 @@ function unsortedSegmentSum(context: WasmContext): Kernel {
     context.kernels.addToRows(at, ids, offsetOf(context, input), numIds, numSegments, width);
     return out;
   };
-}
-
-/**
- * Replaces gradients of tfjs. For sums and means, tfjs multiplies by an array of ones, as large as the input, which JavaScript
- * makes outside of the engine; for a mean, tfjs then divides every element. Here a kernel makes the ones, and for a mean only
- * the gradient of the result is divided. Gradients are bitwise equal to tfjs's. tfjs's gradients of unstack and split fail if
- * there is one part.
- */
-export function mendGradients(): void {
-  tf.registerGradient({
-    kernelName: 'Sum',
-    inputsToSave: ['x'],
-    gradFunc: (dy, [x], { axis }) => ({ x: () => repeatAlong(dy as tf.Tensor, given(x), axis as number[]) }),
-  });
-  tf.registerGradient({
-    kernelName: 'Mean',
-    inputsToSave: ['x'],
-    gradFunc: (dy, [x], { axis }) => ({
-      x: () => {
-        const [from, to] = [dy as tf.Tensor, given(x)]; // the kernel has one output
-        return repeatAlong(tf.div(from, to.size / Math.max(1, from.size)), to, axis as number[]);
-      },
-    }),
-  });
-  for (const kernelName of TO_LISTS) acceptOnePart(kernelName);
-}
-
-/** The kernels with a list of outputs that have a gradient. */
-const TO_LISTS = ['Unpack', 'SplitV'] as const;
-
-/** tfjs passes the gradient of a single output as a tensor, but the gradients of these kernels read a list. */
-function acceptOnePart(kernelName: (typeof TO_LISTS)[number]): void {
-  const { gradFunc, ...config } = given(tf.getGradient(kernelName));
-  tf.unregisterGradient(kernelName);
-  tf.registerGradient({
-    ...config,
-    gradFunc: (dy, saved, attrs) => gradFunc(Array.isArray(dy) ? dy : [dy], saved, attrs),
-  });
-}
-
-/** Repeats `dy` along the reduced axes, to the shape of `x`; the values of `x` are not used. */
-function repeatAlong(dy: tf.Tensor, x: tf.Tensor, axis: number | number[]): tf.Tensor {
-  const axes = tf.util.parseAxisParam(axis, x.shape);
-  const kept = x.shape.map((length, index) => (axes.includes(index) ? 1 : length));
-  return tf.mul(tf.reshape(dy, kept), tf.fill(x.shape, 1));
 }

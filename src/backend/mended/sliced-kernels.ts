@@ -1,5 +1,5 @@
-import * as tf from '../core/tf';
-import { given, type Kernel, offsetOf, replaceKernel, sizeOf, type WasmContext } from './wasm-context';
+import * as tf from '../../core/tf';
+import { given, type Kernel, offsetOf, replaceKernel, sizeOf, type WasmContext } from '../wasm-context';
 
 /**
  * Replaces Slice, SplitV and Unpack: for each part, tfjs copies the whole tensor out of the heap. Here each contiguous run

@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict';
+import { before, describe, test } from 'node:test';
+import type { Engine } from '../../../src/backend/engine';
+import { withMetaEngine } from '../../../src/backend/meta-engine';
+import { ENGINE_CASES } from '../../support/engines';
+import { GuardedHeap } from '../../support/guarded-heap';
+import { differenceIn, type Row, readRows, shapeDifferenceIn } from './rows';
+
+const ROWS = new Map<string, Row[]>();
+for (const row of readRows()) ROWS.set(row.op, [...(ROWS.get(row.op) ?? []), row]);
+
+/** Bytes of NaN, of -1 and of a bool that is neither true nor false. */
+const UNWRITTEN = 0xff;
+/** Operations whose results' shapes depend on values, which a dry run does not have. */
+const BY_VALUES = ['unique'];
+
+/** Returns the rows in which something differs. */
+function wrongOf(rows: readonly Row[], difference: (row: Row) => string | null): string[] {
+  return rows.flatMap((row) => {
+    const found = difference(row);
+    return found === null ? [] : [`${shown(row)} ${found}`];
+  });
+}
+
+for (const engineCase of ENGINE_CASES) {
+  describe(`edges ${engineCase.name}`, () => {
+    let engine: Engine;
+    let heap: GuardedHeap;
+    before(async () => {
+      engine = await engineCase.start();
+      heap = new GuardedHeap();
+    });
+
+    for (const [op, rows] of ROWS) {
+      test(`${op} has torch's results and gradients`, () => {
+        const held = engine.memory.bytes;
+        const wrong = heap.filledWith(UNWRITTEN, () => wrongOf(rows, differenceIn));
+        assert.deepEqual(wrong, []);
+        assert.equal(heap.damage, 0, 'bytes outside of tensors were written');
+        assert.equal(engine.memory.bytes, held, 'buffers were not freed');
+      });
+    }
+  });
+}
+
+test('the results and gradients of a dry run have the shapes of torch', async () => {
+  await ENGINE_CASES[1]?.start();
+  const rows = [...ROWS.values()].flat().filter(({ op }) => !BY_VALUES.includes(op));
+  assert.deepEqual(
+    withMetaEngine({}, () => wrongOf(rows, shapeDifferenceIn)),
+    [],
+  );
+});
+
+function shown({ op, in: inputs, a }: Row): string {
+  const text = inputs.map(({ t, s, v, r }) => `${t}[${s}]${r ? `~${r}` : JSON.stringify(v)}`).join(', ');
+  return `${op}(${text.slice(0, 160)}, ${JSON.stringify(a ?? {})})`;
+}
