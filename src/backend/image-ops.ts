@@ -1,3 +1,12 @@
+import {
+  count,
+  either,
+  flag,
+  type OptionKinds,
+  oneOf,
+  pairFrom,
+  requireOptions,
+} from '../config/call-options';
 import { ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
 import { inputGradientOf } from './fused/convolution';
@@ -15,6 +24,14 @@ export interface ConvOptions {
   readonly groups?: number;
 }
 
+/** The kinds of options of `conv2d`. */
+export const CONVOLUTION: OptionKinds<ConvOptions> = {
+  stride: pairFrom(1),
+  padding: either(pairFrom(0), oneOf('same', 'valid')),
+  dilation: pairFrom(1),
+  groups: count,
+};
+
 /**
  * Convolves images. Shapes: x [N, C, H, W], weight [outputs, C / groups, height, width], bias [outputs] → [N, outputs, H',
  * W']. Source: torch.nn.functional.conv2d. Throws: SHAPE when the shapes do not match.
@@ -25,7 +42,7 @@ export function conv2d(
   bias: tf.Tensor | null = null,
   options: ConvOptions = {},
 ): tf.Tensor {
-  const attrs = convAttributes('conv2d', weight, options);
+  const attrs = convAttributes('conv2d', weight, requireOptions('conv2d', options, CONVOLUTION));
   return runForFirst(
     FUSED.conv2d,
     { x, filter: weight, ...(bias === null ? {} : { bias }) },
@@ -46,6 +63,15 @@ export interface ConvTransposeOptions {
   readonly groups?: number;
 }
 
+/** The kinds of options of `convTranspose2d`. */
+export const TRANSPOSED_CONVOLUTION: OptionKinds<ConvTransposeOptions> = {
+  stride: pairFrom(1),
+  padding: pairFrom(0),
+  outputPadding: pairFrom(0),
+  dilation: pairFrom(1),
+  groups: count,
+};
+
 /**
  * Computes the transposed convolution, which is the gradient of a convolution's input. Shapes: x [N, C, H, W], weight
  * [C, outputs / groups, height, width] → [N, outputs, H', W']. Source: torch.nn.functional.conv_transpose2d.
@@ -57,7 +83,11 @@ export function convTranspose2d(
   bias: tf.Tensor | null = null,
   options: ConvTransposeOptions = {},
 ): tf.Tensor {
-  const { outputPadding = 0, ...convolution } = options;
+  const { outputPadding = 0, ...convolution } = requireOptions(
+    'convTranspose2d',
+    options,
+    TRANSPOSED_CONVOLUTION,
+  );
   const attrs = convAttributes('convTranspose2d', weight, convolution);
   const { strides, padding, dilations, groups } = attrs;
   const extra = pairOf(outputPadding);
@@ -90,11 +120,20 @@ export interface MaxPoolOptions {
   readonly ceilMode?: boolean;
 }
 
+/** The kinds of options of `maxPool2d`. */
+export const MAX_POOL: OptionKinds<MaxPoolOptions> = {
+  stride: pairFrom(1),
+  padding: pairFrom(0),
+  dilation: pairFrom(1),
+  ceilMode: flag,
+};
+
 /**
  * Returns the largest value of each window. Shapes: x [N, C, H, W] → [N, C, H', W'].
  * Source: torch.nn.functional.max_pool2d. Throws: SHAPE when the window does not fit.
  */
 export function maxPool2d(x: tf.Tensor, kernelSize: Pair, options: MaxPoolOptions = {}): tf.Tensor {
+  requireOptions('maxPool2d', options, MAX_POOL);
   const kernel = pairOf(kernelSize);
   const padding = pairOf(options.padding ?? 0);
   requireHalfPadding('maxPool2d', kernel, padding);

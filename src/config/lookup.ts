@@ -1,4 +1,5 @@
 import { ConfigError } from '../core/errors';
+import { shown } from '../core/shown';
 import { FRAGMENTS, type Fragment } from './fragments';
 import { nearest } from './nearest';
 
@@ -19,7 +20,7 @@ export function findFragment(word: string): Fragment {
   const found = byKey.get(keyOf(word)) ?? (near === undefined ? undefined : byKey.get(near));
   if (found !== undefined) return found;
   throw new ConfigError(
-    `lookup: no document writes ${JSON.stringify(word)}; choose one of ${FRAGMENTS.map(({ name }) => name).join('; ')}`,
+    `lookup: no document writes ${shown(word)}; choose one of ${FRAGMENTS.map(({ name }) => name).join('; ')}`,
     { word },
   );
 }

@@ -2,9 +2,12 @@ import type { Engine } from '../backend/engine';
 import { strictNames } from '../config/strict-names';
 import type { DType } from '../core/dtypes';
 import { ConfigError, ShardlabError } from '../core/errors';
+import { shortened } from '../core/shortened';
+import { shown } from '../core/shown';
 import type * as tf from '../core/tf';
 import type { Warn } from '../core/warn';
 import { wholeTensor } from './blocks';
+import { type CollectiveName, collectiveOptions, limitArguments } from './facade-options';
 import type { CollectiveOptions, PieceList, ProcessGroup, ReduceOp, Work } from './types';
 import { requireGroup } from './validation';
 import type { World } from './world';
@@ -91,12 +94,12 @@ const REDUCE_OP = strictNames('ReduceOp', OPS, { MIN: NO_OP, PRODUCT: NO_OP, PRE
 export function createDist(world: Pick<World, 'group'>, engine: Engine, warn: Warn): Dist {
   const warned = new Set<string>();
   const run = <T, O, R = T>(
-    name: keyof Dist,
+    name: CollectiveName,
     given: O | undefined,
     start: (group: ProcessGroup, plain: CollectiveOptions) => Work<T>,
     outside: T | null,
   ): Outcome<R, O> => {
-    const options: DistOptions = typeof given === 'object' && given !== null ? given : {};
+    const options = collectiveOptions<DistOptions>(name, given);
     const { group = world.group, asyncOp = false } = options;
     if (group === null && !warned.has(name)) {
       warned.add(name);
@@ -109,7 +112,7 @@ export function createDist(world: Pick<World, 'group'>, engine: Engine, warn: Wa
     // TypeScript does not know that the values of asyncOp and group decide the result's type.
     return (asyncOp ? work : work.wait()) as Outcome<R, O>;
   };
-  return {
+  return limitArguments<Dist>({
     ReduceOp: REDUCE_OP,
     getRank: (group = world.group) => group?.rank ?? OUTSIDE,
     getWorldSize: (group = world.group) => group?.size ?? OUTSIDE,
@@ -141,7 +144,7 @@ export function createDist(world: Pick<World, 'group'>, engine: Engine, warn: Wa
     recv: (x, options) =>
       run('recv', options, (group, plain) => group.recv(x, placeOf(group, options, 'src'), plain), x),
     barrier: (options) => run('barrier', options, (group, plain) => group.barrier(plain), undefined),
-  };
+  });
 }
 
 /**
@@ -152,7 +155,9 @@ function opOf(options: Reduction | undefined): ReduceOp | undefined {
   const op = typeof options === 'object' ? options.op : options;
   if (op === undefined || Object.values<string>(OPS).includes(op)) return op;
   const known = Object.values(OPS).join("', '");
-  throw new ConfigError(`op is '${String(op)}', but must be one of '${known}'`, { op });
+  throw new ConfigError(
+    `op is ${typeof op === 'string' ? `'${shortened(op)}'` : shown(op)}, but must be one of '${known}'`,
+  );
 }
 
 /** Returns the rank index (in the group) of the global rank that a call names. Throws: CONFIG if the group lacks this rank. */
@@ -163,7 +168,7 @@ function placeOf(group: ProcessGroup, options: FromRank | ToRank, what: 'src' | 
   const place = group.ranks.indexOf(globalRank);
   if (place >= 0) return place;
   throw new ConfigError(
-    `${what} ${globalRank} is not in group ${group.name} (global ranks ${group.ranks.join(', ')})`,
+    `${what} ${shown(globalRank)} is not in group ${group.name} (global ranks ${group.ranks.join(', ')})`,
   );
 }
 

@@ -35,12 +35,20 @@ export function contentsOf({ contents, module = '' }: CollectiveOptions): Conten
  * ranks outside of the group, and for a value that is not a group.
  */
 export function requireGroup(what: string, group: ProcessGroup | null): ProcessGroup {
-  if (typeof group?.allReduce === 'function') return group;
+  if (group !== null && isGroup(group)) return group;
   throw new ConfigError(
     group === null
       ? `${what} got the group null, which newGroup gives on ranks outside of the group; call ${what} only on the group's ranks`
       : `${what} takes a group of dist.newGroup or of a mesh, not ${classOf(group)}; leave the group out for all ranks`,
   );
+}
+
+function isGroup(value: ProcessGroup): boolean {
+  try {
+    return typeof value.allReduce === 'function';
+  } catch {
+    return false; // reading the value throws
+  }
 }
 
 /** Checks that `lists` has one list per rank. Throws: SHAPE. */

@@ -1,4 +1,5 @@
 import { ConfigError, classOf } from '../core/errors';
+import { shown } from '../core/shown';
 import { createFigure, type Figure } from './figure';
 import { paddedRange } from './grammar/axes';
 import type { Axis, AxisKey, Layout, Trace } from './grammar/plotly';
@@ -50,7 +51,7 @@ function checkTrace(trace: unknown, i: number): void {
   const { type, x, y } = (trace ?? {}) as Partial<Record<keyof Trace, unknown>>; // `trace` may be any value
   const what = `createFigure: data[${i}]`;
   if (type !== 'scatter' && type !== 'bar') {
-    throw new ConfigError(`${what}.type is ${JSON.stringify(type)}; choose 'scatter' or 'bar'`);
+    throw new ConfigError(`${what}.type is ${shown(type)}; choose 'scatter' or 'bar'`);
   }
   for (const [key, values] of Object.entries({ x, y })) {
     if (Array.isArray(values) && values.every((one) => typeof one === 'number')) continue;

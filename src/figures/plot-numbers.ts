@@ -1,4 +1,5 @@
 import { ConfigError, classOf } from '../core/errors';
+import { shown } from '../core/shown';
 import { createFigure, type Figure, titleOf } from './figure';
 import { columnAxis, paddedRange } from './grammar/axes';
 import { safe, soft } from './grammar/ink';
@@ -79,7 +80,7 @@ function checkOptions(options: PlotOptions): void {
     throw new ConfigError(`plot: unknown option "${unknown}"; choose one of ${OPTIONS.join(', ')}`);
   const { kind } = options;
   if (kind !== undefined && !KINDS.includes(kind)) {
-    throw new ConfigError(`plot: kind is ${JSON.stringify(kind)}; choose one of ${KINDS.join(', ')}`);
+    throw new ConfigError(`plot: kind is ${shown(kind)}; choose one of ${KINDS.join(', ')}`);
   }
 }
 

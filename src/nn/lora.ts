@@ -1,4 +1,4 @@
-import { issueMessage, toIssues } from '../config/config-issue';
+import { issuesMessage, requirePlain, toIssues } from '../config/config-issue';
 import { type LoraConfig, loraSchema } from '../config/settings/lora';
 import { ConfigError } from '../core/errors';
 import * as tf from '../core/tf';
@@ -207,8 +207,9 @@ function layersOf(model: Module, targets: LoraConfig['targets']): Layer[] {
 }
 
 function checked(options: LoraOptions): LoraConfig {
+  requirePlain(options);
   const parsed = loraSchema.safeParse(options);
   if (parsed.success) return parsed.data;
   const issues = toIssues(parsed.error.issues, options, { '': Object.keys(loraSchema.shape) });
-  throw new ConfigError(issues.map((issue) => `applyLoRA: ${issueMessage(issue)}`).join('\n'));
+  throw new ConfigError(issuesMessage(issues, 'applyLoRA: '));
 }

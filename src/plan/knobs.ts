@@ -1,4 +1,5 @@
 import { ConfigError } from '../core/errors';
+import { shown } from '../core/shown';
 import type { Layout } from './layout';
 import type { Place } from './plan-input';
 
@@ -48,9 +49,7 @@ export function turnsOf(
       throw new ConfigError(`there is no knob '${name}'; choose one of ${Object.keys(KNOBS).join(', ')}`);
     }
     if (!Array.isArray(tried)) {
-      throw new ConfigError(
-        `${name} is ${JSON.stringify(tried)}; give a list of the values to try, such as [1, 2]`,
-      );
+      throw new ConfigError(`${name} is ${shown(tried)}; give a list of the values to try, such as [1, 2]`);
     }
     return {
       label: knob.label,

@@ -1,5 +1,6 @@
 import { ConfigError } from '../../core/errors';
 import { rankNames } from '../../core/rank-names';
+import { shown } from '../../core/shown';
 
 /** A selection of ranks: one number, several, '0-3', '0,2', '0,2-3', or 'all'. */
 export type Selection = number | readonly number[] | string;
@@ -44,7 +45,7 @@ function parseText(text: string, numRanks: number): number[] {
 
 function unreadable(selection: Selection, numRanks: number): ConfigError {
   return new ConfigError(
-    `selection ${JSON.stringify(selection)} names no ranks; write a number, '0-${numRanks - 1}', '0,${numRanks - 1}', [0] or 'all'`,
+    `selection ${shown(selection)} names no ranks; write a number, '0-${numRanks - 1}', '0,${numRanks - 1}', [0] or 'all'`,
     { selection, numRanks },
   );
 }

@@ -1,7 +1,9 @@
 import type { Engine } from '../../backend/engine';
+import { flag, requireOptions } from '../../config/call-options';
 import { ENDING, SCHEDULE_DEFAULTS, type ScheduleConfig } from '../../config/settings/schedule';
 import { parseTrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
+import { isRecord, shown } from '../../core/shown';
 import type { Warn } from '../../core/warn';
 import type { ProcessGroup } from '../../dist/types';
 import { asModule, isLayer, type Layer } from '../../nn/layers-model';
@@ -73,10 +75,8 @@ export function rankOptim({ engine, warn, steps }: OptimParts, takes: (model: Ha
       given: Optimized | readonly GivenGroup[] | readonly Parameter[],
       options: Options & CellOptions = {} as Options,
     ): Made => {
+      requireNamed(`optim.${name}`, options);
       const { states, groups } = trainedBy(given, options, `optim.${name}`);
-      if (typeof options !== 'object') {
-        throw new ConfigError(`optim.${name}: options are ${options}, not an object; write { lr: 0.001 }`);
-      }
       const { onHost = false, groups: _, ...own } = options;
       takes(states);
       steps.optimizes();
@@ -142,6 +142,18 @@ export function rankOptim({ engine, warn, steps }: OptimParts, takes: (model: Ha
       return norm;
     },
   };
+}
+
+/** Throws: CONFIG unless an optimizer's options are given by name, as { lr: 0.001 }; the optimizer checks the other options. */
+function requireNamed(what: string, options: CellOptions): void {
+  if (!isRecord(options))
+    throw new ConfigError(`${what}: options are ${shown(options)}, not an object; write { lr: 0.001 }`);
+  const { onHost = false, groups = [] } = options;
+  requireOptions(what, { onHost }, { onHost: flag });
+  if (!Array.isArray(groups))
+    throw new ConfigError(
+      `${what}: groups is ${shown(groups)}; write groups: [{ names: ['*.bias'], weightDecay: 0 }]`,
+    );
 }
 
 /** Schedules and loss scaling, under the names of DeepSpeed and torch. */

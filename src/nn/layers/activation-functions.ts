@@ -1,5 +1,7 @@
 import { gelu as geluOf, silu as siluOf } from '../../backend/ops';
+import { requireOptions } from '../../config/call-options';
 import * as tf from '../../core/tf';
+import { COSINE, GELU, NORMALIZE } from './function-options';
 
 // Activations as functions, with the names, arguments and defaults of torch.nn.functional.
 
@@ -24,10 +26,8 @@ export function elu(x: tf.Tensor, alpha = 1): tf.Tensor {
 }
 
 /** Returns GELU(x): exact by default, or its tanh approximation. Source: Hendrycks and Gimpel 2016. */
-export function gelu(
-  x: tf.Tensor,
-  { approximate = 'none' }: { readonly approximate?: 'none' | 'tanh' } = {},
-): tf.Tensor {
+export function gelu(x: tf.Tensor, options: { readonly approximate?: 'none' | 'tanh' } = {}): tf.Tensor {
+  const { approximate = 'none' } = requireOptions('gelu', options, GELU);
   return geluOf(x, approximate);
 }
 
@@ -74,8 +74,9 @@ export function logSoftmax(x: tf.Tensor, dim = -1): tf.Tensor {
 /** Divides x by its p-norm along `dim`; a norm below `eps` counts as `eps`. Source: torch.nn.functional.normalize. */
 export function normalize(
   x: tf.Tensor,
-  { p = 2, dim = 1, eps = 1e-12 }: { readonly p?: number; readonly dim?: number; readonly eps?: number } = {},
+  options: { readonly p?: number; readonly dim?: number; readonly eps?: number } = {},
 ): tf.Tensor {
+  const { p = 2, dim = 1, eps = 1e-12 } = requireOptions('normalize', options, NORMALIZE);
   const sum = tf.sum(tf.pow(tf.abs(x), p), dim, true);
   return tf.div(x, tf.maximum(tf.pow(sum, 1 / p), eps));
 }
@@ -87,8 +88,9 @@ export function normalize(
 export function cosineSimilarity(
   x: tf.Tensor,
   y: tf.Tensor,
-  { dim = 1, eps = 1e-8 }: { readonly dim?: number; readonly eps?: number } = {},
+  options: { readonly dim?: number; readonly eps?: number } = {},
 ): tf.Tensor {
+  const { dim = 1, eps = 1e-8 } = requireOptions('cosineSimilarity', options, COSINE);
   return tf.sum(tf.mul(normalize(x, { dim, eps }), normalize(y, { dim, eps })), dim);
 }
 

@@ -1,5 +1,6 @@
 import { pairOf, requireHalfPadding } from '../../backend/image-ops';
 import { type Pair, windowNumbers } from '../../backend/window-sizes';
+import { flag, type OptionKinds, pairFrom, requireOptions } from '../../config/call-options';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 
@@ -23,6 +24,13 @@ export interface AvgPoolOptions<Size = Pair> {
   readonly countIncludePad?: boolean;
 }
 
+const OPTIONS: OptionKinds<AvgPoolOptions> = {
+  stride: pairFrom(1),
+  padding: pairFrom(0),
+  ceilMode: flag,
+  countIncludePad: flag,
+};
+
 /** The size of pooling windows along one axis, and how they move, in pixels. */
 interface AxisWindow {
   readonly size: number;
@@ -35,6 +43,7 @@ interface AxisWindow {
 
 /** Returns the windows of average pooling. Throws: SHAPE for padding of more than half of a window. */
 export function poolingWindows(what: string, kernelSize: Pair, options: AvgPoolOptions): WindowsAlong {
+  requireOptions(what, options, OPTIONS);
   const kernel = pairOf(kernelSize);
   const [strides, padding] = [pairOf(options.stride ?? kernel), pairOf(options.padding ?? 0)];
   requireHalfPadding(what, kernel, padding);

@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { issueMessage, toIssues } from '../../config/config-issue';
+import { issuesMessage, requirePlain, toIssues } from '../../config/config-issue';
 import { modelConflicts } from '../../config/model-conflicts';
 import type { BuiltInModel } from '../../config/settings/model';
 import { ConfigError } from '../../core/errors';
@@ -21,11 +21,12 @@ export function checkedShape<S extends ShapeSchema>(
   schema: S,
   sizes: object,
 ): z.output<S> {
+  requirePlain(sizes);
   const parsed = schema.safeParse({ ...sizes, kind });
   const issues = parsed.success
     ? // BuiltInModel is the union of these schemas. In a config, the sizes are within `model`.
       modelConflicts(parsed.data as BuiltInModel).map((issue) => ({ ...issue, path: issue.path.slice(1) }))
     : toIssues(parsed.error.issues, sizes, { '': Object.keys(schema.shape) });
   if (parsed.success && issues.length === 0) return parsed.data;
-  throw new ConfigError(issues.map((issue) => `${kind}: ${issueMessage(issue)}`).join('\n'));
+  throw new ConfigError(issuesMessage(issues, `${kind}: `));
 }

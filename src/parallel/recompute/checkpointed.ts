@@ -3,6 +3,7 @@ import { runRegion } from '../../autograd/region';
 import type { Region } from '../../autograd/region-call';
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError } from '../../core/errors';
+import { shown } from '../../core/shown';
 import type { Warn } from '../../core/warn';
 import type { Wrapper } from '../../nn/callable';
 import type { Module } from '../../nn/module';
@@ -84,7 +85,7 @@ export function checkpointWrapper<M extends Module>(
   const { impl = CheckpointImpl.NO_REENTRANT, offloadToHost = false } = options;
   if (!Object.hasOwn(CheckpointImpl, impl)) {
     throw new ConfigError(
-      `checkpointWrapper: impl is ${JSON.stringify(impl)}; PyTorch has NO_REENTRANT and REENTRANT, and nothing else; ` +
+      `checkpointWrapper: impl is ${shown(impl)}; PyTorch has NO_REENTRANT and REENTRANT, and nothing else; ` +
         'to run a layer without checkpointing, do not call checkpointWrapper for it',
     );
   }
