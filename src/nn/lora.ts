@@ -60,6 +60,11 @@ export function mergeLoRA(model: Module): void {
   }
 }
 
+/** Returns the names of the layers that get adapters. Throws: CONFIG for a name that fits no linear layer. */
+export function targetedLayers(model: Module, targets: LoraConfig['targets']): string[] {
+  return layersOf(model, targets).map(({ path }) => path);
+}
+
 /** Returns the options with which a model's adapters were made; null if the model has no adapters. */
 export function loraOf(model: Module): LoraConfig | null {
   for (const module of model.modules()) if (module instanceof LoraB) return module.config;

@@ -5,7 +5,7 @@ class Own {
   readonly field = 1;
 }
 
-/** Values that no setting and hardly any option takes, by name; each call makes new ones. */
+/** Makes values that no setting and hardly any option takes, by name. */
 export function nonsense(): Readonly<Record<string, unknown>> {
   const cycle: Record<string, unknown> = {};
   cycle.self = cycle;
