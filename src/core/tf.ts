@@ -13,6 +13,7 @@ import { registerChainedOps } from './chained-ops';
 export * from '@tensorflow/tfjs-backend-cpu';
 export * from '@tensorflow/tfjs-core';
 export * from '@tensorflow/tfjs-layers';
+export { oneHot } from './one-hot';
 
 declare module '@tensorflow/tfjs-core/dist/tensor' {
   interface Tensor<R extends core.Rank = core.Rank> {

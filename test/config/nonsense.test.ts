@@ -22,6 +22,8 @@ function kindWith(key: string): string {
   return Object.entries(KINDS).find(([, { schema }]) => key in schema.shape)?.[0] ?? 'gpt';
 }
 
+const NONSENSE = Object.entries(nonsense());
+
 const PATHS = [
   ...SETTING_ROWS.map(({ path }) => path),
   ...Object.keys(MODEL_PARTS).map((key) => `model.${key}`),
@@ -30,7 +32,7 @@ const PATHS = [
 test('nonsense in any key of a config is a short CONFIG error', () => {
   const accepted = new Set<string>();
   for (const path of PATHS) {
-    for (const [kind, value] of Object.entries(nonsense())) {
+    for (const [kind, value] of NONSENSE) {
       const config = configWith(path, value);
       const isRefused = refusesShortly(`${path}: ${kind}`, () => parseTrainConfig(config));
       if (!isRefused) accepted.add(`${path}: ${kind}`);
@@ -62,7 +64,7 @@ test('nonsense in place of a config or of options is a short CONFIG error, in ev
     'launch baseDir': (value) => planLaunch({ ranks: 1, baseDir: value }, 1e12),
   };
   for (const [name, call] of Object.entries(calls)) {
-    for (const [kind, value] of Object.entries(nonsense()))
+    for (const [kind, value] of NONSENSE)
       assert.ok(
         refusesShortly(`${name}(${kind})`, () => call(value as never)),
         `${name} takes ${kind}`,

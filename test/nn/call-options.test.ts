@@ -14,6 +14,8 @@ import { testEngine } from '../support/wasm-test-engine';
 type Options = never;
 type Call = (options: Options) => unknown;
 
+const NONSENSE = Object.entries(nonsense());
+
 const images = (): tf.Tensor => tf.ones([1, 1, 4, 4]);
 const kernel = (): tf.Tensor => tf.ones([1, 1, 3, 3]);
 const rows = (): tf.Tensor => tf.ones([2, 3]);
@@ -155,7 +157,7 @@ describe('options of layers and functions', () => {
   it('with nonsense as values are errors of shardlab, or harmless', () => {
     for (const [name, call] of Object.entries(CASES)) {
       for (const option of optionsOf(call)) {
-        for (const [kind, value] of Object.entries(nonsense()))
+        for (const [kind, value] of NONSENSE)
           tf.tidy(
             () =>
               void refusesShortly(`${name}({ ${option}: ${kind} })`, () =>
