@@ -7,7 +7,8 @@ import {
   pairFrom,
   requireOptions,
 } from '../config/call-options';
-import { ShardlabError } from '../core/errors';
+import { ConfigError, ShardlabError } from '../core/errors';
+import { shown } from '../core/shown';
 import * as tf from '../core/tf';
 import { inputGradientOf } from './fused/convolution';
 import { FUSED, runForFirst } from './fused/fused-kernel';
@@ -161,7 +162,11 @@ export function requireHalfPadding(
 
 /** Returns both numbers of a pair. */
 export function pairOf(pair: Pair): [number, number] {
-  return typeof pair === 'number' ? [pair, pair] : [...pair];
+  if (typeof pair === 'number') return [pair, pair];
+  if (Array.isArray(pair) && pair.length === 2) return [...pair] as [number, number]; // Array.isArray loses the type
+  throw new ConfigError(
+    `a size of images or windows is ${shown(pair)}; give a number or a pair, such as 3 or [3, 1]`,
+  );
 }
 
 function convAttributes(

@@ -1,4 +1,5 @@
 import { ConfigError } from '../core/errors';
+import { shortened } from '../core/shortened';
 import { isRecord, shown } from '../core/shown';
 import { requireKnownOptions } from './option-names';
 
@@ -23,11 +24,28 @@ export function requireOptions<T extends object>(what: string, given: T, kinds: 
     requireKnownOptions(what, given, Object.keys(kinds));
   for (const name of names) {
     const value: unknown = given[name];
-    const kind = kinds[name];
-    if (value === undefined || isAccepted(value, kind)) continue;
-    throw new ConfigError(`${what}: ${name} is ${shown(value)}, but must be ${kind.words}`, { option: name });
+    if (value !== undefined) requireKind(what, name, value, kinds[name]);
   }
   return given;
+}
+
+/** Does the same as `requireOptions` for an argument whose fields are all needed. */
+export function requireFields<T extends object>(what: string, given: T, kinds: OptionKinds<T>): T {
+  requireOptions(what, given, kinds);
+  for (const name of Object.keys(kinds) as (keyof T & string)[])
+    requireKind(what, name, given[name], kinds[name]);
+  return given;
+}
+
+/**
+ * Throws: CONFIG if a value is not of its kind, with what to give. `name` is the option's, or the name of an argument that has only
+ * a position.
+ */
+export function requireKind(what: string, name: string, value: unknown, kind: OptionKind): void {
+  if (isAccepted(value, kind)) return;
+  throw new ConfigError(`${what}: ${shortened(name, 40)} is ${shown(value)}, but must be ${kind.words}`, {
+    option: name,
+  });
 }
 
 function isAccepted(value: unknown, kind: OptionKind): boolean {
@@ -89,6 +107,38 @@ export function pairFrom(least: number): OptionKind {
       one.accepts(value) || (Array.isArray(value) && value.length === 2 && value.every(one.accepts)),
   };
 }
+
+/** A list whose elements are all of one kind. */
+export function listOf(kind: OptionKind): OptionKind {
+  return {
+    words: `a list, each ${kind.words}`,
+    accepts: (value) => Array.isArray(value) && value.every((one) => kind.accepts(one)),
+  };
+}
+
+export const text: OptionKind = {
+  words: 'a text that is not empty',
+  accepts: (value) => typeof value === 'string' && value !== '',
+};
+
+export const anyText: OptionKind = { words: 'a text', accepts: (value) => typeof value === 'string' };
+
+/** A list, a Set or another object over which code can loop; not a text. */
+export const iterable: OptionKind = {
+  words: 'a list',
+  accepts: (value) => typeof value === 'object' && value !== null && Symbol.iterator in value,
+};
+
+/** An object of fields, which other code checks. */
+export const fields: OptionKind = { words: 'an object such as { name: value }', accepts: isRecord };
+
+/** The path of a file or a folder; Linux has no longer paths. */
+export const path: OptionKind = {
+  words: `a path, such as 'ckpt'`,
+  accepts: (value) => typeof value === 'string' && value !== '' && value.length <= LONGEST_PATH,
+};
+
+export const LONGEST_PATH = 4095;
 
 export function oneOf(...words: readonly string[]): OptionKind {
   return {

@@ -2,6 +2,7 @@ import { resolve } from 'node:path';
 import { ConfigError } from '../core/errors';
 import { readRegularFile } from '../core/regular-file';
 import { shown } from '../core/shown';
+import { LONGEST_PATH } from './call-options';
 import { type LocatedText, locatedText } from './located-text';
 import { nearest } from './nearest';
 import { MODEL_NAMES } from './settings/model';
@@ -44,9 +45,6 @@ export function readNamed(name: string, cwd: string): LocatedText {
   }
   return locatedText(text, name);
 }
-
-/** Linux has no longer paths. */
-const LONGEST_PATH = 4096;
 
 /** Checks that a file's settings are a TrainConfig. Throws: CONFIG with file, line and key of everything that is wrong. */
 export function checkLocated({ input, wrong }: LocatedText): void {

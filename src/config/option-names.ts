@@ -8,10 +8,7 @@ import { nearest } from './nearest';
  * Throws: CONFIG for a value without names, as in `f(2)`, and with every unknown name and the most similar known name; snake_case gets its own message.
  */
 export function requireKnownOptions(what: string, given: object, known: readonly string[]): void {
-  if (!isRecord(given))
-    throw new ConfigError(
-      `${what} takes options by name, not ${classOf(given)}; the options are ${known.join(', ')}`,
-    );
+  requireNamed(what, given, () => known);
   const wrong = Object.keys(given).filter((name) => !known.includes(name));
   if (wrong.length === 0) return;
   const first = wrong.slice(0, MOST_WRONG).map((name) => ({ name, hint: hintOf(name, known) }));
@@ -21,6 +18,14 @@ export function requireKnownOptions(what: string, given: object, known: readonly
   if (others.length > 0)
     lines.push(`${what} has no argument ${others.join(', ')}${more}; choose one of ${known.join(', ')}`);
   throw new ConfigError(lines.join('\n'), { unknown: first.map(({ name }) => shortened(name)) });
+}
+
+/** Throws: CONFIG unless options are given by name, as { lr: 0.001 }; `known` returns the names for the message. */
+export function requireNamed(what: string, given: unknown, known: () => readonly string[]): void {
+  if (isRecord(given)) return;
+  throw new ConfigError(
+    `${what} takes options by name, not ${classOf(given)}; the options are ${known().join(', ')}`,
+  );
 }
 
 /** The number of unknown names that one message lists. */

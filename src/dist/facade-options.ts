@@ -1,9 +1,22 @@
-import { anything, flag, index, type OptionKind, requireArity, requireOptions } from '../config/call-options';
+import {
+  anything,
+  either,
+  flag,
+  index,
+  listOf,
+  type OptionKind,
+  requireArity,
+  requireKind,
+  requireOptions,
+  tensor,
+} from '../config/call-options';
 import { ConfigError } from '../core/errors';
 import { shown } from '../core/shown';
 
 /** A collective of `dist`, as cells call it. */
 interface Collective {
+  /** What is sent; undefined for a call that sends nothing. */
+  readonly x?: OptionKind;
   /** The number of arguments; the last ones are the options. */
   readonly numArguments: number;
   /** How a call with options is written. */
@@ -17,6 +30,7 @@ interface Collective {
 const ANY = { group: anything, asyncOp: flag };
 
 const reduction = (name: string): Collective => ({
+  x: name === 'reduceScatter' ? either(tensor, listOf(tensor)) : tensor,
   numArguments: 2,
   form: `dist.${name}(x, { op: 'sum', asyncOp: true })`,
   short: 'string',
@@ -24,12 +38,14 @@ const reduction = (name: string): Collective => ({
 });
 
 const exchange = (name: string): Collective => ({
+  x: tensor,
   numArguments: 2,
   form: `dist.${name}(x, { asyncOp: true })`,
   kinds: ANY,
 });
 
 const transfer = (name: string, end: 'src' | 'dst'): Collective => ({
+  x: tensor,
   numArguments: 2,
   form: `dist.${name}(x, { ${end}: 0, asyncOp: true })`,
   short: 'number',
@@ -62,13 +78,14 @@ export function collectiveOptions<T extends object>(name: CollectiveName, given:
 
 /** Makes the collectives of an object refuse arguments that they would ignore. */
 export function limitArguments<T extends Readonly<Record<CollectiveName, unknown>>>(dist: T): T {
-  const limited = Object.entries<Collective>(COLLECTIVES).map(([name, { numArguments, form }]) => {
+  const limited = Object.entries<Collective>(COLLECTIVES).map(([name, { x, numArguments, form }]) => {
     // The callers' types are those of `dist`.
     const call = dist[name as CollectiveName] as (...args: unknown[]) => unknown;
     return [
       name,
       (...args: unknown[]): unknown => {
         requireArity(`dist.${name}`, args, numArguments, form);
+        if (x !== undefined) requireKind(`dist.${name}`, 'x', args[0], x);
         return call(...args);
       },
     ];

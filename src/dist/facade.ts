@@ -1,4 +1,5 @@
 import type { Engine } from '../backend/engine';
+import { index, listOf, requireKind } from '../config/call-options';
 import { strictNames } from '../config/strict-names';
 import type { DType } from '../core/dtypes';
 import { ConfigError, ShardlabError } from '../core/errors';
@@ -114,10 +115,13 @@ export function createDist(world: Pick<World, 'group'>, engine: Engine, warn: Wa
   };
   return limitArguments<Dist>({
     ReduceOp: REDUCE_OP,
-    getRank: (group = world.group) => group?.rank ?? OUTSIDE,
-    getWorldSize: (group = world.group) => group?.size ?? OUTSIDE,
-    newGroup: (ranks) => world.group.subgroup(ranks),
-    destroyProcessGroup: (group = world.group) => group?.destroy(),
+    getRank: (group = world.group) => groupOrNull('dist.getRank', group)?.rank ?? OUTSIDE,
+    getWorldSize: (group = world.group) => groupOrNull('dist.getWorldSize', group)?.size ?? OUTSIDE,
+    newGroup(ranks) {
+      requireKind('dist.newGroup', 'the argument', ranks, listOf(index));
+      return world.group.subgroup(ranks);
+    },
+    destroyProcessGroup: (group = world.group) => groupOrNull('dist.destroyProcessGroup', group)?.destroy(),
     allReduce: (x, options) =>
       run('allReduce', options, (group, plain) => group.allReduce(x, opOf(options), plain), x),
     allGather: (x, options) =>
@@ -145,6 +149,11 @@ export function createDist(world: Pick<World, 'group'>, engine: Engine, warn: Wa
       run('recv', options, (group, plain) => group.recv(x, placeOf(group, options, 'src'), plain), x),
     barrier: (options) => run('barrier', options, (group, plain) => group.barrier(plain), undefined),
   });
+}
+
+/** Returns a group after a check; null on ranks outside of it. Throws: CONFIG for a value that is not a group. */
+function groupOrNull(what: string, group: ProcessGroup | null): ProcessGroup | null {
+  return group === null ? null : requireGroup(what, group);
 }
 
 /**

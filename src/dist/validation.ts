@@ -1,5 +1,6 @@
 import type { WireDType } from '../core/dtypes';
 import { ConfigError, classOf, ShardlabError } from '../core/errors';
+import { shown } from '../core/shown';
 import type * as tf from '../core/tf';
 import type { CallOp, Contents, ValueDType } from '../transport/call';
 import { type GroupIdentity, speaker } from '../transport/mismatch';
@@ -123,7 +124,7 @@ export function checkSubgroup(identity: GroupIdentity, ranks: readonly number[])
   if (ranks.length > 0 && outside.length === 0 && new Set(ranks).size === ranks.length) return;
   throw new ShardlabError(
     'MESH',
-    `${speaker(identity)} a subgroup of [${ranks.join(', ')}] cannot be made in group ${identity.name} of ${size} ranks; ` +
+    `${speaker(identity)} a subgroup of ${shown(ranks)} cannot be made in group ${identity.name} of ${size} ranks; ` +
       `name one or more different ranks from 0 to ${size - 1}`,
     { details: { ranks, size } },
   );

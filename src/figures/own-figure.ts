@@ -1,3 +1,4 @@
+import { fields, requireKind } from '../config/call-options';
 import { ConfigError, classOf } from '../core/errors';
 import { shown } from '../core/shown';
 import { createFigure, type Figure } from './figure';
@@ -26,7 +27,9 @@ const HEIGHT = 360;
  * @example
  * sl.createFigure({ title: 'Two losses', data: [{ type: 'scatter', mode: 'lines', name: 'a', x: [1, 2], y: [5, 4] }] });
  */
-export function ownFigure({ title, subtitle = '', data, layout = {}, table }: OwnFigure): Figure {
+export function ownFigure(figure: OwnFigure): Figure {
+  requireKind('createFigure', 'the argument', figure, fields);
+  const { title, subtitle = '', data, layout = {}, table } = figure;
   if (typeof title !== 'string')
     throw new ConfigError(`createFigure: title is ${classOf(title)}; give a text`);
   if (!Array.isArray(data)) {

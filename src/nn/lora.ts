@@ -9,6 +9,7 @@ import { affine, Linear } from './linear';
 import { Module } from './module';
 import { modulesEndingWith } from './name-patterns';
 import { Parameter } from './parameter';
+import { requireModule } from './require-parameters';
 
 /** Options of `applyLoRA`; see the setting `lora`. */
 export type LoraOptions = { readonly [Key in keyof LoraConfig]?: LoraConfig[Key] };
@@ -29,6 +30,7 @@ type Layer = Linear<boolean>;
  */
 export function applyLoRA(model: Module, options: LoraOptions = {}): string[] {
   const config = checked(options);
+  requireModule('applyLoRA', model);
   const adapted = model.modules().find((module) => adapterOf(module) !== null);
   if (adapted !== undefined) {
     throw new ConfigError(
@@ -47,6 +49,7 @@ export function applyLoRA(model: Module, options: LoraOptions = {}): string[] {
  * is no longer tied, because the adapter changes this layer only. Throws: CONFIG for a model without adapters; SHAPE for a sharded model.
  */
 export function mergeLoRA(model: Module): void {
+  requireModule('mergeLoRA', model);
   const layers = model.modules().filter((module): module is Layer => adapterOf(module) !== null);
   if (layers.length === 0)
     throw new ConfigError('mergeLoRA: the model has no adapters; call applyLoRA(model, { … }) first');

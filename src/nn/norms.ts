@@ -1,4 +1,13 @@
-import { atLeast0, flag, type OptionKinds, requireOptions } from '../config/call-options';
+import {
+  atLeast0,
+  count,
+  either,
+  flag,
+  listOf,
+  type OptionKinds,
+  requireKind,
+  requireOptions,
+} from '../config/call-options';
 import type * as tf from '../core/tf';
 import { constant } from './init';
 import { layerNorm, rmsNorm } from './layers/functions';
@@ -93,6 +102,7 @@ export class RMSNorm extends Module {
 }
 
 function shapeOf(layer: string, shape: number | readonly number[]): readonly number[] {
+  if (typeof shape !== 'number') requireKind(layer, 'normalizedShape', shape, either(count, listOf(count)));
   const sizes = typeof shape === 'number' ? [shape] : [...shape];
   requireExtents(layer, Object.fromEntries(sizes.map((size, i) => [`normalizedShape[${i}]`, size])));
   return sizes;

@@ -62,15 +62,22 @@ test('nonsense in place of a config or of options is a short CONFIG error, in ev
     'launch blas': (value) => planLaunch({ ranks: 1, blas: value }, 1e12),
     'launch link': (value) => planLaunch({ ranks: 1, link: value }, 1e12),
     'launch baseDir': (value) => planLaunch({ ranks: 1, baseDir: value }, 1e12),
+    'launch transport': (value) => planLaunch({ ranks: 1, transport: value }, 1e12),
+    'launch memoryLimit': (value) => planLaunch({ ranks: 1, memoryLimit: value }, 1e12),
+    'launch engine': (value) => planLaunch({ ranks: 1, engine: value }, 1e12),
+    'launch python': (value) => planLaunch({ ranks: 1, engine: 'torch', python: value }, 1e12),
+    'launch hosts': (value) => planLaunch({ ranks: 1, engine: 'torch', hosts: value }, 1e12),
+    'launch launcher': (value) => planLaunch({ ranks: 1, engine: 'torch', launcher: value }, 1e12),
   };
   for (const [name, call] of Object.entries(calls)) {
     for (const [kind, value] of NONSENSE)
       assert.ok(
-        refusesShortly(`${name}(${kind})`, () => call(value as never)),
+        refusesShortly(`${name}(${kind})`, () => call(value as never)) ||
+          (name === 'launch hosts' && kind === 'list'),
         `${name} takes ${kind}`,
       );
-    // null is the default of these two.
-    if (!/startSeconds|baseDir/.test(name))
+    // null is the default of these.
+    if (!/startSeconds|baseDir|hosts|launcher|python/.test(name))
       assert.ok(
         refusesShortly(`${name}(null)`, () => call(null as never)),
         `${name} takes null`,

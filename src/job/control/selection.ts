@@ -15,7 +15,9 @@ export function parseSelection(selection: Selection, numRanks: number): number[]
       ? parseText(selection, numRanks)
       : typeof selection === 'number'
         ? [selection]
-        : [...selection];
+        : Array.isArray(selection)
+          ? [...selection]
+          : [];
   if (named.length === 0) throw unreadable(selection, numRanks);
   for (const rank of named) {
     if (!Number.isInteger(rank)) throw unreadable(selection, numRanks);

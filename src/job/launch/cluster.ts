@@ -55,9 +55,9 @@ export function planCluster(
 ): Cluster {
   const { launcher = 'torchrun', hosts = [], partition, ranks } = options;
   if (!LAUNCHERS.includes(launcher)) {
-    throw new ConfigError(`launcher is '${launcher}', but must be one of ${LAUNCHERS.join(', ')}`);
+    throw new ConfigError(`launcher is ${shown(launcher)}, but must be one of ${LAUNCHERS.join(', ')}`);
   }
-  if (!Array.isArray(hosts)) throw new ConfigError(`hosts is ${String(hosts)}, but must be a list of hosts`);
+  if (!Array.isArray(hosts)) throw new ConfigError(`hosts is ${shown(hosts)}, but must be a list of hosts`);
   if (partition !== undefined && launcher !== 'slurm') {
     throw new ConfigError(
       `partition is an option of launcher 'slurm', but the launcher is '${launcher}'; leave partition out`,

@@ -1,5 +1,6 @@
 import { networkInterfaces } from 'node:os';
 import { findBlas } from '../../backend/blas';
+import { LONGEST_PATH } from '../../config/call-options';
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { isFolder } from '../../core/regular-file';
@@ -122,9 +123,6 @@ export function planLaunch(options: LaunchOptions, availableMemory: Bytes): Laun
   };
 }
 
-/** Linux has no longer paths. */
-const LONGEST_PATH = 4095;
-
 /** Node's timers wait at most 2^31 - 1 ms; longer ones end at once. */
 const MOST_SECONDS = Math.floor((2 ** 31 - 1) / 1e3);
 
@@ -181,7 +179,7 @@ function checkEngineOptions(engine: (typeof ENGINES)[number], options: LaunchOpt
     );
   }
   const { python } = options;
-  if (python !== undefined && typeof python !== 'string')
+  if (python !== undefined && (typeof python !== 'string' || python.length > LONGEST_PATH))
     throw wrong('python', python, 'the path of a Python');
 }
 

@@ -1,5 +1,5 @@
 import type { Engine } from '../../backend/engine';
-import { flag, requireOptions } from '../../config/call-options';
+import { fields, flag, instance, requireKind, requireOptions } from '../../config/call-options';
 import { ENDING, SCHEDULE_DEFAULTS, type ScheduleConfig } from '../../config/settings/schedule';
 import { parseTrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
@@ -120,6 +120,8 @@ export function rankOptim({ engine, warn, steps }: OptimParts, takes: (model: Ha
       optimizer: Scheduled,
       options: Partial<Omit<ScheduleConfig, 'kind'>> = {},
     ): LRSchedule {
+      requireKind('optim.getScheduler', 'the optimizer', optimizer, instance);
+      requireKind('optim.getScheduler', 'the third argument', options, fields);
       if (ENDING.includes(kind) && options.maxSteps === undefined)
         throw new ConfigError(
           `optim.getScheduler: ${kind} needs maxSteps, the step at which the schedule ends`,
@@ -167,7 +169,9 @@ export function rankSchedules(engine: Engine, group: ProcessGroup, steps: CellSt
       (optimizer: Scheduled, options: WarmupCosineOptions) => new WarmupCosineLR(optimizer, options),
     ),
     /** Source: torch.amp.GradScaler. */
-    GradScaler: callableClass(({ enabled, ...options }: GradScalerOptions = {}): GradScaler => {
+    GradScaler: callableClass((given: GradScalerOptions = {}): GradScaler => {
+      requireKind('GradScaler', 'the argument', given, fields);
+      const { enabled, ...options } = given;
       // The settings and the errors are those of a config.
       parseTrainConfig({ gradScaler: options });
       const own = { ...options, ...(enabled === undefined ? {} : { enabled }) };

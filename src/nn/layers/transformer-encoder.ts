@@ -5,10 +5,10 @@ import {
   either,
   flag,
   fraction,
-  type OptionKind,
   type OptionKinds,
   oneOf,
   orNull,
+  requireKind,
   requireOptions,
   tensor,
 } from '../../config/call-options';
@@ -18,6 +18,8 @@ import { ModuleList } from '../containers';
 import { Linear } from '../linear';
 import { Module } from '../module';
 import { LayerNorm } from '../norms';
+import { requireExtents } from '../require-extents';
+import { aModule } from '../require-parameters';
 import { gelu, relu } from './activation-functions';
 import { Dropout } from './dropout';
 import { MultiheadAttention } from './multihead-attention';
@@ -59,8 +61,6 @@ export interface EncoderCallOptions {
   /** Whether each position attends only to itself and earlier positions. Default false. */
   readonly isCausal?: boolean;
 }
-
-const aModule: OptionKind = { words: 'a module', accepts: (value) => value instanceof Module };
 
 const CALL_OPTIONS: OptionKinds<EncoderCallOptions> = {
   mask: tensor,
@@ -151,6 +151,8 @@ export class TransformerEncoder extends Module {
       throw new ConfigError(
         'nn.TransformerEncoder takes a function that makes a layer: () => new nn.TransformerEncoderLayer(…)',
       );
+    requireKind('nn.TransformerEncoder', 'the first argument', makeLayer, callback);
+    requireExtents('nn.TransformerEncoder', { numLayers });
     this.layers = new ModuleList(Array.from({ length: numLayers }, () => makeLayer()));
     this.norm = norm;
   }

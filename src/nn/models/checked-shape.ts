@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import { fields, index, requireKind } from '../../config/call-options';
 import { issuesMessage, requirePlain, toIssues } from '../../config/config-issue';
 import { modelConflicts } from '../../config/model-conflicts';
 import type { BuiltInModel } from '../../config/settings/model';
@@ -19,9 +20,12 @@ export type ShapeOptions<S extends z.ZodType> = Omit<z.input<S>, 'kind'> & {
 export function checkedShape<S extends ShapeSchema>(
   kind: BuiltInModel['kind'],
   schema: S,
-  sizes: object,
+  given: object & { readonly seed?: number },
 ): z.output<S> {
-  requirePlain(sizes);
+  requireKind(kind, 'the argument', given, fields);
+  requirePlain(given);
+  const { seed = 0, ...sizes } = given;
+  requireKind(kind, 'seed', seed, index);
   const parsed = schema.safeParse({ ...sizes, kind });
   const issues = parsed.success
     ? // BuiltInModel is the union of these schemas. In a config, the sizes are within `model`.

@@ -7,6 +7,7 @@ import { shown } from '../../core/shown';
 import type { Warn } from '../../core/warn';
 import type { Wrapper } from '../../nn/callable';
 import type { Module } from '../../nn/module';
+import { requireModule } from '../../nn/require-parameters';
 import type { RankContext } from '../run-as-unit';
 
 /** The objects that a checkpointed module needs; the observer gets a span 'recompute' for each second forward. */
@@ -81,6 +82,7 @@ export function checkpointWrapper<M extends Module>(
   layer: M,
   options: CheckpointWrapperOptions = {},
 ): M {
+  requireModule('checkpointWrapper', layer);
   requireKnownOptions('checkpointWrapper(layer, { … })', options, ['impl', 'offloadToHost']);
   const { impl = CheckpointImpl.NO_REENTRANT, offloadToHost = false } = options;
   if (!Object.hasOwn(CheckpointImpl, impl)) {

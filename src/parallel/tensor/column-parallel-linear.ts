@@ -1,3 +1,4 @@
+import { fields, requireKind } from '../../config/call-options';
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError } from '../../core/errors';
 import * as tf from '../../core/tf';
@@ -60,6 +61,7 @@ export class ColumnParallelLinear<HasBias extends boolean = true> extends Linear
     options: ColumnOptions & LinearOptions<HasBias> = {},
     warn: Warn = () => undefined,
   ) {
+    requireKind('ColumnParallelLinear', 'the options', options, fields);
     const { bias, init, ...own } = options;
     super(inputs, outputs, {
       ...(bias === undefined ? {} : { bias }),
