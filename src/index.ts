@@ -1,4 +1,5 @@
 /** The names that a notebook imports: `import * as sl from 'shardlab'`. */
+import { fields, type OptionKind, requireKind } from './config/call-options';
 import { type Comparison, compareRuns } from './figures/compare';
 import type { Figure } from './figures/figure';
 import { checkExercise, type Verdict } from './job/notebook/exercises';
@@ -95,6 +96,11 @@ export async function check(id: string, value?: unknown): Promise<Verdict> {
 /** A run, a job (its newest recording), or a recording of `job.records`: `sl.compare` compares them. */
 export type Compared = Pick<Run, 'view'>;
 
+const RUN: OptionKind = {
+  words: 'a run, a job or a recording, such as await job.train({ … })',
+  accepts: (value) => typeof value === 'object' && value !== null && 'view' in value,
+};
+
 /**
  * Draws runs side by side in one figure, under the given names. Throws: CONFIG for an unknown comparison.
  * @example
@@ -105,6 +111,8 @@ export type Compared = Pick<Run, 'view'>;
  * sl.compare({ DDP: a, FSDP: b }, 'memory');
  */
 export function compare(runs: Readonly<Record<string, Compared>>, what: Comparison = 'memory'): Figure {
+  requireKind('compare', 'the first argument', runs, fields);
+  for (const [name, run] of Object.entries(runs)) requireKind('compare', name, run, RUN);
   const views = Object.entries(runs).map(([name, run]) => [name, run.view]);
   return sessionGuesses().reveal(compareRuns(Object.fromEntries(views), what));
 }

@@ -1,6 +1,7 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
+import { shortened } from '../core/shortened';
 
 /** The module koffi, which calls functions of native libraries. */
 export type Koffi = typeof import('koffi');
@@ -88,6 +89,9 @@ const SYSTEM_LIBRARIES: Partial<Record<NodeJS.Platform, readonly string[]>> = {
   win32: ['libopenblas.dll', 'mkl_rt.2.dll'],
 };
 
+/** The longest reason why a file is not a BLAS. */
+const MOST_REASON = 300;
+
 /** The words with which Linux and macOS say that a library's file does not exist. */
 const ABSENT = /no such file/i;
 
@@ -101,7 +105,7 @@ export function findBlas(options: BlasOptions = {}): BlasFound | BlasAbsent {
   for (const path of candidates(blas, searchPaths)) {
     const found = open(native.koffi, path, threads);
     if (typeof found !== 'string') return found;
-    tried.push(ABSENT.test(found) ? path : `${path}: ${found}`);
+    tried.push(shortened(ABSENT.test(found) ? path : `${path}: ${found}`, MOST_REASON));
   }
   return {
     library: null,

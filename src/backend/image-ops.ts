@@ -1,4 +1,14 @@
-import { ShardlabError } from '../core/errors';
+import {
+  count,
+  either,
+  flag,
+  type OptionKinds,
+  oneOf,
+  pairFrom,
+  requireOptions,
+} from '../config/call-options';
+import { ConfigError, ShardlabError } from '../core/errors';
+import { shown } from '../core/shown';
 import * as tf from '../core/tf';
 import type { Windows } from './fused/average-pool';
 import { inputGradientOf } from './fused/convolution';
@@ -16,6 +26,14 @@ export interface ConvOptions {
   readonly groups?: number;
 }
 
+/** The kinds of options of `conv2d`. */
+export const CONVOLUTION: OptionKinds<ConvOptions> = {
+  stride: pairFrom(1),
+  padding: either(pairFrom(0), oneOf('same', 'valid')),
+  dilation: pairFrom(1),
+  groups: count,
+};
+
 /**
  * Convolves images. Shapes: x [N, C, H, W], weight [outputs, C / groups, height, width], bias [outputs] → [N, outputs, H',
  * W']. Source: torch.nn.functional.conv2d. Throws: SHAPE when the shapes do not match.
@@ -26,7 +44,7 @@ export function conv2d(
   bias: tf.Tensor | null = null,
   options: ConvOptions = {},
 ): tf.Tensor {
-  const attrs = convAttributes('conv2d', weight, options);
+  const attrs = convAttributes('conv2d', weight, requireOptions('conv2d', options, CONVOLUTION));
   return runForFirst(
     FUSED.conv2d,
     { x, filter: weight, ...(bias === null ? {} : { bias }) },
@@ -47,6 +65,15 @@ export interface ConvTransposeOptions {
   readonly groups?: number;
 }
 
+/** The kinds of options of `convTranspose2d`. */
+export const TRANSPOSED_CONVOLUTION: OptionKinds<ConvTransposeOptions> = {
+  stride: pairFrom(1),
+  padding: pairFrom(0),
+  outputPadding: pairFrom(0),
+  dilation: pairFrom(1),
+  groups: count,
+};
+
 /**
  * Computes the transposed convolution, which is the gradient of a convolution's input. Shapes: x [N, C, H, W], weight
  * [C, outputs / groups, height, width] → [N, outputs, H', W']. Source: torch.nn.functional.conv_transpose2d.
@@ -58,7 +85,11 @@ export function convTranspose2d(
   bias: tf.Tensor | null = null,
   options: ConvTransposeOptions = {},
 ): tf.Tensor {
-  const { outputPadding = 0, ...convolution } = options;
+  const { outputPadding = 0, ...convolution } = requireOptions(
+    'convTranspose2d',
+    options,
+    TRANSPOSED_CONVOLUTION,
+  );
   const attrs = convAttributes('convTranspose2d', weight, convolution);
   const { strides, padding, dilations, groups } = attrs;
   const extra = pairOf(outputPadding);
@@ -91,11 +122,20 @@ export interface MaxPoolOptions {
   readonly ceilMode?: boolean;
 }
 
+/** The kinds of options of `maxPool2d`. */
+export const MAX_POOL: OptionKinds<MaxPoolOptions> = {
+  stride: pairFrom(1),
+  padding: pairFrom(0),
+  dilation: pairFrom(1),
+  ceilMode: flag,
+};
+
 /**
  * Returns the largest value of each window. Shapes: x [N, C, H, W] → [N, C, H', W'].
  * Source: torch.nn.functional.max_pool2d. Throws: SHAPE when the window does not fit.
  */
 export function maxPool2d(x: tf.Tensor, kernelSize: Pair, options: MaxPoolOptions = {}): tf.Tensor {
+  requireOptions('maxPool2d', options, MAX_POOL);
   const kernel = pairOf(kernelSize);
   const padding = pairOf(options.padding ?? 0);
   requireHalfPadding('maxPool2d', kernel, padding);
@@ -129,7 +169,11 @@ export function requireHalfPadding(
 
 /** Returns both numbers of a pair. */
 export function pairOf(pair: Pair): [number, number] {
-  return typeof pair === 'number' ? [pair, pair] : [...pair];
+  if (typeof pair === 'number') return [pair, pair];
+  if (Array.isArray(pair) && pair.length === 2) return [...pair] as [number, number]; // Array.isArray loses the type
+  throw new ConfigError(
+    `a size of images or windows is ${shown(pair)}; give a number or a pair, such as 3 or [3, 1]`,
+  );
 }
 
 function convAttributes(

@@ -1,6 +1,6 @@
 import { ConfigError } from '../core/errors';
 import type { Warn } from '../core/warn';
-import { camelCase, requireKnownOptions } from './option-names';
+import { camelCase, requireKnownOptions, requireNamed } from './option-names';
 import type { Original } from './setting';
 import { SETTING_ROWS } from './setting-table';
 import type { SETTINGS } from './settings/training';
@@ -46,6 +46,7 @@ export function checkArguments<By extends Original, Options extends object>(
   options: Options,
   warn: Warn,
 ): void {
+  requireNamed(what, options, () => Object.keys(own));
   const taken = SETTING_ROWS.flatMap(({ names = {} }) => names[by] ?? []).map(camelCase);
   for (const name of Object.keys(options)) {
     const argument: OwnArgument | undefined = own[camelCase(name)];

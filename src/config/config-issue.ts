@@ -1,6 +1,10 @@
 import type { z } from 'zod';
+import { ConfigError } from '../core/errors';
+import { shortened } from '../core/shortened';
+import { shown } from '../core/shown';
 import { nearest } from './nearest';
 import { fromOtherName, settingFromOtherName } from './other-names';
+import { unplainParts } from './plain-input';
 import { isPretrained } from './pretrained';
 import type { ConfigIssue } from './setting';
 import { FORMS, type KnownKeys } from './setting-table';
@@ -17,10 +21,53 @@ export function toIssues(
   known: KnownKeys,
   forms: Forms = FORMS,
 ): [ConfigIssue, ...ConfigIssue[]] {
-  const issues = found.flatMap((issue) => translate(issue, [], input, { known, forms }));
+  const issues = found
+    .slice(0, MOST_ISSUES)
+    .flatMap((issue) => translate(issue, [], input, { known, forms }));
   const [first = { path: [], message: 'the config is not usable' }, ...rest] = issues;
   return [first, ...rest];
 }
+
+/** Throws: CONFIG if the input has a part that no setting can be; see `unplainParts`. */
+export function requirePlain(input: unknown): void {
+  const issues = unplainParts(input);
+  if (issues.length > 0) throw new ConfigError(issuesMessage(issues), { issues });
+}
+
+/** The first issues say enough about a list with thousands of wrong elements. */
+const MOST_ISSUES = 100;
+
+/** Returns issues as one message with one line for each, after `start`; what is too long for a message is left out. */
+export function issuesMessage(issues: readonly ConfigIssue[], start = ''): string {
+  const lines: string[] = [];
+  let length = 0;
+  for (const issue of firstOfLists(issues)) {
+    const line = shortened(start + issueMessage(issue), MOST_LINE);
+    length += line.length;
+    if (length > MOST_LENGTH) break;
+    lines.push(line);
+  }
+  const left = issues.length - lines.length;
+  return [...lines, ...(left > 0 ? [`… and ${left} more`] : [])].join('\n');
+}
+
+const MOST_LINE = 500;
+const MOST_LENGTH = 1000;
+
+/** Leaves out most issues of a list with many wrong elements; the first ones show what is wrong with all. */
+function firstOfLists(issues: readonly ConfigIssue[]): readonly ConfigIssue[] {
+  const numOfLists = new Map<string, number>();
+  return issues.filter(({ path }) => {
+    const at = path.findIndex((part) => typeof part === 'number');
+    if (at < 0) return true;
+    const list = path.slice(0, at).join('.');
+    const num = (numOfLists.get(list) ?? 0) + 1;
+    numOfLists.set(list, num);
+    return num <= MOST_OF_LIST;
+  });
+}
+
+const MOST_OF_LIST = 3;
 
 /** Returns an issue as one line, such as 'optimizer.lr: expected number, got "fast"'. */
 export function issueMessage(issue: ConfigIssue): string {
@@ -40,7 +87,7 @@ function translate(
 ): ConfigIssue[] {
   const path = [...base, ...issue.path.filter((part) => typeof part !== 'symbol')];
   if (issue.code === 'unrecognized_keys') {
-    return issue.keys.map((key) => unknownKey(path, key, words));
+    return issue.keys.slice(0, MOST_ISSUES).map((key) => unknownKey(path, key, words));
   }
   const value = valueAt(input, path);
   // A message about a model's folder already says what to change.
@@ -70,11 +117,6 @@ function expectation({ message }: ZodIssue): string {
   return lowerFirst(message.replace(/^Invalid (input|option): /, '').replace(/, received .*$/, ''));
 }
 
-/** Returns a value as JSON, with NaN and Infinity, which JSON does not have, as text. */
-function shown(value: unknown): string {
-  return typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? String(value));
-}
-
 function formOf(path: readonly (string | number)[], { forms }: Pick<Words, 'forms'>): string {
   const form = forms[path.join('.')];
   return form === undefined ? '' : `; write ${form}`;
@@ -95,7 +137,7 @@ function meant(value: unknown, allowed: readonly string[]): string {
 }
 
 function unknownKey(base: readonly (string | number)[], key: string, { known, forms }: Words): ConfigIssue {
-  const path = [...base, key];
+  const path = [...base, shortened(key, 60)];
   const place = base.join('.');
   const here = known[place] ?? [];
   const exact = Object.entries(known).find(([other, keys]) => other !== place && keys.includes(key));
@@ -124,7 +166,7 @@ export function valueAt(input: unknown, path: readonly (string | number)[]): unk
   let value = input;
   for (const part of path) {
     if (typeof value !== 'object' || value === null) return undefined;
-    value = Object.entries(value).find(([key]) => key === String(part))?.[1];
+    value = Object.hasOwn(value, part) ? Reflect.get(value, part) : undefined;
   }
   return value;
 }

@@ -12,6 +12,7 @@ import {
   visit,
 } from 'yaml';
 import { ConfigError } from '../core/errors';
+import { shortened } from '../core/shortened';
 import { issueMessage } from './config-issue';
 import type { ConfigIssue } from './setting';
 
@@ -56,12 +57,17 @@ export function locatedText(text: string, file: string): LocatedText {
     wrong(issues, ours = (key) => key) {
       const located = issues.map((issue) => ({ ...issue, ...position(document, lines, issue.path, ours) }));
       const message = located
-        .map((issue) => `${file}:${issue.line}:${issue.column}: ${issueMessage(issue)}`)
+        .map(
+          (issue) => `${file}:${issue.line}:${issue.column}: ${shortened(issueMessage(issue), MOST_MESSAGE)}`,
+        )
         .join('\n');
       return new ConfigError(message, { file, issues: located });
     },
   };
 }
+
+/** The longest message about one key of a file. */
+const MOST_MESSAGE = 800;
 
 /** Checks the length of a text. Throws: CONFIG if the text is longer than any config. */
 export function requireShort(text: string, file: string): void {

@@ -1,13 +1,16 @@
 import { ConfigError } from '../core/errors';
+import { shown } from '../core/shown';
+import { anyText, requireKind } from './call-options';
 import { FRAGMENTS, type Fragment } from './fragments';
 import { nearest } from './nearest';
 
 /**
  * Finds a name that a document writes: the same word, another spelling ('autoWrapPolicy', 'NO_CHECKPOINT' alone), or the nearest
  * name.
- * Throws: CONFIG for a word that no document writes, with all names that documents write.
+ * Throws: CONFIG for a word that no document writes, and for a value that is not a text.
  */
 export function findFragment(word: string): Fragment {
+  requireKind('lookup', 'the argument', word, anyText);
   const exact = FRAGMENTS.find(({ name }) => name === word);
   if (exact !== undefined) return exact;
   const byKey = new Map<string, Fragment>();
@@ -19,8 +22,13 @@ export function findFragment(word: string): Fragment {
   const found = byKey.get(keyOf(word)) ?? (near === undefined ? undefined : byKey.get(near));
   if (found !== undefined) return found;
   throw new ConfigError(
-    `lookup: no document writes ${JSON.stringify(word)}; choose one of ${FRAGMENTS.map(({ name }) => name).join('; ')}`,
-    { word },
+    `lookup: no document writes ${shown(word)}; lookup() lists the ${FRAGMENTS.length} names, such as ${FRAGMENTS.slice(
+      0,
+      4,
+    )
+      .map(({ name }) => name)
+      .join('; ')}`,
+    { word: shown(word) },
   );
 }
 

@@ -1,6 +1,8 @@
 import { resolve } from 'node:path';
 import { ConfigError } from '../core/errors';
 import { readRegularFile } from '../core/regular-file';
+import { shown } from '../core/shown';
+import { LONGEST_PATH } from './call-options';
 import { type LocatedText, locatedText } from './located-text';
 import { nearest } from './nearest';
 import { MODEL_NAMES } from './settings/model';
@@ -28,6 +30,8 @@ export function presetNamed(name: string): TrainConfigInput | undefined {
 /** Reads the settings of a file. Throws: CONFIG if it cannot be read, with the nearest preset or model. */
 export function readNamed(name: string, cwd: string): LocatedText {
   let text: string;
+  if (name.length > LONGEST_PATH)
+    throw new ConfigError(`${shown(name)} is neither a preset, a model nor the path of a file`);
   try {
     text = readRegularFile(resolve(cwd, name));
   } catch (error) {

@@ -1,5 +1,6 @@
 /** Returns the candidate whose spelling is nearest to `word`; undefined if no candidate is near. */
 export function nearest(word: string, candidates: readonly string[]): string | undefined {
+  if (word.length > LONGEST_WORD) return undefined;
   const limit = Math.max(2, Math.floor(word.length / 3));
   let best: { readonly name: string; readonly distance: number } | undefined;
   for (const name of candidates) {
@@ -11,6 +12,9 @@ export function nearest(word: string, candidates: readonly string[]): string | u
   }
   return best?.name;
 }
+
+/** Longer words are no misspelled names, and comparing them takes long. */
+const LONGEST_WORD = 60;
 
 /** Returns a word in lower case without '_' and '-', so that 'weight_decay' is near 'weightDecay'. */
 function normalized(word: string): string {

@@ -1,4 +1,6 @@
 import { ConfigError, classOf } from '../core/errors';
+import { shortened } from '../core/shortened';
+import { isRecord } from '../core/shown';
 import { nearest } from './nearest';
 
 /**
@@ -6,21 +8,35 @@ import { nearest } from './nearest';
  * Throws: CONFIG for a value without names, as in `f(2)`, and with every unknown name and the most similar known name; snake_case gets its own message.
  */
 export function requireKnownOptions(what: string, given: object, known: readonly string[]): void {
-  if (typeof given !== 'object' || given === null || Array.isArray(given))
-    throw new ConfigError(
-      `${what} takes options by name, not ${classOf(given)}; the options are ${known.join(', ')}`,
-    );
+  requireNamed(what, given, () => known);
   const wrong = Object.keys(given).filter((name) => !known.includes(name));
   if (wrong.length === 0) return;
-  throw new ConfigError(wrong.map((name) => unknownOption(what, name, known)).join('\n'), { unknown: wrong });
+  const first = wrong.slice(0, MOST_WRONG).map((name) => ({ name, hint: hintOf(name, known) }));
+  const lines = first.flatMap(({ hint }) => (hint === undefined ? [] : [`${what}${hint}`]));
+  const others = first.flatMap(({ name, hint }) => (hint === undefined ? [shortened(name, 40)] : []));
+  const more = wrong.length > first.length ? ` and ${wrong.length - first.length} more` : '';
+  if (others.length > 0)
+    lines.push(`${what} has no argument ${others.join(', ')}${more}; choose one of ${known.join(', ')}`);
+  throw new ConfigError(lines.join('\n'), { unknown: first.map(({ name }) => shortened(name)) });
 }
 
-function unknownOption(what: string, name: string, known: readonly string[]): string {
+/** Throws: CONFIG unless options are given by name, as { lr: 0.001 }; `known` returns the names for the message. */
+export function requireNamed(what: string, given: unknown, known: () => readonly string[]): void {
+  if (isRecord(given)) return;
+  throw new ConfigError(
+    `${what} takes options by name, not ${classOf(given)}; the options are ${known().join(', ')}`,
+  );
+}
+
+/** The number of unknown names that one message lists. */
+const MOST_WRONG = 5;
+
+/** Returns what to write in place of an unknown name; undefined if no known name is similar. */
+function hintOf(name: string, known: readonly string[]): string | undefined {
   const spelled = camelCase(name);
-  if (spelled !== name && known.includes(spelled)) return `${what}: ${name} is written ${spelled} here`;
+  if (spelled !== name && known.includes(spelled)) return `: ${name} is written ${spelled} here`;
   const near = nearest(name, known);
-  const hint = near === undefined ? `choose one of ${known.join(', ')}` : `did you mean ${near}?`;
-  return `${what} has no argument ${name}; ${hint}`;
+  return near === undefined ? undefined : ` has no argument ${name}; did you mean ${near}?`;
 }
 
 /** Returns 'autoWrapPolicy' for 'auto_wrap_policy'. */

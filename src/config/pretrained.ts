@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { readRegularFile } from '../core/regular-file';
+import { shown } from '../core/shown';
 
 /** A folder in Hugging Face's format, and sizes that its config.json does not determine. */
 export interface PretrainedInput {
@@ -83,7 +84,7 @@ function sizesOf(config: unknown, given: PretrainedInput): FolderModel {
   const read = video ?? BY_TYPE.get(type ?? '');
   if (read !== undefined) return read(config, given);
   const known = [...BY_TYPE.keys(), ...[...BY_CLASS.keys()].map((one) => `_class_name ${one}`)].join(', ');
-  return { wrong: `model_type is ${JSON.stringify(name ?? type)}; choose one of ${known}` };
+  return { wrong: `model_type is ${shown(name ?? type)}; choose one of ${known}` };
 }
 
 type Read = (config: unknown, given: PretrainedInput) => FolderModel;
@@ -281,9 +282,7 @@ function parsed<T extends object>(
   const unusual = Object.entries(usual).flatMap(([path, values]) => {
     const value = path.split('.').reduce<unknown>((at, key) => Object(at)[key], config);
     const isUsual = value === undefined || values.includes(value);
-    return isUsual
-      ? []
-      : [`${path} is ${JSON.stringify(value)}, but models here have ${JSON.stringify(values[0])}`];
+    return isUsual ? [] : [`${path} is ${shown(value)}, but models here have ${shown(values[0])}`];
   });
   if (unusual.length > 0) return { wrong: unusual.join('; ') };
   const made = model(read.data);

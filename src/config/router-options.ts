@@ -113,10 +113,10 @@ export function routerIssues(options: RouterOptions, experts: number): RouterIss
     wrong('topK', `a row goes to ${topK} experts, but there are ${experts}; give at most ${experts}`);
   if (topK !== undefined && !rules.isTopKFree && topK !== 1)
     wrong('topK', `router '${router}' sends a row to 1 expert, not to ${topK}; use router 'topk'`);
-  if (router === 'topk' && (topK ?? rules.topK) === 1)
+  if (router === 'topk' && (topK ?? Math.min(rules.topK, experts)) === 1)
     wrong(
       'topK',
-      "with topK 1, the factor of the chosen expert is always 1 after normalisation, so the router does not learn; use router 'switch'",
+      "with topK 1, as with one expert, the factor of the chosen expert is always 1 after normalisation, so the router does not learn; use router 'switch'",
     );
   if (router === 'expert-choice' && capacityFactor === null)
     wrong(

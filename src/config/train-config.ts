@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import { ConfigError } from '../core/errors';
-import { issueMessage, toIssues } from './config-issue';
+import { issuesMessage, toIssues } from './config-issue';
+import { unplainParts } from './plain-input';
 import type { ConfigIssue } from './setting';
 import { configSchema, keysOf, SETTING_ROWS } from './setting-table';
 
@@ -24,6 +25,8 @@ export type ConfigCheck =
 
 /** Checks an input without throwing. */
 export function checkTrainConfig(input: unknown): ConfigCheck {
+  const [unplain, ...others] = unplainParts(input);
+  if (unplain !== undefined) return { issues: [unplain, ...others] };
   const parsed = configSchema.safeParse(input);
   if (!parsed.success) return { issues: toIssues(parsed.error.issues, input, KEYS) };
   const [first, ...rest] = configConflicts(parsed.data);
@@ -40,9 +43,7 @@ function configConflicts(config: TrainConfig): ConfigIssue[] {
 
 /** Returns a full config for a partial one. Throws: CONFIG with every wrong key, its value, and the nearest known key. */
 export function parseTrainConfig(input: unknown): TrainConfig {
-  const checked = checkTrainConfig(input ?? {});
+  const checked = checkTrainConfig(input === undefined ? {} : input);
   if ('config' in checked) return checked.config;
-  throw new ConfigError(checked.issues.map((issue) => issueMessage(issue)).join('\n'), {
-    issues: checked.issues,
-  });
+  throw new ConfigError(issuesMessage(checked.issues), { issues: checked.issues });
 }

@@ -2,6 +2,7 @@ import * as core from '@tensorflow/tfjs-core';
 import { clone } from './clone';
 import { detach } from './detach';
 import { ConfigError, ShardlabError } from './errors';
+import { oneHot } from './one-hot';
 import * as stable from './stable-ops';
 
 /**
@@ -15,7 +16,7 @@ const FUNCTIONS = `
   dilation2d divNoNan div dot elu equal erf euclideanNorm exp expandDims expm1 fft floor floorDiv gather
   greaterEqual greater ifft irfft isFinite isInf isNaN leakyRelu lessEqual less localResponseNormalization
   logSigmoid logSoftmax logSumExp log log1p logicalAnd logicalNot logicalOr logicalXor matMul maxPool max maximum
-  mean min minimum mirrorPad mod mul neg norm notEqual oneHot onesLike pad pool pow prelu prod reciprocal relu
+  mean min minimum mirrorPad mod mul neg norm notEqual onesLike pad pool pow prelu prod reciprocal relu
   relu6 reshape reverse rfft round rsqrt selu separableConv2d sigmoid sign sin sinh slice softmax softplus
   spaceToBatchND split sqrt square squaredDifference squeeze step stridedSlice sub sum tan tanh tile topk
   transpose unique unsortedSegmentSum unstack zerosLike
@@ -41,6 +42,9 @@ const OTHERS: Readonly<Record<string, Method>> = {
   detach,
   flatten,
   item,
+  oneHot(depth: number, ...values: OneHotValues) {
+    return oneHot(this, depth, ...values);
+  },
   ...Object.fromEntries(['as2D', 'as3D', 'as4D', 'as5D'].map((name) => [name, reshapeTo])),
   reshapeAs(other: core.Tensor) {
     return core.reshape(this, other.shape);
@@ -64,6 +68,8 @@ const OTHERS: Readonly<Record<string, Method>> = {
     return core.where(condition, this, other);
   },
 };
+
+type OneHotValues = [onValue?: number, offValue?: number, dtype?: core.NumericDataType];
 
 type Resizing = [size: [number, number], alignCorners?: boolean, halfPixelCenters?: boolean];
 

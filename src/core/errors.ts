@@ -1,3 +1,5 @@
+import { shortened } from './shortened';
+
 /** The kind of an error, as a word that programs can test. */
 export type ErrorCode =
   | 'CONFIG' // a setting is wrong, unknown or contradictory
@@ -82,10 +84,18 @@ export function errorJson(error: unknown, code: ErrorCode = 'INTERNAL', context 
 
 /** Returns the kind of a value for a message: 'an array', 'a Tensor', 'undefined'. */
 export function classOf(value: unknown): string {
+  try {
+    return readClassOf(value);
+  } catch {
+    return 'an object that throws when it is read';
+  }
+}
+
+function readClassOf(value: unknown): string {
   if (value instanceof Function) return 'a function';
   // A module of a model is callable too, but the message names the module's class.
   const hasClass = typeof value === 'object' || typeof value === 'function';
-  if (!hasClass || value === null) return String(value);
+  if (!hasClass || value === null) return shortened(String(value));
   return Array.isArray(value) ? 'an array' : `a ${value.constructor?.name ?? 'object'}`;
 }
 

@@ -1,8 +1,10 @@
 import { dirname, normalize, resolve } from 'node:path';
+import { LONGEST_PATH } from '../config/call-options';
 import { locatedText, requireShort } from '../config/located-text';
 import { knownKeys } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import { readRegularFile } from '../core/regular-file';
+import { shown } from '../core/shown';
 import { ACCELERATE, FSDP_CONFIG } from './accelerate/accelerate';
 import { DEEPSPEED } from './deepspeed/deepspeed';
 import { HOSTFILE } from './launchers/torchrun';
@@ -112,6 +114,7 @@ function callsOf(text: string, file: string): readonly Source[] {
 }
 
 function textOf(name: string, cwd: string): string {
+  if (name.length > LONGEST_PATH) throw new ConfigError(`there is no file ${shown(name)}`);
   const text = readText(name, cwd).replace(/^\uFEFF/, '');
   requireShort(text, name);
   if (!text.includes('\0')) return text;

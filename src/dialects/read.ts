@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import { either, fields, listOf, requireKind, text } from '../config/call-options';
 import { presetNamed } from '../config/named-config';
 import { MODEL_NAMES } from '../config/settings/model';
 import { ConfigError } from '../core/errors';
@@ -35,6 +36,8 @@ export function readAll(asked: Foreign, options: ReadOptions = {}): readonly Rea
 
 /** Reads settings that have one launch. Throws: CONFIG if there are several launches, with the lines of the launches. */
 export function readConfig(asked: Foreign, options: ReadOptions = {}): Reading {
+  requireKind('readConfig', 'the settings', asked, either(text, listOf(text)));
+  requireKind('readConfig', 'the options', options, fields);
   const launches = launchesOf(asked, options.cwd ?? '.');
   const [first, second] = launches;
   if (first === undefined) throw new ConfigError(`${String(asked)} has no settings`);

@@ -1,4 +1,5 @@
 import { inspect } from 'node:util';
+import { anything, listOf, requireKind, text } from '../config/call-options';
 import { ShardlabError } from '../core/errors';
 import type { ProcessGroup } from './types';
 
@@ -65,8 +66,11 @@ const NAMED_RANKS = 8;
 export function initDeviceMesh(
   group: ProcessGroup,
   shape: readonly number[],
-  axisNames: readonly string[] = shape.map((_, axis) => `axis${axis}`),
+  names?: readonly string[],
 ): DeviceMesh {
+  requireKind('initDeviceMesh', 'the shape', shape, listOf(anything));
+  const axisNames = names ?? shape.map((_, axis) => `axis${axis}`);
+  requireKind('initDeviceMesh', 'the names of axes', axisNames, listOf(text));
   checkShape(group, shape, axisNames);
   const coordinate = coordinateOf(shape, group.rank);
   const groups = axisNames.map((_, axis) =>

@@ -1,10 +1,14 @@
 import type { Engine } from '../backend/engine';
+import { index, listOf, requireKind } from '../config/call-options';
 import { strictNames } from '../config/strict-names';
 import type { DType } from '../core/dtypes';
 import { ConfigError, ShardlabError } from '../core/errors';
+import { shortened } from '../core/shortened';
+import { shown } from '../core/shown';
 import type * as tf from '../core/tf';
 import type { Warn } from '../core/warn';
 import { wholeTensor } from './blocks';
+import { type CollectiveName, collectiveOptions, limitArguments } from './facade-options';
 import type { CollectiveOptions, PieceList, ProcessGroup, ReduceOp, Work } from './types';
 import { requireGroup } from './validation';
 import type { World } from './world';
@@ -91,12 +95,12 @@ const REDUCE_OP = strictNames('ReduceOp', OPS, { MIN: NO_OP, PRODUCT: NO_OP, PRE
 export function createDist(world: Pick<World, 'group'>, engine: Engine, warn: Warn): Dist {
   const warned = new Set<string>();
   const run = <T, O, R = T>(
-    name: keyof Dist,
+    name: CollectiveName,
     given: O | undefined,
     start: (group: ProcessGroup, plain: CollectiveOptions) => Work<T>,
     outside: T | null,
   ): Outcome<R, O> => {
-    const options: DistOptions = typeof given === 'object' && given !== null ? given : {};
+    const options = collectiveOptions<DistOptions>(name, given);
     const { group = world.group, asyncOp = false } = options;
     if (group === null && !warned.has(name)) {
       warned.add(name);
@@ -109,12 +113,15 @@ export function createDist(world: Pick<World, 'group'>, engine: Engine, warn: Wa
     // TypeScript does not know that the values of asyncOp and group decide the result's type.
     return (asyncOp ? work : work.wait()) as Outcome<R, O>;
   };
-  return {
+  return limitArguments<Dist>({
     ReduceOp: REDUCE_OP,
-    getRank: (group = world.group) => group?.rank ?? OUTSIDE,
-    getWorldSize: (group = world.group) => group?.size ?? OUTSIDE,
-    newGroup: (ranks) => world.group.subgroup(ranks),
-    destroyProcessGroup: (group = world.group) => group?.destroy(),
+    getRank: (group = world.group) => groupOrNull('dist.getRank', group)?.rank ?? OUTSIDE,
+    getWorldSize: (group = world.group) => groupOrNull('dist.getWorldSize', group)?.size ?? OUTSIDE,
+    newGroup(ranks) {
+      requireKind('dist.newGroup', 'the argument', ranks, listOf(index));
+      return world.group.subgroup(ranks);
+    },
+    destroyProcessGroup: (group = world.group) => groupOrNull('dist.destroyProcessGroup', group)?.destroy(),
     allReduce: (x, options) =>
       run('allReduce', options, (group, plain) => group.allReduce(x, opOf(options), plain), x),
     allGather: (x, options) =>
@@ -141,7 +148,12 @@ export function createDist(world: Pick<World, 'group'>, engine: Engine, warn: Wa
     recv: (x, options) =>
       run('recv', options, (group, plain) => group.recv(x, placeOf(group, options, 'src'), plain), x),
     barrier: (options) => run('barrier', options, (group, plain) => group.barrier(plain), undefined),
-  };
+  });
+}
+
+/** Returns a group after a check; null on ranks outside of it. Throws: CONFIG for a value that is not a group. */
+function groupOrNull(what: string, group: ProcessGroup | null): ProcessGroup | null {
+  return group === null ? null : requireGroup(what, group);
 }
 
 /**
@@ -152,7 +164,9 @@ function opOf(options: Reduction | undefined): ReduceOp | undefined {
   const op = typeof options === 'object' ? options.op : options;
   if (op === undefined || Object.values<string>(OPS).includes(op)) return op;
   const known = Object.values(OPS).join("', '");
-  throw new ConfigError(`op is '${String(op)}', but must be one of '${known}'`, { op });
+  throw new ConfigError(
+    `op is ${typeof op === 'string' ? `'${shortened(op)}'` : shown(op)}, but must be one of '${known}'`,
+  );
 }
 
 /** Returns the rank index (in the group) of the global rank that a call names. Throws: CONFIG if the group lacks this rank. */
@@ -163,7 +177,7 @@ function placeOf(group: ProcessGroup, options: FromRank | ToRank, what: 'src' | 
   const place = group.ranks.indexOf(globalRank);
   if (place >= 0) return place;
   throw new ConfigError(
-    `${what} ${globalRank} is not in group ${group.name} (global ranks ${group.ranks.join(', ')})`,
+    `${what} ${shown(globalRank)} is not in group ${group.name} (global ranks ${group.ranks.join(', ')})`,
   );
 }
 

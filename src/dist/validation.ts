@@ -1,5 +1,6 @@
 import type { WireDType } from '../core/dtypes';
 import { ConfigError, classOf, ShardlabError } from '../core/errors';
+import { shown } from '../core/shown';
 import type * as tf from '../core/tf';
 import type { CallOp, Contents, ValueDType } from '../transport/call';
 import { type GroupIdentity, speaker } from '../transport/mismatch';
@@ -35,12 +36,20 @@ export function contentsOf({ contents, module = '' }: CollectiveOptions): Conten
  * ranks outside of the group, and for a value that is not a group.
  */
 export function requireGroup(what: string, group: ProcessGroup | null): ProcessGroup {
-  if (typeof group?.allReduce === 'function') return group;
+  if (group !== null && isGroup(group)) return group;
   throw new ConfigError(
     group === null
       ? `${what} got the group null, which newGroup gives on ranks outside of the group; call ${what} only on the group's ranks`
       : `${what} takes a group of dist.newGroup or of a mesh, not ${classOf(group)}; leave the group out for all ranks`,
   );
+}
+
+function isGroup(value: ProcessGroup): boolean {
+  try {
+    return typeof value.allReduce === 'function';
+  } catch {
+    return false; // reading the value throws
+  }
 }
 
 /** Checks that `lists` has one list per rank. Throws: SHAPE. */
@@ -115,7 +124,7 @@ export function checkSubgroup(identity: GroupIdentity, ranks: readonly number[])
   if (ranks.length > 0 && outside.length === 0 && new Set(ranks).size === ranks.length) return;
   throw new ShardlabError(
     'MESH',
-    `${speaker(identity)} a subgroup of [${ranks.join(', ')}] cannot be made in group ${identity.name} of ${size} ranks; ` +
+    `${speaker(identity)} a subgroup of ${shown(ranks)} cannot be made in group ${identity.name} of ${size} ranks; ` +
       `name one or more different ranks from 0 to ${size - 1}`,
     { details: { ranks, size } },
   );

@@ -1,4 +1,5 @@
 import { ConfigError } from '../core/errors';
+import { shown } from '../core/shown';
 import { compareComm } from './compare-comm';
 import { compareTimeline } from './compare-timeline';
 import type { Figure } from './figure';
@@ -29,5 +30,5 @@ export type Comparison = keyof typeof COMPARISONS;
 export function compareRuns(runs: Runs, what: Comparison): Figure {
   if (Object.hasOwn(COMPARISONS, what)) return COMPARISONS[what](runs);
   const known = Object.keys(COMPARISONS).join("', '");
-  throw new ConfigError(`cannot compare '${String(what)}'; choose one of '${known}'`);
+  throw new ConfigError(`cannot compare ${shown(what)}; choose one of '${known}'`);
 }

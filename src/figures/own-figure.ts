@@ -1,4 +1,6 @@
+import { fields, requireKind } from '../config/call-options';
 import { ConfigError, classOf } from '../core/errors';
+import { shown } from '../core/shown';
 import { createFigure, type Figure } from './figure';
 import { paddedRange } from './grammar/axes';
 import type { Axis, AxisKey, Layout, Trace } from './grammar/plotly';
@@ -25,7 +27,9 @@ const HEIGHT = 360;
  * @example
  * sl.createFigure({ title: 'Two losses', data: [{ type: 'scatter', mode: 'lines', name: 'a', x: [1, 2], y: [5, 4] }] });
  */
-export function ownFigure({ title, subtitle = '', data, layout = {}, table }: OwnFigure): Figure {
+export function ownFigure(figure: OwnFigure): Figure {
+  requireKind('createFigure', 'the argument', figure, fields);
+  const { title, subtitle = '', data, layout = {}, table } = figure;
   if (typeof title !== 'string')
     throw new ConfigError(`createFigure: title is ${classOf(title)}; give a text`);
   if (!Array.isArray(data)) {
@@ -50,7 +54,7 @@ function checkTrace(trace: unknown, i: number): void {
   const { type, x, y } = (trace ?? {}) as Partial<Record<keyof Trace, unknown>>; // `trace` may be any value
   const what = `createFigure: data[${i}]`;
   if (type !== 'scatter' && type !== 'bar') {
-    throw new ConfigError(`${what}.type is ${JSON.stringify(type)}; choose 'scatter' or 'bar'`);
+    throw new ConfigError(`${what}.type is ${shown(type)}; choose 'scatter' or 'bar'`);
   }
   for (const [key, values] of Object.entries({ x, y })) {
     if (Array.isArray(values) && values.every((one) => typeof one === 'number')) continue;

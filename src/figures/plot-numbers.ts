@@ -1,4 +1,6 @@
+import { requireKnownOptions } from '../config/option-names';
 import { ConfigError, classOf } from '../core/errors';
+import { shown } from '../core/shown';
 import { createFigure, type Figure, titleOf } from './figure';
 import { columnAxis, paddedRange } from './grammar/axes';
 import { safe, soft } from './grammar/ink';
@@ -74,12 +76,10 @@ export function plotNumbers(data: Plottable, options: PlotOptions = {}): Figure 
 }
 
 function checkOptions(options: PlotOptions): void {
-  const unknown = Object.keys(options).find((key) => !OPTIONS.includes(key));
-  if (unknown !== undefined)
-    throw new ConfigError(`plot: unknown option "${unknown}"; choose one of ${OPTIONS.join(', ')}`);
+  requireKnownOptions('plot', options, OPTIONS);
   const { kind } = options;
   if (kind !== undefined && !KINDS.includes(kind)) {
-    throw new ConfigError(`plot: kind is ${JSON.stringify(kind)}; choose one of ${KINDS.join(', ')}`);
+    throw new ConfigError(`plot: kind is ${shown(kind)}; choose one of ${KINDS.join(', ')}`);
   }
 }
 

@@ -1,4 +1,5 @@
 import { ConfigError } from '../core/errors';
+import { shown } from '../core/shown';
 import type { StepRecord } from '../ledger/record';
 import type { RunForecast } from '../plan/dry-run/forecast';
 
@@ -64,12 +65,12 @@ export function notRecorded(
   last: number,
   newest: readonly number[] = [],
 ): ConfigError {
-  if (step !== undefined && step >= first && step <= last) {
+  if (typeof step === 'number' && step >= first && step <= last) {
     return new ConfigError(
       `step ${step} has no record: ranks of PyTorch record the last step of each run.step; recorded: ${newest.join(', ') || 'none'}`,
     );
   }
-  return new ConfigError(`step ${step} is not recorded; choose one of ${first} to ${last}`);
+  return new ConfigError(`step ${shown(step)} is not recorded; choose one of ${first} to ${last}`);
 }
 
 /** Returns the record with the higher peak; of records with equal peaks, the first. This function is an argument of `reduce`. */

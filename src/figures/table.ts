@@ -1,3 +1,11 @@
+import {
+  anyText,
+  instance,
+  listOf,
+  type OptionKinds,
+  requireKind,
+  requireOptions,
+} from '../config/call-options';
 import { commonPrototype, type DataFrame, frameOf, rowsOf } from './frame';
 import { escapeHtml } from './grammar/ink';
 
@@ -53,8 +61,12 @@ export interface TableOptions {
   readonly columns?: readonly Column[];
 }
 
+const OPTIONS: OptionKinds<TableOptions> = { title: anyText, columns: listOf(instance) };
+
 /** Makes a table. Default columns: the keys of the first row. */
 export function createTable(rows: readonly TableRow[], options: TableOptions = {}): Table {
+  requireKind('createTable', 'the rows', rows, listOf(instance));
+  requireOptions('createTable', options, OPTIONS);
   const columns = options.columns ?? Object.keys(rows[0] ?? {}).map((key) => ({ key }));
   const title = options.title ?? '';
   const keys = columns.map((column) => column.key);

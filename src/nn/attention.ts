@@ -1,4 +1,5 @@
 import { causalAttention, causalSoftmax, flashAttention } from '../backend/ops';
+import { finite, flag, type OptionKinds, oneOf, requireOptions, tensor } from '../config/call-options';
 import type { AttentionKind } from '../config/settings/model';
 import { ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
@@ -21,6 +22,13 @@ export interface AttentionOptions {
   readonly bias?: tf.Tensor | undefined;
 }
 
+const OPTIONS: OptionKinds<AttentionOptions> = {
+  causal: flag,
+  kind: oneOf('eager', 'flash'),
+  scale: finite,
+  bias: tensor,
+};
+
 /**
  * Returns softmax(scale q kᵀ + bias) v for each head. H / G consecutive heads of queries share one head of keys and values.
  * Shapes: q [B, T, H, D], k and v [B, S, G, D] → [B, T, H, D].
@@ -28,6 +36,7 @@ export interface AttentionOptions {
  * Throws: SHAPE when the shapes do not match.
  */
 export function attention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, options: AttentionOptions): tf.Tensor {
+  requireOptions('nn.attention', options, OPTIONS);
   requireFit(q, k, v, options);
   return options.kind === 'flash' ? flash(q, k, v, options) : eager(q, k, v, options);
 }

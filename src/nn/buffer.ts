@@ -2,6 +2,7 @@ import { isSoleOwner } from '../autograd/differentiate';
 import { isReplaying } from '../autograd/recording';
 import { currentEngine } from '../backend/current-engine';
 import { untracked } from '../backend/tfjs-state';
+import { flag, requireOptions } from '../config/call-options';
 import { alias } from '../core/clone';
 import type { DType, HalfDType } from '../core/dtypes';
 import { ConfigError, ShardlabError } from '../core/errors';
@@ -36,7 +37,8 @@ export class Buffer extends Parameter {
   override readonly isLocal = true;
   #half: HalfDType | null = null;
 
-  constructor(tensor: ConstructorParameters<typeof Parameter>[0], { persistent = true }: BufferOptions = {}) {
+  constructor(tensor: ConstructorParameters<typeof Parameter>[0], options: BufferOptions = {}) {
+    const { persistent = true } = requireOptions('nn.Buffer', options, { persistent: flag });
     super(tensor, { requiresGrad: false });
     this.isPersistent = persistent;
     const { dtype, shape } = this;

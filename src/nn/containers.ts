@@ -1,3 +1,4 @@
+import { fields, iterable, requireKind } from '../config/call-options';
 import { ConfigError, classOf } from '../core/errors';
 import type * as tf from '../core/tf';
 import { Module } from './module';
@@ -9,6 +10,7 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
 
   constructor(items: Iterable<M> = []) {
     super();
+    requireKind('nn.ModuleList', 'the argument', items, iterable);
     for (const item of items) this.append(item);
   }
 
@@ -73,6 +75,7 @@ export class ModuleDict<M extends Module = Module> extends Module implements Ite
 
   constructor(items: Readonly<Record<string, M>> = {}) {
     super();
+    requireKind('nn.ModuleDict', 'the argument', items, fields);
     for (const [name, item] of Object.entries(items)) this.set(name, item);
   }
 

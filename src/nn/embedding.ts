@@ -1,4 +1,5 @@
 import { embedding } from '../backend/ops';
+import { callback, fieldsOf, index, type OptionKinds, orNull, requireOptions } from '../config/call-options';
 import { ConfigError } from '../core/errors';
 import type * as tf from '../core/tf';
 import { type FirstValues, normal } from './init';
@@ -14,6 +15,11 @@ export interface EmbeddingOptions {
   readonly init?: { readonly weight?: FirstValues };
 }
 
+const OPTIONS: OptionKinds<EmbeddingOptions> = {
+  paddingIdx: orNull(index),
+  init: fieldsOf(['weight'], callback),
+};
+
 /**
  * Returns the weight's row for each id. Shapes: weight [rows, dim], ids int32 […] → […, dim]. Source: torch.nn.Embedding,
  * including its initial values. Throws: CONFIG for sizes that are not positive integers, or a padding row that does not exist.
@@ -24,7 +30,8 @@ export class Embedding extends Module {
   /** The id of padding, at least 0; undefined if there is no padding. */
   readonly paddingIdx: number | undefined;
 
-  constructor(rows: number, dim: number, { paddingIdx = null, init = {} }: EmbeddingOptions = {}) {
+  constructor(rows: number, dim: number, options: EmbeddingOptions = {}) {
+    const { paddingIdx = null, init = {} } = requireOptions('nn.Embedding', options, OPTIONS);
     super();
     requireExtents('nn.Embedding', { rows, dim });
     const first = init.weight ?? normal();

@@ -1,4 +1,5 @@
 import { linear } from '../backend/ops';
+import { callback, fieldsOf, flag, type OptionKinds, requireOptions } from '../config/call-options';
 import * as tf from '../core/tf';
 import { type FirstValues, normal, uniform } from './init';
 import { Module } from './module';
@@ -12,6 +13,8 @@ export interface LinearOptions<HasBias extends boolean = boolean> {
   /** The initial values of weight and bias. Default for both: uniform in ±1/sqrt(inputs). */
   readonly init?: { readonly weight?: FirstValues; readonly bias?: FirstValues };
 }
+
+const OPTIONS: OptionKinds<LinearOptions> = { bias: flag, init: fieldsOf(['weight', 'bias'], callback) };
 
 /**
  * The initial values of GPT-2's matrices, which Llama and T5 also use: normal with a standard deviation of 0.02.
@@ -32,7 +35,7 @@ export class Linear<HasBias extends boolean = true> extends Module {
 
   constructor(inputs: number, outputs: number, options: LinearOptions<HasBias> = {}) {
     super();
-    const { bias = true, init = {} } = options;
+    const { bias = true, init = {} } = requireOptions('nn.Linear', options, OPTIONS);
     requireExtents('nn.Linear', { inputs, outputs });
     const within = uniform(1 / Math.sqrt(inputs));
     this.weight = Parameter.deferred([outputs, inputs], init.weight ?? within);

@@ -1,4 +1,4 @@
-import { issueMessage, toIssues } from '../config/config-issue';
+import { issuesMessage, requirePlain, toIssues } from '../config/config-issue';
 import { type LoraConfig, loraSchema } from '../config/settings/lora';
 import { ConfigError } from '../core/errors';
 import * as tf from '../core/tf';
@@ -9,6 +9,7 @@ import { affine, Linear } from './linear';
 import { Module } from './module';
 import { modulesEndingWith } from './name-patterns';
 import { Parameter } from './parameter';
+import { requireModule } from './require-parameters';
 
 /** Options of `applyLoRA`; see the setting `lora`. */
 export type LoraOptions = { readonly [Key in keyof LoraConfig]?: LoraConfig[Key] };
@@ -29,6 +30,7 @@ type Layer = Linear<boolean>;
  */
 export function applyLoRA(model: Module, options: LoraOptions = {}): string[] {
   const config = checked(options);
+  requireModule('applyLoRA', model);
   const adapted = model.modules().find((module) => adapterOf(module) !== null);
   if (adapted !== undefined) {
     throw new ConfigError(
@@ -54,6 +56,7 @@ export function applyLoRA(model: Module, options: LoraOptions = {}): string[] {
  * is no longer tied, because the adapter changes this layer only. Throws: CONFIG for a model without adapters; SHAPE for a sharded model.
  */
 export function mergeLoRA(model: Module): void {
+  requireModule('mergeLoRA', model);
   const layers = model.modules().filter((module): module is Layer => adapterOf(module) !== null);
   if (layers.length === 0)
     throw new ConfigError('mergeLoRA: the model has no adapters; call applyLoRA(model, { … }) first');
@@ -65,6 +68,11 @@ export function mergeLoRA(model: Module): void {
     for (const module of [adapter.a, adapter.b]) module.dispose();
     adapter.magnitudes?.free();
   }
+}
+
+/** Returns the names of the layers that get adapters. Throws: CONFIG for a name that fits no linear layer. */
+export function targetedLayers(model: Module, targets: LoraConfig['targets']): string[] {
+  return layersOf(model, targets).map(({ path }) => path);
 }
 
 /** Returns the options with which a model's adapters were made; null if the model has no adapters. */
@@ -214,8 +222,9 @@ function layersOf(model: Module, targets: LoraConfig['targets']): Layer[] {
 }
 
 function checked(options: LoraOptions): LoraConfig {
+  requirePlain(options);
   const parsed = loraSchema.safeParse(options);
   if (parsed.success) return parsed.data;
   const issues = toIssues(parsed.error.issues, options, { '': Object.keys(loraSchema.shape) });
-  throw new ConfigError(issues.map((issue) => `applyLoRA: ${issueMessage(issue)}`).join('\n'));
+  throw new ConfigError(issuesMessage(issues, 'applyLoRA: '));
 }

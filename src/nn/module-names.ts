@@ -1,4 +1,5 @@
 import { ConfigError, classOf } from '../core/errors';
+import { shortened } from '../core/shortened';
 import type { Parameter } from './parameter';
 
 /** The key of the module inside a wrapper; no child can have this name. */
@@ -12,13 +13,13 @@ export function joined(path: string, name: string): string {
 /** Returns a valid name. Throws: CONFIG for an empty name and for a name with a dot. */
 export function checked(name: string): string {
   if (name !== '' && !name.includes('.')) return name;
-  throw new ConfigError(`name "${name}" is empty or has a dot; use another`);
+  throw new ConfigError(`name "${shortened(name)}" is empty or has a dot; use another`);
 }
 
 /** Returns a valid name that is not taken. Throws: CONFIG. */
 export function free(name: string, taken: ReadonlyMap<string, unknown>): string {
   if (!taken.has(name)) return checked(name);
-  throw new ConfigError(`name "${name}" is taken; use another`);
+  throw new ConfigError(`name "${shortened(name)}" is taken; use another`);
 }
 
 /** Throws: CONFIG unless `child` is a module that does not hold its parent; `inside` has the modules in `child`. */
@@ -31,7 +32,7 @@ export function requireOther(
   const type = parent.constructor.name;
   if (inside === null) {
     throw new ConfigError(
-      `${type} takes modules, such as new nn.Linear(7, 13); "${name}" is ${classOf(child)}`,
+      `${type} takes modules, such as new nn.Linear(7, 13); "${shortened(name)}" is ${classOf(child)}`,
     );
   }
   if (!inside.includes(parent)) return;

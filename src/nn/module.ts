@@ -1,6 +1,7 @@
 import { inspect } from 'node:util';
 import { currentEagerTape } from '../autograd/eager';
 import { currentDraws } from '../backend/current-engine';
+import { flag, requireOptions } from '../config/call-options';
 import { type Random, seeded } from '../core/random';
 import type * as tf from '../core/tf';
 import { moduleText } from './module-text';
@@ -141,7 +142,8 @@ export abstract class Module extends ModuleTree {
    * Loads values by torch's names, from `stateDict()`, `FSDP.stateDict(model)` (FULL) or a plain object of tensors. Throws:
    * SHAPE for missing and unexpected names (unless `strict` is false) and for other shapes; after an error, nothing is loaded.
    */
-  loadStateDict(dict: StateValues, { strict = true }: { readonly strict?: boolean } = {}): LoadedNames {
+  loadStateDict(dict: StateValues, options: { readonly strict?: boolean } = {}): LoadedNames {
+    const { strict = true } = requireOptions('loadStateDict', options, { strict: flag });
     return loadStateValues(this.constructor.name, this.stateNames(), dict, strict);
   }
 

@@ -1,5 +1,6 @@
 import { nearest } from '../config/nearest';
-import { ConfigError, classOf } from '../core/errors';
+import { ConfigError } from '../core/errors';
+import { shown } from '../core/shown';
 import type { Module } from './module';
 import type { Parameter } from './parameter';
 
@@ -120,8 +121,8 @@ function fitsEnd(name: string, pattern: string): boolean {
  * Throws: CONFIG for a pattern without a match, if nothing would train, and after sharding.
  */
 export function freeze(model: Module, patterns: readonly string[]): void {
-  if (!Array.isArray(patterns))
-    throw new ConfigError(`freeze takes a list of names, such as ['blocks.0'], not ${classOf(patterns)}`);
+  if (!Array.isArray(patterns) || patterns.some((pattern) => typeof pattern !== 'string'))
+    throw new ConfigError(`freeze takes a list of names, such as ['blocks.0'], not ${shown(patterns)}`);
   for (const pattern of patterns) {
     for (const parameter of parametersMatching(model, pattern, 'frozen')) parameter.requiresGrad = false;
   }

@@ -1,3 +1,13 @@
+import {
+  atLeast0,
+  count,
+  either,
+  flag,
+  listOf,
+  type OptionKinds,
+  requireKind,
+  requireOptions,
+} from '../config/call-options';
 import type * as tf from '../core/tf';
 import { constant } from './init';
 import { layerNorm, rmsNorm } from './layers/functions';
@@ -15,6 +25,8 @@ export interface LayerNormOptions<HasBias extends boolean = boolean> {
   readonly bias?: HasBias;
 }
 
+const LAYER_NORM: OptionKinds<LayerNormOptions> = { eps: atLeast0, elementwiseAffine: flag, bias: flag };
+
 /**
  * Normalizes rows, then scales and shifts them. Shapes: x […, ...normalizedShape] → the same; weight and bias normalizedShape,
  * initially 1 and 0. If `normalizedShape` is a number, the shape has one dim.
@@ -28,11 +40,13 @@ export class LayerNorm<HasBias extends boolean = true> extends Module {
   readonly #shape: readonly number[];
   readonly #eps: number;
 
-  constructor(
-    normalizedShape: number | readonly number[],
-    { eps = 1e-5, elementwiseAffine = true, bias }: LayerNormOptions<HasBias> = {},
-  ) {
+  constructor(normalizedShape: number | readonly number[], options: LayerNormOptions<HasBias> = {}) {
     super();
+    const {
+      eps = 1e-5,
+      elementwiseAffine = true,
+      bias,
+    } = requireOptions('nn.LayerNorm', options, LAYER_NORM);
     this.#shape = shapeOf('nn.LayerNorm', normalizedShape);
     this.#eps = eps;
     this.weight = scaleOf(this.#shape, elementwiseAffine);
@@ -57,6 +71,8 @@ export interface RMSNormOptions {
   readonly elementwiseAffine?: boolean;
 }
 
+const RMS_NORM: OptionKinds<RMSNormOptions> = { eps: atLeast0, elementwiseAffine: flag };
+
 /**
  * Divides rows by their root mean square, then scales them. Shapes: x […, ...normalizedShape]; weight normalizedShape,
  * initially 1. If `normalizedShape` is a number, the shape has one dim.
@@ -68,11 +84,9 @@ export class RMSNorm extends Module {
   readonly #shape: readonly number[];
   readonly #eps: number;
 
-  constructor(
-    normalizedShape: number | readonly number[],
-    { eps = 2 ** -23, elementwiseAffine = true }: RMSNormOptions = {},
-  ) {
+  constructor(normalizedShape: number | readonly number[], options: RMSNormOptions = {}) {
     super();
+    const { eps = 2 ** -23, elementwiseAffine = true } = requireOptions('nn.RMSNorm', options, RMS_NORM);
     this.#shape = shapeOf('nn.RMSNorm', normalizedShape);
     this.weight = scaleOf(this.#shape, elementwiseAffine);
     this.#eps = eps;
@@ -88,6 +102,7 @@ export class RMSNorm extends Module {
 }
 
 function shapeOf(layer: string, shape: number | readonly number[]): readonly number[] {
+  if (typeof shape !== 'number') requireKind(layer, 'normalizedShape', shape, either(count, listOf(count)));
   const sizes = typeof shape === 'number' ? [shape] : [...shape];
   requireExtents(layer, Object.fromEntries(sizes.map((size, i) => [`normalizedShape[${i}]`, size])));
   return sizes;

@@ -1,5 +1,6 @@
 import { type Leaf, markLeaf } from '../autograd/leaves';
 import type { HostArray } from '../backend/host-arrays';
+import { flag, requireOptions } from '../config/call-options';
 import type { DType } from '../core/dtypes';
 import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
@@ -128,7 +129,7 @@ export class Parameter implements Leaf {
     tensor: tf.Tensor | Pick<Parameter, 'shape' | 'size'>,
     options: { readonly requiresGrad?: boolean } = {},
   ) {
-    this.#requiresGrad = options.requiresGrad ?? true;
+    this.#requiresGrad = requireOptions('nn.Parameter', options, { requiresGrad: flag }).requiresGrad ?? true;
     requireOwnValues(tensor, this.#requiresGrad);
     this.shape = tensor.shape;
     this.size = tensor.size;

@@ -1,9 +1,21 @@
+import { type OptionKind, requireKind } from '../config/call-options';
 import { ConfigError } from '../core/errors';
 import { isPlain } from '../core/tensor-tree';
 import * as tf from '../core/tf';
 import { asModule, isLayer } from './layers-model';
 import { Module } from './module';
 import { Parameter } from './parameter';
+
+export const aModule: OptionKind = {
+  words: 'a module, such as new nn.Linear(7, 13)',
+  accepts: (value) => value instanceof Module,
+};
+
+/** Returns a module after a check; `what` is the call that got it. Throws: CONFIG for another value. */
+export function requireModule<M extends Module>(what: string, model: M): M {
+  requireKind(what, 'the model', model, aModule);
+  return model;
+}
 
 /**
  * Converts a value to a module, as `asModule` does, and checks that the module has parameters. `what` is the caller's name,

@@ -1,5 +1,6 @@
 import type { Engine } from '../backend/engine';
 import { ConfigError } from '../core/errors';
+import { shown } from '../core/shown';
 import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
 import type { Parameter, StateBuffer } from '../nn/parameter';
@@ -29,9 +30,9 @@ const EPS = 1e-6;
  * Throws: CONFIG for a limit that is not above 0.
  */
 export function clipGradNorm(engine: Engine, model: HasStates, maxNorm: number | null): GradNorm {
-  if (maxNorm !== null && !(maxNorm > 0)) {
+  if (maxNorm !== null && !(typeof maxNorm === 'number' && maxNorm > 0)) {
     throw new ConfigError(
-      `clipGradNorm: maxNorm is ${maxNorm}; give a number above 0, or null to measure only`,
+      `clipGradNorm: maxNorm is ${shown(maxNorm)}; give a number above 0, or null to measure only`,
     );
   }
   const sums = new SumsByRanks();

@@ -1,7 +1,9 @@
 import { z } from 'zod';
 import { nearest } from '../config/nearest';
 import { optimizerFields } from '../config/settings/optimizer';
-import { ConfigError } from '../core/errors';
+import { ConfigError, classOf } from '../core/errors';
+import { shortened } from '../core/shortened';
+import { isRecord, shown } from '../core/shown';
 
 /** The options that all optimizers have. */
 export interface CommonOptions {
@@ -15,11 +17,17 @@ export interface CommonOptions {
 /** Checks an optimizer's options and adds defaults. Throws: CONFIG for an unknown key or a wrong value. */
 export function checkedOptions<T extends object>(optimizer: string, options: object, defaults: T): T {
   const known = Object.keys(defaults);
+  if (!isRecord(options))
+    throw new ConfigError(
+      `${optimizer} takes options by name, not ${classOf(options)}; choose of ${known.join(', ')}`,
+    );
   for (const [key, value] of Object.entries(options)) {
     if (!known.includes(key)) {
       const near = nearest(key, known);
       const hint = near === undefined ? `choose one of ${known.join(', ')}` : `did you mean "${near}"?`;
-      throw new ConfigError(`${optimizer}: unknown option "${key}" (${JSON.stringify(value)}); ${hint}`);
+      throw new ConfigError(
+        `${optimizer}: unknown option "${shortened(key, 40)}" (${shown(value)}); ${hint}`,
+      );
     }
     if (value === undefined) continue;
     const expected: unknown = Reflect.get(defaults, key);
@@ -28,8 +36,7 @@ export function checkedOptions<T extends object>(optimizer: string, options: obj
       continue;
     }
     const kind = typeof expected === 'number' ? 'a number of at least 0' : `like ${JSON.stringify(expected)}`;
-    const got = typeof value === 'number' ? value : JSON.stringify(value);
-    throw new ConfigError(`${optimizer}: ${key} must be ${kind}, got ${got}`);
+    throw new ConfigError(`${optimizer}: ${key} must be ${kind}, got ${shown(value)}`);
   }
   const given = Object.entries(options).filter(([, value]) => value !== undefined);
   return { ...defaults, ...Object.fromEntries(given) };
@@ -44,5 +51,5 @@ function requireInRange(optimizer: string, key: string, value: unknown): void {
   const [issue] = checked.error?.issues ?? [];
   if (issue === undefined) return;
   const where = issue.path.map(String).join('.');
-  throw new ConfigError(`${optimizer}: ${where}: ${issue.message}; got ${JSON.stringify(value) ?? value}`);
+  throw new ConfigError(`${optimizer}: ${where}: ${issue.message}; got ${shown(value)}`);
 }

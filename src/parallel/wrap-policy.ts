@@ -2,6 +2,7 @@ import { nearest } from '../config/nearest';
 import { requireKnownOptions } from '../config/option-names';
 import type { WrapConfig } from '../config/settings/parallel';
 import { ConfigError } from '../core/errors';
+import { shown } from '../core/shown';
 import { CausalSelfAttention } from '../nn/attention';
 import { Block, MoeBlock } from '../nn/block';
 import { ModuleList } from '../nn/containers';
@@ -132,7 +133,7 @@ function requireOptions(options: unknown, known: readonly string[], form: string
     );
   }
   if (typeof options !== 'object' || options === null) {
-    throw new ConfigError(`${name} takes its options in an object, not ${String(options)}; write ${form}`);
+    throw new ConfigError(`${name} takes its options in an object, not ${shown(options)}; write ${form}`);
   }
   requireKnownOptions(`${name}({ … })`, options, known);
 }
@@ -141,7 +142,7 @@ function classList(classes: unknown, form: string): readonly ModuleClass[] {
   const list = isIterable(classes) ? [...classes] : [];
   const wrong = list.find((item) => !isModuleClass(item));
   if (list.length === 0 || wrong !== undefined) {
-    const given = wrong === undefined ? String(classes) : `${String(wrong).slice(0, 40)} in its list`;
+    const given = wrong === undefined ? shown(classes) : `${shown(wrong)} in its list`;
     throw new ConfigError(
       `${form.slice(0, form.indexOf('('))} takes classes of modules, not ${given}; write ${form}`,
     );

@@ -1,4 +1,5 @@
 import { ConfigError } from '../core/errors';
+import { shown } from '../core/shown';
 import { type AnyLayout, isPredicted, type Layout } from './layout';
 import { reservableBytes } from './memory/allocator';
 import type { Estimate, Prediction } from './prediction';
@@ -98,7 +99,7 @@ function stepsOf(layout: AnyLayout, length: RunLength): number {
     (tokens === undefined ? (samples ?? Number.NaN) / layout.globalBatch : tokens / tokensPerStep(layout));
   if (!Number.isFinite(asked) || asked <= 0) {
     throw new ConfigError(
-      `a run's length is { tokens }, { samples } or { steps } above 0, got ${JSON.stringify(length)}`,
+      `a run's length is { tokens }, { samples } or { steps } above 0, got ${shown(length)}`,
     );
   }
   return Math.ceil(asked);

@@ -1,5 +1,6 @@
 import { nearest } from '../config/nearest';
 import { ConfigError } from '../core/errors';
+import { shortened } from '../core/shortened';
 import { GENERATIONS, type Generation } from './generations';
 
 /** A GPU's published figures. */
@@ -113,7 +114,7 @@ export function hardwareOf(name: string, overrides: HardwareOverrides = {}): Har
       spelled(name) === '' ? undefined : names.find((each) => spelled(each).startsWith(spelled(name)));
     const close = begun ?? nearest(name, names);
     throw new ConfigError(
-      `hardware: '${name}' is not known${close === undefined ? '.' : `; did you mean '${close}'?`} Known: ${names.join(', ')}. ` +
+      `hardware: '${shortened(name)}' is not known${close === undefined ? '.' : `; did you mean '${close}'?`} Known: ${names.join(', ')}. ` +
         `Describe any other GPU by { like: 'A100-80G', memoryGB: 64, ... }`,
     );
   }

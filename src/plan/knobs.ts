@@ -1,4 +1,7 @@
+import { fields, requireKind } from '../config/call-options';
 import { ConfigError } from '../core/errors';
+import { shortened } from '../core/shortened';
+import { shown } from '../core/shown';
 import type { Layout } from './layout';
 import type { Place } from './plan-input';
 
@@ -42,15 +45,16 @@ export interface Turn {
 export function turnsOf(
   values: KnobValues,
 ): readonly { readonly label: string; readonly turns: readonly Turn[] }[] {
+  requireKind('whatIf', 'the values', values, fields);
   return Object.entries(values).map(([name, tried]) => {
     const knob: Knob | undefined = Object.entries(KNOBS).find(([key]) => key === name)?.[1];
     if (knob === undefined) {
-      throw new ConfigError(`there is no knob '${name}'; choose one of ${Object.keys(KNOBS).join(', ')}`);
+      throw new ConfigError(
+        `there is no knob '${shortened(name)}'; choose one of ${Object.keys(KNOBS).join(', ')}`,
+      );
     }
     if (!Array.isArray(tried)) {
-      throw new ConfigError(
-        `${name} is ${JSON.stringify(tried)}; give a list of the values to try, such as [1, 2]`,
-      );
+      throw new ConfigError(`${name} is ${shown(tried)}; give a list of the values to try, such as [1, 2]`);
     }
     return {
       label: knob.label,

@@ -4,6 +4,7 @@ import { PUBLISHED_MODELS } from '../config/named-models';
 import { nearest } from '../config/nearest';
 import { type ModelConfig, type ModelName, modelShape, positionsOf } from '../config/settings/model';
 import { ConfigError } from '../core/errors';
+import { shortened } from '../core/shortened';
 import { catalogueModel, hubModelAt } from './hub/read-hub';
 import { type ModelShapeInput, shapeSchema } from './model-shape';
 
@@ -27,7 +28,7 @@ export function modelOf(name: string): ModelShapeInput {
   if (published !== undefined) return published;
   const close = nearest(name.replace(/^.*\//, ''), [...NAMES, ...CATALOGUE_NAMES]);
   throw new ConfigError(
-    `model: '${name}' is not known${close === undefined ? '.' : `; did you mean '${close}'?`} ` +
+    `model: '${shortened(name)}' is not known${close === undefined ? '.' : `; did you mean '${close}'?`} ` +
       `Known: ${NAMES.join(', ')}, and ${CATALOGUE_NAMES.length} models by their names on a hub, such as Qwen3-32B; give the path of a config.json of transformers or diffusers, or describe any ` +
       'other model by { kind, layers, dim, heads, vocab, seq } or { params }',
   );

@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { issueMessage, toIssues } from '../config/config-issue';
+import { issuesMessage, requirePlain, toIssues } from '../config/config-issue';
 import { nearest } from '../config/nearest';
 import { camelCase } from '../config/option-names';
 import { spelled } from '../config/other-names';
@@ -25,11 +25,12 @@ export function parseRequest(input: unknown): PlanRequest {
  * 'bfloat16'). Throws: CONFIG whose details have the issues, with paths in our spelling.
  */
 export function parseWith<T>(schema: z.ZodType<T>, input: unknown): T {
+  requirePlain(input);
   const spelled = spelledOurWay(input);
   const parsed = schema.safeParse(spelled);
   if (parsed.success) return parsed.data;
   const issues = toIssues(parsed.error.issues, spelled, keysOf(schema), REQUEST_FORMS);
-  throw new ConfigError(issues.map((issue) => issueMessage(issue)).join('\n'), { issues });
+  throw new ConfigError(issuesMessage(issues), { issues });
 }
 
 /**

@@ -1,10 +1,12 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { requirePlain } from '../config/config-issue';
 import { checkLocated, presetNamed, readNamed } from '../config/named-config';
 import { requireKnownOptions } from '../config/option-names';
 import { MODEL_NAMES, modelShape } from '../config/settings/model';
 import { parseTrainConfig, type TrainConfigInput } from '../config/train-config';
 import { ConfigError } from '../core/errors';
+import { shown } from '../core/shown';
 import type { Reading } from '../dialects/rows/reading';
 import type { Planned } from './cost-of';
 import { type HardwareCalibration, parseCalibration, withCalibration } from './hardware-calibration';
@@ -103,9 +105,10 @@ export function inputOf(input: unknown): object {
     return readingInput(input);
   }
   const asked = typeof input === 'string' ? planInputNamed(input) : input;
+  requirePlain(asked);
   if (typeof asked === 'object' && asked !== null && !Array.isArray(asked)) return asked;
   throw new ConfigError(
-    `a plan needs a TrainConfig, a model's name or a request { model, hardware, gpus, parallel, batch }, got ${JSON.stringify(asked)}`,
+    `a plan needs a TrainConfig, a model's name or a request { model, hardware, gpus, parallel, batch }, got ${shown(asked)}`,
   );
 }
 
@@ -159,17 +162,18 @@ export function planInputNamed(name: string, cwd = '.'): object {
 
 /** Returns a place as keys of a plan request; the name or description of a GPU is short for { on }. */
 export function placeOf(place: PlanPlace): Place {
-  if ((typeof place !== 'object' && typeof place !== 'string') || place === null) {
+  if ((typeof place !== 'object' && typeof place !== 'string') || place === null || Array.isArray(place)) {
     throw new ConfigError(
-      `give the hardware's name, such as 'H100-80G', or { on: 'H100-80G', gpus: 8, ... }, got ${JSON.stringify(place)}`,
+      `give the hardware's name, such as 'H100-80G', or { on: 'H100-80G', gpus: 8, ... }, got ${shown(place)}`,
     );
   }
+  requirePlain(place);
   if (typeof place === 'string' || 'like' in place) return { hardware: place };
   const { on, ...rest } = place;
   if (on === undefined) return rest;
   if (rest.hardware === undefined) return { ...rest, hardware: on };
   throw new ConfigError(
-    `a plan's place has on (${JSON.stringify(on)}) and hardware (${JSON.stringify(rest.hardware)}), which mean the same; give one`,
+    `a plan's place has on (${shown(on)}) and hardware (${shown(rest.hardware)}), which mean the same; give one`,
   );
 }
 

@@ -6,9 +6,12 @@ import type { PlanRequestInput } from './request';
 
 /** Whether an input is the reading of another program's settings, as sl.readConfig returns it. */
 export function isReading(input: unknown): input is Reading {
-  return (
-    typeof input === 'object' && input !== null && 'config' in input && 'lines' in input && 'place' in input
-  );
+  if (typeof input !== 'object' || input === null) return false;
+  try {
+    return 'config' in input && 'lines' in input && 'place' in input;
+  } catch {
+    return false; // a proxy that throws; the check of configs says so
+  }
 }
 
 /** Throws: CONFIG with every line that is an error. If no line is a setting, refused lines count as errors. */

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { size } from '../config/settings/model';
 import { strategySchema } from '../config/strategies';
 import { parseTrainConfig, type TrainConfigInput } from '../config/train-config';
+import { ConfigError } from '../core/errors';
 import { type Layout, RECOMPUTE, STACKS } from './layout';
 import { layoutWithDefaults } from './layout-of';
 import { askedByConfig, isTrainConfig } from './layout-of-config';
@@ -96,9 +97,17 @@ function inputNamed(name: string): object {
   return isTrainConfig(input) ? input : searchedKeys(input);
 }
 
-/** Checks a request. Throws: CONFIG with every key that is wrong, and the nearest known key. */
+/**
+ * Checks a request. Throws: CONFIG with every key that is wrong, and the nearest known key; and for a range of GPUs that begins with
+ * the larger number.
+ */
 export function parseRecommend(input: unknown): RecommendRequest {
-  return parseWith(recommendSchema, input);
+  const request = parseWith(recommendSchema, input);
+  const { gpus, fewestGpus = 1 } = request;
+  if (fewestGpus <= gpus) return request;
+  throw new ConfigError(
+    `fewestGpus ${fewestGpus} is more than gpus ${gpus}; give the smaller number first: ${gpus}..${fewestGpus}`,
+  );
 }
 
 /** Tokens of a usual iteration. Source: Llama 3's first batch size, 4M (Dubey et al. 2024, 3.4.1). */

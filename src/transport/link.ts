@@ -1,5 +1,7 @@
 import { nearest } from '../config/nearest';
 import { ConfigError } from '../core/errors';
+import { shortened } from '../core/shortened';
+import { isRecord, shown } from '../core/shown';
 import type { Bytes, Seconds } from '../core/units';
 
 /** A link between ranks in the alpha-beta model: each step takes the latency, and each byte takes 1 / bandwidth. */
@@ -63,13 +65,13 @@ function named(name: string): Link {
   const known = Object.keys(LINKS);
   const near = nearest(name, known);
   throw new ConfigError(
-    `link '${name}' is not known${near === undefined ? '' : ` (did you mean '${near}'?)`}; choose one of ${known.join(', ')}, or give numbers, such as { gbit: 2, latencyUs: 50 }`,
-    { link: name },
+    `link '${shortened(name)}' is not known${near === undefined ? '' : ` (did you mean '${near}'?)`}; choose one of ${known.join(', ')}, or give numbers, such as { gbit: 2, latencyUs: 50 }`,
+    { link: shortened(name) },
   );
 }
 
 function numbersIn(asked: unknown): LinkNumbers {
-  const given = (typeof asked === 'object' && asked !== null ? asked : {}) as Record<string, unknown>; // values are checked below
+  const given = isRecord(asked) ? asked : {};
   const unknown = Object.keys(given).find((key) => key !== 'gbit' && key !== 'latencyUs');
   const { gbit, latencyUs } = given;
   const good =
@@ -82,9 +84,9 @@ function numbersIn(asked: unknown): LinkNumbers {
     Number.isFinite(latencyUs);
   if (good) return { gbit, latencyUs };
   throw new ConfigError(
-    `link is ${JSON.stringify(asked)}, but must be a name such as '10GbE', or { gbit, latencyUs } ` +
+    `link is ${shown(asked)}, but must be a name such as '10GbE', or { gbit, latencyUs } ` +
       'with gbit above 0 and latencyUs of at least 0',
-    { link: asked },
+    { link: shown(asked) },
   );
 }
 

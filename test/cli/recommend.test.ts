@@ -114,4 +114,9 @@ test('--gpus fewest..most says on how few GPUs the model fits', async (context) 
   assert.match(own.stdout, /^Best by time: .* on 8 x H20-96G/m);
   const wrong = await shardlab([...argv.slice(0, 5), '--gpus', '2..x']);
   assert.match(wrong.stderr, /integer of at least 1/);
+  const reversed = await shardlab([...argv.slice(0, 5), '--gpus', '8..2']);
+  assert.equal(reversed.status, 2);
+  assert.match(reversed.stderr, /fewestGpus 8 is more than gpus 2; give the smaller number first: 2\.\.8/);
+  const three = await shardlab([...argv.slice(0, 5), '--gpus', '2..4..8']);
+  assert.match(three.stderr, /integer of at least 1/);
 });

@@ -116,3 +116,11 @@ function described(value: unknown): unknown {
 function byName(a: string, b: string): number {
   return a.toLowerCase() < b.toLowerCase() ? -1 : 1;
 }
+
+test("oneHot has a depth of 1 too, as torch's one_hot", () => {
+  const zeros = tf.tensor1d([0, 0], 'int32');
+  const hot = tf.oneHot(zeros, 1);
+  assert.deepEqual([hot.shape, hot.dtype, [...hot.dataSync()]], [[2, 1], 'int32', [1, 1]]);
+  assert.deepEqual([...tf.oneHot([0, 1, -1], 1).dataSync()], [1, 0, 0]);
+  assert.deepEqual([...tf.oneHot([0, 1], 2).dataSync()], [1, 0, 0, 1]);
+});

@@ -215,6 +215,33 @@ test('a value that does not fit is reported with its row and column', async () =
   );
 });
 
+test('numbers that float32, int32 or a number of JavaScript cannot hold are refused, and long integers in other columns are not', async () => {
+  for (const value of ['1e39', '-3.5e38']) {
+    const csv = write('large.csv', `a\n3.4e38\n${value}\n`);
+    await assert.rejects(rowsOf({ path: csv, x: 'a' }), /large\.csv, line 3: column 'a' has .*, which is beyond the largest number of float32, 3\.4e38/);
+    const jsonl = write('large.jsonl', `{"a":[1]}\n{"a":[${value}]}\n`);
+    await assert.rejects(rowsOf({ path: jsonl, x: 'a' }), /line 2: column 'a' has .* beyond the largest number of float32/);
+    await assert.rejects(rowsOf({ x: Float64Array.of(1, Number(value)) }), /data\.x: number 1 is .* beyond the largest number of float32/);
+  }
+  await assert.rejects(rowsOf({ x: Uint32Array.of(0, 2 ** 31) }), /data\.x: number 1 is 2147483648, which is beyond the largest number of int32/);
+  const csv = write('long.csv', 'a,id\n1,9007199254740993\n');
+  await assert.rejects(rowsOf({ path: csv, x: 'id' }), /column 'id' has "9007199254740993", which would be rounded to 9007199254740992/);
+  const jsonl = write('long.jsonl', '{"a":1,"id":-9007199254740993,"text":"\\"12345678901234567","b":[1e20,1152921504606846976]}\n');
+  await assert.rejects(rowsOf({ path: jsonl, x: 'id' }), /column 'id' has "-9007199254740993", which would be rounded/);
+  assert.deepEqual([...table(await rowsOf({ path: csv, x: 'a' })).x.values], [1]);
+  assert.deepEqual([...table(await rowsOf({ path: jsonl, x: 'b' })).x.values], [Math.fround(1e20), 2 ** 60]);
+});
+
+test('a column that several columns could be, and a share of validation without a row, are refused', async () => {
+  const csv = write('twice.csv', 'a,b,a\n1,2,3\n');
+  await assert.rejects(rowsOf({ path: csv, x: 'a' }), /twice\.csv, line 1 \(the header\) has several columns 'a'; give each column its own name/);
+  assert.deepEqual([...table(await rowsOf({ path: csv, x: 'b' })).x.values], [2]);
+  const none = /data\.validation: a share of 1e-9 of \d+ (rows|tokens) is less than one of them; give a larger share/;
+  await assert.rejects(rowsOf({ path: csv, x: 'b', validation: 1e-9 }), none);
+  await assert.rejects(rowsOf({ x: new Float32Array(9), validation: 1e-9 }), none);
+  await assert.rejects(tokensOf({ path: write('short.txt', 'abc'), validation: 1e-9 }), none);
+});
+
 test("a share of rows for validation is torch's random_split of the same seed", async () => {
   for (const { length, share, seed, train, validation } of dataReference().splits) {
     const values = Float32Array.from({ length }, (_, i) => i);

@@ -193,6 +193,32 @@ test("TorchTitan's job config reads train.toml: mesh, rows, types, clipping, rec
   }
 });
 
+test('PEFT finds the layers that the bundles of swift and LLaMA-Factory name: by patterns, by ends of names, and in GPT-2', {
+  skip: without('peft') || without('transformers'),
+}, (context) => {
+  const gpt = { kind: 'gpt', layers: 2, dim: 32, heads: 4, vocab: 256, seq: 16 } as const;
+  const cases: readonly (readonly [
+    TargetName,
+    TrainConfigInput['model'],
+    string | string[],
+    RegExp,
+    number,
+  ])[] = [
+    ['swift', LLAMA, ['model.layers.*.self_attn.q_proj'], /^model\.layers\.\d\.self_attn\.q_proj$/, 8],
+    ['llamafactory', LLAMA, ['*.v_proj', 'o_proj'], /^model\.layers\.\d\.self_attn\.[vo]_proj$/, 16],
+    ['llamafactory', gpt, ['qkv'], /^transformer\.h\.\d\.attn\.c_attn$/, 2],
+    ['llamafactory', gpt, 'all-linear', /^transformer\.h\.\d\.(attn|mlp)\.c_\w+$/, 8],
+  ];
+  for (const [to, model, targets, name, num] of cases) {
+    const config = { model, lora: { r: 2, targets } } as TrainConfigInput; // not a constant
+    const { layers, rank } = readBy(context, 'peft', to, config, { gpusPerMachine: 1 });
+    assert.equal(rank, 2);
+    const found = layers as readonly string[];
+    assert.equal(found.length, num, `${to} ${String(targets)}: ${found.join(' ')}`);
+    for (const layer of found) assert.match(layer, name);
+  }
+});
+
 function numParameters(input: TrainConfigInput): number {
   const config = parseTrainConfig(input);
   assert.equal(modelShape(config).kind, 'llama');

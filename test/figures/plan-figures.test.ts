@@ -99,7 +99,7 @@ test('values of a knob that are not a list, and a comparison that does not exist
   }
   assert.throws(() => comparePlans({ one: plan(LLAMA) }, 'memry' as 'memory'), {
     code: 'CONFIG',
-    message: /'memry'; choose 'time' or 'memory'/,
+    message: /"memry"; choose 'time' or 'memory'/,
   });
 });
 

@@ -262,7 +262,7 @@ test('ModuleList, Sequential and freeze refuse values that are not lists of the 
   assert.throws(() => new ModuleList([1] as never), /ModuleList takes modules, .*"0" is 1/);
   assert.equal(new Sequential(new Linear(2, 2), tf.relu).apply(tf.ones([1, 2])).size, 2);
   assert.throws(() => new Sequential(5 as never), /Sequential takes modules and functions, .*; got 5/);
-  assert.throws(() => freeze(new Tied(), 'table' as never), /freeze takes a list of names, .*not table/);
+  assert.throws(() => freeze(new Tied(), 'table' as never), /freeze takes a list of names, .*not "table"/);
 });
 
 test('a module that several others hold has its first name, also after the tree grows', () => {

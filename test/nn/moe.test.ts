@@ -4,6 +4,7 @@ import type { Engine } from '../../src/backend/engine';
 import { gelu } from '../../src/backend/ops';
 import { ConfigError } from '../../src/core/errors';
 import * as tf from '../../src/core/tf';
+import { crossEntropy, nllLoss } from '../../src/nn/layers/losses';
 import { moe } from '../../src/nn/models/gpt';
 import { MixtureOfExperts } from '../../src/nn/moe/mixture-of-experts';
 import { valueKeys } from '../../src/nn/moe/row-keys';
@@ -39,6 +40,23 @@ test('a gate selects one expert per row, the same for the same rows and seed', (
   ]) {
     assert.throws(wrong, ConfigError);
   }
+});
+
+test('a gate with one expert selects it, and losses over one class are those of torch', () => {
+  const gate = new TemperatureGating(DIM, 1);
+  assert.deepEqual([...tf.tidy(() => gate.apply(rows('one', 3)).dataSync())], [1, 1, 1]);
+  gate.dispose();
+  const [logits, labels] = [tf.tensor2d([[1], [2]]), tf.tensor1d([0, 0], 'int32')];
+  const losses = tf.tidy(() =>
+    [
+      nllLoss(logits, labels),
+      crossEntropy(logits, labels, { weight: tf.tensor1d([2]) }),
+      crossEntropy(logits, labels, { labelSmoothing: 0.1 }),
+    ].map((loss) => loss.dataSync()[0]),
+  );
+  // torch 2.13: F.nll_loss, F.cross_entropy, F.one_hot
+  assert.deepEqual(losses, [-1.5, 0, 0]);
+  assert.deepEqual([...tf.tidy(() => labels.oneHot(1, 1, 0).dataSync())], [1, 1]);
 });
 
 test('rows are spread over experts by their logits: the noise draws from the softmax', () => {

@@ -149,6 +149,11 @@ test('options of routers that contradict each other are refused', () => {
     [{ router: 'temperature', auxLossWeight: 0.1 }, /auxLossWeight: has no effect with router 'temperature'/],
     [{ router: 'expert-choice', biasUpdateRate: 0.1 }, /biasUpdateRate: has no effect/],
   ];
+  // One expert is the same as topK 1.
+  assert.throws(
+    () => new MixtureOfExperts({ dim: DIM, experts: 1, router: 'topk' }),
+    /topK: with topK 1, as with one expert, the factor .* use router 'switch'/,
+  );
   for (const [options, message] of wrong) {
     assert.throws(() => newMixture(options), message);
     assert.throws(

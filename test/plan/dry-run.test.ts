@@ -185,7 +185,7 @@ test('a dry run without a world, or with ranks in its place, is refused', () => 
 
 test('an option or a figure of the hardware that does not exist, or no number, is refused with what to write', () => {
   const run = (options: object) => () => dryRun(CONFIG, { world: 4, ...options });
-  assert.throws(run({ memoryLimit: '24GB' }), hasCode('CONFIG', /memoryLimit is 24GB; give bytes/));
+  assert.throws(run({ memoryLimit: '24GB' }), hasCode('CONFIG', /memoryLimit is "24GB"; give bytes/));
   assert.throws(run({ step: 3 }), hasCode('CONFIG', /no argument step; did you mean steps/));
   assert.throws(
     run({ hardware: { like: 'A100-80G', linkGbps: 1 } }),

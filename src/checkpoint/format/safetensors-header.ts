@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { shown } from '../../core/shown';
 import { fileError } from './file-system';
 import { isStoredDType, type StoredDType, storedBytes } from './stored-dtypes';
 
@@ -175,7 +176,7 @@ function entriesOf(
       const reason = issue === undefined ? 'unknown' : `${issue.path.join('.')}: ${issue.message}`;
       return fail(
         file,
-        `describes ${JSON.stringify(name)} wrongly (${reason}): its header is damaged; copy it again`,
+        `describes ${shown(name)} wrongly (${reason}): its header is damaged; copy it again`,
         name,
       );
     }

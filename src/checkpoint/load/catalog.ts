@@ -1,6 +1,7 @@
 import fs from 'node:fs';
 import { dirname, isAbsolute, join, normalize, resolve } from 'node:path';
 import { readRegularFile } from '../../core/regular-file';
+import { shown } from '../../core/shown';
 import { DISTRIBUTED_SHARD, slicedTensors } from '../format/distributed-shards';
 import { fileError } from '../format/file-system';
 import { isSliced, parseIndex, type SlicedIndex, type WholeIndex } from '../format/index-file';
@@ -188,7 +189,7 @@ function piecedArray(array: StoredArray, file: string): StoredArray {
 function shardOf(indexFile: string, shard: string, tensor: string, open: Open): SafetensorsFile {
   if (!isWithin(shard)) {
     throw fileError(
-      `${indexFile} names ${JSON.stringify(shard)} for ${tensor}; an index may name only a file of its own folder: correct the index, or copy it again`,
+      `${indexFile} names ${shown(shard)} for ${tensor}; an index may name only a file of its own folder: correct the index, or copy it again`,
       { file: indexFile, tensor },
     );
   }

@@ -114,6 +114,11 @@ export function peftName(shape: ModelConfig, name: string): string {
   return `base_model.model.${weight.replace(/weight$/, '')}lora_${part}`;
 }
 
+/** Returns the name by which PEFT finds an adapted layer: its name in the published model. */
+export function peftTarget(shape: ModelConfig, layer: string): string {
+  return publishedName(shape, `${layer}.weight`).name.replace(/\.weight$/, '');
+}
+
 /**
  * Returns the content of adapter_config.json, from which PEFT builds the adapters. `layers` are the names of the adapted
  * matrices.
@@ -123,7 +128,7 @@ export function peftConfig(
   { r, alpha, dropout, useDora }: LoraConfig,
   layers: Iterable<string>,
 ): Readonly<Record<string, unknown>> {
-  const targets = Array.from(layers, (name) => publishedName(shape, name).name.replace(/\.weight$/, ''));
+  const targets = Array.from(layers, (name) => peftTarget(shape, name.replace(/\.weight$/, '')));
   return {
     peft_type: 'LORA',
     base_model_name_or_path: 'from' in shape ? (shape.from ?? null) : null,

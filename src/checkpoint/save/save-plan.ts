@@ -1,5 +1,6 @@
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError } from '../../core/errors';
+import { shown } from '../../core/shown';
 import type { Bytes } from '../../core/units';
 import { groupRates } from '../../optim/optimizer';
 import type { Json } from '../format/checkpoint-state';
@@ -61,7 +62,7 @@ export function checkSaveOptions(options: SaveOptions): void {
     );
   }
   if (dtype === 'F32' || dtype === 'BF16' || dtype === 'F16') return;
-  throw new ConfigError(`a save's dtype is ${JSON.stringify(dtype)}; give 'F32', 'BF16' or 'F16'`);
+  throw new ConfigError(`a save's dtype is ${shown(dtype)}; give 'F32', 'BF16' or 'F16'`);
 }
 
 /** Checks a type of state dict, because code in a cell may pass any text. Throws: CONFIG, with the known types. */

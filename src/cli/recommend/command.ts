@@ -37,7 +37,7 @@ interface GpuCounts {
 
 /** Parses the numbers of GPUs to try: '64' or '8..64'. */
 function gpuCounts(text: string): GpuCounts {
-  const [first = '', second] = text.split('..');
+  const [, first = '', second] = /^(.*?)(?:\.\.(.*))?$/.exec(text) ?? [];
   const number = wholeNumber(1);
   return second === undefined ? { most: number(first) } : { fewest: number(first), most: number(second) };
 }

@@ -5,9 +5,17 @@ import { isPythonModel, pythonPath } from '../python-model';
 import { ROUTERS } from '../router-options';
 import type { Planned } from '../setting';
 
-export const size = z.int().min(1);
+/** A size of tensors or groups of ranks; tensors have no larger extents. */
+export const size = z
+  .int()
+  .min(1)
+  .max(2 ** 31 - 1);
 
-const decoder = { layers: size, dim: size, heads: size, vocab: size, seq: size };
+/** Numbers over which code loops, so that a mistyped number does not take minutes. No published model has more. */
+const layers = z.int().min(1).max(1024);
+const experts = z.int().min(1).max(4096);
+
+const decoder = { layers, dim: size, heads: size, vocab: size, seq: size };
 
 const tied = z.boolean().default(true);
 
@@ -35,7 +43,7 @@ export const moeSchema = z.strictObject({
   kind: z.literal('moe'),
   ...decoder,
   tied,
-  experts: size,
+  experts,
   attention: gptAttention,
   router: z.enum(ROUTERS).default('temperature'),
   topK: size.optional(),
@@ -66,7 +74,7 @@ export const ditSchema = z.strictObject({
   kind: z.literal('dit'),
   from,
   className: z.enum(['WanModel', 'WanTransformer3DModel']).optional(),
-  layers: size,
+  layers,
   dim: size,
   heads: size,
   ffn: size,
@@ -89,7 +97,7 @@ export const ditSchema = z.strictObject({
 /** UMT5's encoder: RMSNorm, gated GELU, and biases of relative positions in every layer. */
 export const t5Schema = z.strictObject({
   kind: z.literal('t5-encoder'),
-  layers: size,
+  layers,
   dim: size,
   attnDim: size.optional(),
   heads: size,

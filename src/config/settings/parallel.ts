@@ -22,7 +22,7 @@ const wrapSchema = z.union([
   /** In this order: every block; only the root; every Linear; every block and every expert. */
   z.enum(['blocks', 'root', 'linear', 'moe']),
   /** Modules by size. Source: size_based_auto_wrap_policy. */
-  z.strictObject({ minNumParams: size }),
+  z.strictObject({ minNumParams: z.int().min(1) }),
   /** Classes by name, such as 'Block'. Source: transformer_auto_wrap_policy, ModuleWrapPolicy. */
   z.strictObject({ layerCls: z.array(z.string()).min(1) }),
   /** Modules by name, '*' is one part of a name: 'blocks.*.fc1'. Source: lambda_auto_wrap_policy. */
@@ -228,7 +228,10 @@ const DATA_PARALLEL = {
     planned: { refused: 'is not read: at most two all-gathers are planned to be in flight at once' },
   },
   bucketBytes: {
-    schema: size.default(25 * 2 ** 20),
+    schema: z
+      .int()
+      .min(1)
+      .default(25 * 2 ** 20),
     says: 'size of a gradient bucket under NO_SHARD; the first bucket is closed at 1 MiB',
     names: { ddp: 'bucketBytes', torch: 'bucket_cap_mb' },
     hint: ', in bytes',

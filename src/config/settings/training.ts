@@ -4,7 +4,7 @@ import type { ConfigIssue, PlannedOn, Section, Setting } from '../setting';
 import { DATA, type DataSetting, dataConflicts, dataSchema, dataWarning, ownData } from './data';
 import { frozenWarning, LORA } from './lora';
 import { ACTIVATION_CHECKPOINTING, OFFLOAD, offloadSchema } from './memory';
-import { type ModelSetting, modelSchema, modelShape, size } from './model';
+import { type ModelSetting, modelSchema, modelShape } from './model';
 import { OPTIMIZER, optimizerSchema } from './optimizer';
 import { PARALLEL, parallelSchema } from './parallel';
 import { GRAD_SCALER, MIXED_PRECISION, mixedPrecisionSchema, precisionConflict } from './precision';
@@ -108,7 +108,11 @@ export const SETTINGS = {
     planned: { ignored: 'the work of a loss is small' },
   },
   batch: {
-    schema: size.default(4),
+    schema: z
+      .int()
+      .min(1)
+      .max(2 ** 20)
+      .default(4),
     says: 'rows (sequences of tokens, images or videos) per data-parallel rank and pass',
     names: {
       torch: 'batch_size',
@@ -120,7 +124,11 @@ export const SETTINGS = {
     planned: { reads: true },
   },
   accumulation: {
-    schema: size.default(1),
+    schema: z
+      .int()
+      .min(1)
+      .max(2 ** 16)
+      .default(1),
     says: 'passes per step; with `parallel.pp`, each pass divides its batch into microbatches',
     names: {
       deepSpeed: 'gradient_accumulation_steps',

@@ -1,8 +1,10 @@
 import { type Dirent, readdirSync, type Stats, statSync } from 'node:fs';
 import { basename, extname, join, resolve } from 'node:path';
+import { LONGEST_PATH } from '../../config/call-options';
 import { nearest } from '../../config/nearest';
 import type { DataFormat } from '../../config/settings/data';
 import { ConfigError } from '../../core/errors';
+import { shortened } from '../../core/shortened';
 
 /** Files of one format. */
 export interface FoundFiles {
@@ -61,7 +63,7 @@ export function findFiles({ paths, format, baseDir }: FileQuery): FoundFiles {
 }
 
 function statOf(path: string, full: string, baseDir: string): Stats {
-  const stats = statSync(full, { throwIfNoEntry: false });
+  const stats = full.length <= LONGEST_PATH ? statOrNone(full) : undefined;
   if (stats !== undefined) {
     if (stats.isDirectory() || stats.isFile()) return stats;
     throw new ConfigError(`data: ${path} is neither a file nor a folder; name a file or a folder`);
@@ -70,7 +72,19 @@ function statOf(path: string, full: string, baseDir: string): Stats {
   const hint =
     near === undefined ? `built-in data are '${BUILT_IN.join("' and '")}'` : `did you mean '${near}'?`;
   const where = full === path ? '' : ` in ${baseDir}`;
-  throw new ConfigError(`data: there is no file or folder ${path}${where}; ${hint}`, { file: full });
+  throw new ConfigError(`data: there is no file or folder ${shortened(path)}${where}; ${hint}`, {
+    file: full,
+  });
+}
+
+/** Returns undefined for a path that no file can have, too. */
+function statOrNone(full: string): Stats | undefined {
+  try {
+    return statSync(full, { throwIfNoEntry: false });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENAMETOOLONG') return undefined;
+    throw error;
+  }
 }
 
 function filesIn(folder: string): string[] {

@@ -42,7 +42,7 @@ async function* jsonRecords(file: string, _: readonly string[], read: BytesRead)
     const place = `${file}, line ${number}`;
     let values: unknown;
     try {
-      values = JSON.parse(text);
+      values = JSON.parse(withLongIntegersAsText(text));
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       throw new ConfigError(`data: ${place} is not JSON (${reason}); write one JSON object per line`, {
@@ -59,6 +59,16 @@ async function* jsonRecords(file: string, _: readonly string[], read: BytesRead)
   }
 }
 
+/**
+ * Puts integers of more digits than a number holds into quotes, because JSON.parse would round them. Texts remain as they are.
+ */
+function withLongIntegersAsText(text: string): string {
+  if (!/\d{16}/.test(text)) return text;
+  return text.replaceAll(/"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g, (token) =>
+    /^-?\d{16,}$/.test(token) && BigInt(token) !== BigInt(Number(token)) ? `"${token}"` : token,
+  );
+}
+
 async function* csvRecords(
   file: string,
   columns: readonly string[],
@@ -70,6 +80,7 @@ async function* csvRecords(
     if (header === undefined) {
       header = cells;
       requireColumns(`${place} (the header)`, columns, header);
+      requireOnce(`${place} (the header)`, columns, header);
       continue;
     }
     if (cells.length !== header.length) {
@@ -129,6 +140,15 @@ async function* parquetRecords(
 function requireColumns(place: string, columns: readonly string[], known: readonly string[]): void {
   const missing = columns.find((column) => !known.includes(column));
   if (missing !== undefined) throw noColumn(place, missing, known);
+}
+
+/** Throws: CONFIG for a column that several columns of a file could be. */
+function requireOnce(place: string, columns: readonly string[], header: readonly string[]): void {
+  const twice = columns.find((column) => header.indexOf(column) !== header.lastIndexOf(column));
+  if (twice === undefined) return;
+  throw new ConfigError(`data: ${place} has several columns '${twice}'; give each column its own name`, {
+    column: twice,
+  });
 }
 
 function noColumn(place: string, column: string, known: readonly string[]): ConfigError {

@@ -1,4 +1,5 @@
 import { ConfigError } from '../../core/errors';
+import { shown } from '../../core/shown';
 import type { ColumnFile } from '../prepared';
 import { NumberFile } from './number-file';
 
@@ -78,9 +79,9 @@ export class ColumnWriter {
 
   #writeNumbers(place: string, value: unknown): void {
     const { names } = this.#options;
-    const { numbers, shape } = numbersOf(value, (part) => {
+    const { numbers, shape } = numbersOf(value, (part, reason = 'is not a number') => {
       return new ConfigError(
-        `data: ${place}: ${columnText(names)} has ${shown(part)}, which is not a number; correct the row, or name other columns as x and y`,
+        `data: ${place}: ${columnText(names)} has ${shown(part)}, which ${reason}; correct the row, or name other columns as x and y`,
       );
     });
     this.#shape ??= shape;
@@ -115,17 +116,16 @@ function columnText(names: ColumnNames): string {
   return typeof names === 'string' ? `column '${names}'` : `columns ${names.join(', ')}`;
 }
 
-function shown(value: unknown): string {
-  return (typeof value === 'bigint' ? String(value) : (JSON.stringify(value) ?? String(value))).slice(0, 80);
-}
-
 interface Numbers {
   readonly numbers: readonly number[];
   readonly shape: readonly number[];
 }
 
+/** Makes the error for a value; without a reason, the value is not a number. */
+type Wrong = (value: unknown, reason?: string) => ConfigError;
+
 /** Returns the numbers of a number or of nested lists, and their shape. Throws: the error that `wrong` makes for other values. */
-function numbersOf(value: unknown, wrong: (value: unknown) => ConfigError): Numbers {
+function numbersOf(value: unknown, wrong: Wrong): Numbers {
   if (Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView))) {
     const parts = Array.from(value as ArrayLike<unknown>, (part) => numbersOf(part, wrong));
     const [first] = parts;
@@ -139,5 +139,21 @@ function numbersOf(value: unknown, wrong: (value: unknown) => ConfigError): Numb
   const isScalar = ['number', 'bigint', 'boolean', 'string'].includes(typeof value);
   const number = isScalar ? Number(value) : Number.NaN;
   if (!Number.isFinite(number)) throw wrong(value);
+  if (!Number.isFinite(Math.fround(number))) throw wrong(value, BEYOND_FLOAT32);
+  if (isRounded(value, number)) throw wrong(value, `would be rounded to ${number}`);
   return { numbers: [number], shape: [] };
+}
+
+/** Why a number is refused that would become infinite. */
+export const BEYOND_FLOAT32 = 'is beyond the largest number of float32, 3.4e38';
+
+/** Whether an integer has more digits than a number holds. Integers of files come as texts or bigint if they have many digits. */
+function isRounded(value: unknown, number: number): boolean {
+  if (Number.isSafeInteger(number)) return false;
+  if (typeof value === 'bigint') return BigInt(number) !== value;
+  return (
+    typeof value === 'string' &&
+    /^\s*[+-]?\d+\s*$/.test(value) &&
+    BigInt(number) !== BigInt(value.replace('+', ''))
+  );
 }

@@ -12,6 +12,7 @@ import { NumberFile } from './number-file';
 import { packRows } from './pack-rows';
 import type { PrepareParts } from './prepare-parts';
 import { type TextCodec, textCodecOf } from './tokenizer';
+import { validationCount } from './validation-share';
 
 /** An example's first token in the file, its number of tokens, and the number of its tokens that are predicted for the loss. */
 interface StoredExample {
@@ -42,7 +43,7 @@ export async function prepareInstructions(data: OwnData, parts: PrepareParts): P
   const all = await store(parts.files);
   const given = validationFiles === null ? null : await store(validationFiles);
   const numAll = all.examples.length;
-  const share = typeof data.validation === 'number' ? Math.floor(numAll * data.validation) : 0;
+  const share = validationCount(data, numAll, 'examples');
   // This order chooses the same validation rows as torch's random_split; rows.ts does the same.
   const order = share === 0 ? [...all.examples.keys()] : [...permutation(numAll, seed)];
   const chosen = (from: number, to: number): StoredExamples => ({

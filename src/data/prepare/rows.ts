@@ -3,9 +3,10 @@ import { ConfigError } from '../../core/errors';
 import type { FoundFiles } from '../files/find-files';
 import { recordsOf } from '../files/records';
 import type { ColumnFile, ColumnFiles, PreparedRows, RowPart } from '../prepared';
-import { ColumnWriter } from './column-writer';
+import { BEYOND_FLOAT32, ColumnWriter } from './column-writer';
 import { NumberFile } from './number-file';
 import type { PrepareParts } from './prepare-parts';
+import { validationCount } from './validation-share';
 
 /** Turns columns of JSONL, CSV and Parquet files into numbers. Throws: CONFIG naming file, line or row, column and value. */
 export async function prepareColumns(data: OwnData, parts: PrepareParts): Promise<PreparedRows> {
@@ -45,13 +46,13 @@ type RowFacts = Pick<PreparedRows, 'name' | 'classes'> & { readonly digest: stri
  * Source: torch.utils.data.random_split with a generator of the same seed, which chooses the same rows.
  */
 export function rowsOf(
-  { validation: asked, shuffle, dropLast }: OwnData,
+  data: OwnData,
   { name, classes, digest, seed }: RowFacts,
   source: RowPart['source'],
   given: RowPart['source'] | null,
 ): PreparedRows {
   const { numRows } = source;
-  const share = typeof asked === 'number' ? Math.floor(numRows * asked) : 0;
+  const share = validationCount(data, numRows, 'rows');
   const orderSeed = share === 0 ? null : seed;
   const cut = share === 0 ? null : { source, from: numRows - share, count: share, orderSeed };
   return {
@@ -61,8 +62,8 @@ export function rowsOf(
     fingerprint: `${digest}:${numRows - share}:${orderSeed}`,
     train: { source, from: 0, count: numRows - share, orderSeed },
     validation: given === null ? cut : { source: given, from: 0, count: given.numRows, orderSeed: null },
-    shuffle,
-    dropLast,
+    shuffle: data.shuffle,
+    dropLast: data.dropLast,
   };
 }
 
@@ -122,15 +123,29 @@ function writeArray(
       `data.${key}: shape [${shape.join(', ')}] has ${size} numbers, but values has ${values.length}; the shape begins with the number of rows`,
     );
   }
+  const isFloat = values instanceof Float32Array || values instanceof Float64Array;
+  requireInRange(key, values, isFloat);
   const file = new NumberFile(fileFor(key), Float64Array);
   try {
     file.write(values);
   } finally {
     file.close();
   }
-  const isFloat = values instanceof Float32Array || values instanceof Float64Array;
   const column = { file: file.path, shape: extents, dtype: isFloat ? 'float32' : 'int32' } as const;
   return { column, digest: file.digest, numRows };
+}
+
+/** Throws: CONFIG for a number that would become infinite as float32, or another number as int32. */
+function requireInRange(key: 'x' | 'y', values: ArrayLike<number>, isFloat: boolean): void {
+  for (let i = 0; i < values.length; i++) {
+    const value = values[i] ?? 0;
+    const isBeyond = isFloat
+      ? Number.isFinite(value) && !Number.isFinite(Math.fround(value))
+      : value >= 2 ** 31;
+    if (!isBeyond) continue;
+    const reason = isFloat ? BEYOND_FLOAT32 : 'is beyond the largest number of int32, 2147483647';
+    throw new ConfigError(`data.${key}: number ${i} is ${value}, which ${reason}; scale the numbers`);
+  }
 }
 
 function isNumbers(value: object): value is NumberArray {

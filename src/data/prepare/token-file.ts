@@ -7,6 +7,7 @@ import { type PreparedTokens, TOKEN_ARRAYS, type TokenArray, type TokenSpan, tok
 import { NumberFile } from './number-file';
 import type { PrepareParts } from './prepare-parts';
 import { type TextCodec, textCodecOf } from './tokenizer';
+import { validationCount } from './validation-share';
 
 /** Turns the texts of files into token ids. Throws: CONFIG naming file, line or row, and what to change. */
 export async function prepareTokens(data: OwnData, parts: PrepareParts): Promise<PreparedTokens> {
@@ -63,7 +64,7 @@ function tokensOf(
   validation?: WrittenTokens,
 ): PreparedTokens {
   const { data, ...named } = facts;
-  const share = typeof data.validation === 'number' ? Math.floor(all.count * data.validation) : 0;
+  const share = validationCount(data, all.count, 'tokens');
   const count = all.count - share;
   return {
     kind: 'tokens',

@@ -2,6 +2,7 @@ import type { Original } from '../../config/setting';
 import { SETTING_ROWS, settingAt } from '../../config/setting-table';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError, ShardlabError } from '../../core/errors';
+import { shown } from '../../core/shown';
 import type { Effect, Place } from './reading';
 
 /**
@@ -232,5 +233,5 @@ export function isNothing(value: unknown): boolean {
 
 /** Returns a failure for a value that a key cannot have. */
 export function wrongValue(value: unknown, expected: string): ConfigError {
-  return new ConfigError(`expected ${expected}, got ${JSON.stringify(value) ?? String(value)}`);
+  return new ConfigError(`expected ${expected}, got ${shown(value)}`);
 }

@@ -1,4 +1,6 @@
+import { fields, type OptionKind, requireKind } from '../../config/call-options';
 import { ConfigError } from '../../core/errors';
+import { shown } from '../../core/shown';
 import type { Bytes } from '../../core/units';
 import { type Planned, tokensPerStep } from '../../plan/cost-of';
 import { type AnyLayout, isPredicted } from '../../plan/layout';
@@ -18,11 +20,18 @@ const NOTE_ROOM = 90;
 
 type Plans = Readonly<Record<string, Planned<AnyLayout>>>;
 
+const PLAN: OptionKind = {
+  words: "a plan, such as sl.plan('llama3-8b', 'H100-80G')",
+  accepts: (value) => typeof value === 'object' && value !== null && 'layout' in value,
+};
+
 /**
  * Draws plans side by side, under their names. Throws: CONFIG without plans, for a comparison that does not exist, and for a
  * counted plan beside a predicted plan. See [Note: counted plans].
  */
 export function comparePlans(plans: Plans, what: PlanComparison = 'time'): Figure {
+  requireKind('comparePlans', 'the first argument', plans, fields);
+  for (const [name, plan] of Object.entries(plans)) requireKind('comparePlans', name, plan, PLAN);
   const [first] = Object.values(plans);
   if (first === undefined) throw new ConfigError('no plans to compare; pass an object of plans by name');
   const [counted] = Object.entries(plans).find(([, { layout }]) => !isPredicted(layout)) ?? [];
@@ -37,7 +46,7 @@ export function comparePlans(plans: Plans, what: PlanComparison = 'time'): Figur
   }
   if (what === 'time') return timesOf(plans, first);
   if (what === 'memory') return memoryOf(plans, first);
-  throw new ConfigError(`cannot compare plans by '${String(what)}'; choose 'time' or 'memory'`);
+  throw new ConfigError(`cannot compare plans by ${shown(what)}; choose 'time' or 'memory'`);
 }
 
 function timesOf(plans: Plans, first: Planned<AnyLayout>): Figure {

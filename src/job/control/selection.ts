@@ -1,5 +1,6 @@
 import { ConfigError } from '../../core/errors';
 import { rankNames } from '../../core/rank-names';
+import { shown } from '../../core/shown';
 
 /** A selection of ranks: one number, several, '0-3', '0,2', '0,2-3', or 'all'. */
 export type Selection = number | readonly number[] | string;
@@ -14,7 +15,9 @@ export function parseSelection(selection: Selection, numRanks: number): number[]
       ? parseText(selection, numRanks)
       : typeof selection === 'number'
         ? [selection]
-        : [...selection];
+        : Array.isArray(selection)
+          ? [...selection]
+          : [];
   if (named.length === 0) throw unreadable(selection, numRanks);
   for (const rank of named) {
     if (!Number.isInteger(rank)) throw unreadable(selection, numRanks);
@@ -44,7 +47,7 @@ function parseText(text: string, numRanks: number): number[] {
 
 function unreadable(selection: Selection, numRanks: number): ConfigError {
   return new ConfigError(
-    `selection ${JSON.stringify(selection)} names no ranks; write a number, '0-${numRanks - 1}', '0,${numRanks - 1}', [0] or 'all'`,
+    `selection ${shown(selection)} names no ranks; write a number, '0-${numRanks - 1}', '0,${numRanks - 1}', [0] or 'all'`,
     { selection, numRanks },
   );
 }

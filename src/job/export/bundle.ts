@@ -1,11 +1,13 @@
 import fs from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import { LONGEST_PATH } from '../../config/call-options';
 import { nearest } from '../../config/nearest';
 import { modelShape } from '../../config/settings/model';
 import { dataRanksOf } from '../../config/settings/model-parallel';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { makeFolder } from '../../core/regular-file';
+import { shown } from '../../core/shown';
 import { formatBytes } from '../../core/units';
 import { createBatches } from '../../data/batches';
 import type { PreparedData } from '../../data/prepared';
@@ -108,8 +110,8 @@ function checkDegrees(facts: BundleFacts): void {
 }
 
 function emptyFolder(out: string): string {
-  if (typeof out !== 'string' || out === '')
-    throw new ConfigError(`export: out takes a folder's path, as out: 'bundle', not ${String(out)}`);
+  if (typeof out !== 'string' || out === '' || out.length > LONGEST_PATH)
+    throw new ConfigError(`export: out takes a folder's path, as out: 'bundle', not ${shown(out)}`);
   const folder = resolve(out);
   if (!fs.existsSync(folder)) return folder;
   if (isEmptyFolder(folder)) return folder;

@@ -5,8 +5,9 @@ import { accelerateFiles, isByDeepSpeed } from './accelerate-files';
 import { deepSpeedConfig } from './deepspeed-script';
 import { environmentLines } from './launch-files';
 import { modelSource } from './model-folder';
+import { exportedToPeft } from './peft-targets';
 import { lines, numberText } from './python';
-import { type BundleFacts, type BundleFile, exportedOf } from './target';
+import type { BundleFacts, BundleFile } from './target';
 
 const SETTINGS_FILE = 'train.yaml';
 
@@ -42,7 +43,7 @@ function settingsText(facts: BundleFacts): string {
     model_name_or_path: modelSource(facts),
     dataset: 'train',
     dataset_dir: 'data',
-    ...writtenKeys(LLAMA_FACTORY.keys, exportedOf(facts)),
+    ...writtenKeys(LLAMA_FACTORY.keys, exportedToPeft(facts)),
     output_dir: 'checkpoint',
     overwrite_output_dir: true,
     logging_steps: 1,

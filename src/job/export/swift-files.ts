@@ -4,8 +4,9 @@ import { isBySwiftFsdp, SWIFT, SWIFT_FSDP_FILE } from '../../dialects/trainers/s
 import { fsdpSection } from './accelerate-files';
 import { environmentLines } from './launch-files';
 import { modelSource } from './model-folder';
+import { exportedToPeft } from './peft-targets';
 import { lines } from './python';
-import { type BundleFacts, type BundleFile, exportedOf } from './target';
+import type { BundleFacts, BundleFile } from './target';
 
 /** Whether swift trains by Megatron-LM, because `swift sft` has no tensor parallelism and no pipeline. */
 export function isByMegatron({ config: { parallel } }: Pick<BundleFacts, 'config'>): boolean {
@@ -26,7 +27,7 @@ export function swiftFiles(facts: BundleFacts): BundleFile[] {
     // Texts are used unchanged, and all of their tokens are trained.
     use_chat_template: false,
     loss_scale: 'all',
-    ...writtenKeys(swiftKeys(facts), exportedOf(facts)),
+    ...writtenKeys(swiftKeys(facts), exportedToPeft(facts)),
     output_dir: 'checkpoint',
   };
   const text = lines(

@@ -1,6 +1,7 @@
 import { gradScalerOf, usesFloat16 } from '../../config/settings/precision';
 import { ENDING } from '../../config/settings/schedule';
 import { STRATEGIES } from '../../config/strategies';
+import { ConfigError } from '../../core/errors';
 import { isByDeepSpeed } from './accelerate-files';
 import {
   ANYWHERE,
@@ -16,6 +17,7 @@ import {
 } from './common-rules';
 import { MEGATRON_RULES } from './megatron-rules';
 import { MODEL_FOLDER, modelSource } from './model-folder';
+import { exportedToPeft } from './peft-targets';
 import { DEEPSPEED_RULES, wrapRule } from './script-rules';
 import { isByMegatron } from './swift-files';
 import type { BundleFacts, Rule, Said } from './target';
@@ -89,9 +91,22 @@ const TRAINER = {
   frozen: refused(
     'modules have other names in this program; leave it out, and add freeze_parameters (swift) or freeze_trainable_layers (LLaMA-Factory) to the bundle',
   ),
-  lora: 'said',
+  lora: adapterRule,
   seed: OWN_SEED_RULE,
 } as const satisfies Partial<Rules>;
+
+/** The rule of adapters. PEFT stops for layers that the model does not have. */
+function adapterRule(facts: BundleFacts): Said {
+  try {
+    exportedToPeft(facts);
+  } catch (error) {
+    if (error instanceof ConfigError) return refused(error.message);
+    throw error;
+  }
+  return facts.shape.kind === 'gpt'
+    ? other('names the layers as GPT-2 does, such as attn.c_attn for qkv')
+    : 'said';
+}
 
 /** The rule of offload.parameters. The setting has no effect without sharded parameters. */
 const ofSharded: Rule = ({ config }) =>

@@ -1,5 +1,6 @@
 import type { NetworkInterfaceInfo } from 'node:os';
 import { ConfigError } from '../../core/errors';
+import { shown } from '../../core/shown';
 
 /** The programs that can start ranks of PyTorch. */
 export const LAUNCHERS = ['torchrun', 'ssh', 'mpirun', 'slurm'] as const;
@@ -54,9 +55,9 @@ export function planCluster(
 ): Cluster {
   const { launcher = 'torchrun', hosts = [], partition, ranks } = options;
   if (!LAUNCHERS.includes(launcher)) {
-    throw new ConfigError(`launcher is '${launcher}', but must be one of ${LAUNCHERS.join(', ')}`);
+    throw new ConfigError(`launcher is ${shown(launcher)}, but must be one of ${LAUNCHERS.join(', ')}`);
   }
-  if (!Array.isArray(hosts)) throw new ConfigError(`hosts is ${String(hosts)}, but must be a list of hosts`);
+  if (!Array.isArray(hosts)) throw new ConfigError(`hosts is ${shown(hosts)}, but must be a list of hosts`);
   if (partition !== undefined && launcher !== 'slurm') {
     throw new ConfigError(
       `partition is an option of launcher 'slurm', but the launcher is '${launcher}'; leave partition out`,
@@ -91,7 +92,7 @@ function hostOf(host: string | CommandHost, launcher: Launcher): CommandHost {
   if (launcher === 'torchrun') {
     if (!isName && typeof host?.address === 'string' && Array.isArray(host.run)) return host;
     throw new ConfigError(
-      `launcher 'torchrun' got the host ${JSON.stringify(host)}; give its address and a command that runs other commands there, ` +
+      `launcher 'torchrun' got the host ${shown(host)}; give its address and a command that runs other commands there, ` +
         `such as { address: '10.0.0.2', run: ['ip', 'netns', 'exec', 'a'] }; launcher 'ssh' takes names of hosts`,
     );
   }
@@ -99,9 +100,7 @@ function hostOf(host: string | CommandHost, launcher: Launcher): CommandHost {
   if (isName && /^[\w.@:[\]-]+$/.test(host) && !host.startsWith('-')) {
     return { address: host.replace(/^.*@/, ''), run: ['ssh', '-o', 'BatchMode=yes', '-T', host] };
   }
-  throw new ConfigError(
-    `launcher '${launcher}' takes names of hosts, such as 'node1', not ${JSON.stringify(host)}`,
-  );
+  throw new ConfigError(`launcher '${launcher}' takes names of hosts, such as 'node1', not ${shown(host)}`);
 }
 
 /** Returns the name of this machine's loopback interface; undefined if it has none. */

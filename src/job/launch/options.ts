@@ -1,7 +1,11 @@
 import { networkInterfaces } from 'node:os';
+import { findBlas } from '../../backend/blas';
+import { LONGEST_PATH } from '../../config/call-options';
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { isFolder } from '../../core/regular-file';
+import { shortened } from '../../core/shortened';
+import { isRecord, shown } from '../../core/shown';
 import { type Bytes, formatBytes } from '../../core/units';
 import { type Link, type LinkName, type LinkNumbers, linkOf } from '../../transport/link';
 import { CLUSTER_OPTIONS, type Cluster, type ClusterOptions, planCluster } from './cluster';
@@ -91,14 +95,17 @@ export function planLaunch(options: LaunchOptions, availableMemory: Bytes): Laun
   checkRanks(options.ranks, Math.max(1, numHosts));
   const cluster = engine === 'torch' ? planCluster(options, networkInterfaces()) : undefined;
   oneOf('transport', transport, ['auto', 'shared-memory', 'zeromq']);
-  const isPath = typeof blas === 'object' && typeof blas?.path === 'string';
+  const isPath = isRecord(blas) && typeof blas.path === 'string';
   if (!isPath && blas !== 'auto' && blas !== 'none') throw wrong('blas', blas, "'auto', 'none' or { path }");
+  if (isPath) checkBlas(blas);
   if (memoryLimit !== undefined) positive('memoryLimit', memoryLimit, 'bytes, as 24e6');
   const startSeconds = options.startSeconds ?? START_SECONDS[engine];
   positive('startSeconds', startSeconds, 'seconds');
+  if (startSeconds > MOST_SECONDS)
+    throw wrong('startSeconds', startSeconds, `at most ${MOST_SECONDS}, because no timer waits longer`);
   if (!cluster?.isElsewhere) checkFits(options.ranks, BASE_BYTES[engine], availableMemory);
   const baseDir = options.baseDir ?? process.cwd();
-  if (typeof baseDir !== 'string' || !isFolder(baseDir))
+  if (typeof baseDir !== 'string' || baseDir.length > LONGEST_PATH || !isFolder(baseDir))
     throw wrong('baseDir', baseDir, 'the path of a folder');
   const link = options.link === undefined ? undefined : linkOf(options.link);
   const { python } = options;
@@ -114,6 +121,18 @@ export function planLaunch(options: LaunchOptions, availableMemory: Bytes): Laun
     baseDir,
     startSeconds,
   };
+}
+
+/** Node's timers wait at most 2^31 - 1 ms; longer ones end at once. */
+const MOST_SECONDS = Math.floor((2 ** 31 - 1) / 1e3);
+
+/** Throws: CONFIG if the file that the user names is not a BLAS, because ranks would silently use WebAssembly. */
+function checkBlas(blas: { readonly path: string }): void {
+  const found = findBlas({ blas });
+  if (found.library !== null) return;
+  throw new ConfigError(`blas: { path } names no BLAS that can be used: ${found.reason}`, {
+    path: shown(blas.path),
+  });
 }
 
 function checkRanks(ranks: unknown, numHosts: number): asserts ranks is number {
@@ -160,7 +179,7 @@ function checkEngineOptions(engine: (typeof ENGINES)[number], options: LaunchOpt
     );
   }
   const { python } = options;
-  if (python !== undefined && typeof python !== 'string')
+  if (python !== undefined && (typeof python !== 'string' || python.length > LONGEST_PATH))
     throw wrong('python', python, 'the path of a Python');
 }
 
@@ -179,5 +198,5 @@ function wrong(name: string, value: unknown, wanted: string): ConfigError {
 }
 
 function show(value: unknown): string {
-  return typeof value === 'string' ? `'${value}'` : String(value);
+  return typeof value === 'string' ? `'${shortened(value)}'` : shown(value);
 }

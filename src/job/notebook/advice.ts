@@ -1,3 +1,12 @@
+import {
+  count,
+  finite,
+  instance,
+  listOf,
+  type OptionKinds,
+  requireFields,
+  text,
+} from '../../config/call-options';
 import { ConfigError } from '../../core/errors';
 import { layoutWords } from '../../figures/plans/plan-table';
 import { createTable, DISPLAY, type Table } from '../../figures/table';
@@ -18,8 +27,16 @@ export interface AdviceView extends TableView {
   cases(name: AdviceName): Table;
 }
 
+const GRID: OptionKinds<AdviceGrid> = {
+  models: listOf(instance),
+  gpus: listOf(count),
+  hardware: listOf(text),
+  nicGbit: listOf(finite),
+};
+
 /** Compares the documents' advice with the best layout of every case; the default grid takes some seconds. */
 export function advice(grid: AdviceGrid = ADVICE_GRID): AdviceView {
+  requireFields('advice', grid, GRID);
   const findings = testAdvice(predict, grid);
   const table = adviceTable(findings);
   return {

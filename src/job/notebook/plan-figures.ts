@@ -1,4 +1,5 @@
 import { withProgressSync } from '../../cell/progress';
+import { anything, count, type OptionKind, requireKind, requireOptions } from '../../config/call-options';
 import { warnOnce } from '../../core/warn';
 import type { Figure } from '../../figures/figure';
 import { accuracyFigure } from '../../figures/plans/accuracy-figure';
@@ -6,7 +7,7 @@ import { comparePlans as compared, type PlanComparison } from '../../figures/pla
 import { type TrafficOptions, trafficMatrix } from '../../figures/traffic-matrix';
 import type { Module } from '../../nn/module';
 import { type DryRunOptions, dryRun as dryRan } from '../../plan/dry-run/dry-run';
-import type { DryRun } from '../../plan/dry-run/dry-run-result';
+import { DryRun } from '../../plan/dry-run/dry-run-result';
 import type { AnyLayout } from '../../plan/layout';
 import { judgedRuns } from '../../plan/measured/judged-runs';
 import type { PlanInput, PlanOptions, PlanPlace } from '../../plan/plan-input';
@@ -70,6 +71,11 @@ export function dryRun<Net = Module, Batch = FileBatch>(
   return withProgressSync('dry run', 'steps', (progress) => dryRan(split.config, settings, own, progress));
 }
 
+const DRY_RUN: OptionKind = {
+  words: "a dry run, such as sl.dryRun({ model: 'tiny' }, { world: 8, ranks: 'all' })",
+  accepts: (value) => value instanceof DryRun,
+};
+
 /**
  * Draws the bytes that each rank sends to each other rank in the last step of a dry run, by axis of the mesh.
  * Throws: CONFIG unless all ranks ran (`ranks: 'all'`).
@@ -77,7 +83,10 @@ export function dryRun<Net = Module, Batch = FileBatch>(
  * const dry = sl.dryRun({ model: 'tiny', parallel: { tp: 4 } }, { world: 8, ranks: 'all' });
  * sl.traffic(dry, { ranksPerNode: 4 });
  */
-export function traffic({ config, world, records }: DryRun, options: TrafficOptions = {}): Figure {
+export function traffic(dryRun: DryRun, options: TrafficOptions = {}): Figure {
+  requireKind('traffic', 'the first argument', dryRun, DRY_RUN);
+  requireOptions('traffic', options, { step: anything, ranksPerNode: count });
+  const { config, world, records } = dryRun;
   return sessionGuesses().reveal(
     trafficMatrix({ strategy: config.parallel.strategy, world, records }, options),
   );

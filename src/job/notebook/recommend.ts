@@ -1,4 +1,5 @@
 import { withProgressSync } from '../../cell/progress';
+import { fields, requireKind } from '../../config/call-options';
 import type { TrainConfigInput } from '../../config/train-config';
 import type { Figure } from '../../figures/figure';
 import { rankedLayouts } from '../../figures/plans/ranked-layouts';
@@ -49,6 +50,7 @@ export function recommend(
   options: RecommendViewOptions = {},
 ): Recommended {
   refuseOwn('recommend', input);
+  requireKind('recommend', 'the second argument', options, fields);
   const { prices, top = 5, ...place } = options;
   const asked = recommendAsked(input, place);
   const found = withProgressSync('searching', 'layouts', (progress) =>

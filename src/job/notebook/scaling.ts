@@ -1,3 +1,4 @@
+import { count, fields, listOf, requireKind } from '../../config/call-options';
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError } from '../../core/errors';
 import type { Figure } from '../../figures/figure';
@@ -52,6 +53,8 @@ export function scaling(
   options: ScalingOptions,
 ): Figure {
   requireKnownOptions('scaling(requests, { … })', options, Object.keys(OPTIONS));
+  requireKind('scaling', 'the first argument', requests, fields);
+  requireKind('scaling', 'counts', options.counts, listOf(count));
   const { countedIn = 'GPUs', quantity = 'efficiency' } = options;
   if (countedIn !== 'GPUs' && countedIn !== 'nodes')
     throw new ConfigError(`scaling: countedIn is '${String(countedIn)}'; give 'GPUs' or 'nodes'`);

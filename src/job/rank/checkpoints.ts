@@ -3,9 +3,11 @@ import type { LoadedCheckpoint } from '../../checkpoint/load/load-checkpoint';
 import { StateDicts } from '../../checkpoint/load/state-dicts';
 import type { Checkpointer } from '../../checkpoint/save/checkpointer';
 import type { SaveOptions } from '../../checkpoint/save/save-plan';
+import { LONGEST_PATH } from '../../config/call-options';
 import type { PretrainedInput } from '../../config/pretrained';
 import { strictNames } from '../../config/strict-names';
 import { ConfigError } from '../../core/errors';
+import { shown } from '../../core/shown';
 import type { Warn } from '../../core/warn';
 import type { ProcessGroup } from '../../dist/types';
 import { asModule, type Layer } from '../../nn/layers-model';
@@ -110,8 +112,8 @@ export function stateDictMethods(engine: Engine, group: ProcessGroup): StateDict
 }
 
 function checkFolder(what: string, folder: unknown, before = 'model, optimizer, '): void {
-  if (typeof folder === 'string' && folder !== '') return;
+  if (typeof folder === 'string' && folder !== '' && folder.length <= LONGEST_PATH) return;
   throw new ConfigError(
-    `${what}(${before}folder) takes a folder's path, such as 'ckpt', not ${String(folder)}`,
+    `${what}(${before}folder) takes a folder's path, such as 'ckpt', not ${shown(folder)}`,
   );
 }

@@ -1,3 +1,4 @@
+import { resolve } from 'node:path';
 import { type CellError, readableThrown } from '../../cell/cell-error';
 import { toPlainText } from '../../cell/mime';
 import { adviceOnTypeError } from '../../cell/torch-habits';
@@ -10,8 +11,9 @@ export function rankError(value: unknown, placed?: CellError): RankError {
   const described = placed ?? describe(thrown);
   if (thrown instanceof ShardlabError) return { ...described, code: thrown.code, details: thrown.details };
   if (!isArrayTooLarge(thrown)) {
-    const advice = adviceOn(thrown);
-    const evalue = advice === undefined ? described.evalue : `${described.evalue}. ${advice}`;
+    const advice = adviceOn(thrown) ?? adviceOnArguments(thrown);
+    const evalue =
+      advice === undefined ? described.evalue : `${described.evalue.replace(/\.$/, '')}. ${advice}`;
     return { ...described, evalue, code: 'RANK_FAILED' };
   }
   const evalue =
@@ -28,6 +30,19 @@ function adviceOn(thrown: unknown): string | undefined {
     'No cell has declared it in these ranks: rerun the cell with the declaration. Perhaps that cell failed before it reached the declaration, ' +
     'or it ran in ranks of another job (%%ranks cells run in the job that was launched last)'
   );
+}
+
+/** The folder of this library's code. */
+const LIBRARY = resolve(__dirname, '..', '..');
+
+/** Returns what to do about a TypeError within a function of the library that a cell called: its arguments are of other types. */
+function adviceOnArguments(thrown: unknown): string | undefined {
+  if (!(thrown instanceof TypeError)) return undefined;
+  const frames = (thrown.stack ?? '').split('\n').filter((line) => /^\s+at .*:\d+:\d+\)?$/.test(line));
+  const inCell = frames.findIndex((frame) => !frame.includes(LIBRARY));
+  const called = /^\s+at (?:new |async )*(?:\w+\.)*(\w+) /.exec(frames[inCell - 1] ?? '')?.[1];
+  if (called === undefined) return undefined;
+  return `${called} got arguments that it cannot use; if they are of the types that it declares, this is a defect of shardlab`;
 }
 
 /** Whether V8 refused an array because memory is too small, or because the array is above V8's limit (2^33 bytes). */

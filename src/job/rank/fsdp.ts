@@ -1,6 +1,7 @@
 import type { Engine } from '../../backend/engine';
 import type { StateDictType } from '../../checkpoint/save/save-layout';
 import { type Call, checkArguments } from '../../config/call-arguments';
+import { anything, fields, flag, requireKind, requireOptions, tensor } from '../../config/call-options';
 import type { ActivationCheckpointingConfig } from '../../config/settings/memory';
 import { parseTrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
@@ -12,7 +13,7 @@ import type { ProcessGroup } from '../../dist/types';
 import { requireGroup } from '../../dist/validation';
 import { asModule, isLayer, type Layer } from '../../nn/layers-model';
 import type { Module } from '../../nn/module';
-import { withParameters } from '../../nn/require-parameters';
+import { requireModule, withParameters } from '../../nn/require-parameters';
 import {
   type DdpOptions,
   DDP as DistributedDataParallel,
@@ -129,6 +130,7 @@ export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh
     ...names,
     /** Shards a module or a tfjs layer, and returns it. */
     fullyShard<M extends Module | Layer>(module: M, options: FullyShardArguments = {}): M {
+      requireKind('fullyShard', 'the second argument', options, fields);
       const taken = withParameters(unwrapped(module, 'fullyShard'), 'fullyShard');
       if (unitsOf(taken).some(({ owner }) => owner === taken)) {
         const name = taken.path === '' ? `this ${taken.constructor.name}` : `"${taken.path}"`;
@@ -141,7 +143,9 @@ export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh
       fullyShard(taken, context, fullyShardOptions(options));
       return module;
     },
-    DDP: callableClass((module: Module | Layer, { mesh: chosen, ...options }: ReplicateOptions = {}) => {
+    DDP: callableClass((module: Module | Layer, given: ReplicateOptions = {}) => {
+      requireKind('DDP', 'the second argument', given, fields);
+      const { mesh: chosen, ...options } = given;
       checkArguments(DDP_CALL, options, warn);
       const context = contextOf(chosen);
       const taken = replicable(module);
@@ -161,26 +165,49 @@ export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh
     CPUOffloadPolicy: (options?: CPUOffloadPolicyOptions) => CPUOffloadPolicy(warn, options),
     checkpointWrapper: <M extends Module>(layer: M, options?: CheckpointWrapperOptions): M =>
       checkpointWrapper({ engine, observer, warn }, layer, options),
+    ...rowFunctions(engine, mesh.group),
+    ...recomputeFunctions(engine, observer),
+  };
+}
+
+/** Functions for rows and rounding, on the group of all ranks. */
+function rowFunctions(engine: Engine, all: ProcessGroup) {
+  return {
     /** Sends each row only to its rank in `destinations`; `back` of the result sends the rows back. Every rank calls it. */
     sparseAllToAll: (
       rows: tf.Tensor,
       destinations: ArrayLike<number> | tf.Tensor,
-      { group = mesh.group }: GroupOption = {},
-    ) => sparseAllToAll(engine, requireGroup('sparseAllToAll', group), rows, destinations),
+      options: GroupOption = {},
+    ) => {
+      const what = 'sparseAllToAll';
+      requireKind(what, 'the first argument', rows, tensor);
+      const { group = all } = requireOptions(what, options, { group: anything });
+      return sparseAllToAll(engine, requireGroup(what, group), rows, destinations);
+    },
     /** Averages random gradients with 16 bits per element on the wire; reports the error of the means. Every rank calls it. */
-    reductionError: ({ group = mesh.group, ...options }: ReductionErrorOptions & GroupOption = {}) =>
-      reductionError(engine, requireGroup('reductionError', group), options),
+    reductionError: (given: ReductionErrorOptions & GroupOption = {}) => {
+      requireKind('reductionError', 'the argument', given, fields);
+      const { group = all, ...options } = given;
+      return reductionError(engine, requireGroup('reductionError', group), options);
+    },
+  };
+}
+
+function recomputeFunctions(engine: Engine, observer: Observer) {
+  return {
     /** Applies activation checkpointing to layers (default: all); `config` is a value of a config's `activationCheckpointing`. */
     applyActivationCheckpointing: (
       model: Module,
       config: ActivationCheckpointingConfig | null = 'full',
-      { offloadToHost = false }: { readonly offloadToHost?: boolean } = {},
+      options: { readonly offloadToHost?: boolean } = {},
     ) => {
+      const what = 'applyActivationCheckpointing';
+      const { offloadToHost = false } = requireOptions(what, options, { offloadToHost: flag });
       // Throws: CONFIG unless the value has one of the forms of a config's activationCheckpointing.
       const { activationCheckpointing } = parseTrainConfig({ activationCheckpointing: config });
       return applyActivationCheckpointing(
         { engine, observer },
-        model,
+        requireModule(what, model),
         activationCheckpointing,
         offloadToHost,
       );
@@ -196,6 +223,7 @@ function fsdpFunction(
 ): FsdpFunction {
   const dicts = stateDictMethods(engine, group);
   function FSDP(given: Module | Layer, options?: FsdpOptions): Module | Layer {
+    if (options !== undefined) requireKind('FSDP', 'the second argument', options, fields);
     const module = withParameters(unwrapped(given, 'FSDP'), 'FSDP');
     const context = contextOf();
     batchNorms.check(module, group.size);

@@ -1,7 +1,9 @@
 import type { Engine } from '../../backend/engine';
+import { fields, flag, instance, requireKind, requireOptions } from '../../config/call-options';
 import { ENDING, SCHEDULE_DEFAULTS, type ScheduleConfig } from '../../config/settings/schedule';
 import { parseTrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
+import { isRecord, shown } from '../../core/shown';
 import type { Warn } from '../../core/warn';
 import type { ProcessGroup } from '../../dist/types';
 import { asModule, isLayer, type Layer } from '../../nn/layers-model';
@@ -73,10 +75,8 @@ export function rankOptim({ engine, warn, steps }: OptimParts, takes: (model: Ha
       given: Optimized | readonly GivenGroup[] | readonly Parameter[],
       options: Options & CellOptions = {} as Options,
     ): Made => {
+      requireNamed(`optim.${name}`, options);
       const { states, groups } = trainedBy(given, options, `optim.${name}`);
-      if (typeof options !== 'object') {
-        throw new ConfigError(`optim.${name}: options are ${options}, not an object; write { lr: 0.001 }`);
-      }
       const { onHost = false, groups: _, ...own } = options;
       takes(states);
       steps.optimizes();
@@ -120,6 +120,8 @@ export function rankOptim({ engine, warn, steps }: OptimParts, takes: (model: Ha
       optimizer: Scheduled,
       options: Partial<Omit<ScheduleConfig, 'kind'>> = {},
     ): LRSchedule {
+      requireKind('optim.getScheduler', 'the optimizer', optimizer, instance);
+      requireKind('optim.getScheduler', 'the third argument', options, fields);
       if (ENDING.includes(kind) && options.maxSteps === undefined)
         throw new ConfigError(
           `optim.getScheduler: ${kind} needs maxSteps, the step at which the schedule ends`,
@@ -144,6 +146,18 @@ export function rankOptim({ engine, warn, steps }: OptimParts, takes: (model: Ha
   };
 }
 
+/** Throws: CONFIG unless an optimizer's options are given by name, as { lr: 0.001 }; the optimizer checks the other options. */
+function requireNamed(what: string, options: CellOptions): void {
+  if (!isRecord(options))
+    throw new ConfigError(`${what}: options are ${shown(options)}, not an object; write { lr: 0.001 }`);
+  const { onHost = false, groups = [] } = options;
+  requireOptions(what, { onHost }, { onHost: flag });
+  if (!Array.isArray(groups))
+    throw new ConfigError(
+      `${what}: groups is ${shown(groups)}; write groups: [{ names: ['*.bias'], weightDecay: 0 }]`,
+    );
+}
+
 /** Schedules and loss scaling, under the names of DeepSpeed and torch. */
 export interface RankSchedules extends Readonly<ReturnType<typeof rankSchedules>> {}
 
@@ -155,7 +169,9 @@ export function rankSchedules(engine: Engine, group: ProcessGroup, steps: CellSt
       (optimizer: Scheduled, options: WarmupCosineOptions) => new WarmupCosineLR(optimizer, options),
     ),
     /** Source: torch.amp.GradScaler. */
-    GradScaler: callableClass(({ enabled, ...options }: GradScalerOptions = {}): GradScaler => {
+    GradScaler: callableClass((given: GradScalerOptions = {}): GradScaler => {
+      requireKind('GradScaler', 'the argument', given, fields);
+      const { enabled, ...options } = given;
       // The settings and the errors are those of a config.
       parseTrainConfig({ gradScaler: options });
       const own = { ...options, ...(enabled === undefined ? {} : { enabled }) };

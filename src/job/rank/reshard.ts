@@ -3,9 +3,11 @@ import { type PlacedState, type Redistributed, redistribute } from '../../checkp
 import { exchange } from '../../checkpoint/state/agreement';
 import { wholeShapeOf } from '../../checkpoint/state/parts';
 import { type StepCounts, stepCountsOf } from '../../checkpoint/state/training-state';
+import { fields, requireKind } from '../../config/call-options';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
+import { requireModule } from '../../nn/require-parameters';
 import { groupRates, type Optimizer, setRates } from '../../optim/optimizer';
 import { abandonUnits } from '../../parallel/fsdp/units-of';
 import type { Trainer } from '../../train/trainer';
@@ -60,6 +62,10 @@ export function rankReshard(engine: Engine, group: ProcessGroup) {
   return {
     /** src/rank.ts describes `moveState`. */
     moveState(before: ModelAndOptimizer, after: ModelAndOptimizer): Redistributed {
+      for (const each of [before, after]) {
+        requireKind('moveState', 'an argument', each, fields);
+        requireModule('moveState', each.model);
+      }
       requireSameModel(before.model, after.model);
       const { steps, lr } = before.optimizer;
       const counts = stepCountsOf({ engine, group }, 'moveState()', before.optimizer);

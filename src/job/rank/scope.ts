@@ -2,6 +2,7 @@ import { EagerTape, recordEagerly } from '../../autograd/eager';
 import { gradients, type Pass, type TrainedParts } from '../../autograd/unit';
 import { currentDraws } from '../../backend/current-engine';
 import type { Engine } from '../../backend/engine';
+import { anything, requireOptions } from '../../config/call-options';
 import { ConfigError, classOf } from '../../core/errors';
 import type { Observer } from '../../core/events';
 import * as tf from '../../core/tf';
@@ -135,8 +136,10 @@ function rankBasics(
        * Compares the values of all parameters that several ranks hold, and names those that differ. Every rank of the group (default:
        * all ranks) calls it. Throws: CONFIG, COLLECTIVE_MISSING.
        */
-      compareReplicas: (model: Module | Layer, { group: ranks = group }: GroupOption = {}): ReplicaReport =>
-        compareReplicas(engine, model, ranks),
+      compareReplicas: (model: Module | Layer, options: GroupOption = {}): ReplicaReport => {
+        const { group: ranks = group } = requireOptions('dist.compareReplicas', options, { group: anything });
+        return compareReplicas(engine, model, ranks);
+      },
     },
     initDeviceMesh: (shape: readonly number[], axisNames: readonly string[]): DeviceMesh =>
       initDeviceMesh(group, shape, axisNames),

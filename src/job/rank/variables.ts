@@ -1,6 +1,7 @@
 import { Script } from 'node:vm';
 import { nameInCells } from '../../cell/shared-names';
 import { ConfigError } from '../../core/errors';
+import { shortened } from '../../core/shortened';
 import { Tensor } from '../../core/tf';
 import type { RankScope } from './scope';
 
@@ -58,7 +59,7 @@ export function valueToSend(value: unknown): unknown {
 export function missingVariable(error: unknown, name: string, rank: number): unknown {
   if (!(error instanceof ReferenceError)) return error;
   return new ConfigError(
-    `rank ${rank} has no variable ${name}; declare it at the top level of a %%ranks cell that runs in this rank, or send it with ` +
-      `await job.put({ ${name} })`,
+    `rank ${rank} has no variable ${shortened(name)}; declare it at the top level of a %%ranks cell that runs in this rank, or send it with ` +
+      `await job.put({ ${shortened(name)} })`,
   );
 }

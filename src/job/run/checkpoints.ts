@@ -6,9 +6,11 @@ import { STATE_FILE } from '../../checkpoint/format/checkpoint-mark';
 import { NOTHING_WRITTEN } from '../../checkpoint/format/checkpoint-state';
 import { MAGIC_BYTES, refuseOtherFormats } from '../../checkpoint/format/not-safetensors';
 import type { SaveOptions } from '../../checkpoint/save/save-plan';
+import { LONGEST_PATH } from '../../config/call-options';
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { openRegularFile } from '../../core/regular-file';
+import { shown } from '../../core/shown';
 import { type Bytes, formatBytes, formatSeconds, now, type Seconds } from '../../core/units';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import type { SavedBeside } from '../control/messages';
@@ -165,8 +167,8 @@ function isUnchanged(error: unknown): boolean {
 }
 
 function pathOf(what: 'save' | 'load', path: unknown): string {
-  if (typeof path === 'string' && path !== '') return resolve(path);
-  const given = path === '' ? 'an empty text' : String(path);
+  if (typeof path === 'string' && path !== '' && path.length <= LONGEST_PATH) return resolve(path);
+  const given = path === '' ? 'an empty text' : shown(path);
   throw new ConfigError(`run.${what} takes a folder's path, as run.${what}('ckpt'), not ${given}`);
 }
 

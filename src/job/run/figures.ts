@@ -1,4 +1,13 @@
 import { availableParallelism } from 'node:os';
+import {
+  anything,
+  count,
+  index,
+  type OptionKinds,
+  oneOf,
+  requireKind,
+  requireOptions,
+} from '../../config/call-options';
 import { nearest } from '../../config/nearest';
 import { requireKnownOptions } from '../../config/option-names';
 import { placeText } from '../../config/place-text';
@@ -39,6 +48,12 @@ export interface CommOptions extends TrafficOptions {
   /** 'causes' (default) groups the bytes by cause; 'traffic' groups them by sender and receiver. */
   readonly as?: 'causes' | 'traffic';
 }
+
+const COMM: OptionKinds<CommOptions> = {
+  as: oneOf('causes', 'traffic'),
+  step: anything,
+  ranksPerNode: count,
+};
 
 /** Recorded steps, and how figures show them. */
 export interface RecordedSteps {
@@ -87,7 +102,8 @@ export abstract class StepFigures {
    * run.comm();
    * run.comm({ as: 'traffic', ranksPerNode: 2 }); // as if each machine had two ranks
    */
-  comm({ as = 'causes', ...options }: CommOptions = {}): Figure {
+  comm(given: CommOptions = {}): Figure {
+    const { as = 'causes', ...options } = requireOptions('comm', given, COMM);
     return this.#draw(options.step, (view) =>
       as === 'traffic' ? trafficMatrix(view, options) : commCauses(view),
     );
@@ -115,7 +131,7 @@ export abstract class StepFigures {
   /** Returns a table of each process's resident memory at the end of a step (default: the last), by kind; no byte is left out. */
   processes(step?: number): Table {
     const { recorded } = this;
-    requireSteps(recorded);
+    requireSteps(recorded, step);
     return processTable(recorded.viewOf(step).records, step);
   }
 
@@ -137,13 +153,14 @@ export abstract class StepFigures {
   /** Draws a figure, and shows the user's guesses about it. */
   #draw(step: number | undefined, figure: (view: RunView) => Figure): Figure {
     const { recorded } = this;
-    requireSteps(recorded);
+    requireSteps(recorded, step);
     return sessionGuesses().reveal(figure(recorded.viewOf(step)));
   }
 }
 
-function requireSteps({ history, none }: RecordedSteps): void {
+function requireSteps({ history, none }: RecordedSteps, step: number | undefined): void {
   if (history.steps.numSteps === 0) throw new ConfigError(none);
+  if (step !== undefined) requireKind('a figure of a step', 'step', step, index);
 }
 
 /** Returns the data that a run's figures use. The forecast is a dry run of the run's config with the user's functions. */

@@ -27,7 +27,7 @@ export class Guesses {
 
   /** Stores a guess; the next figure with the quantity `of` shows the guess and the true value. Never blocks, never throws. */
   guess(id: string, given = Number.NaN, of = ''): Guess {
-    const value = Number(given);
+    const value = ['number', 'string', 'bigint'].includes(typeof given) ? Number(given) : Number.NaN;
     const text = Number.isNaN(value)
       ? 'no guess: replace NaN by a number, or continue'
       : `your guess: ${spoken(value)}`;

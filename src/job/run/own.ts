@@ -1,3 +1,4 @@
+import { requirePlain } from '../../config/config-issue';
 import type { TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import type { Tensor } from '../../core/tf';
@@ -72,6 +73,9 @@ export interface SplitInput {
 
 /** Takes the functions out of a config. Throws: CONFIG for a function that cannot be sent and a wrong name of an export. */
 export function splitInput(input: object): SplitInput {
+  requirePlain(input);
+  if (typeof input !== 'object' || input === null || Array.isArray(input))
+    return { config: input as TrainConfigInput, own: undefined }; // the parser refuses it
   const { model, data, loss, ...rest } = input as Readonly<Record<string, unknown>>; // the parser checks it
   const functions = { model: functionOf(model), loss: functionOf(loss), ...batchFunctions(data) };
   const sources = {

@@ -5,10 +5,12 @@ import { processMark } from '../../checkpoint/format/process-mark';
 import { publishedModel } from '../../checkpoint/pretrained/published-config';
 import { writePretrained } from '../../checkpoint/pretrained/write-pretrained';
 import type { SaveOptions } from '../../checkpoint/save/save-plan';
+import { LONGEST_PATH } from '../../config/call-options';
 import { requireKnownOptions } from '../../config/option-names';
 import { modelShape } from '../../config/settings/model';
 import { ConfigError } from '../../core/errors';
 import { isFolder } from '../../core/regular-file';
+import { shown } from '../../core/shown';
 import { type Bytes, formatBytes } from '../../core/units';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import type { RunParts } from './calls';
@@ -36,9 +38,9 @@ export async function savePretrained(
   options: PretrainedOptions,
 ): Promise<PretrainedFolder> {
   requireKnownOptions('run.savePretrained(folder, { … })', options, OPTIONS);
-  if (typeof folder !== 'string' || folder === '') {
+  if (typeof folder !== 'string' || folder === '' || folder.length > LONGEST_PATH) {
     throw new ConfigError(
-      `run.savePretrained takes a folder's path, as run.savePretrained('model'), not ${String(folder)}`,
+      `run.savePretrained takes a folder's path, as run.savePretrained('model'), not ${shown(folder)}`,
     );
   }
   const path = resolve(folder);

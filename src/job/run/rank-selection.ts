@@ -1,5 +1,6 @@
 import { currentDisplay } from '../../cell/display';
 import { ConfigError } from '../../core/errors';
+import { shown } from '../../core/shown';
 import type { Measurement } from '../control/measurement';
 import { copyToSend } from '../control/sendable';
 import type { LaunchPlan } from '../launch/options';
@@ -58,7 +59,7 @@ export class RankSelection {
     ...args: Args
   ): Promise<Awaited<Value>[]> {
     if (typeof work !== 'function') {
-      throw new ConfigError(`run takes a function, as run(({ rank }) => rank), not ${String(work)}`);
+      throw new ConfigError(`run takes a function, as run(({ rank }) => rank), not ${shown(work)}`);
     }
     requireLanguage(this.#engine, 'JavaScript', 'run(function)');
     const copied = copiedArguments(args);

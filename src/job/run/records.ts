@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import type { SpanName } from '../../core/events';
+import { shown } from '../../core/shown';
 import { counted } from '../../figures/format';
 import { lossCurve } from '../../figures/loss-curve';
 import type { RunView } from '../../figures/run-view';
@@ -190,7 +191,7 @@ export class Recordings {
   /** Begins a recording; it replaces a recording of the same name. Throws: CONFIG for a name that is not a text. */
   begin(name: string): Recording {
     if (typeof name !== 'string' || name.trim() === '') {
-      throw new ConfigError(`job.record takes a name, as job.record('fsdp'), not ${inspect(name)}`);
+      throw new ConfigError(`job.record takes a name, as job.record('fsdp'), not ${shown(name)}`);
     }
     this.#current = this.#make(name);
     this.#named.set(name, this.#current);

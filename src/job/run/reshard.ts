@@ -6,6 +6,7 @@ import { placeText } from '../../config/place-text';
 import { STRATEGIES, strategyNamed } from '../../config/strategies';
 import { knownKeys, parseTrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
+import { shortened } from '../../core/shortened';
 import { type Bytes, formatBytes, formatSeconds, type Seconds } from '../../core/units';
 import { type Shown, withShown } from '../../figures/shown';
 import { createTable, DISPLAY, type DisplayBundle } from '../../figures/table';
@@ -150,7 +151,7 @@ function checkKeys(change: ReshardChange): void {
     if (known.includes(key)) continue;
     const near = nearest(key, known);
     const hint = near === undefined ? `it has ${known.join(', ')}` : `did you mean '${near}'?`;
-    throw new ConfigError(`reshard has no setting '${key}'; ${hint}`, { key });
+    throw new ConfigError(`reshard has no setting '${shortened(key)}'; ${hint}`, { key });
   }
 }
 

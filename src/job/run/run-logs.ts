@@ -1,5 +1,6 @@
 import { resolve } from 'node:path';
 import { ConfigError, classOf } from '../../core/errors';
+import { shown } from '../../core/shown';
 import type { StepRecord } from '../../ledger/record';
 import type { StepResult } from '../../train/step-result';
 import type { RankStep } from '../control/messages';
@@ -42,7 +43,7 @@ export class RunLogs {
       return () => void this.#functions.delete(log);
     }
     if (target !== 'jsonl' && target !== 'tensorboard') {
-      const given = typeof target === 'string' ? `'${target}'` : classOf(target);
+      const given = typeof target === 'string' ? shown(target) : classOf(target);
       throw new ConfigError(
         `run.log(${given}) is not a log; give run.log('jsonl', file), run.log('tensorboard', folder) or run.log((row) => …)`,
       );

@@ -1,4 +1,5 @@
 import { ConfigError, classOf } from '../../core/errors';
+import { shown } from '../../core/shown';
 import type { Tensor } from '../../core/tf';
 import type { LrRangeFigure } from '../../figures/lr-range';
 import type { ParityFigure } from '../../figures/parity/parity-figure';
@@ -259,7 +260,9 @@ export abstract class RunLoop extends StepFigures {
     const isEndless = name === 'run.steps' && numSteps === Number.POSITIVE_INFINITY;
     if (!isEndless && (!Number.isInteger(numSteps) || numSteps < 1)) {
       const method = name.slice('run.'.length);
-      throw new ConfigError(`${method}(${numSteps}) is not a number of steps; give a whole number from 1`);
+      throw new ConfigError(
+        `${method}(${shown(numSteps)}) is not a number of steps; give a whole number from 1`,
+      );
     }
     const { history, warn } = this.#parts;
     for (const warning of checkLoopOptions(name, options, numSteps, {

@@ -1,6 +1,7 @@
 import { types } from 'node:util';
 import { Script } from 'node:vm';
 import { ConfigError } from '../../core/errors';
+import { shown } from '../../core/shown';
 import type { Tensor } from '../../core/tf';
 import { copyToSend } from '../control/sendable';
 
@@ -52,7 +53,7 @@ export function copiedVariables(
 export function requireName(name: unknown, what: 'put' | 'get'): asserts name is string {
   if (typeof name === 'string' && isName(name)) return;
   throw new ConfigError(
-    `${what}: ${JSON.stringify(name)} cannot be the name of a variable; give a name such as ` +
+    `${what}: ${shown(name)} cannot be the name of a variable; give a name such as ` +
       (what === 'get' ? "'losses': await job.get('losses')" : 'losses: await job.put({ losses })'),
   );
 }

@@ -1,6 +1,8 @@
 import { gelu as geluOf, silu as siluOf } from '../../backend/ops';
+import { requireOptions } from '../../config/call-options';
 import { rootOf } from '../../core/stable-ops';
 import * as tf from '../../core/tf';
+import { COSINE, GELU, GUMBEL_SOFTMAX, type GumbelSoftmaxOptions, NORMALIZE } from './function-options';
 
 // Activations as functions, with the names, arguments and defaults of torch.nn.functional.
 
@@ -27,10 +29,8 @@ export function elu(x: tf.Tensor, alpha = 1): tf.Tensor {
 }
 
 /** Returns GELU(x): exact by default, or its tanh approximation. Source: Hendrycks and Gimpel 2016. */
-export function gelu(
-  x: tf.Tensor,
-  { approximate = 'none' }: { readonly approximate?: 'none' | 'tanh' } = {},
-): tf.Tensor {
+export function gelu(x: tf.Tensor, options: { readonly approximate?: 'none' | 'tanh' } = {}): tf.Tensor {
+  const { approximate = 'none' } = requireOptions('gelu', options, GELU);
   return geluOf(x, approximate);
 }
 
@@ -74,26 +74,12 @@ export function logSoftmax(x: tf.Tensor, dim = -1): tf.Tensor {
   return alongLast(x, dim, (rows) => tf.logSoftmax(rows));
 }
 
-/** Options of `gumbelSoftmax`, with torch's defaults. */
-export interface GumbelSoftmaxOptions {
-  /** The temperature: a small one makes samples almost one-hot. Default 1. */
-  readonly tau?: number;
-  /** Whether samples are one-hot; their gradient is that of the soft samples. Default false. */
-  readonly hard?: boolean;
-  /** Default -1. */
-  readonly dim?: number;
-  /** The same seed gives the same samples. Default: other samples each time. */
-  readonly seed?: number;
-}
-
 /**
  * Returns samples of the categorical distributions with these logits, through which gradients flow: softmax((logits + g) / tau) with
  * Gumbel noise g. Source: Jang et al. 2017; torch.nn.functional.gumbel_softmax.
  */
-export function gumbelSoftmax(
-  logits: tf.Tensor,
-  { tau = 1, hard = false, dim = -1, seed }: GumbelSoftmaxOptions = {},
-): tf.Tensor {
+export function gumbelSoftmax(logits: tf.Tensor, options: GumbelSoftmaxOptions = {}): tf.Tensor {
+  const { tau = 1, hard = false, dim = -1, seed } = requireOptions('gumbelSoftmax', options, GUMBEL_SOFTMAX);
   const uniform = tf.randomUniform(logits.shape, 2 ** -24, 1, 'float32', seed);
   const noise = tf.neg(tf.log(tf.neg(tf.log(uniform))));
   const soft = softmax(tf.div(tf.add(logits, noise), tau), dim);
@@ -106,8 +92,9 @@ export function gumbelSoftmax(
 /** Divides x by its p-norm along `dim`; a norm below `eps` counts as `eps`. Source: torch.nn.functional.normalize. */
 export function normalize(
   x: tf.Tensor,
-  { p = 2, dim = 1, eps = 1e-12 }: { readonly p?: number; readonly dim?: number; readonly eps?: number } = {},
+  options: { readonly p?: number; readonly dim?: number; readonly eps?: number } = {},
 ): tf.Tensor {
+  const { p = 2, dim = 1, eps = 1e-12 } = requireOptions('normalize', options, NORMALIZE);
   const sum = tf.sum(tf.pow(tf.abs(x), p), dim, true);
   return tf.div(
     x,
@@ -125,8 +112,9 @@ export function normalize(
 export function cosineSimilarity(
   x: tf.Tensor,
   y: tf.Tensor,
-  { dim = 1, eps = 1e-8 }: { readonly dim?: number; readonly eps?: number } = {},
+  options: { readonly dim?: number; readonly eps?: number } = {},
 ): tf.Tensor {
+  const { dim = 1, eps = 1e-8 } = requireOptions('cosineSimilarity', options, COSINE);
   return tf.sum(tf.mul(normalize(x, { dim, eps }), normalize(y, { dim, eps })), dim);
 }
 

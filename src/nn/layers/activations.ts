@@ -1,6 +1,8 @@
+import { requireOptions } from '../../config/call-options';
 import type * as tf from '../../core/tf';
 import { Module } from '../module';
 import * as functional from './activation-functions';
+import { GELU as GELU_OPTIONS } from './function-options';
 
 /** Returns max(x, 0). Source: torch.nn.ReLU. */
 export class ReLU extends Module {
@@ -48,8 +50,9 @@ export class ELU extends Module {
 export class GELU extends Module {
   readonly #approximate: 'none' | 'tanh';
 
-  constructor({ approximate = 'none' }: { readonly approximate?: 'none' | 'tanh' } = {}) {
+  constructor(options: { readonly approximate?: 'none' | 'tanh' } = {}) {
     super();
+    const { approximate = 'none' } = requireOptions('nn.GELU', options, GELU_OPTIONS);
     this.#approximate = approximate;
   }
 

@@ -1,6 +1,7 @@
 import type { Windows } from '../../backend/fused/average-pool';
 import { averagePool2d, pairOf, requireHalfPadding } from '../../backend/image-ops';
 import { type Pair, windowNumbers } from '../../backend/window-sizes';
+import { flag, type OptionKinds, pairFrom, requireOptions } from '../../config/call-options';
 import { ShardlabError } from '../../core/errors';
 import type * as tf from '../../core/tf';
 
@@ -18,6 +19,13 @@ export interface AvgPoolOptions<Size = Pair> {
   readonly countIncludePad?: boolean;
 }
 
+const OPTIONS: OptionKinds<AvgPoolOptions> = {
+  stride: pairFrom(1),
+  padding: pairFrom(0),
+  ceilMode: flag,
+  countIncludePad: flag,
+};
+
 /** The size of pooling windows along one axis, and how they move, in pixels. */
 interface AxisWindow {
   readonly size: number;
@@ -30,6 +38,7 @@ interface AxisWindow {
 
 /** Returns the windows of average pooling. Throws: SHAPE for padding of more than half of a window. */
 export function poolingWindows(what: string, kernelSize: Pair, options: AvgPoolOptions): WindowsAlong {
+  requireOptions(what, options, OPTIONS);
   const kernel = pairOf(kernelSize);
   const [strides, padding] = [pairOf(options.stride ?? kernel), pairOf(options.padding ?? 0)];
   requireHalfPadding(what, kernel, padding);

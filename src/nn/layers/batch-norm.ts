@@ -1,3 +1,12 @@
+import {
+  anything,
+  atLeast0,
+  finite,
+  flag,
+  type OptionKinds,
+  orNull,
+  requireOptions,
+} from '../../config/call-options';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { currentWorld } from '../../dist/current-world';
@@ -25,6 +34,13 @@ export interface BatchNormOptions {
   readonly trackRunningStats?: boolean;
 }
 
+const OPTIONS: OptionKinds<BatchNormOptions> = {
+  eps: atLeast0,
+  momentum: orNull(finite),
+  affine: flag,
+  trackRunningStats: flag,
+};
+
 /**
  * Normalizes channels by the statistics of the batch, or in `eval` by the running statistics; then scales and shifts them.
  * Parameters and buffers have torch's names: weight, bias, running_mean, running_var, num_batches_tracked.
@@ -45,7 +61,12 @@ abstract class BatchNorm extends Module {
   constructor(numFeatures: number, options: BatchNormOptions = {}) {
     super();
     requireExtents('nn.BatchNorm', { numFeatures });
-    const { eps = 1e-5, momentum = 0.1, affine = true, trackRunningStats = true } = options;
+    const {
+      eps = 1e-5,
+      momentum = 0.1,
+      affine = true,
+      trackRunningStats = true,
+    } = requireOptions('nn.BatchNorm', options, OPTIONS);
     this.#numFeatures = numFeatures;
     this.#eps = eps;
     this.#momentum = momentum;
@@ -179,7 +200,11 @@ export interface SyncBatchNormOptions extends BatchNormOptions {
  * const model = nn.SyncBatchNorm.convertSyncBatchnorm(new Net());
  */
 export class SyncBatchNorm extends BatchNorm {
-  constructor(numFeatures: number, { processGroup, ...options }: SyncBatchNormOptions = {}) {
+  constructor(numFeatures: number, given: SyncBatchNormOptions = {}) {
+    const { processGroup, ...options } = requireOptions('nn.SyncBatchNorm', given, {
+      ...OPTIONS,
+      processGroup: anything,
+    });
     super(numFeatures, options);
     this.setGroup(processGroup === undefined ? null : requireGroup('nn.SyncBatchNorm', processGroup));
   }

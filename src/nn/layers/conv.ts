@@ -1,5 +1,13 @@
-import { conv2d, convTranspose2d, pairOf, type ConvOptions as Window } from '../../backend/image-ops';
+import {
+  CONVOLUTION,
+  conv2d,
+  convTranspose2d,
+  pairOf,
+  TRANSPOSED_CONVOLUTION,
+  type ConvOptions as Window,
+} from '../../backend/image-ops';
 import type { Pair } from '../../backend/window-sizes';
+import { flag, requireOptions } from '../../config/call-options';
 import { ConfigError } from '../../core/errors';
 import type * as tf from '../../core/tf';
 import { uniform } from '../init';
@@ -7,7 +15,8 @@ import { Module } from '../module';
 import { Parameter } from '../parameter';
 import { requireExtents } from '../require-extents';
 import { batched } from './batched';
-import { type Conv1dWindow, conv1d } from './functions';
+import { CONV_1D, type Conv1dWindow } from './function-options';
+import { conv1d } from './functions';
 
 /** Options of `Conv2d`, with torch's defaults. */
 export interface Conv2dOptions extends Window {
@@ -26,15 +35,16 @@ export class Conv2d extends Module {
   readonly weight: Parameter;
   /** null if the layer has no bias. */
   readonly bias: Parameter | null;
-  readonly #options: Conv2dOptions;
+  readonly #options: Omit<Conv2dOptions, 'bias'>;
 
   constructor(inChannels: number, outChannels: number, kernelSize: Pair, options: Conv2dOptions = {}) {
     super();
     const kernel = pairOf(kernelSize);
+    requireOptions('nn.Conv2d', options, { ...CONVOLUTION, bias: flag });
     requireChannels('nn.Conv2d', inChannels, outChannels, kernel, options.groups);
     const shape = [outChannels, inChannels / (options.groups ?? 1), ...kernel];
     [this.weight, this.bias] = parametersOf(shape, outChannels, options.bias);
-    this.#options = options;
+    this.#options = windowOf(options);
   }
 
   forward(x: tf.Tensor): tf.Tensor {
@@ -58,18 +68,18 @@ export class Conv1d extends Module {
   readonly weight: Parameter;
   /** null if the layer has no bias. */
   readonly bias: Parameter | null;
-  readonly #options: Conv1dOptions;
+  readonly #options: Omit<Conv1dOptions, 'bias'>;
 
   constructor(inChannels: number, outChannels: number, kernelSize: number, options: Conv1dOptions = {}) {
     super();
-    const { groups = 1, bias } = options;
+    const { groups = 1, bias } = requireOptions('nn.Conv1d', options, { ...CONV_1D, bias: flag });
     requireChannels('nn.Conv1d', inChannels, outChannels, [kernelSize], groups);
     [this.weight, this.bias] = parametersOf(
       [outChannels, inChannels / groups, kernelSize],
       outChannels,
       bias,
     );
-    this.#options = options;
+    this.#options = windowOf(options);
   }
 
   forward(x: tf.Tensor): tf.Tensor {
@@ -99,7 +109,7 @@ export class ConvTranspose2d extends Module {
   readonly weight: Parameter;
   /** null if the layer has no bias. */
   readonly bias: Parameter | null;
-  readonly #options: ConvTranspose2dOptions;
+  readonly #options: Omit<ConvTranspose2dOptions, 'bias'>;
 
   constructor(
     inChannels: number,
@@ -109,10 +119,11 @@ export class ConvTranspose2d extends Module {
   ) {
     super();
     const kernel = pairOf(kernelSize);
+    requireOptions('nn.ConvTranspose2d', options, { ...TRANSPOSED_CONVOLUTION, bias: flag });
     requireChannels('nn.ConvTranspose2d', inChannels, outChannels, kernel, options.groups);
     const shape = [inChannels, outChannels / (options.groups ?? 1), ...kernel];
     [this.weight, this.bias] = parametersOf(shape, outChannels, options.bias);
-    this.#options = options;
+    this.#options = windowOf(options);
   }
 
   forward(x: tf.Tensor): tf.Tensor {
@@ -147,4 +158,9 @@ function requireChannels(
   throw new ConfigError(
     `${layer}: inChannels ${inChannels} and outChannels ${outChannels} must both be divisible by groups ${groups}`,
   );
+}
+
+/** Returns the options that the function of a layer takes. */
+function windowOf<T extends { readonly bias?: boolean }>({ bias: _bias, ...window }: T): Omit<T, 'bias'> {
+  return window;
 }

@@ -1,5 +1,6 @@
 import { dropout } from '../../backend/ops';
 import { ConfigError } from '../../core/errors';
+import { shown } from '../../core/shown';
 import type * as tf from '../../core/tf';
 import { Module } from '../module';
 
@@ -16,7 +17,8 @@ export class Dropout extends Module {
 
   constructor(p = 0.5) {
     super();
-    if (!(p >= 0 && p <= 1)) throw new ConfigError(`nn.Dropout: p is ${p}; give a probability from 0 to 1`);
+    if (!(typeof p === 'number' && p >= 0 && p <= 1))
+      throw new ConfigError(`nn.Dropout: p is ${shown(p)}; give a probability from 0 to 1`);
     this.p = p;
   }
 

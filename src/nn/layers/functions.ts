@@ -1,10 +1,18 @@
 import { type ConvOptions, conv2d } from '../../backend/image-ops';
 import { linear as affine, layerNorm as normalized, embedding as rowsOf } from '../../backend/ops';
 import type { Pair } from '../../backend/window-sizes';
+import { requireOptions } from '../../config/call-options';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { attention } from '../attention';
 import { type AvgPoolOptions, adaptiveWindows, averaged, poolingWindows } from './averages';
+import {
+  CONV_1D,
+  type Conv1dWindow,
+  EMBEDDING,
+  SCALED_DOT_PRODUCT,
+  type ScaledDotProductOptions,
+} from './function-options';
 import { additiveMask, causalMask, maskedSoftmax } from './masks';
 
 // Operations of layers as functions, with the names, arguments and defaults of torch.nn.functional.
@@ -20,8 +28,9 @@ export function linear(x: tf.Tensor, weight: tf.Tensor, bias: tf.Tensor | null =
 export function embedding(
   ids: tf.Tensor,
   weight: tf.Tensor,
-  { paddingIdx }: { readonly paddingIdx?: number } = {},
+  options: { readonly paddingIdx?: number } = {},
 ): tf.Tensor {
+  const { paddingIdx } = requireOptions('embedding', options, EMBEDDING);
   return rowsOf(weight, ids, paddingIdx);
 }
 
@@ -77,21 +86,14 @@ function inRows(x: tf.Tensor, shape: readonly number[]): tf.Tensor {
   return tf.reshape(x, [-1, shape.reduce((product, extent) => product * extent, 1)]);
 }
 
-/** Options of `conv1d`, with torch's defaults. */
-export interface Conv1dWindow {
-  readonly stride?: number;
-  readonly padding?: number | 'same' | 'valid';
-  readonly dilation?: number;
-  readonly groups?: number;
-}
-
 /** Convolves sequences. Shapes: x [N, C, L], weight [outputs, C / groups, size], bias [outputs] → [N, outputs, L']. */
 export function conv1d(
   x: tf.Tensor,
   weight: tf.Tensor,
   bias: tf.Tensor | null = null,
-  { stride = 1, padding = 0, dilation = 1, groups = 1 }: Conv1dWindow = {},
+  window: Conv1dWindow = {},
 ): tf.Tensor {
+  const { stride = 1, padding = 0, dilation = 1, groups = 1 } = requireOptions('conv1d', window, CONV_1D);
   const options: ConvOptions = {
     stride: [1, stride],
     padding: typeof padding === 'number' ? [0, padding] : padding,
@@ -117,16 +119,6 @@ export function adaptiveAvgPool2d(
   return averaged(x, adaptiveWindows(outputSize));
 }
 
-/** Options of `scaledDotProductAttention`, with torch's defaults. */
-export interface ScaledDotProductOptions {
-  /** [L, S] or a shape that broadcasts to [N, heads, L, S]: true for pairs of query and key that take part, or numbers to add. */
-  readonly attnMask?: tf.Tensor;
-  /** Whether query i attends only to keys up to i. Default false. */
-  readonly isCausal?: boolean;
-  /** The factor of scores. Default 1/sqrt(E). */
-  readonly scale?: number;
-}
-
 /**
  * Returns softmax(scale q kᵀ + mask) v of every head; without a mask, no matrix of weights is stored. Shapes: query [N, heads,
  * L, E], key and value [N, heads, S, E] → [N, heads, L, E]. Throws: SHAPE if the shapes do not match, or if both a
@@ -136,8 +128,10 @@ export function scaledDotProductAttention(
   query: tf.Tensor,
   key: tf.Tensor,
   value: tf.Tensor,
-  { attnMask, isCausal = false, scale }: ScaledDotProductOptions = {},
+  options: ScaledDotProductOptions = {},
 ): tf.Tensor {
+  const what = 'scaledDotProductAttention';
+  const { attnMask, isCausal = false, scale } = requireOptions(what, options, SCALED_DOT_PRODUCT);
   const [queries = 0, dim = 1] = query.shape.slice(-2);
   const keys = key.shape.at(-2) ?? 0;
   const fits = [query, key, value].every(({ rank }) => rank === 4) && key.shape.at(-1) === dim;

@@ -1,3 +1,4 @@
+import { atLeast0, flag, requireOptions } from '../../config/call-options';
 import { ConfigError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { constant } from '../init';
@@ -29,8 +30,12 @@ export class GroupNorm extends Module {
   readonly #numGroups: number;
   readonly #eps: number;
 
-  constructor(numGroups: number, numChannels: number, { eps = 1e-5, affine = true }: GroupNormOptions = {}) {
+  constructor(numGroups: number, numChannels: number, options: GroupNormOptions = {}) {
     super();
+    const { eps = 1e-5, affine = true } = requireOptions('nn.GroupNorm', options, {
+      eps: atLeast0,
+      affine: flag,
+    });
     requireExtents('nn.GroupNorm', { numGroups, numChannels });
     if (numChannels % numGroups !== 0)
       throw new ConfigError(

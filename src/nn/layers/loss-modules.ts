@@ -1,16 +1,27 @@
+import { type OptionKinds, requireOptions } from '../../config/call-options';
 import type * as tf from '../../core/tf';
 import { Module } from '../module';
 import {
+  BINARY,
+  BINARY_LOGITS,
   type BinaryCrossEntropyOptions,
+  CLASS_LOSS,
+  type ClassLossOptions,
+  CROSS_ENTROPY,
+  type CrossEntropyOptions,
+  HUBER,
+  KL_DIV,
+  type KlDivOptions,
+  LOSS,
+  type LossOptions,
+  SMOOTH_L1,
+} from './function-options';
+import {
   binaryCrossEntropy,
   binaryCrossEntropyWithLogits,
-  type ClassLossOptions,
-  type CrossEntropyOptions,
   crossEntropy,
   huberLoss,
-  type KlDivOptions,
   klDiv,
-  type LossOptions,
   l1Loss,
   mseLoss,
   nllLoss,
@@ -18,11 +29,15 @@ import {
 } from './losses';
 
 /** A loss as a module, with the options of its function. */
-abstract class Loss<Options> extends Module {
+abstract class Loss<Options extends object> extends Module {
+  /** The kinds of the function's options. */
+  protected static readonly kinds: OptionKinds<object> = {};
+
   protected readonly options: Options | undefined;
 
   constructor(options?: Options) {
     super();
+    if (options !== undefined) requireOptions<object>(`nn.${new.target.name}`, options, new.target.kinds);
     this.options = options;
   }
 
@@ -35,6 +50,8 @@ abstract class Loss<Options> extends Module {
  * const criterion = new nn.CrossEntropyLoss({ labelSmoothing: 0.1 });
  */
 export class CrossEntropyLoss extends Loss<CrossEntropyOptions> {
+  protected static override readonly kinds = CROSS_ENTROPY;
+
   forward(input: tf.Tensor, target: tf.Tensor): tf.Tensor {
     return crossEntropy(input, target, this.options);
   }
@@ -42,6 +59,8 @@ export class CrossEntropyLoss extends Loss<CrossEntropyOptions> {
 
 /** Negative log-likelihood of labels; the input has logarithms of probabilities. Source: torch.nn.NLLLoss. */
 export class NLLLoss extends Loss<ClassLossOptions> {
+  protected static override readonly kinds = CLASS_LOSS;
+
   forward(input: tf.Tensor, target: tf.Tensor): tf.Tensor {
     return nllLoss(input, target, this.options);
   }
@@ -49,6 +68,8 @@ export class NLLLoss extends Loss<ClassLossOptions> {
 
 /** Mean squared error. Source: torch.nn.MSELoss. */
 export class MSELoss extends Loss<LossOptions> {
+  protected static override readonly kinds = LOSS;
+
   forward(input: tf.Tensor, target: tf.Tensor): tf.Tensor {
     return mseLoss(input, target, this.options);
   }
@@ -56,6 +77,8 @@ export class MSELoss extends Loss<LossOptions> {
 
 /** Mean absolute error. Source: torch.nn.L1Loss. */
 export class L1Loss extends Loss<LossOptions> {
+  protected static override readonly kinds = LOSS;
+
   forward(input: tf.Tensor, target: tf.Tensor): tf.Tensor {
     return l1Loss(input, target, this.options);
   }
@@ -65,6 +88,8 @@ export class L1Loss extends Loss<LossOptions> {
  * Smooth L1 loss: the squared error ÷ (2 beta) below `beta`, else the absolute error − beta / 2. Source: torch.nn.SmoothL1Loss.
  */
 export class SmoothL1Loss extends Loss<LossOptions & { readonly beta?: number }> {
+  protected static override readonly kinds = SMOOTH_L1;
+
   forward(input: tf.Tensor, target: tf.Tensor): tf.Tensor {
     return smoothL1Loss(input, target, this.options);
   }
@@ -72,6 +97,8 @@ export class SmoothL1Loss extends Loss<LossOptions & { readonly beta?: number }>
 
 /** Huber loss: `delta` · the smooth L1 loss with beta = delta. Source: torch.nn.HuberLoss. */
 export class HuberLoss extends Loss<LossOptions & { readonly delta?: number }> {
+  protected static override readonly kinds = HUBER;
+
   forward(input: tf.Tensor, target: tf.Tensor): tf.Tensor {
     return huberLoss(input, target, this.options);
   }
@@ -79,6 +106,8 @@ export class HuberLoss extends Loss<LossOptions & { readonly delta?: number }> {
 
 /** Binary cross-entropy of logits. Source: torch.nn.BCEWithLogitsLoss. */
 export class BCEWithLogitsLoss extends Loss<BinaryCrossEntropyOptions & { readonly posWeight?: tf.Tensor }> {
+  protected static override readonly kinds = BINARY_LOGITS;
+
   forward(input: tf.Tensor, target: tf.Tensor): tf.Tensor {
     return binaryCrossEntropyWithLogits(input, target, this.options);
   }
@@ -86,6 +115,8 @@ export class BCEWithLogitsLoss extends Loss<BinaryCrossEntropyOptions & { readon
 
 /** Binary cross-entropy of probabilities. Source: torch.nn.BCELoss. */
 export class BCELoss extends Loss<BinaryCrossEntropyOptions> {
+  protected static override readonly kinds = BINARY;
+
   forward(input: tf.Tensor, target: tf.Tensor): tf.Tensor {
     return binaryCrossEntropy(input, target, this.options);
   }
@@ -93,6 +124,8 @@ export class BCELoss extends Loss<BinaryCrossEntropyOptions> {
 
 /** Kullback-Leibler divergence of logarithms of probabilities. Source: torch.nn.KLDivLoss. */
 export class KLDivLoss extends Loss<KlDivOptions> {
+  protected static override readonly kinds = KL_DIV;
+
   forward(input: tf.Tensor, target: tf.Tensor): tf.Tensor {
     return klDiv(input, target, this.options);
   }

@@ -1,28 +1,39 @@
 import { readValues } from '../../backend/meta-backend';
 import { softmaxCrossEntropy } from '../../backend/ops';
+import { requireOptions } from '../../config/call-options';
 import { withGradients } from '../../core/custom-gradient';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { alongLast, softplus } from './activation-functions';
+import {
+  BINARY,
+  BINARY_LOGITS,
+  type BinaryCrossEntropyOptions,
+  CLASS_LOSS,
+  type ClassLossOptions,
+  CROSS_ENTROPY,
+  type CrossEntropyOptions,
+  HUBER,
+  KL_DIV,
+  type KlDivOptions,
+  LOSS,
+  type LossOptions,
+  type Reduction,
+  SMOOTH_L1,
+} from './function-options';
 
 // Losses as functions, with the names, arguments and defaults of torch.nn.functional.
 
-/** Says how the losses of elements become the result; 'none' returns the losses of all elements. Default 'mean'. */
-export type Reduction = 'none' | 'mean' | 'sum';
-
-/** Options of losses that compare each element with a target. */
-export interface LossOptions {
-  readonly reduction?: Reduction;
-}
-
 /** Returns the mean of (input − target)². Source: torch.nn.functional.mse_loss. Throws: SHAPE for unequal shapes. */
-export function mseLoss(input: tf.Tensor, target: tf.Tensor, { reduction }: LossOptions = {}): tf.Tensor {
+export function mseLoss(input: tf.Tensor, target: tf.Tensor, options: LossOptions = {}): tf.Tensor {
+  const { reduction } = requireOptions('mseLoss', options, LOSS);
   requireSameShape('mseLoss', input, target);
   return reduced(tf.square(tf.sub(input, target)), reduction);
 }
 
 /** Returns the mean of |input − target|. Source: torch.nn.functional.l1_loss. Throws: SHAPE for unequal shapes. */
-export function l1Loss(input: tf.Tensor, target: tf.Tensor, { reduction }: LossOptions = {}): tf.Tensor {
+export function l1Loss(input: tf.Tensor, target: tf.Tensor, options: LossOptions = {}): tf.Tensor {
+  const { reduction } = requireOptions('l1Loss', options, LOSS);
   requireSameShape('l1Loss', input, target);
   return reduced(tf.abs(tf.sub(input, target)), reduction);
 }
@@ -34,8 +45,9 @@ export function l1Loss(input: tf.Tensor, target: tf.Tensor, { reduction }: LossO
 export function smoothL1Loss(
   input: tf.Tensor,
   target: tf.Tensor,
-  { reduction, beta = 1 }: LossOptions & { readonly beta?: number } = {},
+  options: LossOptions & { readonly beta?: number } = {},
 ): tf.Tensor {
+  const { reduction, beta = 1 } = requireOptions('smoothL1Loss', options, SMOOTH_L1);
   if (beta === 0) return l1Loss(input, target, reduction === undefined ? {} : { reduction });
   requireSameShape('smoothL1Loss', input, target);
   const distance = tf.abs(tf.sub(input, target));
@@ -48,15 +60,10 @@ export function smoothL1Loss(
 export function huberLoss(
   input: tf.Tensor,
   target: tf.Tensor,
-  { delta = 1, ...options }: LossOptions & { readonly delta?: number } = {},
+  given: LossOptions & { readonly delta?: number } = {},
 ): tf.Tensor {
+  const { delta = 1, ...options } = requireOptions('huberLoss', given, HUBER);
   return tf.mul(smoothL1Loss(input, target, { ...options, beta: delta }), delta);
-}
-
-/** Options of binary cross-entropy. */
-export interface BinaryCrossEntropyOptions extends LossOptions {
-  /** Factors of the elements' losses; the shape broadcasts. */
-  readonly weight?: tf.Tensor;
 }
 
 /**
@@ -66,8 +73,10 @@ export interface BinaryCrossEntropyOptions extends LossOptions {
 export function binaryCrossEntropyWithLogits(
   input: tf.Tensor,
   target: tf.Tensor,
-  { weight, posWeight, reduction }: BinaryCrossEntropyOptions & { readonly posWeight?: tf.Tensor } = {},
+  options: BinaryCrossEntropyOptions & { readonly posWeight?: tf.Tensor } = {},
 ): tf.Tensor {
+  const what = 'binaryCrossEntropyWithLogits';
+  const { weight, posWeight, reduction } = requireOptions(what, options, BINARY_LOGITS);
   requireSameShape('binaryCrossEntropyWithLogits', input, target);
   const below = tf.mul(tf.sub(1, target), input);
   const factor = posWeight === undefined ? null : tf.add(tf.mul(tf.sub(posWeight, 1), target), 1);
@@ -82,8 +91,9 @@ export function binaryCrossEntropyWithLogits(
 export function binaryCrossEntropy(
   input: tf.Tensor,
   target: tf.Tensor,
-  { weight, reduction }: BinaryCrossEntropyOptions = {},
+  options: BinaryCrossEntropyOptions = {},
 ): tf.Tensor {
+  const { weight, reduction } = requireOptions('binaryCrossEntropy', options, BINARY);
   requireSameShape('binaryCrossEntropy', input, target);
   const terms = tf.add(
     tf.mul(target, boundedLog(input)),
@@ -103,44 +113,18 @@ function boundedLog(p: tf.Tensor): tf.Tensor {
   });
 }
 
-/** Options of `klDiv`. */
-export interface KlDivOptions {
-  /** 'batchmean' divides the sum by the first dim, which is the mathematical definition. Default 'mean', as in torch. */
-  readonly reduction?: Reduction | 'batchmean';
-  /** Whether the target is also a logarithm. Default false. */
-  readonly logTarget?: boolean;
-}
-
 /**
  * Returns the mean of t (log t − input), where input is a logarithm of probabilities.
  * Source: torch.nn.functional.kl_div. Throws: SHAPE for unequal shapes.
  */
-export function klDiv(
-  input: tf.Tensor,
-  target: tf.Tensor,
-  { reduction = 'mean', logTarget = false }: KlDivOptions = {},
-): tf.Tensor {
+export function klDiv(input: tf.Tensor, target: tf.Tensor, options: KlDivOptions = {}): tf.Tensor {
+  const { reduction = 'mean', logTarget = false } = requireOptions('klDiv', options, KL_DIV);
   requireSameShape('klDiv', input, target);
   // t log t is 0 if t is 0; a tiny number in place of 0 gives this 0 without NaN.
   const logarithm = logTarget ? target : tf.log(tf.maximum(target, 1e-37));
   const terms = tf.mul(logTarget ? tf.exp(target) : target, tf.sub(logarithm, input));
   if (reduction === 'batchmean') return tf.div(tf.sum(terms), input.shape[0] ?? 1);
   return reduced(terms, reduction);
-}
-
-/** Options that `nllLoss` and `crossEntropy` have. */
-export interface ClassLossOptions {
-  readonly reduction?: Reduction;
-  /** [C]: the factor of each class's losses. 'mean' divides the sum of losses by the sum of the labels' factors. */
-  readonly weight?: tf.Tensor;
-  /** Rows with this label do not count. Default −100. */
-  readonly ignoreIndex?: number;
-}
-
-/** Options of `crossEntropy`. */
-export interface CrossEntropyOptions extends ClassLossOptions {
-  /** The part of the target that is spread over all classes, from 0 (default) to 1. */
-  readonly labelSmoothing?: number;
 }
 
 /**
@@ -154,19 +138,23 @@ export function crossEntropy(
   target: tf.Tensor,
   options: CrossEntropyOptions = {},
 ): tf.Tensor {
-  const { labelSmoothing = 0, weight, reduction = 'mean' } = options;
+  const {
+    labelSmoothing = 0,
+    weight,
+    reduction = 'mean',
+  } = requireOptions('crossEntropy', options, CROSS_ENTROPY);
   const isOfLabels = target.dtype === 'int32';
   if (isOfLabels && labelSmoothing === 0 && weight === undefined && reduction === 'mean') {
     const mean = meanOfCounted(input, target, options);
     if (mean !== null) return mean;
   }
   const logs = alongLast(input, classDim(input), (rows) => tf.logSoftmax(rows));
-  const ofTarget = isOfLabels ? nllLoss : ofProbabilities;
+  const ofTarget = isOfLabels ? negativeLikelihood : ofProbabilities;
   if (labelSmoothing === 0) return ofTarget(logs, target, options);
   if (!isOfLabels) return ofProbabilities(logs, smoothed(target, labelSmoothing, classDim(input)), options);
   const spread = overAllClasses(logs, target, options);
   return tf.add(
-    tf.mul(nllLoss(logs, target, options), 1 - labelSmoothing),
+    tf.mul(negativeLikelihood(logs, target, options), 1 - labelSmoothing),
     tf.mul(spread, labelSmoothing / (input.shape[classDim(input)] ?? 1)),
   );
 }
@@ -176,6 +164,10 @@ export function crossEntropy(
  * Source: torch.nn.functional.nll_loss. Throws: SHAPE if the shapes do not match or a label is not a class.
  */
 export function nllLoss(input: tf.Tensor, target: tf.Tensor, options: ClassLossOptions = {}): tf.Tensor {
+  return negativeLikelihood(input, target, requireOptions('nllLoss', options, CLASS_LOSS));
+}
+
+function negativeLikelihood(input: tf.Tensor, target: tf.Tensor, options: ClassLossOptions): tf.Tensor {
   const { rows, labels, counts, factors } = labelled(input, target, options);
   const [count = 0, classes = 1] = rows.shape;
   const places = tf.add(labels, tf.range(0, count * classes, classes, 'int32'));

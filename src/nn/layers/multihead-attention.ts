@@ -1,4 +1,5 @@
 import { linear } from '../../backend/ops';
+import { count, flag, fraction, type OptionKinds, requireOptions, tensor } from '../../config/call-options';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { attention } from '../attention';
@@ -24,6 +25,14 @@ export interface MultiheadAttentionOptions {
   readonly batchFirst?: boolean;
 }
 
+const OPTIONS: OptionKinds<MultiheadAttentionOptions> = {
+  dropout: fraction,
+  bias: flag,
+  kdim: count,
+  vdim: count,
+  batchFirst: flag,
+};
+
 /** Options of a call of `MultiheadAttention`, with torch's defaults. */
 export interface AttentionCallOptions {
   /** [N, S]: true (or a number to add to scores) for keys that no query attends to. */
@@ -37,6 +46,14 @@ export interface AttentionCallOptions {
   /** Whether query i attends only to keys up to i. Unlike in torch, this option needs no attnMask. Default false. */
   readonly isCausal?: boolean;
 }
+
+const CALL_OPTIONS: OptionKinds<AttentionCallOptions> = {
+  keyPaddingMask: tensor,
+  needWeights: flag,
+  attnMask: tensor,
+  averageAttnWeights: flag,
+  isCausal: flag,
+};
 
 /** Queries, keys and values by head. */
 type Heads = [q: tf.Tensor, k: tf.Tensor, v: tf.Tensor];
@@ -66,7 +83,13 @@ export class MultiheadAttention extends Module {
 
   constructor(embedDim: number, numHeads: number, options: MultiheadAttentionOptions = {}) {
     super();
-    const { dropout = 0, bias = true, kdim = embedDim, vdim = embedDim, batchFirst = false } = options;
+    const {
+      dropout = 0,
+      bias = true,
+      kdim = embedDim,
+      vdim = embedDim,
+      batchFirst = false,
+    } = requireOptions('nn.MultiheadAttention', options, OPTIONS);
     requireExtents('nn.MultiheadAttention', { embedDim, numHeads, kdim, vdim });
     if (embedDim % numHeads !== 0)
       throw new ConfigError(
@@ -98,6 +121,7 @@ export class MultiheadAttention extends Module {
     value: tf.Tensor,
     options: AttentionCallOptions = {},
   ): [output: tf.Tensor, weights: tf.Tensor | null] {
+    requireOptions('a call of nn.MultiheadAttention', options, CALL_OPTIONS);
     if (query.rank === 2) return this.#unbatched(query, key, value, options);
     this.#requireFit(query, key, value);
     const batched = (x: tf.Tensor): tf.Tensor => (this.#batchFirst ? x : tf.transpose(x, [1, 0, 2]));

@@ -1,5 +1,6 @@
-import { type MaxPoolOptions, maxPool2d, pairOf } from '../../backend/image-ops';
+import { MAX_POOL, type MaxPoolOptions, maxPool2d, pairOf } from '../../backend/image-ops';
 import type { Pair } from '../../backend/window-sizes';
+import { count, flag, type OptionKinds, requireOptions, wholeFrom } from '../../config/call-options';
 import * as tf from '../../core/tf';
 import { Module } from '../module';
 import {
@@ -22,6 +23,7 @@ export class MaxPool2d extends Module {
 
   constructor(kernelSize: Pair, options: MaxPoolOptions = {}) {
     super();
+    requireOptions('nn.MaxPool2d', options, MAX_POOL);
     this.#kernelSize = kernelSize;
     this.#options = options;
   }
@@ -40,6 +42,20 @@ export interface MaxPool1dOptions {
   readonly ceilMode?: boolean;
 }
 
+const AVG_POOL_1D: OptionKinds<AvgPoolOptions<number>> = {
+  stride: count,
+  padding: wholeFrom(0),
+  ceilMode: flag,
+  countIncludePad: flag,
+};
+
+const MAX_POOL_1D: OptionKinds<MaxPool1dOptions> = {
+  stride: count,
+  padding: wholeFrom(0),
+  dilation: count,
+  ceilMode: flag,
+};
+
 /** Returns the largest value of each window. Shapes: x [N, C, L] → [N, C, L']. Source: torch.nn.MaxPool1d. */
 export class MaxPool1d extends Module {
   readonly #kernelSize: number;
@@ -47,6 +63,7 @@ export class MaxPool1d extends Module {
 
   constructor(kernelSize: number, options: MaxPool1dOptions = {}) {
     super();
+    requireOptions('nn.MaxPool1d', options, MAX_POOL_1D);
     this.#kernelSize = kernelSize;
     this.#options = options;
   }
@@ -85,7 +102,11 @@ export class AvgPool1d extends Module {
 
   constructor(kernelSize: number, options: AvgPoolOptions<number> = {}) {
     super();
-    const { stride = kernelSize, padding = 0, ...rest } = options;
+    const {
+      stride = kernelSize,
+      padding = 0,
+      ...rest
+    } = requireOptions('nn.AvgPool1d', options, AVG_POOL_1D);
     const pairs = { ...rest, stride: [1, stride], padding: [0, padding] } as const;
     this.#windows = poolingWindows('nn.AvgPool1d', [1, kernelSize], pairs);
   }

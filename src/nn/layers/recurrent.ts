@@ -1,4 +1,5 @@
 import { linear } from '../../backend/ops';
+import { count, flag, fraction, type OptionKinds, oneOf, requireOptions } from '../../config/call-options';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { type FirstValues, uniform } from '../init';
@@ -21,6 +22,14 @@ export interface RecurrentOptions {
   /** Whether a second network reads the sequence backwards; the outputs of both networks are concatenated. Default false. */
   readonly bidirectional?: boolean;
 }
+
+const OPTIONS: OptionKinds<RecurrentOptions> = {
+  numLayers: count,
+  bias: flag,
+  batchFirst: flag,
+  dropout: fraction,
+  bidirectional: flag,
+};
 
 /** The parameters of one layer and direction. */
 interface Weights {
@@ -51,7 +60,13 @@ abstract class Recurrent extends Module {
 
   constructor(cell: Cell, inputSize: number, hiddenSize: number, options: RecurrentOptions) {
     super();
-    const { numLayers = 1, bias = true, batchFirst = false, dropout = 0, bidirectional = false } = options;
+    const {
+      numLayers = 1,
+      bias = true,
+      batchFirst = false,
+      dropout = 0,
+      bidirectional = false,
+    } = requireOptions(`nn.${new.target.name}`, options, OPTIONS);
     requireExtents(`nn.${new.target.name}`, { inputSize, hiddenSize, numLayers });
     this.#cell = cell;
     this.#size = hiddenSize;
@@ -199,11 +214,10 @@ export class RNN extends Recurrent {
   constructor(
     inputSize: number,
     hiddenSize: number,
-    {
-      nonlinearity = 'tanh',
-      ...options
-    }: RecurrentOptions & { readonly nonlinearity?: 'tanh' | 'relu' } = {},
+    given: RecurrentOptions & { readonly nonlinearity?: 'tanh' | 'relu' } = {},
   ) {
+    const kinds = { ...OPTIONS, nonlinearity: oneOf('tanh', 'relu') };
+    const { nonlinearity = 'tanh', ...options } = requireOptions('nn.RNN', given, kinds);
     super(nonlinearity === 'tanh' ? TANH_CELL : RELU_CELL, inputSize, hiddenSize, options);
   }
 

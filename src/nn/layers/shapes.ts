@@ -1,4 +1,5 @@
 import type { Pair } from '../../backend/window-sizes';
+import { pairFrom, requireOptions } from '../../config/call-options';
 import { ConfigError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { Module } from '../module';
@@ -56,13 +57,11 @@ export class Unflatten extends Module {
 export class Upsample extends Module {
   readonly #factors: readonly [number, number];
 
-  constructor({ scaleFactor }: { readonly scaleFactor: Pair }) {
+  constructor(options: { readonly scaleFactor: Pair }) {
     super();
+    const { scaleFactor } = requireOptions('nn.Upsample', options, { scaleFactor: pairFrom(1) });
+    if (scaleFactor === undefined) throw new ConfigError('nn.Upsample needs a factor: { scaleFactor: 2 }');
     this.#factors = typeof scaleFactor === 'number' ? [scaleFactor, scaleFactor] : scaleFactor;
-    if (this.#factors.some((factor) => !Number.isInteger(factor) || factor < 1))
-      throw new ConfigError(
-        `nn.Upsample: scaleFactor is [${this.#factors}]; give whole numbers of at least 1`,
-      );
   }
 
   forward(x: tf.Tensor): tf.Tensor {

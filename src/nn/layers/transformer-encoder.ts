@@ -1,9 +1,25 @@
+import {
+  atLeast0,
+  callback,
+  count,
+  either,
+  flag,
+  fraction,
+  type OptionKinds,
+  oneOf,
+  orNull,
+  requireKind,
+  requireOptions,
+  tensor,
+} from '../../config/call-options';
 import { ConfigError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { ModuleList } from '../containers';
 import { Linear } from '../linear';
 import { Module } from '../module';
 import { LayerNorm } from '../norms';
+import { requireExtents } from '../require-extents';
+import { aModule } from '../require-parameters';
 import { gelu, relu } from './activation-functions';
 import { Dropout } from './dropout';
 import { MultiheadAttention } from './multihead-attention';
@@ -26,6 +42,16 @@ export interface TransformerEncoderLayerOptions {
   readonly bias?: boolean;
 }
 
+const OPTIONS: OptionKinds<TransformerEncoderLayerOptions> = {
+  dimFeedforward: count,
+  dropout: fraction,
+  activation: either(oneOf('relu', 'gelu'), callback),
+  layerNormEps: atLeast0,
+  batchFirst: flag,
+  normFirst: flag,
+  bias: flag,
+};
+
 /** Options of a call of an encoder. */
 export interface EncoderCallOptions {
   /** [L, L] or [N · numHeads, L, L]: true for excluded pairs of positions, or numbers to add to scores. */
@@ -35,6 +61,12 @@ export interface EncoderCallOptions {
   /** Whether each position attends only to itself and earlier positions. Default false. */
   readonly isCausal?: boolean;
 }
+
+const CALL_OPTIONS: OptionKinds<EncoderCallOptions> = {
+  mask: tensor,
+  srcKeyPaddingMask: tensor,
+  isCausal: flag,
+};
 
 /**
  * Self-attention and a feed-forward network, each with a residual connection and a norm. Shapes: src [L, N, dModel] → the same.
@@ -56,6 +88,7 @@ export class TransformerEncoderLayer extends Module {
 
   constructor(dModel: number, nhead: number, options: TransformerEncoderLayerOptions = {}) {
     super();
+    requireOptions('nn.TransformerEncoderLayer', options, OPTIONS);
     const { dimFeedforward = 2048, dropout = 0.1, activation = 'relu', layerNormEps: eps = 1e-5 } = options;
     const { batchFirst = false, normFirst = false, bias = true } = options;
     this.self_attn = new MultiheadAttention(dModel, nhead, { dropout, bias, batchFirst });
@@ -71,6 +104,7 @@ export class TransformerEncoderLayer extends Module {
   }
 
   forward(src: tf.Tensor, options: EncoderCallOptions = {}): tf.Tensor {
+    requireOptions('a call of nn.TransformerEncoderLayer', options, CALL_OPTIONS);
     if (this.#normFirst) {
       const x = tf.add(src, this.#attend(this.norm1.apply(src), options));
       return tf.add(x, this.#feed(this.norm2.apply(x)));
@@ -109,13 +143,16 @@ export class TransformerEncoder extends Module {
   constructor(
     makeLayer: () => TransformerEncoderLayer,
     numLayers: number,
-    { norm = null }: { readonly norm?: Module | null } = {},
+    options: { readonly norm?: Module | null } = {},
   ) {
     super();
+    const { norm = null } = requireOptions('nn.TransformerEncoder', options, { norm: orNull(aModule) });
     if (makeLayer instanceof Module)
       throw new ConfigError(
         'nn.TransformerEncoder takes a function that makes a layer: () => new nn.TransformerEncoderLayer(…)',
       );
+    requireKind('nn.TransformerEncoder', 'the first argument', makeLayer, callback);
+    requireExtents('nn.TransformerEncoder', { numLayers });
     this.layers = new ModuleList(Array.from({ length: numLayers }, () => makeLayer()));
     this.norm = norm;
   }

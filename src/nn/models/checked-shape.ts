@@ -1,5 +1,6 @@
 import type { z } from 'zod';
-import { issueMessage, toIssues } from '../../config/config-issue';
+import { fields, index, requireKind } from '../../config/call-options';
+import { issuesMessage, requirePlain, toIssues } from '../../config/config-issue';
 import { modelConflicts } from '../../config/model-conflicts';
 import type { BuiltInModel } from '../../config/settings/model';
 import { ConfigError } from '../../core/errors';
@@ -19,13 +20,17 @@ export type ShapeOptions<S extends z.ZodType> = Omit<z.input<S>, 'kind'> & {
 export function checkedShape<S extends ShapeSchema>(
   kind: BuiltInModel['kind'],
   schema: S,
-  sizes: object,
+  given: object & { readonly seed?: number },
 ): z.output<S> {
+  requireKind(kind, 'the argument', given, fields);
+  requirePlain(given);
+  const { seed = 0, ...sizes } = given;
+  requireKind(kind, 'seed', seed, index);
   const parsed = schema.safeParse({ ...sizes, kind });
   const issues = parsed.success
     ? // BuiltInModel is the union of these schemas. In a config, the sizes are within `model`.
       modelConflicts(parsed.data as BuiltInModel).map((issue) => ({ ...issue, path: issue.path.slice(1) }))
     : toIssues(parsed.error.issues, sizes, { '': Object.keys(schema.shape) });
   if (parsed.success && issues.length === 0) return parsed.data;
-  throw new ConfigError(issues.map((issue) => `${kind}: ${issueMessage(issue)}`).join('\n'));
+  throw new ConfigError(issuesMessage(issues, `${kind}: `));
 }

@@ -212,6 +212,6 @@ export function newDit(shape: DitConfig): Dit | DitExperts {
  * Makes Wan2.2's transformer; its initial values depend on the seed and are equal on all ranks. Throws: CONFIG if sizes
  * contradict each other.
  */
-export function dit({ seed = 0, ...shape }: DitOptions): Dit | DitExperts {
-  return newDit(checkedShape('dit', ditSchema, shape)).manualSeed(seed);
+export function dit(sizes: DitOptions): Dit | DitExperts {
+  return newDit(checkedShape('dit', ditSchema, sizes)).manualSeed(sizes.seed ?? 0);
 }

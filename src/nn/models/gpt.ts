@@ -133,8 +133,8 @@ export class GPT extends LanguageModel<Block> {
  * Makes a GPT with the seed's initial values, which are equal on all ranks. Throws: CONFIG for sizes that are missing, unknown or
  * wrong, or that contradict each other.
  */
-export function gpt({ seed = 0, ...shape }: GptOptions): GPT {
-  return new GPT(checkedShape('gpt', gptSchema, shape)).manualSeed(seed);
+export function gpt(sizes: GptOptions): GPT {
+  return new GPT(checkedShape('gpt', gptSchema, sizes)).manualSeed(sizes.seed ?? 0);
 }
 
 /** The sizes of a GPT with experts. */
@@ -176,8 +176,8 @@ export class MoeGPT extends LanguageModel<MoeBlock> {
 /**
  * Makes a GPT with experts; its initial values depend on the seed and are equal on all ranks. Throws: CONFIG as `gpt` does.
  */
-export function moe({ seed = 0, ...shape }: MoeOptions): MoeGPT {
-  return new MoeGPT(checkedShape('moe', moeSchema, shape)).manualSeed(seed);
+export function moe(sizes: MoeOptions): MoeGPT {
+  return new MoeGPT(checkedShape('moe', moeSchema, sizes)).manualSeed(sizes.seed ?? 0);
 }
 
 /**

@@ -94,6 +94,6 @@ export class LlamaModel extends Module {
 }
 
 /** Makes a Llama with the seed's initial values, which are equal on all ranks. Throws: CONFIG if sizes contradict each other. */
-export function llama({ seed = 0, ...shape }: LlamaOptions): Llama {
-  return new Llama(checkedShape('llama', llamaSchema, shape)).manualSeed(seed);
+export function llama(sizes: LlamaOptions): Llama {
+  return new Llama(checkedShape('llama', llamaSchema, sizes)).manualSeed(sizes.seed ?? 0);
 }

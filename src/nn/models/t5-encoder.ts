@@ -51,6 +51,6 @@ export class T5Encoder extends Module {
 }
 
 /** Makes an encoder with the seed's initial values, which are equal on all ranks. Throws: CONFIG if sizes contradict each other. */
-export function t5Encoder({ seed = 0, ...shape }: T5EncoderOptions): T5Encoder {
-  return new T5Encoder(checkedShape('t5-encoder', t5Schema, shape)).manualSeed(seed);
+export function t5Encoder(sizes: T5EncoderOptions): T5Encoder {
+  return new T5Encoder(checkedShape('t5-encoder', t5Schema, sizes)).manualSeed(sizes.seed ?? 0);
 }

@@ -5,6 +5,7 @@ import * as tf from '../../core/tf';
 import { ModuleList } from '../containers';
 import { GPT2, Linear } from '../linear';
 import { Module } from '../module';
+import { requireExtents } from '../require-extents';
 
 /** An expert: a linear layer, GELU and another linear layer; the inner width is 4 d. Shapes: x [rows, d] → the same. */
 export class FeedForward extends Module {
@@ -13,6 +14,7 @@ export class FeedForward extends Module {
 
   constructor(dim: number) {
     super();
+    requireExtents('nn.FeedForward', { dim });
     this.fc1 = new Linear(dim, 4 * dim, GPT2);
     this.fc2 = new Linear(4 * dim, dim, GPT2);
   }

@@ -6,6 +6,7 @@ import * as tf from '../../core/tf';
 import { Buffer } from '../buffer';
 import { GPT2, Linear } from '../linear';
 import { Module } from '../module';
+import { requireModule } from '../require-parameters';
 import { evenScores, type RowsByExpert, topExperts, topRows, withinCapacity } from './assignments';
 import { AuxiliaryLoss, withAuxiliaryLosses } from './auxiliary-loss';
 import { Experts, FeedForward } from './experts';
@@ -211,6 +212,6 @@ export function mixturesIn(model: Module): MixtureOfExperts[] {
 export function addAuxiliaryLosses(model: Module, loss: tf.Tensor): tf.Tensor {
   return withAuxiliaryLosses(
     loss,
-    mixturesIn(model).map(({ auxiliary }) => auxiliary),
+    mixturesIn(requireModule('addAuxiliaryLosses', model)).map(({ auxiliary }) => auxiliary),
   );
 }

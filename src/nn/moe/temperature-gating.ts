@@ -1,3 +1,4 @@
+import { callback, finite, index, type OptionKinds, requireOptions } from '../../config/call-options';
 import { withGradients } from '../../core/custom-gradient';
 import { ConfigError } from '../../core/errors';
 import { seeded } from '../../core/random';
@@ -19,6 +20,8 @@ export interface TemperatureGatingOptions {
   readonly keys?: RowKeys;
 }
 
+const OPTIONS: OptionKinds<TemperatureGatingOptions> = { initTemp: finite, seed: index, keys: callback };
+
 /**
  * Chooses one of several experts per row: divides the logits of a linear gate by a learned temperature, and applies hard
  * Gumbel-softmax. The result is one-hot; backward uses the gradient of the soft probabilities (straight-through).
@@ -32,7 +35,7 @@ export class TemperatureGating extends Module {
 
   constructor(inputDim: number, numExperts: number, options: TemperatureGatingOptions = {}) {
     super();
-    const { initTemp = 1, seed, keys = valueKeys } = options;
+    const { initTemp = 1, seed, keys = valueKeys } = requireOptions('TemperatureGating', options, OPTIONS);
     requireExtents('TemperatureGating', { inputDim, numExperts });
     if (!(initTemp > 0)) {
       throw new ConfigError(

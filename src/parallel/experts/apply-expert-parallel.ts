@@ -1,3 +1,4 @@
+import { instance, requireKind } from '../../config/call-options';
 import {
   consecutivePlacement,
   copiesPerRank,
@@ -11,6 +12,7 @@ import { ConfigError } from '../../core/errors';
 import type { ModelParallel } from '../../dist/model-parallel';
 import type { Module } from '../../nn/module';
 import { type MixtureOfExperts, mixturesIn } from '../../nn/moe/mixture-of-experts';
+import { requireModule } from '../../nn/require-parameters';
 import { splitParameter } from '../tensor/split-parameter';
 import { expertCopies } from './expert-copies';
 import { expertExchange } from './expert-exchange';
@@ -35,12 +37,14 @@ export interface ExpertParallelOptions {
  */
 export function applyExpertParallel<M extends Module>(
   model: M,
-  { ep, edp }: Pick<ModelParallel, 'ep' | 'edp'>,
+  parallel: Pick<ModelParallel, 'ep' | 'edp'>,
   options: ExpertParallelOptions = {},
 ): M {
   requireKnownOptions('applyExpertParallel(model, parallel, { … })', options, ['placement']);
   const placement = options.placement ?? {};
-  const mixtures = mixturesIn(model);
+  requireKind('applyExpertParallel', 'the second argument', parallel, instance);
+  const { ep, edp } = parallel;
+  const mixtures = mixturesIn(requireModule('applyExpertParallel', model));
   if (mixtures.length === 0) {
     throw new ConfigError(
       `applyExpertParallel: a ${model.constructor.name} has no experts; use nn.moe or a module with an nn.MixtureOfExperts`,

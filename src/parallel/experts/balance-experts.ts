@@ -3,6 +3,7 @@ import * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
 import { type MixtureOfExperts, mixturesIn, type RankLoad } from '../../nn/moe/mixture-of-experts';
+import { requireModule } from '../../nn/require-parameters';
 import { isElsewhere } from '../pipeline/state-elsewhere';
 
 /** A rank's loads of all layers with experts, by the layer's name. */
@@ -16,7 +17,7 @@ export type ExpertLoads = Readonly<Record<string, RankLoad>>;
  * Source: Wang et al. 2024, "Auxiliary-loss-free load balancing", algorithm 1; DeepSeek-V3.
  */
 export function balanceExperts(model: Module, group: ProcessGroup): ExpertLoads {
-  const mixtures = mixturesIn(model);
+  const mixtures = mixturesIn(requireModule('balanceExperts', model));
   const loads = mixtures.map((mixture) => mixture.takeLoad());
   const biased = mixtures.flatMap((mixture, i) => {
     const { tokens = [], dropped = [] } = loads[i] ?? {};

@@ -1,7 +1,9 @@
 import type { GatherState } from '../../autograd/part-pass';
 import { undone } from '../../backend/undone';
+import { iterable, requireKind } from '../../config/call-options';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import type { Module } from '../../nn/module';
+import { requireModule } from '../../nn/require-parameters';
 import { FsdpUnit } from './fsdp-unit';
 import { UnitState } from './unit-state';
 
@@ -59,12 +61,23 @@ export function withoutSync<T>(units: readonly FsdpUnit[], work: () => T): T {
  * FSDPModule.set_modules_to_forward_prefetch.
  */
 export function setModulesToForwardPrefetch(module: Module, modules: readonly Module[]): void {
-  unitOf(module).forwardPrefetch = modules.map(unitOf);
+  setPrefetch('setModulesToForwardPrefetch', 'forwardPrefetch', module, modules);
 }
 
 /** Does the same as `setModulesToForwardPrefetch` for backward. Source: FSDPModule.set_modules_to_backward_prefetch. */
 export function setModulesToBackwardPrefetch(module: Module, modules: readonly Module[]): void {
-  unitOf(module).backwardPrefetch = modules.map(unitOf);
+  setPrefetch('setModulesToBackwardPrefetch', 'backwardPrefetch', module, modules);
+}
+
+function setPrefetch(
+  what: string,
+  direction: 'forwardPrefetch' | 'backwardPrefetch',
+  module: Module,
+  modules: readonly Module[],
+): void {
+  requireKind(what, 'the second argument', modules, iterable);
+  const units = Array.from(modules, (each) => unitOf(requireModule(what, each)));
+  unitOf(requireModule(what, module))[direction] = units;
 }
 
 function unitOf(module: Module): FsdpUnit {

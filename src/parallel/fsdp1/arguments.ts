@@ -4,6 +4,7 @@ import { MIXED_PRECISION, mixedPrecisionSchema } from '../../config/settings/pre
 import type { StrategyName } from '../../config/strategies';
 import { strictNames } from '../../config/strict-names';
 import { ConfigError } from '../../core/errors';
+import { shown } from '../../core/shown';
 import type { Warn } from '../../core/warn';
 import { mixedPrecision, type MixedPrecision as Policy } from '../precision/mixed-precision';
 
@@ -31,7 +32,7 @@ function policyFrom(what: string, options: MixedPrecisionOptions): Policy {
   requireKnownOptions(`${what}({ … })`, options, Object.keys(MIXED_PRECISION));
   const parsed = mixedPrecisionSchema.safeParse(options);
   if (parsed.success) return mixedPrecision(parsed.data ?? {});
-  const wrong = Object.entries(options).map(([name, value]) => `${name}: ${JSON.stringify(value)}`);
+  const wrong = Object.entries(options).map(([name, value]) => `${name}: ${shown(value)}`);
   throw new ConfigError(
     `${what}({ ${wrong.join(', ')} }) names an unknown type; choose one of 'bf16', 'fp16', 'fp32', 'bfloat16', 'float16', 'float32'`,
   );

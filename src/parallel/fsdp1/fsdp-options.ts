@@ -2,6 +2,7 @@ import { type Call, checkArguments } from '../../config/call-arguments';
 import { nearest } from '../../config/nearest';
 import { STRATEGIES, STRATEGY_NAMES, type StrategyName } from '../../config/strategies';
 import { ConfigError } from '../../core/errors';
+import { shown } from '../../core/shown';
 import type { Warn } from '../../core/warn';
 import type { DeviceMesh } from '../../dist/device-mesh';
 import type { ProcessGroup } from '../../dist/types';
@@ -130,7 +131,7 @@ function strategyOf({ shardingStrategy = 'FULL_SHARD', deviceMesh }: FsdpOptions
   if (strategy === undefined) {
     const near = nearest(String(shardingStrategy), known);
     const hint = near === undefined ? `choose one of ${known.join(', ')}` : `did you mean '${near}'?`;
-    throw new ConfigError(`FSDP: shardingStrategy is ${JSON.stringify(shardingStrategy)}; ${hint}`);
+    throw new ConfigError(`FSDP: shardingStrategy is ${shown(shardingStrategy)}; ${hint}`);
   }
   if (STRATEGIES[strategy].isHybrid && (deviceMesh?.axisNames.length ?? 1) < 2) {
     warn(
@@ -145,7 +146,7 @@ function policyOf(policy: WrapPolicy | BarePolicy | null): WrapPolicy {
   if (policy === null) return rootOnly;
   if (typeof policy !== 'function') {
     throw new ConfigError(
-      `FSDP: autoWrapPolicy is ${JSON.stringify(policy)}; give a policy, such as transformerAutoWrapPolicy({ transformerLayerCls: [nn.Block] })`,
+      `FSDP: autoWrapPolicy is ${shown(policy)}; give a policy, such as transformerAutoWrapPolicy({ transformerLayerCls: [nn.Block] })`,
     );
   }
   // A policy function without its options throws its own error when it is called.
@@ -156,7 +157,7 @@ function backwardPrefetchOf(prefetch: FsdpOptions['backwardPrefetch']): FsdpOpti
   if (prefetch === undefined || prefetch === null || Object.hasOwn(BackwardPrefetch, prefetch))
     return prefetch;
   throw new ConfigError(
-    `FSDP: backwardPrefetch is ${JSON.stringify(prefetch)}; give 'BACKWARD_PRE', 'BACKWARD_POST' or null`,
+    `FSDP: backwardPrefetch is ${shown(prefetch)}; give 'BACKWARD_PRE', 'BACKWARD_POST' or null`,
   );
 }
 
@@ -164,7 +165,7 @@ function precisionOf(precision: FsdpOptions['mixedPrecision']): Policy | undefin
   if (precision === undefined || precision === null || precision === false) return undefined;
   if (typeof precision === 'object' && 'castForwardInputs' in precision) return precision;
   throw new ConfigError(
-    `FSDP: mixedPrecision is ${JSON.stringify(precision)} (torch: AttributeError); ` +
+    `FSDP: mixedPrecision is ${shown(precision)} (torch: AttributeError); ` +
       "write mixedPrecision: MixedPrecision({ paramDtype: 'bfloat16', reduceDtype: 'bfloat16' })",
   );
 }
@@ -173,7 +174,7 @@ function offloadOf(offload: FsdpOptions['cpuOffload']): boolean {
   if (offload === undefined || offload === null || offload === false) return false;
   if (typeof offload === 'object' && typeof offload.offloadParams === 'boolean') return offload.offloadParams;
   throw new ConfigError(
-    `FSDP: cpuOffload is ${JSON.stringify(offload)}; write cpuOffload: CPUOffload({ offloadParams: true })`,
+    `FSDP: cpuOffload is ${shown(offload)}; write cpuOffload: CPUOffload({ offloadParams: true })`,
   );
 }
 
@@ -203,12 +204,12 @@ export function fullyShardOptions(given: FullyShardArguments): FullyShardOptions
   const { mesh: _mesh, mpPolicy, offloadPolicy, ...options } = given;
   if (mpPolicy !== undefined && (typeof mpPolicy !== 'object' || !('castForwardInputs' in mpPolicy))) {
     throw new ConfigError(
-      `fullyShard: mpPolicy is ${JSON.stringify(mpPolicy)}; write mpPolicy: MixedPrecisionPolicy({ paramDtype: 'bfloat16' })`,
+      `fullyShard: mpPolicy is ${shown(mpPolicy)}; write mpPolicy: MixedPrecisionPolicy({ paramDtype: 'bfloat16' })`,
     );
   }
   if (offloadPolicy !== undefined && typeof offloadPolicy !== 'object') {
     throw new ConfigError(
-      `fullyShard: offloadPolicy is ${JSON.stringify(offloadPolicy)}; write offloadPolicy: CPUOffloadPolicy()`,
+      `fullyShard: offloadPolicy is ${shown(offloadPolicy)}; write offloadPolicy: CPUOffloadPolicy()`,
     );
   }
   return {

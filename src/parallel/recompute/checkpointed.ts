@@ -3,9 +3,11 @@ import { runRegion } from '../../autograd/region';
 import type { Region } from '../../autograd/region-call';
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError } from '../../core/errors';
+import { shown } from '../../core/shown';
 import type { Warn } from '../../core/warn';
 import type { Wrapper } from '../../nn/callable';
 import type { Module } from '../../nn/module';
+import { requireModule } from '../../nn/require-parameters';
 import type { RankContext } from '../run-as-unit';
 
 /** The objects that a checkpointed module needs; the observer gets a span 'recompute' for each second forward. */
@@ -80,11 +82,12 @@ export function checkpointWrapper<M extends Module>(
   layer: M,
   options: CheckpointWrapperOptions = {},
 ): M {
+  requireModule('checkpointWrapper', layer);
   requireKnownOptions('checkpointWrapper(layer, { … })', options, ['impl', 'offloadToHost']);
   const { impl = CheckpointImpl.NO_REENTRANT, offloadToHost = false } = options;
   if (!Object.hasOwn(CheckpointImpl, impl)) {
     throw new ConfigError(
-      `checkpointWrapper: impl is ${JSON.stringify(impl)}; PyTorch has NO_REENTRANT and REENTRANT, and nothing else; ` +
+      `checkpointWrapper: impl is ${shown(impl)}; PyTorch has NO_REENTRANT and REENTRANT, and nothing else; ` +
         'to run a layer without checkpointing, do not call checkpointWrapper for it',
     );
   }

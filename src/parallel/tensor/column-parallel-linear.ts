@@ -1,4 +1,5 @@
 import { markPart } from '../../autograd/divided';
+import { fields, requireKind } from '../../config/call-options';
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError } from '../../core/errors';
 import * as tf from '../../core/tf';
@@ -61,6 +62,7 @@ export class ColumnParallelLinear<HasBias extends boolean = true> extends Linear
     options: ColumnOptions & LinearOptions<HasBias> = {},
     warn: Warn = () => undefined,
   ) {
+    requireKind('ColumnParallelLinear', 'the options', options, fields);
     const { bias, init, ...own } = options;
     super(inputs, outputs, {
       ...(bias === undefined ? {} : { bias }),

@@ -1,3 +1,4 @@
+import { fields, requireKind } from '../../config/call-options';
 import { requireKnownOptions } from '../../config/option-names';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
@@ -49,6 +50,7 @@ export class RowParallelLinear<HasBias extends boolean = true> extends Linear<Ha
     options: RowOptions & LinearOptions<HasBias> = {},
     warn: Warn = () => undefined,
   ) {
+    requireKind('RowParallelLinear', 'the options', options, fields);
     const { bias, init, ...own } = options;
     super(inputs, outputs, {
       ...(bias === undefined ? {} : { bias }),

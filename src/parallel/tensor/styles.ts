@@ -1,6 +1,7 @@
 import { currentDraws } from '../../backend/current-engine';
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError } from '../../core/errors';
+import { shown } from '../../core/shown';
 import { CausalSelfAttention } from '../../nn/attention';
 import { Embedding } from '../../nn/embedding';
 import { Dropout } from '../../nn/layers/dropout';
@@ -23,7 +24,9 @@ export const Replicate = (): Placement => ({ kind: 'replicate' });
 /** Each rank has a part of the tensor along a dim; -1 is the last dim. Throws: CONFIG for a dim that is no integer. */
 export function Shard(dim: number): Placement {
   if (!Number.isInteger(dim))
-    throw new ConfigError(`Shard(${dim}): give the dim that is cut, such as Shard(1) for the sequence`);
+    throw new ConfigError(
+      `Shard(${shown(dim)}): give the dim that is cut, such as Shard(1) for the sequence`,
+    );
   return { kind: 'shard', dim };
 }
 

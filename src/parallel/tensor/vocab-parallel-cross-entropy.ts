@@ -1,5 +1,6 @@
 import { markWhole } from '../../autograd/divided';
 import { readValues } from '../../backend/meta-backend';
+import { fields, requireKind, tensor } from '../../config/call-options';
 import { withGradients } from '../../core/custom-gradient';
 import { ShardlabError } from '../../core/errors';
 import { IGNORED_LABEL } from '../../core/ignored-label';
@@ -35,13 +36,17 @@ export function vocabParallelCrossEntropy(
   targets: tf.Tensor,
   options: VocabParallelLossOptions = {},
 ): tf.Tensor {
-  const group = groupOf('vocabParallelCrossEntropy', options);
+  const what = 'vocabParallelCrossEntropy';
+  requireKind(what, 'logits', logits, tensor);
+  requireKind(what, 'targets', targets, tensor);
+  requireKind(what, 'the options', options, fields);
+  const group = groupOf(what, options);
   const width = logits.shape.at(-1) ?? 1;
   const { classes = width * group.size, module = '' } = options;
   const own = ownRowsOf(classes, group);
   const numRows = logits.size / width;
   requireFit(logits, targets, { own, numRows, classes });
-  requireRows(targets, classes, 'vocabParallelCrossEntropy', IGNORED_LABEL);
+  requireRows(targets, classes, what, IGNORED_LABEL);
   const rows = tf.reshape(logits, [numRows, width]);
   const labels = tf.reshape(targets, [numRows]);
   const sent = { cause: 'activation', module } as const;

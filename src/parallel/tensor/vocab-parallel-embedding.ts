@@ -1,4 +1,5 @@
 import { embedding } from '../../backend/ops';
+import { fields, requireKind } from '../../config/call-options';
 import { requireKnownOptions } from '../../config/option-names';
 import * as tf from '../../core/tf';
 import type { Warn } from '../../core/warn';
@@ -39,6 +40,7 @@ export class VocabParallelEmbedding extends Embedding {
     options: VocabularyOptions & EmbeddingOptions = {},
     warn: Warn = () => undefined,
   ) {
+    requireKind('VocabParallelEmbedding', 'the options', options, fields);
     const { paddingIdx, init, ...own } = options;
     super(rows, dim, {
       ...(paddingIdx === undefined ? {} : { paddingIdx }),

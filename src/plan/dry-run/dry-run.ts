@@ -4,6 +4,7 @@ import { requireKnownOptions } from '../../config/option-names';
 import { modelShape } from '../../config/settings/model';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
+import { shown } from '../../core/shown';
 import { DryRun } from './dry-run-result';
 import { costsOfRank, type TimeOptions } from './rank-costs';
 import { type MetaOwn, runRank, type StepOptions } from './rank-run';
@@ -36,6 +37,10 @@ const OPTIONS = {
 } as const satisfies Readonly<Record<keyof DryRunOptions, true>>;
 
 const MOST_RANKS = 64;
+/** A rank's groups list their ranks, so a mistyped world would fill the memory. */
+const MOST_WORLD = 65_536;
+/** Steps after the first ones are alike, and a mistyped number would not end. */
+const MOST_STEPS = 10_000;
 
 /**
  * Trains for some steps with shapes in place of values, in simulated time. `input` is a config, or the name of a preset, a
@@ -58,10 +63,12 @@ export function dryRun(
   const config = configNamed(input);
   const full = parseTrainConfig(config);
   const { world, steps = 2, memoryLimit = 1, warn } = options;
-  if (!Number.isInteger(steps) || steps < 1)
-    throw new ConfigError(`dryRun: steps is ${steps}; give an integer of at least 1`);
+  if (!Number.isInteger(steps) || steps < 1 || steps > MOST_STEPS)
+    throw new ConfigError(`dryRun: steps is ${shown(steps)}; give an integer from 1 to ${MOST_STEPS}`);
   if (!(Number.isFinite(memoryLimit) && memoryLimit > 0))
-    throw new ConfigError(`dryRun: memoryLimit is ${memoryLimit}; give bytes above 0, such as 24e9`);
+    throw new ConfigError(`dryRun: memoryLimit is ${shown(memoryLimit)}; give bytes above 0, such as 24e9`);
+  if (!(world === undefined || typeof world === 'number') || world > MOST_WORLD)
+    throw new ConfigError(`dryRun: world is ${shown(world)}; a dry run has at most ${MOST_WORLD} ranks`);
   for (const message of configWarnings(config, full, world)) warn?.(message);
   const costsOf = costsOfRank(options);
   const ranks = ranksOf(options, full);

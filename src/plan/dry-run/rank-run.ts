@@ -3,7 +3,7 @@ import { type MetaEngine, withMetaEngine } from '../../backend/meta-engine';
 import { ownData } from '../../config/settings/data';
 import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
-import { ShardlabError } from '../../core/errors';
+import { ConfigError, ShardlabError } from '../../core/errors';
 import type { Bytes } from '../../core/units';
 import type { Warn } from '../../core/warn';
 import type { BatchSource } from '../../data/batch';
@@ -155,12 +155,19 @@ function stepped(engine: MetaEngine, options: RankRunOptions, repeats: Repeats):
   return { rank, numParams, records, events };
 }
 
+/** 1 GiB of tokens. */
+const MOST_TOKENS = 2 ** 28;
+
 /** Returns batches of the config's shape; all tokens are 0, because nothing reads them. Undefined: the inputs are not tokens. */
 function blankBatches(config: TrainConfig): BatchSource | undefined {
   const shape = modelShape(config);
   const { batch, data } = config;
   const seq = 'seq' in shape ? shape.seq : ownData(data)?.seq;
   if (seq === undefined) return undefined;
+  if (batch * seq > MOST_TOKENS)
+    throw new ConfigError(
+      `batch ${batch} x seq ${seq} is more than the ${MOST_TOKENS} tokens that a batch of a dry run can have; use a smaller batch`,
+    );
   const tokens = new Int32Array(batch * (seq + 1));
   return { name: 'blank', batch: () => ({ batch, seq, tokens }) };
 }

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { issueMessage, toIssues } from '../../config/config-issue';
+import { issuesMessage, toIssues } from '../../config/config-issue';
 import { keysOf } from '../../config/setting-table';
 import { size } from '../../config/settings/model';
 import { ConfigError } from '../../core/errors';
@@ -93,7 +93,7 @@ function parse(request: InferenceRequest): z.output<typeof inferenceSchema> {
   if (parsed.success) return parsed.data;
   const issues = toIssues(parsed.error.issues, request, keysOf(inferenceSchema));
   throw new ConfigError(
-    `inference: ${issues.map(issueMessage).join('\n')}; write { batch: 8, seq: 4096, weights: 'bf16', cache: 'fp8' }`,
+    `inference: ${issuesMessage(issues)}; write { batch: 8, seq: 4096, weights: 'bf16', cache: 'fp8' }`,
   );
 }
 

@@ -153,9 +153,41 @@ def read_torchtitan(folder: str, world: int) -> dict[str, Any]:
     }
 
 
+def read_peft(folder: str, _world: int) -> dict[str, Any]:
+    """The layers to which PEFT adds adapters in transformers' model, for the arguments of swift's launch.sh or LLaMA-Factory's YAML."""
+    import shlex
+
+    import torch
+    import yaml
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    launch = os.path.join(folder, "launch.sh")
+    if os.path.exists(os.path.join(folder, "train.yaml")):
+        with open(os.path.join(folder, "train.yaml"), encoding="utf-8") as file:
+            given = yaml.safe_load(file)
+        # LLaMA-Factory's own parsing of lora_target.
+        targets = [name.strip() for name in given["lora_target"].split(",")]
+        rank = given["lora_rank"]
+    else:
+        with open(launch, encoding="utf-8") as file:
+            words = shlex.split(file.read().replace("\\\n", " "))
+        after = words[words.index("--target_modules") + 1 :]
+        end = next((i for i, word in enumerate(after) if word.startswith("--")), len(after))
+        targets = after[:end]
+        rank = int(words[words.index("--lora_rank") + 1])
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(os.path.join(folder, "model")))
+        adapted = get_peft_model(model, LoraConfig(r=rank, target_modules=targets))
+    ending = ".lora_A.default.weight"
+    names = [name for name, _ in adapted.named_parameters() if name.endswith(ending)]
+    return {"layers": [name.removeprefix("base_model.model.").removesuffix(ending) for name in names], "rank": rank}
+
+
 READERS = {
     "accelerate": read_accelerate,
     "deepspeed": read_deepspeed,
+    "peft": read_peft,
     "transformers": read_transformers,
     "torchtitan": read_torchtitan,
 }

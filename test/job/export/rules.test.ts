@@ -69,6 +69,11 @@ test('TorchTitan, swift and LLaMA-Factory refuse what would train something else
     /maxSteps 100 differs from steps 10/,
   );
   assert.equal(refusal({ model: LLAMA, lora: { r: 2 } }, 'swift'), '');
+  for (const to of ['swift', 'llamafactory'])
+    assert.match(
+      refusal({ model: LLAMA, lora: { targets: ['q_prj'] } }, to),
+      /lora\.targets: no module of the model is named "q_prj"; did you mean "q_proj"/,
+    );
 });
 
 test('the report has the names of keys that the bundle writes, and says what is reduced in another type', (context) => {
@@ -133,4 +138,26 @@ test('the report says of each setting what became of it, with its name there', (
 test('a bundle with fewer batches than steps says so', (context) => {
   const { report } = bundleOf(context, { steps: 10 }, { to: 'torchrun', steps: 2 });
   assert.match(report.notes.join(), /batches of 2 of 10 steps/);
+});
+
+test("adapters' layers are written by names that PEFT finds: without patterns, and with GPT-2's own names", (context) => {
+  const written = (to: 'swift' | 'llamafactory', input: TrainConfigInput): unknown[] => {
+    const { text, report } = bundleOf(context, input, { to });
+    const found =
+      to === 'swift'
+        ? /--target_modules (.*) \\$/m.exec(text('launch.sh'))
+        : /^lora_target: (.*)$/m.exec(text('train.yaml'));
+    const effect = report.settings.find(({ setting }) => setting === 'lora')?.effect;
+    return [found?.[1]?.replace(/["']/g, '').split(/[ ,]/), effect];
+  };
+  const q = ['model.layers.0.self_attn.q_proj', 'model.layers.1.self_attn.q_proj'];
+  const pattern = { model: LLAMA, lora: { targets: ['model.layers.*.self_attn.q_proj'] } };
+  assert.deepEqual(written('swift', pattern), [q, 'said']);
+  assert.deepEqual(written('llamafactory', pattern), [q, 'said']);
+  const ends = { model: LLAMA, lora: { targets: ['q_proj', 'v_proj'] } };
+  assert.deepEqual(written('swift', ends), [['q_proj', 'v_proj'], 'said']);
+  assert.deepEqual(written('llamafactory', { model: GPT, lora: { targets: ['qkv'] } }), [
+    ['transformer.h.0.attn.c_attn', 'transformer.h.1.attn.c_attn'],
+    'other',
+  ]);
 });

@@ -51,6 +51,6 @@ test('a check says right, wrong or skipped and never throws', () => {
 test('the error of a comparison by an unknown quantity names the possible ones', () => {
   assert.throws(() => compareRuns({ run }, 'shape' as 'memory'), {
     code: 'CONFIG',
-    message: /cannot compare 'shape'; choose one of 'memory', .*'timeline', .*'loss'/,
+    message: /cannot compare "shape"; choose one of 'memory', .*'timeline', .*'loss'/,
   });
 });

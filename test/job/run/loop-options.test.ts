@@ -58,7 +58,7 @@ test('a log that is not known, has no path or cannot be written is refused', (co
   const { path } = temporaryFolder(context);
   const logs = new RunLogs((message) => assert.fail(message));
   const cases = [
-    [['wandb'], 'CONFIG', /run\.log\('wandb'\) is not a log/],
+    [['wandb'], 'CONFIG', /run\.log\("wandb"\) is not a log/],
     [['jsonl'], 'CONFIG', /needs a path, as run\.log\('jsonl', 'log\.jsonl'\)/],
     [['jsonl', join(path, 'nowhere', 'log')], 'IO', /cannot be written: ENOENT/],
   ] as const;

@@ -33,10 +33,12 @@ export const RUNS: Readonly<Record<2 | 3 | 4, Readonly<Record<string, TensorRun>
     'gpt, recomputed in part': { model: GPT, tp: 2, recompute: 'selective' },
     'gpt, sequence parallel, recomputed': { model: GPT, tp: 2, sequenceParallel: true, recompute: 'full' },
     qwen: { model: QWEN, tp: 2 },
+    'gpt with one class per rank': { model: { ...GPT, vocab: 2 }, tp: 2 },
     'own model, sequence parallel': { model: OWN_SEQUENCE, tp: 2 },
   },
   3: {
     gpt: { model: GPT, tp: 3 },
+    'gpt with a rank without classes': { model: { ...GPT, vocab: 2 }, tp: 3 },
     'gpt, sequence parallel': { model: GPT, tp: 3, sequenceParallel: true },
     'own model': { model: OWN, tp: 3 },
     'own model, sequence parallel': { model: OWN_SEQUENCE, tp: 3 },
