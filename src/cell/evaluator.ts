@@ -156,12 +156,16 @@ function evaluateIn(session: Session, { code, name, held, ended }: Evaluation): 
     objectGroup: OBJECT_GROUP,
   } as Runtime.EvaluateParameterType;
   return new Promise((settle) => {
-    const stop = holdFirstPromise(held);
+    let long: Evaluated | undefined;
+    const stop = holdFirstPromise(held, (result) => {
+      long = takeLongText(result);
+    });
     try {
       session.post('Runtime.evaluate', parameters, (failure, reply) => {
         ended();
         // A well-formed request fails only if its code is terminated.
-        settle(failure === null && reply !== undefined ? readReply(session, reply) : { kind: 'terminated' });
+        if (failure !== null || reply === undefined) settle({ kind: 'terminated' });
+        else settle(long ?? readReply(session, reply));
       });
     } finally {
       stop();
@@ -169,20 +173,38 @@ function evaluateIn(session: Session, { code, name, held, ended }: Evaluation): 
   });
 }
 
+/** The property in which V8 hands a cell's value to the inspector. */
+const REPL_RESULT = '.repl_result';
+const LONG_TEXT = 2 ** 20;
+
+/**
+ * Takes a long text from the result that the inspector is about to read, because its reply has the whole text as JSON: V8 ends the
+ * process if that JSON is longer than a text can be. Returns undefined for other values.
+ */
+function takeLongText(result: unknown): Evaluated | undefined {
+  const value: unknown = Object(result)[REPL_RESULT];
+  if (typeof value !== 'string' || value.length < LONG_TEXT) return undefined;
+  Object(result)[REPL_RESULT] = '';
+  return { kind: 'value', value };
+}
+
 /**
  * Adds the next promise that is created, which is the promise of a cell in REPL mode, to `held` until it settles. If a cell
  * awaits a promise that nothing can settle, the garbage collector would remove both promises. V8 would reply "Promise was
  * collected" during the collection, and the JavaScript that reads this reply would end the process (Node 22 and 24). If no
- * promise was created, the returned function stops the search for it.
+ * promise was created, the returned function stops the search for it. `fulfilled` gets the promise's value before other code.
  */
-function holdFirstPromise(held: Set<Promise<unknown>>): () => void {
+function holdFirstPromise(held: Set<Promise<unknown>>, fulfilled: (value: unknown) => void): () => void {
   let isWaiting = true;
   const stopHook = promiseHooks.onInit((promise) => {
     if (!isWaiting) return;
     isWaiting = false;
     held.add(promise);
     const release = (): boolean => held.delete(promise);
-    promise.then(release, release);
+    promise.then((value) => {
+      release();
+      fulfilled(value);
+    }, release);
   }) as () => void; // the typings declare only that this is a `Function`
   return () => {
     isWaiting = false;

@@ -55,6 +55,17 @@ describe('the evaluator', () => {
     assert.equal(await value('undefined'), undefined);
   });
 
+  it('gives long texts without a copy of them in the inspector, whose reply would have every letter as \\u00e9', async () => {
+    const { maxRSS } = process.resourceUsage();
+    for (const js of ['"\u00e9".repeat(2 ** 26)', 'await 1; "\u00e9".repeat(2 ** 26)']) {
+      const text = await value(js);
+      assert.equal(String(text).length, 2 ** 26);
+    }
+    // The JSON would have 400 MB. The unit is KiB.
+    assert.ok(process.resourceUsage().maxRSS - maxRSS < 300_000);
+    assert.equal(await value('"short"'), 'short');
+  });
+
   it('lets cells declare a name again and closures see the newest value', async () => {
     await value('let n = 0; let inc = function () { n++; return n; };');
     await value('inc()');

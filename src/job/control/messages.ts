@@ -70,9 +70,10 @@ export interface OwnSources {
 export type RankWork =
   | { readonly kind: 'cell'; readonly js: string; readonly cell: number }
   | PutWork
-  /** Returns the value of a variable. */
+  /** Returns the value of a variable, in the form of [Note: sent values]. */
   | { readonly kind: 'get'; readonly name: string }
-  | { readonly kind: 'function'; readonly source: string; readonly args: readonly unknown[] }
+  /** Returns the value of a function, as 'get' does; `coded` has its arguments. */
+  | { readonly kind: 'function'; readonly source: string; readonly coded: Uint8Array }
   | {
       readonly kind: 'train';
       readonly run: number;

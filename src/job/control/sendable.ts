@@ -1,5 +1,4 @@
 import { types } from 'node:util';
-import { deserialize, serialize } from 'node:v8';
 import { ConfigError } from '../../core/errors';
 import { Tensor } from '../../core/tf';
 
@@ -39,19 +38,6 @@ export function requireSendable(value: unknown, what: string, name: string, lang
     const isTooDeep = error instanceof RangeError && error.message.includes('call stack');
     if (!isTooDeep) throw error;
     throw new ConfigError(`${what}: ${name} is nested too deeply to be sent; send a flatter value`);
-  }
-}
-
-/**
- * Returns a copy that ranks of this program get as it is. Throws: CONFIG, which names the path of the first part that cannot be
- * sent.
- */
-export function copyToSend(value: unknown, what: string, name: string): unknown {
-  requireSendable(value, what, name, 'JavaScript');
-  try {
-    return deserialize(serialize(value));
-  } catch (cause) {
-    throw new ConfigError(`${what}: ${name} cannot be sent (${String(cause)}); ${PLAIN}`);
   }
 }
 
@@ -231,7 +217,8 @@ function besideElements(value: readonly unknown[]): string[] {
   return keys.slice(last + 1);
 }
 
-const PLAIN = 'send plain values, arrays, typed arrays, Maps or Sets';
+/** What to send instead of an object that is not plain. */
+export const PLAIN = 'send plain values, arrays, typed arrays, Maps or Sets';
 
 /** Returns the kind of an object that is not plain, and what to send instead. */
 function otherKind(value: object): readonly [string, string] | undefined {
@@ -239,6 +226,8 @@ function otherKind(value: object): readonly [string, string] | undefined {
     return [`a tensor [${value.shape.join(', ')}]`, 'send its values: x.arraySync() or x.dataSync()'];
   if (types.isPromise(value)) return ['a promise', 'await it first'];
   if (types.isGeneratorObject(value)) return ['a generator', 'send an array, as [...x]'];
+  if (types.isArgumentsObject(value))
+    return ['the arguments of a function', 'send an array, as [...arguments]'];
   if (types.isSharedArrayBuffer(value)) return ['shared memory', 'send a copy of it'];
   if (types.isExternal(value)) return ['an object of native code', PLAIN];
   return hasMethods(value) ? [`an instance of ${classNameOf(value)}`, PLAIN] : undefined;

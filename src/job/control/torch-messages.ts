@@ -59,11 +59,10 @@ export interface BatchesMade {
   readonly last?: boolean;
 }
 
-/** Declares variables, which cells and functions see. Ranks of Python get `coded` instead ([Note: values in Python]). */
+/** Declares variables, which cells and functions see. `coded`: [Note: sent values], for ranks of Python [Note: values in Python]. */
 export interface PutWork {
   readonly kind: 'put';
-  readonly values: Readonly<Record<string, unknown>>;
-  readonly coded?: Buffer | undefined;
+  readonly coded: Uint8Array;
 }
 
 /** Runs Python in a rank of PyTorch; the values in `coded` become variables first. `cell`: it is a cell's code. */
@@ -71,5 +70,5 @@ export interface PythonWork {
   readonly kind: 'python';
   readonly source: string;
   readonly cell: number | undefined;
-  readonly coded?: Buffer | undefined;
+  readonly coded?: Uint8Array | undefined;
 }

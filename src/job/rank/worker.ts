@@ -15,7 +15,7 @@ import type { World } from '../../dist/world';
 import type { StatusWriter } from '../../transport/status-board';
 import type { CourierHandle } from '../control/courier-handle';
 import type { Outcome, RankOutput, RankWork, ToMain } from '../control/messages';
-import { copyToSend } from '../control/sendable';
+import { decodeSent, encodeSent } from '../control/sent-values';
 import { NO_CELL } from '../control/situation';
 import type { CellSteps } from './cell-steps';
 import { compile, explained, placeInFunction } from './compile';
@@ -152,9 +152,9 @@ export class RankWorker {
       steps.end(result.value);
       if (work.kind === 'put') return { ok: true, value: undefined };
       if (work.kind === 'get')
-        return { ok: true, value: copyToSend(valueToSend(result.value), 'job.get', work.name) };
+        return { ok: true, value: encodeSent({ [work.name]: valueToSend(result.value) }, 'job.get') };
       if (work.kind === 'function')
-        return { ok: true, value: copyToSend(result.value, 'job.on().run', 'value') };
+        return { ok: true, value: encodeSent({ value: result.value }, 'job.on().run') };
       if (work.kind !== 'cell') return { ok: true, value: deserialize(serialize(result.value)) };
       if (result.value !== undefined) await this.#showResult(result.value);
       return { ok: true, value: undefined };
@@ -167,9 +167,10 @@ export class RankWorker {
     const { evaluator } = this.#parts;
     if (work.kind === 'cell') return evaluator.evaluate(work.js, { name: `In[${work.cell}]` });
     if (work.kind === 'get') return evaluator.evaluate(nameInCells(work.name), { name: work.kind });
-    TASK.value = () => this.#task(work);
+    const values = work.kind === 'put' ? decodeSent(work.coded) : {};
+    TASK.value = () => (work.kind === 'put' ? requireFree(values, this.#parts.scope) : this.#task(work));
     const name = work.kind === 'function' ? FUNCTION_NAME : work.kind;
-    const names = work.kind === 'put' ? freeNames(work.values, this.#parts.scope) : [];
+    const names = freeNames(values, this.#parts.scope);
     const code =
       names.length === 0
         ? `await ${TASK_CALL}`
@@ -177,13 +178,11 @@ export class RankWorker {
     return evaluator.evaluate(code, { name });
   }
 
-  #task(work: Exclude<RankWork, { kind: 'cell' | 'get' }>): unknown {
+  #task(work: Exclude<RankWork, { kind: 'cell' | 'get' | 'put' }>): unknown {
     const { scope, training, engine, courier, steps } = this.#parts;
     switch (work.kind) {
       case 'function':
-        return runShipped(work.source, scope, work.args);
-      case 'put':
-        return requireFree(work.values, scope);
+        return runShipped(work.source, scope, Object.values(decodeSent(work.coded)));
       case 'measure':
         return measure(work.measurement, scope);
       case 'python':

@@ -2,7 +2,7 @@ import { currentDisplay } from '../../cell/display';
 import { ConfigError } from '../../core/errors';
 import { shown } from '../../core/shown';
 import type { Measurement } from '../control/measurement';
-import { copyToSend } from '../control/sendable';
+import { decodeSent, encodeSent } from '../control/sent-values';
 import type { LaunchPlan } from '../launch/options';
 import { createLiveOutput, createPlainOutput } from '../launch/outputs';
 import type { Supervisor } from '../launch/supervisor';
@@ -10,13 +10,7 @@ import type { RankScope } from '../rank/scope';
 import { requireLanguage } from '../torch/language';
 import { encodeValues } from '../torch/value-codec';
 import type { Recordings } from './records';
-import {
-  copiedVariables,
-  type RankVariables,
-  requireName,
-  requireVariables,
-  type VariableNamed,
-} from './variables';
+import { type RankVariables, requireName, requireVariables, type VariableNamed } from './variables';
 
 /**
  * A function that runs in ranks. It is sent as source code. It sees its arguments, the scope of a rank's cell and the
@@ -62,15 +56,15 @@ export class RankSelection {
       throw new ConfigError(`run takes a function, as run(({ rank }) => rank), not ${shown(work)}`);
     }
     requireLanguage(this.#engine, 'JavaScript', 'run(function)');
-    const copied = copiedArguments(args);
+    const named = args.map((arg, i) => [`argument ${i + 1}`, arg]);
+    const coded = encodeSent(Object.fromEntries(named), 'job.on().run');
     const live = liveOutput();
     try {
-      const shipped = { kind: 'function', source: String(work), args: copied } as const;
+      const shipped = { kind: 'function', source: String(work), coded } as const;
       const values = await this.#recordings.during(this.ranks, shipped, (steps) =>
         this.#supervisor.run(this.ranks, shipped, { ...steps, output: (event) => live.add(event) }),
       );
-      // Each rank sends the function's value, in the form that structured clone carries.
-      return values as Awaited<Value>[];
+      return values.map(decodedValue) as Awaited<Value>[]; // structured clone keeps the type
     } finally {
       live.finish();
     }
@@ -107,11 +101,8 @@ export class RankSelection {
    */
   async put(values: Readonly<Record<string, unknown>>): Promise<void> {
     requireVariables(values, 'job.put');
-    const work =
-      this.#engine === 'torch'
-        ? ({ kind: 'put', values: {}, coded: encodeValues(values, 'job.put') } as const)
-        : ({ kind: 'put', values: copiedVariables(values, 'job.put') } as const);
-    await this.#supervisor.run(this.ranks, work, {});
+    const encode = this.#engine === 'torch' ? encodeValues : encodeSent;
+    await this.#supervisor.run(this.ranks, { kind: 'put', coded: encode(values, 'job.put') }, {});
   }
 
   /**
@@ -125,8 +116,10 @@ export class RankSelection {
     name: Name | (keyof RankVariables & string),
   ): Promise<VariableNamed<Name>[]> {
     requireName(name, 'get');
+    const sent = await this.#supervisor.run(this.ranks, { kind: 'get', name }, {});
+    const values = this.#engine === 'torch' ? sent : sent.map(decodedValue);
     // The kernel's compiler declares the types of variables; a rank sends the value that the variable has.
-    return (await this.#supervisor.run(this.ranks, { kind: 'get', name }, {})) as VariableNamed<Name>[];
+    return values as VariableNamed<Name>[];
   }
 
   /** Returns each rank's result of a measurement, in rank order; the caller names the result's type. Throws: as `run` does. */
@@ -140,7 +133,8 @@ function liveOutput() {
   return display === undefined ? createPlainOutput() : createLiveOutput(display);
 }
 
-/** Returns copies of a function's arguments, which do not change while the call waits for its ranks. Throws: CONFIG. */
-function copiedArguments(args: readonly unknown[]): readonly unknown[] {
-  return args.map((arg, i) => copyToSend(arg, 'job.on().run', `argument ${i + 1}`));
+/** Returns the only value that a rank has sent. */
+function decodedValue(sent: unknown): unknown {
+  // Ranks send the bytes of a value as the outcome of 'get' and of a function.
+  return Object.values(decodeSent(sent as Uint8Array))[0];
 }

@@ -3,7 +3,6 @@ import { Script } from 'node:vm';
 import { ConfigError } from '../../core/errors';
 import { shown } from '../../core/shown';
 import type { Tensor } from '../../core/tf';
-import { copyToSend } from '../control/sendable';
 
 declare global {
   /**
@@ -38,15 +37,6 @@ export function requireVariables(
 function isPlain(value: object): boolean {
   const prototype: object | null = Object.getPrototypeOf(value);
   return prototype === null || (Object.getPrototypeOf(prototype) === null && !types.isProxy(value));
-}
-
-/** Returns copies of the values, which do not change while the call waits for its ranks. Throws: CONFIG, which names the path. */
-export function copiedVariables(
-  values: Readonly<Record<string, unknown>>,
-  what: string,
-): Readonly<Record<string, unknown>> {
-  const names = Object.keys(values);
-  return Object.fromEntries(names.map((name) => [name, copyToSend(values[name], what, name)]));
 }
 
 /** Throws: CONFIG unless the name can be that of a variable. */

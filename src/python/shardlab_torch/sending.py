@@ -142,16 +142,24 @@ class _Encoder:
         local = value.to_local() if hasattr(value, "to_local") else value
         if local.is_complex():
             self._refuse(place, f"a tensor of {local.dtype}", "send its parts: torch.view_as_real(x)")
+        if local.is_quantized:
+            # Views of its bytes end the process.
+            self._refuse(place, f"a tensor of {local.dtype}", "send its values, x.dequantize(), or its integers, x.int_repr()")
         try:
             plain = local.detach().cpu().resolve_neg()
             plain = plain.to(torch.float32) if plain.is_floating_point() and plain.dtype != torch.float64 else plain
-            data = plain.contiguous().view(-1).view(torch.uint8).view(-1, plain.element_size())
+            # `contiguous` alone leaves a single element the stride that it had in a larger tensor.
+            flat = plain.contiguous().as_strided((plain.numel(),), (1,))
+            data = flat.view(torch.uint8).view(-1, plain.element_size())
             data = data.flip(1).contiguous() if sys.byteorder == "big" else data
             content = ctypes.string_at(data.data_ptr(), data.numel()) if data.numel() > 0 else b""
         except (RuntimeError, TypeError, NotImplementedError, AttributeError) as error:
             reason = text_of(error).split("\n")[0][:100]
             return self._refuse(place, f"a tensor whose values cannot be read ({reason})", "send a dense tensor that has values")
-        return self._elements(str(plain.dtype).removeprefix("torch."), list(plain.shape), content)
+        name = str(plain.dtype).removeprefix("torch.")
+        if name != "bool" and name not in NUMPY_TYPES:
+            self._refuse(place, f"a tensor of {plain.dtype}", "send a tensor of other numbers, as x.to(torch.int32)")
+        return self._elements(name, list(plain.shape), content)
 
     def _numpy(self, numpy: Any, value: Any, place: Place) -> Any:
         kind, name = value.dtype.kind, value.dtype.name

@@ -3,7 +3,8 @@ import { before, test } from 'node:test';
 import { inspect } from 'node:util';
 import { ConfigError } from '../../../src/core/errors';
 import * as tf from '../../../src/core/tf';
-import { copyToSend, type Language, requireSendable } from '../../../src/job/control/sendable';
+import { type Language, requireSendable } from '../../../src/job/control/sendable';
+import { decodeSent, encodeSent } from '../../../src/job/control/sent-values';
 import { testEngine } from '../../support/wasm-test-engine';
 
 before(async () => {
@@ -11,6 +12,10 @@ before(async () => {
 });
 
 const LANGUAGES: readonly Language[] = ['JavaScript', 'Python'];
+
+function copied(value: unknown): unknown {
+  return decodeSent(encodeSent({ value }, 'job.put')).value;
+}
 
 class Point {
   x = 1;
@@ -42,6 +47,13 @@ const refused = (): readonly (readonly [unknown, string])[] => [
   [[new Point()], `[0] is an instance of Point, which cannot be sent; ${PLAIN}`],
   [{ 'a b': new WeakMap() }, `["a b"] is an instance of WeakMap, which cannot be sent; ${PLAIN}`],
   [[Promise.resolve(1)], '[0] is a promise, which cannot be sent; await it first'],
+  [
+    (function (..._: number[]) {
+      // biome-ignore lint/complexity/noArguments: they are the case
+      return arguments;
+    })(1, 2),
+    ' is the arguments of a function, which cannot be sent; send an array, as [...arguments]',
+  ],
   [(function* () {})(), ' is a generator, which cannot be sent; send an array, as [...x]'],
   [{ p: new Proxy({}, {}) }, '.p is a Proxy, which cannot be sent; send a copy, as { ...x }'],
   [new SharedArrayBuffer(1), ' is shared memory, which cannot be sent; send a copy of it'],
@@ -97,7 +109,7 @@ const NOT_IN_PYTHON: readonly (readonly [unknown, RegExp])[] = [
 test('what only JavaScript has is copied there, and refused for Python', () => {
   for (const [value, message] of NOT_IN_PYTHON) {
     // assert does not take two invalid dates for equal.
-    assert.equal(inspect(copyToSend(value, 'job.put', 'value')), inspect(value));
+    assert.equal(inspect(copied(value)), inspect(value));
     assert.throws(() => requireSendable(value, 'job.put', 'value', 'Python'), { code: 'CONFIG', message });
   }
 });
@@ -105,7 +117,7 @@ test('what only JavaScript has is copied there, and refused for Python', () => {
 test('deep and wide values end in one sentence, and shared parts are visited once', () => {
   let deep: unknown = 1;
   for (let i = 0; i < 300; i++) deep = [deep];
-  assert.deepEqual(copyToSend(deep, 'job.put', 'x'), deep);
+  assert.deepEqual(copied(deep), deep);
   const check = (value: unknown, language: Language) => () =>
     requireSendable(value, 'job.put', 'x', language);
   assert.throws(check(deep, 'Python'), {
@@ -122,13 +134,22 @@ test('deep and wide values end in one sentence, and shared parts are visited onc
   });
 });
 
+test('typed arrays arrive in memory of their own, without the bytes beside them, and Buffers as Buffers', () => {
+  const part = new Float32Array([1, 2, 3, 4]).subarray(1, 3);
+  const values = [Uint8Array.of(7), part, new DataView(new ArrayBuffer(5), 1, 2), Buffer.from('ab')];
+  const arrived = copied(values) as typeof values;
+  assert.deepStrictEqual(arrived, values);
+  for (const view of arrived) assert.equal(view.buffer.byteLength, view.byteLength);
+  assert.equal(String(arrived[3]), 'ab');
+});
+
 test('a copy does not change with its original, and objects without methods are plain', () => {
   const list = [1, { a: undefined }];
-  const copy = copyToSend(list, 'job.put', 'x');
+  const copy = copied(list);
   list.push(2);
   assert.deepStrictEqual(copy, [1, { a: undefined }]);
   const row = new (class Row {
     x = 1;
   })();
-  assert.deepStrictEqual(copyToSend(row, 'job.put', 'x'), { x: 1 });
+  assert.deepStrictEqual(copied(row), { x: 1 });
 });

@@ -57,7 +57,7 @@ test('values cross between the notebook and Python ranks', async (context) => {
     const source = `import numpy as np, datetime
 [float("nan"), [1, float("inf")], 2**60 + 1, 10**400, -0.0, (1, 2), {1, 2}, {3: "x"}, b"ab", np.float32(0.1), np.arange(2),
  torch.tensor([[1.0, float("nan")]]), torch.tensor(2**60 + 1), torch.ones(2, dtype=torch.bfloat16), torch.tensor([True]),
- torch.zeros(2, 0), n * 2]`;
+ torch.zeros(2, 0), torch.arange(6.0).view(1, 6)[:, 3], torch.tensor([1 + 2j]).conj().imag, n * 2]`;
     const [back] = await job.on(0).python(source, { n: 4 });
     assert.deepStrictEqual(back, [
       Number.NaN,
@@ -76,6 +76,8 @@ test('values cross between the notebook and Python ranks', async (context) => {
       [1, 1],
       [true],
       [[], []],
+      [3],
+      [-2],
       8,
     ]);
   });
@@ -105,6 +107,16 @@ test('values cross between the notebook and Python ranks', async (context) => {
     for (const name of ['m', 's']) {
       await assert.rejects(job.get(name), config(/is a tensor whose values cannot be read/));
     }
+    await job
+      .on('all')
+      .python(
+        'q = torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8); w = torch.empty(2, dtype=torch.bits8)',
+      );
+    await assert.rejects(
+      job.get('q'),
+      config(/q is a tensor of torch\.qint8, .* send its values, x\.dequant/),
+    );
+    await assert.rejects(job.get('w'), config(/w is a tensor of torch\.bits8, which cannot be sent/));
     assert.match(String((await job.on(0).python('x'))[0]), /Linear/);
   });
 
