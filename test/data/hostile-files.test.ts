@@ -76,7 +76,7 @@ for (const place of ['pre_tokenizer', 'normalizer'] as const) {
   for (const pattern of ['^(a+)+$', '(a|a)*b', '(.*a){25}$']) {
     test(`a tokenizer whose ${place} backtracks without end (${pattern}) is a typed error`, async () => {
       const tokenizer = tokenizerWith(pattern, place);
-      const codec = await textCodecOf({ tokenizer, eosToken: null }, folder, new TimeLimit(seconds));
+      const codec = await textCodecOf({ tokenizer, eosToken: null }, folder, new TimeLimit(SECONDS));
       assert.throws(() => codec.encode(`${'a'.repeat(60)}!`), {
         code: 'CONFIG',
         message: /tokenizer\.json took longer than \d+ s and was ended; one of its regular expressions/,

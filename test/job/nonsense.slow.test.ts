@@ -132,7 +132,7 @@ function methodCalls(run: sl.Run): Record<string, (value: never) => unknown> {
 }
 
 describe('nonsense', () => {
-  it('in any position of a call in a rank is a short error of shardlab, at once, and the job goes on', async () => {
+  it('in any position of a call in a rank is a short error of shardlab, at once, and the job continues', async () => {
     const [found] = await job().on('all').run(sendToRank, helper);
     assert.deepEqual(found?.wrong, []);
     assert.ok((found?.numCalls ?? 0) > 3000, `${found?.numCalls}`);
@@ -153,7 +153,7 @@ describe('nonsense', () => {
     await run.dispose();
   });
 
-  it('that a function of the library does not expect is told by the name of the function, and an own error is not', async () => {
+  it('that a function of the library does not expect gives an error with the name of the function, unlike an own error', async () => {
     const message = async (work: (scope: RankScope) => unknown): Promise<string> => {
       const [found] = await Promise.allSettled([job().on('all').run(work)]);
       return found?.status === 'rejected' ? String(found.reason) : '';

@@ -191,7 +191,7 @@ test('the error of a policy without its options shows the right form', () => {
   );
   assert.throws(
     () => transformerAutoWrapPolicy({ transformerLayerCls: ['Block'] as never }),
-    /takes classes.*Block in its list/,
+    /takes classes.*"Block" in its list/,
   );
   assert.throws(() => names(gpt(), (() => () => true) as never), /gave .* for module/);
 });
