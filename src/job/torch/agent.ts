@@ -74,10 +74,9 @@ export class Agent {
     return this.#tail;
   }
 
-  /** The process's last output without PyTorch's warnings, for messages. */
+  /** The process's last output without the agent's own lines, for messages. */
   get lastWords(): string {
-    const lines = this.#tail.split('\n').filter((line) => !line.startsWith('[W'));
-    return lines.join('\n').trim();
+    return withoutAgentLines(this.#tail).trim();
   }
 
   /** Kills the process; a guard on another host sees the end of its input. */
@@ -88,8 +87,8 @@ export class Agent {
   }
 }
 
-/** Lines of torchrun's own log that a notebook does not show, because the job's error already says the same. */
-const AGENT_LINE = /^([WEI]\d{4} |\*{5,}|Setting OMP_NUM_THREADS|\[[WE]\d+ )/;
+/** Lines of torchrun and its agent that a notebook does not show, because the job's error already says the same. */
+const AGENT_LINE = /^([WEI]\d{4} |\*{5,}|Setting OMP_NUM_THREADS|\[[WE]\d+ |\[agent\] )/;
 
 function withoutAgentLines(text: string): string {
   const lines = text.split('\n').filter((line) => !AGENT_LINE.test(line));

@@ -60,6 +60,7 @@ export async function startTorchFleet(plan: TorchPlan, progress: ShowProgress): 
       connected: (rank, pid) => processes?.connected(rank, pid),
       lost: (rank, reason) => processes?.lost(rank, reason),
     };
+    const isDropped = cluster.isElsewhere || cluster.launcher === 'mpirun';
     const opened = await openTorchControl(plan.ranks, heard, { host: cluster.address, patience });
     control = opened;
     processes = await TorchProcesses.start({
@@ -73,13 +74,15 @@ export async function startTorchFleet(plan: TorchPlan, progress: ShowProgress): 
         variables: variables(plan, {
           ...opened.address,
           folder,
+          // A rank whose connection was only dropped must not remove the folder of the others.
+          removesFolder: !isDropped,
           baseDir: plan.baseDir,
           ...(patience && PATIENCE_OF_RANKS),
         }),
         env: process.env,
       }),
       numRanks: plan.ranks,
-      drop: cluster.isElsewhere || cluster.launcher === 'mpirun' ? opened.drop : undefined,
+      drop: isDropped ? opened.drop : undefined,
       written: (name, text) => listening.listener.written(0, name, text),
     });
     const reports = await starting.all(processes.ranks, plan.startSeconds);

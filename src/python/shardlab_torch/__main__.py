@@ -8,6 +8,7 @@ import re
 import socket
 import sys
 
+from . import compiler_cache
 from .courier import Courier
 from .errors import ShardlabError, rank_error
 from .link import Link, LinkError
@@ -29,12 +30,13 @@ def main() -> int:
         return 1
     if "beatSeconds" in setup:
         link.end_when_silent(setup["beatSeconds"], setup["silentSeconds"])
-    courier = Courier(link)
+    courier = Courier(link, setup["folder"] if setup.get("removesFolder") else None)
     courier.start()
     try:
         if not os.path.isdir(setup["folder"]):
             place = f"{socket.gethostname()} does not see the job's folder {setup['folder']}"
             raise ShardlabError("LAUNCH", f"{place}; set TMPDIR to a folder on a file system that all hosts share")
+        compiler_cache.choose(setup["folder"])
         # torch is imported only here, so that the launcher can ask this rank for its status during the import.
         from .worker import Worker
 

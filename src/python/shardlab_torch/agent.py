@@ -6,11 +6,15 @@ this package meet on the control link, so an agent has nobody to meet: its rende
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from typing import Any
 
 import torch.distributed as dist
 from torch.distributed.elastic import rendezvous
+from torch.distributed.elastic.multiprocessing.api import SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.run import main
 
 # Names that are not in torch's types.
@@ -52,6 +56,20 @@ class Alone(rendezvous.RendezvousHandler):
         return True
 
 
-if __name__ == "__main__":
+def run(arguments: list[str]) -> int:
+    """Runs torchrun; the launcher reads from this program's lines how ranks have ended, in place of torchrun's traceback."""
     rendezvous.rendezvous_handler_registry.register("alone", Alone)
-    main(["--rdzv-backend", "alone", *sys.argv[1:]])
+    try:
+        main(["--rdzv-backend", "alone", *arguments])
+    except ChildFailedError as error:
+        for failure in error.failures.values():
+            print(f"[agent] exitcode: {failure.exitcode} (pid: {failure.pid})", file=sys.stderr)
+        return 1
+    except SignalException as error:
+        signal.signal(error.sigval, signal.SIG_DFL)
+        os.kill(os.getpid(), error.sigval)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))

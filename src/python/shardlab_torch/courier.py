@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import queue
+import shutil
 import signal
 import threading
 import time
@@ -34,11 +35,15 @@ _NONE_YET = object()
 
 
 class Courier(threading.Thread):
-    """Forwards work to the main thread, answers status requests, and interrupts the main thread."""
+    """
+    Forwards work to the main thread, answers status requests, and interrupts the main thread. If the launcher is gone, the rank ends,
+    and `folder`, the job's folder, is removed.
+    """
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, folder: str | None = None) -> None:
         super().__init__(name="courier", daemon=True)
         self.link = link
+        self._folder = folder
         # The worker sets these fields when torch is imported.
         self.situation: Callable[[], Json] = lambda: {"state": "running", "hasBackground": False, "lastCalled": {}}
         self.abort_groups: Callable[[], None] = lambda: None
@@ -162,6 +167,8 @@ class Courier(threading.Thread):
         except (OSError, LinkError, ValueError, KeyError):
             pass  # without its launcher, the rank ends
         finally:
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
             end_process(1)
 
     def _handle(self, message: Json, blob: bytes) -> None:

@@ -53,6 +53,9 @@ test('the death of a rank within a step is an error that names it, and no proces
   await job.on('all').python("import subprocess\nchild = subprocess.Popen(['sleep', '600'])");
   const { ended } = await beginSteps(await job.train(CONFIG));
   const processes = descendantsOf(process.pid);
+  const written: string[] = [];
+  const mocked = context.mock.method(process.stderr, 'write', (text: string) => written.push(text) > 0);
+  context.after(() => mocked.mock.restore());
   process.kill(job.ranks[1]?.pid ?? 0, 'SIGKILL');
   const killed = performance.now();
   const error = await ended;
@@ -62,6 +65,8 @@ test('the death of a rank within a step is an error that names it, and no proces
     error.message,
     /^rank 1's process ended \(SIGKILL\) while run\.step ran.*await job\.shutdown\(\)/,
   );
+  assert.doesNotMatch(error.message, /last words/);
+  assert.doesNotMatch(written.join(''), /Traceback|exitcode/);
   await assert.rejects(job.on(0).python('1'), { code: 'RANK_DIED' });
   await endJob(job, processes, context);
 });
@@ -83,9 +88,7 @@ test("the death of torchrun's agent within a step is an error, and no process or
   assert.match(error.message, /^rank [01]'s process ended \(SIGKILL ended the program that started it\)/);
   await endJob(job, processes, context);
   await assert.rejects(job.train(CONFIG), { code: 'CLOSED' });
-  // torch's compiler has a folder of its own, which stays.
-  const left = readdirSync(folder.path).filter((name) => !name.startsWith('torchinductor_'));
-  assert.deepEqual(left, []);
+  assert.deepEqual(folder.left(), []);
 });
 
 test('a checkpoint that cannot be written leaves no file, and the run continues as if it had not been saved', async (context) => {
@@ -185,5 +188,6 @@ for (const occupation of ['train', "import subprocess; subprocess.run(['sleep', 
     const milliseconds = await goneAfter(processes);
     context.diagnostic(`${processes.length} processes are gone after ${milliseconds?.toFixed(0)} ms`);
     assert.notEqual(milliseconds, undefined, 'processes were left behind');
+    assert.deepEqual(folder.left(), []);
   });
 }
