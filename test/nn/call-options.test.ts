@@ -74,6 +74,7 @@ const CASES: Readonly<Record<string, Call>> = {
   applyLoRA: (o) => nn.applyLoRA(new nn.Sequential(new nn.Linear(2, 2)), o),
   gelu: (o) => functional.gelu(rows(), o),
   normalize: (o) => functional.normalize(rows(), o),
+  gumbelSoftmax: (o) => functional.gumbelSoftmax(rows(), o),
   cosineSimilarity: (o) => functional.cosineSimilarity(rows(), rows(), o),
   embedding: (o) => functional.embedding(labels(), rows(), o),
   conv1d: (o) => functional.conv1d(tf.ones([1, 1, 4]), tf.ones([1, 1, 3]), null, o),
