@@ -9,3 +9,9 @@ export function requireExtents(layer: string, sizes: Readonly<Record<string, num
     }
   }
 }
+
+/** Throws: CONFIG if a size over which code loops is too large, so that a mistyped number does not take minutes. */
+export function requireAtMost(layer: string, name: string, value: number, most: number): void {
+  if (value <= most) return;
+  throw new ConfigError(`${layer}: ${name} is ${value}; give at most ${most}`);
+}

@@ -110,6 +110,7 @@ test('numbers over which code loops are bounded, so that a mistyped one is refus
     [{ accumulation: 2 ** 32 }, /accumulation: too big/],
     [{ batch: 2 ** 32 }, /batch: too big/],
     [{ parallel: { tp: 2 ** 32 } }, /parallel\.tp: too big/],
+    [{ model: gpt, accumulation: 2 ** 16 }, /2 steps of 65536 passes are too many/],
     [{ data: 'synthetic', batch: 2 ** 20, model: { ...gpt, seq: 2 ** 20 } }, /more than the \d+ tokens/],
   ];
   for (const [config, message] of cases)

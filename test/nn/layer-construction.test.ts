@@ -22,6 +22,21 @@ test('layers refuse sizes that do not fit together', () => {
     /scaleFactor is 1\.5, but must be a whole number/,
   );
   assert.throws(() => new nn.LSTM(3, 2, { numLayers: 0 }), /nn\.LSTM: numLayers is 0/);
+  assert.throws(
+    () => new nn.GRU(3, 2, { numLayers: 1e9 }),
+    /nn\.GRU: numLayers is 1000000000; give at most 1024/,
+  );
+  const layer = (): nn.TransformerEncoderLayer => new nn.TransformerEncoderLayer(4, 2);
+  assert.throws(() => new nn.TransformerEncoder(layer, 1e9), /numLayers is 1000000000; give at most 1024/);
+  assert.throws(() => new nn.TemperatureGating(2, 1e9), /numExperts is 1000000000; give at most 4096/);
+  assert.throws(
+    () => new nn.MixtureOfExperts({ dim: 2, experts: 1e9 }),
+    /experts is 1000000000; give at most 4096/,
+  );
+  assert.throws(
+    () => new nn.AdaptiveAvgPool2d(1e9).apply(tf.ones([1, 1, 2, 2])),
+    /the output size is 1000000000/,
+  );
 });
 
 test('layers say which shape of input they need', () => {

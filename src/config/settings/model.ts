@@ -12,8 +12,11 @@ export const size = z
   .max(2 ** 31 - 1);
 
 /** Numbers over which code loops, so that a mistyped number does not take minutes. No published model has more. */
-const layers = z.int().min(1).max(1024);
-const experts = z.int().min(1).max(4096);
+export const MOST_LAYERS = 1024;
+export const MOST_EXPERTS = 4096;
+
+const layers = z.int().min(1).max(MOST_LAYERS);
+const experts = z.int().min(1).max(MOST_EXPERTS);
 
 const decoder = { layers, dim: size, heads: size, vocab: size, seq: size };
 

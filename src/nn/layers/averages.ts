@@ -4,6 +4,7 @@ import { type Pair, windowNumbers } from '../../backend/window-sizes';
 import { flag, type OptionKinds, pairFrom, requireOptions } from '../../config/call-options';
 import { ShardlabError } from '../../core/errors';
 import type * as tf from '../../core/tf';
+import { requireAtMost } from '../require-extents';
 
 /** Returns the windows along an axis that has `length` pixels: axis 0 is vertical, axis 1 is horizontal. */
 export type WindowsAlong = (length: number, axis: 0 | 1) => Windows;
@@ -52,6 +53,9 @@ export function poolingWindows(what: string, kernelSize: Pair, options: AvgPoolO
     });
 }
 
+/** Code loops over the parts of each axis. */
+const MOST_PARTS = 2 ** 16;
+
 /**
  * Returns windows that divide images. A null size means that this size does not change. Window i covers [floor(i n / parts),
  * ceil((i + 1) n / parts)).
@@ -60,6 +64,7 @@ export function adaptiveWindows(outputSize: number | readonly [number | null, nu
   const size = typeof outputSize === 'number' ? [outputSize, outputSize] : outputSize;
   return (length, axis) => {
     const parts = size[axis] ?? length;
+    requireAtMost('adaptive pooling', 'the output size', parts, MOST_PARTS);
     return Array.from({ length: parts }, (_, i) => {
       const begin = Math.floor((i * length) / parts);
       const end = Math.ceil(((i + 1) * length) / parts);

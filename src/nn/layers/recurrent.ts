@@ -1,11 +1,12 @@
 import { linear } from '../../backend/ops';
 import { count, flag, fraction, type OptionKinds, oneOf, requireOptions } from '../../config/call-options';
+import { MOST_LAYERS } from '../../config/settings/model';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { type FirstValues, uniform } from '../init';
 import { Module } from '../module';
 import { Parameter } from '../parameter';
-import { requireExtents } from '../require-extents';
+import { requireAtMost, requireExtents } from '../require-extents';
 import { Dropout } from './dropout';
 import { type Cell, type CellState, GRU_CELL, LSTM_CELL, RELU_CELL, TANH_CELL } from './recurrent-cells';
 
@@ -68,6 +69,7 @@ abstract class Recurrent extends Module {
       bidirectional = false,
     } = requireOptions(`nn.${new.target.name}`, options, OPTIONS);
     requireExtents(`nn.${new.target.name}`, { inputSize, hiddenSize, numLayers });
+    requireAtMost(`nn.${new.target.name}`, 'numLayers', numLayers, MOST_LAYERS);
     this.#cell = cell;
     this.#size = hiddenSize;
     this.#directions = bidirectional ? 2 : 1;

@@ -12,13 +12,14 @@ import {
   requireOptions,
   tensor,
 } from '../../config/call-options';
+import { MOST_LAYERS } from '../../config/settings/model';
 import { ConfigError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { ModuleList } from '../containers';
 import { Linear } from '../linear';
 import { Module } from '../module';
 import { LayerNorm } from '../norms';
-import { requireExtents } from '../require-extents';
+import { requireAtMost, requireExtents } from '../require-extents';
 import { aModule } from '../require-parameters';
 import { gelu, relu } from './activation-functions';
 import { Dropout } from './dropout';
@@ -153,6 +154,7 @@ export class TransformerEncoder extends Module {
       );
     requireKind('nn.TransformerEncoder', 'the first argument', makeLayer, callback);
     requireExtents('nn.TransformerEncoder', { numLayers });
+    requireAtMost('nn.TransformerEncoder', 'numLayers', numLayers, MOST_LAYERS);
     this.layers = new ModuleList(Array.from({ length: numLayers }, () => makeLayer()));
     this.norm = norm;
   }

@@ -2,10 +2,12 @@ import { isReplaying } from '../../autograd/recording';
 import { readValues } from '../../backend/meta-backend';
 import { embedding, sumRows } from '../../backend/ops';
 import { type RouterOptions, type Routers, routerOf } from '../../config/router-options';
+import { MOST_EXPERTS } from '../../config/settings/model';
 import * as tf from '../../core/tf';
 import { Buffer } from '../buffer';
 import { GPT2, Linear } from '../linear';
 import { Module } from '../module';
+import { requireAtMost, requireExtents } from '../require-extents';
 import { requireModule } from '../require-parameters';
 import { evenScores, type RowsByExpert, topExperts, topRows, withinCapacity } from './assignments';
 import { AuxiliaryLoss, withAuxiliaryLosses } from './auxiliary-loss';
@@ -88,6 +90,8 @@ export class MixtureOfExperts extends Module {
 
   constructor({ dim, experts, keys = valueKeys, ...options }: MixtureOptions) {
     super();
+    requireExtents('MixtureOfExperts', { dim, experts });
+    requireAtMost('MixtureOfExperts', 'experts', experts, MOST_EXPERTS);
     this.options = routerOf(options, experts);
     const { router, auxLossWeight, biasUpdateRate } = this.options;
     this.gate =

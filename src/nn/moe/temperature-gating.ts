@@ -1,4 +1,5 @@
 import { callback, finite, index, type OptionKinds, requireOptions } from '../../config/call-options';
+import { MOST_EXPERTS } from '../../config/settings/model';
 import { withGradients } from '../../core/custom-gradient';
 import { ConfigError } from '../../core/errors';
 import { seeded } from '../../core/random';
@@ -7,7 +8,7 @@ import { constant } from '../init';
 import { GPT2, Linear } from '../linear';
 import { Module } from '../module';
 import { Parameter } from '../parameter';
-import { requireExtents } from '../require-extents';
+import { requireAtMost, requireExtents } from '../require-extents';
 import { mixed, type RowKeys, valueKeys } from './row-keys';
 
 /** Options of `TemperatureGating`. */
@@ -37,6 +38,7 @@ export class TemperatureGating extends Module {
     super();
     const { initTemp = 1, seed, keys = valueKeys } = requireOptions('TemperatureGating', options, OPTIONS);
     requireExtents('TemperatureGating', { inputDim, numExperts });
+    requireAtMost('TemperatureGating', 'numExperts', numExperts, MOST_EXPERTS);
     if (!(initTemp > 0)) {
       throw new ConfigError(
         `TemperatureGating: initTemp is ${initTemp}; logits are divided by it, so give more than 0`,

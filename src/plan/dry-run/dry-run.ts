@@ -39,8 +39,8 @@ const OPTIONS = {
 const MOST_RANKS = 64;
 /** A rank's groups list their ranks, so a mistyped world would fill the memory. */
 const MOST_WORLD = 65_536;
-/** Steps after the first ones are alike, and a mistyped number would not end. */
-const MOST_STEPS = 10_000;
+/** Passes after the first ones are alike, and a mistyped number would not end. */
+const MOST_PASSES = 20_000;
 
 /**
  * Trains for some steps with shapes in place of values, in simulated time. `input` is a config, or the name of a preset, a
@@ -63,8 +63,12 @@ export function dryRun(
   const config = configNamed(input);
   const full = parseTrainConfig(config);
   const { world, steps = 2, memoryLimit = 1, warn } = options;
-  if (!Number.isInteger(steps) || steps < 1 || steps > MOST_STEPS)
-    throw new ConfigError(`dryRun: steps is ${shown(steps)}; give an integer from 1 to ${MOST_STEPS}`);
+  if (!Number.isInteger(steps) || steps < 1)
+    throw new ConfigError(`dryRun: steps is ${shown(steps)}; give an integer of at least 1`);
+  if (steps * full.accumulation > MOST_PASSES)
+    throw new ConfigError(
+      `dryRun: ${steps} steps of ${full.accumulation} passes are too many; give steps and accumulation whose product is at most ${MOST_PASSES}`,
+    );
   if (!(Number.isFinite(memoryLimit) && memoryLimit > 0))
     throw new ConfigError(`dryRun: memoryLimit is ${shown(memoryLimit)}; give bytes above 0, such as 24e9`);
   if (!(world === undefined || typeof world === 'number') || world > MOST_WORLD)
