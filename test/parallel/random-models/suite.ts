@@ -8,11 +8,11 @@ import type { TrainedPart } from './train';
 
 /**
  * Products of a gradient with vectors whose elements have variance 1 differ by about as much as the gradients themselves. A
- * difference may be 1e-5 of the gradient's norm, or 4e-6 of the largest norm of the model's gradients: where a gradient is a
+ * difference may be 1e-5 of the gradient's norm, or 1e-6 of the largest norm of the model's gradients: where a gradient is a
  * difference of larger numbers (a bias before a norm), float32 has no more digits.
  */
 const BOUND = 1e-5;
-const BOUND_OF_LARGEST = 4e-6;
+const BOUND_OF_LARGEST = 1e-6;
 
 /** Trains a model in all ranks of a job; returns what differs from torch, in words; an empty list if nothing does. */
 export async function differences(job: Job, spec: RandomModel): Promise<string[]> {
