@@ -18,7 +18,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS = 5
-LR = 0.5
+LR = 0.2
 
 
 def scattered(count, number, size=1.0):

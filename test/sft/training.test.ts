@@ -184,17 +184,15 @@ test('cross-entropy gives rows with the ignored label the loss 0 and no gradient
 
 test('adapters and whole models learn their answers', async () => {
   const pair = { instructions: CHATS, tokenizer: TOKENIZER };
-  // Adapters of a model with random values learn less.
-  for (const { lora, less } of [
-    { lora: null, less: 1 },
-    { lora: { r: 8, alpha: 32 }, less: 0.05 },
+  // Adapters of a model with random values learn less. At higher rates their losses jump by as much as they fall.
+  for (const { lora, lr, less } of [
+    { lora: null, lr: 3e-2, less: 1 },
+    { lora: { r: 8, alpha: 32 }, lr: 1e-2, less: 0.2 },
   ]) {
-    const config = sftConfig({ batch: 6, lora, optimizer: { lr: 3e-2 }, steps: 30 }, pair);
+    const config = sftConfig({ batch: 6, lora, optimizer: { lr }, steps: 30 }, pair);
     const trainer = trainerOn(config, await prepare(config));
     const losses = Array.from({ length: 30 }, () => trainer.step().loss);
     trainer.dispose();
-    const meanOf = (some: readonly number[]): number =>
-      some.reduce((sum, loss) => sum + loss / some.length, 0);
-    assert.ok(meanOf(losses.slice(-5)) < meanOf(losses.slice(0, 5)) - less, `${losses}`);
+    assert.ok((losses.at(-1) ?? 9) < (losses[0] ?? 0) - less, `${losses}`);
   }
 });
