@@ -6,6 +6,7 @@ import json
 import os
 import queue
 import secrets
+import shutil
 import signal
 import socket
 import struct
@@ -237,6 +238,7 @@ class Job:
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
         self._server.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def formula_batches(batch: int = 2, seq: int = 32, vocab: int = 512, lr: float = 1e-3, accumulation: int = 1) -> Callable[[Json], Json]:
