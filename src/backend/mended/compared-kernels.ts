@@ -130,7 +130,10 @@ function unary(
     if (!context.hasValues) return out;
     if (floats !== undefined && input.dtype === 'float32')
       floats(offsetOf(context, input), offsetOf(context, out), sizeOf(input.shape));
-    else context.backend.typedArrayFromHeap(out).set(context.backend.typedArrayFromHeap(input).map(compute));
+    else {
+      const [from, to] = [context.backend.typedArrayFromHeap(input), context.backend.typedArrayFromHeap(out)];
+      for (let i = 0; i < to.length; i++) to[i] = compute(from[i] as number);
+    }
     return out;
   };
 }
