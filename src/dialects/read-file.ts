@@ -6,6 +6,7 @@ import { readRegularFile } from '../core/regular-file';
 import { ACCELERATE, FSDP_CONFIG } from './accelerate/accelerate';
 import { DEEPSPEED } from './deepspeed/deepspeed';
 import { HOSTFILE } from './launchers/torchrun';
+import { requireFew } from './limits';
 import { pythonSources } from './python/read-python';
 import type { KeyTable } from './rows/key-row';
 import type { Dialect, LocatedKey, Source } from './rows/meant';
@@ -196,6 +197,7 @@ interface At {
 function entriesOf(input: object, keys: KeyTable, at: At): readonly LocatedKey[] {
   const { located, isYaml, file, dialect } = at;
   const prefix = dialect.prefixes?.[at.path.at(-1) ?? ''] ?? '';
+  requireFew(Object.keys(input).length, 'settings', `${file}: a file`, file);
   return Object.entries(input).flatMap(([key, value]): readonly LocatedKey[] => {
     const name =
       !Object.hasOwn(keys, key) && Object.hasOwn(keys, `${prefix}${key}`) ? `${prefix}${key}` : key;
@@ -223,6 +225,7 @@ function isFilled(value: unknown): value is object {
 
 function modelPathsSource(located: Located, file: string): Source {
   const items = located.input as readonly unknown[]; // the caller has checked that this is a list
+  requireFew(items.length, 'settings', `${file}: a file`, file);
   const entries = items.map((value, index) => ({
     file,
     line: located.lineOf([index]),

@@ -1,3 +1,4 @@
+import { requireFew } from '../limits';
 import { type KeyTable, none, warned } from '../rows/key-row';
 import { type Dialect, type LocatedKey, NOT_KNOWN, type Source } from '../rows/meant';
 import { PLUGINS } from './accelerate-plugin';
@@ -39,6 +40,8 @@ const SIGNATURES: Signatures = {
 export function pythonSources(text: string, file: string): readonly Source[] {
   const script = new PythonFile(text, file, SIGNATURES);
   const calls = script.calls().filter(({ name }) => !Object.hasOwn(POLICIES, name));
+  requireFew(calls.length, 'launches', `${file}: a script`, file);
+  requireFew(calls.flatMap(({ given }) => given).length, 'settings', `${file}: a script`, file);
   const others = script
     .others()
     .map(({ name, line }) =>
