@@ -1,6 +1,6 @@
-import { requireFew } from './limits';
 import type { KeyTable } from './rows/key-row';
 import type { LocatedKey } from './rows/meant';
+import { requireFew } from './shell/limits';
 import type { Word } from './shell/word';
 
 /** A command's arguments as keys with values, and the words after the arguments. */

@@ -1,6 +1,6 @@
-import { requireFew } from '../limits';
 import { type KeyTable, none, warned } from '../rows/key-row';
 import { type Dialect, type LocatedKey, NOT_KNOWN, type Source } from '../rows/meant';
+import { requireFew } from '../shell/limits';
 import { PLUGINS } from './accelerate-plugin';
 import { isCalled, type PythonArgument, type PythonCall, PythonFile, type Signatures } from './calls';
 import { MESHES } from './meshes';

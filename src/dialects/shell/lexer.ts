@@ -1,6 +1,6 @@
-import { requireFew } from '../limits';
 import { Branches } from './branches';
 import { bodyOf, type Heredoc, heredocAt, heredocBody } from './heredoc';
+import { requireFew } from './limits';
 import {
   assignedNames,
   joined,

@@ -1,7 +1,7 @@
 import { normalize } from 'node:path';
-import { requireFew } from '../limits';
 import { evaluated } from './arithmetic';
 import { Lexer } from './lexer';
+import { requireFew } from './limits';
 import type { RawFile, RawWord } from './statement';
 import type { Variables, Word } from './word';
 
