@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmdirSync, statSync } from 'node:fs';
+import { existsSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, rmdirSync, statSync } from 'node:fs';
 import { homedir, tmpdir, userInfo } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -34,12 +34,18 @@ export function stateFolder(clone = root, env = process.env) {
   ]) {
     if (!isWritable(folder)) continue;
     mkdirSync(folder, { recursive: true, mode: 0o700 });
-    if (statSync(folder).uid === userInfo().uid) return folder;
+    if (isPrivate(folder)) return folder;
   }
   throw new StepError(
-    `${clone}, ${cacheFolder(env)} and ${tmpdir()} are not writable.`,
+    `${clone}, ${cacheFolder(env)} and ${tmpdir()} are not writable, or others can write to their folders.`,
     'copy the clone to a folder of your own, or set XDG_CACHE_HOME or TMPDIR to such a folder',
   );
+}
+
+/** Whether only this user can write to a folder. In a temporary folder, others could have made it, or a link in its place. */
+function isPrivate(folder) {
+  const found = lstatSync(folder);
+  return found.isDirectory() && found.uid === userInfo().uid && (found.mode & 0o022) === 0;
 }
 
 function cacheFolder(env) {

@@ -1,11 +1,14 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { crc32 } from 'node:zlib';
+import { ShardlabError } from '../../src/core/errors';
+import { seeded } from '../../src/core/random';
 import { TimeLimit } from '../../src/core/time-limit';
 import { imageSizeOf, readImage } from '../../src/data/files/image';
+import { type RecordFormat, recordsOf } from '../../src/data/files/records';
 import { chatTemplateOf } from '../../src/data/prepare/chat-template';
 import { textCodecOf } from '../../src/data/prepare/tokenizer';
 import { dataFile } from './data-reference';
@@ -112,6 +115,50 @@ function pngOf(rows: number, columns: number): Buffer {
   sum.writeUInt32BE(crc32(header));
   return Buffer.concat([Buffer.from('89504e470d0a1a0a0000000d', 'hex'), header, sum]);
 }
+
+async function readAll(file: string, format: RecordFormat, ...columns: string[]): Promise<void> {
+  for await (const _ of recordsOf(file, format, columns, () => undefined));
+}
+
+test('a row without end is named by its line before it fills the memory', async () => {
+  const quoted = join(folder, 'quoted.csv');
+  writeFileSync(quoted, `text\none\n"two${'x\n'.repeat(5_000_000)}`);
+  await assert.rejects(readAll(quoted, 'csv', 'text'), {
+    code: 'CONFIG',
+    message: /quoted\.csv, line 3: a quote begins in this row and has no end within 8388608 characters; close it$/,
+  });
+  const wide = join(folder, 'wide.csv');
+  writeFileSync(wide, `text\n${','.repeat(9_000_000)}`);
+  await assert.rejects(readAll(wide, 'csv', 'text'), { message: /line 2: this row has more than 8388608/ });
+  const line = join(folder, 'line.jsonl');
+  const file = openSync(line, 'w');
+  for (let i = 0; i < 129; i++) writeSync(file, Buffer.alloc(2 ** 20, 'a'));
+  closeSync(file);
+  await assert.rejects(readAll(line, 'jsonl', 'text'), {
+    code: 'CONFIG',
+    message: /line 1 has more than 134217728 characters; write one row per line/,
+  });
+});
+
+test('a Parquet file with damage in several columns is one error, and none that nobody catches', async (context) => {
+  const bytes = readFileSync(dataFile('rows-gzip.parquet'));
+  const damaged = join(folder, 'damaged.parquet');
+  const stray: unknown[] = [];
+  const note = (error: unknown): number => stray.push(error);
+  process.on('unhandledRejection', note);
+  context.after(() => process.off('unhandledRejection', note));
+  const random = seeded(33);
+  for (let i = 0; i < 200; i++) {
+    const copy = Buffer.from(bytes);
+    for (let k = 0; k < 4; k++) copy[random.integer(copy.length)] = random.integer(256);
+    writeFileSync(damaged, copy);
+    await readAll(damaged, 'parquet', 'text', 'pixels', 'age', 'word').catch((error: unknown) => {
+      assert.ok(error instanceof ShardlabError && error.code === 'CONFIG', String(error));
+    });
+  }
+  await new Promise(setImmediate);
+  assert.deepEqual(stray, []);
+});
 
 test('a picture of more pixels than Pillow decodes is refused by its header', () => {
   for (const [rows, columns] of [
