@@ -32,9 +32,7 @@ export function stateFolder(clone = root, env = process.env) {
     join(cacheFolder(env), 'shardlab', key),
     join(tmpdir(), `shardlab-${userInfo().uid}-${key}`),
   ]) {
-    if (!isWritable(folder)) continue;
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
-    if (isPrivate(folder)) return folder;
+    if (isWritable(folder) && isPrivate(folder)) return folder;
   }
   throw new StepError(
     `${clone}, ${cacheFolder(env)} and ${tmpdir()} are not writable, or others can write to their folders.`,
@@ -42,8 +40,13 @@ export function stateFolder(clone = root, env = process.env) {
   );
 }
 
-/** Whether only this user can write to a folder. In a temporary folder, others could have made it, or a link in its place. */
+/** Makes a folder; returns whether only this user can write to it. In a temporary folder, others could have made it, or a link in its place. */
 function isPrivate(folder) {
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+  } catch {
+    return false; // for example, a link to nothing
+  }
   const found = lstatSync(folder);
   return found.isDirectory() && found.uid === userInfo().uid && (found.mode & 0o022) === 0;
 }

@@ -48,6 +48,8 @@ test('a folder that others can write to, or a link in its place, stores no state
   renameSync(state, `${state}-moved`);
   symlinkSync(`${state}-moved`, state);
   assert.notEqual(stateFolder(READ_ONLY, env), state);
+  renameSync(`${state}-moved`, `${state}-gone`);
+  assert.notEqual(stateFolder(READ_ONLY, env), state, 'a link to nothing');
 });
 
 test("with a read-only HOME Jupyter, npm and pip write to other folders, and the user's settings stay", async () => {
