@@ -1,5 +1,15 @@
 import assert from 'node:assert/strict';
-import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync, writeSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import {
+  closeSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -7,6 +17,7 @@ import { crc32 } from 'node:zlib';
 import { ShardlabError } from '../../src/core/errors';
 import { seeded } from '../../src/core/random';
 import { TimeLimit } from '../../src/core/time-limit';
+import { findFiles } from '../../src/data/files/find-files';
 import { imageSizeOf, readImage } from '../../src/data/files/image';
 import { type RecordFormat, recordsOf } from '../../src/data/files/records';
 import { chatTemplateOf } from '../../src/data/prepare/chat-template';
@@ -158,6 +169,41 @@ test('a Parquet file with damage in several columns is one error, and none that 
   }
   await new Promise(setImmediate);
   assert.deepEqual(stray, []);
+});
+
+/** Settings that name a file, and the message about a file of which no byte may be read. */
+const NAMED: readonly (readonly [string, (path: string) => Promise<unknown>, RegExp])[] = [
+  ['data', async (path) => findFiles({ paths: path, baseDir: folder, format: undefined }), /neither a file/],
+  ['data.tokenizer', (tokenizer) => textCodecOf({ tokenizer }, folder), /cannot be read \(.* is a (FIFO|device)/],
+  [
+    'data.chatTemplate',
+    async (chatTemplate) => chatTemplateOf({ chatTemplate, tokenizer: undefined }, folder),
+    /cannot be read \(.* is a (FIFO|device)/,
+  ],
+];
+
+for (const [setting, open, refusal] of NAMED) {
+  test(`${setting} reads no FIFO and no device, and names paths that no file can have`, async () => {
+    const place = mkdtempSync(join(folder, 'place-'));
+    const at = (name: string): string => join(place, name);
+    execFileSync('mkfifo', [at('fifo')]);
+    symlinkSync('/dev/zero', at('zero'));
+    symlinkSync('loop', at('loop'));
+    writeFileSync(at('file'), '');
+    for (const name of ['fifo', 'zero']) await assert.rejects(open(at(name)), { code: 'CONFIG', message: refusal });
+    for (const name of ['loop', 'gone', 'file/x', 'a\0b', 'n'.repeat(300)]) {
+      const expected = { code: 'CONFIG', message: new RegExp(`^${setting}: there is no file `) };
+      await assert.rejects(open(at(name)), expected, name.slice(0, 9));
+    }
+  });
+}
+
+test('a folder with a link that leads to itself is read without the link', () => {
+  const place = mkdtempSync(join(folder, 'links-'));
+  symlinkSync('loop.txt', join(place, 'loop.txt'));
+  writeFileSync(join(place, 'a.txt'), 'text');
+  const { files } = findFiles({ paths: place, baseDir: folder, format: undefined });
+  assert.deepEqual(files, [join(place, 'a.txt')]);
 });
 
 test('a picture of more pixels than Pillow decodes is refused by its header', () => {
