@@ -15,6 +15,8 @@ interface Places {
 const READ_ONLY = process.platform === 'linux' ? '/proc/sys' : '/System';
 
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-places-'));
+// Folders for temporary files are made in it, and deleted with it.
+process.env.TMPDIR = folder;
 after(() => rmSync(folder, { recursive: true, force: true }));
 
 test('a writable clone stores its own state', async () => {
