@@ -80,16 +80,28 @@ function pythonPlace(
   { source, wasDeclared }: FaultyCell,
 ): PythonPlace | undefined {
   for (const { code, start = 0, length = 0 } of diagnostics) {
-    const line = source.slice(0, start).split('\n').length;
+    const before = source.slice(0, start).split('\n');
     const name = source.slice(start, start + length);
     const advice = UNKNOWN_NAMES.includes(code) && !wasDeclared(name) ? pythonName(name) : undefined;
     const place =
       advice === undefined && code < PARSER_CODES
-        ? pythonLine(source.split('\n')[line - 1] ?? '', line)
-        : advice && { line, advice };
+        ? pythonLineAt(source.split('\n'), before)
+        : advice && { line: before.length, advice };
     if (place !== undefined && place !== '') return place;
   }
   return undefined;
+}
+
+/**
+ * Returns the place of a line that is Python at a message of the parser. At the beginning of a line, the parser may have expected more of
+ * the line before: `import torch` is the beginning of `import torch = require(…)`.
+ */
+function pythonLineAt(lines: readonly string[], before: readonly string[]): PythonPlace | undefined {
+  const line = before.length;
+  const found = pythonLine(lines[line - 1] ?? '', line);
+  if (found !== undefined || before.at(-1)?.trim() !== '') return found;
+  const last = lines.slice(0, line - 1).findLastIndex((text) => text.trim() !== '');
+  return last < 0 ? undefined : pythonLine(lines[last] ?? '', last + 1);
 }
 
 /** Returns a message with its position; line and column count from 0. */

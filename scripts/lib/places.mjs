@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmdirSync, statSync } from 'node:fs';
+import { existsSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, rmdirSync, statSync } from 'node:fs';
 import { homedir, tmpdir, userInfo } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -32,14 +32,23 @@ export function stateFolder(clone = root, env = process.env) {
     join(cacheFolder(env), 'shardlab', key),
     join(tmpdir(), `shardlab-${userInfo().uid}-${key}`),
   ]) {
-    if (!isWritable(folder)) continue;
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
-    if (statSync(folder).uid === userInfo().uid) return folder;
+    if (isWritable(folder) && isPrivate(folder)) return folder;
   }
   throw new StepError(
-    `${clone}, ${cacheFolder(env)} and ${tmpdir()} are not writable.`,
+    `${clone}, ${cacheFolder(env)} and ${tmpdir()} are not writable, or others can write to their folders.`,
     'copy the clone to a folder of your own, or set XDG_CACHE_HOME or TMPDIR to such a folder',
   );
+}
+
+/** Makes a folder; returns whether only this user can write to it. In a temporary folder, others could have made it, or a link in its place. */
+function isPrivate(folder) {
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+  } catch {
+    return false; // for example, a link to nothing
+  }
+  const found = lstatSync(folder);
+  return found.isDirectory() && found.uid === userInfo().uid && (found.mode & 0o022) === 0;
 }
 
 function cacheFolder(env) {

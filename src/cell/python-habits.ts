@@ -27,14 +27,24 @@ const LINES: readonly (readonly [RegExp, string?])[] = [
   [/^\s*(async\s+)?def\s+\w+\s*\(/, 'write function f(x) { … }'],
   [/^\s*class\s+\w+\s*(\([^)]*\))?\s*:/, 'write class Net extends nn.Module { … }'],
   [/^\s*(async\s+)?for\s+[\w\s,*()]+\s+in\s/, 'write for (const x of list) { … }'],
-  [/^\s*(if|elif|while)\s.*:\s*(#.*)?$/, 'write if (condition) { … }'],
-  [/^\s*(else|try|finally|except\b.*|with\s.*)\s*:\s*(#.*)?$/],
+  [/^\s*(if|elif|while)\s(.*:\s*(#.*)?$|\s*[^\s(].*:)/, 'write if (condition) { … }'],
+  [/^\s*(else|try|finally|except\b.*|(async\s+)?with\s.*)\s*:\s*(#.*)?$/],
   [/^\s*(pass|(raise|del|global|nonlocal|assert|not)\s+[\w'"].*)\s*(#.*)?$/],
   [/\blambda\b[^:]*:/, 'write (x) => x + 1'],
   [/[[({].*\sfor\s.+\sin\s/, 'write list.map((x) => x + 1)'],
   [/(^|[\s=(,[])[rfbu]{1,2}["']/i, `write \`a \${b}\``],
   [/'''|"""/],
   [/^\s*#(\s|$)/, 'a comment begins with //'],
+  // A text may have these words, so no quote may come before them.
+  [/^[^'"`]*\S\s+if\s.+\selse\s/, 'write condition ? a : b'],
+  [/^[^'"`]*([\s=(,[]|^)not\s+[\w(]/, 'write !x'],
+  [/^[^'"`]*\S\s(and|or)\s+\S/, 'write && for and, || for or'],
+  [
+    /^[^'"`]*\w\[[^\]?]*:[^\]]*\]|^[^'"`]*\w\[\s*\.\.\.\s*[,\]]/,
+    'write x.slice(from, to), or tf.slice(x, …)',
+  ],
+  [/\{\s*\*\*/, 'write { ...x }'],
+  [/^[^'"`/]*\S\s+#\s/, 'a comment begins with //'],
   [/^\s*[%!]\w+(\s+[\w.-]+)*\s*$/],
 ];
 

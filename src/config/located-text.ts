@@ -33,6 +33,8 @@ export interface LocatedText {
 /** Limits that no usual config reaches. They limit the work that malicious aliases and brackets can cause. */
 const MOST_CHARACTERS = 2 ** 20;
 const MOST_LEVELS = 64;
+/** The parser compares each key of a section with all others of the section. */
+const MOST_KEYS = 10_000;
 const MOST_ALIASES = 100;
 
 /**
@@ -78,27 +80,22 @@ export function requireShort(text: string, file: string): void {
   );
 }
 
-/** Parses the text. Throws: CONFIG if it is nested deeper than a config. */
+/** Parses the text. Throws: CONFIG if it is nested deeper than a config, or has more keys. */
 function parsed(text: string, file: string, lines: LineCounter): Document {
-  const line = deepLine(text);
-  if (line !== null) {
-    throw new ConfigError(
-      `${file}:${line}: nested in more than ${MOST_LEVELS} levels; a config has fewer than 10`,
-      { file },
-    );
-  }
+  const found = excessOf(text);
+  if (found !== null) throw new ConfigError(`${file}:${found.line}: ${found.what}`, { file });
   // Other programs' readers of YAML know merge keys: '<<: *defaults'.
   return parseDocument(text, { lineCounter: lines, prettyErrors: false, merge: true });
 }
 
 /**
- * Returns the first line that is nested too deep, or null. Uses only the lexer, because the recursive parser
+ * Returns the first line that is nested too deep or has a key too many, or null. Uses only the lexer, because the recursive parser
  * overflows the stack on deep text. The overflow ends the process, because V8 compiles regular expressions on the same
  * stack. A line's level is the sum of the open brackets, the marks `-` and `?` of the line, and the number of
  * indentations that enclose the line, including the line's own.
  */
-function deepLine(text: string): number | null {
-  let [line, open, markers, atStart] = [1, 0, 0, true];
+function excessOf(text: string): { readonly line: number; readonly what: string } | null {
+  let [line, open, markers, numKeys, atStart] = [1, 0, 0, 0, true];
   let indents: number[] = [];
   for (const word of new Lexer().lex(text)) {
     if (word === '\n' || word === '\r\n') {
@@ -114,7 +111,11 @@ function deepLine(text: string): number | null {
     if (word === '[' || word === '{') open += 1;
     if (word === ']' || word === '}') open -= 1;
     if (word === '-' || word === '?') markers += 1;
-    if (indents.length + open + markers > MOST_LEVELS) return line;
+    if (word === ':' || word === '?') numKeys += 1;
+    if (numKeys > MOST_KEYS)
+      return { line, what: `more than ${MOST_KEYS} keys; a config has fewer than 1000` };
+    if (indents.length + open + markers > MOST_LEVELS)
+      return { line, what: `nested in more than ${MOST_LEVELS} levels; a config has fewer than 10` };
   }
   return null;
 }

@@ -49,9 +49,25 @@ export function makeFolder(path: string, fs: FolderSystem = nodeFs): void {
   }
 }
 
-/** Whether there is a folder at `path`. */
+/** Whether there is a folder at `path`. Throws: as `statIfThere` does. */
 export function isFolder(path: string, fs: Pick<FolderSystem, 'statSync'> = nodeFs): boolean {
-  return fs.statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+  return statIfThere(path, fs)?.isDirectory() === true;
+}
+
+/** Codes of errors for paths at which no file can be: through a file, in a loop of links, too long, or with a zero byte. */
+const NOT_THERE = ['ENOENT', 'ENOTDIR', 'ELOOP', 'ENAMETOOLONG', 'ERR_INVALID_ARG_VALUE'];
+
+/**
+ * Returns what is at a path, or undefined if there is nothing or if no file can have this path. A link is followed.
+ * Throws: errors of statSync, for example if a folder of the path may not be entered.
+ */
+export function statIfThere(path: string, fs: Pick<FolderSystem, 'statSync'> = nodeFs): Stats | undefined {
+  try {
+    return fs.statSync(path, { throwIfNoEntry: false });
+  } catch (error) {
+    if (NOT_THERE.includes((error as NodeJS.ErrnoException).code ?? '')) return undefined;
+    throw error;
+  }
 }
 
 function checkKind(path: string, descriptor: number, isAllowed: (stats: Stats) => boolean): number {

@@ -1,6 +1,6 @@
-import { ConfigError } from '../core/errors';
 import type { KeyTable } from './rows/key-row';
 import type { LocatedKey } from './rows/meant';
+import { requireFew } from './shell/limits';
 import type { Word } from './shell/word';
 
 /** A command's arguments as keys with values, and the words after the arguments. */
@@ -21,9 +21,6 @@ interface ArgumentOptions {
   readonly isAbbreviated?: boolean;
 }
 
-/** The number of words of the longest command that is read; one that launches a training has fewer than 200. */
-const MOST_WORDS = 2000;
-
 /**
  * Reads arguments as Python's argparse does: --key value, --key=value, --flag, --list a b c; '-' and '_' in names are the same.
  * A flag of the table takes at most the value true or false; a launcher's flag takes no value. Throws: CONFIG for a command that is
@@ -31,12 +28,7 @@ const MOST_WORDS = 2000;
  */
 export function readArguments(words: readonly Word[], options: ArgumentOptions): Arguments {
   const { file, keys, short = {}, isLauncher = false, isAbbreviated = false } = options;
-  if (words.length > MOST_WORDS) {
-    throw new ConfigError(
-      `${file}:${words[0]?.line ?? 1}: a command of ${words.length} words; at most ${MOST_WORDS} are read`,
-      { file },
-    );
-  }
+  requireFew(words.length, 'words', `${file}:${words[0]?.line ?? 1}: a command`, file);
   const entries: LocatedKey[] = [];
   let at = 0;
   while (at < words.length) {

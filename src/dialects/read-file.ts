@@ -12,6 +12,7 @@ import { pythonSources } from './python/read-python';
 import type { KeyTable } from './rows/key-row';
 import type { Dialect, LocatedKey, Source } from './rows/meant';
 import { calledScripts, type ScriptLaunch, scriptLaunches, type WrittenFiles } from './script';
+import { requireFew } from './shell/limits';
 import type { WrittenFile } from './shell/script';
 import { type Located, locatedToml } from './toml';
 import { AXOLOTL } from './trainers/axolotl';
@@ -199,6 +200,7 @@ interface At {
 function entriesOf(input: object, keys: KeyTable, at: At): readonly LocatedKey[] {
   const { located, isYaml, file, dialect } = at;
   const prefix = dialect.prefixes?.[at.path.at(-1) ?? ''] ?? '';
+  requireFew(Object.keys(input).length, 'settings', `${file}: a file`, file);
   return Object.entries(input).flatMap(([key, value]): readonly LocatedKey[] => {
     const name =
       !Object.hasOwn(keys, key) && Object.hasOwn(keys, `${prefix}${key}`) ? `${prefix}${key}` : key;
@@ -226,6 +228,7 @@ function isFilled(value: unknown): value is object {
 
 function modelPathsSource(located: Located, file: string): Source {
   const items = located.input as readonly unknown[]; // the caller has checked that this is a list
+  requireFew(items.length, 'settings', `${file}: a file`, file);
   const entries = items.map((value, index) => ({
     file,
     line: located.lineOf([index]),

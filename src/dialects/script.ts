@@ -4,6 +4,7 @@ import { isLaunch, launchOf, slurmEntries } from './command';
 import { ENVIRONMENT, SLURM, SLURM_WITH_LAUNCHER } from './launchers/environment';
 import { type KeyRow, none, warned } from './rows/key-row';
 import type { Dialect, LocatedKey, Source } from './rows/meant';
+import { requireFew } from './shell/limits';
 import { programOf } from './shell/program';
 import { readShell, type WrittenFile } from './shell/script';
 import { NOTES } from './shell/statement';
@@ -27,7 +28,7 @@ export interface WrittenFiles {
 
 /** Returns the launches of a shell script: its commands that train, each with the environment and the Slurm options that it has. */
 export function scriptLaunches(text: string, file: string): readonly ScriptLaunch[] {
-  const script = readShell(text);
+  const script = readShell(text, file);
   const variables: Variables = new Map();
   const before: Source[] = [];
   const launches: ScriptLaunch[] = [];
@@ -37,7 +38,7 @@ export function scriptLaunches(text: string, file: string): readonly ScriptLaunc
     const { environment, command } = withoutAssignments(words, variables, file);
     const launch = launchOf(command, file);
     if (launch === null) {
-      before.push(...environment);
+      for (const source of environment) before.push(source);
       if (command.length > 0) before.push(otherCommand(command, file, script.files));
       return;
     }
@@ -47,10 +48,11 @@ export function scriptLaunches(text: string, file: string): readonly ScriptLaunc
         : [{ dialect: launch.hasLauncher ? SLURM_WITH_LAUNCHER : SLURM, entries: slurm }];
     const { line = 1 } = words[0] ?? {};
     const sources = [...options, ...before, ...environment, ...launch.sources];
+    requireFew(launches.length + 1, 'launches', `${file}: a script`, file);
     launches.push({ sources, line, written: { by: file, files: new Map(script.files) } });
   };
   for (let words = script.next(variables); words !== null; words = script.next(variables)) {
-    const inner = innerCommands(words, variables);
+    const inner = innerCommands(words, variables, file);
     if (inner === null) read(words);
     else for (const command of inner) read(command);
   }
@@ -64,17 +66,21 @@ export function scriptLaunches(text: string, file: string): readonly ScriptLaunc
  * Returns the commands in the text of `bash -c 'COMMAND; COMMAND'` or `eval "COMMAND"`; null if the words have no such text. A
  * command that launches a training is returned with the words before bash (`srun --label`).
  */
-function innerCommands(words: readonly Word[], variables: Variables): readonly (readonly Word[])[] | null {
+function innerCommands(
+  words: readonly Word[],
+  variables: Variables,
+  file: string,
+): readonly (readonly Word[])[] | null {
   const [first, only, third] = words;
   if (first?.text === 'eval' && only !== undefined && third === undefined && /\s/.test(only.text))
-    return innerCommands([{ ...first, text: 'bash' }, { ...only, text: '-c' }, only], variables);
+    return innerCommands([{ ...first, text: 'bash' }, { ...only, text: '-c' }, only], variables, file);
   const at = words.findIndex(
     ({ text }, index) =>
       /^(bash|sh|zsh)$/.test(programOf(text)) && /^-[a-z]*c$/.test(words[index + 1]?.text ?? ''),
   );
   const script = at < 0 ? undefined : words[at + 2];
   if (script === undefined) return null;
-  const inner = readShell(script.text);
+  const inner = readShell(script.text, file);
   const commands: (readonly Word[])[] = [];
   for (let each = inner.next(variables); each !== null; each = inner.next(variables)) {
     const own = each.map((word) => ({ ...word, line: script.line + word.line - 1 }));

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { indexText, parseIndex } from '../../src/checkpoint/format/index-file';
 import { SafetensorsFile } from '../../src/checkpoint/format/safetensors-file';
+import { openCatalog } from '../../src/checkpoint/load/catalog';
 import { loadCheckpoint } from '../../src/checkpoint/load/load-checkpoint';
 import type { TrainingState } from '../../src/checkpoint/state/training-state';
 import { ShardlabError } from '../../src/core/errors';
@@ -141,6 +142,20 @@ test('the error of a path that is not a checkpoint says what is there', () => {
   const noOptimizer = damaged('weights', (path) => fs.rmSync(join(path, 'trainer_state.json')));
   assert.match(errorOfLoading(noOptimizer).message, /has no optimizer states.*load it without an optimizer/);
   assert.equal(loadCheckpoint({ ...state, optimizer: null }, noOptimizer).state, null);
+});
+
+test('the error of a path that no file can have names the path', (context) => {
+  const folder = fs.mkdtempSync(join(tmpdir(), 'paths-'));
+  context.after(() => fs.rmSync(folder, { recursive: true }));
+  fs.symlinkSync('loop', join(folder, 'loop'));
+  fs.writeFileSync(join(folder, 'file'), '');
+  for (const name of ['loop', 'file/x', 'a\0b', 'n'.repeat(300)]) {
+    assert.throws(
+      () => openCatalog(join(folder, name), 'model'),
+      { code: 'IO', message: /^cannot read / },
+      name,
+    );
+  }
 });
 
 test("Hugging Face's index round-trips, and an index written here names every tensor", () => {

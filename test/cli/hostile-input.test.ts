@@ -23,6 +23,38 @@ const FILES: Readonly<Record<string, readonly [string, RegExp]>> = {
   'signs.py': [`x = ${'-'.repeat(100_000)}1\n`, /^shardlab: signs\.py makes no call that is read: .*\n$/],
   'nested.toml': [`a = ${'['.repeat(20_000)}${']'.repeat(20_000)}\n`, /^shardlab: .*nested too deep; .*\n$/],
   'nested.json': [`${'['.repeat(200_000)}${']'.repeat(200_000)}`, /^shardlab: .*more than 64 levels; .*\n$/],
+  'quotes.sh': [`torchrun train.py "${'a'.repeat(1_000_000)}`, /^$/],
+  'arithmetic.sh': [`torchrun --nproc_per_node $((${'('.repeat(100_000)}1)) train.py\n`, /^$/],
+  'slurm.sh': [
+    `#SBATCH ${'-a '.repeat(300_000)}\n`,
+    /^shardlab: slurm\.sh:1: a command of 300000 words; .*\n$/,
+  ],
+  'doubled.sh': [
+    `A=abcdefgh\n${'A=$A$A\n'.repeat(40)}torchrun train.py $A\n`,
+    /^shardlab: doubled\.sh:\d+: variables with values of \d+ characters; at most 1048576 are read\n$/,
+  ],
+  'lists.sh': [
+    `A=(a b)\n${`A+=("\${A[@]}")\n`.repeat(40)}torchrun train.py\n`,
+    /^shardlab: lists\.sh:\d+: variables with values of \d+ characters; .*\n$/,
+  ],
+  'documents.sh': ['cat <<E\n'.repeat(20_000), /^shardlab: .*501 here-documents; at most 500 are read\n$/],
+  'launches.sh': ['torchrun train.py\n'.repeat(20_000), /^shardlab: .*201 launches; at most 200 are read\n$/],
+  'keys.yaml': [
+    Array.from({ length: 80_000 }, (_, i) => `k${i}: 1\n`).join(''),
+    /^shardlab: keys\.yaml:10001: more than 10000 keys; .*\n$/,
+  ],
+  'keys.toml': [
+    `[training]\nsteps = 1\n${Array.from({ length: 20_000 }, (_, i) => `k${i} = 1\n`).join('')}`,
+    /^shardlab: keys\.toml: a file of 20001 settings; at most 2000 are read\n$/,
+  ],
+  'arguments.py': [
+    `TrainingArguments(${Array.from({ length: 20_000 }, (_, i) => `k${i}=1,`).join('')})\n`,
+    /^shardlab: arguments\.py: a script of 20000 settings; at most 2000 are read\n$/,
+  ],
+  'lists.py': [
+    `a0 = [1]\n${[1, 2, 3, 4, 5, 6, 7].map((i) => `a${i} = [${`a${i - 1},`.repeat(1000)}]\n`).join('')}TrainingArguments(fsdp=a7)\n`,
+    /^$/,
+  ],
   'words.sh': [
     `torchrun train.py ${'--a b '.repeat(100_000)}\n`,
     /^shardlab: words\.sh:1: a command of 200001 words; at most 2000 are read\n$/,
@@ -39,6 +71,25 @@ for (const [name, [text, answer]] of Object.entries(FILES)) {
     assert.ok(performance.now() - began < 20_000, 'within seconds, on a busy machine too');
   });
 }
+
+test('a list of Python of which a part is computed is not known, for every kind of setting', async () => {
+  const text = `TrainingArguments(fsdp=["full_shard", extra], optim=[x, [y]], bf16=[[x]], max_steps=3)
+LoraConfig(r=[x], target_modules=["q_proj", [x]])
+mesh = init_device_mesh("cpu", (x, 2), mesh_dim_names=("dp", "tp"))\n`;
+  writeFileSync(join(folder, 'computed.py'), text);
+  const { stdout, stderr } = await shardlab(['read', 'computed.py', '--json'], { cwd: folder });
+  assert.equal(stderr, '');
+  const { config, lines } = JSON.parse(stdout) as {
+    config: { steps: number; parallel?: { tp?: number; strategy?: string } };
+    lines: { key: string; why: string }[];
+  };
+  assert.equal(config.steps, 3);
+  assert.equal(config.parallel?.tp, 2, 'the axis whose size is known');
+  for (const key of ['fsdp', 'optim', 'bf16', 'r', 'target_modules']) {
+    const line = lines.find((one) => one.key.endsWith(`.${key}`));
+    assert.match(line?.why ?? '', /not known here: line \d computes it/, key);
+  }
+});
 
 test('signs before a number of Python are counted', async () => {
   const text = 'TrainingArguments(learning_rate=- -0.5, max_steps=-+-3)\n';

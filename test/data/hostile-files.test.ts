@@ -1,11 +1,25 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import {
+  closeSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { crc32 } from 'node:zlib';
+import { ShardlabError } from '../../src/core/errors';
+import { seeded } from '../../src/core/random';
 import { TimeLimit } from '../../src/core/time-limit';
+import { findFiles } from '../../src/data/files/find-files';
 import { imageSizeOf, readImage } from '../../src/data/files/image';
+import { type RecordFormat, recordsOf } from '../../src/data/files/records';
 import { chatTemplateOf } from '../../src/data/prepare/chat-template';
 import { textCodecOf } from '../../src/data/prepare/tokenizer';
 import { dataFile } from './data-reference';
@@ -112,6 +126,85 @@ function pngOf(rows: number, columns: number): Buffer {
   sum.writeUInt32BE(crc32(header));
   return Buffer.concat([Buffer.from('89504e470d0a1a0a0000000d', 'hex'), header, sum]);
 }
+
+async function readAll(file: string, format: RecordFormat, ...columns: string[]): Promise<void> {
+  for await (const _ of recordsOf(file, format, columns, () => undefined));
+}
+
+test('a row without end is named by its line before it fills the memory', async () => {
+  const quoted = join(folder, 'quoted.csv');
+  writeFileSync(quoted, `text\none\n"two${'x\n'.repeat(5_000_000)}`);
+  await assert.rejects(readAll(quoted, 'csv', 'text'), {
+    code: 'CONFIG',
+    message: /quoted\.csv, line 3: a quote begins in this row and has no end within 8388608 characters; close it$/,
+  });
+  const wide = join(folder, 'wide.csv');
+  writeFileSync(wide, `text\n${','.repeat(9_000_000)}`);
+  await assert.rejects(readAll(wide, 'csv', 'text'), { message: /line 2: this row has more than 8388608/ });
+  const line = join(folder, 'line.jsonl');
+  const file = openSync(line, 'w');
+  for (let i = 0; i < 129; i++) writeSync(file, Buffer.alloc(2 ** 20, 'a'));
+  closeSync(file);
+  await assert.rejects(readAll(line, 'jsonl', 'text'), {
+    code: 'CONFIG',
+    message: /line 1 has more than 134217728 characters; write one row per line/,
+  });
+});
+
+test('a Parquet file with damage in several columns is one error, and none that nobody catches', async (context) => {
+  const bytes = readFileSync(dataFile('rows-gzip.parquet'));
+  const damaged = join(folder, 'damaged.parquet');
+  const stray: unknown[] = [];
+  const note = (error: unknown): number => stray.push(error);
+  process.on('unhandledRejection', note);
+  context.after(() => process.off('unhandledRejection', note));
+  const random = seeded(33);
+  for (let i = 0; i < 200; i++) {
+    const copy = Buffer.from(bytes);
+    for (let k = 0; k < 4; k++) copy[random.integer(copy.length)] = random.integer(256);
+    writeFileSync(damaged, copy);
+    await readAll(damaged, 'parquet', 'text', 'pixels', 'age', 'word').catch((error: unknown) => {
+      assert.ok(error instanceof ShardlabError && error.code === 'CONFIG', String(error));
+    });
+  }
+  await new Promise(setImmediate);
+  assert.deepEqual(stray, []);
+});
+
+/** Settings that name a file, and the message about a file of which no byte may be read. */
+const NAMED: readonly (readonly [string, (path: string) => Promise<unknown>, RegExp])[] = [
+  ['data', async (path) => findFiles({ paths: path, baseDir: folder, format: undefined }), /neither a file/],
+  ['data.tokenizer', (tokenizer) => textCodecOf({ tokenizer }, folder), /cannot be read \(.* is a (FIFO|device)/],
+  [
+    'data.chatTemplate',
+    async (chatTemplate) => chatTemplateOf({ chatTemplate, tokenizer: undefined }, folder),
+    /cannot be read \(.* is a (FIFO|device)/,
+  ],
+];
+
+for (const [setting, open, refusal] of NAMED) {
+  test(`${setting} reads no FIFO and no device, and names paths that no file can have`, async () => {
+    const place = mkdtempSync(join(folder, 'place-'));
+    const at = (name: string): string => join(place, name);
+    execFileSync('mkfifo', [at('fifo')]);
+    symlinkSync('/dev/zero', at('zero'));
+    symlinkSync('loop', at('loop'));
+    writeFileSync(at('file'), '');
+    for (const name of ['fifo', 'zero']) await assert.rejects(open(at(name)), { code: 'CONFIG', message: refusal });
+    for (const name of ['loop', 'gone', 'file/x', 'a\0b', 'n'.repeat(300)]) {
+      const expected = { code: 'CONFIG', message: new RegExp(`^${setting}: there is no file `) };
+      await assert.rejects(open(at(name)), expected, name.slice(0, 9));
+    }
+  });
+}
+
+test('a folder with a link that leads to itself is read without the link', () => {
+  const place = mkdtempSync(join(folder, 'links-'));
+  symlinkSync('loop.txt', join(place, 'loop.txt'));
+  writeFileSync(join(place, 'a.txt'), 'text');
+  const { files } = findFiles({ paths: place, baseDir: folder, format: undefined });
+  assert.deepEqual(files, [join(place, 'a.txt')]);
+});
 
 test('a picture of more pixels than Pillow decodes is refused by its header', () => {
   for (const [rows, columns] of [

@@ -77,6 +77,15 @@ describe('the compiler, for users of PyTorch,', () => {
       ['const y = [i for i in range(3)]', /^Line 1 /],
       ['try:\n    x()\nexcept Exception as e:\n    pass', /^Line 1 /],
       ['const a = 1;\n%matplotlib inline', /^Line 2 /],
+      ['import torch\n\nx = torch.zeros(3)\nprint(x)', /^Line 1 .* without an import\./],
+      ['z = 1 if ready else 2', /^Line 1 .*: write condition \? a : b\./],
+      ['q = not ready', /^Line 1 .*: write !x\./],
+      ['w = a and b', /^Line 1 .*: write && for and/],
+      ['y = x[1:3]', /^Line 1 .*: write x\.slice/],
+      ['y = x[..., 0]', /^Line 1 .*: write x\.slice/],
+      ['d = {**a}', /^Line 1 .*: write \{ \.\.\.x \}/],
+      ['y = 3 # three', /^Line 1 .*: a comment begins with \/\//],
+      ['if x is None: y = 1', /^Line 1 .*: write if/],
     ];
     for (const [source, message] of cases) {
       for (const namespace of ['notebook', 'ranks'] as const) {
@@ -92,6 +101,10 @@ describe('the compiler, for users of PyTorch,', () => {
       'const s: number = `\ndef f(x):\n  import torch\n`;',
       'const o = { if: 1,\n else:\n 2 }; o.b',
       'const broken = (;',
+      "const text = 'a and b, not c' (;",
+      'const x = list[flag ? 1 : 2] (;',
+      'if (a) { b: (; }',
+      'let a = 1\nimport',
       'let loss = model()',
     ];
     for (const source of typescript) {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync, renameSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -15,6 +15,8 @@ interface Places {
 const READ_ONLY = process.platform === 'linux' ? '/proc/sys' : '/System';
 
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-places-'));
+// Folders for temporary files are made in it, and deleted with it.
+process.env.TMPDIR = folder;
 after(() => rmSync(folder, { recursive: true, force: true }));
 
 test('a writable clone stores its own state', async () => {
@@ -33,6 +35,23 @@ test('a read-only clone with a read-only HOME stores its state in its own tempor
   const state = stateFolder(READ_ONLY, { HOME: READ_ONLY });
   assert.ok(state.startsWith(join(tmpdir(), 'shardlab-')), state);
   assert.equal(stateFolder(READ_ONLY, { HOME: READ_ONLY }), state);
+});
+
+test('a folder that others can write to, or a link in its place, stores no state', async () => {
+  const { stateFolder } = await importScript<Places>('places');
+  const cache = join(folder, 'shared');
+  const env = { HOME: folder, XDG_CACHE_HOME: cache };
+  const state = stateFolder(READ_ONLY, env);
+  assert.ok(state.startsWith(cache), state);
+  chmodSync(state, 0o777);
+  assert.ok(stateFolder(READ_ONLY, env).startsWith(join(tmpdir(), 'shardlab-')));
+  chmodSync(state, 0o700);
+  assert.equal(stateFolder(READ_ONLY, env), state);
+  renameSync(state, `${state}-moved`);
+  symlinkSync(`${state}-moved`, state);
+  assert.notEqual(stateFolder(READ_ONLY, env), state);
+  renameSync(`${state}-moved`, `${state}-gone`);
+  assert.notEqual(stateFolder(READ_ONLY, env), state, 'a link to nothing');
 });
 
 test("with a read-only HOME Jupyter, npm and pip write to other folders, and the user's settings stay", async () => {

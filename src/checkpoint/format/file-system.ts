@@ -84,8 +84,13 @@ const ADVICE: Readonly<Record<string, string>> = {
   EMFILE: 'too many files are open: raise maxShardBytes, or the limit (ulimit -n)',
 };
 
-/** Returns the error of a write that failed, with file, tensor, offset and advice. */
-export function writeError(cause: unknown, { file, tensor, offset }: Place): ShardlabError {
+/** Returns the error of a write of a checkpoint that failed, with file, tensor, offset and advice. */
+export function writeError(cause: unknown, place: Place): ShardlabError {
+  return failedWrite(cause, place, '. The previous checkpoint is unchanged');
+}
+
+/** Returns the error of a write that failed, with file, tensor, offset and advice; `after` ends the message. */
+export function failedWrite(cause: unknown, { file, tensor, offset }: Place, after = ''): ShardlabError {
   if (cause instanceof ShardlabError) return cause;
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
   const at = [
@@ -94,11 +99,10 @@ export function writeError(cause: unknown, { file, tensor, offset }: Place): Sha
   ].join('');
   const advice = ADVICE[code] ?? 'check whether the folder is writable';
   const what = cause instanceof Error ? cause.message : String(cause);
-  return new ShardlabError(
-    'IO',
-    `cannot write ${file}${at}: ${advice} (${what}). The previous checkpoint is unchanged`,
-    { cause, details: { file, tensor, offset, system: code } },
-  );
+  return new ShardlabError('IO', `cannot write ${file}${at}: ${advice} (${what})${after}`, {
+    cause,
+    details: { file, tensor, offset, system: code },
+  });
 }
 
 /** Tests before the training whether a save can write a checkpoint at `folder`. Throws: IO. */

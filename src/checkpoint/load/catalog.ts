@@ -1,6 +1,6 @@
 import fs from 'node:fs';
 import { dirname, isAbsolute, join, normalize, resolve } from 'node:path';
-import { readRegularFile } from '../../core/regular-file';
+import { isFolder, readRegularFile } from '../../core/regular-file';
 import { shown } from '../../core/shown';
 import { DISTRIBUTED_SHARD, slicedTensors } from '../format/distributed-shards';
 import { fileError } from '../format/file-system';
@@ -72,8 +72,7 @@ export function openCatalog(source: string | readonly string[], kind: ArrayKind)
 
 function arraysOf(source: string | readonly string[], kind: ArrayKind, open: Open): Arrays {
   if (typeof source !== 'string') return arraysOfFiles(source.map((file) => open(resolve(file))));
-  const isFolder = fs.statSync(source, { throwIfNoEntry: false })?.isDirectory() ?? false;
-  return isFolder ? arraysOfFolder(source, kind, open) : arraysOfFiles([open(source)]);
+  return isFolder(source) ? arraysOfFolder(source, kind, open) : arraysOfFiles([open(source)]);
 }
 
 function arraysOfFolder(folder: string, kind: ArrayKind, open: Open): Arrays {

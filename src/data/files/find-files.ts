@@ -1,9 +1,10 @@
-import { type Dirent, readdirSync, type Stats, statSync } from 'node:fs';
+import { type Dirent, readdirSync, type Stats } from 'node:fs';
 import { basename, extname, join, resolve } from 'node:path';
 import { LONGEST_PATH } from '../../config/call-options';
 import { nearest } from '../../config/nearest';
 import type { DataFormat } from '../../config/settings/data';
 import { ConfigError } from '../../core/errors';
+import { statIfThere } from '../../core/regular-file';
 import { shortened } from '../../core/shortened';
 
 /** Files of one format. */
@@ -63,7 +64,7 @@ export function findFiles({ paths, format, baseDir }: FileQuery): FoundFiles {
 }
 
 function statOf(path: string, full: string, baseDir: string): Stats {
-  const stats = full.length <= LONGEST_PATH ? statOrNone(full) : undefined;
+  const stats = full.length <= LONGEST_PATH ? statIfThere(full) : undefined;
   if (stats !== undefined) {
     if (stats.isDirectory() || stats.isFile()) return stats;
     throw new ConfigError(`data: ${path} is neither a file nor a folder; name a file or a folder`);
@@ -77,22 +78,12 @@ function statOf(path: string, full: string, baseDir: string): Stats {
   });
 }
 
-/** Returns undefined for a path that no file can have, too. */
-function statOrNone(full: string): Stats | undefined {
-  try {
-    return statSync(full, { throwIfNoEntry: false });
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENAMETOOLONG') return undefined;
-    throw error;
-  }
-}
-
 function filesIn(folder: string): string[] {
   const entries = readdirSync(folder, { withFileTypes: true }).filter(({ name }) => !name.startsWith('.'));
   const inOrder = (a: Dirent, b: Dirent): number => (a.name < b.name ? -1 : 1);
   return entries.sort(inOrder).flatMap((entry) => {
     const path = join(folder, entry.name);
-    const stats = entry.isSymbolicLink() ? statSync(path, { throwIfNoEntry: false }) : entry;
+    const stats = entry.isSymbolicLink() ? statIfThere(path) : entry;
     // A link to a folder is not followed, because it could lead back to a folder above it.
     if (stats?.isDirectory() === true) return entry.isSymbolicLink() ? [] : filesIn(path);
     return stats?.isFile() === true ? [path] : [];

@@ -116,16 +116,14 @@ async function* parquetRecords(
     // Only one row group is in memory at a time.
     for (const { num_rows } of metadata.row_groups) {
       const end = row + Number(num_rows);
-      const options = {
-        file: source,
-        metadata,
-        columns: [...columns],
-        rowStart: row,
-        rowEnd: end,
-        compressors,
-      };
-      for (const values of await parquetReadObjects(options))
+      const options = { file: source, metadata, rowStart: row, rowEnd: end, compressors };
+      const group: Record<string, unknown>[][] = [];
+      // One column after the other: if two fail together, the reader of several columns leaves the second error to nobody.
+      for (const name of columns) group.push(await parquetReadObjects({ ...options, columns: [name] }));
+      for (const start = row; row < end; ) {
+        const values = Object.assign({}, ...group.map((column) => column[row - start]));
         yield { place: `${file}, row ${++row}`, values };
+      }
       read((bytes * Number(num_rows)) / Number(metadata.num_rows));
     }
   } catch (error) {

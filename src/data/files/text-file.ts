@@ -55,12 +55,19 @@ export interface Line {
   readonly text: string;
 }
 
-/** Reads a text line by line. Throws: as `textChunks` does. */
+/** A longer line is not read: with what is made from it, it could fill the memory, or be longer than a text of V8 can be. */
+const MOST_LINE = 2 ** 27;
+
+/** Reads a text line by line. Throws: as `textChunks` does, and CONFIG naming a line that is too long. */
 export async function* linesOf(file: string, read: BytesRead): AsyncGenerator<Line> {
   let [number, rest] = [1, ''];
   for await (const chunk of textChunks(file, read)) {
     const [first = '', ...others] = chunk.split('\n');
     rest += first;
+    if (rest.length > MOST_LINE) {
+      const message = `data: ${file}, line ${number} has more than ${MOST_LINE} characters; write one row per line`;
+      throw new ConfigError(message, { file, line: number });
+    }
     for (const text of others) {
       yield { number: number++, text: rest.endsWith('\r') ? rest.slice(0, -1) : rest };
       rest = text;

@@ -1,10 +1,10 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type { OwnData } from '../../config/settings/data';
 import { ConfigError } from '../../core/errors';
 import { TimeLimit } from '../../core/time-limit';
 import type { Message } from './conversation';
-import { readJson, tokenizerFiles } from './tokenizer';
+import { readJson, readNamed, tokenizerFiles } from './tokenizer';
 
 /** Turns messages into the text that a model reads. */
 export interface ChatTemplate {
@@ -104,10 +104,10 @@ function templateText(
       throw new ConfigError(
         `data.chatTemplate: there is no file ${named}; name a file of Jinja, or '${CHATML}'`,
       );
-    return { name: asked, text: readFileSync(named, 'utf8'), tokens };
+    return { name: asked, text: readNamed(named, 'data.chatTemplate'), tokens };
   }
   const beside = join(dirname(file), 'chat_template.jinja');
-  if (existsSync(beside)) return { name: beside, text: readFileSync(beside, 'utf8'), tokens };
+  if (existsSync(beside)) return { name: beside, text: readNamed(beside, 'data.chatTemplate'), tokens };
   const text = templateIn(config.chat_template);
   if (text !== undefined) return { name: configFile, text, tokens };
   throw new ConfigError(

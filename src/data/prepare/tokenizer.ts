@@ -1,7 +1,8 @@
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type { OwnData } from '../../config/settings/data';
 import { ConfigError } from '../../core/errors';
+import { isFolder, readRegularFile } from '../../core/regular-file';
 import { TimeLimit } from '../../core/time-limit';
 
 /** Turns texts into token ids and back. */
@@ -88,9 +89,9 @@ export async function textCodecOf(
 /** Returns the paths of tokenizer.json and of tokenizer_config.json beside it; `path` is tokenizer.json or its folder. */
 export function tokenizerFiles(path: string, baseDir: string): readonly [tokenizer: string, config: string] {
   const named = resolve(baseDir, path);
-  const isFolder = statSync(named, { throwIfNoEntry: false })?.isDirectory() === true;
-  const folder = isFolder ? named : dirname(named);
-  return [isFolder ? join(named, 'tokenizer.json') : named, join(folder, 'tokenizer_config.json')];
+  const isInFolder = isFolder(named);
+  const folder = isInFolder ? named : dirname(named);
+  return [isInFolder ? join(named, 'tokenizer.json') : named, join(folder, 'tokenizer_config.json')];
 }
 
 function eosOf(
@@ -118,10 +119,24 @@ function eosOf(
   return token === undefined ? null : (ids.get(token) ?? null);
 }
 
+/**
+ * Returns the text of a file that a setting names. Throws: CONFIG if the file cannot be read, or if reading could block or never end
+ * (FIFOs, devices).
+ */
+export function readNamed(file: string, setting: string): string {
+  try {
+    return readRegularFile(file);
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new ConfigError(`${setting}: ${file} cannot be read (${reason}); name a file`, { file });
+  }
+}
+
 /** Reads a file with a JSON object. Throws: CONFIG. */
 export function readJson(file: string): Readonly<Record<string, unknown>> {
+  const text = readNamed(file, 'data.tokenizer');
   try {
-    const json: unknown = JSON.parse(readFileSync(file, 'utf8'));
+    const json: unknown = JSON.parse(text);
     if (typeof json === 'object' && json !== null) return Object.fromEntries(Object.entries(json));
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);

@@ -53,6 +53,8 @@ const KNOWN = /^(torch|accelerate|functools|transformers|trl|peft)(\.|$)/;
 
 /** A name is followed through at most this number of assignments. */
 const MOST_NAMES = 8;
+/** At most this number of expressions is read; names that stand for lists of names would otherwise multiply without end. */
+const MOST_EXPRESSIONS = 200_000;
 
 /** A file of Python, from which calls are read. */
 export class PythonFile {
@@ -60,6 +62,7 @@ export class PythonFile {
   readonly #statements: readonly Statement[];
   readonly #names: Names;
   readonly #signatures: Signatures;
+  #numRead = 0;
 
   constructor(text: string, file: string, signatures: Signatures) {
     this.#text = text;
@@ -180,7 +183,7 @@ export class PythonFile {
   }
 
   #meant(value: Expression, depth: number): unknown {
-    if (depth === 0) return NOT_KNOWN;
+    if (depth === 0 || ++this.#numRead > MOST_EXPRESSIONS) return NOT_KNOWN;
     const inner = (one: Expression): unknown => this.#meant(one, depth - 1);
     switch (value.kind) {
       case 'literal':

@@ -105,6 +105,7 @@ export const MESHES: KeyTable = {
         effect: 'planned',
         says: 'number of ranks, and the degrees of the axes',
         mean: shape,
+        isPartial: true,
       } satisfies KeyRow,
       mesh_dim_names: none('names the axes, whose sizes are in mesh_shape'),
       backend_override: none('jobs here have collectives of their own'),

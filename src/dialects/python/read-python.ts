@@ -1,5 +1,6 @@
 import { type KeyTable, none, warned } from '../rows/key-row';
 import { type Dialect, type LocatedKey, NOT_KNOWN, type Source } from '../rows/meant';
+import { requireFew } from '../shell/limits';
 import { PLUGINS } from './accelerate-plugin';
 import { isCalled, type PythonArgument, type PythonCall, PythonFile, type Signatures } from './calls';
 import { MESHES } from './meshes';
@@ -39,6 +40,8 @@ const SIGNATURES: Signatures = {
 export function pythonSources(text: string, file: string): readonly Source[] {
   const script = new PythonFile(text, file, SIGNATURES);
   const calls = script.calls().filter(({ name }) => !Object.hasOwn(POLICIES, name));
+  requireFew(calls.length, 'launches', `${file}: a script`, file);
+  requireFew(calls.flatMap(({ given }) => given).length, 'settings', `${file}: a script`, file);
   const others = script
     .others()
     .map(({ name, line }) =>

@@ -22,6 +22,8 @@ export interface KeyRow {
   readonly parts?: KeyTable;
   /** Whether a command line has the key without a value. */
   readonly isFlag?: boolean;
+  /** Whether a list has a meaning if only some of its values are known. */
+  readonly isPartial?: boolean;
   /** Returns the key's value in an export; undefined if the export leaves the key out. Without `write`, no export has the key. */
   readonly write?: Write;
 }

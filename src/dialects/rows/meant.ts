@@ -61,7 +61,7 @@ export function valuesOf({ entries }: Source): Asked['other'] {
   const values = new Map<string, unknown>();
   for (const entry of entries) {
     const value = valueForRow(entry);
-    if (value === NOT_KNOWN) continue;
+    if (hasUnknown(value)) continue;
     values.set(entry.path.at(-1) ?? '', value);
     values.set(entry.path.join('.'), value);
   }
@@ -108,7 +108,8 @@ function meantEntry(located: LocatedKey, dialect: Dialect, other: Asked['other']
       return told('warning', `${dialect.name} ignores it: it has no such key`);
     return told('error', unknownKey(path, table, dialect));
   }
-  const value = valueForRow(located);
+  const given = valueForRow(located);
+  const value = row.isPartial !== true && hasUnknown(given) ? NOT_KNOWN : given;
   if (value === NOT_KNOWN && (row.effect === null || row.effect === 'planned'))
     return told('warning', `not known here: line ${entry.line} computes it; write ${row.says}`);
   if (dialect.auto !== undefined && value === 'auto') return told('none', dialect.auto);
@@ -125,6 +126,11 @@ function meantEntry(located: LocatedKey, dialect: Dialect, other: Asked['other']
 /** Returns the value that an entry's row gets. */
 function valueForRow({ value, meant = value }: LocatedKey): unknown {
   return meant;
+}
+
+/** Whether a value, or a part of a list, is one that a script computes. */
+function hasUnknown(value: unknown): boolean {
+  return value === NOT_KNOWN || (Array.isArray(value) && value.some(hasUnknown));
 }
 
 /** Returns the row of a key, and the table in which the row is or should be. */

@@ -1,17 +1,22 @@
+/** More brackets within each other are not read. */
+const MOST_BRACKETS = 100;
+
 /**
- * Returns the value of integer arithmetic; the text itself if it has an unknown variable, or signs other than + - * / and
- * brackets.
+ * Returns the value of integer arithmetic; the text itself if it has an unknown variable, signs other than + - * / and
+ * brackets, or too many brackets within each other.
  */
 export function evaluated(text: string, variable: (name: string) => string | undefined): string {
   const inner = text.replace(/^\$\((?:\(|\s*expr\s)/, '').replace(/\)?\)$/, '');
   const numbers = inner.replaceAll(/\$?\{?([A-Za-z_]\w*)\}?/g, (_, name: string) => variable(name) ?? '?');
   const tokens = numbers.replaceAll('\\', '').match(/\d+|\S/g) ?? [];
-  let at = 0;
+  let [at, depth] = [0, 0];
   const factor = (): number => {
     const token = tokens[at];
     at += 1;
     if (token !== '(') return Number(token ?? Number.NaN);
-    const value = sum();
+    depth += 1;
+    const value = depth > MOST_BRACKETS ? Number.NaN : sum();
+    depth -= 1;
     at += 1;
     return value;
   };

@@ -1,5 +1,6 @@
 import { Branches } from './branches';
 import { bodyOf, type Heredoc, heredocAt, heredocBody } from './heredoc';
+import { requireFew } from './limits';
 import {
   assignedNames,
   joined,
@@ -24,15 +25,19 @@ const KEYWORDS = ['if', 'then', 'else', 'elif', 'fi', 'do', 'done', 'while', 'un
 export class Lexer {
   readonly slurm: Word[] = [];
   readonly #text: string;
+  readonly #file: string;
   readonly #statements: RawStatement[] = [];
   /** The here-documents that begin after the current line. */
   #heredocs: Heredoc[] = [];
+  #numHeredocs = 0;
   /** The file into which the current command writes its output. */
   #output: Pick<RawFile, 'name' | 'isAppended'> | null = null;
   #at = 0;
   #line = 1;
 
-  constructor(text: string) {
+  /** `file` is for messages. */
+  constructor(text: string, file: string) {
+    this.#file = file;
     this.#text = text.replace(/^\uFEFF/, '').replaceAll(/\r\n?/g, '\n');
   }
 
@@ -107,7 +112,7 @@ export class Lexer {
     const [comment = '#'] = /^[^\n]*/.exec(this.#rest()) ?? [];
     const [, options] = /^#SBATCH\s+([^#]*)/.exec(comment) ?? [];
     const words = options === undefined ? [] : options.trim().split(/\s+/);
-    this.slurm.push(...words.map((text) => ({ text, line: this.#line })));
+    for (const text of words) this.slurm.push({ text, line: this.#line });
     this.#skip(comment.length);
   }
 
@@ -138,7 +143,7 @@ export class Lexer {
   #bodyPieces(body: string, { isLiteral }: Heredoc): readonly Piece[] {
     if (isLiteral) return [{ text: body, isQuoted: true }];
     // The text is read as in double quotes, except that double quotes in it are text.
-    return new Lexer(body).#double(null);
+    return new Lexer(body, this.#file).#double(null);
   }
 
   #note(kind: keyof typeof NOTES, line: number, ...more: readonly string[]): void {
@@ -148,6 +153,8 @@ export class Lexer {
   #redirection(): void {
     const heredoc = heredocAt(this.#text, this.#at);
     if (heredoc !== null) {
+      this.#numHeredocs += 1;
+      requireFew(this.#numHeredocs, 'here-documents', `${this.#file}: a script`, this.#file);
       this.#heredocs.push(heredoc);
       this.#skip(heredoc.written.length);
       return;
@@ -187,7 +194,7 @@ export class Lexer {
         pieces.push({ text: placeholder, isQuoted: true });
         this.#skip(placeholder.length);
       } else if (char === "'") pieces.push({ text: this.#until("'"), isQuoted: true });
-      else if (char === '"') pieces.push(...this.#double());
+      else if (char === '"') for (const piece of this.#double()) pieces.push(piece);
       else if (char === '$') pieces.push(this.#dollar(false));
       else if (char === '`') pieces.push({ text: outputOf(`$(${this.#until('`')})`), isQuoted: true });
       else if (char === '\\') {

@@ -1,6 +1,7 @@
 import { normalize } from 'node:path';
 import { evaluated } from './arithmetic';
 import { Lexer } from './lexer';
+import { requireFew } from './limits';
 import type { RawFile, RawWord } from './statement';
 import type { Variables, Word } from './word';
 
@@ -25,11 +26,13 @@ export interface WrittenFile {
 /**
  * Reads a POSIX shell script as far as settings need it: quotes, line continuations, comments, variables, arrays. Conditions and loops are not
  * evaluated: their commands are read as if each ran once, except that a variable has the value from the first branch.
+ * `file` is for messages. Throws: CONFIG for a script of more parts than are read.
  */
-export function readShell(text: string): Script {
-  const lexer = new Lexer(text);
+export function readShell(text: string, file: string): Script {
+  const lexer = new Lexer(text, file);
   const statements = lexer.statements();
   const files = new Map<string, WrittenFile>();
+  const expand = expander(file);
   let at = 0;
   return {
     slurm: lexer.slurm,
@@ -39,9 +42,9 @@ export function readShell(text: string): Script {
         const statement = statements[at];
         at += 1;
         if (statement === undefined) return null;
-        const words = statement.words.flatMap((word) => expanded(word, variables));
+        const words = statement.words.flatMap((word) => expand(word, variables));
         const { array, isAppended, written } = statement;
-        if (written !== undefined) writeFile(files, written, variables);
+        if (written !== undefined) writeFile(files, written, (word) => textIn(word, variables, expand));
         if (array === undefined) return words;
         variables.set(array, isAppended === true ? [...(variables.get(array) ?? []), ...words] : words);
       }
@@ -53,25 +56,44 @@ export function readShell(text: string): Script {
 function writeFile(
   files: Map<string, WrittenFile>,
   { name, isAppended, pieces, line }: RawFile,
-  variables: Variables,
+  textOf: (word: RawWord) => string,
 ): void {
-  const file = textIn(name, variables);
+  const file = textOf(name);
   const before = isAppended ? (files.get(normalize(file))?.text ?? '') : '';
   const gap = '\n'.repeat(Math.max(0, line - 1 - (before.split('\n').length - 1)));
-  const text = textIn({ pieces, line }, variables);
+  const text = textOf({ pieces, line });
   files.set(normalize(file), { text: `${before}${gap}${text}`, line: name.line });
 }
 
 /** Returns the text that a word would stand for in double quotes. */
-function textIn(word: RawWord, variables: Variables): string {
+function textIn(word: RawWord, variables: Variables, expand: Expand): string {
   const pieces = word.pieces.map((piece) => ({ ...piece, isQuoted: true }));
-  return expanded({ ...word, pieces }, variables)
+  return expand({ ...word, pieces }, variables)
     .map(({ text }) => text)
     .join(' ');
 }
 
-/** Returns the words for which a word stands: an unquoted variable may stand for several. */
-function expanded({ pieces, line }: RawWord, variables: Variables): Word[] {
+type Expand = (word: RawWord, variables: Variables) => Word[];
+
+/** Returns a function that replaces variables, and that throws CONFIG when their values have too many characters in all. */
+function expander(file: string): Expand {
+  let numCharacters = 0;
+  const count = (words: readonly Word[], line: number): void => {
+    for (const { text } of words) numCharacters += text.length + 1;
+    requireFew(numCharacters, 'characters', `${file}:${line}: variables with values`, file);
+  };
+  return (word, variables) => expanded(word, variables, count);
+}
+
+/**
+ * Returns the words for which a word stands: an unquoted variable may stand for several. `count` gets the values of variables before
+ * they are joined.
+ */
+function expanded(
+  { pieces, line }: RawWord,
+  variables: Variables,
+  count: (words: readonly Word[], line: number) => void,
+): Word[] {
   const words: Word[] = [];
   let current = null as Word | null; // without the cast, TypeScript takes it for null in the loop
   for (const { text: written, isQuoted, variable, isArithmetic } of pieces) {
@@ -79,9 +101,10 @@ function expanded({ pieces, line }: RawWord, variables: Variables): Word[] {
       isArithmetic === true ? evaluated(written, (name) => variables.get(name)?.[0]?.text) : written;
     const array = variable?.match(/^(\w+)\[[@*]\]$/)?.[1];
     const known = variables.get(array ?? variable ?? '');
+    if (known !== undefined) count(known, line);
     if (array !== undefined && known !== undefined) {
       // "${ARGS[@]}" stands for exactly the array's words; without quotes, the words are split at blanks.
-      words.push(...(isQuoted ? known : known.flatMap(splitAtBlanks)));
+      for (const one of isQuoted ? known : known.flatMap(splitAtBlanks)) words.push(one);
       current = null;
       continue;
     }

@@ -104,7 +104,7 @@ export function planLaunch(options: LaunchOptions, availableMemory: Bytes): Laun
   if (startSeconds > MOST_SECONDS)
     throw wrong('startSeconds', startSeconds, `at most ${MOST_SECONDS}, because no timer waits longer`);
   if (!cluster?.isElsewhere) checkFits(options.ranks, BASE_BYTES[engine], availableMemory);
-  const baseDir = options.baseDir ?? process.cwd();
+  const baseDir = options.baseDir ?? currentFolder();
   if (typeof baseDir !== 'string' || baseDir.length > LONGEST_PATH || !isFolder(baseDir))
     throw wrong('baseDir', baseDir, 'the path of a folder');
   const link = options.link === undefined ? undefined : linkOf(options.link);
@@ -191,6 +191,16 @@ function oneOf(name: string, value: unknown, allowed: readonly string[]): void {
 function positive(name: string, value: unknown, unit: string): void {
   if (typeof value === 'number' && value > 0 && Number.isFinite(value)) return;
   throw wrong(name, value, `a positive number of ${unit}`);
+}
+
+/** Returns this process's folder. Throws: IO if the folder was deleted. */
+function currentFolder(): string {
+  try {
+    return process.cwd();
+  } catch (cause) {
+    const message = 'the current folder was deleted; change to another folder, or set baseDir';
+    throw new ShardlabError('IO', message, { cause });
+  }
 }
 
 function wrong(name: string, value: unknown, wanted: string): ConfigError {

@@ -172,8 +172,18 @@ function pathOf(what: 'save' | 'load', path: unknown): string {
   throw new ConfigError(`run.${what} takes a folder's path, as run.${what}('ckpt'), not ${given}`);
 }
 
-/** Checks the folder before ranks read it. Throws: IO. */
+/** Checks the folder before ranks read it. Throws: IO, also for a path that cannot be read at all (a socket, a path through a file). */
 function checkFolder(path: string, parametersOnly: boolean): void {
+  try {
+    requireReadable(path, parametersOnly);
+  } catch (cause) {
+    if (!(cause instanceof Error) || !('syscall' in cause)) throw cause;
+    const message = `${path} cannot be read (${cause.message}); name the folder of a checkpoint`;
+    throw new ShardlabError('IO', message, { cause, details: { file: path } });
+  }
+}
+
+function requireReadable(path: string, parametersOnly: boolean): void {
   const folder = folderToRead(fs, path);
   if (fs.existsSync(join(folder, STATE_FILE))) return;
   if (!fs.statSync(folder).isDirectory()) throw notAFolder(folder);

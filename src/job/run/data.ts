@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { existsSync, statSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { isNames, type OwnData, ownData } from '../../config/settings/data';
 import { modelShape } from '../../config/settings/model';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
+import { statIfThere } from '../../core/regular-file';
 import { createBatches, createOwnBatches } from '../../data/batches';
 import { findFiles } from '../../data/files/find-files';
 import { type TextCodec, textCodecOf, tokenizerFiles } from '../../data/prepare/tokenizer';
@@ -102,7 +103,7 @@ export class JobData {
     const { files } = findFiles({ paths, format, baseDir });
     const tokenizers = tokenizer === undefined ? [] : tokenizerFiles(tokenizer, baseDir);
     const states = [...files, ...tokenizers].map((file) => {
-      const stats = statSync(file, { throwIfNoEntry: false });
+      const stats = statIfThere(file);
       return [file, stats?.size, stats?.mtimeMs];
     });
     return JSON.stringify([data, seed, states]);

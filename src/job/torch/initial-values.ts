@@ -1,6 +1,6 @@
 import fs from 'node:fs';
 import { join } from 'node:path';
-import { writeAll } from '../../checkpoint/format/file-system';
+import { failedWrite, writeAll } from '../../checkpoint/format/file-system';
 import { encodeHeader } from '../../checkpoint/format/safetensors-header';
 import type { FirstState } from '../../checkpoint/pretrained/open-pretrained';
 import { publishedName } from '../../checkpoint/pretrained/published-names';
@@ -78,16 +78,30 @@ function transposedOf({ shape, fill }: Filled): Filled {
   };
 }
 
-/** Writes model.safetensors. */
+/** Writes model.safetensors. Throws: IO, for example if the disk is full. */
 function writeFills(
   fills: ReadonlyMap<string, Filled>,
   folder: string,
   progress: (done: number, total: number) => void = () => undefined,
 ): void {
-  makeFolder(folder);
+  const path = join(folder, 'model.safetensors');
+  try {
+    makeFolder(folder);
+    writeFile(fills, path, progress);
+  } catch (cause) {
+    if (cause instanceof Error && 'syscall' in cause) throw failedWrite(cause, { file: path });
+    throw cause;
+  }
+}
+
+function writeFile(
+  fills: ReadonlyMap<string, Filled>,
+  path: string,
+  progress: (done: number, total: number) => void,
+): void {
   const tensors = new Map([...fills].map(([name, { shape }]) => [name, { dtype: 'F32', shape } as const]));
   const { bytes, header, fileBytes } = encodeHeader(tensors, { format: 'pt' });
-  const file = fs.openSync(join(folder, 'model.safetensors'), 'w');
+  const file = fs.openSync(path, 'w');
   try {
     writeAll(fs, file, bytes, 0);
     for (const [name, { shape, fill }] of fills) {

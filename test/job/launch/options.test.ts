@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmdirSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { type LaunchOptions, MAX_RANKS, planLaunch, RANK_BASE_BYTES } from '../../../src/job/launch/options';
 
@@ -20,6 +23,19 @@ test('launch refuses a number of ranks that is not a whole number from 1 to the 
     code: 'CONFIG',
     message: /ranks is 1000.*at most 64/,
   });
+});
+
+test('launch in a folder that was deleted says so', (context) => {
+  const before = process.cwd();
+  context.after(() => process.chdir(before));
+  const gone = mkdtempSync(join(tmpdir(), 'gone-'));
+  process.chdir(gone);
+  rmdirSync(gone);
+  assert.throws(() => planLaunch({ ranks: 1 }, PLENTY), {
+    code: 'IO',
+    message: /folder was deleted; .*baseDir/,
+  });
+  assert.equal(planLaunch({ ranks: 1, baseDir: before }, PLENTY).baseDir, before);
 });
 
 test('launch refuses more ranks than fit into the free memory, and says how many fit', () => {

@@ -98,6 +98,10 @@ test('checkpoints of a run', async (context) => {
       await run.step(1);
       await assert.rejects(run.load(path), { code: 'SHAPE', message: /wte\.weight/ });
       await assert.rejects(run.load(join(folder, 'nothing')), { code: 'IO', message: /there is no folder/ });
+      await assert.rejects(run.load(join(__filename, 'through')), {
+        code: 'IO',
+        message: /cannot be read \(ENOTDIR/,
+      });
       await assert.rejects(run.load(folder), { code: 'IO', message: /has no trainer_state\.json/ });
       await assert.rejects(run.save(''), { code: 'CONFIG' });
       await run.step(1);

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
@@ -108,6 +108,17 @@ function folderFor(context: TestContext): string {
   context.after(() => rmSync(folder, { recursive: true }));
   return folder;
 }
+
+test('initial values that a full disk does not take are one error with the file and what to do', {
+  skip: !existsSync('/dev/full') && 'there is no /dev/full here',
+}, (context) => {
+  const folder = folderFor(context);
+  symlinkSync('/dev/full', join(folder, 'model.safetensors'));
+  assert.throws(() => writeInitialValues(parseTrainConfig({ model: MODEL }), undefined, folder), {
+    code: 'IO',
+    message: /^cannot write .*model\.safetensors: the disk is full: free some space, .*\(ENOSPC[^)]*\)$/,
+  });
+});
 
 test('initial values are those of the seed, or of the files that are given', (context) => {
   const folder = folderFor(context);
