@@ -146,6 +146,7 @@ export const report = scope.report;
 /**
  * Makes a module, or a layer of tfjs, a unit of FSDP in place, and returns the module. The unit's parameters are sharded over the
  * mesh, gathered for its forward and for its backward, and freed after each. Call it on inner modules first, on the root last.
+ * A list of modules makes one unit: gathered before the first one's forward, freed after the last one's.
  * Throws: CONFIG for an option that is unknown or has no meaning here. Source: torch.distributed.fsdp.fully_shard.
  * @example
  * const model = nn.gpt({ layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 });

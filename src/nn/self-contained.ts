@@ -16,15 +16,15 @@ const MOST_NAMED = 4;
 
 /** Whether modules outside of a module use one of its parameters: they read the parameter, or hold the module that has it. */
 export function isUsedFromOutside(module: Module): boolean {
-  return useFromOutside(module) !== null;
+  return useFromOutside([module]) !== null;
 }
 
 /**
- * Throws: CONFIG if a module cannot be a separate unit; the error names what it shares and with which modules. `what` is the
+ * Throws: CONFIG if modules cannot be a separate unit; the error names what it shares and with which modules. `what` is the
  * caller's name.
  */
-export function requireSelfContained(module: Module, what: string): void {
-  const use = useFromOutside(module);
+export function requireSelfContained(modules: readonly Module[], what: string): void {
+  const use = useFromOutside(modules);
   if (use === null) return;
   const { parameter, shared, users } = use;
   const names = users.slice(0, MOST_NAMED).map(nameOf);
@@ -35,23 +35,27 @@ export function requireSelfContained(module: Module, what: string): void {
     shared === null
       ? `${others} also ${reads} ${parameter.name}`
       : `${others} also ${holds} "${shared.path}", which has ${parameter.name}`;
-  const own = module.path === '' ? `this ${module.constructor.name}` : `"${module.path}"`;
+  const own = modules
+    .map((module) => (module.path === '' ? `this ${module.constructor.name}` : `"${module.path}"`))
+    .join(' and ');
   throw new ConfigError(
     `${what}: ${own} cannot be a separate unit, because ${why} (a tied or shared ` +
       `parameter belongs in one unit with all its readers); leave ${own} to the unit around it`,
   );
 }
 
-function useFromOutside(module: Module): SharedUse | null {
-  const inside = new Set<object>(module.modules());
-  for (const part of module.modules()) {
+function useFromOutside(modules: readonly Module[]): SharedUse | null {
+  const parts = new Set(modules.flatMap((module) => module.modules()));
+  const inside: ReadonlySet<object> = parts;
+  for (const part of parts) {
     const [parameter] = part.parameters();
     // A stage of a pipeline holds modules of another tree, which it does not run.
-    const isUser = (holder: ModuleTree) => !inside.has(holder) && holder.root === module.root;
-    const users = part === module ? [] : part.holders.filter(isUser);
+    const isUser = (holder: ModuleTree) =>
+      !inside.has(holder) && modules.some(({ root }) => holder.root === root);
+    const users = modules.includes(part) ? [] : part.holders.filter(isUser);
     if (parameter !== undefined && users.length > 0) return { parameter, shared: part, users };
   }
-  for (const parameter of module.parameters()) {
+  for (const parameter of new Set(modules.flatMap((module) => module.parameters()))) {
     const users = [...parameter.users].filter((user) => !inside.has(user));
     if (users.length > 0) return { parameter, shared: null, users };
   }

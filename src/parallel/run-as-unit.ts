@@ -25,6 +25,8 @@ export interface Replicas {
 /** Options of `runAsUnit`. */
 interface UnitRun extends Omit<RankContext, 'group'>, Pick<Unit, 'hooks' | 'numTrained' | 'declared'> {
   readonly module: Module;
+  /** The unit's name, if it has several modules. Default: the module's full name. */
+  readonly name?: string | undefined;
   readonly parameters: readonly Parameter[];
   readonly replicas?: Replicas | undefined;
 }
@@ -36,10 +38,10 @@ const TAGGED = Symbol('tagged');
  * gradients of `parameters`, and spans report the times of forward and backward.
  */
 export function runAsUnit(run: UnitRun): void {
-  const { engine, module, parameters, numTrained, declared } = run;
+  const { engine, module, parameters, numTrained, declared, name = module.path } = run;
   tagModules(engine, module, declared);
   parameters.forEach((parameter, i) => {
-    parameter.unit = module.path;
+    parameter.unit = name;
     parameter.isFrozenInUnit = i >= (numTrained ?? parameters.length);
   });
   let phase: ForwardPhase = 'forward';
@@ -47,7 +49,7 @@ export function runAsUnit(run: UnitRun): void {
     phase = entered;
   });
   const tensors = (): tf.Tensor[] => parameters.map((parameter) => parameter.tensor);
-  const unit = { hooks, parameters: tensors, leaves: parameters, numTrained, module: module.path, declared };
+  const unit = { hooks, parameters: tensors, leaves: parameters, numTrained, module: name, declared };
   module.wrap((inputs, next) => {
     const start = engine.clock.now();
     const output = runUnit(engine, unit, next, inputs);

@@ -34,7 +34,7 @@ export function planUnits(model: Module, parallel: ParallelConfig): PlannedUnit[
   const ignoredModules = parallel.ignoredModules.flatMap((pattern) =>
     modulesMatching(model, pattern, 'parallel.ignoredModules'),
   );
-  for (const module of ignoredModules) requireSelfContained(module, 'parallel.ignoredModules');
+  for (const module of ignoredModules) requireSelfContained([module], 'parallel.ignoredModules');
   const taken = new Set<Parameter>();
   const plan = (module: Module, strategy: PlannedUnit['strategy']): PlannedUnit => {
     const parameters = module.parameters().filter((parameter) => !taken.has(parameter));
@@ -55,7 +55,7 @@ function chosenModules(model: Module, parallel: ParallelConfig, ignoredModules: 
   const named = parallel.unitStrategies.flatMap(({ modules }) =>
     modulesMatching(model, modules, 'parallel.unitStrategies'),
   );
-  for (const module of named) requireSelfContained(module, 'parallel.unitStrategies');
+  for (const module of named) requireSelfContained([module], 'parallel.unitStrategies');
   // Divided experts are separate units, because their gradients are reduced over other ranks than the gradients of their block.
   const policy = anyWrapPolicy(wrapPolicyOf(parallel.wrap, model), dividedExperts);
   const units = new Set([...modulesToWrap(model, policy, ignoredModules), ...named]);

@@ -187,7 +187,7 @@ export function wrapPolicyOf(wrap: WrapConfig, model: Module): WrapPolicy {
   if ('minNumParams' in wrap) return sizeBasedAutoWrapPolicy(wrap);
   if ('layerCls' in wrap) return ModuleWrapPolicy(wrap.layerCls.map((name) => classNamed(name, model)));
   const named = wrap.modules.flatMap((pattern) => modulesMatching(model, pattern, 'parallel.wrap.modules'));
-  for (const module of named) requireSelfContained(module, 'parallel.wrap.modules');
+  for (const module of named) requireSelfContained([module], 'parallel.wrap.modules');
   return moduleListWrapPolicy(named);
 }
 

@@ -2,7 +2,7 @@
 
 A row of the file is one call: the name of an operation (test/backend/edges/calls.ts has the same operation of this engine), inputs,
 arguments, results, and the gradient of each float32 input. The gradient of element i of the first result is ((37 i) mod 11 - 5) / 4.
-A row without results is refused by torch.
+A row without results is refused by torch. A row of nn.Name is a layer: its inputs are those of the call, then the parameters.
 
     python test/data/edges_reference.py
 """
@@ -10,7 +10,7 @@ A row without results is refused by torch.
 import json
 import os
 
-from edges import elementwise, layers, reductions, structure  # noqa: F401 (each adds its rows)
+from edges import elementwise, layers, modules, reductions, structure  # noqa: F401 (each adds its rows)
 from edges.rows import ROWS
 
 HERE = os.path.dirname(os.path.abspath(__file__))

@@ -188,7 +188,8 @@ test('with magnitudes, the matrices of an adapter are in the unit of their layer
     [],
   );
   assert.throws(
-    () => requireSelfContained(model.modules().find(({ path }) => path.endsWith('lora_A')) ?? model, 'wrap'),
+    () =>
+      requireSelfContained([model.modules().find(({ path }) => path.endsWith('lora_A')) ?? model], 'wrap'),
     /"blocks\.0\.fc1\.lora_A" cannot be a separate unit, because "blocks\.0\.fc1" also reads/,
   );
 });

@@ -45,6 +45,8 @@ const GRADIENTS: Readonly<Record<string, Omit<tf.GradConfig, 'kernelName'>>> = {
   Maximum: pairGradient((dy, a, b) => halfWhereEqual(dy, tf.greater(a, b), tf.equal(a, b))),
   Minimum: pairGradient((dy, a, b) => halfWhereEqual(dy, tf.less(a, b), tf.equal(a, b))),
   SquaredDifference: pairGradient((dy, a, b) => tf.mul(dy, tf.mul(tf.sub(a, b), 2))),
+  // tfjs has the gradient of a division; a floor is flat.
+  FloorDiv: pairGradient((dy) => tf.zerosLike(dy)),
   Select: {
     inputsToSave: ['condition'],
     gradFunc: (gradient, [condition]) => {

@@ -128,20 +128,24 @@ export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh
   const FSDP = fsdpFunction(engine, mesh.group, () => ({ ...contextOf(), mesh: undefined }), batchNorms);
   return {
     ...names,
-    /** Shards a module or a tfjs layer, and returns it. */
-    fullyShard<M extends Module | Layer>(module: M, options: FullyShardArguments = {}): M {
+    /** Shards a module or a tfjs layer, or a list of them as one unit, and returns what it got. */
+    fullyShard<M extends Module | Layer | readonly (Module | Layer)[]>(
+      given: M,
+      options: FullyShardArguments = {},
+    ): M {
       requireKind('fullyShard', 'the second argument', options, fields);
-      const taken = withParameters(unwrapped(module, 'fullyShard'), 'fullyShard');
-      if (unitsOf(taken).some(({ owner }) => owner === taken)) {
-        const name = taken.path === '' ? `this ${taken.constructor.name}` : `"${taken.path}"`;
-        throw new ConfigError(
-          `fullyShard was already called on ${name}, and a second call has no effect; build the model again to shard it differently`,
-        );
-      }
       const context = contextOf(options.mesh);
-      batchNorms.check(taken, context.group.size);
-      fullyShard(taken, context, fullyShardOptions(options));
-      return module;
+      const shared = fullyShardOptions(options);
+      if (Array.isArray(given)) {
+        const modules = given.map((each: Module | Layer) => shardable(each));
+        for (const module of modules) batchNorms.check(module, context.group.size);
+        fullyShard(modules, context, shared);
+        return given;
+      }
+      const module = shardable(given as Module | Layer); // a list is an array
+      batchNorms.check(module, context.group.size);
+      fullyShard(module, context, shared);
+      return given;
     },
     DDP: callableClass((module: Module | Layer, given: ReplicateOptions = {}) => {
       requireKind('DDP', 'the second argument', given, fields);
@@ -248,6 +252,16 @@ function fsdpFunction(
   };
   // If a function returns an object, `new` returns this object.
   return Object.assign(FSDP, { ...methods, ...dicts }) as unknown as FsdpFunction;
+}
+
+/** Returns the module that fullyShard shards. Throws: CONFIG unless it is a module with parameters on which fullyShard was not called. */
+function shardable(given: Module | Layer): Module {
+  const module = withParameters(unwrapped(given, 'fullyShard'), 'fullyShard');
+  if (!unitsOf(module).some(({ owners }) => owners.includes(module))) return module;
+  const name = module.path === '' ? `this ${module.constructor.name}` : `"${module.path}"`;
+  throw new ConfigError(
+    `fullyShard was already called on ${name}, and a second call has no effect; build the model again to shard it differently`,
+  );
 }
 
 /** Returns the value. Throws: CONFIG for DDP's wrapper. */

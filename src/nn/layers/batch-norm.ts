@@ -105,11 +105,19 @@ abstract class BatchNorm extends Module {
       return scaleChannels(x, weight, bias, mean.tensor, rstd);
     }
     const together = this.training ? this.#together() : null;
+    if (x.size === 0 && together === null) return this.#ofNothing(x, weight, bias);
     const { y, moments } = normalizeChannels(x, weight, bias, { eps: this.#eps, together });
     if (together !== null) this.#requireSpread(x, moments);
     if (this.training) this.#track(moments);
     tf.dispose({ ...moments });
     return y;
+  }
+
+  /** An empty batch is a batch, but has no moments: the running statistics do not change. Source: torch. */
+  #ofNothing(x: tf.Tensor, weight: tf.Tensor, bias: tf.Tensor): tf.Tensor {
+    if (this.training) this.#count();
+    const [mean, rstd] = [tf.zeros([this.#numFeatures]), tf.ones([this.#numFeatures])];
+    return scaleChannels(x, weight, bias, mean, rstd);
   }
 
   #together(): NormGroup | null {
@@ -120,12 +128,16 @@ abstract class BatchNorm extends Module {
 
   /** Updates the running statistics; the running variance is unbiased. Source: torch's batch_norm_update_stats. */
   #track({ mean, variance, count }: Moments): void {
-    this.num_batches_tracked?.update((number) => tf.add(number, tf.scalar(1, 'int32')));
+    this.#count();
     const part = this.#momentum ?? 1 / Math.max(1, Number(this.num_batches_tracked?.tensor.dataSync()[0]));
     const mixed = (now: tf.Tensor, next: tf.Tensor): tf.Tensor =>
       tf.add(tf.mul(now, 1 - part), tf.mul(next, part));
     this.running_mean?.update((now) => mixed(now, mean));
     this.running_var?.update((now) => mixed(now, tf.mul(variance, tf.div(count, tf.sub(count, 1)))));
+  }
+
+  #count(): void {
+    this.num_batches_tracked?.update((number) => tf.add(number, tf.scalar(1, 'int32')));
   }
 
   /** Throws: SHAPE, on all ranks, if the batches of a group have at most one value per channel together. */
@@ -149,7 +161,7 @@ abstract class BatchNorm extends Module {
         `${layer} at '${this.path}': x is [${x.shape}], but must be ${axes.join(' or ')}.`,
       );
     }
-    if (!this.training || x.size > this.#numFeatures || (this.syncGroup?.size ?? 1) > 1) return;
+    if (!this.training || x.size !== this.#numFeatures || (this.syncGroup?.size ?? 1) > 1) return;
     throw new ShardlabError(
       'SHAPE',
       `${layer} at '${this.path}': a batch [${x.shape}] has one value per channel, which has no variance; give more rows, or call ` +

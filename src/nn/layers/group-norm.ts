@@ -48,13 +48,7 @@ export class GroupNorm extends Module {
   }
 
   forward(x: tf.Tensor): tf.Tensor {
-    const parts = (x.shape[0] ?? 0) * this.#numGroups;
-    const grouped = tf.reshape(x, [1, parts, x.size / parts]);
-    const { y, moments } = normalizeChannels(grouped, tf.ones([parts]), tf.zeros([parts]), {
-      eps: this.#eps,
-    });
-    tf.dispose({ ...moments });
-    const normalized = tf.reshape(y, x.shape);
+    const normalized = x.size === 0 ? x : this.#normalized(x); // nothing to normalize has no moments
     if (this.weight === null || this.bias === null) return normalized;
     const { shape } = this.weight;
     return scaleChannels(
@@ -64,5 +58,15 @@ export class GroupNorm extends Module {
       tf.zeros([...shape]),
       tf.ones([...shape]),
     );
+  }
+
+  #normalized(x: tf.Tensor): tf.Tensor {
+    const parts = (x.shape[0] ?? 0) * this.#numGroups;
+    const grouped = tf.reshape(x, [1, parts, x.size / parts]);
+    const { y, moments } = normalizeChannels(grouped, tf.ones([parts]), tf.zeros([parts]), {
+      eps: this.#eps,
+    });
+    tf.dispose({ ...moments });
+    return tf.reshape(y, x.shape);
   }
 }

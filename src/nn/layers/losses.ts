@@ -233,6 +233,7 @@ interface Labelled {
 function labelled(input: tf.Tensor, target: tf.Tensor, options: ClassLossOptions): Labelled {
   requireLabels(input, target);
   const { weight, ignoreIndex = -100 } = options;
+  requireClasses(target, input.shape[classDim(input)] ?? 1, ignoreIndex);
   const all = tf.reshape(target, [-1]);
   const counts = tf.cast(tf.notEqual(all, tf.scalar(ignoreIndex, 'int32')), 'float32');
   const labels = tf.mul(all, tf.cast(counts, 'int32'));
@@ -258,6 +259,18 @@ function requireLabels(input: tf.Tensor, target: tf.Tensor): void {
     'SHAPE',
     `cross-entropy: for logits [${input.shape}], whose classes are in dim ${classDim(input)}, labels must be int32 ` +
       `[${expected}], not ${target.dtype} [${target.shape}]; reshape logits [B, T, C] to [B * T, C] and their labels to [B * T].`,
+  );
+}
+
+/** Throws: SHAPE for a label that is not a class. A dry run, which has no labels, assumes classes. */
+function requireClasses(target: tf.Tensor, classes: number, ignoreIndex: number): void {
+  const values = readValues(target, () => new Int32Array(target.size));
+  const at = values.findIndex((label) => label !== ignoreIndex && (label < 0 || label >= classes));
+  if (at === -1) return;
+  throw new ShardlabError(
+    'SHAPE',
+    `cross-entropy: label ${values[at]} at ${at} is none of the ${classes} classes (0 to ${classes - 1}), and rows that do not count have ` +
+      `the label ${ignoreIndex} (ignoreIndex); mend the labels.`,
   );
 }
 

@@ -161,12 +161,13 @@ abstract class Recurrent extends Module {
 
   #requireSequence(x: tf.Tensor): void {
     const width = this.#layers[0]?.[0]?.weightInput.shape[1] ?? 0;
-    if (x.rank === 3 && x.shape[2] === width && x.size > 0) return;
+    const numSteps = x.shape[this.#batchFirst ? 1 : 0] ?? 0;
+    if (x.rank === 3 && x.shape[2] === width && numSteps > 0) return;
     const axes = this.#batchFirst ? '[N, L' : '[L, N';
     throw new ShardlabError(
       'SHAPE',
       `nn.${this.constructor.name} at '${this.path}': x is [${x.shape}], but must be ${axes}, ${width}] with batchFirst ` +
-        `${this.#batchFirst}, and not empty.`,
+        `${this.#batchFirst}, with at least one step.`,
     );
   }
 }

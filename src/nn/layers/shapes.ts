@@ -1,6 +1,6 @@
 import type { Pair } from '../../backend/window-sizes';
 import { pairFrom, requireOptions } from '../../config/call-options';
-import { ConfigError } from '../../core/errors';
+import { ConfigError, ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { Module } from '../module';
 import { batched } from './batched';
@@ -12,7 +12,7 @@ export class Identity extends Module {
   }
 }
 
-/** Joins the dims from `startDim` to `endDim` into one dim. Source: torch.nn.Flatten. */
+/** Joins the dims from `startDim` to `endDim` into one dim. Source: torch.nn.Flatten. Throws: SHAPE for dims that x does not have. */
 export class Flatten extends Module {
   readonly #start: number;
   readonly #end: number;
@@ -24,16 +24,19 @@ export class Flatten extends Module {
   }
 
   forward(x: tf.Tensor): tf.Tensor {
-    const [start, end] = [this.#start, this.#end].map((dim) => (dim < 0 ? x.rank + dim : dim)) as [
-      number,
-      number,
-    ];
+    const start = dimOf('nn.Flatten: startDim', x, this.#start);
+    const end = dimOf('nn.Flatten: endDim', x, this.#end);
+    if (start > end)
+      throw new ShardlabError(
+        'SHAPE',
+        `nn.Flatten: startDim ${this.#start} is after endDim ${this.#end} in x [${x.shape}].`,
+      );
     const flat = x.shape.slice(start, end + 1).reduce((product, extent) => product * extent, 1);
     return tf.reshape(x, [...x.shape.slice(0, start), flat, ...x.shape.slice(end + 1)]);
   }
 }
 
-/** Divides the dim `dim` into several dims. Source: torch.nn.Unflatten. */
+/** Divides the dim `dim` into several dims. Source: torch.nn.Unflatten. Throws: SHAPE for a dim that x does not have. */
 export class Unflatten extends Module {
   readonly #dim: number;
   readonly #size: readonly number[];
@@ -45,7 +48,7 @@ export class Unflatten extends Module {
   }
 
   forward(x: tf.Tensor): tf.Tensor {
-    const at = this.#dim < 0 ? x.rank + this.#dim : this.#dim;
+    const at = dimOf('nn.Unflatten: dim', x, this.#dim);
     return tf.reshape(x, [...x.shape.slice(0, at), ...this.#size, ...x.shape.slice(at + 1)]);
   }
 }
@@ -73,4 +76,13 @@ export class Upsample extends Module {
       return tf.reshape(repeated, [count, channels, height * down, width * across]);
     });
   }
+}
+
+/** Returns the index of a dim that may count from the end. */
+function dimOf(what: string, x: tf.Tensor, dim: number): number {
+  if (Number.isInteger(dim) && dim >= -x.rank && dim < x.rank) return dim < 0 ? x.rank + dim : dim;
+  throw new ShardlabError(
+    'SHAPE',
+    `${what} is ${dim}, but x [${x.shape}] has ${x.rank} dims; give a dim from ${-x.rank} to ${x.rank - 1}.`,
+  );
 }

@@ -79,6 +79,12 @@ export class FsdpSchedule implements UnitSchedule {
    * the last of them next.
    */
   #awaitingBackward: FsdpUnit[] = [];
+  /**
+   * [Note: units of several modules] Units of a list of modules of which some have not run since the first of them did, with
+   * these modules. The first forward gathers such a unit, and the last reshards it. `#awaitingBackward` has the unit once per
+   * forward; the last backward reduces the gradients of all. Source: FSDPState._modules_to_run_forward.
+   */
+  readonly #toRun = new Map<FsdpUnit, Set<Module>>();
   /** Units whose prefetch waits until fewer gathers are in flight. */
   #wanted: FsdpUnit[] = [];
   #reducing: Reducing[] = [];
@@ -102,14 +108,26 @@ export class FsdpSchedule implements UnitSchedule {
   }
 
   preForward(unit: FsdpUnit): void {
-    if (unit.unshards) this.#entered.push(unit);
+    if (unit.unshards && this.#begins(unit)) this.#entered.push(unit);
     const next = this.#prefetch.forward ? this.#enteredAfter(unit) : [];
     this.#unshard(unit, unit.forwardPrefetch ?? next);
   }
 
-  postForward(unit: FsdpUnit): void {
-    if (unit.unshards) this.#awaitingBackward.push(unit);
+  /** `module` is the unit's module whose forward ended. */
+  postForward(unit: FsdpUnit, module: Module): void {
+    if (unit.unshards || unit.owners.length > 1) this.#awaitingBackward.push(unit);
+    const toRun = this.#toRun.get(unit);
+    toRun?.delete(module);
+    if (toRun !== undefined && toRun.size > 0) return;
+    this.#toRun.delete(unit);
     if (unit.reshardAfterForward) unit.reshardPostForward();
+  }
+
+  /** Ends the forward of units of which not every module ran. Source: FSDPState._force_complete_incomplete_states. */
+  rootPostForward(): void {
+    const units = [...this.#toRun.keys()];
+    this.#toRun.clear();
+    for (const unit of units) if (unit.reshardAfterForward) unit.reshardPostForward();
   }
 
   /** Runs before a unit's second forward in a checkpointed region; the unit then stays whole for its backward. */
@@ -119,8 +137,10 @@ export class FsdpSchedule implements UnitSchedule {
 
   /** `unit` is null for a root without a unit. */
   preBackward(unit: FsdpUnit | null): void {
-    this.#awaitingBackward = this.#awaitingBackward.filter((other) => other !== unit);
-    const next = this.#prefetch.backward === 'BACKWARD_PRE' ? this.#awaitingBackward.slice(-1) : [];
+    if (unit !== null && unit.owners.length > 1) this.#awaitOneLess(unit);
+    else this.#awaitingBackward = this.#awaitingBackward.filter((other) => other !== unit);
+    const others = this.#awaitingBackward.filter((other) => other !== unit);
+    const next = this.#prefetch.backward === 'BACKWARD_PRE' ? others.slice(-1) : [];
     this.#unshard(unit, unit?.backwardPrefetch ?? next);
   }
 
@@ -133,6 +153,10 @@ export class FsdpSchedule implements UnitSchedule {
       if (unit.half !== null) this.#engine.round(grad, unit.half);
       this.#engine.retag(grad, { cause: 'grad.full', module, declared: unit.half ?? undefined });
     });
+    if (unit.owners.length > 1 && this.#awaitingBackward.includes(unit)) {
+      unit.gradients.addLocal(grads);
+      return;
+    }
     try {
       unit.reshard();
       if (this.#prefetch.backward === 'BACKWARD_POST' && unit.backwardPrefetch === null)
@@ -167,6 +191,7 @@ export class FsdpSchedule implements UnitSchedule {
     this.#entered = [];
     this.#awaitingBackward = [];
     this.#wanted = [];
+    this.#toRun.clear();
   }
 
   /**
@@ -210,6 +235,19 @@ export class FsdpSchedule implements UnitSchedule {
         first = end;
       });
     };
+  }
+
+  /** Whether no module of the unit has run since all of them did. */
+  #begins(unit: FsdpUnit): boolean {
+    if (unit.owners.length === 1) return true;
+    if (this.#toRun.has(unit)) return false;
+    this.#toRun.set(unit, new Set(unit.owners));
+    return true;
+  }
+
+  #awaitOneLess(unit: FsdpUnit): void {
+    const index = this.#awaitingBackward.lastIndexOf(unit);
+    if (index >= 0) this.#awaitingBackward = this.#awaitingBackward.toSpliced(index, 1);
   }
 
   #startReduction(unit: FsdpUnit, grads: readonly (tf.Tensor | null)[]): void {

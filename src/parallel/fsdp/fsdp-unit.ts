@@ -25,9 +25,10 @@ export interface UnitSchedule extends GatherState {
  */
 export class FsdpUnit implements StateOwner {
   readonly engine: Engine;
-  /** The module's full name. */
+  /** The module's full name; the names of several modules are separated by commas. */
   readonly module: string;
-  readonly owner: Module;
+  /** The modules whose parameters are the unit's. */
+  readonly owners: readonly Module[];
   readonly placement: UnitPlacement;
   /** The trainable parameters, then the frozen ones. */
   readonly members: readonly Parameter[];
@@ -55,10 +56,10 @@ export class FsdpUnit implements StateOwner {
   #schedule: UnitSchedule | null = null;
   #isRoot = false;
 
-  constructor(owner: Module, parameters: readonly Parameter[], spec: UnitSpec) {
+  constructor(owners: readonly Module[], parameters: readonly Parameter[], spec: UnitSpec) {
     const { engine, placement, half } = spec;
     this.engine = engine;
-    this.owner = owner;
+    this.owners = owners;
     this.module = spec.module;
     this.placement = placement;
     const trained = parameters.filter((parameter) => parameter.requiresGrad);

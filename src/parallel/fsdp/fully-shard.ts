@@ -4,7 +4,7 @@ import type { DeviceMesh } from '../../dist/device-mesh';
 import type { ProcessGroup } from '../../dist/types';
 import type { Buffer } from '../../nn/buffer';
 import { contentsOf } from '../../nn/contents';
-import type { Module } from '../../nn/module';
+import { Module } from '../../nn/module';
 import { Experts } from '../../nn/moe/experts';
 import type { Parameter } from '../../nn/parameter';
 import { requireSelfContained } from '../../nn/self-contained';
@@ -79,26 +79,49 @@ export interface FullyShardOptions {
 /**
  * Makes one unit of the module's parameters, except the parameters of units inside the module. The parameters are sharded at
  * rest and gathered for forward and backward, and their gradients are reduced to shards. Call `fullyShard` on inner modules
- * first, and on the root last. Returns the module. A rank initialises only its shard of deferred parameters: [Note: deferred
+ * first, and on the root last. A list of modules makes one unit of all their parameters, as torch's fully_shard([norm, head]): see
+ * [Note: units of several modules]. Returns the module or the list. A rank initialises only its shard of deferred parameters: [Note: deferred
  * values].
  * Throws: CONFIG for a scalar parameter, and if a module outside of this module also uses one of the parameters or holds one of
- * the modules inside. The first
+ * the modules inside; for a list that is empty, or has a module twice, inside another one or with a unit of its own. The first
  * forward throws CONFIG if the root was sharded after a unit had run.
  */
-export function fullyShard<M extends Module>(
-  module: M,
+export function fullyShard<M extends Module | readonly Module[]>(
+  given: M,
   context: ShardContext,
   options: FullyShardOptions = {},
 ): M {
+  const modules = given instanceof Module ? [given] : requireGroup(given);
   const { mesh, rows = new RowsOfRanks() } = context;
   const isMesh = mesh !== undefined && mesh.axisNames.length > 1;
   const { strategy = isMesh ? 'HYBRID_SHARD' : 'FULL_SHARD' } = options;
-  requireNoCopies(module);
-  const ranks = ranksOf(module, context, strategy);
+  for (const module of modules) requireNoCopies(module);
+  const ranks = ranksOf(modules, context, strategy);
   const placement = placementOf(strategy, options.reshardAfterForward, { ...ranks, rows });
   for (const ignored of options.ignoredModules ?? []) ignoreModule(ignored, context, options);
-  makeUnit(module, placement, ranks, options);
-  return module;
+  makeUnit(modules, placement, ranks, options);
+  return given;
+}
+
+/** Throws: CONFIG for an empty list, and for a module that is in it twice, is in another one, or is in a unit of its own. */
+function requireGroup(modules: readonly Module[]): readonly Module[] {
+  const named = (module: Module): string => `"${module.path}"`;
+  if (modules.length === 0)
+    throw new ConfigError(
+      'fullyShard: the list has no modules; name those of the unit: fullyShard([norm, head])',
+    );
+  for (const [i, module] of modules.entries()) {
+    if (modules.indexOf(module) < i)
+      throw new ConfigError(`fullyShard: the list has ${named(module)} twice; name it once`);
+    const outer = modules.find((other) => other !== module && other.modules().includes(module));
+    if (outer !== undefined)
+      throw new ConfigError(
+        `fullyShard: ${named(module)} is inside ${named(outer)}, so the unit has its parameters already; leave it out of the list`,
+      );
+    if (unitsOf(module).some(({ owners }) => owners.includes(module)))
+      throw new ConfigError(`fullyShard was already called on ${named(module)}; leave it out of the list`);
+  }
+  return modules;
 }
 
 /**
@@ -106,28 +129,29 @@ export function fullyShard<M extends Module>(
  * and their gradients are not reduced. A second call has no effect. Source: ignored_modules of FullyShardedDataParallel.
  */
 export function ignoreModule(module: Module, context: ShardContext, options: FullyShardOptions = {}): void {
-  if (freeParameters(module).length > 0) makeUnit(module, IGNORED, context, options);
+  if (freeParameters([module]).length > 0) makeUnit([module], IGNORED, context, options);
 }
 
 function makeUnit(
-  module: Module,
+  modules: readonly Module[],
   placement: UnitPlacement,
   context: ShardContext,
   options: FullyShardOptions,
 ): void {
   const { engine, observer } = context;
-  const parameters = freeParameters(module);
+  const parameters = freeParameters(modules);
   if (placement !== IGNORED) requireSameParts(parameters, context.group, 'fullyShard');
   if (placement.shardGroup !== null) for (const parameter of parameters) requireShardable(parameter);
   if (parameters.length > 0)
-    requireSelfContained(module, placement === IGNORED ? 'ignoredModules' : 'fullyShard');
+    requireSelfContained(modules, placement === IGNORED ? 'ignoredModules' : 'fullyShard');
   const syncs = options.syncModuleStates === true && placement !== IGNORED && context.group.size > 1;
   const precision = placement === IGNORED ? FULL_PRECISION : (options.precision ?? FULL_PRECISION);
-  const tables = options.sparseGradients === true ? rowTables(module) : [];
+  const tables = options.sparseGradients === true ? modules.flatMap((module) => rowTables(module)) : [];
+  const name = modules.map(({ path }) => path).join(', ');
   const spec: UnitSpec = {
     engine,
-    module: module.path,
-    contents: contentsOfUnit(module, parameters, context.group),
+    module: name,
+    contents: contentsOfUnit(name, parameters, context.group),
     placement,
     onHost: options.offloadParameters === true && placement.shardsParameters,
     half: halfOf(precision.paramDtype),
@@ -137,28 +161,21 @@ function makeUnit(
     tables: tables.filter(({ parameter }) => parameters.includes(parameter)),
     syncGroup: syncs ? context.group : null,
   };
-  if (syncs) broadcastBuffers(freeBuffers(module), context.group);
-  const unit = parameters.length === 0 ? null : new FsdpUnit(module, parameters, spec);
-  const sharded = new ShardedModule(engine, module, unit, prefetchOf(options));
+  if (syncs) broadcastBuffers(freeBuffers(modules), context.group);
+  const unit = parameters.length === 0 ? null : new FsdpUnit(modules, parameters, spec);
   const { members = [], numTrained = 0 } = unit ?? {};
   const declared = spec.half ?? undefined;
-  castBoundaries(engine, module, precision);
-  roundBuffers(module, precision);
   const replicas = unit === null ? undefined : replicasOfUnit(unit);
-  runAsUnit({
-    engine,
-    observer,
-    module,
-    parameters: members,
-    numTrained,
-    hooks: sharded,
-    declared,
-    replicas,
-  });
-  module.wrap((inputs, next) => {
-    sharded.prepare();
-    return next(...inputs);
-  });
+  for (const module of modules) {
+    const hooks = new ShardedModule(engine, module, unit, prefetchOf(options));
+    castBoundaries(engine, module, precision);
+    roundBuffers(module, precision);
+    runAsUnit({ engine, observer, module, name, parameters: members, numTrained, hooks, declared, replicas });
+    module.wrap((inputs, next) => {
+      hooks.prepare();
+      return next(...inputs);
+    });
+  }
 }
 
 function replicasOfUnit(unit: FsdpUnit): Replicas {
@@ -170,14 +187,15 @@ function replicasOfUnit(unit: FsdpUnit): Replicas {
   };
 }
 
-function contentsOfUnit(module: Module, parameters: readonly Parameter[], group: ProcessGroup): Contents {
-  const { word } = contentsOf(module.path, parameters);
-  return contentsOf(module.path, parameters, group.ordinal(`unit ${word}`));
+function contentsOfUnit(name: string, parameters: readonly Parameter[], group: ProcessGroup): Contents {
+  const { word } = contentsOf(name, parameters);
+  return contentsOf(name, parameters, group.ordinal(`unit ${word}`));
 }
 
 /** Returns the parameters that are in no unit yet. */
-function freeParameters(module: Module): Parameter[] {
-  return heldParameters(module.parameters()).filter(({ state }) => !(state instanceof UnitState));
+function freeParameters(modules: readonly Module[]): Parameter[] {
+  const all = [...new Set(modules.flatMap((module) => module.parameters()))];
+  return heldParameters(all).filter(({ state }) => !(state instanceof UnitState));
 }
 
 /**
@@ -198,8 +216,9 @@ function requireNoCopies(module: Module): void {
  * Returns the ranks over which a unit is sharded: the given ranks, or the ranks that have the same experts. Throws: CONFIG if a
  * unit has experts and other parameters, and for a hybrid strategy of experts.
  */
-function ranksOf(module: Module, context: ShardContext, strategy: StrategyName): ShardContext {
-  const parameters = freeParameters(module);
+function ranksOf(modules: readonly Module[], context: ShardContext, strategy: StrategyName): ShardContext {
+  const parameters = freeParameters(modules);
+  const name = modules.map(({ path }) => path).join(', ');
   const [group = context.group, ...others] = new Set(
     parameters.map((parameter) => replicasOf(parameter, context.group)),
   );
@@ -207,13 +226,13 @@ function ranksOf(module: Module, context: ShardContext, strategy: StrategyName):
   if (others.length > 0) {
     const expert = parameters.find(({ split }) => split?.over.replicas !== undefined);
     throw new ConfigError(
-      `fullyShard: the unit "${module.path}" has experts (${expert?.name}) and other parameters, and the two are sharded over different ` +
+      `fullyShard: the unit "${name}" has experts (${expert?.name}) and other parameters, and the two are sharded over different ` +
         'ranks; make units of the experts first: fullyShard(block.moe.experts, …)',
     );
   }
   if (STRATEGIES[strategy].isHybrid) {
     throw new ConfigError(
-      `fullyShard: experts ("${module.path}") that are divided over ranks cannot have ${strategy}; use FULL_SHARD, SHARD_GRAD_OP, ` +
+      `fullyShard: experts ("${name}") that are divided over ranks cannot have ${strategy}; use FULL_SHARD, SHARD_GRAD_OP, ` +
         'ZERO_1 or ZERO_2, or train without expert parallelism',
     );
   }
@@ -221,9 +240,10 @@ function ranksOf(module: Module, context: ShardContext, strategy: StrategyName):
 }
 
 /** Returns the buffers that are in no unit yet. */
-function freeBuffers(module: Module): Buffer[] {
-  const taken = new Set(unitsOf(module).flatMap(({ owner }) => owner.buffers()));
-  return module.buffers().filter((buffer) => !taken.has(buffer));
+function freeBuffers(modules: readonly Module[]): Buffer[] {
+  const inside = modules.flatMap((module) => unitsOf(module));
+  const taken = new Set(inside.flatMap(({ owners }) => owners.flatMap((owner) => owner.buffers())));
+  return modules.flatMap((module) => module.buffers()).filter((buffer) => !taken.has(buffer));
 }
 
 function requireShardable({ name, shape }: Parameter): void {

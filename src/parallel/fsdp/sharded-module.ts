@@ -8,7 +8,7 @@ import type { FsdpUnit } from './fsdp-unit';
 import { unitsOf } from './units-of';
 
 /**
- * A module on which `fullyShard` was called. This object calls the schedule for the module's unit; a module without parameters
+ * A module on which `fullyShard` was called, alone or in a list (then all modules of the list have the same unit). This object calls the schedule for the module's unit; a module without parameters
  * of its own has no unit. The module whose forward is called first becomes the root of all units inside it. See
  * [Note: a step of FSDP].
  * Source: FSDPState and its _lazy_init.
@@ -46,7 +46,10 @@ export class ShardedModule implements UnitHooks {
   }
 
   postForward(phase: ForwardPhase): void {
-    if (phase === 'forward' && this.#unit !== null) this.#scheduled().postForward(this.#unit);
+    const schedule = this.#scheduled();
+    if (phase === 'recompute') return;
+    if (this.#unit !== null) schedule.postForward(this.#unit, this.#module);
+    if (schedule.root === this.#module) schedule.rootPostForward();
   }
 
   preBackward(): void {
@@ -72,6 +75,11 @@ export class ShardedModule implements UnitHooks {
   }
 
   #asRoot(): FsdpSchedule {
+    if (this.#unit !== null && this.#unit.owners.length > 1)
+      throw new ConfigError(
+        `"${this.#module.path}" is in one unit with other modules ("${this.#unit.module}") and cannot be a root; call fullyShard on the ` +
+          'module around them, and call that module first',
+      );
     const schedule = new FsdpSchedule(this.#engine, this.#module, this.#prefetch);
     for (const unit of schedule.units) unit.join(schedule, unit === this.#unit);
     return schedule;

@@ -81,7 +81,7 @@ function setPrefetch(
 }
 
 function unitOf(module: Module): FsdpUnit {
-  const unit = unitsOf(module).find(({ owner }) => owner === module);
+  const unit = unitsOf(module).find(({ owners }) => owners.includes(module));
   if (unit !== undefined) return unit;
   throw new ConfigError(
     `module "${module.path}" has no unit; first call fullyShard on it (a module needs parameters of its own to get a unit)`,

@@ -104,7 +104,7 @@ export class FullyShardedDataParallel<M extends Module = Module> extends Module 
 
 /** Returns all modules of a model that have a unit. Source: FullyShardedDataParallel.fsdp_modules. */
 export function fsdpModules(model: Module, options: { readonly rootOnly?: boolean } = {}): Module[] {
-  const owners = unitsOf(model).map(({ owner }) => owner);
+  const owners = unitsOf(model).flatMap(({ owners }) => owners);
   if (options.rootOnly !== true) return owners;
   return owners.filter(
     (owner) => !owners.some((other) => other !== owner && other.modules().includes(owner)),
@@ -112,7 +112,7 @@ export function fsdpModules(model: Module, options: { readonly rootOnly?: boolea
 }
 
 function shardUnlessDone(module: Module, context: ShardContext, options: FullyShardOptions): void {
-  const done = unitsOf(module).some(({ owner }) => owner === module);
+  const done = unitsOf(module).some(({ owners }) => owners.includes(module));
   if (!done) fullyShard(module, context, options);
 }
 

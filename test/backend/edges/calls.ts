@@ -1,10 +1,11 @@
 import * as tf from '../../../src/core/tf';
 import * as F from '../../../src/job/rank/functional-names';
 import { LAYER_CALLS } from './layer-calls';
+import { callModule, type ModuleArguments } from './module-calls';
 import { STRUCTURE_CALLS, type StructureArguments } from './structure-calls';
 
 /** The arguments of a row besides its inputs. */
-export interface CallArguments extends Omit<StructureArguments, 'axis'> {
+export interface CallArguments extends Omit<StructureArguments, 'axis'>, ModuleArguments {
   readonly axis: number | number[] | null;
   readonly keep: boolean;
   readonly exclusive: boolean;
@@ -42,7 +43,7 @@ function named(names: string, call: (run: Operation) => Call): Record<string, Ca
 const axisOf = ({ axis }: CallArguments): number | number[] | undefined => axis ?? undefined;
 
 /** This engine's counterpart of each operation of the rows. */
-export const CALLS: Readonly<Record<string, Call>> = {
+const CALLS: Readonly<Record<string, Call>> = {
   ...Object.fromEntries(
     Object.entries({ ...STRUCTURE_CALLS, ...LAYER_CALLS }).map(([name, call]): [string, Call] => [
       name,
@@ -106,7 +107,13 @@ export const CALLS: Readonly<Record<string, Call>> = {
   ),
 };
 
-function given<T>(value: T | undefined): T {
-  if (value === undefined) throw new Error('a row has fewer inputs than its operation takes');
+/** Returns this engine's counterpart of an operation of the rows. Throws if there is none. */
+export function callOf(op: string): Call {
+  if (op.startsWith('nn.')) return (inputs, args) => callModule(op.slice('nn.'.length), inputs, args);
+  return given(CALLS[op], `there is no call named ${op}`);
+}
+
+function given<T>(value: T | undefined, problem = 'a row has fewer inputs than its operation takes'): T {
+  if (value === undefined) throw new Error(problem);
   return value;
 }

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import type { Engine } from '../../../src/backend/engine';
 import { withMetaEngine } from '../../../src/backend/meta-engine';
+import * as nn from '../../../src/job/rank/nn-names';
 import { ENGINE_CASES } from '../../support/engines';
 import { GuardedHeap } from '../../support/guarded-heap';
 import { differenceIn, type Row, readRows, shapeDifferenceIn } from './rows';
@@ -13,6 +14,11 @@ for (const row of readRows()) ROWS.set(row.op, [...(ROWS.get(row.op) ?? []), row
 const UNWRITTEN = 0xff;
 /** Operations whose results' shapes depend on values, which a dry run does not have. */
 const BY_VALUES = ['unique'];
+
+/** Containers, and layers and models that torch.nn does not have; tests of their own compare most of them with torch's models. */
+const WITHOUT_ROWS =
+  'Module ModuleDict ModuleList CausalSelfAttention Block MoeBlock DitBlock DitExperts LlamaBlock Dit GPT MoeGPT Llama T5Encoder ' +
+  'FeedForward MixtureOfExperts TemperatureGating';
 
 /** Returns the rows in which something differs. */
 function wrongOf(rows: readonly Row[], difference: (row: Row) => string | null): string[] {
@@ -49,6 +55,17 @@ test('the results and gradients of a dry run have the shapes of torch', async ()
   assert.deepEqual(
     withMetaEngine({}, () => wrongOf(rows, shapeDifferenceIn)),
     [],
+  );
+});
+
+test('every layer of nn has rows', () => {
+  const isLayer = (value: unknown): boolean =>
+    value === nn.Module || (typeof value === 'function' && value.prototype instanceof nn.Module);
+  const layers = Object.entries(nn).flatMap(([name, value]) => (isLayer(value) ? [name] : []));
+  assert.deepEqual(
+    layers.filter((name) => !ROWS.has(`nn.${name}`)).sort(),
+    WITHOUT_ROWS.split(' ').sort(),
+    'write rows for these in test/data/edges/modules.py',
   );
 });
 

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as tf from '../../../src/core/tf';
 import { repositoryRoot } from '../../support/paths';
-import { CALLS, type CallArguments } from './calls';
+import { type CallArguments, callOf } from './calls';
 
 /** A number in JSON; the texts are NaN, ±Infinity and -0. */
 type Told = number | 'N' | 'I' | '-I' | '-0';
@@ -65,8 +65,7 @@ export function differenceIn(row: Row): string | null {
 /** Returns what differs between the engine's and torch's results of a row, and its gradients; null if nothing does. */
 function rowDifference(row: Row): string | null {
   const inputs = row.in.map(tensorOf);
-  const call = CALLS[row.op];
-  if (call === undefined) return `there is no call named ${row.op}`;
+  const call = callOf(row.op);
   const run = (given: readonly tf.Tensor[]): readonly tf.Tensor[] => [call(given, argumentsOf(row))].flat();
   let results: readonly tf.Tensor[];
   try {
@@ -87,7 +86,7 @@ export function resultsOf(row: Row): Written[] | undefined {
   let results: Written[] | undefined;
   tf.tidy(() => {
     try {
-      const made = [CALLS[row.op]?.(row.in.map(tensorOf), argumentsOf(row)) ?? []].flat();
+      const made = [callOf(row.op)(row.in.map(tensorOf), argumentsOf(row))].flat();
       results = made.map((tensor) => ({
         t: tensor.dtype === 'float32' ? 'f' : tensor.dtype === 'int32' ? 'i' : 'b',
         s: tensor.shape,
@@ -109,8 +108,8 @@ function toldOf(value: number): Told {
 /** Returns what differs between the shapes of a row's results, and gradients, on the current engine and torch's; null if nothing does. */
 export function shapeDifferenceIn(row: Row): string | null {
   const { out, g, in: specs } = row;
-  const call = CALLS[row.op];
-  if (out === undefined || call === undefined) return null;
+  if (out === undefined) return null;
+  const call = callOf(row.op);
   let difference: string | null = null;
   tf.tidy(() => {
     try {

@@ -24,6 +24,10 @@ const WRAPPERS: Readonly<Record<string, Wrapped>> = {
     reference: 'fullyShard',
     wrap: 'for (const layer of [model.a, model.b, model.c]) fullyShard(layer); fullyShard(model)',
   },
+  'fullyShard, a unit of two layers': {
+    reference: 'fullyShard',
+    wrap: 'fullyShard([model.b, model.c]); fullyShard(model)',
+  },
   'fullyShard on the host': {
     reference: 'fullyShard',
     wrap: 'fullyShard(model, { offloadPolicy: CPUOffloadPolicy() })',

@@ -51,7 +51,7 @@ function check({ engine, group, tally }: TestRank<UnitArgs>, random: Random): Un
   const start = tally.bytes('param.shard');
   const values = shapes.map((shape) => integers(shape, random));
   const module = new Bag(values.map((array, i) => tf.tensor(array, shapes[i], 'float32')));
-  const unit = new FsdpUnit(module, module.parameters(), {
+  const unit = new FsdpUnit([module], module.parameters(), {
     engine,
     module: module.path,
     contents: contentsOf(module.path, module.parameters()),
