@@ -1,5 +1,5 @@
 import { expLanes, expOf, laneSum, logOf, read, write } from './lanes';
-import { rowMax, scaleRow, weightRow } from './row';
+import { ROW_BLOCK, rowMax, scaleRow, weightRow } from './row';
 
 /** Rows with this label have no loss and no gradient. */
 const IGNORED: i32 = -100;
@@ -11,7 +11,6 @@ const IGNORED: i32 = -100;
 export function crossEntropy(
   logits: usize, labels: usize, losses: usize, norms: usize, rows: i32, classes: i32,
 ): i32 {
-  const whole = classes & ~3;
   for (let i = 0; i < rows; i++) {
     const row = logits + ((<usize>i * <usize>classes) << 2);
     const label = load<i32>(labels + (<usize>i << 2));
@@ -22,18 +21,30 @@ export function crossEntropy(
     }
     if (label < 0 || label >= classes) return i;
     const top = rowMax(row, classes);
-    const shift = f32x4.splat(top);
-    let sum = f32x4.splat(0);
-    for (let j = 0; j < whole; j += 4) {
-      sum = f32x4.add(sum, expLanes(f32x4.sub(v128.load(row + (<usize>j << 2)), shift)));
+    let total: f64 = 0;
+    for (let from = 0; from < classes; from += ROW_BLOCK) {
+      total += <f64>blockExpSum(row + (<usize>from << 2), min(ROW_BLOCK, classes - from), top);
     }
-    let total = laneSum(sum);
-    for (let j = whole; j < classes; j++) total += expOf(load<f32>(row + (<usize>j << 2)) - top);
-    const norm = logOf(total) + top;
+    const norm = logOf(<f32>total) + top;
     store<f32>(norms + (<usize>i << 2), norm);
     store<f32>(losses + (<usize>i << 2), norm - load<f32>(row + (<usize>label << 2)));
   }
   return -1;
+}
+
+/** Returns the sum of e^(x - top). */
+// @ts-ignore: decorator
+@inline
+function blockExpSum(x: usize, n: i32, top: f32): f32 {
+  const whole = n & ~3;
+  const shift = f32x4.splat(top);
+  let sum = f32x4.splat(0);
+  for (let j = 0; j < whole; j += 4) {
+    sum = f32x4.add(sum, expLanes(f32x4.sub(v128.load(x + (<usize>j << 2)), shift)));
+  }
+  let total = laneSum(sum);
+  for (let j = whole; j < n; j++) total += expOf(load<f32>(x + (<usize>j << 2)) - top);
+  return total;
 }
 
 /** dLogits = scale * (e^(logits - norm) - onehot(label)) in each row; dLogits may be the same memory as logits. */

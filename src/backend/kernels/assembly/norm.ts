@@ -1,4 +1,5 @@
 import { laneSum } from './lanes';
+import { ROW_BLOCK } from './row';
 
 /** y = (x - mean) * rstd * weight + bias in rows of `width` elements; stats gets mean and rstd of each row. */
 export function layerNorm(
@@ -28,15 +29,32 @@ export function layerNorm(
 }
 
 function rowMean(row: usize, width: i32): f32 {
+  let total: f64 = 0;
+  for (let from = 0; from < width; from += ROW_BLOCK) {
+    total += <f64>blockSum(row + (<usize>from << 2), min(ROW_BLOCK, width - from));
+  }
+  return <f32>total / <f32>width;
+}
+
+function blockSum(row: usize, width: i32): f32 {
   const whole = width & ~3;
   let sum = f32x4.splat(0);
   for (let j = 0; j < whole; j += 4) sum = f32x4.add(sum, v128.load(row + (<usize>j << 2)));
   let total = laneSum(sum);
   for (let j = whole; j < width; j++) total += load<f32>(row + (<usize>j << 2));
-  return total / <f32>width;
+  return total;
 }
 
 function rowVariance(row: usize, mean: f32, width: i32): f32 {
+  let total: f64 = 0;
+  for (let from = 0; from < width; from += ROW_BLOCK) {
+    total += <f64>blockSquares(row + (<usize>from << 2), mean, min(ROW_BLOCK, width - from));
+  }
+  return <f32>total / <f32>width;
+}
+
+/** Returns the sum of (x - mean)^2. */
+function blockSquares(row: usize, mean: f32, width: i32): f32 {
   const whole = width & ~3;
   const m = f32x4.splat(mean);
   let sum = f32x4.splat(0);
@@ -49,7 +67,7 @@ function rowVariance(row: usize, mean: f32, width: i32): f32 {
     const centred = load<f32>(row + (<usize>j << 2)) - mean;
     total += centred * centred;
   }
-  return total / <f32>width;
+  return total;
 }
 
 /** Computes the gradients of layerNorm. dWeight and dBias are overwritten; dx may be the same memory as dy. */
@@ -73,32 +91,37 @@ function layerNormGradRow(
   const whole = width & ~3;
   const m = f32x4.splat(mean);
   const r = f32x4.splat(rstd);
-  let plain = f32x4.splat(0);
-  let weighted = f32x4.splat(0);
-  for (let j = 0; j < whole; j += 4) {
-    const at = <usize>j << 2;
-    const unit = f32x4.mul(f32x4.sub(v128.load(x + at), m), r);
-    const d = v128.load(dy + at);
-    const g = f32x4.mul(d, v128.load(weight + at));
-    plain = f32x4.add(plain, g);
-    weighted = f32x4.add(weighted, f32x4.mul(g, unit));
-    v128.store(dWeight + at, f32x4.add(v128.load(dWeight + at), f32x4.mul(d, unit)));
-    v128.store(dBias + at, f32x4.add(v128.load(dBias + at), d));
+  let plainSum: f64 = 0;
+  let weightedSum: f64 = 0;
+  for (let from = 0; from < whole; from += ROW_BLOCK) {
+    let plain = f32x4.splat(0);
+    let weighted = f32x4.splat(0);
+    const end = min(from + ROW_BLOCK, whole);
+    for (let j = from; j < end; j += 4) {
+      const at = <usize>j << 2;
+      const unit = f32x4.mul(f32x4.sub(v128.load(x + at), m), r);
+      const d = v128.load(dy + at);
+      const g = f32x4.mul(d, v128.load(weight + at));
+      plain = f32x4.add(plain, g);
+      weighted = f32x4.add(weighted, f32x4.mul(g, unit));
+      v128.store(dWeight + at, f32x4.add(v128.load(dWeight + at), f32x4.mul(d, unit)));
+      v128.store(dBias + at, f32x4.add(v128.load(dBias + at), d));
+    }
+    plainSum += <f64>laneSum(plain);
+    weightedSum += <f64>laneSum(weighted);
   }
-  let plainSum = laneSum(plain);
-  let weightedSum = laneSum(weighted);
   for (let j = whole; j < width; j++) {
     const at = <usize>j << 2;
     const unit = (load<f32>(x + at) - mean) * rstd;
     const d = load<f32>(dy + at);
     const g = d * load<f32>(weight + at);
-    plainSum += g;
-    weightedSum += g * unit;
+    plainSum += <f64>g;
+    weightedSum += <f64>(g * unit);
     store<f32>(dWeight + at, load<f32>(dWeight + at) + d * unit);
     store<f32>(dBias + at, load<f32>(dBias + at) + d);
   }
-  const a = plainSum / <f32>width;
-  const b = weightedSum / <f32>width;
+  const a = <f32>plainSum / <f32>width;
+  const b = <f32>weightedSum / <f32>width;
   const va = f32x4.splat(a);
   const vb = f32x4.splat(b);
   for (let j = 0; j < whole; j += 4) {

@@ -1,6 +1,10 @@
 import { expLanes, laneMax, laneSum, loadSome, storeSome } from './lanes';
 
-// Loops over one row of n floats that several kernels share.
+// Loops over one row of n floats that several kernels share. Long rows add blocks in float32 and the blocks' sums in float64, so
+// that the error does not grow with the length; reductions.ts names the source.
+
+/** The number of elements whose sum is computed in float32. */
+export const ROW_BLOCK: i32 = 1024;
 
 /** Returns the largest of x[0, n); minus infinity if n is 0. */
 export function rowMax(x: usize, n: i32): f32 {
@@ -16,6 +20,17 @@ export function rowMax(x: usize, n: i32): f32 {
 // @ts-ignore: decorator
 @inline
 export function rowDot(x: usize, y: usize, n: i32): f32 {
+  let total: f64 = 0;
+  for (let from = 0; from < n; from += ROW_BLOCK) {
+    const at = <usize>from << 2;
+    total += <f64>blockDot(x + at, y + at, min(ROW_BLOCK, n - from));
+  }
+  return <f32>total;
+}
+
+// @ts-ignore: decorator
+@inline
+function blockDot(x: usize, y: usize, n: i32): f32 {
   const whole = n & ~3;
   let sum = f32x4.splat(0);
   for (let j = 0; j < whole; j += 4) {
@@ -62,6 +77,16 @@ export function scaleRow(x: usize, n: i32, factor: f32): void {
 // @ts-ignore: decorator
 @inline
 export function weightRow(x: usize, n: i32, scale: f32, top: f32): f32 {
+  let total: f64 = 0;
+  for (let from = 0; from < n; from += ROW_BLOCK) {
+    total += <f64>weightBlock(x + (<usize>from << 2), min(ROW_BLOCK, n - from), scale, top);
+  }
+  return <f32>total;
+}
+
+// @ts-ignore: decorator
+@inline
+function weightBlock(x: usize, n: i32, scale: f32, top: f32): f32 {
   const factor = f32x4.splat(scale);
   const shift = f32x4.splat(top);
   const whole = n & ~3;

@@ -1,5 +1,5 @@
 import { expLanes, laneSum, loadSome, storeSome } from './lanes';
-import { rowDot, rowMax, scaleRow, scoreGradRow } from './row';
+import { ROW_BLOCK, rowDot, rowMax, scaleRow, scoreGradRow } from './row';
 
 /**
  * out = softmax of scale * scores over the columns <= row + (columns - rows) of each row; other columns become 0.
@@ -23,7 +23,20 @@ export function causalSoftmax(
 // @ts-ignore: decorator
 @inline
 function softmaxRow(x: usize, out: usize, n: i32, scale: f32): void {
-  const shift = f32x4.splat(rowMax(x, n));
+  const top = rowMax(x, n);
+  let total: f64 = 0;
+  for (let from = 0; from < n; from += ROW_BLOCK) {
+    const at = <usize>from << 2;
+    total += <f64>weightedBlock(x + at, out + at, min(ROW_BLOCK, n - from), scale, top);
+  }
+  scaleRow(out, n, <f32>1 / <f32>total);
+}
+
+/** out[0, n) = exp(scale * (x - top)); returns the sum. */
+// @ts-ignore: decorator
+@inline
+function weightedBlock(x: usize, out: usize, n: i32, scale: f32, top: f32): f32 {
+  const shift = f32x4.splat(top);
   const factor = f32x4.splat(scale);
   const whole = n & ~3;
   let sum = f32x4.splat(0);
@@ -39,7 +52,7 @@ function softmaxRow(x: usize, out: usize, n: i32, scale: f32): void {
     storeSome(out + at, expLanes(f32x4.mul(factor, f32x4.sub(loadSome(x + at, n - whole), shift))), n - whole);
     for (let j = whole; j < n; j++) total += load<f32>(out + (<usize>j << 2));
   }
-  scaleRow(out, n, <f32>1 / total);
+  return total;
 }
 
 /** dScores = scale * p * (dp - sum(p * dp)) in each row; dScores may be the same memory as dp. */
