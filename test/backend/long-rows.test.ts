@@ -5,7 +5,7 @@ import * as tf from '../../src/core/tf';
 import { testEngine } from '../support/wasm-test-engine';
 
 const LENGTH = 2 ** 20 + 3;
-/** Plain sums of so many elements in four lanes of float32 are off by 5e-6 (softmax) and 3e-5 (layerNorm). */
+/** Plain sums of a million elements in four lanes of float32 are off by 5e-6 (softmax) and 3e-5 (layerNorm). */
 const BOUND = 2e-6;
 
 before(async () => {

@@ -16,8 +16,13 @@ const READ_ONLY = process.platform === 'linux' ? '/proc/sys' : '/System';
 
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-places-'));
 // Folders for temporary files are made in it, and deleted with it.
+const { TMPDIR } = process.env;
 process.env.TMPDIR = folder;
-after(() => rmSync(folder, { recursive: true, force: true }));
+after(() => {
+  if (TMPDIR === undefined) delete process.env.TMPDIR;
+  else process.env.TMPDIR = TMPDIR;
+  rmSync(folder, { recursive: true, force: true });
+});
 
 test('a writable clone stores its own state', async () => {
   const { stateFolder } = await importScript<Places>('places');
