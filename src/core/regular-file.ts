@@ -1,4 +1,4 @@
-import nodeFs, { closeSync, constants, fstatSync, openSync, readFileSync, type Stats } from 'node:fs';
+import nodeFs, { closeSync, constants, fstatSync, openSync, readFileSync, rmSync, type Stats } from 'node:fs';
 import { dirname } from 'node:path';
 import { ShardlabError } from './errors';
 
@@ -47,6 +47,30 @@ export function makeFolder(path: string, fs: FolderSystem = nodeFs): void {
     // Another process may have created the folder meanwhile.
     if (!isFolder(path, fs)) throw error;
   }
+}
+
+/**
+ * Runs `work`, which may create the folder `path`, and then removes the folder. Throws: the error of `work`, even if the folder
+ * cannot be removed then; else errors of rmSync.
+ */
+export async function withTemporaryFolder<Result>(
+  path: string,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  const remove = (): void => rmSync(path, { recursive: true, force: true });
+  let result: Result;
+  try {
+    result = await work();
+  } catch (error) {
+    try {
+      remove();
+    } catch {
+      // What keeps the folder from being removed has also made the work fail, and the work's error says more.
+    }
+    throw error;
+  }
+  remove();
+  return result;
 }
 
 /** Whether there is a folder at `path`. Throws: as `statIfThere` does. */
