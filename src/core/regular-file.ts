@@ -1,5 +1,15 @@
-import nodeFs, { closeSync, constants, fstatSync, openSync, readFileSync, type Stats } from 'node:fs';
-import { dirname } from 'node:path';
+import nodeFs, {
+  closeSync,
+  constants,
+  fstatSync,
+  openSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  rmSync,
+  type Stats,
+} from 'node:fs';
+import { dirname, resolve } from 'node:path';
 import { ShardlabError } from './errors';
 
 /**
@@ -47,6 +57,49 @@ export function makeFolder(path: string, fs: FolderSystem = nodeFs): void {
     // Another process may have created the folder meanwhile.
     if (!isFolder(path, fs)) throw error;
   }
+}
+
+/**
+ * Runs `work`, which may create the folder `path`, and then removes the folder. Throws: the error of `work`, even if the folder
+ * cannot be removed then; else errors of rmSync.
+ */
+export async function withTemporaryFolder<Result>(
+  path: string,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  const remove = (): void => rmSync(path, { recursive: true, force: true });
+  let result: Result;
+  try {
+    result = await work();
+  } catch (error) {
+    try {
+      remove();
+    } catch {
+      // What keeps the folder from being removed has also made the work fail, and the work's error says more.
+    }
+    throw error;
+  }
+  remove();
+  return result;
+}
+
+/** The longest chain of links that is followed. Source: Linux's own limit (path_resolution(7)). */
+const MOST_LINKS = 40;
+
+/**
+ * Returns the absolute path to which the symbolic link `path` leads, even if nothing is there; for another path, the path itself.
+ * Links in a loop are not followed.
+ */
+export function linkTarget(path: string): string {
+  let target = resolve(path);
+  for (let links = 0; links < MOST_LINKS; links++) {
+    try {
+      target = resolve(realpathSync(dirname(target)), readlinkSync(target));
+    } catch {
+      return target; // No link is there, or its folder is missing; whoever uses the path reports what is wrong.
+    }
+  }
+  return resolve(path);
 }
 
 /** Whether there is a folder at `path`. Throws: as `statIfThere` does. */

@@ -54,6 +54,28 @@ test("a save refuses a folder of other files; the user's files in a checkpoint s
   assert.deepEqual(differences(readCheckpoint(kept), readCheckpoint(good)), []);
 });
 
+test('a save into a link to a folder writes into that folder, and the link stays', async () => {
+  const disk = join(root, 'disk');
+  fs.mkdirSync(disk);
+  fs.cpSync(good, join(disk, 'old'), { recursive: true });
+  fs.rmSync(join(disk, 'old', 'checksums.json'));
+  fs.symlinkSync(join('disk', 'old'), join(root, 'to-old'));
+  fs.symlinkSync('to-old', join(root, 'to-link'));
+  fs.symlinkSync(join('disk', 'new'), join(root, 'to-new'));
+  for (const link of ['to-link', 'to-new']) {
+    await soloCheckpointer().save(state, join(root, link));
+    assert.ok(fs.lstatSync(join(root, link)).isSymbolicLink());
+    loadCheckpoint(state, join(root, link));
+  }
+  assert.deepEqual(fs.readdirSync(disk), ['new', 'old']);
+  assert.ok(fs.existsSync(join(disk, 'old', 'checksums.json')));
+  // A save that was killed between its two renames leaves the link without a folder.
+  fs.renameSync(join(disk, 'old'), join(disk, 'old.previous-1-1-0'));
+  loadCheckpoint(state, join(root, 'to-old'));
+  fs.symlinkSync('loop', join(root, 'loop'));
+  await assert.rejects(soloCheckpointer().save(state, join(root, 'loop')), { code: 'IO' });
+});
+
 test('a save that was killed between its two renames is loaded, and the next save cleans it up', async () => {
   const folder = join(root, 'renamed');
   fs.cpSync(good, `${folder}.previous-1-1-0`, { recursive: true });

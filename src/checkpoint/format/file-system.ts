@@ -70,10 +70,14 @@ export function syncFolder(fs: FileSystem, folder: string): void {
 const NOT_ALLOWED = 'you may not write there: save elsewhere, or change the folder’s permissions';
 const NOT_A_FOLDER = 'a part of the path is not a folder: save elsewhere';
 
-/** Advice about an error of the operating system, by the error's code. */
+/** Advice about a disk without space, by the error's code. The advice ends with what else the user can do. */
+const NO_SPACE: Readonly<Record<string, string>> = {
+  ENOSPC: 'the disk is full: free some space',
+  EDQUOT: 'your disk quota is used up: delete something',
+};
+
+/** Advice about another error of the operating system, by the error's code. */
 const ADVICE: Readonly<Record<string, string>> = {
-  ENOSPC: 'the disk is full: free some space, or save to another disk',
-  EDQUOT: 'your disk quota is used up: delete something, or save to another disk',
   EFBIG: 'the file would exceed the size limit (ulimit -f): lower maxShardBytes, or raise the limit',
   EACCES: NOT_ALLOWED,
   EPERM: NOT_ALLOWED,
@@ -86,18 +90,32 @@ const ADVICE: Readonly<Record<string, string>> = {
 
 /** Returns the error of a write of a checkpoint that failed, with file, tensor, offset and advice. */
 export function writeError(cause: unknown, place: Place): ShardlabError {
-  return failedWrite(cause, place, '. The previous checkpoint is unchanged');
+  return failedWrite(cause, place, { after: '. The previous checkpoint is unchanged' });
 }
 
-/** Returns the error of a write that failed, with file, tensor, offset and advice; `after` ends the message. */
-export function failedWrite(cause: unknown, { file, tensor, offset }: Place, after = ''): ShardlabError {
+/** How the message of a failed write ends, and what the user can do instead of freeing space. */
+interface WriteAdvice {
+  readonly after?: string;
+  readonly insteadOfSpace?: string | undefined;
+}
+
+/** Returns the error of a write that failed, with file, tensor, offset and advice. */
+export function failedWrite(
+  cause: unknown,
+  { file, tensor, offset }: Place,
+  { after = '', insteadOfSpace = 'save to another disk' }: WriteAdvice = {},
+): ShardlabError {
   if (cause instanceof ShardlabError) return cause;
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
   const at = [
     tensor === undefined ? '' : ` in tensor ${tensor}`,
     offset === undefined ? '' : ` at byte ${offset}`,
   ].join('');
-  const advice = ADVICE[code] ?? 'check whether the folder is writable';
+  const noSpace = NO_SPACE[code];
+  const advice =
+    noSpace === undefined
+      ? (ADVICE[code] ?? 'check whether the folder is writable')
+      : `${noSpace}, or ${insteadOfSpace}`;
   const what = cause instanceof Error ? cause.message : String(cause);
   return new ShardlabError('IO', `cannot write ${file}${at}: ${advice} (${what})${after}`, {
     cause,

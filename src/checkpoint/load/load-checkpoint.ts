@@ -1,7 +1,7 @@
 import fs from 'node:fs';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { type ErrorDetails, errorJson, ShardlabError } from '../../core/errors';
-import { readRegularFile } from '../../core/regular-file';
+import { linkTarget, readRegularFile } from '../../core/regular-file';
 import type { Bytes } from '../../core/units';
 import type { Parameter } from '../../nn/parameter';
 import { requireGroups, setRates } from '../../optim/optimizer';
@@ -70,7 +70,7 @@ export function loadCheckpoint(
   };
   try {
     const fitting = onEveryRank(state, { [NOTHING_WRITTEN]: true }, () => {
-      const found = findFitting(state, resolve(source), opened);
+      const found = findFitting(state, linkTarget(source), opened);
       accept?.(found.saved);
       return found;
     });

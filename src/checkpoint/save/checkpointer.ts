@@ -1,6 +1,6 @@
 import fs from 'node:fs';
-import { resolve } from 'node:path';
 import { ConfigError, type ErrorJson, errorJson } from '../../core/errors';
+import { linkTarget } from '../../core/regular-file';
 import { type Bytes, formatBytes } from '../../core/units';
 import type { Warn } from '../../core/warn';
 import { prepareFolder, temporaryFolder } from '../format/checkpoint-folder';
@@ -71,7 +71,8 @@ export class Checkpointer {
    */
   async start(state: SavedTraining, folder: string, options: SaveOptions = {}): Promise<CheckpointSave> {
     checkSaveOptions(options);
-    const target = resolve(folder);
+    // The save replaces the folder by a rename, which would replace a link to the folder, and not the folder.
+    const target = linkTarget(folder);
     if (this.#running !== null) await this.#afterGivenUp(this.#running);
     const identity = this.#enter(state, target, options);
     let sink: SaveSink | undefined;

@@ -1,6 +1,7 @@
 import * as fs from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { isRunning, processMark } from '../../checkpoint/format/process-mark';
+import { makeFolder } from '../../core/regular-file';
 
 /**
  * [Note: partial folders] A bundle is written into a hidden folder, whose entries move to `out` at the end. So a
@@ -14,7 +15,7 @@ const PARTIAL = /^\..*partial-(\d+-\d+)$/;
 export function fillFolder<Result>(out: string, fill: (folder: string) => Result): Result {
   const isNew = !fs.existsSync(out);
   const base = isNew ? dirname(out) : out;
-  fs.mkdirSync(base, { recursive: true });
+  makeFolder(base);
   removeStale(base, isNew ? `.${basename(out)}.` : '.');
   const folder = join(base, `.${isNew ? `${basename(out)}.` : ''}partial-${processMark()}`);
   try {

@@ -1,4 +1,3 @@
-import fs from 'node:fs';
 import { resolve } from 'node:path';
 import type { Engine } from '../../backend/engine';
 import { processMark } from '../../checkpoint/format/process-mark';
@@ -11,6 +10,7 @@ import type { PretrainedInput } from '../../config/pretrained';
 import { gptSchema, type ModelConfig, modelShape } from '../../config/settings/model';
 import { parseTrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
+import { withTemporaryFolder } from '../../core/regular-file';
 import type { ProcessGroup } from '../../dist/types';
 import { loadState } from '../../nn/load-state';
 import { loraOf } from '../../nn/lora';
@@ -68,7 +68,7 @@ export async function savePretrained(
   const path = resolve(folder);
   // All ranks have the same parent process, so they all get the same name for this folder.
   const source = `${path}.whole-${processMark(process.ppid)}`;
-  try {
+  const write = async (): Promise<void> => {
     await checkpointer.save({ engine, group, model, optimizer: null }, source, {
       ...options,
       type: 'FULL_STATE_DICT',
@@ -78,9 +78,8 @@ export async function savePretrained(
       writePretrained({ source, folder: path, shape, maxShardBytes, lora: loraOf(model) });
     }
     group.barrier().wait();
-  } finally {
-    if (group.rank === 0) fs.rmSync(source, { recursive: true, force: true });
-  }
+  };
+  await (group.rank === 0 ? withTemporaryFolder(source, write) : write());
 }
 
 /** Returns a model's sizes; for a wrapper, the sizes of the model inside. */

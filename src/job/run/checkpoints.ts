@@ -1,5 +1,5 @@
 import fs from 'node:fs';
-import { join, relative, resolve } from 'node:path';
+import { join, relative } from 'node:path';
 import { Progress, type ProgressPlace } from '../../cell/progress';
 import { folderToRead } from '../../checkpoint/format/checkpoint-folder';
 import { STATE_FILE } from '../../checkpoint/format/checkpoint-mark';
@@ -9,7 +9,7 @@ import type { SaveOptions } from '../../checkpoint/save/save-plan';
 import { LONGEST_PATH } from '../../config/call-options';
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError, ShardlabError } from '../../core/errors';
-import { openRegularFile } from '../../core/regular-file';
+import { linkTarget, openRegularFile } from '../../core/regular-file';
 import { shown } from '../../core/shown';
 import { type Bytes, formatBytes, formatSeconds, now, type Seconds } from '../../core/units';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
@@ -167,7 +167,7 @@ function isUnchanged(error: unknown): boolean {
 }
 
 function pathOf(what: 'save' | 'load', path: unknown): string {
-  if (typeof path === 'string' && path !== '' && path.length <= LONGEST_PATH) return resolve(path);
+  if (typeof path === 'string' && path !== '' && path.length <= LONGEST_PATH) return linkTarget(path);
   const given = path === '' ? 'an empty text' : shown(path);
   throw new ConfigError(`run.${what} takes a folder's path, as run.${what}('ckpt'), not ${given}`);
 }

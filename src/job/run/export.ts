@@ -1,6 +1,6 @@
-import fs from 'node:fs';
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError } from '../../core/errors';
+import { withTemporaryFolder } from '../../core/regular-file';
 import { type BundleOptions, planBundle, writeBundle } from '../export/bundle';
 import type { ExportReport } from '../export/report';
 import type { RunParts } from './calls';
@@ -31,10 +31,8 @@ export async function exportRun(parts: RunParts, options: ExportOptions): Promis
     { firstStep: history.lastStep, hasWeights: true },
   );
   const weights = `${bundle.out}.weights-${process.pid}`;
-  try {
+  return withTemporaryFolder(weights, async () => {
     await saveRun(parts, weights, { type: 'FULL_STATE_DICT' }, { beside: 'nothing', shownAs: options.out });
     return writeBundle(bundle, { init: weights, prepared });
-  } finally {
-    fs.rmSync(weights, { recursive: true, force: true });
-  }
+  });
 }

@@ -1,4 +1,3 @@
-import fs from 'node:fs';
 import { resolve } from 'node:path';
 import { withProgressSync } from '../../cell/progress';
 import { processMark } from '../../checkpoint/format/process-mark';
@@ -9,7 +8,7 @@ import { LONGEST_PATH } from '../../config/call-options';
 import { requireKnownOptions } from '../../config/option-names';
 import { modelShape } from '../../config/settings/model';
 import { ConfigError } from '../../core/errors';
-import { isFolder } from '../../core/regular-file';
+import { isFolder, withTemporaryFolder } from '../../core/regular-file';
 import { shown } from '../../core/shown';
 import { type Bytes, formatBytes } from '../../core/units';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
@@ -53,7 +52,7 @@ export async function savePretrained(
   const shape = modelShape(parts.history.phase.config);
   publishedModel(shape); // Refuses a kind of model that has no published format, before ranks save anything.
   const source = `${path}.whole-${processMark()}`;
-  try {
+  return withTemporaryFolder(source, async () => {
     const parameters = { beside: 'nothing', shownAs: folder } as const;
     await saveRun(parts, source, { ...save, type: 'FULL_STATE_DICT' }, parameters);
     const { maxShardBytes } = options;
@@ -73,9 +72,7 @@ export async function savePretrained(
         `${adapter ? 'adapters saved for PEFT' : `model saved for ${readerOf(shape)}`}: ${folder}, ${formatBytes(bytes)}`,
       ),
     );
-  } finally {
-    fs.rmSync(source, { recursive: true, force: true });
-  }
+  });
 }
 
 /** Returns the name of the library that reads a model's files. */

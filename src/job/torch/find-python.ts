@@ -71,13 +71,29 @@ export function findTorch(given: string | undefined, env: NodeJS.ProcessEnv = pr
   return python;
 }
 
-/** Prints the JSON that `readTorch` reads; runs only PyTorch's version file, because an import of PyTorch takes seconds. */
+/**
+ * Prints the JSON that `readTorch` reads; runs only PyTorch's version file, because an import of PyTorch takes seconds. Ranks
+ * import from the current folder first, so a file there may hide a module that they need; the probe then names this file.
+ */
 export const TORCH_PROBE = `
-import importlib.util, json, os, sys
+import os, sys
+def tell(kind, error, trace):
+  files = [getattr(module, '__file__', None) for module in list(sys.modules.values())] + [getattr(error, 'filename', None)]
+  while trace: files.append(trace.tb_frame.f_code.co_filename); trace = trace.tb_next
+  paths = [os.path.abspath(file) for file in files if isinstance(file, str) and file.endswith('.py')]
+  owners = [os.path.dirname(path) if os.path.basename(path) == '__init__.py' else path for path in paths]
+  hiding = [owner for owner in owners if os.path.dirname(owner) == os.getcwd()]
+  hint = f'; {hiding[0]} hides a module of the same name that PyTorch or Python has: rename it' if hiding else ''
+  sys.stderr.write(f'{kind.__name__}: {error}{hint}'.replace(chr(10), ' ') + chr(10))
+sys.excepthook = tell
+import importlib.util, json
 spec = importlib.util.find_spec('torch')
-if spec is None: print(json.dumps({'missing': 'it has no torch'})); sys.exit()
+if spec is None or spec.origin is None: print(json.dumps({'missing': 'it has no torch'})); sys.exit()
+version = os.path.join(os.path.dirname(spec.origin), 'version.py')
+if not spec.submodule_search_locations or not os.path.isfile(version):
+  print(json.dumps({'missing': f'its torch is {spec.origin}, which is not PyTorch: rename this file or its folder'})); sys.exit()
 scope = {}
-exec(open(os.path.join(os.path.dirname(spec.origin), 'version.py')).read(), scope)
+exec(open(version).read(), scope)
 print(json.dumps({'torch': scope['__version__'].__str__(), 'cuda': scope.get('cuda'), 'python': sys.version.split()[0],
   'safetensors': importlib.util.find_spec('safetensors') is not None}), flush=True)
 `;

@@ -13,26 +13,32 @@ import { buildModel, chooseTrained } from '../../nn/models/build-model';
 import type { Parameter } from '../../nn/parameter';
 import { firstStateOf } from '../rank/first-state';
 
+/** Takes the number of bytes that are written, and of all bytes. */
+type WriteProgress = (done: number, total: number) => void;
+
 /** Number of elements that are computed at once. */
 const BLOCK = 2 ** 20;
 
 /**
  * Writes the initial values of a config's model into a safetensors file in `folder`. These are the values that ranks of this
- * library would compute from the seed, or read from `init` or from the model's folder. `progress` gets numbers of bytes. Returns
- * the folder; undefined for a model in Python without `init`, because the model's class sets the values. Throws: SHAPE for
+ * library would compute from the seed, or read from `init` or from the model's folder. `progress` gets numbers of bytes;
+ * `insteadOfSpace` is what helps if the disk is full. Returns the folder; undefined for a model in Python without `init`, because the model's class sets the values. Throws: SHAPE for
  * values that do not fit, IO.
  */
 export function writeInitialValues(
   config: TrainConfig,
   init: string | readonly string[] | undefined,
   folder: string,
-  progress: (done: number, total: number) => void = () => undefined,
+  {
+    progress = () => undefined,
+    insteadOfSpace,
+  }: { readonly progress?: WriteProgress; readonly insteadOfSpace?: string | undefined } = {},
 ): string | undefined {
   const first = firstStateOf(config, init);
   const fills = modelShape(config).kind === 'python' ? first && filesOf(first) : fillsOf(config, first);
   if (fills === undefined) return undefined;
   try {
-    writeFills(fills, folder, progress);
+    writeFills(fills, folder, progress, insteadOfSpace);
     return folder;
   } finally {
     first?.close();
@@ -82,14 +88,16 @@ function transposedOf({ shape, fill }: Filled): Filled {
 function writeFills(
   fills: ReadonlyMap<string, Filled>,
   folder: string,
-  progress: (done: number, total: number) => void = () => undefined,
+  progress: WriteProgress = () => undefined,
+  insteadOfSpace?: string,
 ): void {
   const path = join(folder, 'model.safetensors');
   try {
     makeFolder(folder);
     writeFile(fills, path, progress);
   } catch (cause) {
-    if (cause instanceof Error && 'syscall' in cause) throw failedWrite(cause, { file: path });
+    if (cause instanceof Error && 'syscall' in cause)
+      throw failedWrite(cause, { file: path }, { insteadOfSpace });
     throw cause;
   }
 }

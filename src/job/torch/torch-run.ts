@@ -93,7 +93,12 @@ export class TorchRun {
     const torch = this.modelOf(config);
     const to = join(this.#folder, `run-${run}-initial`);
     // A job that was shut down has no folder any more; the call on its ranks then throws CLOSED.
-    const folder = existsSync(this.#folder) ? writeInitialValues(config, init, to, progress) : undefined;
+    const folder = existsSync(this.#folder)
+      ? writeInitialValues(config, init, to, {
+          progress,
+          insteadOfSpace: 'set TMPDIR to a larger disk before the launch',
+        })
+      : undefined;
     return { kind: 'train', run, config, data: undefined, own: undefined, init: folder, group, torch };
   }
 

@@ -4,6 +4,7 @@ import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { withTemporaryFolder } from '../../../src/core/regular-file';
 import { fillFolder, isEmptyFolder } from '../../../src/job/export/partial-folder';
 
 const base = fs.mkdtempSync(join(tmpdir(), 'shardlab-partial-'));
@@ -58,4 +59,22 @@ test('a failure leaves nothing, and the partial folder of a running process is n
     fill(join(base, 'other'));
     assert.equal(fs.readdirSync(base).filter((name) => name.startsWith('.failed.')).length, 1);
   });
+});
+
+test('a temporary folder that cannot be removed does not hide why the work failed', async () => {
+  const path = join(base, 'temporary');
+  fs.mkdirSync(path);
+  const file = join(path, 'file');
+  fs.writeFileSync(file, '');
+  const failing = withTemporaryFolder(join(file, 'sub'), () => Promise.reject(new Error('no folder here')));
+  await assert.rejects(failing, { message: 'no folder here' });
+  const made = join(path, 'made');
+  assert.equal(
+    await withTemporaryFolder(made, async () => {
+      fs.mkdirSync(made);
+      return 7;
+    }),
+    7,
+  );
+  assert.deepEqual(fs.readdirSync(path), ['file']);
 });

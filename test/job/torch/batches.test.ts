@@ -114,10 +114,17 @@ test('initial values that a full disk does not take are one error with the file 
 }, (context) => {
   const folder = folderFor(context);
   symlinkSync('/dev/full', join(folder, 'model.safetensors'));
-  assert.throws(() => writeInitialValues(parseTrainConfig({ model: MODEL }), undefined, folder), {
-    code: 'IO',
-    message: /^cannot write .*model\.safetensors: the disk is full: free some space, .*\(ENOSPC[^)]*\)$/,
-  });
+  assert.throws(
+    () =>
+      writeInitialValues(parseTrainConfig({ model: MODEL }), undefined, folder, {
+        insteadOfSpace: 'use a larger disk',
+      }),
+    {
+      code: 'IO',
+      message:
+        /^cannot write .*model\.safetensors: the disk is full: free some space, or use a larger disk \(ENOSPC[^)]*\)$/,
+    },
+  );
 });
 
 test('initial values are those of the seed, or of the files that are given', (context) => {

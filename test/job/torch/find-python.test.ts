@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
-import { chmodSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { execFileSync } from 'node:child_process';
+import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { findTorch } from '../../../src/job/torch/find-python';
+import { findTorch, readTorch, TORCH_PROBE } from '../../../src/job/torch/find-python';
 import { temporaryFolder } from '../job-fixture';
 
 /** Returns the error of a program that is given as the ranks' Python: a shell script, or no program at all. */
@@ -42,4 +43,39 @@ test('a Python that cannot run ranks is refused with its path and the reason', (
     code: 'CONFIG',
     message: /^\/no\/python cannot run ranks .*there is no such program/,
   });
+});
+
+/** Runs the probe in a folder with a file of the user; returns what is missing, or the line of an error. */
+function probeBeside(context: TestContext, file: string, text = 'x = 1\n'): string {
+  const { path } = temporaryFolder(context);
+  mkdirSync(dirname(join(path, file)), { recursive: true });
+  writeFileSync(join(path, file), text);
+  const stdio = ['ignore', 'pipe', 'pipe'] as const;
+  try {
+    const said = execFileSync('python3', ['-c', TORCH_PROBE], {
+      cwd: path,
+      encoding: 'utf8',
+      stdio: [...stdio],
+    });
+    return String(readTorch(said)).replace(path, 'HERE');
+  } catch (error) {
+    return (error as { stderr: string }).stderr.trim().replace(path, 'HERE');
+  }
+}
+
+test('a file beside the notebook that hides torch, or a module of Python, is named', (context) => {
+  for (const file of ['torch.py', join('torch', '__init__.py')]) {
+    const reason = `its torch is HERE/${file}, which is not PyTorch: rename this file or its folder`;
+    assert.equal(probeBeside(context, file), reason);
+  }
+  const hides = 'hides a module of the same name that PyTorch or Python has: rename it';
+  assert.equal(
+    probeBeside(context, 'json.py'),
+    `AttributeError: module 'json' has no attribute 'dumps'; HERE/json.py ${hides}`,
+  );
+  assert.equal(
+    probeBeside(context, join('json', '__init__.py'), 'raise ValueError("two\\nlines")'),
+    `ValueError: two lines; HERE/json ${hides}`,
+  );
+  assert.match(probeBeside(context, 'json.py', 'x = ('), /^SyntaxError: .*; HERE\/json\.py hides a module/);
 });
