@@ -1,10 +1,11 @@
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { isAbsolute, join, resolve as resolvePath } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { constants, Script } from 'node:vm';
 import type * as MendedGradients from '../backend/mended/mended-gradients';
 import { ShardlabError } from '../core/errors';
+import { readRegularFile } from '../core/regular-file';
 import { findInstallation, ownName } from './installation';
 import { showTensorValues } from './mime';
 import { enableTypescriptFiles, isTypescript, TYPESCRIPT_EXTENSIONS } from './typescript-files';
@@ -140,7 +141,7 @@ function readJson(path: string): object {
 
 function parsedJson(path: string): unknown {
   try {
-    return JSON.parse(readFileSync(path, 'utf8').replace(/^\uFEFF/, ''));
+    return JSON.parse(readRegularFile(path).replace(/^\uFEFF/, ''));
   } catch (cause) {
     throw new ShardlabError('IO', `${path} cannot be read as JSON: ${String(cause)}`, { cause });
   }

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
@@ -89,6 +90,10 @@ describe('a cell', () => {
     await expectResults([["import edited from './data.json'; edited.a", '2']]);
     const [broken] = await outcomes("import wrong from './broken.json'; wrong");
     assert.match(String(broken), /broken\.json cannot be read as JSON: SyntaxError/);
+    execFileSync('mkfifo', [join(client.folder, 'pipe.json')]);
+    // Types find no such file, so its import is one that the cell computes.
+    const [pipe] = await outcomes("const pipe = './pipe.json'; await import(pipe)");
+    assert.match(String(pipe), /pipe\.json cannot be read as JSON: .*not a regular file/);
   });
 
   it('has import.meta, also in functions', async () => {
