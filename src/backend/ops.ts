@@ -109,7 +109,8 @@ export function flashAttention(
   const [, keys = 0, groups = 0] = k.shape;
   const { causal, scale = 1 / Math.sqrt(headDim) } = options;
   const fits =
-    [q, k, v].every(({ rank, size }) => rank === 4 && size > 0) &&
+    [q, k, v].every(({ rank, shape }) => rank === 4 && shape.slice(2).every((extent) => extent > 0)) &&
+    (keys > 0 || batch * queries === 0) &&
     k.shape.join() === [batch, keys, groups, headDim].join() &&
     v.shape.join() === k.shape.join() &&
     heads % groups === 0 &&

@@ -164,6 +164,7 @@ describe('the kernels write only their results, for every size and alignment', (
         arena.put(new Float32Array(rows * n)),
         dw,
         db,
+        0,
         rows,
         n,
       );

@@ -90,3 +90,43 @@ test('layerNorm and its gradient over a million elements are as exact as over a 
     }
   });
 });
+
+test("layerNorm's weight and bias gradients over forty thousand rows are as exact as over a few", () => {
+  const [rows, width] = [40_000, 11];
+  const values = wavesOf(rows * width);
+  const dy = wavesOf(rows * width).map((value) => value + 3);
+  tf.tidy(() => {
+    const x = tf.tensor2d(values, [rows, width]);
+    const loss = (weight: tf.Tensor, bias: tf.Tensor): tf.Tensor =>
+      layerNorm(x, weight as tf.Tensor1D, bias as tf.Tensor1D, 0)
+        .mul(tf.tensor2d(dy, [rows, width]))
+        .sum();
+    const [weightGrad, biasGrad] = tf.grads(loss)([tf.ones([width]), tf.zeros([width])]);
+    const [weights, biases] = [weightGrad?.dataSync() ?? [], biasGrad?.dataSync() ?? []];
+    const [unitSums, sums] = columnSums(values, dy, width);
+    for (let j = 0; j < width; j++) {
+      const [unitSum, sum] = [unitSums[j] ?? 0, sums[j] ?? 0];
+      assert.ok(Math.abs((biases[j] ?? 0) / sum - 1) < 3e-7, `bias ${j}: ${biases[j]}, not ${sum}`);
+      assert.ok(
+        Math.abs((weights[j] ?? 0) - unitSum) < 3e-7 * sum,
+        `weight ${j}: ${weights[j]}, not ${unitSum}`,
+      );
+    }
+  });
+});
+
+/** Returns the sums over rows of dy times the row's normalized values, and the sums of dy. */
+function columnSums(values: Float32Array, dy: Float32Array, width: number): [Float64Array, Float64Array] {
+  const [unitSums, sums] = [new Float64Array(width), new Float64Array(width)];
+  for (let from = 0; from < values.length; from += width) {
+    const row = values.subarray(from, from + width);
+    const mean = sumOf(row, (value) => value) / width;
+    const deviation = Math.sqrt(sumOf(row, (value) => (value - mean) ** 2) / width);
+    for (let j = 0; j < width; j++) {
+      const d = dy[from + j] ?? 0;
+      unitSums[j] = (unitSums[j] ?? 0) + (d * ((row[j] ?? 0) - mean)) / deviation;
+      sums[j] = (sums[j] ?? 0) + d;
+    }
+  }
+  return [unitSums, sums];
+}

@@ -9,11 +9,14 @@ A row without results is refused by torch. A row of nn.Name is a layer: its inpu
 
 import json
 import os
-
-from edges import elementwise, layers, modules, reductions, structure  # noqa: F401 (each adds its rows)
-from edges.rows import ROWS
+import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "src", "python"))
+
+from edges import elementwise, layers, models, modules, reductions, structure  # noqa: E402, F401 (each adds its rows)
+from edges.rows import ROWS  # noqa: E402
+
 lines = ",\n".join(json.dumps(one, separators=(",", ":")) for one in ROWS)
 with open(os.path.join(HERE, "edges_reference.json"), "w") as file:
     file.write(f"[\n{lines}\n]\n")

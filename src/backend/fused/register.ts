@@ -5,8 +5,11 @@ import { registerCausalAttention } from './causal-attention';
 import { registerChannels } from './channels';
 import { registerConvolutions } from './convolution';
 import { registerFlashAttention } from './flash-attention';
-import { differentiateBy, FUSED, outputLike, runForFirst } from './fused-kernel';
+import { differentiateBy, FUSED, outputLike, runForFirst, withScratch } from './fused-kernel';
 import { registerMaxPool } from './max-pool';
+
+/** Up to this number of rows, layerNorm's gradient adds the rows without totals in float64; `ROWS` of kernels/assembly/norm.ts. */
+const FEW_ROWS = 128;
 
 /** Registers every fused kernel of the engine and its gradient. */
 export function registerFusedKernels(context: WasmContext): void {
@@ -66,8 +69,13 @@ function registerLayerNorm(context: WasmContext): void {
     const dBias = backend.makeOutput([width], 'float32');
     const dx = outputLike(context, given(dy));
     const rows = sizeOf(given(x).shape) / width;
-    const outputs = [dx.offset, at(dWeight), at(dBias)] as const;
-    kernels.layerNormGrad(at(x), at(weight), at(stats), at(dy), ...outputs, rows, width);
+    const run = (totals: number): void => {
+      const outputs = [dx.offset, at(dWeight), at(dBias)] as const;
+      kernels.layerNormGrad(at(x), at(weight), at(stats), at(dy), ...outputs, totals, rows, width);
+    };
+    if (rows <= FEW_ROWS) run(0);
+    // 2 * width totals in float64
+    else withScratch(context, 4 * width, (totals) => run(offsetOf(context, totals)));
     return [dx.info, dWeight, dBias];
   });
   differentiateBy(FUSED.layerNorm, FUSED.layerNormGrad, ['x', 'weight', 'bias'], {

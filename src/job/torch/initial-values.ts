@@ -22,8 +22,8 @@ const BLOCK = 2 ** 20;
 /**
  * Writes the initial values of a config's model into a safetensors file in `folder`. These are the values that ranks of this
  * library would compute from the seed, or read from `init` or from the model's folder. `progress` gets numbers of bytes;
- * `insteadOfSpace` is what helps if the disk is full. Returns the folder; undefined for a model in Python without `init`, because the model's class sets the values. Throws: SHAPE for
- * values that do not fit, IO.
+ * `insteadOfSpace` is what helps if the disk is full. Returns the folder; undefined for a model in Python without `init`,
+ * because the model's class sets the values. Throws: SHAPE for values that do not fit, IO.
  */
 export function writeInitialValues(
   config: TrainConfig,
@@ -102,11 +102,7 @@ function writeFills(
   }
 }
 
-function writeFile(
-  fills: ReadonlyMap<string, Filled>,
-  path: string,
-  progress: (done: number, total: number) => void,
-): void {
+function writeFile(fills: ReadonlyMap<string, Filled>, path: string, progress: WriteProgress): void {
   const tensors = new Map([...fills].map(([name, { shape }]) => [name, { dtype: 'F32', shape } as const]));
   const { bytes, header, fileBytes } = encodeHeader(tensors, { format: 'pt' });
   const file = fs.openSync(path, 'w');

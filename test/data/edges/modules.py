@@ -9,6 +9,8 @@ from .rows import INF, NAN, b, f, i, ramp, row
 
 # The relative error of sums in float32, which both sides add in their own order.
 TOLERANCE = 1e-5
+# The modules of classes that torch.nn does not have, by name; models.py adds them.
+OWN = {}
 
 
 class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
@@ -26,6 +28,8 @@ def in_python(options):
 
 def made(name, given):
     """The layer that `new nn.Name(...given)` makes."""
+    if name in OWN:
+        return OWN[name](*given)
     has_options = given and isinstance(given[-1], dict)
     options = in_python(given[-1]) if has_options else {}
     plain = [tuple(each) if isinstance(each, list) else each for each in (given[:-1] if has_options else given)]

@@ -70,19 +70,51 @@ function blockSquares(row: usize, mean: f32, width: i32): f32 {
   return total;
 }
 
-/** Computes the gradients of layerNorm. dWeight and dBias are overwritten; dx may be the same memory as dy. */
+/** The number of rows whose products are added in float32. */
+const ROWS: i32 = 128;
+
+/**
+ * Computes the gradients of layerNorm. dWeight and dBias are overwritten; dx may be the same memory as dy. `totals` has space for
+ * 2 * width float64, in which the sums of blocks of rows are added, so that the error does not grow with the number of rows; it
+ * may be 0 (no memory) if there are at most ROWS rows.
+ */
 export function layerNormGrad(
-  x: usize, weight: usize, stats: usize, dy: usize, dx: usize, dWeight: usize, dBias: usize, rows: i32, width: i32,
+  x: usize, weight: usize, stats: usize, dy: usize, dx: usize, dWeight: usize, dBias: usize, totals: usize, rows: i32,
+  width: i32,
 ): void {
   const stride = <usize>width << 2;
-  memory.fill(dWeight, 0, stride);
-  memory.fill(dBias, 0, stride);
-  for (let i = 0; i < rows; i++) {
-    const at = <usize>i * stride;
-    const mean = load<f32>(stats + (<usize>i << 3));
-    const rstd = load<f32>(stats + (<usize>i << 3) + 4);
-    layerNormGradRow(x + at, weight, mean, rstd, dy + at, dx + at, dWeight, dBias, width);
+  const isLong = rows > ROWS;
+  if (isLong) memory.fill(totals, 0, stride << 2);
+  for (let first = 0; first < max(rows, 1); first += ROWS) {
+    memory.fill(dWeight, 0, stride);
+    memory.fill(dBias, 0, stride);
+    const end = min(first + ROWS, rows);
+    for (let i = first; i < end; i++) {
+      const at = <usize>i * stride;
+      const mean = load<f32>(stats + (<usize>i << 3));
+      const rstd = load<f32>(stats + (<usize>i << 3) + 4);
+      layerNormGradRow(x + at, weight, mean, rstd, dy + at, dx + at, dWeight, dBias, width);
+    }
+    if (isLong) {
+      addToTotals(dWeight, totals, width);
+      addToTotals(dBias, totals + (stride << 1), width);
+    }
   }
+  if (isLong) {
+    takeTotals(totals, dWeight, width);
+    takeTotals(totals + (stride << 1), dBias, width);
+  }
+}
+
+function addToTotals(sums: usize, totals: usize, width: i32): void {
+  for (let j = 0; j < width; j++) {
+    const total = totals + (<usize>j << 3);
+    store<f64>(total, load<f64>(total) + <f64>load<f32>(sums + (<usize>j << 2)));
+  }
+}
+
+function takeTotals(totals: usize, out: usize, width: i32): void {
+  for (let j = 0; j < width; j++) store<f32>(out + (<usize>j << 2), <f32>load<f64>(totals + (<usize>j << 3)));
 }
 
 function layerNormGradRow(
