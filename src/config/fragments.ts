@@ -45,3 +45,30 @@ export const FRAGMENTS = written as readonly Fragment[]; // a test checks every 
 export function errorsOf({ outcome }: Trial): readonly string[] {
   return [...outcome.matchAll(/(?:^|: )(\w+Error): /g)].map(([, error = '']) => error);
 }
+
+/** Returns a fragment as lines of text. */
+export function fragmentText(fragment: Fragment): string {
+  const { name, document, asWritten, inTheOriginal, tried, here, status, example } = fragment;
+  const lines = [
+    `${name} (${document}): ${status}`,
+    `  as written       ${asWritten}`,
+    `  in the original  ${inTheOriginal === '' ? 'as written' : inTheOriginal}`,
+    ...tried.map(({ by, outcome }) => `  tried            ${by}: ${outcome}`),
+    `  here             ${here}`,
+  ];
+  return [...lines, ...exampleLines(status, example)].join('\n');
+}
+
+function exampleLines(status: Fragment['status'], example: string | undefined): string[] {
+  if (example === undefined) return [];
+  const head = status === 'error' ? '  refused          ' : '  write            ';
+  return [head + example.replaceAll('\n', `\n${' '.repeat(head.length)}`)];
+}
+
+/** Returns the words under which a fragment is found, in lower case without other characters: the parts of its name, and its flags. */
+export function fragmentKeys({ name, asWritten }: Fragment): string[] {
+  const parts = name.split(/[\s.,=()…]+/).filter((part) => part.length > 2);
+  return [...parts, ...(asWritten.match(/--\w+/g) ?? [])].map((word) =>
+    word.toLowerCase().replaceAll(/[^a-z0-9]/g, ''),
+  );
+}

@@ -2,9 +2,12 @@
 export function nearest(word: string, candidates: readonly string[]): string | undefined {
   if (word.length > LONGEST_WORD) return undefined;
   const limit = Math.max(2, Math.floor(word.length / 3));
+  const plain = normalized(word);
   let best: { readonly name: string; readonly distance: number } | undefined;
   for (const name of candidates) {
-    const distance = editDistance(normalized(word), normalized(name));
+    const candidate = normalized(name);
+    if (Math.abs(candidate.length - plain.length) > limit) continue;
+    const distance = editDistance(plain, candidate);
     // Words need two letters in common: 'ep' is not a misspelled 'tp'.
     const isAlike = distance <= Math.max(0, Math.max(word.length, name.length) - 2);
     if (distance <= limit && isAlike && (best === undefined || distance < best.distance))

@@ -3,10 +3,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { inspect } from 'node:util';
 import { FRAGMENTS, type Fragment } from '../../../src/config/fragments';
 import { camelCase } from '../../../src/config/option-names';
-import { lookup } from '../../../src/job/notebook/lookup';
 import type { Job } from '../../../src/job/run/job';
 import { shardlab } from '../../cli/run-command';
 import { launchFor, resultsOf, runCell } from '../job-fixture';
@@ -99,32 +97,4 @@ test('save_checkpoint of the article on rank 0 alone is an error that names the 
   assert.deepEqual(resultsOf(await runCell(job, loaded, 4)), { 0: 'true', 1: 'true' });
   const table = resultsOf(await runCell(job, 'describe(model)', 5));
   assert.match(String(table[0]), /root/);
-});
-
-test('lookup finds a name in any spelling, its parts, and the nearest name', () => {
-  const found = (word: string): string => lookup(word).name;
-  assert.equal(found('FSDP'), 'FSDP');
-  assert.equal(found('sizeBasedAutoWrapPolicy'), 'size_based_auto_wrap_policy');
-  assert.equal(found('NO_CHECKPOINT'), 'CheckpointImpl.NO_CHECKPOINT');
-  assert.equal(found('barrier'), 'torch.distributed.barrier');
-  assert.equal(found('RowParallelLinear'), 'ColumnParallelLinear, RowParallelLinear');
-  assert.equal(found('sharded_grad'), 'shard_param, sharded_grad');
-  assert.equal(found('WarmupCosinLR'), 'WarmupCosineLR');
-  assert.equal(found('mixed_precision'), 'MixedPrecision');
-  assert.equal(found('mixedPrecision: true'), 'mixed_precision=True');
-  for (const flag of ['--t5_fsdp', 'ulysses_size']) assert.equal(found(flag), 'torchrun train.py …');
-  assert.throws(() => lookup('quantum_annealing'), {
-    code: 'CONFIG',
-    message: /no document writes "quantum_annealing"; lookup\(\) lists the \d+ names, such as FSDP;/,
-  });
-});
-
-test('an answer of lookup is shown as text', () => {
-  const text = inspect(lookup('ColumnParallelLinear'));
-  assert.match(text, /^ColumnParallelLinear, RowParallelLinear \(fsdp-megatron-swift\): here$/m);
-  assert.match(text, /in the original {2}exist, but also need config and init_method/);
-  assert.match(
-    inspect(lookup('mixed_precision=True')),
-    /refused {10}FSDP\(model, \{ mixedPrecision: true \}\)/,
-  );
 });
