@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Command, CommanderError } from 'commander';
 import { ShardlabError } from '../core/errors';
+import { shortened } from '../core/shortened';
 import { addCollectivesBench } from './bench/collectives-command';
 import { addGptBench } from './bench/gpt-command';
 import { addKernelBench } from './bench/kernel-command';
@@ -88,7 +89,12 @@ function createProgram(io: Io): Command {
     .version(version)
     .showHelpAfterError('(--help lists commands and options)')
     .exitOverride()
-    .configureOutput({ writeOut: io.stdout, writeErr: io.stderr });
+    .configureOutput({
+      writeOut: io.stdout,
+      writeErr: io.stderr,
+      // An error repeats the user's argument, which may have any length.
+      outputError: (text, write) => write(text.replaceAll(/\S{200,}/g, (word) => shortened(word))),
+    });
 }
 
 /**

@@ -1,6 +1,7 @@
 import { resolve } from 'node:path';
 import { ConfigError } from '../core/errors';
 import { readRegularFile } from '../core/regular-file';
+import { shortened } from '../core/shortened';
 import { shown } from '../core/shown';
 import { LONGEST_PATH } from './call-options';
 import { type LocatedText, locatedText } from './located-text';
@@ -37,9 +38,10 @@ export function readNamed(name: string, cwd: string): LocatedText {
   } catch (error) {
     const names = [...new Set([...Object.keys(PRESETS), ...MODEL_NAMES])];
     const near = nearest(name, names);
-    const reason = error instanceof Error ? error.message : String(error);
+    // Messages of node end with the path, which this message begins with.
+    const reason = (error instanceof Error ? error.message : String(error)).replace(/, open '.*'$/s, '');
     throw new ConfigError(
-      `${name} is neither a preset, a model nor a file that can be read (${reason}); ` +
+      `${shortened(name)} is neither a preset, a model nor a file that can be read (${reason}); ` +
         (near === undefined ? `choose one of ${names.join(', ')}` : `did you mean ${near}?`),
     );
   }

@@ -116,3 +116,21 @@ test('an output folder that cannot be made is one line, for every command that w
     );
   }
 });
+
+test('an argument of any length is repeated in short', async () => {
+  const long = 'z'.repeat(900);
+  for (const words of [
+    ['plan', long],
+    ['export', 'tiny', '--to', long],
+    ['plan', 'tiny', `--${long}`],
+    ['run', 'tiny', '--ranks', long],
+    [long],
+  ]) {
+    const { status, stderr } = await shardlab(words);
+    assert.notEqual(status, 0);
+    assert.ok(
+      stderr.length > 20 && stderr.length < 900,
+      `${words[0]?.slice(0, 9)}: ${stderr.length} characters: ${stderr.slice(0, 300)}`,
+    );
+  }
+});
