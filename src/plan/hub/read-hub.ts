@@ -2,6 +2,7 @@ import { existsSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { catalogueName, HUB_CATALOGUE } from '../../config/hub-names';
 import { ConfigError } from '../../core/errors';
+import { ownValue } from '../../core/own-value';
 import { readRegularFile } from '../../core/regular-file';
 import type { ModelShapeInput } from '../model-shape';
 import { FAMILIES, hubConfigSchema } from './hub-config';
@@ -52,7 +53,7 @@ export function shapeOfHub(config: object, name: string): ModelShapeInput {
   }
   const { _class_name: className, model_type: type } = parsed.data;
   const family = className ?? type ?? '';
-  const read = FAMILIES[family];
+  const read = ownValue(FAMILIES, family);
   if (read === undefined) {
     throw new ConfigError(
       `${name}: model_type '${family}' is not known. Known: ${Object.keys(FAMILIES).join(', ')}; ` +
