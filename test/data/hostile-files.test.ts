@@ -99,6 +99,18 @@ for (const place of ['pre_tokenizer', 'normalizer'] as const) {
   }
 }
 
+test('a token with an id that is no number of a token is named, before texts become other ids', async () => {
+  const json = JSON.parse(readFileSync(dataFile('tokenizer.json'), 'utf8'));
+  const tokens = Object.keys(json.model.vocab);
+  for (const id of [-1, 0.5, 2 ** 32 - 2, 'x', null]) {
+    const file = join(folder, 'ids.json');
+    const vocab = Object.fromEntries(tokens.map((token, i) => [token, i === 300 ? id : i]));
+    writeFileSync(file, JSON.stringify({ ...json, added_tokens: [], model: { ...json.model, vocab } }));
+    const codec = textCodecOf({ tokenizer: file, eosToken: null }, folder);
+    await assert.rejects(codec, { code: 'CONFIG', message: /ids\.json has the id \S+ for the token "/ });
+  }
+});
+
 test('work within limited work is named when the limit ends it, and the next work runs', () => {
   const limit = new TimeLimit(SECONDS);
   const words = (what: string) => ({ what, advice: 'change it', numCharacters: 0 });
