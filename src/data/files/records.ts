@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs';
 import { nearest } from '../../config/nearest';
 import { ConfigError } from '../../core/errors';
+import { ownValue } from '../../core/own-value';
 import { csvRows } from './csv';
 import { ParquetFile } from './parquet';
 import { type BytesRead, linesOf } from './text-file';
@@ -31,7 +32,7 @@ export async function* recordsOf(
     read,
   );
   for await (const record of records) {
-    const missing = columns.find((column) => (record.values[column] ?? null) === null);
+    const missing = columns.find((column) => (ownValue(record.values, column) ?? null) === null);
     if (missing !== undefined) throw noColumn(record.place, missing, Object.keys(record.values));
     yield record;
   }
@@ -65,9 +66,14 @@ async function* jsonRecords(file: string, _: readonly string[], read: BytesRead)
  */
 function withLongIntegersAsText(text: string): string {
   if (!/\d{16}/.test(text)) return text;
-  return text.replaceAll(/"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g, (token) =>
-    /^-?\d{16,}$/.test(token) && BigInt(token) !== BigInt(Number(token)) ? `"${token}"` : token,
+  // A text without an end goes to the end of the line, so that no part of the line is looked through twice.
+  return text.replaceAll(/"(?:[^"\\]|\\.)*"?|-?\d[\d.eE+-]*/g, (token) =>
+    /^-?\d{16,}$/.test(token) && isRounded(token) ? `"${token}"` : token,
   );
+}
+
+function isRounded(integer: string): boolean {
+  return !Number.isFinite(Number(integer)) || BigInt(integer) !== BigInt(Number(integer));
 }
 
 async function* csvRecords(
