@@ -19,6 +19,7 @@ import { seeded } from '../../src/core/random';
 import { TimeLimit } from '../../src/core/time-limit';
 import { findFiles } from '../../src/data/files/find-files';
 import { imageSizeOf, readImage } from '../../src/data/files/image';
+import { instructionRecords } from '../../src/data/files/instruction-records';
 import { ParquetFile } from '../../src/data/files/parquet';
 import { openParquet } from '../../src/data/files/parquet-reader';
 import { type RecordFormat, recordsOf } from '../../src/data/files/records';
@@ -164,6 +165,29 @@ test('a row without end is named by its line before it fills the memory', async 
     code: 'CONFIG',
     message: /line 1 has more than 134217728 characters; write one row per line/,
   });
+});
+
+test('a line of quotes that have no end is read once, and an integer of any length stays as it is written', async () => {
+  const line = join(folder, 'quotes.jsonl');
+  writeFileSync(line, `1234567890123456${'"\\'.repeat(200_000)}`);
+  const began = process.cpuUsage();
+  await assert.rejects(readAll(line, 'jsonl', 'text'), { code: 'CONFIG', message: /quotes\.jsonl, line 1 is not JSON/ });
+  assert.ok(process.cpuUsage(began).user < 2e6);
+  const long = '9'.repeat(400);
+  writeFileSync(line, `{"text": ${long}}`);
+  for await (const { values } of recordsOf(line, 'jsonl', ['text'], () => undefined)) assert.equal(values.text, long);
+});
+
+test('a column that only every object inherits is missing, and a list of instructions must be UTF-8', async () => {
+  const line = join(folder, 'inherited.jsonl');
+  writeFileSync(line, '{"text": "a"}');
+  await assert.rejects(readAll(line, 'jsonl', 'constructor'), { code: 'CONFIG', message: /no column 'constructor'/ });
+  const list = join(folder, 'latin.json');
+  writeFileSync(list, Buffer.from('[{"messages": [{"role": "user", "content": "caf\xe9"}]}]', 'latin1'));
+  const read = async () => {
+    for await (const _ of instructionRecords({ files: [list], format: 'jsonl', folder: null }, () => undefined));
+  };
+  await assert.rejects(read, { code: 'CONFIG', message: /not UTF-8 in line 1; save it as UTF-8/ });
 });
 
 test('a Parquet file with damage in several columns is one error, and none that nobody catches', async (context) => {
