@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import { ConfigError } from '../core/errors';
+import { ownValue } from '../core/own-value';
 import { shortened } from '../core/shortened';
 import { shown } from '../core/shown';
 import { nearest } from './nearest';
@@ -139,7 +140,7 @@ function meant(value: unknown, allowed: readonly string[]): string {
 function unknownKey(base: readonly (string | number)[], key: string, { known, forms }: Words): ConfigIssue {
   const path = [...base, shortened(key, 60)];
   const place = base.join('.');
-  const here = known[place] ?? [];
+  const here = ownValue(known, place) ?? [];
   const exact = Object.entries(known).find(([other, keys]) => other !== place && keys.includes(key));
   if (exact !== undefined)
     return { path, message: `unknown key; write ${exact[0] === '' ? key : `${exact[0]}.${key}`}` };

@@ -45,7 +45,8 @@ export function locatedText(text: string, file: string): LocatedText {
   requireShort(text, file);
   const lines = new LineCounter();
   const document = parsed(text, file, lines);
-  const [error] = document.errors;
+  // A warning is a tag that is not known: the reader would take the value without it.
+  const [error] = [...document.errors, ...document.warnings];
   if (error !== undefined) {
     throw new ConfigError(`${place(file, lines, error.pos[0])}: ${error.message}`, { file });
   }

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
-import { ConfigError } from '../core/errors';
-import { readRegularFile } from '../core/regular-file';
+import { ConfigError, ShardlabError } from '../core/errors';
+import { MOST_CONFIG_BYTES, readRegularFile } from '../core/regular-file';
 import { shortened } from '../core/shortened';
 import { shown } from '../core/shown';
 import { LONGEST_PATH } from './call-options';
@@ -34,8 +34,10 @@ export function readNamed(name: string, cwd: string): LocatedText {
   if (name.length > LONGEST_PATH)
     throw new ConfigError(`${shown(name)} is neither a preset, a model nor the path of a file`);
   try {
-    text = readRegularFile(resolve(cwd, name));
+    text = readRegularFile(resolve(cwd, name), MOST_CONFIG_BYTES);
   } catch (error) {
+    // The path has something that cannot be read as a text.
+    if (error instanceof ShardlabError) throw new ConfigError(`${name} cannot be read (${error.message})`);
     const names = [...new Set([...Object.keys(PRESETS), ...MODEL_NAMES])];
     const near = nearest(name, names);
     // Messages of node end with the path, which this message begins with.

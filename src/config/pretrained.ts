@@ -1,7 +1,8 @@
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
-import { readRegularFile } from '../core/regular-file';
+import { parseJson } from '../core/json-text';
+import { MOST_CONFIG_BYTES, readRegularFile } from '../core/regular-file';
 import { shown } from '../core/shown';
 
 /** A folder in Hugging Face's format, and sizes that its config.json does not determine. */
@@ -51,7 +52,7 @@ export function modelOfFolder(given: PretrainedInput): FolderModel {
   }
   let config: unknown;
   try {
-    config = JSON.parse(readRegularFile(file));
+    config = parseJson(readRegularFile(file, MOST_CONFIG_BYTES));
   } catch (error) {
     return { wrong: `${file} cannot be read: ${error instanceof Error ? error.message : String(error)}` };
   }

@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import { ConfigError } from '../core/errors';
+import { ownValue } from '../core/own-value';
 import { issuesMessage, toIssues } from './config-issue';
 import { unplainParts } from './plain-input';
 import type { ConfigIssue } from './setting';
@@ -15,7 +16,7 @@ const KEYS = keysOf(configSchema);
 
 /** Returns the known keys of a section, by its path; '' is the whole config. */
 export function knownKeys(path: string): readonly string[] {
-  return KEYS[path] ?? [];
+  return ownValue(KEYS, path) ?? [];
 }
 
 /** Either a config or everything that is wrong with the input. */

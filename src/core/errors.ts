@@ -1,4 +1,4 @@
-import { shortened } from './shortened';
+import { shortened, shortenedWithin } from './shortened';
 
 /** The kind of an error, as a word that programs can test. */
 export type ErrorCode =
@@ -47,7 +47,7 @@ export class ShardlabError extends Error {
     message: string,
     options: { details?: ErrorDetails; cause?: unknown; rank?: number | undefined } = {},
   ) {
-    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    super(presentable(message), options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
     this.details = options.details ?? {};
     this.rank = options.rank;
@@ -97,6 +97,18 @@ function readClassOf(value: unknown): string {
   const hasClass = typeof value === 'object' || typeof value === 'function';
   if (!hasClass || value === null) return shortened(String(value));
   return Array.isArray(value) ? 'an array' : `a ${value.constructor?.name ?? 'object'}`;
+}
+
+/** The number of characters of the longest message. Longer ones are lists of all that is wrong with a file that others wrote. */
+const MOST_MESSAGE = 20_000;
+/** Characters that a terminal obeys, which names of others' files and tensors may have; line ends and tabs stay. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is replaced
+const CONTROL = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]/g;
+
+/** Returns a message that fits a page and that shows the characters that a terminal would obey. */
+function presentable(message: string): string {
+  const cut = shortenedWithin(message, MOST_MESSAGE);
+  return cut.replace(CONTROL, (letter) => `\\x${letter.charCodeAt(0).toString(16).padStart(2, '0')}`);
 }
 
 /** The error for a setting that cannot be used. Its message names the setting, its value, and what to change. */

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import nodeFs, {
   closeSync,
   constants,
@@ -31,14 +32,42 @@ export function createOutputFile(path: string, { isAppended = false } = {}): num
   return checkKind(path, descriptor, (stats) => stats.isFile() || stats.isCharacterDevice());
 }
 
-/** Returns the text of a regular file. Throws: IO if the file is not a regular file; errors of openSync and readFileSync. */
-export function readRegularFile(path: string): string {
+/** The size of the largest text that is read at once; the texts of one model's files have a few megabytes. */
+const MOST_BYTES = 2 ** 28;
+/** The size of the largest file that may be a config. */
+export const MOST_CONFIG_BYTES = 2 ** 22;
+
+/**
+ * Returns the text of a regular file, without a byte order mark. Throws: IO if the file is not a regular file, is larger than `most`
+ * bytes, or is not UTF-8, of which wrong bytes would be replaced in silence; errors of openSync and readFileSync.
+ */
+export function readRegularFile(path: string, most = MOST_BYTES): string {
   const descriptor = openRegularFile(path);
   try {
-    return readFileSync(descriptor, 'utf8');
+    const { size } = fstatSync(descriptor);
+    if (size > most)
+      throw refused(path, `has ${size} bytes, and at most ${most} are read; name another file`);
+    return textOf(path, readFileSync(descriptor));
   } finally {
     closeSync(descriptor);
   }
+}
+
+function textOf(path: string, bytes: Buffer): string {
+  const text = bytes.toString('utf8');
+  if (isUtf8(bytes)) return text.startsWith(BYTE_ORDER_MARK) ? text.slice(1) : text;
+  const mark = bytes.toString('hex', 0, 2);
+  if (mark === 'fffe' || mark === 'feff') throw refused(path, 'is UTF-16; save it as UTF-8');
+  const line = text.slice(0, text.indexOf(REPLACEMENT)).split('\n').length;
+  throw refused(path, `has bytes that are not UTF-8 in line ${line}; save it as UTF-8`);
+}
+
+const BYTE_ORDER_MARK = '\uFEFF';
+/** What a decoder writes in place of wrong bytes. */
+const REPLACEMENT = '\uFFFD';
+
+function refused(path: string, what: string): ShardlabError {
+  return new ShardlabError('IO', `${path} ${what}`, { details: { file: path } });
 }
 
 /** The functions of node:fs by which folders are created. */
@@ -127,9 +156,7 @@ function checkKind(path: string, descriptor: number, isAllowed: (stats: Stats) =
   const stats = fstatSync(descriptor);
   if (isAllowed(stats)) return descriptor;
   closeSync(descriptor);
-  throw new ShardlabError('IO', `${path} is ${kindOf(stats)}, not a regular file; name a file`, {
-    details: { file: path },
-  });
+  throw refused(path, `is ${kindOf(stats)}, not a regular file; name a file`);
 }
 
 function kindOf(stats: Stats): string {

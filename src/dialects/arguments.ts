@@ -1,3 +1,4 @@
+import { ownValue } from '../core/own-value';
 import type { KeyTable } from './rows/key-row';
 import type { LocatedKey } from './rows/meant';
 import { requireFew } from './shell/limits';
@@ -42,10 +43,11 @@ export function readArguments(words: readonly Word[], options: ArgumentOptions):
       at += 1;
       continue;
     }
-    const long = dashes === '-' ? (short[written] ?? short[written.charAt(0)] ?? written) : written;
+    const long =
+      dashes === '-' ? (ownValue(short, written) ?? ownValue(short, written.charAt(0)) ?? written) : written;
     const plain = long.replaceAll('-', '_');
     const name = (isAbbreviated ? fullName(plain, keys) : undefined) ?? plain;
-    const isFlag = keys[name]?.isFlag === true;
+    const isFlag = ownValue(keys, name)?.isFlag === true;
     const found = inline === undefined ? valuesAfter(words, at + 1, { isFlag, isLauncher }) : [];
     const texts = inline === undefined ? found.map(({ text }) => text) : [inline];
     entries.push({

@@ -3,7 +3,7 @@ import { LONGEST_PATH } from '../config/call-options';
 import { locatedText, requireShort } from '../config/located-text';
 import { knownKeys } from '../config/train-config';
 import { ConfigError } from '../core/errors';
-import { readRegularFile } from '../core/regular-file';
+import { MOST_CONFIG_BYTES, readRegularFile } from '../core/regular-file';
 import { shown } from '../core/shown';
 import { ACCELERATE, FSDP_CONFIG } from './accelerate/accelerate';
 import { DEEPSPEED } from './deepspeed/deepspeed';
@@ -127,7 +127,7 @@ function textOf(name: string, cwd: string): string {
 function readText(name: string, cwd: string): string {
   const path = resolve(cwd, name);
   try {
-    return readRegularFile(path);
+    return readRegularFile(path, MOST_CONFIG_BYTES);
   } catch (error) {
     const isAbsent = error instanceof Error && 'code' in error && error.code === 'ENOENT';
     const reason = error instanceof Error ? error.message : String(error);

@@ -1,4 +1,5 @@
 import { nearest } from '../config/nearest';
+import { ownValue } from '../core/own-value';
 import { scalarOf } from './arguments';
 import { isLaunch, launchOf, slurmEntries } from './command';
 import { ENVIRONMENT, SLURM, SLURM_WITH_LAUNCHER } from './launchers/environment';
@@ -171,7 +172,7 @@ function otherCommand(words: readonly Word[], file: string, files: ReadonlyMap<s
       : called === null
         ? SHELL_WHY
         : calledWhy(called);
-  const row = NOTE_ROWS[name] ?? none(why);
+  const row = ownValue(NOTE_ROWS, name) ?? none(why);
   const value = words
     .slice(1)
     .map(({ text }) => text)

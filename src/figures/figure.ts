@@ -3,7 +3,7 @@ import { extname } from 'node:path';
 import { ConfigError, classOf, ShardlabError } from '../core/errors';
 import { createOutputFile } from '../core/regular-file';
 import type { DataFrame } from './frame';
-import { DARK, LIGHT, plain, soft, strong, type Theme } from './grammar/ink';
+import { DARK, LIGHT, plain, safe, soft, strong, type Theme } from './grammar/ink';
 import type { Layout, Trace } from './grammar/plotly';
 import { MARGIN, STATIC_WIDTH, TEMPLATE } from './grammar/template';
 import { toPng } from './static/png';
@@ -128,7 +128,7 @@ function plotlyOf({ title, subtitle, data, layout }: FigureParts): PlotlyFigure 
     data,
     layout: {
       ...withoutUnusedAxes(layout, data),
-      title: { text: strong(title), subtitle: { text: soft(subtitle) } },
+      title: { text: strong(safe(title)), subtitle: { text: soft(subtitle) } },
       width: STATIC_WIDTH,
       template: TEMPLATE,
     },

@@ -1,6 +1,8 @@
+import { constants } from 'node:buffer';
 import { closeSync, writeSync } from 'node:fs';
 import { z } from 'zod';
 import { ShardlabError } from '../core/errors';
+import { parseJson } from '../core/json-text';
 import { createOutputFile, readRegularFile } from '../core/regular-file';
 import type { StepRecord } from './record';
 import { stepRecordSchema } from './record-schema';
@@ -82,7 +84,7 @@ const headerSchema = z.object({
  * that line.
  */
 export function readEventFile(path: string): EventFile {
-  const lines = attempt(path, 'read', () => readRegularFile(path)).split('\n');
+  const lines = attempt(path, 'read', () => readRegularFile(path, constants.MAX_STRING_LENGTH)).split('\n');
   const isCut = lines.at(-1) !== '';
   if (!isCut) lines.pop();
   const damaged = (line: number, reason: string): ShardlabError =>
@@ -91,7 +93,7 @@ export function readEventFile(path: string): EventFile {
     });
   const parsed = (i: number): unknown => {
     try {
-      return JSON.parse(lines[i] ?? '');
+      return parseJson(lines[i] ?? '');
     } catch {
       const last = isCut && i === lines.length - 1;
       const reason = last

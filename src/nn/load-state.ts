@@ -13,10 +13,13 @@ export type StateEntry = { readonly shape: readonly number[] } & (
 /** Values by full parameter name. For a file, `unread` has the names that cannot be read, each with the reason. */
 export type StateDict = ReadonlyMap<string, StateEntry> & { readonly unread?: ReadonlyMap<string, string> };
 
+/** Maximum number of differences that an error names; the others are only counted. */
+const MOST_NAMED = 30;
+
 /**
  * Loads values into a model's parameters and persistent buffers; names and shapes must match exactly. A deferred parameter only
  * stores the source of the new values, so `state` must stay readable and unchanged until the model is sharded or used.
- * Throws: SHAPE; the error names all parameters that are missing, unknown or have another shape.
+ * Throws: SHAPE; the error names the parameters that are missing, unknown or have another shape.
  */
 export function loadState(engine: Engine, model: Module, state: StateDict): void {
   const parameters = model.namedState();
@@ -31,7 +34,11 @@ export function loadState(engine: Engine, model: Module, state: StateDict): void
     }
   }
   if (wrong.length > 0) {
-    throw new ShardlabError('SHAPE', `the values do not fit the model: ${wrong.join('; ')}`);
+    const more = wrong.length > MOST_NAMED ? `; and ${wrong.length - MOST_NAMED} more` : '';
+    throw new ShardlabError(
+      'SHAPE',
+      `the values do not fit the model: ${wrong.slice(0, MOST_NAMED).join('; ')}${more}`,
+    );
   }
   for (const [name, entry] of state) {
     const parameter = parameters.get(name);

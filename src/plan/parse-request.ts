@@ -5,6 +5,7 @@ import { camelCase } from '../config/option-names';
 import { spelled } from '../config/other-names';
 import { keysOf } from '../config/setting-table';
 import { ConfigError } from '../core/errors';
+import { ownValue } from '../core/own-value';
 import {
   OWN_VALUES,
   type PlanRequest,
@@ -51,7 +52,7 @@ export function withoutNotes(request: object): {
 /** Returns our key for another usual name or spelling ('gpus_per_node'); any other key is returned unchanged. */
 export function ourKey(key: string): string {
   const camel = camelCase(key);
-  return REQUEST_WORDS[key] ?? (OUR_KEYS.has(camel) ? camel : key);
+  return ownValue(REQUEST_WORDS, key) ?? (OUR_KEYS.has(camel) ? camel : key);
 }
 
 const OUR_KEYS = new Set(Object.values(keysOf(planRequestSchema)).flat());
@@ -77,7 +78,8 @@ function spelledOurWay(value: unknown, key = ''): unknown {
 
 function valueOurWay(key: string, value: string | boolean): unknown {
   const word = spelled(String(value));
-  return REQUEST_VALUES[key]?.[word] ?? OWN_VALUES[key]?.find((own) => spelled(own) === word) ?? value;
+  const meant = ownValue(ownValue<Readonly<Record<string, unknown>>>(REQUEST_VALUES, key) ?? {}, word);
+  return meant ?? ownValue<readonly string[]>(OWN_VALUES, key)?.find((own) => spelled(own) === word) ?? value;
 }
 
 /** Returns the first value of { t2v: 16, i2v: 36 }: Wan2.2's models for text and for images differ in input channels. */

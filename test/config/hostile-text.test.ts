@@ -34,3 +34,12 @@ test('text that is too long for a config is refused before it is parsed', () => 
 test('a few aliases are read as their values', () => {
   assert.deepEqual(locatedText('a: &a { b: 1 }\nc: *a\n', 'x.yaml').input, { a: { b: 1 }, c: { b: 1 } });
 });
+
+test('a tag that is not known is refused, because its value would be taken without it', () => {
+  for (const tag of ['!!python/object/apply:os.system', '!!js/function', '!ENV'])
+    assert.throws(() => locatedText(`model: ${tag} tiny`, 'tag.yaml'), {
+      code: 'CONFIG',
+      message: /^tag\.yaml:1:8: /,
+    });
+  assert.deepEqual(locatedText('batch: !!int "4"', 'tag.yaml').input, { batch: 4 });
+});

@@ -19,10 +19,14 @@ import { seeded } from '../../src/core/random';
 import { TimeLimit } from '../../src/core/time-limit';
 import { findFiles } from '../../src/data/files/find-files';
 import { imageSizeOf, readImage } from '../../src/data/files/image';
+import { instructionRecords } from '../../src/data/files/instruction-records';
+import { ParquetFile } from '../../src/data/files/parquet';
+import { openParquet } from '../../src/data/files/parquet-reader';
 import { type RecordFormat, recordsOf } from '../../src/data/files/records';
 import { chatTemplateOf } from '../../src/data/prepare/chat-template';
 import { textCodecOf } from '../../src/data/prepare/tokenizer';
 import { dataFile } from './data-reference';
+import { levels, parquetBytes, plainText, type WrittenParquet } from './parquet-bytes';
 
 const folder = mkdtempSync(join(tmpdir(), 'hostile-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -99,6 +103,18 @@ for (const place of ['pre_tokenizer', 'normalizer'] as const) {
   }
 }
 
+test('a token with an id that is no number of a token is named, before texts become other ids', async () => {
+  const json = JSON.parse(readFileSync(dataFile('tokenizer.json'), 'utf8'));
+  const tokens = Object.keys(json.model.vocab);
+  for (const id of [-1, 0.5, 2 ** 32 - 2, 'x', null]) {
+    const file = join(folder, 'ids.json');
+    const vocab = Object.fromEntries(tokens.map((token, i) => [token, i === 300 ? id : i]));
+    writeFileSync(file, JSON.stringify({ ...json, added_tokens: [], model: { ...json.model, vocab } }));
+    const codec = textCodecOf({ tokenizer: file, eosToken: null }, folder);
+    await assert.rejects(codec, { code: 'CONFIG', message: /ids\.json has the id \S+ for the token "/ });
+  }
+});
+
 test('work within limited work is named when the limit ends it, and the next work runs', () => {
   const limit = new TimeLimit(SECONDS);
   const words = (what: string) => ({ what, advice: 'change it', numCharacters: 0 });
@@ -151,6 +167,29 @@ test('a row without end is named by its line before it fills the memory', async 
   });
 });
 
+test('a line of quotes that have no end is read once, and an integer of any length stays as it is written', async () => {
+  const line = join(folder, 'quotes.jsonl');
+  writeFileSync(line, `1234567890123456${'"\\'.repeat(200_000)}`);
+  const began = process.cpuUsage();
+  await assert.rejects(readAll(line, 'jsonl', 'text'), { code: 'CONFIG', message: /quotes\.jsonl, line 1 is not JSON/ });
+  assert.ok(process.cpuUsage(began).user < 2e6);
+  const long = '9'.repeat(400);
+  writeFileSync(line, `{"text": ${long}}`);
+  for await (const { values } of recordsOf(line, 'jsonl', ['text'], () => undefined)) assert.equal(values.text, long);
+});
+
+test('a column that only every object inherits is missing, and a list of instructions must be UTF-8', async () => {
+  const line = join(folder, 'inherited.jsonl');
+  writeFileSync(line, '{"text": "a"}');
+  await assert.rejects(readAll(line, 'jsonl', 'constructor'), { code: 'CONFIG', message: /no column 'constructor'/ });
+  const list = join(folder, 'latin.json');
+  writeFileSync(list, Buffer.from('[{"messages": [{"role": "user", "content": "caf\xe9"}]}]', 'latin1'));
+  const read = async () => {
+    for await (const _ of instructionRecords({ files: [list], format: 'jsonl', folder: null }, () => undefined));
+  };
+  await assert.rejects(read, { code: 'CONFIG', message: /not UTF-8 in line 1; save it as UTF-8/ });
+});
+
 test('a Parquet file with damage in several columns is one error, and none that nobody catches', async (context) => {
   const bytes = readFileSync(dataFile('rows-gzip.parquet'));
   const damaged = join(folder, 'damaged.parquet');
@@ -163,12 +202,58 @@ test('a Parquet file with damage in several columns is one error, and none that 
     const copy = Buffer.from(bytes);
     for (let k = 0; k < 4; k++) copy[random.integer(copy.length)] = random.integer(256);
     writeFileSync(damaged, copy);
-    await readAll(damaged, 'parquet', 'text', 'pixels', 'age', 'word').catch((error: unknown) => {
-      assert.ok(error instanceof ShardlabError && error.code === 'CONFIG', String(error));
+    const columns = ['text', 'pixels', 'age', 'word'];
+    // Most files are read in this process, because a process for each would take long.
+    const work = i % 50 === 0 ? readAll(damaged, 'parquet', ...columns) : rowsHere(damaged, columns);
+    await work.catch((error: unknown) => {
+      assert.ok(i % 50 !== 0 || (error instanceof ShardlabError && error.code === 'CONFIG'), String(error));
     });
   }
   await new Promise(setImmediate);
   assert.deepEqual(stray, []);
+});
+
+async function rowsHere(file: string, columns: readonly string[]): Promise<void> {
+  for await (const _ of (await openParquet(file)).rows(columns));
+}
+
+function parquetFile(name: string, written: WrittenParquet): string {
+  const file = join(folder, `${name}.parquet`);
+  writeFileSync(file, parquetBytes(written));
+  return file;
+}
+
+/** Parquet files of 200 bytes that say that they have very many values. */
+const BOMBS: Readonly<Record<string, WrittenParquet>> = {
+  'a run of 2^30 levels': { numRows: 9, isOptional: true, page: [...levels(2 ** 30, 1), ...plainText('a')] },
+  '2^30 rows of one word': { numRows: 2 ** 30, encoding: 'dictionary', page: [0] },
+};
+
+for (const [name, written] of Object.entries(BOMBS)) {
+  test(`a Parquet file with ${name} is a typed error, and not the end of the process`, async () => {
+    const parquet = await ParquetFile.open(parquetFile('bomb', written), { seconds: 1, megabytes: 64 });
+    const read = async () => {
+      for await (const _ of parquet.rows(['text']));
+    };
+    // On a busy machine the time ends before the memory does.
+    const message = /a part of its rows takes (more than 64 MiB of memory|longer than 1 s)\); it is damaged, or has/;
+    await assert.rejects(read, { code: 'CONFIG', message });
+    parquet.close();
+    await assert.rejects(read, { code: 'CONFIG' });
+  });
+}
+
+test('a Parquet file whose row groups have another number of rows than the file is refused', async () => {
+  const two = [...plainText('a'), ...plainText('b')];
+  const rows: string[] = [];
+  const whole = parquetFile('whole', { numRows: 2, page: two });
+  for await (const { values } of recordsOf(whole, 'parquet', ['text'], () => undefined)) rows.push(String(values.text));
+  assert.deepEqual(rows, ['a', 'b']);
+  for (const [numRows, numRowsOfFile] of [[2, 5], [-2, -2], [2, 0]] as const) {
+    const file = parquetFile('numbers', { numRows, numRowsOfFile, page: two });
+    const message = new RegExp(`it says ${numRowsOfFile} rows, but its row groups have ${numRows}`);
+    await assert.rejects(readAll(file, 'parquet', 'text'), { code: 'CONFIG', message });
+  }
 });
 
 /** Settings that name a file, and the message about a file of which no byte may be read. */

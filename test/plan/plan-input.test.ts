@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { PRESETS } from '../../src/config/named-config';
 import { PUBLISHED_MODELS } from '../../src/config/named-models';
+import { shapeOfHub } from '../../src/plan/hub/read-hub';
 import { layoutOf } from '../../src/plan/layout-of';
 import { isTrainConfig } from '../../src/plan/layout-of-config';
 import { shapeOf } from '../../src/plan/model-shape';
@@ -226,4 +227,22 @@ test('the error of a wrong request or wrong hardware shows how they are written'
   );
   assert.throws(input({ model: 'gpt2' }, null), /give the hardware's name/);
   assert.throws(input({ model: 'gpt2' }, 8), /give the hardware's name/);
+});
+
+test('a name that every object inherits is an unknown key, value or family, and nothing else', () => {
+  for (const name of ['constructor', '__proto__', 'toString']) {
+    const request = JSON.parse(`{"model":"llama3-8b","gpus":8,"${name}":1}`);
+    assert.throws(() => plannedInput(request), {
+      code: 'CONFIG',
+      message: new RegExp(`^${name}: unknown key`),
+    });
+    const place = JSON.parse(`{"gpus":2,"parallel":{"${name}":2}}`);
+    const message = new RegExp(`^parallel\\.${name}: unknown key`);
+    assert.throws(() => layoutOfInput('tiny', place), { code: 'CONFIG', message });
+    const precision = { model: 'llama3-8b', gpus: 8, precision: name };
+    const got = new RegExp(`^precision: expected one of .*, got "${name}"`);
+    assert.throws(() => layoutOfInput(precision), { code: 'CONFIG', message: got });
+    const family = { code: 'CONFIG', message: new RegExp(`model_type '${name}' is not known`) };
+    assert.throws(() => shapeOfHub({ model_type: name }, 'x'), family);
+  }
 });

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { z } from 'zod';
+import { parseJson } from '../../core/json-text';
 import { readRegularFile } from '../../core/regular-file';
 import { CHECKPOINT_FORMAT, STATE_FILE } from './checkpoint-mark';
 import { fileError } from './file-system';
@@ -48,17 +49,20 @@ export function stateOf(folder: string): CheckpointState | undefined {
   }
 }
 
+/** The number of faults that an error names. */
+const MOST_ISSUES = 8;
+
 /** Parses trainer_state.json. Throws: IO, with the file's name. */
 export function parseCheckpointState(text: string, file: string): CheckpointState {
   let json: unknown;
   try {
-    json = JSON.parse(text);
+    json = parseJson(text);
   } catch (cause) {
     throw fileError(`${file} is not JSON: ${String(cause)}`, { file });
   }
   const parsed = stateSchema.safeParse(json);
   if (parsed.success) return parsed.data;
-  const wrong = parsed.error.issues.map(({ path, message }) => {
+  const wrong = parsed.error.issues.slice(0, MOST_ISSUES).map(({ path, message }) => {
     return `${path.join('.')}: ${message.charAt(0).toLowerCase()}${message.slice(1)}`;
   });
   throw fileError(

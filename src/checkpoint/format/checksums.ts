@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { parseJson } from '../../core/json-text';
 import { fileError } from './file-system';
 
 const runSchema = z.strictObject({
@@ -32,7 +33,7 @@ export type Checksums = z.output<typeof checksumsSchema>;
 /** Parses checksums.json. Throws: IO, with the file's name. */
 export function parseChecksums(text: string, file: string): Checksums {
   try {
-    return checksumsSchema.parse(JSON.parse(text));
+    return checksumsSchema.parse(parseJson(text));
   } catch (cause) {
     throw fileError(
       `${file} does not contain the checksums of a save; copy it again, or delete it to load without checksums`,

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { ShardlabError } from '../../core/errors';
+import { parseJson } from '../../core/json-text';
 import { fileError } from './file-system';
 import type { SafetensorsFile } from './safetensors-file';
 import { numElements, type TensorEntry } from './safetensors-header';
@@ -84,7 +85,7 @@ function offsetsOf(file: SafetensorsFile): z.output<typeof infoSchema> {
   const text = file.header.metadata[INFO_KEY];
   if (text === undefined) return {};
   try {
-    return infoSchema.parse(JSON.parse(text));
+    return infoSchema.parse(parseJson(text));
   } catch {
     throw wrong(file, `${INFO_KEY} in its metadata is not { name: { saved_offsets } }; copy it again`);
   }

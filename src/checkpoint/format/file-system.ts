@@ -2,6 +2,7 @@ import fs from 'node:fs';
 import { dirname } from 'node:path';
 import { ShardlabError } from '../../core/errors';
 import { makeFolder } from '../../core/regular-file';
+import { shortenedWithin } from '../../core/shortened';
 
 /** The functions of node:fs that a save needs. Tests pass functions that behave like a full disk. */
 export type FileSystem = Pick<
@@ -30,8 +31,11 @@ export interface Place {
 
 /** Returns the IO error for a file that cannot be used. */
 export function fileError(message: string, place: Place, cause?: unknown): ShardlabError {
-  return new ShardlabError('IO', message, { cause, details: { ...place } });
+  return new ShardlabError('IO', shortenedWithin(message, MOST_MESSAGE), { cause, details: { ...place } });
 }
+
+/** The number of characters of a message about a file. Names in damaged files may be of any length. */
+const MOST_MESSAGE = 2000;
 
 /** Writes all bytes into the file, from byte `position` on. Throws: errors of writeSync. */
 export function writeAll(fs: FileSystem, descriptor: number, bytes: Uint8Array, position: number): void {

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { parseJson } from '../../core/json-text';
 import { fileError } from './file-system';
 import { STORED_DTYPES } from './stored-dtypes';
 
@@ -34,18 +35,24 @@ const slicedIndexSchema = z.strictObject({
 export type SlicedIndex = z.output<typeof slicedIndexSchema>;
 export type SlicedArray = z.output<typeof slicedArraySchema>;
 
+/** The number of faults that an error names. */
+const MOST_ISSUES = 3;
+
 /** Parses an index of either kind. Throws: IO, with the file's name. */
 export function parseIndex(text: string, file: string): WholeIndex | SlicedIndex {
   let json: unknown;
   try {
-    json = JSON.parse(text);
+    json = parseJson(text);
   } catch (cause) {
     throw fileError(`${file} is not JSON: ${String(cause)}; copy it again`, { file });
   }
   const isSliced = typeof json === 'object' && json !== null && 'slices' in json;
   const parsed = (isSliced ? slicedIndexSchema : wholeIndexSchema).safeParse(json);
   if (parsed.success) return parsed.data;
-  throw fileError(`${file} is not an index: ${z.prettifyError(parsed.error)}; copy it again`, { file });
+  throw fileError(
+    `${file} is not an index: ${z.prettifyError({ ...parsed.error, issues: parsed.error.issues.slice(0, MOST_ISSUES) })}; copy it again`,
+    { file },
+  );
 }
 
 /** Whether the index belongs to a save in which ranks wrote slices. */

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { endOfString } from '../../core/json-text';
 import { shown } from '../../core/shown';
 import { fileError } from './file-system';
 import { isStoredDType, type StoredDType, storedBytes } from './stored-dtypes';
@@ -156,6 +157,17 @@ function entriesOf(
   text: string,
   file: string,
 ): Pick<SafetensorsHeader, 'metadata'> & { readonly entries: ReadonlyMap<string, AnyEntry> } {
+  const tally = tallyOf(text);
+  if (tally.levels > MOST_LEVELS)
+    return fail(
+      file,
+      `has a header with ${tally.levels} levels of brackets, but headers have ${MOST_LEVELS}; copy it again`,
+    );
+  if (tally.numValues > MOST_VALUES)
+    return fail(
+      file,
+      `has a header with more than ${MOST_VALUES} values, more than any model has; copy it again`,
+    );
   let json: unknown;
   try {
     json = JSON.parse(text);
@@ -163,6 +175,9 @@ function entriesOf(
     return fail(file, `has a header that is not JSON (${String(cause)}); copy it again`);
   }
   if (typeof json !== 'object' || json === null) return fail(file, 'has a header that is not an object');
+  // JSON.parse takes the last of several values with the same name.
+  if (Object.keys(json).length !== tally.numNames)
+    return fail(file, 'has a header that describes a tensor twice; save it again');
   const entries = new Map<string, AnyEntry>();
   let metadata: Readonly<Record<string, string>> = {};
   for (const [name, value] of Object.entries(json)) {
@@ -184,6 +199,29 @@ function entriesOf(
     entries.set(name, { dtype, shape, from: offsets[0], to: offsets[1] });
   }
   return { entries, metadata };
+}
+
+/** The levels of a header's brackets: the tensors, one tensor, and its shape. */
+const MOST_LEVELS = 3;
+/** A tensor has about ten values (dtype, extents and offsets), and the largest models have 100,000 tensors. */
+const MOST_VALUES = 10_000_000;
+
+/** Counts a text's levels of brackets, its values, and the names in the outermost object, before JSON.parse makes something of each. */
+function tallyOf(text: string): {
+  readonly levels: number;
+  readonly numValues: number;
+  readonly numNames: number;
+} {
+  let [level, levels, numValues, numNames] = [0, 0, 0, 0];
+  for (let i = 0; i < text.length && levels <= MOST_LEVELS; i++) {
+    const letter = text[i];
+    if (letter === '"') i = endOfString(text, i);
+    else if (letter === '{' || letter === '[') levels = Math.max(levels, ++level);
+    else if (letter === '}' || letter === ']') level--;
+    else if (letter === ':' && level === 1) numNames++;
+    if (letter === ',' || letter === '[') numValues++;
+  }
+  return { levels, numValues, numNames };
 }
 
 function fail(file: string, what: string, tensor?: string, offset?: number): never {

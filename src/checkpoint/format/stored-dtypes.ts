@@ -41,6 +41,11 @@ export function decodeValues(bytes: Uint8Array, dtype: StoredDType): Float32Arra
   return new Float32Array(words.buffer);
 }
 
+/** Returns the first of the stored values of 64 bits that 32 bits do not hold; undefined if there is none. */
+export function firstLong(bytes: Uint8Array): bigint | undefined {
+  return new BigInt64Array(new Uint8Array(bytes).buffer).find((value) => value !== BigInt.asIntN(32, value));
+}
+
 function bytesOf(array: Float32Array | Int32Array | Uint16Array): Uint8Array {
   return new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
 }

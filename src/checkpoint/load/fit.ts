@@ -5,6 +5,8 @@ import { overlapOf } from '../state/ranges';
 
 /** Maximum number of differences that an error names; the others are only counted. */
 const MOST_NAMED = 8;
+/** Maximum number of differences in an error's details. */
+const MOST_DETAILS = 1000;
 
 /** Facts that messages show: `where` returns an array's files; `unread` has the reason why an array cannot be read. */
 export interface FitFacts {
@@ -34,7 +36,7 @@ export function requireFit(
   throw new ShardlabError(
     'SHAPE',
     `${head}: ${[...wrong.slice(0, MOST_NAMED), ...rest].join('; ')}. Build the model with the settings of the save`,
-    { details: { wrong } },
+    { details: { wrong: wrong.slice(0, MOST_DETAILS) } },
   );
 }
 

@@ -1,12 +1,13 @@
 import fs from 'node:fs';
 import { basename, join } from 'node:path';
+import type { ShardlabError } from '../../core/errors';
 import { readRegularFile } from '../../core/regular-file';
 import type { Bytes } from '../../core/units';
 import { CHECKSUM_FILE } from '../format/checkpoint-mark';
 import { type ChecksumRun, type Checksums, parseChecksums } from '../format/checksums';
 import { blockChecksum, checksumOf } from '../format/crc32';
 import { fileError } from '../format/file-system';
-import { decodeValues, type StoredDType, storedBytes } from '../format/stored-dtypes';
+import { decodeValues, firstLong, type StoredDType, storedBytes } from '../format/stored-dtypes';
 import { overlapOf, type Range } from '../state/ranges';
 import type { Catalog, StoredArray, StoredPiece } from './catalog';
 
@@ -59,6 +60,7 @@ export class StretchReader {
       const common = overlapOf(range, piece);
       if (common === null) continue;
       const wanted = { start: common.start - piece.start, length: common.length };
+      let numTaken = 0;
       for (const block of this.#blocksOf(piece, wanted)) {
         const bytes = this.#bytesOf(piece, block, dtype);
         const part = overlapOf(block, wanted);
@@ -66,7 +68,9 @@ export class StretchReader {
         const values = decodeValues(bytes, dtype);
         const from = part.start - block.start;
         take(values.subarray(from, from + part.length), piece.start + part.start);
+        numTaken += part.length;
       }
+      if (numTaken !== wanted.length) throw uncovered(piece, wanted, numTaken);
     }
   }
 
@@ -88,6 +92,7 @@ export class StretchReader {
     const bytes = file.read(tensor, start, length);
     this.#tally.bytesRead += bytes.length;
     this.#tally.peakBytes = Math.max(this.#tally.peakBytes, bytes.length);
+    if (dtype === 'I64') requireShort(file.file, tensor, bytes);
     if (expected === null || checksumOf(bytes) === expected) return bytes;
     const offset = file.position(tensor, start);
     throw fileError(
@@ -96,6 +101,25 @@ export class StretchReader {
       { file: file.file, tensor, offset },
     );
   }
+}
+
+/** The error for checksums that leave out elements of a tensor, or have some twice: without an error, the elements would not be loaded. */
+function uncovered({ file, tensor }: StoredPiece, { start, length }: Range, numTaken: number): ShardlabError {
+  return fileError(
+    `${CHECKSUM_FILE} has checksums of ${numTaken} of the elements ${start} to ${start + length} of ${tensor} in ${file.file}; ` +
+      'copy it again, or delete it to load without checksums',
+    { file: file.file, tensor },
+  );
+}
+
+/** Throws: IO for a value that 32 bits do not hold. */
+function requireShort(file: string, tensor: string, bytes: Buffer): void {
+  const long = firstLong(bytes);
+  if (long === undefined) return;
+  throw fileError(
+    `${file}: ${tensor} is I64 and has the value ${long}, but only values of 32 bits can be read; convert it`,
+    { file, tensor },
+  );
 }
 
 const RESTORE = 'copy the file again, or load an earlier checkpoint';

@@ -4,7 +4,7 @@ import { locatedText } from '../../config/located-text';
 import { checkLocated, presetNamed, readNamed } from '../../config/named-config';
 import type { TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
-import { readRegularFile } from '../../core/regular-file';
+import { MOST_CONFIG_BYTES, readRegularFile } from '../../core/regular-file';
 import { type HardwareCalibration, parseCalibration } from '../../plan/hardware-calibration';
 import { hubModelAt } from '../../plan/hub/read-hub';
 import { isTrainConfig } from '../../plan/layout-of-config';
@@ -44,7 +44,7 @@ export function readPrices(name: string | undefined, cwd: string): PriceTable | 
 function readOther(option: string, name: string, cwd: string): unknown {
   let text: string;
   try {
-    text = readRegularFile(resolve(cwd, name));
+    text = readRegularFile(resolve(cwd, name), MOST_CONFIG_BYTES);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new ConfigError(`${option} ${name} cannot be read (${reason})`);

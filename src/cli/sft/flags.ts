@@ -1,6 +1,7 @@
 import { resolve } from 'node:path';
 import { nearest } from '../../config/nearest';
 import { ConfigError } from '../../core/errors';
+import { ownValue } from '../../core/own-value';
 import { readArguments } from '../../dialects/arguments';
 import { readConfig } from '../../dialects/read';
 import { isNothing } from '../../dialects/rows/key-row';
@@ -139,7 +140,7 @@ export function readFlags(
   const others: LocatedKey[] = [];
   for (const entry of entries) {
     const name = entry.path[0] ?? '';
-    const why = ELSEWHERE[name];
+    const why = ownValue(ELSEWHERE, name);
     if (why !== undefined && !isNothing(entry.value)) throw new ConfigError(`sft: ${entry.key}: ${why}`);
     const row = Object.entries(FLAGS).find(([own]) => own === name)?.[1];
     if (row === undefined) {

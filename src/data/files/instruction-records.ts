@@ -1,5 +1,7 @@
-import { closeSync, openSync, readFileSync, readSync, statSync } from 'node:fs';
+import { constants } from 'node:buffer';
+import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { ConfigError } from '../../core/errors';
+import { readRegularFile } from '../../core/regular-file';
 import type { FoundFiles } from './find-files';
 import { type FileRecord, recordsOf } from './records';
 import type { BytesRead } from './text-file';
@@ -38,7 +40,7 @@ function beginsList(file: string): boolean {
 function* listOf(file: string, read: BytesRead): Generator<FileRecord> {
   let list: unknown;
   try {
-    list = JSON.parse(readFileSync(file, 'utf8').replace(/^\uFEFF/, ''));
+    list = JSON.parse(readRegularFile(file, constants.MAX_STRING_LENGTH));
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new ConfigError(

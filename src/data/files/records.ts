@@ -1,7 +1,9 @@
 import { statSync } from 'node:fs';
 import { nearest } from '../../config/nearest';
 import { ConfigError } from '../../core/errors';
+import { ownValue } from '../../core/own-value';
 import { csvRows } from './csv';
+import { ParquetFile } from './parquet';
 import { type BytesRead, linesOf } from './text-file';
 
 /** A row of a file, with the values of its columns. */
@@ -30,7 +32,7 @@ export async function* recordsOf(
     read,
   );
   for await (const record of records) {
-    const missing = columns.find((column) => (record.values[column] ?? null) === null);
+    const missing = columns.find((column) => (ownValue(record.values, column) ?? null) === null);
     if (missing !== undefined) throw noColumn(record.place, missing, Object.keys(record.values));
     yield record;
   }
@@ -64,9 +66,14 @@ async function* jsonRecords(file: string, _: readonly string[], read: BytesRead)
  */
 function withLongIntegersAsText(text: string): string {
   if (!/\d{16}/.test(text)) return text;
-  return text.replaceAll(/"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g, (token) =>
-    /^-?\d{16,}$/.test(token) && BigInt(token) !== BigInt(Number(token)) ? `"${token}"` : token,
+  // A text without an end goes to the end of the line, so that no part of the line is looked through twice.
+  return text.replaceAll(/"(?:[^"\\]|\\.)*"?|-?\d[\d.eE+-]*/g, (token) =>
+    /^-?\d{16,}$/.test(token) && isRounded(token) ? `"${token}"` : token,
   );
+}
+
+function isRounded(integer: string): boolean {
+  return !Number.isFinite(Number(integer)) || BigInt(integer) !== BigInt(Number(integer));
 }
 
 async function* csvRecords(
@@ -98,40 +105,20 @@ async function* parquetRecords(
   columns: readonly string[],
   read: BytesRead,
 ): AsyncGenerator<FileRecord> {
-  // These packages are loaded on first use, by import() because they are ES modules.
-  const { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects, parquetSchema } = await import(
-    'hyparquet'
-  );
-  const { compressors } = await import('hyparquet-compressors');
   const bytes = statSync(file).size;
+  const parquet = await ParquetFile.open(file);
   try {
-    const source = await asyncBufferFromFile(file);
-    const metadata = await parquetMetadataAsync(source);
-    requireColumns(
-      file,
-      columns,
-      parquetSchema(metadata).children.map(({ element }) => element.name),
-    );
+    requireColumns(file, columns, parquet.names);
     let row = 0;
-    // Only one row group is in memory at a time.
-    for (const { num_rows } of metadata.row_groups) {
-      const end = row + Number(num_rows);
-      const options = { file: source, metadata, rowStart: row, rowEnd: end, compressors };
-      const group: Record<string, unknown>[][] = [];
-      // One column after the other: if two fail together, the reader of several columns leaves the second error to nobody.
-      for (const name of columns) group.push(await parquetReadObjects({ ...options, columns: [name] }));
-      for (const start = row; row < end; ) {
-        const values = Object.assign({}, ...group.map((column) => column[row - start]));
-        yield { place: `${file}, row ${++row}`, values };
+    for await (const { numRows, columns: values } of parquet.rows(columns)) {
+      for (let i = 0; i < numRows; i++) {
+        const named = columns.map((name, column) => [name, values[column]?.[i]] as const);
+        yield { place: `${file}, row ${++row}`, values: Object.fromEntries(named) };
       }
-      read((bytes * Number(num_rows)) / Number(metadata.num_rows));
+      read((bytes * numRows) / parquet.numRows);
     }
-  } catch (error) {
-    if (error instanceof ConfigError) throw error;
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new ConfigError(`data: ${file} cannot be read as Parquet (${reason}); write the file again`, {
-      file,
-    });
+  } finally {
+    parquet.close();
   }
 }
 

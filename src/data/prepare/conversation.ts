@@ -1,4 +1,5 @@
 import { ConfigError } from '../../core/errors';
+import { ownValue } from '../../core/own-value';
 import type { FileRecord } from '../files/records';
 
 /** A message of a conversation, in the form that chat templates read. */
@@ -83,7 +84,7 @@ function messageOf(place: string, message: unknown, index: number): Message {
   const { role, from, content, value } = fields as Readonly<Record<string, unknown>>;
   const who = role ?? from;
   if (typeof who !== 'string') throw wrong(place, `has no role in message ${index}`, FORMS);
-  return { role: ROLES[who] ?? who, content: textOf(place, `message ${index}`, content ?? value) };
+  return { role: ownValue(ROLES, who) ?? who, content: textOf(place, `message ${index}`, content ?? value) };
 }
 
 /** Returns the text of a message's content: a text, or a list of parts with texts. */

@@ -2,7 +2,9 @@ import { existsSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type { OwnData } from '../../config/settings/data';
 import { ConfigError } from '../../core/errors';
+import { parseJson } from '../../core/json-text';
 import { isFolder, readRegularFile } from '../../core/regular-file';
+import { shown } from '../../core/shown';
 import { TimeLimit } from '../../core/time-limit';
 
 /** Turns texts into token ids and back. */
@@ -50,6 +52,7 @@ export async function textCodecOf(
     });
   }
   const json = readJson(file);
+  requireIds(file, json);
   const config = existsSync(besides) ? readJson(besides) : {};
   // The package is loaded on first use.
   const { Tokenizer } = await import('@huggingface/tokenizers');
@@ -75,15 +78,51 @@ export async function textCodecOf(
     vocab,
     eos: eos === null ? null : { id: eos, afterLast: true },
     encode: (text) =>
-      limit.run(
-        { ...words, numCharacters: text.length },
-        () => tokenizer.encode(text, { add_special_tokens: false }).ids,
+      limit.run({ ...words, numCharacters: text.length }, () =>
+        withoutUnknown(file, vocab, tokenizer.encode(text, { add_special_tokens: false }).ids),
       ),
     decode: (some) =>
       some.length === 0
         ? ''
         : limit.run({ ...words, numCharacters: some.length }, () => tokenizer.decode([...some])),
   };
+}
+
+/**
+ * Throws: CONFIG if a token's id is no number of a token. The package takes ids as they are, and loops over all numbers up to the
+ * largest id.
+ */
+function requireIds(file: string, { model, added_tokens: added }: Readonly<Record<string, unknown>>): void {
+  // The vocabulary of some models is a list, in which a token's place is its id.
+  const { vocab } = Object(model) as { readonly vocab?: unknown };
+  const given: readonly (readonly [unknown, unknown])[] = [
+    ...(Array.isArray(vocab) ? [] : Object.entries(Object(vocab))),
+    ...(Array.isArray(added) ? added : []).map((token) => [Object(token).content, Object(token).id] as const),
+  ];
+  for (const [token, id] of given) {
+    if (isId(id, MOST_IDS)) continue;
+    throw new ConfigError(
+      `data.tokenizer: ${file} has the id ${shown(id)} for the token ${shown(token)}; ids are integers from 0 to ${MOST_IDS - 1}: download or save the file again`,
+      { file },
+    );
+  }
+}
+
+/** The largest published vocabularies have fewer than a million tokens. */
+const MOST_IDS = 2 ** 24;
+
+function isId(id: unknown, end: number): boolean {
+  return typeof id === 'number' && Number.isInteger(id) && id >= 0 && id < end;
+}
+
+/** Returns the ids of a text. Throws: CONFIG for an id that no token has, as for a part of the text that no token stands for. */
+function withoutUnknown(file: string, vocab: number, ids: readonly number[]): readonly number[] {
+  const wrong = ids.findIndex((id) => !isId(id, vocab));
+  if (wrong < 0) return ids;
+  throw new ConfigError(
+    `data.tokenizer: ${file} gives the id ${shown(ids[wrong])} for a part of the text, which no token has; name another tokenizer`,
+    { file },
+  );
 }
 
 /** Returns the paths of tokenizer.json and of tokenizer_config.json beside it; `path` is tokenizer.json or its folder. */
@@ -136,7 +175,7 @@ export function readNamed(file: string, setting: string): string {
 export function readJson(file: string): Readonly<Record<string, unknown>> {
   const text = readNamed(file, 'data.tokenizer');
   try {
-    const json: unknown = JSON.parse(text);
+    const json: unknown = parseJson(text);
     if (typeof json === 'object' && json !== null) return Object.fromEntries(Object.entries(json));
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);

@@ -1,6 +1,7 @@
 import { catalogueName } from '../../config/hub-names';
 import type { PUBLISHED_MODELS } from '../../config/named-models';
 import { MODEL_NAMES, type ModelName, type ModelSetting, modelShape } from '../../config/settings/model';
+import { ownValue } from '../../core/own-value';
 import {
   type Asked,
   decides,
@@ -59,7 +60,8 @@ export function modelNamed(value: unknown): ModelName | null {
       .replaceAll(/[^a-z0-9]/g, '')
       .replace(/(chat|instruct|hf|base)$/, '')
       .replace(/^meta(?=llama)/, '');
-    const found = exact ?? WHOLE_NAMES[plain] ?? OTHER_NAMES.find(([name]) => plain.includes(name))?.[1];
+    const found =
+      exact ?? ownValue(WHOLE_NAMES, plain) ?? OTHER_NAMES.find(([name]) => plain.includes(name))?.[1];
     if (found !== undefined) return found;
   }
   return null;

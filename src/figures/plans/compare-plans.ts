@@ -8,6 +8,7 @@ import { reservableBytes } from '../../plan/memory/allocator';
 import { type Estimate, peakInBytes } from '../../plan/prediction';
 import { createFigure, type Figure, titleOf } from '../figure';
 import { byteScale, inUnit, quoted, short } from '../format';
+import { safe } from '../grammar/ink';
 import { CAUSE_STYLE, capacity, plotStacks } from '../grammar/stacks';
 import { createTable } from '../table';
 import { memoryCauses, timeRow } from './plan-breakdown';
@@ -158,6 +159,6 @@ function subtitleOf(plans: Plans, first: Planned<AnyLayout>): string {
   const layouts = Object.values(plans).map(({ layout }) => layout);
   const clusters = [...new Set(layouts.map(({ gpus, hardware }) => `${gpus} x ${hardware.name}`))];
   const isOneModel = new Set(layouts.map(({ model }) => model.name)).size === 1;
-  const model = isOneModel ? `${first.layout.model.name}, ` : '';
+  const model = isOneModel ? `${safe(first.layout.model.name)}, ` : '';
   return `${model}${clusters.slice(0, 3).join(', ')}${clusters.length > 3 ? ', …' : ''}; ${isPredicted(first.layout) ? 'predicted' : 'counted for this library'}.`;
 }

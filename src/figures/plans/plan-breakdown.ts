@@ -6,7 +6,7 @@ import { predictStages } from '../../plan/memory/predict-memory';
 import { type MemoryPrediction, peakInBytes } from '../../plan/prediction';
 import { createFigure, type Figure, titleOf } from '../figure';
 import { byteScale, inUnit, percent, short } from '../format';
-import { unescaped } from '../grammar/ink';
+import { safe, unescaped } from '../grammar/ink';
 import { CAUSE_STYLE, capacity, plotStacks } from '../grammar/stacks';
 import { createTable } from '../table';
 import { layoutWords, utilizationText } from './plan-table';
@@ -39,7 +39,7 @@ export function planMemory({ layout, prediction }: Planned<AnyLayout>): Figure {
   const { low, high } = peakInBytes(prediction.memory);
   const range = low < high ? `; predicted ${short(low / divisor)} to ${short(high / divisor)}` : '';
   const panel = {
-    heading: name,
+    heading: safe(name),
     aside: `, ${unit} per rank${range}`,
     rows: stages.length === 0 ? [{ name: 'predicted', values }] : stages.map(stageRow),
     scale,

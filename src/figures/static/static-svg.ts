@@ -1,4 +1,4 @@
-import { escapeHtml, soft, strong, type Theme, themed } from '../grammar/ink';
+import { escapeHtml, safe, soft, strong, type Theme, themed } from '../grammar/ink';
 import type { Layout, Trace } from '../grammar/plotly';
 import { FONT_FAMILY, STATIC_WIDTH, SUBTITLE_SIZE, TITLE_SIZE } from '../grammar/template';
 import { element, type Hatches, svgText } from './svg';
@@ -21,7 +21,7 @@ export interface Drawing {
  * itself would need a simulated DOM, which takes seconds to load; without text metrics, plotly's margins would be wrong.
  */
 export function toSvg({ title, subtitle, data, layout }: Drawing, theme: Theme): string {
-  const inks = { title: strong(title), subtitle: soft(subtitle), data, layout };
+  const inks = { title: strong(safe(title)), subtitle: soft(subtitle), data, layout };
   const drawing = JSON.parse(themed(JSON.stringify(inks), theme)) as Drawing; // `themed` replaces only colours
   const { shapes = [], annotations = [] } = drawing.layout;
   const frame = frameOf(drawing.layout);

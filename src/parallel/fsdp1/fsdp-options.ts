@@ -2,6 +2,7 @@ import { type Call, checkArguments } from '../../config/call-arguments';
 import { nearest } from '../../config/nearest';
 import { STRATEGIES, STRATEGY_NAMES, type StrategyName } from '../../config/strategies';
 import { ConfigError } from '../../core/errors';
+import { ownValue } from '../../core/own-value';
 import { shown } from '../../core/shown';
 import type { Warn } from '../../core/warn';
 import type { DeviceMesh } from '../../dist/device-mesh';
@@ -116,7 +117,7 @@ export function fsdpSettings(given: FsdpOptions, warn: Warn): FsdpSettings {
 /** Throws: CONFIG for FairScale's arguments; the error says what to write here. */
 function refuseFairScale(given: FsdpOptions): void {
   for (const name of Object.keys(given)) {
-    const ours = FAIR_SCALE_NAMES[name];
+    const ours = ownValue(FAIR_SCALE_NAMES, name);
     if (ours === undefined) continue;
     throw new ConfigError(
       `FSDP(model, { … }) has no argument ${name}, which is FairScale's; here ${ours}. ` +

@@ -2,7 +2,9 @@ import { existsSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { catalogueName, HUB_CATALOGUE } from '../../config/hub-names';
 import { ConfigError } from '../../core/errors';
-import { readRegularFile } from '../../core/regular-file';
+import { parseJson } from '../../core/json-text';
+import { ownValue } from '../../core/own-value';
+import { MOST_CONFIG_BYTES, readRegularFile } from '../../core/regular-file';
 import type { ModelShapeInput } from '../model-shape';
 import { FAMILIES, hubConfigSchema } from './hub-config';
 
@@ -31,7 +33,7 @@ export function hubModelAt(path: string, cwd = '.'): ModelShapeInput | undefined
 
 function jsonOf(file: string): unknown {
   try {
-    return JSON.parse(readRegularFile(file));
+    return parseJson(readRegularFile(file, MOST_CONFIG_BYTES));
   } catch {
     return undefined; // the reader of plan requests reports the error with its line
   }
@@ -52,7 +54,7 @@ export function shapeOfHub(config: object, name: string): ModelShapeInput {
   }
   const { _class_name: className, model_type: type } = parsed.data;
   const family = className ?? type ?? '';
-  const read = FAMILIES[family];
+  const read = ownValue(FAMILIES, family);
   if (read === undefined) {
     throw new ConfigError(
       `${name}: model_type '${family}' is not known. Known: ${Object.keys(FAMILIES).join(', ')}; ` +

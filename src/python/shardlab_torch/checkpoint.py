@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from torch import Tensor
 
 from .checksums import CHECKSUM_FILE, checksums_of, read_checksums, verify
 from .errors import Json, ShardlabError
+from .index_file import Part, Sliced, read_index
+from .regular_file import regular, text_of_file
 
 STATE_FILE = "trainer_state.json"
 FORMAT = "shardlab checkpoint"
@@ -37,12 +40,11 @@ class Reader:
         self._checksums = read_checksums(self._folder)
         self.bytes_read = 0
         index = self._folder / f"{kind}.safetensors.index.json"
-        self._slices: dict[str, Json] = {}
+        self._slices: dict[str, Sliced] = {}
         self._whole: dict[str, str] = {}
         if index.exists():
-            parsed = json.loads(index.read_text())
-            self._slices = parsed.get("slices", {})
-            self._whole = parsed.get("weight_map", {})
+            found = read_index(index)
+            self._slices, self._whole = found.slices, found.whole
         else:
             name = f"{kind}.safetensors"
             if not (self._folder / name).exists():
@@ -76,15 +78,33 @@ class Reader:
         if entry is None:
             value = self._stored(self._whole[name], name)
         else:
-            value = torch.empty(entry["shape"]).flatten()
-            for part in entry["slices"]:
-                stored = self._stored(part["file"], part["tensor"]).flatten()
-                value[part["start"] : part["start"] + part["length"]] = stored
-            value = value.view(entry["shape"])
+            # Before memory is reserved, the files must have what the index says.
+            for part in entry.parts:
+                self._require_length(part)
+            value = torch.empty(entry.shape).flatten()
+            for part in entry.parts:
+                value[part.start : part.start + part.length] = self._stored(part.file, part.tensor).flatten()
+            value = value.view(entry.shape)
         self.bytes_read += 4 * value.numel()
         return value.float()
 
+    def _require_length(self, part: Part) -> None:
+        shape = self._shape_in(part.file, part.tensor)
+        if prod(shape) != part.length:
+            raise ShardlabError(
+                "IO",
+                f"{self._folder / part.file}: {part.tensor} {shape} has not the {part.length} elements that the index says; "
+                "the two files are not of the same save: copy the folder again",
+            )
+
+    def _shape_in(self, file: str, name: str) -> list[int]:
+        opened = self._open(file)
+        if name not in opened.keys():
+            raise ShardlabError("IO", f"{self._folder / file} has no tensor {name}, although the index lists it; copy both files again")
+        return list(opened.get_slice(name).get_shape())
+
     def _stored(self, file: str, name: str) -> Tensor:
+        self._shape_in(file, name)
         value: Tensor = self._open(file).get_tensor(name)
         if self._checksums is not None:
             verify(self._checksums, self._folder / file, name, value)
@@ -92,16 +112,17 @@ class Reader:
 
     def _shape(self, name: str) -> list[int]:
         if name in self._slices:
-            return list(self._slices[name]["shape"])
-        file = self._open(self._whole[name])
-        return list(file.get_slice(name).get_shape()) if name in file.keys() else []
+            return self._slices[name].shape
+        return self._shape_in(self._whole[name], name)
 
     def _open(self, name: str) -> Any:
         if os.path.basename(name) != name or name in ("", ".", ".."):
             raise ShardlabError("IO", f"an index of {self._folder} names {name}; it may name only files of its own folder")
         if name not in self._files:
             try:
-                self._files[name] = safe_open(str(self._folder / name), framework="pt")
+                self._files[name] = safe_open(str(regular(self._folder / name)), framework="pt")
+            except ShardlabError:
+                raise
             except Exception as error:
                 raise ShardlabError("IO", f"cannot read {self._folder / name}: {error}; copy it again") from error
         return self._files[name]
@@ -120,8 +141,8 @@ def folder_to_read(folder: str) -> str:
 def mark_of(folder: Path) -> Json | None:
     """Returns the description of the checkpoint in a folder; None: the folder has no complete checkpoint."""
     try:
-        state = json.loads((folder / STATE_FILE).read_text())
-    except (OSError, ValueError):
+        state = json.loads(text_of_file(folder / STATE_FILE))
+    except (OSError, ValueError, RecursionError, ShardlabError):
         return None
     return state if isinstance(state, dict) and state.get("format") == FORMAT else None
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import zlib
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .errors import Json, ShardlabError
+from .regular_file import text_of_file
 
 CHECKSUM_FILE = "checksums.json"
 BLOCK_ELEMENTS = 2**14
@@ -25,10 +27,19 @@ def read_checksums(folder: Path) -> Json | None:
     """Returns the checksums of a folder; None if the folder has no checksums, such as a folder of Hugging Face."""
     file = folder / CHECKSUM_FILE
     try:
-        found: Json | None = json.loads(file.read_text()) if file.exists() else None
-    except (OSError, ValueError) as error:
+        found: Json | None = _formed(json.loads(text_of_file(file))) if file.exists() else None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ShardlabError("IO", f"cannot read {file}: {error}; copy it again, or delete it to load without checksums") from error
     return found
+
+
+def _formed(found: Any) -> Json:
+    """Returns what was read, if it has the form of checksums.json. Raises ValueError, TypeError, KeyError, AttributeError."""
+    runs = [run for file in found["files"].values() for runs in file["tensors"].values() for run in runs]
+    numbers = [found["block_elements"] - 1, *(run[key] for run in runs for key in ("at", "length"))]
+    if any(type(number) is not int or number < 0 for number in numbers) or any(type(run["crc32"]) is not str for run in runs):
+        raise ValueError("its numbers or checksums have another form")
+    return dict(found)
 
 
 def verify(checksums: Json, file: Path, name: str, stored: Tensor) -> None:
