@@ -34,7 +34,8 @@ test('1,000 steps of a cell add no memory to ranks, and under 4 kB each to the l
       const { heapUsed, arrayBuffers } = process.memoryUsage();
       return { ms, bytes: heapUsed + arrayBuffers };
     }, steps);
-  const first = await train(200);
+  // In the first thousand steps, V8 compiles functions again and again.
+  const first = await train(1200);
   const before = heldBytes();
   const second = await train(1000);
   const perStep = (heldBytes() - before) / 1000;
@@ -43,9 +44,9 @@ test('1,000 steps of a cell add no memory to ranks, and under 4 kB each to the l
     const growth = bytes - (first[rank]?.bytes ?? 0);
     assert.ok(growth < 2e6, `rank ${rank} has grown by ${growth} bytes`);
   });
-  assert.equal(job.losses.length, 1200);
+  assert.equal(job.losses.length, 2200);
   const recorded = [...job.view.records].filter(({ rank }) => rank === 0).length;
   assert.ok(recorded >= 4, `${recorded} of the newest steps have records`);
-  assert.match(job.memory({ step: 1200 }).subtitle, /step 1,?200/);
+  assert.match(job.memory({ step: 2200 }).subtitle, /step 2,?200/);
   context.diagnostic(`${second.map(({ ms }) => ms.toFixed(2)).join(', ')} ms per step`);
 });
