@@ -14,6 +14,7 @@ import { shown } from '../../core/shown';
 import { type Bytes, formatBytes, formatSeconds, now, type Seconds } from '../../core/units';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import type { SavedBeside } from '../control/messages';
+import { firstRanks } from '../control/selection';
 import type { RankLoad } from '../rank/saves';
 import type { RunParts } from './calls';
 
@@ -84,6 +85,7 @@ export async function saveRun(
   const line = new Progress(`saving step ${step}`, 'bytes', place);
   const expected = supervisor.saves.expect(world, line.show);
   let bytes: Bytes;
+  let hasBegun = false;
   try {
     const work = {
       kind: 'save',
@@ -95,11 +97,14 @@ export async function saveRun(
       evaluations,
       ...(torch && { torchState: torch.stateAfter(step) }),
     } as const;
-    const copied = await calls.on<Bytes>(world, work);
+    const begins = (): void => {
+      hasBegun = true;
+    };
+    const copied = await calls.on<Bytes>(world, work, { begins });
     bytes = copied.reduce((sum, one) => sum + one, 0);
   } catch (error) {
     line.end();
-    expected.cancel();
+    await expected.abandon(hasBegun ? unfailedRanks(error, world) : []);
     throw error;
   }
   const copySeconds = now() - start;
@@ -119,6 +124,12 @@ export async function saveRun(
   if (!isAsync) await done;
   const facts = { path, step, bytes, copySeconds, done };
   return withShown(facts, shownAsText(`${text}, copied in ${formatSeconds(copySeconds)}`));
+}
+
+/** Returns the ranks that ended their work without an error, although the call failed, such as by an interrupt. */
+function unfailedRanks(error: unknown, world: number): number[] {
+  const errors = error instanceof ShardlabError ? error.details.errors : undefined;
+  return firstRanks(world).filter((rank) => !(rank in Object(errors)));
 }
 
 /** Loads a checkpoint into a run; `Run.load` says how. */
