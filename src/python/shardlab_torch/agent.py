@@ -59,11 +59,15 @@ class Alone(rendezvous.RendezvousHandler):
 def run(arguments: list[str]) -> int:
     """Runs torchrun; the launcher reads from this program's lines how ranks have ended, in place of torchrun's traceback."""
     rendezvous.rendezvous_handler_registry.register("alone", Alone)
+    # torchrun would pass SIGINT on to its ranks, to which it is an interrupt of their work, and would kill them 30 s later.
+    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = "SIGTERM,SIGHUP,SIGQUIT"
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         main(["--rdzv-backend", "alone", *arguments])
     except ChildFailedError as error:
-        for failure in error.failures.values():
-            print(f"[agent] exitcode: {failure.exitcode} (pid: {failure.pid})", file=sys.stderr)
+        first, _ = error.get_first_failure()
+        for rank, failure in sorted(error.failures.items(), key=lambda item: item[0] != first):
+            print(f"[agent] exitcode: {failure.exitcode} (rank: {rank})", file=sys.stderr)
         return 1
     except SignalException as error:
         signal.signal(error.sigval, signal.SIG_DFL)
