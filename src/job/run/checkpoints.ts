@@ -183,12 +183,19 @@ function pathOf(what: 'save' | 'load', path: unknown): string {
   throw new ConfigError(`run.${what} takes a folder's path, as run.${what}('ckpt'), not ${given}`);
 }
 
+/** The most looks at a folder whose files disappear, because another process replaces the checkpoint. */
+const MOST_LOOKS = 20;
+
 /** Checks the folder before ranks read it. Throws: IO, also for a path that cannot be read at all (a socket, a path through a file). */
-function checkFolder(path: string, parametersOnly: boolean): void {
+function checkFolder(path: string, parametersOnly: boolean, looks = MOST_LOOKS): void {
   try {
     requireReadable(path, parametersOnly);
   } catch (cause) {
     if (!(cause instanceof Error) || !('syscall' in cause)) throw cause;
+    if (looks > 1 && 'code' in cause && cause.code === 'ENOENT') {
+      checkFolder(path, parametersOnly, looks - 1);
+      return;
+    }
     const message = `${path} cannot be read (${cause.message}); name the folder of a checkpoint`;
     throw new ShardlabError('IO', message, { cause, details: { file: path } });
   }
