@@ -106,7 +106,7 @@ function openSame(state: TrainingState, folder: string, open: (folder: string) =
   }
   throw new ShardlabError(
     'IO',
-    `${folder} was replaced by another save each time before all ranks had opened it (${MOST_ATTEMPTS} attempts); load it when the other saves have ended`,
+    `the ranks found different checkpoints in ${folder} each time: another program saves there, so wait for its end, or the ranks do not see the same files`,
     { details: { file: folder, [NOTHING_WRITTEN]: true } },
   );
 }

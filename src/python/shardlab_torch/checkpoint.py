@@ -43,6 +43,9 @@ class Reader:
             parsed = json.loads(index.read_text())
             self._slices = parsed.get("slices", {})
             self._whole = parsed.get("weight_map", {})
+            # Open files keep their contents if another process replaces the folder.
+            for name in {part["file"] for entry in self._slices.values() for part in entry["slices"]} | set(self._whole.values()):
+                self._open(name)
         else:
             name = f"{kind}.safetensors"
             if not (self._folder / name).exists():

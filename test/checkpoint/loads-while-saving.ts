@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import type { Job } from '../../../src/job/run/job';
-import { temporaryFolder } from '../job-fixture';
+import type { Job } from '../../src/job/run/job';
+import { temporaryFolder } from '../job/job-fixture';
 
 const CONFIG = {
   model: { kind: 'gpt', layers: 2, dim: 64, heads: 2, vocab: 256, seq: 16 },

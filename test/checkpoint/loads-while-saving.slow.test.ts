@@ -1,5 +1,5 @@
 import { test } from 'node:test';
-import { launchFor } from '../job-fixture';
+import { launchFor } from '../job/job-fixture';
 import { loadWhileSaving } from './loads-while-saving';
 
 test('a run loads whole checkpoints from a folder that another job replaces meanwhile', async (context) => {
