@@ -104,8 +104,13 @@ test("SIGINT ends torchrun's agent at once, and the error says so", async (conte
   const job = await launchTorch(context, { ranks: 2 });
   const { ended } = await beginSteps(await job.train(CONFIG));
   const processes = descendantsOf(process.pid);
+  const start = performance.now();
   process.kill(agentOf(processes), 'SIGINT');
   const error = await ended;
+  assert.ok(
+    performance.now() - start < 20_000,
+    'torchrun waits 30 s before it kills ranks that SIGINT has not ended',
+  );
   assert.match(error.message, /^rank [01]'s process ended \(SIGINT ended the program that started it\)/);
   await endJob(job, processes, context);
 });
@@ -208,6 +213,22 @@ test('an interrupt ends steps, a loop and a collective, and the job continues', 
   const processes = descendantsOf(process.pid);
   assert.deepEqual(run.losses, twin.losses);
   await endJob(job, processes, context);
+});
+
+test("torchrun's agent and a rank that SIGSTOP has stopped end when the launcher is killed", async (context) => {
+  const env = { ...process.env, TMPDIR: temporaryFolder(context).path };
+  const launcher = fork(join(__dirname, 'torch-launcher.js'), ['train'], { silent: true, env });
+  context.after(() => launcher.kill('SIGKILL'));
+  await new Promise((resolve, reject) => {
+    launcher.once('message', resolve);
+    launcher.once('exit', (code) => reject(new Error(`the launcher ended by itself with status ${code}`)));
+  });
+  const processes = descendantsOf(launcher.pid ?? 0);
+  const [rank = 0] = ranksAmong(processes);
+  for (const pid of [agentOf(processes), rank]) process.kill(pid, 'SIGSTOP');
+  launcher.kill('SIGKILL');
+  // The agent waits 30 s before it kills a rank that does not react to SIGTERM.
+  assert.notEqual(await goneAfter(processes, 2 * HANG_MS), undefined, 'processes were left behind');
 });
 
 for (const occupation of ['train', "import subprocess; subprocess.run(['sleep', '600'])"]) {
