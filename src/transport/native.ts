@@ -1,3 +1,4 @@
+import { constants } from 'node:os';
 import type * as Koffi from 'koffi';
 import { ShardlabError } from '../core/errors';
 import type { Bytes } from '../core/units';
@@ -96,6 +97,23 @@ function loadKoffi(): typeof Koffi {
     return require('koffi') as typeof Koffi;
   } catch (cause) {
     throw new ShardlabError('TRANSPORT', `koffi does not load: ${String(cause)}`, { cause });
+  }
+}
+
+/** The option of prctl that chooses the signal that Linux sends to this process when its parent ends. Source: prctl(2). */
+const PR_SET_PDEATHSIG = 1;
+
+/**
+ * Makes Linux continue this process when its parent ends: a process that SIGSTOP has stopped cannot notice the parent's end, and
+ * would never end. Has no effect on other systems, and without koffi.
+ */
+export function continueAtParentsEnd(): void {
+  if (process.platform !== 'linux') return;
+  try {
+    const prctl = loadLibc(loadKoffi()).func('int prctl(int, ulong)');
+    prctl(PR_SET_PDEATHSIG, constants.signals.SIGCONT);
+  } catch (error) {
+    if (!(error instanceof ShardlabError)) throw error;
   }
 }
 

@@ -88,6 +88,8 @@ export function folderToRead(fs: FileSystem, folder: string): string {
   if (fs.existsSync(folder)) return folder;
   const complete = completeLeftover(fs, folder);
   if (complete !== undefined) return complete;
+  // A save may have put its folder in place since the first look.
+  if (fs.existsSync(folder)) return folder;
   const others = listed(fs, dirname(folder)).filter((name) => !name.startsWith('.'));
   const there = others.length === 0 ? 'nothing' : others.slice(0, 5).join(', ');
   const what = `there is no folder ${folder}; in ${dirname(folder)} there is ${there}`;

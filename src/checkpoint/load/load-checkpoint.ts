@@ -1,16 +1,16 @@
 import fs from 'node:fs';
 import { join } from 'node:path';
-import { type ErrorDetails, errorJson, ShardlabError } from '../../core/errors';
+import { errorJson, ShardlabError } from '../../core/errors';
 import { linkTarget, readRegularFile } from '../../core/regular-file';
 import type { Bytes } from '../../core/units';
 import type { Parameter } from '../../nn/parameter';
 import { requireGroups, setRates } from '../../optim/optimizer';
 import { folderToRead } from '../format/checkpoint-folder';
-import { STATE_FILE } from '../format/checkpoint-mark';
+import { markIn, STATE_FILE } from '../format/checkpoint-mark';
 import { type CheckpointState, NOTHING_WRITTEN, parseCheckpointState } from '../format/checkpoint-state';
 import { fileError } from '../format/file-system';
 import { stateKey } from '../save/save-plan';
-import { agree, type Outcome } from '../state/agreement';
+import { agree, exchange, type Outcome, requireSuccess } from '../state/agreement';
 import { wholeShapeOf } from '../state/parts';
 import { buffersOf, heldRanges } from '../state/placement';
 import { asStored, VALUES } from '../state/state-access';
@@ -64,33 +64,72 @@ export function loadCheckpoint(
   { accept, progress }: LoadListener = {},
 ): LoadedCheckpoint {
   const catalogs: Catalog[] = [];
-  const opened = (catalog: Catalog): Catalog => {
-    catalogs.push(catalog);
-    return catalog;
+  const open = (folder: string): Fitting => {
+    for (const catalog of catalogs.splice(0)) catalog.close();
+    const found = findFitting(state, folder, (catalog) => {
+      catalogs.push(catalog);
+      return catalog;
+    });
+    accept?.(found.saved);
+    return found;
   };
   try {
-    const fitting = onEveryRank(state, { [NOTHING_WRITTEN]: true }, () => {
-      const found = findFitting(state, linkTarget(source), opened);
-      accept?.(found.saved);
-      return found;
-    });
-    return onEveryRank(state, {}, () => take(state, fitting, progress));
+    const fitting = openSame(state, linkTarget(source), open);
+    const { value, outcome } = attempt(() => take(state, fitting, progress));
+    agree(state, NAME, outcome);
+    return required(value);
   } finally {
     for (const catalog of catalogs) catalog.close();
   }
 }
 
-/** Runs `work` on each rank. If a rank fails, throws that rank's error, with `details` added, on every rank. */
-function onEveryRank<T extends object>(state: TrainingState, details: ErrorDetails, work: () => T): T {
-  let value: T | undefined;
-  let outcome: Outcome = null;
-  try {
-    value = work();
-  } catch (error) {
-    const met = errorJson(error);
-    outcome = { ...met, details: { ...met.details, ...details } };
+/** The most attempts to open a checkpoint that other processes replace meanwhile. */
+const MOST_ATTEMPTS = 20;
+
+/**
+ * [Note: a checkpoint that is replaced while it is read] Another process may save into the folder between two files that a rank
+ * opens, or between two ranks. So a rank reads the checkpoint's id before it opens the files and again after it. If the ids of
+ * all ranks are equal, all files are of one checkpoint, and open files do not change. Otherwise, all ranks open the files again.
+ */
+function openSame(state: TrainingState, folder: string, open: (folder: string) => Fitting): Fitting {
+  for (let attempts = 0; attempts < MOST_ATTEMPTS; attempts++) {
+    const before = idIn(folder);
+    const { value, outcome } = attempt(() => open(folder));
+    const after = idIn(folder);
+    const all = exchange(state, NAME, { outcome, ids: [before, after] });
+    if (new Set(all.flatMap(({ ids }) => ids)).size > 1) continue;
+    requireSuccess(
+      state,
+      all.map(({ outcome: met }) => met && { ...met, details: { ...met.details, [NOTHING_WRITTEN]: true } }),
+    );
+    return required(value);
   }
-  agree(state, NAME, outcome);
+  throw new ShardlabError(
+    'IO',
+    `the ranks found different checkpoints in ${folder} each time: another program saves there, so wait for its end, or the ranks do not see the same files`,
+    { details: { file: folder, [NOTHING_WRITTEN]: true } },
+  );
+}
+
+/** Returns the id of the checkpoint in a folder; null if there is none, or a checkpoint of another program. */
+function idIn(folder: string): string | null {
+  try {
+    return markIn(folderToRead(fs, folder))?.id ?? null;
+  } catch {
+    return null;
+  }
+}
+
+/** Runs `work`; returns its value, or its error as an outcome. */
+function attempt<T>(work: () => T): { readonly value?: T; readonly outcome: Outcome } {
+  try {
+    return { value: work(), outcome: null };
+  } catch (error) {
+    return { outcome: errorJson(error) };
+  }
+}
+
+function required<T>(value: T | undefined): T {
   if (value === undefined) throw new ShardlabError('INTERNAL', `${NAME} has no result and no error`);
   return value;
 }

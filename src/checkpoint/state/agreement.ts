@@ -66,7 +66,11 @@ export function together<T>(name: string, collective: () => T): T {
 
 /** If some rank has an error, throws the error of the lowest such rank on every rank. */
 export function agree(ranks: Ranks, name: string, outcome: Outcome): void {
-  const outcomes = exchange(ranks, name, outcome);
+  requireSuccess(ranks, exchange(ranks, name, outcome));
+}
+
+/** If some of the ranks' outcomes is an error, throws the first error. */
+export function requireSuccess(ranks: Ranks, outcomes: readonly Outcome[]): void {
   const rank = outcomes.findIndex((each) => each !== null);
   const error = outcomes[rank];
   if (error === undefined || error === null) return;

@@ -49,6 +49,17 @@ export class StatusDesk {
   }
 }
 
+/** A save of which ranks will report the end. */
+interface ExpectedSave {
+  readonly id: number;
+  readonly done: Promise<void>;
+  /**
+   * Must be called when the call of the save has failed. The ranks in `copied` nevertheless have copied their state and still
+   * write it, and accept no other save meanwhile; resolves when they have ended.
+   */
+  abandon(copied: readonly number[]): Promise<void>;
+}
+
 interface OpenSave {
   /** Ranks that have not reported the end of their part of the save. */
   readonly missing: Set<number>;
@@ -65,10 +76,7 @@ export class SaveDesk {
   #nextId = 1;
 
   /** Expects news of a save from ranks 0 to numRanks - 1. `done` rejects with a rank's error, or if a rank's process ends. */
-  expect(
-    numRanks: number,
-    listener: OpenSave['listener'],
-  ): { readonly id: number; readonly done: Promise<void>; cancel(): void } {
+  expect(numRanks: number, listener: OpenSave['listener']): ExpectedSave {
     const id = this.#nextId++;
     const done = new Promise<void>((resolve, reject) => {
       const settle = (error?: ShardlabError): void => {
@@ -80,7 +88,14 @@ export class SaveDesk {
     });
     // A caller that awaits `done` gets the failure. If no caller awaits `done`, the save's line still shows the failure.
     done.catch(() => undefined);
-    return { id, done, cancel: () => this.#open.delete(id) };
+    const abandon = async (copied: readonly number[]): Promise<void> => {
+      const save = this.#open.get(id);
+      if (save === undefined) return;
+      for (const rank of save.missing) if (!copied.includes(rank)) save.missing.delete(rank);
+      if (save.missing.size === 0) save.settle();
+      await done.catch(() => undefined);
+    };
+    return { id, done, abandon };
   }
 
   receive(rank: number, { save: id, news }: FromRank & { type: 'save' }): void {

@@ -59,17 +59,23 @@ export class Supervisor implements FleetListener {
 
   /**
    * Runs `work` on `ranks` when they are free; returns their results in the order of `ranks`.
+   * `since` is the number of interrupts when the user's call began, which may have done other work before; a later
+   * interrupt ends the call before ranks get the work.
    * Throws: RANK_FAILED or the code of a rank's error, RANK_DIED, COLLECTIVE_MISSING, INTERRUPTED, CLOSED.
    */
-  async run(ranks: readonly number[], work: RankWork, sink: CallSink): Promise<unknown[]> {
+  async run(
+    ranks: readonly number[],
+    work: RankWork,
+    sink: CallSink,
+    since = this.#numInterrupts,
+  ): Promise<unknown[]> {
     this.#assertUsable();
-    const interruptsBefore = this.#numInterrupts;
     const release = await this.#locks.acquire(ranks);
     try {
       while (this.#pending !== undefined) await this.#pending.recovered;
       this.#assertUsable();
       const call = createCall(this.#nextId++, ranks, work, sink);
-      if (this.#numInterrupts !== interruptsBefore) {
+      if (this.#numInterrupts !== since) {
         throw this.#error({ kind: 'interrupted', waiting: '' }, call);
       }
       sink.begins?.();
@@ -128,9 +134,19 @@ export class Supervisor implements FleetListener {
     });
   }
 
+  /** The number of interrupts so far. */
+  get numInterrupts(): number {
+    return this.#numInterrupts;
+  }
+
+  /** Ends the calls that the user has made and that no rank has begun. */
+  refuseWaiting(): void {
+    this.#numInterrupts++;
+  }
+
   /** Stops the calls that run or wait for ranks; resolves when ranks can work again. */
   async interrupt(): Promise<void> {
-    this.#numInterrupts++;
+    this.refuseWaiting();
     // The calls have ended, and an interrupted recovery would end the job.
     if (this.#pending?.isRecovering === true) return this.#pending.recovered;
     if (this.#pending !== undefined) {

@@ -11,6 +11,7 @@ import { now } from '../../core/units';
 import { findCallSite, NO_SITE } from '../../dist/call-site';
 import { joinWorld, type PlaneConfig } from '../../dist/world';
 import { Recorder } from '../../ledger/recorder';
+import { continueAtParentsEnd } from '../../transport/native';
 import { StatusWriter } from '../../transport/status-board';
 import type { CourierHandle } from '../control/courier-handle';
 import type { ReadyReport } from '../control/messages';
@@ -109,6 +110,7 @@ async function buildRank(start: RankStart): Promise<void> {
     process.exit(0);
   });
   watchStrayErrors((stray) => worker.reportStray(stray));
+  continueAtParentsEnd();
   await courier.attached;
   courier.send({ type: 'ready', report: readyReport(setup, engine) });
   captureConsole((name, text) => worker.write(name, text));

@@ -52,11 +52,27 @@ export class RunCalls {
   /** Whether ranks have got the newest work. */
   #hasBegun = false;
   #saved: string | undefined;
+  /** The number of interrupts when the user's call began whose work this is; undefined between such calls. */
+  #since: number | undefined;
 
   constructor({ number, supervisor, torch }: RunHome) {
     this.#torch = torch;
     this.#run = number;
     this.#supervisor = supervisor;
+  }
+
+  /**
+   * Does the work of a call that the user made after `since` interrupts: a later interrupt also ends the work between two
+   * calls on ranks, and before the first.
+   */
+  async during<T>(since: number, work: () => Promise<T>): Promise<T> {
+    const before = this.#since;
+    this.#since = since;
+    try {
+      return await work();
+    } finally {
+      this.#since = before;
+    }
   }
 
   /**
@@ -75,7 +91,7 @@ export class RunCalls {
     const heard: CallSink = { ...sink, ...need, begins, output: (event) => lines.add(event) };
     try {
       // For each kind of work, ranks return values of the type that the caller names.
-      return (await this.#supervisor.run(firstRanks(numRanks), work, heard)) as T[];
+      return (await this.#supervisor.run(firstRanks(numRanks), work, heard, this.#since)) as T[];
     } finally {
       lines.end(numRanks);
     }
@@ -89,7 +105,7 @@ export class RunCalls {
   ): Promise<ProbeResult[]> {
     // Runs have positive numbers, so a negative number is no run's number.
     const work = { kind: 'probe', run: -this.#run, config, data, own: own?.sources, group } as const;
-    return (await this.#supervisor.run(firstRanks(group.size), work, {})) as ProbeResult[]; // ranks answer a probe with this type
+    return (await this.#supervisor.run(firstRanks(group.size), work, {}, this.#since)) as ProbeResult[]; // ranks answer a probe with this type
   }
 
   /**

@@ -14,6 +14,7 @@ import { shown } from '../../core/shown';
 import { type Bytes, formatBytes, formatSeconds, now, type Seconds } from '../../core/units';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import type { SavedBeside } from '../control/messages';
+import { firstRanks } from '../control/selection';
 import type { RankLoad } from '../rank/saves';
 import type { RunParts } from './calls';
 
@@ -84,6 +85,7 @@ export async function saveRun(
   const line = new Progress(`saving step ${step}`, 'bytes', place);
   const expected = supervisor.saves.expect(world, line.show);
   let bytes: Bytes;
+  let hasBegun = false;
   try {
     const work = {
       kind: 'save',
@@ -95,11 +97,14 @@ export async function saveRun(
       evaluations,
       ...(torch && { torchState: torch.stateAfter(step) }),
     } as const;
-    const copied = await calls.on<Bytes>(world, work);
+    const begins = (): void => {
+      hasBegun = true;
+    };
+    const copied = await calls.on<Bytes>(world, work, { begins });
     bytes = copied.reduce((sum, one) => sum + one, 0);
   } catch (error) {
     line.end();
-    expected.cancel();
+    await expected.abandon(hasBegun ? unfailedRanks(error, world) : []);
     throw error;
   }
   const copySeconds = now() - start;
@@ -119,6 +124,12 @@ export async function saveRun(
   if (!isAsync) await done;
   const facts = { path, step, bytes, copySeconds, done };
   return withShown(facts, shownAsText(`${text}, copied in ${formatSeconds(copySeconds)}`));
+}
+
+/** Returns the ranks that ended their work without an error, although the call failed, such as by an interrupt. */
+function unfailedRanks(error: unknown, world: number): number[] {
+  const errors = error instanceof ShardlabError ? error.details.errors : undefined;
+  return firstRanks(world).filter((rank) => !(rank in Object(errors)));
 }
 
 /** Loads a checkpoint into a run; `Run.load` says how. */
@@ -172,12 +183,19 @@ function pathOf(what: 'save' | 'load', path: unknown): string {
   throw new ConfigError(`run.${what} takes a folder's path, as run.${what}('ckpt'), not ${given}`);
 }
 
+/** The most looks at a folder whose files disappear, because another process replaces the checkpoint. */
+const MOST_LOOKS = 20;
+
 /** Checks the folder before ranks read it. Throws: IO, also for a path that cannot be read at all (a socket, a path through a file). */
-function checkFolder(path: string, parametersOnly: boolean): void {
+function checkFolder(path: string, parametersOnly: boolean, looks = MOST_LOOKS): void {
   try {
     requireReadable(path, parametersOnly);
   } catch (cause) {
     if (!(cause instanceof Error) || !('syscall' in cause)) throw cause;
+    if (looks > 1 && 'code' in cause && cause.code === 'ENOENT') {
+      checkFolder(path, parametersOnly, looks - 1);
+      return;
+    }
     const message = `${path} cannot be read (${cause.message}); name the folder of a checkpoint`;
     throw new ShardlabError('IO', message, { cause, details: { file: path } });
   }

@@ -229,6 +229,7 @@ export class Job extends StepFigures {
 
   /** Stops running calls. Ranks keep their variables, and the next call works. A running training step is completed first. */
   async interrupt(): Promise<void> {
+    this.#supervisor.refuseWaiting();
     const calls = new Set(this.busyRanks().map(({ call }) => call));
     const gentle = [...this.#runs].map((run) => run.stop());
     const isStopped = (await Promise.all(gentle)).includes('stopped');

@@ -31,7 +31,7 @@ export async function lrRangeTest(
   isInterrupted: () => boolean,
 ): Promise<LrRangeFigure> {
   const range = checkedOptions(options);
-  const { number: run, calls } = parts;
+  const { number: run, calls, supervisor } = parts;
   const folder = join(parts.folder, `run-${run}-before-lr-range-test`);
   const { newestCheckpoint } = calls;
   try {
@@ -40,7 +40,8 @@ export async function lrRangeTest(
       try {
         return lrRangeFigure(await tryRates(parts, training, range, isInterrupted, show));
       } finally {
-        await loadRun(parts, folder, {}).catch(unlessClosed);
+        // An interrupt of the test ends its steps, but the run gets its state back.
+        await calls.during(supervisor.numInterrupts, () => loadRun(parts, folder, {})).catch(unlessClosed);
       }
     });
   } finally {

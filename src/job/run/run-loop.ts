@@ -218,10 +218,14 @@ export abstract class RunLoop extends StepFigures {
 
   /** Runs `work` alone, after the ranks got the learning rate that was set. */
   protected take<T>(business: Parameters<RunTurns['take']>[0], work: () => Promise<T>): Promise<T> {
-    return this.#turns.take(business, async () => {
-      await this.#sendRate();
-      return work();
-    });
+    const { calls, supervisor } = this.#parts;
+    const { numInterrupts } = supervisor;
+    return this.#turns.take(business, () =>
+      calls.during(numInterrupts, async () => {
+        await this.#sendRate();
+        return work();
+      }),
+    );
   }
 
   /** Runs `work` alone, then the event's callbacks unless a callback called this method. Throws: CALLBACK, errors of `work`. */

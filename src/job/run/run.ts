@@ -82,7 +82,8 @@ export class Run extends RunLoop {
 
   /** Builds the model on its ranks. Throws: CONFIG, OUT_OF_MEMORY and errors of ranks. */
   static async create(options: RunOptions): Promise<Run> {
-    const { number: run, init, own, world, groups, torch } = options;
+    const { number: run, init, own, world, groups, torch, supervisor } = options;
+    const { numInterrupts } = supervisor;
     const parsed = parseTrainConfig(options.config);
     const shape = modelShape(parsed);
     if (torch === undefined && shape.kind === 'python') throw pythonRefused(shape);
@@ -105,9 +106,9 @@ export class Run extends RunLoop {
         torch === undefined
           ? ({ kind: 'train', ...place, data, own: own?.sources, init } as const)
           : torch.train({ ...place, data, init, world }, (done, total) => line.show(done, total));
-      const [numParams = 0] = await calls.on<number>(world, work, {
-        progress: (_, { done, total }) => line.show(done, total),
-      });
+      const [numParams = 0] = await calls.during(numInterrupts, () =>
+        calls.on<number>(world, work, { progress: (_, { done, total }) => line.show(done, total) }),
+      );
       line.end();
       return new Run(parts, training, numParams);
     } catch (error) {

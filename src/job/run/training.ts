@@ -84,8 +84,8 @@ export class RunTraining {
         after,
         torch: torch?.modelOf(to.config),
       } as const;
-      torch?.begin(to.config, to.world, data);
       const ranks = await calls.on<Redistributed>(Math.max(from.world, to.world), work, {
+        begins: () => torch?.begin(to.config, to.world, data),
         progress: (_, { done, total }) => {
           isMoving = true;
           line.show(done, total);

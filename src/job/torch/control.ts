@@ -21,7 +21,7 @@ import { RankStore, type StoreAnswer, type StoreRequest } from './rank-store';
 
 /** A connection is closed if its peer has not proved within this time that it knows the job's key. */
 const HELLO_MS = 10_000;
-/** The most connections that may be open without a proof; further connections are closed at once. */
+/** The most connections that may be open without a proof; a further connection closes the oldest. */
 const MOST_STRANGERS = 64;
 
 /** The address of the launcher for Python ranks, and the key that proves that a rank belongs to the job. */
@@ -76,9 +76,11 @@ export async function openTorchControl(
   const server = createServer((socket) => {
     // A stranger may reset the connection; this reset is no error of the job.
     socket.on('error', () => socket.destroy());
-    if (strangers.size >= MOST_STRANGERS) {
-      socket.destroy();
-      return;
+    // A rank proves itself at once. So the oldest connection is closed, and strangers that stay connected cannot keep ranks out.
+    const [oldest] = strangers;
+    if (oldest !== undefined && strangers.size >= MOST_STRANGERS) {
+      oldest.destroy();
+      strangers.delete(oldest);
     }
     strangers.add(socket);
     socket.once('close', () => strangers.delete(socket));

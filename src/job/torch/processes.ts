@@ -1,3 +1,4 @@
+import { constants } from 'node:os';
 import { firstRanks } from '../control/selection';
 import { killGroup, type RankExit, type RankProcess } from '../launch/rank-process';
 import { Agent, type Written } from './agent';
@@ -79,8 +80,11 @@ export class TorchProcesses {
 
   /** Agents start equally many ranks, in the order of their hosts. */
   #agentOf(rank: number): Agent {
-    const perAgent = this.ranks.length / this.#agents.length;
-    return this.#agents[Math.floor(rank / perAgent)] as Agent; // every rank has an agent
+    return this.#agents[Math.floor(rank / this.#numPerAgent)] as Agent; // every rank has an agent
+  }
+
+  get #numPerAgent(): number {
+    return this.ranks.length / this.#agents.length;
   }
 
   #rankProcess(rank: number): RankProcess {
@@ -137,8 +141,16 @@ export class TorchProcesses {
     const agent = this.#agentOf(rank);
     await Promise.race([agent.exited, timer]);
     late.abort();
-    const reported = exitInReport(agent.tail, this.#pids[rank]);
-    if (reported !== undefined) return reported;
+    const report = exitsInReport(agent.tail);
+    const firstRank = rank - (rank % this.#numPerAgent);
+    // The agent ends its other ranks when a rank has failed, so that rank must count as the first, even if it never connected.
+    const failed = report[0] && firstRank + report[0].place;
+    if (failed !== undefined && failed !== rank) {
+      this.#lost[failed]?.();
+      await this.ranks[failed]?.exited;
+    }
+    const own = report.find(({ place }) => firstRank + place === rank);
+    if (own !== undefined) return own.exit;
     if (agent.exit?.code === 0) return { code: 0, signal: null };
     if (agent.exit?.signal)
       return { code: null, signal: `${agent.exit.signal} ended the program that started it` };
@@ -146,23 +158,31 @@ export class TorchProcesses {
   }
 }
 
-/** Returns how a process ended, from torchrun's report: "exitcode : -9 (pid: 1234)". A negative code is a signal's number. */
-export function exitInReport(text: string, pid: number | undefined): RankExit | undefined {
-  const found = new RegExp(`exitcode\\s*:\\s*(-?\\d+)\\s*\\(pid:\\s*${pid}\\)`).exec(text)?.[1];
-  if (found === undefined) return undefined;
-  const code = Number(found);
+/** How a rank ended; `place` is its number among the ranks of its agent. */
+interface ReportedExit {
+  readonly place: number;
+  readonly exit: RankExit;
+}
+
+/**
+ * Returns how ranks ended, from an agent's report: "exitcode: -9 (rank: 1)". A negative code is a signal's number. The rank that
+ * failed first is the first.
+ */
+export function exitsInReport(text: string): ReportedExit[] {
+  return [...text.matchAll(/exitcode: (-?\d+) \(rank: (\d+)\)/g)].map(([, code, place]) => ({
+    place: Number(place),
+    exit: exitOf(Number(code)),
+  }));
+}
+
+function exitOf(code: number): RankExit {
   if (code >= 0) return { code, signal: null };
-  const signal = SIGNALS[-code] ?? `signal ${-code}`;
+  const signal = signalName(-code);
   return signal === 'SIGKILL' ? { code: null, signal, cause: 'unknown' } : { code: null, signal };
 }
 
-/** Names of signals that end processes, by their number, which is the same on Linux and macOS. */
-const SIGNALS: Readonly<Record<number, string>> = {
-  2: 'SIGINT',
-  4: 'SIGILL',
-  6: 'SIGABRT',
-  8: 'SIGFPE',
-  9: 'SIGKILL',
-  11: 'SIGSEGV',
-  15: 'SIGTERM',
-};
+/** Returns the name of a signal, by its number on this system. */
+function signalName(number: number): string {
+  const found = Object.entries(constants.signals).find(([, value]) => value === number);
+  return found?.[0] ?? `signal ${number}`;
+}

@@ -6,6 +6,7 @@ this package meet on the control link, so an agent has nobody to meet: its rende
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -15,7 +16,11 @@ import torch.distributed as dist
 from torch.distributed.elastic import rendezvous
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.launcher.api import LaunchConfig
 from torch.distributed.run import main
+
+# Source: prctl(2).
+PR_SET_PDEATHSIG = 1
 
 # Names that are not in torch's types.
 _DIST: Any = dist
@@ -58,17 +63,29 @@ class Alone(rendezvous.RendezvousHandler):
 
 def run(arguments: list[str]) -> int:
     """Runs torchrun; the launcher reads from this program's lines how ranks have ended, in place of torchrun's traceback."""
+    _continue_at_parents_end()
     rendezvous.rendezvous_handler_registry.register("alone", Alone)
+    # torchrun would pass SIGINT on to its ranks, to which it is an interrupt of their work, and would kill them 30 s later.
+    # Older versions of torch have no such option.
+    signals = ["--signals-to-handle", "SIGTERM,SIGHUP,SIGQUIT"] if hasattr(LaunchConfig, "signals_to_handle") else []
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        main(["--rdzv-backend", "alone", *arguments])
+        main(["--rdzv-backend", "alone", *signals, *arguments])
     except ChildFailedError as error:
-        for failure in error.failures.values():
-            print(f"[agent] exitcode: {failure.exitcode} (pid: {failure.pid})", file=sys.stderr)
+        first, _ = error.get_first_failure()
+        for rank, failure in sorted(error.failures.items(), key=lambda item: item[0] != first):
+            print(f"[agent] exitcode: {failure.exitcode} (rank: {rank})", file=sys.stderr)
         return 1
     except SignalException as error:
         signal.signal(error.sigval, signal.SIG_DFL)
         os.kill(os.getpid(), error.sigval)
     return 0
+
+
+def _continue_at_parents_end() -> None:
+    """Makes Linux continue this process when its parent ends: a process that SIGSTOP has stopped would never end."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 if __name__ == "__main__":

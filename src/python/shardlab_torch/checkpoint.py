@@ -45,6 +45,9 @@ class Reader:
         if index.exists():
             found = read_index(index)
             self._slices, self._whole = found.slices, found.whole
+            # Open files keep their contents if another process replaces the folder.
+            for name in {part.file for entry in self._slices.values() for part in entry.parts} | set(self._whole.values()):
+                self._open(name)
         else:
             name = f"{kind}.safetensors"
             if not (self._folder / name).exists():

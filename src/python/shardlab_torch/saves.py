@@ -12,13 +12,15 @@ from torch import Tensor
 
 from .checkpoint import Reader, Writer, folder_to_read, mark_of
 from .errors import Json, ShardlabError
-from .json_messages import broadcast_json
+from .json_messages import broadcast_json, gather_json
 from .states import GRADIENT, VALUES
 from .trainer import Trainer
 
 Progress = Callable[[int, int], None]
 # A detail of errors: a failed load has changed nothing.
 NOTHING_WRITTEN = "nothingWritten"
+# The most attempts to open a checkpoint that other processes replace meanwhile.
+MOST_ATTEMPTS = 20
 
 
 class NotWritten(ShardlabError):
@@ -128,15 +130,8 @@ def load(trainer: Trainer, work: Json, progress: Progress, changes: Callable[[],
     Loads a checkpoint that any engine, world and strategy may have saved. Every rank must call this function. It calls `changes`
     before it writes the first value; an error before that says that nothing was written.
     """
-    try:
-        folder = folder_to_read(work["folder"])
-        trainer.rest()
-        kept = {} if work["parametersOnly"] else _trainer_kept(folder)
-        values = _fitting_values(trainer, folder)
-        moments = None if work["parametersOnly"] else _fitting_moments(trainer, folder)
-    except ShardlabError as error:
-        error.details[NOTHING_WRITTEN] = True
-        raise
+    trainer.rest()
+    kept, values, moments = _open_same(trainer, work["folder"], work["parametersOnly"])
     changes()
     read = _copy_values(trainer, values)
     if work["parametersOnly"]:
@@ -147,6 +142,53 @@ def load(trainer: Trainer, work: Json, progress: Progress, changes: Callable[[],
     trainer.restore(state)
     facts = {"lr": state["lr"], "schedule": state.get("schedule"), "bytesRead": read}
     return {"steps": trainer.steps, "evaluations": kept.get("evaluations", []), **facts}
+
+
+Opened = tuple[Json, Reader, "Reader | None"]
+
+
+def _open_same(trainer: Trainer, given: str, parameters_only: bool) -> Opened:
+    """
+    Opens a checkpoint on every rank; all ranks open the same one, or all raise ShardlabError. Another process may replace the checkpoint
+    meanwhile, so ranks compare its id before and after, and open it again if the ids differ.
+    """
+    layout = trainer.layout
+    for _ in range(MOST_ATTEMPTS):
+        before = _id_in(given)
+        opened, failure = None, None
+        try:
+            opened = _open(trainer, folder_to_read(given), parameters_only)
+        except (OSError, ValueError, ShardlabError) as error:
+            failure = error if isinstance(error, ShardlabError) else ShardlabError("IO", f"cannot read {given}: {error}")
+        told = {"ids": [before, _id_in(given)], "code": failure and failure.code, "text": str(failure)}
+        every = gather_json(told, layout.group, layout.world.device)
+        if len({one for each in every for one in each["ids"]}) > 1:
+            continue
+        for rank, each in zip(layout.ranks, every, strict=True):
+            if each["code"] is not None:
+                text = each["text"] if failure is not None else f"[rank {rank}] {each['text']}"
+                raise ShardlabError(each["code"], text, {NOTHING_WRITTEN: True})
+        if opened is not None:
+            return opened
+    raise ShardlabError(
+        "IO", f"the ranks found different checkpoints in {given} each time: another program saves there, so wait for its end, or the "
+        "ranks do not see the same files",
+        {NOTHING_WRITTEN: True},
+    )
+
+
+def _open(trainer: Trainer, folder: str, parameters_only: bool) -> Opened:
+    kept = {} if parameters_only else _trainer_kept(folder)
+    values = _fitting_values(trainer, folder)
+    return kept, values, None if parameters_only else _fitting_moments(trainer, folder)
+
+
+def _id_in(given: str) -> Any:
+    """Returns the id of the checkpoint in a folder; None: it has none."""
+    try:
+        return (mark_of(Path(folder_to_read(given))) or {}).get("id")
+    except ShardlabError:
+        return None
 
 
 def _trainer_kept(folder: str) -> Json:

@@ -34,3 +34,21 @@ for (const [what, js] of Object.entries(OCCUPATIONS)) {
     });
   }
 }
+
+test('ranks that SIGSTOP has stopped end when their launcher is killed', {
+  skip: process.platform !== 'linux' && 'only Linux continues a stopped process when its parent ends',
+}, async (context) => {
+  const folder = temporaryFolder(context);
+  const env = { ...process.env, TMPDIR: folder.path };
+  const launcher = fork(join(__dirname, 'orphan-launcher.js'), [''], { silent: true, env });
+  context.after(() => launcher.kill('SIGKILL'));
+  const pids = await new Promise<number[]>((resolve) =>
+    launcher.once('message', (sent) => resolve(sent as number[])),
+  );
+  for (const pid of pids) process.kill(pid, 'SIGSTOP');
+  launcher.kill('SIGKILL');
+  const milliseconds = await goneAfter(pids);
+  if (milliseconds === undefined) for (const pid of pids) process.kill(pid, 'SIGKILL');
+  assert.notEqual(milliseconds, undefined, 'stopped ranks were left behind');
+  assert.deepEqual(folder.left(), []);
+});

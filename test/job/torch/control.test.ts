@@ -130,6 +130,19 @@ test('a rank with the key is heard, and hears the launcher', async (context) => 
   assert.deepEqual(heard.lost, [1]);
 });
 
+test('strangers that stay connected do not keep a rank out, and only some of them stay', async (context) => {
+  const { control, heard } = await openFor(context);
+  const strangers = Array.from({ length: 200 }, () => connect(control.address.port, '127.0.0.1'));
+  context.after(() => {
+    for (const stranger of strangers) stranger.destroy();
+  });
+  for (const stranger of strangers) stranger.on('error', () => undefined).resume();
+  await Promise.all(strangers.slice(0, 200 - 64).map(closed));
+  await join(control, 1);
+  await heard.next();
+  assert.deepEqual(heard.connected, [1]);
+});
+
 test('random bytes, a wrong key, a replayed hello and a taken rank are refused, and disturb no rank', async (context) => {
   const { control, heard } = await openFor(context);
   const rank = await join(control, 0);

@@ -6,7 +6,7 @@ import { type TestContext, test } from 'node:test';
 import { ShardlabError } from '../../../src/core/errors';
 import type { Job } from '../../../src/job/run/job';
 import type { Run } from '../../../src/job/run/run';
-import { goneAfter, HANG_MS, temporaryFolder } from '../job-fixture';
+import { goneAfter, HANG_MS, temporaryFolder, withTmpdir } from '../job-fixture';
 import { descendantsOf, GPT, launchTorch } from './torch-fixture';
 
 const CONFIG = { model: GPT, parallel: { strategy: 'FULL_SHARD' } } as const;
@@ -41,6 +41,17 @@ async function endJob(job: Job, processes: readonly number[], context: TestConte
   assert.notEqual(milliseconds, undefined, 'processes were left behind');
 }
 
+/** Returns the ranks among processes, also those that do not run their program yet. */
+function ranksAmong(processes: readonly number[]): number[] {
+  return processes.filter((pid) => {
+    try {
+      return / -m shardlab_torch $/.test(readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' '));
+    } catch {
+      return false; // it has ended
+    }
+  });
+}
+
 /** Returns torchrun's agent among processes. */
 function agentOf(processes: readonly number[]): number {
   const isAgent = (pid: number): boolean =>
@@ -68,6 +79,39 @@ test('the death of a rank within a step is an error that names it, and no proces
   assert.doesNotMatch(error.message, /last words/);
   assert.doesNotMatch(written.join(''), /Traceback|exitcode/);
   await assert.rejects(job.on(0).python('1'), { code: 'RANK_DIED' });
+  await endJob(job, processes, context);
+});
+
+test('the error of a launch names the rank that ended, not the ranks that its agent then ended', async (context) => {
+  const { path, left } = temporaryFolder(context);
+  const launching = withTmpdir(path, () => launchTorch(context, { ranks: 2 }));
+  launching.catch(() => undefined); // it is awaited below
+  let ranks: readonly number[] = [];
+  while (ranks.length < 2) {
+    await pause(5);
+    ranks = ranksAmong(descendantsOf(process.pid));
+  }
+  process.kill(Math.max(...ranks), 'SIGQUIT'); // the agent starts ranks in their order
+  await assert.rejects(launching, {
+    code: 'LAUNCH',
+    message: /^rank 1 ended \(SIGQUIT\) before it was ready/,
+  });
+  assert.notEqual(await goneAfter(ranks), undefined);
+  assert.deepEqual(left(), []);
+});
+
+test("SIGINT ends torchrun's agent at once, and the error says so", async (context) => {
+  const job = await launchTorch(context, { ranks: 2 });
+  const { ended } = await beginSteps(await job.train(CONFIG));
+  const processes = descendantsOf(process.pid);
+  const start = performance.now();
+  process.kill(agentOf(processes), 'SIGINT');
+  const error = await ended;
+  assert.ok(
+    performance.now() - start < 20_000,
+    'torchrun waits 30 s before it kills ranks that SIGINT has not ended',
+  );
+  assert.match(error.message, /^rank [01]'s process ended \(SIGINT ended the program that started it\)/);
   await endJob(job, processes, context);
 });
 
@@ -169,6 +213,22 @@ test('an interrupt ends steps, a loop and a collective, and the job continues', 
   const processes = descendantsOf(process.pid);
   assert.deepEqual(run.losses, twin.losses);
   await endJob(job, processes, context);
+});
+
+test("torchrun's agent and a rank that SIGSTOP has stopped end when the launcher is killed", async (context) => {
+  const env = { ...process.env, TMPDIR: temporaryFolder(context).path };
+  const launcher = fork(join(__dirname, 'torch-launcher.js'), ['train'], { silent: true, env });
+  context.after(() => launcher.kill('SIGKILL'));
+  await new Promise((resolve, reject) => {
+    launcher.once('message', resolve);
+    launcher.once('exit', (code) => reject(new Error(`the launcher ended by itself with status ${code}`)));
+  });
+  const processes = descendantsOf(launcher.pid ?? 0);
+  const [rank = 0] = ranksAmong(processes);
+  for (const pid of [agentOf(processes), rank]) process.kill(pid, 'SIGSTOP');
+  launcher.kill('SIGKILL');
+  // The agent waits 30 s before it kills a rank that does not react to SIGTERM.
+  assert.notEqual(await goneAfter(processes, 2 * HANG_MS), undefined, 'processes were left behind');
 });
 
 for (const occupation of ['train', "import subprocess; subprocess.run(['sleep', '600'])"]) {
