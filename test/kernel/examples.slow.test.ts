@@ -29,6 +29,7 @@ const NOTEBOOK = [
     'lr',
     'put',
     'readConfig',
+    'lookup',
   ],
   ...['steps', 'addCallback', 'log', 'lrRangeTest'],
   ...[

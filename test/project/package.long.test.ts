@@ -16,7 +16,7 @@ import { after, test } from 'node:test';
 import * as ts from 'typescript';
 import { repositoryRoot } from '../support/paths';
 
-const PACKED_BYTES = 6e6;
+const PACKED_BYTES = 6.5e6;
 const INSTALLED_BYTES = 200e6;
 const MOST_PACKAGES = 41;
 
@@ -42,7 +42,7 @@ interface Packed {
   readonly files: readonly { readonly path: string }[];
 }
 
-test('the package holds the build and the Python package, without tests, source maps and snapshots, in at most 6 MB', () => {
+test('the package holds the build and the Python package, without tests, source maps and snapshots, in at most 6.5 MB', () => {
   // npm writes [{ … }] there.
   const [packed] = JSON.parse(npm(ROOT, 'pack', '--json', '--pack-destination', folder)) as [Packed];
   renameSync(join(folder, packed.filename), join(folder, 'shardlab.tgz'));

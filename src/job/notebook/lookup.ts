@@ -1,5 +1,12 @@
 import { anyText, requireKind } from '../../config/call-options';
-import { errorsOf, FRAGMENTS, fragmentKeys, fragmentText, type Trial } from '../../config/fragments';
+import {
+  errorsOf,
+  FRAGMENTS,
+  type Fragment,
+  fragmentKeys,
+  fragmentText,
+  type Trial,
+} from '../../config/fragments';
 import { nearest } from '../../config/nearest';
 import { ConfigError } from '../../core/errors';
 import { shown } from '../../core/shown';
@@ -13,6 +20,8 @@ export interface Lookup {
   readonly name: string;
   /** The meanings of the name; the one whose spelling fits best is first, and parts of the documents' code are last. */
   readonly terms: readonly Term[];
+  /** The documents' code with this name, and its outcome on the original libraries; null if there is none. */
+  readonly fragment: Fragment | null;
 }
 
 /**
@@ -54,7 +63,8 @@ const MOST = 6;
 function lookedUp(terms: readonly Term[], head: string): Lookup & Shown {
   const more = terms.length > MOST ? [`… and ${terms.length - MOST} more`] : [];
   const text = [...terms.slice(0, MOST).map(termText), ...more].join('\n');
-  return withShown({ name: terms[0]?.name ?? '', terms }, shownAsText(head + text));
+  const fragment = terms.find((term) => term.fragment !== undefined)?.fragment ?? null;
+  return withShown({ name: terms[0]?.name ?? '', terms, fragment }, shownAsText(head + text));
 }
 
 function termText({ name, of, says, here, fragment }: Term): string {
@@ -66,8 +76,9 @@ function termText({ name, of, says, here, fragment }: Term): string {
 /** Returns the terms with a name: those with the same spelling first, and those that have the name only as a part last. */
 function termsOf(word: string, terms: readonly Term[]): readonly Term[] {
   const plain = word.replace(/^-+/, '');
+  const key = keyOf(plain);
   return terms
-    .map((term) => [rankOf(plain, term), term] as const)
+    .map((term) => [rankOf(plain, key, term), term] as const)
     .filter(([rank]) => rank !== NONE)
     .sort(([a], [b]) => a - b)
     .map(([, term]) => term);
@@ -76,11 +87,10 @@ function termsOf(word: string, terms: readonly Term[]): readonly Term[] {
 const [PART, NONE] = [3, 4];
 
 /** Returns 0 for the same name, 1 for the same last part, 2 for another spelling, PART for a part of a document's code, else NONE. */
-function rankOf(word: string, term: Term): number {
+function rankOf(word: string, key: string, term: Term): number {
   if (term.name === word) return 0;
   const names = namesOf(term);
   if (names.includes(word)) return 1;
-  const key = keyOf(word);
   if (names.some((name) => keyOf(name) === key)) return 2;
   return term.fragment !== undefined && fragmentKeys(term.fragment).includes(key) ? PART : NONE;
 }

@@ -71,7 +71,7 @@ test(
 );
 
 test(
-  'steps that an interrupt reaches in their first moments end, and the run goes on',
+  'steps that an interrupt reaches in their first moments end, and the run continues',
   LIMIT,
   async (context) => {
     const job = await launchFor(context, { ranks: 2 });
