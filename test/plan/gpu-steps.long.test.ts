@@ -21,9 +21,9 @@ const SMALL = { layers: 12, dim: 768, heads: 12, seq: 1024 };
 const MIDDLE = { layers: 24, dim: 2048, heads: 16, seq: 2048 };
 const LARGE = { layers: 32, dim: 4096, heads: 32, seq: 2048 };
 
-/** Dense GPTs whose device is busy. */
+/** Dense GPTs whose device is busy. With 8 rows of the smallest one, PyTorch still waits for launches (13 of 69 ms). */
 const DENSE: readonly Dense[] = [
-  { model: SMALL, gpus: 8, micro: 8, hardware: 'A100-80G' },
+  { model: SMALL, gpus: 8, micro: 16, hardware: 'A100-80G' },
   { model: MIDDLE, gpus: 8, micro: 4, hardware: 'A100-80G' },
   { model: MIDDLE, gpus: 16, micro: 1, hardware: 'A100-80G' },
   { model: LARGE, gpus: 8, micro: 2, hardware: 'A100-80G' },
