@@ -21,7 +21,7 @@ const SMALL = { layers: 12, dim: 768, heads: 12, seq: 1024 };
 const MIDDLE = { layers: 24, dim: 2048, heads: 16, seq: 2048 };
 const LARGE = { layers: 32, dim: 4096, heads: 32, seq: 2048 };
 
-/** Dense GPTs whose device is busy. With 8 rows of the smallest one, PyTorch still waits for launches (13 of 69 ms). */
+/** Dense GPTs whose device is busy, so that launches take little of the predicted time. */
 const DENSE: readonly Dense[] = [
   { model: SMALL, gpus: 8, micro: 16, hardware: 'A100-80G' },
   { model: MIDDLE, gpus: 8, micro: 4, hardware: 'A100-80G' },
@@ -48,7 +48,8 @@ function simulatedOverPredicted({ model, gpus, micro, hardware }: Dense, recompu
     recompute,
     parallel: { strategy: 'FULL_SHARD', stack: 'fsdp2' },
   });
-  return run.stepSeconds / predictTime(layout).seconds;
+  const { seconds, computeByCause } = predictTime(layout);
+  return { ratio: run.stepSeconds / seconds, launchShare: (computeByCause.launch ?? 0) / seconds };
 }
 
 /*
@@ -58,8 +59,9 @@ function simulatedOverPredicted({ model, gpus, micro, hardware }: Dense, recompu
 test('a dry run on busy GPUs takes 0.85 to 1.05 of the time predicted for fully_shard', () => {
   for (const dense of DENSE) {
     for (const recompute of ['none', 'full'] as const) {
-      const ratio = simulatedOverPredicted(dense, recompute);
+      const { ratio, launchShare } = simulatedOverPredicted(dense, recompute);
       const told = `${JSON.stringify(dense)}, recompute ${recompute}: ${ratio.toFixed(2)}`;
+      assert.ok(launchShare < 0.05, `${told} is not busy: launches take ${launchShare.toFixed(2)}`);
       assert.ok(ratio > 0.85 && ratio < 1.05, told);
     }
   }
@@ -67,6 +69,10 @@ test('a dry run on busy GPUs takes 0.85 to 1.05 of the time predicted for fully_
 
 /* Measured: 0.36. Eager PyTorch launches about a hundred kernels per layer, this library's steps thirty. */
 test('if launches dominate, this library takes less time than PyTorch, because it has fewer kernels', () => {
-  const ratio = simulatedOverPredicted({ model: SMALL, gpus: 8, micro: 1, hardware: 'A100-80G' }, 'none');
+  const { ratio, launchShare } = simulatedOverPredicted(
+    { model: SMALL, gpus: 8, micro: 1, hardware: 'A100-80G' },
+    'none',
+  );
+  assert.ok(launchShare > 0.3, launchShare.toFixed(2));
   assert.ok(ratio > 0.2 && ratio < 0.6, ratio.toFixed(2));
 });
