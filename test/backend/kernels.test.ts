@@ -164,7 +164,8 @@ describe('the kernels write only their results, for every size and alignment', (
         arena.put(new Float32Array(rows * n)),
         dw,
         db,
-        0,
+        arena.put(new Float32Array(4 * n)),
+        2,
         rows,
         n,
       );

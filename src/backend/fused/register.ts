@@ -8,8 +8,8 @@ import { registerFlashAttention } from './flash-attention';
 import { differentiateBy, FUSED, outputLike, runForFirst, withScratch } from './fused-kernel';
 import { registerMaxPool } from './max-pool';
 
-/** Up to this number of rows, layerNorm's gradient adds the rows without totals in float64; `ROWS` of kernels/assembly/norm.ts. */
-const FEW_ROWS = 128;
+/** The number of rows that layerNorm's gradient adds in float32; several such blocks need totals in float64. */
+const ROW_BLOCK = 128;
 
 /** Registers every fused kernel of the engine and its gradient. */
 export function registerFusedKernels(context: WasmContext): void {
@@ -71,9 +71,9 @@ function registerLayerNorm(context: WasmContext): void {
     const rows = sizeOf(given(x).shape) / width;
     const run = (totals: number): void => {
       const outputs = [dx.offset, at(dWeight), at(dBias)] as const;
-      kernels.layerNormGrad(at(x), at(weight), at(stats), at(dy), ...outputs, totals, rows, width);
+      kernels.layerNormGrad(at(x), at(weight), at(stats), at(dy), ...outputs, totals, ROW_BLOCK, rows, width);
     };
-    if (rows <= FEW_ROWS) run(0);
+    if (rows <= ROW_BLOCK) run(0);
     // 2 * width totals in float64
     else withScratch(context, 4 * width, (totals) => run(offsetOf(context, totals)));
     return [dx.info, dWeight, dBias];

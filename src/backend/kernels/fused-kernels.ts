@@ -39,7 +39,7 @@ export interface FusedKernels {
   readonly lion: Kernel<11>;
   readonly sgd: Kernel<9>;
   readonly layerNorm: Kernel<8>;
-  readonly layerNormGrad: Kernel<10>;
+  readonly layerNormGrad: Kernel<11>;
   readonly gelu: Kernel<3>;
   readonly geluGrad: Kernel<4>;
   readonly geluExact: Kernel<3>;

@@ -70,37 +70,34 @@ function blockSquares(row: usize, mean: f32, width: i32): f32 {
   return total;
 }
 
-/** The number of rows whose products are added in float32. */
-const ROWS: i32 = 128;
-
 /**
- * Computes the gradients of layerNorm. dWeight and dBias are overwritten; dx may be the same memory as dy. `totals` has space for
- * 2 * width float64, in which the sums of blocks of rows are added, so that the error does not grow with the number of rows; it
- * may be 0 (no memory) if there are at most ROWS rows.
+ * Computes the gradients of layerNorm. dWeight and dBias are overwritten; dx may be the same memory as dy. Blocks of `block` rows
+ * are added in float32. If there are several blocks, `totals` has space for 2 * width float64, in which their sums are added, so
+ * that the error does not grow with the number of rows.
  */
 export function layerNormGrad(
-  x: usize, weight: usize, stats: usize, dy: usize, dx: usize, dWeight: usize, dBias: usize, totals: usize, rows: i32,
-  width: i32,
+  x: usize, weight: usize, stats: usize, dy: usize, dx: usize, dWeight: usize, dBias: usize, totals: usize, block: i32,
+  rows: i32, width: i32,
 ): void {
   const stride = <usize>width << 2;
-  const isLong = rows > ROWS;
-  if (isLong) memory.fill(totals, 0, stride << 2);
-  for (let first = 0; first < max(rows, 1); first += ROWS) {
+  const hasTotals = rows > block;
+  if (hasTotals) memory.fill(totals, 0, stride << 2);
+  for (let first = 0; first < max(rows, 1); first += block) {
     memory.fill(dWeight, 0, stride);
     memory.fill(dBias, 0, stride);
-    const end = min(first + ROWS, rows);
+    const end = min(first + block, rows);
     for (let i = first; i < end; i++) {
       const at = <usize>i * stride;
       const mean = load<f32>(stats + (<usize>i << 3));
       const rstd = load<f32>(stats + (<usize>i << 3) + 4);
       layerNormGradRow(x + at, weight, mean, rstd, dy + at, dx + at, dWeight, dBias, width);
     }
-    if (isLong) {
+    if (hasTotals) {
       addToTotals(dWeight, totals, width);
       addToTotals(dBias, totals + (stride << 1), width);
     }
   }
-  if (isLong) {
+  if (hasTotals) {
     takeTotals(totals, dWeight, width);
     takeTotals(totals + (stride << 1), dBias, width);
   }
