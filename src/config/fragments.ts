@@ -65,10 +65,13 @@ function exampleLines(status: Fragment['status'], example: string | undefined): 
   return [head + example.replaceAll('\n', `\n${' '.repeat(head.length)}`)];
 }
 
-/** Returns the words under which a fragment is found, in lower case without other characters: the parts of its name, and its flags. */
+/** Returns the words under which a fragment is found, as `lettersOf` writes them: the parts of its name, and its flags. */
 export function fragmentKeys({ name, asWritten }: Fragment): string[] {
   const parts = name.split(/[\s.,=()…]+/).filter((part) => part.length > 2);
-  return [...parts, ...(asWritten.match(/--\w+/g) ?? [])].map((word) =>
-    word.toLowerCase().replaceAll(/[^a-z0-9]/g, ''),
-  );
+  return [...parts, ...(asWritten.match(/--\w+/g) ?? [])].map(lettersOf);
+}
+
+/** Returns a word's letters and digits in lower case, in which all spellings of a name are equal. */
+export function lettersOf(word: string): string {
+  return word.toLowerCase().replaceAll(/[^a-z0-9]/g, '');
 }

@@ -134,7 +134,7 @@ function hasUnknown(value: unknown): boolean {
 }
 
 /** Returns the row of a key, and the table in which the row is or should be. */
-export function rowAt(
+function rowAt(
   keys: KeyTable,
   path: readonly string[],
 ): { readonly row: KeyRow | null; readonly table: KeyTable } {

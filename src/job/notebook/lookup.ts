@@ -5,6 +5,7 @@ import {
   type Fragment,
   fragmentKeys,
   fragmentText,
+  lettersOf,
   type Trial,
 } from '../../config/fragments';
 import { nearest } from '../../config/nearest';
@@ -76,7 +77,7 @@ function termText({ name, of, says, here, fragment }: Term): string {
 /** Returns the terms with a name: those with the same spelling first, and those that have the name only as a part last. */
 function termsOf(word: string, terms: readonly Term[]): readonly Term[] {
   const plain = word.replace(/^-+/, '');
-  const key = keyOf(plain);
+  const key = lettersOf(plain);
   return terms
     .map((term) => [rankOf(plain, key, term), term] as const)
     .filter(([rank]) => rank !== NONE)
@@ -91,17 +92,13 @@ function rankOf(word: string, key: string, term: Term): number {
   if (term.name === word) return 0;
   const names = namesOf(term);
   if (names.includes(word)) return 1;
-  if (names.some((name) => keyOf(name) === key)) return 2;
+  if (names.some((name) => lettersOf(name) === key)) return 2;
   return term.fragment !== undefined && fragmentKeys(term.fragment).includes(key) ? PART : NONE;
 }
 
 /** Returns a term's name, and the name without its sections: 'stage' for 'zero_optimization.stage'. */
 function namesOf({ name }: Term): readonly string[] {
   return /^[\w.]+$/.test(name) ? [name, name.split('.').at(-1) ?? name] : [name];
-}
-
-function keyOf(word: string): string {
-  return word.toLowerCase().replaceAll(/[^a-z0-9]/g, '');
 }
 
 function allFragments(): Table {

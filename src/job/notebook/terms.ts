@@ -2,9 +2,9 @@ import { FRAGMENTS, type Fragment } from '../../config/fragments';
 import { SETTING_ROWS } from '../../config/setting-table';
 import { MODEL_PARTS } from '../../config/settings/model';
 import GLOSSARY from '../../config/terms.json';
-import { DIALECTS } from '../../dialects/dialect-list';
+import { DIALECTS, rowOf } from '../../dialects/dialect-list';
 import { PYTHON_CALLS } from '../../dialects/python/read-python';
-import { placesOf, rowAt } from '../../dialects/rows/meant';
+import { placesOf } from '../../dialects/rows/meant';
 import type { Effect } from '../../dialects/rows/reading';
 
 /** A name that a library, a program or a document uses. */
@@ -24,22 +24,39 @@ export function allTerms(): readonly Term[] {
   return [...glossary(), ...settings(), ...FRAGMENTS.map(ofFragment), ...programs()];
 }
 
+/** Names of the field by who has them: meaning and what to write here, or another name of the same group with this meaning. */
+type Glossary = Readonly<Record<string, Readonly<Record<string, readonly string[] | string>>>>;
+
 function glossary(): Term[] {
-  const groups: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = GLOSSARY;
-  return Object.entries(groups).flatMap(([of, terms]) =>
-    Object.entries(terms).map(([name, [says = '', here = '']]) => ({ name, of: [of], says, here })),
+  return Object.entries(GLOSSARY as Glossary).flatMap(([of, terms]) =>
+    Object.entries(terms).map(([name, meaning]) => {
+      const [says = '', here = ''] = typeof meaning === 'string' ? (terms[meaning] ?? []) : meaning;
+      return { name, of: [of], says, here };
+    }),
   );
 }
 
+/** Returns our settings, and the names that PyTorch and FairScale have for them; the tables of programs have the programs' names. */
 function settings(): Term[] {
   const parts = Object.entries(MODEL_PARTS).map(([key, part]) => ({ ...part, path: `model.${key}` }));
-  return [...SETTING_ROWS, ...parts].map(({ path, says, form }) => ({
+  const own = [...SETTING_ROWS, ...parts].map(({ path, says, form }) => ({
     name: path,
     of: ['shardlab'],
     says,
     here: form ?? `the setting ${path}`,
   }));
+  const elsewhere = SETTING_ROWS.flatMap(({ path, says, names = {} }) =>
+    Object.entries(CALLS).flatMap(([original, of]) =>
+      [names[original as keyof typeof CALLS] ?? []]
+        .flat()
+        .map((name) => ({ name, of: [of], says, here: path })),
+    ),
+  );
+  return [...own, ...elsewhere];
 }
+
+/** Places whose names of settings are arguments of calls, and whom they belong to. */
+const CALLS = { torch: 'torch', fsdp: 'FSDP', fairScale: 'FairScale' } as const;
 
 function ofFragment(fragment: Fragment): Term {
   const { name, document, asWritten, inTheOriginal, here } = fragment;
@@ -60,7 +77,7 @@ function programs(): Term[] {
   const terms = new Map<string, Term>();
   for (const { name: program, keys } of DIALECTS) {
     for (const name of placesOf(keys)) {
-      const { row } = rowAt(keys, name.split('.'));
+      const row = rowOf(keys, name);
       if (row === null || row.parts !== undefined) continue;
       const [says, here] =
         row.effect === null || row.effect === 'error'

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { inspect } from 'node:util';
+import { SETTING_ROWS } from '../../../src/config/setting-table';
 import GLOSSARY from '../../../src/config/terms.json';
 import { parseTrainConfig } from '../../../src/config/train-config';
 import * as sl from '../../../src/index';
@@ -91,9 +92,24 @@ test("the documents' code is shown with its outcome on the original libraries", 
   );
 });
 
-const HERE = Object.values<Record<string, string[]>>(GLOSSARY).flatMap((group) =>
-  Object.entries(group).map(([name, [, here = '']]) => ({ name, here })),
+const GROUPS = Object.values<Record<string, string[] | string>>(GLOSSARY);
+const HERE = GROUPS.flatMap((group) =>
+  Object.entries(group).flatMap(([name, meaning]) =>
+    typeof meaning === 'string' ? [] : [{ name, here: meaning[1] ?? '' }],
+  ),
 );
+
+test('the glossary repeats no name of the table of settings, and its second names are those of its own terms', () => {
+  const names = SETTING_ROWS.flatMap(({ names: { torch = [], fsdp = [], fairScale = [] } = {} }) =>
+    [torch, fsdp, fairScale].flat(),
+  );
+  for (const group of GROUPS) {
+    for (const [name, meaning] of Object.entries(group)) {
+      assert.ok(!names.includes(name), name);
+      if (typeof meaning === 'string') assert.ok(Array.isArray(group[meaning]), `${name}: ${meaning}`);
+    }
+  }
+});
 
 const MOE = { kind: 'moe', layers: 2, dim: 16, heads: 2, vocab: 256, seq: 16, experts: 4, router: 'topk' };
 
