@@ -5,18 +5,33 @@ import { filesBelow, root } from './places.mjs';
 import { withPlainTypes } from './plain-types.mjs';
 
 /**
- * Reduces the build to what the package ships: scripts without comments, data without spaces, and only the declarations that
- * the package's exports import. Line numbers do not change, so that source maps are still right.
+ * Reduces the build to what the package ships: scripts without comments and with tabs, data without spaces, and only the
+ * declarations that the package's exports import. Line numbers do not change, and source maps get the new columns.
  */
 export function slimBuild(build, folders) {
   keepPublicTypes(build, folders);
-  for (const file of folders.flatMap((folder) => filesBelow(join(build, folder)))) {
-    const slim = file.endsWith('.js') ? withoutComments : file.endsWith('.json') ? withoutSpaces : undefined;
-    if (slim === undefined) continue;
-    const text = readFileSync(file, 'utf8');
-    const slimmed = slim(text);
-    if (slimmed !== text) writeFileSync(file, slimmed);
+  for (const file of [...folders, 'claims'].flatMap((folder) => filesBelow(join(build, folder)))) {
+    if (file.endsWith('.js')) slimScript(file);
+    else if (file.endsWith('.json')) rewrite(file, withoutSpaces);
   }
+}
+
+function rewrite(file, slim) {
+  const text = readFileSync(file, 'utf8');
+  const slimmed = slim(text);
+  if (slimmed !== text) writeFileSync(file, slimmed);
+}
+
+function slimScript(file) {
+  const text = readFileSync(file, 'utf8');
+  const { slimmed, removed } = withTabs(withoutComments(text));
+  if (slimmed === text) return;
+  // The map is written first: if the build ends in between, tsc writes both files again.
+  if (existsSync(`${file}.map`)) {
+    const map = JSON.parse(readFileSync(`${file}.map`, 'utf8'));
+    writeFileSync(`${file}.map`, JSON.stringify({ ...map, mappings: shifted(map.mappings, removed) }));
+  }
+  writeFileSync(file, slimmed);
 }
 
 /**
@@ -43,7 +58,8 @@ function keepPublicTypes(build, folders) {
   for (const file of folders.flatMap((folder) => filesBelow(join(build, folder)))) {
     if (file.endsWith('.d.ts') && !wanted.has(join(all, relative(build, file)))) rmSync(file);
   }
-  for (const [file, text] of withPlainTypes(wanted)) {
+  for (const [file, spaced] of withPlainTypes(wanted)) {
+    const text = spaced.replace(INDENT, tabs);
     const target = join(build, relative(all, file));
     if (existsSync(target) && readFileSync(target, 'utf8') === text) continue;
     mkdirSync(dirname(target), { recursive: true });
@@ -55,10 +71,75 @@ function withoutSpaces(json) {
   return JSON.stringify(JSON.parse(json));
 }
 
+/** The indentation that tsc writes. */
+const INDENT = /^(?: {4})+/gm;
+
+function tabs(spaces) {
+  return '\t'.repeat(spaces.length / 4);
+}
+
+/** Writes indentation as tabs, except within templates; `removed` has the number of characters that each line lost. */
+function withTabs(text) {
+  const removed = [];
+  if (text.search(INDENT) < 0) return { slimmed: text, removed };
+  const { ts, file } = parsed(text);
+  const inTemplate = new Set();
+  const collect = (node) => {
+    if (ts.isTemplateLiteralToken(node)) {
+      const [first, last] = [node.getStart(file), node.getEnd()].map(
+        (place) => file.getLineAndCharacterOfPosition(place).line,
+      );
+      for (let line = first + 1; line <= last; line++) inTemplate.add(line);
+    }
+    ts.forEachChild(node, collect);
+  };
+  collect(file);
+  const lines = text.split('\n').map((line, i) => {
+    const slimmed = inTemplate.has(i) ? line : line.replace(INDENT, tabs);
+    removed.push(line.length - slimmed.length);
+    return slimmed;
+  });
+  return { slimmed: lines.join('\n'), removed };
+}
+
+const DIGITS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
+
+/**
+ * Moves the mappings of each line to the left. Only a line's first mapping has a column; the others have distances. Source: the
+ * source map format (ECMA-426), whose numbers have 5 bits per digit, a sign in the last bit, and a sixth bit for "continued".
+ */
+function shifted(mappings, removed) {
+  return mappings
+    .split(';')
+    .map((line, i) =>
+      line.replace(/^[g-z0-9+/]*[A-Za-f]/, (digits) => encoded(decoded(digits) - (removed[i] ?? 0))),
+    )
+    .join(';');
+}
+
+function decoded(digits) {
+  const bits = [...digits].reduceRight((value, digit) => value * 32 + (DIGITS.indexOf(digit) & 31), 0);
+  return bits >> 1; // a column is not negative
+}
+
+function encoded(column) {
+  let rest = Math.max(0, column) << 1;
+  let digits = '';
+  do {
+    digits += DIGITS[(rest & 31) | (rest > 31 ? 32 : 0)];
+    rest >>= 5;
+  } while (rest > 0);
+  return digits;
+}
+
+function parsed(text) {
+  const ts = createRequire(join(root, 'package.json'))('typescript');
+  return { ts, file: ts.createSourceFile('a.js', text, ts.ScriptTarget.ESNext, true, ts.ScriptKind.JS) };
+}
+
 function withoutComments(text) {
   if (!/^\s*(\/\*|\/\/(?!# ))|\S.*?(\/\*|\/\/(?!# ))/m.test(text)) return text;
-  const ts = createRequire(join(root, 'package.json'))('typescript');
-  const file = ts.createSourceFile('a.js', text, ts.ScriptTarget.ESNext, false, ts.ScriptKind.JS);
+  const { ts, file } = parsed(text);
   const ranges = new Map();
   const collect = (node) => {
     const children = node.getChildren(file);
