@@ -6,7 +6,8 @@ import { withPlainTypes } from './plain-types.mjs';
 
 /**
  * Reduces the build to what the package ships: scripts without comments and with tabs, data without spaces, and only the
- * declarations that the package's exports import. Line numbers do not change, and source maps get the new columns.
+ * declarations that the package's exports import, without notes for whoever changes the code. Line numbers of scripts do not
+ * change, and source maps get the new columns.
  */
 export function slimBuild(build, folders) {
   keepPublicTypes(build, folders);
@@ -59,7 +60,7 @@ function keepPublicTypes(build, folders) {
     if (file.endsWith('.d.ts') && !wanted.has(join(all, relative(build, file)))) rmSync(file);
   }
   for (const [file, spaced] of withPlainTypes(wanted)) {
-    const text = spaced.replace(INDENT, tabs);
+    const text = spaced.replace(NOTE, '').replace(INDENT, tabs);
     const target = join(build, relative(all, file));
     if (existsSync(target) && readFileSync(target, 'utf8') === text) continue;
     mkdirSync(dirname(target), { recursive: true });
@@ -70,6 +71,10 @@ function keepPublicTypes(build, folders) {
 function withoutSpaces(json) {
   return JSON.stringify(JSON.parse(json));
 }
+
+/** Comments, and ends of comments, that explain code to whoever changes it; whoever calls an export does not need them. */
+const NOTE =
+  /^[ \t]*\/\*\*?\s*(?:\* )?\[Note:(?:(?!\*\/)[^])*\*\/\n|\n[ \t]*\*\n[ \t]*\* \[Note:(?:(?!\*\/)[^])*(?=\n[ \t]*\*\/)/gm;
 
 /** The indentation that tsc writes. */
 const INDENT = /^(?: {4})+/gm;
