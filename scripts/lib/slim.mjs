@@ -74,7 +74,7 @@ function withoutSpaces(json) {
 
 /** Comments, and ends of comments, that explain code to whoever changes it; whoever calls an export does not need them. */
 const NOTE =
-  /^[ \t]*\/\*\*?\s*(?:\* )?\[Note:(?:(?!\*\/)[^])*\*\/\n|\n[ \t]*\*\n[ \t]*\* \[Note:(?:(?!\*\/)[^])*(?=\n[ \t]*\*\/)/gm;
+  /^[ \t]*\/\*\*?\s*(?:\* )?\[Note:(?:(?!\*\/).)*\*\/\n|\n[ \t]*\*\n[ \t]*\* \[Note:(?:(?!\*\/).)*(?=\n[ \t]*\*\/)/gms;
 
 /** The indentation that tsc writes. */
 const INDENT = /^(?: {4})+/gm;
