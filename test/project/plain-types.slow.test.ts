@@ -7,7 +7,9 @@ import { ROOT, readFiles } from './sources';
 /** The declarations that the package ships; tsc's own, in which zod computes types, are in the folder `types` beside them. */
 const shipped = [...readFiles(['build/src'], '.d.ts')].map(([path, text]) => ({ path, text }));
 const computed = readFiles(['build/types/src'], '.d.ts');
-const written = shipped.filter(({ path, text }) => computed.get(inTypes(path)) !== text);
+const written = shipped.filter(
+  ({ path, text }) => declared(computed.get(inTypes(path)) ?? '') !== declared(text),
+);
 
 test('cells read no type that zod computes from a schema', () => {
   const read = shipped.filter(({ text }) => /z\.(input|output)<typeof \w+>/.test(text));
@@ -40,6 +42,11 @@ test("each written type is identical to zod's", () => {
 /** Type parameters are assignable only if the compiler finds what they extend identical: keys, `?`, `readonly`, any. */
 const SAME =
   'type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends (<T>() => T extends B ? 1 : 2) ? true : false;';
+
+/** A declaration file without comments and spaces, which the package has fewer of. */
+function declared(text: string): string {
+  return text.replace(/\/\*.*?\*\/|\s/gs, '');
+}
 
 function inTypes(path: string): string {
   return path.replace('build/', 'build/types/');
