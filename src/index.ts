@@ -73,10 +73,11 @@ export type { DryRun } from './plan/dry-run/dry-run-result';
 export type { HardwareCalibration } from './plan/hardware-calibration';
 export type { KnownGpu } from './plan/known';
 export { KNOWN_GPUS as gpus, KNOWN_MODELS as models } from './plan/known';
+export type { Place } from './plan/place';
 export type { PlanInput, PlanOptions, PlanPlace } from './plan/plan-input';
+export type { PlannedConfig, PlanObject } from './plan/planned-model';
 export type { Estimate, Prediction } from './plan/prediction';
 export type { RecommendInput } from './plan/recommend-request';
-export type { PlanRequestInput } from './plan/request';
 export type { FileBatch } from './train/own-task';
 export type { StepResult } from './train/step-result';
 

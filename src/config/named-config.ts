@@ -5,8 +5,8 @@ import { shortened } from '../core/shortened';
 import { shown } from '../core/shown';
 import { LONGEST_PATH } from './call-options';
 import { type LocatedText, locatedText } from './located-text';
+import { MODEL_NAMES } from './model-names';
 import { nearest } from './nearest';
-import { MODEL_NAMES } from './settings/model';
 import { checkTrainConfig, type TrainConfigInput } from './train-config';
 
 /**

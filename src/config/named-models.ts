@@ -25,14 +25,24 @@ export const MODEL_SHAPES = {
 } as const;
 
 /**
+ * The settings with which published models train unless a config has others: one sequence per pass, bf16 parameters with
+ * gradients reduced in float32, and (in the models below) attention in blocks. Source: Grattafiori et al. 2024, 3.3.2, for the
+ * reduction; TorchTitan's defaults (training.mixed_precision_param and _reduce, local_batch_size of its Llama 3 8B).
+ */
+export const PUBLISHED_TRAINING = {
+  batch: 1,
+  mixedPrecision: { paramDtype: 'bfloat16', reduceDtype: 'float32' },
+} as const;
+
+/**
  * Sizes of published models. Source: their configurations. `seq` is their sequence length in training; Wan2.2's latent is
  * for 81 frames of 832 x 480 pixels (the encoder reduces 4 frames to one, and 8 x 8 pixels to one position).
  */
 export const PUBLISHED_MODELS = {
-  gpt2: { kind: 'gpt', layers: 12, dim: 768, heads: 12, vocab: 50_257, seq: 1024 },
-  'gpt2-xl': { kind: 'gpt', layers: 48, dim: 1600, heads: 25, vocab: 50_257, seq: 1024 },
+  gpt2: gpt(12, 768, 12, { vocab: 50_257, seq: 1024 }),
+  'gpt2-xl': gpt(48, 1600, 25, { vocab: 50_257, seq: 1024 }),
   // Megatron's padded vocabulary, as in Narayanan et al. 2021.
-  'gpt3-175b': { kind: 'gpt', layers: 96, dim: 12_288, heads: 96, vocab: 51_200, seq: 2048 },
+  'gpt3-175b': gpt(96, 12_288, 96, { vocab: 51_200, seq: 2048 }),
   'llama3-8b': { ...llama3(32, 4096, 32), ffn: 14_336 },
   'llama3-70b': { ...llama3(80, 8192, 64), ffn: 28_672 },
   'llama3-405b': { ...llama3(126, 16_384, 128), ffn: 53_248 },
@@ -74,6 +84,7 @@ export const PUBLISHED_MODELS = {
     latent: [31, 44, 80],
     inChannels: 48,
     outChannels: 48,
+    attention: 'flash',
   },
   'umt5-xxl-encoder': {
     kind: 't5-encoder',
@@ -89,6 +100,15 @@ export const PUBLISHED_MODELS = {
 /** Every model that has a name. */
 export const NAMED_MODELS = { ...MODEL_SHAPES, ...PUBLISHED_MODELS };
 
+function gpt(
+  layers: number,
+  dim: number,
+  heads: number,
+  sizes: { readonly vocab: number; readonly seq: number },
+) {
+  return { kind: 'gpt', layers, dim, heads, ...sizes, attention: 'flash' } as const;
+}
+
 /** Source: Grattafiori et al. 2024, table 3. */
 function llama3(layers: number, dim: number, heads: number) {
   return {
@@ -100,17 +120,26 @@ function llama3(layers: number, dim: number, heads: number) {
     vocab: 128_256,
     seq: 8192,
     ropeTheta: 500_000,
+    attention: 'flash',
   } as const;
 }
 
 /** Source: Touvron et al. 2023b, and the configurations of its models. */
 function llama2(layers: number, dim: number, heads: number) {
-  return { kind: 'llama', layers, dim, heads, vocab: 32_000, seq: 4096 } as const;
+  return { kind: 'llama', layers, dim, heads, vocab: 32_000, seq: 4096, attention: 'flash' } as const;
 }
 
 /** Source: Jiang et al. 2023, and the configurations of its three versions. */
 function mistral() {
-  return { kind: 'llama', layers: 32, dim: 4096, heads: 32, kvHeads: 8, ffn: 14_336 } as const;
+  return {
+    kind: 'llama',
+    layers: 32,
+    dim: 4096,
+    heads: 32,
+    kvHeads: 8,
+    ffn: 14_336,
+    attention: 'flash',
+  } as const;
 }
 
 /**
@@ -123,7 +152,16 @@ function qwen25(layers: number, dim: number, heads: number) {
 
 /** Source: Bai et al. 2023; bias on queries, keys and values, RMSNorm's eps 1e-6; 8192 tokens of context (model cards). */
 function qwen(layers: number, dim: number, heads: number) {
-  return { kind: 'llama', layers, dim, heads, seq: 8192, qkvBias: true, normEps: 1e-6 } as const;
+  return {
+    kind: 'llama',
+    layers,
+    dim,
+    heads,
+    seq: 8192,
+    qkvBias: true,
+    normEps: 1e-6,
+    attention: 'flash',
+  } as const;
 }
 
 /** Source: Wan2.2's wan/configs (t2v-A14B, i2v-A14B, s2v-14B, ti2v-5B), github.com/Wan-Video/Wan2.2. */
@@ -136,5 +174,6 @@ function wan() {
     ffn: 13_824,
     latent: [21, 60, 104],
     experts: 2,
+    attention: 'flash',
   } as const;
 }

@@ -1,7 +1,6 @@
 import { parse } from 'yaml';
 import { ConfigError } from '../core/errors';
 import { ownData } from './settings/data';
-import { modelShape } from './settings/model';
 import { checkTrainConfig, type TrainConfig } from './train-config';
 
 type Section = Readonly<Record<string, unknown>>;
@@ -29,13 +28,13 @@ function replaced(section: Section, [key = '', ...rest]: readonly string[], valu
 function within(section: Section, key: string): Section {
   const written = section[key];
   if (typeof written === 'object' && written !== null) return { ...written };
+  if (key === 'model' && typeof written === 'string') return { like: written };
   const checked = checkTrainConfig({ [key]: written });
   if ('issues' in checked || typeof written !== 'string') return {};
   return Object.fromEntries(Object.entries(longForm(checked.config, key)));
 }
 
 function longForm(config: TrainConfig, key: string): object {
-  if (key === 'model') return modelShape(config);
   if (key === 'data') return ownData(config.data) ?? {};
   return Object(Object.entries(config).find(([name]) => name === key)?.[1] ?? {});
 }

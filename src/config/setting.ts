@@ -33,10 +33,9 @@ export interface Facts<Config> {
   given(path: string): boolean;
 }
 
-/** Values of a plan request that replace a config's settings. */
+/** The parts of a plan's place on which the meaning of a setting may depend. */
 export interface PlannedOn {
   readonly gpus?: number | undefined;
-  readonly recompute?: unknown;
   readonly exampleTokens?: number | undefined;
 }
 

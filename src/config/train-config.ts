@@ -2,9 +2,11 @@ import type { z } from 'zod';
 import { ConfigError } from '../core/errors';
 import { ownValue } from '../core/own-value';
 import { issuesMessage, toIssues } from './config-issue';
+import { PUBLISHED_TRAINING } from './named-models';
 import { unplainParts } from './plain-input';
 import type { ConfigIssue } from './setting';
 import { configSchema, keysOf, SETTING_ROWS } from './setting-table';
+import { publishedModel } from './settings/model';
 
 /** What to train and how: the model, its strategy, data, optimizer and length. */
 export type TrainConfig = Readonly<z.output<typeof configSchema>>;
@@ -28,10 +30,18 @@ export type ConfigCheck =
 export function checkTrainConfig(input: unknown): ConfigCheck {
   const [unplain, ...others] = unplainParts(input);
   if (unplain !== undefined) return { issues: [unplain, ...others] };
-  const parsed = configSchema.safeParse(input);
+  const parsed = configSchema.safeParse(withModelSettings(input));
   if (!parsed.success) return { issues: toIssues(parsed.error.issues, input, KEYS) };
   const [first, ...rest] = configConflicts(parsed.data);
   return first === undefined ? { config: parsed.data } : { issues: [first, ...rest] };
+}
+
+/** Adds the settings with which a published model trains where the input has none. */
+function withModelSettings(input: unknown): unknown {
+  if (typeof input !== 'object' || input === null || !('model' in input)) return input;
+  if (publishedModel(input.model) === null) return input;
+  const written = Object.entries(input).filter(([, value]) => value !== undefined);
+  return { ...PUBLISHED_TRAINING, ...Object.fromEntries(written) };
 }
 
 /** Finds settings that contradict each other or the model; each issue has both values and says what to change. */

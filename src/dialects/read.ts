@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { either, fields, listOf, requireKind, text } from '../config/call-options';
+import { MODEL_NAMES } from '../config/model-names';
 import { presetNamed } from '../config/named-config';
-import { MODEL_NAMES } from '../config/settings/model';
 import { ConfigError } from '../core/errors';
 import { assemble } from './assemble';
 import { isLaunch } from './command';

@@ -1,8 +1,9 @@
+import { PUBLISHED_TRAINING } from '../config/named-models';
 import { candidates, type SearchSpace } from './candidates';
 import type { Layout } from './layout';
 import type { ModelShapeInput } from './model-shape';
 import type { Prediction } from './prediction';
-import { parseRecommend, searchBases } from './recommend-request';
+import { recommendRequest, searchBases } from './recommend-request';
 
 /** Advice is tested on every combination of these values. */
 export interface AdviceGrid {
@@ -122,6 +123,9 @@ const ADVICE = {
 
 const NAMES = Object.keys(ADVICE) as readonly AdviceName[]; // the keys of ADVICE
 
+/** The documents' models train in bf16 with FlashAttention. */
+const TRAINING = { mixedPrecision: PUBLISHED_TRAINING.mixedPrecision, attention: 'flash' } as const;
+
 /** The search tries only these few values at each point, because the grid has many points. */
 const COARSE: SearchSpace = { micro: [1, 4], virtualStages: [1, 2], cp: [1], pp: [1, 2, 4, 8, 16] };
 
@@ -162,7 +166,7 @@ function* basesOf(grid: AdviceGrid): Generator<Layout> {
     for (const hardware of grid.hardware) {
       for (const nicGbit of grid.nicGbit) {
         for (const gpus of grid.gpus) {
-          yield* searchBases(parseRecommend({ model, hardware, nicGbit, gpus }));
+          yield* searchBases(recommendRequest({ ...TRAINING, model, hardware, nicGbit, gpus }));
         }
       }
     }

@@ -68,6 +68,13 @@ function sequenceAllows({ seq }: Layout['model'], cp: number): boolean {
   return cp === 1 || (seq % (2 * cp) === 0 && seq / cp >= LEAST_TOKENS);
 }
 
+/** Returns whether norms divide the sequence; they can only if the ranks divide it. */
+function sequenceWays({ model }: Layout, { tp, cp }: Cut, allowed: readonly boolean[]): readonly boolean[] {
+  if (tp === 1) return [false];
+  if (model.seq % (tp * cp) === 0) return allowed;
+  return [false];
+}
+
 /** Yields the frameworks and strategies that can run these degrees. */
 function* ways(base: Layout, cut: Cut, space: SearchSpace): Generator<Way> {
   for (const stack of space.stacks ?? STACKS) {
@@ -81,7 +88,7 @@ function* ways(base: Layout, cut: Cut, space: SearchSpace): Generator<Way> {
       if (cut.pp > 1 && !rules.pipelineWith.includes(strategy)) continue;
       const shards = shardsOf(strategy, base, cut);
       const dropout = base.dropout && stack === 'megatron';
-      for (const sequenceParallel of cut.tp > 1 ? rules.sequenceParallel : [false]) {
+      for (const sequenceParallel of sequenceWays(base, cut, rules.sequenceParallel)) {
         for (const offload of offloads({ stack, strategy }, base, cut, space)) {
           for (const ep of expertDegrees(stack, base, cut)) {
             yield { stack, strategy, shards, dropout, sequenceParallel, offload, ep };

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { ConfigError } from '../core/errors';
 import { GPUS } from './hardware';
-import { gpuSchema } from './request';
+import { gpuSchema, type Place } from './place';
 
 const { like, gemmTflops, hbmTBps, memoryGB, linkGBps, gpusPerNode } = gpuSchema.shape;
 
@@ -29,21 +29,17 @@ export function parseCalibration(input: unknown, from = 'calibration'): Hardware
 }
 
 /**
- * Returns a request whose hardware has the measured figures; figures that the request already has are not replaced.
- * Throws: CONFIG if the request names another kind of GPU than the calibration.
+ * Returns a place whose hardware has the measured figures; figures that the place already has are not replaced.
+ * Throws: CONFIG if the place names another kind of GPU than the calibration.
  */
-export function withCalibration<Request extends object>(
-  request: Request,
-  calibration: HardwareCalibration,
-): Request & { readonly hardware: object } {
-  const asked = 'hardware' in request ? request.hardware : undefined;
+export function withCalibration({ on, hardware, ...place }: Place, calibration: HardwareCalibration): Place {
+  const asked = hardware ?? on;
   const said = typeof asked === 'object' && asked !== null ? asked : { like: asked ?? calibration.like };
-  const like = 'like' in said ? said.like : undefined;
-  if (like !== calibration.like) {
+  if (said.like !== calibration.like) {
     throw new ConfigError(
-      `the calibration is of ${calibration.like}, but the request's hardware is ${String(like)}; ` +
-        `plan for ${calibration.like}, or calibrate on ${String(like)}`,
+      `the calibration is of ${calibration.like}, but the plan's hardware is ${String(said.like)}; ` +
+        `plan for ${calibration.like}, or calibrate on ${String(said.like)}`,
     );
   }
-  return { ...request, hardware: { ...calibration, ...said } };
+  return { ...place, on: { ...calibration, ...said } };
 }

@@ -3,29 +3,45 @@ import { ConfigError } from '../core/errors';
 import { shortened } from '../core/shortened';
 import { shown } from '../core/shown';
 import type { Layout } from './layout';
-import type { Place } from './plan-input';
+import type { Asked } from './layout-of';
+import type { Place } from './place';
+import type { PlannedConfig } from './planned-model';
 
-/** A key of a plan request that `whatIf` can change: its name, its path in the request, and its value in a layout. */
+/** A setting of a plan that `whatIf` can change: its name, its value in a layout, and what sets it. */
 interface Knob {
   readonly label: string;
-  readonly path: string;
   of(layout: Layout): unknown;
+  /** Returns the keys of a config and of its place that set a value. */
+  keys?(value: unknown): object;
+  /** The key of a layout's request that has the value, if a config says it otherwise. */
+  readonly asked?: 'micro' | 'global' | 'seq';
 }
 
-/** The keys that `whatIf` can change. */
+const parallel =
+  (key: string) =>
+  (value: unknown): object => ({ parallel: { [key]: value } });
+const key =
+  (name: string) =>
+  (value: unknown): object => ({ [name]: value });
+
+/** The settings that `whatIf` can change. */
 const KNOBS = {
-  microBatch: { label: 'microbatch', path: 'batch.micro', of: (layout: Layout) => layout.microBatch },
-  globalBatch: { label: 'global batch', path: 'batch.global', of: (layout: Layout) => layout.globalBatch },
-  tp: { label: 'tp', path: 'parallel.tp', of: (layout: Layout) => layout.tp },
-  pp: { label: 'pp', path: 'parallel.pp', of: (layout: Layout) => layout.pp },
-  cp: { label: 'cp', path: 'parallel.cp', of: (layout: Layout) => layout.cp },
-  strategy: { label: 'strategy', path: 'parallel.strategy', of: (layout: Layout) => layout.strategy },
-  recompute: { label: 'recompute', path: 'recompute', of: (layout: Layout) => layout.recompute },
-  attention: { label: 'attention', path: 'attention', of: (layout: Layout) => layout.attention },
-  nicGbit: { label: 'NIC, Gbit/s', path: 'nicGbit', of: (layout: Layout) => layout.hardware.nicGbit },
-  hardware: { label: 'GPU', path: 'hardware', of: (layout: Layout) => layout.hardware.name },
-  compile: { label: 'compiled', path: 'compile', of: (layout: Layout) => layout.compile },
-  seq: { label: 'tokens per sample', path: 'seq', of: (layout: Layout) => layout.model.seq },
+  microBatch: { label: 'microbatch', asked: 'micro', of: (layout: Layout) => layout.microBatch },
+  globalBatch: { label: 'global batch', asked: 'global', of: (layout: Layout) => layout.globalBatch },
+  tp: { label: 'tp', keys: parallel('tp'), of: (layout: Layout) => layout.tp },
+  pp: { label: 'pp', keys: parallel('pp'), of: (layout: Layout) => layout.pp },
+  cp: { label: 'cp', keys: parallel('cp'), of: (layout: Layout) => layout.cp },
+  strategy: { label: 'strategy', keys: parallel('strategy'), of: (layout: Layout) => layout.strategy },
+  recompute: {
+    label: 'recompute',
+    keys: (value) => ({ activationCheckpointing: value === 'none' ? null : value }),
+    of: (layout: Layout) => layout.recompute,
+  },
+  attention: { label: 'attention', keys: key('attention'), of: (layout: Layout) => layout.attention },
+  nicGbit: { label: 'NIC, Gbit/s', keys: key('nicGbit'), of: (layout: Layout) => layout.hardware.nicGbit },
+  hardware: { label: 'GPU', keys: key('hardware'), of: (layout: Layout) => layout.hardware.name },
+  compile: { label: 'compiled', keys: key('compile'), of: (layout: Layout) => layout.compile },
+  seq: { label: 'tokens per sample', asked: 'seq', of: (layout: Layout) => layout.model.seq },
 } as const satisfies Readonly<Record<string, Knob>>;
 
 /** The values to try for each knob. */
@@ -33,10 +49,11 @@ export type KnobValues = {
   readonly [Name in keyof typeof KNOBS]?: readonly ReturnType<(typeof KNOBS)[Name]['of']>[];
 };
 
-/** A knob's value, and the keys of a request that set this value. */
+/** A knob's value, and the keys that set this value. */
 export interface Turn {
   readonly value: string | number | boolean;
-  readonly place: Place;
+  readonly place: PlannedConfig & Place;
+  readonly changes: Asked;
   /** Whether a layout has this value. */
   isOf(layout: Layout): boolean;
 }
@@ -60,13 +77,15 @@ export function turnsOf(
       label: knob.label,
       turns: tried.map((value) => ({
         value,
-        place: nested(knob.path.split('.'), value),
+        place: knob.keys?.(value) ?? {},
+        changes: knob.asked === undefined ? {} : { [knob.asked]: countOf(name, value) },
         isOf: (layout) => knob.of(layout) === value,
       })),
     };
   });
 }
 
-function nested([key = '', ...rest]: readonly string[], value: unknown): Place {
-  return { [key]: rest.length === 0 ? value : nested(rest, value) };
+function countOf(name: string, value: unknown): number {
+  if (typeof value === 'number' && Number.isInteger(value) && value > 0) return value;
+  throw new ConfigError(`whatIf: ${name} is ${shown(value)}; give whole numbers above 0`);
 }

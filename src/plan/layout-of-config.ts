@@ -1,6 +1,4 @@
 import { valueAt } from '../config/config-issue';
-import { isPretrained } from '../config/pretrained';
-import { isPythonModel } from '../config/python-model';
 import { type PlannedPath, SETTING_ROWS } from '../config/setting-table';
 import { isGathered } from '../config/settings/gathering';
 import { isOwnModel, MODEL_PARTS, modelShape } from '../config/settings/model';
@@ -8,13 +6,13 @@ import { microbatchesOf, virtualStagesOf } from '../config/settings/pipeline';
 import { reduceDtypeOf } from '../config/settings/precision';
 import { encoderShape } from '../config/settings/videos';
 import { STRATEGIES, type StrategyName } from '../config/strategies';
-import { knownKeys, parseTrainConfig, type TrainConfig } from '../config/train-config';
+import { parseTrainConfig, type TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import { buildModel, chooseTrained } from '../nn/models/build-model';
 import type { Asked } from './layout-of';
 import { shapeOf } from './model-shape';
 import { shapeOfConfig } from './models';
-import { type PlanRequest, planRequestSchema, REQUEST_WORDS } from './request';
+import type { ReadPlace } from './place';
 
 /** A setting whose value a plan does not use, and the sentence that says what is planned instead. */
 export interface Assumed {
@@ -30,24 +28,8 @@ export interface ConfigReading {
   readonly withoutEffect: readonly string[];
 }
 
-/** Whether an input is a TrainConfig, because it has a key, or a value of a key, that no plan request has. */
-export function isTrainConfig(input: unknown): boolean {
-  if (typeof input !== 'object' || input === null) return false;
-  const requestKeys = [...Object.keys(planRequestSchema.shape), ...Object.keys(REQUEST_WORDS)];
-  const trainKeys = knownKeys('').filter((key) => !requestKeys.includes(key));
-  return Object.entries(input).some(
-    ([key, value]) =>
-      trainKeys.includes(key) ||
-      (key === 'batch' && typeof value === 'number') ||
-      (key === 'schedule' && typeof value === 'object') ||
-      (key === 'model' &&
-        (value === 'tiny' || value === 'bench' || isPretrained(value) || isPythonModel(value))),
-  );
-}
-
-/** Further inputs of a reader: the config as the user wrote it, and the GPUs for which it is planned. */
+/** Further inputs of a reader: the GPUs for which the config is planned. */
 interface At {
-  readonly input: object;
   readonly gpus: number;
   /** Number of data-parallel ranks. */
   readonly dp: number;
@@ -71,6 +53,7 @@ const READERS: Readonly<Record<PlannedPath, Reader>> = {
   'parallel.commHook': ({ parallel: { commHook } }) => (commHook === null ? {} : { commHook }),
   'parallel.tp': tensorParallelOf,
   'parallel.sequenceParallel': tensorParallelOf,
+  'parallel.ep': ({ parallel: { ep } }) => (ep === 1 ? {} : { ep }),
   'parallel.cp': ({ parallel: { cp } }) => (cp === 1 ? {} : { cp }),
   'parallel.pp': pipelineOf,
   'parallel.schedule': pipelineOf,
@@ -92,17 +75,16 @@ const READERS: Readonly<Record<PlannedPath, Reader>> = {
 };
 
 /** Returns what a config says about a training on GPUs. Throws: CONFIG if it cannot be planned. */
-export function askedByConfig(config: TrainConfig, input: object, place: PlanRequest): Asked {
-  const { mesh } = config.parallel;
+export function askedByConfig(config: TrainConfig, { gpus: given }: Pick<ReadPlace, 'gpus'>): Asked {
+  const { mesh, tp, pp, cp } = config.parallel;
   // A mesh defines the number of ranks; without a mesh, there are 8 ranks in one node.
-  const { tp = config.parallel.tp, pp = config.parallel.pp, cp = config.parallel.cp } = place.parallel ?? {};
-  const gpus = place.gpus ?? (mesh === null ? 8 : mesh.dpReplicate * mesh.dpShard * tp * pp);
-  const at = { input, gpus, dp: gpus / (tp * pp * cp) };
+  const gpus = given ?? (mesh === null ? 8 : mesh.dpReplicate * mesh.dpShard * tp * pp);
+  const at = { gpus, dp: gpus / (tp * pp * cp) };
   return Object.assign({ gpus }, ...[...new Set(Object.values(READERS))].map((read) => read(config, at)));
 }
 
 /** Finds the settings that differ from their defaults and whose values the plan does not use. */
-export function readingOf(config: TrainConfig, input: object, place: PlanRequest): ConfigReading {
+export function readingOf(config: TrainConfig, input: object, place: ReadPlace): ConfigReading {
   const defaults = parseTrainConfig({ mixedPrecision: {} });
   const assumed: Assumed[] = [];
   const withoutEffect = valuesOfModel(input);
@@ -115,12 +97,14 @@ export function readingOf(config: TrainConfig, input: object, place: PlanRequest
     if (says !== null) assumed.push({ setting: path, says: `${path} ${shown(value)} ${says}` });
     else if ('ignored' in planned) withoutEffect.push(path);
   }
-  return { assumed: [...assumed, ...attentionByDefault(config, input, place)], withoutEffect };
+  return { assumed, withoutEffect };
 }
 
-function modelOf(config: TrainConfig, { input }: At): Asked {
-  if (modelShape(config).kind === 'own') return {};
-  const isEager = writtenModel(input).attention === 'eager';
+function modelOf(config: TrainConfig): Asked {
+  const shape = modelShape(config);
+  if (shape.kind === 'own') return {};
+  const isEager =
+    shape.kind !== 't5-encoder' && 'attention' in shape ? shape.attention !== 'flash' : shape.kind === 'gpt';
   return { model: shapeOfConfig(config), ...(isEager ? { attention: 'unfused' } : {}) };
 }
 
@@ -146,16 +130,16 @@ function recomputeOf({ activationCheckpointing: chosen }: TrainConfig): Asked {
   return { recompute: 'selective' };
 }
 
-function parallelOf({ parallel }: TrainConfig, { gpus, dp }: At): Asked {
+function parallelOf({ parallel }: TrainConfig, { gpus }: At): Asked {
   const { mesh, strategy } = parallel;
-  if (mesh !== null && !Number.isInteger(dp / mesh.dpShard)) {
+  const ranks = gpus / (parallel.tp * parallel.pp);
+  if (mesh !== null && !Number.isInteger(ranks / mesh.dpShard)) {
     throw new ConfigError(
-      `parallel.mesh: dpShard ${mesh.dpShard} does not divide the ${dp} data-parallel ranks of ${gpus} GPUs; change dpShard or gpus`,
+      `parallel.mesh: dpShard ${mesh.dpShard} does not divide the ${ranks} ranks that share shards of ${gpus} GPUs; change dpShard or gpus`,
     );
   }
   return {
     strategy: strategyOf(parallel),
-    stack: strategy.startsWith('ZERO') ? 'deepspeed' : 'fsdp2',
     ...(mesh === null || !STRATEGIES[strategy].isHybrid ? {} : { dpShard: mesh.dpShard }),
   };
 }
@@ -187,7 +171,7 @@ function offloadOf({ offload, parallel }: TrainConfig): Asked {
 
 function optimizerOf({ optimizer }: TrainConfig): Asked {
   const { kind, amsgrad, momentum, blockSize } = optimizer;
-  return { optimizerStates: { kind, amsgrad, momentum, blockSize } };
+  return { optimizer: { kind, amsgrad, momentum, blockSize } };
 }
 
 /** Returns the share of parameters that train, with adapters. Builds the model without values to count the parameters. */
@@ -212,15 +196,6 @@ function valuesOfModel(input: object): string[] {
   return Object.entries(MODEL_PARTS)
     .filter(([key, { planned }]) => key in written && 'ignored' in planned)
     .map(([key]) => `model.${key}`);
-}
-
-/** Reports that training here stores the matrix of attention weights by default, but plans use flash attention by default. */
-function attentionByDefault(config: TrainConfig, input: object, { attention }: PlanRequest): Assumed[] {
-  const isGiven = attention !== undefined || writtenModel(input).attention !== undefined;
-  if (isGiven || modelShape(config).kind === 't5-encoder') return [];
-  const says =
-    "model.attention is 'eager' by default, but is planned as 'flash', which is usual on GPUs; give model.attention to plan with 'eager'";
-  return [{ setting: 'model.attention', says }];
 }
 
 /** Returns a model's settings as the user wrote them; no settings if the model is a name. */

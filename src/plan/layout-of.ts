@@ -1,38 +1,48 @@
+import { optimizerFields } from '../config/settings/optimizer';
 import { STRATEGIES } from '../config/strategies';
 import { ConfigError } from '../core/errors';
 import { GENERATIONS } from './generations';
 import { type Hardware, type HardwareOverrides, hardwareOf } from './hardware';
-import type { Layout } from './layout';
+import type { Layout, PlannedOptimizer } from './layout';
 import { hasQuantizedMatrices } from './memory/quantized-weights';
-import { type ModelShape, shapeOf } from './model-shape';
+import { type ModelShape, type ModelShapeInput, shapeOf } from './model-shape';
 import { modelOf } from './models';
-import { parseRequest } from './parse-request';
-import { type PlanRequest, plannedOptimizerSchema } from './request';
+import type { Place } from './place';
 
-const USUAL_OPTIMIZER = plannedOptimizerSchema.parse({});
+/** Settings of a layout that are asked for in its own terms. */
+type Choices = Omit<
+  Layout,
+  | ('model' | 'hardware' | 'dp' | 'shards' | 'globalBatch' | 'microBatch' | 'numMicroBatches')
+  | ('reduceDtype' | 'commHook' | 'baseWeights' | 'textEncoder')
+>;
 
-type Sections = Pick<PlanRequest, 'parallel' | 'batch'>;
+/** What a config and its place say about a layout; `layoutAsked` has usual values for the rest. */
+export type Asked = { readonly [Key in keyof Choices]?: Choices[Key] | undefined } & {
+  /** A name, or sizes. */
+  readonly model?: string | ModelShapeInput | undefined;
+  /** Tokens of one sample, in place of the model's. */
+  readonly seq?: number | undefined;
+  readonly hardware?: Place['hardware'];
+  readonly gpusPerNode?: number | undefined;
+  readonly nicGbit?: number | undefined;
+  /** Number of ranks that share shards under a hybrid strategy. Default: the ranks of a node. */
+  readonly dpShard?: number | undefined;
+  /** Sequences of a microbatch. */
+  readonly micro?: number | undefined;
+  /** Sequences per iteration. */
+  readonly global?: number | undefined;
+  readonly reduceDtype?: Layout['reduceDtype'] | undefined;
+  readonly commHook?: Layout['commHook'] | undefined;
+  readonly baseWeights?: Layout['baseWeights'] | undefined;
+  readonly textEncoder?: Layout['textEncoder'] | undefined;
+};
 
-/**
- * What a config or a request says about a layout. It has a request's keys, but without sections: the keys of `parallel` and
- * `batch` are at the same level as the other keys.
- */
-export type Asked = Omit<PlanRequest, keyof Sections> &
-  Partial<NonNullable<Sections['parallel']> & NonNullable<Sections['batch']>>;
-
-/** Returns the layout of a request. Throws: CONFIG, which names the wrong key, its value and the change to make. */
-export function layoutOf(request: unknown): Layout {
-  return layoutAsked(askedBy(parseRequest(request)));
-}
-
-export function askedBy({ parallel, batch, ...request }: PlanRequest): Asked {
-  return { ...request, ...parallel, ...batch };
-}
+const USUAL_OPTIMIZER: PlannedOptimizer = optimizerFields.parse({});
 
 /** Makes the layout and checks it. Throws: CONFIG if degrees, batch, model, precision and hardware do not fit together. */
 export function layoutAsked(asked: Asked): Layout {
   const layout = layoutWithDefaults(asked);
-  checkDegrees(asked, layout);
+  checkDegrees(layout);
   checkModel(layout);
   checkPrecision(layout);
   checkBaseWeights(layout);
@@ -42,12 +52,12 @@ export function layoutAsked(asked: Asked): Layout {
 /** Makes the layout, with usual values for the keys that `asked` lacks. Does not check whether all values fit together. */
 export function layoutWithDefaults(asked: Asked): Layout {
   const { gpus = 8, tp = 1, pp = 1, cp = 1, micro = 1, compile = false, baseWeights = null } = asked;
-  const { strategy = baseWeights === null ? 'FULL_SHARD' : 'NO_SHARD' } = asked;
+  const { strategy = 'FULL_SHARD' } = asked;
   const model = modelAsked(asked);
   const hardware = hardwareAsked(asked);
-  const dp = asked.dp ?? gpus / (tp * pp * cp);
+  const dp = gpus / (tp * pp * cp);
   const globalBatch = asked.global ?? micro * dp * (pp > 1 ? 4 * pp : 1);
-  const stack = asked.stack ?? (baseWeights === null ? usualStack(model, strategy) : 'fsdp2');
+  const stack = asked.stack ?? (strategy.startsWith('ZERO') ? 'deepspeed' : 'fsdp2');
   const virtualStages = pp === 1 ? 1 : (asked.virtualStages ?? (asked.schedule === 'interleaved' ? 2 : 1));
   const inNode = Math.max(1, Math.min(dp * cp, Math.floor(hardware.gpusPerNode / tp)));
   const shards = STRATEGIES[strategy].isHybrid ? (asked.dpShard ?? inNode) : dp * cp;
@@ -84,7 +94,7 @@ export function layoutWithDefaults(asked: Asked): Layout {
     compileLoss: asked.compileLoss ?? compile,
     // Llama's configurations have no dropout, in any framework.
     dropout: asked.dropout ?? (stack === 'megatron' && model.kind !== 'llama'),
-    optimizer: asked.optimizerStates ?? USUAL_OPTIMIZER,
+    optimizer: asked.optimizer ?? USUAL_OPTIMIZER,
     reduceDtype: asked.reduceDtype ?? null,
     commHook: asked.commHook ?? null,
     offload: asked.offload ?? { optimizer: false, parameters: false },
@@ -123,15 +133,10 @@ export function hardwareAsked({ hardware = 'A100-80G', gpusPerNode, nicGbit }: A
   });
 }
 
-function checkDegrees(
-  asked: Asked,
-  { gpus, dp, tp, pp, cp, globalBatch, microBatch, ...layout }: Layout,
-): void {
+function checkDegrees({ gpus, dp, tp, pp, cp, globalBatch, microBatch, ...layout }: Layout): void {
   check(
-    Number.isInteger(dp) && dp * tp * pp * cp === gpus,
-    asked.dp === undefined
-      ? `gpus (${gpus}) must be a multiple of tp(${tp}) x pp(${pp}) x cp(${cp}) = ${tp * pp * cp}; change gpus or one of the degrees`
-      : `dp(${dp}) x tp(${tp}) x pp(${pp}) x cp(${cp}) = ${dp * tp * pp * cp}, but gpus is ${gpus}; change gpus or one of the degrees`,
+    Number.isInteger(dp),
+    `gpus (${gpus}) must be a multiple of tp(${tp}) x pp(${pp}) x cp(${cp}) = ${tp * pp * cp}; change gpus or one of the degrees`,
   );
   check(
     cp === 1 || layout.exampleTokens === layout.model.seq,
@@ -139,7 +144,7 @@ function checkDegrees(
   );
   check(
     Number.isInteger(layout.numMicroBatches),
-    `batch.global (${globalBatch}) must be a multiple of dp x batch.micro (${dp} x ${microBatch})`,
+    `the global batch (${globalBatch}) must be a multiple of dp x microbatch (${dp} x ${microBatch})`,
   );
 }
 
@@ -196,17 +201,8 @@ function checkBaseWeights(layout: Layout): void {
   check(
     strategy === 'NO_SHARD' && stack === 'fsdp2' && tp * pp * cp === 1,
     `baseWeights: 'nf4' is planned only whole on every GPU, as under PEFT with DDP, and not with ${stack} ${strategy}, tp ${tp}, pp ${pp}, cp ${cp}; ` +
-      "give parallel: { strategy: 'NO_SHARD', stack: 'fsdp2' }",
+      "give parallel: { strategy: 'NO_SHARD' }",
   );
-}
-
-/**
- * Returns the usual framework: Megatron-LM if gradients are not sharded; otherwise DeepSpeed for GPTs, and PyTorch for other
- * models.
- */
-function usualStack({ kind }: ModelShape, strategy: Layout['strategy']): Layout['stack'] {
-  if (!STRATEGIES[strategy].shardedAtRest.includes('gradient')) return 'megatron';
-  return kind === 'gpt' ? 'deepspeed' : 'fsdp2';
 }
 
 function check(holds: boolean, message: string): void {

@@ -1,29 +1,18 @@
 import { pythonRefused } from '../config/functions-missing';
 import { CATALOGUE_NAMES } from '../config/hub-names';
+import { type ModelName, modelNamed } from '../config/model-names';
 import { PUBLISHED_MODELS } from '../config/named-models';
 import { nearest } from '../config/nearest';
-import { type ModelConfig, type ModelName, modelShape, positionsOf } from '../config/settings/model';
+import { type ModelConfig, modelShape, positionsOf } from '../config/settings/model';
 import { ConfigError } from '../core/errors';
 import { shortened } from '../core/shortened';
 import { catalogueModel, hubModelAt } from './hub/read-hub';
 import { type ModelShapeInput, shapeSchema } from './model-shape';
 
-/** Returns a published model's key for its name here or on a hub ('meta-llama/Llama-3.1-8B'); undefined: the name is unknown. */
-export function modelName(name: string): keyof typeof PUBLISHED_MODELS | undefined {
-  const key = name
-    .toLowerCase()
-    .replace(/^.*\/(meta-)?/, '')
-    .replaceAll('_', '-')
-    .replace('llama-3', 'llama3')
-    .replace('wan2.2-t2v-', 'wan2.2-')
-    .replace('3.1', '3');
-  return NAMES.find((each) => each === key);
-}
-
 /** Returns the shape of a published model, or of a config.json or its folder. Throws: CONFIG with the nearest name. */
 export function modelOf(name: string): ModelShapeInput {
-  const known = modelName(name);
-  if (known !== undefined) return shapeOfConfig({ model: known });
+  const known = modelNamed(name);
+  if (known !== null) return shapeOfConfig({ model: known });
   const published = catalogueModel(name) ?? hubModelAt(name);
   if (published !== undefined) return published;
   const close = nearest(name.replace(/^.*\//, ''), [...NAMES, ...CATALOGUE_NAMES]);
@@ -47,7 +36,7 @@ export function shapeOfConfig(config: { readonly model: ModelConfig | ModelName 
   const read = Object.entries(shape).filter(([key]) => key in shapeSchema.shape);
   return {
     ...(Object.fromEntries(read) as ModelShapeInput), // settings with the same name have the same meaning
-    name: typeof config.model === 'string' ? config.model : undefined,
+    name: typeof config.model === 'string' ? config.model : 'like' in shape ? shape.like : undefined,
     seq: positionsOf(shape),
     ...(shape.kind === 't5-encoder' ? { headDim: (shape.attnDim ?? shape.dim) / shape.heads } : {}),
   };

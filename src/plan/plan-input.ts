@@ -1,45 +1,39 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { requirePlain } from '../config/config-issue';
-import { checkLocated, presetNamed, readNamed } from '../config/named-config';
+import { issuesMessage, requirePlain, valueAt } from '../config/config-issue';
+import { modelNamed } from '../config/model-names';
+import { presetNamed, readNamed } from '../config/named-config';
+import { PUBLISHED_TRAINING } from '../config/named-models';
+import { nearest } from '../config/nearest';
 import { requireKnownOptions } from '../config/option-names';
-import { MODEL_NAMES, modelShape } from '../config/settings/model';
-import { parseTrainConfig, type TrainConfigInput } from '../config/train-config';
+import type { ConfigIssue } from '../config/setting';
+import { modelShape } from '../config/settings/model';
+import { knownKeys, parseTrainConfig, type TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import { shown } from '../core/shown';
 import type { Reading } from '../dialects/rows/reading';
+import { BATCH_KEYS, isBatchLine, ofBatchLine, ourKey } from './batch-line';
 import type { Planned } from './cost-of';
 import { type HardwareCalibration, parseCalibration, withCalibration } from './hardware-calibration';
 import { catalogueModel, hubModelAt } from './hub/read-hub';
 import type { Layout } from './layout';
-import { type Asked, askedBy, layoutAsked } from './layout-of';
-import {
-  type Assumed,
-  askedByConfig,
-  type ConfigReading,
-  isTrainConfig,
-  readingOf,
-} from './layout-of-config';
-import { modelName, ownModelRefused } from './models';
-import { ourKey, parseRequest, parseWith } from './parse-request';
+import { type Asked, layoutAsked } from './layout-of';
+import { type Assumed, askedByConfig, type ConfigReading, readingOf } from './layout-of-config';
+import { ownModelRefused } from './models';
+import { isPlaceKey, type Place, parsePlace, placeSchema, type ReadPlace } from './place';
+import { type PlannedModel, type PlanObject, plannedModel } from './planned-model';
 import { predict } from './predict';
 import { isReading, readingInput, readingPlace, requireReadable, requireWorld } from './reading-input';
-import { type PlanRequestInput, PUBLISHED_FACTS, placeSchema } from './request';
 
 /**
- * The input of `plan`: a TrainConfig, a plan request, the reading of another program's settings (sl.readConfig), or a name. The
- * name is that of a published model ('llama3-8b', 'Qwen/Qwen3-32B'), of a preset, of a model's config.json or its folder, or of
- * a file that contains a TrainConfig or a plan request.
+ * The input of `plan`: a TrainConfig, which may also have the keys of a place, the reading of another program's settings
+ * (sl.readConfig), or a name. The name is that of a published model ('llama3-8b', 'Qwen/Qwen3-32B'), of a preset, of a model's
+ * config.json or its folder, or of a file that contains a TrainConfig.
  */
-export type PlanInput = PlanRequestInput | TrainConfigInput | Reading | string;
+export type PlanInput = PlanObject | Reading | string;
 
-/** Where a TrainConfig runs, as keys of a plan request; other keys of a plan request replace values of the config. */
-export type Place = Partial<PlanRequestInput>;
-
-/** Where an input runs: `on` is a kind of GPU, by name or by figures; keys of a plan request replace those of the input. */
-export type PlanPlace = (Place & { readonly on?: Hardware }) | Hardware;
-
-type Hardware = NonNullable<PlanRequestInput['hardware']>;
+/** Where a config is planned: a kind of GPU by name or by figures, or a place. Keys of a config replace those of the input. */
+export type PlanPlace = PlanObject | NonNullable<Place['on']>;
 
 /** Options of a plan. */
 export interface PlanOptions {
@@ -53,49 +47,128 @@ export const PLAN_OPTIONS: readonly (keyof PlanOptions)[] = ['calibration'];
 export type PlannedInput = Planned & ConfigReading;
 
 /**
- * Plans an input. `where` is the hardware's name, or keys of a plan request, which replace those of the input.
- * Throws: CONFIG if the input is neither a request nor a TrainConfig, or is a TrainConfig that is wrong or cannot be planned.
+ * Plans an input. `where` is the hardware's name, or a place. `changes` replace what the input asks for.
+ * Throws: CONFIG if the input is not a TrainConfig, is wrong, or cannot be planned.
  */
 export function plannedInput(
   input: PlanInput,
   where: PlanPlace = {},
   options: PlanOptions = {},
+  changes: Asked = {},
 ): PlannedInput {
   requireKnownOptions('plan(input, place, { … })', options, PLAN_OPTIONS);
-  const { calibration } = options;
-  const { asked, place } = inputAt(input, where);
-  const measured = calibration && parseCalibration(calibration);
-  if (!isTrainConfig(asked)) return plannedRequest(withPlace(asked, place), measured);
-  const config = parseTrainConfig(asked);
-  if (modelShape(config).kind === 'own') throw ownModelRefused();
-  const written = calibrated(place, measured);
-  const request = parseWith(placeSchema, written);
-  const settings = { ...askedByConfig(config, asked, request), ...askedBy(request) };
-  return planned(written, settings, readingOf(config, asked, request));
+  const read = readPlan(inputAt(input, where), options.calibration);
+  const layout = layoutAsked({ ...read.asked, ...changes });
+  const assumed = [...read.assumed, ...placeReadings(read.asked, layout)];
+  return { layout, prediction: predict(layout), assumed, withoutEffect: read.withoutEffect };
 }
 
-/** Plans a plan request. Throws: CONFIG with the key, its value and what to change. */
-export function plannedRequest(request: object, calibration?: HardwareCalibration): PlannedInput {
-  const written = calibrated(request, calibration);
-  return planned(written, askedBy(parseRequest(written)), { assumed: [], withoutEffect: [] });
+/** Returns the layout of a config with the keys of its place. Throws: CONFIG as `plannedInput` does. */
+export function layoutOf(input: PlanObject): Layout {
+  return layoutAsked(readPlan(input).asked);
 }
 
-function planned(written: object, asked: Asked, { assumed, withoutEffect }: ConfigReading): PlannedInput {
-  const layout = layoutAsked(asked);
-  const readings = requestReadings(written, asked, layout);
-  return { layout, prediction: predict(layout), assumed: [...assumed, ...readings], withoutEffect };
+/** What an input says about a layout, and its settings that are planned with other values. */
+interface PlanRead extends ConfigReading {
+  readonly asked: Asked;
+  /** The checked config; its model is 'own' if only a plan knows the model. */
+  readonly config: TrainConfig;
+}
+
+/** Reads the keys of a config and of its place. Throws: CONFIG as `plannedInput` does, with everything that is wrong. */
+export function readPlan(input: object, calibration?: HardwareCalibration): PlanRead {
+  const { written, place: given } = partsOf(input);
+  const [strange, own] = [strangeKeys(written), { ...written }];
+  for (const { path } of strange) delete own[path[0]];
+  const issues: ConfigIssue[] = [...strange];
+  const place = gathered(issues, () =>
+    parsePlace(calibration ? withCalibration(given, parseCalibration(calibration)) : given),
+  );
+  const model = gathered(issues, () => plannedModel(own.model, valueAt(own, ['parallel', 'pp'])));
+  const config = gathered(issues, () => parseTrainConfig(model === undefined ? own : unbuilt(own, model)));
+  if (place === undefined || config === undefined || issues.length > 0)
+    throw new ConfigError(issuesMessage(issues), { issues });
+  if (model === undefined && modelShape(config).kind === 'own') throw ownModelRefused();
+  const asked = { ...askedByConfig(config, place), ...askedByPlace(place, model?.attention) };
+  const reading = readingOf(config, model === undefined ? own : {}, place);
+  if (model === undefined) return { config, asked, ...reading };
+  requireNoAdapters(config);
+  return { config, asked: { ...asked, model: model.shape }, ...reading };
+}
+
+/** Returns a result; if there are issues instead, adds them to `issues` and returns undefined. */
+function gathered<Result>(issues: ConfigIssue[], read: () => Result): Result | undefined {
+  try {
+    return read();
+  } catch (error) {
+    const found = error instanceof ConfigError ? error.details.issues : undefined;
+    if (!Array.isArray(found)) throw error;
+    issues.push(...(found as ConfigIssue[])); // checks of settings make the issues
+    return undefined;
+  }
+}
+
+/** Stands in for a model that only a plan knows, so that the rules about models that are built here do not apply. */
+function unbuilt(written: object, { isPublished }: PlannedModel): object {
+  return { ...(isPublished ? PUBLISHED_TRAINING : {}), ...written, model: { kind: 'own' }, data: 'function' };
+}
+
+/** Returns the issues of keys that are neither a config's nor a place's, but are similar to a place's key. */
+function strangeKeys(written: object) {
+  return Object.keys(written).flatMap((key) => {
+    if (knownKeys('').includes(key) || nearest(key, knownKeys('')) !== undefined) return [];
+    const near = nearest(key, [...Object.keys(placeSchema.shape), ...BATCH_KEYS]);
+    return near === undefined
+      ? []
+      : [{ path: [key] as const, message: `unknown key; did you mean "${near}"?` }];
+  });
+}
+
+/** Returns the keys of a config and those of a place; keys that are undefined are left out. */
+export function partsOf(input: object): {
+  readonly written: Readonly<Record<string, unknown>>;
+  readonly place: Place;
+} {
+  const entries = Object.entries(keysWithValues(input));
+  return {
+    written: Object.fromEntries(entries.filter(([key]) => !isPlaceKey(key))),
+    place: Object.fromEntries(entries.filter(([key]) => isPlaceKey(key))), // `parsePlace` checks the values
+  };
+}
+
+/** Returns what a place says about a layout. `attention` is the setting of a model that only a plan knows. */
+function askedByPlace(
+  { fp8, attention, ...place }: ReadPlace,
+  ofModel: 'eager' | 'flash' | undefined,
+): Asked {
+  const kernel = attention ?? (ofModel === undefined ? undefined : KERNELS[ofModel]);
+  return {
+    ...place,
+    ...(fp8 === true ? { precision: 'fp8' } : {}),
+    ...(kernel === undefined ? {} : { attention: kernel }),
+  };
+}
+
+const KERNELS = { eager: 'unfused', flash: 'flash' } as const;
+
+function requireNoAdapters({ lora, frozen }: TrainConfig): void {
+  if (lora === null && frozen.length === 0) return;
+  throw new ConfigError(
+    `${lora === null ? 'frozen' : 'lora'}: the modules of this model are not built here, so the trained share is not known; leave it out, and give ` +
+      "trainedShare (the trained parameters divided by the model's parameters) in the place",
+  );
 }
 
 /**
- * Returns an input and the place where it runs. A reading has both, and keys of `where` replace those of the reading's place.
+ * Returns an input with the keys of its place. A reading has both, and keys of `where` replace those of the reading's place.
  * Throws: CONFIG for a reading with lines that are errors.
  */
-export function inputAt(input: unknown, where: PlanPlace): { readonly asked: object; readonly place: Place } {
+export function inputAt(input: unknown, where: PlanPlace): object {
   const asked = inputOf(input);
   const place = placeOf(where);
-  if (!isReading(input)) return { asked, place };
-  requireWorld(input, place.gpus);
-  return { asked, place: withPlace(readingPlace(input), place) };
+  if (!isReading(input)) return withPlace(asked, place);
+  requireWorld(input, 'gpus' in place ? place.gpus : undefined);
+  return withPlace(withPlace(asked, readingPlace(input)), place);
 }
 
 /** Returns the input of a name, the config of a reading, or any other object as it is. Throws: CONFIG for anything else. */
@@ -107,109 +180,83 @@ export function inputOf(input: unknown): object {
   const asked = typeof input === 'string' ? planInputNamed(input) : input;
   requirePlain(asked);
   if (typeof asked === 'object' && asked !== null && !Array.isArray(asked)) return asked;
-  throw new ConfigError(
-    `a plan needs a TrainConfig, a model's name or a request { model, hardware, gpus, parallel, batch }, got ${shown(asked)}`,
-  );
+  throw new ConfigError(`a plan needs a TrainConfig or a model's name, got ${shown(asked)}`);
 }
 
-/**
- * Replaces the input's keys by the place's keys that have a value. Keys within `parallel` and `batch` are replaced one by one.
- */
-export function withPlace<Input extends object, P extends object>(input: Input, place: P): Input & P {
-  const written = input as Readonly<Record<string, unknown>>; // an object has keys
+/** Replaces the input's keys by the place's keys that have a value. Keys within `parallel` are replaced one by one. */
+export function withPlace(input: object, place: object): object {
+  const written: Readonly<Record<string, unknown>> = { ...input };
   const given: Readonly<Record<string, unknown>> = keysWithValues(place);
-  const both = (key: 'parallel' | 'batch'): object =>
-    isObject(written[key]) && isObject(given[key])
-      ? { [key]: { ...written[key], ...keysWithValues(given[key]) } }
-      : {};
-  return { ...input, ...given, ...both('parallel'), ...both('batch') } as Input & P; // the keys of both
+  const isBoth = isObject(written.parallel) && isObject(given.parallel);
+  return {
+    ...written,
+    ...given,
+    ...(isBoth && { parallel: { ...Object(written.parallel), ...keysWithValues(Object(given.parallel)) } }),
+    // Both names of the hardware have one meaning, and the place decides.
+    ...('hardware' in given && !('on' in given) && { on: undefined }),
+    ...('on' in given && !('hardware' in given) && { hardware: undefined }),
+  };
 }
 
-function keysWithValues(object: object): object & Readonly<Record<string, unknown>> {
-  return Object.fromEntries(
-    Object.entries(object).filter(([, value]) => value !== undefined && value !== null),
-  );
+function keysWithValues(object: object): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined));
 }
 
 /**
- * Returns the plan's input for a name: a preset, a published model, a model's config.json or its folder, or a file with a plan
- * request or a TrainConfig. Throws: CONFIG with file, line, key and the nearest known key.
+ * Returns the plan's input for a name: a preset, a published model, a model's config.json or its folder, or a file with a
+ * TrainConfig. Throws: CONFIG with file, line, key and the nearest known key.
  */
 export function planInputNamed(name: string, cwd = '.'): object {
-  const model = existsSync(resolve(cwd, name)) ? MODEL_NAMES.find((each) => each === name) : modelName(name);
-  const known = presetNamed(name) ?? (model && { model });
+  const isPath = existsSync(resolve(cwd, name));
+  const model = isPath ? null : modelNamed(name);
+  const known = presetNamed(name) ?? (model === null ? undefined : { model });
   if (known !== undefined) return known;
-  const published = existsSync(resolve(cwd, name)) ? hubModelAt(name, cwd) : catalogueModel(name);
-  if (published !== undefined) return { model: published };
-  const text = readNamed(name, cwd);
-  const { input, wrong } = text;
-  if (typeof input !== 'object' || input === null || Array.isArray(input)) {
-    throw new ConfigError(`${name} contains no settings; write model, hardware, gpus, parallel and batch`);
-  }
-  if (isTrainConfig(input)) {
-    checkLocated(text);
-    return input;
-  }
+  if (!isPath && catalogueModel(name) !== undefined) return { model: name };
+  const published = isPath ? hubModelAt(name, cwd) : undefined;
+  if (published !== undefined) return { ...PUBLISHED_TRAINING, attention: 'flash', model: published };
+  const { input, wrong } = readNamed(name, cwd);
+  if (typeof input !== 'object' || input === null || Array.isArray(input))
+    throw new ConfigError(`${name} contains no settings; write model, parallel, batch, on and gpus`);
   try {
-    parseRequest(input);
+    const asked = isBatchLine(input) ? ofBatchLine(input) : input;
+    readPlan(asked);
+    return asked;
   } catch (error) {
     const issues = error instanceof ConfigError ? error.details.issues : undefined;
-    // The type is known, because parseRequest makes the issues.
+    // The type is known, because checks of settings make the issues.
     throw Array.isArray(issues) ? wrong(issues as Parameters<typeof wrong>[0], ourKey) : error;
   }
-  return input;
 }
 
-/** Returns a place as keys of a plan request; the name or description of a GPU is short for { on }. */
-export function placeOf(place: PlanPlace): Place {
+/** Returns a place as an object; the name or description of a GPU is short for { on }. */
+export function placeOf(place: PlanPlace): PlanObject {
   if ((typeof place !== 'object' && typeof place !== 'string') || place === null || Array.isArray(place)) {
     throw new ConfigError(
       `give the hardware's name, such as 'H100-80G', or { on: 'H100-80G', gpus: 8, ... }, got ${shown(place)}`,
     );
   }
   requirePlain(place);
-  if (typeof place === 'string' || 'like' in place) return { hardware: place };
-  const { on, ...rest } = place;
-  if (on === undefined) return rest;
-  if (rest.hardware === undefined) return { ...rest, hardware: on };
-  throw new ConfigError(
-    `a plan's place has on (${shown(on)}) and hardware (${shown(rest.hardware)}), which mean the same; give one`,
-  );
+  return typeof place === 'string' || 'like' in place ? { on: place } : place;
 }
 
-function calibrated(request: object, calibration: HardwareCalibration | undefined): object {
-  return calibration === undefined ? request : withCalibration(request, calibration);
-}
-
-export function isObject(value: unknown): value is object {
+function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null;
 }
 
-/**
- * Finds settings that the layout replaced, each with its new value. `written` is the request as the user wrote it, `asked` is
- * the parsed request, with the values of a config.
- */
-function requestReadings(written: object, asked: Asked, layout: Layout): readonly Assumed[] {
-  const { model, pp, ep, schedule, recompute, optimizer } = layout;
+/** Finds settings of the place that the layout replaced, each with its new value. */
+function placeReadings(asked: Asked, layout: Layout): readonly Assumed[] {
+  const { ep, model } = layout;
+  const withExperts = <Value>(value: Value): Value | string =>
+    ep > 1 ? value : 'without expert parallelism';
   const rows: readonly (readonly [setting: string, asked: unknown, planned: unknown])[] = [
-    ['schedule', asked.schedule, pp > 1 || asked.schedule === '1F1B' ? schedule : 'one stage'],
-    ['virtualStages', asked.virtualStages, layout.virtualStages],
-    ['parallel.sequenceParallel', asked.sequenceParallel, layout.sequenceParallel],
-    ['parallel.asyncTensorParallel', asked.asyncTensorParallel, layout.asyncTensorParallel],
-    ['parallel.fp8AllGather', asked.fp8AllGather, layout.fp8AllGather],
-    ['parallel.dpShard', asked.dpShard, layout.shards],
-    ['parallel.dispatcher', asked.dispatcher, ep > 1 ? layout.dispatcher : 'without expert parallelism'],
-    ['parallel.overlapExperts', asked.overlapExperts, ep > 1 ? layout.overlapExperts : false],
+    ['asyncTensorParallel', asked.asyncTensorParallel, layout.asyncTensorParallel],
+    ['fp8AllGather', asked.fp8AllGather, layout.fp8AllGather],
+    ['dispatcher', asked.dispatcher, withExperts(layout.dispatcher)],
+    ['overlapExperts', asked.overlapExperts, ep > 1 ? layout.overlapExperts : false],
     [
       'cudaGraph',
       asked.cudaGraph,
       asked.cudaGraph === 'router' && model.moe === null ? 'none' : layout.cudaGraph,
-    ],
-    ['recomputeEveryNth', asked.recomputeEveryNth, recompute === 'full' ? asked.recomputeEveryNth : 1],
-    [
-      'optimizerStates.momentum',
-      asked.optimizerStates?.momentum,
-      optimizer.kind === 'sgd' ? optimizer.momentum : 0,
     ],
   ];
   const changed = rows.filter(([, value, planned]) => value !== undefined && value !== planned);
@@ -219,7 +266,6 @@ function requestReadings(written: object, asked: Asked, layout: Layout): readonl
       says: `${setting} ${value} has no effect here: planned as ${planned}`,
     })),
     ...(layout.baseWeights === null ? [] : [DEQUANTIZED]),
-    ...factsOf(written),
   ];
 }
 
@@ -227,22 +273,3 @@ const DEQUANTIZED: Assumed = {
   setting: 'baseWeights',
   says: 'baseWeights nf4 is planned in memory only: the plan leaves out the time in which a step converts the 4-bit weights for each matmul',
 };
-
-function factsOf(written: object): Assumed[] {
-  const model = 'model' in written ? written.model : undefined;
-  if (typeof model !== 'object' || model === null) return [];
-  const facts = Object.keys(model).filter((key) => PUBLISHED_FACTS.includes(key));
-  const variants = Object.entries(model).flatMap(([key, value]) =>
-    ourKey(key) === 'inChannels' && typeof value === 'object' && value !== null
-      ? [
-          {
-            setting: `model.${key}`,
-            says: `model.${key} ${JSON.stringify(value)} is planned with its first value`,
-          },
-        ]
-      : [],
-  );
-  if (facts.length === 0) return variants;
-  const says = `model: ${facts.join(', ')} are not read, because they follow from the kind or do not affect the plan`;
-  return [...variants, { setting: facts.map((key) => `model.${key}`).join(', '), says }];
-}

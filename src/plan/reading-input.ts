@@ -2,7 +2,8 @@ import type { TrainConfigInput } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import type { Reading } from '../dialects/rows/reading';
 import { whereOf } from '../dialects/together';
-import type { PlanRequestInput } from './request';
+import type { Place } from './place';
+import type { PlannedConfig } from './planned-model';
 
 /** Whether an input is the reading of another program's settings, as sl.readConfig returns it. */
 export function isReading(input: unknown): input is Reading {
@@ -22,27 +23,24 @@ export function requireReadable({ config, lines }: Reading): void {
     throw new ConfigError(wrong.map((line) => `${whereOf(line)}: ${line.key}: ${line.why}`).join('\n'));
 }
 
-/**
- * Returns the config of a reading, with a seed, by which `isTrainConfig` recognizes a config. Plans do not depend on the seed.
- */
+/** Returns the config of a reading. */
 export function readingInput({ config }: Reading): TrainConfigInput {
-  return { seed: 0, ...config };
+  return config;
 }
 
-/** Returns the place where a reading runs, and its settings that only plans have, as keys of a plan request. */
-export function readingPlace(reading: Reading): Partial<PlanRequestInput> {
+/** Returns the place where a reading runs, and the model and its sequences if only a plan has them. */
+export function readingPlace(reading: Reading): PlannedConfig & Place {
   const { world, machines, place, config } = reading;
   const degrees = degreesOf(reading);
   const gpus = world ?? (degrees > 1 ? degrees : undefined);
-  const isNamed = place.model !== undefined || typeof config.model === 'string';
+  const name = place.model ?? (typeof config.model === 'string' ? config.model : undefined);
   return {
     ...(gpus !== undefined && { gpus }),
     ...(world !== null && machines !== null && machines > 1 && { gpusPerNode: world / machines }),
-    ...(place.model !== undefined && { model: place.model }),
-    ...(isNamed && place.seq !== undefined && { seq: place.seq }),
+    ...(name !== undefined && { model: place.seq === undefined ? name : { like: name, seq: place.seq } }),
     ...(place.compile === true && { compile: true }),
     ...(place.dropout !== undefined && { dropout: place.dropout }),
-    ...(place.isFp8 === true && { precision: 'fp8' }),
+    ...(place.isFp8 === true && { fp8: true }),
   };
 }
 

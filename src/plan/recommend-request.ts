@@ -1,14 +1,15 @@
 import { z } from 'zod';
+import { issuesMessage, toIssues } from '../config/config-issue';
+import { keysOf } from '../config/setting-table';
 import { size } from '../config/settings/model';
 import { strategySchema } from '../config/strategies';
-import { parseTrainConfig, type TrainConfigInput } from '../config/train-config';
 import { ConfigError } from '../core/errors';
+import type { Reading } from '../dialects/rows/reading';
 import { type Layout, RECOMPUTE, STACKS } from './layout';
-import { layoutWithDefaults } from './layout-of';
-import { askedByConfig, isTrainConfig } from './layout-of-config';
-import { ourKey, parseWith } from './parse-request';
-import { inputOf, isObject, planInputNamed, withPlace } from './plan-input';
-import { hardwareSchema, planRequestSchema } from './request';
+import { type Asked, layoutWithDefaults } from './layout-of';
+import { hardwareSchema, type Place } from './place';
+import { inputOf, partsOf, readPlan, withPlace } from './plan-input';
+import type { PlannedConfig } from './planned-model';
 
 const positive = z.number().positive();
 const sizes = z.array(size).min(1).optional();
@@ -25,89 +26,90 @@ const searchSchema = z.strictObject({
   offload: z.array(z.boolean()).min(1).optional(),
 });
 
-/** The schema of a request to `recommend`. */
-export const recommendSchema = planRequestSchema
-  .pick({
-    model: true,
-    seq: true,
-    gpusPerNode: true,
-    nicGbit: true,
-    precision: true,
-    attention: true,
-    compile: true,
-    dropout: true,
-    optimizerStates: true,
-  })
-  .extend({
-    /** One kind of GPU, or several to choose from. */
-    hardware: z.union([hardwareSchema, z.array(hardwareSchema).min(1)]).optional(),
-    /** Number of GPUs; a search by cost also tries fewer GPUs. */
-    gpus: size.default(8),
-    /** The search tries `gpus`, half of them, a quarter and so on, down to this number. Default: `gpus`; by cost, one node. */
-    fewestGpus: size.optional(),
-    /** Sequences of one iteration. Default: about 4 million tokens. */
-    batch: z.strictObject({ global: size.optional() }).prefault({}),
-    by: z.enum(['time', 'memory', 'cost']).default('time'),
-    /** A time limit: the training on this number of tokens takes at most this number of hours. */
-    within: z.strictObject({ tokens: positive, hours: positive }).optional(),
-    /** Restricts the values that are tried. */
-    search: searchSchema.prefault({}),
-  });
+/** The schema of the keys that only `recommend` has. */
+export const recommendSchema = z.strictObject({
+  /** One kind of GPU, or several to choose from. */
+  hardware: z.union([hardwareSchema, z.array(hardwareSchema).min(1)]).optional(),
+  /** The search tries `gpus`, half of them, a quarter and so on, down to this number. Default: `gpus`; by cost, one node. */
+  fewestGpus: size.optional(),
+  /** Sequences of one iteration. Default: those of the config's `batch` and `accumulation`, else about 4 million tokens. */
+  globalBatch: size.optional(),
+  by: z.enum(['time', 'memory', 'cost']).default('time'),
+  /** A time limit: the training on this number of tokens takes at most this number of hours. */
+  within: z.strictObject({ tokens: positive, hours: positive }).optional(),
+  /** Restricts the values that are tried. */
+  search: searchSchema.prefault({}),
+});
 
-/** The input of `recommend`: a model, a kind of GPU and their number, the global batch, and restrictions of the search. */
-export type RecommendInput = z.input<typeof recommendSchema>;
+type Wanted = z.output<typeof recommendSchema>;
+type Kinds = z.input<typeof recommendSchema>['hardware'];
 
-export type RecommendRequest = z.output<typeof recommendSchema>;
+/**
+ * The input of `recommend`: a config, of which the search keeps model, types, optimizer and batch, its GPUs, and restrictions of the
+ * search. `on` and `hardware` mean the same.
+ */
+export type RecommendInput = PlannedConfig &
+  Omit<Place, 'on' | 'hardware'> &
+  z.input<typeof recommendSchema> & { readonly on?: Kinds };
 
-/** Options of a search: `on` is one kind of GPU or several; other keys replace those of the input. */
-export type RecommendPlace = Partial<RecommendInput> & { readonly on?: RecommendInput['hardware'] };
-
-/** Returns a plan request without the keys whose values a search finds, such as `parallel` and the microbatch. */
-export function searchedKeys(request: object): object {
-  const isFound = (key: string): boolean =>
-    ourKey(key) in planRequestSchema.shape && !(ourKey(key) in recommendSchema.shape);
-  const asked = Object.fromEntries(Object.entries(request).filter(([key]) => !isFound(key)));
-  if (!isObject(asked.batch)) return asked;
-  const batch = Object.entries(asked.batch).filter(([key]) => ourKey(key) !== 'micro');
-  return { ...asked, batch: Object.fromEntries(batch) };
+/** A checked input: what all layouts of the search have in common, and how they are searched. */
+export interface RecommendRequest extends Omit<Wanted, 'hardware'> {
+  readonly asked: Asked;
+  readonly kinds: readonly (z.output<typeof hardwareSchema> | undefined)[];
+  readonly gpus: number;
+  /** The config as the user wrote it. */
+  readonly config: PlannedConfig;
 }
 
 /**
- * Returns the request of a config, of a request, or of a name (see `planInputNamed`). From a config, a search takes the model,
- * the types, the optimizer and, if given, the batch. The search finds all other settings, even if a file has values for them.
- * Throws: CONFIG as `plan` does.
+ * Returns the checked request of a config, of a reading, or of a name (see `planInputNamed`); keys of `options` replace those of
+ * the input. The search finds degrees, strategy, microbatch, recompute and offload, even if the input has values for them.
+ * Throws: CONFIG as `plan` does, and for a range of GPUs that begins with the larger number.
  */
-export function recommendAsked(
-  input: RecommendInput | TrainConfigInput | string,
-  { on, ...place }: RecommendPlace = {},
-): object {
-  const asked: object = typeof input === 'string' ? inputNamed(input) : inputOf(input);
-  const where = withPlace(place, { hardware: on });
-  if (!isTrainConfig(asked)) return withPlace(asked, where);
-  const given = place.gpus === undefined ? {} : { gpus: place.gpus };
-  const ofConfig = askedByConfig(parseTrainConfig(asked), asked, given);
-  const { model, precision, attention, optimizerStates, global, gpus } = ofConfig;
-  const hasBatch = 'batch' in asked || 'accumulation' in asked;
-  const read = { model, precision, attention, optimizerStates, gpus };
-  return withPlace({ ...read, ...(hasBatch ? { batch: { global } } : {}) }, where);
+export function recommendRequest(
+  input: RecommendInput | Reading | string,
+  options: RecommendInput = {},
+): RecommendRequest {
+  const { on, ...given } = withPlace(inputOf(input), options) as RecommendInput; // the schemas check it
+  const own = Object.keys(recommendSchema.shape);
+  const entries = Object.entries(on === undefined ? given : { ...given, hardware: on });
+  const wanted = parseWanted(Object.fromEntries(entries.filter(([key]) => own.includes(key))));
+  const rest = Object.fromEntries(entries.filter(([key]) => !own.includes(key)));
+  const { asked } = readPlan(rest);
+  const { written } = partsOf(rest);
+  const { gpus = 8, global } = asked;
+  const hasBatch = 'batch' in written || 'accumulation' in written;
+  const { hardware, fewestGpus = 1, globalBatch = hasBatch ? global : undefined } = wanted;
+  if (fewestGpus > gpus) {
+    throw new ConfigError(
+      `fewestGpus ${fewestGpus} is more than gpus ${gpus}; give the smaller number first: ${gpus}..${fewestGpus}`,
+    );
+  }
+  return {
+    ...wanted,
+    ...(globalBatch === undefined ? {} : { globalBatch }),
+    gpus,
+    asked: keptOf(asked),
+    kinds: Array.isArray(hardware) ? hardware : [hardware],
+    config: written,
+  };
 }
 
-function inputNamed(name: string): object {
-  const input = planInputNamed(name);
-  return isTrainConfig(input) ? input : searchedKeys(input);
+function parseWanted(written: object): Wanted {
+  const parsed = recommendSchema.safeParse(written);
+  if (parsed.success) return parsed.data;
+  const issues = toIssues(parsed.error.issues, written, keysOf(recommendSchema), {});
+  throw new ConfigError(issuesMessage(issues), { issues });
 }
 
-/**
- * Checks a request. Throws: CONFIG with every key that is wrong, and the nearest known key; and for a range of GPUs that begins with
- * the larger number.
- */
-export function parseRecommend(input: unknown): RecommendRequest {
-  const request = parseWith(recommendSchema, input);
-  const { gpus, fewestGpus = 1 } = request;
-  if (fewestGpus <= gpus) return request;
-  throw new ConfigError(
-    `fewestGpus ${fewestGpus} is more than gpus ${gpus}; give the smaller number first: ${gpus}..${fewestGpus}`,
-  );
+/** Returns the settings that the search keeps. */
+function keptOf(asked: Asked): Asked {
+  const { model, precision, reduceDtype, attention, compile, compileLoss, dropout, optimizer } = asked;
+  const { trainedShare, baseWeights, gpusPerNode, nicGbit } = asked;
+  return {
+    ...{ model, precision, reduceDtype, attention, compile, compileLoss, dropout, optimizer },
+    ...{ trainedShare, baseWeights, gpusPerNode, nicGbit },
+  };
 }
 
 /** Tokens of a usual iteration. Source: Llama 3's first batch size, 4M (Dubey et al. 2024, 3.4.1). */
@@ -115,20 +117,10 @@ const USUAL_TOKENS = 2 ** 22;
 
 /** Returns a base layout for each kind and number of GPUs; candidates replace the keys that are searched. */
 export function searchBases(request: RecommendRequest): readonly Layout[] {
-  const {
-    hardware,
-    batch,
-    gpus,
-    by: _by,
-    within: _within,
-    search: _search,
-    fewestGpus: _fewest,
-    ...asked
-  } = request;
-  const kinds = Array.isArray(hardware) ? hardware : [hardware];
-  return kinds.flatMap((kind) => {
-    const whole = layoutWithDefaults({ ...asked, hardware: kind, stack: 'megatron', strategy: 'NO_SHARD' });
-    const globalBatch = batch.global ?? usualBatch(whole.model.seq, gpus);
+  const { asked, kinds, gpus } = request;
+  return kinds.flatMap((hardware) => {
+    const whole = layoutWithDefaults({ ...asked, hardware, stack: 'megatron', strategy: 'NO_SHARD' });
+    const globalBatch = request.globalBatch ?? usualBatch(whole.model.seq, gpus);
     return countsOf(request, whole.hardware.gpusPerNode).map((count) => ({
       ...whole,
       gpus: count,

@@ -5,7 +5,7 @@ import { familyOf, type Loss, lossOf, type Measure } from './families';
 import type { Layout } from './layout';
 import type { Prediction } from './prediction';
 import { PRICES, type PriceTable } from './prices';
-import { parseRecommend, type RecommendRequest, searchBases } from './recommend-request';
+import { type RecommendRequest, searchBases } from './recommend-request';
 
 /** The result of a search: the best layouts, and why the best layout of each other family is worse. */
 export interface Recommendation {
@@ -35,11 +35,10 @@ export interface RecommendOptions {
 }
 
 /**
- * Finds the best layouts of a model on some hardware. Throws: CONFIG for a wrong request, if no layout is legal, and if no
+ * Finds the best layouts of a model on some hardware. Throws: CONFIG if no layout is legal, and if no
  * price is known for a search by cost.
  */
-export function recommend(input: unknown, options: RecommendOptions): Recommendation {
-  const request = parseRecommend(input);
+export function recommend(request: RecommendRequest, options: RecommendOptions): Recommendation {
   const { top = 10, prices = PRICES, progress } = options;
   if (!Number.isInteger(top) || top < 1)
     throw new ConfigError(`recommend: top is ${top}; give an integer of at least 1`);
@@ -167,6 +166,6 @@ function noLayout(base: Layout | undefined, request: RecommendRequest): ConfigEr
   return new ConfigError(
     `no layout of ${base?.model.name ?? 'the model'} (${layers} layers, ${heads} heads, ${seq} tokens) on ${request.gpus} GPUs ` +
       `with a global batch of ${base?.globalBatch} is possible: dp must divide the batch, and dp x tp x pp x cp must be the number of GPUs; ` +
-      `try batch: { global: ${request.gpus * Math.ceil((base?.globalBatch ?? 1) / request.gpus)} }, or widen search`,
+      `try globalBatch: ${request.gpus * Math.ceil((base?.globalBatch ?? 1) / request.gpus)}, or widen search`,
   );
 }

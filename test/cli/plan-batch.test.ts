@@ -190,6 +190,9 @@ test('a line of a batch names a setting that its layout does not have', async ()
   const [first = {}, second = {}] = jsonLines(
     (await shardlab(['plan', '--batch', batch], { cwd: folder })).stdout,
   );
-  assert.deepEqual(first.assumed, ['virtualStages 2 has no effect here: planned as 1']);
+  assert.deepEqual(first.assumed, [
+    'parallel.schedule "interleaved" has no effect with parallel.pp 1: the model is not divided into stages',
+    'parallel.virtualStages 2 has no effect with parallel.pp 1: the model is not divided into stages',
+  ]);
   assert.ok(!('assumed' in second));
 });

@@ -33,15 +33,14 @@ test('no config, a missing file, a folder, and a batch beside a config are bad u
 });
 
 test("the error of a wrong key names file, line, column and the nearest key, also in the batch format's spelling", async () => {
-  const name = file(
-    'plan.yaml',
-    'model: llama3-8b\nparalel: { tp: 2 }\nbatch:\n  micr: 1\nvirtual_stages: two\n',
-  );
+  const name = file('plan.yaml', 'model: llama3-8b\nparalel: { tp: 2 }\nbatch:\n  micro: 1\nnum_gpus: two\n');
   const { status, stderr } = await shardlab(['plan', name], { cwd: folder });
   assert.equal(status, 2);
   assert.match(stderr, /plan\.yaml:2:1: paralel: unknown key; did you mean "parallel"/);
-  assert.match(stderr, /plan\.yaml:4:3: batch\.micr: unknown key; did you mean "micro"/);
-  assert.match(stderr, /plan\.yaml:5:1: virtualStages: expected number/);
+  assert.match(stderr, /plan\.yaml:5:1: gpus: expected number/);
+  const wrongBatch = file('batch.yaml', 'model: llama3-8b\nbatch:\n  micr: 1\n');
+  const batch = await shardlab(['plan', wrongBatch], { cwd: folder });
+  assert.match(batch.stderr, /batch\.yaml:3:3: batch\.micr: unknown key; did you mean "micro"/);
   const train = file('train.yaml', 'model: tiny\noptimiser: {}\nsteps: 3\n');
   const trained = await shardlab(['plan', train], { cwd: folder });
   assert.match(trained.stderr, /train\.yaml:2:1: optimiser: unknown key; did you mean "optimizer"/);

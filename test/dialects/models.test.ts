@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { modelNamed } from '../../src/config/model-names';
 import { readConfig } from '../../src/dialects/read';
-import { modelNamed } from '../../src/dialects/rows/models';
 import { plannedInput } from '../../src/plan/plan-input';
 import { effects, readText, whyOf } from './read-files';
 

@@ -12,8 +12,8 @@ const LLAMA = {
   model: 'llama3-8b',
   hardware: 'A100-80G',
   gpus: 16,
-  recompute: 'full',
-  batch: { global: 64, micro: 1 },
+  activationCheckpointing: 'full',
+  accumulation: 4,
 } as const;
 
 const whatIfs = whatIf(LLAMA, {
@@ -74,7 +74,7 @@ test("a what-if replaces one key at a time, marks the plan's own value and names
   ]);
   assert.match(whatIfs.subtitle, /Not legal: microbatch 3\./);
   const tp2 = rows.find(({ knob, setting }) => knob === 'tp' && setting === '2');
-  assert.equal(tp2?.seconds, plan(LLAMA, { parallel: { tp: 2 } }).seconds.value);
+  assert.equal(tp2?.seconds, plan(LLAMA, { parallel: { tp: 2 }, accumulation: 8 }).seconds.value);
 });
 
 test('GPUs of one size have a line at the usable memory; GPUs of several sizes have no common line', () => {
@@ -141,7 +141,7 @@ test('the batch can be set per GPU or in total', () => {
     scaling({ a: LLAMA }, { counts: [16, 32], quantity: 'tokensPerSecond', batch }).table.rows.map(
       ({ predicted }) => Number(predicted),
     );
-  const one = plan(LLAMA, { gpus: 32, batch: { global: 64 } });
+  const one = plan(LLAMA, { gpus: 32, accumulation: 2 });
   const relative = (at({ global: 64 })[1] ?? 0) / (one.tokensPerSecondPerGpu * 32);
   assert.ok(Math.abs(relative - 1) < 1e-9, String(relative));
   assert.equal(at({ global: 64 })[0], at({ perGpu: 4 })[0]);

@@ -15,6 +15,7 @@ import type { ClaimResult } from '../../src/plan/claims/survey';
 import { predict } from '../../src/plan/predict';
 import type { Estimate } from '../../src/plan/prediction';
 import { type Recommendation, recommend } from '../../src/plan/recommend';
+import { recommendRequest } from '../../src/plan/recommend-request';
 
 // The numbers here are invented, only to show figures.
 
@@ -195,7 +196,8 @@ const SUBTITLE = 'Llama 3 8B on 64 H100-80G, global batch 512, bf16; predicted.'
 
 /** A search for layouts of Llama 3 8B. */
 function searched(place: { readonly gpus: number; readonly hardware?: string }): Recommendation {
-  return recommend({ model: 'llama3-8b', hardware: 'H100-80G', ...place }, { predict, top: 5 });
+  const request = recommendRequest({ model: 'llama3-8b', hardware: 'H100-80G', ...place });
+  return recommend(request, { predict, top: 5 });
 }
 
 /** The planner's figures over ordinary and extreme rows, by name. */

@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { layoutOf } from '../../src/plan/layout-of';
 import { predict } from '../../src/plan/predict';
 import type { Prediction } from '../../src/plan/prediction';
-import type { PlanRequestInput } from '../../src/plan/request';
+import { layoutOfLine } from '../support/batch-lines';
 import { HAS_ALL_CASES } from '../support/cases';
 
 const ONE_OF = {
@@ -72,7 +71,7 @@ function requestOf(
     offload: { optimizer, parameters },
     gpus: dp * tp * pp * cp,
     ...{ hardware, gpusPerNode, nicGbit, precision, recompute, virtualStages, attention, compile },
-  } satisfies PlanRequestInput;
+  };
 }
 
 type AnyRequest = ReturnType<typeof requestOf>;
@@ -80,7 +79,7 @@ type AnyRequest = ReturnType<typeof requestOf>;
 const RUNS = { numRuns: HAS_ALL_CASES ? 400 : 130, seed: 5 };
 
 function predictionOf(request: AnyRequest): Prediction {
-  return predict(layoutOf(request));
+  return predict(layoutOfLine(request));
 }
 
 function assertSum(parts: Readonly<Record<string, number>>, whole: number): void {
@@ -110,32 +109,31 @@ test('for any layout causes are not negative and add up, and intervals contain t
 });
 
 /** Changes that can never make a layout faster. */
-const NEVER_FASTER: Readonly<Record<string, (request: AnyRequest) => [PlanRequestInput, PlanRequestInput]>> =
-  {
-    'a slower card': (request) => [
-      { ...request, nicGbit: 400 },
-      { ...request, nicGbit: 200 },
-    ],
-    'full recompute': (request) => [
-      { ...request, recompute: 'none' },
-      { ...request, recompute: 'full' },
-    ],
-    'twice the tokens': ({ model, ...request }) => [
-      { ...request, model },
-      { ...request, model: { ...model, seq: 2 * model.seq } },
-    ],
-    'op by op instead of compiled': (request) => [
-      { ...request, compile: true },
-      { ...request, compile: false },
-    ],
-  };
+const NEVER_FASTER: Readonly<Record<string, (request: AnyRequest) => [object, object]>> = {
+  'a slower card': (request) => [
+    { ...request, nicGbit: 400 },
+    { ...request, nicGbit: 200 },
+  ],
+  'full recompute': (request) => [
+    { ...request, recompute: 'none' },
+    { ...request, recompute: 'full' },
+  ],
+  'twice the tokens': ({ model, ...request }) => [
+    { ...request, model },
+    { ...request, model: { ...model, seq: 2 * model.seq } },
+  ],
+  'op by op instead of compiled': (request) => [
+    { ...request, compile: true },
+    { ...request, compile: false },
+  ],
+};
 
 for (const [change, pair] of Object.entries(NEVER_FASTER)) {
   test(`no layout gets faster by ${change}`, () => {
     fc.assert(
       fc.property(anyRequest, (request) => {
         const onGpu = { ...request, offload: { optimizer: false, parameters: false } };
-        const [before, after] = pair(onGpu).map((each) => predict(layoutOf(each)).seconds.value);
+        const [before, after] = pair(onGpu).map((each) => predict(layoutOfLine(each)).seconds.value);
         assert.ok(Number(after) >= Number(before) * (1 - 1e-9), `${before} s, then ${after} s`);
       }),
       RUNS,
@@ -148,7 +146,7 @@ test('virtual stages make the bubble smaller', () => {
     fc.property(anyRequest, (request) => {
       fc.pre(request.parallel.pp > 1);
       const bubbleOf = (virtualStages: number): number =>
-        predict(layoutOf({ ...request, virtualStages })).time.bubble;
+        predict(layoutOfLine({ ...request, virtualStages })).time.bubble;
       assert.ok(bubbleOf(2) < bubbleOf(1));
     }),
     RUNS,

@@ -1,30 +1,33 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { candidates } from '../../src/plan/candidates';
+import { configOfLayout } from '../../src/plan/config-of-layout';
 import type { Layout } from '../../src/plan/layout';
-import { layoutOf } from '../../src/plan/layout-of';
-import { parseRecommend, searchBases } from '../../src/plan/recommend-request';
-import { requestOfLayout } from '../../src/plan/request-of-layout';
+import { layoutOf } from '../../src/plan/plan-input';
+import { type RecommendInput, recommendRequest, searchBases } from '../../src/plan/recommend-request';
 import { STACK_RULES } from '../../src/plan/stack-rules';
 import { valuesHere } from '../support/cases';
 
-function layoutsOf(input: unknown): readonly Layout[] {
-  const request = parseRecommend(input);
+function layoutsOf(input: RecommendInput): readonly Layout[] {
+  const request = recommendRequest(input);
   return searchBases(request).flatMap((base) => [...candidates(base, request.search)]);
 }
 
-test('every candidate equals the layout of a request with its settings', () => {
+const BF16 = { paramDtype: 'bf16', reduceDtype: 'fp32' } as const;
+
+test('every candidate is the layout of its config at its place, which a run could check', () => {
   for (const { model, hardware } of [
     { model: 'llama3-8b', hardware: 'H100-80G' },
     { model: 'gpt2-xl', hardware: 'A100-40G' },
     { model: 'wan2.2-a14b', hardware: { like: 'A100-80G', nicGbit: 100, gpusPerNode: 4 } },
     { model: { params: 7.5e9 }, hardware: 'V100-32G' },
-  ]) {
+  ] as const) {
     for (const gpus of valuesHere([4, 16, 64], [0, 1])) {
-      const layouts = layoutsOf({ model, hardware, gpus });
+      const layouts = layoutsOf({ model, mixedPrecision: BF16, hardware, gpus });
       assert.ok(layouts.length > 20, `${layouts.length}`);
       for (const layout of layouts) {
-        assert.deepEqual(layoutOf(requestOfLayout(layout, { model })), layout);
+        const { config, place } = configOfLayout(layout, { model, mixedPrecision: BF16 });
+        assert.deepEqual(layoutOf({ ...config, ...place }), layout);
       }
     }
   }
@@ -52,7 +55,10 @@ test("candidates follow each framework's limits, such as no pipeline with ZeRO-3
 });
 
 test('a narrowed search tries only the named settings', () => {
-  const search = { stacks: ['fsdp2'], strategies: ['FULL_SHARD'], tp: [8], pp: [1], cp: [1], micro: [1] };
+  const search: RecommendInput['search'] = {
+    ...{ stacks: ['fsdp2'], strategies: ['FULL_SHARD'] },
+    ...{ tp: [8], pp: [1], cp: [1], micro: [1] },
+  };
   const layouts = layoutsOf({ model: 'llama3-70b', hardware: 'H100-80G', gpus: 64, search });
   assert.equal(layouts.length, 3);
   assert.deepEqual(

@@ -215,7 +215,7 @@ test('figures of a plan name the settings that the plan does not read', () => {
   ]) {
     assert.match(
       figure.subtitle,
-      /The planner assumes other values of parallel\.wrap, parallel\.limitAllGathers and model\.attention\./,
+      /The planner assumes other values of parallel\.wrap and parallel\.limitAllGathers\./,
     );
     assert.deepEqual(textFaults(figure.toSvg()), []);
   }
@@ -230,38 +230,16 @@ test('a cost says if the plan does not fit', () => {
   assert.deepEqual([small.fits, small.note], [true, null]);
 });
 
-test("settings that a request's layout does not have are named, with the value that the plan uses", () => {
-  const parallel = { sequenceParallel: true, asyncTensorParallel: true, dpShard: 4 };
-  const request = { model: 'gpt2', gpus: 8, parallel, schedule: 'GPipe', virtualStages: 2 } as const;
-  const { assumed } = plan({ ...request, recomputeEveryNth: 2, optimizerStates: { momentum: 0.9 } });
+test('settings of a place that a layout does not have are named, with the value that the plan uses', () => {
+  const place = { gpus: 8, asyncTensorParallel: true, fp8AllGather: true, dispatcher: 'deepep' } as const;
+  const optimizer = { kind: 'adamW', momentum: 0.9 } as const;
+  const { assumed } = plan({ model: 'gpt2', ...place, optimizer });
   assert.deepEqual(
     assumed.map(({ setting }) => setting),
-    [
-      'schedule',
-      'virtualStages',
-      'parallel.sequenceParallel',
-      'parallel.asyncTensorParallel',
-      'parallel.dpShard',
-      'recomputeEveryNth',
-      'optimizerStates.momentum',
-    ],
+    ['optimizer.momentum', 'asyncTensorParallel', 'fp8AllGather', 'dispatcher'],
   );
-  assert.match(assumed[4]?.says ?? '', /parallel\.dpShard 4 has no effect here: planned as 8/);
-  const shape = {
-    kind: 'dit',
-    layers: 2,
-    dim: 256,
-    heads: 4,
-    ffn: 512,
-    in_channels: { t2v: 16, i2v: 36 },
-    frames: 81,
-  };
-  const facts = plan({ model: shape as object }).assumed.map(({ setting }) => setting);
-  assert.deepEqual(facts, ['model.in_channels', 'model.frames']);
-  assert.deepEqual(
-    plan({ model: 'gpt2', parallel: { tp: 2 }, schedule: '1F1B', virtualStages: 1 }).assumed,
-    [],
-  );
+  assert.match(assumed[1]?.says ?? '', /asyncTensorParallel true has no effect here: planned as false/);
+  assert.deepEqual(plan({ model: 'gpt2', parallel: { tp: 2 } }).assumed, []);
 });
 
 test('a mesh of the data-parallel ranks is planned as it is, also beside tp', () => {

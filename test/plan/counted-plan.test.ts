@@ -170,11 +170,12 @@ test('counted plans compare with each other and over numbers of GPUs, and never 
 
 test('what has no meaning for a counted plan is refused by name', () => {
   const refused = [
-    [{ parallel: { tp: 2 } }, /parallel\.tp has no meaning.*omit parallel\.tp/],
-    [{ seq: 2048 }, /seq has no meaning.*seq follows from the batches of data/],
-    [{ precision: 'bf16' }, /precision has no meaning.*mixedPrecision/],
-    [{ batch: { micro: 2 } }, /batch has no meaning.*accumulation of the config/],
-    [{ parallel: { strategy: 'HYBRID_SHARD', dpShard: 3 }, gpus: 8 }, /dpShard 3 does not divide 8 GPUs/],
+    [{ stack: 'megatron' }, /stack has no meaning.*leave out stack/],
+    [{ attention: 'flash' }, /attention has no meaning.*keys on, gpus/],
+    [
+      { parallel: { strategy: 'HYBRID_SHARD', mesh: { dpReplicate: 2, dpShard: 3 } }, gpus: 8 },
+      /dpShard 3 does not divide 8 GPUs/,
+    ],
   ] as const;
   for (const [place, message] of refused) assert.throws(() => plan(MLP, place), message);
   assert.equal(plan(MLP, { parallel: { strategy: 'HYBRID_SHARD' }, gpus: 16 }).layout.shards, 8);
@@ -198,7 +199,7 @@ test("a counted GPT's matmuls and attention take the planner's time, and its ste
   };
   const counted = plan(own as object, place);
   const built = { ...SHARED, model: { kind: 'gpt', ...sizes }, batch: 4 } as const;
-  const predicted = predictedPlan(built, { ...place, parallel: { stack: 'fsdp2' } });
+  const predicted = predictedPlan(built, { ...place, stack: 'fsdp2' });
   for (const cause of ['products', 'attention'] as const) {
     const [here, there] = [counted, predicted].map(({ prediction }) => prediction.time.computeByCause[cause]);
     assert.ok(Math.abs(Number(here) / Number(there) - 1) < 1e-9, `${cause}: ${here}, ${there}`);

@@ -3,11 +3,11 @@ import { test } from 'node:test';
 import { plan } from '../../src/job/notebook/plan';
 import { bestChange, nearestFitting } from '../../src/plan/changes';
 import { explained, fittingLines, iterationWords } from '../../src/plan/explain';
-import { layoutOf } from '../../src/plan/layout-of';
 import { predict } from '../../src/plan/predict';
+import { layoutOfLine } from '../support/batch-lines';
 
 function planned(request: object) {
-  const layout = layoutOf(request);
+  const layout = layoutOfLine(request);
   return { layout, prediction: predict(layout) };
 }
 
@@ -75,6 +75,6 @@ test('a plan that does not fit lists three nearest changes that fit, in its own 
 test("a plan's header and the header of a search say the sequences and tokens of an iteration", () => {
   const words = iterationWords(FITS.layout);
   assert.equal(words, '256 sequences of 8,192 tokens, 2,097,152 in all');
-  const text = plan({ model: 'llama3-8b', hardware: 'H100-80G', gpus: 16, batch: { global: 256 } }).toText();
+  const text = plan({ model: 'llama3-8b', hardware: 'H100-80G', gpus: 16, accumulation: 16 }).toText();
   assert.ok(text.split('\n')[0]?.includes(`per iteration of ${words}`), text);
 });

@@ -3,8 +3,7 @@ import { test } from 'node:test';
 import { CALIBRATION } from '../../src/plan/calibration';
 import { fitHardware, parseMeasured } from '../../src/plan/fit-hardware';
 import { parseCalibration, withCalibration } from '../../src/plan/hardware-calibration';
-import { layoutOf } from '../../src/plan/layout-of';
-import { plannedInput } from '../../src/plan/plan-input';
+import { layoutOf, plannedInput } from '../../src/plan/plan-input';
 
 const measured = parseMeasured({
   device: 'cuda',
@@ -61,8 +60,8 @@ test('a calibration is read back from its file and changes the plan', () => {
   const kept = parseCalibration(JSON.parse(JSON.stringify(fitHardware(measured))), 'a100.json');
   const { hardware } = plannedInput({ model: 'gpt2', gpus: 4 }, {}, { calibration: kept }).layout;
   assert.deepEqual([hardware.gemmTflops, hardware.gpusPerNode, hardware.tflops], [260, 4, 312]);
-  const stated = withCalibration({ model: 'gpt2', hardware: { like: 'A100-80G', gemm: 240 } }, kept);
-  assert.equal(layoutOf(stated).hardware.gemmTflops, 240);
+  const stated = withCalibration({ hardware: { like: 'A100-80G', gemmTflops: 240 } }, kept);
+  assert.equal(layoutOf({ model: 'gpt2', ...stated }).hardware.gemmTflops, 240);
 });
 
 test('a calibration of another GPU, and a file that is not a calibration, are refused', () => {

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TrainConfigInput } from '../../src/config/train-config';
 import { dryRun } from '../../src/plan/dry-run/dry-run';
-import { layoutOf } from '../../src/plan/layout-of';
 import { predictTime } from '../../src/plan/time/predict-time';
+import { layoutOfLine } from '../support/batch-lines';
 
 interface Dense {
   readonly gpus: number;
@@ -40,7 +40,7 @@ function simulatedOverPredicted({ model, gpus, micro, hardware }: Dense, recompu
     activationCheckpointing: recompute === 'full' ? 'full' : null,
   };
   const run = dryRun(config, { world: gpus, hardware, curve: false });
-  const layout = layoutOf({
+  const layout = layoutOfLine({
     model: shape,
     gpus,
     hardware,

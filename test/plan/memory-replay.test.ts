@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { layoutOf } from '../../src/plan/layout-of';
 import { memoryPhases } from '../../src/plan/memory/memory-phases';
 import { stageOf } from '../../src/plan/memory/pipeline-stage';
 import { predictMemory } from '../../src/plan/memory/predict-memory';
+import { layoutOfLine } from '../support/batch-lines';
 import { CachingAllocator } from '../support/caching-allocator';
 import { replayLlamaStep } from '../support/llama-step-trace';
 
@@ -50,7 +50,7 @@ for (const recompute of ['none', 'selective', 'full']) {
       for (const [model, gpus, tp, micro] of CASES) {
         const parallel = { tp, strategy: 'FULL_SHARD', stack: 'fsdp2' };
         const request = { model, hardware: ROOMY, gpus, parallel, batch: { micro }, recompute };
-        const layout = layoutOf({
+        const layout = layoutOfLine({
           ...request,
           ...{ compile, compileLoss, precision: 'bf16', attention: 'flash' },
         });

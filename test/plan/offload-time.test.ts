@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { layoutOf } from '../../src/plan/layout-of';
 import { predict } from '../../src/plan/predict';
 import { offloadTime } from '../../src/plan/time/optimizer-time';
+import { layoutOfLine } from '../support/batch-lines';
 
 const request = {
   model: 'llama3-8b',
@@ -13,11 +13,11 @@ const request = {
 };
 
 test('states on the GPU cost no offload time', () => {
-  assert.deepEqual(offloadTime(layoutOf(request), 8e9), { step: 0, copies: 0 });
+  assert.deepEqual(offloadTime(layoutOfLine(request), 8e9), { step: 0, copies: 0 });
 });
 
 test('a step on the host takes the time of its memory and of both directions of the link', () => {
-  const layout = layoutOf({ ...request, offload: { optimizer: true } });
+  const layout = layoutOfLine({ ...request, offload: { optimizer: true } });
   const link = 31.5e9 * (256 / 282);
   const expected = (1e9 * 28) / 51.2e9 + (2 * 1e9 * 4) / link;
   assert.ok(Math.abs(offloadTime(layout, 8e9).step - expected) < 1e-9);
@@ -25,10 +25,10 @@ test('a step on the host takes the time of its memory and of both directions of 
 });
 
 test('shards on the host are copied twice per microbatch, hidden behind compute while it lasts', () => {
-  const layout = layoutOf({ ...request, offload: { optimizer: true, parameters: true } });
+  const layout = layoutOfLine({ ...request, offload: { optimizer: true, parameters: true } });
   const link = 31.5e9 * (256 / 282);
   assert.ok(Math.abs(offloadTime(layout, 8e9).copies - (4 * 1e9 * 4) / link) < 1e-9);
-  const seconds = (offload: object): number => predict(layoutOf({ ...request, offload })).time.seconds;
+  const seconds = (offload: object): number => predict(layoutOfLine({ ...request, offload })).time.seconds;
   const [none, optimizer, all] = [
     seconds({}),
     seconds({ optimizer: true }),
@@ -40,7 +40,7 @@ test('shards on the host are copied twice per microbatch, hidden behind compute 
 test('shards on the host are copied as often as they are gathered', () => {
   const copies = (parallel: object): number => {
     const offload = { optimizer: true, parameters: true };
-    const layout = layoutOf({ ...request, parallel: { ...request.parallel, ...parallel }, offload });
+    const layout = layoutOfLine({ ...request, parallel: { ...request.parallel, ...parallel }, offload });
     return offloadTime(layout, 8e9 / layout.pp).copies;
   };
   const link = 31.5e9 * (256 / 282);

@@ -3,14 +3,14 @@ import { test } from 'node:test';
 import { ConfigError } from '../../src/core/errors';
 import { hardwareOf } from '../../src/plan/hardware';
 import type { Layout } from '../../src/plan/layout';
-import { layoutOf } from '../../src/plan/layout-of';
 import { modelOf } from '../../src/plan/models';
 import { predict } from '../../src/plan/predict';
+import { layoutOfLine } from '../support/batch-lines';
 
 const GPT = { kind: 'gpt', layers: 24, dim: 1024, heads: 16, seq: 1024, vocab: 51_200 };
 
 function layout(request: object): Layout {
-  return layoutOf({ model: GPT, gpus: 8, ...request });
+  return layoutOfLine({ model: GPT, gpus: 8, ...request });
 }
 
 function refused(request: object): string {
@@ -43,7 +43,7 @@ test('a model is found by its name on a hub', () => {
   assert.equal(modelOf('meta-llama/Meta-Llama-3-70B').name, 'llama3-70b');
   assert.equal(modelOf('Qwen/Qwen-7B').name, 'qwen-7b');
   assert.equal(modelOf('Qwen/Qwen2-7B').name, 'Qwen2-7B');
-  assert.equal(modelOf('Qwen/Qwen2.5-72B-Instruct').name, 'Qwen2.5-72B');
+  assert.equal(modelOf('Qwen/Qwen2.5-72B-Instruct').name, 'qwen2.5-72b');
   assert.equal(modelOf('mistralai/Mixtral-8x7B-v0.1').name, 'Mixtral-8x7B');
   assert.equal(modelOf('mistralai/Mixtral-8x22B-Instruct-v0.1').name, 'Mixtral-8x22B');
   assert.throws(() => modelOf('Qwen/Qwen9-7B'), /is not known; did you mean 'qwen-7b'/);
@@ -89,7 +89,7 @@ test('the error of degrees that do not fit the GPUs shows their product', () => 
 });
 
 test('heads that do not divide dim are refused, and heads that are left out are chosen to divide it', () => {
-  assert.match(refused({ model: { ...GPT, dim: 1000 } }), /dim \/ heads is 62\.5/);
+  assert.match(refused({ model: { ...GPT, dim: 1000 } }), /dim 1000 is not divisible by heads 16/);
   const { heads, headDim } = layout({ model: { ...GPT, dim: 1088, heads: undefined } }).model;
   assert.equal(heads * headDim, 1088);
 });

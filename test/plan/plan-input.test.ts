@@ -5,38 +5,29 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { PRESETS } from '../../src/config/named-config';
 import { PUBLISHED_MODELS } from '../../src/config/named-models';
+import { knownKeys } from '../../src/config/train-config';
 import { shapeOfHub } from '../../src/plan/hub/read-hub';
-import { layoutOf } from '../../src/plan/layout-of';
-import { isTrainConfig } from '../../src/plan/layout-of-config';
 import { shapeOf } from '../../src/plan/model-shape';
+import { placeSchema } from '../../src/plan/place';
 import { type PlanInput, type PlanPlace, plannedInput } from '../../src/plan/plan-input';
 import { predict } from '../../src/plan/predict';
+import { layoutOfLine } from '../support/batch-lines';
 
 const layoutOfInput = (input: unknown, place?: PlanPlace) => plannedInput(input as PlanInput, place).layout;
 
-test('hardware and GPUs mean the same in the request and beside it', () => {
-  const request = { model: 'llama3-8b', parallel: { tp: 2 }, batch: { global: 64 } };
-  const place = { hardware: 'H100-80G', gpus: 16, batch: { micro: 2 } };
-  assert.deepEqual(
-    layoutOfInput(request, place),
-    layoutOf({ ...request, hardware: 'H100-80G', gpus: 16, batch: { global: 64, micro: 2 } }),
-  );
-  assert.equal(layoutOfInput(request, 'V100-32G').hardware.name, 'V100-32G');
-  assert.equal(layoutOfInput(request, { like: 'A100-80G', memoryGB: 64 }).hardware.memoryGB, 64);
+test('keys of a place mean the same in the config and beside it', () => {
+  const config = { model: 'llama3-8b', parallel: { tp: 2 }, accumulation: 4 };
+  const place = { hardware: 'H100-80G', gpus: 16, batch: 2 };
+  assert.deepEqual(layoutOfInput(config, place), layoutOfInput({ ...config, ...place }));
+  assert.equal(layoutOfInput(config, 'V100-32G').hardware.name, 'V100-32G');
+  assert.equal(layoutOfInput(config, { like: 'A100-80G', memoryGB: 64 }).hardware.memoryGB, 64);
+  for (const key of Object.keys(placeSchema.shape)) assert.ok(!knownKeys('').includes(key), key);
 });
 
-test('a key without a value in the place leaves the request unchanged', () => {
-  const request = { model: 'llama3-8b', gpus: 16, parallel: { tp: 2 }, batch: { global: 64 } };
-  const place = {
-    on: undefined,
-    gpus: undefined,
-    parallel: { tp: undefined },
-    batch: { micro: 2, global: undefined },
-  };
-  assert.deepEqual(
-    layoutOfInput(request, place as never),
-    layoutOf({ ...request, batch: { global: 64, micro: 2 } }),
-  );
+test('a key without a value in the place leaves the config unchanged', () => {
+  const config = { model: 'llama3-8b', gpus: 16, parallel: { tp: 2 }, accumulation: 8 };
+  const place = { on: undefined, gpus: undefined, parallel: { tp: undefined }, batch: 2 };
+  assert.deepEqual(layoutOfInput(config, place as never), layoutOfInput({ ...config, batch: 2 }));
 });
 
 test('a model given only by its parameters can be planned', () => {
@@ -70,7 +61,7 @@ test("a model's name, a preset and a file can be planned, and `on` names the har
   const place = { on: 'H100-80G', gpus: 16 };
   assert.deepEqual(
     layoutOfInput('llama3-8b', place),
-    layoutOf({ model: 'llama3-8b', hardware: 'H100-80G', gpus: 16 }),
+    layoutOfInput({ model: 'llama3-8b', hardware: 'H100-80G', gpus: 16 }),
   );
   assert.deepEqual(layoutOfInput('meta-llama/Llama-3.1-8B', place), layoutOfInput('llama3-8b', place));
   assert.deepEqual(layoutOfInput('tiny', place), layoutOfInput(PRESETS.tiny, place));
@@ -80,10 +71,8 @@ test("a model's name, a preset and a file can be planned, and `on` names the har
     writeFileSync(config, 'model: gpt2\nbatch: 2\n');
     writeFileSync(request, '{ "model": "gpt2", "batch": { "micro": 2 } }');
     assert.deepEqual(layoutOfInput(config, place), layoutOfInput({ model: 'gpt2', batch: 2 }, place));
-    assert.deepEqual(
-      layoutOfInput(request, place),
-      layoutOfInput({ model: 'gpt2', batch: { micro: 2 } }, place),
-    );
+    const line = { model: 'gpt2', batch: { micro: 2 }, hardware: 'H100-80G', gpus: 16 };
+    assert.deepEqual(layoutOfInput(request, place), layoutOfLine(line));
   } finally {
     rmSync(folder, { recursive: true });
   }
@@ -93,20 +82,6 @@ test('a plan knows every model of a config, with the same sizes', () => {
   for (const name of Object.keys(PUBLISHED_MODELS) as (keyof typeof PUBLISHED_MODELS)[]) {
     const ofRequest = layoutOfInput({ model: name }).model;
     assert.deepEqual(ofRequest, layoutOfInput({ model: name, batch: 1 }).model, name);
-  }
-});
-
-test('a TrainConfig is distinguished from a request', () => {
-  for (const config of [
-    { model: 'tiny' },
-    { model: 'llama3-8b', batch: 4 },
-    { mixedPrecision: 'bf16' },
-    { steps: 3 },
-  ]) {
-    assert.ok(isTrainConfig(config), JSON.stringify(config));
-  }
-  for (const request of [{ model: 'llama3-8b' }, { model: 'gpt2', batch: { micro: 1 } }, { gpus: 8 }, {}]) {
-    assert.ok(!isTrainConfig(request), JSON.stringify(request));
   }
 });
 
@@ -146,16 +121,17 @@ test('a model of the catalogue is planned without assumptions about its sizes', 
 
 test('settings of experts without effect are named, and those that a framework lacks are outside', () => {
   const place = { hardware: 'H100-80G', gpus: 8, cudaGraph: 'router' } as const;
-  const dense = plannedInput({ model: 'llama3-8b', ...place, parallel: { dispatcher: 'deepep' } });
+  const dense = plannedInput({ model: 'llama3-8b', ...place, dispatcher: 'deepep' });
   assert.deepEqual(
     dense.assumed.map(({ setting }) => setting).filter((setting) => /Graph|dispatcher/.test(setting)),
-    ['parallel.dispatcher', 'cudaGraph'],
+    ['dispatcher', 'cudaGraph'],
   );
   assert.match(predict(dense.layout).outside.join(), /fsdp2 itself lacks CUDA graphs \(cudaGraph 'router'\)/);
   const experts = plannedInput({
     model: 'Qwen/Qwen3-30B-A3B',
     ...place,
-    parallel: { stack: 'megatron', strategy: 'ZERO_1' },
+    stack: 'megatron',
+    parallel: { strategy: 'ZERO_1' },
   });
   assert.ok(experts.assumed.every(({ setting }) => setting !== 'cudaGraph'));
   assert.doesNotMatch(predict(experts.layout).outside.join(), /CUDA graphs/);
@@ -173,7 +149,7 @@ test('settings without a counterpart in the planner are named or refused', () =>
   assert.match(assumed[1]?.says ?? '', /saveOps.* is planned as 'selective'/);
   const moe = { kind: 'moe', layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32, experts: 4 };
   assert.throws(() => layoutOfInput({ model: moe, batch: 1 }), /'moe' cannot be planned/);
-  assert.throws(() => layoutOfInput(8), /a plan needs a TrainConfig, a model's name or a request/);
+  assert.throws(() => layoutOfInput(8), /a plan needs a TrainConfig or a model's name/);
 });
 
 test("published models' shapes can be planned as they are written", () => {
@@ -199,7 +175,7 @@ test("published models' shapes can be planned as they are written", () => {
     params_per_expert: 14_288_491_584,
     active_experts: 1,
   };
-  assert.equal(layoutOf({ model: wan }).model.params, 2 * 14_288_491_584);
+  assert.equal(layoutOfLine({ model: wan }).model.params, 2 * 14_288_491_584);
   const llama = {
     kind: 'llama',
     layers: 32,
@@ -213,8 +189,8 @@ test("published models' shapes can be planned as they are written", () => {
     params: 8_030_261_248,
   };
   assert.deepEqual(
-    { ...layoutOf({ model: llama }).model, name: '' },
-    { ...layoutOf({ model: 'llama3-8b' }).model, name: '' },
+    { ...layoutOfLine({ model: llama, seq: 8192 }).model, name: '' },
+    { ...layoutOfLine({ model: 'llama3-8b' }).model, name: '' },
   );
 });
 
@@ -239,9 +215,9 @@ test('a name that every object inherits is an unknown key, value or family, and 
     const place = JSON.parse(`{"gpus":2,"parallel":{"${name}":2}}`);
     const message = new RegExp(`^parallel\\.${name}: unknown key`);
     assert.throws(() => layoutOfInput('tiny', place), { code: 'CONFIG', message });
-    const precision = { model: 'llama3-8b', gpus: 8, precision: name };
-    const got = new RegExp(`^precision: expected one of .*, got "${name}"`);
-    assert.throws(() => layoutOfInput(precision), { code: 'CONFIG', message: got });
+    const stack = { model: 'llama3-8b', gpus: 8, stack: name };
+    const got = new RegExp(`^stack: expected one of .*, got "${name}"`);
+    assert.throws(() => layoutOfInput(stack), { code: 'CONFIG', message: got });
     const family = { code: 'CONFIG', message: new RegExp(`model_type '${name}' is not known`) };
     assert.throws(() => shapeOfHub({ model_type: name }, 'x'), family);
   }

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Layout } from '../../src/plan/layout';
-import { layoutOf } from '../../src/plan/layout-of';
 import { layerActivations } from '../../src/plan/memory/layer-activations';
 import { memoryPhases } from '../../src/plan/memory/memory-phases';
 import { stageOf } from '../../src/plan/memory/pipeline-stage';
 import { predictMemory, predictStages } from '../../src/plan/memory/predict-memory';
 import { predictTime } from '../../src/plan/time/predict-time';
+import { layoutOfLine } from '../support/batch-lines';
 import { activationsPerLayer } from '../support/formulas/korthikanti';
 
 const GIB = 1024 ** 3;
@@ -35,11 +35,11 @@ const GPT_22B = {
 };
 
 function llama(changes: object = {}): Layout {
-  return layoutOf({ ...LLAMA_8B, ...changes });
+  return layoutOfLine({ ...LLAMA_8B, ...changes });
 }
 
 function gpt(changes: object = {}): Layout {
-  return layoutOf({ ...GPT_22B, ...changes });
+  return layoutOfLine({ ...GPT_22B, ...changes });
 }
 
 test('the causes of Llama 3 8B on 8 GPUs with FSDP2 equal a calculation by hand', () => {

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { costOf, usdPerMillionTokens } from '../../src/plan/cost-of';
 import { GPUS, hardwareOf } from '../../src/plan/hardware';
-import { layoutOf } from '../../src/plan/layout-of';
 import { PRICES, priceOf, priceTable } from '../../src/plan/prices';
+import { layoutOfLine } from '../support/batch-lines';
 import { toyPredict } from './toy-predict';
 
-const layout = layoutOf({ model: 'gpt2', gpus: 8, batch: { global: 64, micro: 8 } });
+const layout = layoutOfLine({ model: 'gpt2', gpus: 8, batch: { global: 64, micro: 8 } });
 const planned = { layout, prediction: toyPredict(layout) };
 
 test('a run costs GPUs x hours x price, for a length in steps, samples or tokens', () => {
@@ -76,7 +76,7 @@ test('prices in CNY are converted at the rate of the table, and costs are in bot
 });
 
 test('the error of a GPU without a price names it', () => {
-  const unlisted = layoutOf({ model: 'gpt2', hardware: 'H100-96G-grand-teton', gpus: 8 });
+  const unlisted = layoutOfLine({ model: 'gpt2', hardware: 'H100-96G-grand-teton', gpus: 8 });
   assert.throws(
     () => costOf({ layout: unlisted, prediction: toyPredict(unlisted) }, { steps: 1 }),
     /no price is known for H100-96G-grand-teton/,

@@ -1,11 +1,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { familyOf } from '../../src/plan/families';
-import { recommend } from '../../src/plan/recommend';
-import { parseRecommend, recommendAsked, searchedKeys } from '../../src/plan/recommend-request';
+import { type Recommendation, type RecommendOptions, recommend as search } from '../../src/plan/recommend';
+import { type RecommendInput, recommendRequest } from '../../src/plan/recommend-request';
 import { toyPredict } from './toy-predict';
 
 const options = { predict: toyPredict };
+
+function recommend(input: RecommendInput, given: RecommendOptions): Recommendation {
+  return search(recommendRequest(input), given);
+}
 
 test('the winner is the fastest layout that fits, and the ranked layouts follow in order', () => {
   const found = recommend({ model: 'llama3-70b', hardware: 'H100-80G', gpus: 64 }, options);
@@ -44,12 +48,12 @@ test('if a layout is in the interval of the winner, the deciding assumption is n
 
 test('by memory the smallest peak wins, by cost the cheapest tokens, and the user may replace prices', () => {
   const by = (
-    measure: string,
+    measure: 'time' | 'memory' | 'cost',
     prices?: Record<string, { usdPerHour: number; source: string; date: string }>,
   ) => {
     const hardware = measure === 'cost' ? ['A100-80G', 'H100-80G'] : 'H100-80G';
     const found = recommend(
-      { model: 'llama3-8b', hardware, gpus: 64, by: measure, batch: { global: 512 } },
+      { model: 'llama3-8b', hardware, gpus: 64, by: measure, globalBatch: 512 },
       prices === undefined ? options : { ...options, prices },
     );
     return found.ranked[0] ?? assert.fail();
@@ -62,21 +66,21 @@ test('by memory the smallest peak wins, by cost the cheapest tokens, and the use
 });
 
 test('a time limit excludes slower layouts', () => {
-  const input = { model: 'llama3-8b', hardware: 'A100-80G', gpus: 64, by: 'cost' };
+  const input = { model: 'llama3-8b', hardware: 'A100-80G', gpus: 64, by: 'cost' } as const;
   const free = recommend(input, options).ranked[0] ?? assert.fail();
   const tokens = 1e9;
   const perGpu = free.prediction.tokensPerSecondPerGpu;
   const hours = tokens / (perGpu * 40) / 3600;
   const found = recommend({ ...input, within: { tokens, hours } }, options);
   assert.ok(found.ranked.every(({ layout }) => layout.gpus === 64));
-  assert.throws(() => recommend({ ...input, within: { tokens } }, options), /within\.hours: is missing/);
+  assert.throws(
+    () => recommend({ ...input, within: { tokens } as never }, options),
+    /within\.hours: is missing/,
+  );
 });
 
 test('if nothing fits, families are ordered by the memory that they lack', () => {
-  const found = recommend(
-    { model: 'llama3-405b', hardware: 'V100-32G', gpus: 8, batch: { global: 8 } },
-    options,
-  );
+  const found = recommend({ model: 'llama3-405b', hardware: 'V100-32G', gpus: 8, globalBatch: 8 }, options);
   assert.equal(found.ranked.length, 0);
   const peaks = found.losses.map(({ best }) => best.prediction.memory.peakBytes);
   assert.deepEqual(
@@ -90,58 +94,62 @@ test('degrees that do not divide the heads are named, and a batch without a layo
   const { notTried } = recommend({ model: 'gpt2-xl', gpus: 8 }, options);
   assert.deepEqual(notTried, ['tp 2, 4, 8: does not divide 25 heads (25 of keys and values)']);
   assert.throws(
-    () => recommend({ model: 'gpt2-xl', gpus: 8, batch: { global: 7 } }, options),
-    /no layout of gpt2-xl .* global batch of 7[\s\S]*batch: \{ global: 8 \}/,
+    () => recommend({ model: 'gpt2-xl', gpus: 8, globalBatch: 7 }, options),
+    /no layout of gpt2-xl .* global batch of 7[\s\S]*globalBatch: 8/,
   );
 });
 
 test('the error of a wrong key names the nearest key', () => {
   assert.throws(() => recommend({ model: 'llama3-8', gpus: 8 }, options), /did you mean 'llama3-8b'/);
-  assert.throws(() => recommend({ model: 'gpt2', gpu: 8 }, options), /gpu: unknown key; did you mean "gpus"/);
   assert.throws(
-    () => recommend({ model: 'gpt2', search: { micr: [1] } }, options),
+    () => recommend({ model: 'gpt2', gpu: 8 } as RecommendInput, options),
+    /gpu: unknown key; did you mean "gpus"/,
+  );
+  assert.throws(
+    () => recommend({ model: 'gpt2', search: { micr: [1] } as object }, options),
     /search\.micr: .*"micro"/,
   );
 });
 
-test('a config, a name and a request give the same question', () => {
+test('a config, a name and one object with both give the same question', () => {
   const place = { on: 'H100-80G', gpus: 16 };
-  const request = { model: 'gpt2', hardware: 'H100-80G', gpus: 16 };
-  assert.deepEqual(parseRecommend(recommendAsked('gpt2', place)), parseRecommend(request));
-  const ofConfig = parseRecommend(
-    recommendAsked({ model: 'gpt2', mixedPrecision: 'bf16', optimizer: { kind: 'sgd' } }, place),
+  const both = recommendRequest({ model: 'gpt2', hardware: 'H100-80G', gpus: 16 });
+  assert.deepEqual(recommendRequest('gpt2', place), both);
+  const ofConfig = recommendRequest(
+    { model: 'gpt2', mixedPrecision: 'fp16', optimizer: { kind: 'sgd' } },
+    place,
   );
-  const { optimizerStates, batch, precision, gpus } = ofConfig;
-  assert.deepEqual([optimizerStates?.kind, batch.global, precision, gpus], ['sgd', undefined, 'bf16', 16]);
+  const { asked, globalBatch, gpus } = ofConfig;
+  assert.deepEqual(
+    [asked.optimizer?.kind, globalBatch, asked.precision, gpus],
+    ['sgd', undefined, 'fp16', 16],
+  );
   const written = { model: 'gpt2', batch: 2, accumulation: 3 } as const;
-  assert.equal(parseRecommend(recommendAsked(written, place)).batch.global, 2 * 3 * 16);
+  assert.equal(recommendRequest(written, place).globalBatch, 2 * 3 * 16);
 });
 
 test('a key without a value leaves the request unchanged', () => {
-  const request = { model: 'gpt2', gpus: 16, seq: 512, batch: { global: 64 } };
-  const place = { on: undefined, gpus: undefined, seq: undefined, batch: { global: undefined } };
-  assert.deepEqual(parseRecommend(recommendAsked(request, place as never)), parseRecommend(request));
+  const request = { model: 'gpt2', gpus: 16, globalBatch: 64 };
+  const place = { on: undefined, gpus: undefined, globalBatch: undefined };
+  assert.deepEqual(recommendRequest(request, place), recommendRequest(request));
 });
 
-test('of a plan request a search takes everything except what it finds, in any spelling', () => {
-  const request = {
-    model: 'gpt2',
-    seq_len: 512,
-    precision: 'fp16',
-    parallel: { tp: 2 },
-    batch: { global: 64, micro: 2 },
-    virtual_stages: 2,
-  };
-  const searched = searchedKeys(request);
-  assert.deepEqual(searched, { model: 'gpt2', seq_len: 512, precision: 'fp16', batch: { global: 64 } });
-  assert.throws(
-    () => parseRecommend(searchedKeys({ ...request, precison: 'fp16' })),
-    /did you mean "precision"/,
+test('a search replaces the strategy, the degrees and the recompute of a config, and keeps its types', () => {
+  const config = {
+    model: 'llama3-8b',
+    mixedPrecision: 'fp16',
+    activationCheckpointing: 'full',
+    parallel: { strategy: 'ZERO_2', tp: 2 },
+  } as const;
+  const { asked } = recommendRequest(config, { gpus: 8 });
+  assert.deepEqual(
+    [asked.precision, asked.reduceDtype, asked.tp, asked.recompute],
+    ['fp16', 'fp16', undefined, undefined],
   );
 });
 
 test('an input that is no request, and a number of layouts below 1, are refused', () => {
-  assert.throws(() => recommendAsked(undefined as never), /a plan needs a TrainConfig/);
+  assert.throws(() => recommendRequest(undefined as never), /a plan needs a TrainConfig/);
   for (const top of [0, 2.5, 'x' as never])
     assert.throws(
       () => recommend({ model: 'gpt2' }, { ...options, top }),

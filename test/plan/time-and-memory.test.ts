@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { candidates } from '../../src/plan/candidates';
 import type { Layout } from '../../src/plan/layout';
-import { layoutOf } from '../../src/plan/layout-of';
 import { memoryPhases } from '../../src/plan/memory/memory-phases';
 import { stageOf } from '../../src/plan/memory/pipeline-stage';
 import { predictMemory } from '../../src/plan/memory/predict-memory';
@@ -10,6 +9,7 @@ import { modelFlops } from '../../src/plan/model-flops';
 import { shapeOf } from '../../src/plan/model-shape';
 import { modelOf } from '../../src/plan/models';
 import { predictTime } from '../../src/plan/time/predict-time';
+import { layoutOfLine } from '../support/batch-lines';
 
 const GPT = {
   model: { kind: 'gpt', layers: 24, dim: 2048, heads: 16, seq: 1024, vocab: 51_200 },
@@ -21,7 +21,7 @@ const GPT = {
 const LLAMA = { ...GPT, model: { ...GPT.model, kind: 'llama' }, hardware: 'H100-80G' };
 
 function layout(request: object, parallel: object, more: object = {}): Layout {
-  return layoutOf({ ...request, ...more, parallel });
+  return layoutOfLine({ ...request, ...more, parallel });
 }
 
 test('a distributed optimizer sends as many gradient bytes as plain data parallelism', () => {
@@ -34,7 +34,12 @@ test('a distributed optimizer sends as many gradient bytes as plain data paralle
 });
 
 test('a text encoder has no head: no logits in memory, in time or in operations', () => {
-  const encoder = layoutOf({ model: 'umt5-xxl-encoder', gpus: 8, batch: { micro: 4 }, parallel: { pp: 2 } });
+  const encoder = layoutOfLine({
+    model: 'umt5-xxl-encoder',
+    gpus: 8,
+    batch: { micro: 4 },
+    parallel: { pp: 2 },
+  });
   const shape = shapeOf(modelOf('umt5-xxl-encoder'));
   const layer = 4 * 4096 ** 2 + 3 * 4096 * 10_240 + 2 * 512 * 4096;
   assert.equal(modelFlops(shape, 1), 6 * 512 * 24 * layer);

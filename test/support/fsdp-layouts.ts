@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { layoutOf } from '../../src/plan/layout-of';
 import type { MeasuredLayout } from '../../src/plan/measured/measured-layouts';
+import { layoutOfLine } from './batch-lines';
 import { testData } from './paths';
 
 type Row = Readonly<Record<string, string>>;
@@ -52,7 +52,7 @@ export function mptLayouts(): MeasuredLayout[] {
       'MicroBatchSize',
       'Throughput (T/s)',
     ]);
-    const layout = layoutOf({
+    const layout = layoutOfLine({
       model: { kind: 'gpt', layers, dim, heads, vocab: 50_368, seq },
       ...{
         hardware: 'A100-40G',
@@ -89,7 +89,7 @@ export function torchtitanLayouts(): MeasuredLayout[] {
       ...['layers', 'dim', 'heads', 'kv_heads', 'ffn', 'vocab', 'seq_len', 'gpus', 'local_batch'],
       'tokens_per_s_per_gpu',
     ]);
-    const layout = layoutOf({
+    const layout = layoutOfLine({
       model: { kind: 'llama', layers, dim, heads, kvHeads, ffn, vocab, seq },
       ...{
         hardware: { like: 'A100-80G', powerW: 350 },

@@ -1,6 +1,6 @@
-import { layoutOf } from '../../src/plan/layout-of';
 import { MEGATRON, type MeasuredLayout } from '../../src/plan/measured/measured-layouts';
 import megatron from '../data/megatron2021-table1.json';
+import { layoutOfLine } from './batch-lines';
 
 /**
  * 10 weak-scaling runs of Megatron-LM on A100-80G with 8 x 200 Gbit/s a node. The table states TFLOP/s a GPU by the paper's
@@ -23,7 +23,7 @@ export function megatronLayouts(): MeasuredLayout[] {
       virtualStages,
       tflops = 0,
     ] = row;
-    const layout = layoutOf({
+    const layout = layoutOfLine({
       model: { kind: 'gpt', layers, dim, heads, seq, vocab },
       gpus,
       nicGbit: 200,

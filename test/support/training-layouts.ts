@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { Layout } from '../../src/plan/layout';
-import { layoutOf } from '../../src/plan/layout-of';
+import { layoutOfLine } from './batch-lines';
 import { testData } from './paths';
 
 interface Options {
@@ -80,7 +80,7 @@ export function trainingLayouts(): readonly MeasuredTraining[] {
   const { rows, causes } = table();
   return rows.map((row) => {
     const [source, model, gpu, gpus, precision, , tp, pp, cp, , ep, seq, micro, global, { cause }] = row;
-    const layout = layoutOf(requestOf(row));
+    const layout = layoutOfLine(requestOf(row));
     const degrees = `tp ${tp} pp ${pp} cp ${cp} ep ${ep}`;
     return {
       id: `${source}: ${model} in ${precision} on ${gpus} ${gpu}, ${degrees}, seq ${seq}, batch ${global} by ${micro}`,

@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import { withProgressSync } from '../../cell/progress';
 import { predict } from '../../plan/predict';
 import { recommend } from '../../plan/recommend';
+import { recommendRequest } from '../../plan/recommend-request';
 import { wholeNumber } from '../arguments';
 import { processorName } from '../doctor/checks';
 import { type Io, type Perform, progressOn } from '../io';
@@ -69,7 +70,7 @@ const EMPTY: Round = { candidates: 0, cpu_s_per_10k: Number.NaN, wall_s_per_10k:
 function measure(input: { readonly model: string; readonly hardware: string; readonly gpus: number }): Round {
   const before = process.cpuUsage();
   const started = performance.now();
-  const { numCandidates } = recommend(input, { predict });
+  const { numCandidates } = recommend(recommendRequest(input), { predict });
   const { user, system } = process.cpuUsage(before);
   const per = 10_000 / numCandidates;
   return {

@@ -3,9 +3,11 @@ import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { openRegularFile } from '../../core/regular-file';
+import { isBatchLine, ofBatchLine, withoutNotes } from '../../plan/batch-line';
 import type { HardwareCalibration } from '../../plan/hardware-calibration';
-import { withoutNotes } from '../../plan/parse-request';
-import { type Place, type PlannedInput, plannedRequest, withPlace } from '../../plan/plan-input';
+import type { Place } from '../../plan/place';
+import { type PlannedInput, plannedInput } from '../../plan/plan-input';
+import type { PlanObject } from '../../plan/planned-model';
 import type { Io } from '../io';
 import { type PlanAnswer, type PlanFailure, planAnswer, readingAnswer } from './answer';
 
@@ -74,8 +76,9 @@ function answerLine(
   try {
     const request = jsonOf(line);
     id = idOf(request);
-    const { request: asked, ignored } = withoutNotes(request);
-    const answer = answerOf(id ?? undefined, plannedRequest(withPlace(asked, place), calibration));
+    const { line: asked, ignored } = withoutNotes(request);
+    const input = (isBatchLine(asked) ? ofBatchLine(asked) : asked) as PlanObject; // `plannedInput` checks it
+    const answer = answerOf(id ?? undefined, plannedInput(input, place, { calibration }));
     return ignored.length === 0 ? answer : { ...answer, ignored };
   } catch (error) {
     // If one line causes an internal error, the other lines are still answered.

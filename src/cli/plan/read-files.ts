@@ -1,34 +1,28 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { locatedText } from '../../config/located-text';
-import { checkLocated, presetNamed, readNamed } from '../../config/named-config';
-import type { TrainConfigInput } from '../../config/train-config';
+import { presetNamed, readNamed } from '../../config/named-config';
 import { ConfigError } from '../../core/errors';
 import { MOST_CONFIG_BYTES, readRegularFile } from '../../core/regular-file';
 import { type HardwareCalibration, parseCalibration } from '../../plan/hardware-calibration';
 import { hubModelAt } from '../../plan/hub/read-hub';
-import { isTrainConfig } from '../../plan/layout-of-config';
+import { planInputNamed } from '../../plan/plan-input';
 import { type PriceTable, priceTable } from '../../plan/prices';
-import { type RecommendInput, searchedKeys } from '../../plan/recommend-request';
+import type { RecommendInput } from '../../plan/recommend-request';
 
 /**
  * Reads the input of `recommend`: a published model or a preset by name, a number of parameters, a model's config.json or its
- * folder, or a file with a model's shape, a plan request or a TrainConfig. Throws: CONFIG.
+ * folder, or a file with a model's shape or a TrainConfig. Throws: CONFIG.
  */
-export function readModel(name: string, cwd: string): TrainConfigInput | RecommendInput {
+export function readModel(name: string, cwd: string): RecommendInput {
   if (Number(name) > 0) return { model: { params: Number(name) } };
   const preset = presetNamed(name);
   if (preset !== undefined || !existsSync(resolve(cwd, name))) return preset ?? { model: name };
   const published = hubModelAt(name, cwd);
-  if (published !== undefined) return { model: published };
-  const text = readNamed(name, cwd);
-  const { input } = text;
-  // The search checks its input.
-  if (typeof input !== 'object' || input === null || !('model' in input))
-    return { model: input as RecommendInput['model'] };
-  if (!isTrainConfig(input)) return searchedKeys(input) as RecommendInput;
-  checkLocated(text);
-  return input as TrainConfigInput; // `checkLocated` has checked it
+  if (published !== undefined) return planInputNamed(name, cwd);
+  const { input } = readNamed(name, cwd);
+  const isConfig = typeof input === 'object' && input !== null && 'model' in input;
+  return isConfig ? planInputNamed(name, cwd) : { model: input as RecommendInput['model'] }; // the search checks it
 }
 
 /** Reads a calibration that `shardlab doctor --calibrate` wrote. Throws: CONFIG. */

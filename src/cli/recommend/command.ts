@@ -7,7 +7,7 @@ import { predict } from '../../plan/predict';
 import { PRICES, type PriceTable } from '../../plan/prices';
 import { readingInput } from '../../plan/reading-input';
 import { type Recommendation, recommend } from '../../plan/recommend';
-import { recommendAsked } from '../../plan/recommend-request';
+import { type RecommendInput, recommendRequest } from '../../plan/recommend-request';
 import { positiveNumber, wholeNumber } from '../arguments';
 import { type Io, type Perform, progressOn } from '../io';
 import { layoutAnswer, planAnswer } from '../plan/answer';
@@ -51,7 +51,7 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
     )
     .requiredOption(
       '--model <name>',
-      'a published model, a number of parameters (7.5e9), or a file with its shape, a plan request, a TrainConfig or settings of another program (shardlab read)',
+      'a published model, a number of parameters (7.5e9), or a file with its shape, a TrainConfig or settings of another program (shardlab read)',
     )
     .option(
       '--hardware <name...>',
@@ -85,10 +85,12 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
     const { most: gpus, fewest: fewestGpus } = options.gpus;
     const reading = foreignReading([options.model], { io, output, world: gpus });
     const model = reading === null ? readModel(options.model, io.cwd) : readingInput(reading);
-    const asked = recommendAsked(model, {
-      ...{ gpus, fewestGpus, seq, gpusPerNode, by, precision, compile },
+    const sized = seq === undefined ? model : { ...model, model: sizedModel(model.model, seq) };
+    const asked = recommendRequest(sized as RecommendInput, {
+      ...{ gpus, fewestGpus, gpusPerNode, by, compile },
+      ...(precision !== undefined && precisionKeys(precision)),
       on: hardware?.length === 1 ? hardware[0] : hardware && [...hardware],
-      batch: { global: options.globalBatch },
+      globalBatch: options.globalBatch,
       nicGbit: options.nic,
     });
     const found = withProgressSync(
@@ -103,6 +105,18 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
     output.note(`shardlab: nothing fits; ${nearest?.family} comes nearest: ${nearest?.why}`);
     return 1;
   });
+}
+
+/** Returns the keys of a config and its place that set a precision. */
+function precisionKeys(precision: NonNullable<RecommendCommandOptions['precision']>): RecommendInput {
+  if (precision === 'fp32') return { mixedPrecision: null };
+  const paramDtype = precision === 'fp8' ? 'bf16' : precision;
+  return { mixedPrecision: { paramDtype, reduceDtype: 'fp32' }, ...(precision === 'fp8' && { fp8: true }) };
+}
+
+/** Returns a model with sequences of this length. */
+function sizedModel(model: unknown, seq: number): object {
+  return { ...(typeof model === 'string' ? { like: model } : Object(model)), seq };
 }
 
 function asJson(found: Recommendation, prices: PriceTable): Readonly<Record<string, unknown>> {

@@ -1,6 +1,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { MODEL_NAMES, modelShape } from '../../config/settings/model';
+import { MODEL_NAMES } from '../../config/model-names';
+import { modelShape } from '../../config/settings/model';
 import { dataRanksOf } from '../../config/settings/model-parallel';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';

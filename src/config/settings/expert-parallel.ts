@@ -25,7 +25,7 @@ export const EXPERT_PARALLEL = {
     },
     conflict: (config: ExpertParallelRead): string | null =>
       config.parallel.ep === 1 ? null : (undivided(config) ?? replicated(config)),
-    planned: { refused: 'is not read: plans have no experts within layers' },
+    planned: { reads: true },
   },
   expertPlacement: {
     schema: expertPlacementSchema.nullable().default(null),

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type Facts, type PlannedOn, type Settings, schemaOf } from '../setting';
+import { type Facts, type Settings, schemaOf } from '../setting';
 import { anyGathered, isGathered } from './gathering';
 import type { ParallelConfig } from './parallel';
 
@@ -95,8 +95,8 @@ export const ACTIVATION_CHECKPOINTING = {
   hint: ": 'full'",
   planned: {
     reads: true,
-    but: ({ activationCheckpointing: chosen }: Read, { recompute }: PlannedOn): string | null =>
-      recompute === undefined && typeof chosen === 'object' && chosen !== null && !('everyNth' in chosen)
+    but: ({ activationCheckpointing: chosen }: Read): string | null =>
+      typeof chosen === 'object' && chosen !== null && !('everyNth' in chosen)
         ? "is planned as 'selective'"
         : null,
   },

@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { NAMED_MODELS } from '../named-models';
+import { MODEL_NAMES, type ModelName, modelNamed } from '../model-names';
+import { NAMED_MODELS, PUBLISHED_MODELS } from '../named-models';
 import { isPretrained, modelOfFolder, type PretrainedInput } from '../pretrained';
 import { isPythonModel, pythonPath } from '../python-model';
 import { ROUTERS } from '../router-options';
@@ -25,6 +26,12 @@ const tied = z.boolean().default(true);
 /** The folder from which the model was read: its weights are the initial values. */
 const from = z.string().optional();
 
+/** The known model whose sizes the other keys change. */
+const like = z
+  .string()
+  .refine((name) => modelNamed(name) !== null, { error: 'expected the name of a model' })
+  .optional();
+
 /** How attention is computed: 'eager' stores the matrix of attention weights, 'flash' works in blocks without it. */
 export const attentionSchema = z.enum(['eager', 'flash']);
 
@@ -35,6 +42,7 @@ const gptAttention = attentionSchema.optional();
 export const gptSchema = z.strictObject({
   kind: z.literal('gpt'),
   from,
+  like,
   ...decoder,
   tied,
   ffn: size.optional(),
@@ -59,6 +67,7 @@ export const moeSchema = z.strictObject({
 export const llamaSchema = z.strictObject({
   kind: z.literal('llama'),
   from,
+  like,
   ...decoder,
   tied: z.boolean().default(false),
   kvHeads: size.optional(),
@@ -76,6 +85,7 @@ export const llamaSchema = z.strictObject({
 export const ditSchema = z.strictObject({
   kind: z.literal('dit'),
   from,
+  like,
   className: z.enum(['WanModel', 'WanTransformer3DModel']).optional(),
   layers,
   dim: size,
@@ -100,6 +110,7 @@ export const ditSchema = z.strictObject({
 /** UMT5's encoder: RMSNorm, gated GELU, and biases of relative positions in every layer. */
 export const t5Schema = z.strictObject({
   kind: z.literal('t5-encoder'),
+  like,
   layers,
   dim: size,
   attnDim: size.optional(),
@@ -157,14 +168,21 @@ const kindSchema = z.discriminatedUnion('kind', [
   pythonSchema,
 ]);
 
-/** The names of all models; there is at least one. */
-export const MODEL_NAMES = Object.keys(NAMED_MODELS) as [ModelName, ...ModelName[]];
-
 const nameOrSizes = z.union([z.enum(MODEL_NAMES), kindSchema]);
 
-/** A model by name, by its sizes, by a folder in Hugging Face's format: { from: './llama' }, or by a class of Python. */
+/** A model like a known one, except the given sizes: { like: 'llama3-8b', seq: 2048 }. */
+export type LikeInput = { readonly like: string } & Partial<
+  Omit<z.input<typeof llamaSchema> & z.input<typeof ditSchema> & z.input<typeof t5Schema>, 'kind' | 'like'>
+>;
+
+/**
+ * A model by name, by its sizes, like a known one, by a folder in Hugging Face's format: { from: './llama' }, or by a class of
+ * Python.
+ */
 export const modelSchema = z.preprocess((value, context) => {
+  if (typeof value === 'string') return modelNamed(value) ?? value;
   if (isPythonModel(value)) return { ...value, kind: 'python', python: pythonPath(value.python) };
+  if (isLike(value)) return sizesLike(value);
   if (!isPretrained(value)) return value;
   const read = modelOfFolder(value);
   if ('model' in read) return read.model;
@@ -172,10 +190,30 @@ export const modelSchema = z.preprocess((value, context) => {
   return z.NEVER;
 }, nameOrSizes) as unknown as z.ZodType<
   z.output<typeof nameOrSizes>,
-  z.input<typeof nameOrSizes> | PretrainedInput | Omit<z.input<typeof pythonSchema>, 'kind'>
+  z.input<typeof nameOrSizes> | LikeInput | PretrainedInput | Omit<z.input<typeof pythonSchema>, 'kind'>
 >; // the types that `modelSchema` accepts
 
-export type ModelName = keyof typeof NAMED_MODELS;
+function isLike(value: unknown): value is { readonly like: unknown } {
+  return typeof value === 'object' && value !== null && 'like' in value;
+}
+
+/** Returns the sizes of the known model under the given sizes; a value whose model is not known stays as it is. */
+function sizesLike(value: { readonly like: unknown }): object {
+  const known = typeof value.like === 'string' ? modelNamed(value.like) : null;
+  return known === null ? value : { ...NAMED_MODELS[known], ...value, like: known };
+}
+
+/** Returns the published model that a setting `model` names, or is like; null: the model is not a published one. */
+export function publishedModel(model: unknown): keyof typeof PUBLISHED_MODELS | null {
+  const name = isLike(model) ? model.like : model;
+  const known = typeof name === 'string' ? modelNamed(name) : null;
+  return known !== null && isPublished(known) ? known : null;
+}
+
+function isPublished(name: ModelName): name is keyof typeof PUBLISHED_MODELS {
+  return name in PUBLISHED_MODELS;
+}
+
 export type ModelConfig = z.output<typeof kindSchema>;
 /** The sizes of a model of this library. */
 export type BuiltInModel = Exclude<ModelConfig, { kind: OwnKind }>;
@@ -223,6 +261,10 @@ export const MODEL_PARTS: Readonly<Record<KeyOf<ModelConfig>, ModelPart>> = {
   ),
   from: values(
     "a folder in Hugging Face's format (GPT-2, Llama, Mistral, Qwen2, Wan, also in diffusers' form); its config.json gives the sizes, its weights are the initial values",
+  ),
+  like: values(
+    "a model's name, whose sizes this model has, except those given beside it",
+    "{ like: 'llama3-8b', seq: 2048 }",
   ),
   className: values(
     "for a dit: savePretrained writes the parameter names of this class (_class_name in config.json): WanModel of Wan's own code, or the class of diffusers; default: the class in the model's folder (model.from), else WanModel",

@@ -1,7 +1,6 @@
 import { catalogueName } from '../../config/hub-names';
-import type { PUBLISHED_MODELS } from '../../config/named-models';
-import { MODEL_NAMES, type ModelName, type ModelSetting, modelShape } from '../../config/settings/model';
-import { ownValue } from '../../core/own-value';
+import { type ModelName, modelNamed } from '../../config/model-names';
+import { type ModelSetting, modelShape } from '../../config/settings/model';
 import {
   type Asked,
   decides,
@@ -13,59 +12,6 @@ import {
   refused,
 } from './key-row';
 import { wholeOf } from './values';
-
-/** Parts of other programs' names of models, each with our name; the first part that a name contains decides. */
-const OTHER_NAMES: readonly (readonly [part: string, ours: keyof typeof PUBLISHED_MODELS])[] = [
-  ['s2v14b', 'wan2.2-s2v-14b'],
-  ['ti2v5b', 'wan2.2-ti2v-5b'],
-  ['i2va14b', 'wan2.2-i2v-a14b'],
-  ['t2va14b', 'wan2.2-a14b'],
-  ['umt5xxl', 'umt5-xxl-encoder'],
-  ['gpt2xl', 'gpt2-xl'],
-  ...(['0.5b', '1.5b', '3b', '7b', '14b', '32b', '72b'] as const).map(
-    (size) => [`qwen25${size.replace('.', '')}`, `qwen2.5-${size}`] as const,
-  ),
-  ...(['0.1', '0.2', '0.3'] as const).flatMap((version) =>
-    ['', 'instruct'].map(
-      (kind) => [`mistral7b${kind}v${version.replace('.', '')}`, `mistral-7b-v${version}`] as const,
-    ),
-  ),
-  ['llama321b', 'llama3.2-1b'],
-  ['llama323b', 'llama3.2-3b'],
-  ['llama27b', 'llama2-7b'],
-  ['llama213b', 'llama2-13b'],
-  ['llama270b', 'llama2-70b'],
-  ['llama38b', 'llama3-8b'],
-  ['llama318b', 'llama3-8b'],
-  ['llama370b', 'llama3-70b'],
-  ['llama3170b', 'llama3-70b'],
-  ['llama3405b', 'llama3-405b'],
-  ['llama31405b', 'llama3-405b'],
-];
-
-/** Names that must be a whole part of a path: 'qwen-7b' is not 'qwen2.5-7b'. */
-const WHOLE_NAMES: Readonly<Record<string, keyof typeof PUBLISHED_MODELS>> = {
-  gpt2: 'gpt2',
-  qwen7b: 'qwen-7b',
-  qwen14b: 'qwen-14b',
-};
-
-/** Returns our name of a model that another program names by a path, an identifier of a hub or a short name; null if we have no such model. */
-export function modelNamed(value: unknown): ModelName | null {
-  const parts = String(value).split(/[/\\:]/);
-  for (const part of parts.toReversed()) {
-    const exact = MODEL_NAMES.find((name) => name === part.toLowerCase());
-    const plain = part
-      .toLowerCase()
-      .replaceAll(/[^a-z0-9]/g, '')
-      .replace(/(chat|instruct|hf|base)$/, '')
-      .replace(/^meta(?=llama)/, '');
-    const found =
-      exact ?? ownValue(WHOLE_NAMES, plain) ?? OTHER_NAMES.find(([name]) => plain.includes(name))?.[1];
-    if (found !== undefined) return found;
-  }
-  return null;
-}
 
 /** Identifiers of published models on the Hugging Face Hub, as exports name them. */
 const HUB_NAMES: Partial<Readonly<Record<ModelName, string>>> = {

@@ -1,3 +1,4 @@
+import { modelNamed } from '../../config/model-names';
 import { modelShape } from '../../config/settings/model';
 import { dataRanksOf } from '../../config/settings/model-parallel';
 import { microbatchesOf, virtualStagesOf } from '../../config/settings/pipeline';
@@ -13,7 +14,6 @@ import {
   none,
   settingBoth,
 } from '../rows/key-row';
-import { modelNamed } from '../rows/models';
 import { whole, wholeOf, word, wordOf } from '../rows/values';
 import { TORCHTITAN_WITHOUT_EFFECT as OTHER } from './torchtitan-keys';
 

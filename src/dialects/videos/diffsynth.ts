@@ -1,3 +1,4 @@
+import { modelNamed } from '../../config/model-names';
 import {
   type Asked,
   allNone,
@@ -14,7 +15,6 @@ import {
   wrongValue,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
-import { modelNamed } from '../rows/models';
 import { number, whole, wholeOf, yesOf } from '../rows/values';
 
 // DiffSynth-Studio's training scripts. Source: diffsynth/diffusion/parsers.py.

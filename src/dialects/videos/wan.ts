@@ -1,3 +1,4 @@
+import { modelNamed } from '../../config/model-names';
 import {
   type Asked,
   decides,
@@ -12,7 +13,6 @@ import {
   wrongValue,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
-import { modelNamed } from '../rows/models';
 import { number, whole, wholeFromZero, wholeOf, yesOf } from '../rows/values';
 
 // Dialects of Wan2.2: the arguments of generate.py, and the arguments of a document's train.py (Wan2.2 has no train.py).

@@ -80,7 +80,10 @@ export function plotStacks<K extends string>(
   const numLines = Math.max(...all.map(({ name }) => wrapped(name, 11, left - 14).length));
   const row = Math.max(ROW, numLines * LINE + 4);
   const pixels = panels.reduce((sum, { rows }) => sum + HEADING + rows.length * row + TICKS, 0);
-  const right = MARGIN_RIGHT + (all.some((one) => one.note !== undefined) ? noteRoom : 0);
+  const right = Math.max(
+    MARGIN_RIGHT + (all.some((one) => one.note !== undefined) ? noteRoom : 0),
+    ...panels.flatMap(({ rows, scale }) => rows.map((one) => labelWidth(one, scale))),
+  );
   const width = (STATIC_WIDTH - left - right) * (across[1] - across[0]);
   let top = 0;
   const drawn = panels.map((panel) => {
@@ -96,6 +99,13 @@ export function plotStacks<K extends string>(
   const seen = style.order.filter((key) => panels.some(({ rows }) => isSeen(key, rows)));
   const frame = { top: TOP, left, right, pixels, foot: LEGEND_GAP, legend: 'edge' } as const;
   return plot(frame, [...drawn, ...others], { data: swatches(seen, style.fillOf, true, style.label) });
+}
+
+/** Returns the width, in pixels, of the total and the note at the end of the longest bar; 0 without a note. */
+function labelWidth<K extends string>({ values, note }: StackRow<K>, { divisor }: Scaled): number {
+  if (note === undefined) return 0;
+  const total = Object.values<number | undefined>(values).reduce<number>((sum, one = 0) => sum + one, 0);
+  return textWidth(`${short(total / divisor)} ${note}`, 11) * 1.05 + 12;
 }
 
 /** Whether a key's segment is visible in any row: longer than 1/500 of the longest bar. */

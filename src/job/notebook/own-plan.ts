@@ -3,7 +3,14 @@ import { warnOnce } from '../../core/warn';
 import { countedPlan } from '../../plan/dry-run/counted-plan';
 import type { AnyLayout } from '../../plan/layout';
 import { ownModelRefused } from '../../plan/models';
-import { PLAN_OPTIONS, type PlanOptions, type PlanPlace, placeOf } from '../../plan/plan-input';
+import {
+  PLAN_OPTIONS,
+  type PlanOptions,
+  type PlanPlace,
+  partsOf,
+  placeOf,
+  withPlace,
+} from '../../plan/plan-input';
 import { warnOnStderr } from '../control/folded-lines';
 import { ownOnMeta } from '../rank/own-on-meta';
 import { splitInput } from '../run/own';
@@ -15,11 +22,13 @@ export function ownPlan(
   place: PlanPlace,
   options: PlanOptions = {},
 ): Plan<AnyLayout> | undefined {
-  const { config, own } = splitObject(input);
-  if (config === undefined || own?.sources.model == null) return undefined;
+  if (!isOwn(input)) return undefined;
   requireKnownOptions('plan(input, place, { … })', options, PLAN_OPTIONS);
-  const at = { place: placeOf(place), calibration: options.calibration, warn: warnOnce(warnOnStderr) };
-  return createPlan(countedPlan(config, ownOnMeta(own.functions), at));
+  const { written, place: at } = partsOf(withPlace(Object(input), placeOf(place)));
+  const { config, own } = splitInput(written);
+  if (own === undefined) return undefined;
+  const counted = { place: at, calibration: options.calibration, warn: warnOnce(warnOnStderr) };
+  return createPlan(countedPlan(config, ownOnMeta(own.functions), counted));
 }
 
 /** Throws: CONFIG if the input's model is the user's own, because the function `what` needs formulas. */

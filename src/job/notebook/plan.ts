@@ -8,6 +8,7 @@ import { DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import { type Cost, costOf, type Planned, type RunLength } from '../../plan/cost-of';
 import { explained } from '../../plan/explain';
 import { type AnyLayout, isPredicted, type Layout } from '../../plan/layout';
+import type { Asked } from '../../plan/layout-of';
 import type { ConfigReading } from '../../plan/layout-of-config';
 import { type InferenceMemory, type InferenceRequest, inferenceMemory } from '../../plan/memory/inference';
 import { ownModelRefused } from '../../plan/models';
@@ -77,6 +78,11 @@ export interface TableView {
  */
 export function plan(input: PlanInput, place: PlanPlace = {}, options: PlanOptions = {}): Plan {
   return createPlan(plannedInput(input, place, options));
+}
+
+/** Returns a plan with changed settings. Throws: CONFIG as `plan` does. */
+export function changedPlan(input: PlanInput, place: PlanPlace, changes: Asked): Plan {
+  return createPlan(plannedInput(input, place, {}, changes));
 }
 
 /** Adds figures and a table to a prediction. */

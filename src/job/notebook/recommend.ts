@@ -1,16 +1,17 @@
 import { withProgressSync } from '../../cell/progress';
 import { fields, requireKind } from '../../config/call-options';
-import type { TrainConfigInput } from '../../config/train-config';
+import type { Reading } from '../../dialects/rows/reading';
 import type { Figure } from '../../figures/figure';
 import { rankedLayouts } from '../../figures/plans/ranked-layouts';
 import { recommendationNotes, recommendationTable } from '../../figures/plans/recommendation-table';
+import { configOfLayout } from '../../plan/config-of-layout';
 import type { Loss } from '../../plan/families';
+import type { Place } from '../../plan/place';
+import type { PlannedConfig } from '../../plan/planned-model';
 import { predict } from '../../plan/predict';
 import { type OwnPrices, priceTable } from '../../plan/prices';
 import { type Recommendation, recommend as search } from '../../plan/recommend';
-import { type RecommendInput, type RecommendPlace, recommendAsked } from '../../plan/recommend-request';
-import type { PlanRequestInput } from '../../plan/request';
-import { requestOfLayout } from '../../plan/request-of-layout';
+import { type RecommendInput, recommendRequest } from '../../plan/recommend-request';
 import { refuseOwn } from './own-plan';
 import { createPlan, type Plan, type TableView, tableView } from './plan';
 
@@ -20,8 +21,13 @@ export interface Recommended extends TableView {
   readonly ranked: readonly Plan[];
   /** The best layout that fits; undefined if none fits. */
   readonly best: Plan | undefined;
-  /** The best layout as a plan request, which you can change and give to `sl.plan`. */
-  readonly request: PlanRequestInput | undefined;
+  /**
+   * The best layout as a config, which `job.train`, `sl.plan` and `export` take; undefined if no layout fits. A model that only a
+   * plan knows cannot be trained.
+   */
+  readonly config: PlannedConfig | undefined;
+  /** Where the best layout runs: sl.plan(found.config, found.place) is `best`. */
+  readonly place: Place | undefined;
   /** The best layout of each family other than the family of `best`, and why this layout lost. */
   readonly losses: readonly Loss[];
   readonly numCandidates: number;
@@ -31,12 +37,12 @@ export interface Recommended extends TableView {
   figure(): Figure;
 }
 
-export interface RecommendViewOptions extends RecommendPlace {
+export type RecommendViewOptions = RecommendInput & {
   /** USD (or CNY) per GPU hour by the GPU's name. Default: list prices. */
   readonly prices?: OwnPrices;
   /** The number of layouts in `ranked`. Default 5. */
   readonly top?: number;
-}
+};
 
 /**
  * Tries every legal layout of a model on this number of GPUs and ranks the layouts that fit. `input` can also be a
@@ -46,13 +52,13 @@ export interface RecommendViewOptions extends RecommendPlace {
  * sl.recommend({ model: 'llama3-8b', hardware: 'H100-80G', gpus: 16 });
  */
 export function recommend(
-  input: RecommendInput | TrainConfigInput | string,
+  input: RecommendInput | Reading | string,
   options: RecommendViewOptions = {},
 ): Recommended {
   refuseOwn('recommend', input);
   requireKind('recommend', 'the second argument', options, fields);
   const { prices, top = 5, ...place } = options;
-  const asked = recommendAsked(input, place);
+  const asked = recommendRequest(input, place);
   const found = withProgressSync('searching', 'layouts', (progress) =>
     search(asked, { predict, top, progress, ...(prices && { prices: priceTable(prices) }) }),
   );
@@ -62,10 +68,12 @@ export function recommend(
 function createRecommended(found: Recommendation): Recommended {
   const ranked = found.ranked.map(createPlan);
   const [best] = ranked;
+  const asConfig = best && configOfLayout(best.layout, found.request.config);
   return {
     ranked,
     best,
-    request: best && requestOfLayout(best.layout, found.request),
+    config: asConfig?.config,
+    place: asConfig?.place,
     losses: found.losses,
     numCandidates: found.numCandidates,
     numFitting: found.numFitting,

@@ -8,14 +8,13 @@ import { withAssumed } from '../../figures/plans/plan-table';
 import { scalingCurve } from '../../figures/plans/scaling-curve';
 import type { ScalingPoint, ScalingView } from '../../figures/plans/scaling-view';
 import { type AnyLayout, isPredicted } from '../../plan/layout';
-import { isTrainConfig } from '../../plan/layout-of-config';
 import { type PlanInput, type PlanPlace, planInputNamed } from '../../plan/plan-input';
 import type { Estimate } from '../../plan/prediction';
 import { scalingEfficiency } from '../../plan/scaling-efficiency';
 import { sessionGuesses } from '../run/guesses';
 import type { TrainInput } from '../run/own';
 import { isOwn, ownPlan } from './own-plan';
-import { type Plan, plan } from './plan';
+import { changedPlan, type Plan, plan } from './plan';
 import { warnOf } from './plan-figures';
 
 /** Options of `scaling`: the numbers of GPUs, and documented or measured values to compare with. */
@@ -27,8 +26,8 @@ export interface ScalingOptions extends Pick<ScalingView, 'documented' | 'measur
   /** The drawn quantity: 'efficiency' (default) or 'tokensPerSecond'. */
   readonly quantity?: ScalingView['quantity'];
   /**
-   * Sequences per iteration, either per GPU (the global batch grows with the GPUs), or in total. Default: one per GPU; for a
-   * TrainConfig, the config's own batch.
+   * Sequences per iteration, either per GPU (the global batch grows with the GPUs), or in total. Default: the config's own batch,
+   * which grows with the data-parallel ranks.
    */
   readonly batch?: { readonly perGpu: number } | { readonly global: number };
 }
@@ -96,9 +95,16 @@ function planAt(
   const request = typeof input === 'string' ? planInputNamed(input) : input;
   const perNode = countedIn === 'nodes' ? anyPlan(request).layout.hardware.gpusPerNode : 1;
   const gpus = count * perNode;
-  if (batch === undefined && (isTrainConfig(request) || isOwn(request))) return anyPlan(request, { gpus });
-  const global = batch !== undefined && 'global' in batch ? batch.global : gpus * (batch?.perGpu ?? 1);
-  return anyPlan(request, { gpus, batch: { global } });
+  if (batch === undefined) return anyPlan(request, { gpus });
+  if (isOwn(request))
+    throw new ConfigError(
+      'scaling: batch has no meaning for a model of your own: its rows are those that data returns; leave batch out',
+    );
+  return changedPlan(
+    request as PlanInput,
+    { gpus },
+    { global: 'global' in batch ? batch.global : gpus * batch.perGpu },
+  );
 }
 
 function anyPlan(request: object | string, place: PlanPlace = {}): Plan<AnyLayout> {

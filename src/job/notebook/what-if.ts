@@ -6,12 +6,13 @@ import { whatIfFigure } from '../../figures/plans/what-if';
 import type { WhatIfSetting } from '../../figures/plans/what-if-settings';
 import { tokensPerStep } from '../../plan/cost-of';
 import { type KnobValues, type Turn, turnsOf } from '../../plan/knobs';
-import { isTrainConfig } from '../../plan/layout-of-config';
+import type { Asked } from '../../plan/layout-of';
 import { reservableBytes } from '../../plan/memory/allocator';
-import { inputAt, type PlanInput, type PlanPlace, withPlace } from '../../plan/plan-input';
+import { inputAt, type PlanInput, type PlanPlace } from '../../plan/plan-input';
+import type { PlanObject } from '../../plan/planned-model';
 import { sessionGuesses } from '../run/guesses';
 import { refuseOwn } from './own-plan';
-import { type Plan, plan } from './plan';
+import { changedPlan, type Plan, plan } from './plan';
 import { warnOf } from './plan-figures';
 
 /**
@@ -20,17 +21,16 @@ import { warnOf } from './plan-figures';
  */
 export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {}): Figure {
   refuseOwn('whatIf', input);
-  const { asked: given, place: at } = inputAt(input, place);
-  const asked = given as PlanInput; // `plan` checks the request
-  const base = plan(asked, at);
+  const base = plan(input, place);
+  const asked = inputAt(input, place) as PlanObject; // `plan` has checked it
   const { layout } = base;
-  // A config's batch is per rank. The global batch is fixed, so that changes of other settings do not change it.
-  const held = isTrainConfig(asked) ? withPlace(at, { batch: { global: layout.globalBatch } }) : at;
+  // A config's batch is per rank. Both batches are fixed, so that changes of degrees do not change them.
+  const held: Asked = { global: layout.globalBatch, micro: layout.microBatch };
   const refused: { readonly value: string; readonly why: string }[] = [];
   const turned = turnsOf(knobs).map(({ label, turns }) => ({
     knob: label,
     settings: turns.flatMap((turn) => {
-      const planned = tried(asked, withPlace(held, turn.place));
+      const planned = tried(asked, turn, held);
       if ('seconds' in planned) return [settingOf(turn, planned, base)];
       refused.push({ value: `${label} ${turn.value}`, why: planned.message });
       return [];
@@ -57,9 +57,9 @@ export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {
 }
 
 /** Returns the plan with changed settings, or the error if the settings are not legal. */
-function tried(input: PlanInput, place: PlanPlace): Plan | ConfigError {
+function tried(input: PlanObject, { place, changes }: Turn, held: Asked): Plan | ConfigError {
   try {
-    return plan(input, place);
+    return changedPlan(input, place, { ...held, ...changes });
   } catch (error) {
     if (error instanceof ConfigError) return error;
     throw error;

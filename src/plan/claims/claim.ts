@@ -4,7 +4,7 @@ import swift from '../../../claims/fsdp-megatron-swift.json';
 import zero3 from '../../../claims/wan-deepspeed-zero3.json';
 import wan22 from '../../../claims/wan22-fsdp.json';
 import { ShardlabError } from '../../core/errors';
-import type { PlanRequestInput } from '../request';
+import type { PlanObject } from '../planned-model';
 import type { EvidenceKind, Verdict } from './finding';
 import type { StatedPart } from './stated-part';
 
@@ -132,8 +132,8 @@ export interface StatedTable {
 /** A document's file in `claims/`. */
 interface DocumentFile {
   readonly title: string;
-  /** Requests to the planner by name; a request with `like` extends the request of that name. */
-  readonly plans: Readonly<Record<string, PlanRequestInput & { readonly like?: string }>>;
+  /** Requests to the planner by name; a request with `extends` has the other keys of that request. */
+  readonly plans: Readonly<Record<string, PlanObject & { readonly extends?: string }>>;
   /** Circumstances by name, which several claims share. */
   readonly given: Readonly<Record<string, Claim['given']>>;
   /** The environment that the document states, in the document's order. */
@@ -204,7 +204,7 @@ export function environmentOf(document: DocumentName): readonly StatedPart[] {
 }
 
 /** Requests to the planner by name. */
-export type Requests = Readonly<Record<string, PlanRequestInput>>;
+export type Requests = Readonly<Record<string, PlanObject>>;
 
 /** Returns a document's requests. */
 export function requestsOf(document: DocumentName): Requests {
@@ -213,11 +213,11 @@ export function requestsOf(document: DocumentName): Requests {
 }
 
 /** Returns a document's request by its name. Throws: CHECK if there is none. */
-export function requestNamed(document: DocumentName, name: string): PlanRequestInput {
+export function requestNamed(document: DocumentName, name: string): PlanObject {
   const found = FILES[document].plans[name];
   if (found === undefined) {
     throw new ShardlabError('CHECK', `claims/${document}.json has no plan '${name}': add it to its plans`);
   }
-  const { like, ...own } = found;
-  return like === undefined ? own : { ...requestNamed(document, like), ...own };
+  const { extends: base, ...own } = found;
+  return base === undefined ? own : { ...requestNamed(document, base), ...own };
 }

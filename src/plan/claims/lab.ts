@@ -7,15 +7,15 @@ import type { ProcessGroup } from '../../dist/types';
 import type { BytesByCause } from '../../ledger/record';
 import type { TemperatureGating, TemperatureGatingOptions } from '../../nn/moe/temperature-gating';
 import type { LinkName, LinkNumbers } from '../../transport/link';
+import type { PlanObject } from '../planned-model';
 import type { MemoryPrediction, Prediction } from '../prediction';
-import type { PlanRequestInput } from '../request';
 
 /** The planner's functions that checks call. Checks get this object as an argument, so that a test can replace it. */
 export interface PlanLab {
   /** Predicts time and memory on GPUs. */
-  predict(request: PlanRequestInput): Prediction;
+  predict(request: PlanObject): Prediction;
   /** Predicts only memory. */
-  memory(request: PlanRequestInput): MemoryPrediction;
+  memory(request: PlanObject): MemoryPrediction;
   /** Returns the number unchanged. Checks call it for each number that they compute themselves, such as a formula's result. */
   figure(name: string, value: number): number;
 }

@@ -1,7 +1,7 @@
 import { errorsOf, FRAGMENTS, type Fragment } from '../../config/fragments';
 import { ShardlabError } from '../../core/errors';
+import type { PlanObject } from '../planned-model';
 import type { Prediction } from '../prediction';
-import type { PlanRequestInput } from '../request';
 import { type Claim, documentedNumber, type Requests } from './claim';
 import type { Facts } from './entry';
 import type { Functions } from './expression';
@@ -18,14 +18,12 @@ export interface Names {
 
 /** Returns the names of a claim. A prediction is made when its name is first used; a formula's result passes `lab.figure`. */
 export function namesOf(claim: Claim, requests: Requests, lab: PlanLab, facts: Facts): Names {
-  const request = (name: string): PlanRequestInput => {
+  const request = (name: string): PlanObject => {
     const found = requests[name];
     if (found !== undefined) return found;
     throw new ShardlabError('CHECK', `${claim.id} has no plan '${name}': add it to its plans`);
   };
-  const byName = <Result>(
-    predict: (request: PlanRequestInput) => Result,
-  ): Readonly<Record<string, Result>> => {
+  const byName = <Result>(predict: (request: PlanObject) => Result): Readonly<Record<string, Result>> => {
     const results = {};
     for (const [name, each] of Object.entries(requests)) defineLazily(results, name, () => predict(each));
     return results;
@@ -65,7 +63,7 @@ function figures(lab: PlanLab): Functions {
 type End = 'value' | 'low' | 'high';
 
 /** Returns functions that compare plans, and functions that write plans as cells. */
-function plansOf(request: (name: string) => PlanRequestInput, lab: PlanLab): Functions {
+function plansOf(request: (name: string) => PlanObject, lab: PlanLab): Functions {
   const plan = (name: string): Prediction => lab.predict(request(name));
   return {
     faster: (name: string, base: string, end: End) => percentFaster(plan(name), plan(base))[end],

@@ -1,12 +1,17 @@
-import type { PlanRequestInput } from '../request';
+import type { PlanObject } from '../planned-model';
 
 /** Returns the cell that shows a prediction: `sl.plan({ … })`. */
-export function planCell(request: PlanRequestInput): string {
+export function planCell(request: PlanObject): string {
   return `sl.plan(${literal(request)})`;
 }
 
+/** Returns a request whose samples have this number of tokens. */
+export function withSequences({ model, ...rest }: PlanObject, seq: number): PlanObject {
+  return { ...rest, model: { ...(typeof model === 'string' ? { like: model } : Object(model)), seq } };
+}
+
 /** Returns the cell that shows by how many percent a number of one plan ('seconds.value') differs from the base plan's number. */
-export function changeCell(plan: PlanRequestInput, base: PlanRequestInput, figure: string): string {
+export function changeCell(plan: PlanObject, base: PlanObject, figure: string): string {
   return `100 * (${planCell(plan)}.${figure} / ${planCell(base)}.${figure} - 1)`;
 }
 

@@ -1,5 +1,5 @@
-import { layoutOf } from '../layout-of';
 import { predictMemory } from '../memory/predict-memory';
+import { layoutOf } from '../plan-input';
 import { predict } from '../predict';
 import type { PlanLab } from './lab';
 

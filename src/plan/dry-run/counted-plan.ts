@@ -12,10 +12,8 @@ import type { AnyLayout } from '../layout';
 import { hardwareAsked } from '../layout-of';
 import { askedByConfig } from '../layout-of-config';
 import { fitsOnGpu } from '../memory/allocator';
-import { parseWith } from '../parse-request';
-import type { Place } from '../plan-input';
+import { type Place, parsePlace, type ReadPlace } from '../place';
 import type { Estimate, MemoryPrediction, Prediction } from '../prediction';
-import { type PlanRequest, placeSchema } from '../request';
 import { CountedBatches } from './counted-batches';
 import { CountedKernels } from './counted-kernels';
 import { dryRun } from './dry-run';
@@ -49,10 +47,10 @@ export interface CountedPlace {
  */
 export function countedPlan(input: TrainConfigInput, own: MetaOwn, at: CountedPlace): Planned<AnyLayout> {
   const { place, calibration, warn } = at;
-  const request = parseWith(placeSchema, calibration ? withCalibration(place, calibration) : place);
+  const request = parsePlace(calibration ? withCalibration(place, calibration) : place);
   requireMeaning(request);
   const hardware = hardwareAsked(request);
-  const { config, gpus } = configAt(input, request, hardware.gpusPerNode);
+  const { config, gpus } = configAt(input, request.gpus, hardware.gpusPerNode);
   requireOneStage(config);
   const [kernels, batches] = [new CountedKernels(), new CountedBatches(own)];
   const costs = {
@@ -62,10 +60,10 @@ export function countedPlan(input: TrainConfigInput, own: MetaOwn, at: CountedPl
   const run = dryRun(config, { world: gpus, costs, warn: warn ?? (() => undefined) }, batches.own);
   const record = run.lastStep[0] as StepRecord; // a dry run has two steps by default
   const { accumulation, batch } = run.config;
-  const asked = askedByConfig(run.config, config, { ...request, gpus });
+  const asked = askedByConfig(run.config, { gpus });
   const microBatch = batches.rows ?? batch;
   const globalBatch = microBatch * accumulation * gpus;
-  const { strategy = 'FULL_SHARD', optimizerStates } = asked;
+  const { strategy = 'FULL_SHARD', optimizer = run.config.optimizer } = asked;
   const layout: AnyLayout = {
     model: {
       name: batches.model,
@@ -89,7 +87,7 @@ export function countedPlan(input: TrainConfigInput, own: MetaOwn, at: CountedPl
     recomputeEveryNth: asked.recomputeEveryNth ?? 1,
     virtualStages: 1,
     sequenceParallel: false,
-    optimizer: optimizerStates ?? run.config.optimizer,
+    optimizer,
     offload: asked.offload ?? run.config.offload,
   };
   return { layout, prediction: predictionOf(run, record, kernels, layout) };
@@ -105,60 +103,37 @@ function requireOneStage({ parallel }: TrainConfigInput): void {
   );
 }
 
-/** Keys of a place that a counted plan takes. A degree of 1 is allowed too, because it divides nothing. */
-const TAKEN = ['id', 'hardware', 'gpus', 'gpusPerNode', 'nicGbit', 'parallel'];
-const TAKEN_IN_PARALLEL = ['strategy', 'dpShard'];
+/** Keys of a place that a counted plan takes. */
+const TAKEN: readonly string[] = ['hardware', 'gpus', 'gpusPerNode', 'nicGbit'];
 
-/** The setting of a config that has the meaning of a place's key. */
-const SETTINGS: Readonly<Record<string, string>> = {
-  batch: 'batch and accumulation of the config (or the rows that data returns)',
-  seq: 'the batches of data',
-  precision: 'mixedPrecision of the config',
-  reduceDtype: 'mixedPrecision.reduceDtype of the config',
-  commHook: 'parallel.commHook of the config',
-  recompute: 'activationCheckpointing of the config',
-  recomputeEveryNth: 'activationCheckpointing: { everyNth } of the config',
-  optimizerStates: 'optimizer of the config',
-  offload: 'offload of the config',
-  attention: "the model's code",
-  dropout: "the model's code",
-};
-
-function requireMeaning(request: PlanRequest): void {
-  const parallel = Object.entries(request.parallel ?? {}).filter(
-    ([key, value]) =>
-      !TAKEN_IN_PARALLEL.includes(key) && value !== 1 && !(key === 'dp' && value === request.gpus),
-  );
-  const [wrong] = Object.keys(request).filter((key) => !TAKEN.includes(key));
-  const asked = wrong ?? parallel.map(([key]) => `parallel.${key}`)[0];
-  if (asked === undefined) return;
-  const setting = SETTINGS[asked];
+function requireMeaning(place: ReadPlace): void {
+  const wrong = Object.keys(place).find((key) => !TAKEN.includes(key));
+  if (wrong === undefined) return;
   throw new ConfigError(
-    `plan: ${asked} has no meaning for a model of your own, because such a model is planned by a dry run of this library (data parallel, ` +
-      `sharded by parallel.strategy); ${setting === undefined ? `omit ${asked}` : `${asked} follows from ${setting}`}. The allowed keys are ` +
-      'on, gpus, gpusPerNode, nicGbit, parallel.strategy and parallel.dpShard',
+    `plan: ${wrong} has no meaning for a model of your own, because such a model is planned by a dry run of this library; leave out ${wrong}. ` +
+      `A place has the keys on, ${TAKEN.slice(1).join(', ')} here`,
   );
 }
 
-/** Returns the config with the place's strategy, and with a mesh for its number of GPUs. */
+/** Returns the config with a mesh for its number of GPUs. */
 function configAt(
   input: TrainConfigInput,
-  { gpus: given, parallel: asked }: PlanRequest,
+  given: number | undefined,
   gpusPerNode: number,
 ): { readonly config: TrainConfigInput; readonly gpus: number } {
-  const { parallel } = parseTrainConfig(input);
-  const { mesh } = parallel;
+  const { mesh, strategy } = parseTrainConfig(input).parallel;
   const gpus = given ?? (mesh === null ? 8 : mesh.dpReplicate * mesh.dpShard);
-  const strategy = asked?.strategy ?? parallel.strategy;
-  const isHybrid = STRATEGIES[strategy].isHybrid;
-  const dpShard = asked?.dpShard ?? mesh?.dpShard ?? (isHybrid ? Math.min(gpus, gpusPerNode) : undefined);
-  if (dpShard !== undefined && !Number.isInteger(gpus / dpShard)) {
+  const dpShard = mesh?.dpShard ?? (STRATEGIES[strategy].isHybrid ? Math.min(gpus, gpusPerNode) : undefined);
+  if (dpShard === undefined) return { config: input, gpus };
+  if (!Number.isInteger(gpus / dpShard)) {
     throw new ConfigError(
       `parallel.mesh: dpShard ${dpShard} does not divide ${gpus} GPUs; change dpShard or gpus`,
     );
   }
-  const changed = dpShard === undefined ? {} : { mesh: { dpReplicate: gpus / dpShard, dpShard } };
-  return { config: { ...input, parallel: { ...input.parallel, strategy, ...changed } }, gpus };
+  return {
+    config: { ...input, parallel: { ...input.parallel, mesh: { dpReplicate: gpus / dpShard, dpShard } } },
+    gpus,
+  };
 }
 
 function predictionOf(

@@ -1,8 +1,7 @@
-import { z } from 'zod';
+import type { z } from 'zod';
 import { ConfigError } from '../../core/errors';
 import { hardwareAsked } from '../layout-of';
-import { parseWith } from '../parse-request';
-import { hardwareSchema } from '../request';
+import { type hardwareSchema, parsePlace } from '../place';
 import { gpuCosts } from './gpu-costs';
 import type { DryRunCosts } from './rank-run';
 
@@ -22,6 +21,6 @@ export function costsOfRank({ hardware, costs }: TimeOptions): () => DryRunCosts
   if (hardware === undefined) return () => costs ?? {};
   if (costs !== undefined)
     throw new ConfigError('dryRun: hardware and costs both define times; leave one of them out');
-  const gpus = hardwareAsked(parseWith(z.object({ hardware: hardwareSchema }), { hardware }));
+  const gpus = hardwareAsked(parsePlace({ hardware }));
   return () => gpuCosts(gpus);
 }

@@ -1,7 +1,7 @@
 import { seeded } from '../../core/random';
 import type { Seconds } from '../../core/units';
 import type { Layout } from '../layout';
-import { layoutOf } from '../layout-of';
+import { layoutAsked } from '../layout-of';
 import vtrain from './vtrain-single-node-a100.json';
 
 /** A layout that was run, and the measured time of an iteration. */
@@ -25,12 +25,10 @@ export interface MeasuredLayout {
 export function vtrainLayouts(): MeasuredLayout[] {
   const heldOut = halfOf(vtrain.rows.length);
   return vtrain.rows.map((row, index) => {
-    const [gpus, global, micro, dim, heads, layers, seq, tp, dp, pp, ms = Number.NaN] = row;
-    const layout = layoutOf({
+    const [gpus, global, micro, dim, heads, layers, seq, tp, , pp, ms = Number.NaN] = row;
+    const layout = layoutAsked({
       model: { kind: 'gpt', layers, dim, heads, seq, vocab: 51_200 },
-      gpus,
-      parallel: { dp, tp, pp, strategy: 'NO_SHARD' },
-      batch: { global, micro },
+      ...{ gpus, tp, pp, strategy: 'NO_SHARD', global, micro },
       ...MEGATRON,
       recompute: 'selective',
     });
@@ -40,6 +38,7 @@ export function vtrainLayouts(): MeasuredLayout[] {
 
 /** Settings that all measured runs of Megatron-LM have in common. */
 export const MEGATRON = {
+  stack: 'megatron',
   hardware: 'A100-80G',
   precision: 'fp16',
   attention: 'unfused',

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { plan } from '../../../src/job/notebook/plan';
-import { layoutOf } from '../../../src/plan/layout-of';
 import { reservableBytes } from '../../../src/plan/memory/allocator';
 import { inferenceMemory } from '../../../src/plan/memory/inference';
+import { layoutOfLine } from '../../support/batch-lines';
 
 const OPT_13B = { kind: 'gpt', layers: 40, dim: 5120, heads: 40, vocab: 50_272, seq: 2048 };
 
@@ -23,25 +23,25 @@ const PUBLISHED = [
 
 test('the cache of one token has the published sizes: all heads, grouped heads, latent attention', () => {
   for (const [model, bytes] of PUBLISHED) {
-    const layout = layoutOf({ model, gpus: 8, hardware: 'H200-141G' });
+    const layout = layoutOfLine({ model, gpus: 8, hardware: 'H200-141G' });
     assert.equal(inferenceMemory(layout).cacheBytesPerToken, bytes, JSON.stringify(model));
     assert.equal(inferenceMemory(layout, { cache: 'fp8' }).cacheBytesPerToken, bytes / 2);
   }
 });
 
 test("a request of OPT-13B needs up to 1.6 GB of cache, and grouped heads make Llama 2 70B's cache 8 times smaller", () => {
-  const { cacheBytes } = inferenceMemory(layoutOf({ model: OPT_13B, gpus: 1 }));
+  const { cacheBytes } = inferenceMemory(layoutOfLine({ model: OPT_13B, gpus: 1 }));
   // "as much as 1.6 GB" (Kwon et al. 2023, section 3): 800 KB x 2048.
   assert.equal((cacheBytes / 1024 ** 3).toFixed(1), '1.6');
   const perToken = (kvHeads: number): number =>
     inferenceMemory(
-      layoutOf({ model: { kind: 'llama', layers: 80, dim: 8192, heads: 64, kvHeads, vocab: 32_000 } }),
+      layoutOfLine({ model: { kind: 'llama', layers: 80, dim: 8192, heads: 64, kvHeads, vocab: 32_000 } }),
     ).cacheBytesPerToken;
   assert.equal(perToken(64) / perToken(8), 8);
 });
 
 test('weights, cache and the rest of the GPU add up: the most tokens that fit fill it', () => {
-  const layout = layoutOf({ model: 'llama3-8b', hardware: 'A100-80G', gpus: 1 });
+  const layout = layoutOfLine({ model: 'llama3-8b', hardware: 'A100-80G', gpus: 1 });
   const memory = inferenceMemory(layout, { batch: 4, seq: 1000 });
   assert.equal(memory.weightBytes, 2 * layout.model.params);
   assert.equal(memory.cacheBytes, 4000 * 131_072);
@@ -56,7 +56,7 @@ test('weights, cache and the rest of the GPU add up: the most tokens that fit fi
 
 test('tp divides weights and heads of keys, but not a latent vector, nor a single head; pp divides layers', () => {
   const at = (model: string, parallel: object, gpus = 16) =>
-    inferenceMemory(layoutOf({ model, hardware: 'H200-141G', gpus, parallel }), { seq: 1024 });
+    inferenceMemory(layoutOfLine({ model, hardware: 'H200-141G', gpus, parallel }), { seq: 1024 });
   const whole = at('llama3-70b', {});
   const [eight, sixteen] = [at('llama3-70b', { tp: 8 }), at('llama3-70b', { tp: 16 })];
   assert.equal(eight.cacheBytes, whole.cacheBytes / 8);
@@ -68,7 +68,7 @@ test('tp divides weights and heads of keys, but not a latent vector, nor a singl
 });
 
 test('what generates no text, sequences divided by cp, too many positions and wrong types are refused', () => {
-  const of = (request: object) => layoutOf({ gpus: 8, ...request });
+  const of = (request: object) => layoutOfLine({ gpus: 8, ...request });
   assert.throws(
     () => inferenceMemory(of({ model: 'wan2.2-a14b' })),
     /inference: wan2.2-a14b generates no text/,

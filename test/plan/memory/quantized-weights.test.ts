@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { candidates } from '../../../src/plan/candidates';
-import { layoutOf } from '../../../src/plan/layout-of';
+import { configOfLayout } from '../../../src/plan/config-of-layout';
 import { fitsOnGpu } from '../../../src/plan/memory/allocator';
 import { inferenceMemory } from '../../../src/plan/memory/inference';
 import { predictMemory } from '../../../src/plan/memory/predict-memory';
 import { shapeOf } from '../../../src/plan/model-shape';
-import { plannedInput } from '../../../src/plan/plan-input';
-import { requestOfLayout } from '../../../src/plan/request-of-layout';
+import { layoutOf, plannedInput } from '../../../src/plan/plan-input';
+import { layoutOfLine } from '../../support/batch-lines';
 
 /** Published files of models that bitsandbytes quantized to NF4 with double quantization. */
 const FILES = [
@@ -19,7 +19,7 @@ const FILES = [
 
 test('weights in NF4 have the sizes of published files, to their rounding', () => {
   for (const [model, bytes] of FILES) {
-    const { weightBytes } = inferenceMemory(layoutOf({ model, gpus: 1 }), { weights: 'nf4' });
+    const { weightBytes } = inferenceMemory(layoutOfLine({ model, gpus: 1 }), { weights: 'nf4' });
     assert.ok(Math.abs(weightBytes / bytes - 1) < 1e-3, `${model}: ${weightBytes} of ${bytes}`);
   }
 });
@@ -37,7 +37,7 @@ function qlora(size: (typeof LLAMA)[number], changes: object = {}) {
   const [, [layers, dim, heads, ffn], adapterMb] = size;
   const model = { kind: 'llama', layers, dim, heads, ffn, vocab: 32_000, seq: 512 } as const;
   const trainedShare = (adapterMb * 1e6) / 2 / shapeOf(model).params;
-  return layoutOf({
+  return layoutOfLine({
     ...{ model, hardware: 'L40S-48G', gpus: 1, recompute: 'full', trainedShare, baseWeights: 'nf4' },
     ...changes,
   });
@@ -59,8 +59,8 @@ test('under DDP every GPU has all frozen weights, and adapters of a config train
   const [size] = LLAMA;
   const params = (gpus: number): number => predictMemory(qlora(size, { gpus })).params;
   assert.equal(params(8), params(1));
-  const config = { model: 'tiny', lora: { r: 8 }, mixedPrecision: 'bf16' };
-  const parallel = { strategy: 'NO_SHARD', stack: 'fsdp2' } as const;
+  const config = { model: 'tiny', lora: { r: 8 }, mixedPrecision: 'bf16' } as const;
+  const parallel = { strategy: 'NO_SHARD' } as const;
   const place = { on: 'A100-80G', gpus: 1, baseWeights: 'nf4', parallel } as const;
   const { layout, assumed } = plannedInput(config, place);
   assert.ok(layout.trainedShare < 1 && layout.baseWeights === 'nf4');
@@ -69,13 +69,13 @@ test('under DDP every GPU has all frozen weights, and adapters of a config train
 
 test('4-bit weights without adapters, with sharding, experts or tp are refused with what to give', () => {
   const of = (changes: object) => () =>
-    layoutOf({ model: 'llama3-8b', gpus: 8, baseWeights: 'nf4', trainedShare: 0.01, ...changes });
+    layoutOfLine({ model: 'llama3-8b', gpus: 8, baseWeights: 'nf4', trainedShare: 0.01, ...changes });
   assert.throws(of({ trainedShare: 1 }), /only adapters train; give lora/);
   assert.throws(of({ parallel: { strategy: 'FULL_SHARD' } }), /whole on every GPU.*strategy: 'NO_SHARD'/s);
   assert.throws(of({ parallel: { tp: 2 } }), /tp 2/);
   assert.throws(of({ model: 'DeepSeek-V2' }), /has no experts and no latent attention/);
   const inference = () =>
-    inferenceMemory(layoutOf({ model: 'llama3-8b', gpus: 8, parallel: { tp: 8 } }), { weights: 'nf4' });
+    inferenceMemory(layoutOfLine({ model: 'llama3-8b', gpus: 8, parallel: { tp: 8 } }), { weights: 'nf4' });
   assert.throws(inference, /weights in NF4.*tp 8/);
 });
 
@@ -89,9 +89,15 @@ test('a search over 4-bit weights finds only layouts that a plan accepts; fp8 an
     parallel: { strategy: 'NO_SHARD', stack: 'fsdp2' },
     batch: { global: 16 },
   } as const;
-  const found = [...candidates(layoutOf(request))];
+  const found = [...candidates(layoutOfLine(request))];
   assert.ok(found.length > 0);
-  for (const layout of found) layoutOf(requestOfLayout(layout, request));
-  assert.throws(() => layoutOf({ ...request, precision: 'fp8' }), /leave out offload and precision 'fp8'/);
-  assert.throws(() => layoutOf({ ...request, offload: { optimizer: true } }), /leave out offload/);
+  for (const layout of found) {
+    const { config, place } = configOfLayout(layout, { model: request.model, mixedPrecision: 'bf16' });
+    assert.equal(layoutOf({ ...config, ...place }).baseWeights, 'nf4');
+  }
+  assert.throws(
+    () => layoutOfLine({ ...request, precision: 'fp8' }),
+    /leave out offload and precision 'fp8'/,
+  );
+  assert.throws(() => layoutOfLine({ ...request, offload: { optimizer: true } }), /leave out offload/);
 });

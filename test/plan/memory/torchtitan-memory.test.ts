@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { layoutOf } from '../../../src/plan/layout-of';
 import { predictMemory, predictStages } from '../../../src/plan/memory/predict-memory';
 import published from '../../data/torchtitan-memory.json';
+import { layoutOfLine } from '../../support/batch-lines';
 
 type Row = Readonly<Record<string, unknown>> & { readonly name: string; readonly gib: number };
 
@@ -11,7 +11,9 @@ const PLACE = { hardware: 'H100-96G-grand-teton', compileLoss: false };
 /** Returns the prediction of a row, GiB, and its relative error. */
 function predictionOf({ name: _, gib, parallel, ...request }: Row, place: object) {
   const layers = { strategy: 'FULL_SHARD', stack: 'fsdp2', ...(parallel as object) };
-  const { peak } = predictMemory(layoutOf({ attention: 'flash', ...place, ...request, parallel: layers }));
+  const { peak } = predictMemory(
+    layoutOfLine({ attention: 'flash', ...place, ...request, parallel: layers }),
+  );
   return { peak, error: peak.value / gib - 1 };
 }
 
@@ -29,7 +31,11 @@ test("the memory of TorchTitan's published runs of Llama 3.1 is predicted within
 test('the first stage of a pipeline under tp sums embedding gradients of the whole vocabulary, in float32', () => {
   const row = published.rows.find(({ name }) => name === 'table 6: cp 1') as Row;
   const { gib: _, name, parallel, ...request } = row;
-  const layout = layoutOf({ ...request, ...PLACE, parallel: { stack: 'fsdp2', ...(parallel as object) } });
+  const layout = layoutOfLine({
+    ...request,
+    ...PLACE,
+    parallel: { stack: 'fsdp2', ...(parallel as object) },
+  });
   const [first = 0, second = 0] = predictStages(layout).map(({ grads }) => grads / 1024 ** 3);
   // 8016 MiB of the table, and one layer less than the second stage: its summed gradients and their shard.
   assert.ok(first - second > 5.5 && first - second < 6.5, `${first - second}`);

@@ -1,23 +1,24 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CALIBRATION } from '../../../src/plan/calibration';
+import { configOfLayout } from '../../../src/plan/config-of-layout';
 import { copiesOf, expertExchange, permutedBytes } from '../../../src/plan/cost/expert-exchange';
 import { expertKernels } from '../../../src/plan/cost/expert-launches';
 import { castBytes } from '../../../src/plan/cost/fp8-casts';
 import { productSeconds, rateOf } from '../../../src/plan/cost/gemm';
 import { hardwareOf } from '../../../src/plan/hardware';
 import type { Layout } from '../../../src/plan/layout';
-import { layoutOf } from '../../../src/plan/layout-of';
+import { layoutOf } from '../../../src/plan/plan-input';
 import { predict } from '../../../src/plan/predict';
-import { requestOfLayout } from '../../../src/plan/request-of-layout';
 import { passWithExperts } from '../../../src/plan/time/expert-time';
 import { layerTime } from '../../../src/plan/time/layer-time';
 import { outerTime } from '../../../src/plan/time/outer-time';
 import { NO_PASS, passSeconds } from '../../../src/plan/time/pass';
+import { layoutOfLine } from '../../support/batch-lines';
 
 /** Qwen3-30B-A3B: 128 experts, of which a token visits 8; dim 2048, experts' width 768. */
 function layout(changes: object = {}, parallel: object = {}): Layout {
-  return layoutOf({
+  return layoutOfLine({
     ...{ model: 'Qwen3-30B-A3B', seq: 4096, hardware: 'H100-80G', gpus: 16, attention: 'cudnn' },
     parallel: { stack: 'megatron', strategy: 'ZERO_1', ep: 8, ...parallel },
     batch: { micro: 1, global: 64 },
@@ -135,7 +136,7 @@ test('overlapped tensor parallelism waits for one of its tp parts', () => {
       sequenceParallel: true,
       asyncTensorParallel,
     };
-    return layerTime(layoutOf({ model: 'llama3-70b', gpus: 8, parallel }), CALIBRATION).forward.comm;
+    return layerTime(layoutOfLine({ model: 'llama3-70b', gpus: 8, parallel }), CALIBRATION).forward.comm;
   };
   for (const tp of [2, 4, 8]) near(comm(tp, true), comm(tp, false) / tp);
 });
@@ -153,7 +154,7 @@ test("attention's copies follow its own width, and rotary embeddings read and wr
       seq: 1024,
     };
     const request = { model: { ...model, ...changes }, gpus: 1, parallel: { stack: 'megatron' } };
-    return layerTime(layoutOf({ ...request, batch: { micro: 4 } }), CALIBRATION).forward.elementwise;
+    return layerTime(layoutOfLine({ ...request, batch: { micro: 4 } }), CALIBRATION).forward.elementwise;
   };
   const bytes = CALIBRATION.memoryEfficiency * 2e12 * (moved({ headDim: 256 }) - moved({ headDim: 128 }));
   near(bytes, 4 * 1024 * 1024 * (4 * 4 + 4 * 2));
@@ -163,7 +164,7 @@ test('only a tied head that one rank computes is slower than other matmuls', () 
   const seconds = (tied: boolean): number => {
     const model = { kind: 'llama', layers: 2, dim: 4096, heads: 32, vocab: 128_000, seq: 4096, tied };
     const request = { model, gpus: 1, parallel: { stack: 'megatron' } };
-    return outerTime(layoutOf(request), CALIBRATION).last.forward.products;
+    return outerTime(layoutOfLine(request), CALIBRATION).last.forward.products;
   };
   near(seconds(true), seconds(false) / CALIBRATION.wholeHeadEfficiency);
 });
@@ -188,8 +189,11 @@ test('large square matmuls are not planned faster than they were measured', () =
   }
 });
 
-test('the request of a layout repeats what it says of experts and graphs', () => {
+test('the config and the place of a layout repeat what it says of experts and graphs', () => {
   const own = layout({ cudaGraph: 'attention' }, { dispatcher: 'hybridep', overlapExperts: true });
-  const again = layoutOf(requestOfLayout(own, { model: 'Qwen3-30B-A3B', seq: 4096 }));
-  assert.deepEqual(again, own);
+  const { config, place } = configOfLayout(own, {
+    model: { like: 'Qwen3-30B-A3B', seq: 4096 },
+    mixedPrecision: { paramDtype: 'bf16', reduceDtype: own.reduceDtype },
+  });
+  assert.deepEqual(layoutOf({ ...config, ...place }), own);
 });

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { accuracyOf } from '../../../src/plan/accuracy';
-import { layoutOf } from '../../../src/plan/layout-of';
 import { predict } from '../../../src/plan/predict';
+import { layoutOfLine } from '../../support/batch-lines';
 import { trainingLayouts } from '../../support/training-layouts';
 
 /** Errors above this need a named cause. */
@@ -45,18 +45,18 @@ test('every published training that is more than 20% from its prediction has a n
 test('a plan says which published trainings it does not know', () => {
   assert.equal(runs.length - known.length, 5);
   const request = (model: string, changes: object) => () =>
-    layoutOf({ model, hardware: 'H100-80G', gpus: 256, batch: { micro: 1, global: 2048 }, ...changes });
+    layoutOfLine({ model, hardware: 'H100-80G', gpus: 256, batch: { micro: 1, global: 2048 }, ...changes });
   const megatron = { stack: 'megatron', strategy: 'ZERO_1' };
   const refused: readonly (readonly [run: () => unknown, says: RegExp])[] = [
     [request('GPT-OSS-120B', {}), /'GPT-OSS-120B' is not known/],
-    [request('Llama-3-70B', { precision: 'nvfp4' }), /precision/],
+    [request('Llama-3-70B', { precision: 'nvfp4' }), /mixedPrecision\.paramDtype: .*"nvfp4"/],
     [
       request('Qwen3-235B-A22B', { parallel: { ...megatron, tp: 2, pp: 8, ep: 32 } }),
       /ep \(32\) must divide/,
     ],
     [
       request('Llama-3.1-405B', { parallel: { ...megatron, tp: 4, pp: 16 }, virtualStages: 8 }),
-      /more than the model's 126 layers/,
+      /126 layers cannot be divided into 16 x 8 stages/,
     ],
     [request('Qwen3-30B-A3B', { parallel: { ...megatron, ep: 8, capacityFactor: 1 } }), /capacityFactor/],
   ];

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { GPUS, type Gpu, hardwareOf } from '../../../src/plan/hardware';
-import { layoutOf } from '../../../src/plan/layout-of';
 import { predict } from '../../../src/plan/predict';
+import { layoutOfLine } from '../../support/batch-lines';
 
 /** Names that practitioners write, with the board that is meant. */
 const NAMES = {
@@ -36,13 +36,13 @@ test('every GPU has figures that agree with each other, and says where they were
     // GeForce boards run faster than the clock of their data sheet.
     assert.ok(gpu.gemmTflops / gpu.tflops > 0.45 && gpu.gemmTflops / gpu.tflops < 1.16, name);
     assert.ok(gpu.sources.figures.length > 0, name);
-    const { seconds, fits } = predict(layoutOf({ model: 'gpt2', hardware: name, gpus: 8 }));
+    const { seconds, fits } = predict(layoutOfLine({ model: 'gpt2', hardware: name, gpus: 8 }));
     assert.ok(fits && seconds.value > 0, name);
   }
 });
 
 test('a lower power limit lowers the rate of matmuls as that of the H100 with 500 W; a given rate stays', () => {
-  const at = (hardware: object) => layoutOf({ model: 'gpt2', hardware }).hardware.gemmTflops;
+  const at = (hardware: object) => layoutOfLine({ model: 'gpt2', hardware }).hardware.gemmTflops;
   assert.equal(at({ like: 'H100-80G', powerW: 700 }), 794);
   assert.ok(Math.abs(at({ like: 'H100-80G', powerW: 500 }) - 620) < 1e-9);
   assert.ok(Math.abs(at({ like: 'A100-80G', powerW: 350 }) - 245.7) < 0.1);

@@ -4,16 +4,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { CATALOGUE_NAMES, catalogueName } from '../../../src/config/hub-names';
-import { MODEL_NAMES } from '../../../src/config/settings/model';
-import { hubName } from '../../../src/dialects/rows/models';
+import { modelNamed } from '../../../src/config/model-names';
 import { shapeOfHub } from '../../../src/plan/hub/read-hub';
-import { layoutOf } from '../../../src/plan/layout-of';
 import { stateBytesOf } from '../../../src/plan/memory/state-bytes';
 import { shapeOf } from '../../../src/plan/model-shape';
 import { modelOf } from '../../../src/plan/models';
 import { plannedInput } from '../../../src/plan/plan-input';
 import { predict } from '../../../src/plan/predict';
+import PUBLISHED_CONFIGS from '../../data/hub-configs.json';
 import published from '../../data/published-models.json';
+import { layoutOfLine } from '../../support/batch-lines';
 
 /** How far a rounded count may be from the exact one. A nominal size names a model: 7B may mean 7.7 billion. */
 const ROUNDED: Readonly<Record<string, number>> = {
@@ -49,7 +49,7 @@ test('the parameters of 81 published models are counted to the last one', (conte
 
 test('every published language model has a plan, whose model FLOP/s stay below the peak', () => {
   for (const name of CATALOGUE_NAMES) {
-    const layout = layoutOf({
+    const layout = layoutOfLine({
       model: name,
       gpus: 64,
       parallel: { strategy: 'FULL_SHARD' },
@@ -69,7 +69,7 @@ test('states in float32 are within 2% of what accelerate estimate-memory prints 
     ['Mistral-7B-v0.1', 109.96],
     [bert, 1.61],
   ] as const) {
-    const layout = layoutOf({
+    const layout = layoutOfLine({
       model,
       gpus: 1,
       precision: 'fp32',
@@ -110,7 +110,7 @@ test("a model's config.json or its folder is planned as the model of its name", 
     assert.equal(layout.model.params, 32_762_123_264);
     assert.equal(layout.model.seq, 8192);
   }
-  const { layout } = plannedInput({ model: folder, gpus: 8, seq: 4096 });
+  const { layout } = plannedInput({ model: { like: folder, seq: 4096 }, gpus: 8 });
   assert.deepEqual([layout.model.kvHeads, layout.model.headDim, layout.model.seq], [8, 128, 4096]);
 });
 
@@ -128,7 +128,7 @@ test('a family that is not known, and a config without a size, are refused by na
 
 test('experts: only those that a token visits compute, all are stored, and expert parallelism divides them', () => {
   const at = (request: object) =>
-    layoutOf({ model: 'Qwen3-30B-A3B', hardware: 'H100-80G', gpus: 16, ...request });
+    layoutOfLine({ model: 'Qwen3-30B-A3B', hardware: 'H100-80G', gpus: 16, ...request });
   const alone = predict(at({ parallel: { strategy: 'NO_SHARD' } }));
   const apart = predict(at({ parallel: { strategy: 'NO_SHARD', ep: 16 } }));
   // 128 experts in 48 layers of three matrices of 2048 x 768, in bf16: 15 of 16 are on other ranks.
@@ -142,19 +142,22 @@ test('experts: only those that a token visits compute, all are stored, and exper
   assert.ok(perToken > 6 * 3.0e9 && perToken < 6 * 3.35e9, String(perToken));
   assert.throws(() => at({ parallel: { ep: 3 } }), /ep \(3\) must divide the model's 128 experts/);
   assert.throws(
-    () => layoutOf({ model: 'llama3-8b', gpus: 8, parallel: { ep: 2 } }),
-    /has none: leave ep out/,
+    () => layoutOfLine({ model: 'llama3-8b', gpus: 8, parallel: { ep: 2 } }),
+    /has no experts to divide/,
   );
 });
 
-test('models that are built here have the sizes of their configs in the catalogue', () => {
-  const known = MODEL_NAMES.filter((name) => catalogueName(hubName(name) ?? '') !== undefined);
-  assert.ok(known.length >= 15, known.join(' '));
-  for (const name of known) {
-    const [built, stored] = [modelOf(name), modelOf(hubName(name) ?? '')].map((model) => {
+test("models that are built here have the sizes of their publishers' configs, and no other entry", () => {
+  const names = new Set<string>();
+  for (const [hub, config] of Object.entries(PUBLISHED_CONFIGS)) {
+    const name = modelNamed(hub) ?? assert.fail(hub);
+    names.add(name);
+    assert.equal(catalogueName(hub), undefined, `${hub} has two entries`);
+    const [built, stored] = [modelOf(name), shapeOfHub(config, hub)].map((model) => {
       const { layers, dim, heads, kvHeads, headDim, ffn, vocab, tied, params } = shapeOf(model);
       return { layers, dim, heads, kvHeads, headDim, ffn, vocab, tied, params };
     });
     assert.deepEqual(built, stored, name);
   }
+  assert.ok(names.size >= 15, [...names].join(' '));
 });

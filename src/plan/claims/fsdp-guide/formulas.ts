@@ -42,8 +42,7 @@ export function guideFormulas(lab: PlanLab): Functions {
     largestBatch: () => {
       const request = requestNamed('fsdp-guide', 'ddp');
       const fits = (micro: number): boolean =>
-        lab.memory({ ...request, batch: { global: WORLD * micro, micro } }).peak.value * 2 ** 30 <=
-        GPUS['A100-80G'].memoryGB * 1e9;
+        lab.memory({ ...request, batch: micro }).peak.value * 2 ** 30 <= GPUS['A100-80G'].memoryGB * 1e9;
       let micro = 1;
       while (micro < 256 && fits(micro + 1)) micro += 1;
       return micro;
@@ -51,9 +50,9 @@ export function guideFormulas(lab: PlanLab): Functions {
     /** Percentage by which FULL_SHARD is faster than DDP on Ethernet: the least and the most over models and precisions. */
     onEthernet: (end: 'low' | 'high') => {
       const all = ON_ETHERNET.flatMap((name) =>
-        (['fp32', 'fp16'] as const).map((precision) => {
+        [null, HALF].map((mixedPrecision) => {
           const [sharded, ddp] = [`${name}Sharded`, `${name}Ddp`].map((each) =>
-            lab.predict({ ...requestNamed('fsdp-guide', each), precision }),
+            lab.predict({ ...requestNamed('fsdp-guide', each), mixedPrecision }),
           ) as [Predicted, Predicted]; // two names
           return percentFaster(sharded, ddp).value;
         }),
@@ -62,6 +61,9 @@ export function guideFormulas(lab: PlanLab): Functions {
     },
   };
 }
+
+/** Reductions are in float32, as in TorchTitan. */
+const HALF = { paramDtype: 'fp16', reduceDtype: 'fp32' } as const;
 
 type Predicted = ReturnType<PlanLab['predict']>;
 

@@ -1,22 +1,21 @@
 import { ConfigError } from '../../../core/errors';
+import type { PlanObject } from '../../planned-model';
 import type { Prediction } from '../../prediction';
-import type { PlanRequestInput } from '../../request';
 import type { PlanLab } from '../lab';
 
 /** A model, its GPUs and its batch, which is the same for every compared layout. */
 export interface Case {
-  readonly model: NonNullable<PlanRequestInput['model']>;
-  readonly seq?: number;
+  readonly model: NonNullable<PlanObject['model']>;
   readonly gpus: number;
   readonly globalBatch: number;
-  readonly hardware?: PlanRequestInput['hardware'];
+  readonly hardware?: PlanObject['hardware'];
   readonly nicGbit?: number;
   readonly gpusPerNode?: number;
 }
 
 /** A layout that fits, and its prediction. */
 export interface Fastest {
-  readonly request: PlanRequestInput;
+  readonly request: PlanObject;
   readonly prediction: Prediction;
 }
 
@@ -27,7 +26,7 @@ export interface Degrees {
 }
 
 const MICRO = [1, 2, 4];
-const RECOMPUTE = ['none', 'selective', 'full'] as const;
+const RECOMPUTE = [null, 'selective', 'full'] as const;
 const SHARDED = ['SHARD_GRAD_OP', 'FULL_SHARD', 'HYBRID_SHARD'] as const;
 
 /** Returns the fastest layout of FSDP and DDP alone, over strategies, microbatches and recompute. */
@@ -37,7 +36,12 @@ export function fastestDataParallel(
   strategies: readonly ((typeof SHARDED)[number] | 'NO_SHARD')[] = ['NO_SHARD', ...SHARDED],
 ): Fastest | undefined {
   const requests = strategies.flatMap((strategy) =>
-    ways(of, 1).map((way) => ({ ...way, parallel: { strategy, stack: 'fsdp2' as const } })),
+    ways(of, 1).map(({ micro, passes, ...way }) => ({
+      ...way,
+      ...{ batch: micro, accumulation: passes },
+      stack: 'fsdp2' as const,
+      parallel: { strategy },
+    })),
   );
   return fastestOf(lab, requests);
 }
@@ -46,14 +50,16 @@ export function fastestDataParallel(
 export function fastestMegatron(lab: PlanLab, of: Case, { tp, pp }: Degrees): Fastest | undefined {
   const requests = tp.flatMap((tensor) =>
     pp.flatMap((pipeline) =>
-      ways(of, tensor * pipeline).map((way) => ({
+      ways(of, tensor * pipeline).map(({ micro, passes, ...way }) => ({
         ...way,
+        ...(pipeline === 1 ? { batch: micro, accumulation: passes } : { batch: micro * passes }),
+        stack: 'megatron' as const,
         parallel: {
           tp: tensor,
           pp: pipeline,
+          ...(pipeline > 1 && { microbatches: passes }),
           sequenceParallel: tensor > 1,
           strategy: 'ZERO_1' as const,
-          stack: 'megatron' as const,
         },
       })),
     ),
@@ -71,27 +77,25 @@ export function secondsOf(layout: Fastest | undefined): number {
   return layout?.prediction.seconds.value ?? Number.POSITIVE_INFINITY;
 }
 
+/** A case with a microbatch and a recompute; `passes` is the number of microbatches of a data-parallel rank. */
+type Way = PlanObject & { readonly micro: number; readonly passes: number };
+
 function ways(
-  { model, seq, gpus, globalBatch, hardware = 'A100-80G', nicGbit, gpusPerNode }: Case,
+  { model, gpus, globalBatch, hardware = 'A100-80G', nicGbit, gpusPerNode }: Case,
   modelRanks: number,
-): PlanRequestInput[] {
+): Way[] {
   const dp = gpus / modelRanks;
   if (!Number.isInteger(dp)) return [];
   return MICRO.filter((micro) => globalBatch % (dp * micro) === 0).flatMap((micro) =>
-    RECOMPUTE.map((recompute) => ({
-      model,
-      hardware,
-      gpus,
-      batch: { global: globalBatch, micro },
-      recompute,
-      ...(seq === undefined ? {} : { seq }),
+    RECOMPUTE.map((activationCheckpointing) => ({
+      ...{ model, hardware, gpus, activationCheckpointing, micro, passes: globalBatch / (dp * micro) },
       ...(nicGbit === undefined ? {} : { nicGbit }),
       ...(gpusPerNode === undefined ? {} : { gpusPerNode }),
     })),
   );
 }
 
-function fastestOf(lab: PlanLab, requests: readonly PlanRequestInput[]): Fastest | undefined {
+function fastestOf(lab: PlanLab, requests: readonly PlanObject[]): Fastest | undefined {
   let best: Fastest | undefined;
   for (const request of requests) {
     const prediction = legal(lab, request);
@@ -102,7 +106,7 @@ function fastestOf(lab: PlanLab, requests: readonly PlanRequestInput[]): Fastest
 }
 
 /** Returns a prediction; undefined if heads, layers or ranks do not divide. */
-function legal(lab: PlanLab, request: PlanRequestInput): Prediction | undefined {
+function legal(lab: PlanLab, request: PlanObject): Prediction | undefined {
   try {
     return lab.predict(request);
   } catch (error) {

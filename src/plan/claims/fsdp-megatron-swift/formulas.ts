@@ -3,7 +3,7 @@ import { ConfigError } from '../../../core/errors';
 import { HALF_FORMATS, roundValues } from '../../../core/rounding';
 import { buildModel } from '../../../nn/models/build-model';
 import { planUnits } from '../../../parallel/unit-plan';
-import { layoutOf } from '../../layout-of';
+import { layoutOf } from '../../plan-input';
 import { requestNamed } from '../claim';
 import type { Functions } from '../expression';
 import type { PlanLab } from '../lab';
@@ -20,12 +20,12 @@ import { differenceOfParts } from './split-layer';
 
 const ANY: Degrees = { tp: [1, 2, 4, 8], pp: [1, 2, 4, 8] };
 const ADVISED: Degrees = { tp: [2, 4], pp: [2, 4] };
-const QWEN: Case = { model: 'qwen-14b', seq: 2048, gpus: 8, globalBatch: 256 };
-const SEVENTY: Case = { model: 'llama3-70b', seq: 4096, gpus: 64, globalBatch: 512 };
+const QWEN: Case = { model: { like: 'qwen-14b', seq: 2048 }, gpus: 8, globalBatch: 256 };
+const SEVENTY: Case = { model: { like: 'llama3-70b', seq: 4096 }, gpus: 64, globalBatch: 512 };
 const LARGE: Case = { model: 'gpt3-175b', gpus: 128, globalBatch: 512 };
 const WINNERS: readonly Case[] = [
   { model: 'gpt2-xl', gpus: 8, globalBatch: 512 },
-  { model: 'llama3-8b', seq: 4096, gpus: 64, globalBatch: 256 },
+  { model: { like: 'llama3-8b', seq: 4096 }, gpus: 64, globalBatch: 256 },
   QWEN,
   SEVENTY,
 ];
@@ -61,7 +61,7 @@ const FIXED: Functions = {
     layoutOf({
       ...requestNamed('fsdp-megatron-swift', 'qwen14b'),
       gpus,
-      parallel: { tp, pp, strategy: 'NO_SHARD' },
+      ...{ batch: 1, parallel: { tp, pp, strategy: 'NO_SHARD' } },
     }).dp,
   /** Tensors that cross the middle of a chain of nine nodes, and of a U-Net: a chain with a skip from each level. */
   crossingChain: () => crossing(CHAIN, 4),
@@ -89,7 +89,7 @@ function searches(lab: PlanLab): Functions {
     /** By how many percent the request 'qwen14b' is slower than the best layout of FSDP. */
     slowerThanSharded: () => {
       const request = requestNamed('fsdp-megatron-swift', 'qwen14b');
-      const sharded = fastestDataParallel(lab, { model: 'qwen-14b', seq: 2048, gpus: 8, globalBatch: 64 });
+      const sharded = fastestDataParallel(lab, { ...QWEN, globalBatch: 64 });
       return percentSlower({ request, prediction: lab.predict(request) }, sharded);
     },
     numWinners: () => new Set(winners()).size,

@@ -3,10 +3,11 @@ import { CALIBRATION } from '../../calibration';
 import { collectiveSeconds, placeOf } from '../../cost/collective';
 import { hardwareOf } from '../../hardware';
 import { modelFlops } from '../../model-flops';
-import type { PlanRequestInput } from '../../request';
+import type { PlanObject } from '../../planned-model';
 import { requestNamed } from '../claim';
 import type { Functions } from '../expression';
 import type { PlanLab } from '../lab';
+import { withSequences } from '../plan-cell';
 import { PUBLISHED, WAN_GIVEN } from './given';
 import { nearestText, optimizerSettings, paramSettings } from './memory-settings';
 import { largestLatent, sdxlForwardFlops, sdxlSamplesPerSecond } from './sdxl';
@@ -43,7 +44,7 @@ const FIXED: Functions = {
 
 /** Returns functions of predictions for the requests 'published' and 'described'. */
 function timesOf(lab: PlanLab): Functions {
-  const of = (name: string, seq: number): PlanRequestInput => ({ ...requestNamed('wan22-fsdp', name), seq });
+  const of = (name: string, seq: number): PlanObject => withSequences(requestNamed('wan22-fsdp', name), seq);
   const predict = (name: string, seq: number) => lab.predict(of(name, seq));
   const attention = (name: string, kind: 'flash' | 'flash3'): number =>
     lab.predict({ ...of(name, 32_760), attention: kind }).time.computeByCause.attention;
@@ -70,11 +71,14 @@ function timesOf(lab: PlanLab): Functions {
     },
     /** GB of a GPU's activations with every 4th block checkpointed (interpolated), and with all blocks checkpointed. */
     activationsEvery4: (name: string, seq: number) => {
-      const [none, full] = [lab.memory(of(name, seq)), lab.memory({ ...of(name, seq), recompute: 'full' })];
+      const [none, full] = [
+        lab.memory(of(name, seq)),
+        lab.memory({ ...of(name, seq), activationCheckpointing: 'full' }),
+      ];
       return (0.75 * none.activations + 0.25 * full.activations) / 1e9;
     },
     activationsAll: (name: string, seq: number) =>
-      lab.memory({ ...of(name, seq), recompute: 'full' }).activations / 1e9,
+      lab.memory({ ...of(name, seq), activationCheckpointing: 'full' }).activations / 1e9,
     /** Speed per GPU of `nodes` nodes, in percent of the speed per GPU of one node; each GPU has a network card of `nicGbit`. */
     scaled: (nodes: number, seq: number, nicGbit: number) => {
       const seconds = (count: number): number =>
@@ -82,7 +86,7 @@ function timesOf(lab: PlanLab): Functions {
           ...of('published', seq),
           gpus: count,
           nicGbit,
-          batch: { global: count * PER_GPU, micro: 4 },
+          ...{ batch: 4, accumulation: PER_GPU / 4 },
         }).seconds.value;
       return (100 * seconds(gpus)) / seconds(nodes * gpus);
     },

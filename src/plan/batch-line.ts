@@ -1,0 +1,146 @@
+import { z } from 'zod';
+import { issuesMessage, toIssues } from '../config/config-issue';
+import { nearest } from '../config/nearest';
+import { camelCase } from '../config/option-names';
+import { spelled } from '../config/other-names';
+import { keysOf } from '../config/setting-table';
+import { size } from '../config/settings/model';
+import { knownKeys } from '../config/train-config';
+import { ConfigError } from '../core/errors';
+import { ownValue } from '../core/own-value';
+import names from './batch-names.json';
+import { modelOf } from './models';
+import { placeSchema } from './place';
+
+type Line = Readonly<Record<string, unknown>>;
+
+/** The keys that only lines have. */
+export const BATCH_KEYS: readonly string[] = names.only;
+
+/** Whether an object has a key that only lines of the batch format have; other lines are a config with the keys of its place. */
+export function isBatchLine(line: object): boolean {
+  const { batch, schedule, parallel = {}, ...keys } = line as Line;
+  const within = typeof parallel === 'object' && parallel !== null ? Object.keys(parallel) : [];
+  const isOld = (key: string, only: readonly string[]): boolean => ourKey(key) !== key || only.includes(key);
+  return (
+    typeof batch === 'object' ||
+    typeof schedule === 'string' ||
+    Object.keys(keys).some((key) => isOld(key, names.only)) ||
+    within.some((key) => isOld(key, names.onlyWithin))
+  );
+}
+
+/**
+ * Returns a line without notes and measurements: keys that are not similar to any known key. A misspelled key is similar to a
+ * known key, so it stays, and is refused later. Within model, parallel and batch, nothing is left out.
+ */
+export function withoutNotes(line: object): { readonly line: object; readonly ignored: readonly string[] } {
+  const known = [
+    ...knownKeys(''),
+    ...Object.keys(placeSchema.shape),
+    ...names.only,
+    ...Object.keys(names.keys),
+  ];
+  const isNote = (key: string): boolean =>
+    key === 'id' || !(known.includes(ourKey(key)) || nearest(key, known) !== undefined);
+  const [notes, kept] = [true, false].map((is) => Object.entries(line).filter(([key]) => isNote(key) === is));
+  return {
+    line: Object.fromEntries(kept ?? []),
+    ignored: (notes ?? []).map(([key]) => key).filter((key) => key !== 'id'),
+  };
+}
+
+/**
+ * Returns a line of the batch format (docs/planner.md) as a config with the keys of its place. Lines have defaults of their own:
+ * bf16, FlashAttention, a microbatch of 1, four microbatches per stage of a pipeline; Megatron-LM without sharded gradients,
+ * otherwise DeepSpeed for GPTs. Throws: CONFIG if dp or the global batch do not fit the number of GPUs.
+ */
+export function ofBatchLine(line: object): object {
+  const { id: _id, model = {}, seq, parallel, batch: rows, ...keys } = renamed(line) as Line;
+  const { precision = 'bf16', reduceDtype, recompute = 'none', recomputeEveryNth: nth = 1, ...more } = keys;
+  const { schedule, virtualStages, optimizerStates, commHook, ...place } = more;
+  const isWhole = place.baseWeights !== undefined;
+  const { dp, dpShard, tp = 1, pp = 1, cp = 1, ep, ...others } = Object(parallel) as Line;
+  const { strategy = isWhole ? 'NO_SHARD' : 'FULL_SHARD', ...rest } = others;
+  const {
+    stack = isWhole ? 'fsdp2' : stackOf(model, strategy),
+    sequenceParallel = stack === 'fsdp2',
+    ...flags
+  } = rest;
+  const stages = virtualStages ?? (schedule === 'interleaved' ? 2 : 1);
+  const [gpus, copies] = [Number(place.gpus ?? 8), Number(tp) * Number(pp) * Number(cp)];
+  const ranks = gpus / copies;
+  if (dp !== undefined && dp !== ranks)
+    throw new ConfigError(
+      `dp(${dp}) x tp(${tp}) x pp(${pp}) x cp(${cp}) = ${Number(dp) * copies}, but gpus is ${gpus}`,
+    );
+  const { micro = 1, global = micro * ranks * (pp === 1 ? 1 : 4 * Number(pp)) } = rowsOf(rows);
+  const passes = global / (ranks * micro);
+  if (Number.isInteger(ranks) && !Number.isInteger(passes))
+    throw new ConfigError(
+      `batch.global (${global}) must be a multiple of dp x batch.micro (${ranks} x ${micro})`,
+    );
+  const isFp32Sum =
+    stack === 'fsdp2' || (stack === 'megatron' && precision !== 'fp16') || precision === 'fp32';
+  const paramDtype = precision === 'fp8' ? 'bf16' : precision;
+  return {
+    ...{ attention: 'flash', data: 'synthetic', ...place, ...flags, stack },
+    model:
+      seq === undefined ? model : { ...(typeof model === 'string' ? { like: model } : Object(model)), seq },
+    ...(pp === 1 ? { batch: micro, accumulation: passes } : { batch: micro * passes }),
+    mixedPrecision: { paramDtype, reduceDtype: reduceDtype ?? (isFp32Sum ? 'fp32' : paramDtype) },
+    ...(precision === 'fp8' && { fp8: true }),
+    activationCheckpointing:
+      recompute === 'full' && nth !== 1 ? { everyNth: nth } : recompute === 'none' ? null : recompute,
+    ...(optimizerStates !== undefined && { optimizer: optimizerStates }),
+    parallel: {
+      ...{ tp, pp, cp, ep, strategy, commHook, sequenceParallel: tp !== 1 && sequenceParallel },
+      ...(dpShard !== undefined && {
+        mesh: { dpShard, dpReplicate: (ranks * Number(cp)) / Number(dpShard) },
+      }),
+      ...((virtualStages ?? schedule) !== undefined && {
+        virtualStages: stages,
+        schedule: Number(stages) > 1 ? 'interleaved' : schedule === 'gpipe' ? schedule : '1f1b',
+      }),
+      ...(pp !== 1 && { microbatches: passes }),
+    },
+  };
+}
+
+const rowsSchema = z.strictObject({ micro: size.optional(), global: size.optional() });
+
+function rowsOf(rows: unknown = {}): z.output<typeof rowsSchema> {
+  const parsed = rowsSchema.safeParse(rows);
+  if (parsed.success) return parsed.data;
+  const issues = toIssues(parsed.error.issues, rows, keysOf(rowsSchema), {}).map(({ path, message }) => ({
+    path: ['batch', ...path],
+    message,
+  }));
+  throw new ConfigError(issuesMessage(issues), { issues });
+}
+
+function stackOf(model: unknown, strategy: unknown): string {
+  if (strategy === 'NO_SHARD' || strategy === 'ZERO_1') return 'megatron';
+  const { kind = 'gpt', layers } = typeof model === 'string' ? modelOf(model) : (Object(model) as Line);
+  return kind === 'gpt' && layers !== undefined ? 'deepspeed' : 'fsdp2';
+}
+
+/** Returns our key for another usual name or spelling of a line ('gpus_per_node'). */
+export function ourKey(key: string): string {
+  return ownValue<string>(names.keys, key) ?? camelCase(key);
+}
+
+/** Returns a value with our keys and values; facts of a published model that follow from its kind are left out. */
+function renamed(value: unknown, key = ''): unknown {
+  const words = ownValue<Readonly<Record<string, string>>>(names.values, key);
+  if (words !== undefined) return ownValue(words, spelled(String(value))) ?? value;
+  if (Array.isArray(value) || typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value)
+      .filter(([name, each]) => each != null && !(key === 'model' && names.facts.includes(name)))
+      .map(([name, each]) => [
+        ourKey(name),
+        name === 'in_channels' ? (Object.values(Object(each))[0] ?? each) : renamed(each, ourKey(name)),
+      ]),
+  );
+}

@@ -1,0 +1,133 @@
+import { z } from 'zod';
+import { issuesMessage, requirePlain, toIssues } from '../config/config-issue';
+import { spelled } from '../config/other-names';
+import { keysOf } from '../config/setting-table';
+import { size } from '../config/settings/model';
+import { ConfigError } from '../core/errors';
+import { ownValue } from '../core/own-value';
+import { shown } from '../core/shown';
+import { ATTENTION_KERNELS, CUDA_GRAPHS, DISPATCHERS, STACKS } from './layout';
+
+const positive = z.number().positive();
+
+/** A GPU with the figures of a known GPU (`like`), except the given figures. */
+export const gpuSchema = z.strictObject({
+  like: z.string(),
+  tflops: positive.optional(),
+  gemmTflops: positive.optional(),
+  /** Power limit, W. Below the board's own limit, matmuls are planned with a lower rate, unless gemmTflops is given. */
+  powerW: positive.optional(),
+  hbmTBps: positive.optional(),
+  memoryGB: positive.optional(),
+  linkGBps: positive.optional(),
+  usdPerHour: positive.optional(),
+  gpusPerNode: size.optional(),
+  nicGbit: positive.optional(),
+});
+
+export const hardwareSchema = z.union([z.string(), gpuSchema]);
+
+/** Kernels of attention by other programs' names. */
+const KERNEL_WORDS: Readonly<Record<string, string>> = {
+  eager: 'unfused',
+  math: 'unfused',
+  standard: 'unfused',
+  fusedsoftmax: 'unfused',
+  sdpa: 'flash',
+  flashattention: 'flash',
+  flash2: 'flash',
+  flashattention2: 'flash',
+  flashattn: 'flash',
+  fa2: 'flash',
+  flashattention1: 'flash1',
+  fa1: 'flash1',
+  xformers: 'efficient',
+  memoryefficient: 'efficient',
+  efficientattention: 'efficient',
+  cudnnattention: 'cudnn',
+  flashattention3: 'flash3',
+  fa3: 'flash3',
+};
+
+const kernelSchema = z.preprocess(
+  (value) => (typeof value === 'string' ? (ownValue(KERNEL_WORDS, spelled(value)) ?? value) : value),
+  z.enum(ATTENTION_KERNELS).optional(),
+) as unknown as z.ZodOptional<z.ZodEnum<{ [Kernel in (typeof ATTENTION_KERNELS)[number]]: Kernel }>>; // its own type
+
+/**
+ * The schema of a place: the GPUs on which a config is planned, and how the programs there compute. A run on this machine has
+ * none of these settings. No key has the name of a config's key, so that one object can have both.
+ */
+export const placeSchema = z.strictObject({
+  /** The kind of GPU, by name or by figures; `hardware` means the same. Default: A100-80G. */
+  on: hardwareSchema.optional(),
+  hardware: hardwareSchema.optional(),
+  /** Default: the ranks of `parallel.mesh`, else 8. */
+  gpus: size.optional(),
+  gpusPerNode: size.optional(),
+  nicGbit: positive.optional(),
+  /** The program that trains. Default: 'deepspeed' under ZERO_1, ZERO_2 and ZERO_3, else 'fsdp2'. */
+  stack: z.enum(STACKS).optional(),
+  /** The kernel of attention. Default: 'flash' for model.attention 'flash', else 'unfused'. */
+  attention: kernelSchema,
+  /** Whether matmuls compute in fp8; other work has the type of mixedPrecision. */
+  fp8: z.boolean().optional(),
+  /** Whether FSDP gathers parameters of fp8 layers in fp8 (TorchTitan's enable_fsdp_float8_all_gather). Default: true. */
+  fp8AllGather: z.boolean().optional(),
+  asyncTensorParallel: z.boolean().optional(),
+  /** How tokens reach their experts' ranks. Default: 'alltoall'. */
+  dispatcher: z.enum(DISPATCHERS).optional(),
+  /** Whether one microbatch's exchange of tokens runs at the same time as another microbatch's compute. Default: false. */
+  overlapExperts: z.boolean().optional(),
+  /** What a CUDA graph replays without the CPU. Default: 'none'. */
+  cudaGraph: z.enum(CUDA_GRAPHS).optional(),
+  compile: z.boolean().optional(),
+  /** Whether the loss is compiled. Default: the value of `compile`, as in TorchTitan. */
+  compileLoss: z.boolean().optional(),
+  /** Whether the program's model has dropout. Default: true for Megatron-LM's models other than Llama. */
+  dropout: z.boolean().optional(),
+  /** Share of parameters that train; the others are frozen. Default: what `frozen` and `lora` leave. */
+  trainedShare: positive.max(1).optional(),
+  /**
+   * Type of the frozen weights under adapters (QLoRA): 'nf4' is bitsandbytes' NF4, doubly quantized. Default: the type of the
+   * trained weights.
+   */
+  baseWeights: z.enum(['nf4']).optional(),
+  /** Mean tokens of an example in a packed row; tokens attend only to their own example. Default: a row is one example. */
+  exampleTokens: size.optional(),
+});
+
+/** The GPUs on which a config is planned, and how the programs there compute. */
+export type Place = z.input<typeof placeSchema>;
+
+/** A checked place, whose hardware has one name. */
+export type ReadPlace = Omit<z.output<typeof placeSchema>, 'on'>;
+
+const KEYS = keysOf(placeSchema);
+
+const FORMS: Readonly<Record<string, string>> = {
+  on: "a name such as 'A100-80G', or { like: 'A100-80G', memoryGB: 64 }",
+  hardware: "a name such as 'A100-80G', or { like: 'A100-80G', memoryGB: 64 }",
+};
+
+/** Whether a key is a place's, and not a config's. */
+export function isPlaceKey(key: string): key is keyof Place {
+  return Object.hasOwn(placeSchema.shape, key);
+}
+
+/** Checks a place. Throws: CONFIG with every key that is wrong, and the nearest known key. */
+export function parsePlace(input: object): ReadPlace {
+  requirePlain(input);
+  const written = Object.fromEntries(Object.entries(input).filter(([, value]) => value != null));
+  const parsed = placeSchema.safeParse(written);
+  if (!parsed.success) {
+    const issues = toIssues(parsed.error.issues, written, KEYS, FORMS);
+    throw new ConfigError(issuesMessage(issues), { issues });
+  }
+  const { on, ...place } = parsed.data;
+  if (on === undefined) return place;
+  if (place.hardware === undefined) return { ...place, hardware: on };
+  throw new ConfigError(
+    `a plan's place has on (${shown(on)}) and hardware (${shown(place.hardware)}), which mean the same; give one`,
+  );
+}
