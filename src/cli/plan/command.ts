@@ -36,7 +36,7 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
     .description('predicts time and memory of a training on GPUs')
     .argument(
       '[config...]',
-      'plan requests or TrainConfigs (YAML or JSON), presets, published models, files of other programs (shardlab read), or, after --, a command that launches a training',
+      'TrainConfigs (YAML or JSON), presets, published models, files of other programs (shardlab read), or, after --, a command that launches a training',
     )
     .option(
       '--batch <file>',

@@ -23,9 +23,16 @@ export function planTitle(layout: AnyLayout, { seconds, memory, fits, mfu }: Pre
   const { gpus, hardware, model } = layout;
   const room = fitText(fits, peakInBytes(memory), reservableBytes(layout));
   return (
-    `${model.name} on ${gpus} x ${hardware.name}, ${layoutWords(layout)}: ${formatSeconds(seconds.value)} per iteration of ${workWords(layout)}, ` +
+    `${model.name} on ${gpus} x ${hardware.name}, ${[layoutWords(layout), ...computeWords(layout)].join(', ')}: ${formatSeconds(seconds.value)} per iteration of ${workWords(layout)}, ` +
     `${utilizationText(layout, mfu)}, ${formatBytes(memory.peakBytes)} of ${formatBytes(reservableBytes(layout))}: ${room}`
   );
+}
+
+/** Describes how a predicted layout computes, as far as `layoutWords` does not: 'bf16', 'flash attention', 'no recompute'. */
+function computeWords(layout: AnyLayout): readonly string[] {
+  if (!isPredicted(layout)) return [];
+  const { precision, attention, recompute } = layout;
+  return [precision, `${attention} attention`, ...(recompute === 'none' ? ['no recompute'] : [])];
 }
 
 /** Says what an iteration trains on. The samples of a user's own model need not be tokens. */

@@ -24,7 +24,7 @@ import { type Plan, plan as planned } from './plan';
 
 /**
  * Predicts a training's time and memory: plan(config, { on: 'H100-80G', gpus: 64 }). `input` is a TrainConfig, a model's
- * name, a preset, a file, or a plan request; `place` replaces keys of a request. A warning names settings that the plan
+ * name, a preset or a file; `place` names the GPUs, and its keys replace those of `input`. A warning names settings that the plan
  * replaces by an assumption; `assumed` lists them. A model of your own is counted in a dry run: see [Note: counted plans].
  * Throws: CONFIG naming what is wrong and what to change.
  * @example

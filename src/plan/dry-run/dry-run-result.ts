@@ -148,6 +148,9 @@ function assumptionsOf(
   ];
 }
 
+const BESIDE_PLAN =
+  "These are this library's own buffers. sl.plan(config) predicts the kernels and the allocator of a program on GPUs, so its bytes differ.";
+
 const MOST_MODULES = 5;
 
 /** Returns a dry run as text: bytes at the peak by cause, bytes received, and the time of a step. */
@@ -165,6 +168,8 @@ function dryRunText(run: DryRun): string {
     ...traffic(run),
     '',
     time(run),
+    '',
+    BESIDE_PLAN,
     ...(run.assumptions.length === 0 ? [] : ['', ...run.assumptions.map((text) => `Assumed: ${text}.`)]),
   ].join('\n');
 }

@@ -35,11 +35,11 @@ function jsonOf(file: string): unknown {
   try {
     return parseJson(readRegularFile(file, MOST_CONFIG_BYTES));
   } catch {
-    return undefined; // the reader of plan requests reports the error with its line
+    return undefined; // the reader of configs reports the error with its line
   }
 }
 
-/** Whether a value is a model's config, which names a family, and not a plan request. */
+/** Whether a value is a model's config, which names a family, and not a TrainConfig. */
 export function isHubConfig(value: unknown): value is object {
   if (typeof value !== 'object' || value === null || 'model' in value) return false;
   return 'model_type' in value || '_class_name' in value;

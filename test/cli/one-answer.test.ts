@@ -1,0 +1,138 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { stringify } from 'yaml';
+import { SETTING_ROWS } from '../../src/config/setting-table';
+import { readConfig } from '../../src/dialects/read';
+import { plan } from '../../src/job/notebook/plan';
+import type { PlanObject } from '../../src/plan/planned-model';
+import { jsonLines, shardlab } from './run-command';
+
+// One training has one plan, whatever door its settings come through.
+
+const folder = mkdtempSync(join(tmpdir(), 'shardlab-answer-'));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+const MODELS: readonly PlanObject['model'][] = [
+  'llama3-8b',
+  'meta-llama/Llama-2-7b-hf',
+  'Qwen/Qwen3-32B',
+  { like: 'llama3-8b', seq: 2048 },
+  { kind: 'gpt', layers: 24, dim: 1024, heads: 16, vocab: 51_200, seq: 1024 },
+];
+
+const SETTINGS: readonly PlanObject[] = [
+  {},
+  { batch: 2 },
+  { accumulation: 4, parallel: { strategy: 'ZERO_2' } },
+  { mixedPrecision: 'fp16', parallel: { strategy: 'NO_SHARD' } },
+  { mixedPrecision: null, activationCheckpointing: 'full' },
+  { parallel: { tp: 2, sequenceParallel: true }, batch: 1 },
+  { parallel: { pp: 2, strategy: 'ZERO_1' }, batch: 8, optimizer: { kind: 'sgd', momentum: 0.9 } },
+  { offload: { optimizer: true }, mixedPrecision: { paramDtype: 'bf16', reduceDtype: 'bf16' } },
+];
+
+const PLACE = { on: 'A100-80G', gpus: 16, nicGbit: 100 } as const;
+
+const OBJECTS = MODELS.flatMap((model) => SETTINGS.map((settings) => ({ model, ...settings }) as PlanObject));
+
+/** What a plan says, to the digit: the numbers that the command prints. */
+interface Answer {
+  readonly iteration_ms: number;
+  readonly mfu: number;
+  readonly memory_gib: object;
+  readonly comm_gb_per_gpu: object;
+}
+
+function answerOf({ iteration_ms, mfu, memory_gib, comm_gb_per_gpu }: Answer): Answer {
+  return { iteration_ms, mfu, memory_gib, comm_gb_per_gpu };
+}
+
+async function byCommand(argv: readonly string[]): Promise<Answer> {
+  const { status, stdout, stderr } = await shardlab(['plan', ...argv, '--json'], { cwd: folder });
+  assert.equal(status, 0, stderr);
+  return answerOf(JSON.parse(stdout));
+}
+
+const AT = ['--hardware', 'A100-80G', '--gpus', '16', '--nic', '100'];
+
+test('40 trainings have one answer through a cell, one object, a YAML file, --set and a batch line', async () => {
+  assert.equal(OBJECTS.length, 40);
+  writeFileSync(
+    join(folder, 'lines.jsonl'),
+    OBJECTS.map((object) => `${JSON.stringify({ ...object, ...PLACE })}\n`).join(''),
+  );
+  const batch = await shardlab(['plan', '--batch', 'lines.jsonl'], { cwd: folder });
+  const lines = jsonLines(batch.stdout) as unknown as readonly Answer[];
+  for (const [i, object] of OBJECTS.entries()) {
+    const said = JSON.stringify(object);
+    const cell = plan(object, PLACE);
+    assert.deepEqual(plan({ ...object, ...PLACE }).prediction, cell.prediction, said);
+    writeFileSync(join(folder, 'config.yaml'), stringify({ ...object, ...PLACE }));
+    const file = await byCommand(['config.yaml']);
+    assert.equal(file.iteration_ms, Number((cell.seconds.value * 1e3).toPrecision(6)), said);
+    const { model, ...settings } = object;
+    const [name, sets] = typeof model === 'string' ? [model, settings] : ['llama3-8b', object];
+    const set = Object.entries(sets).flatMap(([key, value]) => ['--set', `${key}=${JSON.stringify(value)}`]);
+    assert.deepEqual(await byCommand([name, ...set, ...AT]), file, said);
+    const line = lines[i];
+    assert.ok(line !== undefined && !('error' in line), `${said}: ${JSON.stringify(line)}`);
+    assert.deepEqual(answerOf(line), file, said);
+  }
+});
+
+test("a config of DeepSpeed has the answer of its settings written as this library's", () => {
+  for (const model of MODELS) {
+    for (const stage of [1, 2]) {
+      const file = join(folder, `ds-${stage}.json`);
+      const written = {
+        ...{ train_micro_batch_size_per_gpu: 2, gradient_accumulation_steps: 4 },
+        ...{ bf16: { enabled: true }, zero_optimization: { stage } },
+      };
+      writeFileSync(file, JSON.stringify(written));
+      const reading = readConfig(file, { cwd: folder, world: 16 });
+      const ours = { batch: 2, accumulation: 4, mixedPrecision: reading.config.mixedPrecision };
+      const strategy = stage === 1 ? 'ZERO_1' : 'ZERO_2';
+      assert.deepEqual(
+        plan({ ...reading.config, model }, PLACE).prediction,
+        plan({ ...ours, model, parallel: { strategy } }, PLACE).prediction,
+      );
+    }
+  }
+});
+
+/** Settings that change neither time nor memory, each with another value than the default. */
+const IGNORED: Readonly<Record<string, unknown>> = {
+  seed: 3,
+  steps: 10,
+  clipNorm: 0.5,
+  data: 'synthetic',
+  'optimizer.lr': 1e-3,
+  'optimizer.weightDecay': 0.1,
+  'optimizer.eps': 1e-6,
+  'parallel.syncModuleStates': true,
+  schedule: { kind: 'cosine', warmupSteps: 2, maxSteps: 10 },
+};
+
+test('a setting that changes neither time nor memory changes no number of any plan, with and without a batch', () => {
+  const paths = SETTING_ROWS.filter(({ planned }) => planned !== null && 'ignored' in planned).map(
+    ({ path }) => path,
+  );
+  for (const path of Object.keys(IGNORED)) assert.ok(paths.includes(path), path);
+  for (const object of OBJECTS.filter((_, i) => i % 2 === 0)) {
+    const before = plan(object, PLACE).prediction;
+    for (const [path, value] of Object.entries(IGNORED)) {
+      if (path === 'data' && typeof object.model === 'object') continue;
+      const [section = path, key] = path.split('.');
+      const inner = { ...Object((object as Readonly<Record<string, unknown>>)[section]), [key ?? '']: value };
+      const changed = { ...object, [section]: key === undefined ? value : inner };
+      assert.deepEqual(
+        plan(changed as PlanObject, PLACE).prediction,
+        before,
+        `${path} of ${JSON.stringify(object)}`,
+      );
+    }
+  }
+});
