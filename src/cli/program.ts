@@ -17,6 +17,7 @@ import { addInstall } from './install/command';
 import { INSTALLATION } from './install/kernelspec-folder';
 import { createOutput, type ExitStatus, exitStatusOf, type Io, type Output, type Perform } from './io';
 import { addPlan } from './plan/command';
+import { addKnown } from './plan/known-command';
 import { addRead } from './read/command';
 import { addRecommend } from './recommend/command';
 import { addRun } from './run/command';
@@ -53,6 +54,7 @@ export async function runCommand(argv: readonly string[], io: Io): Promise<ExitS
     addSft,
     addPlan,
     addRecommend,
+    addKnown,
     addClaims,
     addRead,
     addBench,

@@ -1,4 +1,3 @@
-import { PUBLISHED_TRAINING } from '../config/named-models';
 import { candidates, type SearchSpace } from './candidates';
 import type { Layout } from './layout';
 import type { ModelShapeInput } from './model-shape';
@@ -123,8 +122,8 @@ const ADVICE = {
 
 const NAMES = Object.keys(ADVICE) as readonly AdviceName[]; // the keys of ADVICE
 
-/** The documents' models train in bf16 with FlashAttention. */
-const TRAINING = { mixedPrecision: PUBLISHED_TRAINING.mixedPrecision, attention: 'flash' } as const;
+/** The documents' models train in bf16 with FlashAttention; gradients are reduced as each framework does by default. */
+const TRAINING = { mixedPrecision: 'bf16', attention: 'flash' } as const;
 
 /** The search tries only these few values at each point, because the grid has many points. */
 const COARSE: SearchSpace = { micro: [1, 4], virtualStages: [1, 2], cp: [1], pp: [1, 2, 4, 8, 16] };
@@ -166,7 +165,8 @@ function* basesOf(grid: AdviceGrid): Generator<Layout> {
     for (const hardware of grid.hardware) {
       for (const nicGbit of grid.nicGbit) {
         for (const gpus of grid.gpus) {
-          yield* searchBases(recommendRequest({ ...TRAINING, model, hardware, nicGbit, gpus }));
+          const request = recommendRequest({ ...TRAINING, model, hardware, nicGbit, gpus });
+          yield* searchBases({ ...request, asked: { ...request.asked, reduceDtype: undefined } });
         }
       }
     }

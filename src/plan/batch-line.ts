@@ -9,8 +9,10 @@ import { knownKeys } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import { ownValue } from '../core/own-value';
 import names from './batch-names.json';
+import type { Precision, Stack } from './layout';
 import { modelOf } from './models';
 import { placeSchema } from './place';
+import { usualReduceDtype } from './stack-rules';
 
 type Line = Readonly<Record<string, unknown>>;
 
@@ -80,15 +82,16 @@ export function ofBatchLine(line: object): object {
     throw new ConfigError(
       `batch.global (${global}) must be a multiple of dp x batch.micro (${ranks} x ${micro})`,
     );
-  const isFp32Sum =
-    stack === 'fsdp2' || (stack === 'megatron' && precision !== 'fp16') || precision === 'fp32';
   const paramDtype = precision === 'fp8' ? 'bf16' : precision;
   return {
     ...{ attention: 'flash', data: 'synthetic', ...place, ...flags, stack },
     model:
       seq === undefined ? model : { ...(typeof model === 'string' ? { like: model } : Object(model)), seq },
     ...(pp === 1 ? { batch: micro, accumulation: passes } : { batch: micro * passes }),
-    mixedPrecision: { paramDtype, reduceDtype: reduceDtype ?? (isFp32Sum ? 'fp32' : paramDtype) },
+    mixedPrecision: {
+      paramDtype,
+      reduceDtype: reduceDtype ?? usualReduceDtype(stack as Stack, precision as Precision),
+    },
     ...(precision === 'fp8' && { fp8: true }),
     activationCheckpointing:
       recompute === 'full' && nth !== 1 ? { everyNth: nth } : recompute === 'none' ? null : recompute,

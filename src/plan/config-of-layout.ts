@@ -4,6 +4,7 @@ import { type Hardware, hardwareOf } from './hardware';
 import type { Layout } from './layout';
 import type { Place } from './place';
 import type { PlannedConfig } from './planned-model';
+import { usualReduceDtype } from './stack-rules';
 
 /** Returns the config and the place of exactly this layout; settings that a layout does not have are those of `written`. */
 export function configOfLayout(
@@ -19,6 +20,7 @@ export function configOfLayout(
       ...(pp === 1
         ? { batch: microBatch, accumulation: numMicroBatches }
         : { batch: microBatch * numMicroBatches, accumulation: 1 }),
+      ...(layout.reduceDtype === null ? { mixedPrecision: usualTypes(layout) } : {}),
       activationCheckpointing: recomputeSetting(recompute, recomputeEveryNth),
       offload: { ...Object(written.offload), ...offload },
       parallel: parallelOf(layout, written),
@@ -33,6 +35,12 @@ export function configOfLayout(
       ...(baseWeights === null ? {} : { baseWeights }),
     },
   };
+}
+
+/** Returns the types of a layout whose gradients are reduced as its framework does by default. */
+function usualTypes({ stack, precision }: Layout): PlannedConfig['mixedPrecision'] {
+  const paramDtype = precision === 'fp8' ? 'bf16' : precision;
+  return { paramDtype, reduceDtype: usualReduceDtype(stack, precision) };
 }
 
 function recomputeSetting(

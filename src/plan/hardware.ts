@@ -1,5 +1,6 @@
 import { nearest } from '../config/nearest';
 import { ConfigError } from '../core/errors';
+import { ownValue } from '../core/own-value';
 import { shortened } from '../core/shortened';
 import { GENERATIONS, type Generation } from './generations';
 
@@ -128,8 +129,28 @@ export function hardwareOf(name: string, overrides: HardwareOverrides = {}): Har
 /** Boards that exist with several sizes of memory; their names must contain the size. H100 has 80, 94 or 96 GB. */
 const OF_TWO_SIZES = /^(V100|A100|H100)/;
 
+/** The usual board of a name that several boards share, or that lacks the maker's word. Plans say which board it is. */
+const USUAL_BOARDS: Readonly<Record<string, keyof typeof GPUS>> = {
+  v100: 'V100-32G',
+  a100: 'A100-80G',
+  h100: 'H100-80G',
+  '4090': 'RTX4090-24G',
+  '910b': 'Ascend-910B-64G',
+};
+
+/** Returns what a short name of a GPU means, as a sentence; undefined: the name is that of one board. */
+export function meantBoard(name: string): string | undefined {
+  const usual = ownValue(USUAL_BOARDS, spelled(name));
+  if (usual === undefined) return undefined;
+  const family = usual.replace(/-.*/, '');
+  const others = Object.keys(GPUS).filter((each) => each !== usual && each.startsWith(`${family}-`));
+  return `'${name}' is planned as ${usual}${others.length === 0 ? '' : `, not as ${others.join(', ')}`}`;
+}
+
 /** Returns the known GPU of that name in any spelling. Names of boards of one size may omit the memory ('H20', 'RTX 4090'). */
 export function gpuName(name: string): keyof typeof GPUS | undefined {
+  const usual = ownValue(USUAL_BOARDS, spelled(name));
+  if (usual !== undefined) return usual;
   return (Object.keys(GPUS) as (keyof typeof GPUS)[]).find(
     (known) =>
       spelled(known) === spelled(name) ||

@@ -14,6 +14,7 @@ import { shown } from '../core/shown';
 import type { Reading } from '../dialects/rows/reading';
 import { BATCH_KEYS, isBatchLine, ofBatchLine, ourKey } from './batch-line';
 import type { Planned } from './cost-of';
+import { meantBoard } from './hardware';
 import { type HardwareCalibration, parseCalibration, withCalibration } from './hardware-calibration';
 import { catalogueModel, hubModelAt } from './hub/read-hub';
 import type { Layout } from './layout';
@@ -265,8 +266,16 @@ function placeReadings(asked: Asked, layout: Layout): readonly Assumed[] {
       setting,
       says: `${setting} ${value} has no effect here: planned as ${planned}`,
     })),
+    ...boardReading(asked.hardware),
     ...(layout.baseWeights === null ? [] : [DEQUANTIZED]),
   ];
+}
+
+/** Says which board a short name of a GPU means. */
+function boardReading(hardware: Asked['hardware']): readonly Assumed[] {
+  const name = typeof hardware === 'object' ? hardware.like : hardware;
+  const meant = name === undefined ? undefined : meantBoard(name);
+  return meant === undefined ? [] : [{ setting: 'on', says: `on: ${meant}` }];
 }
 
 const DEQUANTIZED: Assumed = {

@@ -89,7 +89,8 @@ export function recommendRequest(
     ...wanted,
     ...(globalBatch === undefined ? {} : { globalBatch }),
     gpus,
-    asked: keptOf(asked),
+    // Without types in the config, each framework reduces gradients as it does by default.
+    asked: { ...keptOf(asked), ...('mixedPrecision' in written ? {} : { reduceDtype: undefined }) },
     kinds: Array.isArray(hardware) ? hardware : [hardware],
     config: written,
   };

@@ -1,5 +1,5 @@
 import { type ModelState, STRATEGIES, type StrategyName } from '../config/strategies';
-import type { Layout, Stack } from './layout';
+import type { Layout, Precision, Stack } from './layout';
 import type { ModelShape } from './model-shape';
 
 /** The layouts that a framework can run. */
@@ -88,4 +88,14 @@ export function shardedStates({
   const { shardedAtRest, reshardAfterForward } = STRATEGIES[strategy];
   const isStageTwo = stack !== 'fsdp2' && shardedAtRest.includes('parameter') && !reshardAfterForward;
   return isStageTwo ? ALL_BUT_PARAMETERS : shardedAtRest;
+}
+
+/**
+ * Returns the type in which a framework reduces gradients if nothing else is asked for. Source: the frameworks' defaults; see
+ * `wireItems` in time/data-parallel.ts.
+ */
+export function usualReduceDtype(stack: Stack, precision: Precision): 'fp32' | 'fp16' | 'bf16' {
+  if (precision === 'fp32' || stack === 'fsdp2' || (stack === 'megatron' && precision !== 'fp16'))
+    return 'fp32';
+  return precision === 'fp8' ? 'bf16' : precision;
 }

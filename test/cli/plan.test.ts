@@ -23,7 +23,7 @@ test('no config, a missing file, a folder, and a batch beside a config are bad u
     [['plan', 'tinny'], /neither a preset, a model nor a file .*did you mean tiny/],
     [['plan', 'tiny', '--gpus', '0'], /integer of at least 1/],
     [['plan', 'tiny', '--nic', 'fast'], /number above 0/],
-    [['plan', 'tiny', '--hardware', 'A100'], /'A100' is not known/],
+    [['plan', 'tiny', '--hardware', 'A200'], /'A200' is not known/],
   ] as const) {
     const { status, stdout, stderr } = await shardlab(argv, { cwd: folder });
     assert.equal(status, 2, argv.join(' '));

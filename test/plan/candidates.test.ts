@@ -4,6 +4,7 @@ import { candidates } from '../../src/plan/candidates';
 import { configOfLayout } from '../../src/plan/config-of-layout';
 import type { Layout } from '../../src/plan/layout';
 import { layoutOf } from '../../src/plan/plan-input';
+import { predict } from '../../src/plan/predict';
 import { type RecommendInput, recommendRequest, searchBases } from '../../src/plan/recommend-request';
 import { STACK_RULES } from '../../src/plan/stack-rules';
 import { valuesHere } from '../support/cases';
@@ -30,6 +31,15 @@ test('every candidate is the layout of its config at its place, which a run coul
         assert.deepEqual(layoutOf({ ...config, ...place }), layout);
       }
     }
+  }
+});
+
+test("without types in the config, a layout's config has those of its framework, and plans the same", () => {
+  const request = { model: 'llama3-8b', hardware: 'H100-80G', gpus: 16 } as const;
+  for (const layout of layoutsOf(request).filter((_, i) => i % 40 === 0)) {
+    const { config, place } = configOfLayout(layout, { model: 'llama3-8b' });
+    const { time, memory } = predict(layoutOf({ ...config, ...place }));
+    assert.deepEqual([time, memory], [predict(layout).time, predict(layout).memory], JSON.stringify(config));
   }
 });
 

@@ -4,8 +4,18 @@ import { ConfigError } from '../../src/core/errors';
 import { hardwareOf } from '../../src/plan/hardware';
 import type { Layout } from '../../src/plan/layout';
 import { modelOf } from '../../src/plan/models';
+import { plannedInput } from '../../src/plan/plan-input';
 import { predict } from '../../src/plan/predict';
 import { layoutOfLine } from '../support/batch-lines';
+
+/** Names that several boards share, or that lack the maker's word, and the boards that they mean. */
+const SHORT = {
+  V100: 'V100-32G',
+  A100: 'A100-80G',
+  H100: 'H100-80G',
+  4090: 'RTX4090-24G',
+  '910B': 'Ascend-910B-64G',
+};
 
 const GPT = { kind: 'gpt', layers: 24, dim: 1024, heads: 16, seq: 1024, vocab: 51_200 };
 
@@ -34,7 +44,15 @@ test("a GPU is found by its maker's and drivers' names, and a PCIe board is a di
   assert.equal(hardwareOf('NVIDIA GeForce RTX 4090').name, 'RTX4090-24G');
   assert.equal(hardwareOf('H20').name, 'H20-96G');
   assert.throws(() => hardwareOf('A100-PCIe'), /did you mean 'A100-PCIe-40G'/);
-  assert.throws(() => hardwareOf('H100'), /did you mean 'H100-80G'/);
+  for (const [name, board] of Object.entries(SHORT)) {
+    assert.equal(hardwareOf(name).name, board);
+    const { assumed } = plannedInput({ model: 'gpt2' }, name);
+    assert.match(assumed[0]?.says ?? '', new RegExp(`^on: '${name}' is planned as ${board}`));
+  }
+  assert.match(
+    plannedInput({ model: 'gpt2' }, 'A100').assumed[0]?.says ?? '',
+    /not as A100-40G, A100-PCIe-40G, A100-PCIe-80G$/,
+  );
   assert.throws(() => hardwareOf(''), /'' is not known\. Known: V100/);
 });
 

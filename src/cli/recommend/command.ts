@@ -86,17 +86,21 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
     const reading = foreignReading([options.model], { io, output, world: gpus });
     const model = reading === null ? readModel(options.model, io.cwd) : readingInput(reading);
     const sized = seq === undefined ? model : { ...model, model: sizedModel(model.model, seq) };
-    const asked = recommendRequest(sized as RecommendInput, {
+    const wanted = recommendRequest(sized as RecommendInput, {
       ...{ gpus, fewestGpus, gpusPerNode, by, compile },
       ...(precision !== undefined && precisionKeys(precision)),
       on: hardware?.length === 1 ? hardware[0] : hardware && [...hardware],
       globalBatch: options.globalBatch,
       nicGbit: options.nic,
     });
+    // --precision names no type of reductions, so each framework reduces as it does by default.
+    const { asked } = wanted;
+    const request =
+      precision === undefined ? wanted : { ...wanted, asked: { ...asked, reduceDtype: undefined } };
     const found = withProgressSync(
       'searching',
       'layouts',
-      (progress) => recommend(asked, { predict, prices, top: options.top, progress }),
+      (progress) => recommend(request, { predict, prices, top: options.top, progress }),
       progressOn(io),
     );
     output.answer(asJson(found, prices), () => asText(found));
@@ -111,7 +115,7 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
 function precisionKeys(precision: NonNullable<RecommendCommandOptions['precision']>): RecommendInput {
   if (precision === 'fp32') return { mixedPrecision: null };
   const paramDtype = precision === 'fp8' ? 'bf16' : precision;
-  return { mixedPrecision: { paramDtype, reduceDtype: 'fp32' }, ...(precision === 'fp8' && { fp8: true }) };
+  return { mixedPrecision: { paramDtype }, ...(precision === 'fp8' && { fp8: true }) };
 }
 
 /** Returns a model with sequences of this length. */

@@ -12,7 +12,7 @@ import {
 import { ITEM_BYTES } from '../cost/gemm';
 import type { Layout } from '../layout';
 import { MAX_LIVE } from '../memory/whole-units';
-import { shardedStates } from '../stack-rules';
+import { shardedStates, usualReduceDtype } from '../stack-rules';
 
 /**
  * Returns the bytes of a parameter and of a gradient on the wire. TorchTitan's fully_shard gathers parameters in bf16
@@ -20,10 +20,8 @@ import { shardedStates } from '../stack-rules';
  * float32, and fp16 gradients in fp16. DeepSpeed sends both in the training precision. Source: the frameworks' defaults.
  */
 function wireItems({ stack, precision, reduceDtype, fp8AllGather }: Layout) {
-  const asked = reduceDtype === null ? undefined : ITEM_BYTES[reduceDtype];
-  if (precision === 'fp32') return { param: 4, grad: asked ?? 4 };
-  const usual = stack === 'fsdp2' || (stack === 'megatron' && precision !== 'fp16') ? 4 : 2;
-  return { param: fp8AllGather ? 1 : 2, grad: asked ?? usual };
+  const grad = ITEM_BYTES[reduceDtype ?? usualReduceDtype(stack, precision)];
+  return { param: precision === 'fp32' ? 4 : fp8AllGather ? 1 : 2, grad };
 }
 
 /** Returns the groups of data parallelism: ranks that share shards, and ranks with replicas of the same shard. */

@@ -25,8 +25,8 @@ _C10D: Any = dist.distributed_c10d
 
 # Collectives that all ranks have begun end within this time.
 SETTLE_SECONDS = 0.02
-# How often ranks make their first group if strangers take part.
-ATTEMPTS = 2
+# How often ranks make their first group if strangers take part, which costs PROOF_SECONDS each time. A failed recovery ends the job.
+ATTEMPTS = 6
 
 
 class World:

@@ -1,0 +1,53 @@
+import type { Command } from 'commander';
+import { CATALOGUE_NAMES } from '../../config/hub-names';
+import { MODEL_NAMES } from '../../config/model-names';
+import { PUBLISHED_MODELS } from '../../config/named-models';
+import { hubName } from '../../dialects/rows/models';
+import { createTable } from '../../figures/table';
+import { KNOWN_GPUS } from '../../plan/known';
+import { shapeOf } from '../../plan/model-shape';
+import { modelOf } from '../../plan/models';
+import type { Perform } from '../io';
+
+/** `shardlab models` and `shardlab gpus`: list the names that configs and plans know, with sizes and sources. */
+export function addKnown(program: Command, perform: Perform): void {
+  const models = program
+    .command('models')
+    .description('lists the models that configs and plans know by name, with sizes and sources');
+  perform<object>(models, async (_, __, output) => {
+    const rows = [...MODEL_NAMES, ...CATALOGUE_NAMES].map(modelRow);
+    output.answer(rows, () => createTable(rows).toText(rows.length));
+    return 0;
+  });
+  const gpus = program
+    .command('gpus')
+    .description('lists the kinds of GPU that plans know by name, with figures and sources');
+  perform<object>(gpus, async (_, __, output) => {
+    const rows = Object.values(KNOWN_GPUS).map((gpu) => ({
+      name: gpu.name,
+      memoryGB: gpu.memoryGB,
+      tflops: gpu.tflops,
+      gemmTflops: gpu.gemmTflops,
+      hbmTBps: gpu.hbmTBps,
+      linkGBps: gpu.linkGBps,
+      nicGbit: gpu.nicGbit,
+      powerW: gpu.powerW,
+      usdPerHour: gpu.price?.usdPerHour ?? null,
+      source: [gpu.sources.figures, gpu.sources.gemm, gpu.price?.source].filter(Boolean).join('; '),
+    }));
+    output.answer(rows, () => createTable(rows).toText(rows.length));
+    return 0;
+  });
+}
+
+function modelRow(name: string) {
+  const built = MODEL_NAMES.find((each) => each === name);
+  const { kind, layers, dim, heads, kvHeads, vocab, seq, params } = shapeOf(modelOf(name));
+  const isOwn = built !== undefined && !(built in PUBLISHED_MODELS);
+  const published = (built && hubName(built)) ?? name;
+  return {
+    ...{ name, kind, params, layers, dim, heads, kvHeads, vocab, seq },
+    use: built === undefined ? 'plans' : 'runs and plans',
+    source: isOwn ? 'of this library' : `the configuration of ${published}`,
+  };
+}
