@@ -36,7 +36,7 @@ export function readArguments(words: readonly Word[], options: ArgumentOptions):
     const word = words[at];
     if (word === undefined) break;
     const [, dashes, written, , inline = gluedValue(word.text, short)] =
-      /^(--?)([A-Za-z][\w.-]*)(=([\s\S]*))?$/.exec(word.text) ?? [];
+      /^\s*(--?)([A-Za-z][\w.-]*)(=([\s\S]*))?$/.exec(word.text) ?? [];
     if (written === undefined) {
       if (isLauncher) break;
       entries.push({ file, line: word.line, key: word.text, path: ['(argument)'], value: word.text });
@@ -53,7 +53,8 @@ export function readArguments(words: readonly Word[], options: ArgumentOptions):
     entries.push({
       file,
       line: word.line,
-      key: `${dashes}${written}`,
+      // In a command whose lines were joined, the \\ at a line's end is before a blank, which is then part of the word.
+      key: `${/^\s/.test(word.text) ? '\\ ' : ''}${dashes}${written}`,
       path: [name],
       value: argumentValue(texts),
     });
@@ -91,7 +92,7 @@ function valuesAfter(
 ): readonly Word[] {
   const next = words[from];
   if (isFlag) return next !== undefined && !isLauncher && /^(true|false)$/i.test(next.text) ? [next] : [];
-  const end = words.findIndex(({ text }, index) => index >= from && /^--?[A-Za-z]/.test(text));
+  const end = words.findIndex(({ text }, index) => index >= from && /^\s*--?[A-Za-z]/.test(text));
   const found = words.slice(from, end < 0 ? undefined : end);
   return isLauncher ? found.slice(0, 1) : found;
 }

@@ -1,13 +1,13 @@
 import { configWarnings } from '../config/config-warnings';
-import { PUBLISHED_MODELS } from '../config/named-models';
 import type { ConfigIssue } from '../config/setting';
 import { SETTING_ROWS } from '../config/setting-table';
+import { publishedModel } from '../config/settings/model';
 import { checkTrainConfig, type TrainConfig, type TrainConfigInput } from '../config/train-config';
 import { placeFindings } from './place-checks';
 import type { Patch } from './rows/key-row';
 import type { Meant } from './rows/meant';
 import type { Place, Reading, ReadLine, Told } from './rows/reading';
-import { leftOutWarmup, onlyWarmup, type Together, together, whereOf } from './together';
+import { leftOutWarmup, onlyWarmup, type Said, type Together, together, whereOf } from './together';
 
 /** `shardlab run` starts at most this number of ranks, except with --ranks. */
 export const MOST_RANKS_HERE = 8;
@@ -37,6 +37,7 @@ export function assemble(meant: readonly Meant[], ranks?: number): Reading {
   const { findings, derived } = placeFindings(meant, said);
   const settings = new Map(said.settings);
   for (const one of derived) settings.set(one.path, one);
+  sizeModel(meant, said, settings);
   const judge = (): Judged =>
     judged(
       [...settings].map(([path, { value }]) => [path, value] as const),
@@ -63,7 +64,18 @@ export function assemble(meant: readonly Meant[], ranks?: number): Reading {
   };
 }
 
-/** Makes an object of settings by path. */
+/** Adds the length of sequences to a published model; removes the sizes of a model that no line names. */
+function sizeModel(meant: readonly Meant[], { place }: Together, settings: Map<string, Said>): void {
+  const model = settings.get('model')?.value;
+  if (model !== undefined && !isPlannedModel({ model })) return;
+  if (model === undefined && settings.has('model.kind')) return;
+  const by = meant.findLast(({ meaning }) => meaning.place?.seq !== undefined);
+  if (model !== undefined && place.seq !== undefined && by !== undefined)
+    settings.set('model.seq', { value: place.seq, by });
+  if (model === undefined) settings.delete('model.latent');
+}
+
+/** Makes an object of settings by path; settings within a model that is named are those of a model like it. */
 export function nested(settings: readonly (readonly [string, unknown])[]): TrainConfigInput {
   const root: Record<string, unknown> = {};
   for (const [path, value] of settings) {
@@ -71,13 +83,21 @@ export function nested(settings: readonly (readonly [string, unknown])[]): Train
     let section = root;
     for (const part of parts.slice(0, -1)) {
       const inner = section[part];
-      const next = typeof inner === 'object' && inner !== null ? { ...inner } : {};
+      const next = typeof inner === 'object' && inner !== null ? { ...inner } : inLike(part, inner);
       section[part] = next;
       section = next as Record<string, unknown>; // `next` is a copy of an object
     }
-    section[parts.at(-1) ?? ''] = value;
+    const key = parts.at(-1) ?? '';
+    const before = section[key];
+    const isLike = path === 'model' && typeof before === 'object' && typeof value === 'string';
+    section[key] = isLike ? { like: value, ...before } : value;
   }
   return root as TrainConfigInput; // `judged` checks it
+}
+
+/** Returns the section that begins where a value without parts was: the model's name. */
+function inLike(part: string, value: unknown): object {
+  return part === 'model' && typeof value === 'string' ? { like: value } : {};
 }
 
 /** The errors of a config, and the settings that have no effect in it. */
@@ -157,7 +177,7 @@ function sameValues(sets: Patch, { settings }: Together): boolean {
 }
 
 function isPlannedModel({ model }: Patch): boolean {
-  return typeof model === 'string' && Object.hasOwn(PUBLISHED_MODELS, model);
+  return publishedModel(model) !== null;
 }
 
 function setText(sets: Patch): string {

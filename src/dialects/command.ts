@@ -9,7 +9,7 @@ import type { Dialect, LocatedKey, Source } from './rows/meant';
 import { beginsWith, programOf } from './shell/program';
 import type { Word } from './shell/word';
 import { AXOLOTL } from './trainers/axolotl';
-import { DEEPSPEED_ARGUMENTS } from './trainers/deepspeed-arguments';
+import { DEEPSPEED_ARGUMENTS, MEGATRON_DEEPSPEED_ARGUMENTS } from './trainers/deepspeed-arguments';
 import { LLAMA_FACTORY } from './trainers/llama-factory';
 import { MEGATRON_SWIFT, MEGATRON_SWIFT_PT } from './trainers/megatron-swift';
 import { SWIFT, SWIFT_PT } from './trainers/swift';
@@ -57,7 +57,10 @@ const OWN_SCRIPT: Dialect = {
 };
 
 /** The arguments of Megatron-LM, and those that DeepSpeed adds in Megatron-DeepSpeed. */
-const MEGATRON_DEEPSPEED: Dialect = { ...MEGATRON, keys: { ...MEGATRON.keys, ...DEEPSPEED_ARGUMENTS } };
+const MEGATRON_DEEPSPEED: Dialect = {
+  ...MEGATRON,
+  keys: { ...MEGATRON.keys, ...MEGATRON_DEEPSPEED_ARGUMENTS },
+};
 
 /** A launcher: the words that call it, and the dialect of its arguments. The words after the arguments belong to a script. */
 interface Launcher {
@@ -103,6 +106,8 @@ export interface Launch {
   readonly sources: readonly Source[];
   /** Whether a launcher on each machine starts the ranks. If so, Slurm's tasks are launchers, not ranks. */
   readonly hasLauncher: boolean;
+  /** Whether it is a command of swift, which chooses the number of its processes itself. */
+  readonly isTrainer?: boolean;
 }
 
 /** Returns the parts of a command that trains; null if the command does not train. `file` is where its words were written. */
@@ -141,7 +146,7 @@ export function launchOf(words: readonly Word[], file: string): Launch | null {
 function trainerLaunch(words: readonly Word[], dialect: Dialect, file: string): Launch {
   const at = words.findIndex(({ text }) => text === '--');
   const own = scriptSources(at < 0 ? words : words.slice(0, at), dialect, file);
-  if (at < 0) return { sources: own, hasLauncher: false };
+  if (at < 0) return { sources: own, hasLauncher: false, isTrainer: /swift/.test(dialect.name) };
   const isAccelerate = words.slice(0, at).some(({ text }) => /^(--launcher=)?accelerate$/.test(text));
   const launcher = isAccelerate ? ACCELERATE_LAUNCH : TORCHRUN;
   const { entries } = readArguments(words.slice(at + 1), {

@@ -54,8 +54,9 @@ function usualPasses({ settings, place }: Together, line: Meant | undefined): re
   const isSaid = globalBatch !== undefined || settings.get('accumulation')?.by != null;
   if (line === undefined || usualRows === undefined || world === undefined || isSaid) return [];
   const numberAt = (path: string): number => Number(settings.get(path)?.value ?? 1);
-  const degrees = numberAt('parallel.tp') * numberAt('parallel.cp') * numberAt('parallel.pp');
-  const ranks = usualRows.isPerDataRank ? world / degrees : world;
+  // swift itself divides by all processes, but ranks that share a model have the same rows.
+  const copies = numberAt('parallel.tp') * numberAt('parallel.pp');
+  const ranks = world / (usualRows.isPerDataRank ? copies * numberAt('parallel.cp') : copies);
   const value = Math.max(1, Math.ceil(usualRows.rows / numberAt('batch') / ranks));
   return [{ path: 'accumulation', value, by: line }];
 }

@@ -156,7 +156,10 @@ function sourceOf(text: string, file: string, name = file): Source | null {
       { file },
     );
   const isOfCommand = known(['model', 'dataset', 'load', 'mcore_model']) > 0;
-  const dialects = isToml ? [TORCHTITAN] : [...FILE_DIALECTS, ...(isOfCommand ? COMMAND_FILES : [])];
+  // TorchTitan also takes its settings as JSON: sections, of which several have names of our settings.
+  const isTitan = !isToml && known(TITAN_SECTIONS) > 1;
+  const dialects =
+    isToml || isTitan ? [TORCHTITAN] : [...FILE_DIALECTS, ...(isOfCommand ? COMMAND_FILES : [])];
   const [best = null] = dialects
     .map((dialect) => ({
       dialect,
@@ -165,7 +168,7 @@ function sourceOf(text: string, file: string, name = file): Source | null {
     .toSorted((a, b) => b.score - a.score);
   const ours = known([...knownKeys(''), 'hardware', 'gpus']);
   if (best === null || (best.score === 0 && ours === 0)) throw unknownFile(file);
-  if (best.score <= ours) return null;
+  if (best.score <= ours && !isTitan) return null;
   return {
     dialect: best.dialect,
     entries: entriesOf(input, best.dialect.keys, {
@@ -178,6 +181,17 @@ function sourceOf(text: string, file: string, name = file): Source | null {
     }),
   };
 }
+
+/** Sections of TorchTitan's settings that no other program's file has at its top. */
+const TITAN_SECTIONS = [
+  'training',
+  'parallelism',
+  'activation_checkpoint',
+  'checkpoint',
+  'job',
+  'metrics',
+  'lr_scheduler',
+];
 
 /** Returns the names of a dialect's keys at the top of a file, with and without the beginning that may be left out. */
 function namesOf({ keys, prefixes }: Dialect): readonly string[] {

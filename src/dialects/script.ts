@@ -1,9 +1,9 @@
 import { nearest } from '../config/nearest';
 import { ownValue } from '../core/own-value';
 import { scalarOf } from './arguments';
-import { isLaunch, launchOf, slurmEntries } from './command';
+import { isLaunch, type Launch, launchOf, slurmEntries } from './command';
 import { ENVIRONMENT, SLURM, SLURM_WITH_LAUNCHER } from './launchers/environment';
-import { type KeyRow, none, warned } from './rows/key-row';
+import { type KeyRow, none, place, warned } from './rows/key-row';
 import type { Dialect, LocatedKey, Source } from './rows/meant';
 import { requireFew } from './shell/limits';
 import { programOf } from './shell/program';
@@ -48,7 +48,13 @@ export function scriptLaunches(text: string, file: string): readonly ScriptLaunc
         ? []
         : [{ dialect: launch.hasLauncher ? SLURM_WITH_LAUNCHER : SLURM, entries: slurm }];
     const { line = 1 } = words[0] ?? {};
-    const sources = [...options, ...before, ...environment, ...launch.sources];
+    const sources = [
+      ...options,
+      ...before,
+      ...environment,
+      ...oneProcess(launch, [...before, ...environment]),
+      ...launch.sources,
+    ];
     requireFew(launches.length + 1, 'launches', `${file}: a script`, file);
     launches.push({ sources, line, written: { by: file, files: new Map(script.files) } });
   };
@@ -61,6 +67,31 @@ export function scriptLaunches(text: string, file: string): readonly ScriptLaunc
   return [
     { sources: [...(slurm.length === 0 ? [] : [{ dialect: SLURM, entries: slurm }]), ...before], line: null },
   ];
+}
+
+/**
+ * Returns the number of ranks of a trainer's command that sees one GPU and does not state a number of processes: swift then starts
+ * one process. Source: ms-swift's swift/cli/main.py, which starts torchrun only with NPROC_PER_NODE or NNODES.
+ */
+function oneProcess({ isTrainer, sources }: Launch, environment: readonly Source[]): readonly Source[] {
+  const given = (name: string): unknown =>
+    environment.flatMap(({ entries }) => entries).findLast(({ key }) => key === name)?.value;
+  const [at] = sources;
+  const isOne = /^\d+$/.test(String(given('CUDA_VISIBLE_DEVICES')));
+  if (
+    !isTrainer ||
+    !isOne ||
+    at === undefined ||
+    given('NPROC_PER_NODE') !== undefined ||
+    given('NNODES') !== undefined
+  )
+    return [];
+  const { file = '', line = 1 } = at.entries[0] ?? at.at ?? {};
+  const entry = { file, line, key: '(one visible GPU)', path: ['processes'], value: 1 };
+  const row = place('one process, because one GPU is visible and NPROC_PER_NODE is not given', () => ({
+    world: 1,
+  }));
+  return [{ dialect: { name: ENVIRONMENT.name, keys: { processes: row } }, entries: [entry] }];
 }
 
 /**

@@ -1,5 +1,4 @@
-import { PUBLISHED_MODELS } from '../config/named-models';
-import { modelShape } from '../config/settings/model';
+import { modelShape, publishedModel } from '../config/settings/model';
 import { ENDING, SCHEDULE_DEFAULTS } from '../config/settings/schedule';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../config/train-config';
 
@@ -38,13 +37,14 @@ export function toyConfig(asked: TrainConfigInput, options: ToyOptions): ToyConf
 
 function withModel(config: TrainConfigInput, parsed: TrainConfig, notes: string[]): TrainConfigInput {
   const { model } = parsed;
-  if (typeof model !== 'string' || !Object.hasOwn(PUBLISHED_MODELS, model)) return config;
+  const name = publishedModel(model);
+  if (name === null) return config;
   const { tp, cp, pp, virtualStages } = parsed.parallel;
   const shape = modelShape({ model });
   const heads = Math.max(4, tp * cp);
   const sizes = { layers: Math.max(2, pp * (virtualStages ?? 2)), heads, dim: 16 * heads };
   notes.push(
-    `${model} is too large for this machine: a ${shape.kind} with ${sizes.layers} layers of width ${sizes.dim} trains in its place, with the same settings`,
+    `${name} is too large for this machine: a ${shape.kind} with ${sizes.layers} layers of width ${sizes.dim} trains in its place, with the same settings`,
   );
   if (shape.kind === 'dit') {
     const grid = {

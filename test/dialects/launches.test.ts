@@ -95,7 +95,7 @@ accelerate launch --config_file a.yaml examples/wanvideo/model_training/train.py
   });
   const reading = readConfig('train.sh', { cwd });
   assert.equal(reading.world, 32);
-  assert.equal(reading.config.model, 'wan2.2-i2v-a14b');
+  assert.deepEqual(reading.config.model, { like: 'wan2.2-i2v-a14b', latent: [21, 60, 104] });
   assert.equal(reading.config.parallel?.strategy, 'ZERO_2');
   assert.equal(reading.config.optimizer?.lr, 1e-5);
   assert.deepEqual(reading.config.offload, { optimizer: true, activations: true });
@@ -197,7 +197,7 @@ test("LLaMA-Factory's YAML", () => {
     'llama3_lora_sft.yaml',
     'model_name_or_path: meta-llama/Meta-Llama-3-8B-Instruct\nstage: sft\ndo_train: true\nfinetuning_type: lora\nlora_target: all\nlora_rank: 16\nuse_dora: true\ndataset: identity\ntemplate: llama3\ncutoff_len: 2048\noutput_dir: saves\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 8\nlearning_rate: 1.0e-4\nnum_train_epochs: 3.0\nlr_scheduler_type: cosine\nwarmup_ratio: 0.1\nbf16: true\nddp_timeout: 180000000\n',
   );
-  assert.equal(reading.config.model, 'llama3-8b');
+  assert.equal((reading.config.model as { like?: string }).like, 'llama3-8b');
   assert.deepEqual(
     reading.config.lora,
     { r: 16, alpha: 32, targets: 'all-linear', useDora: true },

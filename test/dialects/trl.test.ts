@@ -20,7 +20,7 @@ test("adapters of TRL train with --use_peft, with TRL's defaults", () => {
     );
   const reading = command('--use_peft --lora_target_modules q_proj v_proj --lora_alpha 16 --my_own 1');
   assert.deepEqual(reading.config.lora, { r: 32, alpha: 16, dropout: 0.05, targets: ['q_proj', 'v_proj'] });
-  assert.equal(reading.config.model, 'qwen2.5-0.5b');
+  assert.deepEqual(reading.config.model, { like: 'qwen2.5-0.5b', seq: 1024 });
   assert.equal(reading.config.optimizer?.lr, 2e-5);
   assert.equal(reading.config.activationCheckpointing, 'full');
   assert.deepEqual(reading.config.mixedPrecision, { paramDtype: 'bfloat16', reduceDtype: 'float32' });

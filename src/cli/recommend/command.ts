@@ -7,9 +7,9 @@ import { predict } from '../../plan/predict';
 import { PRICES, type PriceTable } from '../../plan/prices';
 import { readingInput } from '../../plan/reading-input';
 import { type Recommendation, recommend } from '../../plan/recommend';
-import { type RecommendInput, recommendRequest } from '../../plan/recommend-request';
+import { type RecommendInput, type RecommendRequest, recommendRequest } from '../../plan/recommend-request';
 import { positiveNumber, wholeNumber } from '../arguments';
-import { type Io, type Perform, progressOn } from '../io';
+import { type Io, type Output, type Perform, progressOn } from '../io';
 import { layoutAnswer, planAnswer } from '../plan/answer';
 import { readModel, readPrices } from '../plan/read-files';
 import { foreignReading } from '../read/foreign';
@@ -81,22 +81,7 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
     .option('--prices <file>', 'a file with the price of a GPU hour, in USD or CNY, for each name of a GPU');
   perform<RecommendCommandOptions>(command, async (_, options, output) => {
     const prices = readPrices(options.prices, io.cwd) ?? PRICES;
-    const { hardware, seq, gpusPerNode, by, precision, compile } = options;
-    const { most: gpus, fewest: fewestGpus } = options.gpus;
-    const reading = foreignReading([options.model], { io, output, world: gpus });
-    const model = reading === null ? readModel(options.model, io.cwd) : readingInput(reading);
-    const sized = seq === undefined ? model : { ...model, model: sizedModel(model.model, seq) };
-    const wanted = recommendRequest(sized as RecommendInput, {
-      ...{ gpus, fewestGpus, gpusPerNode, by, compile },
-      ...(precision !== undefined && precisionKeys(precision)),
-      on: hardware?.length === 1 ? hardware[0] : hardware && [...hardware],
-      globalBatch: options.globalBatch,
-      nicGbit: options.nic,
-    });
-    // --precision names no type of reductions, so each framework reduces as it does by default.
-    const { asked } = wanted;
-    const request =
-      precision === undefined ? wanted : { ...wanted, asked: { ...asked, reduceDtype: undefined } };
+    const request = requestOf(options, io, output);
     const found = withProgressSync(
       'searching',
       'layouts',
@@ -109,6 +94,25 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
     output.note(`shardlab: nothing fits; ${nearest?.family} comes nearest: ${nearest?.why}`);
     return 1;
   });
+}
+
+/** Reads the options. Throws: CONFIG as `recommendRequest` does. */
+function requestOf(options: RecommendCommandOptions, io: Io, output: Output): RecommendRequest {
+  const { hardware, seq, gpusPerNode, by, precision, compile } = options;
+  const { most: gpus, fewest: fewestGpus } = options.gpus;
+  const reading = foreignReading([options.model], { io, output, world: gpus });
+  const model = reading === null ? readModel(options.model, io.cwd) : readingInput(reading);
+  const sized = seq === undefined ? model : { ...model, model: sizedModel(model.model, seq) };
+  const wanted = recommendRequest(sized as RecommendInput, {
+    ...{ gpus, fewestGpus, gpusPerNode, by, compile },
+    ...(precision !== undefined && precisionKeys(precision)),
+    on: hardware?.length === 1 ? hardware[0] : hardware && [...hardware],
+    globalBatch: options.globalBatch,
+    nicGbit: options.nic,
+  });
+  // --precision names no type of reductions, so each framework reduces as it does by default.
+  const { asked } = wanted;
+  return precision === undefined ? wanted : { ...wanted, asked: { ...asked, reduceDtype: undefined } };
 }
 
 /** Returns the keys of a config and its place that set a precision. */

@@ -210,6 +210,21 @@ export function publishedModel(model: unknown): keyof typeof PUBLISHED_MODELS | 
   return known !== null && isPublished(known) ? known : null;
 }
 
+/** Sizes of a sample, which do not change the weights of a llama or a dit. */
+const OF_SAMPLE: readonly string[] = ['seq', 'latent', 'attention', 'like'];
+
+/** Returns the model whose weights a model has: itself, or one like which it is except for the sizes of its samples. */
+export function weightsOf(model: ModelSetting): ModelName | null {
+  if (typeof model === 'string') return model;
+  const name = 'like' in model && model.like !== undefined ? modelNamed(model.like) : null;
+  if (name === null || model.kind === 'gpt') return null;
+  const known: Readonly<Record<string, unknown>> = { ...modelShape({ model: name }) };
+  const isSame = Object.entries(model).every(
+    ([key, value]) => OF_SAMPLE.includes(key) || JSON.stringify(value) === JSON.stringify(known[key]),
+  );
+  return isSame ? name : null;
+}
+
 function isPublished(name: ModelName): name is keyof typeof PUBLISHED_MODELS {
   return name in PUBLISHED_MODELS;
 }

@@ -54,7 +54,10 @@ export function distributedType(asked: Asked): Meaning {
   if (method === 'DEEPSPEED') {
     const file = asked.other('deepspeed_config_file');
     if (file !== undefined)
-      return { effect: 'used', why: `DeepSpeed, whose settings are in ${String(file)}` };
+      return {
+        effect: 'used',
+        why: typeof file === 'string' ? `DeepSpeed, whose settings are in ${file}` : 'DeepSpeed',
+      };
     return { usual: { 'parallel.strategy': 'ZERO_2' }, why: "DeepSpeed; Accelerate's default is stage 2" };
   }
   if (method === 'FSDP')
@@ -179,7 +182,10 @@ export const DEEPSPEED_KEYS: KeyTable = {
   }),
   deepspeed_config_file: {
     ...none('a file of DeepSpeed, which is read too'),
-    mean: ({ value }) => ({ file: String(value), effect: 'used', why: 'is read too' }),
+    mean: ({ value }) => {
+      if (typeof value !== 'string') throw wrongValue(value, 'the path of a file');
+      return { file: value, effect: 'used', why: 'is read too' };
+    },
   },
   offload_optimizer_nvme_path: none('offloaded states are in the memory of the host here'),
   offload_param_nvme_path: none('offloaded states are in the memory of the host here'),

@@ -144,7 +144,13 @@ export const DEEPSPEED_LAUNCHER: Dialect = {
     num_nodes: machines,
     hostfile: {
       ...place("DeepSpeed's file of machines, which is read too", () => ({})),
-      mean: ({ value }) => ({ file: String(value), effect: 'used', why: 'is read too' }),
+      mean: ({ value, other }) => ({
+        file: String(value),
+        effect: 'used',
+        why: 'is read too',
+        // A file of another machine tells nothing more than the number of machines.
+        ...(other('num_nodes') !== undefined && { unread: 'exported' as const }),
+      }),
     },
     include: { ...place('which machines and GPUs are used', () => ({})), mean: included },
     exclude: exported('which machines and GPUs are used'),

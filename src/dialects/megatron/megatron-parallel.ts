@@ -1,5 +1,6 @@
 import { virtualStagesOf } from '../../config/settings/pipeline';
 import { STRATEGIES } from '../../config/strategies';
+import { ConfigError } from '../../core/errors';
 import {
   type Asked,
   allNone,
@@ -109,7 +110,13 @@ export const PARALLEL: KeyTable = {
   }),
   num_layers_per_virtual_pipeline_stage: decides('parallel.virtualStages', ({ value, other }) => {
     const [layers, pp] = [Number(other('num_layers')), Number(other('pipeline_model_parallel_size') ?? 1)];
-    return virtual(wholeOf(layers / pp / wholeOf(value)));
+    const stages = layers / pp / wholeOf(value);
+    if (Number.isInteger(stages)) return virtual(stages);
+    throw new ConfigError(
+      Number.isNaN(stages)
+        ? 'needs --num-layers, which no line has'
+        : `${layers} layers / ${pp} ranks of the pipeline are ${layers / pp} layers per rank, which are no multiple of ${wholeOf(value)} layers per virtual stage; change one of them`,
+    );
   }),
   use_distributed_optimizer: both(on('parallel.strategy', 'ZERO_1'), ({ config }) =>
     config.parallel.strategy === 'ZERO_1' ? true : undefined,

@@ -19,7 +19,7 @@ import {
   settingKeys,
   type Write,
 } from '../rows/key-row';
-import type { Dialect } from '../rows/meant';
+import type { Dialect, Finding } from '../rows/meant';
 import { clip, number, numberOf, whole, wholeFromZero, wholeOf, word, wordOf, yesOf } from '../rows/values';
 import { MEGATRON_OTHER } from './megatron-keys';
 import { isLlama, MODEL } from './megatron-model';
@@ -262,9 +262,29 @@ export const MEGATRON_KEYS: KeyTable = Object.fromEntries(
 const SCALER = { 'gradScaler.initScale': 2 ** 32, 'gradScaler.growthInterval': 1000 };
 
 /** The dialect of the arguments of Megatron-LM's pretrain_gpt.py. */
+/** Keys with which stages may have different numbers of layers. Source: megatron/training/arguments.py, validate_args. */
+const UNEVEN = [
+  'decoder_first_pipeline_num_layers',
+  'decoder_last_pipeline_num_layers',
+  'account_for_embedding_in_pipeline_split',
+  'account_for_loss_in_pipeline_split',
+  'pipeline_model_parallel_layout',
+  'hybrid_layer_pattern',
+];
+
+/** Finds what makes Megatron-LM stop before the training. Source: megatron/training/arguments.py, validate_args. */
+function checks(other: Asked['other']): readonly Finding[] {
+  const [layers, pp] = [Number(other('num_layers')), Number(other('pipeline_model_parallel_size') ?? 1)];
+  const isUneven = UNEVEN.some((key) => other(key) !== undefined);
+  if (isUneven || !(layers % pp > 0)) return [];
+  const why = `Megatron-LM stops: ${layers} layers should be divisible by --pipeline-model-parallel-size ${pp}; change one of them, or give --decoder-first-pipeline-num-layers`;
+  return [{ key: 'num_layers', effect: 'error', why }];
+}
+
 export const MEGATRON: Dialect = {
   name: 'Megatron-LM',
   keys: { ...MEGATRON_REST, ...MEGATRON_KEYS },
+  checks,
   usual: (other) => ({
     usual: {
       ...(other('num_layers') !== undefined && {

@@ -1,6 +1,6 @@
 import { catalogueName } from '../../config/hub-names';
 import { type ModelName, modelNamed } from '../../config/model-names';
-import { type ModelSetting, modelShape } from '../../config/settings/model';
+import { type ModelSetting, modelShape, weightsOf } from '../../config/settings/model';
 import {
   type Asked,
   decides,
@@ -41,7 +41,8 @@ const HUB_NAMES: Partial<Readonly<Record<ModelName, string>>> = {
 
 /** Returns the identifier by which other programs download a model; undefined if the model has no identifier. */
 export function hubName(model: ModelSetting): string | undefined {
-  return typeof model === 'string' ? HUB_NAMES[model] : undefined;
+  const name = weightsOf(model);
+  return name === null ? undefined : HUB_NAMES[name];
 }
 
 /** Returns the meaning of a model's name or folder in another program. */
@@ -74,7 +75,7 @@ export const SEQUENCE: KeyRow = {
     const seq = wholeOf(String(value).replaceAll('_', ''));
     return {
       place: { seq },
-      why: `a plan of a published model uses sequences of ${seq} tokens, but a run uses sequences of model.seq tokens; write model: { …, seq: ${seq} }`,
+      why: `model.seq: ${seq} of a published model; for another model, write model: { …, seq: ${seq} }`,
     };
   },
 };

@@ -1,4 +1,5 @@
 import { modelNamed } from '../../config/model-names';
+import { modelShape } from '../../config/settings/model';
 import {
   type Asked,
   allNone,
@@ -134,6 +135,33 @@ const LORA: KeyTable = {
 const SIZE =
   "the size of videos is the model's latent: frames / 4, rows / 8, columns / 8; write model: { …, latent }";
 
+/**
+ * Returns the latent of the arguments' videos: one frame, and one more for each further four; 8 rows and columns of pixels are one,
+ * 16 in TI2V-5B. Null: no argument names the model, or none of the three sizes is given.
+ * Source: diffsynth/diffusion/parsers.py (81 frames by default); Wan2.2's autoencoders.
+ */
+function latentOf(other: Asked['other']): readonly number[] | null {
+  const files = other('model_paths') ?? other('model_id_with_origin_paths');
+  const name = files === undefined ? null : modelNamed(String([files].flat(2)[0]).split(',')[0]);
+  const shape = name === null ? null : modelShape({ model: name });
+  const [frames, height, width] = ['num_frames', 'height', 'width'].map((key) => other(key));
+  if (shape?.kind !== 'dit' || [frames, height, width].every((size) => size === undefined)) return null;
+  const pixels = name === 'wan2.2-ti2v-5b' ? 16 : 8;
+  const [, rows, columns] = shape.latent;
+  return [
+    frames === undefined ? 21 : Math.floor((wholeOf(frames) - 1) / 4) + 1,
+    height === undefined ? rows : wholeOf(height) / pixels,
+    width === undefined ? columns : wholeOf(width) / pixels,
+  ];
+}
+
+function sizeMeaning({ other }: Asked): Meaning {
+  const latent = latentOf(other);
+  return latent === null
+    ? { effect: 'none', why: SIZE }
+    : { effect: 'used', why: `model.latent: ${JSON.stringify(latent)}` };
+}
+
 /** Arguments of DiffSynth-Studio's scripts for other models, and of its newer releases. Source: diffsynth/diffusion/parsers.py. */
 const OTHERS: KeyTable = {
   ...allNone(
@@ -176,9 +204,11 @@ export const DIFFSYNTH: Dialect = {
     ...settingKeys('diffSynth', {
       activationCheckpointing: {
         use_gradient_checkpointing: flag(
-          decides('activationCheckpointing', ({ value }) => ({
-            sets: { activationCheckpointing: yesOf(value) ? 'full' : null },
-          })),
+          decides('activationCheckpointing', ({ value }) =>
+            yesOf(value)
+              ? { sets: { activationCheckpointing: 'full' } }
+              : { effect: 'warning', why: 'DiffSynth-Studio recomputes all blocks in any case' },
+          ),
         ),
       },
       'offload.activations': {
@@ -209,7 +239,10 @@ export const DIFFSYNTH: Dialect = {
       ),
     ),
     dataset_num_workers: none('ranks make their batches themselves'),
-    ...Object.fromEntries(['height', 'width', 'num_frames', 'max_pixels'].map((key) => [key, none(SIZE)])),
+    ...Object.fromEntries(
+      ['height', 'width', 'num_frames'].map((key) => [key, decides('model.latent', sizeMeaning)]),
+    ),
+    max_pixels: none(SIZE),
     num_epochs: none('data never ends here, so a run counts steps; write steps'),
     trainable_models: none('the transformers train, and text encoders do not'),
     task: none('names the loss; a dit learns flow matching here'),
@@ -235,8 +268,14 @@ export const DIFFSYNTH: Dialect = {
     initialize_model_on_cpu: flag(none('models are built chunk by chunk here in any case')),
     ...OTHERS,
   },
-  usual: () => ({
-    usual: { batch: 1, 'optimizer.lr': 1e-4, data: 'synthetic' },
-    why: "one video per rank, the learning rate of DiffSynth-Studio's parser, and latents in place of its videos",
-  }),
+  usual: (other) => {
+    const latent = latentOf(other);
+    return {
+      usual: {
+        ...{ batch: 1, 'optimizer.lr': 1e-4, data: 'synthetic', activationCheckpointing: 'full' },
+        ...(latent !== null && { 'model.latent': latent }),
+      },
+      why: "one video per rank, the learning rate of DiffSynth-Studio's parser, recompute of all blocks, which its scripts force, and latents in place of its videos",
+    };
+  },
 };

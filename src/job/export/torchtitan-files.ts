@@ -1,4 +1,4 @@
-import { llamaFfn } from '../../config/settings/model';
+import { llamaFfn, weightsOf } from '../../config/settings/model';
 import { writtenKeys } from '../../dialects/rows/key-row';
 import { TORCHTITAN } from '../../dialects/trainers/torchtitan';
 import { PORT } from './launch-files';
@@ -22,7 +22,8 @@ const OWN_MODEL = 'exported_model';
 
 /** Returns TorchTitan's name of a model's sizes; undefined if TorchTitan does not have these sizes. */
 export function flavorOf({ config }: Pick<BundleFacts, 'config'>): string | undefined {
-  return typeof config.model === 'string' ? FLAVORS[config.model] : undefined;
+  const name = weightsOf(config.model);
+  return name === null ? undefined : FLAVORS[name];
 }
 
 /** Returns train.toml, launch.sh, and the model's sizes if TorchTitan does not have them. */
