@@ -104,3 +104,47 @@ test("a program's length of sequences is the model's in runs and plans", () => {
   assert.deepEqual(reading.config.model, { like: 'qwen2.5-7b', seq: 2048 });
   assert.equal(plannedInput(reading, 'A100-80G').layout.model.seq, 2048);
 });
+
+const FSDP_SCRIPT = `import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, ShardingStrategy, MixedPrecision
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+model = Net()
+for i, block in enumerate(model.blocks):
+    if i % 4 == 0:
+        model.blocks[i] = checkpoint_wrapper(block)
+for e in model.experts:
+    e = FSDP(e, sharding_strategy=ShardingStrategy.SHARD_GRAD_OP)
+model = FSDP(model, sharding_strategy=ShardingStrategy.FULL_SHARD, mixed_precision=MixedPrecision(param_dtype=torch.bfloat16))
+optimizer = torch.optim.AdamW(model.parameters(), lr=2.5e-5, weight_decay=0.05)
+scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=100, eta_min=1e-6)
+torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+`;
+
+test("a script's FSDP calls with other strategies are unitStrategies; its optimizer, schedule, clipping and recompute are lines", () => {
+  const reading = readText('train.py', FSDP_SCRIPT);
+  const { parallel, optimizer, schedule, clipNorm, activationCheckpointing } = reading.config;
+  assert.equal(parallel?.strategy, 'FULL_SHARD');
+  assert.deepEqual(parallel?.unitStrategies, [{ modules: 'experts.*', strategy: 'SHARD_GRAD_OP' }]);
+  assert.deepEqual(optimizer, { kind: 'adamW', lr: 2.5e-5, weightDecay: 0.05 });
+  assert.deepEqual(schedule, { kind: 'cosine', maxSteps: 100, etaMin: 1e-6 });
+  assert.deepEqual([clipNorm, activationCheckpointing], [0.5, 'full']);
+  assert.equal(effects(reading).checkpoint_wrapper, 'warning');
+  assert.match(whyOf(reading, 'checkpoint_wrapper'), /everyNth: 4/);
+});
+
+test("the norm of FSDP's own method, autocast and the scaler are read; one strategy for all stays one", () => {
+  const text = `import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+for layer in model.layers:
+    FSDP(layer)
+model = FSDP(model)
+scaler = torch.amp.GradScaler('cuda')
+with torch.autocast(device_type='cuda', dtype=torch.float16):
+    loss = model(x)
+model.clip_grad_norm_(2.0)
+`;
+  const { config } = readText('loop.py', text);
+  assert.equal(config.parallel?.unitStrategies, undefined);
+  assert.deepEqual(config.mixedPrecision, { paramDtype: 'float16', reduceDtype: 'float32' });
+  assert.deepEqual([config.gradScaler, config.clipNorm], [true, 2]);
+});

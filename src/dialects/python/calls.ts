@@ -14,6 +14,8 @@ export interface PythonCall {
   readonly from: number;
   /** Whether the call is in a loop. */
   readonly isInLoop: boolean;
+  /** The attribute over which the loop around the call goes: 'experts' for `for e in model.experts`; null: not known. */
+  readonly over: string | null;
   /** Whether a loop or a condition around the call chooses modules of class Linear. */
   readonly isOfLinears: boolean;
   readonly given: readonly PythonArgument[];
@@ -73,16 +75,18 @@ export class PythonFile {
 
   /** Returns the calls of known functions, in the order of the file. */
   calls(): readonly PythonCall[] {
-    const heads: { readonly indent: number; readonly isLoop: boolean; readonly isOfLinears: boolean }[] = [];
+    const heads: Head[] = [];
     return this.#statements.flatMap(({ indent, tokens }) => {
       while ((heads.at(-1)?.indent ?? -1) >= indent) heads.pop();
       const [first] = tokens;
       const isLoop = first?.text === 'for' || first?.text === 'while';
-      if (isLoop || first?.text === 'if') heads.push({ indent, isLoop, isOfLinears: asksForLinear(tokens) });
+      if (isLoop || first?.text === 'if')
+        heads.push({ indent, isLoop, over: iteratedBy(tokens), isOfLinears: asksForLinear(tokens) });
       const isInLoop = heads.some((head) => head.isLoop);
       return this.#callsIn(tokens).map((call) => ({
         ...call,
         isInLoop: isInLoop || call.isInLoop,
+        over: heads.findLast((head) => head.isLoop)?.over ?? null,
         isOfLinears: heads.some((head) => head.isOfLinears),
       }));
     });
@@ -101,7 +105,7 @@ export class PythonFile {
     );
   }
 
-  #callsIn(tokens: readonly Token[]): readonly Omit<PythonCall, 'isOfLinears'>[] {
+  #callsIn(tokens: readonly Token[]): readonly Omit<PythonCall, 'isOfLinears' | 'over'>[] {
     return tokens.flatMap((token, at) => {
       if (!isName(tokens, at)) return [];
       const { name: written, end } = dottedName(tokens, at);
@@ -117,7 +121,7 @@ export class PythonFile {
 
   /** Returns a call of a known function, also through functools.partial; null if the function is not known. */
   #callOf(written: string, given: readonly Argument[]) {
-    const full = this.#fullName(written);
+    const full = this.#fullName(written) ?? methodOf(written);
     if (full === null) return null;
     const [first, ...rest] = given;
     if (/(^|\.)partial$/.test(full)) {
@@ -244,6 +248,26 @@ function isName(tokens: readonly Token[], at: number): boolean {
   return (
     tokens[at]?.kind === 'name' && before?.text !== '.' && before?.text !== 'def' && before?.text !== 'class'
   );
+}
+
+/** Returns a method of models and accelerators that is read whatever object it is called on; null for other names. */
+function methodOf(written: string): string | null {
+  return /\.clip_grad_norm_$/.test(written) ? 'clip_grad_norm_' : null;
+}
+
+/** A loop or a condition around statements. */
+interface Head extends Pick<PythonCall, 'isOfLinears' | 'over'> {
+  readonly indent: number;
+  readonly isLoop: boolean;
+}
+
+/** Returns the last attribute of the name over which a loop goes: 'experts' for `for e in self.model.experts:`. */
+function iteratedBy(tokens: readonly Token[]): string | null {
+  const at = tokens.findIndex(({ text }) => text === 'in');
+  if (at < 0 || !isName(tokens, at + 1)) return null;
+  const { name, end } = dottedName(tokens, at + 1);
+  const parts = name.split('.');
+  return parts.length > 1 && tokens[end]?.text !== '(' ? (parts.at(-1) ?? null) : null;
 }
 
 /** Whether tokens ask if a module is a Linear: isinstance(module, nn.Linear). */

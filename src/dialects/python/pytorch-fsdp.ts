@@ -26,6 +26,8 @@ export interface CallMade {
   readonly wrap: 'blocks' | 'linear' | 'root';
   /** The line of the call that wraps blocks, if this call wraps the root or another module. */
   readonly blocksLine: number | null;
+  /** The modules and their strategy, if calls have different strategies; `modules` is null for the whole model. */
+  readonly apart: { readonly modules: string | null; readonly strategy: string } | null;
 }
 
 const DEVICE = 'ranks run on CPUs here; a plan is for GPUs';
@@ -150,8 +152,14 @@ export function call(mean: KeyRow['mean'], parts: KeyTable, says = 'parallel.str
 export const WRAPPERS: KeyTable = {
   FullyShardedDataParallel: call(
     (asked) => {
-      const { names, wrap, blocksLine } = madeBy(asked);
+      const { names, wrap, blocksLine, apart } = madeBy(asked);
+      if (apart?.modules === null) return { sets: { 'parallel.strategy': apart.strategy } };
       if (blocksLine !== null) return besideBlocks(blocksLine);
+      if (apart !== null)
+        return {
+          sets: { 'parallel.unitStrategies': [apart] },
+          usual: { 'parallel.forwardPrefetch': false, 'parallel.wrap': wrap },
+        };
       return {
         ...(names.includes('sharding_strategy')
           ? { effect: 'used', why: 'the model is wrapped' }

@@ -1,3 +1,4 @@
+import { strategyNamed } from '../../config/strategies';
 import { type KeyTable, none, warned } from '../rows/key-row';
 import { type Dialect, type LocatedKey, NOT_KNOWN, type Source } from '../rows/meant';
 import { requireFew } from '../shell/limits';
@@ -5,13 +6,23 @@ import { PLUGINS } from './accelerate-plugin';
 import { isCalled, type PythonArgument, type PythonCall, PythonFile, type Signatures } from './calls';
 import { MESHES } from './meshes';
 import { OFFLOADS, PRECISIONS, ZERO } from './policies';
-import { type CallMade, WRAPPERS } from './pytorch-fsdp';
+import { type CallMade, member, WRAPPERS } from './pytorch-fsdp';
 import { TRAINER_CALLS } from './trainer-calls';
+import { TRAINING_CALLS } from './training-calls';
 
 /** Calls of PyTorch, Accelerate, transformers, TRL and PEFT in a script of Python. */
 export const PYTHON_CALLS: Dialect = {
   name: 'PyTorch in a script',
-  keys: { ...WRAPPERS, ...ZERO, ...PRECISIONS, ...OFFLOADS, ...MESHES, ...PLUGINS, ...TRAINER_CALLS },
+  keys: {
+    ...WRAPPERS,
+    ...ZERO,
+    ...PRECISIONS,
+    ...OFFLOADS,
+    ...MESHES,
+    ...PLUGINS,
+    ...TRAINER_CALLS,
+    ...TRAINING_CALLS,
+  },
 };
 
 /** Functions whose first argument is the model. */
@@ -65,34 +76,61 @@ function sourceOf(call: PythonCall, calls: readonly PythonCall[], file: string):
     names: given.map((argument) => String(argument.name)),
     wrap: blocks === undefined ? 'root' : blocks.isOfLinears ? 'linear' : 'blocks',
     blocksLine: isRoot ? blocks.line : null,
+    apart: apartOf(call, calls),
   };
   const own: LocatedKey = { file, line, key: written, path: [name], value: moduleOf(call), meant: made };
   const differing = isRoot ? given.filter((argument) => !isSame(argument, blocks)) : [];
   const entries = given
     .filter((argument) => argument.name !== 'module')
     .map((argument) => entryOf(argument, call, file));
-  return { dialect: dialectOf(call, differing, blocks), entries: [own, ...entries] };
+  return { dialect: dialectOf(call, calls, differing, blocks), entries: [own, ...entries] };
+}
+
+/** Returns the strategies of a script's calls of FSDP, if the calls for modules and for the whole model differ; else null. */
+function apartOf(call: PythonCall, calls: readonly PythonCall[]): CallMade['apart'] {
+  if (call.name !== 'FullyShardedDataParallel') return null;
+  const same = calls.filter(({ name }) => name === call.name);
+  const [units, whole] = [same.find(({ isInLoop }) => isInLoop), same.find(({ isInLoop }) => !isInLoop)];
+  if (units === undefined || whole === undefined) return null;
+  // Without a strategy of its own, the call for the whole model follows the calls for its blocks.
+  if (!whole.given.some(({ name }) => name === 'sharding_strategy')) return null;
+  const [strategy, ofWhole] = [strategyIn(units), strategyIn(whole)];
+  if (strategy === null || ofWhole === null || strategy === ofWhole) return null;
+  return call.isInLoop
+    ? { modules: `${units.over ?? 'blocks'}.*`, strategy }
+    : { modules: null, strategy: ofWhole };
+}
+
+/** Returns the strategy of a call of FSDP; null if it is not known. */
+function strategyIn({ given }: PythonCall): string | null {
+  const argument = given.find(({ name }) => name === 'sharding_strategy');
+  if (argument === undefined) return 'FULL_SHARD';
+  return typeof argument.meant === 'string' ? (strategyNamed(member(argument.meant)) ?? null) : null;
 }
 
 /** Returns the dialect of a call. If the call wraps no blocks, arguments that differ from the call for blocks have no effect. */
 function dialectOf(
   call: PythonCall,
+  calls: readonly PythonCall[],
   differing: readonly PythonArgument[],
   blocks: PythonCall | undefined,
 ): Dialect {
   const { name } = call;
   const row = PYTHON_CALLS.keys[name] ?? none('');
   const isWholeModel = /^\w+$/.test(String(moduleOf(call)));
+  const hasOwn = apartOf(call, calls) !== null;
   const other = warned(`is for this module only; the call for blocks on line ${blocks?.line ?? 0} decides`);
+  const unit = hasOwn ? { sharding_strategy: none('is the strategy of these modules') } : {};
   const rows: KeyTable = Object.fromEntries(
     differing
+      .filter((argument) => !hasOwn || argument.name !== 'sharding_strategy')
       .filter((argument) => Object.hasOwn(row.parts ?? {}, argument.name))
       .map((argument) => {
         const isUsual = argument.name === 'reshard_after_forward' && argument.meant === false && isWholeModel;
         return [argument.name, isUsual ? WHOLE_ROOT : other];
       }),
   );
-  return { name, keys: { [name]: { ...row, parts: { ...row.parts, ...rows, '**': SPREAD } } } };
+  return { name, keys: { [name]: { ...row, parts: { ...row.parts, ...rows, ...unit, '**': SPREAD } } } };
 }
 
 const WHOLE_ROOT = none('parameters of the root are whole until its backward here in any case');

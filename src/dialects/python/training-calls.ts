@@ -1,0 +1,141 @@
+import {
+  type Asked,
+  allNone,
+  decides,
+  type KeyRow,
+  type KeyTable,
+  type Meaning,
+  none,
+  refused,
+  setting,
+} from '../rows/key-row';
+import { floatOf, number, numberOf, whole, yes } from '../rows/values';
+import { call, madeBy } from './pytorch-fsdp';
+
+// Calls of a training loop: optimizers, schedules, clipping, autocast and recompute. Source: torch.optim, torch.nn.utils and torch.amp
+// of PyTorch 2.13; transformers/optimization.py.
+
+const GPU = 'how a GPU runs the update; the values are the same';
+const COMMON: KeyTable = {
+  params: none('all parameters that are not frozen train'),
+  lr: setting('optimizer.lr', number),
+  maximize: setting('optimizer.maximize', yes),
+  ...allNone(GPU, 'foreach capturable differentiable fused decoupled_weight_decay'),
+};
+
+const ADAM: KeyTable = {
+  ...COMMON,
+  betas: setting('optimizer.betas', (value) => [value].flat().map(numberOf)),
+  eps: setting('optimizer.eps', number),
+  weight_decay: setting('optimizer.weightDecay', number),
+  amsgrad: setting('optimizer.amsgrad', yes),
+};
+
+const SGD: KeyTable = {
+  ...COMMON,
+  momentum: setting('optimizer.momentum', number),
+  weight_decay: setting('optimizer.weightDecay', number),
+  nesterov: setting('optimizer.nesterov', yes),
+  dampening: refused('momentum has no dampening here', (value) => value === 0),
+};
+
+/** Returns the row of an optimizer, with torch's defaults. */
+function optimizer(kind: string, weightDecay: number, parts: KeyTable): KeyRow {
+  return call(
+    () => ({
+      sets: { 'optimizer.kind': kind },
+      usual: { 'optimizer.lr': 1e-3, 'optimizer.weightDecay': weightDecay },
+    }),
+    parts,
+    'optimizer.kind',
+  );
+}
+
+/** Returns the row of a schedule of the learning rate. */
+function schedule(kind: string, parts: KeyTable): KeyRow {
+  const rows = {
+    optimizer: none('the optimizer'),
+    last_epoch: none('a resumed run continues its schedule'),
+    ...parts,
+  };
+  return call(() => ({ sets: { 'schedule.kind': kind } }), rows, 'schedule.kind');
+}
+
+const WARMUP = setting('schedule.warmupSteps', whole);
+const END = setting('schedule.maxSteps', whole);
+
+/** torch's function has the parameters first; FSDP's method has only the norm. */
+function clip({ value }: Asked): Meaning {
+  return typeof value === 'number'
+    ? { sets: { clipNorm: value } }
+    : { effect: 'none', why: 'all parameters' };
+}
+
+const RECOMPUTED =
+  'blocks are recomputed; which of them is decided by the code, so all are read: write activationCheckpointing: { everyNth: 4 } for each fourth';
+
+const recomputed: KeyRow = call(
+  () => ({ sets: { activationCheckpointing: 'full' }, effect: 'warning', why: RECOMPUTED }),
+  allNone(
+    'is part of the recompute',
+    'module checkpoint_impl checkpoint_fn model checkpoint_wrapper_fn check_fn auto_wrap_policy preserve_rng_state',
+  ),
+  'activationCheckpointing',
+);
+
+/** Calls in a script's training loop. */
+export const TRAINING_CALLS: KeyTable = {
+  AdamW: optimizer('adamW', 0.01, ADAM),
+  Adam: optimizer('adam', 0, ADAM),
+  SGD: optimizer('sgd', 0, SGD),
+  CosineAnnealingLR: schedule('cosine', { T_max: END, eta_min: setting('schedule.etaMin', number) }),
+  StepLR: schedule('step', {
+    step_size: setting('schedule.stepSize', whole),
+    gamma: setting('schedule.gamma', number),
+  }),
+  ExponentialLR: schedule('exponential', { gamma: setting('schedule.gamma', number) }),
+  get_cosine_schedule_with_warmup: schedule('cosine', {
+    num_warmup_steps: WARMUP,
+    num_training_steps: END,
+    num_cycles: refused('the cosine has half a cycle here', (value) => value === 0.5),
+  }),
+  get_linear_schedule_with_warmup: schedule('linear', { num_warmup_steps: WARMUP, num_training_steps: END }),
+  get_constant_schedule_with_warmup: schedule('constant', { num_warmup_steps: WARMUP }),
+  clip_grad_norm_: call(
+    () => ({ effect: 'used', why: 'gradients are clipped' }),
+    {
+      parameters: decides('clipNorm', clip),
+      max_norm: setting('clipNorm', number),
+      norm_type: refused('the norm is that of all elements (2) here', (value) => value === 2),
+      ...allNone('how the norm is computed', 'error_if_nonfinite foreach'),
+    },
+    'clipNorm',
+  ),
+  autocast: call(
+    (asked) =>
+      madeBy(asked).names.includes('dtype')
+        ? { effect: 'used', why: 'computes in the type of dtype' }
+        : { sets: { 'mixedPrecision.paramDtype': 'float16', 'mixedPrecision.reduceDtype': 'float32' } },
+    {
+      device_type: none('ranks run on CPUs here; a plan is for GPUs'),
+      dtype: decides('mixedPrecision.paramDtype', ({ value }) => ({
+        sets: { 'mixedPrecision.paramDtype': floatOf(value), 'mixedPrecision.reduceDtype': 'float32' },
+      })),
+      ...allNone('how autocast keeps its copies', 'enabled cache_enabled'),
+    },
+    'mixedPrecision.paramDtype',
+  ),
+  GradScaler: call(
+    () => ({ sets: { gradScaler: true } }),
+    {
+      device: none('ranks run on CPUs here; a plan is for GPUs'),
+      ...allNone(
+        'write gradScaler: { initScale, growthFactor, … }',
+        'init_scale growth_factor backoff_factor growth_interval enabled',
+      ),
+    },
+    'gradScaler',
+  ),
+  checkpoint_wrapper: recomputed,
+  apply_activation_checkpointing: recomputed,
+};
