@@ -2,7 +2,7 @@
  * Our own named models: `tiny` is the notebooks' default, `bench` has the shape of the torch benchmark, and `wan-tiny` draws
  * videos of 4 frames of 16 x 16 pixels from the texts of `t5-tiny`.
  */
-export const MODEL_SHAPES = {
+export const MODEL_SHAPES = named({
   tiny: { kind: 'gpt', layers: 4, dim: 128, heads: 4, vocab: 2048, seq: 64, tied: true },
   bench: { kind: 'gpt', layers: 4, dim: 256, heads: 8, vocab: 8192, seq: 128, tied: true },
   'wan-tiny': {
@@ -22,7 +22,7 @@ export const MODEL_SHAPES = {
     boundary: 0.5,
   },
   't5-tiny': { kind: 't5-encoder', layers: 2, dim: 32, heads: 4, ffn: 64, vocab: 32, seq: 8 },
-} as const;
+});
 
 /**
  * The settings with which published models train unless a config has others: one sequence per pass, bf16 parameters with
@@ -38,7 +38,7 @@ export const PUBLISHED_TRAINING = {
  * Sizes of published models. Source: their configurations. `seq` is their sequence length in training; Wan2.2's latent is
  * for 81 frames of 832 x 480 pixels (the encoder reduces 4 frames to one, and 8 x 8 pixels to one position).
  */
-export const PUBLISHED_MODELS = {
+export const PUBLISHED_MODELS = named({
   gpt2: gpt(12, 768, 12, { vocab: 50_257, seq: 1024 }),
   'gpt2-xl': gpt(48, 1600, 25, { vocab: 50_257, seq: 1024 }),
   // Megatron's padded vocabulary, as in Narayanan et al. 2021.
@@ -95,10 +95,23 @@ export const PUBLISHED_MODELS = {
     vocab: 256_384,
     seq: 512,
   },
-} as const;
+});
 
 /** Every model that has a name. */
 export const NAMED_MODELS = { ...MODEL_SHAPES, ...PUBLISHED_MODELS };
+
+/** The sizes of a model, which the schema of its kind checks. */
+export interface NamedSizes {
+  readonly kind: 'gpt' | 'llama' | 'dit' | 't5-encoder';
+  readonly [size: string]: unknown;
+}
+
+/** Returns models as they are; their declared type has only their names. */
+function named<Name extends string>(
+  models: Readonly<Record<Name, NamedSizes>>,
+): Readonly<Record<Name, NamedSizes>> {
+  return models;
+}
 
 function gpt(
   layers: number,

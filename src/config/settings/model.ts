@@ -171,9 +171,20 @@ const kindSchema = z.discriminatedUnion('kind', [
 const nameOrSizes = z.union([z.enum(MODEL_NAMES), kindSchema]);
 
 /** A model like a known one, except the given sizes: { like: 'llama3-8b', seq: 2048 }. */
-export type LikeInput = { readonly like: string } & Partial<
-  Omit<z.input<typeof llamaSchema> & z.input<typeof ditSchema> & z.input<typeof t5Schema>, 'kind' | 'like'>
->;
+export interface LikeInput {
+  readonly like: string;
+  readonly seq?: number;
+  /** Frames, rows and columns of the latent videos of a dit. */
+  readonly latent?: [number, number, number];
+  readonly attention?: AttentionKind;
+  readonly layers?: number;
+  readonly dim?: number;
+  readonly heads?: number;
+  readonly kvHeads?: number;
+  readonly ffn?: number;
+  readonly vocab?: number;
+  readonly tied?: boolean;
+}
 
 /**
  * A model by name, by its sizes, like a known one, by a folder in Hugging Face's format: { from: './llama' }, or by a class of

@@ -1,4 +1,3 @@
-import { PUBLISHED_MODELS } from '../../../config/named-models';
 import type { TrainConfigInput } from '../../../config/train-config';
 import type { CommCause } from '../../../core/events';
 import { logicalAtPeak, memoryAtRest } from '../../../ledger/memory';
@@ -262,7 +261,7 @@ export const WAN_DRY_RUN: Experiment = {
 };
 
 const WAN_STEP: TrainConfigInput = {
-  model: { ...PUBLISHED_MODELS['wan2.2-a14b'], latent: [1, 60, 104], attention: 'flash' },
+  model: { like: 'wan2.2-a14b', latent: [1, 60, 104] },
   batch: 4,
   mixedPrecision: { paramDtype: 'bf16', reduceDtype: 'fp32' },
   activationCheckpointing: { everyNth: 4 },
