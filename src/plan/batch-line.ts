@@ -16,9 +16,6 @@ import { usualReduceDtype } from './stack-rules';
 
 type Line = Readonly<Record<string, unknown>>;
 
-/** The keys that only lines have. */
-export const BATCH_KEYS: readonly string[] = names.only;
-
 /** Whether an object has a key that only lines of the batch format have; other lines are a config with the keys of its place. */
 export function isBatchLine(line: object): boolean {
   const { batch, schedule, parallel = {}, ...keys } = line as Line;

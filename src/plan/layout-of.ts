@@ -178,7 +178,7 @@ function checkModel({ model, tp, pp, cp, dp, ep, virtualStages }: Layout): void 
 function checkPrecision({ precision, hardware: { name, generation } }: Layout): void {
   check(
     precision !== 'fp8' || GENERATIONS[generation].fp8Rate !== null,
-    `precision: ${name} cannot compute in fp8; give precision 'bf16' or 'fp16', or name a GPU that has fp8 (H100 or newer)`,
+    `fp8: ${name} cannot compute in fp8; leave fp8 out, or name a GPU that has it (H100 or newer)`,
   );
 }
 
@@ -188,7 +188,7 @@ function checkBaseWeights(layout: Layout): void {
   if (baseWeights === null) return;
   check(
     precision !== 'fp8' && !offload.optimizer && !offload.parameters,
-    "baseWeights: 'nf4' is planned with 16- or 32-bit matmuls and all states on the GPU; leave out offload and precision 'fp8'",
+    "baseWeights: 'nf4' is planned with 16- or 32-bit matmuls and all states on the GPU; leave out offload and fp8",
   );
   check(
     trainedShare < 1,

@@ -10,9 +10,10 @@ import type { ConfigIssue } from '../config/setting';
 import { modelShape } from '../config/settings/model';
 import { knownKeys, parseTrainConfig, type TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
+import { ownValue } from '../core/own-value';
 import { shown } from '../core/shown';
 import type { Reading } from '../dialects/rows/reading';
-import { BATCH_KEYS, isBatchLine, ofBatchLine, ourKey } from './batch-line';
+import { isBatchLine, ofBatchLine, ourKey } from './batch-line';
 import type { Planned } from './cost-of';
 import { meantBoard } from './hardware';
 import { type HardwareCalibration, parseCalibration, withCalibration } from './hardware-calibration';
@@ -79,14 +80,14 @@ interface PlanRead extends ConfigReading {
 /** Reads the keys of a config and of its place. Throws: CONFIG as `plannedInput` does, with everything that is wrong. */
 export function readPlan(input: object, calibration?: HardwareCalibration): PlanRead {
   const { written, place: given } = partsOf(input);
-  const [strange, own] = [strangeKeys(written), { ...written }];
-  for (const { path } of strange) delete own[path[0]];
-  const issues: ConfigIssue[] = [...strange];
+  const issues: ConfigIssue[] = [...strangeKeys(written)];
+  const own = withoutKeys(written, issues);
   const place = gathered(issues, () =>
     parsePlace(calibration ? withCalibration(given, parseCalibration(calibration)) : given),
   );
   const model = gathered(issues, () => plannedModel(own.model, valueAt(own, ['parallel', 'pp'])));
-  const config = gathered(issues, () => parseTrainConfig(model === undefined ? own : unbuilt(own, model)));
+  const rest = withoutKeys(own, issues);
+  const config = gathered(issues, () => parseTrainConfig(model === undefined ? rest : unbuilt(rest, model)));
   if (place === undefined || config === undefined || issues.length > 0)
     throw new ConfigError(issuesMessage(issues), { issues });
   if (model === undefined && modelShape(config).kind === 'own') throw ownModelRefused();
@@ -95,6 +96,21 @@ export function readPlan(input: object, calibration?: HardwareCalibration): Plan
   if (model === undefined) return { config, asked, ...reading };
   requireNoAdapters(config);
   return { config, asked: { ...asked, model: model.shape }, ...reading };
+}
+
+/** Returns settings without those that have an issue, so that each is reported once. */
+function withoutKeys(settings: Readonly<Record<string, unknown>>, issues: readonly ConfigIssue[]) {
+  return Object.fromEntries(
+    Object.entries(settings).flatMap(([key, value]) => {
+      const wrong = issues.filter(({ path }) => path[0] === key);
+      if (wrong.length === 0) return [[key, value]];
+      if (key !== 'parallel') return [];
+      const kept = Object.entries(Object(value)).filter(
+        ([part]) => !wrong.some(({ path }) => path[1] === part),
+      );
+      return [[key, Object.fromEntries(kept)]];
+    }),
+  );
 }
 
 /** Returns a result; if there are issues instead, adds them to `issues` and returns undefined. */
@@ -114,16 +130,38 @@ function unbuilt(written: object, { isPublished }: PlannedModel): object {
   return { ...(isPublished ? PUBLISHED_TRAINING : {}), ...written, model: { kind: 'own' }, data: 'function' };
 }
 
-/** Returns the issues of keys that are neither a config's nor a place's, but are similar to a place's key. */
-function strangeKeys(written: object) {
-  return Object.keys(written).flatMap((key) => {
-    if (knownKeys('').includes(key) || nearest(key, knownKeys('')) !== undefined) return [];
-    const near = nearest(key, [...Object.keys(placeSchema.shape), ...BATCH_KEYS]);
-    return near === undefined
-      ? []
-      : [{ path: [key] as const, message: `unknown key; did you mean "${near}"?` }];
+/** Returns the issues of keys that only older lines have, or that are similar to a place's key, or that belong into the place. */
+function strangeKeys(written: Readonly<Record<string, unknown>>): readonly StrangeKey[] {
+  const within = Object.keys(Object(written.parallel))
+    .filter(isPlaceKey)
+    .map((key) => ({
+      path: ['parallel', key],
+      message: `unknown key; write ${key} beside the model, or in the place`,
+    }));
+  const keys = Object.keys(written).flatMap((key) => {
+    if (knownKeys('').includes(key)) return [];
+    const today = ownValue(TODAY, key);
+    if (today !== undefined) return [{ path: [key], message: `unknown key; write ${today}` }];
+    if (nearest(key, knownKeys('')) !== undefined) return [];
+    const near = nearest(key, [...Object.keys(placeSchema.shape), ...Object.keys(TODAY)]);
+    return near === undefined ? [] : [{ path: [key], message: `unknown key; did you mean "${near}"?` }];
   });
+  return [...keys, ...within];
 }
+
+type StrangeKey = ConfigIssue & { readonly path: readonly string[] };
+
+/** What to write in place of the keys that only older lines of `shardlab plan --batch` have. */
+const TODAY: Readonly<Record<string, string>> = {
+  precision: "mixedPrecision, as 'bf16' or null for float32; fp8: true for fp8",
+  recompute: "activationCheckpointing, as 'full'",
+  recomputeEveryNth: 'activationCheckpointing: { everyNth }',
+  virtualStages: 'parallel.virtualStages',
+  seq: "model: { like: 'llama3-8b', seq }",
+  reduceDtype: 'mixedPrecision.reduceDtype',
+  commHook: 'parallel.commHook',
+  optimizerStates: "optimizer, as { kind: 'sgd' }",
+};
 
 /** Returns the keys of a config and those of a place; keys that are undefined are left out. */
 export function partsOf(input: object): {

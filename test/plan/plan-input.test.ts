@@ -222,3 +222,16 @@ test('a name that every object inherits is an unknown key, value or family, and 
     assert.throws(() => shapeOfHub({ model_type: name }, 'x'), family);
   }
 });
+
+test('keys of older lines, and keys of a place within parallel, are refused once, with what to write today', () => {
+  for (const [input, message] of [
+    [{ precision: 'bf16' }, /^precision: unknown key; write mixedPrecision, as 'bf16'[^\n]*$/],
+    [{ recompute: 'full' }, /^recompute: unknown key; write activationCheckpointing, as 'full'$/],
+    [{ seq: 2048 }, /^seq: unknown key; write model: \{ like: 'llama3-8b', seq \}$/],
+    [{ parallel: { stack: 'megatron' } }, /^parallel\.stack: unknown key; write stack beside the model/],
+    [{ batch: { micro: 1 } }, /^batch: expected number, got .*; write the rows of a rank and pass/],
+    [{ model: { params: '7B' } }, /^model\.params: expected number, got "7B"$/],
+    [{ model: { like: 'llama3-8b', sqe: 3 } }, /^model\.sqe: unknown key; [^\n]*$/],
+  ] as const)
+    assert.throws(() => layoutOfInput({ model: 'llama3-8b', ...input }), { code: 'CONFIG', message });
+});

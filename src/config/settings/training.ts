@@ -121,6 +121,7 @@ export const SETTINGS = {
       megatron: 'micro_batch_size',
     },
     hint: ', per data-parallel rank and pass',
+    form: 'the rows of a rank and pass; accumulation is the number of passes',
     planned: { reads: true },
   },
   accumulation: {
