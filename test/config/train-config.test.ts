@@ -131,7 +131,10 @@ test('the error of a text names file, line, column and key', () => {
   const yaml = 'model: tiny\noptimizer:\n  lr: 0.1\n  epz: 1\nbatch: many\n';
   const { message } = thrown(() => parsed(yaml, 'run.yaml'));
   assert.match(message, /^run\.yaml:4:3: optimizer\.epz: unknown key; did you mean "eps"\?$/m);
-  assert.match(message, /^run\.yaml:5:1: batch: expected number, got "many"; write the rows of a rank and pass/m);
+  assert.match(
+    message,
+    /^run\.yaml:5:1: batch: expected number, got "many"; write the rows of a rank and pass/m,
+  );
 });
 
 test('YAML and JSON texts give the same config', () => {
