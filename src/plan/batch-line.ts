@@ -5,6 +5,7 @@ import { camelCase } from '../config/option-names';
 import { spelled } from '../config/other-names';
 import { keysOf } from '../config/setting-table';
 import { size } from '../config/settings/model';
+import { STRATEGIES } from '../config/strategies';
 import { knownKeys } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import { ownValue } from '../core/own-value';
@@ -12,9 +13,13 @@ import names from './batch-names.json';
 import type { Precision, Stack } from './layout';
 import { modelOf } from './models';
 import { placeSchema } from './place';
-import { usualReduceDtype } from './stack-rules';
+import { withSequences } from './planned-model';
+import { besideFp8, usualReduceDtype } from './stack-rules';
 
 type Line = Readonly<Record<string, unknown>>;
+
+/** What to write today for each key that only lines of the batch format have. */
+export const TODAY: Readonly<Record<string, string>> = names.today;
 
 /** Whether an object has a key that only lines of the batch format have; other lines are a config with the keys of its place. */
 export function isBatchLine(line: object): boolean {
@@ -24,20 +29,21 @@ export function isBatchLine(line: object): boolean {
   return (
     typeof batch === 'object' ||
     typeof schedule === 'string' ||
-    Object.keys(keys).some((key) => isOld(key, names.only)) ||
+    Object.keys(keys).some((key) => isOld(key, Object.keys(TODAY))) ||
     within.some((key) => isOld(key, names.onlyWithin))
   );
 }
 
 /**
  * Returns a line without notes and measurements: keys that are not similar to any known key. A misspelled key is similar to a
- * known key, so it stays, and is refused later. Within model, parallel and batch, nothing is left out.
+ * known key, so it stays, and is refused later. Facts of a model from which no number follows are named too; otherwise nothing within
+ * model, parallel and batch is left out.
  */
 export function withoutNotes(line: object): { readonly line: object; readonly ignored: readonly string[] } {
   const known = [
     ...knownKeys(''),
     ...Object.keys(placeSchema.shape),
-    ...names.only,
+    ...Object.keys(TODAY),
     ...Object.keys(names.keys),
   ];
   const isNote = (key: string): boolean =>
@@ -45,7 +51,10 @@ export function withoutNotes(line: object): { readonly line: object; readonly ig
   const [notes, kept] = [true, false].map((is) => Object.entries(line).filter(([key]) => isNote(key) === is));
   return {
     line: Object.fromEntries(kept ?? []),
-    ignored: (notes ?? []).map(([key]) => key).filter((key) => key !== 'id'),
+    ignored: [
+      ...(notes ?? []).map(([key]) => key).filter((key) => key !== 'id'),
+      ...(isBatchLine(line) ? factsOf((line as Line).model) : []),
+    ],
   };
 }
 
@@ -79,14 +88,12 @@ export function ofBatchLine(line: object): object {
     throw new ConfigError(
       `batch.global (${global}) must be a multiple of dp x batch.micro (${ranks} x ${micro})`,
     );
-  const paramDtype = precision === 'fp8' ? 'bf16' : precision;
   return {
     ...{ attention: 'flash', data: 'synthetic', ...place, ...flags, stack },
-    model:
-      seq === undefined ? model : { ...(typeof model === 'string' ? { like: model } : Object(model)), seq },
+    model: seq === undefined ? model : withSequences(model, seq),
     ...(pp === 1 ? { batch: micro, accumulation: passes } : { batch: micro * passes }),
     mixedPrecision: {
-      paramDtype,
+      paramDtype: besideFp8(precision as Precision),
       reduceDtype: reduceDtype ?? usualReduceDtype(stack as Stack, precision as Precision),
     },
     ...(precision === 'fp8' && { fp8: true }),
@@ -120,9 +127,20 @@ function rowsOf(rows: unknown = {}): z.output<typeof rowsSchema> {
 }
 
 function stackOf(model: unknown, strategy: unknown): string {
-  if (strategy === 'NO_SHARD' || strategy === 'ZERO_1') return 'megatron';
+  const { shardedAtRest = ['gradient'] } = ownValue(STRATEGIES, String(strategy)) ?? {};
+  if (!shardedAtRest.includes('gradient')) return 'megatron';
   const { kind = 'gpt', layers } = typeof model === 'string' ? modelOf(model) : (Object(model) as Line);
   return kind === 'gpt' && layers !== undefined ? 'deepspeed' : 'fsdp2';
+}
+
+/** Names the facts of a published model that are left out; of channels by variant of the model, the first variant is planned. */
+function factsOf(model: unknown): readonly string[] {
+  const facts: Line = Object(model);
+  const variants = Object.keys(Object(facts.in_channels)).slice(1);
+  return [
+    ...Object.keys(facts).filter((key) => names.facts.includes(key)),
+    ...variants.map((variant) => `in_channels.${variant}`),
+  ].map((key) => `model.${key}`);
 }
 
 /** Returns our key for another usual name or spelling of a line ('gpus_per_node'). */

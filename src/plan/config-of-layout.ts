@@ -4,7 +4,7 @@ import { type Hardware, hardwareOf } from './hardware';
 import type { Layout } from './layout';
 import type { Place } from './place';
 import type { PlannedConfig } from './planned-model';
-import { usualReduceDtype } from './stack-rules';
+import { besideFp8, usualReduceDtype } from './stack-rules';
 
 /** Returns the config and the place of exactly this layout; settings that a layout does not have are those of `written`. */
 export function configOfLayout(
@@ -39,8 +39,7 @@ export function configOfLayout(
 
 /** Returns the types of a layout whose gradients are reduced as its framework does by default. */
 function usualTypes({ stack, precision }: Layout): PlannedConfig['mixedPrecision'] {
-  const paramDtype = precision === 'fp8' ? 'bf16' : precision;
-  return { paramDtype, reduceDtype: usualReduceDtype(stack, precision) };
+  return { paramDtype: besideFp8(precision), reduceDtype: usualReduceDtype(stack, precision) };
 }
 
 function recomputeSetting(

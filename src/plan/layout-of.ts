@@ -8,6 +8,7 @@ import { hasQuantizedMatrices } from './memory/quantized-weights';
 import { type ModelShape, type ModelShapeInput, shapeOf } from './model-shape';
 import { modelOf } from './models';
 import type { Place } from './place';
+import { usualStack } from './stack-rules';
 
 /** Settings of a layout that are asked for in its own terms. */
 type Choices = Omit<
@@ -57,7 +58,7 @@ export function layoutWithDefaults(asked: Asked): Layout {
   const hardware = hardwareAsked(asked);
   const dp = gpus / (tp * pp * cp);
   const globalBatch = asked.global ?? micro * dp * (pp > 1 ? 4 * pp : 1);
-  const stack = asked.stack ?? (strategy.startsWith('ZERO') ? 'deepspeed' : 'fsdp2');
+  const stack = asked.stack ?? usualStack(strategy);
   const virtualStages = pp === 1 ? 1 : (asked.virtualStages ?? (asked.schedule === 'interleaved' ? 2 : 1));
   const inNode = Math.max(1, Math.min(dp * cp, Math.floor(hardware.gpusPerNode / tp)));
   const shards = STRATEGIES[strategy].isHybrid ? (asked.dpShard ?? inNode) : dp * cp;

@@ -18,7 +18,7 @@ export function modelOf(name: string): ModelShapeInput {
   const close = nearest(name.replace(/^.*\//, ''), [...NAMES, ...CATALOGUE_NAMES]);
   throw new ConfigError(
     `model: '${shortened(name)}' is not known${close === undefined ? '.' : `; did you mean '${close}'?`} ` +
-      `Known: ${NAMES.join(', ')}, and ${CATALOGUE_NAMES.length} models by their names on a hub, such as Qwen3-32B; give the path of a config.json of transformers or diffusers, or describe any ` +
+      `Known: ${NAMES.join(', ')}, and ${CATALOGUE_NAMES.length} models by their names on a hub, such as Qwen3-32B (npx shardlab models lists them); give the path of a config.json of transformers or diffusers, or describe any ` +
       'other model by { kind, layers, dim, heads, vocab, seq } or { params }',
   );
 }

@@ -66,7 +66,7 @@ export const placeSchema = z.strictObject({
   gpus: size.optional(),
   gpusPerNode: size.optional(),
   nicGbit: positive.optional(),
-  /** The program that trains. Default: 'deepspeed' under ZERO_1, ZERO_2 and ZERO_3, else 'fsdp2'. */
+  /** The program that trains. Default: 'deepspeed' under ZERO_1 and ZERO_2, else 'fsdp2'. */
   stack: z.enum(STACKS).optional(),
   /** The kernel of attention. Default: 'flash' for model.attention 'flash', else 'unfused'. */
   attention: kernelSchema,

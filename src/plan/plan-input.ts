@@ -13,7 +13,7 @@ import { ConfigError } from '../core/errors';
 import { ownValue } from '../core/own-value';
 import { shown } from '../core/shown';
 import type { Reading } from '../dialects/rows/reading';
-import { isBatchLine, ofBatchLine, ourKey } from './batch-line';
+import { isBatchLine, ofBatchLine, ourKey, TODAY } from './batch-line';
 import type { Planned } from './cost-of';
 import { meantBoard } from './hardware';
 import { type HardwareCalibration, parseCalibration, withCalibration } from './hardware-calibration';
@@ -150,18 +150,6 @@ function strangeKeys(written: Readonly<Record<string, unknown>>): readonly Stran
 }
 
 type StrangeKey = ConfigIssue & { readonly path: readonly string[] };
-
-/** What to write in place of the keys that only older lines of `shardlab plan --batch` have. */
-const TODAY: Readonly<Record<string, string>> = {
-  precision: "mixedPrecision, as 'bf16' or null for float32; fp8: true for fp8",
-  recompute: "activationCheckpointing, as 'full'",
-  recomputeEveryNth: 'activationCheckpointing: { everyNth }',
-  virtualStages: 'parallel.virtualStages',
-  seq: "model: { like: 'llama3-8b', seq }",
-  reduceDtype: 'mixedPrecision.reduceDtype',
-  commHook: 'parallel.commHook',
-  optimizerStates: "optimizer, as { kind: 'sgd' }",
-};
 
 /** Returns the keys of a config and those of a place; keys that are undefined are left out. */
 export function partsOf(input: object): {

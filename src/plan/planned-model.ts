@@ -73,6 +73,11 @@ export function plannedModel(model: unknown, pp: unknown = 1): PlannedModel | un
   };
 }
 
+/** Returns a model, given by its name or by its sizes, whose samples have this number of tokens. */
+export function withSequences(model: unknown, seq: unknown): NonNullable<PlannedConfig['model']> {
+  return { ...(typeof model === 'string' ? { like: model } : Object(model)), seq };
+}
+
 /** Whether a model is of a kind whose stages are not built here. */
 function isUncut(model: unknown): model is ModelSetting {
   const parsed = modelSchema.safeParse(model);

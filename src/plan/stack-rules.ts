@@ -90,6 +90,17 @@ export function shardedStates({
   return isStageTwo ? ALL_BUT_PARAMETERS : shardedAtRest;
 }
 
+/** Returns the program of a strategy if none is asked for: DeepSpeed's stages 1 and 2, which have whole parameters, are DeepSpeed's. */
+export function usualStack(strategy: StrategyName): Stack {
+  const { shardedAtRest } = STRATEGIES[strategy];
+  return shardedAtRest.length > 0 && !shardedAtRest.includes('parameter') ? 'deepspeed' : 'fsdp2';
+}
+
+/** Returns the type of what is not computed in fp8: under fp8, only the matmuls within the layers are. */
+export function besideFp8<Type extends Precision>(precision: Type): Exclude<Type, 'fp8'> | 'bf16' {
+  return precision === 'fp8' ? 'bf16' : (precision as Exclude<Type, 'fp8'>); // 'fp8' is excluded above
+}
+
 /**
  * Returns the type in which a framework reduces gradients if nothing else is asked for. Source: the frameworks' defaults; see
  * `wireItems` in time/data-parallel.ts.
@@ -97,5 +108,5 @@ export function shardedStates({
 export function usualReduceDtype(stack: Stack, precision: Precision): 'fp32' | 'fp16' | 'bf16' {
   if (precision === 'fp32' || stack === 'fsdp2' || (stack === 'megatron' && precision !== 'fp16'))
     return 'fp32';
-  return precision === 'fp8' ? 'bf16' : precision;
+  return besideFp8(precision);
 }

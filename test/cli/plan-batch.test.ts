@@ -196,3 +196,13 @@ test('a line of a batch names a setting that its layout does not have', async ()
   ]);
   assert.ok(!('assumed' in second));
 });
+
+test("a published model's facts from which no number follows are named, and channels that are not planned", async () => {
+  const model = { kind: 'dit', layers: 4, dim: 256, heads: 4, ffn: 512, seq: 64 };
+  const facts = { qk_norm: true, frames: 81, in_channels: { t2v: 16, i2v: 36 }, out_channels: 16 };
+  const { stdout } = await shardlab(['plan', '--batch', '-'], {
+    stdin: `${JSON.stringify({ model: { ...model, ...facts }, precision: 'bf16' })}\n`,
+  });
+  const [answer] = jsonLines(stdout);
+  assert.deepEqual(answer?.ignored, ['model.qk_norm', 'model.frames', 'model.in_channels.i2v']);
+});

@@ -148,3 +148,19 @@ model.clip_grad_norm_(2.0)
   assert.deepEqual(config.mixedPrecision, { paramDtype: 'float16', reduceDtype: 'float32' });
   assert.deepEqual([config.gradScaler, config.clipNorm], [true, 2]);
 });
+
+test('autocast and a scaler that are off set no types', () => {
+  const textOf = (enabled: string, dtype: string): string => `import torch
+model = torch.nn.parallel.DistributedDataParallel(model)
+scaler = torch.amp.GradScaler('cuda'${enabled})
+with torch.autocast('cuda'${dtype}${enabled}):
+    loss = model(x)
+`;
+  for (const dtype of ['', ', dtype=torch.float16']) {
+    const { config } = readText('loop.py', textOf(', enabled=False', dtype));
+    assert.deepEqual([config.mixedPrecision ?? null, config.gradScaler], [null, false], dtype);
+    const on = readText('loop.py', textOf(', enabled=True', dtype)).config;
+    assert.deepEqual(on.mixedPrecision, { paramDtype: 'float16', reduceDtype: 'float32' }, dtype);
+    assert.equal(on.gradScaler, true);
+  }
+});

@@ -3,11 +3,13 @@ import { withProgressSync } from '../../cell/progress';
 import { recommendationNotes, recommendationTable } from '../../figures/plans/recommendation-table';
 import { type Planned, usdPerMillionTokens } from '../../plan/cost-of';
 import { familyOf } from '../../plan/families';
+import { withSequences } from '../../plan/planned-model';
 import { predict } from '../../plan/predict';
 import { PRICES, type PriceTable } from '../../plan/prices';
 import { readingInput } from '../../plan/reading-input';
 import { type Recommendation, recommend } from '../../plan/recommend';
 import { type RecommendInput, type RecommendRequest, recommendRequest } from '../../plan/recommend-request';
+import { besideFp8 } from '../../plan/stack-rules';
 import { positiveNumber, wholeNumber } from '../arguments';
 import { type Io, type Output, type Perform, progressOn } from '../io';
 import { layoutAnswer, planAnswer } from '../plan/answer';
@@ -72,9 +74,10 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
         .default('time'),
     )
     .addOption(
-      new Option('--precision <type>', "the dtype of computation (default: the config's, else bf16)").choices(
-        ['bf16', 'fp16', 'fp32', 'fp8'],
-      ),
+      new Option(
+        '--precision <type>',
+        "the dtype of computation (default: the config's; bf16 for a published model, else fp32)",
+      ).choices(['bf16', 'fp16', 'fp32', 'fp8']),
     )
     .option('--compile', 'assumes a compiled model')
     .option('--top <n>', 'number of layouts to show', wholeNumber(1), 5)
@@ -102,7 +105,7 @@ function requestOf(options: RecommendCommandOptions, io: Io, output: Output): Re
   const { most: gpus, fewest: fewestGpus } = options.gpus;
   const reading = foreignReading([options.model], { io, output, world: gpus });
   const model = reading === null ? readModel(options.model, io.cwd) : readingInput(reading);
-  const sized = seq === undefined ? model : { ...model, model: sizedModel(model.model, seq) };
+  const sized = seq === undefined ? model : { ...model, model: withSequences(model.model, seq) };
   const wanted = recommendRequest(sized as RecommendInput, {
     ...{ gpus, fewestGpus, gpusPerNode, by, compile },
     ...(precision !== undefined && precisionKeys(precision)),
@@ -118,13 +121,7 @@ function requestOf(options: RecommendCommandOptions, io: Io, output: Output): Re
 /** Returns the keys of a config and its place that set a precision. */
 function precisionKeys(precision: NonNullable<RecommendCommandOptions['precision']>): RecommendInput {
   if (precision === 'fp32') return { mixedPrecision: null };
-  const paramDtype = precision === 'fp8' ? 'bf16' : precision;
-  return { mixedPrecision: { paramDtype }, ...(precision === 'fp8' && { fp8: true }) };
-}
-
-/** Returns a model with sequences of this length. */
-function sizedModel(model: unknown, seq: number): object {
-  return { ...(typeof model === 'string' ? { like: model } : Object(model)), seq };
+  return { mixedPrecision: { paramDtype: besideFp8(precision) }, ...(precision === 'fp8' && { fp8: true }) };
 }
 
 function asJson(found: Recommendation, prices: PriceTable): Readonly<Record<string, unknown>> {

@@ -39,16 +39,9 @@ const SGD: KeyTable = {
   dampening: refused('momentum has no dampening here', (value) => value === 0),
 };
 
-/** Returns the row of an optimizer, with torch's defaults. */
-function optimizer(kind: string, weightDecay: number, parts: KeyTable): KeyRow {
-  return call(
-    () => ({
-      sets: { 'optimizer.kind': kind },
-      usual: { 'optimizer.lr': 1e-3, 'optimizer.weightDecay': weightDecay },
-    }),
-    parts,
-    'optimizer.kind',
-  );
+/** Returns the row of an optimizer; a config's defaults are torch's. */
+function optimizer(kind: string, parts: KeyTable): KeyRow {
+  return call(() => ({ sets: { 'optimizer.kind': kind } }), parts, 'optimizer.kind');
 }
 
 /** Returns the row of a schedule of the learning rate. */
@@ -83,11 +76,14 @@ const recomputed: KeyRow = call(
   'activationCheckpointing',
 );
 
+const OFF: Meaning = { effect: 'none', why: 'is off: enabled is False' };
+const ON: Meaning = { effect: 'none', why: 'is on' };
+
 /** Calls in a script's training loop. */
 export const TRAINING_CALLS: KeyTable = {
-  AdamW: optimizer('adamW', 0.01, ADAM),
-  Adam: optimizer('adam', 0, ADAM),
-  SGD: optimizer('sgd', 0, SGD),
+  AdamW: optimizer('adamW', ADAM),
+  Adam: optimizer('adam', ADAM),
+  SGD: optimizer('sgd', SGD),
   CosineAnnealingLR: schedule('cosine', { T_max: END, eta_min: setting('schedule.etaMin', number) }),
   StepLR: schedule('step', {
     step_size: setting('schedule.stepSize', whole),
@@ -118,10 +114,17 @@ export const TRAINING_CALLS: KeyTable = {
         : { sets: { 'mixedPrecision.paramDtype': 'float16', 'mixedPrecision.reduceDtype': 'float32' } },
     {
       device_type: none('ranks run on CPUs here; a plan is for GPUs'),
-      dtype: decides('mixedPrecision.paramDtype', ({ value }) => ({
-        sets: { 'mixedPrecision.paramDtype': floatOf(value), 'mixedPrecision.reduceDtype': 'float32' },
-      })),
-      ...allNone('how autocast keeps its copies', 'enabled cache_enabled'),
+      dtype: decides('mixedPrecision.paramDtype', ({ value, other }) =>
+        other('enabled') === false
+          ? OFF
+          : {
+              sets: { 'mixedPrecision.paramDtype': floatOf(value), 'mixedPrecision.reduceDtype': 'float32' },
+            },
+      ),
+      enabled: decides('mixedPrecision', ({ value }) =>
+        value === false ? { sets: { mixedPrecision: null } } : ON,
+      ),
+      cache_enabled: none('how autocast keeps its copies'),
     },
     'mixedPrecision.paramDtype',
   ),
@@ -131,8 +134,9 @@ export const TRAINING_CALLS: KeyTable = {
       device: none('ranks run on CPUs here; a plan is for GPUs'),
       ...allNone(
         'write gradScaler: { initScale, growthFactor, … }',
-        'init_scale growth_factor backoff_factor growth_interval enabled',
+        'init_scale growth_factor backoff_factor growth_interval',
       ),
+      enabled: decides('gradScaler', ({ value }) => (value === false ? { sets: { gradScaler: false } } : ON)),
     },
     'gradScaler',
   ),

@@ -5,11 +5,6 @@ export function planCell(request: PlanObject): string {
   return `sl.plan(${literal(request)})`;
 }
 
-/** Returns a request whose samples have this number of tokens. */
-export function withSequences({ model, ...rest }: PlanObject, seq: number): PlanObject {
-  return { ...rest, model: { ...(typeof model === 'string' ? { like: model } : Object(model)), seq } };
-}
-
 /** Returns the cell that shows by how many percent a number of one plan ('seconds.value') differs from the base plan's number. */
 export function changeCell(plan: PlanObject, base: PlanObject, figure: string): string {
   return `100 * (${planCell(plan)}.${figure} / ${planCell(base)}.${figure} - 1)`;

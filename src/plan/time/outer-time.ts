@@ -3,6 +3,7 @@ import type { Calibration } from '../calibration';
 import { collectiveSeconds, placeOf } from '../cost/collective';
 import { ITEM_BYTES, productSeconds, trafficSeconds } from '../cost/gemm';
 import type { Layout, Precision } from '../layout';
+import { besideFp8 } from '../stack-rules';
 import { NO_PASS } from './pass';
 
 /** Returns the time before the first layer (embeddings) and after the last layer (head and loss), for one microbatch. */
@@ -56,7 +57,7 @@ export function outerTime(layout: Layout, cal: Calibration) {
  * NVIDIA-NeMo/Megatron-Bridge, docs/performance-guide.md; TorchTitan's float8 filter, which leaves out the output.
  */
 function headPrecision(precision: Precision): Precision {
-  return precision === 'fp8' ? 'bf16' : precision;
+  return besideFp8(precision);
 }
 
 /**

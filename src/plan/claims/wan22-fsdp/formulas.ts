@@ -3,11 +3,10 @@ import { CALIBRATION } from '../../calibration';
 import { collectiveSeconds, placeOf } from '../../cost/collective';
 import { hardwareOf } from '../../hardware';
 import { modelFlops } from '../../model-flops';
-import type { PlanObject } from '../../planned-model';
+import { type PlanObject, withSequences } from '../../planned-model';
 import { requestNamed } from '../claim';
 import type { Functions } from '../expression';
 import type { PlanLab } from '../lab';
-import { withSequences } from '../plan-cell';
 import { PUBLISHED, WAN_GIVEN } from './given';
 import { nearestText, optimizerSettings, paramSettings } from './memory-settings';
 import { largestLatent, sdxlForwardFlops, sdxlSamplesPerSecond } from './sdxl';
@@ -44,7 +43,10 @@ const FIXED: Functions = {
 
 /** Returns functions of predictions for the requests 'published' and 'described'. */
 function timesOf(lab: PlanLab): Functions {
-  const of = (name: string, seq: number): PlanObject => withSequences(requestNamed('wan22-fsdp', name), seq);
+  const of = (name: string, seq: number): PlanObject => {
+    const request = requestNamed('wan22-fsdp', name);
+    return { ...request, model: withSequences(request.model, seq) };
+  };
   const predict = (name: string, seq: number) => lab.predict(of(name, seq));
   const attention = (name: string, kind: 'flash' | 'flash3'): number =>
     lab.predict({ ...of(name, 32_760), attention: kind }).time.computeByCause.attention;
