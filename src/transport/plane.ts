@@ -33,10 +33,7 @@ export interface Plane {
   readonly kind: 'shared-memory' | 'zeromq' | 'meta';
   readonly epoch: number;
   readonly world: PlaneGroup;
-  /**
-   * Releases this rank's parts of groups that no code can reach, if this rank has made groups since the last call; takes about
-   * 0.1 s then.
-   */
+  /** Releases this rank's parts of groups that no code can reach; takes about 0.1 s if this rank has made groups. */
   sweep(): void;
   /** Ends the comm thread. Results of posted calls for which no code waited are lost. */
   close(): Promise<void>;

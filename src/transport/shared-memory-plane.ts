@@ -128,7 +128,7 @@ export class SharedMemoryPlane implements Plane {
   }
 
   sweep(): void {
-    if (this.#unswept === 0) return;
+    if (this.#held.size === 0) return;
     this.#unswept = 0;
     collectGarbage();
     for (const held of [...this.#held.values()])

@@ -6,6 +6,7 @@ import { initDeviceMesh } from '../../src/dist/device-mesh';
 import { createDist } from '../../src/dist/facade';
 import { initializeModelParallel } from '../../src/dist/model-parallel';
 import type { ProcessGroup } from '../../src/dist/types';
+import type { World } from '../../src/dist/world';
 import type { RankContext } from './scenario';
 import { expectValues, vector } from './values';
 
@@ -80,6 +81,19 @@ export async function groupsThatNoCodeReachesMakeRoom({ group }: RankContext): P
     // As between two cells.
     await setImmediate();
   }
+}
+
+export async function sweptGroupsMakeRoomLater({ group, world }: RankContext): Promise<void> {
+  for (let round = 0; round < 3; round++) {
+    useAroundSweep(group, world);
+    await setImmediate();
+  }
+}
+
+function useAroundSweep(group: ProcessGroup, world: World): void {
+  const mesh = initDeviceMesh(group, [2, 2], ['dp', 'tp']);
+  world.sweep();
+  for (const axis of ['dp', 'tp']) expectSums(mesh.get(axis));
 }
 
 function useOnce(group: ProcessGroup): void {

@@ -14,10 +14,12 @@ const SEGMENT_BYTES = 320 * 2 ** 20;
 test('four ranks with a small segment', { skip, timeout: 60_000 }, async (t) => {
   const ranks = await RankProcesses.start('shared-memory', 4, { segmentBytes: SEGMENT_BYTES });
   const run = async (name: string): Promise<void> => {
-    for (const [rank, outcome] of (await ranks.run(FILE, name)).entries()) {
-      if (outcome === undefined) assert.fail(`rank ${rank} died`);
-      if ('error' in outcome) assert.fail(`rank ${rank}: ${outcome.error.message}`);
-    }
+    const outcomes = await ranks.run(FILE, name);
+    const errors = outcomes.flatMap((outcome, rank) => {
+      if (outcome === undefined) return [`rank ${rank} died`];
+      return 'error' in outcome ? [`rank ${rank}: ${outcome.error.message}`] : [];
+    });
+    assert.deepEqual(errors, []);
   };
   try {
     await t.test('reuse the memory of groups that all their ranks have destroyed', () =>
@@ -28,6 +30,9 @@ test('four ranks with a small segment', { skip, timeout: 60_000 }, async (t) => 
     );
     await t.test('reuse the memory of groups that no code can reach', () =>
       run('groupsThatNoCodeReachesMakeRoom'),
+    );
+    await t.test('reuse the memory of groups that a sweep has found in use before', () =>
+      run('sweptGroupsMakeRoomLater'),
     );
     await t.test('keep the memory of a group in which a posted call runs', () =>
       run('aPostedCallKeepsItsGroup'),

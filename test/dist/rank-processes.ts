@@ -13,6 +13,9 @@ import type { RankReply, RankRequest, RankSetup, TestPlane } from './scenario';
 
 const SEGMENT_FD = 3;
 
+/** The time that ranks have to end a scenario after one of them has failed. */
+const PATIENCE_MS = 10_000;
+
 /** The answer of a rank: its value, or the error that it threw. */
 export type Outcome = { readonly value: unknown } | { readonly error: ErrorJson };
 
@@ -43,17 +46,33 @@ export class RankProcesses {
     return ranks;
   }
 
-  /** Runs one scenario on all ranks; the answer of a rank that dies is undefined. */
+  /**
+   * Runs one scenario on all ranks; the answer of a rank that dies is undefined. If a rank fails, the ranks that still wait for
+   * it after a while are aborted, as a launcher would do, so that their test ends and reports the error.
+   */
   async run(file: string, name: string): Promise<(Outcome | undefined)[]> {
-    return this.ask({ kind: 'scenario', file, name });
+    const failed = (outcome: Outcome | undefined): boolean => outcome !== undefined && 'error' in outcome;
+    let giveUp: NodeJS.Timeout | undefined;
+    const answers = await this.ask({ kind: 'scenario', file, name }, (outcome) => {
+      if (!failed(outcome)) return;
+      const text = `a rank failed in ${name}, and this rank waited for it`;
+      giveUp ??= setTimeout(() => this.abort({ code: 'ABORTED', text }), PATIENCE_MS);
+    });
+    clearTimeout(giveUp);
+    return answers;
   }
 
-  private async ask(request: RankRequest): Promise<(Outcome | undefined)[]> {
+  private async ask(
+    request: RankRequest,
+    heard: (outcome: Outcome | undefined) => void = () => undefined,
+  ): Promise<(Outcome | undefined)[]> {
     return Promise.all(
       this.children.map(async (child) => {
         const reply = nextReply(child);
         child.send(request);
-        return reply;
+        const outcome = await reply;
+        heard(outcome);
+        return outcome;
       }),
     );
   }
