@@ -103,8 +103,9 @@ function argumentValue(texts: readonly string[]): unknown {
   return values.length === 1 ? values[0] : values;
 }
 
-/** Returns the number or the truth value that a text stands for; any other text is returned as it is. */
+/** Returns the number or the truth value that a text stands for, as Python reads numbers (220_000); any other text is returned as it is. */
 export function scalarOf(text: string): unknown {
-  if (/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text)) return Number(text);
+  const plain = text.replaceAll(/(?<=\d)_(?=\d)/g, '');
+  if (/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(plain)) return Number(plain);
   return /^true$/i.test(text) ? true : /^false$/i.test(text) ? false : text;
 }

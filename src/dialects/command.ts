@@ -3,13 +3,14 @@ import { readArguments } from './arguments';
 import { SLURM, SLURM_SHORT, SLURM_WITH_LAUNCHER } from './launchers/environment';
 import { DEEPSPEED_LAUNCHER, TORCHRUN } from './launchers/torchrun';
 import { MEGATRON } from './megatron/megatron';
+import { isMegatronDeepSpeed, MEGATRON_DEEPSPEED } from './megatron/megatron-deepspeed';
 import { refusalOf, refusedScript, refusedSource } from './refused-commands';
 import { type KeyRow, type KeyTable, none } from './rows/key-row';
 import type { Dialect, LocatedKey, Source } from './rows/meant';
 import { beginsWith, programOf } from './shell/program';
 import type { Word } from './shell/word';
 import { AXOLOTL } from './trainers/axolotl';
-import { DEEPSPEED_ARGUMENTS, MEGATRON_DEEPSPEED_ARGUMENTS } from './trainers/deepspeed-arguments';
+import { DEEPSPEED_ARGUMENTS } from './trainers/deepspeed-arguments';
 import { LLAMA_FACTORY } from './trainers/llama-factory';
 import { MEGATRON_SWIFT, MEGATRON_SWIFT_PT } from './trainers/megatron-swift';
 import { SWIFT, SWIFT_PT } from './trainers/swift';
@@ -54,12 +55,6 @@ const OWN_SCRIPT: Dialect = {
     TRAINER_MARKS.some((key) => other(key) !== undefined && !(key === 'deepspeed' && other(key) === true))
       ? TRAINER_DEFAULTS
       : null,
-};
-
-/** The arguments of Megatron-LM, and those that DeepSpeed adds in Megatron-DeepSpeed. */
-const MEGATRON_DEEPSPEED: Dialect = {
-  ...MEGATRON,
-  keys: { ...MEGATRON.keys, ...MEGATRON_DEEPSPEED_ARGUMENTS },
 };
 
 /** A launcher: the words that call it, and the dialect of its arguments. The words after the arguments belong to a script. */
@@ -111,7 +106,8 @@ export interface Launch {
 }
 
 /** Returns the parts of a command that trains; null if the command does not train. `file` is where its words were written. */
-export function launchOf(words: readonly Word[], file: string): Launch | null {
+export function launchOf(command: readonly Word[], file: string): Launch | null {
+  const words = withoutPythonFlags(command);
   const [first, ...others] = words;
   if (first === undefined) return null;
   const name = programOf(first.text);
@@ -140,6 +136,14 @@ export function launchOf(words: readonly Word[], file: string): Launch | null {
   if (!/^python[\d.]*$/.test(name) || !others.some(({ text }) => /\.py$/.test(text) || text === '-m'))
     return null;
   return { sources: scriptOf(others, file), hasLauncher: false };
+}
+
+/** Returns a command of Python without the interpreter's own options: python -u -m torch.distributed.launch. */
+function withoutPythonFlags(words: readonly Word[]): readonly Word[] {
+  const [first, ...others] = words;
+  if (first === undefined || !/^python[\d.]*$/.test(programOf(first.text))) return words;
+  const end = others.findIndex(({ text }) => !/^-[bBdEiIOPqsSuvx]+$/.test(text));
+  return end <= 0 ? words : [first, ...others.slice(end)];
 }
 
 /** Returns the launch of a program that trains without a script; Axolotl gives the words after '--' to its launcher. */
@@ -183,7 +187,7 @@ function scriptOf(words: readonly Word[], file: string): readonly Source[] {
   const [first, ...rest] = words;
   if (first === undefined) return [];
   if (WRONG_DASH.test(first.text)) return [wrongDash(first, file)];
-  if (first.text === '-m' || first.text === '-u') return scriptOf(rest, file);
+  if (first.text === '-m') return scriptOf(rest, file);
   const dialect = dialectOf(first.text, rest);
   const isPreferences = dialect === TRL_SCRIPT || /swift\/cli\//.test(first.text);
   const refusal = isPreferences ? refusedScript(first.text) : null;
@@ -220,13 +224,14 @@ function wrongDash({ text, line }: Word, file: string): Source {
 }
 
 /** Returns the arguments of a script. If the first argument is a file of settings, the file is a source of its own. */
-function scriptSources(words: readonly Word[], dialect: Dialect, file: string): readonly Source[] {
+function scriptSources(given: readonly Word[], dialect: Dialect, file: string): readonly Source[] {
+  const words = given.filter(({ text }) => !PASSED.test(text));
   const [first, ...others] = words;
   const isFile = first !== undefined && /^[^-].*\.(ya?ml|json|toml)$/.test(first.text);
   const sources = isFile
     ? [fileSource(first, { file, isOwn: dialect === OWN_SCRIPT }), scriptSource(others, dialect, file)]
     : [scriptSource(words, dialect, file)];
-  return sources.filter(({ entries }) => entries.length > 0);
+  return [...sources.filter(({ entries }) => entries.length > 0), ...passedSources(given, file)];
 }
 
 /** Returns a file of settings as an argument. `isOwn` says that the script is unknown; its settings may be unknown too. */
@@ -237,6 +242,22 @@ function fileSource({ text, line }: Word, { file, isOwn }: { file: string; isOwn
   };
   const dialect: Dialect = { name: 'the command', keys: { [text]: row } };
   return { dialect, entries: [{ file, line, key: text, path: [text], value: text }] };
+}
+
+/** The words with which a shell script passes its own arguments on. */
+const PASSED = /^\$\{?[@*]/;
+
+/** Returns the script's own arguments, which it passes on, as sources: their values are not in the script. */
+function passedSources(words: readonly Word[], file: string): readonly Source[] {
+  return words
+    .filter(({ text }) => PASSED.test(text))
+    .map(({ text, line }) => ({
+      dialect: {
+        name: 'the shell',
+        keys: { [text]: none('passes on the arguments of this script, which are not known here') },
+      },
+      entries: [{ file, line, key: text, path: [text], value: null }],
+    }));
 }
 
 function scriptSource(words: readonly Word[], dialect: Dialect, file: string): Source {
@@ -254,11 +275,12 @@ function isTorchTitan(name: string): boolean {
 
 /** Returns the dialect of a script: by its name, by arguments that only one dialect has, or by the number of known arguments. */
 function dialectOf(script: string, words: readonly Word[]): Dialect {
-  if (/pretrain_\w+\.py$/.test(script)) return MEGATRON_DEEPSPEED;
   if (/axolotl[./]cli[./]train/.test(script)) return AXOLOTL;
   if (/swift\/cli\/(_megatron\/)?(sft|pt|main)\.py$/.test(script))
     return script.includes('_megatron/') ? MEGATRON_SWIFT : SWIFT;
   const names = readArguments(words, { file: '', keys: {} }).entries.map(({ path }) => path[0] ?? '');
+  const megatron = isMegatronDeepSpeed(names) ? MEGATRON_DEEPSPEED : MEGATRON;
+  if (/pretrain_\w+\.py$/.test(script)) return megatron;
   const known = ({ keys }: { readonly keys: KeyTable }): number =>
     names.filter((name) => Object.hasOwn(keys, name)).length;
   if (/torchtitan[./]train/.test(script) || names.some((name) => isTorchTitan(name))) return TORCHTITAN;
@@ -269,8 +291,8 @@ function dialectOf(script: string, words: readonly Word[]): Dialect {
   if (isOf(LLAMA_FACTORY, 'finetuning_type', 'cutoff_len', 'lora_target', 'stage')) return LLAMA_FACTORY;
   if (/(^|\/)trl\//.test(script) || isOf(TRL, 'use_peft', 'assistant_only_loss', 'dataset_text_field'))
     return TRL_SCRIPT;
-  // If unknown keys are errors in a dialect, the dialect must know most of the arguments.
-  return [MEGATRON, WAN, DIFFSYNTH].reduce(
+  // The dialect must know most of the arguments. The script is another one than Megatron-LM's, so it may have arguments of its own.
+  return [{ ...megatron, hasOthers: true }, WAN, DIFFSYNTH].reduce<Dialect>(
     (best, one) => (known(one) > Math.max(known(best), names.length / 2) ? one : best),
     OWN_SCRIPT,
   );

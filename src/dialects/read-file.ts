@@ -138,6 +138,9 @@ function readText(name: string, cwd: string): string {
   }
 }
 
+/** A file of settings has at most this number of keys for each key that its program knows; other files only share a word with it. */
+const LEAST_KNOWN = 4;
+
 /**
  * Returns a file's entries in the dialect that knows most of the file's keys; null if these are settings of this library. `file` is where the
  * text was written. Throws: CONFIG if no dialect knows a key.
@@ -167,7 +170,8 @@ function sourceOf(text: string, file: string, name = file): Source | null {
     }))
     .toSorted((a, b) => b.score - a.score);
   const ours = known([...knownKeys(''), 'hardware', 'gpus']);
-  if (best === null || (best.score === 0 && ours === 0)) throw unknownFile(file);
+  const most = Math.max(best?.score ?? 0, ours);
+  if (best === null || most * LEAST_KNOWN < keys.length || most === 0) throw unknownFile(file);
   if (best.score <= ours && !isTitan) return null;
   return {
     dialect: best.dialect,

@@ -103,9 +103,19 @@ function innerCommands(
   variables: Variables,
   file: string,
 ): readonly (readonly Word[])[] | null {
-  const [first, only, third] = words;
-  if (first?.text === 'eval' && only !== undefined && third === undefined && /\s/.test(only.text))
-    return innerCommands([{ ...first, text: 'bash' }, { ...only, text: '-c' }, only], variables, file);
+  const [first, only, ...more] = words;
+  if (first?.text === 'eval' && only !== undefined && isShellText(only, more)) {
+    const text = [only, ...more].map((word) => word.text).join(' ');
+    return innerCommands(
+      [
+        { ...first, text: 'bash' },
+        { ...only, text: '-c' },
+        { ...only, text },
+      ],
+      variables,
+      file,
+    );
+  }
   const at = words.findIndex(
     ({ text }, index) =>
       /^(bash|sh|zsh)$/.test(programOf(text)) && /^-[a-z]*c$/.test(words[index + 1]?.text ?? ''),
@@ -119,6 +129,13 @@ function innerCommands(
     commands.push(isLaunch(own.map(({ text }) => text)) ? [...words.slice(0, at), ...own] : own);
   }
   return commands;
+}
+
+/** Whether the words of an `eval` are a text of several words, or have signs with which a shell ends or redirects a command. */
+function isShellText(first: Word, more: readonly Word[]): boolean {
+  return more.length === 0
+    ? /\s/.test(first.text)
+    : [first, ...more].some(({ text }) => /[;&|<>]/.test(text));
 }
 
 /** Returns the variables that Slurm sets in a job with these options. */
@@ -183,8 +200,9 @@ const SHELL_WHY =
 /** Rows for parts of a script that are not commands, by the names in NOTES. */
 const NOTE_ROWS: Readonly<Record<string, KeyRow>> = {
   [NOTES.branch]: none(
-    'is also set by an earlier branch of the same if; conditions are not evaluated, and the first branch is read',
+    'is also set by an earlier branch of the same if, whose condition is not known here; the first branch is read',
   ),
+  [NOTES.condition]: none('compares known values, so only the branch that runs is read'),
   [NOTES.quote]: warned('is never closed, so all text after it is one word; close the quote'),
   [NOTES.continuation]: warned(
     'is followed by blanks, so the command ends here and its next line is not read; delete the blanks',

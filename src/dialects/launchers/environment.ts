@@ -210,11 +210,13 @@ function slurmKeys(tasks: KeyRow): KeyTable {
   };
 }
 
+const OPTIONS = { name: 'Slurm', others: 'Slurm has no such option; the cluster may add it by a plugin' };
+
 /** Options of a Slurm job that starts one launcher per machine; the launchers start the ranks. */
-export const SLURM_WITH_LAUNCHER: Dialect = { name: 'Slurm', keys: slurmKeys(none(LAUNCHER)) };
+export const SLURM_WITH_LAUNCHER: Dialect = { ...OPTIONS, keys: slurmKeys(none(LAUNCHER)) };
 
 /** Options of a Slurm job whose tasks are the ranks. */
-export const SLURM: Dialect = { name: 'Slurm', keys: slurmKeys(processes) };
+export const SLURM: Dialect = { ...OPTIONS, keys: slurmKeys(processes) };
 
 /** The long names of Slurm's one-letter options. */
 export const SLURM_SHORT: Readonly<Record<string, string>> = {

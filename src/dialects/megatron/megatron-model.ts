@@ -50,7 +50,12 @@ export const MODEL: KeyTable = {
     sets: { 'model.experts': wholeOf(value), 'model.kind': 'moe' },
   })),
   moe_router_topk: decides('model.topK', (asked) =>
-    ofExperts({ 'model.topK': wholeOf(asked.value), 'model.router': 'topk' }, asked),
+    ofExperts(
+      wholeOf(asked.value) === 1
+        ? { 'model.router': 'switch' } // the factor of the only chosen expert is its probability among all
+        : { 'model.topK': wholeOf(asked.value), 'model.router': 'topk' },
+      asked,
+    ),
   ),
   moe_aux_loss_coeff: decides('model.auxLossWeight', (asked) =>
     ofExperts({ 'model.auxLossWeight': numberOf(asked.value) }, asked),

@@ -1,4 +1,4 @@
-import { allNone, isNothing, type KeyTable, refused, warned } from '../rows/key-row';
+import { allNone, flags, isNothing, type KeyTable, refused, warned } from '../rows/key-row';
 
 // Arguments of Megatron-LM for features that are not built here, and arguments that only such features read. Source:
 // megatron/training/arguments.py and the classes of settings that this file lists, at the commit that docs/dialects.md names.
@@ -116,6 +116,16 @@ const OLD: KeyTable = {
   warmup: warned('Megatron-LM stops, because the new name is --lr-warmup-fraction'),
   model_parallel_size: warned('Megatron-LM stops, because the new name is --tensor-model-parallel-size'),
   checkpoint_activations: warned('Megatron-LM stops, because the new name is --recompute-granularity'),
+  ...allNone(
+    'is of older versions of Megatron-LM, and has no effect here',
+    'data_impl DDP_impl checkpoint_num_layers retriever_seq_length pipeline_model_parallel_split_rank',
+  ),
+  ...flags(
+    allNone(
+      'is of older versions of Megatron-LM, and has no effect here',
+      'mmap_warmup log_batch_size_to_tensorboard distribute_checkpointed_activations no_query_key_layer_scaling no_async_tensor_model_parallel_allreduce use_contiguous_buffers_in_ddp no_contiguous_buffers_in_local_ddp no_scatter_gather_tensors_in_pipeline standalone_embedding_stage',
+    ),
+  ),
   ...allNone(
     'is an older name of an argument that has no effect here',
     'cuda_graph_scope dist_ckpt_format enable_cuda_graph external_cuda_graph inference_cuda_graph_scope persistent_save_interval use_dist_ckpt use_ring_exchange_p2p',

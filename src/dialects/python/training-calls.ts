@@ -9,7 +9,7 @@ import {
   refused,
   setting,
 } from '../rows/key-row';
-import { floatOf, number, numberOf, whole, yes } from '../rows/values';
+import { floatOf, number, numberOf, whole, wholeFromZero, yes } from '../rows/values';
 import { call, madeBy } from './pytorch-fsdp';
 
 // Calls of a training loop: optimizers, schedules, clipping, autocast and recompute. Source: torch.optim, torch.nn.utils and torch.amp
@@ -54,7 +54,7 @@ function schedule(kind: string, parts: KeyTable): KeyRow {
   return call(() => ({ sets: { 'schedule.kind': kind } }), rows, 'schedule.kind');
 }
 
-const WARMUP = setting('schedule.warmupSteps', whole);
+const WARMUP = setting('schedule.warmupSteps', wholeFromZero);
 const END = setting('schedule.maxSteps', whole);
 
 /** torch's function has the parameters first; FSDP's method has only the norm. */

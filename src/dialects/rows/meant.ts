@@ -14,6 +14,8 @@ export interface Dialect {
   readonly hasOthers?: boolean;
   /** Whether the program ignores unknown keys outside of sections: such keys are warnings, or errors if they look misspelled. */
   readonly ignoresOthers?: boolean;
+  /** What unknown keys may be that do not look misspelled; such keys are warnings. */
+  readonly others?: string;
   /** Whether the program also ignores unknown keys within sections. */
   readonly ignoresWithin?: boolean;
   /** The reason why a value 'auto' has no effect; if there is no reason, 'auto' is a value like others. */
@@ -101,6 +103,7 @@ function meantEntry(located: LocatedKey, dialect: Dialect, other: Asked['other']
       return near === undefined
         ? told('none', 'is an argument of the script itself, and this script is not known here')
         : told('warning', `is an argument of the script itself, or did you mean "${near}"?`);
+    if (dialect.others !== undefined && near === undefined) return told('warning', dialect.others);
     const isIgnored = path.length === 1 ? dialect.ignoresOthers : dialect.ignoresWithin;
     const isComment = /^_|^comment/i.test(path.at(-1) ?? '');
     if (isComment && dialect.ignoresOthers === true) return told('none', 'is a comment');

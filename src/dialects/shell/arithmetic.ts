@@ -2,8 +2,8 @@
 const MOST_BRACKETS = 100;
 
 /**
- * Returns the value of integer arithmetic; the text itself if it has an unknown variable, signs other than + - * / and
- * brackets, or too many brackets within each other.
+ * Returns the value of integer arithmetic; the text without its blanks, so that it stays one word, if it has an unknown variable,
+ * signs other than + - * / and brackets, or too many brackets within each other.
  */
 export function evaluated(text: string, variable: (name: string) => string | undefined): string {
   const inner = text.replace(/^\$\((?:\(|\s*expr\s)/, '').replace(/\)?\)$/, '');
@@ -39,5 +39,5 @@ export function evaluated(text: string, variable: (name: string) => string | und
     return value;
   };
   const result = sum();
-  return Number.isFinite(result) && at === tokens.length ? String(result) : text;
+  return Number.isFinite(result) && at === tokens.length ? String(result) : text.replaceAll(/\s+/g, '');
 }

@@ -1,12 +1,9 @@
-import { Branches } from './branches';
 import { bodyOf, type Heredoc, heredocAt, heredocBody } from './heredoc';
 import { requireFew } from './limits';
 import {
-  assignedNames,
   joined,
   type NOTES,
   noteWords,
-  otherBranch,
   outputOf,
   type Piece,
   type RawFile,
@@ -43,37 +40,28 @@ export class Lexer {
 
   statements(): readonly RawStatement[] {
     const statements = this.#statements;
-    const branches = new Branches();
-    const add = ({ written, ...command }: RawStatement): void => {
-      const file = written?.name.pieces.map(({ text }) => text).join('');
-      const isFirst = file === undefined || !branches.isSetBefore(`> ${file}`);
-      const statement = { ...command, ...(written !== undefined && isFirst && { written }) };
-      const names = assignedNames(statement);
-      const isOther = names.map((name) => branches.isSetBefore(name)).includes(true);
-      statements.push(isOther ? { words: otherBranch(statement, names) } : statement);
-    };
     let words: RawWord[] = [];
     while (!this.#isAtEnd()) {
       if (/[\n;&|]/.test(this.#char())) {
         const isNewline = this.#char() === '\n';
         this.#skip(1);
         const written = isNewline ? this.#heredocsOf(words) : null;
-        if (words.length > 0) add({ words, ...(written !== null && { written }) });
+        if (words.length > 0) statements.push({ words, ...(written !== null && { written }) });
         words = [];
         this.#output = null;
         continue;
       }
       if (this.#skipped()) continue;
       const array = words.length === 0 ? this.#array() : null;
-      if (array !== null) add(array);
+      if (array !== null) statements.push(array);
       else {
         const word = this.#word();
         const text = word.pieces.length === 1 ? (word.pieces[0]?.text ?? '') : '';
-        if (words.length === 0 && KEYWORDS.includes(text)) branches.enter(text);
+        if (words.length === 0 && KEYWORDS.includes(text)) statements.push({ keyword: text, words: [] });
         else words.push(word);
       }
     }
-    if (words.length > 0) add({ words });
+    if (words.length > 0) statements.push({ words });
     return statements;
   }
 

@@ -1,8 +1,16 @@
 import { normalize } from 'node:path';
 import { evaluated } from './arithmetic';
+import { Branches } from './branches';
 import { Lexer } from './lexer';
 import { requireFew } from './limits';
-import type { RawFile, RawWord } from './statement';
+import {
+  assignedNames,
+  noteWords,
+  otherBranch,
+  type RawFile,
+  type RawStatement,
+  type RawWord,
+} from './statement';
 import type { Variables, Word } from './word';
 
 /** A script that is read one command at a time. */
@@ -24,8 +32,9 @@ export interface WrittenFile {
 }
 
 /**
- * Reads a POSIX shell script as far as settings need it: quotes, line continuations, comments, variables, arrays. Conditions and loops are not
- * evaluated: their commands are read as if each ran once, except that a variable has the value from the first branch.
+ * Reads a POSIX shell script as far as settings need it: quotes, line continuations, comments, variables, arrays, and conditions that
+ * compare known values. Other conditions and loops are not evaluated: their commands are read as if each ran once, except that a variable
+ * has the value from the first branch.
  * `file` is for messages. Throws: CONFIG for a script of more parts than are read.
  */
 export function readShell(text: string, file: string): Script {
@@ -33,6 +42,7 @@ export function readShell(text: string, file: string): Script {
   const statements = lexer.statements();
   const files = new Map<string, WrittenFile>();
   const expand = expander(file);
+  const branches = new Branches();
   let at = 0;
   return {
     slurm: lexer.slurm,
@@ -42,14 +52,36 @@ export function readShell(text: string, file: string): Script {
         const statement = statements[at];
         at += 1;
         if (statement === undefined) return null;
-        const words = statement.words.flatMap((word) => expand(word, variables));
-        const { array, isAppended, written } = statement;
-        if (written !== undefined) writeFile(files, written, (word) => textIn(word, variables, expand));
-        if (array === undefined) return words;
-        variables.set(array, isAppended === true ? [...(variables.get(array) ?? []), ...words] : words);
+        if (statement.keyword !== undefined) branches.enter(statement.keyword);
+        else if (branches.isRead) {
+          const words = wordsOf(statement, variables);
+          if (words !== null) return words;
+        }
       }
     },
   };
+
+  /** Returns the words of a command; null if it only gives an array its words. */
+  function wordsOf(statement: RawStatement, variables: Variables): readonly Word[] | null {
+    const names = assignedNames(statement);
+    if (names.map((name) => branches.isSetBefore(name)).includes(true))
+      return otherBranch(statement, names).flatMap((word) => expand(word, variables));
+    const words = statement.words.flatMap((word) => expand(word, variables));
+    const texts = words.map(({ text }) => text);
+    const holds = branches.decide(texts);
+    if (holds !== undefined)
+      return noteWords('condition', words[0]?.line ?? 1, [
+        ...texts,
+        holds ? 'holds' : 'does not hold',
+      ]).flatMap((word) => expand(word, variables));
+    const { array, isAppended, written } = statement;
+    const toFile = written?.name.pieces.map(({ text }) => text).join('');
+    if (written !== undefined && !branches.isSetBefore(`> ${toFile}`))
+      writeFile(files, written, (word) => textIn(word, variables, expand));
+    if (array === undefined) return words;
+    variables.set(array, isAppended === true ? [...(variables.get(array) ?? []), ...words] : words);
+    return null;
+  }
 }
 
 /** Stores the here-document of a command as the file that it writes. */

@@ -18,6 +18,8 @@ export interface RawWord {
 
 /** A command. If it has `array`, it gives its words to the variable of this name. */
 export interface RawStatement {
+  /** A word that structures the script, in place of a command: 'if', 'then'. */
+  readonly keyword?: string;
   readonly array?: string;
   /** The line of the array's name. */
   readonly line?: number;
@@ -39,7 +41,12 @@ export interface RawFile {
 }
 
 /** First words of pseudo-commands: they stand for parts of a script that are not read, or at which a shell would stop. */
-export const NOTES = { branch: 'else', quote: 'quote', continuation: 'backslash' } as const;
+export const NOTES = {
+  branch: 'else',
+  condition: 'if',
+  quote: 'quote',
+  continuation: 'backslash',
+} as const;
 
 /** Returns the variables that a statement sets for the commands after it. */
 export function assignedNames({ array, words }: RawStatement): readonly string[] {

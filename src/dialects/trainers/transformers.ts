@@ -73,11 +73,6 @@ export function fileKey(says: string): KeyRow {
           effect: 'warning',
           why: 'settings on the command line are not read; write them into a file',
         };
-      if (/\$[\w{(]/.test(String(value)))
-        return {
-          effect: 'warning',
-          why: 'depends on a variable that these lines do not set, so it is not read',
-        };
       return { file: String(value), effect: 'used', why: 'is read too' };
     },
   };
