@@ -36,14 +36,24 @@ export function placeFindings(meant: readonly Meant[], said: Together): PlaceFin
       worldLine,
       `${world} processes are not ${machines} machines x ${ranksPerMachine} processes = ${machines * ranksPerMachine} (${nameOf(lineOf('machines'))}, ${nameOf(lineOf('ranksPerMachine'))}); change one of them`,
     );
-  const derived = derivedOf(said, { world, line: lineOf('globalBatch'), findings, wrong });
-  return {
-    findings,
-    derived:
-      derived === null
-        ? usualPasses(said, lineOf('usualRows'))
-        : [derived, ...microbatches(derived, said, lineOf('microRows'))],
-  };
+  const line = lineOf('globalBatch');
+  const derived = derivedOf(inPipeline(said), { world, line, findings, wrong });
+  if (derived === null) return { findings, derived: usualPasses(said, lineOf('usualRows')) };
+  const micro = microbatches(derived, said, lineOf('microRows'));
+  const isReplaced = micro.length > 0 && said.settings.has('accumulation');
+  const one: Derived = { path: 'accumulation', value: 1, by: derived.by };
+  return { findings, derived: [derived, ...micro, ...(isReplaced ? [one] : [])] };
+}
+
+/**
+ * Returns the settings without the rows and the passes of DeepSpeed's file, if a pipeline divides the rows of a step: DeepSpeed's passes are
+ * the pipeline's microbatches, which Megatron-LM's arguments give too.
+ */
+function inPipeline({ settings, place }: Together): Together {
+  if (place.microRows === undefined || Number(settings.get('parallel.pp')?.value ?? 1) === 1)
+    return { settings, place };
+  const others = [...settings].filter(([path]) => path !== 'batch' && path !== 'accumulation');
+  return { settings: new Map(others), place };
 }
 
 /**

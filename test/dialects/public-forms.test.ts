@@ -144,3 +144,27 @@ test('a workflow of a forge that shares one word with a program has no settings'
   const workflow = 'name: tests\non: push\njobs: {}\nenv: {}\npermissions: read\nconcurrency: 1\n';
   assert.throws(() => readText('a.yml', workflow), { code: 'CONFIG', message: /has no settings of/ });
 });
+
+test("DeepSpeed's passes beside a pipeline of Megatron-DeepSpeed are its microbatches", () => {
+  const { config, lines } = readText(
+    'a.sh',
+    `cat <<EOT > ds.json
+{ "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 8, "zero_optimization": { "stage": 1 } }
+EOT
+deepspeed --num_gpus 8 pretrain_gpt.py --deepspeed --deepspeed_config ds.json ${SIZES} --pipeline-model-parallel-size 4 --micro-batch-size 2 --global-batch-size 32
+`,
+  );
+  assert.deepEqual([config.batch, config.accumulation, config.parallel?.microbatches], [16, 1, 8]);
+  assert.equal(config.parallel?.strategy, 'ZERO_1');
+  assert.ok(lines.every(({ effect }) => effect !== 'error'));
+});
+
+test('without a number of chosen experts, programs choose as they do by default', () => {
+  const model = (more: string) =>
+    Object(readText('a.sh', `torchrun --nproc_per_node 2 pretrain_gpt.py ${SIZES} ${more}\n`).config.model);
+  const megatron = model('--num-experts 4');
+  assert.deepEqual([megatron.kind, megatron.router, megatron.topK], ['moe', 'topk', 2]);
+  const fork = model('--num-experts 4 --zero-stage 1');
+  assert.deepEqual([fork.kind, fork.router, fork.topK], ['moe', 'switch', undefined]);
+  assert.equal(model('--num-experts 1 --zero-stage 1').kind, 'gpt');
+});

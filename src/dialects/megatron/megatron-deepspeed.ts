@@ -12,7 +12,7 @@ import {
 import type { Dialect } from '../rows/meant';
 import { strategyOfStage, wholeOf } from '../rows/values';
 import { DEEPSPEED_ARGUMENTS } from '../trainers/deepspeed-arguments';
-import { MEGATRON } from './megatron';
+import { MEGATRON, megatronDefaults } from './megatron';
 
 // Arguments of Megatron-DeepSpeed that Megatron-LM does not have. Source: megatron/arguments.py of deepspeedai/Megatron-DeepSpeed at
 // f4157bea, and of bigscience-workshop/Megatron-DeepSpeed, which trained BLOOM, at 8387ae17.
@@ -185,6 +185,8 @@ export const MEGATRON_DEEPSPEED: Dialect = {
   ...others,
   name: 'Megatron-DeepSpeed',
   keys: { ...MEGATRON.keys, ...ARGUMENTS },
+  // The default of --topk is 1.
+  usual: (other) => megatronDefaults(other, { 'model.router': 'switch' }),
   // DeepSpeed's pipelines may have stages with different numbers of layers.
   checks: (other) => (other('deepspeed') === undefined ? (checks?.(other) ?? []) : []),
 };

@@ -46,9 +46,14 @@ export const MODEL: KeyTable = {
       ? { sets: { 'model.normEps': numberOf(value) } }
       : { effect: 'none', why: 'the epsilon of a gpt is 1e-5 here' },
   ),
-  num_experts: decides('model.experts', ({ value }) => ({
-    sets: { 'model.experts': wholeOf(value), 'model.kind': 'moe' },
-  })),
+  num_experts: decides('model.experts', ({ value: given }) => {
+    const [value, ...more] = [given].flat();
+    if (more.some((other) => other !== value))
+      return { effect: 'refused', why: 'all blocks have the same number of experts here' };
+    return wholeOf(value) === 1
+      ? { effect: 'none', why: 'one expert is a layer without experts' }
+      : { sets: { 'model.experts': wholeOf(value), 'model.kind': 'moe' } };
+  }),
   moe_router_topk: decides('model.topK', (asked) =>
     ofExperts(
       wholeOf(asked.value) === 1
@@ -98,13 +103,18 @@ export const MODEL: KeyTable = {
 
 /** Returns settings of experts, if the arguments give the model experts. */
 function ofExperts(sets: Patch, { other }: Asked): Meaning {
-  return other('num_experts') === undefined
-    ? { effect: 'none', why: 'is for the experts of a model, and no line has their number (--num-experts)' }
-    : { sets };
+  return isMoe(other)
+    ? { sets }
+    : { effect: 'none', why: 'is for the experts of a model, and this model has none (--num-experts)' };
+}
+
+/** Whether the model has experts; one expert is a layer without experts. */
+export function isMoe(other: Asked['other']): boolean {
+  return Number(other('num_experts') ?? 1) > 1;
 }
 
 /** Whether arguments describe a llama. */
 export function isLlama(other: Asked['other']): boolean {
-  if (other('num_experts') !== undefined) return false;
+  if (isMoe(other)) return false;
   return other('swiglu') !== undefined || String(other('normalization')) === 'RMSNorm';
 }

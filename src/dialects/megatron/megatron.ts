@@ -13,6 +13,7 @@ import {
   type KeyRow,
   type KeyTable,
   type Meaning,
+  type Patch,
   place,
   refused,
   settingBoth,
@@ -22,7 +23,7 @@ import {
 import type { Dialect, Finding } from '../rows/meant';
 import { clip, number, numberOf, whole, wholeFromZero, wholeOf, word, wordOf, yesOf } from '../rows/values';
 import { MEGATRON_OTHER } from './megatron-keys';
-import { isLlama, MODEL } from './megatron-model';
+import { isLlama, isMoe, MODEL } from './megatron-model';
 import { PARALLEL } from './megatron-parallel';
 import { MEGATRON_REST } from './megatron-rest';
 
@@ -261,7 +262,6 @@ export const MEGATRON_KEYS: KeyTable = Object.fromEntries(
 /** The defaults of the loss scaler for float16. Source: megatron/training/arguments.py. */
 const SCALER = { 'gradScaler.initScale': 2 ** 32, 'gradScaler.growthInterval': 1000 };
 
-/** The dialect of the arguments of Megatron-LM's pretrain_gpt.py. */
 /** Keys with which stages may have different numbers of layers. Source: megatron/training/arguments.py, validate_args. */
 const UNEVEN = [
   'decoder_first_pipeline_num_layers',
@@ -281,17 +281,19 @@ function checks(other: Asked['other']): readonly Finding[] {
   return [{ key: 'num_layers', effect: 'error', why }];
 }
 
-export const MEGATRON: Dialect = {
-  name: 'Megatron-LM',
-  keys: { ...MEGATRON_REST, ...MEGATRON_KEYS },
-  checks,
-  usual: (other) => ({
+/** The default of --moe-router-topk. Source: megatron/core/transformer/transformer_config.py. */
+const TWO_EXPERTS = { 'model.router': 'topk', 'model.topK': 2 };
+
+/** Returns the defaults of Megatron-LM's arguments; `router` is how it chooses experts. */
+export function megatronDefaults(other: Asked['other'], router: Patch = TWO_EXPERTS): Meaning {
+  return {
     usual: {
       ...(other('num_layers') !== undefined && {
         'model.kind': isLlama(other) ? 'llama' : 'gpt',
         'model.vocab': 51_200,
         'model.tied': true,
       }),
+      ...(isMoe(other) && router),
       'parallel.strategy': 'NO_SHARD',
       'optimizer.weightDecay': 0.01,
       ...(other('optimizer') === 'sgd' && { 'optimizer.momentum': 0.9 }),
@@ -300,5 +302,13 @@ export const MEGATRON: Dialect = {
       seed: 1234,
     },
     why: "Megatron-LM's defaults, and GPT-2's vocabulary as Megatron-LM pads it",
-  }),
+  };
+}
+
+/** The dialect of the arguments of Megatron-LM's pretrain_gpt.py. */
+export const MEGATRON: Dialect = {
+  name: 'Megatron-LM',
+  keys: { ...MEGATRON_REST, ...MEGATRON_KEYS },
+  checks,
+  usual: (other) => megatronDefaults(other),
 };
