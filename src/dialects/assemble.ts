@@ -46,7 +46,7 @@ export function assemble(meant: readonly Meant[], ranks?: number): Reading {
   const early = judge().issues.some(({ path }) => path[0] === 'schedule')
     ? [...leftOutWarmup(meant, settings), ...onlyWarmup(meant, settings, said.place)]
     : [];
-  const found = new Map([...findings, ...early]);
+  const found = new Map([...findings, ...early, ...adaptedEmbeddings(settings)]);
   const checked = judge();
   const told = meant.map((one) => found.get(one) ?? effectOf(one, { ...said, settings }, checked));
   const lines = meant.map(
@@ -62,6 +62,18 @@ export function assemble(meant: readonly Meant[], ranks?: number): Reading {
     lines: [...lines, ...unplaced(meant, checked)],
     place: said.place,
   };
+}
+
+/** The names of embeddings in published models. */
+const EMBEDDINGS = ['embed_tokens', 'wte', 'wpe', 'word_embeddings', 'position_embeddings', 'shared'];
+
+/** Finds the line that gives adapters to embeddings, which a run refuses. */
+function adaptedEmbeddings(settings: ReadonlyMap<string, Said>): readonly (readonly [Meant, Told])[] {
+  const { value, by = null } = settings.get('lora.targets') ?? {};
+  const names = [value].flat().filter((name) => EMBEDDINGS.includes(String(name).split('.').at(-1) ?? ''));
+  if (by === null || names.length === 0) return [];
+  const why = `${names.join(', ')}: only linear layers get adapters here; leave embeddings out of lora.targets`;
+  return [[by, { effect: 'refused', why }]];
 }
 
 /** Adds the length of sequences to a published model; removes the sizes of a model that no line names. */

@@ -168,3 +168,28 @@ test('without a number of chosen experts, programs choose as they do by default'
   assert.deepEqual([fork.kind, fork.router, fork.topK], ['moe', 'switch', undefined]);
   assert.equal(model('--num-experts 1 --zero-stage 1').kind, 'gpt');
 });
+
+test('a weight decay that the program does not apply to biases and norms is a warning with the groups', () => {
+  for (const line of [
+    'torchrun --nproc_per_node 2 train.py --per_device_train_batch_size 1 --weight_decay 0.1',
+    'swift sft --model gpt2 --weight_decay 0.1',
+    `torchrun --nproc_per_node 2 pretrain_gpt.py ${SIZES} --weight-decay 0.1`,
+  ]) {
+    const reading = readText('a.sh', `${line}\n`);
+    const key = line.includes('--weight-decay') ? '--weight-decay' : '--weight_decay';
+    assert.equal(effects(reading)[key], 'warning');
+    assert.match(whyOf(reading, key), /optimizer\.groups: \[\{ modules/);
+    assert.equal(reading.config.optimizer?.weightDecay, 0.1);
+  }
+  const off = readText('a.sh', 'swift sft --model gpt2 --weight_decay 0\n');
+  assert.equal(effects(off)['--weight_decay'], 'used');
+});
+
+test('adapters of embeddings are refused, as a run refuses them', () => {
+  const reading = readText(
+    'a.sh',
+    'swift sft --model gpt2 --tuner_type lora --target_modules embed_tokens q_proj\n',
+  );
+  assert.equal(effects(reading)['--target_modules'], 'refused');
+  assert.match(whyOf(reading, '--target_modules'), /embed_tokens: only linear layers/);
+});

@@ -22,6 +22,7 @@ import {
 } from '../rows/key-row';
 import type { Dialect, Finding } from '../rows/meant';
 import { clip, number, numberOf, whole, wholeFromZero, wholeOf, word, wordOf, yesOf } from '../rows/values';
+import { weightDecayRow } from '../rows/weight-decay';
 import { MEGATRON_OTHER } from './megatron-keys';
 import { isLlama, isMoe, MODEL } from './megatron-model';
 import { PARALLEL } from './megatron-parallel';
@@ -178,7 +179,7 @@ const TRAINING: KeyTable = {
   train_iters: settingBoth('steps', whole),
   ...settingKeys('torch', {
     'optimizer.lr': { lr: settingBoth('optimizer.lr', number) },
-    'optimizer.weightDecay': { weight_decay: settingBoth('optimizer.weightDecay', number) },
+    'optimizer.weightDecay': { weight_decay: weightDecayRow('Megatron-LM') },
   }),
   seed: settingBoth('seed', wholeFromZero),
   optimizer: both(

@@ -167,9 +167,7 @@ const TRAINING: KeyTable = {
   ),
   optimizer: trainer('optim'),
   learning_rate: setting('optimizer.lr', number),
-  weight_decay: setting('optimizer.weightDecay', (value, asked) =>
-    value === null ? 0 : number(value, asked),
-  ),
+  weight_decay: trainer('weight_decay'),
   adam_beta1: trainer('adam_beta1'),
   adam_beta2: trainer('adam_beta2'),
   adam_epsilon: trainer('adam_epsilon'),

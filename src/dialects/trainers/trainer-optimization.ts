@@ -12,6 +12,7 @@ import {
   wrongValue,
 } from '../rows/key-row';
 import { number, numberOf, wholeFromZero, wholeOf, word, wordOf } from '../rows/values';
+import { weightDecayRow } from '../rows/weight-decay';
 
 // The optimizer and the schedule of transformers' TrainingArguments.
 
@@ -152,7 +153,7 @@ const beta = (index: 0 | 1): KeyRow =>
 export const OPTIMIZATION: KeyTable = {
   ...settingKeys('transformers', {
     'optimizer.lr': { learning_rate: settingBoth('optimizer.lr', number) },
-    'optimizer.weightDecay': { weight_decay: settingBoth('optimizer.weightDecay', number) },
+    'optimizer.weightDecay': { weight_decay: weightDecayRow("transformers' Trainer") },
     'optimizer.betas': { adam_beta1: beta(0), adam_beta2: beta(1) },
     'optimizer.eps': { adam_epsilon: settingBoth('optimizer.eps', number) },
     'optimizer.kind': {
