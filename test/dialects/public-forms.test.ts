@@ -193,3 +193,17 @@ test('adapters of embeddings are refused, as a run refuses them', () => {
   assert.equal(effects(reading)['--target_modules'], 'refused');
   assert.match(whyOf(reading, '--target_modules'), /embed_tokens: only linear layers/);
 });
+
+test("Megatron Core's layers in a script are lines, with the setting that divides them here", () => {
+  const reading = readText(
+    'a.py',
+    'from megatron.core.tensor_parallel import ColumnParallelLinear, RowParallelLinear\n' +
+      'fc1 = ColumnParallelLinear(input_size=d, output_size=4 * d)\nfc2 = RowParallelLinear(4 * d, d)\n',
+  );
+  for (const layer of ['ColumnParallelLinear', 'RowParallelLinear']) {
+    const line = reading.lines.find(({ key }) => key.endsWith(layer));
+    assert.equal(line?.effect, 'warning');
+    assert.match(line?.why ?? '', /write parallel\.tp/);
+  }
+  assert.ok(reading.lines.every(({ effect }) => effect === 'warning' || effect === 'none'));
+});

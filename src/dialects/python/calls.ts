@@ -51,7 +51,7 @@ const SHORT: Readonly<Record<string, string>> = {
 };
 
 /** Modules whose names are known here. */
-const KNOWN = /^(torch|accelerate|functools|transformers|trl|peft)(\.|$)/;
+const KNOWN = /^(torch|accelerate|functools|transformers|trl|peft|megatron\.core\.tensor_parallel)(\.|$)/;
 
 /** A name is followed through at most this number of assignments. */
 const MOST_NAMES = 8;

@@ -10,7 +10,7 @@ import { type CallMade, member, WRAPPERS } from './pytorch-fsdp';
 import { TRAINER_CALLS } from './trainer-calls';
 import { TRAINING_CALLS } from './training-calls';
 
-/** Calls of PyTorch, Accelerate, transformers, TRL and PEFT in a script of Python. */
+/** Calls of PyTorch, Accelerate, transformers, TRL, PEFT and Megatron Core in a script of Python. */
 export const PYTHON_CALLS: Dialect = {
   name: 'PyTorch in a script',
   keys: {

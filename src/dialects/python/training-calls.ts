@@ -76,6 +76,18 @@ const recomputed: KeyRow = call(
   'activationCheckpointing',
 );
 
+/** Returns the row of a layer of Megatron-LM whose matrix is divided over the ranks of tensor parallelism. */
+function dividedLayer(divided: string, args: string): KeyRow {
+  return call(
+    () => ({
+      effect: 'warning',
+      why: `divides the ${divided} of this layer over the ranks of tp, whose number is an argument of the launch; write parallel.tp, which divides all blocks`,
+    }),
+    allNone('is part of the layer', args),
+    'parallel.tp',
+  );
+}
+
 const OFF: Meaning = { effect: 'none', why: 'is off: enabled is False' };
 const ON: Meaning = { effect: 'none', why: 'is on' };
 
@@ -139,6 +151,14 @@ export const TRAINING_CALLS: KeyTable = {
       enabled: decides('gradScaler', ({ value }) => (value === false ? { sets: { gradScaler: false } } : ON)),
     },
     'gradScaler',
+  ),
+  ColumnParallelLinear: dividedLayer(
+    'outputs',
+    'input_size output_size config init_method bias gather_output stride keep_master_weight_for_test skip_bias_add skip_weight_param_allocation embedding_activation_buffer grad_output_buffer is_expert tp_comm_buffer_name disable_grad_reduce tp_group',
+  ),
+  RowParallelLinear: dividedLayer(
+    'inputs',
+    'input_size output_size config init_method bias input_is_parallel skip_bias_add stride keep_master_weight_for_test is_expert tp_comm_buffer_name tp_group',
   ),
   checkpoint_wrapper: recomputed,
   apply_activation_checkpointing: recomputed,
