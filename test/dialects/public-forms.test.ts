@@ -207,3 +207,12 @@ test("Megatron Core's layers in a script are lines, with the setting that divide
   }
   assert.ok(reading.lines.every(({ effect }) => effect === 'warning' || effect === 'none'));
 });
+
+test('a process that reads the output is no argument', () => {
+  const script = 'swift sft --model gpt2 --seed 42 > >(tee out/$(date +%s).log) 2> >(tee err.log >&2)\n';
+  const { lines } = readText('a.sh', script);
+  assert.deepEqual(
+    lines.filter(({ key }) => key === '--seed').map(({ value }) => value),
+    [42],
+  );
+});

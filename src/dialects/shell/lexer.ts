@@ -150,6 +150,10 @@ export class Lexer {
     const [operator = '>'] = /^\d?[<>]+&?[ \t]*/.exec(this.#text.slice(this.#at, this.#at + 20)) ?? [];
     this.#skip(operator.length);
     if (/[\s;|&]/.test(this.#char() || '\n')) return;
+    if (/^[<>]?\(/.test(this.#text.slice(this.#at, this.#at + 2))) {
+      this.#command(); // a process that reads the output: > >(tee log.txt)
+      return;
+    }
     const name = this.#word();
     const isOutput = /^1?>{1,2}[ \t]*$/.test(operator);
     if (isOutput) this.#output = { name, isAppended: operator.includes('>>') };
