@@ -83,25 +83,95 @@ test('40 trainings have one answer through a cell, one object, a YAML file, --se
   }
 });
 
-test("a config of DeepSpeed has the answer of its settings written as this library's", () => {
-  for (const model of MODELS) {
-    for (const stage of [1, 2]) {
-      const file = join(folder, `ds-${stage}.json`);
-      const written = {
-        ...{ train_micro_batch_size_per_gpu: 2, gradient_accumulation_steps: 4 },
-        ...{ bf16: { enabled: true }, zero_optimization: { stage } },
-      };
-      writeFileSync(file, JSON.stringify(written));
-      const reading = readConfig(file, { cwd: folder, world: 16 });
-      const ours = { batch: 2, accumulation: 4, mixedPrecision: reading.config.mixedPrecision };
-      const strategy = stage === 1 ? 'ZERO_1' : 'ZERO_2';
+/** Eight trainings as other programs write them, each with the same settings as this library has them. */
+const FOREIGN: readonly (readonly [file: string, text: string, ours: PlanObject])[] = [
+  [
+    'ds-3.json',
+    '{ "train_micro_batch_size_per_gpu": 1, "bf16": { "enabled": true }, "zero_optimization": { "stage": 3 } }',
+    {
+      batch: 1,
+      mixedPrecision: { paramDtype: 'bf16', reduceDtype: 'bf16' },
+      parallel: { strategy: 'FULL_SHARD' },
+    },
+  ],
+  [
+    'fsdp.yaml',
+    'distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 16\nnum_machines: 2\nfsdp_config:\n  fsdp_sharding_strategy: SHARD_GRAD_OP\n',
+    { mixedPrecision: { paramDtype: 'bf16', reduceDtype: 'bf16' }, parallel: { strategy: 'SHARD_GRAD_OP' } },
+  ],
+  [
+    'ds-2.json',
+    '{ "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "fp16": { "enabled": true }, "zero_optimization": { "stage": 2 } }',
+    {
+      ...{ batch: 2, accumulation: 4, mixedPrecision: { paramDtype: 'fp16', reduceDtype: 'fp16' } },
+      parallel: { strategy: 'ZERO_2' },
+    },
+  ],
+  [
+    'ddp.sh',
+    'torchrun --nproc_per_node 8 --nnodes 2 train.py --per_device_train_batch_size 2 --fp16 true\n',
+    {
+      batch: 2,
+      mixedPrecision: { paramDtype: 'fp16', reduceDtype: 'fp32' },
+      parallel: { strategy: 'NO_SHARD' },
+    },
+  ],
+  [
+    'trainer.sh',
+    'torchrun --nproc_per_node 8 --nnodes 2 train.py --per_device_train_batch_size 1 --fsdp "full_shard auto_wrap" --gradient_checkpointing true\n',
+    // Without --bf16 and --fp16, the model decides, in the program too.
+    { batch: 1, activationCheckpointing: 'full', parallel: { strategy: 'FULL_SHARD' } },
+  ],
+  [
+    'titan.json',
+    '{ "training": { "local_batch_size": 2 }, "parallelism": { "tensor_parallel_degree": 2 } }',
+    {
+      ...{
+        batch: 2,
+        mixedPrecision: { paramDtype: 'bf16', reduceDtype: 'fp32' },
+        activationCheckpointing: { everyNth: 2 },
+      },
+      parallel: { strategy: 'FULL_SHARD', tp: 2, sequenceParallel: true },
+    },
+  ],
+  [
+    'megatron.sh',
+    'torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --pipeline-model-parallel-size 2 --use-distributed-optimizer --bf16 --micro-batch-size 1 --global-batch-size 64 --optimizer sgd\n',
+    {
+      ...{ batch: 8, mixedPrecision: { paramDtype: 'bf16', reduceDtype: 'fp32' } },
+      optimizer: { kind: 'sgd', momentum: 0.9 },
+      parallel: { strategy: 'ZERO_1', pp: 2, microbatches: 8, schedule: '1f1b' },
+    },
+  ],
+  [
+    'offload.json',
+    '{ "train_micro_batch_size_per_gpu": 1, "bf16": { "enabled": true }, "zero_optimization": { "stage": 2, "offload_optimizer": { "device": "cpu" } } }',
+    {
+      ...{ batch: 1, mixedPrecision: { paramDtype: 'bf16', reduceDtype: 'bf16' } },
+      ...{ offload: { optimizer: true }, parallel: { strategy: 'ZERO_2' } },
+    },
+  ],
+];
+
+for (const [name, text, ours] of FOREIGN) {
+  test(`the settings of ${name} have the answer of this library's settings, for 5 models`, () => {
+    const file = join(folder, name);
+    writeFileSync(file, text);
+    const reading = readConfig(file, { cwd: folder, world: 16 });
+    assert.deepEqual(
+      reading.lines.filter(({ effect }) => effect === 'error' || effect === 'refused'),
+      [],
+    );
+    for (const model of MODELS) {
+      const { config } = reading;
       assert.deepEqual(
-        plan({ ...reading.config, model }, PLACE).prediction,
-        plan({ ...ours, model, parallel: { strategy } }, PLACE).prediction,
+        plan({ ...config, model } as PlanObject, PLACE).prediction,
+        plan({ ...ours, model } as PlanObject, PLACE).prediction,
+        JSON.stringify({ config, model }),
       );
     }
-  }
-});
+  });
+}
 
 /** Settings that change neither time nor memory, each with another value than the default. */
 const IGNORED: Readonly<Record<string, unknown>> = {
