@@ -92,12 +92,8 @@ function boundBy(tokens: readonly Token[]): readonly string[] {
   const names = (from: readonly Token[]): readonly string[] =>
     from.flatMap(({ kind, text }) => (kind === 'name' ? [text] : []));
   const targets = splitAt(tokens, '=').slice(0, -1);
-  const found = targets.flatMap((target) =>
-    names(target.filter(({ text }, at) => at === 0 || text !== ':')).slice(
-      0,
-      target[1]?.text === ':' ? 1 : undefined,
-    ),
-  );
+  // The type of a target is not bound.
+  const found = targets.flatMap((target) => names(splitAt(target, ':')[0] ?? []));
   const [first, second] = tokens;
   if (first?.text === 'global' || first?.text === 'nonlocal' || first?.text === 'del')
     found.push(...names(tokens.slice(1)));
@@ -110,15 +106,24 @@ function boundBy(tokens: readonly Token[]): readonly string[] {
       );
     if (kind !== 'name') continue;
     if (text === 'as' && next !== undefined) found.push(...names([next]));
-    const until = (end: number): readonly string[] => names(tokens.slice(at + 1, end < 0 ? undefined : end));
-    if (text === 'for') found.push(...until(indexAfter(tokens, at, 'in')));
+    const until = (end: number, from = at + 1): readonly Token[] =>
+      tokens.slice(from, end < 0 ? undefined : end);
+    if (text === 'for') found.push(...names(until(indexAfter(tokens, at, 'in'))));
     if (text === 'class' && next !== undefined) found.push(next.text);
-    if (text === 'def') found.push(...until(afterBracket(tokens, indexAfter(tokens, at, '('))));
-    if (text === 'lambda') found.push(...until(indexAfter(tokens, at, ':')));
+    if (text === 'def') {
+      const open = indexAfter(tokens, at, '(');
+      found.push(...names(until(at + 2)), ...parameters(until(afterBracket(tokens, open) - 1, open + 1)));
+    }
+    if (text === 'lambda') found.push(...parameters(until(indexAfter(tokens, at, ':'))));
     if (CHANGES.includes(text) && before?.text === '.' && next?.text === '(')
       found.push(tokens[at - 2]?.text ?? '');
   }
   return second === undefined ? [] : found;
+}
+
+/** Returns the names of parameters; names in their types and defaults are not bound. */
+function parameters(tokens: readonly Token[]): readonly string[] {
+  return splitAt(tokens, ',').flatMap((part) => part.find(({ kind }) => kind === 'name')?.text ?? []);
 }
 
 /** Returns the index of the next token with a text; -1 if there is no such token. */
