@@ -9,6 +9,8 @@ interface GenerationFacts {
   readonly fp32Rate: number;
   /** Rate of fp8 matmuls divided by the rate of 16-bit matmuls; null: the matrix units do not compute in fp8. */
   readonly fp8Rate: number | null;
+  /** Share of the measured rate of 16-bit matmuls that trainings sustain; see [Note: sustained rate]. */
+  readonly sustained: number;
   /** Whether cuBLAS's workspaces have the larger size. See memory/allocator.ts. */
   readonly hasWideWorkspace: boolean;
   /** linkGBps: PCIe in one direction, GB/s. gigaTransfers: the CPUs' memory channels times GT/s, for 8 GPUs. */
@@ -27,6 +29,7 @@ export const GENERATIONS: Readonly<Record<Generation, GenerationFacts>> = {
     nicGbit: 50,
     fp32Rate: 15.7 / 125,
     fp8Rate: null,
+    sustained: 1,
     hasWideWorkspace: false,
     host: { linkGBps: 15.75, gigaTransfers: 8 * 2.133 },
   },
@@ -34,6 +37,7 @@ export const GENERATIONS: Readonly<Record<Generation, GenerationFacts>> = {
     nicGbit: 200,
     fp32Rate: 0.5,
     fp8Rate: null,
+    sustained: 1,
     hasWideWorkspace: false,
     host: { linkGBps: 31.5, gigaTransfers: 16 * 3.2 },
   },
@@ -41,6 +45,7 @@ export const GENERATIONS: Readonly<Record<Generation, GenerationFacts>> = {
     nicGbit: 25,
     fp32Rate: 0.5,
     fp8Rate: 1.53,
+    sustained: 1,
     hasWideWorkspace: false,
     host: { linkGBps: 31.5, gigaTransfers: 16 * 3.2 },
   },
@@ -48,6 +53,7 @@ export const GENERATIONS: Readonly<Record<Generation, GenerationFacts>> = {
     nicGbit: 400,
     fp32Rate: 0.5,
     fp8Rate: 1.78,
+    sustained: 0.88,
     hasWideWorkspace: true,
     host: { linkGBps: 63, gigaTransfers: 16 * 4.8 },
   },
@@ -55,6 +61,7 @@ export const GENERATIONS: Readonly<Record<Generation, GenerationFacts>> = {
     nicGbit: 400,
     fp32Rate: 0.5,
     fp8Rate: 1.78,
+    sustained: 1,
     hasWideWorkspace: true,
     host: { linkGBps: 63, gigaTransfers: 16 * 5.6 },
   },
@@ -62,6 +69,7 @@ export const GENERATIONS: Readonly<Record<Generation, GenerationFacts>> = {
     nicGbit: 200,
     fp32Rate: 0.5,
     fp8Rate: null,
+    sustained: 1,
     hasWideWorkspace: false,
     host: { linkGBps: 63, gigaTransfers: 16 * 4.8 },
   },
@@ -69,6 +77,7 @@ export const GENERATIONS: Readonly<Record<Generation, GenerationFacts>> = {
     nicGbit: 200,
     fp32Rate: 0.25,
     fp8Rate: null,
+    sustained: 1,
     hasWideWorkspace: false,
     host: { linkGBps: 31.5, gigaTransfers: 16 * 3.2 },
   },

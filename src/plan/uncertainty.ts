@@ -1,5 +1,5 @@
 import { CALIBRATION } from './calibration';
-import type { Layout } from './layout';
+import type { Layout, Stack } from './layout';
 import { fitsOnGpu } from './memory/allocator';
 import {
   type ComputeCause,
@@ -38,8 +38,11 @@ export const COMPUTE_DOUBT: Readonly<Record<ComputeCause, CauseDoubt>> = {
 /** Relative error of collectives between nodes. */
 export const NETWORK_SPREAD = 0.35;
 
-/** Relative error that no cause explains, chosen so that intervals contain 82% of vTrain's fitted rows (measured/). */
-const UNEXPLAINED = 0.05;
+/**
+ * Relative error that no cause explains, by framework: chosen so that intervals contain 80% of the framework's published runs (the
+ * table by framework in docs/planner.md). DeepSpeed's times differ most between releases.
+ */
+const UNEXPLAINED: Readonly<Record<Stack, number>> = { megatron: 0.05, fsdp2: 0.05, deepspeed: 0.18 };
 
 /** Number of standard deviations that contain 80% of a normal distribution, two-sided. */
 export const SPREADS = 1.28;
@@ -54,7 +57,8 @@ export function secondsEstimate(
   const doubts = doubtsOf(layout, time);
   const variance = doubts.reduce((sum, { seconds, relative }) => sum + (seconds * relative) ** 2, 0);
   const widened = 1 + outside.length / 4;
-  const spread = SPREADS * widened * Math.hypot(Math.sqrt(variance), UNEXPLAINED * time.seconds);
+  const spread =
+    SPREADS * widened * Math.hypot(Math.sqrt(variance), UNEXPLAINED[layout.stack] * time.seconds);
   const most = doubts.reduce((a, b) => (b.seconds * b.relative > a.seconds * a.relative ? b : a));
   return {
     seconds: {
