@@ -192,7 +192,7 @@ function unneededProduct(layout: Layout, tokens: number, cal: Calibration): Seco
 
 /**
  * Returns the share of tensor parallelism's collectives that remains beside the matmuls with which they overlap. Transformer
- * Engine overlaps all but one of tp parts; PyTorch's asynchronous tensor parallelism hides much less.
+ * Engine leaves one of tp parts; PyTorch's asynchronous tensor parallelism leaves most of the time.
  */
 function asyncShare({ stack, tp }: Layout, cal: Calibration): number {
   return stack === 'fsdp2' ? Math.max(1 / tp, cal.asyncShare) : 1 / tp;
