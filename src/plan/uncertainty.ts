@@ -44,13 +44,8 @@ export const NETWORK_SPREAD = 0.35;
  */
 const UNEXPLAINED: Readonly<Record<Stack, number>> = { megatron: 0.05, fsdp2: 0.05, deepspeed: 0.12 };
 
-/** The same for ZeRO-3 between nodes, whose published times differ most between releases; chosen so that intervals contain 8 of 10. */
-const ZERO_3_BETWEEN_NODES = 0.46;
-
-function unexplainedShare({ stack, strategy, gpus, hardware }: Layout): number {
-  const isDivided = stack === 'deepspeed' && strategy === 'FULL_SHARD' && gpus > hardware.gpusPerNode;
-  return isDivided ? ZERO_3_BETWEEN_NODES : UNEXPLAINED[stack];
-}
+/** Relative error of ZeRO-3 between nodes, chosen so that intervals contain 8 of its 10 published runs. */
+const ZERO_3_BETWEEN_NODES = 0.45;
 
 /** Number of standard deviations that contain 80% of a normal distribution, two-sided. */
 export const SPREADS = 1.28;
@@ -65,7 +60,8 @@ export function secondsEstimate(
   const doubts = doubtsOf(layout, time);
   const variance = doubts.reduce((sum, { seconds, relative }) => sum + (seconds * relative) ** 2, 0);
   const widened = 1 + outside.length / 4;
-  const spread = SPREADS * widened * Math.hypot(Math.sqrt(variance), unexplainedShare(layout) * time.seconds);
+  const spread =
+    SPREADS * widened * Math.hypot(Math.sqrt(variance), UNEXPLAINED[layout.stack] * time.seconds);
   const most = doubts.reduce((a, b) => (b.seconds * b.relative > a.seconds * a.relative ? b : a));
   return {
     seconds: {
@@ -81,7 +77,7 @@ export function secondsEstimate(
   };
 }
 
-function doubtsOf(layout: Layout, { computeByCause, exposedComm, bubble }: TimePrediction): Doubt[] {
+function doubtsOf(layout: Layout, { seconds, computeByCause, exposedComm, bubble }: TimePrediction): Doubt[] {
   const compute = Object.entries(COMPUTE_DOUBT).map(([cause, [relative, assumption]]): Doubt => {
     // Keys of COMPUTE_DOUBT are the causes.
     return { seconds: computeByCause[cause as ComputeCause], relative, assumption };
@@ -95,6 +91,12 @@ function doubtsOf(layout: Layout, { computeByCause, exposedComm, bubble }: TimeP
       assumption: nodes
         ? `collectives between nodes reach ${CALIBRATION.nicEfficiency} of the network cards' bandwidth, and overlap with compute as the schedule allows`
         : `collectives within a node reach ${CALIBRATION.linkEfficiency} of the links' bandwidth`,
+    },
+    {
+      seconds: nodes && layout.stack === 'deepspeed' && layout.strategy === 'FULL_SHARD' ? seconds : 0,
+      relative: ZERO_3_BETWEEN_NODES,
+      assumption:
+        "ZeRO-3 between nodes is as fast as in DeepSpeed's release 0.6; earlier releases took up to 2.3 times as long",
     },
     {
       seconds: bubble,
