@@ -46,6 +46,11 @@ export const CALIBRATION = {
    * Narayanan et al. 2021.
    */
   nodeSpread: 0.004,
+  /**
+   * Set: share of tensor parallelism's collectives that PyTorch's asynchronous tensor parallelism leaves, from TorchTitan's table
+   * 4 of December 2024 (829 and 876 tokens per second and GPU). Its tables 5 and 6 are held out.
+   */
+  asyncShare: 0.83,
   /** Fitted: seconds per transfer between stages in which the CPU waits for the GPU; the time to send the bytes is added. */
   handOverSeconds: 0.25e-3,
 } as const satisfies Readonly<Record<string, number>>;

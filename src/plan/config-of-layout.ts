@@ -12,7 +12,8 @@ export function configOfLayout(
   written: PlannedConfig,
 ): { readonly config: PlannedConfig; readonly place: Place } {
   const { stack, gpus, pp, microBatch, numMicroBatches, recompute, recomputeEveryNth, offload } = layout;
-  const { attention, cudaGraph, compile, compileLoss, dropout, fp8AllGather, baseWeights } = layout;
+  const { attention, cudaGraph, compile, compileLoss, dropout, earlyStop, fp8AllGather, baseWeights } =
+    layout;
   const { asyncTensorParallel, dispatcher, overlapExperts, trainedShare, precision, ep } = layout;
   return {
     config: {
@@ -28,6 +29,7 @@ export function configOfLayout(
     place: {
       on: hardwareInput(layout.hardware),
       ...{ gpus, stack, attention, compile, compileLoss, dropout, trainedShare },
+      ...(earlyStop ? {} : { earlyStop }),
       ...(cudaGraph === 'none' ? {} : { cudaGraph }),
       ...(precision === 'fp8' ? { fp8: true, fp8AllGather } : {}),
       ...(asyncTensorParallel ? { asyncTensorParallel } : {}),

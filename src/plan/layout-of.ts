@@ -87,6 +87,7 @@ export function layoutWithDefaults(asked: Asked): Layout {
     precision: asked.precision ?? 'bf16',
     recompute: asked.recompute ?? 'none',
     recomputeEveryNth: asked.recomputeEveryNth ?? 1,
+    earlyStop: asked.earlyStop ?? true,
     schedule: virtualStages > 1 ? 'interleaved' : (asked.schedule ?? '1F1B'),
     virtualStages,
     attention: asked.attention ?? 'flash',

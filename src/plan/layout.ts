@@ -81,6 +81,8 @@ export interface Layout {
   readonly recompute: Recompute;
   /** Under full recompute, every n-th layer is recomputed, beginning with the first layer. */
   readonly recomputeEveryNth: number;
+  /** Whether PyTorch's recomputation of a layer stops when backward has all that it needs, before the layer's last matmul. */
+  readonly earlyStop: boolean;
   readonly schedule: Schedule;
   readonly virtualStages: number;
   readonly attention: AttentionKernel;

@@ -81,6 +81,11 @@ export const placeSchema = z.strictObject({
   overlapExperts: z.boolean().optional(),
   /** What a CUDA graph replays without the CPU. Default: 'none'. */
   cudaGraph: z.enum(CUDA_GRAPHS).optional(),
+  /**
+   * Whether PyTorch's recomputation of a layer stops when backward has all that it needs (torch.utils.checkpoint with
+   * use_reentrant=False, from torch 2.1 on). Default: true.
+   */
+  earlyStop: z.boolean().optional(),
   compile: z.boolean().optional(),
   /** Whether the loss is compiled. Default: the value of `compile`, as in TorchTitan. */
   compileLoss: z.boolean().optional(),

@@ -3,7 +3,7 @@ import { candidates } from './candidates';
 import { type Planned, tokensPerStep, usdPerMillionTokens } from './cost-of';
 import { familyOf, type Loss, lossOf, type Measure } from './families';
 import type { Layout } from './layout';
-import type { Prediction } from './prediction';
+import { type Prediction, peakInBytes } from './prediction';
 import { PRICES, type PriceTable } from './prices';
 import { type RecommendRequest, searchBases } from './recommend-request';
 
@@ -12,7 +12,7 @@ export interface Recommendation {
   readonly request: RecommendRequest;
   readonly numCandidates: number;
   readonly numFitting: number;
-  /** The layouts that fit, best first; at most `top`. */
+  /** The layouts that fit, best first, in the order of the time or cost that nine in ten runs stay below; at most `top`. */
   readonly ranked: readonly Planned[];
   /** The best layout on the fewest GPUs on which a layout fits; undefined: no layout fits. */
   readonly fewest: Planned | undefined;
@@ -50,7 +50,7 @@ export function recommend(request: RecommendRequest, options: RecommendOptions):
   const layouts = bases.flatMap((base) => [...candidates(base, request.search)]);
   for (const [i, layout] of layouts.entries()) {
     const planned = { layout, prediction: options.predict(layout) };
-    const ranked = { planned, value: measure.of(planned), usable: isUsable(planned, request) };
+    const ranked = { planned, value: measure.of(planned).high, usable: isUsable(planned, request) };
     enter(families, familyOf(layout), ranked);
     if (ranked.usable) {
       keepBest(best, ranked, top);
@@ -74,6 +74,7 @@ export function recommend(request: RecommendRequest, options: RecommendOptions):
 
 interface Ranked {
   readonly planned: Planned;
+  /** The end of the interval: of two layouts with equal predictions, the one that is better known comes first. */
   readonly value: number;
   readonly usable: boolean;
 }
@@ -85,13 +86,13 @@ interface Family {
 }
 
 const MEASURES: Readonly<Record<RecommendRequest['by'], (prices: PriceTable) => Measure>> = {
-  time: () => ({ worse: 'slower', of: ({ prediction }) => prediction.seconds.value }),
-  memory: () => ({ worse: 'the memory', of: ({ prediction }) => prediction.memory.peakBytes }),
+  time: () => ({ worse: 'slower', of: ({ prediction }) => prediction.seconds }),
+  memory: () => ({ worse: 'the memory', of: ({ prediction }) => peakInBytes(prediction.memory) }),
   cost: (prices) => ({
     worse: 'the cost',
     of: (planned) => {
       const usd = usdPerMillionTokens(planned, prices);
-      if (usd !== undefined) return usd.value;
+      if (usd !== undefined) return usd;
       const { name } = planned.layout.hardware;
       throw new ConfigError(
         `the ranking by cost needs a price for ${name}; give prices: { '${name}': USD per GPU hour }`,

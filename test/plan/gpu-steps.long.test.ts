@@ -46,6 +46,7 @@ function simulatedOverPredicted({ model, gpus, micro, hardware }: Dense, recompu
     hardware,
     batch: { micro, global: micro * gpus },
     recompute,
+    earlyStop: false, // this library recomputes whole layers
     parallel: { strategy: 'FULL_SHARD', stack: 'fsdp2' },
   });
   const { seconds, computeByCause } = predictTime(layout);

@@ -34,7 +34,7 @@ const MPT: Readonly<Record<string, readonly [layers: number, dim: number, heads:
   '7b': [32, 4096, 32],
   '13b': [40, 5120, 40],
   '30b': [48, 7168, 56],
-  '70b': [64, 8192, 64],
+  '70b': [80, 8192, 64],
 };
 
 /**
@@ -43,31 +43,45 @@ const MPT: Readonly<Record<string, readonly [layers: number, dim: number, heads:
  * release). Source: mosaicml/llm-foundry, scripts/train/benchmarking (README.md, submit_benchmarks.py).
  */
 export function mptLayouts(): MeasuredLayout[] {
-  return rowsOf('mpt_a100_40g.csv').map(({ row, heldOut }) => {
-    const [layers, dim, heads] = MPT[row.Model ?? ''] ?? [];
-    const [seq, gpus, global, micro, tokens] = numbers(row, [
-      'SeqLen (T)',
-      '# GPUs',
-      'GlobalBatchSize',
-      'MicroBatchSize',
-      'Throughput (T/s)',
-    ]);
-    const layout = layoutOfLine({
-      model: { kind: 'gpt', layers, dim, heads, vocab: 50_368, seq },
-      ...{
-        hardware: 'A100-40G',
-        gpus,
-        nicGbit: 200,
-        precision: 'bf16',
-        reduceDtype: 'bf16',
-        attention: 'flash1',
-      },
-      parallel: { strategy: 'FULL_SHARD', stack: 'fsdp2' },
-      batch: { global, micro },
-      recompute: row['Activation Checkpointing'] === 'True' ? 'full' : 'none',
-    });
-    return { layout, seconds: ((global ?? 0) * (seq ?? 0)) / (tokens ?? 0), heldOut };
+  return rowsOf('mpt_a100_40g.csv').map(({ row, heldOut }) => mptLayout(row, heldOut));
+}
+
+/**
+ * 138 newer trainings of MPT by the same scripts, on A100-80G and H100-80G (README.md of January 2024, commit 5e85bd6; Apache-2.0).
+ * Mode DEFAULT reduces gradients in float32. Transformer Engine's fp8 gathers parameters in bf16.
+ */
+export function newerMptLayouts(): MeasuredLayout[] {
+  return rowsOf('mpt_a100_80g_h100.csv').map(({ row, heldOut }) => mptLayout(row, heldOut));
+}
+
+const MPT_GPUS: Readonly<Record<string, object>> = {
+  a100_40gb: { hardware: 'A100-40G', nicGbit: 200 },
+  a100_80gb: { hardware: 'A100-80G', nicGbit: 200 },
+  h100_80gb: { hardware: 'H100-80G', nicGbit: 400 },
+};
+
+function mptLayout(row: Row, heldOut: boolean): MeasuredLayout {
+  const [layers, dim, heads] = MPT[row.Model ?? ''] ?? [];
+  const [seq, gpus, global, micro, tokens] = numbers(row, [
+    'SeqLen (T)',
+    '# GPUs',
+    'GlobalBatchSize',
+    'MicroBatchSize',
+    'Throughput (T/s)',
+  ]);
+  const layout = layoutOfLine({
+    model: { kind: 'gpt', layers, dim, heads, vocab: 50_368, seq },
+    ...MPT_GPUS[row.GPU ?? ''],
+    gpus,
+    precision: row.Precision?.replace('amp_', ''),
+    reduceDtype: row['MP Mode'] === 'DEFAULT' ? 'fp32' : 'bf16',
+    attention: 'flash1',
+    parallel: { strategy: row['Sharding Strategy'], stack: 'fsdp2', fp8AllGather: false },
+    batch: { global, micro },
+    recompute: row['Activation Checkpointing'] === 'True' ? 'full' : 'none',
+    earlyStop: row.GPU !== 'a100_40gb',
   });
+  return { layout, seconds: ((global ?? 0) * (seq ?? 0)) / (tokens ?? 0), heldOut };
 }
 
 const RECOMPUTED: Readonly<Record<string, object>> = {

@@ -1,3 +1,4 @@
+import type { Layout } from '../../src/plan/layout';
 import { MEGATRON, type MeasuredLayout } from '../../src/plan/measured/measured-layouts';
 import megatron from '../data/megatron2021-table1.json';
 import { layoutOfLine } from './batch-lines';
@@ -33,7 +34,14 @@ export function megatronLayouts(): MeasuredLayout[] {
       ...MEGATRON,
       recompute: 'full',
     });
-    const flops = 96 * global * seq * layers * dim ** 2 * (1 + seq / (6 * dim) + vocab / (16 * layers * dim));
-    return { layout, seconds: flops / gpus / (tflops * 1e12), heldOut: false };
+    return { layout, seconds: secondsAtTflops(layout, tflops), heldOut: false };
   });
+}
+
+/** Returns the time of an iteration at a number of TFLOP/s per GPU, as the paper counts them. */
+export function secondsAtTflops({ model, globalBatch, gpus }: Layout, tflops: number): number {
+  const { layers, dim, seq, vocab } = model;
+  const flops =
+    96 * globalBatch * seq * layers * dim ** 2 * (1 + seq / (6 * dim) + vocab / (16 * layers * dim));
+  return flops / gpus / (tflops * 1e12);
 }

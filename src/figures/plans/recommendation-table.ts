@@ -28,7 +28,13 @@ export function recommendationTable(found: Recommendation): Table {
  * Returns lines that name the fewest GPUs on which a layout fits, the assumptions that decide between the best layout and
  * families with overlapping intervals, and what was not tried.
  */
-export function recommendationNotes({ losses, notTried, ranked, fewest }: Recommendation): readonly string[] {
+export function recommendationNotes({
+  request,
+  losses,
+  notTried,
+  ranked,
+  fewest,
+}: Recommendation): readonly string[] {
   const families = new Map<string, string[]>();
   for (const { family, undecided } of losses) {
     if (undecided !== undefined) families.set(undecided, [...(families.get(undecided) ?? []), family]);
@@ -39,6 +45,9 @@ export function recommendationNotes({ losses, notTried, ranked, fewest }: Recomm
       ([assumption, names]) =>
         `whether the best layout is better than ${listed(names)} depends on an assumption: ${assumption}`,
     ),
+    ...(request.by === 'memory' || ranked.length === 0
+      ? []
+      : [`the order is that of 'up to': nine in ten runs stay below it, if the intervals are right`]),
     ...notTried.map((line) => `not tried: ${line}`),
   ];
 }
@@ -70,6 +79,7 @@ function row(
     hardware: `${layout.gpus} x ${layout.hardware.name}`,
     layout: layoutWords(layout),
     seconds: prediction.seconds.value,
+    atMost: prediction.seconds.high,
     mfu: prediction.mfu,
     peakBytes: prediction.memory.peakBytes,
     fits: prediction.fits,
@@ -85,6 +95,7 @@ const COLUMNS: readonly Column[] = [
   { key: 'hardware' },
   { key: 'layout' },
   { key: 'seconds', title: 'iteration', align: 'right', format: numbers(formatSeconds, '') },
+  { key: 'atMost', title: 'up to', align: 'right', format: numbers(formatSeconds, '') },
   { key: 'mfu', title: 'MFU', align: 'right', format: numbers((mfu) => `${(100 * mfu).toFixed(1)}%`, '') },
   { key: 'peakBytes', title: 'peak', align: 'right', format: numbers(formatBytes, '') },
   { key: 'why' },

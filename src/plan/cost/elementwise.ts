@@ -32,11 +32,11 @@ function megatronTraffic({ model, dropout }: Layout) {
 }
 
 /**
- * Bytes per element. In eager PyTorch, each operation reads and writes its tensors. RMS norm is one kernel (4 bytes in forward, 6
- * in backward). Rotary embedding is in float32 with casts (16 per element of q and k). Per element of ffn, SiLU moves 4 and
+ * Bytes per element. In eager PyTorch, each operation reads and writes its tensors. A layer norm is one kernel (4 bytes in forward,
+ * 6 in backward); an RMS norm is a chain of kernels in float32 (36 and 70) until something fuses it (see `fusesNorms`). Rotary embedding is in float32 with casts (16 per element of q and k). Per element of ffn, SiLU moves 4 and
  * multiplication moves 6 (6 and 10 in backward). Residual sums move 6. Under torch.compile, a chain of element-wise operations is
  * one kernel, without casts and copies.
- * Source: TorchTitan's llama3 model; kernels of torch 2.
+ * Source: TorchTitan's llama3 model; kernels of torch 2 (layer_norm.cpp: rms_norm).
  */
 const PYTORCH = {
   eager: { sums: 2 * 6, gated: { forward: 10, backward: 16 }, rotary: 16 },
@@ -45,16 +45,26 @@ const PYTORCH = {
 
 const UNGATED = { forward: 4, backward: 6 } as const;
 
-function pytorchTraffic({ model, compile }: Layout) {
+const NORM = { forward: 4, backward: 6 } as const;
+const EAGER_RMS_NORM = { forward: 36, backward: 70 } as const;
+
+/** Whether norms are one kernel: a compiler fuses them, and programs with a fused loss (Liger, Transformer Engine) have such kernels. */
+function fusesNorms({ model, compile, compileLoss }: Layout): boolean {
+  return model.kind !== 'llama' || compile || compileLoss;
+}
+
+function pytorchTraffic(layout: Layout) {
+  const { model, compile } = layout;
   const moved = compile ? PYTORCH.compiled : PYTORCH.eager;
   const ffn = model.ffn / model.dim;
   const keys = model.kvHeads / model.heads;
   const spread = !compile && model.kvHeads < model.heads ? 2 * (2 * keys + 2) : 0;
   const feed = model.gatedFfn ? moved.gated : UNGATED;
   const rotary = model.kind === 'llama' || model.kind === 'dit' ? moved.rotary * (1 + keys) : 0;
+  const norm = fusesNorms(layout) ? NORM : EAGER_RMS_NORM;
   return {
-    forward: { whole: 2 * 4 + moved.sums, cut: feed.forward * ffn + rotary + spread },
-    backward: { whole: 2 * 6 + moved.sums, cut: feed.backward * ffn + rotary + spread },
+    forward: { whole: 2 * norm.forward + moved.sums, cut: feed.forward * ffn + rotary + spread },
+    backward: { whole: 2 * norm.backward + moved.sums, cut: feed.backward * ffn + rotary + spread },
   };
 }
 

@@ -29,9 +29,9 @@ const SPLITS = [1, 2, 4] as const;
 
 /** Returns the rate of matmuls in a precision divided by their rate in bf16. */
 export function rateOf(precision: Precision, { generation }: Pick<Gpu, 'generation'>): number {
-  const { fp32Rate, fp8Rate } = GENERATIONS[generation];
+  const { fp32Rate, fp8Rate, sustained } = GENERATIONS[generation];
   if (precision === 'fp32') return fp32Rate;
-  return precision === 'fp8' ? (fp8Rate ?? 1) : 1;
+  return precision === 'fp8' ? (fp8Rate ?? 1) : sustained;
 }
 
 export const ITEM_BYTES: Record<Precision, number> = { bf16: 2, fp16: 2, fp32: 4, fp8: 2 };

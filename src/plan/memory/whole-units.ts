@@ -32,7 +32,7 @@ export type WholeUnits = Readonly<typeof NONE>;
  */
 const REDUCE_BUCKET = 5e8;
 export const MAX_LIVE = 1e9;
-const PREFETCH = 5e7;
+export const PREFETCH = 5e7;
 
 /** Returns the whole units of a stage in the layout's framework. */
 export function wholeUnits(layout: Layout, stage: PipelineStage, bytes: StateBytes): WholeUnits {

@@ -7,11 +7,12 @@ import {
   collectiveSeconds,
   type GroupOperation,
   type GroupPlace,
+  passLatency,
   placeOf,
 } from '../cost/collective';
 import { ITEM_BYTES } from '../cost/gemm';
 import type { Layout } from '../layout';
-import { MAX_LIVE } from '../memory/whole-units';
+import { MAX_LIVE, PREFETCH } from '../memory/whole-units';
 import { shardedStates, usualReduceDtype } from '../stack-rules';
 
 /**
@@ -45,7 +46,7 @@ export function unitComm(layout: Layout, params: number, cal: Calibration) {
   const gradients = params * layout.trainedShare * item.grad;
   const groups = groupsOf(layout);
   const run = (op: GroupOperation, bytes: Bytes, place: GroupPlace): Seconds =>
-    collectiveSeconds(op, bytes, place, hardware, cal);
+    collectiveSeconds(op, bytes, place, hardware, cal) + partsLatency(layout, params, place, cal);
   const gathers = sharded.includes('parameter');
   const again = gathers ? numRegathers(layout) : 0;
   const gather = gathers ? run('allGather', params * item.param, groups.shards) : 0;
@@ -71,6 +72,21 @@ export function unitComm(layout: Layout, params: number, cal: Calibration) {
 }
 
 /**
+ * Returns the latency of the further collectives into which DeepSpeed's ZeRO-3 divides a unit: a matrix that is larger than
+ * stage3_prefetch_bucket_size is gathered and reduced by itself. Source: DeepSpeed's runtime/zero (partitioned_param_coordinator.py,
+ * stage3.py).
+ */
+function partsLatency(layout: Layout, params: number, place: GroupPlace, cal: Calibration): Seconds {
+  if (layout.stack !== 'deepspeed' || !shardedStates(layout).includes('parameter') || place.size <= 1)
+    return 0;
+  const { gatedFfn, kind } = layout.model;
+  // transformers' Llama has separate projections of queries, keys and values.
+  const matrices = (kind === 'llama' ? 4 : 2) + (gatedFfn ? 3 : 2);
+  const parts = Math.min(matrices, Math.max(1, Math.ceil(params / PREFETCH)));
+  return (parts - 1) * (cal.collectiveSeconds + passLatency(place, cal));
+}
+
+/**
  * Returns how often a unit is gathered again before its backward. In TorchTitan's pipelines it is never gathered again, because
  * parameters are whole until the step's end (reshard_after_forward 'default'). fully_shard gathers a unit again once, also under
  * full recompute, because a layer is recomputed within its unit's backward. DeepSpeed gathers a unit again once, but twice under
@@ -87,6 +103,16 @@ export function numRegathers({ strategy, stack, pp, recompute }: Layout): number
  */
 export function gathersAhead({ stack, model, tp }: Layout): boolean {
   return stack !== 'deepspeed' || model.layerParams / tp < MAX_LIVE;
+}
+
+/**
+ * Whether gradients are reduced while backward computes: in DDP, fully_shard and ZeRO-3. In Megatron-LM, reduction follows
+ * backward, and in DeepSpeed's stages 1 and 2 it blocks backward. Source: the defaults (DeepSpeed's overlap_comm is true only
+ * in stage 3, runtime/zero/config.py).
+ */
+export function overlapsReduction(layout: Layout): boolean {
+  if (layout.stack === 'deepspeed') return shardedStates(layout).includes('parameter');
+  return layout.stack !== 'megatron';
 }
 
 /**

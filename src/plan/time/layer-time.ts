@@ -34,7 +34,9 @@ export function layerTime(layout: Layout, cal: Calibration): LayerTime {
   };
   const forward = passOf('forward', KERNELS_BEFORE_EXCHANGE);
   const core = layerKernels(layout).core * launchSeconds(layout, cal);
-  return { forward, backward: passOf('backward', 0), recompute: recomputed(layout, forward, core) };
+  const unneeded = unneededProduct(layout, tokens, cal);
+  const again = { ...forward, products: forward.products - unneeded };
+  return { forward, backward: passOf('backward', 0), recompute: recomputed(layout, again, core) };
 }
 
 type Direction = 'forward' | 'backward';
@@ -167,12 +169,33 @@ function layerCollectives(layout: Layout, tokens: number, cal: Calibration) {
   const bytes = tokens * model.dim * ITEM_BYTES[precision];
   const run = (op: GroupOperation): Seconds => collectiveSeconds(op, bytes, place, hardware, cal);
   const once = sequenceParallel ? run('allGather') + run('reduceScatter') : run('allReduce');
-  const tensor = numTensorParallelPairs(model) * once * (asyncTensorParallel ? 1 / tp : 1);
+  const tensor = numTensorParallelPairs(model) * once * (asyncTensorParallel ? asyncShare(layout, cal) : 1);
   if (cp === 1) return { forward: tensor, backward: tensor };
   const ring = placeOf(cp, tp, hardware.gpusPerNode);
   const keys = 2 * tokens * Math.max(1, model.kvHeads / tp) * model.headDim * ITEM_BYTES[precision] * cp;
   const pass = collectiveSeconds('allGather', keys, ring, hardware, cal);
   return { forward: tensor + pass, backward: tensor + 2 * pass };
+}
+
+/**
+ * Returns the time of the matmul that recomputation leaves out. Backward needs the inputs of a layer's last matmul, not its
+ * result, so a checkpoint of PyTorch stops before it (see `earlyStop`). A dit scales this result, so backward needs it.
+ * Source: torch/utils/checkpoint.py (set_checkpoint_early_stop); Megatron-LM's checkpoints run the whole forward.
+ */
+function unneededProduct(layout: Layout, tokens: number, cal: Calibration): Seconds {
+  const { stack, earlyStop, recompute, model, hardware, precision } = layout;
+  const stops = stack === 'fsdp2' && earlyStop && recompute === 'full' && model.moe === null;
+  const last = feedProducts(layout, tokens, model.ffn).at(-1);
+  const isPlain = model.kind === 'gpt' || model.kind === 'llama';
+  return stops && isPlain && last !== undefined ? productSeconds(last, hardware, precision, cal) : 0;
+}
+
+/**
+ * Returns the share of tensor parallelism's collectives that remains beside the matmuls with which they overlap. Transformer
+ * Engine leaves one of tp parts; PyTorch's asynchronous tensor parallelism leaves most of the time.
+ */
+function asyncShare({ stack, tp }: Layout, cal: Calibration): number {
+  return stack === 'fsdp2' ? Math.max(1 / tp, cal.asyncShare) : 1 / tp;
 }
 
 /** Returns the recomputation: full recompute runs forward again; selective recompute runs what the framework does not store. */

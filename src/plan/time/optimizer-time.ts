@@ -29,6 +29,12 @@ const PAYLOAD = 256 / (256 + 26);
 /** Gradient and parameter are read, the parameter is written, 4 bytes each. Source: DeepSpeed's cpu_adam; torch's AdamW. */
 const HOST_UPDATE_BYTES = 12;
 
+/**
+ * Parameters that one rank's share of the CPU's cores updates per second. Fitted on Llama-3.1-8B with DeepSpeed's cpu_adam on 8
+ * H200, sequences of 8192 tokens (test/data/training-measured.json); the runs on B200 and with longer sequences were held out.
+ */
+const HOST_UPDATES = 0.52e9;
+
 /** Bytes per parameter in each direction: DeepSpeed moves 16-bit gradients and parameters, fully_shard its float32 shards. */
 const MOVED: Readonly<Record<Layout['stack'], number>> = { deepspeed: 2, fsdp2: 4, megatron: 4 };
 
@@ -43,9 +49,9 @@ export function offloadTime(layout: Layout, params: number) {
   const states = shardedStates(layout);
   const own = states.includes('optimizer') ? params / shards : params;
   const trained = own * layout.trainedShare;
+  const moved = trained * HOST_UPDATE_BYTES + 2 * optimizerBytesOf(optimizer)(trained);
   const step = offload.optimizer
-    ? (trained * HOST_UPDATE_BYTES + 2 * optimizerBytesOf(optimizer)(trained)) / memory +
-      (2 * trained * MOVED[stack]) / link
+    ? Math.max(moved / memory, trained / HOST_UPDATES) + (2 * trained * MOVED[stack]) / link
     : 0;
   const each = commPerMicroBatch(layout).gather ? numMicroBatches : 1;
   const gathers = states.includes('parameter') ? each * (1 + numRegathers(layout)) : 1;

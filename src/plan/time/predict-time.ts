@@ -14,6 +14,7 @@ import {
   copyBytes,
   gathersAhead,
   numRegathers,
+  overlapsReduction,
   unitComm,
 } from './data-parallel';
 import { type LayerTime, layerTime, numTensorParallelPairs } from './layer-time';
@@ -158,7 +159,12 @@ function unitWaits(
     backward:
       after +
       reduce +
-      layers * (ahead ? beside(backward, regather + reduce) : regather + beside(backward, reduce)),
+      layers *
+        (!overlapsReduction(layout)
+          ? regather + reduce
+          : ahead
+            ? beside(backward, regather + reduce)
+            : regather + beside(backward, reduce)),
     forwardCopies: layers * copied(bytes.gather),
     backwardCopies: layers * copied(numRegathers(layout) * bytes.gather + bytes.reduce),
   };
@@ -183,8 +189,7 @@ function oncePerStep(layout: Layout, params: number, slowest: StageTime, cal: Ca
   const after = afterStep(layout, params, cal).seconds;
   const gather = each.gather ? 0 : comm.gather;
   const reduce = each.reduce ? 0 : comm.reduce;
-  // In DDP and fully_shard, reduction overlaps with the last backward; in Megatron-LM, reduction follows backward.
-  const beside = layout.stack === 'megatron' ? 0 : slowest.backward;
+  const beside = overlapsReduction(layout) ? slowest.backward : 0;
   return gather + Math.max(reduce - beside, reduce * LAST_BUCKET) + after;
 }
 

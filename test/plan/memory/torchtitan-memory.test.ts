@@ -9,7 +9,7 @@ type Row = Readonly<Record<string, unknown>> & { readonly name: string; readonly
 const PLACE = { hardware: 'H100-96G-grand-teton', compileLoss: false };
 
 /** Returns the prediction of a row, GiB, and its relative error. */
-function predictionOf({ name: _, gib, parallel, ...request }: Row, place: object) {
+function predictionOf({ name: _, tokensPerGpu: _speed, gib, parallel, ...request }: Row, place: object) {
   const layers = { strategy: 'FULL_SHARD', stack: 'fsdp2', ...(parallel as object) };
   const { peak } = predictMemory(
     layoutOfLine({ attention: 'flash', ...place, ...request, parallel: layers }),
@@ -30,7 +30,7 @@ test("the memory of TorchTitan's published runs of Llama 3.1 is predicted within
 
 test('the first stage of a pipeline under tp sums embedding gradients of the whole vocabulary, in float32', () => {
   const row = published.rows.find(({ name }) => name === 'table 6: cp 1') as Row;
-  const { gib: _, name, parallel, ...request } = row;
+  const { gib: _, tokensPerGpu: _speed, name, parallel, ...request } = row;
   const layout = layoutOfLine({
     ...request,
     ...PLACE,
