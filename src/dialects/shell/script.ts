@@ -66,7 +66,10 @@ export function readShell(text: string, file: string): Script {
     const names = assignedNames(statement);
     if (names.map((name) => branches.isSetBefore(name)).includes(true))
       return otherBranch(statement, names).flatMap((word) => expand(word, variables));
-    const words = statement.words.flatMap((word) => expand(word, variables));
+    const numWhole = countWhole(statement.words);
+    const words = statement.words.flatMap((word, i) =>
+      i < numWhole ? [{ text: textIn(word, variables, expand), line: word.line }] : expand(word, variables),
+    );
     const texts = words.map(({ text }) => text);
     const holds = branches.decide(texts);
     if (holds !== undefined)
@@ -82,6 +85,14 @@ export function readShell(text: string, file: string): Script {
     variables.set(array, isAppended === true ? [...(variables.get(array) ?? []), ...words] : words);
     return null;
   }
+}
+
+/** Returns the number of words with which a command begins whose values are not split at blanks: assignments, and all words in `[[ ]]`. */
+function countWhole(words: readonly RawWord[]): number {
+  const firsts = words.map(({ pieces: [first] }) => (first?.isQuoted === false ? first.text : ''));
+  if (firsts[0] === '[[') return words.length;
+  const end = firsts.findIndex((text, i) => !/^\w+\+?=/.test(text) && (i > 0 || text !== 'export'));
+  return end < 0 ? words.length : end;
 }
 
 /** Stores the here-document of a command as the file that it writes. */
