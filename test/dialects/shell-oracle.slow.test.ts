@@ -34,6 +34,7 @@ const assignment: fc.Arbitrary<string> = fc.oneof(
   fc.tuple(name, plain).map(([each, text]) => `${each}+=${text}`),
   fc.tuple(name, fc.constantFrom('a b', ' x  y', '--k 3')).map(([each, text]) => `${each}="${text}"`),
   fc.tuple(name, name).map(([each, from]) => `${each}=$${from}`),
+  name.map((each) => `${each}="all $`.concat('{MORE[@]}"')),
   list.map((words) => `MORE=(${words})`),
   list.map((words) => `MORE+=(${words})`),
   fc.integer({ min: 1, max: 9 }).map((n) => `N=${n}`),
@@ -81,6 +82,7 @@ const launch = fc
     fc.oneof(
       word.map((text) => `--key ${text}`),
       fc.constant('"$'.concat('{MORE[@]}"')),
+      fc.constant('"--key x$'.concat('{MORE[@]}y"')),
     ),
     { minLength: 1, maxLength: 4 },
   )

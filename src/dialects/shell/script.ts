@@ -146,9 +146,12 @@ function expanded(
     const known = variables.get(array ?? variable ?? '');
     if (known !== undefined) count(known, line);
     if (array !== undefined && known !== undefined) {
-      // "${ARGS[@]}" stands for exactly the array's words; without quotes, the words are split at blanks.
-      for (const one of isQuoted ? known : known.flatMap(splitAtBlanks)) words.push(one);
-      current = null;
+      // "${ARGS[@]}" stands for exactly the array's words; without quotes, the words are split at blanks. Text before and after it joins
+      // the first and the last of them.
+      for (const [index, one] of (isQuoted ? known : known.flatMap(splitAtBlanks)).entries()) {
+        if (index > 0 && current !== null) words.push(current);
+        current = index > 0 || current === null ? one : { ...current, text: `${current.text}${one.text}` };
+      }
       continue;
     }
     const value = known === undefined ? text : known.map((word) => word.text).join(' ');
