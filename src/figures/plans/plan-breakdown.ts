@@ -2,7 +2,7 @@ import { type OptionKind, requireOptions } from '../../config/call-options';
 import { ConfigError } from '../../core/errors';
 import type { MemoryCause } from '../../core/events';
 import type { Bytes } from '../../core/units';
-import type { ClaimResult } from '../../plan/claims/survey';
+import type { PlanMemoryOptions } from '../../plan/claims/survey';
 import type { Planned } from '../../plan/cost-of';
 import { type AnyLayout, isPredicted } from '../../plan/layout';
 import { reservableBytes } from '../../plan/memory/allocator';
@@ -28,11 +28,6 @@ const CAUSE_NOUNS = {
 type PlanCause = keyof typeof CAUSE_NOUNS;
 
 const CAUSES = Object.keys(CAUSE_NOUNS) as readonly PlanCause[]; // all keys of CAUSE_NOUNS
-
-/** Claims whose documented bytes a figure of plans draws beside the predicted bytes, such as sl.claims('wan.mem.*'). */
-export interface PlanMemoryOptions {
-  readonly documented?: Iterable<ClaimResult> | undefined;
-}
 
 /**
  * Draws a plan's memory at its peak, by cause; above it, what a document states. For a pipeline, draws the memory of every stage.
