@@ -3,13 +3,13 @@ import { join } from 'node:path';
 import type { Command } from 'commander';
 import { withProgress } from '../../cell/progress';
 import { ConfigError, ShardlabError } from '../../core/errors';
-import { claimsTable, countVerdicts } from '../../figures/claims/claim-words';
+import { claimsTable, countVerdicts, verdictText } from '../../figures/claims/claim-words';
 import { claimsOfTable, documentTable } from '../../figures/claims/document-table';
 import { counted } from '../../figures/format';
 import { createTable } from '../../figures/table';
 import { claimsLab } from '../../job/notebook/claims-lab';
 import type { ClaimEntry } from '../../plan/claims/entry';
-import { detailOf, type Finding, numberOf } from '../../plan/claims/finding';
+import { type Finding, numberOf } from '../../plan/claims/finding';
 import { mutateClaims } from '../../plan/claims/mutation';
 import { PLAN_LAB } from '../../plan/claims/plan-lab';
 import { recordedRuns } from '../../plan/claims/recorded-runs';
@@ -136,11 +136,11 @@ function asJson(
 ): Readonly<Record<string, unknown>> {
   return {
     holds: checks.every(({ holds }) => holds),
-    counts: countVerdicts(checks),
+    counts: countVerdicts(checks.filter(isJudged)),
     runs: { processor, date },
     claims: checks.map(({ claim, finding, holds, change, unjudged }) => ({
       ...claim,
-      verdict: finding.verdict,
+      verdict: unjudged === '' ? finding.verdict : 'not judged',
       found: numberOf(finding),
       predicted: finding.predicted ?? null,
       measured: finding.measured ?? null,
@@ -159,6 +159,10 @@ function asJson(
   };
 }
 
+function isJudged({ unjudged }: ClaimCheck): boolean {
+  return unjudged === '';
+}
+
 /** Returns the text of the checks: one claim in full, with its evidence, or several claims as a table. */
 function asText(checks: readonly ClaimCheck[]): string {
   const [only] = checks;
@@ -170,7 +174,10 @@ function asText(checks: readonly ClaimCheck[]): string {
       : { ...row, verdict: 'not judged', detail: unjudged.slice('not judged: '.length) };
   });
   const columns = ['id', 'documented', 'found', 'verdict', 'detail'].map((key) => ({ key }));
-  const counts = Object.entries(countVerdicts(checks)).map(([verdict, count]) => `${count} ${verdict}`);
+  const judged = checks.filter(isJudged);
+  const words = Object.entries(countVerdicts(judged));
+  if (judged.length < checks.length) words.push(['not judged', checks.length - judged.length]);
+  const counts = words.map(([verdict, count]) => `${count} ${verdict}`);
   const title = `${counted(checks.length, 'claim')}: ${counts.join(', ')}`;
   return createTable(rows, { title, columns }).toText(checks.length);
 }
@@ -194,18 +201,18 @@ function oneClaim({ claim, finding, holds, change, unjudged }: ClaimCheck): stri
   const told = (word: string, value: unknown): string =>
     value === '' || value === undefined ? '' : `${word} ${value}, `;
   const numbers = `${told('documented', row?.documented)}${told('found', row?.found)}`;
-  const detail = detailOf(finding);
-  const isRead = finding.reading !== '' && finding.verdict !== 'holds only if';
   const more = Object.entries(moreOf(finding)).map(([name, text]) => `${name}: ${text}`);
   return [
     `${claim.id} (${claim.document}): ${claim.statement}`,
-    `${numbers}${isRead ? `${finding.reading}; ` : ''}${finding.verdict}${detail === '' ? '' : `${finding.verdict === 'holds only if' ? ' ' : ', '}${detail}`}${finding.judged !== undefined ? ' (judged)' : ''}`,
+    unjudged === ''
+      ? `${numbers}${verdictText(finding)}${finding.judged !== undefined ? ' (judged)' : ''}`
+      : `${numbers}${unjudged}`,
     finding.why,
     ...more,
     ...(finding.follows === undefined
       ? []
       : [`follows claim ${finding.follows}, which judges the same number or code`]),
-    unjudged || (holds ? 'the evidence holds' : `the evidence no longer holds: ${change}`),
+    ...(unjudged === '' ? [holds ? 'the evidence holds' : `the evidence no longer holds: ${change}`] : []),
     `checked by ${finding.evidence.kind}:`,
     finding.evidence.source,
   ].join('\n');

@@ -105,6 +105,14 @@ function withUnit(value: number, unit: string | null): string {
   return `${quantity(value)} ${SHORT_UNITS[unit] ?? unit}`;
 }
 
+/** Says first under which reading a statement is right, then the verdict: 'holds only if …; off: 1.46 x too low'. */
+export function verdictText(finding: Finding): string {
+  const { verdict, reading } = finding;
+  if (verdict === 'holds only if') return reading;
+  const detail = detailOf(finding);
+  return `${reading === '' ? '' : `${reading}; `}${verdict}${detail === '' ? '' : `: ${detail}`}`;
+}
+
 /** Returns the number of claims per verdict, in the order of VERDICTS. */
 export function countVerdicts(results: readonly ClaimResult[]): Readonly<Record<Verdict, number>> {
   const counts = VERDICTS.map((verdict) => [

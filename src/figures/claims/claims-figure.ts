@@ -1,4 +1,4 @@
-import { detailOf, type Finding, VERDICTS, type Verdict } from '../../plan/claims/finding';
+import { VERDICTS, type Verdict } from '../../plan/claims/finding';
 import type { ClaimResult } from '../../plan/claims/survey';
 import type { Estimate } from '../../plan/prediction';
 import { createFigure, type Figure, type Quantities, titleOf } from '../figure';
@@ -19,6 +19,7 @@ import {
   isSameUnit,
   plainText,
   VERDICT_MARKS,
+  verdictText,
 } from './claim-words';
 import { claimsByDocument } from './claims-by-document';
 
@@ -105,7 +106,11 @@ function rowsOf(results: readonly ClaimResult[]) {
     const { claim, finding } = one;
     const name = wrapped(claim.id, 11, WIDTHS.statement);
     const statement = wrapped(claim.statement, 11, WIDTHS.statement);
-    const verdict = wrapped(verdictText(finding), 11, WIDTHS.verdict);
+    const verdict = wrapped(
+      `${verdictText(finding)}${finding.judged === undefined ? '' : '*'}`,
+      11,
+      WIDTHS.verdict,
+    );
     const numbers = numbersOf(one);
     const stack = STEP * numbers.reduce((sum, { lines }) => sum + lines.length, 0);
     const texts = LINE * Math.max(name.length + statement.length, verdict.length);
@@ -185,16 +190,6 @@ function intervalOf({ ends, at }: Item): ScatterTrace[] {
 
 function textOf({ end, at, lines }: Item): Annotation {
   return note(end, at, markup(lines, strong), { xshift: 3, align: 'left' });
-}
-
-/** Says first under which reading a statement is right, then how wrong it is; '*' marks a judgement on words. */
-function verdictText(finding: Finding): string {
-  const { verdict, reading, judged } = finding;
-  const detail = detailOf(finding);
-  const more = verdict === 'holds only if' || detail === '' ? '' : `: ${detail}`;
-  const words = verdict === 'holds only if' ? reading : `${verdict}${more}`;
-  const first = reading === '' || verdict === 'holds only if' ? '' : `${reading}; `;
-  return `${first}${words}${judged === undefined ? '' : '*'}`;
 }
 
 /** The signs in front of a verdict. */

@@ -2,7 +2,7 @@ import { inspect } from 'node:util';
 import { withProgress } from '../../cell/progress';
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError } from '../../core/errors';
-import { claimsTable, countVerdicts } from '../../figures/claims/claim-words';
+import { claimsTable, countVerdicts, verdictText } from '../../figures/claims/claim-words';
 import { claimsFigure } from '../../figures/claims/claims-figure';
 import { documentTable, documentTables } from '../../figures/claims/document-table';
 import type { Figure } from '../../figures/figure';
@@ -112,10 +112,9 @@ export class Claims implements Iterable<ClaimResult> {
 
   /** Returns a Markdown table for a report, with one row per claim: documented, found, verdict and reason. */
   toMarkdown(): string {
-    const cells = this.table().rows.map(({ id, documented, found, reading, verdict, by, why }) => {
-      const word = by === '' ? verdict : `${verdict}: ${by}`;
-      const read = verdict === 'holds only if' ? reading : reading === '' ? word : `${reading}; ${word}`;
-      return [`\`${id}\``, documented, found, read, why];
+    const cells = this.table().rows.map(({ id, documented, found, why }, i) => {
+      const finding = this.results[i]?.finding;
+      return [`\`${id}\``, documented, found, finding === undefined ? '' : verdictText(finding), why];
     });
     const head = ['claim', 'documented', 'found', 'verdict', 'why'];
     const lines = [head, head.map(() => '---'), ...cells].map(
