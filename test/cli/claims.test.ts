@@ -34,12 +34,12 @@ test("--table shows a document's table, also as JSON; the error of an unknown ta
   const { status, stdout } = await shardlab(['claims', '--table', 'memory', '--json']);
   assert.equal(status, 0);
   const { columns, rows } = JSON.parse(stdout);
-  assert.deepEqual(columns, ['part', 'size per GPU', 'how it is made small', 'claims']);
-  assert.equal(rows[0]['size per GPU'], '12.8 GB → 6.75 GB, off');
+  assert.deepEqual(columns, ['part', 'size per GPU', 'how it is made small', 'reading', 'claims']);
+  assert.equal(rows[0]['size per GPU'], '12.8 GB → 13.5 GB, holds under a condition');
   const text = await shardlab(['claims', 'wan.mem.params', '--table', 'memory']);
   assert.match(
     text.stdout,
-    /^parameters, sharded +12\.8 GB → 6\.75 GB, off +bf16, sharding +wan\.mem\.params$/m,
+    /^parameters, sharded +12\.8 GB → 13\.5 GB, holds under a condition +bf16, sharding +holds only if .* +wan\.mem\.params$/m,
   );
   const wrong = await shardlab(['claims', '--table', 'memories']);
   assert.equal(wrong.status, 2);

@@ -2,9 +2,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LIGHT } from '../../src/figures/grammar/ink';
 import { comparePlans } from '../../src/figures/plans/compare-plans';
+import { claims } from '../../src/job/notebook/claims';
 import { plan } from '../../src/job/notebook/plan';
 import { scaling } from '../../src/job/notebook/scaling';
 import { whatIf } from '../../src/job/notebook/what-if';
+import { numberOf } from '../../src/plan/claims/finding';
 import { loadPlotly, problemsOf } from './plotly-validate';
 import { textFaults } from './svg-texts';
 
@@ -145,4 +147,38 @@ test('the batch can be set per GPU or in total', () => {
   const relative = (at({ global: 64 })[1] ?? 0) / (one.tokensPerSecondPerGpu * 32);
   assert.ok(Math.abs(relative - 1) < 1e-9, String(relative));
   assert.equal(at({ global: 64 })[0], at({ perGpu: 4 })[0]);
+});
+
+const DESCRIBED = { like: 'wan2.2-a14b', params: 27e9, name: 'Wan as described' } as const;
+const RUN = { parallel: { cp: 8 }, activationCheckpointing: 'full', batch: 1, accumulation: 8 } as const;
+
+test("a document's bytes are drawn beside the predicted bytes, which are the numbers that its claims find", () => {
+  const wan = claims('wan.mem.*');
+  const described = plan({ ...RUN, model: DESCRIBED }, { on: 'A100-80G', gpus: 8 });
+  const { title, table } = described.memory({ documented: wan });
+  assert.match(title, /^The document has 62\.0 GB without gradients; predicted: 62\.\d GB$/);
+  const of = (cause: string) => table.rows.find((row) => row.cause === cause);
+  assert.equal(of('param.shard')?.documentedBytes, 12.8e9);
+  assert.equal(of('grad.shard')?.documentedBytes, null);
+  for (const id of ['wan.mem.params', 'wan.mem.optimizer'] as const) {
+    const { claim, finding } = wan.results.find((one) => one.claim.id === id) ?? assert.fail(id);
+    assert.equal(of(claim.cause ?? '')?.predictedBytes, (numberOf(finding) ?? 0) * 1e9);
+  }
+  const names = JSON.stringify(comparePlans({ described }, 'memory', { documented: wan }).layout);
+  assert.match(names, /documented.*described/);
+  assert.equal(described.memory().table.rows[0]?.documentedBytes, undefined);
+});
+
+test('documented bytes that are no claims, or no parts of memory, are refused', () => {
+  const one = plan(LLAMA);
+  for (const [documented, message] of [
+    [12.8e9, /documented is .*, but must be claims, such as sl\.claims\('wan\.mem\.\*'\)/],
+    [claims('guide.mem.*'), /documented has no claim about a part of a GPU's memory/],
+  ] as const) {
+    assert.throws(() => one.memory({ documented } as never), { code: 'CONFIG', message });
+    assert.throws(() => comparePlans({ one }, 'memory', { documented } as never), {
+      code: 'CONFIG',
+      message,
+    });
+  }
 });

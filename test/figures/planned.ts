@@ -24,7 +24,7 @@ export function about(value: number, share = 0.06): Estimate {
   return { value, low: value * (1 - share), high: value * (1 + share) };
 }
 
-type Found = Partial<Pick<SettledFinding, 'predicted' | 'measured' | 'by' | 'judged'>>;
+type Found = Partial<Pick<SettledFinding, 'predicted' | 'measured' | 'by' | 'reading' | 'judged'>>;
 
 /** A claim with a finding. */
 export function result(
@@ -49,6 +49,7 @@ export function result(
   const base = {
     unit,
     by: '',
+    reading: '',
     why: 'Because it is so.',
     evidence: { kind: 'formula', source: '1 - 1 / 8' } as const,
     ...found,
@@ -71,7 +72,13 @@ function findingOf(verdict: Verdict, base: Omit<SettledFinding, 'verdict'>): Fin
     case 'holds partly':
       return { ...base, verdict, part: 'the first part' };
     case 'holds only if':
-      return { ...base, verdict, condition: 'N is 10 GPUs', otherwise: '8 GPUs save 87.5%' };
+      return {
+        ...base,
+        verdict,
+        reading: 'holds only if N is 10 GPUs',
+        condition: 'N is 10 GPUs',
+        otherwise: '8 GPUs save 87.5%',
+      };
     default:
       return { ...base, verdict };
   }
@@ -82,7 +89,11 @@ export const SOME_CLAIMS: readonly ClaimResult[] = [
   result('guide.shard.optimizer', -80, '%', 'holds only if', { predicted: -87.5 }),
   result('guide.comm.rounds', 4, 'rounds', 'off', { predicted: 21, by: '5.25 x too low' }),
   result('swift.mem.adam', 8, 'bytes/parameter', 'holds', { measured: 8 }),
-  result('wan.mem.params', 12.8, 'GB', 'off', { predicted: 7.15, by: '1.79 x too high' }),
+  result('wan.mem.params', 12.8, 'GB', 'off', {
+    predicted: 7.15,
+    by: '1.79 x too high',
+    reading: 'holds only if shards are fp32 and GB means GiB (then 12.6)',
+  }),
   result('wan.mem.activations', 22.3, 'GB', 'open', { predicted: about(19, 0.25) }),
   result('wan.arith.samples_per_step', null, null, 'contradicts itself', { by: '2.1 x' }),
   result('guide.perf.fsdp_speedup', 3.2, 'x', 'open', { predicted: about(0.9, 0.08) }),

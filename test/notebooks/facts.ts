@@ -121,8 +121,16 @@ const FACTS: readonly Fact[] = [
   },
   {
     notebook: '05-wan-moe',
-    sentence: 'these parameters need 7.14 GB per GPU',
-    holds: (outputs) => shows(outputs, /bf16GBOver8: 7\.144/),
+    sentence: '2 × 14.29B = 28.58B parameters',
+    holds: (outputs) => shows(outputs, /billions: 28\.57\d*,\s+perExpert: 14\.28/),
+  },
+  {
+    notebook: '05-wan-moe',
+    sentence: 'the plan has 6.75 GB of them',
+    holds: (_, notebook) =>
+      titled(notebook, /^The document has 62\.0 GB without gradients/)?.rows.some(
+        ({ cause, predictedBytes }) => cause === 'grad.shard' && predictedBytes === '6,750,000,000',
+      ) === true,
   },
   {
     notebook: '05-wan-moe',

@@ -3,13 +3,13 @@ import { join } from 'node:path';
 import type { Command } from 'commander';
 import { withProgress } from '../../cell/progress';
 import { ConfigError, ShardlabError } from '../../core/errors';
-import { claimsTable, countVerdicts } from '../../figures/claims/claim-words';
+import { claimsTable, countVerdicts, verdictText } from '../../figures/claims/claim-words';
 import { claimsOfTable, documentTable } from '../../figures/claims/document-table';
 import { counted } from '../../figures/format';
 import { createTable } from '../../figures/table';
 import { claimsLab } from '../../job/notebook/claims-lab';
-import type { ClaimEntry, Facts } from '../../plan/claims/entry';
-import { detailOf, type Finding, numberOf } from '../../plan/claims/finding';
+import type { ClaimEntry } from '../../plan/claims/entry';
+import { type Finding, numberOf } from '../../plan/claims/finding';
 import { mutateClaims } from '../../plan/claims/mutation';
 import { PLAN_LAB } from '../../plan/claims/plan-lab';
 import { recordedRuns } from '../../plan/claims/recorded-runs';
@@ -56,6 +56,7 @@ export function addClaims(program: Command, perform: Perform, io: Io): void {
     if (options.table !== undefined) return showTable(options.table, entries, output);
     if (options.record === true) requireOneMachine(entries, recordedRuns, processorName());
     const runs = options.runs || options.record === true ? await fresh(entries, io) : recordedRuns;
+    if (options.record === true) requireQuiet(runs);
     if (options.record === true) output.note(`recorded in ${storeRecorded(runs)}`);
     const checks = checkClaims(entries, PLAN_LAB, runs);
     output.answer(asJson(checks, runs), () => asText(checks));
@@ -111,7 +112,7 @@ async function fresh(entries: readonly ClaimEntry[], io: Io): Promise<RecordedRu
   if (entries.every(({ experiment }) => experiment === undefined)) return recordedRuns;
   const lab = claimsLab();
   try {
-    const facts: Readonly<Record<string, Facts>> = await withProgress(
+    const { experiments, busy } = await withProgress(
       'checking claims',
       'experiments',
       (show) => recordRuns(entries, lab, (name, done, total) => show(done, total, name)),
@@ -121,7 +122,8 @@ async function fresh(entries: readonly ClaimEntry[], io: Io): Promise<RecordedRu
     return {
       processor: processorName(),
       date,
-      experiments: { ...recordedRuns.experiments, ...facts },
+      experiments: { ...recordedRuns.experiments, ...experiments },
+      busy,
     };
   } finally {
     await lab.close();
@@ -134,16 +136,17 @@ function asJson(
 ): Readonly<Record<string, unknown>> {
   return {
     holds: checks.every(({ holds }) => holds),
-    counts: countVerdicts(checks),
+    counts: countVerdicts(checks.filter(isJudged)),
     runs: { processor, date },
-    claims: checks.map(({ claim, finding, holds, change }) => ({
+    claims: checks.map(({ claim, finding, holds, change, unjudged }) => ({
       ...claim,
-      verdict: finding.verdict,
+      verdict: unjudged === '' ? finding.verdict : 'not judged',
       found: numberOf(finding),
       predicted: finding.predicted ?? null,
       measured: finding.measured ?? null,
       found_unit: finding.unit,
       by: finding.by,
+      reading: finding.reading,
       why: finding.why,
       evidence: finding.evidence,
       judged: finding.judged ?? null,
@@ -151,17 +154,30 @@ function asJson(
       ...moreOf(finding),
       holds,
       change,
+      unjudged,
     })),
   };
+}
+
+function isJudged({ unjudged }: ClaimCheck): boolean {
+  return unjudged === '';
 }
 
 /** Returns the text of the checks: one claim in full, with its evidence, or several claims as a table. */
 function asText(checks: readonly ClaimCheck[]): string {
   const [only] = checks;
   if (only !== undefined && checks.length === 1) return oneClaim(only);
-  const { rows } = claimsTable(checks);
+  const rows = claimsTable(checks).rows.map((row, i) => {
+    const unjudged = checks[i]?.unjudged ?? '';
+    return unjudged === ''
+      ? row
+      : { ...row, verdict: 'not judged', detail: unjudged.slice('not judged: '.length) };
+  });
   const columns = ['id', 'documented', 'found', 'verdict', 'detail'].map((key) => ({ key }));
-  const counts = Object.entries(countVerdicts(checks)).map(([verdict, count]) => `${count} ${verdict}`);
+  const judged = checks.filter(isJudged);
+  const words = Object.entries(countVerdicts(judged));
+  if (judged.length < checks.length) words.push(['not judged', checks.length - judged.length]);
+  const counts = words.map(([verdict, count]) => `${count} ${verdict}`);
   const title = `${counted(checks.length, 'claim')}: ${counts.join(', ')}`;
   return createTable(rows, { title, columns }).toText(checks.length);
 }
@@ -180,22 +196,23 @@ function moreOf(finding: Finding): Readonly<Record<string, string>> {
   }
 }
 
-function oneClaim({ claim, finding, holds, change }: ClaimCheck): string {
+function oneClaim({ claim, finding, holds, change, unjudged }: ClaimCheck): string {
   const [row] = claimsTable([{ claim, finding }]).rows;
   const told = (word: string, value: unknown): string =>
     value === '' || value === undefined ? '' : `${word} ${value}, `;
   const numbers = `${told('documented', row?.documented)}${told('found', row?.found)}`;
-  const detail = detailOf(finding);
   const more = Object.entries(moreOf(finding)).map(([name, text]) => `${name}: ${text}`);
   return [
     `${claim.id} (${claim.document}): ${claim.statement}`,
-    `${numbers}${finding.verdict}${detail === '' ? '' : `${finding.verdict === 'holds only if' ? ' ' : ', '}${detail}`}${finding.judged !== undefined ? ' (judged)' : ''}`,
+    unjudged === ''
+      ? `${numbers}${verdictText(finding)}${finding.judged !== undefined ? ' (judged)' : ''}`
+      : `${numbers}${unjudged}`,
     finding.why,
     ...more,
     ...(finding.follows === undefined
       ? []
       : [`follows claim ${finding.follows}, which judges the same number or code`]),
-    holds ? 'the evidence holds' : `the evidence no longer holds: ${change}`,
+    ...(unjudged === '' ? [holds ? 'the evidence holds' : `the evidence no longer holds: ${change}`] : []),
     `checked by ${finding.evidence.kind}:`,
     finding.evidence.source,
   ].join('\n');
@@ -225,10 +242,19 @@ export function requireOneMachine(
   );
 }
 
+/** Throws: CONFIG if the machine was busy, because times of such runs would be recorded. */
+function requireQuiet({ busy = '' }: RecordedRuns): void {
+  if (busy === '') return;
+  throw new ConfigError(
+    `--record: ${busy}, so the times of its runs are not recorded; run it again when no other program works`,
+  );
+}
+
 /** Writes runs to their files; returns the file in the repository. Throws: IO. */
 function storeRecorded(runs: RecordedRuns): string {
   const paths = RECORDED_FILES.map((file) => join(INSTALLATION, file));
-  const text = `${JSON.stringify(runs, null, 2)}\n`;
+  const { busy: _, ...quiet } = runs;
+  const text = `${JSON.stringify(quiet, null, 2)}\n`;
   orFail(
     () => paths.map((path) => writeFileSync(path, text)),
     (reason) =>

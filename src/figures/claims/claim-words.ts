@@ -42,18 +42,8 @@ export function claimRatio({ claim, finding }: ClaimResult): number | null {
   return ratio(claim.documented, numberOf(finding));
 }
 
-/** Returns the documented number ÷ each end of the prediction's interval, smallest ratio first; null without such an interval. */
-export function claimRatioRange({ claim, finding }: ClaimResult): readonly [number, number] | null {
-  const { predicted, measured } = finding;
-  if (measured !== undefined || predicted === undefined || typeof predicted === 'number') return null;
-  if (!isSameUnit(claim.unit, finding.unit)) return null;
-  const ends = [ratio(claim.documented, predicted.low), ratio(claim.documented, predicted.high)];
-  const [low, high] = ends.map((end) => end ?? 0).sort((a, b) => a - b);
-  return low === undefined || high === undefined || low <= 0 ? null : [low, high];
-}
-
 /** Returns whether both units are equal, or the found unit ('GB per card') begins with the document's unit ('GB'). */
-function isSameUnit(documented: string | null, found: string | null): boolean {
+export function isSameUnit(documented: string | null, found: string | null): boolean {
   return documented === found || (documented !== null && found?.startsWith(`${documented} `) === true);
 }
 
@@ -88,7 +78,7 @@ export function foundText({ predicted, measured, unit }: Finding): string {
   return estimateText(predicted, unit);
 }
 
-function estimateText({ value, low, high }: Estimate, unit: string | null): string {
+export function estimateText({ value, low, high }: Estimate, unit: string | null): string {
   if (low === high) return withUnit(value, unit);
   return `${quantity(low)}${low < 0 ? ' to ' : '–'}${withUnit(high, unit)}`;
 }
@@ -113,6 +103,14 @@ function withUnit(value: number, unit: string | null): string {
   if (unit === null || unit === '') return quantity(value);
   if (unit === '%') return `${quantity(value)}%`;
   return `${quantity(value)} ${SHORT_UNITS[unit] ?? unit}`;
+}
+
+/** Says first under which reading a statement is right, then the verdict: 'holds only if …; off: 1.46 x too low'. */
+export function verdictText(finding: Finding): string {
+  const { verdict, reading } = finding;
+  if (verdict === 'holds only if') return reading;
+  const detail = detailOf(finding);
+  return `${reading === '' ? '' : `${reading}; `}${verdict}${detail === '' ? '' : `: ${detail}`}`;
 }
 
 /** Returns the number of claims per verdict, in the order of VERDICTS. */
@@ -161,6 +159,7 @@ export function claimsTable(results: readonly ClaimResult[]): Table {
       found: plainText(foundText(finding)),
       value: numberOf(finding),
       ratio: claimRatio(one),
+      reading: finding.reading,
       verdict: finding.verdict,
       by: finding.by,
       detail: detailOf(finding),

@@ -1,39 +1,52 @@
-import { type Finding, VERDICTS, type Verdict } from '../../plan/claims/finding';
+import { VERDICTS, type Verdict } from '../../plan/claims/finding';
 import type { ClaimResult } from '../../plan/claims/survey';
+import type { Estimate } from '../../plan/prediction';
 import { createFigure, type Figure, type Quantities, titleOf } from '../figure';
 import { counted, listed } from '../format';
-import { log10, logRange, logTicks, rowAxis, rowRange } from '../grammar/axes';
+import { bareRowAxis } from '../grammar/axes';
 import { safe, soft, strong } from '../grammar/ink';
-import { line, note, ruleX, SILENT } from '../grammar/marks';
-import { NEUTRAL } from '../grammar/palette';
+import { bars, line, note, SILENT } from '../grammar/marks';
+import { type Fill, LINE_COLORS, NEUTRAL, NEUTRAL_FILL } from '../grammar/palette';
 import { plot } from '../grammar/plot';
 import type { Annotation, ScatterTrace, Shape } from '../grammar/plotly';
-import { textWidth, wrappedMarkup } from '../grammar/text-width';
+import { wrapped } from '../grammar/text-width';
 import {
-  claimRatio,
-  claimRatioRange,
   claimsTable,
   countVerdicts,
   documentedText,
+  estimateText,
   foundText,
-  limitRatio,
+  isSameUnit,
+  plainText,
   VERDICT_MARKS,
-  verdictDots,
+  verdictText,
 } from './claim-words';
 import { claimsByDocument } from './claims-by-document';
 
 /** If there are more claims than this, a row shows a document, not a claim. */
 const MOST_ROWS = 20;
-const ROW = 20;
-const FRAME = { top: 92, right: 10, foot: 30, legend: 'plot' } as const;
-/** Where the dots and the text columns are, as shares of the plot's width. */
-const DOTS = [0, 0.34] as const;
-const COLUMNS = { documented: 0.37, found: 0.55, verdict: 0.77 } as const;
+const FRAME = { top: 92, right: 10, left: 10, foot: 12, legend: 'plot' } as const;
+/** Where the columns begin, as shares of the plot's width, and their widths in pixels on the narrowest page (700 pixels). */
+const COLUMNS = { statement: 0.008, bars: 0.3, verdict: 0.63 } as const;
+const WIDTHS = { statement: 186, bars: 210, verdict: 238 } as const;
+const LINE = 13.75;
+/** The height of a bar and of the space for it, in pixels. */
+const [BAR, STEP] = [9, 14] as const;
+/** A bar longer than this number of documented values ends there, with an arrow. */
+const MOST = 2.2;
+/** The end of the axis: behind the longest bar there is room for a number. */
+const AXIS_END = 4;
+
+const FILLS = {
+  documented: NEUTRAL_FILL,
+  predicted: { color: LINE_COLORS[0] },
+  measured: { color: LINE_COLORS[2] },
+} as const satisfies Record<string, Fill>;
 
 /**
- * Draws one row per claim: a dot at documented ÷ found on a logarithmic axis, then the claim's texts. The dot's shape shows the
- * verdict. If no claim has a ratio, the statements are in place of the dots. If there are many claims, draws one row per
- * document.
+ * Draws one row per claim: what the document states, bars of the documented, the predicted and the measured number, and the
+ * verdict with the reading under which the document is right. The documented bars have the same length in all rows. If there are
+ * many claims, draws one row per document.
  */
 export function claimsFigure(results: readonly ClaimResult[]): Figure {
   const parts = {
@@ -42,118 +55,144 @@ export function claimsFigure(results: readonly ClaimResult[]): Figure {
     table: claimsTable(results),
   };
   if (results.length > MOST_ROWS) return createFigure({ ...parts, ...claimsByDocument(results) });
-  const axis = ratioAxis(results);
-  const rows = Math.max(1, results.length);
-  const left = Math.min(176, 14 + 1.1 * Math.max(70, ...results.map(({ claim }) => textWidth(claim.id, 11))));
-  const ids = results.map(({ claim }) =>
-    wrappedMarkup(claim.id, 11, left - 14, (line) => strong(safe(line))),
-  );
-  const hasDots = results.length === 0 || results.some((one) => claimRatio(one) !== null);
-  const texts = results.flatMap((one, row) => [...firstTexts(one, row, hasDots), ...rowTexts(one, row)]);
-  const numLines = Math.max(
-    1,
-    ...[...ids, ...texts.map(({ text }) => text)].map((text) => text.split('<br>').length),
-  );
-  const pixels = rows * Math.max(ROW, numLines * 13.75 + 6);
+  const rows = rowsOf(results);
+  const pixels = Math.max(STEP, ...rows.map(({ bottom }) => bottom));
+  const items = rows.flatMap((row) => row.items);
+  const isBarred = items.some(({ length }) => length !== undefined);
+  const low = Math.min(0, ...items.flatMap(({ length = 0, ends }) => [length, ...ends]));
   return createFigure({
     ...parts,
-    subtitle: hasDots
-      ? 'Documented value ÷ value found here (run, dry run, formula, prediction); grey: the prediction’s interval; *: judged on words.'
+    subtitle: isBarred
+      ? 'Bars of a row have one scale; the documented bars of all rows are equally long. Line: the prediction’s interval; *: judged on words.'
       : 'Statements without a number to compare; each was checked by a run, a dry run, a formula or a prediction.',
-    ...plot({ ...FRAME, left, pixels }, [
+    ...plot({ ...FRAME, pixels }, [
       {
-        x: { domain: DOTS, range: axis.range, ...(hasDots ? axis.ticks : { tickvals: [], showgrid: false }) },
-        y: rowAxis(ids, rowRange(rows)),
-        data: results.length === 0 ? [] : marksOf(results, axis),
-        annotations: [...headings(pixels, hasDots), ...texts],
-        shapes: [
-          ...bands(rows),
-          ...(hasDots ? [ruleX(0, rowRange(rows), { width: 1, color: NEUTRAL })] : []),
-        ],
+        x: {
+          domain: [COLUMNS.bars, COLUMNS.verdict - 0.02],
+          range: [low, AXIS_END],
+          tickvals: [],
+          showgrid: false,
+          ...(isBarred ? { zeroline: true, zerolinecolor: NEUTRAL } : {}),
+        },
+        y: bareRowAxis([pixels, 0]),
+        data: [...barsOf(items), ...items.flatMap(intervalOf)],
+        annotations: [...headings(pixels), ...rows.flatMap(({ texts }) => texts), ...items.map(textOf)],
+        shapes: bands(rows),
       },
     ]),
   });
 }
 
-/** A logarithmic axis from the smallest to the largest ratio; it always includes 1. */
-interface RatioAxis {
-  readonly range: readonly [number, number];
-  readonly ticks: ReturnType<typeof logTicks>;
-  at(ratio: number): number;
+type Source = keyof typeof FILLS;
+
+/** A number at the height `at`, with its bar; lengths are shares of the documented number. */
+interface Item {
+  readonly source: Source;
+  readonly at: number;
+  /** The bar's length; undefined if the number has no bar. */
+  readonly length: number | undefined;
+  /** The ends of the prediction's interval; empty without an interval. */
+  readonly ends: readonly number[];
+  /** Where the number's text begins. */
+  readonly end: number;
+  readonly lines: readonly string[];
+  readonly hover: string;
 }
 
-function ratioAxis(results: readonly ClaimResult[]): RatioAxis {
-  const ratios = results.flatMap((one) => claimRatio(one) ?? []).map(limitRatio);
-  const range = logRange([...ratios, 0.8, 1.25], 0.08);
-  const ticks = logTicks(10 ** range[0], 10 ** range[1], (value) => `${value}×`, 5);
-  const at = (ratio: number): number => Math.min(range[1], Math.max(range[0], log10(limitRatio(ratio))));
-  return { range, ticks, at };
-}
-
-function marksOf(results: readonly ClaimResult[], axis: RatioAxis): ScatterTrace[] {
-  const items = results.flatMap((one, y) => {
-    const ratio = claimRatio(one);
-    if (ratio === null) return [];
-    return [{ x: axis.at(ratio), y, text: hover(one, ratio), verdict: one.finding.verdict }];
+/** Lays out the claims below each other; each row is as high as its highest column. */
+function rowsOf(results: readonly ClaimResult[]) {
+  let top = 0;
+  return results.map((one) => {
+    const { claim, finding } = one;
+    const name = wrapped(claim.id, 11, WIDTHS.statement);
+    const statement = wrapped(claim.statement, 11, WIDTHS.statement);
+    const verdict = wrapped(
+      `${verdictText(finding)}${finding.judged === undefined ? '' : '*'}`,
+      11,
+      WIDTHS.verdict,
+    );
+    const numbers = numbersOf(one);
+    const stack = STEP * numbers.reduce((sum, { lines }) => sum + lines.length, 0);
+    const texts = LINE * Math.max(name.length + statement.length, verdict.length);
+    const row = {
+      top,
+      middle: top + Math.max(stack, texts) / 2 + 4,
+      bottom: top + Math.max(stack, texts) + 8,
+    };
+    top = row.bottom;
+    let at = row.middle - stack / 2;
+    const items = numbers.map((number): Item => {
+      const room = STEP * number.lines.length;
+      at += room;
+      return { ...number, at: at - room / 2 };
+    });
+    const { symbol, color } = VERDICT_MARKS[finding.verdict];
+    const sign = `<span style="color:${color}">${GLYPHS[symbol] ?? ''}</span> `;
+    return {
+      ...row,
+      items,
+      texts: [
+        cell(COLUMNS.statement, row.middle, `${markup(name, strong)}<br>${markup(statement, soft)}`),
+        cell(COLUMNS.verdict, row.middle, `${sign}${markup(verdict, soft)}`),
+      ],
+    };
   });
-  const lines = results.flatMap((one, i) => errorLines(one, i, axis));
-  return [...lines, ...verdictDots(items, 10, (verdict) => ({ name: soft(verdict) }))];
 }
 
-/** Draws the error as a line from ratio 1 to the dot, and the prediction's interval as a broad line behind this line. */
-function errorLines(one: ClaimResult, row: number, axis: RatioAxis): ScatterTrace[] {
-  const ratio = claimRatio(one);
-  if (ratio === null) return [];
-  const range = claimRatioRange(one);
-  const along = (x: readonly number[], color: string, width: number): ScatterTrace =>
-    line({ x, y: x.map(() => row) }, { width, color }, SILENT);
+function markup(lines: readonly string[], ink: (text: string) => string): string {
+  return lines.map((text) => ink(safe(text))).join('<br>');
+}
+
+/** Returns a claim's numbers. A number in another unit than the documented number has no bar. */
+function numbersOf({ claim, finding }: ClaimResult): Omit<Item, 'at'>[] {
+  const { documented } = claim;
+  const { predicted, measured, unit } = finding;
+  const whole = documented === null || typeof documented === 'number' ? documented : documented[1];
+  const isDrawn = whole !== null && whole !== 0 && isSameUnit(claim.unit, unit);
+  const of = (source: Source, said: string, { value, low, high }: Estimate, hasBar = isDrawn) => {
+    const [length, ...ends] = (hasBar ? [value, low, high] : []).map((one) => one / (whole ?? 1));
+    const limited = (one: number): number => Math.max(-1, Math.min(MOST, one));
+    const end = Math.max(0, ...[length ?? 0, ...ends].map(limited));
+    const arrow = length === undefined || limited(length) === length ? '' : length > 0 ? '→ ' : '← ';
+    const text = `${arrow}${plainText(said)}`;
+    return {
+      source,
+      length: length === undefined ? undefined : limited(length),
+      ends: low < high ? ends.map(limited) : [],
+      end,
+      lines: wrapped(text, 11, (WIDTHS.bars * (AXIS_END - end)) / (AXIS_END + 1)),
+      hover: `<b>${safe(claim.id)}</b><br>${source} ${said}`,
+    };
+  };
+  const exactly = (value: number): Estimate => ({ value, low: value, high: value });
+  const estimate = typeof predicted === 'number' ? exactly(predicted) : predicted;
   return [
-    ...(range === null ? [] : [along(range.map(axis.at), 'rgba(128,128,128,.35)', 7)]),
-    along([0, axis.at(ratio)], VERDICT_MARKS[one.finding.verdict].color, 2),
+    ...(whole === null ? [] : [of('documented', documentedText(claim), exactly(whole), whole !== 0)]),
+    ...(estimate === undefined ? [] : [of('predicted', estimateText(estimate, unit), estimate)]),
+    ...(measured === undefined ? [] : [of('measured', foundText(finding), exactly(measured))]),
   ];
 }
 
-function hover({ claim, finding }: ClaimResult, ratio: number): string {
-  const numbers = `documented ${documentedText(claim)}, found ${foundText(finding)}: ${Number(ratio.toPrecision(3))}×`;
-  return `<b>${safe(claim.id)}</b><br>${safe(claim.statement)}<br>${numbers}<br>${safe(finding.why)}`;
+function barsOf(items: readonly Item[]) {
+  return Object.entries(FILLS).flatMap(([name, fill]) => {
+    const own = items.flatMap(({ source, at, length, hover }) =>
+      source === name && length !== undefined ? [{ at, length, said: hover }] : [],
+    );
+    return own.length === 0
+      ? []
+      : [bars(own, { name, fill, width: BAR, hover: '%{customdata}<extra></extra>' })];
+  });
 }
 
-/** Widths of the text columns, in pixels, on the narrowest page; the figure has 700 pixels there, and its plot about 520. */
-const WIDTHS = { statement: 262, documented: 92, found: 112, verdict: 126 } as const;
-
-/** Returns the texts of the first column: the documented value beside the dot; in a figure without dots, the statement. */
-function firstTexts({ claim }: ClaimResult, row: number, hasDots: boolean): Annotation[] {
-  const [at, text, width] = hasDots
-    ? ([COLUMNS.documented, documentedText(claim) || '—', WIDTHS.documented] as const)
-    : ([0.008, claim.statement, WIDTHS.statement] as const);
-  const inked = (line: string): string => (hasDots ? strong(line) : soft(safe(line)));
-  return [cell(at, row, wrappedMarkup(text, 11, width, inked))];
+function intervalOf({ ends, at }: Item): ScatterTrace[] {
+  return ends.length === 0 ? [] : [line({ x: ends, y: [at, at] }, { width: 2, color: NEUTRAL }, SILENT)];
 }
 
-function rowTexts(one: ClaimResult, row: number): Annotation[] {
-  const { finding } = one;
-  const { symbol, color } = VERDICT_MARKS[finding.verdict];
-  const sign = claimRatio(one) === null ? `<span style="color:${color}">${GLYPHS[symbol] ?? ''}</span> ` : '';
-  const verdict = shortVerdict(finding);
-  return [
-    cell(COLUMNS.found, row, wrappedMarkup(foundText(finding) || '—', 11, WIDTHS.found, strong)),
-    cell(
-      COLUMNS.verdict,
-      row,
-      `${sign}${wrappedMarkup(verdict, 11, WIDTHS.verdict, (line) => soft(safe(line)))}`,
-    ),
-  ];
+function textOf({ end, at, lines }: Item): Annotation {
+  return note(end, at, markup(lines, strong), { xshift: 3, align: 'left' });
 }
 
-/** Returns a verdict in a few words: how wrong the claim is, or on which condition it holds; '*' marks a judgement on words. */
-function shortVerdict(finding: Finding): string {
-  const { verdict, by, judged } = finding;
-  const more = verdict === 'holds only if' ? `only if ${finding.condition}` : verdict;
-  const words = verdict === 'off' && by !== '' ? by : more;
-  return judged !== undefined ? `${words}*` : words;
-}
-
-/** The signs that are in front of a verdict if the claim has no ratio, and therefore no dot. */
+/** The signs in front of a verdict. */
 const GLYPHS: Readonly<Record<string, string>> = {
   circle: '●',
   square: '■',
@@ -168,31 +207,31 @@ function cell(x: number, y: number, text: string): Annotation {
   return note(x, y, text, { xref: 'paper', align: 'left' });
 }
 
-function headings(pixels: number, hasDots: boolean): Annotation[] {
+function headings(pixels: number): Annotation[] {
   const y = { yref: 'paper', y: 1 + 4 / pixels, yanchor: 'bottom' } as const;
   const head = (x: number, text: string): Annotation => ({ ...cell(x, 0, soft(text)), ...y });
   return [
-    ...(hasDots
-      ? [head(0, 'documented ÷ found'), head(COLUMNS.documented, 'documented')]
-      : [head(0.008, 'statement')]),
-    head(COLUMNS.found, 'found here'),
-    head(COLUMNS.verdict, 'verdict'),
+    head(COLUMNS.statement, 'claim'),
+    head(COLUMNS.bars, 'documented, and found here'),
+    head(COLUMNS.verdict, 'right under which reading; verdict'),
   ];
 }
 
 /** Tints every second row, so that a reader can follow a row from left to right. */
-function bands(rows: number): Shape[] {
-  return Array.from({ length: Math.ceil(rows / 2) }, (_, i) => ({
-    type: 'rect',
-    xref: 'paper',
-    x0: 0,
-    x1: 1,
-    y0: 2 * i - 0.5,
-    y1: 2 * i + 0.5,
-    fillcolor: 'rgba(128,128,128,.09)',
-    line: { width: 0 },
-    layer: 'below',
-  }));
+function bands(rows: readonly { readonly top: number; readonly bottom: number }[]): Shape[] {
+  return rows
+    .filter((_, i) => i % 2 === 0)
+    .map(({ top, bottom }) => ({
+      type: 'rect',
+      xref: 'paper',
+      x0: 0,
+      x1: 1,
+      y0: top,
+      y1: bottom,
+      fillcolor: 'rgba(128,128,128,.09)',
+      line: { width: 0 },
+      layer: 'below',
+    }));
 }
 
 function claimsTitle(results: readonly ClaimResult[]): string {

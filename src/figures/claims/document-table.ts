@@ -6,7 +6,7 @@ import { documentedText, foundText, plainText } from './claim-words';
 
 /**
  * Makes a document's table with the document's own rows and columns. The cell of a claim has the documented number, the found
- * number, and the verdict; the cell of a claim that is not among the results is empty. Throws: CONFIG for an unknown name, or
+ * number, and the verdict; column 'reading' says under which reading the document is right. The cell of a claim that is not among the results is empty. Throws: CONFIG for an unknown name, or
  * if no result is in the table.
  */
 export function documentTable(name: string, results: readonly ClaimResult[]): Table {
@@ -16,6 +16,7 @@ export function documentTable(name: string, results: readonly ClaimResult[]): Ta
     typeof cell === 'string' ? undefined : results.find(({ claim }) => claim.id === cell.claim);
   const rows = stated.rows.map((cells) => ({
     ...Object.fromEntries(cells.map((cell, i) => [columns[i], cellText(cell, resultOf(cell))])),
+    reading: readingsText(cells.flatMap((cell) => resultOf(cell) ?? [])),
     claims: cells.flatMap((cell) => resultOf(cell)?.claim.id ?? []).join(', '),
   }));
   if (rows.every(({ claims }) => claims === '')) {
@@ -24,8 +25,15 @@ export function documentTable(name: string, results: readonly ClaimResult[]): Ta
   const isJudged = stated.rows.flat().some((cell) => resultOf(cell)?.finding.judged !== undefined);
   return createTable(rows, {
     title: `${title} (${document}, ${where}): documented → found, verdict${isJudged ? '; *: judged on words' : ''}`,
-    columns: [...columns, 'claims'].map((key) => ({ key, wraps: true })),
+    columns: [...columns, 'reading', 'claims'].map((key) => ({ key, wraps: true })),
   });
+}
+
+/** Says under which readings a row's claims are right; with several claims, each after its id. */
+function readingsText(results: readonly ClaimResult[]): string {
+  const read = results.filter(({ finding }) => finding.reading !== '');
+  const isOnly = results.length === 1;
+  return read.map(({ claim, finding }) => `${isOnly ? '' : `${claim.id} `}${finding.reading}`).join('; ');
 }
 
 /** Returns the ids of the claims in a document's table. Throws: CONFIG for an unknown name. */

@@ -1,7 +1,9 @@
 import { fields, type OptionKind, requireKind } from '../../config/call-options';
 import { ConfigError } from '../../core/errors';
+import type { MemoryCause } from '../../core/events';
 import { shown } from '../../core/shown';
 import type { Bytes } from '../../core/units';
+import type { PlanMemoryOptions } from '../../plan/claims/survey';
 import { type Planned, tokensPerStep } from '../../plan/cost-of';
 import { type AnyLayout, isPredicted } from '../../plan/layout';
 import { reservableBytes } from '../../plan/memory/allocator';
@@ -9,9 +11,9 @@ import { type Estimate, peakInBytes } from '../../plan/prediction';
 import { createFigure, type Figure, titleOf } from '../figure';
 import { byteScale, inUnit, quoted, short } from '../format';
 import { safe } from '../grammar/ink';
-import { CAUSE_STYLE, capacity, plotStacks } from '../grammar/stacks';
+import { CAUSE_STYLE, capacity, plotStacks, type StackPanel } from '../grammar/stacks';
 import { createTable } from '../table';
-import { memoryCauses, timeRow } from './plan-breakdown';
+import { documentedCauses, memoryCauses, timeRow } from './plan-breakdown';
 import { fitText } from './plan-table';
 import { timeBreakdown } from './time-breakdown';
 
@@ -27,10 +29,14 @@ const PLAN: OptionKind = {
 };
 
 /**
- * Draws plans side by side, under their names. Throws: CONFIG without plans, for a comparison that does not exist, and for a
+ * Draws plans side by side, under their names; with `documented`, also the bytes that a document states. Throws: CONFIG without plans, for a comparison that does not exist, and for a
  * counted plan beside a predicted plan. See [Note: counted plans].
  */
-export function comparePlans(plans: Plans, what: PlanComparison = 'time'): Figure {
+export function comparePlans(
+  plans: Plans,
+  what: PlanComparison = 'time',
+  options: PlanMemoryOptions = {},
+): Figure {
   requireKind('comparePlans', 'the first argument', plans, fields);
   for (const [name, plan] of Object.entries(plans)) requireKind('comparePlans', name, plan, PLAN);
   const [first] = Object.values(plans);
@@ -46,7 +52,7 @@ export function comparePlans(plans: Plans, what: PlanComparison = 'time'): Figur
     );
   }
   if (what === 'time') return timesOf(plans, first);
-  if (what === 'memory') return memoryOf(plans, first);
+  if (what === 'memory') return memoryOf(plans, first, options);
   throw new ConfigError(`cannot compare plans by ${shown(what)}; choose 'time' or 'memory'`);
 }
 
@@ -76,30 +82,36 @@ function workOf(layouts: readonly AnyLayout[]): { readonly unit: string; per(lay
   return { unit: '1,000 tokens', per: (layout) => 1000 / tokensPerStep(layout) };
 }
 
-function memoryOf(plans: Plans, first: Planned<AnyLayout>): Figure {
+function memoryOf(plans: Plans, first: Planned<AnyLayout>, options: PlanMemoryOptions): Figure {
   const rows = Object.entries(plans).map(([name, { prediction }]) => ({
     name,
     fits: prediction.fits,
     peak: peakInBytes(prediction.memory),
     values: memoryCauses(prediction.memory),
   }));
+  const stated = documentedCauses('comparePlans', options);
   const capacities = Object.values(plans).map(({ layout }) => reservableBytes(layout));
   const capacityBytes = Math.max(...capacities);
   // If the GPUs have different capacities, no common line is drawn.
   const isCommon = new Set(capacities).size === 1;
   const scale = byteScale(Math.max(capacityBytes, ...rows.map(({ peak }) => peak.high)));
   const { divisor, unit } = scale;
-  const panel = {
+  const panel: StackPanel<MemoryCause> = {
     heading: 'At the peak',
     aside: `, ${unit} on the fullest GPU${isCommon ? `; dashed: ${inUnit(capacityBytes, scale)} usable` : ''}`,
-    rows: rows.map(({ name, values, peak, fits }) => ({
-      name,
-      values,
-      note: fits ? `(${short(peak.low / divisor)}–${short(peak.high / divisor)})` : 'does not fit',
-    })),
+    rows: [
+      ...(stated === undefined ? [] : [{ name: 'documented', values: stated }]),
+      ...rows.map(({ name, values, peak, fits }) => ({
+        name,
+        values,
+        note: fits ? `(${short(peak.low / divisor)}–${short(peak.high / divisor)})` : 'does not fit',
+      })),
+    ],
     scale,
     reach: capacityBytes * 1.01,
-    ...(isCommon ? { over: capacity(capacityBytes / divisor, rows.length) } : {}),
+    ...(isCommon
+      ? { over: capacity(capacityBytes / divisor, rows.length + (stated === undefined ? 0 : 1)) }
+      : {}),
   };
   const quantity = (value: Bytes, says: (gb: string) => string) => ({ value: value / 1e9, unit: 'GB', says });
   const { memory } = first.prediction;

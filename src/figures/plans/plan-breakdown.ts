@@ -1,13 +1,17 @@
+import { type OptionKind, requireOptions } from '../../config/call-options';
+import { ConfigError } from '../../core/errors';
+import type { MemoryCause } from '../../core/events';
 import type { Bytes } from '../../core/units';
+import type { PlanMemoryOptions } from '../../plan/claims/survey';
 import type { Planned } from '../../plan/cost-of';
 import { type AnyLayout, isPredicted } from '../../plan/layout';
 import { reservableBytes } from '../../plan/memory/allocator';
 import { predictStages } from '../../plan/memory/predict-memory';
 import { type MemoryPrediction, peakInBytes } from '../../plan/prediction';
 import { createFigure, type Figure, titleOf } from '../figure';
-import { byteScale, inUnit, percent, short } from '../format';
+import { byteScale, inUnit, listed, percent, short } from '../format';
 import { safe, unescaped } from '../grammar/ink';
-import { CAUSE_STYLE, capacity, plotStacks } from '../grammar/stacks';
+import { CAUSE_STYLE, capacity, plotStacks, type StackPanel } from '../grammar/stacks';
 import { createTable } from '../table';
 import { layoutWords, utilizationText } from './plan-table';
 import { type TimeRow, timeBreakdown } from './time-breakdown';
@@ -25,8 +29,13 @@ type PlanCause = keyof typeof CAUSE_NOUNS;
 
 const CAUSES = Object.keys(CAUSE_NOUNS) as readonly PlanCause[]; // all keys of CAUSE_NOUNS
 
-/** Draws a plan's memory at its peak, by cause. For a pipeline, draws the memory of every stage. */
-export function planMemory({ layout, prediction }: Planned<AnyLayout>): Figure {
+/**
+ * Draws a plan's memory at its peak, by cause; above it, what a document states. For a pipeline, draws the memory of every stage.
+ */
+export function planMemory(
+  { layout, prediction }: Planned<AnyLayout>,
+  options: PlanMemoryOptions = {},
+): Figure {
   const name = caseName(layout);
   const values = memoryCauses(prediction.memory);
   const stages = layout.pp > 1 && isPredicted(layout) ? predictStages(layout) : [];
@@ -37,17 +46,26 @@ export function planMemory({ layout, prediction }: Planned<AnyLayout>): Figure {
   const { divisor, unit } = scale;
   const usable = reservableBytes(layout);
   const { low, high } = peakInBytes(prediction.memory);
+  const stated = documentedCauses('plan.memory', options);
   const range = low < high ? `; predicted ${short(low / divisor)} to ${short(high / divisor)}` : '';
-  const panel = {
+  const panel: StackPanel<MemoryCause> = {
     heading: safe(name),
     aside: `, ${unit} per rank${range}`,
-    rows: stages.length === 0 ? [{ name: 'predicted', values }] : stages.map(stageRow),
+    rows: [
+      ...(stated === undefined ? [] : [{ name: 'documented', values: stated }]),
+      ...(stages.length === 0 ? [{ name: 'predicted', values }] : stages.map(stageRow)),
+    ],
     scale,
     reach: usable * 1.01,
-    over: capacity(usable / divisor, 1, `${inUnit(usable, byteScale(usable))} usable`),
+    over: capacity(
+      usable / divisor,
+      stated === undefined ? 1 : 2,
+      `${inUnit(usable, byteScale(usable))} usable`,
+    ),
   };
   return createFigure({
     title: titleOf(
+      ...(stated === undefined ? [] : [statedFinding(stated, values, inUnit(total, scale))]),
       `${share} of the ${inUnit(total, scale)} of ${stages.length === 0 ? name : `stage ${prediction.memory.stage}`}`,
       `${share} of ${inUnit(total, scale)}`,
     ),
@@ -59,9 +77,8 @@ export function planMemory({ layout, prediction }: Planned<AnyLayout>): Figure {
           case: name,
           ...(stages.length === 0 ? {} : { stage: memory.stage }),
           cause,
-          documentedBytes: null,
+          ...(stated === undefined ? {} : { documentedBytes: stated[cause] ?? null }),
           predictedBytes: memoryCauses(memory)[cause],
-          measuredBytes: null,
         })),
       ),
     ),
@@ -74,6 +91,43 @@ export function planMemory({ layout, prediction }: Planned<AnyLayout>): Figure {
       },
     },
   });
+}
+
+const CLAIMS: OptionKind = {
+  words: "claims, such as sl.claims('wan.mem.*')",
+  accepts: (value) => typeof value === 'object' && value !== null && Symbol.iterator in value,
+};
+
+/**
+ * Returns the documented bytes by cause; undefined without `documented`. Throws: CONFIG for a wrong option, and if no claim states
+ * a part of a GPU's memory.
+ */
+export function documentedCauses(what: string, options: PlanMemoryOptions) {
+  const { documented: claims } = requireOptions(what, options, { documented: CLAIMS });
+  if (claims === undefined) return undefined;
+  const bytes: Partial<Record<MemoryCause, Bytes>> = {};
+  for (const { claim } of claims) {
+    const { cause, documented, unit } = claim;
+    if (cause !== undefined && unit === 'GB' && typeof documented === 'number')
+      bytes[cause] = documented * 1e9;
+  }
+  if (Object.keys(bytes).length > 0) return bytes;
+  throw new ConfigError(
+    `${what}: documented has no claim about a part of a GPU's memory; pass ${CLAIMS.words}`,
+  );
+}
+
+/** Says which predicted causes a document leaves out. */
+function statedFinding(
+  stated: Readonly<Partial<Record<MemoryCause, Bytes>>>,
+  values: Readonly<Record<PlanCause, Bytes>>,
+  predicted: string,
+): string {
+  const sum = CAUSES.reduce((all, cause) => all + (stated[cause] ?? 0), 0);
+  const missing = CAUSES.filter((cause) => stated[cause] === undefined && values[cause] > 0);
+  const names = listed(missing.map((cause) => CAUSE_NOUNS[cause].toLowerCase()));
+  const without = missing.length === 0 ? '' : ` without ${names}`;
+  return `The document has ${inUnit(sum, byteScale(sum))}${without}; predicted: ${predicted}`;
 }
 
 function stageRow(memory: MemoryPrediction) {

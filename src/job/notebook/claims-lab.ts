@@ -8,9 +8,13 @@ import { communication } from '../../ledger/communication';
 import { logicalAtPeak, memoryAtPeak, memoryAtRest, memoryOverTime } from '../../ledger/memory';
 import { type BytesByCause, noBytes, type StepRecord } from '../../ledger/record';
 import type { LabPlace, LabRun, RunFacts, RunLab } from '../../plan/claims/lab';
+import { openLoadProbe } from '../launch/load-probe';
 import type { Job } from '../run/job';
 import { launch } from '../run/launch';
 import type { Run } from '../run/run';
+
+/** On a busy machine, other programs want at least this share of the cores. */
+const BUSY = 0.25;
 
 /** Returns a lab that runs claims' experiments on real ranks. A job (ranks, link) starts on first use; `close` ends all jobs. */
 export function claimsLab(): RunLab {
@@ -42,6 +46,17 @@ export function claimsLab(): RunLab {
     async inRanks(place, work, ...args) {
       const job = await jobOf(place);
       return job.on('all').run(work, ...args);
+    },
+    async busy() {
+      const probe = openLoadProbe();
+      try {
+        const others = await probe.others();
+        const { cores } = probe;
+        const share = `other programs want ${others.toFixed(1)} of ${cores} cores`;
+        return others < BUSY * cores ? '' : `this machine is busy (${share})`;
+      } finally {
+        await probe.close();
+      }
     },
     async close() {
       const open = [...jobs.values()];

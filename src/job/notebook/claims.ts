@@ -2,10 +2,11 @@ import { inspect } from 'node:util';
 import { withProgress } from '../../cell/progress';
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError } from '../../core/errors';
-import { claimsTable, countVerdicts } from '../../figures/claims/claim-words';
+import { claimsTable, countVerdicts, verdictText } from '../../figures/claims/claim-words';
 import { claimsFigure } from '../../figures/claims/claims-figure';
 import { documentTable, documentTables } from '../../figures/claims/document-table';
 import type { Figure } from '../../figures/figure';
+import { counted } from '../../figures/format';
 import type { DataFrame } from '../../figures/frame';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import { createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
@@ -111,13 +112,10 @@ export class Claims implements Iterable<ClaimResult> {
 
   /** Returns a Markdown table for a report, with one row per claim: documented, found, verdict and reason. */
   toMarkdown(): string {
-    const cells = this.table().rows.map(({ id, documented, found, verdict, by, why }) => [
-      `\`${id}\``,
-      documented,
-      found,
-      by === '' ? verdict : `${verdict}: ${by}`,
-      why,
-    ]);
+    const cells = this.table().rows.map(({ id, documented, found, why }, i) => {
+      const finding = this.results[i]?.finding;
+      return [`\`${id}\``, documented, found, finding === undefined ? '' : verdictText(finding), why];
+    });
     const head = ['claim', 'documented', 'found', 'verdict', 'why'];
     const lines = [head, head.map(() => '---'), ...cells].map(
       (row) => `| ${row.map((cell) => String(cell ?? '').replaceAll('|', '\\|')).join(' | ')} |`,
@@ -130,16 +128,20 @@ export class Claims implements Iterable<ClaimResult> {
     return this.table().frame();
   }
 
-  /** Checks all claims again; claims whose evidence is a run get a new run on ranks of this machine. */
+  /**
+   * Checks all claims again; claims whose evidence is a run get a new run on ranks of this machine. Claims that depend on times
+   * are not judged if other programs keep the machine busy.
+   */
   async verify({ runs = true }: VerifyOptions = {}): Promise<Verification> {
     const needsRuns = this.#entries.some(({ experiment }) => experiment !== undefined);
     if (!runs || !needsRuns) return verification(checkClaims(this.#entries, PLAN_LAB, recordedRuns));
     const lab = claimsLab();
     try {
-      const experiments = await withProgress('checking claims', 'experiments', (show) =>
+      const { experiments, busy } = await withProgress('checking claims', 'experiments', (show) =>
         recordRuns(this.#entries, lab, (name, done, total) => show(done, total, name)),
       );
-      return verification(checkClaims(this.#entries, PLAN_LAB, { ...recordedRuns, experiments }));
+      const all = { ...recordedRuns.experiments, ...experiments };
+      return verification(checkClaims(this.#entries, PLAN_LAB, { ...recordedRuns, experiments: all, busy }));
     } finally {
       await lab.close();
     }
@@ -189,10 +191,16 @@ export function claim(own: OwnClaim): Claims {
 
 function verification(checks: readonly ClaimCheck[]): Verification {
   const changed = checks.filter(({ holds }) => !holds);
+  const unjudged = checks.filter((check) => check.unjudged !== '');
+  const judged = checks.length - unjudged.length;
   const head =
-    changed.length === 0
-      ? `${checks.length === 1 ? "This claim's" : `The ${checks.length} claims'`} evidence still holds`
-      : `The evidence of ${changed.length} of ${checks.length === 1 ? '1 claim' : `${checks.length} claims`} no longer holds`;
-  const text = [head, ...changed.map(({ claim, change }) => `${claim.id}: ${change}`)].join('\n');
+    changed.length > 0
+      ? `The evidence of ${changed.length} of ${counted(judged, 'claim')} no longer holds`
+      : `${judged === 1 ? "This claim's" : `The ${judged} claims'`} evidence still holds`;
+  const text = [
+    ...(judged === 0 ? [] : [head]),
+    ...changed.map(({ claim, change }) => `${claim.id}: ${change}`),
+    ...unjudged.map((check) => `${check.claim.id}: ${check.unjudged}`),
+  ].join('\n');
   return withShown({ holds: changed.length === 0, checks, changed }, shownAsText(text));
 }

@@ -6,6 +6,7 @@ import { accuracyFigure } from '../../figures/plans/accuracy-figure';
 import { comparePlans as compared, type PlanComparison } from '../../figures/plans/compare-plans';
 import { type TrafficOptions, trafficMatrix } from '../../figures/traffic-matrix';
 import type { Module } from '../../nn/module';
+import type { PlanMemoryOptions } from '../../plan/claims/survey';
 import { type DryRunOptions, dryRun as dryRan } from '../../plan/dry-run/dry-run';
 import { DryRun } from '../../plan/dry-run/dry-run-result';
 import type { AnyLayout } from '../../plan/layout';
@@ -92,12 +93,16 @@ export function traffic(dryRun: DryRun, options: TrafficOptions = {}): Figure {
   );
 }
 
-/** Shows plans side by side: the time of an iteration, or the peak by cause. Throws: CONFIG without plans. */
+/**
+ * Shows plans side by side: the time of an iteration, or the peak by cause, with `documented` beside the bytes that a document
+ * states. Throws: CONFIG without plans.
+ */
 export function comparePlans(
   plans: Readonly<Record<string, Plan<AnyLayout>>>,
   what: PlanComparison = 'time',
+  options: PlanMemoryOptions = {},
 ): Figure {
-  return sessionGuesses().reveal(compared(plans, what));
+  return sessionGuesses().reveal(compared(plans, what, options));
 }
 
 /** Draws the error of the planner's times for measured iterations, on which no constant of the planner was fitted. */

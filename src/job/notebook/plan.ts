@@ -5,6 +5,7 @@ import { inferenceTable } from '../../figures/plans/inference-table';
 import { planMemory, planTime } from '../../figures/plans/plan-breakdown';
 import { planNotes, planTable, readingNotes, withAssumed } from '../../figures/plans/plan-table';
 import { DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
+import type { PlanMemoryOptions } from '../../plan/claims/survey';
 import { type Cost, costOf, type Planned, type RunLength } from '../../plan/cost-of';
 import { explained } from '../../plan/explain';
 import { type AnyLayout, isPredicted, type Layout } from '../../plan/layout';
@@ -37,8 +38,8 @@ export interface Plan<L extends AnyLayout = Layout> extends Planned<L>, ConfigRe
   readonly largestAssumption: string;
   /** The properties in which the layout differs from the layouts on which the planner's constants were fitted. */
   readonly outside: readonly string[];
-  /** Draws the peak memory, by cause. */
-  memory(): Figure;
+  /** Draws the peak memory, by cause; with `documented: sl.claims('wan.mem.*')`, beside the bytes that a document states. */
+  memory(options?: PlanMemoryOptions): Figure;
   /** Draws the time of an iteration, by cause. */
   time(): Figure;
   /**
@@ -109,7 +110,7 @@ export function createPlan<L extends AnyLayout = Layout>(
     largestAssumption: prediction.largestAssumption,
     outside: prediction.outside,
     ...tableView(planTable(layout, prediction), notes),
-    memory: () => noted(planMemory({ layout, prediction })),
+    memory: (options) => noted(planMemory({ layout, prediction }, options)),
     time: () => noted(planTime({ layout, prediction })),
     explain: () => {
       if (!isPredicted(layout)) throw ownModelRefused('explain');

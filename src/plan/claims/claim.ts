@@ -4,6 +4,7 @@ import swift from '../../../claims/fsdp-megatron-swift.json';
 import zero3 from '../../../claims/wan-deepspeed-zero3.json';
 import wan22 from '../../../claims/wan22-fsdp.json';
 import { ShardlabError } from '../../core/errors';
+import type { MemoryCause } from '../../core/events';
 import type { PlanObject } from '../planned-model';
 import type { EvidenceKind, Verdict } from './finding';
 import type { StatedPart } from './stated-part';
@@ -51,6 +52,8 @@ export interface Claim {
   readonly given: Readonly<Record<string, unknown>>;
   /** Set if the stated number is a bound. */
   readonly relation?: '>' | '>=' | '<' | 'up to';
+  /** The cause of a GPU's memory that the number counts; figures of plans draw the number beside the predicted bytes. */
+  readonly cause?: MemoryCause;
 }
 
 /**
@@ -68,6 +71,7 @@ export interface ClaimRow {
   readonly documented?: number | readonly [number, number];
   readonly unit?: string;
   readonly relation?: '>' | '>=' | '<' | 'up to';
+  readonly cause?: MemoryCause;
   /** Circumstances, or the name of circumstances that several claims share. */
   readonly given?: Claim['given'] | string;
   readonly check: RowCheck;
@@ -104,6 +108,11 @@ export interface RowCheck {
   readonly open?: string;
   readonly needs?: string;
   readonly command?: string;
+  /**
+   * Other readings of the sentence: the condition, in words that can follow 'holds only if', and an expression for the number that
+   * is found under this condition, or for whether the sentence is then true.
+   */
+  readonly readings?: Readonly<Record<string, string>>;
   /** Why the verdict is a judgement on words; the verdict is then `expected.verdict`. */
   readonly judged?: string;
   readonly follows?: string;
@@ -178,10 +187,10 @@ const STATED = new Map(CLAIM_ROWS.map(({ claim }) => [claim.id, claim]));
 export const CLAIM_IDS: readonly string[] = [...STATED.keys()];
 
 function statedIn(document: DocumentName, row: ClaimRow): Claim {
-  const { id, kind, where, says, zh, documented = null, unit = null, relation } = row;
+  const { id, kind, where, says, zh, documented = null, unit = null, relation, cause } = row;
   const given = typeof row.given === 'string' ? FILES[document].given[row.given] : row.given;
-  const bound = relation === undefined ? {} : { relation };
-  return { id, document, kind, where, statement: says, zh, documented, unit, given: given ?? {}, ...bound };
+  const more = { ...(relation === undefined ? {} : { relation }), ...(cause === undefined ? {} : { cause }) };
+  return { id, document, kind, where, statement: says, zh, documented, unit, given: given ?? {}, ...more };
 }
 
 /** Returns the claim with an id. Throws: CHECK if there is none. */

@@ -27,6 +27,8 @@ export interface ClaimEntry {
   readonly expected: Expectation;
   /** The experiment whose facts the check gets; undefined if the check needs no run. */
   readonly experiment?: Experiment | undefined;
+  /** Whether the check uses times of runs, which are not judged on a busy machine. */
+  readonly isTimed: boolean;
   /** Why the verdict is a judgement; undefined if the verdict is derived. */
   readonly judged?: string;
   /** The verdict alone, without the texts of a finding. */

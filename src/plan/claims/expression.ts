@@ -11,6 +11,8 @@ export type Functions = Readonly<Record<string, (...args: never[]) => Value>>;
 export interface Evaluator {
   number(expression: string): number;
   truth(expression: string): boolean;
+  /** Returns a number, a text or a truth. */
+  evaluate(expression: string): unknown;
   /** Replaces each `${expression}` of a text; `#2` after it shows two decimals, `#p3` three digits, `#s3` at most three. */
   text(template: string): string;
 }
@@ -53,7 +55,7 @@ export function evaluatorOf(
     template.replaceAll(/\$\{(.+?)(?: #([ps]?\d))?\}/g, (_, expression: string, format?: string) =>
       shown(expression, format),
     );
-  return { number, truth, text };
+  return { number, truth, evaluate, text };
 }
 
 /** An error quotes at most this number of characters of an expression. */

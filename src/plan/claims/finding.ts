@@ -42,6 +42,11 @@ interface Found {
    * if nothing is wrong with it.
    */
   readonly by: string;
+  /**
+   * The reading under which the sentence is right, 'holds only if …', or that no such reading was found; '' if the sentence holds,
+   * and if the verdict itself says what is right, not defined or not measured.
+   */
+  readonly reading: string;
   /** The reason for the verdict, in one or two sentences. */
   readonly why: string;
   /** Why the verdict is a judgement on words; all other verdicts follow from numbers. */

@@ -104,6 +104,8 @@ export interface RunLab {
     work: (scope: LabScope, ...args: Args) => Value,
     ...args: Args
   ): Promise<Awaited<Value>[]>;
+  /** Says why times that are measured now would not be judged; '' if this machine is quiet. */
+  busy(): Promise<string>;
   /** Ends all jobs. */
   close(): Promise<void>;
 }

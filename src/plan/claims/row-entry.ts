@@ -14,6 +14,7 @@ import {
 } from './finding';
 import type { PlanLab } from './lab';
 import { defineLazily, type Names, namesOf } from './names';
+import { readingOf } from './reading';
 
 /** Makes the check of a claim from its row. Throws: CHECK if there is no experiment with the row's name. */
 export function entryOfRow(
@@ -32,11 +33,18 @@ export function entryOfRow(
   return {
     claim,
     expected: check.expected,
+    isTimed: usesTimes(check),
     ...(check.judged === undefined ? {} : { judged: check.judged }),
     ...(experiment === undefined ? {} : { experiment }),
     verdict: (lab, facts) => decide(claim, check, namesOf(claim, requests, lab, facts), lab).verdict,
     check: (lab, facts) => findingOf(claim, check, namesOf(claim, requests, lab, facts), lab),
   };
+}
+
+/** Whether a check uses facts that are times; the names of such facts contain 'seconds'. */
+function usesTimes({ let: names, found, measured, holds, parts, onlyIf, open }: RowCheck): boolean {
+  const expressions = JSON.stringify([names, found, measured, holds, parts, onlyIf, open]);
+  return /\bfact\.\w*seconds/i.test(expressions);
 }
 
 /** Returns the verdict, its numbers, and the evaluator that knows the numbers as `found`, `low` and `high`. */
@@ -60,10 +68,12 @@ function decide(claim: Claim, check: RowCheck, { values, functions }: Names, lab
 function findingOf(claim: Claim, check: RowCheck, names: Names, lab: PlanLab): Finding {
   const { verdict, numbers, evaluator, found } = decide(claim, check, names, lab);
   const { text } = evaluator;
+  const condition = verdict === 'holds only if' ? `holds only if ${text(check.condition ?? '')}` : '';
   const common = {
     ...numbers,
     unit: check.unit === undefined ? null : text(check.unit),
     by: byOf(claim, check, verdict, found, text),
+    reading: condition || readingOf(claim, check, verdict, found, evaluator),
     why: text(check.why),
     ...(check.judged === undefined ? {} : { judged: check.judged }),
     ...(check.follows === undefined ? {} : { follows: check.follows }),

@@ -13,6 +13,8 @@ export interface RecordedRuns {
   readonly date: string;
   /** Facts by experiment. */
   readonly experiments: Readonly<Record<string, Facts>>;
+  /** Why the times of these runs are not judged; '' or undefined if they are judged. */
+  readonly busy?: string;
 }
 
 /** A claim and the result of its check. */
@@ -23,12 +25,19 @@ export interface ClaimResult {
   readonly recorded?: Pick<RecordedRuns, 'processor' | 'date'> | undefined;
 }
 
+/** Claims whose documented bytes a figure of plans draws beside the predicted bytes, such as sl.claims('wan.mem.*'). */
+export interface PlanMemoryOptions {
+  readonly documented?: Iterable<ClaimResult> | undefined;
+}
+
 /** Whether a claim's evidence still holds. */
 export interface ClaimCheck extends ClaimResult {
   readonly expected: Expectation;
   readonly holds: boolean;
-  /** What changed; '' if the evidence still holds. */
+  /** What changed; '' if the evidence still holds, or is not judged. */
   readonly change: string;
+  /** Why the claim is not judged: its verdict depends on times, and the machine was busy; '' if it is judged. */
+  readonly unjudged: string;
 }
 
 /**
@@ -120,19 +129,27 @@ export function checkClaims(
   return entries.map((entry) => checkOf(entry, lab, recorded));
 }
 
-/** Runs the experiments of these claims, each once, and returns their facts. */
+/**
+ * Runs the experiments of these claims, each once, and returns their facts. If other programs want the cores before or after
+ * the runs, facts with times are left out, and `busy` says why.
+ */
 export async function recordRuns(
   entries: readonly ClaimEntry[],
   runs: RunLab,
   progress: (experiment: string, done: number, total: number) => void = () => undefined,
-): Promise<Readonly<Record<string, Facts>>> {
+): Promise<Required<Pick<RecordedRuns, 'experiments' | 'busy'>>> {
+  const timed = entries.filter(({ isTimed }) => isTimed);
+  const busyNow = async (): Promise<string> => (timed.length === 0 ? '' : runs.busy());
+  const before = await busyNow();
   const experiments = [...new Set(entries.flatMap(({ experiment }) => experiment ?? []))];
   const facts: Record<string, Facts> = {};
   for (const [done, { name, run }] of experiments.entries()) {
     progress(name, done, experiments.length);
     facts[name] = await run(runs);
   }
-  return facts;
+  const busy = before || (await busyNow());
+  if (busy !== '') for (const { experiment } of timed) delete facts[experiment?.name ?? ''];
+  return { experiments: facts, busy };
 }
 
 /** Returns the recorded facts of a claim's experiment; none if the claim needs no run. Throws: CHECK if the facts are missing. */
@@ -148,8 +165,10 @@ export function factsFor({ claim, experiment }: ClaimEntry, recorded: RecordedRu
 
 function checkOf(entry: ClaimEntry, lab: PlanLab, recorded: RecordedRuns): ClaimCheck {
   const result = surveyClaim(entry, lab, recorded);
-  const change = changeOf(entry.expected, result.finding);
-  return { ...result, expected: entry.expected, holds: change === '', change };
+  const { busy = '' } = recorded;
+  const unjudged = entry.isTimed && busy !== '' ? `not judged: ${busy}` : '';
+  const change = unjudged === '' ? changeOf(entry.expected, result.finding) : '';
+  return { ...result, expected: entry.expected, holds: change === '', change, unjudged };
 }
 
 /** Describes the difference between an expectation and a finding; '' if there is none. */

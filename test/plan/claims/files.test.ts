@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { z } from 'zod';
+import { MEMORY_CAUSES } from '../../../src/core/events';
 import { CLAIM_ROWS, DOCUMENTS } from '../../../src/plan/claims/claim';
 import { evaluatorOf } from '../../../src/plan/claims/expression';
 import { VERDICTS } from '../../../src/plan/claims/finding';
@@ -26,6 +27,7 @@ const checkSchema = z.strictObject({
   open: text.optional(),
   needs: text.optional(),
   command: text.optional(),
+  readings: z.record(text, text).optional(),
   judged: text.optional(),
   follows: text.optional(),
   by: text.optional(),
@@ -47,6 +49,7 @@ const rowSchema = z.strictObject({
   documented: numbers.optional(),
   unit: z.string().optional(),
   relation: z.enum(['>', '>=', '<', 'up to']).optional(),
+  cause: z.enum(MEMORY_CAUSES).optional(),
   given: z.union([z.string(), z.record(z.string(), z.unknown())]).optional(),
   check: checkSchema,
 });

@@ -62,9 +62,9 @@ export const ACCELERATE_FORMULAS: Functions = {
     configWarnings(AS_CONFIG, parseTrainConfig(AS_CONFIG), MACHINES * GPUS_EACH).filter((text) =>
       text.startsWith(start),
     ).length,
-  /** The number of keys for shards of parameters that the file sets although its stage does not shard parameters. */
-  numWithoutEffect: () =>
-    Number(setting('deepspeed_config.zero_stage')) === 3
+  /** The number of keys for shards of parameters that the file sets although its stage (or `stage`) does not shard parameters. */
+  numWithoutEffect: (stage = Number(setting('deepspeed_config.zero_stage'))) =>
+    stage === 3
       ? 0
       : ['offload_param_device', 'zero3_init_flag'].filter(
           (key) => setting(`deepspeed_config.${key}`) !== undefined,

@@ -114,7 +114,7 @@ export const recurrent: Experiment = {
       };
     });
     const [first = { lstm: Number.NaN, dense: Number.NaN }] = seconds;
-    return { lstm: first.lstm, dense: first.dense };
+    return { lstmSecondsRatio: first.lstm, denseSecondsRatio: first.dense };
   },
 };
 

@@ -8,7 +8,6 @@ import { requestNamed } from '../claim';
 import type { Functions } from '../expression';
 import type { PlanLab } from '../lab';
 import { PUBLISHED, WAN_GIVEN } from './given';
-import { nearestText, optimizerSettings, paramSettings } from './memory-settings';
 import { largestLatent, sdxlForwardFlops, sdxlSamplesPerSecond } from './sdxl';
 
 const { gpus, batch, grad_accum, layers } = WAN_GIVEN;
@@ -21,10 +20,6 @@ export function wanFormulas(lab: PlanLab): Functions {
 }
 
 const FIXED: Functions = {
-  nearestParams: (gigabytes: number, count: number) =>
-    nearestText(gigabytes, paramSettings(gigabytes), count),
-  nearestOptimizer: (gigabytes: number, count: number) =>
-    nearestText(gigabytes, optimizerSettings(gigabytes), count),
   /** Operations of training on one sample of the published model, without recompute. */
   wanFlops: (seq: number) => modelFlops({ ...PUBLISHED, seq }, 1),
   /** Parameters that a sample's computation uses. */
