@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { llamaFfn, size } from '../config/settings/model';
+import { llamaFfn } from '../config/families/llama';
+import { size } from '../config/families/sizes';
 import {
   BIASES,
   type Bias,

@@ -1,6 +1,7 @@
 import { softmaxCrossEntropy } from '../../backend/ops';
+import { gptSchema, moeSchema } from '../../config/families/gpt';
+import type { AttentionKind } from '../../config/families/sizes';
 import type { RouterOptions } from '../../config/router-options';
-import { type AttentionKind, gptSchema, moeSchema } from '../../config/settings/model';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { Block, MoeBlock } from '../block';

@@ -1,0 +1,133 @@
+import { z } from 'zod';
+import { ROUTERS } from '../router-options';
+import { type Family, family, type HubSizes } from './family';
+import { decoderKeys, decoderSizes } from './llama';
+import { attentionSchema, decoder, MOST_EXPERTS, origin, size } from './sizes';
+
+const tied = z.boolean().default(true);
+
+const attention = attentionSchema.optional();
+
+export const gptSchema = z.strictObject({
+  kind: z.literal('gpt'),
+  ...origin,
+  ...decoder,
+  tied,
+  ffn: size.optional(),
+  attention,
+});
+
+/** A GPT whose blocks have experts in place of the feed-forward layer. */
+export const moeSchema = z.strictObject({
+  kind: z.literal('moe'),
+  ...decoder,
+  tied,
+  experts: z.int().min(1).max(MOST_EXPERTS),
+  attention,
+  router: z.enum(ROUTERS).default('temperature'),
+  topK: size.optional(),
+  capacityFactor: z.number().positive().nullable().optional(),
+  auxLossWeight: z.number().min(0).default(0),
+  biasUpdateRate: z.number().min(0).default(0),
+});
+
+type GptConfig = z.output<typeof gptSchema>;
+
+/** Keys of GPT-2 and GPT-J. */
+const keys = z.looseObject({
+  n_layer: size,
+  n_embd: size,
+  n_head: size,
+  n_positions: size,
+  n_inner: size.nullish(),
+  vocab_size: size,
+  tie_word_embeddings: z.boolean().nullish(),
+});
+
+function sizesOf(config: z.output<typeof keys>): HubSizes {
+  return {
+    kind: 'gpt',
+    layers: config.n_layer,
+    dim: config.n_embd,
+    heads: config.n_head,
+    vocab: config.vocab_size,
+    seq: config.n_positions,
+    tied: config.tie_word_embeddings ?? true,
+    ffn: config.n_inner ?? undefined,
+  };
+}
+
+/** The values of a GPT-2 here. */
+const COMPUTES = { activation_function: 'gelu_new', layer_norm_epsilon: 1e-5 } as const;
+
+const gpt2 = family(keys, sizesOf, {
+  usual: {
+    activation_function: [COMPUTES.activation_function, 'gelu_pytorch_tanh'],
+    layer_norm_epsilon: [COMPUTES.layer_norm_epsilon],
+    scale_attn_weights: [true],
+    scale_attn_by_inverse_layer_idx: [false],
+    add_cross_attention: [false],
+  },
+  unlike: ({ n_positions: positions }, { seq }) =>
+    seq === undefined || seq === positions
+      ? null
+      : `the model has a learned embedding for each of ${positions} positions, so seq cannot be ${seq}; omit seq`,
+});
+
+/** GPTs with rotary positions: their layers have LayerNorm, biases and an ungated feed-forward. */
+const ROTARY = { kind: 'gpt', gatedFfn: false, learnedPositions: false } as const;
+
+/** Families by `model_type`. Source: the configuration and modeling files of transformers. */
+export const GPTS: Readonly<Record<string, Family>> = {
+  gpt2,
+  gptj: family(keys, (config) => ({
+    ...sizesOf(config),
+    ...ROTARY,
+    ...{ bias: 'feed', numNorms: 1, headBias: true, tied: config.tie_word_embeddings ?? false },
+  })),
+  gpt_neox: family(decoderKeys, (config) => ({ ...decoderSizes(config), ...ROTARY })),
+  phi: family(decoderKeys, (config) => ({
+    ...decoderSizes(config),
+    ...ROTARY,
+    ...{ numNorms: 1, headBias: true },
+  })),
+};
+
+/** Returns config.json of a GPT. Without the last values, transformers would assume GPT-2's own tokens and dropout. */
+export function gptHubConfig(shape: GptConfig) {
+  return {
+    architectures: ['GPT2LMHeadModel'],
+    model_type: 'gpt2',
+    n_layer: shape.layers,
+    n_embd: shape.dim,
+    n_head: shape.heads,
+    n_positions: shape.seq,
+    n_inner: shape.ffn ?? null,
+    vocab_size: shape.vocab,
+    ...COMPUTES,
+    tie_word_embeddings: shape.tied,
+    ...{ bos_token_id: null, eos_token_id: null, attn_pdrop: 0, embd_pdrop: 0, resid_pdrop: 0 },
+  };
+}
+
+/** Parts of a GPT's parameter names: first in this library, then in Hugging Face's GPT2LMHeadModel. */
+const PARTS = [
+  [/^blocks\.(\d+)\.ln([12])\./, 'h.$1.ln_$2.'],
+  [/^blocks\.(\d+)\.qkv\./, 'h.$1.attn.c_attn.'],
+  [/^blocks\.(\d+)\.proj\./, 'h.$1.attn.c_proj.'],
+  [/^blocks\.(\d+)\.fc1\./, 'h.$1.mlp.c_fc.'],
+  [/^blocks\.(\d+)\.fc2\./, 'h.$1.mlp.c_proj.'],
+] as const;
+
+/** Matrices that are [inputs, outputs] in files, as in GPT-2's Conv1D. */
+export const GPT2_TRANSPOSED = /\.(qkv|proj|fc1|fc2)\.weight$/;
+
+/** The prefix of all names of GPT2LMHeadModel except the head's; files of GPT2Model do not have this prefix. */
+export const GPT2_PREFIX = 'transformer.';
+
+/** Returns the name of a GPT's parameter in GPT2LMHeadModel. */
+export function gpt2Name(name: string): string {
+  if (name.startsWith('lm_head.')) return name;
+  const [part, theirs] = PARTS.find(([pattern]) => pattern.test(name)) ?? [/^/, ''];
+  return `${GPT2_PREFIX}${name.replace(part, theirs)}`;
+}
