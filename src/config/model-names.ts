@@ -2,12 +2,14 @@ import catalogue from './catalogue.json';
 
 /**
  * The content of published models' config.json, by the models' names: the only place of their sizes. `_name_or_path` is the
- * model's name on the Hugging Face Hub; `training` has sizes that no config.json has, for a training of the usual kind.
+ * model's name on the Hugging Face Hub; `also` has further names; `training` has sizes that no config.json has, for a training
+ * of the usual kind.
  */
 export const CATALOGUE: Readonly<Record<string, CatalogueEntry>> = catalogue;
 
 interface CatalogueEntry {
   readonly _name_or_path?: string;
+  readonly also?: readonly string[];
   readonly training?: Readonly<Record<string, unknown>>;
   readonly [key: string]: unknown;
 }
@@ -39,18 +41,6 @@ export const MODEL_NAMES = [...OWN_NAMES, ...PUBLISHED_NAMES] as const;
 
 /** The names of the models that only plans know. */
 export const PLANNED_NAMES: readonly string[] = Object.keys(CATALOGUE).filter((name) => !isBuilt(name));
-
-/** Further names of published models. */
-const OTHER_NAMES: Readonly<Record<string, PublishedName>> = {
-  's2v-14b': 'wan2.2-s2v-14b',
-  'ti2v-5b': 'wan2.2-ti2v-5b',
-  'i2v-a14b': 'wan2.2-i2v-a14b',
-  't2v-a14b': 'wan2.2-a14b',
-  'umt5-xxl': 'umt5-xxl-encoder',
-  'llama3.1-8b': 'llama3-8b',
-  'llama3.1-70b': 'llama3-70b',
-  'llama3.1-405b': 'llama3-405b',
-};
 
 /** Names that must be all of a name: DeepSeek-R1-Distill-Qwen-7B is not qwen-7b, and Phi-4-multimodal is not Phi-4. */
 const WHOLE: readonly string[] = ['gpt2', 'qwen-7b', 'qwen-14b', 'Phi-4', 'Phi-4-mini', 'GLM-4-9B'];
@@ -95,10 +85,11 @@ export function isBuilt(name: string): name is ModelName {
 }
 
 /** Names as words, longest first: 'llama 3.1 8b' is found before 'llama 3'. */
-const PATTERNS = [
-  ...Object.keys(CATALOGUE).map((name) => ({ name, pattern: ` ${wordsOf(name)} ` })),
-  ...Object.entries(OTHER_NAMES).map(([other, name]) => ({ name, pattern: ` ${wordsOf(other)} ` })),
-].sort((a, b) => b.pattern.length - a.pattern.length);
+const PATTERNS = Object.entries(CATALOGUE)
+  .flatMap(([name, { also = [] }]) =>
+    [name, ...also].map((each) => ({ name, pattern: ` ${wordsOf(each)} ` })),
+  )
+  .sort((a, b) => b.pattern.length - a.pattern.length);
 
 /** Returns the words and numbers of a name: 'qwen 2.5 7b' for 'Qwen2.5-7B-Instruct' and for 'qwen2_5-7b'. */
 function wordsOf(name: string): string {

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { ROUTERS } from '../router-options';
-import { type Family, family, type HubSizes } from './family';
-import { decoderKeys, decoderSizes } from './llama';
+import { type Family, family, keysWith } from './family';
+import { DECODER } from './llama';
 import { attentionSchema, decoder, MOST_EXPERTS, origin, size } from './sizes';
 
 const tied = z.boolean().default(true);
@@ -31,81 +31,51 @@ export const moeSchema = z.strictObject({
   biasUpdateRate: z.number().min(0).default(0),
 });
 
-type GptConfig = z.output<typeof gptSchema>;
-
 /** Keys of GPT-2 and GPT-J. */
-const keys = z.looseObject({
-  n_layer: size,
-  n_embd: size,
-  n_head: size,
-  n_positions: size,
-  n_inner: size.nullish(),
-  vocab_size: size,
-  tie_word_embeddings: z.boolean().nullish(),
-});
-
-function sizesOf(config: z.output<typeof keys>): HubSizes {
-  return {
-    kind: 'gpt',
-    layers: config.n_layer,
-    dim: config.n_embd,
-    heads: config.n_head,
-    vocab: config.vocab_size,
-    seq: config.n_positions,
-    tied: config.tie_word_embeddings ?? true,
-    ffn: config.n_inner ?? undefined,
-  };
-}
+const KEYS = {
+  layers: 'n_layer',
+  dim: 'n_embd',
+  heads: 'n_head',
+  vocab: 'vocab_size',
+  seq: 'n_positions',
+  ffn: 'n_inner?',
+  tied: 'tie_word_embeddings?',
+} as const;
 
 /** The values of a GPT-2 here. */
 const COMPUTES = { activation_function: 'gelu_new', layer_norm_epsilon: 1e-5 } as const;
-
-const gpt2 = family(keys, sizesOf, {
-  usual: {
-    activation_function: [COMPUTES.activation_function, 'gelu_pytorch_tanh'],
-    layer_norm_epsilon: [COMPUTES.layer_norm_epsilon],
-    scale_attn_weights: [true],
-    scale_attn_by_inverse_layer_idx: [false],
-    add_cross_attention: [false],
-  },
-  unlike: ({ n_positions: positions }, { seq }) =>
-    seq === undefined || seq === positions
-      ? null
-      : `the model has a learned embedding for each of ${positions} positions, so seq cannot be ${seq}; omit seq`,
-});
 
 /** GPTs with rotary positions: their layers have LayerNorm, biases and an ungated feed-forward. */
 const ROTARY = { kind: 'gpt', gatedFfn: false, learnedPositions: false } as const;
 
 /** Families by `model_type`. Source: the configuration and modeling files of transformers. */
 export const GPTS: Readonly<Record<string, Family>> = {
-  gpt2,
-  gptj: family(keys, (config) => ({
-    ...sizesOf(config),
-    ...ROTARY,
-    ...{ bias: 'feed', numNorms: 1, headBias: true, tied: config.tie_word_embeddings ?? false },
+  gpt2: family(KEYS, (words) => ({ kind: 'gpt', ...words }), {
+    usual: {
+      activation_function: [COMPUTES.activation_function, 'gelu_pytorch_tanh'],
+      layer_norm_epsilon: [COMPUTES.layer_norm_epsilon],
+      scale_attn_weights: [true],
+      scale_attn_by_inverse_layer_idx: [false],
+      add_cross_attention: [false],
+    },
+    unlike: ({ seq: positions }, { seq = positions }) =>
+      seq === positions
+        ? null
+        : `the model has a learned embedding for each of ${positions} positions, so seq cannot be ${seq}; omit seq`,
+  }),
+  gptj: family(KEYS, (words) => ({
+    ...{ ...ROTARY, bias: 'feed', numNorms: 1, headBias: true },
+    ...{ tied: false, ...words },
   })),
-  gpt_neox: family(decoderKeys, (config) => ({ ...decoderSizes(config), ...ROTARY })),
-  phi: family(decoderKeys, (config) => ({
-    ...decoderSizes(config),
-    ...ROTARY,
-    ...{ numNorms: 1, headBias: true },
-  })),
+  gpt_neox: family(DECODER, (words) => ({ tied: false, ...words, ...ROTARY })),
+  phi: family(DECODER, (words) => ({ tied: false, ...words, ...ROTARY, numNorms: 1, headBias: true })),
 };
 
 /** Returns config.json of a GPT. Without the last values, transformers would assume GPT-2's own tokens and dropout. */
-export function gptHubConfig(shape: GptConfig) {
+export function gptHubConfig(shape: z.output<typeof gptSchema>) {
   return {
-    architectures: ['GPT2LMHeadModel'],
-    model_type: 'gpt2',
-    n_layer: shape.layers,
-    n_embd: shape.dim,
-    n_head: shape.heads,
-    n_positions: shape.seq,
-    n_inner: shape.ffn ?? null,
-    vocab_size: shape.vocab,
-    ...COMPUTES,
-    tie_word_embeddings: shape.tied,
+    ...{ architectures: ['GPT2LMHeadModel'], model_type: 'gpt2', ...COMPUTES },
+    ...{ n_inner: null, ...keysWith(KEYS, shape) },
     ...{ bos_token_id: null, eos_token_id: null, attn_pdrop: 0, embd_pdrop: 0, resid_pdrop: 0 },
   };
 }

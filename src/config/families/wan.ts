@@ -1,8 +1,6 @@
 import { z } from 'zod';
-import { family, type HubSizes, type Usual } from './family';
+import { type Family, family, type HubSizes, keysWith, type Words } from './family';
 import { attentionSchema, layers, origin, size } from './sizes';
-
-const patch = z.tuple([size, size, size]).default([1, 2, 2]);
 
 /**
  * Wan2.2's video transformer, with one expert or two. If there are two, the timestep chooses one per step. The
@@ -17,7 +15,7 @@ export const ditSchema = z.strictObject({
   heads: size,
   ffn: size,
   latent: z.tuple([size, size, size]),
-  patch,
+  patch: z.tuple([size, size, size]).default([1, 2, 2]),
   inChannels: size.default(16),
   outChannels: size.default(16),
   freqDim: size.default(256),
@@ -35,97 +33,69 @@ export const ditSchema = z.strictObject({
 export type DitConfig = z.output<typeof ditSchema>;
 
 /** Keys that have the same names in Wan's own config.json and in that of diffusers. */
-const videoKeys = z.looseObject({
-  num_layers: size,
-  ffn_dim: size,
-  freq_dim: size.default(256),
-  text_dim: size.default(4096),
-  patch_size: patch,
-  eps: z.number().positive().default(1e-6),
+const VIDEO = {
+  layers: 'num_layers',
+  ffn: 'ffn_dim',
+  freqDim: 'freq_dim?',
+  textDim: 'text_dim?',
+  patch: 'patch_size?',
+  normEps: 'eps?',
   /** Width of the image's tokens that each block of Wan2.1's image-to-video models also reads; diffusers' name. */
-  image_dim: size.nullish(),
-});
-
-function videoSizes(config: z.output<typeof videoKeys>) {
-  return {
-    kind: 'dit',
-    layers: config.num_layers,
-    ffn: config.ffn_dim,
-    patch: config.patch_size,
-    freqDim: config.freq_dim,
-    textDim: config.text_dim,
-    normEps: config.eps,
-    imageDim: config.image_dim ?? undefined,
-  } as const;
-}
+  imageDim: 'image_dim?',
+} as const;
 
 /** Keys of Wan's own code; the audio's keys are those of Wan2.2's speech-to-video model. */
-const wanKeys = videoKeys.extend({
-  dim: size,
-  in_dim: size,
-  out_dim: size,
-  num_heads: size,
-  text_len: size.default(512),
-  audio_inject_layers: z.array(z.int().min(0)).optional(),
-  audio_dim: size.optional(),
-});
+const WAN = {
+  ...VIDEO,
+  dim: 'dim',
+  heads: 'num_heads',
+  inChannels: 'in_dim',
+  outChannels: 'out_dim',
+  textLen: 'text_len?',
+  audioLayers: 'audio_inject_layers?',
+  audioDim: 'audio_dim?',
+} as const;
 
-function wanSizes(config: z.output<typeof wanKeys>): HubSizes {
-  return {
-    ...videoSizes(config),
-    dim: config.dim,
-    heads: config.num_heads,
-    inChannels: config.in_dim,
-    outChannels: config.out_dim,
-    textLen: config.text_len,
-    audioLayers: config.audio_inject_layers,
-    audioDim: config.audio_dim,
-  };
-}
+const DIFFUSERS = {
+  ...VIDEO,
+  heads: 'num_attention_heads',
+  headDim: 'attention_head_dim',
+  inChannels: 'in_channels',
+  outChannels: 'out_channels?',
+  most: 'rope_max_seq_len?',
+} as const;
 
-/** Wan's own code. A config of Wan2.1's i2v equals one of Wan2.2's, which has no tokens of an image: both are read as Wan2.2's. */
-const WAN_USUAL: Usual = {
-  model_type: ['t2v', 'ti2v', 'i2v'],
-  qk_norm: [true],
-  cross_attn_norm: [true],
-  image_dim: [null],
-};
-
-const diffusersKeys = videoKeys.extend({
-  num_attention_heads: size,
-  attention_head_dim: size,
-  in_channels: size,
-  out_channels: size.nullish(),
-  rope_max_seq_len: size.default(1024),
-});
-
-/** The last three keys have values in models with an input for images beside the text, such as Wan2.1's i2v. */
-const DIFFUSERS_USUAL: Usual = {
-  qk_norm: ['rms_norm_across_heads'],
-  cross_attn_norm: [true],
-  image_dim: [null],
-  added_kv_proj_dim: [null],
-  pos_embed_seq_len: [null],
-};
+const wanSizes = (words: Words<typeof WAN>): HubSizes => ({ kind: 'dit', ...words });
 
 /** Families by `_class_name`. Source: the configurations of Wan's repositories, and diffusers' WanTransformer3DModel. */
-export const WANS = {
-  WanModel: family(wanKeys, wanSizes, { usual: WAN_USUAL }),
-  WanModel_S2V: family(wanKeys, wanSizes),
+export const WANS: Readonly<Record<string, Family>> = {
+  // A config of Wan2.1's i2v equals one of Wan2.2's, which has no tokens of an image: both are read as Wan2.2's.
+  WanModel: family(WAN, wanSizes, {
+    usual: {
+      model_type: ['t2v', 'ti2v', 'i2v'],
+      qk_norm: [true],
+      cross_attn_norm: [true],
+      image_dim: [null],
+    },
+  }),
+  WanModel_S2V: family(WAN, wanSizes),
   WanTransformer3DModel: family(
-    diffusersKeys,
-    (config) => ({
-      ...videoSizes(config),
-      className: 'WanTransformer3DModel',
-      dim: config.num_attention_heads * config.attention_head_dim,
-      heads: config.num_attention_heads,
-      inChannels: config.in_channels,
-      outChannels: config.out_channels ?? config.in_channels,
+    DIFFUSERS,
+    ({ heads, headDim, inChannels, most: _, ...words }) => ({
+      ...{ kind: 'dit', className: 'WanTransformer3DModel' },
+      ...{ dim: heads * headDim, heads, inChannels, outChannels: inChannels, ...words },
     }),
     {
-      usual: DIFFUSERS_USUAL,
-      unlike: ({ rope_max_seq_len: most, patch_size: parts }, { latent }) =>
-        latent?.some((extent, axis) => extent / (parts[axis] ?? 1) > most)
+      // The last three keys have values in models with an input for images beside the text, such as Wan2.1's i2v.
+      usual: {
+        qk_norm: ['rms_norm_across_heads'],
+        cross_attn_norm: [true],
+        image_dim: [null],
+        added_kv_proj_dim: [null],
+        pos_embed_seq_len: [null],
+      },
+      unlike: ({ most = 1024, patch = [1, 2, 2] }, { latent }) =>
+        latent?.some((extent, axis) => extent / (patch[axis] ?? 1) > most)
           ? `rope_max_seq_len is ${most}, but latent [${latent}] has more patches along one axis; give a smaller video`
           : null,
     },
@@ -133,37 +103,18 @@ export const WANS = {
 };
 
 /** Returns config.json of a dit with one expert, for the program whose class it names. */
-export function ditHubConfig(shape: DitConfig) {
-  const same = {
-    num_layers: shape.layers,
-    ffn_dim: shape.ffn,
-    freq_dim: shape.freqDim,
-    text_dim: shape.textDim,
-    patch_size: shape.patch,
-    eps: shape.normEps,
-    cross_attn_norm: true,
-  };
+export function ditHubConfig({ audioLayers: _, audioDim: __, ...shape }: DitConfig) {
   if (shape.className === 'WanTransformer3DModel') {
     return {
       _class_name: 'WanTransformer3DModel',
-      ...same,
-      num_attention_heads: shape.heads,
-      attention_head_dim: shape.dim / shape.heads,
-      in_channels: shape.inChannels,
-      out_channels: shape.outChannels,
-      qk_norm: 'rms_norm_across_heads',
+      ...keysWith(DIFFUSERS, { ...shape, headDim: shape.dim / shape.heads }),
+      ...{ qk_norm: 'rms_norm_across_heads', cross_attn_norm: true },
     };
   }
   return {
-    _class_name: 'WanModel',
-    model_type: shape.inChannels > shape.outChannels ? 'i2v' : 't2v',
-    ...same,
-    dim: shape.dim,
-    num_heads: shape.heads,
-    in_dim: shape.inChannels,
-    out_dim: shape.outChannels,
-    text_len: shape.textLen,
-    qk_norm: true,
+    ...{ _class_name: 'WanModel', model_type: shape.inChannels > shape.outChannels ? 'i2v' : 't2v' },
+    ...keysWith(WAN, shape),
+    ...{ qk_norm: true, cross_attn_norm: true },
   };
 }
 

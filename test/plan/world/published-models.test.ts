@@ -119,7 +119,7 @@ test('a family that is not known, and a config without a size, are refused by na
   );
   assert.throws(
     () => shapeOfHub({ model_type: 'llama' }, 'x'),
-    /x: num_hidden_layers is missing; write it into the config, because llama needs it/,
+    /x: num_hidden_layers, hidden_size, .* are missing; write them into the config, because llama needs them/,
   );
   assert.throws(() => shapeOfHub({ model_type: 'llama', hidden_size: 1.5 }, 'x'), /x: hidden_size: /);
 });
