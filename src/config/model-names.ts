@@ -43,7 +43,10 @@ export const MODEL_NAMES = [...OWN_NAMES, ...PUBLISHED_NAMES] as const;
 export const PLANNED_NAMES: readonly string[] = Object.keys(CATALOGUE).filter((name) => !isBuilt(name));
 
 /** Names that must be all of a name: DeepSeek-R1-Distill-Qwen-7B is not qwen-7b, and Phi-4-multimodal is not Phi-4. */
-const WHOLE: readonly string[] = ['gpt2', 'qwen-7b', 'qwen-14b', 'Phi-4', 'Phi-4-mini', 'GLM-4-9B'];
+const WHOLE: readonly string[] = [
+  ...['gpt2', 'qwen-7b', 'qwen-14b'],
+  ...['Phi-4', 'Phi-4-mini', 'GLM-4-9B', 'DeepSeek-V2', 'DeepSeek-V3'],
+];
 
 /** Words of a name that do not change the model's sizes. */
 const VARIANTS: readonly string[] = ['meta', 'chat', 'instruct', 'hf', 'base', 'it', 'pt'];

@@ -77,7 +77,7 @@ export function family<const K extends Keys>(
   return { read, refusal };
 }
 
-/** Reads a config. Returns a sentence about a key with a wrong value, or else about the first that is missing. */
+/** Reads a config. Returns a sentence about a key with a wrong value, or else about all that are missing. */
 function wordsIn<K extends Keys>(config: object, keys: K): Words<K> | string {
   const missing: string[] = [];
   const types: Readonly<Record<string, z.ZodType>> = TYPES;
