@@ -37,7 +37,7 @@ export type OwnName = (typeof OWN_NAMES)[number];
 export type ModelName = OwnName | PublishedName;
 
 /** The names of all models that runs build. */
-export const MODEL_NAMES = [...OWN_NAMES, ...PUBLISHED_NAMES] as const;
+export const MODEL_NAMES: readonly [ModelName, ...ModelName[]] = [...OWN_NAMES, ...PUBLISHED_NAMES];
 
 /** The names of the models that only plans know. */
 export const PLANNED_NAMES: readonly string[] = Object.keys(CATALOGUE).filter((name) => !isBuilt(name));

@@ -11,6 +11,9 @@ export interface HubSizes {
   readonly [size: string]: unknown;
 }
 
+/** The content of a config.json. */
+export type HubConfig = Readonly<Record<string, unknown>>;
+
 /** The sizes of a config, or what is wrong with it. */
 export type HubRead = { readonly sizes: HubSizes } | { readonly wrong: string };
 
@@ -96,7 +99,7 @@ function wordsIn<K extends Keys>(config: object, keys: K): Words<K> | string {
 }
 
 /** Returns the keys of a config.json with the values of a model's settings. */
-export function keysWith(keys: Keys, settings: Readonly<Record<string, unknown>>): Record<string, unknown> {
+export function keysWith(keys: Keys, settings: HubConfig): HubConfig {
   const written = Object.entries(keys).filter(([word]) => settings[word] !== undefined);
   return Object.fromEntries(written.map(([word, names]) => [namesOf(names).at(-1), settings[word]]));
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { ROUTERS } from '../router-options';
-import { type Family, family, keysWith } from './family';
+import { type Family, family, type HubConfig, keysWith } from './family';
 import { DECODER } from './llama';
 import { attentionSchema, decoder, MOST_EXPERTS, origin, size } from './sizes';
 
@@ -72,7 +72,7 @@ export const GPTS: Readonly<Record<string, Family>> = {
 };
 
 /** Returns config.json of a GPT. Without the last values, transformers would assume GPT-2's own tokens and dropout. */
-export function gptHubConfig(shape: z.output<typeof gptSchema>) {
+export function gptHubConfig(shape: z.output<typeof gptSchema>): HubConfig {
   return {
     ...{ architectures: ['GPT2LMHeadModel'], model_type: 'gpt2', ...COMPUTES },
     ...{ n_inner: null, ...keysWith(KEYS, shape) },

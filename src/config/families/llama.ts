@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type Family, family, type HubSizes, keysWith } from './family';
+import { type Family, family, type HubConfig, type HubSizes, keysWith } from './family';
 import { attentionSchema, decoder, origin, size } from './sizes';
 
 /** A decoder with RMSNorm, rotary position embeddings, grouped-query attention and SwiGLU. */
@@ -23,9 +23,12 @@ export function llamaFfn(dim: number): number {
   return 256 * Math.ceil((8 * dim) / 3 / 256);
 }
 
+/** The positions of a first training, which models with scaled rotary frequencies have. */
+const ORIGINAL = 'original_max_position_embeddings';
+
 /**
- * Keys of Llama, and of the many decoders whose configs name their sizes alike. A model whose rotary frequencies are scaled was
- * first trained with its original positions.
+ * Keys of Llama, and of the many decoders whose configs name their sizes alike. The original positions come first, because
+ * longer ones are rare in training.
  */
 export const DECODER = {
   layers: 'num_hidden_layers',
@@ -36,7 +39,7 @@ export const DECODER = {
   kvHeads: 'num_key_value_heads?',
   headDim: 'head_dim?',
   tied: 'tie_word_embeddings?',
-  seq: 'rope_scaling.original_max_position_embeddings|original_max_position_embeddings|max_position_embeddings?',
+  seq: `rope_parameters.${ORIGINAL}|rope_scaling.${ORIGINAL}|${ORIGINAL}|max_position_embeddings?`,
   ropeTheta: 'rope_parameters.rope_theta|rope_theta?',
   normEps: 'rms_norm_eps?',
 } as const;
@@ -134,7 +137,7 @@ export const LLAMAS: Readonly<Record<string, Family>> = {
 };
 
 /** Returns config.json of a llama; with a bias on queries, keys and values, it is a Qwen2. */
-export function llamaHubConfig(shape: LlamaConfig) {
+export function llamaHubConfig(shape: LlamaConfig): HubConfig {
   const { ffn = llamaFfn(shape.dim), kvHeads = shape.heads } = shape;
   const isQwen = shape.qkvBias;
   return {

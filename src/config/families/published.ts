@@ -1,5 +1,6 @@
 import { ConfigError } from '../../core/errors';
 import type { ModelConfig } from '../settings/model';
+import type { HubConfig } from './family';
 import { GPT2_PREFIX, GPT2_TRANSPOSED, gpt2Name, gptHubConfig } from './gpt';
 import { llamaHubConfig } from './llama';
 import { diffusersName, ditHubConfig } from './wan';
@@ -9,7 +10,7 @@ import { diffusersName, ditHubConfig } from './wan';
  * files.
  */
 interface PublishedModel {
-  readonly config: Readonly<Record<string, unknown>>;
+  readonly config: HubConfig;
   readonly prefix: 'model' | 'diffusion_pytorch_model';
 }
 

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type Family, family, type HubSizes, keysWith, type Words } from './family';
+import { type Family, family, type HubConfig, type HubSizes, keysWith, type Words } from './family';
 import { attentionSchema, layers, origin, size } from './sizes';
 
 /**
@@ -103,7 +103,7 @@ export const WANS: Readonly<Record<string, Family>> = {
 };
 
 /** Returns config.json of a dit with one expert, for the program whose class it names. */
-export function ditHubConfig({ audioLayers: _, audioDim: __, ...shape }: DitConfig) {
+export function ditHubConfig({ audioLayers: _, audioDim: __, ...shape }: DitConfig): HubConfig {
   if (shape.className === 'WanTransformer3DModel') {
     return {
       _class_name: 'WanTransformer3DModel',
