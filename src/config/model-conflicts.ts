@@ -1,4 +1,4 @@
-import type { DitConfig } from './families/wan';
+import type { DitConfig } from './families/kinds';
 import { routerIssues } from './router-options';
 import type { ConfigIssue } from './setting';
 import type { BuiltInModel } from './settings/model';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { issuesMessage, toIssues } from '../config/config-issue';
-import { size } from '../config/families/sizes';
+import { size } from '../config/families/kinds';
 import { nearest } from '../config/nearest';
 import { camelCase } from '../config/option-names';
 import { spelled } from '../config/other-names';

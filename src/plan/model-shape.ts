@@ -1,6 +1,5 @@
 import { z } from 'zod';
-import { llamaFfn } from '../config/families/llama';
-import { size } from '../config/families/sizes';
+import { llamaFfn, size } from '../config/families/kinds';
 import {
   BIASES,
   type Bias,

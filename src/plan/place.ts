@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { issuesMessage, requirePlain, toIssues } from '../config/config-issue';
-import { size } from '../config/families/sizes';
+import { size } from '../config/families/kinds';
 import { spelled } from '../config/other-names';
 import { keysOf } from '../config/setting-table';
 import { ConfigError } from '../core/errors';

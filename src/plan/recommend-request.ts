@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { issuesMessage, toIssues } from '../config/config-issue';
-import { size } from '../config/families/sizes';
+import { size } from '../config/families/kinds';
 import { keysOf } from '../config/setting-table';
 import { strategySchema } from '../config/strategies';
 import { ConfigError } from '../core/errors';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { openCatalog } from '../../src/checkpoint/load/catalog';
-import type { DitConfig } from '../../src/config/families/wan';
+import type { DitConfig } from '../../src/config/families/kinds';
 import { modelShape } from '../../src/config/settings/model';
 import { parseTrainConfig } from '../../src/config/train-config';
 import { plan } from '../../src/job/notebook/plan-figures';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { DitConfig } from '../../src/config/families/wan';
+import type { DitConfig } from '../../src/config/families/kinds';
 import { PRESETS } from '../../src/config/named-config';
 import { modelShape } from '../../src/config/settings/model';
 import type { TrainConfigInput } from '../../src/config/train-config';

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
-import type { DitConfig } from '../../src/config/families/wan';
+import type { DitConfig } from '../../src/config/families/kinds';
 import { PRESETS } from '../../src/config/named-config';
 import { modelShape } from '../../src/config/settings/model';
 import type { TrainConfigInput } from '../../src/config/train-config';

@@ -1,24 +1,4 @@
-import { z } from 'zod';
 import { type Family, family } from './family';
-import { layers, origin, size } from './sizes';
-
-/** UMT5's encoder: RMSNorm, gated GELU, and biases of relative positions in every layer. */
-export const t5Schema = z.strictObject({
-  kind: z.literal('t5-encoder'),
-  like: origin.like,
-  layers,
-  dim: size,
-  attnDim: size.optional(),
-  heads: size,
-  ffn: size,
-  vocab: size,
-  seq: size.default(512),
-  relativeBuckets: size.default(32),
-  relativeDistance: size.default(128),
-  normEps: z.number().positive().default(1e-6),
-});
-
-export type T5Config = z.output<typeof t5Schema>;
 
 const T5 = {
   name: 'model_type',

@@ -1,10 +1,11 @@
 import { ownValue } from '../../core/own-value';
-import { ENCODERS, t5Schema } from './encoders';
+import { ENCODERS } from './encoders';
 import { MIXTURES } from './experts';
 import { type Family, familyName, type HubRead, type HubSizes } from './family';
-import { GPTS, gptSchema } from './gpt';
-import { LLAMAS, llamaSchema } from './llama';
-import { ditSchema, WANS } from './wan';
+import { GPTS } from './gpt';
+import { ditSchema, gptSchema, llamaSchema, t5Schema } from './kinds';
+import { LLAMAS } from './llama';
+import { WANS } from './wan';
 
 /** The families whose config.json is read, by `model_type`, or by `_class_name`. */
 export const FAMILIES: Readonly<Record<string, Family>> = {

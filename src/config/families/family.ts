@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { shown } from '../../core/shown';
-import { size } from './sizes';
+import { size } from './kinds';
 
 /**
  * The sizes in a config.json, in the words of a model's settings and of a plan's shapes. The settings have no word for what only

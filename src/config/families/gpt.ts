@@ -1,35 +1,6 @@
-import { z } from 'zod';
-import { ROUTERS } from '../router-options';
 import { type Family, family, type HubConfig, keysWith } from './family';
+import type { GptConfig } from './kinds';
 import { DECODER } from './llama';
-import { attentionSchema, decoder, MOST_EXPERTS, origin, size } from './sizes';
-
-const tied = z.boolean().default(true);
-
-const attention = attentionSchema.optional();
-
-export const gptSchema = z.strictObject({
-  kind: z.literal('gpt'),
-  ...origin,
-  ...decoder,
-  tied,
-  ffn: size.optional(),
-  attention,
-});
-
-/** A GPT whose blocks have experts in place of the feed-forward layer. */
-export const moeSchema = z.strictObject({
-  kind: z.literal('moe'),
-  ...decoder,
-  tied,
-  experts: z.int().min(1).max(MOST_EXPERTS),
-  attention,
-  router: z.enum(ROUTERS).default('temperature'),
-  topK: size.optional(),
-  capacityFactor: z.number().positive().nullable().optional(),
-  auxLossWeight: z.number().min(0).default(0),
-  biasUpdateRate: z.number().min(0).default(0),
-});
 
 /** Keys of GPT-2 and GPT-J. */
 const KEYS = {
@@ -72,7 +43,7 @@ export const GPTS: Readonly<Record<string, Family>> = {
 };
 
 /** Returns config.json of a GPT. Without the last values, transformers would assume GPT-2's own tokens and dropout. */
-export function gptHubConfig(shape: z.output<typeof gptSchema>): HubConfig {
+export function gptHubConfig(shape: GptConfig): HubConfig {
   return {
     ...{ architectures: ['GPT2LMHeadModel'], model_type: 'gpt2', ...COMPUTES },
     ...{ n_inner: null, ...keysWith(KEYS, shape) },

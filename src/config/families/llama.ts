@@ -1,27 +1,5 @@
-import { z } from 'zod';
 import { type Family, family, type HubConfig, type HubSizes, keysWith } from './family';
-import { attentionSchema, decoder, origin, size } from './sizes';
-
-/** A decoder with RMSNorm, rotary position embeddings, grouped-query attention and SwiGLU. */
-export const llamaSchema = z.strictObject({
-  kind: z.literal('llama'),
-  ...origin,
-  ...decoder,
-  tied: z.boolean().default(false),
-  kvHeads: size.optional(),
-  ffn: size.optional(),
-  qkvBias: z.boolean().default(false),
-  ropeTheta: z.number().min(1).default(10_000),
-  normEps: z.number().positive().default(1e-5),
-  attention: attentionSchema.default('eager'),
-});
-
-export type LlamaConfig = z.output<typeof llamaSchema>;
-
-/** Returns a llama's usual ffn: 8/3 · dim, rounded up to a multiple of 256. Source: Touvron et al. 2023; Meta's llama code. */
-export function llamaFfn(dim: number): number {
-  return 256 * Math.ceil((8 * dim) / 3 / 256);
-}
+import { type LlamaConfig, llamaFfn } from './kinds';
 
 /** The positions of a first training, which models with scaled rotary frequencies have. */
 const ORIGINAL = 'original_max_position_embeddings';

@@ -1,36 +1,5 @@
-import { z } from 'zod';
 import { type Family, family, type HubConfig, type HubSizes, keysWith, type Words } from './family';
-import { attentionSchema, layers, origin, size } from './sizes';
-
-/**
- * Wan2.2's video transformer, with one expert or two. If there are two, the timestep chooses one per step. The
- * defaults are Wan2.2's.
- */
-export const ditSchema = z.strictObject({
-  kind: z.literal('dit'),
-  ...origin,
-  className: z.enum(['WanModel', 'WanTransformer3DModel']).optional(),
-  layers,
-  dim: size,
-  heads: size,
-  ffn: size,
-  latent: z.tuple([size, size, size]),
-  patch: z.tuple([size, size, size]).default([1, 2, 2]),
-  inChannels: size.default(16),
-  outChannels: size.default(16),
-  freqDim: size.default(256),
-  textDim: size.default(4096),
-  textLen: size.default(512),
-  experts: z.union([z.literal(1), z.literal(2)]).default(1),
-  boundary: z.number().gt(0).lt(1).default(0.875),
-  normEps: z.number().positive().default(1e-6),
-  attention: attentionSchema.default('eager'),
-  audioLayers: z.array(z.int().min(0)).default([]),
-  audioDim: size.default(1024),
-  audioTokens: size.default(4),
-});
-
-export type DitConfig = z.output<typeof ditSchema>;
+import type { DitConfig } from './kinds';
 
 /** Keys that have the same names in Wan's own config.json and in that of diffusers. */
 const VIDEO = {

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { size } from '../families/sizes';
+import { size } from '../families/kinds';
 import type { Facts, Setting } from '../setting';
 import type { StrategyName } from '../strategies';
 import { gradScalerOf, type PrecisionSettings, reduceDtypeOf, type ScalerSetting } from './precision';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { size } from '../families/sizes';
+import { size } from '../families/kinds';
 import { type ConfigIssue, type Facts, type Setting, schemaOf } from '../setting';
 import { type ModelSetting, modelShape } from './model';
 

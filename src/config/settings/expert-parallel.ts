@@ -1,5 +1,5 @@
 import { type ExpertPlacement, expertPlacementSchema, placementIssue } from '../expert-placement';
-import { size } from '../families/sizes';
+import { size } from '../families/kinds';
 import type { Settings } from '../setting';
 import { STRATEGIES, type StrategyName } from '../strategies';
 import { type ModelSetting, modelShape } from './model';

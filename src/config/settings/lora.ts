@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { size } from '../families/sizes';
+import { size } from '../families/kinds';
 import { type Facts, type Setting, schemaOf } from '../setting';
 
 /** Small matrices that train in place of the model's own. */

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { size } from '../families/sizes';
+import { size } from '../families/kinds';
 import { sequenceConflict } from '../router-options';
 import type { Facts, Settings } from '../setting';
 import { isOwnModel, type ModelSetting, modelShape, positionsOf } from './model';

@@ -1,9 +1,13 @@
 import { z } from 'zod';
-import { t5Schema } from '../families/encoders';
-import { gptSchema, moeSchema } from '../families/gpt';
-import { llamaSchema } from '../families/llama';
-import { type AttentionKind, size } from '../families/sizes';
-import { ditSchema } from '../families/wan';
+import {
+  type AttentionKind,
+  ditSchema,
+  gptSchema,
+  llamaSchema,
+  moeSchema,
+  size,
+  t5Schema,
+} from '../families/kinds';
 import { MODEL_NAMES, type ModelName, modelNamed, PUBLISHED_NAMES, type PublishedName } from '../model-names';
 import { NAMED_MODELS } from '../named-models';
 import { isPretrained, modelOfFolder, type PretrainedInput } from '../pretrained';

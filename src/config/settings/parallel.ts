@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { size } from '../families/sizes';
+import { size } from '../families/kinds';
 import { type Facts, type Settings, schemaOf } from '../setting';
 import { STRATEGIES, STRATEGY_NAMES, strategySchema } from '../strategies';
 import { COMM_HOOK } from './comm-hook';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { size } from '../families/sizes';
+import { size } from '../families/kinds';
 import { stageConflict } from '../router-options';
 import type { Facts, Settings } from '../setting';
 import { type ModelSetting, modelShape } from './model';

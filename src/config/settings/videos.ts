@@ -1,7 +1,5 @@
 import { z } from 'zod';
-import { type T5Config, t5Schema } from '../families/encoders';
-import { size } from '../families/sizes';
-import type { DitConfig } from '../families/wan';
+import { type DitConfig, size, type T5Config, t5Schema } from '../families/kinds';
 import { type ConfigIssue, type Facts, type Setting, schemaOf } from '../setting';
 import type { DataSetting } from './data';
 import { type ModelSetting, modelShape } from './model';

@@ -1,4 +1,4 @@
-import { llamaFfn } from '../../config/families/llama';
+import { llamaFfn } from '../../config/families/kinds';
 import { weightsOf } from '../../config/settings/model';
 import { writtenKeys } from '../../dialects/rows/key-row';
 import { TORCHTITAN } from '../../dialects/trainers/torchtitan';

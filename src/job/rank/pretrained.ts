@@ -5,7 +5,7 @@ import { openFirstState } from '../../checkpoint/pretrained/open-pretrained';
 import { writePretrained } from '../../checkpoint/pretrained/write-pretrained';
 import type { Checkpointer } from '../../checkpoint/save/checkpointer';
 import type { SaveOptions } from '../../checkpoint/save/save-plan';
-import { gptSchema } from '../../config/families/gpt';
+import { gptSchema } from '../../config/families/kinds';
 import { publishedModel } from '../../config/families/published';
 import type { PretrainedInput } from '../../config/pretrained';
 import { type ModelConfig, modelShape } from '../../config/settings/model';

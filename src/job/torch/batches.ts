@@ -1,4 +1,4 @@
-import type { DitConfig } from '../../config/families/wan';
+import type { DitConfig } from '../../config/families/kinds';
 import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';

@@ -1,6 +1,5 @@
 import { softmaxCrossEntropy } from '../../backend/ops';
-import { gptSchema, moeSchema } from '../../config/families/gpt';
-import type { AttentionKind } from '../../config/families/sizes';
+import { type AttentionKind, gptSchema, moeSchema } from '../../config/families/kinds';
 import type { RouterOptions } from '../../config/router-options';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';

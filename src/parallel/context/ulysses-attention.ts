@@ -1,4 +1,4 @@
-import type { AttentionKind } from '../../config/families/sizes';
+import type { AttentionKind } from '../../config/families/kinds';
 import { requireKnownOptions } from '../../config/option-names';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
