@@ -104,7 +104,7 @@ export const LLAMAS: Readonly<Record<string, Family>> = {
   qwen: family(QWEN, ({ ffn, ...words }) => decoderSizes({ ...words, ffn: ffn / 2, qkvBias: true })),
   chatglm: family(CHATGLM, decoderSizes),
   glm: family({ ...DECODER, qkvBias: 'attention_bias?' } as const, decoderSizes),
-  baichuan: decoders(),
+  baichuan: family({ ...DECODER, seq: 'max_position_embeddings|model_max_length?' } as const, decoderSizes),
   internlm,
   internlm2: internlm,
   internlm3: decoders(),
