@@ -1,6 +1,7 @@
+import type { DitConfig } from './families/kinds';
 import { routerIssues } from './router-options';
 import type { ConfigIssue } from './setting';
-import type { BuiltInModel, DitConfig } from './settings/model';
+import type { BuiltInModel } from './settings/model';
 
 /** Finds sizes of a model that contradict each other; each issue has both values and says what to change. */
 export function modelConflicts(shape: BuiltInModel): ConfigIssue[] {

@@ -1,4 +1,4 @@
-import type { DitConfig } from '../config/settings/model';
+import type { DitConfig } from '../config/families/kinds';
 import { type Random, seeded } from '../core/random';
 import { NUM_TIMESTEPS } from '../nn/models/dit-experts';
 import type { ValidationBatches } from './batch';

@@ -1,4 +1,4 @@
-import type { DitConfig } from '../config/settings/model';
+import type { DitConfig } from '../config/families/kinds';
 import { coderPatch, type MovingShapesConfig } from '../config/settings/videos';
 import { ConfigError } from '../core/errors';
 import { type Random, seeded } from '../core/random';

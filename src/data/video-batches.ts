@@ -1,4 +1,4 @@
-import type { DitConfig } from '../config/settings/model';
+import type { DitConfig } from '../config/families/kinds';
 import { encoderShape } from '../config/settings/videos';
 import type { TrainConfig } from '../config/train-config';
 import { type LatentBatch, type LatentSource, syntheticLatents } from './latents';

@@ -1,6 +1,6 @@
 import { causalAttention, causalSoftmax, flashAttention } from '../backend/ops';
 import { finite, flag, type OptionKinds, oneOf, requireOptions, tensor } from '../config/call-options';
-import type { AttentionKind } from '../config/settings/model';
+import type { AttentionKind } from '../config/families/kinds';
 import { ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
 import { Module } from './module';

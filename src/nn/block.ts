@@ -1,5 +1,5 @@
 import { gelu } from '../backend/ops';
-import type { AttentionKind } from '../config/settings/model';
+import type { AttentionKind } from '../config/families/kinds';
 import * as tf from '../core/tf';
 import { CausalSelfAttention } from './attention';
 import { GPT2, Linear } from './linear';

@@ -1,5 +1,5 @@
 import { gelu, layerNorm } from '../backend/ops';
-import type { DitConfig } from '../config/settings/model';
+import type { DitConfig } from '../config/families/kinds';
 import * as tf from '../core/tf';
 import { type Attend, attention, inHeads } from './attention';
 import { Sequential } from './containers';

@@ -1,5 +1,5 @@
 import { silu } from '../backend/ops';
-import type { AttentionKind } from '../config/settings/model';
+import type { AttentionKind } from '../config/families/kinds';
 import * as tf from '../core/tf';
 import { type Attend, attention, inHeads } from './attention';
 import { constant } from './init';

@@ -1,5 +1,5 @@
 import { gelu } from '../backend/ops';
-import type { T5Config } from '../config/settings/model';
+import type { T5Config } from '../config/families/kinds';
 import * as tf from '../core/tf';
 import { attention, inHeads } from './attention';
 import { Sequential } from './containers';

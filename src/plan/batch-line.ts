@@ -1,10 +1,10 @@
 import { z } from 'zod';
 import { issuesMessage, toIssues } from '../config/config-issue';
+import { size } from '../config/families/kinds';
 import { nearest } from '../config/nearest';
 import { camelCase } from '../config/option-names';
 import { spelled } from '../config/other-names';
 import { keysOf } from '../config/setting-table';
-import { size } from '../config/settings/model';
 import { STRATEGIES } from '../config/strategies';
 import { knownKeys } from '../config/train-config';
 import { ConfigError } from '../core/errors';

@@ -1,4 +1,4 @@
-import { PUBLISHED_MODELS } from '../config/named-models';
+import { PUBLISHED_NAMES, type PublishedName } from '../config/model-names';
 import { GPUS, type GpuName, type Hardware, hardwareOf } from './hardware';
 import { type ModelShape, shapeOf } from './model-shape';
 import { modelOf } from './models';
@@ -11,22 +11,23 @@ export interface KnownGpu extends Hardware {
 }
 
 /** Published models with the sizes that follow from their shapes. */
-export const KNOWN_MODELS: Readonly<Record<keyof typeof PUBLISHED_MODELS, ModelShape>> = byName(
-  PUBLISHED_MODELS,
-  (name) => shapeOf(modelOf(name)),
+export const KNOWN_MODELS: Readonly<Record<PublishedName, ModelShape>> = byName(PUBLISHED_NAMES, (name) =>
+  shapeOf(modelOf(name)),
 );
 
 /** The kinds of GPU that a plan knows by name. */
-export const KNOWN_GPUS: Readonly<Record<GpuName, KnownGpu>> = byName(GPUS, (name) => {
-  const prices: PriceTable = PRICES;
-  return { ...hardwareOf(name), price: prices[name] ?? null };
-});
+export const KNOWN_GPUS: Readonly<Record<GpuName, KnownGpu>> = byName(
+  Object.keys(GPUS) as GpuName[],
+  (name) => {
+    const prices: PriceTable = PRICES;
+    return { ...hardwareOf(name), price: prices[name] ?? null };
+  },
+);
 
 function byName<Name extends string, Value>(
-  table: Readonly<Record<Name, unknown>>,
+  names: readonly Name[],
   of: (name: Name) => Value,
 ): Readonly<Record<Name, Value>> {
-  const names = Object.keys(table) as Name[]; // the keys of `table`
   // Every name gets a value.
   return Object.fromEntries(names.map((name) => [name, of(name)])) as Record<Name, Value>;
 }

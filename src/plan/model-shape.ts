@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { llamaFfn, size } from '../config/settings/model';
+import { llamaFfn, size } from '../config/families/kinds';
 import {
   BIASES,
   type Bias,

@@ -1,26 +1,87 @@
+import { existsSync, statSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { readHub } from '../config/families/families';
 import { pythonRefused } from '../config/functions-missing';
-import { CATALOGUE_NAMES } from '../config/hub-names';
-import { type ModelName, modelNamed } from '../config/model-names';
-import { PUBLISHED_MODELS } from '../config/named-models';
+import {
+  CATALOGUE,
+  isBuilt,
+  knownModel,
+  type ModelName,
+  PLANNED_NAMES,
+  PUBLISHED_NAMES,
+} from '../config/model-names';
 import { nearest } from '../config/nearest';
 import { type ModelConfig, modelShape, positionsOf } from '../config/settings/model';
 import { ConfigError } from '../core/errors';
+import { parseJson } from '../core/json-text';
+import { MOST_CONFIG_BYTES, readRegularFile } from '../core/regular-file';
 import { shortened } from '../core/shortened';
-import { catalogueModel, hubModelAt } from './hub/read-hub';
 import { type ModelShapeInput, shapeSchema } from './model-shape';
 
 /** Returns the shape of a published model, or of a config.json or its folder. Throws: CONFIG with the nearest name. */
 export function modelOf(name: string): ModelShapeInput {
-  const known = modelNamed(name);
-  if (known !== null) return shapeOfConfig({ model: known });
-  const published = catalogueModel(name) ?? hubModelAt(name);
+  const known = knownModel(name);
+  if (known !== null)
+    return isBuilt(known) ? shapeOfConfig({ model: known }) : shapeOfHub(CATALOGUE[known] ?? {}, known);
+  const published = hubModelAt(name);
   if (published !== undefined) return published;
-  const close = nearest(name.replace(/^.*\//, ''), [...NAMES, ...CATALOGUE_NAMES]);
+  const close = nearest(name.replace(/^.*\//, ''), [...PUBLISHED_NAMES, ...PLANNED_NAMES]);
   throw new ConfigError(
     `model: '${shortened(name)}' is not known${close === undefined ? '.' : `; did you mean '${close}'?`} ` +
-      `Known: ${NAMES.join(', ')}, and ${CATALOGUE_NAMES.length} models by their names on a hub, such as Qwen3-32B (npx shardlab models lists them); give the path of a config.json of transformers or diffusers, or describe any ` +
+      `Known: ${PUBLISHED_NAMES.join(', ')}, and ${PLANNED_NAMES.length} models by their names on a hub, such as Qwen3-32B (npx shardlab models lists them); give the path of a config.json of transformers or diffusers, or describe any ` +
       'other model by { kind, layers, dim, heads, vocab, seq } or { params }',
   );
+}
+
+/**
+ * Returns the shape in a config.json of transformers or diffusers, or in a folder that has such a file; undefined: the path has
+ * neither.
+ * Throws: CONFIG for a family that is not known, and for a config without the sizes that its family needs.
+ */
+export function hubModelAt(path: string, cwd = '.'): ModelShapeInput | undefined {
+  const at = resolve(cwd, path);
+  if (!existsSync(at)) return undefined;
+  const file = statSync(at).isDirectory() ? join(at, 'config.json') : at;
+  if (!existsSync(file) || !file.endsWith('.json')) return undefined;
+  const config = jsonOf(file);
+  return isHubConfig(config)
+    ? shapeOfHub(config, path.replace(/\/?(config\.json)?$/, '') || path)
+    : undefined;
+}
+
+function jsonOf(file: string): unknown {
+  try {
+    return parseJson(readRegularFile(file, MOST_CONFIG_BYTES));
+  } catch {
+    return undefined; // the reader of configs reports the error with its line
+  }
+}
+
+/** Whether a value is a model's config, which names a family, and not a TrainConfig. */
+function isHubConfig(value: unknown): value is object {
+  if (typeof value !== 'object' || value === null || 'model' in value) return false;
+  return 'model_type' in value || '_class_name' in value;
+}
+
+/** Returns the shape of a config. Throws: CONFIG as `hubModelAt` does. */
+export function shapeOfHub(config: object, name: string): ModelShapeInput {
+  const read = readHub(textOf(config));
+  if ('wrong' in read) throw new ConfigError(`${name}: ${read.wrong}`);
+  return { name, ...shapeKeys(read.sizes) };
+}
+
+/** Returns the config of the language model, which is nested if the model also reads images. */
+function textOf(config: object): object {
+  const text = 'text_config' in config ? config.text_config : undefined;
+  return typeof text === 'object' && text !== null ? text : config;
+}
+
+/** Returns the sizes that a shape has too: settings and sizes with the same name have the same meaning. */
+function shapeKeys(sizes: object): ModelShapeInput {
+  const known = Object.entries(sizes).filter(
+    ([key, value]) => key in shapeSchema.shape && value !== undefined,
+  );
+  return Object.fromEntries(known) as ModelShapeInput; // readers and schemas check the sizes
 }
 
 /** Returns the shape of a config's model. Throws: CONFIG for a kind that cannot be planned. */
@@ -33,9 +94,8 @@ export function shapeOfConfig(config: { readonly model: ModelConfig | ModelName 
   }
   if (shape.kind === 'own') throw ownModelRefused();
   if (shape.kind === 'python') throw pythonRefused(shape);
-  const read = Object.entries(shape).filter(([key]) => key in shapeSchema.shape);
   return {
-    ...(Object.fromEntries(read) as ModelShapeInput), // settings with the same name have the same meaning
+    ...shapeKeys(shape),
     name: typeof config.model === 'string' ? config.model : 'like' in shape ? shape.like : undefined,
     seq: positionsOf(shape),
     ...(shape.kind === 't5-encoder' ? { headDim: (shape.attnDim ?? shape.dim) / shape.heads } : {}),
@@ -49,6 +109,3 @@ export function ownModelRefused(what = 'model'): ConfigError {
       'gpus: 8 }), which runs the model on shapes. To choose settings, compare such plans with sl.comparePlans or sl.scaling',
   );
 }
-
-/** The names of the published models. */
-const NAMES = Object.keys(PUBLISHED_MODELS) as (keyof typeof PUBLISHED_MODELS)[];

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { issuesMessage, requirePlain, toIssues } from '../config/config-issue';
+import { size } from '../config/families/kinds';
 import { spelled } from '../config/other-names';
 import { keysOf } from '../config/setting-table';
-import { size } from '../config/settings/model';
 import { ConfigError } from '../core/errors';
 import { ownValue } from '../core/own-value';
 import { shown } from '../core/shown';

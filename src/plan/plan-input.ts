@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { issuesMessage, requirePlain, valueAt } from '../config/config-issue';
-import { modelNamed } from '../config/model-names';
+import { knownModel } from '../config/model-names';
 import { presetNamed, readNamed } from '../config/named-config';
 import { PUBLISHED_TRAINING } from '../config/named-models';
 import { nearest } from '../config/nearest';
@@ -17,11 +17,10 @@ import { isBatchLine, ofBatchLine, ourKey, TODAY } from './batch-line';
 import type { Planned } from './cost-of';
 import { meantBoard } from './hardware';
 import { type HardwareCalibration, parseCalibration, withCalibration } from './hardware-calibration';
-import { catalogueModel, hubModelAt } from './hub/read-hub';
 import type { Layout } from './layout';
 import { type Asked, layoutAsked } from './layout-of';
 import { type Assumed, askedByConfig, type ConfigReading, readingOf } from './layout-of-config';
-import { ownModelRefused } from './models';
+import { hubModelAt, ownModelRefused } from './models';
 import { isPlaceKey, type Place, parsePlace, placeSchema, type ReadPlace } from './place';
 import { type PlannedModel, type PlanObject, plannedModel } from './planned-model';
 import { predict } from './predict';
@@ -235,10 +234,9 @@ function keysWithValues(object: object): Readonly<Record<string, unknown>> {
  */
 export function planInputNamed(name: string, cwd = '.'): object {
   const isPath = existsSync(resolve(cwd, name));
-  const model = isPath ? null : modelNamed(name);
+  const model = isPath ? null : knownModel(name);
   const known = presetNamed(name) ?? (model === null ? undefined : { model });
   if (known !== undefined) return known;
-  if (!isPath && catalogueModel(name) !== undefined) return { model: name };
   const published = isPath ? hubModelAt(name, cwd) : undefined;
   if (published !== undefined) return { ...PUBLISHED_TRAINING, attention: 'flash', model: published };
   const { input, wrong } = readNamed(name, cwd);

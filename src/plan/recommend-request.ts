@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { issuesMessage, toIssues } from '../config/config-issue';
+import { size } from '../config/families/kinds';
 import { keysOf } from '../config/setting-table';
-import { size } from '../config/settings/model';
 import { strategySchema } from '../config/strategies';
 import { ConfigError } from '../core/errors';
 import type { Reading } from '../dialects/rows/reading';

@@ -1,5 +1,5 @@
 import type { Engine } from '../backend/engine';
-import type { DitConfig } from '../config/settings/model';
+import type { DitConfig } from '../config/families/kinds';
 import type { TrainConfig } from '../config/train-config';
 import type * as tf from '../core/tf';
 import type { UncountedBatches, ValidationBatches } from '../data/batch';

@@ -79,14 +79,22 @@ describe("a model's folder", () => {
     refused(LLAMA, /latent has no meaning for a language model/, { latent: [1, 2, 2] });
     refused(WAN, /does not say how large videos are; give latent/);
     refused(WAN, /seq has no meaning for a model of videos/, { latent: [1, 2, 2], seq: 8 });
-    refused({ ...LLAMA, hidden_size: undefined }, /hidden_size: .*received undefined/);
+    refused(
+      { ...LLAMA, hidden_size: undefined },
+      /config\.json: hidden_size is missing; write it into the config, because llama needs it/,
+    );
+    refused(
+      { ...LLAMA, max_position_embeddings: null },
+      /max_position_embeddings is missing; write it into the config, or give seq/,
+    );
     refused(
       { model_type: 'bert' },
       /model_type is "bert"; choose one of gpt2, llama, mistral, qwen2, _class_name WanModel, _class_name WanTransformer3DModel/,
     );
     refused(
-      { ...LLAMA, model_type: 'mistral', sliding_window: 4096 },
-      /sliding_window is 4096, but attention here sees all/,
+      { ...LLAMA, model_type: 'mistral', sliding_window: 32 },
+      /sliding_window is 32, but attention here sees all tokens; give a seq of at most 32/,
+      { seq: 64 },
     );
     refused('{', /config\.json cannot be read: /);
     refused(LLAMA, /has no key "revision"; choose one of from, seq, attention, latent, textLen/, {
@@ -98,6 +106,16 @@ describe("a model's folder", () => {
       () => parseTrainConfig({ model: { from: '/nowhere' } }),
       /model: \/nowhere\/config\.json is missing; give a folder/,
     );
+  });
+
+  it('with a sliding window has the sequences that the window contains', () => {
+    const seqOf = (window: number | null): unknown => {
+      const config = { ...LLAMA, model_type: 'mistral', sliding_window: window };
+      writeFileSync(join(folder, 'config.json'), JSON.stringify(config));
+      const shape = modelShape(parseTrainConfig({ model: { from: folder }, data: 'synthetic' }));
+      return 'seq' in shape && shape.seq;
+    };
+    assert.deepEqual([null, 32, 4096].map(seqOf), [64, 32, 64]);
   });
 
   it("in diffusers' form is refused if the model has an input for images, by the key", () => {

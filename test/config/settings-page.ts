@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { PUBLISHED_MODELS } from '../../src/config/named-models';
+import { PUBLISHED_NAMES } from '../../src/config/model-names';
 import type { Original, Planned } from '../../src/config/setting';
 import { SETTING_ROWS } from '../../src/config/setting-table';
 import { KINDS, MODEL_PARTS } from '../../src/config/settings/model';
@@ -37,11 +37,7 @@ const PARTS: Readonly<Record<string, () => readonly string[]>> = {
       rowOf(`\`model.${key}\``, says, inPlan(planned)),
     ),
   ],
-  published: () => [
-    `Published: ${Object.keys(PUBLISHED_MODELS)
-      .map((name) => `\`${name}\``)
-      .join(', ')}.`,
-  ],
+  published: () => [`Published: ${PUBLISHED_NAMES.map((name) => `\`${name}\``).join(', ')}.`],
 };
 
 const PROGRAMS: Readonly<Record<Original, string>> = {

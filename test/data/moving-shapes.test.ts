@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type DitConfig, ditSchema } from '../../src/config/settings/model';
+import { type DitConfig, ditSchema } from '../../src/config/families/kinds';
 import { CAPTION_LENGTH, MIN_VOCAB } from '../../src/config/settings/videos';
 import { parseTrainConfig } from '../../src/config/train-config';
 import { normals } from '../support/close';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { gradients } from '../../src/autograd/unit';
 import type { Engine } from '../../src/backend/engine';
-import { publishedName } from '../../src/checkpoint/pretrained/published-names';
+import { publishedName } from '../../src/config/families/published';
 import type { LoraConfig } from '../../src/config/settings/lora';
 import { modelShape } from '../../src/config/settings/model';
 import { parseTrainConfig } from '../../src/config/train-config';

@@ -3,11 +3,11 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { PUBLISHED_NAMES } from '../../src/config/model-names';
 import { PRESETS } from '../../src/config/named-config';
-import { PUBLISHED_MODELS } from '../../src/config/named-models';
 import { knownKeys } from '../../src/config/train-config';
-import { shapeOfHub } from '../../src/plan/hub/read-hub';
 import { shapeOf } from '../../src/plan/model-shape';
+import { shapeOfHub } from '../../src/plan/models';
 import { placeSchema } from '../../src/plan/place';
 import { type PlanInput, type PlanPlace, plannedInput } from '../../src/plan/plan-input';
 import { predict } from '../../src/plan/predict';
@@ -79,7 +79,7 @@ test("a model's name, a preset and a file can be planned, and `on` names the har
 });
 
 test('a plan knows every model of a config, with the same sizes', () => {
-  for (const name of Object.keys(PUBLISHED_MODELS) as (keyof typeof PUBLISHED_MODELS)[]) {
+  for (const name of PUBLISHED_NAMES) {
     const ofRequest = layoutOfInput({ model: name }).model;
     assert.deepEqual(ofRequest, layoutOfInput({ model: name, batch: 1 }).model, name);
   }

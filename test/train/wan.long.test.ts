@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { DitConfig } from '../../src/config/families/kinds';
 import { PRESETS } from '../../src/config/named-config';
-import { type DitConfig, modelShape } from '../../src/config/settings/model';
+import { modelShape } from '../../src/config/settings/model';
 import type { TrainConfigInput } from '../../src/config/train-config';
 import { launchFor } from '../job/job-fixture';
 

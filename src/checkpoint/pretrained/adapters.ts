@@ -1,8 +1,8 @@
+import { publishedName } from '../../config/families/published';
 import type { LoraConfig } from '../../config/settings/lora';
 import type { ModelConfig } from '../../config/settings/model';
 import { decodeValues, encodeValues } from '../format/stored-dtypes';
 import type { StoredArray } from '../load/catalog';
-import { publishedName } from './published-names';
 
 /** A layer's adapter in a checkpoint. `scale` is alpha / r, the factor of the matmul B A. */
 export interface StoredAdapter {

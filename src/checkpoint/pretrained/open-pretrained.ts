@@ -1,8 +1,8 @@
+import { isSurplus, namesInFile, publishedName } from '../../config/families/published';
 import type { ModelConfig } from '../../config/settings/model';
 import type { StateDict, StateEntry } from '../../nn/load-state';
 import { type Catalog, openCatalog, type StoredArray } from '../load/catalog';
 import { type ReadTally, StretchReader } from '../load/stretch-reader';
-import { diffusersName, GPT2_PREFIX, isSurplus, publishedName } from './published-names';
 
 /**
  * A model's initial values, which are read from files. The code that opens the files closes them when the model has the values.
@@ -45,17 +45,6 @@ export function openFirstState(
     tally: reader.tally,
     close: () => catalog.close(),
   };
-}
-
-/**
- * Returns the names that a parameter may have in a file: the published name (with or without GPT-2's prefix), the name in this
- * library, and the name in diffusers.
- */
-function namesInFile(shape: ModelConfig, own: string): readonly string[] {
-  if (shape.kind === 'dit') return [own, diffusersName(own)];
-  const { name: published } = publishedName(shape, own);
-  const bare = published.startsWith(GPT2_PREFIX) ? published.slice(GPT2_PREFIX.length) : published;
-  return [published, bare, own];
 }
 
 /** For arrays of unsupported types, returns why they cannot be read. The keys are the names in the file and in this library. */

@@ -1,5 +1,6 @@
 import fs from 'node:fs';
 import { join } from 'node:path';
+import { publishedModel, publishedName } from '../../config/families/published';
 import type { LoraConfig } from '../../config/settings/lora';
 import type { ModelConfig } from '../../config/settings/model';
 import { makeFolder } from '../../core/regular-file';
@@ -19,8 +20,6 @@ import {
   peftName,
   type StoredAdapter,
 } from './adapters';
-import { publishedModel } from './published-config';
-import { publishedName } from './published-names';
 
 /** A model to write in the format of transformers or diffusers. */
 export interface PretrainedSave {

@@ -1,8 +1,5 @@
 import type { Command } from 'commander';
-import { CATALOGUE_NAMES } from '../../config/hub-names';
-import { MODEL_NAMES } from '../../config/model-names';
-import { PUBLISHED_MODELS } from '../../config/named-models';
-import { hubName } from '../../dialects/rows/models';
+import { CATALOGUE, isBuilt, MODEL_NAMES, PLANNED_NAMES } from '../../config/model-names';
 import { createTable } from '../../figures/table';
 import { KNOWN_GPUS } from '../../plan/known';
 import { shapeOf } from '../../plan/model-shape';
@@ -15,7 +12,7 @@ export function addKnown(program: Command, perform: Perform): void {
     .command('models')
     .description('lists the models that configs and plans know by name, with sizes and sources');
   perform<object>(models, async (_, __, output) => {
-    const rows = [...MODEL_NAMES, ...CATALOGUE_NAMES].map(modelRow);
+    const rows = [...MODEL_NAMES, ...PLANNED_NAMES].map(modelRow);
     output.answer(rows, () => createTable(rows).toText(rows.length));
     return 0;
   });
@@ -41,13 +38,12 @@ export function addKnown(program: Command, perform: Perform): void {
 }
 
 function modelRow(name: string) {
-  const built = MODEL_NAMES.find((each) => each === name);
   const { kind, layers, dim, heads, kvHeads, vocab, seq, params } = shapeOf(modelOf(name));
-  const isOwn = built !== undefined && !(built in PUBLISHED_MODELS);
-  const published = (built && hubName(built)) ?? name;
+  const published = CATALOGUE[name];
   return {
     ...{ name, kind, params, layers, dim, heads, kvHeads, vocab, seq },
-    use: built === undefined ? 'plans' : 'runs and plans',
-    source: isOwn ? 'of this library' : `the configuration of ${published}`,
+    use: isBuilt(name) ? 'runs and plans' : 'plans',
+    source:
+      published === undefined ? 'of this library' : `the configuration of ${published._name_or_path ?? name}`,
   };
 }

@@ -5,7 +5,7 @@ import { presetNamed, readNamed } from '../../config/named-config';
 import { ConfigError } from '../../core/errors';
 import { MOST_CONFIG_BYTES, readRegularFile } from '../../core/regular-file';
 import { type HardwareCalibration, parseCalibration } from '../../plan/hardware-calibration';
-import { hubModelAt } from '../../plan/hub/read-hub';
+import { hubModelAt } from '../../plan/models';
 import { planInputNamed } from '../../plan/plan-input';
 import { type PriceTable, priceTable } from '../../plan/prices';
 import type { RecommendInput } from '../../plan/recommend-request';

@@ -2,7 +2,7 @@ import { MOST_RANKS_HERE } from '../../dialects/assemble';
 import { foreignOf, readConfig } from '../../dialects/read';
 import { linesText } from '../../dialects/reading-text';
 import type { Reading } from '../../dialects/rows/reading';
-import { hubModelAt } from '../../plan/hub/read-hub';
+import { hubModelAt } from '../../plan/models';
 import { degreesOf, requireReadable } from '../../plan/reading-input';
 import type { Io, Output } from '../io';
 

@@ -1,7 +1,7 @@
 import { z } from 'zod';
+import { size } from '../families/kinds';
 import type { Facts, Setting } from '../setting';
 import type { StrategyName } from '../strategies';
-import { size } from './model';
 import { gradScalerOf, type PrecisionSettings, reduceDtypeOf, type ScalerSetting } from './precision';
 
 /** PowerSGD's options, with torch's names and defaults, except that startPowerSGDIter is 1000 in torch. Source: PowerSGDState. */

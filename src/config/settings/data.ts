@@ -1,6 +1,7 @@
 import { z } from 'zod';
+import { size } from '../families/kinds';
 import { type ConfigIssue, type Facts, type Setting, schemaOf } from '../setting';
-import { type ModelSetting, modelShape, size } from './model';
+import { type ModelSetting, modelShape } from './model';
 
 /** Formats of files of data. */
 export const DATA_FORMATS = ['text', 'jsonl', 'csv', 'parquet', 'images'] as const;

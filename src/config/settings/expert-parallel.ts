@@ -1,7 +1,8 @@
 import { type ExpertPlacement, expertPlacementSchema, placementIssue } from '../expert-placement';
+import { size } from '../families/kinds';
 import type { Settings } from '../setting';
 import { STRATEGIES, type StrategyName } from '../strategies';
-import { type ModelSetting, modelShape, size } from './model';
+import { type ModelSetting, modelShape } from './model';
 
 /** The part of a config that the rules below read. */
 export interface ExpertParallelRead {

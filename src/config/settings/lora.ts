@@ -1,6 +1,6 @@
 import { z } from 'zod';
+import { size } from '../families/kinds';
 import { type Facts, type Setting, schemaOf } from '../setting';
-import { size } from './model';
 
 /** Small matrices that train in place of the model's own. */
 export const LORA_PARTS = {

@@ -1,7 +1,8 @@
 import { z } from 'zod';
+import { size } from '../families/kinds';
 import { sequenceConflict } from '../router-options';
 import type { Facts, Settings } from '../setting';
-import { isOwnModel, type ModelSetting, modelShape, positionsOf, size } from './model';
+import { isOwnModel, type ModelSetting, modelShape, positionsOf } from './model';
 
 /** How ranks compute attention over a sequence that is divided among these ranks. */
 export const CP_KINDS = ['ulysses', 'ring'] as const;

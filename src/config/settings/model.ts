@@ -1,127 +1,18 @@
 import { z } from 'zod';
-import { MODEL_NAMES, type ModelName, modelNamed } from '../model-names';
-import { NAMED_MODELS, PUBLISHED_MODELS } from '../named-models';
+import {
+  type AttentionKind,
+  ditSchema,
+  gptSchema,
+  llamaSchema,
+  moeSchema,
+  size,
+  t5Schema,
+} from '../families/kinds';
+import { MODEL_NAMES, type ModelName, modelNamed, PUBLISHED_NAMES, type PublishedName } from '../model-names';
+import { NAMED_MODELS } from '../named-models';
 import { isPretrained, modelOfFolder, type PretrainedInput } from '../pretrained';
 import { isPythonModel, pythonPath } from '../python-model';
-import { ROUTERS } from '../router-options';
 import type { Planned } from '../setting';
-
-/** A size of tensors or groups of ranks; tensors have no larger extents. */
-export const size = z
-  .int()
-  .min(1)
-  .max(2 ** 31 - 1);
-
-/** Numbers over which code loops, so that a mistyped number does not take minutes. No published model has more. */
-export const MOST_LAYERS = 1024;
-export const MOST_EXPERTS = 4096;
-
-const layers = z.int().min(1).max(MOST_LAYERS);
-const experts = z.int().min(1).max(MOST_EXPERTS);
-
-const decoder = { layers, dim: size, heads: size, vocab: size, seq: size };
-
-const tied = z.boolean().default(true);
-
-/** The folder from which the model was read: its weights are the initial values. */
-const from = z.string().optional();
-
-/** The known model whose sizes the other keys change. */
-const like = z
-  .string()
-  .refine((name) => modelNamed(name) !== null, { error: 'expected the name of a model' })
-  .optional();
-
-/** How attention is computed: 'eager' stores the matrix of attention weights, 'flash' works in blocks without it. */
-export const attentionSchema = z.enum(['eager', 'flash']);
-
-export type AttentionKind = z.output<typeof attentionSchema>;
-
-const gptAttention = attentionSchema.optional();
-
-export const gptSchema = z.strictObject({
-  kind: z.literal('gpt'),
-  from,
-  like,
-  ...decoder,
-  tied,
-  ffn: size.optional(),
-  attention: gptAttention,
-});
-
-/** A GPT whose blocks have experts in place of the feed-forward layer. */
-export const moeSchema = z.strictObject({
-  kind: z.literal('moe'),
-  ...decoder,
-  tied,
-  experts,
-  attention: gptAttention,
-  router: z.enum(ROUTERS).default('temperature'),
-  topK: size.optional(),
-  capacityFactor: z.number().positive().nullable().optional(),
-  auxLossWeight: z.number().min(0).default(0),
-  biasUpdateRate: z.number().min(0).default(0),
-});
-
-/** A decoder with RMSNorm, rotary position embeddings, grouped-query attention and SwiGLU. */
-export const llamaSchema = z.strictObject({
-  kind: z.literal('llama'),
-  from,
-  like,
-  ...decoder,
-  tied: z.boolean().default(false),
-  kvHeads: size.optional(),
-  ffn: size.optional(),
-  qkvBias: z.boolean().default(false),
-  ropeTheta: z.number().min(1).default(10_000),
-  normEps: z.number().positive().default(1e-5),
-  attention: attentionSchema.default('eager'),
-});
-
-/**
- * Wan2.2's video transformer, with one expert or two. If there are two, the timestep chooses one per step. The
- * defaults are Wan2.2's.
- */
-export const ditSchema = z.strictObject({
-  kind: z.literal('dit'),
-  from,
-  like,
-  className: z.enum(['WanModel', 'WanTransformer3DModel']).optional(),
-  layers,
-  dim: size,
-  heads: size,
-  ffn: size,
-  latent: z.tuple([size, size, size]),
-  patch: z.tuple([size, size, size]).default([1, 2, 2]),
-  inChannels: size.default(16),
-  outChannels: size.default(16),
-  freqDim: size.default(256),
-  textDim: size.default(4096),
-  textLen: size.default(512),
-  experts: z.union([z.literal(1), z.literal(2)]).default(1),
-  boundary: z.number().gt(0).lt(1).default(0.875),
-  normEps: z.number().positive().default(1e-6),
-  attention: attentionSchema.default('eager'),
-  audioLayers: z.array(z.int().min(0)).default([]),
-  audioDim: size.default(1024),
-  audioTokens: size.default(4),
-});
-
-/** UMT5's encoder: RMSNorm, gated GELU, and biases of relative positions in every layer. */
-export const t5Schema = z.strictObject({
-  kind: z.literal('t5-encoder'),
-  like,
-  layers,
-  dim: size,
-  attnDim: size.optional(),
-  heads: size,
-  ffn: size,
-  vocab: size,
-  seq: size.default(512),
-  relativeBuckets: size.default(32),
-  relativeDistance: size.default(128),
-  normEps: z.number().positive().default(1e-6),
-});
 
 /** A user's own model: a function or a class that `job.train` got. */
 export const ownSchema = z.strictObject({ kind: z.literal('own') });
@@ -215,10 +106,10 @@ function sizesLike(value: { readonly like: unknown }): object {
 }
 
 /** Returns the published model that a setting `model` names, or is like; null: the model is not a published one. */
-export function publishedModel(model: unknown): keyof typeof PUBLISHED_MODELS | null {
+export function publishedModel(model: unknown): PublishedName | null {
   const name = isLike(model) ? model.like : model;
   const known = typeof name === 'string' ? modelNamed(name) : null;
-  return known !== null && isPublished(known) ? known : null;
+  return PUBLISHED_NAMES.find((published) => published === known) ?? null;
 }
 
 /** Sizes of a sample, which do not change the weights of a llama or a dit. */
@@ -236,19 +127,12 @@ export function weightsOf(model: ModelSetting): ModelName | null {
   return isSame ? name : null;
 }
 
-function isPublished(name: ModelName): name is keyof typeof PUBLISHED_MODELS {
-  return name in PUBLISHED_MODELS;
-}
-
 export type ModelConfig = z.output<typeof kindSchema>;
 /** The sizes of a model of this library. */
 export type BuiltInModel = Exclude<ModelConfig, { kind: OwnKind }>;
 /** The kinds of a user's own models. Only ranks know the parameters and the work of these models. */
 type OwnKind = 'own' | 'python';
 export type ModelSetting = z.output<typeof modelSchema>;
-export type LlamaConfig = z.output<typeof llamaSchema>;
-export type DitConfig = z.output<typeof ditSchema>;
-export type T5Config = z.output<typeof t5Schema>;
 
 /** Returns the sizes of a model that is given by name or by its sizes. */
 export function modelShape({ model }: { readonly model: ModelSetting }): ModelConfig {
@@ -264,11 +148,6 @@ export function isOwnModel(shape: ModelConfig): shape is Extract<ModelConfig, { 
 export function positionsOf(shape: BuiltInModel): number {
   if (shape.kind !== 'dit') return shape.seq;
   return shape.latent.reduce((product, extent, axis) => product * (extent / (shape.patch[axis] ?? 1)), 1);
-}
-
-/** Returns a llama's usual ffn: 8/3 · dim, rounded up to a multiple of 256. Source: Touvron et al. 2023; Meta's llama code. */
-export function llamaFfn(dim: number): number {
-  return 256 * Math.ceil((8 * dim) / 3 / 256);
 }
 
 type KeyOf<Shape> = Shape extends unknown ? keyof Shape : never;

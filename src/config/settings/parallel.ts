@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { size } from '../families/kinds';
 import { type Facts, type Settings, schemaOf } from '../setting';
 import { STRATEGIES, STRATEGY_NAMES, strategySchema } from '../strategies';
 import { COMM_HOOK } from './comm-hook';
@@ -12,7 +13,7 @@ import {
   withoutCopies,
   withoutMesh,
 } from './gathering';
-import { isOwnModel, type ModelSetting, modelShape, size } from './model';
+import { isOwnModel, type ModelSetting, modelShape } from './model';
 import { MODEL_PARALLEL, shardRanksOf } from './model-parallel';
 import { PIPELINE } from './pipeline';
 import { floatSchema, type MixedPrecisionConfig } from './precision';

@@ -1,7 +1,8 @@
 import { z } from 'zod';
+import { size } from '../families/kinds';
 import { stageConflict } from '../router-options';
 import type { Facts, Settings } from '../setting';
-import { type ModelSetting, modelShape, size } from './model';
+import { type ModelSetting, modelShape } from './model';
 
 /** The names of a pipeline's schedules. */
 export const PIPELINE_SCHEDULES = ['gpipe', '1f1b', 'interleaved', 'zb'] as const;

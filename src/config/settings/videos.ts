@@ -1,7 +1,8 @@
 import { z } from 'zod';
+import { type DitConfig, size, type T5Config, t5Schema } from '../families/kinds';
 import { type ConfigIssue, type Facts, type Setting, schemaOf } from '../setting';
 import type { DataSetting } from './data';
-import { type DitConfig, type ModelSetting, modelShape, size, type T5Config, t5Schema } from './model';
+import { type ModelSetting, modelShape } from './model';
 
 /** The part of a config that the rules below read. */
 export interface Read {

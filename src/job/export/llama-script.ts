@@ -1,4 +1,4 @@
-import { llamaFfn } from '../../config/settings/model';
+import { llamaFfn } from '../../config/families/kinds';
 import { type BlockCall, LOSS_LINE, type ModelScript } from './model-parts';
 import { lines, pythonValue } from './python';
 import type { BundleModel } from './target';

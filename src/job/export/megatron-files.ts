@@ -1,4 +1,4 @@
-import { llamaFfn } from '../../config/settings/model';
+import { llamaFfn } from '../../config/families/kinds';
 import { STRATEGIES } from '../../config/strategies';
 import { MEGATRON_KEYS } from '../../dialects/megatron/megatron';
 import { writtenKeys } from '../../dialects/rows/key-row';

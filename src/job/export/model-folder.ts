@@ -1,7 +1,7 @@
 import fs from 'node:fs';
 import { join } from 'node:path';
-import { publishedModel } from '../../checkpoint/pretrained/published-config';
 import { TOKENIZER_FILES } from '../../checkpoint/pretrained/write-pretrained';
+import { publishedModel } from '../../config/families/published';
 import { hubName } from '../../dialects/rows/models';
 import { writePublishedValues } from '../torch/initial-values';
 import type { BundleFacts } from './target';

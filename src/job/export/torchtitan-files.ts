@@ -1,4 +1,5 @@
-import { llamaFfn, weightsOf } from '../../config/settings/model';
+import { llamaFfn } from '../../config/families/kinds';
+import { weightsOf } from '../../config/settings/model';
 import { writtenKeys } from '../../dialects/rows/key-row';
 import { TORCHTITAN } from '../../dialects/trainers/torchtitan';
 import { PORT } from './launch-files';

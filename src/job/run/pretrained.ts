@@ -1,10 +1,10 @@
 import { resolve } from 'node:path';
 import { withProgressSync } from '../../cell/progress';
 import { processMark } from '../../checkpoint/format/process-mark';
-import { publishedModel } from '../../checkpoint/pretrained/published-config';
 import { writePretrained } from '../../checkpoint/pretrained/write-pretrained';
 import type { SaveOptions } from '../../checkpoint/save/save-plan';
 import { LONGEST_PATH } from '../../config/call-options';
+import { publishedModel } from '../../config/families/published';
 import { requireKnownOptions } from '../../config/option-names';
 import { modelShape } from '../../config/settings/model';
 import { ConfigError } from '../../core/errors';

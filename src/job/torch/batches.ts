@@ -1,4 +1,5 @@
-import { type DitConfig, modelShape } from '../../config/settings/model';
+import type { DitConfig } from '../../config/families/kinds';
+import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import type { AnswerLabels, BatchColumn, BatchesOf, TokenBatch } from '../../data/batch';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { failedWrite, writeAll } from '../../checkpoint/format/file-system';
 import { encodeHeader } from '../../checkpoint/format/safetensors-header';
 import type { FirstState } from '../../checkpoint/pretrained/open-pretrained';
-import { publishedName } from '../../checkpoint/pretrained/published-names';
+import { publishedName } from '../../config/families/published';
 import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';

@@ -1,6 +1,6 @@
 import { linear } from '../../backend/ops';
 import { count, flag, fraction, type OptionKinds, oneOf, requireOptions } from '../../config/call-options';
-import { MOST_LAYERS } from '../../config/settings/model';
+import { MOST_LAYERS } from '../../config/families/kinds';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { type FirstValues, uniform } from '../init';

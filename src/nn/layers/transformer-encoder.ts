@@ -12,7 +12,7 @@ import {
   requireOptions,
   tensor,
 } from '../../config/call-options';
-import { MOST_LAYERS } from '../../config/settings/model';
+import { MOST_LAYERS } from '../../config/families/kinds';
 import { ConfigError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { ModuleList } from '../containers';

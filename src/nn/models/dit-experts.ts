@@ -1,4 +1,4 @@
-import type { DitConfig } from '../../config/settings/model';
+import type { DitConfig } from '../../config/families/kinds';
 import { ConfigError } from '../../core/errors';
 import type * as tf from '../../core/tf';
 import { Module } from '../module';

@@ -1,5 +1,5 @@
 import { gelu, linear, silu } from '../../backend/ops';
-import { type DitConfig, ditSchema } from '../../config/settings/model';
+import { type DitConfig, ditSchema } from '../../config/families/kinds';
 import * as tf from '../../core/tf';
 import { applyInTurn, ModuleList, Sequential } from '../containers';
 import { DIT, DitBlock, modulated, modulationsOf, type PatchParts } from '../dit-block';

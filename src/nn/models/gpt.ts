@@ -1,6 +1,6 @@
 import { softmaxCrossEntropy } from '../../backend/ops';
+import { type AttentionKind, gptSchema, moeSchema } from '../../config/families/kinds';
 import type { RouterOptions } from '../../config/router-options';
-import { type AttentionKind, gptSchema, moeSchema } from '../../config/settings/model';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { Block, MoeBlock } from '../block';

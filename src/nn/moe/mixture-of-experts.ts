@@ -1,8 +1,8 @@
 import { isReplaying } from '../../autograd/recording';
 import { readValues } from '../../backend/meta-backend';
 import { embedding, sumRows } from '../../backend/ops';
+import { MOST_EXPERTS } from '../../config/families/kinds';
 import { type RouterOptions, type Routers, routerOf } from '../../config/router-options';
-import { MOST_EXPERTS } from '../../config/settings/model';
 import * as tf from '../../core/tf';
 import { Buffer } from '../buffer';
 import { GPT2, Linear } from '../linear';

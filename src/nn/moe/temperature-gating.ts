@@ -1,5 +1,5 @@
 import { callback, finite, index, type OptionKinds, requireOptions } from '../../config/call-options';
-import { MOST_EXPERTS } from '../../config/settings/model';
+import { MOST_EXPERTS } from '../../config/families/kinds';
 import { withGradients } from '../../core/custom-gradient';
 import { ConfigError } from '../../core/errors';
 import { seeded } from '../../core/random';

@@ -1,5 +1,5 @@
+import type { AttentionKind } from '../../config/families/kinds';
 import { requireKnownOptions } from '../../config/option-names';
-import type { AttentionKind } from '../../config/settings/model';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { attention } from '../../nn/attention';

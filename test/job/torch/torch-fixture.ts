@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import type { TestContext } from 'node:test';
 import type { z } from 'zod';
-import type { ditSchema } from '../../../src/config/settings/model';
+import type { ditSchema } from '../../../src/config/families/kinds';
 import type { LaunchOptions } from '../../../src/job/launch/options';
 import type { Job } from '../../../src/job/run/job';
 import { launch } from '../../../src/job/run/launch';

@@ -1,0 +1,113 @@
+import { type Family, family, type HubConfig, type HubSizes, keysWith, type Words } from './family';
+import type { DitConfig } from './kinds';
+
+/** Keys that have the same names in Wan's own config.json and in that of diffusers. */
+const VIDEO = {
+  layers: 'num_layers',
+  ffn: 'ffn_dim',
+  freqDim: 'freq_dim?',
+  textDim: 'text_dim?',
+  patch: 'patch_size?',
+  normEps: 'eps?',
+  /** Width of the image's tokens that each block of Wan2.1's image-to-video models also reads; diffusers' name. */
+  imageDim: 'image_dim?',
+} as const;
+
+/** Keys of Wan's own code; the audio's keys are those of Wan2.2's speech-to-video model. */
+const WAN = {
+  ...VIDEO,
+  dim: 'dim',
+  heads: 'num_heads',
+  inChannels: 'in_dim',
+  outChannels: 'out_dim',
+  textLen: 'text_len?',
+  audioLayers: 'audio_inject_layers?',
+  audioDim: 'audio_dim?',
+} as const;
+
+const DIFFUSERS = {
+  ...VIDEO,
+  heads: 'num_attention_heads',
+  headDim: 'attention_head_dim',
+  inChannels: 'in_channels',
+  outChannels: 'out_channels?',
+  most: 'rope_max_seq_len?',
+} as const;
+
+const wanSizes = (words: Words<typeof WAN>): HubSizes => ({ kind: 'dit', ...words });
+
+/** Families by `_class_name`. Source: the configurations of Wan's repositories, and diffusers' WanTransformer3DModel. */
+export const WANS: Readonly<Record<string, Family>> = {
+  // A config of Wan2.1's i2v equals one of Wan2.2's, which has no tokens of an image: both are read as Wan2.2's.
+  WanModel: family(WAN, wanSizes, {
+    usual: {
+      model_type: ['t2v', 'ti2v', 'i2v'],
+      qk_norm: [true],
+      cross_attn_norm: [true],
+      image_dim: [null],
+    },
+  }),
+  WanModel_S2V: family(WAN, wanSizes),
+  WanTransformer3DModel: family(
+    DIFFUSERS,
+    ({ heads, headDim, inChannels, most: _, ...words }) => ({
+      ...{ kind: 'dit', className: 'WanTransformer3DModel' },
+      ...{ dim: heads * headDim, heads, inChannels, outChannels: inChannels, ...words },
+    }),
+    {
+      // The last three keys have values in models with an input for images beside the text, such as Wan2.1's i2v.
+      usual: {
+        qk_norm: ['rms_norm_across_heads'],
+        cross_attn_norm: [true],
+        image_dim: [null],
+        added_kv_proj_dim: [null],
+        pos_embed_seq_len: [null],
+      },
+      unlike: ({ most = 1024, patch = [1, 2, 2] }, { latent }) =>
+        latent?.some((extent, axis) => extent / (patch[axis] ?? 1) > most)
+          ? `rope_max_seq_len is ${most}, but latent [${latent}] has more patches along one axis; give a smaller video`
+          : null,
+    },
+  ),
+};
+
+/** Returns config.json of a dit with one expert, for the program whose class it names. */
+export function ditHubConfig({ audioLayers: _, audioDim: __, ...shape }: DitConfig): HubConfig {
+  if (shape.className === 'WanTransformer3DModel') {
+    return {
+      _class_name: 'WanTransformer3DModel',
+      ...keysWith(DIFFUSERS, { ...shape, headDim: shape.dim / shape.heads }),
+      ...{ qk_norm: 'rms_norm_across_heads', cross_attn_norm: true },
+    };
+  }
+  return {
+    ...{ _class_name: 'WanModel', model_type: shape.inChannels > shape.outChannels ? 'i2v' : 't2v' },
+    ...keysWith(WAN, shape),
+    ...{ qk_norm: true, cross_attn_norm: true },
+  };
+}
+
+/**
+ * Parts of a dit's parameter names: first in Wan's own code and in this library, then in diffusers' WanTransformer3DModel.
+ * Wan's norm2 has no parameters.
+ */
+const DIFFUSERS_PARTS = [
+  [/^(text|time)_embedding\.0\./, 'condition_embedder.$1_embedder.linear_1.'],
+  [/^(text|time)_embedding\.2\./, 'condition_embedder.$1_embedder.linear_2.'],
+  [/^time_projection\.1\./, 'condition_embedder.time_proj.'],
+  [/^head\.head\./, 'proj_out.'],
+  [/^head\.modulation$/, 'scale_shift_table'],
+  [/\.modulation$/, '.scale_shift_table'],
+  [/\.ffn\.0\./, '.ffn.net.0.proj.'],
+  [/\.ffn\.2\./, '.ffn.net.2.'],
+  [/\.norm3\./, '.norm2.'],
+  [/\.self_attn\./, '.attn1.'],
+  [/\.cross_attn\./, '.attn2.'],
+  [/(\.attn\d\.)([qkv])\./, '$1to_$2.'],
+  [/(\.attn\d\.)o\./, '$1to_out.0.'],
+] as const;
+
+/** Returns the name of a dit's parameter in diffusers' WanTransformer3DModel. Source: convert_wan_to_diffusers.py. */
+export function diffusersName(name: string): string {
+  return DIFFUSERS_PARTS.reduce((one, [part, theirs]) => one.replace(part, theirs), name);
+}
