@@ -150,7 +150,7 @@ function expanded(
       // the first and the last of them.
       for (const [index, one] of (isQuoted ? known : known.flatMap(splitAtBlanks)).entries()) {
         if (index > 0 && current !== null) words.push(current);
-        current = index > 0 || current === null ? one : { ...current, text: `${current.text}${one.text}` };
+        current = index > 0 || !current?.text ? one : { ...current, text: `${current.text}${one.text}` };
       }
       continue;
     }
