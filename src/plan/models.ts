@@ -67,10 +67,20 @@ function isHubConfig(value: unknown): value is object {
 export function shapeOfHub(config: object, name: string): ModelShapeInput {
   const read = readHub(textOf(config));
   if ('wrong' in read) throw new ConfigError(`${name}: ${read.wrong}`);
-  return { name, ...shapeKeys(read.sizes) };
+  return { name: textOf(config) === config ? name : `${name}${TEXT_ONLY}`, ...shapeKeys(read.sizes) };
 }
 
-/** Returns the config of the language model, which is nested if the model also reads images. */
+/** Ends the name of the language model of a model that also reads images or sounds. */
+const TEXT_ONLY = ', text model only';
+
+/** Says what a plan leaves out of a model that also reads images or sounds; null if it leaves out nothing. */
+export function leftOutOf({ name = '' }: ModelShapeInput): string | null {
+  return name.endsWith(TEXT_ONLY)
+    ? 'model: only the language model of this config is planned; its encoder of images or sounds is left out'
+    : null;
+}
+
+/** Returns the config of the language model, which is nested if the model also reads images or sounds. */
 function textOf(config: object): object {
   const text = 'text_config' in config ? config.text_config : undefined;
   return typeof text === 'object' && text !== null ? text : config;

@@ -20,7 +20,7 @@ import { type HardwareCalibration, parseCalibration, withCalibration } from './h
 import type { Layout } from './layout';
 import { type Asked, layoutAsked } from './layout-of';
 import { type Assumed, askedByConfig, type ConfigReading, readingOf } from './layout-of-config';
-import { hubModelAt, ownModelRefused } from './models';
+import { hubModelAt, leftOutOf, ownModelRefused } from './models';
 import { isPlaceKey, type Place, parsePlace, placeSchema, type ReadPlace } from './place';
 import { type PlannedModel, type PlanObject, plannedModel } from './planned-model';
 import { predict } from './predict';
@@ -94,7 +94,9 @@ export function readPlan(input: object, calibration?: HardwareCalibration): Plan
   const reading = readingOf(config, model === undefined ? own : {}, place);
   if (model === undefined) return { config, asked, ...reading };
   requireNoAdapters(config);
-  return { config, asked: { ...asked, model: model.shape }, ...reading };
+  const leftOut = leftOutOf(model.shape);
+  const assumed = [...reading.assumed, ...(leftOut === null ? [] : [{ setting: 'model', says: leftOut }])];
+  return { config, asked: { ...asked, model: model.shape }, ...reading, assumed };
 }
 
 /** Returns settings without those that have an issue, so that each is reported once. */

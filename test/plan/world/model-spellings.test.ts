@@ -116,3 +116,14 @@ test('a config.json that is written here is read back as the same model', () => 
   // A Mistral is written as a Llama: both have the same layers.
   assert.deepEqual([...new Set([...written, 'mistral'])].sort(), [...BUILT_FAMILIES].sort());
 });
+
+test('a config that also has an encoder of images is planned as its language model, and says so', () => {
+  const text = CATALOGUE['llama2-7b'];
+  assert.ok(text !== undefined);
+  const config = { model_type: 'llava', text_config: text, vision_config: { hidden_size: 1024 } };
+  writeFileSync(join(folder, 'config.json'), JSON.stringify(config));
+  const { layout, assumed } = plannedInput(folder, 'A100-80G');
+  assert.match(layout.model.name, /, text model only$/);
+  assert.equal(layout.model.params, plannedInput('llama2-7b', 'A100-80G').layout.model.params);
+  assert.match(assumed.map(({ says }) => says).join(), /its encoder of images or sounds is left out/);
+});
