@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LIGHT } from '../../src/figures/grammar/ink';
 import { comparePlans } from '../../src/figures/plans/compare-plans';
-import { plan } from '../../src/job/notebook/plan';
-import { scaling } from '../../src/job/notebook/scaling';
-import { whatIf } from '../../src/job/notebook/what-if';
+import { plan } from '../../src/job/plans/plan';
+import { scaling } from '../../src/job/plans/scaling';
+import { whatIf } from '../../src/job/plans/what-if';
 import { loadPlotly, problemsOf } from './plotly-validate';
 import { textFaults } from './svg-texts';
 

@@ -4,9 +4,9 @@ import { z } from 'zod';
 import { SETTING_ROWS, type SettingRow } from '../../src/config/setting-table';
 import { knownKeys, type TrainConfigInput } from '../../src/config/train-config';
 import { ConfigError } from '../../src/core/errors';
-import { type Plan, plan } from '../../src/job/notebook/plan';
-import { scaling } from '../../src/job/notebook/scaling';
-import { whatIf } from '../../src/job/notebook/what-if';
+import { type Plan, plan } from '../../src/job/plans/plan';
+import { scaling } from '../../src/job/plans/scaling';
+import { whatIf } from '../../src/job/plans/what-if';
 import { textFaults } from '../figures/svg-texts';
 import { GPT, MODELS, OTHERS, type Written } from './setting-cases';
 

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import * as tf from '../../src/core/tf';
-import { plan as predictedPlan } from '../../src/job/notebook/plan';
-import { comparePlans, dryRun, plan } from '../../src/job/notebook/plan-figures';
 import { recommend } from '../../src/job/notebook/recommend';
-import { scaling } from '../../src/job/notebook/scaling';
-import { whatIf } from '../../src/job/notebook/what-if';
+import { comparePlans, dryRun, plan } from '../../src/job/plans/door';
+import { plan as predictedPlan } from '../../src/job/plans/plan';
+import { scaling } from '../../src/job/plans/scaling';
+import { whatIf } from '../../src/job/plans/what-if';
 import type { RankScope } from '../../src/job/rank/scope';
 import { testData } from '../support/paths';
 

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { withSettings } from '../../config/set-settings';
 import { ConfigError } from '../../core/errors';
 import { foreignOf } from '../../dialects/read';
-import { type Plan, plan } from '../../job/notebook/plan';
+import { type Plan, plan } from '../../job/plans/plan';
 import { type Cost, costOf } from '../../plan/cost-of';
 import { explained, fittingLines } from '../../plan/explain';
 import { type PlanInput, planInputNamed, withPlace } from '../../plan/plan-input';

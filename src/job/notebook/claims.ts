@@ -7,6 +7,7 @@ import { claimsFigure } from '../../figures/claims/claims-figure';
 import { documentTable, documentTables } from '../../figures/claims/document-table';
 import type { Figure } from '../../figures/figure';
 import type { DataFrame } from '../../figures/frame';
+import { sessionGuesses } from '../../figures/guesses';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import { createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import { DOCUMENTS, type TableName } from '../../plan/claims/claim';
@@ -24,7 +25,6 @@ import {
   recordRuns,
   surveyClaim,
 } from '../../plan/claims/survey';
-import { sessionGuesses } from '../run/guesses';
 import { claimsLab } from './claims-lab';
 import { type OwnClaim, ownClaims, registerClaim } from './own-claim';
 

@@ -12,8 +12,8 @@ import { predict } from '../../plan/predict';
 import { type OwnPrices, priceTable } from '../../plan/prices';
 import { type Recommendation, recommend as search } from '../../plan/recommend';
 import { type RecommendInput, recommendRequest } from '../../plan/recommend-request';
-import { refuseOwn } from './own-plan';
-import { createPlan, type Plan, type TableView, tableView } from './plan';
+import { refuseOwn } from '../plans/own-plan';
+import { createPlan, type Plan, type TableView, tableView } from '../plans/plan';
 
 /** The best layouts of a model, and the reasons against other layouts. Shown in a notebook as a table. */
 export interface Recommended extends TableView {

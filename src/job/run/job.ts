@@ -9,6 +9,7 @@ import type { FileBatch } from '../../train/own-task';
 import type { Link } from '../../transport/link';
 import { parseSelection, type Selection } from '../control/selection';
 import type { TorchFramework } from '../control/torch-messages';
+import type { RankVariables, VariableNamed } from '../control/variables';
 import type { BusyRank, OutputSink } from '../launch/call';
 import type { Fleet } from '../launch/fleet';
 import { RankGroups } from '../launch/groups';
@@ -16,18 +17,17 @@ import { describeExit } from '../launch/rank-process';
 import { Supervisor } from '../launch/supervisor';
 import { describeCollective } from '../launch/waits';
 import { createWhy, type Why } from '../launch/why';
+import { ownOnTorch, splitInput, type TrainInput } from '../plans/own';
 import { requireLanguage } from '../torch/language';
 import { torchRunOf } from '../torch/torch-run';
 import { JobData, type RowCounts } from './data';
 import { type RecordedSteps, StepFigures } from './figures';
 import { type RankInfo, ranksTable, STATUS_COLUMNS } from './job-tables';
-import { ownOnTorch, splitInput, type TrainInput } from './own';
 import { checkInit } from './pretrained';
 import { RankSelection } from './rank-selection';
 import { type Recording, Recordings } from './records';
 import { checkWorld } from './reshard';
 import { Run } from './run';
-import type { RankVariables, VariableNamed } from './variables';
 
 /** A compiled cell and the ranks that run it. */
 export interface CellRequest {

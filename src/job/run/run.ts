@@ -17,6 +17,7 @@ import { SpillFile } from '../../ledger/spill-file';
 import type { StepResult } from '../../train/step-result';
 import { warnOnStderr } from '../control/folded-lines';
 import type { ExportReport } from '../export/report';
+import type { OwnWork } from '../plans/own';
 import { ownOnMeta } from '../rank/own-on-meta';
 import { RunCalls, type RunHome, type RunParts } from './calls';
 import {
@@ -33,7 +34,6 @@ import { type RecordedSteps, stepsOfRun } from './figures';
 import { RunHistory } from './history';
 import { type SampleOptions, sampleRun } from './inference';
 import { requireModelRoom } from './model-room';
-import type { OwnWork } from './own';
 import { type PretrainedFolder, type PretrainedOptions, savePretrained } from './pretrained';
 import {
   changedSettings,

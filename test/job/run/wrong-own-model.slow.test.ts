@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { Tensor } from '@tensorflow/tfjs';
-import { dryRun, plan } from '../../../src/job/notebook/plan-figures';
+import { dryRun, plan } from '../../../src/job/plans/door';
 import type { RankScope } from '../../../src/job/rank/scope';
 import { launchFor, shareJob, temporaryFolder } from '../job-fixture';
 

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { SETTING_ROWS } from '../../../src/config/setting-table';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
 import type { TorchFramework } from '../../../src/job/control/torch-messages';
-import { dryRun, plan } from '../../../src/job/notebook/plan-figures';
+import { dryRun, plan } from '../../../src/job/plans/door';
 import { checkForTorch, TORCH_SUPPORT } from '../../../src/job/torch/settings';
 import { TorchRun, torchRunOf } from '../../../src/job/torch/torch-run';
 import { DIT } from './torch-fixture';

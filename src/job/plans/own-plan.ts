@@ -13,7 +13,7 @@ import {
 } from '../../plan/plan-input';
 import { warnOnStderr } from '../control/folded-lines';
 import { ownOnMeta } from '../rank/own-on-meta';
-import { splitInput } from '../run/own';
+import { splitInput } from './own';
 import { createPlan, type Plan } from './plan';
 
 /** Returns the counted plan of a config whose model is the user's own; undefined for other inputs. */

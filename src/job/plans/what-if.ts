@@ -1,6 +1,7 @@
 import { ConfigError } from '../../core/errors';
 import type { Figure } from '../../figures/figure';
 import { listed } from '../../figures/format';
+import { sessionGuesses } from '../../figures/guesses';
 import { layoutWords, withAssumed } from '../../figures/plans/plan-table';
 import { whatIfFigure } from '../../figures/plans/what-if';
 import type { WhatIfSetting } from '../../figures/plans/what-if-settings';
@@ -10,10 +11,9 @@ import type { Asked } from '../../plan/layout-of';
 import { reservableBytes } from '../../plan/memory/allocator';
 import { inputAt, type PlanInput, type PlanPlace } from '../../plan/plan-input';
 import type { PlanObject } from '../../plan/planned-model';
-import { sessionGuesses } from '../run/guesses';
+import { warnOf } from './door';
 import { refuseOwn } from './own-plan';
 import { changedPlan, type Plan, plan } from './plan';
-import { warnOf } from './plan-figures';
 
 /**
  * Changes one setting of a plan at a time, and draws iteration time and peak memory for every value. Values that are not legal

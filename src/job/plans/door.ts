@@ -2,6 +2,7 @@ import { withProgressSync } from '../../cell/progress';
 import { anything, count, type OptionKind, requireKind, requireOptions } from '../../config/call-options';
 import { warnOnce } from '../../core/warn';
 import type { Figure } from '../../figures/figure';
+import { sessionGuesses } from '../../figures/guesses';
 import { accuracyFigure } from '../../figures/plans/accuracy-figure';
 import { comparePlans as compared, type PlanComparison } from '../../figures/plans/compare-plans';
 import { type TrafficOptions, trafficMatrix } from '../../figures/traffic-matrix';
@@ -14,8 +15,7 @@ import type { PlanInput, PlanOptions, PlanPlace } from '../../plan/plan-input';
 import type { FileBatch } from '../../train/own-task';
 import { warnOnStderr } from '../control/folded-lines';
 import { ownOnMeta } from '../rank/own-on-meta';
-import { sessionGuesses } from '../run/guesses';
-import { splitInput, type TrainInput } from '../run/own';
+import { splitInput, type TrainInput } from './own';
 import { ownPlan } from './own-plan';
 import { type Plan, plan as planned } from './plan';
 

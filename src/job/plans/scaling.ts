@@ -4,6 +4,7 @@ import { ConfigError } from '../../core/errors';
 import type { Figure } from '../../figures/figure';
 import { counted } from '../../figures/format';
 import { safe } from '../../figures/grammar/ink';
+import { sessionGuesses } from '../../figures/guesses';
 import { withAssumed } from '../../figures/plans/plan-table';
 import { scalingCurve } from '../../figures/plans/scaling-curve';
 import type { ScalingPoint, ScalingView } from '../../figures/plans/scaling-view';
@@ -11,11 +12,10 @@ import { type AnyLayout, isPredicted } from '../../plan/layout';
 import { type PlanInput, type PlanPlace, planInputNamed } from '../../plan/plan-input';
 import type { Estimate } from '../../plan/prediction';
 import { scalingEfficiency } from '../../plan/scaling-efficiency';
-import { sessionGuesses } from '../run/guesses';
-import type { TrainInput } from '../run/own';
+import { warnOf } from './door';
+import type { TrainInput } from './own';
 import { isOwn, ownPlan } from './own-plan';
 import { changedPlan, type Plan, plan } from './plan';
-import { warnOf } from './plan-figures';
 
 /** Options of `scaling`: the numbers of GPUs, and documented or measured values to compare with. */
 export interface ScalingOptions extends Pick<ScalingView, 'documented' | 'measured' | 'measuredWhat'> {
