@@ -6,7 +6,7 @@ import { after, before, describe, it } from 'node:test';
 import { openCatalog } from '../../src/checkpoint/load/catalog';
 import { type DitConfig, modelShape } from '../../src/config/settings/model';
 import { parseTrainConfig } from '../../src/config/train-config';
-import { plan } from '../../src/job/plans/door';
+import { plan } from '../../src/job/notebook/plan';
 import type { Dit } from '../../src/nn/models/dit';
 import { launchForAll } from '../job/job-fixture';
 import { valuesHere } from '../support/cases';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { readConfig } from '../../src/job/notebook/read-config';
-import { plan } from '../../src/job/plans/plan';
+import { quietPlan as plan } from '../../src/job/plans/plan';
 import { whatIf } from '../../src/job/plans/what-if';
 import { testData } from '../support/paths';
 import { shardlab } from './run-command';

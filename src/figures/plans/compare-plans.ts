@@ -1,4 +1,3 @@
-import { fields, type OptionKind, requireKind } from '../../config/call-options';
 import { ConfigError } from '../../core/errors';
 import { shown } from '../../core/shown';
 import type { Bytes } from '../../core/units';
@@ -15,31 +14,24 @@ import { memoryCauses, timeRow } from './plan-breakdown';
 import { fitText } from './plan-table';
 import { timeBreakdown } from './time-breakdown';
 
-export type PlanComparison = 'time' | 'memory';
+export type PlanComparison = 'memory' | 'time';
 
 const NOTE_ROOM = 90;
 
 type Plans = Readonly<Record<string, Planned<AnyLayout>>>;
-
-const PLAN: OptionKind = {
-  words: "a plan, such as sl.plan('llama3-8b', 'H100-80G')",
-  accepts: (value) => typeof value === 'object' && value !== null && 'layout' in value,
-};
 
 /**
  * Draws plans side by side, under their names. Throws: CONFIG without plans, for a comparison that does not exist, and for a
  * counted plan beside a predicted plan. See [Note: counted plans].
  */
 export function comparePlans(plans: Plans, what: PlanComparison = 'time'): Figure {
-  requireKind('comparePlans', 'the first argument', plans, fields);
-  for (const [name, plan] of Object.entries(plans)) requireKind('comparePlans', name, plan, PLAN);
   const [first] = Object.values(plans);
   if (first === undefined) throw new ConfigError('no plans to compare; pass an object of plans by name');
   const [counted] = Object.entries(plans).find(([, { layout }]) => !isPredicted(layout)) ?? [];
   const [predicted] = Object.entries(plans).find(([, { layout }]) => isPredicted(layout)) ?? [];
   if (counted !== undefined && predicted !== undefined) {
     throw new ConfigError(
-      `comparePlans: ${quoted(counted)} counts this library's own schedule and kernels, and ${quoted(predicted)} predicts those of another framework; ` +
+      `compare: ${quoted(counted)} counts this library's own schedule and kernels, and ${quoted(predicted)} predicts those of another framework; ` +
         'the times and bytes of such plans cannot be compared. Compare only counted plans, or only predicted plans; ' +
         'to get a counted plan ' +
         'of a built-in model, write model: ({ nn }) => nn.gpt({ … })',
@@ -47,7 +39,7 @@ export function comparePlans(plans: Plans, what: PlanComparison = 'time'): Figur
   }
   if (what === 'time') return timesOf(plans, first);
   if (what === 'memory') return memoryOf(plans, first);
-  throw new ConfigError(`cannot compare plans by ${shown(what)}; choose 'time' or 'memory'`);
+  throw new ConfigError(`cannot compare plans by ${shown(what)}; choose one of 'memory', 'time', 'scaling'`);
 }
 
 function timesOf(plans: Plans, first: Planned<AnyLayout>): Figure {

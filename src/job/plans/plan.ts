@@ -1,3 +1,6 @@
+import { requireKnownOptions } from '../../config/option-names';
+import type { TrainConfigInput } from '../../config/train-config';
+import { warnOnce } from '../../core/warn';
 import type { Figure } from '../../figures/figure';
 import type { DataFrame } from '../../figures/frame';
 import { escapeHtml } from '../../figures/grammar/ink';
@@ -5,22 +8,40 @@ import { inferenceTable } from '../../figures/plans/inference-table';
 import { planMemory, planTime } from '../../figures/plans/plan-breakdown';
 import { planNotes, planTable, readingNotes, withAssumed } from '../../figures/plans/plan-table';
 import { DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
+import type { TrafficOptions } from '../../figures/traffic-matrix';
 import { type Cost, costOf, type Planned, type RunLength } from '../../plan/cost-of';
 import { explained } from '../../plan/explain';
+import type { KnobValues } from '../../plan/knobs';
 import { type AnyLayout, isPredicted, type Layout } from '../../plan/layout';
-import type { Asked } from '../../plan/layout-of';
 import type { ConfigReading } from '../../plan/layout-of-config';
 import { type InferenceMemory, type InferenceRequest, inferenceMemory } from '../../plan/memory/inference';
 import { ownModelRefused } from '../../plan/models';
-import { type PlanInput, type PlanOptions, type PlanPlace, plannedInput } from '../../plan/plan-input';
+import type { Place } from '../../plan/place';
+import { PLAN_OPTIONS, type PlanInput, type PlanOptions, type PlanPlace } from '../../plan/plan-input';
 import { type Estimate, type Prediction, peakInBytes } from '../../plan/prediction';
 import { type OwnPrices, priceTable } from '../../plan/prices';
+import { warnOnStderr } from '../control/folded-lines';
+import { type CountedRun, type CountOptions, countedRun } from './count';
+import type { TrainInput } from './own';
+import { type ScalingOptions, scaling } from './scaling';
+import {
+  type PredictedSubject,
+  plannedSubject,
+  predictedInput,
+  predictedSubject,
+  type Subject,
+  subjectOf,
+} from './subject';
+import { whatIf } from './what-if';
 
 /**
  * A layout with its predicted time and memory. Shown in a notebook as a table. The plan of a model of your own is counted: see
  * [Note: counted plans].
  */
-export interface Plan<L extends AnyLayout = Layout> extends Planned<L>, ConfigReading, TableView {
+export interface Plan<L extends AnyLayout = Layout, Config = TrainConfigInput>
+  extends Planned<L>,
+    ConfigReading,
+    TableView {
   readonly layout: L;
   readonly prediction: Prediction;
   /** The time of one iteration. A counted plan has no interval: `low` and `high` are equal to `value`. */
@@ -37,6 +58,10 @@ export interface Plan<L extends AnyLayout = Layout> extends Planned<L>, ConfigRe
   readonly largestAssumption: string;
   /** The properties in which the layout differs from the layouts on which the planner's constants were fitted. */
   readonly outside: readonly string[];
+  /** The plan's config, which `job.train`, `sl.plan` and `sl.recommend` take. `job.train` refuses a model that only a plan knows. */
+  readonly config: Config;
+  /** The plan's place: sl.plan(plan.config, plan.place) is the same plan. */
+  readonly place: Place;
   /** Draws the peak memory, by cause. */
   memory(): Figure;
   /** Draws the time of an iteration, by cause. */
@@ -46,6 +71,27 @@ export interface Plan<L extends AnyLayout = Layout> extends Planned<L>, ConfigRe
    * fit, the three nearest changes that fit), and its weakest assumption. Throws: CONFIG for a model of your own.
    */
   explain(): string;
+  /**
+   * Changes one setting at a time, and draws iteration time and peak memory for every value. Values that are not legal are
+   * named. Throws: CONFIG for an unknown setting, if no value is legal, and for a model of your own.
+   * @example
+   * sl.plan('llama3-8b', 'H100-80G').whatIf({ tp: [1, 2, 4], recompute: ['none', 'full'] });
+   */
+  whatIf(knobs: KnobValues): Figure;
+  /**
+   * Draws the plan on growing numbers of GPUs: as efficiency, with a band for a slower and a faster network, or as tokens per
+   * second. `sl.compare` draws several plans so. Throws: CONFIG if the config is not legal at a count.
+   * @example
+   * sl.plan('llama3-8b', 'H100-80G').scaling({ counts: [8, 16, 32, 64] });
+   */
+  scaling(options: ScalingOptions): Figure;
+  /**
+   * Draws the bytes that each rank sends to each other rank in a step of this library, by axis of the mesh: all ranks take part
+   * in a dry run. Throws: CONFIG for more than 64 ranks, and all errors of a dry run.
+   * @example
+   * sl.plan({ model: 'tiny', parallel: { tp: 4 } }, { gpus: 8 }).traffic({ ranksPerNode: 4 });
+   */
+  traffic(options?: TrafficOptions): Figure;
   /**
    * Returns the memory that the weights and the cache of keys and values take if the model generates text on the same GPUs, as
    * `plan.inference({ batch: 8, seq: 4096, cache: 'fp8' })`. Activations are not counted. Throws: CONFIG for a model that
@@ -72,23 +118,38 @@ export interface TableView {
   [DISPLAY](): DisplayBundle;
 }
 
-/**
- * Predicts the time and memory of `input`. `place` is a hardware's name or { on, gpus, nicGbit, ... }, and replaces keys of a
- * request. Throws: CONFIG naming what is wrong and what to change.
- */
-export function plan(input: PlanInput, place: PlanPlace = {}, options: PlanOptions = {}): Plan {
-  return createPlan(plannedInput(input, place, options));
+/** Options of a plan that is predicted, or counted because its model is the user's own. */
+export interface PlannedOptions extends PlanOptions {
+  readonly count?: false | undefined;
 }
 
-/** Returns a plan with changed settings. Throws: CONFIG as `plan` does. */
-export function changedPlan(input: PlanInput, place: PlanPlace, changes: Asked): Plan {
-  return createPlan(plannedInput(input, place, {}, changes));
+/** Predicts an input without warnings: `assumed` of the plan has their texts. Throws: CONFIG naming what is wrong. */
+export function quietPlan(input: PlanInput, place?: PlanPlace, options: PlanOptions = {}): Plan {
+  requireKnownOptions('plan(input, place, { … })', options, PLAN_OPTIONS);
+  const { config, place: at } = subjectOf(input, place, options);
+  return createPlan(predictedSubject(config, at));
 }
 
-/** Adds figures and a table to a prediction. */
-export function createPlan<L extends AnyLayout = Layout>(
-  planned: Planned<L> & Partial<ConfigReading>,
-): Plan<L> {
+/** The plan of any config. */
+export type AnyPlan = Plan<AnyLayout, TrainConfigInput | TrainInput>;
+
+/** Plans or counts a subject; a warning names settings that a plan replaces by an assumption. */
+export function plannedOrCounted(
+  subject: Subject,
+  { count, ...options }: PlannedOptions | CountOptions,
+): AnyPlan | CountedRun {
+  if (count === true) return countedRun(subject, { count, ...options });
+  requireKnownOptions('plan(input, place, { … })', { ...options, count }, ['count', ...PLAN_OPTIONS]);
+  const result = createPlan(subject);
+  const once = warnOnce(warnOnStderr);
+  for (const { says } of result.assumed) once(says);
+  return result;
+}
+
+/** Returns a subject's plan with its figures; `planned`: its prediction, if it is known. */
+export function createPlan(subject: PredictedSubject, planned?: Planned): Plan;
+export function createPlan(subject: Subject, planned?: Planned): AnyPlan;
+export function createPlan(subject: Subject, planned = plannedSubject(subject)): AnyPlan {
   const { layout, prediction, assumed = [], withoutEffect = [] } = planned;
   const notes = [...planNotes({ layout, prediction }), ...readingNotes({ assumed, withoutEffect })];
   const noted = (figure: Figure): Figure =>
@@ -100,6 +161,8 @@ export function createPlan<L extends AnyLayout = Layout>(
     prediction,
     assumed,
     withoutEffect,
+    config: subject.written,
+    place: subject.place,
     seconds: prediction.seconds,
     samplesPerSecond: layout.globalBatch / prediction.time.seconds,
     tokensPerSecondPerGpu: prediction.tokensPerSecondPerGpu,
@@ -114,6 +177,12 @@ export function createPlan<L extends AnyLayout = Layout>(
     explain: () => {
       if (!isPredicted(layout)) throw ownModelRefused('explain');
       return explained({ layout, prediction }).join('\n');
+    },
+    whatIf: (knobs) => whatIf(predictedInput('whatIf', subject), knobs),
+    scaling: (options) => scaling({ [layout.strategy]: subject }, options),
+    traffic: (options) => {
+      const place = { ...subject.place, gpus: layout.gpus };
+      return countedRun({ ...subject, place }, { count: true, ranks: 'all' }).traffic(options);
     },
     inference: (request) => {
       if (!isPredicted(layout)) throw ownModelRefused('inference');

@@ -74,7 +74,10 @@ export abstract class StepFigures {
   /** The steps to draw. */
   protected abstract get recorded(): RecordedSteps;
 
-  /** The data that figures draw: the steps that were made with the newest config, or by the newest cell. */
+  /**
+   * The data that figures draw: the steps that were made with the newest config, or by the newest cell.
+   * @internal
+   */
   get view(): RunView {
     return this.recorded.viewOf();
   }
