@@ -94,12 +94,13 @@ function master({ layout: { stack }, bytes }: Parts): readonly string[] {
 
 const FLOAT_BYTES = 4;
 
-/** Here a tensor parallel rank has small parameters whole; a plan divides all parameters. */
+/** Why shards here have other elements than the equal parts of a plan. */
 function divided({ layout: { tp, pp } }: Parts): readonly string[] {
-  if (tp * pp === 1) return ['shards here are rounded up to whole elements'];
-  return tp > 1
-    ? ['ranks of tensor parallelism hold norms and some biases whole here']
-    : ['stages here have other parameters'];
+  if (tp > 1)
+    return [
+      'a rank of tensor parallelism has norms and some biases whole here, and padded rows of the vocabulary',
+    ];
+  return [pp > 1 ? 'stages here have other parameters' : 'shards here are rounded up to whole elements'];
 }
 
 function parameterReasons(parts: Parts, { logical }: DryRunPeak): readonly string[] {

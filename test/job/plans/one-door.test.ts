@@ -39,7 +39,7 @@ test("a plan's config and place are the same plan, for configs, names, keys in o
 });
 
 test('recommended plans are plans of their config and place, which a job trains, a plan predicts and a search reads', () => {
-  const found = recommend({ model: 'gpt2', hardware: 'A100-80G', gpus: 4 });
+  const found = recommend({ model: 'gpt2', hardware: 'A100-80G', gpus: 4, globalBatch: 16 });
   for (const { config, place, prediction } of found.ranked)
     assert.deepEqual(quietPlan(config, place).prediction, prediction);
   const { config } = found;
