@@ -12,14 +12,15 @@ export interface ShownSource {
 
 const WORD = /[\w$]/;
 
-/** Returns the completions at the cursor. */
+/** Returns the completions at the cursor. A member whose docstring has the tag @internal is typed, but it is not offered. */
 export function completionsAt({ service }: CheckedFiles, shown: ShownSource, offset: number): Completions {
   const { source, path, shift } = shown;
   const start = wordStart(source, offset);
   const word = source.slice(start, offset);
-  const info = service.getCompletionsAtPosition(path, shift + offset, {});
+  const info = service.getCompletionsAtPosition(path, shift + offset, { includeSymbol: true });
   const entries = (info?.entries ?? [])
     .filter(({ name }) => name.startsWith(word) && !name.startsWith('__cell'))
+    .filter(({ symbol }) => !info?.isMemberCompletion || !isInternal(symbol))
     .sort((a, b) => (a.sortText + a.name < b.sortText + b.name ? -1 : 1));
   return {
     matches: entries.map(({ name }) => name),
@@ -27,6 +28,10 @@ export function completionsAt({ service }: CheckedFiles, shown: ShownSource, off
     start,
     end: offset,
   };
+}
+
+function isInternal(symbol: ts.Symbol | undefined): boolean {
+  return symbol?.getJsDocTags(undefined).some(({ name }) => name === 'internal') ?? false;
 }
 
 /** Returns the declaration and documentation of the name at the cursor. */

@@ -3,6 +3,7 @@ import { createRequire } from 'node:module';
 import { dirname, join, relative } from 'node:path';
 import { filesBelow, root } from './places.mjs';
 import { withPlainTypes } from './plain-types.mjs';
+import { usedDeclarations } from './used-declarations.mjs';
 
 /**
  * Reduces the build to what the package ships: scripts without comments, with tabs and with one short `__importStar`, data without spaces, and only the
@@ -45,21 +46,16 @@ function keepPublicTypes(build, folders) {
   const todo = Object.values(exports).flatMap(({ types }) =>
     types ? [join(all, relative('build', types))] : [],
   );
-  const wanted = new Map();
-  for (const file of todo) {
-    if (wanted.has(file)) continue;
-    const text = readFileSync(file, 'utf8');
-    wanted.set(file, text);
-    const imported = text.matchAll(/(?:from |import\()["'](\.[^"']*)["']/g);
-    for (const [, path] of imported) {
-      const target = `${join(dirname(file), path.replace(/\.js$/, ''))}.d.ts`;
-      if (existsSync(target)) todo.push(target);
-    }
-  }
+  const plain = withPlainTypes(reached(todo, (file) => readFileSync(file, 'utf8')));
+  const whole = [...plain].flatMap(([file, text]) =>
+    [...text.matchAll(WHOLE)].map(([, path]) => imported(file, path)),
+  );
+  const used = usedDeclarations(plain, new Set([...todo, ...whole]));
+  const wanted = reached(todo, (file) => used.get(file));
   for (const file of folders.flatMap((folder) => filesBelow(join(build, folder)))) {
     if (file.endsWith('.d.ts') && !wanted.has(join(all, relative(build, file)))) rmSync(file);
   }
-  for (const [file, spaced] of withPlainTypes(wanted)) {
+  for (const [file, spaced] of wanted) {
     const text = spaced.replace(NOTE, '').replace(INDENT, tabs);
     const target = join(build, relative(all, file));
     if (existsSync(target) && readFileSync(target, 'utf8') === text) continue;
@@ -84,6 +80,30 @@ export function withShortImports(text) {
   const rest = text.replace(long, '');
   if (/__createBinding|__setModuleDefault/.test(rest)) return text;
   return text.replace(long, () => SHORT_IMPORT_STAR + '\n'.repeat(long.split('\n').length - 1));
+}
+
+/** Returns the texts of these declaration files and of all that they import. */
+function reached(entries, read) {
+  const texts = new Map();
+  const todo = [...entries];
+  for (const file of todo) {
+    if (texts.has(file)) continue;
+    const text = read(file);
+    texts.set(file, text);
+    for (const [, path] of text.matchAll(IMPORT)) {
+      const target = imported(file, path);
+      if (existsSync(target)) todo.push(target);
+    }
+  }
+  return texts;
+}
+
+const IMPORT = /(?:from |import\(|^import )["'](\.[^"']*)["']/gm;
+/** An import or export of everything that a file exports. */
+const WHOLE = /(?:\* as \w+ from |export \* from |import\()["'](\.[^"']*)["']/g;
+
+function imported(file, path) {
+  return `${join(dirname(file), path.replace(/\.js$/, ''))}.d.ts`;
 }
 
 function withoutSpaces(json) {

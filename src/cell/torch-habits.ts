@@ -58,6 +58,21 @@ const MEMBERS: Readonly<Record<string, string>> = {
   half: 'Write mixedPrecision: MixedPrecision({ paramDtype: ‘fp16’ }) in FSDP’s options',
 };
 
+/** Where names are that `sl` had at its top level. */
+const MOVED: Readonly<Record<string, string>> = {
+  dryRun: 'Write sl.plan(config, { gpus: 8 }, { count: true })',
+  whatIf: 'Write sl.plan(config, place).whatIf({ tp: [1, 2] })',
+  scaling:
+    'Write sl.plan(config, place).scaling({ counts: [8, 16] }), or sl.compare(plans, ‘scaling’, { counts: [8, 16] })',
+  traffic: 'Write sl.plan(config, place).traffic()',
+  comparePlans: 'Write sl.compare(plans, ‘time’)',
+  accuracy: 'Write sl.planner.accuracy()',
+  advice: 'Write sl.planner.advice()',
+  predictions: 'Write await sl.planner.predictions()',
+  claim: 'Write sl.claims({ id, says, found })',
+  createFigure: 'Write sl.plot({ title, data })',
+};
+
 /**
  * Settings of job.train that have another name in torch. The table of settings has these names too, but the table's packages
  * are not in the compiler's snapshot ([Note: compiler snapshot]).
@@ -148,7 +163,8 @@ export function adviceOnMember(name: string, message: string, after = ''): strin
   if (!/on type '(typeof )?(import\(|[A-Z])/.test(message)) return undefined;
   if (/^\s*=\s*(new )?nn\./.test(after))
     return `Declare the field in the class: ${name} = new nn.Linear(7, 13), or, if the constructor assigns it, only the name: ‘${name};’`;
-  const advice = said(MEMBERS, name);
+  const moved = /\/src\/index("|')/.test(message) ? said(MOVED, name) : undefined;
+  const advice = moved ?? said(MEMBERS, name);
   if (advice !== undefined || !/^[a-z]+(_[a-z0-9]+)+_?$/.test(name) || message.includes('Did you mean'))
     return advice;
   return `Names are written without underscores here: ${camelCase(name)}`;

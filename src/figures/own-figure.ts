@@ -22,18 +22,15 @@ export interface OwnFigure {
 const HEIGHT = 360;
 
 /**
- * Makes a figure from plotly's traces, in the style of all figures. A notebook shows the figure interactively, or as a PNG if
- * there is no plotly. `sl.plot` is simpler for plain series. Throws: CONFIG for traces that the static picture cannot show.
- * @example
- * sl.createFigure({ title: 'Two losses', data: [{ type: 'scatter', mode: 'lines', name: 'a', x: [1, 2], y: [5, 4] }] });
+ * Draws plotly's traces in the style of all figures. A notebook shows the figure interactively, or as a PNG if there is no plotly.
+ * Throws: CONFIG for traces that the static picture cannot show.
  */
 export function ownFigure(figure: OwnFigure): Figure {
-  requireKind('createFigure', 'the argument', figure, fields);
+  requireKind('plot', 'the figure', figure, fields);
   const { title, subtitle = '', data, layout = {}, table } = figure;
-  if (typeof title !== 'string')
-    throw new ConfigError(`createFigure: title is ${classOf(title)}; give a text`);
+  if (typeof title !== 'string') throw new ConfigError(`plot: title is ${classOf(title)}; give a text`);
   if (!Array.isArray(data)) {
-    throw new ConfigError(`createFigure: data is ${classOf(data)}; give an array of plotly's traces`);
+    throw new ConfigError(`plot: data is ${classOf(data)}; give an array of plotly's traces`);
   }
   data.forEach(checkTrace);
   const ids = ['x', 'y', ...data.flatMap(({ xaxis = 'x', yaxis = 'y' }: Trace) => [xaxis, yaxis])];
@@ -52,7 +49,7 @@ export function ownFigure(figure: OwnFigure): Figure {
 
 function checkTrace(trace: unknown, i: number): void {
   const { type, x, y } = (trace ?? {}) as Partial<Record<keyof Trace, unknown>>; // `trace` may be any value
-  const what = `createFigure: data[${i}]`;
+  const what = `plot: data[${i}]`;
   if (type !== 'scatter' && type !== 'bar') {
     throw new ConfigError(`${what}.type is ${shown(type)}; choose 'scatter' or 'bar'`);
   }

@@ -44,12 +44,8 @@ const FRAME = { top: 68, left: 60, right: 24, pixels: 240, foot: 46 } as const;
 const MAX_MARKED = 40;
 
 /**
- * Draws the user's own numbers in the style of all figures: lines, bars or points. Series longer than 4,000 numbers are
- * thinned, and the subtitle says so. Throws: CONFIG for values that are not numbers, and for series whose x and y have
+ * Draws numbers as lines, bars or points. Throws: CONFIG for values that are not numbers, and for series whose x and y have
  * different lengths.
- * @example
- * sl.plot({ train: losses, validation: [5.1, 4.2, 3.9] }, { xTitle: 'step', yTitle: 'loss' });
- * sl.plot({ DDP: 18.1, FSDP: 10.6 }, { yTitle: 'MB' });
  */
 export function plotNumbers(data: Plottable, options: PlotOptions = {}): Figure {
   checkOptions(options);

@@ -58,7 +58,7 @@ export function trafficMatrix(run: RunView, { step, ranksPerNode = run.world }: 
   const records = recordsOfStep(run.records, step ?? typicalStep(run)[0]?.step);
   if (records.length < run.world) {
     throw new ConfigError(
-      `traffic: only ${records.length} of ${run.world} ranks have records; give dryRun the option ranks: 'all'`,
+      `traffic: only ${records.length} of ${run.world} ranks have records; give sl.plan(config, place, { count: true }) the option ranks: 'all'`,
     );
   }
   const traffic = trafficOf(records);

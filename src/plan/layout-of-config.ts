@@ -76,11 +76,15 @@ const READERS: Readonly<Record<PlannedPath, Reader>> = {
 
 /** Returns what a config says about a training on GPUs. Throws: CONFIG if it cannot be planned. */
 export function askedByConfig(config: TrainConfig, { gpus: given }: Pick<ReadPlace, 'gpus'>): Asked {
-  const { mesh, tp, pp, cp } = config.parallel;
-  // A mesh defines the number of ranks; without a mesh, there are 8 ranks in one node.
-  const gpus = given ?? (mesh === null ? 8 : mesh.dpReplicate * mesh.dpShard * tp * pp);
+  const { tp, pp, cp } = config.parallel;
+  const gpus = given ?? defaultGpus(config.parallel);
   const at = { gpus, dp: gpus / (tp * pp * cp) };
   return Object.assign({ gpus }, ...[...new Set(Object.values(READERS))].map((read) => read(config, at)));
+}
+
+/** Returns the number of GPUs if a place has none: the mesh's ranks; without a mesh, the 8 ranks of a node. */
+export function defaultGpus({ mesh, tp, pp }: TrainConfig['parallel']): number {
+  return mesh === null ? 8 : mesh.dpReplicate * mesh.dpShard * tp * pp;
 }
 
 /** Finds the settings that differ from their defaults and whose values the plan does not use. */

@@ -116,6 +116,6 @@ export function shapeOfConfig(config: { readonly model: ModelConfig | ModelName 
 export function ownModelRefused(what = 'model'): ConfigError {
   return new ConfigError(
     `${what}: there are formulas only for models of known kinds. For a model of your own, call sl.plan(config, { on: 'A100-80G', ` +
-      'gpus: 8 }), which runs the model on shapes. To choose settings, compare such plans with sl.comparePlans or sl.scaling',
+      'gpus: 8 }), which runs the model on shapes. To choose settings, compare such plans with sl.compare or .scaling of a plan',
   );
 }

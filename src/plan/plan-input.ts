@@ -22,7 +22,7 @@ import { type Asked, layoutAsked } from './layout-of';
 import { type Assumed, askedByConfig, type ConfigReading, readingOf } from './layout-of-config';
 import { hubModelAt, leftOutOf, ownModelRefused } from './models';
 import { isPlaceKey, type Place, parsePlace, placeSchema, type ReadPlace } from './place';
-import { type PlannedModel, type PlanObject, plannedModel } from './planned-model';
+import { type PlannedConfig, type PlannedModel, type PlanObject, plannedModel } from './planned-model';
 import { predict } from './predict';
 import { isReading, readingInput, readingPlace, requireReadable, requireWorld } from './reading-input';
 
@@ -44,24 +44,38 @@ export interface PlanOptions {
 
 export const PLAN_OPTIONS: readonly (keyof PlanOptions)[] = ['calibration'];
 
-/** A layout, its prediction, and settings that are planned with other values. */
-export type PlannedInput = Planned & ConfigReading;
+/** A prediction, the settings that are planned with other values, and the config and place that give this prediction again. */
+export interface PlannedInput extends Planned, ConfigReading {
+  readonly config: PlannedConfig;
+  readonly place: Place;
+}
 
 /**
- * Plans an input. `where` is the hardware's name, or a place. `changes` replace what the input asks for.
+ * Plans an input. `where` is the hardware's name, or a place.
  * Throws: CONFIG if the input is not a TrainConfig, is wrong, or cannot be planned.
  */
 export function plannedInput(
   input: PlanInput,
   where: PlanPlace = {},
   options: PlanOptions = {},
-  changes: Asked = {},
 ): PlannedInput {
   requireKnownOptions('plan(input, place, { … })', options, PLAN_OPTIONS);
-  const read = readPlan(inputAt(input, where), options.calibration);
+  const { written, place } = partsOf(inputAt(input, where));
+  const at = calibratedPlace(place, options);
+  return { ...changedInput({ ...written, ...at }, {}, {}), config: written, place: at };
+}
+
+/** Plans an input with changed settings. Throws: CONFIG as `plannedInput` does. */
+export function changedInput(input: PlanInput, where: PlanPlace, changes: Asked): Planned & ConfigReading {
+  const read = readPlan(inputAt(input, where));
   const layout = layoutAsked({ ...read.asked, ...changes });
   const assumed = [...read.assumed, ...placeReadings(read.asked, layout)];
   return { layout, prediction: predict(layout), assumed, withoutEffect: read.withoutEffect };
+}
+
+/** Returns a place whose hardware has the measured figures of the options' calibration. */
+export function calibratedPlace(place: Place, { calibration }: PlanOptions): Place {
+  return calibration === undefined ? place : withCalibration(place, parseCalibration(calibration));
 }
 
 /** Returns the layout of a config with the keys of its place. Throws: CONFIG as `plannedInput` does. */
@@ -77,13 +91,11 @@ interface PlanRead extends ConfigReading {
 }
 
 /** Reads the keys of a config and of its place. Throws: CONFIG as `plannedInput` does, with everything that is wrong. */
-export function readPlan(input: object, calibration?: HardwareCalibration): PlanRead {
+export function readPlan(input: object): PlanRead {
   const { written, place: given } = partsOf(input);
   const issues: ConfigIssue[] = [...strangeKeys(written)];
   const own = withoutKeys(written, issues);
-  const place = gathered(issues, () =>
-    parsePlace(calibration ? withCalibration(given, parseCalibration(calibration)) : given),
-  );
+  const place = gathered(issues, () => parsePlace(given));
   const model = gathered(issues, () => plannedModel(own.model, valueAt(own, ['parallel', 'pp'])));
   const rest = withoutKeys(own, issues);
   const config = gathered(issues, () => parseTrainConfig(model === undefined ? rest : unbuilt(rest, model)));

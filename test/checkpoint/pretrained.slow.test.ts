@@ -7,7 +7,7 @@ import { openCatalog } from '../../src/checkpoint/load/catalog';
 import type { DitConfig } from '../../src/config/families/kinds';
 import { modelShape } from '../../src/config/settings/model';
 import { parseTrainConfig } from '../../src/config/train-config';
-import { plan } from '../../src/job/notebook/plan-figures';
+import { plan } from '../../src/job/notebook/plan';
 import type { Dit } from '../../src/nn/models/dit';
 import { launchForAll } from '../job/job-fixture';
 import { valuesHere } from '../support/cases';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { plan } from '../../src/job/notebook/plan';
+import { quietPlan as plan } from '../../src/job/plans/plan';
 import { GPUS } from '../../src/plan/hardware';
 import { shardlab } from './run-command';
 

@@ -6,7 +6,7 @@ import { after, test } from 'node:test';
 import { stringify } from 'yaml';
 import { SETTING_ROWS } from '../../src/config/setting-table';
 import { readConfig } from '../../src/dialects/read';
-import { plan } from '../../src/job/notebook/plan';
+import { quietPlan as plan } from '../../src/job/plans/plan';
 import type { PlanObject } from '../../src/plan/planned-model';
 import { jsonLines, shardlab } from './run-command';
 

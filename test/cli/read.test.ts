@@ -3,9 +3,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { plan } from '../../src/job/notebook/plan';
 import { readConfig } from '../../src/job/notebook/read-config';
-import { whatIf } from '../../src/job/notebook/what-if';
+import { quietPlan as plan } from '../../src/job/plans/plan';
+import { whatIf } from '../../src/job/plans/what-if';
 import { testData } from '../support/paths';
 import { shardlab } from './run-command';
 

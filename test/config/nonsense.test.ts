@@ -4,7 +4,7 @@ import { SETTING_ROWS } from '../../src/config/setting-table';
 import { KINDS, MODEL_PARTS } from '../../src/config/settings/model';
 import { parseTrainConfig } from '../../src/config/train-config';
 import { planLaunch } from '../../src/job/launch/options';
-import { splitInput } from '../../src/job/run/own';
+import { splitInput } from '../../src/job/plans/own';
 import { dryRun } from '../../src/plan/dry-run/dry-run';
 import { plannedInput } from '../../src/plan/plan-input';
 import { nonsense, refusesShortly } from '../support/nonsense';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { parseTrainConfig } from '../../src/config/train-config';
-import { plan } from '../../src/job/notebook/plan-figures';
+import { plan } from '../../src/job/notebook/plan';
 import { planReshard } from '../../src/job/run/reshard';
 
 describe('a strategy', () => {

@@ -12,8 +12,8 @@ import { comparePlans } from '../../src/figures/plans/compare-plans';
 import { fitText } from '../../src/figures/plans/plan-table';
 import type { RunView } from '../../src/figures/run-view';
 import { createTable, DISPLAY } from '../../src/figures/table';
-import { plan } from '../../src/job/notebook/plan';
-import { whatIf } from '../../src/job/notebook/what-if';
+import { quietPlan as plan } from '../../src/job/plans/plan';
+import { whatIf } from '../../src/job/plans/what-if';
 import type { StepRecord } from '../../src/ledger/record';
 import { simulateRanks } from '../ledger/simulated-step';
 

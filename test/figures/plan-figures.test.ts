@@ -3,9 +3,9 @@ import { test } from 'node:test';
 import { LIGHT } from '../../src/figures/grammar/ink';
 import { comparePlans } from '../../src/figures/plans/compare-plans';
 import { claims } from '../../src/job/notebook/claims';
-import { plan } from '../../src/job/notebook/plan';
-import { scaling } from '../../src/job/notebook/scaling';
-import { whatIf } from '../../src/job/notebook/what-if';
+import { compare } from '../../src/job/notebook/compare';
+import { quietPlan as plan } from '../../src/job/plans/plan';
+import { whatIf } from '../../src/job/plans/what-if';
 import { numberOf } from '../../src/plan/claims/finding';
 import { loadPlotly, problemsOf } from './plotly-validate';
 import { textFaults } from './svg-texts';
@@ -28,18 +28,16 @@ const plotly = loadPlotly();
 
 const FIGURES = {
   whatIf: whatIfs,
-  scaling: scaling(
-    { 'NIC 200 Gbit/s': LLAMA, 'NIC 25 Gbit/s': { ...LLAMA, nicGbit: 25 } },
+  scaling: compare(
+    { 'NIC 200 Gbit/s': plan(LLAMA), 'NIC 25 Gbit/s': plan(LLAMA, { nicGbit: 25 }) },
+    'scaling',
     { counts: [8, 16, 64, 128], quantity: 'tokensPerSecond', batch: { perGpu: 4 } },
   ),
-  efficiency: scaling(
-    { FULL_SHARD: LLAMA },
-    {
-      counts: [1, 4, 32],
-      countedIn: 'nodes',
-      documented: [{ count: 32, value: 85, relation: '>', id: 'x' }],
-    },
-  ),
+  efficiency: plan(LLAMA).scaling({
+    counts: [1, 4, 32],
+    countedIn: 'nodes',
+    documented: [{ count: 32, value: 85, relation: '>', id: 'x' }],
+  }),
   times: comparePlans({ one: plan(LLAMA), two: plan(LLAMA, { parallel: { tp: 8 } }) }),
   memory: comparePlans(
     { FULL_SHARD: plan(LLAMA), NO_SHARD: plan(LLAMA, { parallel: { strategy: 'NO_SHARD' } }) },
@@ -101,7 +99,7 @@ test('values of a knob that are not a list, and a comparison that does not exist
   }
   assert.throws(() => comparePlans({ one: plan(LLAMA) }, 'memry' as 'memory'), {
     code: 'CONFIG',
-    message: /"memry"; choose 'time' or 'memory'/,
+    message: /"memry"; choose one of 'memory', 'time', 'scaling'/,
   });
 });
 
@@ -118,7 +116,7 @@ test('an option of scaling that does not exist is refused, and so is an unknown 
     [{ countedIn: 'node' }, /countedIn is 'node'; give 'GPUs' or 'nodes'/],
     [{ quantity: 'speed' }, /quantity is 'speed'; give 'efficiency'/],
   ] as const) {
-    assert.throws(() => scaling({ a: LLAMA }, { counts: [8], ...options } as never), {
+    assert.throws(() => plan(LLAMA).scaling({ counts: [8], ...options } as never), {
       code: 'CONFIG',
       message,
     });
@@ -140,9 +138,9 @@ test('efficiency is 100% at the first count and does not rise with the number of
 
 test('the batch can be set per GPU or in total', () => {
   const at = (batch: { perGpu: number } | { global: number }) =>
-    scaling({ a: LLAMA }, { counts: [16, 32], quantity: 'tokensPerSecond', batch }).table.rows.map(
-      ({ predicted }) => Number(predicted),
-    );
+    plan(LLAMA)
+      .scaling({ counts: [16, 32], quantity: 'tokensPerSecond', batch })
+      .table.rows.map(({ predicted }) => Number(predicted));
   const one = plan(LLAMA, { gpus: 32, accumulation: 2 });
   const relative = (at({ global: 64 })[1] ?? 0) / (one.tokensPerSecondPerGpu * 32);
   assert.ok(Math.abs(relative - 1) < 1e-9, String(relative));

@@ -73,32 +73,32 @@ const helper = join(__dirname, '..', 'support', 'send-nonsense.js');
 /** The functions of a notebook and the methods of a job and of a run, with a value in each position. */
 function notebookCalls(run: sl.Run): Readonly<Record<string, (value: never) => unknown>> {
   const all = job().on('all');
-  const dryRun = sl.dryRun({ model: 'tiny' }, { world: 1 });
   const config = { model: 'tiny' } as const;
+  const planned = sl.plan(config);
+  const counted = sl.plan(config, { gpus: 1 }, { count: true });
   return {
     'sl.launch(v)': (v) => sl.launch(v),
     'sl.plan(v)': (v) => sl.plan(v),
     'sl.plan(config, v)': (v) => sl.plan(config, v),
-    'sl.dryRun(v)': (v) => sl.dryRun(v, { world: 1 }),
-    'sl.dryRun(config, v)': (v) => sl.dryRun(config, v),
-    'sl.dryRun({ steps: v })': (v) => sl.dryRun(config, { world: 1, steps: v === 2 ? 1 : v }),
+    'sl.plan(config, {}, v)': (v) => sl.plan(config, {}, v),
+    'sl.plan(v, { count })': (v) => sl.plan(v, { gpus: 1 }, { count: true }),
+    'sl.plan(config, v, { count })': (v) => sl.plan(config, v, { count: true }),
+    'sl.plan({ count, steps: v })': (v) =>
+      sl.plan(config, { gpus: 1 }, { count: true, steps: v === 2 ? 1 : v }),
     'sl.recommend(v)': (v) => sl.recommend(v),
     'sl.recommend(config, v)': (v) => sl.recommend(config, v),
-    'sl.scaling(v)': (v) => sl.scaling(v, { counts: [1] }),
-    'sl.scaling(config, v)': (v) => sl.scaling({ config }, v),
-    'sl.whatIf(v)': (v) => sl.whatIf(v, {}),
-    'sl.whatIf(config, v)': (v) => sl.whatIf(config, v),
-    'sl.advice(v)': (v) => sl.advice(v),
+    'plan.scaling(v)': (v) => planned.scaling(v),
+    'plan.whatIf(v)': (v) => planned.whatIf(v),
+    'plan.traffic(v)': (v) => counted.traffic(v),
+    'sl.planner.advice(v)': (v) => sl.planner.advice(v),
     'sl.lookup(v)': (v) => sl.lookup(v),
     'sl.readConfig(v)': (v) => sl.readConfig(v),
     'sl.readConfig(file, v)': (v) => sl.readConfig('none.yaml', v),
-    'sl.traffic(v)': (v) => sl.traffic(v),
-    'sl.traffic(dryRun, v)': (v) => sl.traffic(dryRun, v),
-    'sl.comparePlans(v)': (v) => sl.comparePlans(v),
     'sl.compare(v)': (v) => sl.compare(v),
     'sl.compare({ run }, v)': (v) => sl.compare({ run }, v),
-    'sl.createFigure(v)': (v) => sl.createFigure(v),
-    'sl.createFigure({ data: v })': (v) => sl.createFigure({ title: 'a', data: v }),
+    'sl.compare({ plan }, v)': (v) => sl.compare({ planned }, v),
+    'sl.compare({ plan }, scaling, v)': (v) => sl.compare({ planned }, 'scaling', v),
+    'sl.plot({ title, data: v })': (v) => sl.plot({ title: 'a', data: v }),
     'sl.plot(v)': (v) => sl.plot(v),
     'sl.plot(data, v)': (v) => sl.plot({ a: [1, 2] }, v),
     'sl.createTable(v)': (v) => sl.createTable(v),

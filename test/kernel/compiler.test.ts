@@ -42,6 +42,33 @@ describe('the compiler', () => {
     assert.match(inRanks?.text ?? '', /unit of FSDP in place[\s\S]*fullyShard\(model\);/);
   });
 
+  it('offers few names after a dot, and no internal ones', () => {
+    const offered = (source: string): readonly string[] =>
+      compiler.complete({ source, namespace: 'notebook', offset: source.length }).matches;
+    const names = offered("import * as sl from 'shardlab';\nsl.");
+    assert.ok(names.length <= 15, String(names));
+    assert.deepEqual(
+      [...names].sort(),
+      'ShardlabError check claims compare createTable gpus guess launch lookup models plan planner plot readConfig recommend'.split(
+        ' ',
+      ),
+    );
+    const declared =
+      "import * as sl from 'shardlab';\ndeclare const run: sl.Run; declare const job: sl.Job;\n";
+    const [ofRun, ofJob, ofPlan] = ['run.', 'job.', "sl.plan('gpt2')."].map((code) =>
+      offered(declared + code),
+    );
+    const internal = ['view', 'runCell', 'runPython', 'busyRanks', 'countRows'];
+    assert.deepEqual(
+      internal.filter((name) => ofRun?.includes(name) || ofJob?.includes(name)),
+      [],
+    );
+    assert.ok(ofRun?.includes('plan') && ofJob?.includes('train'));
+    for (const name of ['config', 'cost', 'explain', 'scaling', 'traffic', 'whatIf'])
+      assert.ok(ofPlan?.includes(name), name);
+    assert.deepEqual(messages(`${declared}run.view.records; job.busyRanks();`), []);
+  });
+
   it('emits every top-level declaration as let, functions first', () => {
     assert.equal(
       emitted('const a = 1; var b = 2; function f() { return a; }'),

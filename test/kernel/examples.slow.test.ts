@@ -22,28 +22,17 @@ const NOTEBOOK = [
     'compare',
     'plan',
     'recommend',
-    'dryRun',
+    'whatIf',
+    'scaling',
     'traffic',
     'claims',
-    'claim',
     'lr',
     'put',
     'readConfig',
     'lookup',
   ],
   ...['steps', 'addCallback', 'log', 'lrRangeTest'],
-  ...[
-    'ownFigure',
-    'plotNumbers',
-    'get',
-    'evaluate',
-    'sample',
-    'experts',
-    'sampleVideo',
-    'savePretrained',
-    'export',
-    'parity',
-  ],
+  ...['plot', 'get', 'evaluate', 'sample', 'experts', 'sampleVideo', 'savePretrained', 'export', 'parity'],
 ];
 
 /** Writes the file that the example of readConfig reads. */
@@ -118,7 +107,7 @@ test('the examples of the docstrings run', async () => {
     const example = examples.get(name) ?? '';
     if (name === 'memory') return ['%%ranks\nconst losses = [3, 2]; tf.ones([3]).dispose();', example];
     if (name === 'readConfig') return [ACCELERATE, example, "rmSync('accelerate.yaml')"];
-    if (name === 'plotNumbers') return ['const losses = [5.2, 4.3, 3.8];', example];
+    if (name === 'plot') return ['const losses = [5.2, 4.3, 3.8];', example];
     // Cells of ranks run in the newest job.
     if (name === 'parity') return [example, 'await here.shutdown(); await there.shutdown();'];
     return [example];

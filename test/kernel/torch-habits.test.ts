@@ -46,6 +46,23 @@ describe('the compiler, for users of PyTorch,', () => {
     );
   });
 
+  it('says where the names are that sl had', () => {
+    const cases: readonly [string, RegExp][] = [
+      [
+        'sl.dryRun',
+        /'dryRun' does not exist .* Write sl\.plan\(config, \{ gpus: 8 \}, \{ count: true \}\)\.$/,
+      ],
+      ['sl.whatIf', /Write sl\.plan\(config, place\)\.whatIf/],
+      ['sl.comparePlans', /Write sl\.compare\(plans, ‘time’\)\.$/],
+      ['sl.advice', /Write sl\.planner\.advice\(\)\.$/],
+      ['sl.nothing', /'nothing' does not exist on type 'typeof import\([^)]*\)'\.$/],
+    ];
+    for (const [source, message] of cases) {
+      const [error = ''] = messages(`import * as sl from 'shardlab';\n${source}`);
+      assert.match(error.split('\n')[0] ?? '', message, source);
+    }
+  });
+
   it('says how to write operators between tensors', () => {
     const cases: readonly [string, RegExp][] = [
       [

@@ -4,9 +4,7 @@ import { z } from 'zod';
 import { SETTING_ROWS, type SettingRow } from '../../src/config/setting-table';
 import { knownKeys, type TrainConfigInput } from '../../src/config/train-config';
 import { ConfigError } from '../../src/core/errors';
-import { type Plan, plan } from '../../src/job/notebook/plan';
-import { scaling } from '../../src/job/notebook/scaling';
-import { whatIf } from '../../src/job/notebook/what-if';
+import { type Plan, quietPlan as plan } from '../../src/job/plans/plan';
 import { textFaults } from '../figures/svg-texts';
 import { GPT, MODELS, OTHERS, type Written } from './setting-cases';
 
@@ -210,8 +208,8 @@ test('figures of a plan name the settings that the plan does not read', () => {
   for (const figure of [
     plan(config).memory(),
     plan(config).time(),
-    whatIf(config, { recompute: ['full'] }),
-    scaling({ config }, { counts: [8, 16] }),
+    plan(config).whatIf({ recompute: ['full'] }),
+    plan(config).scaling({ counts: [8, 16] }),
   ]) {
     assert.match(
       figure.subtitle,

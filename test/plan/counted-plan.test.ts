@@ -2,12 +2,11 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import * as tf from '../../src/core/tf';
-import { plan as predictedPlan } from '../../src/job/notebook/plan';
-import { comparePlans, dryRun, plan } from '../../src/job/notebook/plan-figures';
+import { compare } from '../../src/job/notebook/compare';
+import { plan } from '../../src/job/notebook/plan';
 import { recommend } from '../../src/job/notebook/recommend';
-import { scaling } from '../../src/job/notebook/scaling';
-import { whatIf } from '../../src/job/notebook/what-if';
 import type { RankScope } from '../../src/job/rank/scope';
+import { dryRun } from '../../src/plan/dry-run/dry-run';
 import { testData } from '../support/paths';
 
 // Written by test/data/flop_reference.py with torch's FlopCounterMode.
@@ -153,17 +152,17 @@ test('counted plans compare with each other and over numbers of GPUs, and never 
   const place = { on: 'A100-80G', gpus: 8 } as const;
   const ddp = { ...MLP, parallel: { strategy: 'NO_SHARD' } } as const;
   const plans = { DDP: plan(ddp, place), FSDP: plan(MLP, place) };
-  assert.match(comparePlans(plans, 'memory').title, /2 of 2 plans fit/);
-  assert.match(comparePlans(plans).subtitle ?? '', /counted/);
+  assert.match(compare(plans, 'memory').title, /2 of 2 plans fit/);
+  assert.match(compare(plans, 'time').subtitle ?? '', /counted/);
   assert.throws(
-    () => comparePlans({ own: plans.DDP, gpt: predictedPlan('gpt3-175b') }),
+    () => compare({ own: plans.DDP, gpt: plan('gpt3-175b') }),
     /own.* counts .*gpt.* predicts .*cannot be compared/,
   );
-  const [first, second] = scaling({ DDP: ddp as object }, { counts: [8, 64] }).table.rows;
+  const [first, second] = plans.DDP.scaling({ counts: [8, 64] }).table.rows;
   assert.equal(first?.predicted, 100);
   assert.ok(Number(second?.predicted) < 100);
   assert.throws(
-    () => scaling({ DDP: ddp as object }, { counts: [8], quantity: 'tokensPerSecond' }),
+    () => compare(plans, 'scaling', { counts: [8], quantity: 'tokensPerSecond' }),
     /not tokens; give quantity 'efficiency'/,
   );
 });
@@ -179,8 +178,8 @@ test('what has no meaning for a counted plan is refused by name', () => {
   ] as const;
   for (const [place, message] of refused) assert.throws(() => plan(MLP, place), message);
   assert.equal(plan(MLP, { parallel: { strategy: 'HYBRID_SHARD' }, gpus: 16 }).layout.shards, 8);
-  const formulas = /formulas only for models of known kinds.*sl\.comparePlans/;
-  assert.throws(() => whatIf(MLP as object, { strategy: ['NO_SHARD'] }), formulas);
+  const formulas = /formulas only for models of known kinds.*sl\.compare/;
+  assert.throws(() => plan(MLP, { gpus: 8 }).whatIf({ strategy: ['NO_SHARD'] }), formulas);
   assert.throws(() => recommend(MLP as object, { gpus: 8 }), formulas);
   assert.throws(() => plan({ model: { kind: 'own' }, data: 'function' }, { gpus: 8 }), formulas);
   assert.throws(
@@ -199,7 +198,7 @@ test("a counted GPT's matmuls and attention take the planner's time, and its ste
   };
   const counted = plan(own as object, place);
   const built = { ...SHARED, model: { kind: 'gpt', ...sizes }, batch: 4 } as const;
-  const predicted = predictedPlan(built, { ...place, stack: 'fsdp2' });
+  const predicted = plan(built, { ...place, stack: 'fsdp2' });
   for (const cause of ['products', 'attention'] as const) {
     const [here, there] = [counted, predicted].map(({ prediction }) => prediction.time.computeByCause[cause]);
     assert.ok(Math.abs(Number(here) / Number(there) - 1) < 1e-9, `${cause}: ${here}, ${there}`);

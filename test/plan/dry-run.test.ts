@@ -179,7 +179,10 @@ test('a dry run without a world, or with ranks in its place, is refused', () => 
   assert.throws(run(undefined), hasCode('CONFIG', /\{ world: 8 \}/));
   assert.throws(
     run({ ranks: 4 }),
-    hasCode('CONFIG', /ranks is 4; .*give .one. or .all. \(the number of ranks is the option world\)/),
+    hasCode(
+      'CONFIG',
+      /ranks is 4; .*give .one. or .all. \(the number of ranks is another setting: gpus of the place\)/,
+    ),
   );
 });
 

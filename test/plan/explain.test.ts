@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { plan } from '../../src/job/notebook/plan';
+import { quietPlan as plan } from '../../src/job/plans/plan';
 import { bestChange, nearestFitting } from '../../src/plan/changes';
 import { explained, fittingLines, iterationWords } from '../../src/plan/explain';
 import { predict } from '../../src/plan/predict';

@@ -6,17 +6,7 @@ import { ROOT } from './sources';
 
 /** The names with which a user starts; each needs an example. */
 const STARTS = {
-  index: [
-    'launch',
-    'plan',
-    'recommend',
-    'dryRun',
-    'claims',
-    'compare',
-    'Job.train',
-    'Run.step',
-    'Run.memory',
-  ],
+  index: ['launch', 'plan', 'recommend', 'claims', 'compare', 'Job.train', 'Run.step', 'Run.memory'],
   rank: ['fullyShard'],
 } as const;
 

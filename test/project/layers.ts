@@ -43,7 +43,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   ],
   figures: ['format', 'grammar', 'static', '.', 'parity', 'plans', 'claims'],
   checkpoint: ['format', 'state', 'save', 'load', 'reshard', 'pretrained'],
-  job: ['control', 'rank', 'launch', 'torch', 'export', 'run', 'notebook'],
+  job: ['control', 'rank', 'plans', 'launch', 'torch', 'export', 'run', 'notebook'],
 };
 
 /** The names of src/index.ts and src/rank.ts in the order: above every folder. */

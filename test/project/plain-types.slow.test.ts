@@ -7,9 +7,12 @@ import { ROOT, readFiles } from './sources';
 /** The declarations that the package ships; tsc's own, in which zod computes types, are in the folder `types` beside them. */
 const shipped = [...readFiles(['build/src'], '.d.ts')].map(([path, text]) => ({ path, text }));
 const computed = readFiles(['build/types/src'], '.d.ts');
-const written = shipped.filter(
-  ({ path, text }) => declared(computed.get(inTypes(path)) ?? '') !== declared(text),
-);
+/** The exported types that the build has written in another form; the package has not all declarations of a file. */
+const written = shipped.flatMap(({ path, text }) => {
+  const before = exportedTypes(path, computed.get(inTypes(path)) ?? '');
+  const now = [...exportedTypes(path, text)].filter(([name, type]) => before.get(name) !== type);
+  return now.map(([name]) => ({ path, name }));
+});
 
 test('cells read no type that zod computes from a schema', () => {
   const read = shipped.filter(({ text }) => /z\.(input|output)<typeof \w+>/.test(text));
@@ -24,11 +27,9 @@ test('cells read no type that zod computes from a schema', () => {
 });
 
 test("each written type is identical to zod's", () => {
-  const types = written.flatMap(({ path, text }) =>
-    exportedTypes(path, text).map((name) => ({ path, name })),
-  );
-  assert.ok(types.length > 40, `only ${types.length} types`);
-  const lines = types.map(
+  // 37 types are rewritten; the other types of their files, which need no comparison, are not counted.
+  assert.ok(written.length > 35, `only ${written.length} types`);
+  const lines = written.map(
     ({ path, name }, index) =>
       `export const same${index}: Same<${imported(path)}.${name}, ${imported(inTypes(path))}.${name}> = true;`,
   );
@@ -56,14 +57,14 @@ function imported(path: string): string {
   return `import('./${path.replace(/\.d\.ts$/, '')}')`;
 }
 
-/** The exported types of a declaration file that have no type parameters. */
-function exportedTypes(path: string, text: string): readonly string[] {
-  return ts
-    .createSourceFile(path, text, ts.ScriptTarget.ES2022)
-    .statements.filter((node) => ts.isTypeAliasDeclaration(node) || ts.isInterfaceDeclaration(node))
+/** The exported types of a declaration file that have no type parameters: their texts by name. */
+function exportedTypes(path: string, text: string): ReadonlyMap<string, string> {
+  const file = ts.createSourceFile(path, text, ts.ScriptTarget.ES2022);
+  const types = file.statements
+    .filter((node) => ts.isTypeAliasDeclaration(node) || ts.isInterfaceDeclaration(node))
     .filter((node) => node.typeParameters === undefined)
-    .filter((node) => node.modifiers?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword))
-    .map((node) => node.name.text);
+    .filter((node) => node.modifiers?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword));
+  return new Map(types.map((node) => [node.name.text, declared(node.getText(file))]));
 }
 
 /** The lines in which the compiler, with the project's options, finds an error. */

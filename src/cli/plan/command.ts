@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { withSettings } from '../../config/set-settings';
 import { ConfigError } from '../../core/errors';
 import { foreignOf } from '../../dialects/read';
-import { type Plan, plan } from '../../job/notebook/plan';
+import { type Plan, quietPlan } from '../../job/plans/plan';
 import { type Cost, costOf } from '../../plan/cost-of';
 import { explained, fittingLines } from '../../plan/explain';
 import { type PlanInput, planInputNamed, withPlace } from '../../plan/plan-input';
@@ -76,7 +76,7 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
       const asked = reading === null ? planInputNamed(name, io.cwd) : readingInput(reading);
       const input = withSettings(asked, options.set) as PlanInput; // `plan` checks it
       const where = reading === null ? place : withPlace(readingPlace(reading), place);
-      const planned = naming(name, () => plan(input, where, { calibration }));
+      const planned = naming(name, () => quietPlan(input, where, { calibration }));
       for (const { says } of planned.assumed) output.note(`warning: ${name}: ${says}`);
       const cost = tokens === undefined ? undefined : costOf(planned, { tokens }, prices);
       return { planned, cost, more: changesOf(planned, options.explain === true, prices) };

@@ -1,4 +1,3 @@
-import { fields, type OptionKind, requireKind } from '../../config/call-options';
 import { ConfigError } from '../../core/errors';
 import type { MemoryCause } from '../../core/events';
 import { shown } from '../../core/shown';
@@ -17,16 +16,11 @@ import { documentedCauses, memoryCauses, timeRow } from './plan-breakdown';
 import { fitText } from './plan-table';
 import { timeBreakdown } from './time-breakdown';
 
-export type PlanComparison = 'time' | 'memory';
+export type PlanComparison = 'memory' | 'time';
 
 const NOTE_ROOM = 90;
 
 type Plans = Readonly<Record<string, Planned<AnyLayout>>>;
-
-const PLAN: OptionKind = {
-  words: "a plan, such as sl.plan('llama3-8b', 'H100-80G')",
-  accepts: (value) => typeof value === 'object' && value !== null && 'layout' in value,
-};
 
 /**
  * Draws plans side by side, under their names; with `documented`, also the bytes that a document states. Throws: CONFIG without plans, for a comparison that does not exist, and for a
@@ -37,15 +31,13 @@ export function comparePlans(
   what: PlanComparison = 'time',
   options: PlanMemoryOptions = {},
 ): Figure {
-  requireKind('comparePlans', 'the first argument', plans, fields);
-  for (const [name, plan] of Object.entries(plans)) requireKind('comparePlans', name, plan, PLAN);
   const [first] = Object.values(plans);
   if (first === undefined) throw new ConfigError('no plans to compare; pass an object of plans by name');
   const [counted] = Object.entries(plans).find(([, { layout }]) => !isPredicted(layout)) ?? [];
   const [predicted] = Object.entries(plans).find(([, { layout }]) => isPredicted(layout)) ?? [];
   if (counted !== undefined && predicted !== undefined) {
     throw new ConfigError(
-      `comparePlans: ${quoted(counted)} counts this library's own schedule and kernels, and ${quoted(predicted)} predicts those of another framework; ` +
+      `compare: ${quoted(counted)} counts this library's own schedule and kernels, and ${quoted(predicted)} predicts those of another framework; ` +
         'the times and bytes of such plans cannot be compared. Compare only counted plans, or only predicted plans; ' +
         'to get a counted plan ' +
         'of a built-in model, write model: ({ nn }) => nn.gpt({ … })',
@@ -53,7 +45,7 @@ export function comparePlans(
   }
   if (what === 'time') return timesOf(plans, first);
   if (what === 'memory') return memoryOf(plans, first, options);
-  throw new ConfigError(`cannot compare plans by ${shown(what)}; choose 'time' or 'memory'`);
+  throw new ConfigError(`cannot compare plans by ${shown(what)}; choose one of 'memory', 'time', 'scaling'`);
 }
 
 function timesOf(plans: Plans, first: Planned<AnyLayout>): Figure {

@@ -18,7 +18,7 @@ import {
   testAdvice,
 } from '../../plan/advice';
 import { predict } from '../../plan/predict';
-import type { TableView } from './plan';
+import type { TableView } from '../plans/plan';
 
 /** The documents' advice, compared with the best of all layouts over a grid. Shown in a notebook as a table. */
 export interface AdviceView extends TableView {

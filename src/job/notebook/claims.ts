@@ -8,6 +8,7 @@ import { documentTable, documentTables } from '../../figures/claims/document-tab
 import type { Figure } from '../../figures/figure';
 import { counted } from '../../figures/format';
 import type { DataFrame } from '../../figures/frame';
+import { sessionGuesses } from '../../figures/guesses';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import { createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import { DOCUMENTS, type TableName } from '../../plan/claims/claim';
@@ -25,7 +26,6 @@ import {
   recordRuns,
   surveyClaim,
 } from '../../plan/claims/survey';
-import { sessionGuesses } from '../run/guesses';
 import { claimsLab } from './claims-lab';
 import { type OwnClaim, ownClaims, registerClaim } from './own-claim';
 
@@ -158,35 +158,34 @@ export class Claims implements Iterable<ClaimResult> {
 }
 
 /**
- * Returns the documents' claims, or the claims that patterns ('wan.mem.*') or conditions name. Throws: CONFIG with the nearest
- * id, or the known values of a condition.
+ * Returns the documents' claims, or the claims that patterns ('wan.mem.*') or conditions name. A claim of your own, an object with
+ * `says`, is checked and registered, so that later calls find it by its id. Throws: CONFIG with the nearest id, or the known values
+ * of a condition, and for a claim of your own that has nothing to check or the id of a document's claim; CHECK for a wrong expression.
  * @example
  * sl.claims('wan.mem.*');
  * sl.claims('wan.mem.params').evidence;
  * sl.claims({ document: 'fsdp-guide', kind: 'memory', verdict: ['off', 'contradicts itself'] });
  * sl.claims().table('memory');
+ * sl.claims({ id: 'mine.bubble', says: 'A bubble of 10% with 16 microbatches on 4 stages', documented: 10, unit: '%', found: 'bubble(4, 16)' });
  */
-export function claims(which: string | readonly string[] | ClaimFilter = {}): Claims {
+export function claims(which?: string | readonly string[] | ClaimFilter): Claims;
+export function claims(own: OwnClaim): Claims;
+export function claims(which: string | readonly string[] | ClaimFilter | OwnClaim = {}): Claims {
+  if (isOwnClaim(which)) return new Claims([registerClaim(which)]);
   const filter = filterOf(which);
   const isNamed = (filter.id ?? '').length > 0 || filter.document !== undefined;
   const entries = isNamed ? [...CLAIMS, ...ownClaims()] : CLAIMS;
   return new Claims(filterClaims(entries, filter, (entry) => resultOf(entry).finding.verdict));
 }
 
+function isOwnClaim(which: object | string): which is OwnClaim {
+  return typeof which === 'object' && which !== null && 'says' in which;
+}
+
 function filterOf(which: string | readonly string[] | ClaimFilter): ClaimFilter {
   if (typeof which === 'string' || Array.isArray(which)) return { id: which as string | readonly string[] };
   requireKnownOptions('sl.claims', which, ['id', 'document', 'kind', 'verdict']);
   return which as ClaimFilter;
-}
-
-/**
- * Registers a claim of your own, so that `sl.claims` finds it by its id, and returns the claim with its verdict. Throws: CONFIG
- * if the claim has nothing to check, or if a document's claim has the same id; CHECK if an expression is wrong.
- * @example
- * sl.claim({ id: 'mine.bubble', says: 'A bubble of 10% with 16 microbatches on 4 stages', documented: 10, unit: '%', found: 'bubble(4, 16)' });
- */
-export function claim(own: OwnClaim): Claims {
-  return new Claims([registerClaim(own)]);
 }
 
 function verification(checks: readonly ClaimCheck[]): Verification {

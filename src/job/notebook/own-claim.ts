@@ -28,7 +28,7 @@ export interface OwnClaim extends Pick<RowCheck, 'let' | 'found' | 'measured' | 
 
 const OWN = globalSlot<Map<string, ClaimEntry>>('shardlab.claims');
 
-/** Returns the claims that `sl.claim` registered in this process, which is one notebook's session. */
+/** Returns the claims that `sl.claims` registered in this process, which is one notebook's session. */
 export function ownClaims(): readonly ClaimEntry[] {
   return [...(OWN.value?.values() ?? [])];
 }

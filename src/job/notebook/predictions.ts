@@ -1,11 +1,11 @@
 import { type ProgressPlace, withProgress } from '../../cell/progress';
 import { formatBytes, formatSeconds } from '../../core/units';
 import type { Figure } from '../../figures/figure';
+import { sessionGuesses } from '../../figures/guesses';
 import { accuracyFigure } from '../../figures/plans/accuracy-figure';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import { type Column, createTable, type Table } from '../../figures/table';
 import { accuracyOf } from '../../plan/accuracy';
-import { sessionGuesses } from '../run/guesses';
 import { type OwnRuns, type OwnRunsOptions, ownRuns } from './own-runs';
 
 /** This machine's own runs, compared with their predictions. Shown in a notebook as a table. */

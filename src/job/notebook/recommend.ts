@@ -1,19 +1,20 @@
 import { withProgressSync } from '../../cell/progress';
 import { fields, requireKind } from '../../config/call-options';
+import type { TrainConfigInput } from '../../config/train-config';
 import type { Reading } from '../../dialects/rows/reading';
 import type { Figure } from '../../figures/figure';
 import { rankedLayouts } from '../../figures/plans/ranked-layouts';
 import { recommendationNotes, recommendationTable } from '../../figures/plans/recommendation-table';
 import { configOfLayout } from '../../plan/config-of-layout';
 import type { Loss } from '../../plan/families';
+import { ownModelRefused } from '../../plan/models';
 import type { Place } from '../../plan/place';
-import type { PlannedConfig } from '../../plan/planned-model';
 import { predict } from '../../plan/predict';
 import { type OwnPrices, priceTable } from '../../plan/prices';
 import { type Recommendation, recommend as search } from '../../plan/recommend';
 import { type RecommendInput, recommendRequest } from '../../plan/recommend-request';
-import { refuseOwn } from './own-plan';
-import { createPlan, type Plan, type TableView, tableView } from './plan';
+import { createPlan, type Plan, type TableView, tableView } from '../plans/plan';
+import { hasOwnModel, predictedSubject } from '../plans/subject';
 
 /** The best layouts of a model, and the reasons against other layouts. Shown in a notebook as a table. */
 export interface Recommended extends TableView {
@@ -25,7 +26,7 @@ export interface Recommended extends TableView {
    * The best layout as a config, which `job.train`, `sl.plan` and `export` take; undefined if no layout fits. A model that only a
    * plan knows cannot be trained.
    */
-  readonly config: PlannedConfig | undefined;
+  readonly config: TrainConfigInput | undefined;
   /** Where the best layout runs: sl.plan(found.config, found.place) is `best`. */
   readonly place: Place | undefined;
   /** The best layout of each family other than the family of `best`, and why this layout lost. */
@@ -55,7 +56,7 @@ export function recommend(
   input: RecommendInput | Reading | string,
   options: RecommendViewOptions = {},
 ): Recommended {
-  refuseOwn('recommend', input);
+  if (hasOwnModel(input)) throw ownModelRefused('recommend');
   requireKind('recommend', 'the second argument', options, fields);
   const { prices, top = 5, ...place } = options;
   const asked = recommendRequest(input, place);
@@ -66,14 +67,16 @@ export function recommend(
 }
 
 function createRecommended(found: Recommendation): Recommended {
-  const ranked = found.ranked.map(createPlan);
+  const ranked = found.ranked.map((planned) => {
+    const { config, place } = configOfLayout(planned.layout, found.request.config);
+    return createPlan(predictedSubject(config, place), planned);
+  });
   const [best] = ranked;
-  const asConfig = best && configOfLayout(best.layout, found.request.config);
   return {
     ranked,
     best,
-    config: asConfig?.config,
-    place: asConfig?.place,
+    config: best?.config,
+    place: best?.place,
     losses: found.losses,
     numCandidates: found.numCandidates,
     numFitting: found.numFitting,

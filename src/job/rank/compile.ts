@@ -34,7 +34,7 @@ export function explainedAbsence(error: unknown, scope: object): unknown {
   if (name === undefined || Reflect.get(scope, name) !== undefined) return error;
   return new ConfigError(
     `the scope has no ${name}: names that a %%ranks cell declares exist only in the ranks in which the cell ran. After a new ` +
-      `launch, run the cell again. sl.plan and sl.dryRun call the function in the notebook: declare ${name} in the function`,
+      `launch, run the cell again. sl.plan calls the function in the notebook: declare ${name} in the function`,
     { cause: error },
   );
 }

@@ -10,10 +10,10 @@ import { firstRanks } from '../control/selection';
 import type { CallSink } from '../launch/call';
 import type { RankGroups } from '../launch/groups';
 import type { Supervisor } from '../launch/supervisor';
+import type { OwnWork } from '../plans/own';
 import type { ProbeResult } from '../rank/probe';
 import type { TorchRun } from '../torch/torch-run';
 import type { RunHistory } from './history';
-import type { OwnWork } from './own';
 
 /** The parts that a run gets from its job. */
 export interface RunHome {

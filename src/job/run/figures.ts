@@ -18,6 +18,7 @@ import { commCauses } from '../../figures/comm-causes';
 import { type CommTimelineOptions, commTimeline } from '../../figures/comm-timeline';
 import type { Figure } from '../../figures/figure';
 import type { DataFrame } from '../../figures/frame';
+import { sessionGuesses } from '../../figures/guesses';
 import { lossCurve } from '../../figures/loss-curve';
 import { type MemoryOptions, memoryFigure } from '../../figures/memory-figure';
 import { pipelineGantt } from '../../figures/pipeline-gantt';
@@ -29,7 +30,6 @@ import { forecastRun, type RunForecast } from '../../plan/dry-run/forecast';
 import type { MetaOwn } from '../../plan/dry-run/rank-run';
 import { type Link, linkText } from '../../transport/link';
 import type { RunParts } from './calls';
-import { sessionGuesses } from './guesses';
 import type { Phase, RunHistory } from './history';
 
 /** The numbers behind the figures of recorded steps, as tables. */
@@ -74,7 +74,10 @@ export abstract class StepFigures {
   /** The steps to draw. */
   protected abstract get recorded(): RecordedSteps;
 
-  /** The data that figures draw: the steps that were made with the newest config, or by the newest cell. */
+  /**
+   * The data that figures draw: the steps that were made with the newest config, or by the newest cell.
+   * @internal
+   */
   get view(): RunView {
     return this.recorded.viewOf();
   }

@@ -10,10 +10,10 @@ import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import type { Evaluated } from '../../train/evaluation';
 import type { FileBatch } from '../../train/own-task';
 import { limitsOf } from '../../train/sampling';
+import type { RankVariables } from '../control/variables';
 import type { RankScope } from '../rank/scope';
 import type { RunParts } from './calls';
 import type { JobData } from './data';
-import type { RankVariables } from './variables';
 
 /** The loss on rows that are never trained on. Shown in a notebook as one line. */
 export interface Evaluation<Name extends string = string> extends Shown {

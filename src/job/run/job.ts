@@ -9,6 +9,7 @@ import type { FileBatch } from '../../train/own-task';
 import type { Link } from '../../transport/link';
 import { parseSelection, type Selection } from '../control/selection';
 import type { TorchFramework } from '../control/torch-messages';
+import type { RankVariables, VariableNamed } from '../control/variables';
 import type { BusyRank, OutputSink } from '../launch/call';
 import type { Fleet } from '../launch/fleet';
 import { RankGroups } from '../launch/groups';
@@ -16,18 +17,17 @@ import { describeExit } from '../launch/rank-process';
 import { Supervisor } from '../launch/supervisor';
 import { describeCollective } from '../launch/waits';
 import { createWhy, type Why } from '../launch/why';
+import { ownOnTorch, splitInput, type TrainInput } from '../plans/own';
 import { requireLanguage } from '../torch/language';
 import { torchRunOf } from '../torch/torch-run';
 import { JobData, type RowCounts } from './data';
 import { type RecordedSteps, StepFigures } from './figures';
 import { type RankInfo, ranksTable, STATUS_COLUMNS } from './job-tables';
-import { ownOnTorch, splitInput, type TrainInput } from './own';
 import { checkInit } from './pretrained';
 import { RankSelection } from './rank-selection';
 import { type Recording, Recordings } from './records';
 import { checkWorld } from './reshard';
 import { Run } from './run';
-import type { RankVariables, VariableNamed } from './variables';
 
 /** A compiled cell and the ranks that run it. */
 export interface CellRequest {
@@ -107,6 +107,7 @@ export class Job extends StepFigures {
    * Runs a compiled cell in ranks; the cell's variables stay available in later cells of these ranks. Resolves when all
    * ranks have ended the cell.
    * Throws: as `on().run` does.
+   * @internal
    */
   async runCell({ js, cell, selection, begins }: CellRequest, sink: OutputSink): Promise<void> {
     requireLanguage(this.#fleet.engine, 'JavaScript', 'a %%ranks cell');
@@ -120,6 +121,7 @@ export class Job extends StepFigures {
   /**
    * Runs a cell of Python in ranks of PyTorch; its variables stay available in later cells of Python. Throws: CONFIG if the ranks run
    * JavaScript, and as `on().python` does.
+   * @internal
    */
   async runPython({ source, cell, selection, begins }: PythonCell, sink: OutputSink): Promise<void> {
     requireLanguage(this.#fleet.engine, 'Python', 'a %%ranks --python cell');
@@ -184,6 +186,7 @@ export class Job extends StepFigures {
   /**
    * Prepares the conversations of `data.instructions`, as `train` does, and returns how many rows an epoch has; undefined if the
    * data are not instructions. Throws: CONFIG, IO.
+   * @internal
    */
   countRows(config: TrainConfigInput): Promise<RowCounts | undefined> {
     return this.#data.countRows(config, this.numRanks);
@@ -222,7 +225,10 @@ export class Job extends StepFigures {
     return createWhy(waits, situations, `${last.event}: ${text}\nnow ${present.text}`);
   }
 
-  /** Returns the ranks that run work now, and the system call in which each of their processes is. */
+  /**
+   * Returns the ranks that run work now, and the system call in which each of their processes is.
+   * @internal
+   */
   busyRanks(): readonly BusyRank[] {
     return this.#supervisor.busyRanks();
   }

@@ -52,7 +52,7 @@ export function requireModelRoom(
   throw new ShardlabError(
     'OUT_OF_MEMORY',
     `model ${name} has ${(numParams / 1e9).toPrecision(3)} billion parameters: with its optimizer states, each of ${world} ranks would hold ${held} under ${config.parallel.strategy}, and ${stands}. To see its memory and time without training: ` +
-      'sl.dryRun(config, { world: 64 }) runs the same code on shapes, and sl.plan({ model, hardware, gpus }) predicts memory and time on GPUs. ' +
+      "sl.plan(config, { on: 'A100-80G', gpus: 64 }) predicts memory and time on GPUs, and with { count: true } runs the same code on shapes. " +
       `To train here, use a small model of its kind, as model: ${SMALL[shape.kind]}${moreRanks(config, world)}.`,
     {
       details: {

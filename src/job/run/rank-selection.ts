@@ -3,6 +3,7 @@ import { ConfigError } from '../../core/errors';
 import { shown } from '../../core/shown';
 import type { Measurement } from '../control/measurement';
 import { decodeSent, encodeSent } from '../control/sent-values';
+import { type RankVariables, requireName, requireVariables, type VariableNamed } from '../control/variables';
 import type { LaunchPlan } from '../launch/options';
 import { createLiveOutput, createPlainOutput } from '../launch/outputs';
 import type { Supervisor } from '../launch/supervisor';
@@ -10,7 +11,6 @@ import type { RankScope } from '../rank/scope';
 import { requireLanguage } from '../torch/language';
 import { encodeValues } from '../torch/value-codec';
 import type { Recordings } from './records';
-import { type RankVariables, requireName, requireVariables, type VariableNamed } from './variables';
 
 /**
  * A function that runs in ranks. It is sent as source code. It sees its arguments, the scope of a rank's cell and the

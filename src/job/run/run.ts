@@ -14,9 +14,14 @@ import { counted } from '../../figures/format';
 import { DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import type { VideoSheet } from '../../figures/video-sheet';
 import { SpillFile } from '../../ledger/spill-file';
+import type { PlanPlace } from '../../plan/plan-input';
 import type { StepResult } from '../../train/step-result';
 import { warnOnStderr } from '../control/folded-lines';
 import type { ExportReport } from '../export/report';
+import type { CountedRun, CountOptions } from '../plans/count';
+import type { OwnWork } from '../plans/own';
+import { type AnyPlan, type PlannedOptions, plannedOrCounted } from '../plans/plan';
+import { subjectOfRun } from '../plans/subject';
 import { ownOnMeta } from '../rank/own-on-meta';
 import { RunCalls, type RunHome, type RunParts } from './calls';
 import {
@@ -33,7 +38,6 @@ import { type RecordedSteps, stepsOfRun } from './figures';
 import { RunHistory } from './history';
 import { type SampleOptions, sampleRun } from './inference';
 import { requireModelRoom } from './model-room';
-import type { OwnWork } from './own';
 import { type PretrainedFolder, type PretrainedOptions, savePretrained } from './pretrained';
 import {
   changedSettings,
@@ -142,6 +146,21 @@ export class Run extends RunLoop {
   /** The result of each step. */
   get results(): readonly StepResult[] {
     return this.#parts.history.steps.results();
+  }
+
+  /**
+   * Plans the run's config at another place, as sl.plan(config, place, options) does; without `gpus`, on as many GPUs as the run has
+   * ranks. Throws: CONFIG as sl.plan does.
+   * @example
+   * run.plan('H100-80G').whatIf({ strategy: ['NO_SHARD', 'FULL_SHARD'] });
+   * run.plan({ on: 'A100-80G', gpus: 64 }, { count: true }).peak;
+   */
+  plan(place: PlanPlace | undefined, options: CountOptions): CountedRun;
+  plan(place?: PlanPlace, options?: PlannedOptions): AnyPlan;
+  plan(place?: PlanPlace, options: PlannedOptions | CountOptions = {}): AnyPlan | CountedRun {
+    const { config, world } = this;
+    const { own, data } = this.#parts;
+    return plannedOrCounted(subjectOfRun({ config, world, own, data }, place, options), options);
   }
 
   /**

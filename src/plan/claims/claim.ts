@@ -36,7 +36,7 @@ export type ClaimKind =
 export interface Claim {
   /** The claim's name, such as 'wan.mem.params'. */
   readonly id: string;
-  /** The document that states the claim; 'own': a reader's claim, which `sl.claim` registers. */
+  /** The document that states the claim; 'own': a reader's claim, which `sl.claims` registers. */
   readonly document: DocumentName | 'own';
   readonly kind: ClaimKind;
   /** The section and the lines of the document that state the claim. */

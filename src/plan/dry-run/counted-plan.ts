@@ -7,17 +7,16 @@ import { logicalByCause, logicalPeak, totalBytes } from '../../ledger/memory';
 import type { StepRecord } from '../../ledger/record';
 import { CALIBRATION } from '../calibration';
 import type { Planned } from '../cost-of';
-import { type HardwareCalibration, withCalibration } from '../hardware-calibration';
 import type { AnyLayout } from '../layout';
 import { hardwareAsked } from '../layout-of';
-import { askedByConfig } from '../layout-of-config';
+import { askedByConfig, defaultGpus } from '../layout-of-config';
 import { fitsOnGpu } from '../memory/allocator';
 import { type Place, parsePlace, type ReadPlace } from '../place';
 import type { Estimate, MemoryPrediction, Prediction } from '../prediction';
 import { CountedBatches } from './counted-batches';
 import { CountedKernels } from './counted-kernels';
 import { dryRun } from './dry-run';
-import type { DryRun } from './dry-run-result';
+import { type DryRun, phaseAt } from './dry-run-result';
 import { gpuCosts } from './gpu-costs';
 import type { MetaOwn } from './rank-run';
 
@@ -31,7 +30,6 @@ const NO_INTERVAL =
 /** Where a counted plan runs. */
 export interface CountedPlace {
   readonly place: Place;
-  readonly calibration?: HardwareCalibration | undefined;
   /** Gets warnings about settings without effect. */
   readonly warn?: Warn | undefined;
 }
@@ -46,8 +44,8 @@ export interface CountedPlace {
  * types. Both numbers differ from what PyTorch needs, so they are never compared with a prediction (ADR 13).
  */
 export function countedPlan(input: TrainConfigInput, own: MetaOwn, at: CountedPlace): Planned<AnyLayout> {
-  const { place, calibration, warn } = at;
-  const request = parsePlace(calibration ? withCalibration(place, calibration) : place);
+  const { place, warn } = at;
+  const request = parsePlace(place);
   requireMeaning(request);
   const hardware = hardwareAsked(request);
   const { config, gpus } = configAt(input, request.gpus, hardware.gpusPerNode);
@@ -99,7 +97,7 @@ function requireOneStage({ parallel }: TrainConfigInput): void {
   if (pp === 1) return;
   throw new ConfigError(
     `for a model of your own, sl.plan runs only one rank, but the ${pp} stages of parallel.pp differ; leave out pp, or call ` +
-      'sl.dryRun(config, { world }), which runs a rank of each stage',
+      'sl.plan(config, place, { count: true }), which runs a rank of each stage',
   );
 }
 
@@ -115,23 +113,26 @@ function requireMeaning(place: ReadPlace): void {
   );
 }
 
-/** Returns the config with a mesh for its number of GPUs. */
-function configAt(
+/** Returns the config with a mesh for its number of GPUs; under hybrid strategies, each node has a replica, as in a prediction. */
+export function configAt(
   input: TrainConfigInput,
   given: number | undefined,
   gpusPerNode: number,
 ): { readonly config: TrainConfigInput; readonly gpus: number } {
-  const { mesh, strategy } = parseTrainConfig(input).parallel;
-  const gpus = given ?? (mesh === null ? 8 : mesh.dpReplicate * mesh.dpShard);
-  const dpShard = mesh?.dpShard ?? (STRATEGIES[strategy].isHybrid ? Math.min(gpus, gpusPerNode) : undefined);
+  const { parallel } = parseTrainConfig(input);
+  const { mesh, strategy, tp, pp } = parallel;
+  const gpus = given ?? defaultGpus(parallel);
+  const ranks = gpus / (tp * pp);
+  const inNode = Math.max(1, Math.min(ranks, Math.floor(gpusPerNode / tp)));
+  const dpShard = mesh?.dpShard ?? (STRATEGIES[strategy].isHybrid ? inNode : undefined);
   if (dpShard === undefined) return { config: input, gpus };
-  if (!Number.isInteger(gpus / dpShard)) {
+  if (!Number.isInteger(ranks / dpShard)) {
     throw new ConfigError(
-      `parallel.mesh: dpShard ${dpShard} does not divide ${gpus} GPUs; change dpShard or gpus`,
+      `parallel.mesh: dpShard ${dpShard} does not divide ${ranks} GPUs; change dpShard or gpus`,
     );
   }
   return {
-    config: { ...input, parallel: { ...input.parallel, mesh: { dpReplicate: gpus / dpShard, dpShard } } },
+    config: { ...input, parallel: { ...input.parallel, mesh: { dpReplicate: ranks / dpShard, dpShard } } },
     gpus,
   };
 }
@@ -189,14 +190,6 @@ function memoryOf(record: StepRecord): MemoryPrediction {
     stage: 0,
     largestAssumption: 'an allocator would need more memory, because it leaves holes between tensors',
   };
-}
-
-/** Returns the innermost span at a moment, such as 'backward of layers.2'. */
-function phaseAt({ spans }: StepRecord, at: number): string {
-  const around = spans.filter(({ name, start, end }) => name !== 'step' && start <= at && at <= end);
-  const [inner] = around.toSorted((a, b) => a.end - a.start - (b.end - b.start));
-  if (inner === undefined) return 'step';
-  return inner.module === '' ? inner.name : `${inner.name} of ${inner.module}`;
 }
 
 function withoutInterval(value: number): Estimate {

@@ -18,11 +18,13 @@ import type { DryRunEvent } from './event-log';
 import type { RankRun } from './rank-run';
 
 /** The moment at which a rank's device held the most bytes. */
-interface DryRunPeak {
+export interface DryRunPeak {
   readonly rank: number;
   readonly step: number;
   /** Simulated time since the step's start. */
   readonly seconds: Seconds;
+  /** The innermost part of the step at this moment, as 'backward of layers.2'; 'step' if no times were simulated. */
+  readonly phase: string;
   /** Bytes that this library's engine holds, by cause. */
   readonly held: BytesByCause;
   readonly heldBytes: Bytes;
@@ -45,12 +47,13 @@ export class DryRun {
   readonly records: readonly StepRecord[];
   /** What the dry run assumes about values that a real run would read. */
   readonly assumptions: readonly string[];
-  readonly #runs: readonly RankRun[];
+  /** @internal */
+  readonly runs: readonly RankRun[];
 
   constructor(config: TrainConfig, world: number, runs: readonly RankRun[]) {
     this.config = config;
     this.world = world;
-    this.#runs = runs;
+    this.runs = runs;
     this.ranks = runs.map(({ rank }) => rank);
     this.numParams = runs[0]?.numParams ?? 0;
     this.records = runs.flatMap(({ records }) => records);
@@ -59,7 +62,7 @@ export class DryRun {
 
   /** The last step of every rank that ran; further steps would be like this step. */
   get lastStep(): readonly StepRecord[] {
-    return this.#runs.flatMap(({ records }) => records.at(-1) ?? []);
+    return this.runs.flatMap(({ records }) => records.at(-1) ?? []);
   }
 
   /** The device's peak over all steps and ranks that ran. */
@@ -72,7 +75,9 @@ export class DryRun {
     const { rank, step, memory } = highest;
     const [heldBytes, logicalBytes] = [totalBytes(held), totalBytes(logical)];
     const modules = modulesAtPeak(highest);
-    return { rank, step, seconds: memory.peakSeconds, held, heldBytes, logical, logicalBytes, modules };
+    const seconds = memory.peakSeconds;
+    const phase = phaseAt(highest, highest.start + seconds);
+    return { rank, step, seconds, phase, held, heldBytes, logical, logicalBytes, modules };
   }
 
   /** Bytes on the host by cause, at the device's peak of the last step, on the rank whose host held most at that moment. */
@@ -105,7 +110,7 @@ export class DryRun {
    * if the dry run stored no events. Spans (from `entered` to `span`) show the module and phase: see DryRunEvent.
    */
   eventsOf(rank = this.ranks[0]): readonly (readonly DryRunEvent[])[] {
-    return this.#runs.find((run) => run.rank === rank)?.events ?? [];
+    return this.runs.find((run) => run.rank === rank)?.events ?? [];
   }
 
   /** Returns a summary as text. */
@@ -148,8 +153,15 @@ function assumptionsOf(
   ];
 }
 
-const BESIDE_PLAN =
-  "These are this library's own buffers. sl.plan(config) predicts the kernels and the allocator of a program on GPUs, so its bytes differ.";
+/** Returns the innermost span at a moment, as 'backward of layers.2'; 'step' if no times were simulated. */
+export function phaseAt({ spans }: StepRecord, at: number): string {
+  const around = spans.filter(
+    ({ name, start, end }) => name !== 'step' && start < end && start <= at && at <= end,
+  );
+  const [inner] = around.toSorted((a, b) => a.end - a.start - (b.end - b.start));
+  if (inner === undefined) return 'step';
+  return inner.module === '' ? inner.name : `${inner.name} of ${inner.module}`;
+}
 
 const MOST_MODULES = 5;
 
@@ -168,8 +180,6 @@ function dryRunText(run: DryRun): string {
     ...traffic(run),
     '',
     time(run),
-    '',
-    BESIDE_PLAN,
     ...(run.assumptions.length === 0 ? [] : ['', ...run.assumptions.map((text) => `Assumed: ${text}.`)]),
   ].join('\n');
 }
@@ -231,7 +241,8 @@ function named({ count: times, op, cause, group }: CommunicationRow): string {
 }
 
 function time({ stepSeconds, exposedSeconds }: DryRun): string {
-  if (stepSeconds === 0) return 'No times were simulated: to simulate them, give `hardware` or `costs`.';
+  if (stepSeconds === 0)
+    return "No times were simulated: name GPUs in the place, as { on: 'A100-80G', gpus: 8 }, or give the option costs.";
   return `A simulated step: ${formatSeconds(stepSeconds)}, including ${formatSeconds(exposedSeconds)} of waiting for collectives`;
 }
 

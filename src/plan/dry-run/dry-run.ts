@@ -36,6 +36,11 @@ const OPTIONS = {
   hardware: true,
 } as const satisfies Readonly<Record<keyof DryRunOptions, true>>;
 
+/** The options of a dry run whose place has the ranks and the GPUs. */
+export const DRY_RUN_OPTIONS: readonly string[] = Object.keys(OPTIONS).filter(
+  (key) => key !== 'world' && key !== 'hardware',
+);
+
 const MOST_RANKS = 64;
 /** A rank's groups list their ranks, so a mistyped world would fill the memory. */
 const MOST_WORLD = 65_536;
@@ -64,15 +69,17 @@ export function dryRun(
   const full = parseTrainConfig(config);
   const { world, steps = 2, memoryLimit = 1, warn } = options;
   if (!Number.isInteger(steps) || steps < 1)
-    throw new ConfigError(`dryRun: steps is ${shown(steps)}; give an integer of at least 1`);
+    throw new ConfigError(`a dry run: steps is ${shown(steps)}; give an integer of at least 1`);
   if (steps * full.accumulation > MOST_PASSES)
     throw new ConfigError(
-      `dryRun: ${steps} steps of ${full.accumulation} passes are too many; give steps and accumulation whose product is at most ${MOST_PASSES}`,
+      `a dry run: ${steps} steps of ${full.accumulation} passes are too many; give steps and accumulation whose product is at most ${MOST_PASSES}`,
     );
   if (!(Number.isFinite(memoryLimit) && memoryLimit > 0))
-    throw new ConfigError(`dryRun: memoryLimit is ${shown(memoryLimit)}; give bytes above 0, such as 24e9`);
+    throw new ConfigError(
+      `a dry run: memoryLimit is ${shown(memoryLimit)}; give bytes above 0, such as 24e9`,
+    );
   if (!(world === undefined || typeof world === 'number') || world > MOST_WORLD)
-    throw new ConfigError(`dryRun: world is ${shown(world)}; a dry run has at most ${MOST_WORLD} ranks`);
+    throw new ConfigError(`a dry run: world is ${shown(world)}; a dry run has at most ${MOST_WORLD} ranks`);
   for (const message of configWarnings(config, full, world)) warn?.(message);
   const costsOf = costsOfRank(options);
   const ranks = ranksOf(options, full);
@@ -122,16 +129,16 @@ function ranksOf(
   }
   if (ranks !== 'all')
     throw new ConfigError(
-      `dryRun: ranks is ${ranks}; give 'one' or 'all' (the number of ranks is the option world)`,
+      `a dry run: ranks is ${ranks}; give 'one' or 'all' (the number of ranks is another setting: gpus of the place)`,
     );
   if (rank !== undefined) {
     throw new ConfigError(
-      `dryRun: rank ${rank} and ranks 'all' contradict each other; leave one of them out`,
+      `a dry run: rank ${rank} and ranks 'all' contradict each other; leave one of them out`,
     );
   }
   if (world > MOST_RANKS) {
     throw new ConfigError(
-      `dryRun: ranks 'all' runs up to ${MOST_RANKS} ranks one after another, and the world is ${world}; omit ranks, so ` +
+      `a dry run: ranks 'all' runs up to ${MOST_RANKS} ranks one after another, and the world is ${world}; omit ranks, so ` +
         'that only rank 0 runs, or choose one rank per call: { rank: 3 }',
     );
   }

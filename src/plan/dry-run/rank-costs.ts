@@ -20,7 +20,7 @@ export interface TimeOptions {
 export function costsOfRank({ hardware, costs }: TimeOptions): () => DryRunCosts {
   if (hardware === undefined) return () => costs ?? {};
   if (costs !== undefined)
-    throw new ConfigError('dryRun: hardware and costs both define times; leave one of them out');
+    throw new ConfigError('a dry run: the kind of GPU and costs both define times; leave one of them out');
   const gpus = hardwareAsked(parsePlace({ hardware }));
   return () => gpuCosts(gpus);
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ConfigError } from '../../../src/core/errors';
 import { DISPLAY } from '../../../src/figures/table';
-import { claim, claims } from '../../../src/job/notebook/claims';
+import { claims } from '../../../src/job/notebook/claims';
 
 test('claims are counted by document and verdict', () => {
   const all = claims();
@@ -55,13 +55,13 @@ test('a claim of your own gets its verdict from an expression, and is found by i
     unit: '%',
     found: 'bubble(4, 16)',
   } as const;
-  const [result] = claim(own);
+  const [result] = claims(own);
   assert.equal(result?.finding.verdict, 'off');
   assert.equal(result?.finding.predicted, 300 / 19);
   assert.equal(result?.finding.by, '5.79 points too low');
   assert.equal(claims('mine.*').length, 1);
   assert.equal(claims().length, numClaims);
-  const [changed] = claim({
+  const [changed] = claims({
     ...own,
     documented: 16,
     found: 'bubble(given.stages, 16)',
@@ -70,20 +70,20 @@ test('a claim of your own gets its verdict from an expression, and is found by i
   assert.equal(changed?.finding.verdict, 'holds');
   assert.equal(claims('mine.bubble').results[0]?.claim.documented, 16);
   const request = { model: 'gpt2-xl', hardware: 'A100-80G', gpus: 8 } as const;
-  const [planned] = claim({ id: 'mine.fits', says: 'It fits', plans: { a: request }, holds: 'plan.a.fits' });
+  const [planned] = claims({ id: 'mine.fits', says: 'It fits', plans: { a: request }, holds: 'plan.a.fits' });
   assert.equal(planned?.finding.verdict, 'holds');
 });
 
 test('a claim of your own that cannot be checked, or has the id of a document, is refused', () => {
-  assert.throws(() => claim({ id: 'mine.empty', says: 'Nothing' }), {
+  assert.throws(() => claims({ id: 'mine.empty', says: 'Nothing' }), {
     code: 'CONFIG',
     message: /add the field found/,
   });
-  assert.throws(() => claim({ id: 'wan.mem.params', says: 'x', holds: '1 < 2' }), {
+  assert.throws(() => claims({ id: 'wan.mem.params', says: 'x', holds: '1 < 2' }), {
     code: 'CONFIG',
     message: /choose another id, as 'mine\.wan\.mem\.params'/,
   });
-  assert.throws(() => claim({ id: 'mine.wrong', says: 'x', holds: 'bubbles(4, 4) < 1' }), {
+  assert.throws(() => claims({ id: 'mine.wrong', says: 'x', holds: 'bubbles(4, 4) < 1' }), {
     code: 'CHECK',
     message: /^mine\.wrong: 'bubbles\(4, 4\) < 1' cannot be evaluated: undefined variable: bubbles/,
   });

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { compareRuns } from '../../../src/figures/compare';
+import { Guesses } from '../../../src/figures/guesses';
 import { memoryTimeline } from '../../../src/figures/memory-timeline';
 import { checkExercise } from '../../../src/job/notebook/exercises';
-import { Guesses } from '../../../src/job/run/guesses';
 import { simulatedRun } from '../../figures/gallery-runs';
 
 const run = simulatedRun({ strategy: 'FULL_SHARD', world: 4 });

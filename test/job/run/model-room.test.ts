@@ -23,7 +23,7 @@ test('a model that fits no rank is refused before ranks make its values, and the
     /^model 'llama3-8b' has 8\.03 billion parameters: .* each of 4 ranks would hold 24\.1 GB under FULL_SHARD/,
   );
   assert.match(message, /heap of a rank's wasm engine holds at most 4\.29 GB/);
-  assert.match(message, /sl\.dryRun\(config, \{ world: 64 \}\)/);
+  assert.match(message, /sl\.plan\(config, \{ on: .A100-80G., gpus: 64 \}\)/);
   assert.match(message, /model: \{ kind: 'llama', layers: 2/);
   assert.equal(details.boundary, 'heap');
   assert.match(

@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { Tensor } from '@tensorflow/tfjs';
-import { dryRun, plan } from '../../../src/job/notebook/plan-figures';
+import { plan } from '../../../src/job/notebook/plan';
 import type { RankScope } from '../../../src/job/rank/scope';
 import { launchFor, shareJob, temporaryFolder } from '../job-fixture';
 
@@ -212,14 +212,14 @@ test('a dry run and a plan run the functions on shapes', async (context) => {
   const config = { model, data, loss, parallel: { strategy: 'FULL_SHARD' } } as const;
   const run = await job.train(config);
   await run.step(3);
-  const dry = dryRun(config, { world: 2, ranks: 'all' });
+  const dry = plan(config, { gpus: 2 }, { count: true, ranks: 'all' });
   assert.deepEqual(
     dry.lastStep.map(({ memory }) => memory.peakBytes),
     run.records.ofStep(3).map(({ memory }) => memory.peakBytes),
   );
   assert.equal(dry.numParams, 3);
   assert.throws(
-    () => dryRun({ ...config, model: './net.ts#net' }, { world: 2 }),
+    () => plan({ ...config, model: './net.ts#net' }, { gpus: 2 }, { count: true }),
     /model or loss names a file, which only ranks load/,
   );
   const absent = ({ Net }: { readonly Net: new () => never }) => new Net();

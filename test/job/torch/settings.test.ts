@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { SETTING_ROWS } from '../../../src/config/setting-table';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
 import type { TorchFramework } from '../../../src/job/control/torch-messages';
-import { dryRun, plan } from '../../../src/job/notebook/plan-figures';
+import { plan } from '../../../src/job/notebook/plan';
 import { checkForTorch, TORCH_SUPPORT } from '../../../src/job/torch/settings';
 import { TorchRun, torchRunOf } from '../../../src/job/torch/torch-run';
 import { DIT } from './torch-fixture';
@@ -181,7 +181,7 @@ test('a model in Python is not divided on PyTorch, and nothing else runs it', ()
     message: /net\.py' is a model in Python, which only ranks of PyTorch run/,
   };
   assert.throws(() => plan({ model }, { on: 'A100-80G', gpus: 8 }), refused);
-  assert.throws(() => dryRun({ model }, { world: 2 }), refused);
+  assert.throws(() => plan({ model }, { gpus: 2 }, { count: true }), refused);
 });
 
 test('torch.compile is refused by name where it is not done', () => {

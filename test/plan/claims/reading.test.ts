@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { claim, claims } from '../../../src/job/notebook/claims';
+import { claims } from '../../../src/job/notebook/claims';
 import { CLAIM_ROWS } from '../../../src/plan/claims/claim';
 import { evaluatorOf } from '../../../src/plan/claims/expression';
 import { numberOf } from '../../../src/plan/claims/finding';
@@ -84,7 +84,7 @@ test("a row's readings come first, and each number may also be GiB", () => {
 });
 
 test('a claim of your own gets a reading, which its figure, table and Markdown show before the verdict', () => {
-  const own = claim({ id: 'mine.gib', says: 'x', documented: 10, unit: 'GB', found: '10.737' });
+  const own = claims({ id: 'mine.gib', says: 'x', documented: 10, unit: 'GB', found: '10.737' });
   const [{ finding } = assert.fail()] = own.results;
   assert.equal(finding.verdict, 'off');
   assert.equal(own.table().rows[0]?.reading, 'holds only if GB means GiB (then 10)');

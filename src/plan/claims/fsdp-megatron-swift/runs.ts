@@ -118,7 +118,7 @@ export const recurrent: Experiment = {
   },
 };
 
-/** The cases of `sl.advice()` in which each advice holds. The grid takes too long for a check, so its counts are recorded. */
+/** The cases of `sl.planner.advice()` in which each advice holds. The grid takes too long for a check, so its counts are recorded. */
 export const advised: Experiment = {
   name: "The documents' advice on a grid of models and GPUs",
   async run() {

@@ -4,18 +4,15 @@ import { ConfigError } from '../../core/errors';
 import type { Figure } from '../../figures/figure';
 import { counted } from '../../figures/format';
 import { safe } from '../../figures/grammar/ink';
+import { sessionGuesses } from '../../figures/guesses';
 import { withAssumed } from '../../figures/plans/plan-table';
 import { scalingCurve } from '../../figures/plans/scaling-curve';
 import type { ScalingPoint, ScalingView } from '../../figures/plans/scaling-view';
-import { type AnyLayout, isPredicted } from '../../plan/layout';
-import { type PlanInput, type PlanPlace, planInputNamed } from '../../plan/plan-input';
+import { isPredicted } from '../../plan/layout';
+import { changedInput } from '../../plan/plan-input';
 import type { Estimate } from '../../plan/prediction';
 import { scalingEfficiency } from '../../plan/scaling-efficiency';
-import { sessionGuesses } from '../run/guesses';
-import type { TrainInput } from '../run/own';
-import { isOwn, ownPlan } from './own-plan';
-import { changedPlan, type Plan, plan } from './plan';
-import { warnOf } from './plan-figures';
+import { type AnyPlanned, plannedSubject, type Subject } from './subject';
 
 /** Options of `scaling`: the numbers of GPUs, and documented or measured values to compare with. */
 export interface ScalingOptions extends Pick<ScalingView, 'documented' | 'measured' | 'measuredWhat'> {
@@ -43,16 +40,13 @@ const OPTIONS = {
 } as const satisfies Readonly<Record<keyof ScalingOptions, true>>;
 
 /**
- * Plans requests at growing numbers of GPUs or nodes, and draws one line per request. Efficiency is tokens per second per GPU
+ * Plans configs at growing numbers of GPUs or nodes, and draws one line per config. Efficiency is tokens per second per GPU
  * relative to the first count, and its band shows a slower and a faster network. The band of tokens per second shows the
- * interval of the time. Throws: CONFIG if a request is not legal at a count, and for an option that does not exist.
+ * interval of the time. Throws: CONFIG if a config is not legal at a count, and for an option that does not exist.
  */
-export function scaling(
-  requests: Readonly<Record<string, PlanInput | TrainInput>>,
-  options: ScalingOptions,
-): Figure {
-  requireKnownOptions('scaling(requests, { … })', options, Object.keys(OPTIONS));
-  requireKind('scaling', 'the first argument', requests, fields);
+export function scaling(subjects: Readonly<Record<string, Subject>>, options: ScalingOptions): Figure {
+  requireKind('scaling', 'the options', options, fields);
+  requireKnownOptions('scaling({ … })', options, Object.keys(OPTIONS));
   requireKind('scaling', 'counts', options.counts, listOf(count));
   const { countedIn = 'GPUs', quantity = 'efficiency' } = options;
   if (countedIn !== 'GPUs' && countedIn !== 'nodes')
@@ -61,9 +55,9 @@ export function scaling(
     throw new ConfigError(
       `scaling: quantity is '${String(quantity)}'; give 'efficiency' or 'tokensPerSecond'`,
     );
-  const plans = Object.entries(requests).map(([name, request]) => ({
+  const plans = Object.entries(subjects).map(([name, subject]) => ({
     name,
-    plans: options.counts.map((count) => ({ count, planned: planAt(request, count, options) })),
+    plans: options.counts.map((count) => ({ count, planned: planAt(subject, count, options) })),
   }));
   const figure = scalingCurve({
     series: plans.map(({ name, plans: line }) => ({
@@ -82,43 +76,31 @@ export function scaling(
     measured: options.measured,
     measuredWhat: options.measuredWhat,
   });
-  warnOf(Object.values(requests).flatMap((request) => (isOwn(request) ? [] : [anyPlan(request)])));
-  const assumed = plans.flatMap(({ plans: line }) => line.flatMap(({ planned }) => planned.assumed));
+  const assumed = plans.flatMap(({ plans: line }) => line.flatMap(({ planned }) => planned.assumed ?? []));
   return sessionGuesses().reveal(withAssumed(figure, assumed));
 }
 
-function planAt(
-  input: PlanInput | TrainInput,
-  count: number,
-  { countedIn, batch }: ScalingOptions,
-): Plan<AnyLayout> {
-  const request = typeof input === 'string' ? planInputNamed(input) : input;
-  const perNode = countedIn === 'nodes' ? anyPlan(request).layout.hardware.gpusPerNode : 1;
+function planAt(subject: Subject, count: number, { countedIn, batch }: ScalingOptions): AnyPlanned {
+  const perNode = countedIn === 'nodes' ? plannedSubject(subject).layout.hardware.gpusPerNode : 1;
   const gpus = count * perNode;
-  if (batch === undefined) return anyPlan(request, { gpus });
-  if (isOwn(request))
+  const place = { ...subject.place, gpus };
+  if (batch === undefined) return plannedSubject({ ...subject, place });
+  if (subject.isOwnModel)
     throw new ConfigError(
       'scaling: batch has no meaning for a model of your own: its rows are those that data returns; leave batch out',
     );
-  return changedPlan(
-    request as PlanInput,
-    { gpus },
-    { global: 'global' in batch ? batch.global : gpus * batch.perGpu },
-  );
-}
-
-function anyPlan(request: object | string, place: PlanPlace = {}): Plan<AnyLayout> {
-  return ownPlan(request, place) ?? plan(request as PlanInput, place); // `plan` checks the request
+  const global = 'global' in batch ? batch.global : gpus * batch.perGpu;
+  return changedInput({ ...subject.config, ...place }, {}, { global });
 }
 
 function pointOf(
   count: number,
-  { seconds, tokensPerSecondPerGpu, layout }: Plan<AnyLayout>,
-  first: Plan<AnyLayout>,
+  { layout, prediction: { seconds, tokensPerSecondPerGpu } }: AnyPlanned,
+  first: AnyPlanned,
   quantity: ScalingView['quantity'],
 ): ScalingPoint {
   if (quantity === 'efficiency') {
-    const ratio = tokensPerSecondPerGpu / first.tokensPerSecondPerGpu;
+    const ratio = tokensPerSecondPerGpu / first.prediction.tokensPerSecondPerGpu;
     const { value, low, high } =
       isPredicted(layout) && isPredicted(first.layout)
         ? scalingEfficiency(layout, first.layout)
@@ -143,7 +125,7 @@ function inverse(value: number, seconds: Estimate): Estimate {
 }
 
 /** `firsts` has each line's plan at the first count. */
-function subtitleOf(firsts: readonly Plan<AnyLayout>[], { batch }: ScalingOptions): string {
+function subtitleOf(firsts: readonly AnyPlanned[], { batch }: ScalingOptions): string {
   const [first] = firsts;
   if (first === undefined) return '';
   const { model, hardware, strategy, globalBatch, gpus } = first.layout;

@@ -5,9 +5,9 @@ import type { Tensor } from '../../core/tf';
 import type { Module } from '../../nn/module';
 import type { FileBatch } from '../../train/own-task';
 import type { OwnSources, Shipped } from '../control/messages';
+import type { RankVariables } from '../control/variables';
 import type { OwnFunctions, UserFunction } from '../rank/own-parts';
 import type { RankScope } from '../rank/scope';
-import type { RankVariables } from './variables';
 
 /** A model of the user's own: a function that makes it, or its class. Functions are sent to ranks as source code. */
 export type OwnModel<Net> = ((scope: RankScope & RankVariables) => Net | Promise<Net>) | (new () => Net);

@@ -1,28 +1,25 @@
 import { ConfigError } from '../../core/errors';
 import type { Figure } from '../../figures/figure';
 import { listed } from '../../figures/format';
+import { sessionGuesses } from '../../figures/guesses';
 import { layoutWords, withAssumed } from '../../figures/plans/plan-table';
 import { whatIfFigure } from '../../figures/plans/what-if';
 import type { WhatIfSetting } from '../../figures/plans/what-if-settings';
-import { tokensPerStep } from '../../plan/cost-of';
+import { type Planned, tokensPerStep } from '../../plan/cost-of';
 import { type KnobValues, type Turn, turnsOf } from '../../plan/knobs';
 import type { Asked } from '../../plan/layout-of';
 import { reservableBytes } from '../../plan/memory/allocator';
-import { inputAt, type PlanInput, type PlanPlace } from '../../plan/plan-input';
+import { changedInput, inputAt, type PlanInput, type PlanPlace, plannedInput } from '../../plan/plan-input';
 import type { PlanObject } from '../../plan/planned-model';
-import { sessionGuesses } from '../run/guesses';
-import { refuseOwn } from './own-plan';
-import { changedPlan, type Plan, plan } from './plan';
-import { warnOf } from './plan-figures';
+import { peakInBytes } from '../../plan/prediction';
 
 /**
  * Changes one setting of a plan at a time, and draws iteration time and peak memory for every value. Values that are not legal
  * are not drawn, but the figure names them. Throws: CONFIG for a wrong request, for an unknown setting, and if no value is legal.
  */
 export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {}): Figure {
-  refuseOwn('whatIf', input);
-  const base = plan(input, place);
-  const asked = inputAt(input, place) as PlanObject; // `plan` has checked it
+  const base = plannedInput(input, place);
+  const asked = inputAt(input, place) as PlanObject; // `plannedInput` has checked it
   const { layout } = base;
   // A config's batch is per rank. Both batches are fixed, so that changes of degrees do not change them.
   const held: Asked = { global: layout.globalBatch, micro: layout.microBatch };
@@ -31,7 +28,7 @@ export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {
     knob: label,
     settings: turns.flatMap((turn) => {
       const planned = tried(asked, turn, held);
-      if ('seconds' in planned) return [settingOf(turn, planned, base)];
+      if ('layout' in planned) return [settingOf(turn, planned, base)];
       refused.push({ value: `${label} ${turn.value}`, why: planned.message });
       return [];
     }),
@@ -50,16 +47,15 @@ export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {
     },
   );
   const noted = withAssumed(figure, base.assumed);
-  warnOf([base]);
   return sessionGuesses().reveal(
     refused.length === 0 ? noted : noted.withNote(`Not legal: ${listed(refused.map(({ value }) => value))}.`),
   );
 }
 
 /** Returns the plan with changed settings, or the error if the settings are not legal. */
-function tried(input: PlanObject, { place, changes }: Turn, held: Asked): Plan | ConfigError {
+function tried(input: PlanObject, { place, changes }: Turn, held: Asked): Planned | ConfigError {
   try {
-    return changedPlan(input, place, { ...held, ...changes });
+    return changedInput(input, place, { ...held, ...changes });
   } catch (error) {
     if (error instanceof ConfigError) return error;
     throw error;
@@ -67,11 +63,18 @@ function tried(input: PlanObject, { place, changes }: Turn, held: Asked): Plan |
 }
 
 /** Scales times to the tokens of the base plan, so that values that change the number of tokens are compared at equal work. */
-function settingOf(turn: Turn, planned: Plan, { layout }: Plan): WhatIfSetting {
-  const { peakBytes, fits } = planned;
+function settingOf(turn: Turn, planned: Planned, { layout }: Planned): WhatIfSetting {
+  const { memory, fits } = planned.prediction;
   const work = tokensPerStep(layout) / tokensPerStep(planned.layout);
-  const { value, low, high } = planned.seconds;
+  const { value, low, high } = planned.prediction.seconds;
   const seconds = { value: value * work, low: low * work, high: high * work };
   const name = String(turn.value);
-  return { name, seconds, memoryBytes: peakBytes, fits, isBase: turn.isOf(layout), isScaled: work !== 1 };
+  return {
+    name,
+    seconds,
+    memoryBytes: peakInBytes(memory),
+    fits,
+    isBase: turn.isOf(layout),
+    isScaled: work !== 1,
+  };
 }

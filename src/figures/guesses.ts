@@ -1,7 +1,7 @@
-import { globalSlot } from '../../core/global-slot';
-import type { Figure } from '../../figures/figure';
-import { safe } from '../../figures/grammar/ink';
-import { createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
+import { globalSlot } from '../core/global-slot';
+import type { Figure } from './figure';
+import { safe } from './grammar/ink';
+import { createTable, DISPLAY, type DisplayBundle, type Table } from './table';
 
 /** A user's guess of a quantity before a figure shows it. NaN means no guess. */
 export interface Guess {

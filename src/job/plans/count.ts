@@ -1,0 +1,110 @@
+import { withProgressSync } from '../../cell/progress';
+import { anything, count, requireOptions } from '../../config/call-options';
+import { requireKnownOptions } from '../../config/option-names';
+import type { TrainConfigInput } from '../../config/train-config';
+import { ConfigError } from '../../core/errors';
+import { formatBytes } from '../../core/units';
+import { warnOnce } from '../../core/warn';
+import type { Figure } from '../../figures/figure';
+import { sessionGuesses } from '../../figures/guesses';
+import { type TrafficOptions, trafficMatrix } from '../../figures/traffic-matrix';
+import { type BytesBeside, besidePrediction } from '../../plan/dry-run/beside-prediction';
+import { configAt } from '../../plan/dry-run/counted-plan';
+import { DRY_RUN_OPTIONS, type DryRunOptions, dryRun } from '../../plan/dry-run/dry-run';
+import { DryRun } from '../../plan/dry-run/dry-run-result';
+import { hardwareAsked } from '../../plan/layout-of';
+import { ownModelRefused } from '../../plan/models';
+import { parsePlace } from '../../plan/place';
+import { PLAN_OPTIONS, type PlanOptions, plannedInput } from '../../plan/plan-input';
+import { plannedModel } from '../../plan/planned-model';
+import { warnOnStderr } from '../control/folded-lines';
+import type { Subject } from './subject';
+
+/** Options of a counted plan. The place has the number of ranks (`gpus`); if it names a kind of GPU, times are simulated too. */
+export interface CountOptions extends PlanOptions, Omit<DryRunOptions, 'world' | 'hardware'> {
+  /** Counts a training of this library in a dry run, in place of predicting one of a program on GPUs. */
+  readonly count: true;
+}
+
+/** A dry run of a plan's config, beside the prediction for the same place. Shown in a notebook as text. */
+export class CountedRun extends DryRun {
+  /** Counted and predicted bytes, cause by cause, with the reasons of their difference; empty without a prediction. */
+  readonly beside: readonly BytesBeside[];
+  readonly #heading: string;
+
+  constructor(run: DryRun, predict: () => ReturnType<typeof plannedInput>) {
+    super(run.config, run.world, run.runs);
+    try {
+      const planned = predict();
+      const { stack, gpus, hardware } = planned.layout;
+      this.beside = besidePrediction(this, planned);
+      this.#heading = `Beside the bytes that are predicted for ${stack} on ${gpus} x ${hardware.name}:`;
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      this.beside = [];
+      this.#heading = `No prediction is beside these bytes: ${error.message}`;
+    }
+  }
+
+  /**
+   * Draws the bytes that each rank sends to each other rank in the last step, by axis of the mesh. Throws: CONFIG unless all
+   * ranks ran (`ranks: 'all'`).
+   */
+  traffic(options: TrafficOptions = {}): Figure {
+    requireOptions('traffic', options, { step: anything, ranksPerNode: count });
+    const { config, world, records } = this;
+    return sessionGuesses().reveal(
+      trafficMatrix({ strategy: config.parallel.strategy, world, records }, options),
+    );
+  }
+
+  override toString(): string {
+    const rows = this.beside.flatMap(({ cause, held, declared, predicted, why }) => [
+      row(cause, [held, declared, predicted].map(formatBytes)),
+      ...(why === '' ? [] : why.split('; ').map((reason) => `    ${reason}`)),
+    ]);
+    const names = rows.length === 0 ? [] : [row('', ['held', 'in GPU types', 'predicted'])];
+    return [super.toString(), '', this.#heading, ...names, ...rows].join('\n');
+  }
+}
+
+function row(name: string, columns: readonly string[]): string {
+  return `  ${name.padEnd(14)}${columns.map((text) => text.padStart(14)).join('')}`;
+}
+
+/** Counts a plan's subject. Throws: CONFIG for options that do not exist, and all errors of a dry run. */
+export function countedRun(subject: Subject, options: CountOptions): CountedRun {
+  requireKnownOptions('plan(input, place, { count: true, … })', options, [
+    'count',
+    ...PLAN_OPTIONS,
+    ...DRY_RUN_OPTIONS,
+  ]);
+  const { count: _count, calibration: _calibration, ...settings } = options;
+  const { config, place, own, isOwnModel } = subject;
+  if (plannedModel(config.model) !== undefined)
+    throw new ConfigError(
+      'count: only a plan knows this model; its blocks are not built here, so no training of it can be counted; leave out count',
+    );
+  const at = parsePlace(place);
+  const { gpusPerNode, nicGbit } = hardwareAsked(at);
+  const { config: meshed, gpus } = configAt(config as TrainConfigInput, at.gpus, gpusPerNode);
+  const { hardware } = at;
+  const board = typeof hardware === 'string' ? { like: hardware } : hardware;
+  const run = withProgressSync('dry run', 'steps', (progress) =>
+    dryRun(
+      meshed,
+      {
+        world: gpus,
+        warn: warnOnce(warnOnStderr),
+        ...(board && { hardware: { ...board, gpusPerNode, nicGbit } }),
+        ...settings,
+      },
+      own,
+      progress,
+    ),
+  );
+  return new CountedRun(run, () => {
+    if (isOwnModel) throw ownModelRefused();
+    return plannedInput({ ...config, ...place, gpus });
+  });
+}
