@@ -103,7 +103,7 @@ for (const [condition, lr] of [
   });
 }
 
-test('what is not known stays one word: arithmetic, and the arguments of the script itself', () => {
+test('arithmetic that is not known stays one word, and so do the arguments of the script itself', () => {
   const reading = readText(
     'a.sh',
     'N=$((BATCH / PER_DEVICE / $(wc -l < hosts)))\nswift sft --model gpt2 --gradient_accumulation_steps $N --learning_rate 1e-3 "$@"\n',

@@ -1,3 +1,4 @@
+import { MEGATRON, megatronDefaults } from '../megatron/megatron';
 import {
   type Asked,
   allNone,
@@ -11,8 +12,7 @@ import {
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
 import { strategyOfStage, wholeOf } from '../rows/values';
-import { DEEPSPEED_ARGUMENTS } from '../trainers/deepspeed-arguments';
-import { MEGATRON, megatronDefaults } from './megatron';
+import { DEEPSPEED_ARGUMENTS } from './deepspeed-arguments';
 
 // Arguments of Megatron-DeepSpeed that Megatron-LM does not have. Source: megatron/arguments.py of deepspeedai/Megatron-DeepSpeed at
 // f4157bea, and of bigscience-workshop/Megatron-DeepSpeed, which trained BLOOM, at 8387ae17.
