@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type Planned, type Setting, schemaOf } from './setting';
+import { type Changes, type Planned, type Setting, schemaOf } from './setting';
 import { MODEL_PARTS } from './settings/model';
 import { SETTINGS } from './settings/training';
 
@@ -25,22 +25,38 @@ export type PlannedPath = {
 export type SettingPath = { [Key in keyof Table & string]: PathsOf<Key, Table[Key], unknown> }[keyof Table &
   string];
 
+type Row = Omit<Setting<Config>, 'planned' | 'changes'>;
+
 /** A row of the table, by the setting's path. */
-export interface SettingRow extends Omit<Setting<Config>, 'planned'> {
+export interface SettingRow extends Omit<Setting<Config>, 'planned' | 'changes'> {
   readonly path: string;
+  /** What the setting changes; null if the row of the setting's section, or the rows of its parts, say this. */
+  readonly changes: Changes | null;
   /** How a plan uses the setting; null if the row of the setting's section, or the rows of its parts, say this. */
   readonly planned: Planned<Config> | null;
 }
 
 /** All settings except those within `model`; a section comes before its parts. */
 export const SETTING_ROWS: readonly SettingRow[] = Object.entries<
-  Omit<Setting<Config>, 'planned'> & { readonly planned: Planned<Config> | 'by part' }
+  Row & { readonly changes?: Changes; readonly planned: Planned<Config> | 'by part' }
 >(SETTINGS).flatMap(([path, row]) => [
-  { ...row, path, planned: row.planned === 'by part' ? null : row.planned },
-  ...Object.entries<Omit<Setting<Config>, 'planned'> & Partial<Setting<Config>>>(row.parts ?? {}).map(
-    ([key, part]) => ({ ...part, path: `${path}.${key}`, planned: part.planned ?? null }),
-  ),
+  { ...row, path, changes: row.changes ?? null, planned: row.planned === 'by part' ? null : row.planned },
+  ...Object.entries<Row & Partial<Setting<Config>>>(row.parts ?? {}).map(([key, part]) => ({
+    ...part,
+    path: `${path}.${key}`,
+    changes: part.changes ?? null,
+    planned: part.planned ?? null,
+  })),
 ]);
+
+/** The rows of settings that say by themselves what they change, in the order of the table: all except sections, and parts of a setting. */
+export const WHOLE_SETTINGS: readonly (SettingRow & {
+  readonly path: SettingPath;
+  readonly changes: Changes;
+})[] = SETTING_ROWS.flatMap((row) =>
+  // A row has `changes` exactly if it is no section and no part of a setting, as SettingPath has it.
+  row.changes === null ? [] : [{ ...row, path: row.path as SettingPath, changes: row.changes }],
+);
 
 /** Returns the value of the setting at a path; undefined if the setting's section is null. */
 export function settingAt(config: object, path: string): unknown {

@@ -69,15 +69,22 @@ interface Row<in Config> {
   readonly words?: Readonly<Record<string, string>>;
   /**
    * Called if a config has the setting. Returns a warning if the setting has no effect, or an effect that its name does not
-   * suggest; else null.
+   * suggest; else null. A warning about a setting without any effect contains 'has no effect': see `idleBecause`.
    */
   readonly warns?: (facts: Facts<Config>) => string | null;
   /** Returns what contradicts the setting; null if nothing does. */
   readonly conflict?: (config: Config) => string | readonly ConfigIssue[] | null;
 }
 
+/**
+ * What a training without the setting has otherwise: another 'loss' at some step; the same losses (up to rounding) but other 'work' (time,
+ * memory, messages); or 'nothing'. Exports and engine torch leave out a setting that they cannot express only if it does not change the loss.
+ */
+export type Changes = 'loss' | 'work' | 'nothing';
+
 /** Everything about a setting. `Config` is the part of a config that `warns`, `conflict` and `but` of this setting read. */
 export interface Setting<in Config> extends Row<Config> {
+  readonly changes: Changes;
   readonly planned: Planned<Config>;
   /** Settings within this setting. A plan uses this setting and its parts together. */
   readonly parts?: Readonly<Record<string, Row<Config>>>;
@@ -90,6 +97,15 @@ export interface Section<in Config> extends Row<Config> {
 }
 
 export type Settings<Config> = Readonly<Record<string, Setting<Config>>>;
+
+/** Returns why a setting has no effect in a config; null if it has an effect. */
+export function idleBecause<Config>(
+  { warns }: Pick<Row<Config>, 'warns'>,
+  facts: Facts<Config>,
+): string | null {
+  const said = warns?.(facts) ?? null;
+  return said?.includes('has no effect') === true ? said : null;
+}
 
 type Schemas = Readonly<Record<string, { readonly schema: z.ZodType }>>;
 

@@ -68,6 +68,7 @@ export const COMM_HOOK = {
       ? 'stores errors for the next step, but gradScaler changes the scale of gradients between steps; leave out one of them'
       : null;
   },
+  changes: 'loss',
   planned: {
     reads: true,
     but: (config: CommHookRead): string | null =>

@@ -26,6 +26,7 @@ export const EXPERT_PARALLEL = {
     },
     conflict: (config: ExpertParallelRead): string | null =>
       config.parallel.ep === 1 ? null : (undivided(config) ?? replicated(config)),
+    changes: 'work',
     planned: { reads: true },
   },
   expertPlacement: {
@@ -33,6 +34,7 @@ export const EXPERT_PARALLEL = {
     says: "per layer: which experts each rank of an ep group has, and of which experts it has copies. `run.reshard({ expertPlacement: 'by-use' })` computes this setting from measured loads. `null`, or a layer that is left out: each rank has an equal consecutive part",
     form: "{ 'blocks.0.moe': { experts: [[0, 3], [1, 2]], copies: [[1], [0]] } } (a list per rank) or null",
     conflict: (config: ExpertParallelRead): string | null => misplaced(config),
+    changes: 'work',
     planned: { refused: 'is not read: plans have no experts within layers' },
   },
 } as const satisfies Settings<ExpertParallelRead>;

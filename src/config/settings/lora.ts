@@ -53,6 +53,7 @@ export const LORA = {
     lora === null || tp === 1
       ? null
       : `needs whole matrices, but parallel.tp ${tp} splits them; use parallel.tp 1, and FULL_SHARD to save memory`,
+  changes: 'loss',
   planned: { reads: true },
   parts: LORA_PARTS,
 } as const satisfies Setting<Read>;

@@ -25,6 +25,7 @@ export const OFFLOAD = {
       config.offload.optimizer && config.offload.parameters && anyGathered(config)
         ? 'is already part of offload.parameters: if shards are on the host, the optimizer runs there'
         : null,
+    changes: 'work',
     planned: { reads: true },
   },
   parameters: {
@@ -44,6 +45,7 @@ export const OFFLOAD = {
         ? `has no effect under ${config.parallel.strategy}: parameters are whole and in use all the time (DeepSpeed: offload_param needs stage 3); ` +
           'use FULL_SHARD, or offload.optimizer'
         : null,
+    changes: 'work',
     planned: {
       reads: true,
       but: (config: Read): string | null =>
@@ -60,6 +62,7 @@ export const OFFLOAD = {
       accelerate: 'fsdp_activation_checkpointing_offload',
       diffSynth: 'use_gradient_checkpointing_offload',
     },
+    changes: 'work',
     planned: { refused: 'is not read: activations are planned on the GPU' },
   },
 } as const satisfies Settings<Read>;
@@ -93,6 +96,7 @@ export const ACTIVATION_CHECKPOINTING = {
     diffSynth: 'use_gradient_checkpointing',
   },
   hint: ": 'full'",
+  changes: 'work',
   planned: {
     reads: true,
     but: ({ activationCheckpointing: chosen }: Read): string | null =>

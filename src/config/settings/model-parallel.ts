@@ -33,6 +33,7 @@ export const MODEL_PARALLEL = {
       deepSpeed: 'autotp_size',
       accelerate: ['megatron_lm_tp_degree', 'parallelism_config_tp_size'],
     },
+    changes: 'loss',
     planned: { reads: true },
   },
   sequenceParallel: {
@@ -43,6 +44,7 @@ export const MODEL_PARALLEL = {
       config.parallel.sequenceParallel ? withoutSplit(config) : null,
     conflict: ({ model, parallel: { tp, cp, sequenceParallel } }: SequenceRead): string | null =>
       sequenceParallel ? undivided(model, cp * tp, `${cp * tp} ranks`) : null,
+    changes: 'work',
     planned: { reads: true, but: withoutSplit },
   },
   cp: {
@@ -69,6 +71,7 @@ export const MODEL_PARALLEL = {
         ? undivided(model, 2 * cp, `the ${2 * cp} chunks of a ring of ${cp} ranks`)
         : undivided(model, cp, `${cp} ranks`);
     },
+    changes: 'loss',
     planned: { reads: true },
   },
   cpKind: {
@@ -77,6 +80,7 @@ export const MODEL_PARALLEL = {
       config.parallel.cp === 1 ? 'has no effect with parallel.cp 1: every rank has whole sequences' : null,
     says: 'how attention reaches the positions of other ranks: by an exchange of heads, or by keys and values that travel round a ring',
     names: { megatron: 'cp_comm_type' },
+    changes: 'work',
     planned: { refused: 'is planned as all-gathers of keys and values' },
   },
 } as const satisfies Settings<SequenceRead>;

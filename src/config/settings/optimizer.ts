@@ -90,6 +90,7 @@ export const OPTIMIZER = {
     says: 'the optimizer; lion stores one moment (Chen et al. 2023); adamW8bit stores each moment in one byte per element (Dettmers et al. 2022, block-wise quantization)',
     names: { transformers: 'optim' },
     words: { adamw: 'adamW', adamwtorch: 'adamW', adam8bit: 'adamW8bit', adamw8bit: 'adamW8bit' },
+    changes: 'loss',
     planned: {
       reads: true,
       but: (config: Read): string | null => sameAsAdamW(config),
@@ -99,6 +100,7 @@ export const OPTIMIZER = {
     schema: z.number().min(0).optional(),
     says: 'learning rate. Default: 0.001; for lion 0.0001',
     names: { torch: 'lr', transformers: 'learning_rate', deepSpeed: 'warmup_max_lr' },
+    changes: 'loss',
     planned: { ignored: SAME_WORK },
   },
   betas: {
@@ -107,6 +109,7 @@ export const OPTIMIZER = {
     form: '[0.9, 0.999]',
     names: { torch: 'betas', transformers: ['adam_beta1', 'adam_beta2'] },
     warns: ({ config }: Facts<Read>): string | null => withoutSecondMoment(config, ['sgd']),
+    changes: 'loss',
     planned: { ignored: SAME_WORK },
   },
   eps: {
@@ -114,12 +117,14 @@ export const OPTIMIZER = {
     says: "added to Adam's and AdamW's denominator",
     names: { torch: 'eps', transformers: 'adam_epsilon' },
     warns: ({ config }: Facts<Read>): string | null => withoutSecondMoment(config),
+    changes: 'loss',
     planned: { ignored: SAME_WORK },
   },
   weightDecay: {
     schema: z.number().min(0).optional(),
     says: 'weight decay: decoupled in AdamW and Lion, added to the gradient in Adam and SGD. Default: 0.01; for adam, lion and sgd 0',
     names: { torch: 'weight_decay', transformers: 'weight_decay' },
+    changes: 'loss',
     planned: { ignored: SAME_WORK },
   },
   amsgrad: {
@@ -127,6 +132,7 @@ export const OPTIMIZER = {
     says: 'whether adam and adamW divide by the largest second moment so far, which is a third state (Reddi et al. 2018)',
     names: { torch: 'amsgrad' },
     warns: ({ config }: Facts<Read>): string | null => withoutMaxima(config),
+    changes: 'loss',
     planned: { reads: true, but: (config: Read): string | null => withoutMaxima(config) },
   },
   momentum: {
@@ -134,6 +140,7 @@ export const OPTIMIZER = {
     says: 'momentum of sgd',
     names: { torch: 'momentum' },
     warns: ({ config }: Facts<Read>): string | null => withoutKind('sgd', config, '', '; adamW has betas'),
+    changes: 'loss',
     planned: { reads: true, but: (config: Read): string | null => withoutKind('sgd', config) },
   },
   nesterov: {
@@ -146,12 +153,14 @@ export const OPTIMIZER = {
       config.optimizer.kind === 'sgd' && config.optimizer.nesterov && config.optimizer.momentum === 0
         ? 'true needs a momentum, but momentum is 0; give optimizer.momentum, for example 0.9'
         : null,
+    changes: 'loss',
     planned: { ignored: SAME_WORK },
   },
   maximize: {
     schema: z.boolean().default(false),
     says: 'whether the optimizer follows the gradient upward, so that the loss grows',
     names: { torch: 'maximize' },
+    changes: 'loss',
     planned: { ignored: SAME_WORK },
   },
   fused: {
@@ -162,6 +171,7 @@ export const OPTIMIZER = {
       config.optimizer.fused
         ? null
         : 'false has no effect: the update is one pass over the shard in any case',
+    changes: 'work',
     planned: { refused: "is not read: a plan assumes the framework's default implementation of the update" },
   },
   blockSize: {
@@ -169,6 +179,7 @@ export const OPTIMIZER = {
     says: 'number of elements that share a scale in adamW8bit',
     warns: ({ config }: Facts<Read>): string | null =>
       withoutKind('adamW8bit', config, ', whose states are float32'),
+    changes: 'loss',
     planned: { reads: true, but: (config: Read): string | null => withoutKind('adamW8bit', config) },
   },
   groups: {
@@ -176,11 +187,13 @@ export const OPTIMIZER = {
     says: "parameters with their own lr, weightDecay, betas, eps, momentum or nesterov, by the names of modules and parameters, by the ends of their names, or by the modules' classes; the first match wins",
     form: "[{ modules: 'LayerNorm', parameters: 'bias', weightDecay: 0 }]",
     names: { torch: 'param_groups' },
+    changes: 'loss',
     planned: { ignored: SAME_WORK },
   },
   delayedUpdate: {
     schema: z.boolean().default(false),
     says: "whether each step applies the gradients of the previous step (ZeRO-Offload's one-step delayed update)",
+    changes: 'loss',
     planned: { refused: 'is not read: each step is planned to wait for its own gradients' },
   },
 } as const satisfies Settings<Read>;

@@ -82,6 +82,7 @@ const DATA_PARALLEL = {
         named === '' ? 'one rank' : `${named} on ${facts.world} ranks, which leaves one rank to shard over`;
       return `${strategy} shards nothing with ${alone}: all states are whole, as under NO_SHARD; launch more ranks`;
     },
+    changes: 'work',
     planned: { reads: true },
   },
   mesh: {
@@ -97,6 +98,7 @@ const DATA_PARALLEL = {
       config.parallel.mesh === null || strategiesOf(config).some((name) => STRATEGIES[name].isHybrid)
         ? null
         : `${withoutCopies(config)}; use HYBRID_SHARD or _HYBRID_SHARD_ZERO2`,
+    changes: 'work',
     planned: {
       reads: true,
       but: (config: Read, { gpus }: { readonly gpus?: number | undefined }): string | null => {
@@ -128,6 +130,7 @@ const DATA_PARALLEL = {
       if (mesh === null || typeof ranks !== 'number' || mesh.dpShard % ranks === 0) return null;
       return `${ranks} does not divide mesh.dpShard ${mesh.dpShard}; give true, false or a divisor of ${mesh.dpShard}`;
     },
+    changes: 'work',
     planned: {
       reads: true,
       but: (config: Read): string | null => {
@@ -156,6 +159,7 @@ const DATA_PARALLEL = {
       if (config.parallel.wrap !== 'moe' || kind === 'moe' || kind === 'own') return null;
       return `'moe' has the same effect as 'blocks': ${kind === 'dit' ? "a dit's experts are units in any case" : "the model has no experts; give model.kind 'moe'"}`;
     },
+    changes: 'work',
     planned: { refused: "is planned as 'blocks'" },
   },
   unitStrategies: {
@@ -166,6 +170,7 @@ const DATA_PARALLEL = {
       const hybrid = facts.config.parallel.unitStrategies.find((unit) => STRATEGIES[unit.strategy].isHybrid);
       return hybrid === undefined ? null : withoutMesh(hybrid.strategy, facts);
     },
+    changes: 'work',
     planned: { refused: 'is not read: every unit is planned under parallel.strategy' },
   },
   ignoredModules: {
@@ -173,6 +178,7 @@ const DATA_PARALLEL = {
     says: 'names of modules whose parameters stay whole and whose gradients are not reduced',
     form: "['wte', 'wpe']",
     names: { fsdp: 'ignored_modules', fullyShard: 'ignored_modules' },
+    changes: 'loss',
     planned: { refused: 'is not read: all parameters are planned as part of units' },
   },
   syncModuleStates: {
@@ -187,6 +193,7 @@ const DATA_PARALLEL = {
       config.parallel.syncModuleStates
         ? 'has no effect on values: every rank makes the same initial values from the seed, or reads them from one file'
         : null,
+    changes: 'nothing',
     planned: { ignored: 'it happens once, before the first step' },
   },
   forwardPrefetch: {
@@ -199,6 +206,7 @@ const DATA_PARALLEL = {
     },
     warns: ({ config }: Facts<Read>): string | null =>
       strategiesOf(config).every((name) => name === 'NO_SHARD') ? whole(config) : null,
+    changes: 'work',
     planned: { refused: 'is not read: units are planned to be gathered in advance' },
   },
   backwardPrefetch: {
@@ -215,6 +223,7 @@ const DATA_PARALLEL = {
       (keepsToBackward(config)
         ? 'has no effect: parameters are whole from forward to backward, so backward gathers nothing'
         : null),
+    changes: 'work',
     planned: { refused: "is planned as 'BACKWARD_PRE'" },
   },
   limitAllGathers: {
@@ -226,6 +235,7 @@ const DATA_PARALLEL = {
       (config.parallel.limitAllGathers
         ? null
         : 'false has no effect without setModulesToForwardPrefetch: here the CPU itself computes, so it never runs ahead of its all-gathers'),
+    changes: 'work',
     planned: { refused: 'is not read: at most two all-gathers are planned to be in flight at once' },
   },
   bucketBytes: {
@@ -240,6 +250,7 @@ const DATA_PARALLEL = {
       strategiesOf(config).every((name) => name === 'NO_SHARD')
         ? null
         : `has no effect under ${config.parallel.strategy}: gradients are reduced per unit, and parallel.wrap decides the units`,
+    changes: 'work',
     planned: { refused: 'is not read: a tenth of the gradients is assumed to be reduced after backward' },
   },
   noSync: {
@@ -255,6 +266,7 @@ const DATA_PARALLEL = {
         ? 'true stores whole gradients across microbatches, although ZERO_2 shards gradients to save that memory'
         : null;
     },
+    changes: 'work',
     planned: {
       refused:
         'is not read: sharded gradients are planned to be reduced in every microbatch, other gradients once per step',
@@ -264,6 +276,7 @@ const DATA_PARALLEL = {
     schema: floatSchema.nullable().default(null),
     says: 'dtype of gradients on the wire. `null`: mixedPrecision.reduceDtype',
     names: { deepSpeed: 'communication_data_type', torch: 'fp16_compress_hook' },
+    changes: 'work',
     planned: { reads: true },
   },
   sparseGradients: {
@@ -279,6 +292,7 @@ const DATA_PARALLEL = {
       const rest = shape.kind === 'moe' ? 'only experts benefit' : 'no gradient is sparse';
       return `does not help the token embedding, whose gradient is dense: the output head shares its weight (model.tied) and uses every row. So ${rest}; set model.tied false`;
     },
+    changes: 'work',
     planned: { refused: 'is not read: all gradients are planned as dense' },
   },
 } as const satisfies Settings<Read>;

@@ -40,6 +40,7 @@ export const PIPELINE = {
       accelerate: 'megatron_lm_pp_degree',
     },
     conflict: (config: PipelineRead): string | null => (config.parallel.pp === 1 ? null : uncut(config)),
+    changes: 'loss',
     planned: { reads: true },
   },
   schedule: {
@@ -69,6 +70,7 @@ export const PIPELINE = {
         `parallel.pp ${pp}; give a multiple of ${pp}, or schedule '1f1b'`
       );
     },
+    changes: 'work',
     planned: {
       reads: true,
       but: (config: PipelineRead): string | null =>
@@ -88,6 +90,7 @@ export const PIPELINE = {
       pp === 1 || (virtualStages ?? 1) === 1 || schedule === 'interleaved'
         ? null
         : `${virtualStages} stages per rank need parallel.schedule 'interleaved', because '${schedule}' has one`,
+    changes: 'work',
     planned: { reads: true, but: withoutStages },
   },
   microbatches: {
@@ -105,6 +108,7 @@ export const PIPELINE = {
       if (parallel.pp === 1 || batch % microbatchesOf(config) === 0) return null;
       return `${parallel.microbatches} does not divide batch ${batch} (rows per data-parallel rank and pass); change one of them`;
     },
+    changes: 'work',
     planned: { reads: true, but: withoutStages },
   },
   stageSplit: {
@@ -125,6 +129,7 @@ export const PIPELINE = {
     },
     words: { uniform: 'layers', profile: 'time' },
     warns: ({ config }: Facts<PipelineRead>): string | null => withoutStages(config),
+    changes: 'work',
     planned: { refused: "is planned as 'layers': stages with equally many layers" },
   },
 } as const satisfies Settings<PipelineRead>;

@@ -22,12 +22,14 @@ export const MIXED_PRECISION = {
     schema: float,
     says: 'type of gathered parameters and of computations with them. `null`: float32',
     names: { torch: 'param_dtype', fairScale: 'compute_dtype' },
+    changes: 'work',
     planned: { reads: true },
   },
   reduceDtype: {
     schema: float,
     says: 'type in which gradients are reduced. `null`: parallel.communicationDataType, else paramDtype',
     names: { torch: 'reduce_dtype', fairScale: 'fp32_reduce_scatter' },
+    changes: 'work',
     planned: { reads: true },
   },
   outputDtype: {
@@ -38,6 +40,7 @@ export const MIXED_PRECISION = {
       config.mixedPrecision?.outputDtype && !['dit', 'own'].includes(modelShape(config).kind)
         ? "rounds the loss, which is the model's output, and the gradient with which backward starts; logits are not rounded"
         : null,
+    changes: 'work',
     planned: { refused: 'is not read: outputs are planned without rounding' },
   },
   bufferDtype: {
@@ -49,6 +52,7 @@ export const MIXED_PRECISION = {
       if (bufferDtype === null || bufferDtype === 'float32' || isOwnModel(modelShape(config))) return null;
       return `${bufferDtype} has no effect: the model has no buffers`;
     },
+    changes: 'work',
     planned: { refused: 'is not read: models are planned without buffers' },
   },
   castForwardInputs: {
@@ -60,6 +64,7 @@ export const MIXED_PRECISION = {
       if (castForwardInputs || (paramDtype !== null && paramDtype !== 'float32')) return null;
       return 'false has no effect: without paramDtype, inputs are not rounded; give paramDtype';
     },
+    changes: 'work',
     planned: { refused: 'is not read: inputs are planned in the type of parameters' },
   },
   keepLowPrecisionGrads: {
@@ -70,6 +75,7 @@ export const MIXED_PRECISION = {
       config.mixedPrecision?.keepLowPrecisionGrads && reduceDtypeOf(config) === 'float32'
         ? 'has no effect: gradients are reduced in float32; give reduceDtype bfloat16 or float16'
         : null,
+    changes: 'work',
     planned: { refused: 'is not read: gradients are planned in the type that their framework stores' },
   },
 } as const satisfies Settings<Read>;
@@ -123,6 +129,7 @@ export const GRAD_SCALER = {
     if (config.gradScaler !== false || !usesFloat16(config)) return null;
     return 'is off, but float16 is used, in which gradients below 6e-8 become 0; leave gradScaler out';
   },
+  changes: 'loss',
   planned: { refused: 'is not read: the step is planned without a scaler' },
 } as const;
 

@@ -133,6 +133,7 @@ export const SCHEDULE = {
   form: "{ kind: 'cosine', warmupSteps: 10, maxSteps: 100, etaMin: 1e-5 } or null",
   names: { transformers: 'lr_scheduler_type', deepSpeed: 'scheduler' },
   parts: SCHEDULE_PARTS,
+  changes: 'loss',
   planned: { ignored: 'the work does not depend on the value' },
 } as const;
 

@@ -45,6 +45,7 @@ export const SETTINGS = {
       const message = `vocab ${shape.vocab} is too small for text as bytes; give at least 256`;
       return [...found, { path: ['model', 'vocab'], message }];
     },
+    changes: 'loss',
     planned: { reads: true },
   },
   parallel: {
@@ -94,6 +95,7 @@ export const SETTINGS = {
       ...dataConflicts(config),
       ...movingShapesConflicts(config),
     ],
+    changes: 'loss',
     planned: { ignored: 'batches have the same shape with any data', but: plannedData },
     parts: DATA,
   },
@@ -105,6 +107,7 @@ export const SETTINGS = {
       "a function that computes the loss from the model's output and the batch, as `job.train` takes it. `null`: a model " +
       "of kind 'gpt', 'moe', 'llama' or 'dit' uses the loss of its kind; the output of any other model is the loss",
     form: 'a function of job.train, as loss: (output, batch) => …, or null',
+    changes: 'loss',
     planned: { ignored: 'the work of a loss is small' },
   },
   batch: {
@@ -122,6 +125,7 @@ export const SETTINGS = {
     },
     hint: ', per data-parallel rank and pass',
     form: 'the rows of a rank and pass; accumulation is the number of passes',
+    changes: 'loss',
     planned: { reads: true },
   },
   accumulation: {
@@ -136,6 +140,7 @@ export const SETTINGS = {
       transformers: 'gradient_accumulation_steps',
       accelerate: 'gradient_accumulation_steps',
     },
+    changes: 'loss',
     planned: {
       reads: true,
       but: ({ accumulation, parallel }: Read): string | null =>
@@ -158,6 +163,7 @@ export const SETTINGS = {
     form: "['wte', 'blocks.0']",
     names: { torch: 'requires_grad_' },
     warns: frozenWarning,
+    changes: 'loss',
     planned: { reads: true },
   },
   lora: LORA,
@@ -174,6 +180,7 @@ export const SETTINGS = {
       megatron: 'clip_grad',
       accelerate: ['gradient_clipping', 'megatron_lm_gradient_clipping'],
     },
+    changes: 'loss',
     planned: {
       ignored: 'the norm is computed in any case',
       but: ({ clipNorm }: Read): string | null =>
@@ -184,6 +191,7 @@ export const SETTINGS = {
     schema: z.int().default(0),
     says: 'seed of initial values and batches',
     names: { torch: 'manual_seed', transformers: 'seed' },
+    changes: 'loss',
     planned: { ignored: 'the work does not depend on the value' },
   },
   steps: {
@@ -191,6 +199,7 @@ export const SETTINGS = {
     says: 'number of steps of `shardlab run`; in a notebook, `run.step(n)` gives the number',
     names: { torch: 'epochs', transformers: ['num_train_epochs', 'max_steps'] },
     hint: ', or run.step(n): data never ends here, so a run counts steps and not epochs',
+    changes: 'loss',
     planned: { ignored: 'a plan predicts one step' },
   },
 } as const satisfies Readonly<Record<string, Setting<never> | Section<never>>>;

@@ -41,6 +41,7 @@ export const MOVING_SHAPES = {
   form: '{ colors: 4, directions: 4, validation: 16 }',
   warns: ({ config: { data } }: Facts<Read>): string | null =>
     data === 'moving-shapes' ? null : "has no effect without data: 'moving-shapes'",
+  changes: 'loss',
   planned: { ignored: 'batches have the same shape with any data' },
   parts: MOVING_SHAPES_PARTS,
 } as const satisfies Setting<Read>;
@@ -69,6 +70,7 @@ export const TEXT_ENCODER = {
     'seed, which no checkpoint stores. `null`: each word is a fixed vector of random numbers',
   form: "{ model: 'umt5-xxl-encoder', fsdp: true }, or null for none",
   conflict: (config: Read): readonly ConfigIssue[] => encoderConflicts(config),
+  changes: 'loss',
   planned: {
     reads: true,
     but: ({ textEncoder }: Read): string | null =>

@@ -104,7 +104,8 @@ export function deepSpeedConfig(facts: BundleFacts, { hasOptimizer = true } = {}
     }),
     zero_optimization: zeroSection(facts),
     zero_allow_untested_optimizer: true,
-    ...((offload.optimizer || offload.parameters) && { zero_force_ds_cpu_optimizer: false }),
+    ...(ZERO_STAGES[config.parallel.strategy] > 0 &&
+      (offload.optimizer || offload.parameters) && { zero_force_ds_cpu_optimizer: false }),
     ...(mixedPrecision?.paramDtype === 'bfloat16' && { bf16: { enabled: true } }),
     ...(mixedPrecision?.paramDtype === 'float16' && { fp16: fp16Section(facts) }),
     ...(mixedPrecision !== null && {

@@ -1,7 +1,8 @@
-import { SETTING_ROWS, type SettingPath, settingAt } from '../../config/setting-table';
+import { settingAt, WHOLE_SETTINGS } from '../../config/setting-table';
 import { parseTrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
+import { sayingOf } from './rules';
 import {
   type BundleFacts,
   type BundleFile,
@@ -10,6 +11,7 @@ import {
   type Said,
   type Target,
 } from './target';
+import { TARGET_NAMES, TARGETS } from './targets';
 
 /** A setting, and what a bundle does with it. */
 export interface ExportedSetting {
@@ -45,9 +47,9 @@ const ALWAYS: readonly string[] = ['model', 'parallel.strategy', 'optimizer.kind
  * cannot express.
  */
 export function exportedSettings(facts: BundleFacts, target: Target, to: string): ExportedSetting[] {
-  const rows = changedPaths(facts, target).map((path) => {
-    const rule = target.rules[path];
-    return { path, said: typeof rule === 'function' ? rule(facts) : rule };
+  const rows = changedSettings(facts, target).map((row) => {
+    const said = sayingOf(row, target, facts);
+    return { path: row.path, said: said === 'missing' ? missing(row, facts) : said };
   });
   const refused = rows.flatMap(({ path, said }) =>
     typeof said === 'object' && 'refused' in said ? [`${path}: ${said.refused}`] : [],
@@ -69,6 +71,14 @@ export function exportedSettings(facts: BundleFacts, target: Target, to: string)
   }));
 }
 
+/** Returns the refusal of a setting that a target does not have, with the targets that have it. */
+function missing(row: (typeof WHOLE_SETTINGS)[number], facts: BundleFacts): Said {
+  const having = TARGET_NAMES.filter((name) => sayingOf(row, TARGETS[name], facts) === 'said');
+  const elsewhere =
+    having.length === 0 ? '' : `, or export to ${having.map((name) => `'${name}'`).join(', ')}`;
+  return { refused: `this target does not have it, and the losses would change; leave it out${elsewhere}` };
+}
+
 function namesOf(path: string, { originals, keys }: Target, facts: BundleFacts): readonly string[] {
   const own = keys?.(facts).flatMap((table) => keysOfSetting(path, table)) ?? [];
   return [...new Set([...own, ...otherNames(path, originals)])];
@@ -85,21 +95,20 @@ function effectOf(said: Said): Pick<ExportedSetting, 'effect' | 'meaning'> {
   return { effect: 'left', meaning: 'left' in said ? said.left : null };
 }
 
-/** Returns the paths of settings whose values are not their defaults. */
-function changedPaths({ config }: BundleFacts, { rules, data }: Target): SettingPath[] {
+/** Returns the settings whose values are not their defaults, in the order of the table. */
+function changedSettings({ config }: BundleFacts, { data }: Target) {
   const { optimizer, mixedPrecision } = config;
   // No default depends on the model, and the default data would not fit every model.
   const usual = parseTrainConfig({
     optimizer: { kind: optimizer.kind },
     ...(mixedPrecision !== null && { mixedPrecision: {} }),
   });
-  const isChanged = (path: string): boolean =>
-    ALWAYS.includes(path) ||
-    (path === 'data' && data !== 'batches') ||
-    JSON.stringify(settingAt(config, path)) !== JSON.stringify(settingAt(usual, path));
-  // The paths are in the order of the table, and the rules' keys are these paths.
-  const paths = SETTING_ROWS.map(({ path }) => path as SettingPath);
-  return paths.filter((path) => path in rules && isChanged(path));
+  return WHOLE_SETTINGS.filter(
+    ({ path }) =>
+      ALWAYS.includes(path) ||
+      (path === 'data' && data !== 'batches') ||
+      JSON.stringify(settingAt(config, path)) !== JSON.stringify(settingAt(usual, path)),
+  );
 }
 
 /** Makes a report, which a notebook shows as the text of REPORT.md. */

@@ -1,10 +1,11 @@
 import type { Original } from '../../config/setting';
-import { SETTING_ROWS, type SettingPath } from '../../config/setting-table';
+import { SETTING_ROWS } from '../../config/setting-table';
 import type { BuiltInModel } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import type { Exported, KeyTable } from '../../dialects/rows/key-row';
 import type { Package } from './requirements';
+import type { Rules } from './rules';
 
 /** The config of a model that bundles can build. */
 export type BundleModel = Extract<BuiltInModel, { kind: 'gpt' | 'llama' }>;
@@ -40,9 +41,6 @@ export type Said =
   /** The target cannot express the setting, and would train something else without it. */
   | { readonly refused: string };
 
-/** How a target treats a setting whose value is not the default. */
-export type Rule = Said | ((facts: BundleFacts) => Said);
-
 /** A program or a scheduler for which a bundle is written. */
 export interface Target {
   /** The target's description in the command's help and in titles: "PyTorch under torchrun". */
@@ -58,7 +56,7 @@ export interface Target {
    * set of Megatron-LM. 'own': the program reads the user's texts, and a model in Hugging Face's format.
    */
   readonly data: 'batches' | 'megatron' | 'own';
-  readonly rules: Readonly<Record<SettingPath, Rule>>;
+  readonly rules: (facts: BundleFacts) => Rules;
   /** Returns the command that starts the bundle, for the README. */
   readonly start: (facts: BundleFacts) => string;
   /** Returns sentences about other differences from a run here. */

@@ -1,3 +1,4 @@
+import { MEGATRON_KEYS } from '../../dialects/megatron/megatron';
 import { LLAMA_FACTORY } from '../../dialects/trainers/llama-factory';
 import { TORCHTITAN } from '../../dialects/trainers/torchtitan';
 import { accelerateFiles, isByDeepSpeed } from './accelerate-files';
@@ -6,21 +7,24 @@ import { deepSpeedConfig, deepSpeedScript } from './deepspeed-script';
 import { deepSpeedFiles, kubernetesFile, slurmFile, torchrunFile } from './launch-files';
 import { isByAccelerate, llamaFactoryFiles } from './llama-factory-files';
 import { megatronFiles } from './megatron-files';
-import { MEGATRON_RULES } from './megatron-rules';
 import { modelNotes } from './model-folder';
-import { ACCELERATE_RULES, DEEPSPEED_RULES, TORCH_RULES } from './script-rules';
+import { llamaFactoryRules, MEGATRON_RULES, swiftRules, TORCHTITAN_RULES } from './program-exceptions';
+import {
+  ACCELERATE_DEEPSPEED_RULES,
+  ACCELERATE_RULES,
+  DEEPSPEED_RULES,
+  TORCH_RULES,
+} from './script-exceptions';
 import { isByMegatron, swiftFiles, swiftKeys } from './swift-files';
 import type { BundleFacts, BundleFile, Target } from './target';
 import { torchScript } from './torch-script';
 import { torchTitanFiles, torchTitanNotes } from './torchtitan-files';
-import { TORCHTITAN_RULES } from './torchtitan-rules';
-import { LLAMA_FACTORY_RULES, SWIFT_RULES } from './trainer-rules';
 
 const TORCH = {
   originals: ['torch', 'fullyShard', 'fsdp'],
   packages: () => [],
   data: 'batches',
-  rules: TORCH_RULES,
+  rules: () => TORCH_RULES,
   notes: ({ shape, config }: BundleFacts): readonly string[] =>
     config.parallel.tp > 1 && shape.kind === 'gpt'
       ? [
@@ -67,7 +71,7 @@ export const TARGETS = {
       ...(isByDeepSpeed(facts) ? (['deepspeed', 'transformers'] as const) : []),
     ],
     data: 'batches',
-    rules: ACCELERATE_RULES,
+    rules: (facts) => (isByDeepSpeed(facts) ? ACCELERATE_DEEPSPEED_RULES : ACCELERATE_RULES),
     start: startByAccelerate,
     notes: () => [
       'Accelerate uses FSDP and DeepSpeed on GPUs only: on CPUs (ACCELERATE_USE_CPU=true ./launch_0.sh) it trains the same model under DDP.',
@@ -79,7 +83,7 @@ export const TARGETS = {
     originals: ['deepSpeed'],
     packages: () => ['deepspeed'],
     data: 'batches',
-    rules: DEEPSPEED_RULES,
+    rules: () => DEEPSPEED_RULES,
     start: ({ machines }) =>
       machines === 1 ? './launch.sh' : './launch.sh on machine-0, after writing your machines into hostfile',
     notes: () => [
@@ -94,9 +98,10 @@ export const TARGETS = {
   megatron: {
     says: "Megatron-LM's pretrain_gpt.py",
     originals: ['megatron'],
+    keys: () => [MEGATRON_KEYS],
     packages: () => [],
     data: 'megatron',
-    rules: MEGATRON_RULES,
+    rules: () => MEGATRON_RULES,
     start: ({ machines }) =>
       `MEGATRON=path-of-Megatron-LM ${machines === 1 ? './launch.sh' : 'MAIN=address-of-machine-0 ./launch.sh NUMBER on every machine'}`,
     notes: () => [
@@ -112,7 +117,7 @@ export const TARGETS = {
     keys: () => [TORCHTITAN.keys],
     packages: () => ['torchtitan'],
     data: 'own',
-    rules: TORCHTITAN_RULES,
+    rules: () => TORCHTITAN_RULES,
     start: startByHand,
     notes: torchTitanNotes,
     files: torchTitanFiles,
@@ -123,7 +128,7 @@ export const TARGETS = {
     keys: (facts) => [swiftKeys(facts)],
     packages: () => ['ms-swift'],
     data: 'own',
-    rules: SWIFT_RULES,
+    rules: swiftRules,
     start: startByHand,
     notes: (facts) => [
       ...modelNotes(facts),
@@ -140,7 +145,7 @@ export const TARGETS = {
     keys: () => [LLAMA_FACTORY.keys],
     packages: (facts) => ['llamafactory', ...(isByDeepSpeed(facts) ? (['deepspeed'] as const) : [])],
     data: 'own',
-    rules: LLAMA_FACTORY_RULES,
+    rules: llamaFactoryRules,
     start: (facts) => (isByAccelerate(facts) ? startByAccelerate(facts) : startByHand(facts)),
     notes: (facts) => [...modelNotes(facts), ...TRAINER_NOTES],
     files: llamaFactoryFiles,

@@ -1,0 +1,132 @@
+import { idleBecause } from '../../config/setting';
+import type { SettingPath, WHOLE_SETTINGS } from '../../config/setting-table';
+import { type FloatDType, reduceDtypeOf, usesFloat16 } from '../../config/settings/precision';
+import { STRATEGIES } from '../../config/strategies';
+import { type BundleFacts, keysOfSetting, type Said, type Target, worldOf } from './target';
+
+/**
+ * [Note: exported settings] What a bundle does with a setting follows from the table of settings and from what the bundle's files write.
+ * A setting that a key's row or a script writes is 'said', unless it has no effect in this config. Any other setting is left out if it does
+ * not change the loss, and refused if it does. A target's exceptions have a reason each: the target writes the setting in a similar way, or
+ * not every value of it.
+ */
+export interface Rules {
+  /** The settings that files write for which there is no table of keys, or by a key of another setting. */
+  readonly writes: readonly SettingPath[];
+  readonly except: Exceptions;
+}
+
+/** The exceptions of a target, with their reasons; null: there is no exception for this config. */
+export type Exceptions = Readonly<Partial<Record<SettingPath, Exception>>>;
+type Exception = Said | null | ((facts: BundleFacts) => Said | null);
+
+export const other = (text: string): Said => ({ other: text });
+export const left = (text: string): Said => ({ left: text });
+export const refused = (text: string): Said => ({ refused: text });
+
+/** Exceptions of every target, unless the target has one of its own. */
+export const ANYWHERE: Exceptions = {
+  gradScaler: ({ config }) =>
+    usesFloat16(config) ? null : left('nothing is float16, so a scale changes no value'),
+  lora: refused(
+    'adapters are not exported; run.savePretrained(folder) writes the model with the adapters in it',
+  ),
+};
+
+const LEFT_OUT = {
+  work: left('not in this bundle: only time, memory or messages differ'),
+  nothing: left('not in this bundle, and no training depends on it'),
+} as const;
+
+/** Returns what a bundle does with a setting: see [Note: exported settings]. `missing`: it would train something else. */
+export function sayingOf(
+  row: (typeof WHOLE_SETTINGS)[number],
+  { rules, keys }: Pick<Target, 'rules' | 'keys'>,
+  facts: BundleFacts,
+): Said | 'missing' {
+  const { path, changes } = row;
+  const { writes, except } = rules(facts);
+  const exception = path in except ? except[path] : ANYWHERE[path];
+  const said = typeof exception === 'function' ? exception(facts) : exception;
+  if (said !== null && said !== undefined) return said;
+  const isWritten =
+    writes.includes(path) || keys?.(facts).some((table) => keysOfSetting(path, table).length > 0) === true;
+  if (!isWritten && changes !== 'loss') return LEFT_OUT[changes];
+  const idle = idleBecause(row, { config: facts.config, world: worldOf(facts), given: () => true });
+  if (idle !== null) return left(idle);
+  return isWritten ? 'said' : 'missing';
+}
+
+/** Exceptions of programs that read the user's texts, in an order of their own. */
+export const OWN_BATCHES: Exceptions = {
+  data: other('the program reads texts from data/train.jsonl, in its own order'),
+  seed: other("is the seed of the program's own random numbers"),
+};
+
+/** Returns the exception of an optimizer that a program does not have. */
+export function onlyOptimizers(program: string, ...kinds: readonly string[]): Exception {
+  return ({ config: { optimizer } }) =>
+    kinds.includes(optimizer.kind)
+      ? null
+      : refused(`${program} has no ${optimizer.kind}; use ${kinds.join(' or ')}`);
+}
+
+/** Returns the exception of activation checkpointing in a form that a program does not have; 'full' takes its place. */
+export function onlyRecompute(...forms: readonly ('full' | 'selective' | 'everyNth')[]): Exception {
+  return ({ config: { activationCheckpointing: chosen } }) => {
+    const form = typeof chosen === 'object' && chosen !== null ? Object.keys(chosen)[0] : chosen;
+    return form === null || forms.some((one) => one === form)
+      ? null
+      : other("is 'full': more is computed again, and less is stored");
+  };
+}
+
+/** Returns the exception of a schedule that a program does not have. */
+export function onlySchedules(program: string): (facts: BundleFacts) => Said | null {
+  return ({ config: { schedule } }) => {
+    if (schedule?.kind === 'step' || schedule?.kind === 'exponential')
+      return refused(`${program} has no schedule '${schedule.kind}'; use linear, cosine or wsd`);
+    return schedule?.kind === 'WarmupCosineLR' ? other('is cosine, which ends one step later') : null;
+  };
+}
+
+/** Returns the exceptions of a program that always reduces gradients in the type `there`. */
+export function alwaysReducedIn(there: (facts: BundleFacts) => FloatDType) {
+  const rule = (facts: BundleFacts): Said =>
+    reduceDtypeOf(facts.config) === there(facts) ? 'said' : other(`gradients are reduced in ${there(facts)}`);
+  return {
+    'mixedPrecision.paramDtype': rule,
+    'mixedPrecision.reduceDtype': rule,
+  } as const satisfies Exceptions;
+}
+
+/** The exception of tensor parallelism that divides the heads of keys and values. */
+export function onlyDivisorsOfHeads({ shape, config: { parallel } }: BundleFacts): Said | null {
+  const kvHeads = shape.kind === 'llama' ? (shape.kvHeads ?? shape.heads) : shape.heads;
+  return kvHeads % parallel.tp === 0
+    ? null
+    : refused(`${parallel.tp} does not divide the ${kvHeads} heads of keys and values; use a divisor`);
+}
+
+/** The exception of parameters that are gathered again from some of the ranks. */
+export function onlyAllShards({ config: { parallel } }: BundleFacts): Said | null {
+  return typeof parallel.reshardAfterForward === 'number'
+    ? other('true: parameters are freed after forward and gathered from all ranks of the shard group')
+    : null;
+}
+
+/** The exception of units that no framework chooses in this way. */
+export function onlyNamedUnits({ config: { parallel } }: BundleFacts): Said | null {
+  return typeof parallel.wrap === 'string' && parallel.wrap !== 'moe'
+    ? null
+    : other('every block is a unit: the same values, with other memory and messages');
+}
+
+/** The exception of a hybrid strategy without a mesh: one replica in this library, one per machine in a bundle. */
+export function onlyMeshes({ config: { parallel }, machines }: BundleFacts): Said | null {
+  const { isHybrid, reshardAfterForward } = STRATEGIES[parallel.strategy];
+  if (!isHybrid || (parallel.mesh !== null && parallel.mesh.dpReplicate > 1)) return null;
+  return parallel.mesh === null && machines > 1
+    ? other('has one replica per machine; parallel.mesh sets another number of replicas')
+    : other(`has one replica, so it is ${reshardAfterForward ? 'FULL_SHARD' : 'SHARD_GRAD_OP'}`);
+}
