@@ -44,7 +44,7 @@ test('an unknown target, a missing folder and settings that cannot be said are b
     [['--to', 'torchrun'], /--out/],
     [
       ['--to', 'torchrun', '--out', 'a', '--set', 'parallel.cp=2'],
-      /parallel\.cp: context parallelism is not in train\.py/,
+      /parallel\.cp: this target does not have it.*export to 'megatron', 'swift'/,
     ],
     [['--to', 'torchrun', '--out', 'a', '--machines', '0'], /integer of at least 1/],
   ] as const) {
