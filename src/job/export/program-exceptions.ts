@@ -10,7 +10,6 @@ import { MODEL_FOLDER, modelSource } from './model-folder';
 import { exportedToPeft } from './peft-targets';
 import {
   alwaysReducedIn,
-  type Exceptions,
   left,
   OWN_BATCHES,
   onlyAllShards,
@@ -21,7 +20,6 @@ import {
   onlyRecompute,
   onlySchedules,
   other,
-  type Rules,
   refused,
 } from './rules';
 import { AS_HPZ, ofPrecision, onlyScaled, onlyStage3, trainerReduction } from './script-exceptions';

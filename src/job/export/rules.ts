@@ -1,24 +1,16 @@
 import { idleBecause } from '../../config/setting';
-import type { SettingPath, WHOLE_SETTINGS } from '../../config/setting-table';
+import type { WHOLE_SETTINGS } from '../../config/setting-table';
 import { type FloatDType, reduceDtypeOf, usesFloat16 } from '../../config/settings/precision';
 import { STRATEGIES } from '../../config/strategies';
-import { type BundleFacts, keysOfSetting, type Said, type Target, worldOf } from './target';
-
-/**
- * [Note: exported settings] What a bundle does with a setting follows from the table of settings and from what the bundle's files write.
- * A setting that a key's row or a script writes is 'said', unless it has no effect in this config. Any other setting is left out if it does
- * not change the loss, and refused if it does. A target's exceptions have a reason each: the target writes the setting in a similar way, or
- * not every value of it.
- */
-export interface Rules {
-  /** The settings that files write for which there is no table of keys, or by a key of another setting. */
-  readonly writes: readonly SettingPath[];
-  readonly except: Exceptions;
-}
-
-/** The exceptions of a target, with their reasons; null: there is no exception for this config. */
-export type Exceptions = Readonly<Partial<Record<SettingPath, Exception>>>;
-type Exception = Said | null | ((facts: BundleFacts) => Said | null);
+import {
+  type BundleFacts,
+  type Exception,
+  type Exceptions,
+  keysOfSetting,
+  type Said,
+  type Target,
+  worldOf,
+} from './target';
 
 export const other = (text: string): Said => ({ other: text });
 export const left = (text: string): Said => ({ left: text });

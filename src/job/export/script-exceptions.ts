@@ -3,7 +3,6 @@ import { type FloatDType, gradScalerOf, usesFloat16 } from '../../config/setting
 import { STRATEGIES } from '../../config/strategies';
 import {
   alwaysReducedIn,
-  type Exceptions,
   left,
   onlyAllShards,
   onlyDivisorsOfHeads,
@@ -12,10 +11,9 @@ import {
   onlyOptimizers,
   onlyRecompute,
   other,
-  type Rules,
   refused,
 } from './rules';
-import type { BundleFacts, Said } from './target';
+import type { BundleFacts, Exceptions, Rules, Said } from './target';
 
 /** The settings that every train.py has. */
 const IN_SCRIPTS: readonly SettingPath[] = [

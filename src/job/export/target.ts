@@ -1,11 +1,10 @@
 import type { Original } from '../../config/setting';
-import { SETTING_ROWS } from '../../config/setting-table';
+import { SETTING_ROWS, type SettingPath } from '../../config/setting-table';
 import type { BuiltInModel } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import type { Exported, KeyTable } from '../../dialects/rows/key-row';
 import type { Package } from './requirements';
-import type { Rules } from './rules';
 
 /** The config of a model that bundles can build. */
 export type BundleModel = Extract<BuiltInModel, { kind: 'gpt' | 'llama' }>;
@@ -40,6 +39,22 @@ export type Said =
   | { readonly left: string }
   /** The target cannot express the setting, and would train something else without it. */
   | { readonly refused: string };
+
+/**
+ * [Note: exported settings] What a bundle does with a setting follows from the table of settings and from what the bundle's files write.
+ * A setting that a key's row or a script writes is 'said', unless it has no effect in this config. Any other setting is left out if it does
+ * not change the loss, and refused if it does. A target's exceptions have a reason each: the target writes the setting in a similar way, or
+ * not every value of it.
+ */
+export interface Rules {
+  /** The settings that files write for which there is no table of keys, or by a key of another setting. */
+  readonly writes: readonly SettingPath[];
+  readonly except: Exceptions;
+}
+
+/** The exceptions of a target, with their reasons; null: there is no exception for this config. */
+export type Exceptions = Readonly<Partial<Record<SettingPath, Exception>>>;
+export type Exception = Said | null | ((facts: BundleFacts) => Said | null);
 
 /** A program or a scheduler for which a bundle is written. */
 export interface Target {
