@@ -24,7 +24,7 @@ import {
 } from './rules';
 import { AS_HPZ, ofPrecision, onlyScaled, onlyStage3, trainerReduction } from './script-exceptions';
 import { isByMegatron } from './swift-files';
-import { type BundleFacts, exportedOf, type Said, worldOf } from './target';
+import { type BundleFacts, type Exceptions, exportedOf, type Rules, type Said, worldOf } from './target';
 import { flavorOf } from './torchtitan-files';
 
 /** Returns what FSDP2 excludes. Source: the checks of --use-torch-fsdp2 in Megatron-LM's megatron/training/arguments.py. */
