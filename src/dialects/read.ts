@@ -8,7 +8,7 @@ import { assemble } from './assemble';
 import { isLaunch } from './command';
 import { isScriptName, readForeign, readReferred, writtenBy } from './read-file';
 import type { Meaning } from './rows/key-row';
-import { type Meant, meantBy, type Source, valuesOf } from './rows/meant';
+import { hasOpenVariable, type Meant, meantBy, type Source, valuesOf } from './rows/meant';
 import type { Reading } from './rows/reading';
 import { type ScriptLaunch, scriptLaunches, type WrittenFiles } from './script';
 
@@ -132,7 +132,7 @@ function withReferred(source: Source, places: Places, above: readonly string[]):
       const { file, script, unread = 'error' } = one.meaning;
       if (script !== undefined && !files.includes(script)) return []; // the user has not given the script's file
       const failure = failures.get(file ?? script ?? '');
-      if (failure !== undefined && isOpen(file ?? '')) return [{ ...one, meaning: OPEN_NAME }];
+      if (failure !== undefined && hasOpenVariable(file ?? '')) return [{ ...one, meaning: OPEN_NAME }];
       if (failure !== undefined) return [{ ...one, meaning: { effect: unread, why: failure } }];
       const isEmpty = script !== undefined && empty.has(script);
       return [
@@ -140,11 +140,6 @@ function withReferred(source: Source, places: Places, above: readonly string[]):
       ];
     }),
   ];
-}
-
-/** Whether a file's name has a variable that the script does not set. */
-function isOpen(file: string): boolean {
-  return /\$[\w{(]/.test(file);
 }
 
 const OPEN_NAME: Meaning = {

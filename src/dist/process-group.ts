@@ -22,9 +22,6 @@ import {
 /** The name of the group of all ranks. */
 export const WORLD = 'world';
 
-/** A sweep finds no groups that the compiler of JavaScript holds at this moment, in another thread; a later sweep does. */
-const MAX_SWEEPS = 4;
-
 interface CallParts {
   readonly op: CallOp;
   readonly inputs: readonly PieceList[];
@@ -167,8 +164,8 @@ export class Group implements ProcessGroup, MadeGroup {
     const globalRanks = ranks.map((rank) => this.ranks[rank] ?? rank);
     const wanted = name ?? `${this.name}[${ranks.join(',')}]`;
     let offer = this.#offer(ranks, wanted);
-    // All ranks get the same offers, so all of them release the groups that no code can reach, and try again.
-    for (let sweeps = 0; offer < 0 && sweeps < MAX_SWEEPS; sweeps++) {
+    if (offer < 0) {
+      // All ranks got this offer, so all of them release the groups that no code can reach, and try once more.
       this.#context.plane?.sweep();
       this.#meet();
       offer = this.#offer(ranks, wanted);

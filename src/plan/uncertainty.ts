@@ -8,7 +8,7 @@ import {
   peakInBytes,
   type TimePrediction,
 } from './prediction';
-import { STACK_RULES } from './stack-rules';
+import { STACK_RULES, shardedStates } from './stack-rules';
 
 /** The time of one cause in an iteration, its relative error, and the assumption behind it. */
 interface Doubt {
@@ -93,7 +93,8 @@ function doubtsOf(layout: Layout, { seconds, computeByCause, exposedComm, bubble
         : `collectives within a node reach ${CALIBRATION.linkEfficiency} of the links' bandwidth`,
     },
     {
-      seconds: nodes && layout.stack === 'deepspeed' && layout.strategy === 'FULL_SHARD' ? seconds : 0,
+      seconds:
+        nodes && layout.stack === 'deepspeed' && shardedStates(layout).includes('parameter') ? seconds : 0,
       relative: ZERO_3_BETWEEN_NODES,
       assumption:
         "ZeRO-3 between nodes is as fast as in DeepSpeed's release 0.6; earlier releases took up to 2.3 times as long",

@@ -116,7 +116,7 @@ function meantEntry(located: LocatedKey, dialect: Dialect, other: Asked['other']
   if (value === NOT_KNOWN && (row.effect === null || row.effect === 'planned'))
     return told('warning', `not known here: line ${entry.line} computes it; write ${row.says}`);
   if (dialect.auto !== undefined && value === 'auto') return told('none', dialect.auto);
-  if (row.effect !== 'none' && typeof value === 'string' && /\$[\w{(]/.test(value))
+  if (row.effect !== 'none' && typeof value === 'string' && hasOpenVariable(value))
     return told('warning', 'depends on a variable that these lines do not set, so it is left out');
   try {
     return { entry, row, meaning: row.mean({ key: path.at(-1) ?? '', value, line: entry.line, other }) };
@@ -124,6 +124,11 @@ function meantEntry(located: LocatedKey, dialect: Dialect, other: Asked['other']
     if (error instanceof ConfigError) return told('error', error.message);
     throw error;
   }
+}
+
+/** Whether a text has a variable of a script that the script does not set. */
+export function hasOpenVariable(text: string): boolean {
+  return /\$[\w{(]/.test(text);
 }
 
 /** Returns the value that an entry's row gets. */
