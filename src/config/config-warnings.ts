@@ -3,17 +3,37 @@ import type { Facts } from './setting';
 import { SETTING_ROWS } from './setting-table';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from './train-config';
 
+/** What a user should know about a setting that is given. */
+export interface SettingWarning {
+  readonly path: string;
+  /** The end of a sentence that begins with the path. */
+  readonly says: string;
+  /** Whether the setting has no effect; if not, it has an effect that its name does not suggest. */
+  readonly isIdle: boolean;
+}
+
 /**
- * Returns a sentence for each given setting that has no effect, or an effect that its name does not suggest, with the
+ * Returns a warning for each given setting that has no effect, or an effect that its name does not suggest, with the
  * reason and what to do. A setting at its default is reported only if the user wrote the setting, not if the input
  * is a whole config.
  */
-export function configWarnings(input: TrainConfigInput, config: TrainConfig, world: number): string[] {
+export function settingWarnings(
+  input: TrainConfigInput,
+  config: TrainConfig,
+  world: number,
+): SettingWarning[] {
   const facts: Facts<TrainConfig> = { config, world, given: (path) => isGiven(input, config, path) };
-  return SETTING_ROWS.flatMap(({ path, warns }) => {
-    const said = warns === undefined || !facts.given(path) ? null : warns(facts);
-    return said === null ? [] : [`${path} ${said}`];
+  return SETTING_ROWS.flatMap(({ path, idle, warns }) => {
+    if ((idle ?? warns) === undefined || !facts.given(path)) return [];
+    const reason = idle?.(config) ?? null;
+    const says = reason ?? warns?.(facts) ?? null;
+    return says === null ? [] : [{ path, says, isIdle: reason !== null }];
   });
+}
+
+/** Returns the warnings about a config's settings as sentences. */
+export function configWarnings(input: TrainConfigInput, config: TrainConfig, world: number): string[] {
+  return settingWarnings(input, config, world).map(({ path, says }) => `${path} ${says}`);
 }
 
 /**

@@ -67,10 +67,9 @@ interface Row<in Config> {
   readonly hint?: string;
   /** Other programs' names for the setting's values, in lower case without '-', '_' and blanks. */
   readonly words?: Readonly<Record<string, string>>;
-  /**
-   * Called if a config has the setting. Returns a warning if the setting has no effect, or an effect that its name does not
-   * suggest; else null. A warning about a setting without any effect contains 'has no effect': see `idleBecause`.
-   */
+  /** Called if a config has the setting. Returns why the setting has no effect in this config; null if it has an effect. */
+  readonly idle?: (config: Config) => string | null;
+  /** Called if a config has the setting. Returns a warning about an effect that its name does not suggest; null if there is none. */
   readonly warns?: (facts: Facts<Config>) => string | null;
   /** Returns what contradicts the setting; null if nothing does. */
   readonly conflict?: (config: Config) => string | readonly ConfigIssue[] | null;
@@ -82,7 +81,7 @@ interface Row<in Config> {
  */
 export type Changes = 'loss' | 'work' | 'nothing';
 
-/** Everything about a setting. `Config` is the part of a config that `warns`, `conflict` and `but` of this setting read. */
+/** Everything about a setting. `Config` is the part of a config that `idle`, `warns`, `conflict` and `but` of this setting read. */
 export interface Setting<in Config> extends Row<Config> {
   readonly changes: Changes;
   readonly planned: Planned<Config>;
@@ -97,15 +96,6 @@ export interface Section<in Config> extends Row<Config> {
 }
 
 export type Settings<Config> = Readonly<Record<string, Setting<Config>>>;
-
-/** Returns why a setting has no effect in a config; null if it has an effect. */
-export function idleBecause<Config>(
-  { warns }: Pick<Row<Config>, 'warns'>,
-  facts: Facts<Config>,
-): string | null {
-  const said = warns?.(facts) ?? null;
-  return said?.includes('has no effect') === true ? said : null;
-}
 
 type Schemas = Readonly<Record<string, { readonly schema: z.ZodType }>>;
 

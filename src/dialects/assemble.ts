@@ -1,4 +1,4 @@
-import { configWarnings } from '../config/config-warnings';
+import { type SettingWarning, settingWarnings } from '../config/config-warnings';
 import type { ConfigIssue } from '../config/setting';
 import { SETTING_ROWS } from '../config/setting-table';
 import { publishedModel } from '../config/settings/model';
@@ -115,7 +115,7 @@ function inLike(part: string, value: unknown): object {
 /** The errors of a config, and the settings that have no effect in it. */
 interface Judged {
   readonly issues: readonly ConfigIssue[];
-  readonly warnings: readonly string[];
+  readonly warnings: readonly SettingWarning[];
 }
 
 function judged(settings: readonly (readonly [string, unknown])[], place: Partial<Place>): Judged {
@@ -124,7 +124,7 @@ function judged(settings: readonly (readonly [string, unknown])[], place: Partia
   const checked = checkTrainConfig(config.model === undefined ? { ...config, model: stand } : config);
   if ('config' in checked) {
     const ranks = place.world ?? severalRanks(checked.config);
-    return { issues: [], warnings: configWarnings(config, checked.config, ranks) };
+    return { issues: [], warnings: settingWarnings(config, checked.config, ranks) };
   }
   // If some settings are wrong, only the other settings are checked for warnings.
   const others = settings.filter(([path]) => !checked.issues.some((issue) => concerns(issue, [path])));
@@ -153,9 +153,9 @@ function effectOf(one: Meant, said: Together, judged: Judged): Told {
   )
     return { effect: 'none', why: `is replaced by ${replaced.entry.key} (${whereOf(replaced.entry)})` };
   if (paths.length === 0) return withoutSettings(one, told, said);
-  const warning = judged.warnings.find((text) => paths.some((path) => text.startsWith(`${path} `)));
+  const warning = judged.warnings.find(({ path }) => paths.includes(path));
   if (warning !== undefined)
-    return { effect: warning.includes('no effect') ? 'none' : 'warning', why: warning };
+    return { effect: warning.isIdle ? 'none' : 'warning', why: `${warning.path} ${warning.says}` };
   const planned = isPlannedModel(sets) || place !== undefined;
   return {
     effect: planned ? 'planned' : 'used',

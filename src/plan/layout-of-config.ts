@@ -92,12 +92,13 @@ export function readingOf(config: TrainConfig, input: object, place: ReadPlace):
   const defaults = parseTrainConfig({ mixedPrecision: {} });
   const assumed: Assumed[] = [];
   const withoutEffect = valuesOfModel(input);
-  for (const { path, planned } of SETTING_ROWS) {
+  for (const { path, planned, idle } of SETTING_ROWS) {
     const value = valueAt(config, path.split('.'));
     const isChanged =
       value !== undefined && JSON.stringify(value) !== JSON.stringify(valueAt(defaults, path.split('.')));
     if (planned === null || !isChanged) continue;
-    const says = 'refused' in planned ? planned.refused : (planned.but?.(config, place) ?? null);
+    const says =
+      'refused' in planned ? planned.refused : (planned.but?.(config, place) ?? idle?.(config) ?? null);
     if (says !== null) assumed.push({ setting: path, says: `${path} ${shown(value)} ${says}` });
     else if ('ignored' in planned) withoutEffect.push(path);
   }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { size } from '../families/kinds';
-import { type ConfigIssue, type Facts, type Setting, schemaOf } from '../setting';
+import { type ConfigIssue, type Setting, schemaOf } from '../setting';
 import { type ModelSetting, modelShape } from './model';
 
 /** Formats of files of data. */
@@ -186,7 +186,7 @@ interface Read {
 }
 
 /** Returns why the data has no effect with the model; null if it has an effect. */
-export function dataWarning({ config }: Facts<Read>): string | null {
+export function withoutUseOfData(config: Read): string | null {
   const { data } = config;
   if (modelShape(config).kind !== 'dit' || (ownData(data) === null && data !== 'typescript')) return null;
   const given = typeof config.data === 'string' ? config.data : 'own data';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { size } from '../families/kinds';
-import { type Facts, type Setting, schemaOf } from '../setting';
+import { type Setting, schemaOf } from '../setting';
 
 /** Small matrices that train in place of the model's own. */
 export const LORA_PARTS = {
@@ -59,6 +59,6 @@ export const LORA = {
 } as const satisfies Setting<Read>;
 
 /** Returns why `frozen` has no effect beside adapters; null if it has an effect. */
-export function frozenWarning({ config: { lora } }: Facts<Pick<Read, 'lora'>>): string | null {
+export function besideAdapters({ lora }: Pick<Read, 'lora'>): string | null {
   return lora === null ? null : 'has no effect with lora: all parameters except the adapters are frozen';
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { type Facts, type Settings, schemaOf } from '../setting';
-import { anyGathered, isGathered } from './gathering';
+import { anyGathered } from './gathering';
 import type { ParallelConfig } from './parallel';
 
 /** The part of a config that the rules below read. */
@@ -40,19 +40,13 @@ export const OFFLOAD = {
       diffSynth: 'enable_model_cpu_offload',
     },
     hint: ': true',
-    warns: ({ config }: Facts<Read>): string | null =>
+    idle: (config: Read): string | null =>
       config.offload.parameters && !anyGathered(config)
         ? `has no effect under ${config.parallel.strategy}: parameters are whole and in use all the time (DeepSpeed: offload_param needs stage 3); ` +
           'use FULL_SHARD, or offload.optimizer'
         : null,
     changes: 'work',
-    planned: {
-      reads: true,
-      but: (config: Read): string | null =>
-        isGathered(config.parallel.strategy)
-          ? null
-          : `has no effect under ${config.parallel.strategy}: parameters are whole and in use all the time`,
-    },
+    planned: { reads: true },
   },
   activations: {
     schema: z.boolean().default(false),

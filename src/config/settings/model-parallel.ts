@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { size } from '../families/kinds';
 import { sequenceConflict } from '../router-options';
-import type { Facts, Settings } from '../setting';
+import type { Settings } from '../setting';
 import { isOwnModel, type ModelSetting, modelShape, positionsOf } from './model';
 
 /** How ranks compute attention over a sequence that is divided among these ranks. */
@@ -40,12 +40,12 @@ export const MODEL_PARALLEL = {
     schema: z.boolean().default(false),
     says: 'whether each rank of tensor parallelism computes norms and residuals only for its part of the sequence',
     names: { megatron: 'sequence_parallel', accelerate: 'megatron_lm_sequence_parallelism' },
-    warns: ({ config }: Facts<ModelParallelRead>): string | null =>
+    idle: (config: ModelParallelRead): string | null =>
       config.parallel.sequenceParallel ? withoutSplit(config) : null,
     conflict: ({ model, parallel: { tp, cp, sequenceParallel } }: SequenceRead): string | null =>
       sequenceParallel ? undivided(model, cp * tp, `${cp * tp} ranks`) : null,
     changes: 'work',
-    planned: { reads: true, but: withoutSplit },
+    planned: { reads: true },
   },
   cp: {
     schema: size.default(1),
@@ -76,8 +76,8 @@ export const MODEL_PARALLEL = {
   },
   cpKind: {
     schema: z.enum(CP_KINDS).default('ulysses'),
-    warns: ({ config }: Facts<ModelParallelRead>): string | null =>
-      config.parallel.cp === 1 ? 'has no effect with parallel.cp 1: every rank has whole sequences' : null,
+    idle: ({ parallel }: ModelParallelRead): string | null =>
+      parallel.cp === 1 ? 'has no effect with parallel.cp 1: every rank has whole sequences' : null,
     says: 'how attention reaches the positions of other ranks: by an exchange of heads, or by keys and values that travel round a ring',
     names: { megatron: 'cp_comm_type' },
     changes: 'work',

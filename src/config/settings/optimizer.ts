@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type Facts, type Settings, schemaOf } from '../setting';
+import { type Settings, schemaOf } from '../setting';
 
 const fraction = z.number().min(0).lt(1);
 
@@ -108,7 +108,7 @@ export const OPTIMIZER = {
     says: "decay rates of Adam's moments; for lion, the rates of the update's direction and of the moment. Default: [0.9, 0.999]; for lion [0.9, 0.99]",
     form: '[0.9, 0.999]',
     names: { torch: 'betas', transformers: ['adam_beta1', 'adam_beta2'] },
-    warns: ({ config }: Facts<Read>): string | null => withoutSecondMoment(config, ['sgd']),
+    idle: (config: Read): string | null => withoutSecondMoment(config, ['sgd']),
     changes: 'loss',
     planned: { ignored: SAME_WORK },
   },
@@ -116,7 +116,7 @@ export const OPTIMIZER = {
     schema: z.number().positive().default(ADAMW_DEFAULTS.eps),
     says: "added to Adam's and AdamW's denominator",
     names: { torch: 'eps', transformers: 'adam_epsilon' },
-    warns: ({ config }: Facts<Read>): string | null => withoutSecondMoment(config),
+    idle: (config: Read): string | null => withoutSecondMoment(config),
     changes: 'loss',
     planned: { ignored: SAME_WORK },
   },
@@ -131,23 +131,23 @@ export const OPTIMIZER = {
     schema: z.boolean().default(ADAMW_DEFAULTS.amsgrad),
     says: 'whether adam and adamW divide by the largest second moment so far, which is a third state (Reddi et al. 2018)',
     names: { torch: 'amsgrad' },
-    warns: ({ config }: Facts<Read>): string | null => withoutMaxima(config),
+    idle: (config: Read): string | null => withoutMaxima(config),
     changes: 'loss',
-    planned: { reads: true, but: (config: Read): string | null => withoutMaxima(config) },
+    planned: { reads: true },
   },
   momentum: {
     schema: fraction.default(SGD_DEFAULTS.momentum),
     says: 'momentum of sgd',
     names: { torch: 'momentum' },
-    warns: ({ config }: Facts<Read>): string | null => withoutKind('sgd', config, '', '; adamW has betas'),
+    idle: (config: Read): string | null => withoutKind('sgd', config, '', '; adamW has betas'),
     changes: 'loss',
-    planned: { reads: true, but: (config: Read): string | null => withoutKind('sgd', config) },
+    planned: { reads: true },
   },
   nesterov: {
     schema: z.boolean().default(SGD_DEFAULTS.nesterov),
     says: "whether sgd uses Nesterov's momentum",
     names: { torch: 'nesterov' },
-    warns: ({ config }: Facts<Read>): string | null => withoutKind('sgd', config, '', '; adamW has betas'),
+    idle: (config: Read): string | null => withoutKind('sgd', config, '', '; adamW has betas'),
     // In this case, torch.optim.SGD raises ValueError.
     conflict: (config: Read): string | null =>
       config.optimizer.kind === 'sgd' && config.optimizer.nesterov && config.optimizer.momentum === 0
@@ -167,7 +167,7 @@ export const OPTIMIZER = {
     schema: z.boolean().default(ADAMW_DEFAULTS.fused),
     says: 'accepted without effect: the update is one pass over the shard in any case',
     names: { torch: 'fused' },
-    warns: ({ config }: Facts<Read>): string | null =>
+    idle: (config: Read): string | null =>
       config.optimizer.fused
         ? null
         : 'false has no effect: the update is one pass over the shard in any case',
@@ -177,10 +177,9 @@ export const OPTIMIZER = {
   blockSize: {
     schema: z.int().min(16).default(ADAMW_8BIT_DEFAULTS.blockSize),
     says: 'number of elements that share a scale in adamW8bit',
-    warns: ({ config }: Facts<Read>): string | null =>
-      withoutKind('adamW8bit', config, ', whose states are float32'),
+    idle: (config: Read): string | null => withoutKind('adamW8bit', config, ', whose states are float32'),
     changes: 'loss',
-    planned: { reads: true, but: (config: Read): string | null => withoutKind('adamW8bit', config) },
+    planned: { reads: true },
   },
   groups: {
     schema: z.array(groupSchema).default([]),

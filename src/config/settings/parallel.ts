@@ -5,7 +5,6 @@ import { STRATEGIES, STRATEGY_NAMES, strategySchema } from '../strategies';
 import { COMM_HOOK } from './comm-hook';
 import { EXPERT_PARALLEL } from './expert-parallel';
 import {
-  isGathered,
   keepsToBackward,
   strategiesOf,
   unlessGathered,
@@ -13,7 +12,7 @@ import {
   withoutCopies,
   withoutMesh,
 } from './gathering';
-import { isOwnModel, type ModelSetting, modelShape } from './model';
+import { type ModelSetting, modelShape } from './model';
 import { MODEL_PARALLEL, shardRanksOf } from './model-parallel';
 import { PIPELINE } from './pipeline';
 import { floatSchema, type MixedPrecisionConfig } from './precision';
@@ -94,7 +93,7 @@ const DATA_PARALLEL = {
       fullyShard: 'mesh',
       accelerate: ['parallelism_config_dp_replicate_size', 'parallelism_config_dp_shard_size'],
     },
-    warns: ({ config }: Facts<Read>): string | null =>
+    idle: (config: Read): string | null =>
       config.parallel.mesh === null || strategiesOf(config).some((name) => STRATEGIES[name].isHybrid)
         ? null
         : `${withoutCopies(config)}; use HYBRID_SHARD or _HYBRID_SHARD_ZERO2`,
@@ -104,8 +103,7 @@ const DATA_PARALLEL = {
       but: (config: Read, { gpus }: { readonly gpus?: number | undefined }): string | null => {
         const { mesh, strategy } = config.parallel;
         if (mesh === null) return null;
-        if (!STRATEGIES[strategy].isHybrid) return withoutCopies(config);
-        if (gpus === undefined) return null;
+        if (!STRATEGIES[strategy].isHybrid || gpus === undefined) return null;
         const ranks = shardRanksOf(config, gpus);
         if (ranks === mesh.dpReplicate * mesh.dpShard) return null;
         return `is planned with ${ranks / mesh.dpShard} replicas of ${mesh.dpShard} ranks, on ${gpus} GPUs`;
@@ -124,7 +122,7 @@ const DATA_PARALLEL = {
       fairScale: 'reshard_after_forward',
       deepSpeed: 'zero_hpz_partition_size',
     },
-    warns: ({ config }: Facts<Read>): string | null => unlessGathered(config),
+    idle: (config: Read): string | null => unlessGathered(config),
     conflict: (config: Read): string | null => {
       const { mesh, reshardAfterForward: ranks } = config.parallel;
       if (mesh === null || typeof ranks !== 'number' || mesh.dpShard % ranks === 0) return null;
@@ -135,8 +133,6 @@ const DATA_PARALLEL = {
       reads: true,
       but: (config: Read): string | null => {
         const { reshardAfterForward: asked, strategy } = config.parallel;
-        if (!isGathered(strategy))
-          return `has no effect under ${strategy}: parameters stay whole, and no unit frees them`;
         if (typeof asked === 'number')
           return 'is planned as true: parameters are freed after forward and gathered again from all ranks of the shard group';
         return asked === true
@@ -189,7 +185,7 @@ const DATA_PARALLEL = {
       fullyShard: 'syncModuleStates',
       accelerate: 'fsdp_sync_module_states',
     },
-    warns: ({ config }: Facts<Read>): string | null =>
+    idle: (config: Read): string | null =>
       config.parallel.syncModuleStates
         ? 'has no effect on values: every rank makes the same initial values from the seed, or reads them from one file'
         : null,
@@ -204,7 +200,7 @@ const DATA_PARALLEL = {
       fullyShard: 'forward_prefetch',
       accelerate: 'fsdp_forward_prefetch',
     },
-    warns: ({ config }: Facts<Read>): string | null =>
+    idle: (config: Read): string | null =>
       strategiesOf(config).every((name) => name === 'NO_SHARD') ? whole(config) : null,
     changes: 'work',
     planned: { refused: 'is not read: units are planned to be gathered in advance' },
@@ -218,7 +214,7 @@ const DATA_PARALLEL = {
       fullyShard: 'backward_prefetch',
       accelerate: 'fsdp_backward_prefetch',
     },
-    warns: ({ config }: Facts<Read>): string | null =>
+    idle: (config: Read): string | null =>
       unlessGathered(config) ??
       (keepsToBackward(config)
         ? 'has no effect: parameters are whole from forward to backward, so backward gathers nothing'
@@ -230,7 +226,7 @@ const DATA_PARALLEL = {
     schema: z.boolean().default(true),
     says: 'whether at most two all-gathers are in flight at once',
     names: { fsdp: 'limit_all_gathers', fullyShard: 'limit_all_gathers' },
-    warns: ({ config }: Facts<Read>): string | null =>
+    idle: (config: Read): string | null =>
       unlessGathered(config) ??
       (config.parallel.limitAllGathers
         ? null
@@ -246,7 +242,7 @@ const DATA_PARALLEL = {
     says: 'size of a gradient bucket under NO_SHARD; the first bucket is closed at 1 MiB',
     names: { ddp: 'bucketBytes', torch: 'bucket_cap_mb' },
     hint: ', in bytes',
-    warns: ({ config }: Facts<Read>): string | null =>
+    idle: (config: Read): string | null =>
       strategiesOf(config).every((name) => name === 'NO_SHARD')
         ? null
         : `has no effect under ${config.parallel.strategy}: gradients are reduced per unit, and parallel.wrap decides the units`,
@@ -257,15 +253,14 @@ const DATA_PARALLEL = {
     schema: z.boolean().nullable().default(null),
     says: 'whether gradients of all microbatches except the last stay local and whole. `null`: true for NO_SHARD and ZERO_1',
     names: { torch: 'no_sync' },
-    warns: ({ config }: Facts<Read>): string | null => {
-      const { noSync, strategy } = config.parallel;
-      if (noSync === null) return null;
-      if (config.accumulation === 1)
-        return 'has no effect with accumulation 1: the only microbatch of a step is its last';
-      return noSync && strategy === 'ZERO_2'
+    idle: (config: Read): string | null =>
+      config.parallel.noSync !== null && config.accumulation === 1
+        ? 'has no effect with accumulation 1: the only microbatch of a step is its last'
+        : null,
+    warns: ({ config }: Facts<Read>): string | null =>
+      config.parallel.noSync === true && config.parallel.strategy === 'ZERO_2'
         ? 'true stores whole gradients across microbatches, although ZERO_2 shards gradients to save that memory'
-        : null;
-    },
+        : null,
     changes: 'work',
     planned: {
       refused:
@@ -283,12 +278,13 @@ const DATA_PARALLEL = {
     schema: z.boolean().default(false),
     says: 'whether gradients of embedding rows and of experts are reduced only if at least one rank used the row or the expert',
     names: { ddp: 'sparseGradients', fullyShard: 'sparseGradients', deepSpeed: 'sparse_gradients' },
+    idle: (config: Read): string | null =>
+      config.parallel.sparseGradients && modelShape(config).kind === 'dit'
+        ? 'has no effect with a dit: it has no token embedding, and no gradient is sparse'
+        : null,
     warns: ({ config }: Facts<Read>): string | null => {
       const shape = modelShape(config);
-      if (!config.parallel.sparseGradients || isOwnModel(shape)) return null;
-      if (shape.kind === 'dit')
-        return 'has no effect with a dit: it has no token embedding, and no gradient is sparse';
-      if (shape.kind === 't5-encoder' || !shape.tied) return null;
+      if (!config.parallel.sparseGradients || !('tied' in shape) || !shape.tied) return null;
       const rest = shape.kind === 'moe' ? 'only experts benefit' : 'no gradient is sparse';
       return `does not help the token embedding, whose gradient is dense: the output head shares its weight (model.tied) and uses every row. So ${rest}; set model.tied false`;
     },

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { size } from '../families/kinds';
 import { stageConflict } from '../router-options';
-import type { Facts, Settings } from '../setting';
+import type { Settings } from '../setting';
 import { type ModelSetting, modelShape } from './model';
 
 /** The names of a pipeline's schedules. */
@@ -57,7 +57,7 @@ export const PIPELINE = {
       schedulezbh1: 'zb',
       zerobubble: 'zb',
     },
-    warns: ({ config }: Facts<PipelineRead>): string | null => withoutStages(config),
+    idle: withoutStages,
     conflict: (config: PipelineRead): string | null => {
       const { pp, schedule, virtualStages } = config.parallel;
       if (pp === 1 || schedule !== 'interleaved') return null;
@@ -76,7 +76,7 @@ export const PIPELINE = {
       but: (config: PipelineRead): string | null =>
         config.parallel.pp > 1 && config.parallel.schedule === 'zb'
           ? 'is planned as 1f1b: plans know no zero bubble'
-          : withoutStages(config),
+          : null,
     },
   },
   virtualStages: {
@@ -85,13 +85,13 @@ export const PIPELINE = {
     names: {
       megatron: ['virtual_pipeline_model_parallel_size', 'num_virtual_stages_per_pipeline_rank'],
     },
-    warns: ({ config }: Facts<PipelineRead>): string | null => withoutStages(config),
+    idle: withoutStages,
     conflict: ({ parallel: { pp, schedule, virtualStages } }: PipelineRead): string | null =>
       pp === 1 || (virtualStages ?? 1) === 1 || schedule === 'interleaved'
         ? null
         : `${virtualStages} stages per rank need parallel.schedule 'interleaved', because '${schedule}' has one`,
     changes: 'work',
-    planned: { reads: true, but: withoutStages },
+    planned: { reads: true },
   },
   microbatches: {
     schema: size.nullable().default(null),
@@ -102,14 +102,14 @@ export const PIPELINE = {
       deepSpeed: 'micro_batches',
       accelerate: 'megatron_lm_num_micro_batches',
     },
-    warns: ({ config }: Facts<PipelineRead>): string | null => withoutStages(config),
+    idle: withoutStages,
     conflict: (config: PipelineRead): string | null => {
       const { batch, parallel } = config;
       if (parallel.pp === 1 || batch % microbatchesOf(config) === 0) return null;
       return `${parallel.microbatches} does not divide batch ${batch} (rows per data-parallel rank and pass); change one of them`;
     },
     changes: 'work',
-    planned: { reads: true, but: withoutStages },
+    planned: { reads: true },
   },
   stageSplit: {
     schema: z.union([z.enum(SPLITS), z.array(size).min(1), z.array(z.string()).min(1)]).default('layers'),
@@ -128,7 +128,7 @@ export const PIPELINE = {
       ],
     },
     words: { uniform: 'layers', profile: 'time' },
-    warns: ({ config }: Facts<PipelineRead>): string | null => withoutStages(config),
+    idle: withoutStages,
     changes: 'work',
     planned: { refused: "is planned as 'layers': stages with equally many layers" },
   },

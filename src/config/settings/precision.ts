@@ -47,7 +47,7 @@ export const MIXED_PRECISION = {
     schema: float,
     says: 'type of buffers in forward. `null`: float32',
     names: { torch: 'buffer_dtype', fairScale: 'buffer_dtype' },
-    warns: ({ config }: Facts<Read>): string | null => {
+    idle: (config: Read): string | null => {
       const { bufferDtype = null } = config.mixedPrecision ?? {};
       if (bufferDtype === null || bufferDtype === 'float32' || isOwnModel(modelShape(config))) return null;
       return `${bufferDtype} has no effect: the model has no buffers`;
@@ -59,7 +59,7 @@ export const MIXED_PRECISION = {
     schema: z.boolean().default(true),
     says: 'whether floating point inputs of units are rounded to paramDtype',
     names: { torch: 'cast_forward_inputs' },
-    warns: ({ config }: Facts<Read>): string | null => {
+    idle: (config: Read): string | null => {
       const { castForwardInputs = true, paramDtype = null } = config.mixedPrecision ?? {};
       if (castForwardInputs || (paramDtype !== null && paramDtype !== 'float32')) return null;
       return 'false has no effect: without paramDtype, inputs are not rounded; give paramDtype';
@@ -71,7 +71,7 @@ export const MIXED_PRECISION = {
     schema: z.boolean().default(false),
     says: 'whether gradients stay in reduceDtype instead of being converted to float32',
     names: { torch: 'keep_low_precision_grads' },
-    warns: ({ config }: Facts<Read>): string | null =>
+    idle: (config: Read): string | null =>
       config.mixedPrecision?.keepLowPrecisionGrads && reduceDtypeOf(config) === 'float32'
         ? 'has no effect: gradients are reduced in float32; give reduceDtype bfloat16 or float16'
         : null,

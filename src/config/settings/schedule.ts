@@ -49,10 +49,10 @@ const SCHEDULE_PARTS = {
     schema: z.int().min(1).optional(),
     says: 'the step at which the learning rate reaches etaMin; with cosine, linear and wsd, the rate reaches etaMin one step later. Default: `steps`',
     names: { torch: 'T_max', deepSpeed: 'total_num_steps' },
+    idle: (config: Read): string | null => ofOtherSchedule(config, ENDING),
     warns: (facts: Facts<Read>): string | null => {
       const { steps } = facts.config;
-      const { kind, end } = scheduleIn(facts.config);
-      if (!ENDING.includes(kind)) return ofOtherSchedule(facts.config, ENDING);
+      const { end } = scheduleIn(facts.config);
       return end > steps && facts.given('steps')
         ? `${end} is beyond the run's ${steps} steps: the learning rate does not fall to etaMin`
         : null;
@@ -62,7 +62,7 @@ const SCHEDULE_PARTS = {
     schema: z.number().min(0).default(0),
     says: 'the learning rate at the end of the schedule',
     names: { torch: 'eta_min' },
-    warns: ({ config }: Facts<Read>): string | null => ofOtherSchedule(config, ENDING),
+    idle: (config: Read): string | null => ofOtherSchedule(config, ENDING),
     conflict: (config: Read): string | null => {
       const { etaMin } = config.schedule ?? { etaMin: 0 };
       const { lr } = config.optimizer;
@@ -75,7 +75,7 @@ const SCHEDULE_PARTS = {
     schema: z.int().min(1).optional(),
     says: 'number of steps in which the rate of wsd falls. Default: a fifth of the steps after warmup',
     names: { transformers: 'num_decay_steps' },
-    warns: ({ config }: Facts<Read>): string | null => ofOtherSchedule(config, ['wsd']),
+    idle: (config: Read): string | null => ofOtherSchedule(config, ['wsd']),
     conflict: (config: Read): string | null => {
       const { kind, warmupSteps, decaySteps = 0, end } = scheduleIn(config);
       return kind !== 'wsd' || warmupSteps + decaySteps <= end
@@ -87,19 +87,19 @@ const SCHEDULE_PARTS = {
     schema: z.enum(['cosine', 'linear', '1-sqrt']).default('cosine'),
     says: 'how wsd falls',
     names: { transformers: 'decay_type' },
-    warns: ({ config }: Facts<Read>): string | null => ofOtherSchedule(config, ['wsd']),
+    idle: (config: Read): string | null => ofOtherSchedule(config, ['wsd']),
   },
   stepSize: {
     schema: z.int().min(1).default(30),
     says: "with kind 'step', the number of training steps between two changes",
     names: { torch: 'step_size' },
-    warns: ({ config }: Facts<Read>): string | null => ofOtherSchedule(config, ['step']),
+    idle: (config: Read): string | null => ofOtherSchedule(config, ['step']),
   },
   gamma: {
     schema: z.number().positive().default(0.1),
     says: "with kinds 'step' and 'exponential', the factor of each change. Source of the default: torch.optim.lr_scheduler.StepLR",
     names: { torch: 'gamma' },
-    warns: ({ config }: Facts<Read>): string | null => ofOtherSchedule(config, ['step', 'exponential']),
+    idle: (config: Read): string | null => ofOtherSchedule(config, ['step', 'exponential']),
   },
 } as const;
 

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { modelConflicts } from '../model-conflicts';
 import type { ConfigIssue, PlannedOn, Section, Setting } from '../setting';
-import { DATA, type DataSetting, dataConflicts, dataSchema, dataWarning, ownData } from './data';
-import { frozenWarning, LORA } from './lora';
+import { DATA, type DataSetting, dataConflicts, dataSchema, ownData, withoutUseOfData } from './data';
+import { besideAdapters, LORA } from './lora';
 import { ACTIVATION_CHECKPOINTING, OFFLOAD, offloadSchema } from './memory';
 import { type ModelSetting, modelSchema, modelShape } from './model';
 import { OPTIMIZER, optimizerSchema } from './optimizer';
@@ -90,7 +90,7 @@ export const SETTINGS = {
       "'typescript': source code as bytes; 'synthetic': token ids by a formula; 'moving-shapes': videos with captions, for a dit; the path of your own file or folder of text, JSONL, CSV, " +
       'Parquet or images; an object with the keys below; or, in `job.train`, a function `(scope, index) => batch`',
     form: "'./my.txt', or { path: './texts', tokenizer: './tokenizer.json', validation: 0.1 }",
-    warns: dataWarning,
+    idle: withoutUseOfData,
     conflict: (config: Read): readonly ConfigIssue[] => [
       ...dataConflicts(config),
       ...movingShapesConflicts(config),
@@ -162,7 +162,7 @@ export const SETTINGS = {
     says: "names of modules whose parameters are not trained; '*' stands for one part of a name",
     form: "['wte', 'blocks.0']",
     names: { torch: 'requires_grad_' },
-    warns: frozenWarning,
+    idle: besideAdapters,
     changes: 'loss',
     planned: { reads: true },
   },

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { type DitConfig, size, type T5Config, t5Schema } from '../families/kinds';
-import { type ConfigIssue, type Facts, type Setting, schemaOf } from '../setting';
+import { type ConfigIssue, type Setting, schemaOf } from '../setting';
 import type { DataSetting } from './data';
 import { type ModelSetting, modelShape } from './model';
 
@@ -39,7 +39,7 @@ export const MOVING_SHAPES = {
   schema: movingShapesSchema.prefault({}),
   says: "videos of coloured circles and squares that move, with captions: the data 'moving-shapes'",
   form: '{ colors: 4, directions: 4, validation: 16 }',
-  warns: ({ config: { data } }: Facts<Read>): string | null =>
+  idle: ({ data }: Read): string | null =>
     data === 'moving-shapes' ? null : "has no effect without data: 'moving-shapes'",
   changes: 'loss',
   planned: { ignored: 'batches have the same shape with any data' },

@@ -1,4 +1,3 @@
-import { idleBecause } from '../../config/setting';
 import type { WHOLE_SETTINGS } from '../../config/setting-table';
 import { type FloatDType, reduceDtypeOf, usesFloat16 } from '../../config/settings/precision';
 import { STRATEGIES } from '../../config/strategies';
@@ -9,7 +8,6 @@ import {
   keysOfSetting,
   type Said,
   type Target,
-  worldOf,
 } from './target';
 
 export const other = (text: string): Said => ({ other: text });
@@ -44,7 +42,7 @@ export function sayingOf(
   const isWritten =
     writes.includes(path) || keys?.(facts).some((table) => keysOfSetting(path, table).length > 0) === true;
   if (!isWritten && changes !== 'loss') return LEFT_OUT[changes];
-  const idle = idleBecause(row, { config: facts.config, world: worldOf(facts), given: () => true });
+  const idle = row.idle?.(facts.config) ?? null;
   if (idle !== null) return left(idle);
   return isWritten ? 'said' : 'missing';
 }
