@@ -97,3 +97,12 @@ export const STRATEGIES: Readonly<Record<StrategyName, StrategyProperties>> = {
   HYBRID_SHARD: { ...EVERYTHING, isHybrid: true },
   _HYBRID_SHARD_ZERO2: { ...EVERYTHING, isHybrid: true, reshardAfterForward: false },
 };
+
+/**
+ * Returns the strategy that has these properties, and otherwise those of `name`: strategyWith('FULL_SHARD', { isHybrid: true })
+ * is 'HYBRID_SHARD'. If there is none, returns `name`.
+ */
+export function strategyWith(name: StrategyName, changed: Partial<StrategyProperties>): StrategyName {
+  const wanted = JSON.stringify({ ...STRATEGIES[name], ...changed });
+  return STRATEGY_NAMES.find((each) => JSON.stringify(STRATEGIES[each]) === wanted) ?? name;
+}

@@ -1,5 +1,5 @@
 import type { Facts } from '../setting';
-import { STRATEGIES, type StrategyName } from '../strategies';
+import { STRATEGIES, type StrategyName, strategyWith } from '../strategies';
 import { shardRanksOf } from './model-parallel';
 
 /** The part of a config that the rules below read. */
@@ -59,10 +59,9 @@ export function withoutMesh(
   { config, world: ranks }: Facts<Strategies>,
 ): string | null {
   const world = shardRanksOf(config, ranks);
-  const { isHybrid, reshardAfterForward } = STRATEGIES[strategy];
-  if (world === 1 || config.parallel.mesh !== null || !isHybrid) return null;
+  if (world === 1 || config.parallel.mesh !== null || !STRATEGIES[strategy].isHybrid) return null;
   return (
     `${strategy} without parallel.mesh has one replica, because all ranks are on one host: it has the same effect as ` +
-    `${reshardAfterForward ? 'FULL_SHARD' : 'SHARD_GRAD_OP'}; give mesh { dpReplicate, dpShard } whose product is ${world}`
+    `${strategyWith(strategy, { isHybrid: false })}; give mesh { dpReplicate, dpShard } whose product is ${world}`
   );
 }

@@ -132,7 +132,7 @@ const DATA_PARALLEL = {
     planned: {
       reads: true,
       but: (config: Read): string | null => {
-        const { reshardAfterForward: asked, strategy } = config.parallel;
+        const { reshardAfterForward: asked } = config.parallel;
         if (typeof asked === 'number')
           return 'is planned as true: parameters are freed after forward and gathered again from all ranks of the shard group';
         return asked === true

@@ -1,3 +1,4 @@
+import { strategyWith } from '../../config/strategies';
 import {
   type Asked,
   allNone,
@@ -42,9 +43,9 @@ function strategy({ key, other }: Asked): Meaning {
           ? 'FULL_SHARD'
           : 'SHARD_GRAD_OP';
   const replicas = Number(other('parallelism_config_dp_replicate_size') ?? 1);
-  const hybrid = { FULL_SHARD: 'HYBRID_SHARD', SHARD_GRAD_OP: '_HYBRID_SHARD_ZERO2' } as const;
-  const isSplit = replicas > 1 && (plain === 'FULL_SHARD' || plain === 'SHARD_GRAD_OP');
-  return { sets: { 'parallel.strategy': isSplit ? hybrid[plain] : plain } };
+  return {
+    sets: { 'parallel.strategy': replicas > 1 ? strategyWith(plain, { isHybrid: true }) : plain },
+  };
 }
 
 export const UNWRAPPED =

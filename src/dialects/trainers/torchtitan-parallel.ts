@@ -2,7 +2,7 @@ import { modelNamed } from '../../config/model-names';
 import { modelShape } from '../../config/settings/model';
 import { dataRanksOf } from '../../config/settings/model-parallel';
 import { microbatchesOf, virtualStagesOf } from '../../config/settings/pipeline';
-import { STRATEGIES } from '../../config/strategies';
+import { STRATEGIES, strategyWith } from '../../config/strategies';
 import {
   type Asked,
   both,
@@ -36,11 +36,12 @@ function strategy({ other }: Asked): Meaning {
   const reshard = String(other('parallelism.fsdp_reshard_after_forward') ?? 'default');
   const isKept =
     reshard === 'never' || (reshard === 'default' && degreeOf(other, 'pipeline_parallel_degree') > 1);
-  const plain = isKept ? 'SHARD_GRAD_OP' : 'FULL_SHARD';
-  const hybrid = isKept ? '_HYBRID_SHARD_ZERO2' : 'HYBRID_SHARD';
   return {
     sets: {
-      'parallel.strategy': dpReplicate > 1 ? hybrid : plain,
+      'parallel.strategy': strategyWith('FULL_SHARD', {
+        isHybrid: dpReplicate > 1,
+        reshardAfterForward: !isKept,
+      }),
       ...(dpReplicate > 1 && shard > 0 && { 'parallel.mesh': { dpReplicate, dpShard: shard * cp } }),
     },
     ...ranks(shard, other),
