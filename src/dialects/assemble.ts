@@ -1,4 +1,5 @@
 import { type SettingWarning, settingWarnings } from '../config/config-warnings';
+import { NAMED_MODELS } from '../config/named-models';
 import type { ConfigIssue } from '../config/setting';
 import { SETTING_ROWS } from '../config/setting-table';
 import { publishedModel } from '../config/settings/model';
@@ -76,15 +77,22 @@ function adaptedEmbeddings(settings: ReadonlyMap<string, Said>): readonly (reado
   return [[by, { effect: 'refused', why }]];
 }
 
-/** Adds the length of sequences to a published model; removes the sizes of a model that no line names. */
+/** Adds the length of sequences and the kind of attention to a model; removes the sizes of a model that no line names. */
 function sizeModel(meant: readonly Meant[], { place }: Together, settings: Map<string, Said>): void {
   const model = settings.get('model')?.value;
-  if (model !== undefined && !isPlannedModel({ model })) return;
-  if (model === undefined && settings.has('model.kind')) return;
-  const by = meant.findLast(({ meaning }) => meaning.place?.seq !== undefined);
-  if (model !== undefined && place.seq !== undefined && by !== undefined)
-    settings.set('model.seq', { value: place.seq, by });
-  if (model === undefined) settings.delete('model.latent');
+  const published = publishedModel(model);
+  const isSized = model === undefined && settings.has('model.kind');
+  const own: Readonly<Record<string, unknown>> = published === null ? {} : { ...NAMED_MODELS[published] };
+  const take = (key: 'seq' | 'attention'): void => {
+    const by = meant.findLast(({ meaning }) => meaning.place?.[key] !== undefined);
+    if (by !== undefined && place[key] !== own[key]) settings.set(`model.${key}`, { value: place[key], by });
+  };
+  if (published !== null) take('seq');
+  if (published !== null || isSized) take('attention');
+  if (model === undefined && !isSized) {
+    settings.delete('model.latent');
+    settings.delete('model.attention');
+  }
 }
 
 /** Makes an object of settings by path; settings within a model that is named are those of a model like it. */

@@ -26,7 +26,7 @@ export function together(meant: readonly Meant[], ranks: number | undefined): To
   for (const one of meant) {
     for (const [path, value] of Object.entries(one.meaning.sets ?? {}))
       settings.set(path, { value, by: one });
-    place = { ...place, ...one.meaning.place };
+    place = { ...place, ...(one.stack && { stack: one.stack }), ...one.meaning.place };
     // The last line that names a model decides, also if only plans know this model.
     if (one.meaning.place?.model !== undefined) settings.delete('model');
     if (one.meaning.sets?.model !== undefined) {

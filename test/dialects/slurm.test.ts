@@ -30,6 +30,7 @@ srun torchrun --nnodes=$SLURM_NNODES --nproc-per-node=\${GPUS:-8} --rdzv-endpoin
   assert.deepEqual(reading.config.model, {
     kind: 'gpt',
     vocab: 51_200,
+    attention: 'flash',
     tied: true,
     layers: 24,
     dim: 1024,

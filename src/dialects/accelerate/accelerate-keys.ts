@@ -8,6 +8,7 @@ import {
   flag,
   flags,
   isNothing,
+  type KeyRow,
   type KeyTable,
   type Meaning,
   none,
@@ -16,18 +17,55 @@ import {
   settingKeys,
   wrongValue,
 } from '../rows/key-row';
+import type { Place } from '../rows/reading';
 import { clip, floatOf, strategyOfStage, whole, wholeOf, yesOf } from '../rows/values';
 import { isUnwrapped, UNWRAPPED } from './accelerate-fsdp';
 
 // Keys of Accelerate: the YAML of `accelerate config`, whose sections have the names of the arguments of `accelerate launch`.
 
+/** The switches of `accelerate launch`, which decide in place of the file's distributed_type. */
+const SWITCHES = {
+  use_deepspeed: 'DEEPSPEED',
+  use_fsdp: 'FSDP',
+  use_megatron_lm: 'MEGATRON_LM',
+  multi_gpu: 'MULTI_GPU',
+} as const;
+
+/** Returns how processes share the model, if a key says so. Source: _validate_launch_command of Accelerate. */
+function methodGiven({ other, value, key }: Asked): string | undefined {
+  const switched = Object.entries(SWITCHES).find(([name]) => isGiven(other(name)));
+  if (switched !== undefined) return switched[1];
+  const type = key === 'distributed_type' ? value : other('distributed_type');
+  return typeof type === 'string' ? type.toUpperCase() : undefined;
+}
+
 /** Returns how processes share the model, from the keys that decide it. */
-function methodOf({ other, value, key }: Asked): string {
-  const given = key === 'distributed_type' ? value : other('distributed_type');
-  if (typeof given === 'string') return given.toUpperCase();
-  if (isGiven(other('use_deepspeed'))) return 'DEEPSPEED';
-  if (isGiven(other('use_fsdp'))) return 'FSDP';
-  return isGiven(other('use_megatron_lm')) ? 'MEGATRON_LM' : 'MULTI_GPU';
+function methodOf(asked: Asked): string {
+  return methodGiven(asked) ?? 'MULTI_GPU';
+}
+
+/** Returns the program that trains; undefined if no key says so, or if nothing is sharded. */
+export function accelerateStack(other: Asked['other']): Place['stack'] | undefined {
+  const method = methodGiven({ key: '', value: undefined, line: 0, other });
+  return ({ DEEPSPEED: 'deepspeed', FSDP: 'fsdp2', MEGATRON_LM: 'megatron' } as const)[method ?? ''];
+}
+
+/**
+ * Returns rows of keys that Accelerate reads only with one kind of training. If no key says the kind, it is in Accelerate's
+ * default file, and the rows hold.
+ */
+export function readWith(method: 'DEEPSPEED' | 'FSDP' | 'MEGATRON_LM', table: KeyTable): KeyTable {
+  return Object.fromEntries(
+    Object.entries(table).map(([key, row]): [string, KeyRow] => {
+      const mean: KeyRow['mean'] = (asked) => {
+        const given = methodGiven(asked);
+        if (given === undefined || given === method) return row.mean(asked);
+        const why = `Accelerate reads it only with distributed_type ${method}, and this training has ${given}`;
+        return { effect: row.effect === 'none' ? 'none' : 'warning', why };
+      };
+      return [key, { ...row, mean }];
+    }),
+  );
 }
 
 function isGiven(value: unknown): boolean {

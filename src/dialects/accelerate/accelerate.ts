@@ -17,6 +17,7 @@ import type { Dialect, Finding } from '../rows/meant';
 import { yes } from '../rows/values';
 import { ACCELERATE_FSDP } from './accelerate-fsdp';
 import {
+  accelerateStack,
   DEEPSPEED_KEYS,
   DYNAMO,
   DYNAMO_KEYS,
@@ -25,6 +26,7 @@ import {
   MPI,
   OFF_GPU,
   RESOURCES,
+  readWith,
   SAGEMAKER,
   SAGEMAKER_KEYS,
   TPU,
@@ -88,9 +90,14 @@ function computeEnvironment({ value }: Asked): Meaning {
   throw wrongValue(value, 'LOCAL_MACHINE (also for Slurm) or AMAZON_SAGEMAKER');
 }
 
+const UNDER_DEEPSPEED = readWith('DEEPSPEED', DEEPSPEED_KEYS);
+const UNDER_FSDP = readWith('FSDP', ACCELERATE_FSDP.fsdp);
+const UNDER_MEGATRON = readWith('MEGATRON_LM', ACCELERATE_MEGATRON);
+
 /** The dialect of the YAML that `accelerate config` writes. */
 export const ACCELERATE: Dialect = {
   name: 'Accelerate',
+  stack: accelerateStack,
   keys: {
     ...RESOURCES,
     ...TPU,
@@ -102,10 +109,10 @@ export const ACCELERATE: Dialect = {
     use_cpu: none('ranks run on CPUs here; a plan is for GPUs'),
     fp16: none('is the old form of mixed_precision: fp16'),
     dynamo_backend: DYNAMO_KEYS.dynamo_backend ?? none(DYNAMO),
-    deepspeed_config: section(DEEPSPEED_KEYS),
-    fsdp_config: section(ACCELERATE_FSDP.fsdp),
+    deepspeed_config: section(UNDER_DEEPSPEED),
+    fsdp_config: section(UNDER_FSDP),
     parallelism_config: section(ACCELERATE_FSDP.parallelism),
-    megatron_lm_config: section(ACCELERATE_MEGATRON),
+    megatron_lm_config: section(UNDER_MEGATRON),
     dynamo_config: section(DYNAMO_KEYS),
     fp8_config: section(FP8_KEYS),
     mpirun_config: section(MPI),
@@ -143,13 +150,14 @@ const LOGS = 'where the processes of the launcher write their output';
 /** The arguments of `accelerate launch`, which replace the values of its config file. */
 export const ACCELERATE_LAUNCH: Dialect = {
   name: 'accelerate launch',
+  stack: accelerateStack,
   keys: {
     ...RESOURCES,
     ...KINDS,
-    ...DEEPSPEED_KEYS,
-    ...ACCELERATE_FSDP.fsdp,
+    ...UNDER_DEEPSPEED,
+    ...UNDER_FSDP,
     ...ACCELERATE_FSDP.parallelism,
-    ...ACCELERATE_MEGATRON,
+    ...UNDER_MEGATRON,
     ...DYNAMO_KEYS,
     ...FP8_KEYS,
     ...MPI,

@@ -218,6 +218,7 @@ const checks: Dialect['checks'] = (other): Finding[] => {
 /** DeepSpeed's JSON. */
 export const DEEPSPEED: Dialect = {
   name: 'DeepSpeed',
+  stack: () => 'deepspeed',
   keys: { ...BATCH, ...SECTIONS, ...OTHER },
   ignoresOthers: true,
   auto: "is filled in by transformers' Trainer or Accelerate from their own arguments; here, another line sets it, or the setting has its default",

@@ -1,5 +1,7 @@
+import { modelShape } from '../../config/settings/model';
 import {
   type Asked,
+  both,
   decides,
   flags,
   type KeyRow,
@@ -10,6 +12,7 @@ import {
   refused,
   settingKeys,
 } from '../rows/key-row';
+import { ATTENTION } from '../rows/models';
 import { numberOf, wholeOf } from '../rows/values';
 
 const size = (path: string): KeyRow => decides(path, ({ value }) => ({ sets: { [path]: wholeOf(value) } }));
@@ -90,11 +93,10 @@ export const MODEL: KeyTable = {
   normalization: none("the model's kind decides: llama has RMSNorm, gpt LayerNorm"),
   position_embedding_type: none("the model's kind decides: llama has rotary positions, gpt learned ones"),
   max_position_embeddings: none('the model has --seq-length positions'),
-  attention_backend: decides('model.attention', ({ value }) =>
-    /flash|fused|auto/.test(String(value))
-      ? { effect: 'none', why: "write model.attention 'flash'" }
-      : { effect: 'none', why: "is 'eager', the default" },
-  ),
+  attention_backend: both(ATTENTION, ({ config }) => {
+    const shape = modelShape(config);
+    return 'attention' in shape && shape.attention === 'flash' ? 'flash' : 'unfused';
+  }),
   kv_channels: none('the width of a head is dim / heads here'),
   rotary_percent: refused('whole heads are rotated here', (value) => numberOf(value) === 1),
   make_vocab_size_divisible_by: none('the vocabulary is not padded here'),

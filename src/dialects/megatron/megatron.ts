@@ -275,11 +275,29 @@ const UNEVEN = [
 
 /** Finds what makes Megatron-LM stop before the training. Source: megatron/training/arguments.py, validate_args. */
 function checks(other: Asked['other']): readonly Finding[] {
+  const found: Finding[] = [];
+  const stops = (key: string, why: string): void =>
+    void found.push({ key, effect: 'error', why: `Megatron-LM stops: ${why}` });
   const [layers, pp] = [Number(other('num_layers')), Number(other('pipeline_model_parallel_size') ?? 1)];
-  const isUneven = UNEVEN.some((key) => other(key) !== undefined);
-  if (isUneven || !(layers % pp > 0)) return [];
-  const why = `Megatron-LM stops: ${layers} layers should be divisible by --pipeline-model-parallel-size ${pp}; change one of them, or give --decoder-first-pipeline-num-layers`;
-  return [{ key: 'num_layers', effect: 'error', why }];
+  if (layers % pp > 0 && !UNEVEN.some((key) => other(key) !== undefined))
+    stops(
+      'num_layers',
+      `${layers} layers should be divisible by --pipeline-model-parallel-size ${pp}; change one of them, or give --decoder-first-pipeline-num-layers`,
+    );
+  if (yesOf(other('fp16') ?? false) && yesOf(other('bf16') ?? false))
+    stops('fp16', '--fp16 and --bf16 are both given; give one of them');
+  const [positions, seq] = [Number(other('max_position_embeddings')), Number(other('seq_length'))];
+  if (positions < seq)
+    stops('max_position_embeddings', `${positions} positions are fewer than --seq-length ${seq}`);
+  return found;
+}
+
+/** Returns the program that trains: with torch's FSDP 2 or Megatron-FSDP, the strategy is FSDP's. */
+export function megatronStack(other: Asked['other']): 'megatron' | 'fsdp2' {
+  const isFsdp = ['use_torch_fsdp2', 'use_megatron_fsdp', 'use_custom_fsdp'].some((key) =>
+    yesOf(other(key) ?? false),
+  );
+  return isFsdp ? 'fsdp2' : 'megatron';
 }
 
 /** The default of --moe-router-topk. Source: megatron/core/transformer/transformer_config.py. */
@@ -293,6 +311,7 @@ export function megatronDefaults(other: Asked['other'], router: Patch = TWO_EXPE
         'model.kind': isLlama(other) ? 'llama' : 'gpt',
         'model.vocab': 51_200,
         'model.tied': true,
+        'model.attention': other('transformer_impl') === 'local' ? 'eager' : 'flash',
       }),
       ...(isMoe(other) && router),
       'parallel.strategy': 'NO_SHARD',
@@ -311,5 +330,6 @@ export const MEGATRON: Dialect = {
   name: 'Megatron-LM',
   keys: { ...MEGATRON_REST, ...MEGATRON_KEYS },
   checks,
+  stack: megatronStack,
   usual: (other) => megatronDefaults(other),
 };

@@ -1,7 +1,7 @@
 import { nearest } from '../../config/nearest';
 import { ConfigError } from '../../core/errors';
 import type { Asked, KeyRow, KeyTable, Meaning } from './key-row';
-import type { Effect, Entry } from './reading';
+import type { Effect, Entry, Place } from './reading';
 
 /** A way in which another program writes settings: see [Note: dialects]. */
 export interface Dialect {
@@ -20,6 +20,8 @@ export interface Dialect {
   readonly ignoresWithin?: boolean;
   /** The reason why a value 'auto' has no effect; if there is no reason, 'auto' is a value like others. */
   readonly auto?: string;
+  /** Returns the program that trains if these keys decide it; undefined if they do not. */
+  readonly stack?: (other: Asked['other']) => Place['stack'] | undefined;
   /** Returns the program's defaults; their `usual` settings hold only if no line sets them. */
   readonly usual?: (other: Asked['other']) => Meaning | null;
   /** Finds keys that contradict each other. */
@@ -56,6 +58,7 @@ export interface Meant {
   readonly entry: Entry;
   readonly meaning: Meaning;
   readonly row: KeyRow | null;
+  readonly stack?: Place['stack'] | undefined;
 }
 
 /** Returns the values of a source by key, with or without the key's sections; undefined if the key is not given, or its value is not known. */
@@ -79,7 +82,8 @@ export function meantBy(source: Source, elsewhere: Asked['other'] = () => undefi
   const own = valuesOf(source);
   const other = (key: string): unknown => own(key) ?? elsewhere(key);
   const findings = dialect.checks?.(other) ?? [];
-  const meant = entries.map((entry) => meantEntry(entry, dialect, other));
+  const stack = dialect.stack?.(other);
+  const meant = entries.map((entry) => ({ ...meantEntry(entry, dialect, other), stack }));
   const found = meant.map((one, index) => {
     const path = entries[index]?.path ?? [];
     const finding = findings.find(({ key }) => key === path.join('.') || key === path.at(-1));

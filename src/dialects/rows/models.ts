@@ -1,16 +1,8 @@
+import type { AttentionKind } from '../../config/families/kinds';
 import { CATALOGUE, modelNamed, plannedNamed } from '../../config/model-names';
 import { type ModelSetting, modelShape, weightsOf } from '../../config/settings/model';
-import {
-  type Asked,
-  decides,
-  type Exported,
-  isNothing,
-  type KeyRow,
-  type Meaning,
-  place,
-  refused,
-} from './key-row';
-import { wholeOf } from './values';
+import { type Asked, type Exported, isNothing, type KeyRow, type Meaning, place, refused } from './key-row';
+import { wholeOf, yesOf } from './values';
 
 /** Returns the identifier by which other programs download a model; undefined if the model has no identifier. */
 export function hubName(model: ModelSetting): string | undefined {
@@ -59,10 +51,32 @@ export function writtenSequence({ config }: Exported): number | undefined {
   return 'seq' in shape ? shape.seq : undefined;
 }
 
-/** Returns the row of a key that names an implementation of attention; implementations whose names match `flash` never store the scores. */
-export function attentionNamed(flash: RegExp): KeyRow {
-  return decides('model.attention', ({ value }) => ({
-    effect: 'none',
-    why: `write model.attention '${flash.test(String(value)) ? 'flash' : 'eager'}'`,
-  }));
+/**
+ * The row of a key that names an implementation of attention. Implementations with these names store the scores; all others
+ * (sdpa, flash_attention_2, fa2, flex_attention, …) work in blocks.
+ */
+export const ATTENTION: KeyRow = {
+  ...place('model.attention', () => ({})),
+  mean: ({ value }) =>
+    isNothing(value) || value === 'auto'
+      ? { effect: 'none', why: 'the program chooses' }
+      : attentionOf(
+          /^(AttnBackend\.)?(eager|disabled|unfused|local)$/i.test(String(value)) ? 'eager' : 'flash',
+        ),
+};
+
+/** Returns the row of a key that switches an implementation of attention on. */
+export function attentionSwitch(kind: AttentionKind): KeyRow {
+  return {
+    ...ATTENTION,
+    mean: ({ value }) => (yesOf(value) ? attentionOf(kind) : { effect: 'none', why: 'is off' }),
+  };
+}
+
+/** Returns the meaning of a key that decides how a published model computes attention. */
+function attentionOf(attention: AttentionKind): Meaning {
+  return {
+    place: { attention },
+    why: `model.attention: ${attention}, unless the model is a folder: then write model.attention`,
+  };
 }

@@ -1,3 +1,4 @@
+import type { AttentionKind } from '../../config/families/kinds';
 import type { TrainConfigInput } from '../../config/train-config';
 
 /**
@@ -42,6 +43,10 @@ export interface Place {
   readonly model: string;
   /** Number of tokens per sequence. */
   readonly seq: number;
+  /** The program that trains, by the planner's word. */
+  readonly stack: 'megatron' | 'fsdp2' | 'deepspeed';
+  /** How attention is computed, for a model that other lines name or size. */
+  readonly attention: AttentionKind;
   /** Whether the model is compiled. */
   readonly compile: boolean;
   readonly dropout: boolean;

@@ -17,7 +17,7 @@ import {
   setting,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
-import { FIRST_ADAPTERS, modelMeaning, SEQUENCE } from '../rows/models';
+import { ATTENTION, attentionSwitch, FIRST_ADAPTERS, modelMeaning, SEQUENCE } from '../rows/models';
 import { number, wholeOf, yes, yesOf } from '../rows/values';
 import { AXOLOTL_REFUSED, AXOLOTL_WITHOUT_EFFECT } from './axolotl-keys';
 import { DATA, TRAINING_ARGUMENTS } from './transformers';
@@ -191,10 +191,11 @@ const TRAINING: KeyTable = {
   sequence_len: SEQUENCE,
   datasets: { ...DATA, mean: (asked) => DATA.mean({ ...asked, value: pathsOf(asked.value) }) },
   pretraining_dataset: { ...DATA, mean: (asked) => DATA.mean({ ...asked, value: pathsOf(asked.value) }) },
-  flash_attention: decides('model.attention', ({ value }) => ({
-    effect: 'none',
-    why: isNothing(value) ? 'is off' : "write model.attention 'flash'",
-  })),
+  flash_attention: attentionSwitch('flash'),
+  sdp_attention: attentionSwitch('flash'),
+  xformers_attention: attentionSwitch('flash'),
+  eager_attention: attentionSwitch('eager'),
+  attn_implementation: ATTENTION,
 };
 
 /** Returns the paths of a list of data sets. */

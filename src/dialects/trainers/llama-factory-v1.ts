@@ -10,7 +10,7 @@ import {
   setting,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
-import { attentionNamed, FIRST_ADAPTERS, modelMeaning, SEQUENCE } from '../rows/models';
+import { ATTENTION, FIRST_ADAPTERS, modelMeaning, SEQUENCE } from '../rows/models';
 import { clip, number, whole, wholeFromZero, wholeOf, yesOf } from '../rows/values';
 import { TRAINING_ARGUMENTS } from './transformers';
 
@@ -101,7 +101,7 @@ export const LLAMA_FACTORY_V1: Dialect = {
     ),
     dist_config: section(DISTRIBUTED),
     peft_config: section(ADAPTERS),
-    flash_attn: attentionNamed(/flash/),
+    flash_attn: ATTENTION,
     train_dataset: refused("is a list of data sets of LLaMA-Factory; write data: './file.jsonl'"),
     eval_dataset: none('write data.validation'),
     quant_config: chosen('weights are not quantized here'),

@@ -17,7 +17,7 @@ import {
   settingKeys,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
-import { attentionNamed, FIRST_ADAPTERS, modelMeaning, SEQUENCE, writtenSequence } from '../rows/models';
+import { ATTENTION, FIRST_ADAPTERS, modelMeaning, SEQUENCE, writtenSequence } from '../rows/models';
 import { wholeOf, yesOf } from '../rows/values';
 import { DATA, fileKey, TRAINER_DEFAULTS, TRAINING_ARGUMENTS } from './transformers';
 
@@ -199,7 +199,7 @@ export const LLAMA_FACTORY: Dialect = {
       why: isNothing(value) ? 'is off' : 'write data.validation with your own data',
     })),
     cutoff_len: both(SEQUENCE, writtenSequence),
-    flash_attn: attentionNamed(/fa/),
+    flash_attn: ATTENTION,
     packing: none('texts fill sequences without gaps here in any case'),
     neat_packing: none('texts fill sequences without gaps here in any case'),
     ...allNone(

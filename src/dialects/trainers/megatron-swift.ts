@@ -1,5 +1,5 @@
 import { STRATEGIES } from '../../config/strategies';
-import { beta, MEGATRON_KEYS } from '../megatron/megatron';
+import { beta, MEGATRON_KEYS, megatronStack } from '../megatron/megatron';
 import { SHARDINGS, virtual, writtenRecompute, writtenVirtualStages } from '../megatron/megatron-parallel';
 import { MEGATRON_REST } from '../megatron/megatron-rest';
 import {
@@ -118,6 +118,7 @@ const SWIFTED: KeyTable = {
 
 export const MEGATRON_SWIFT: Dialect = {
   name: 'megatron sft',
+  stack: megatronStack,
   keys: {
     ...SWIFT_KEYS,
     ...onlyRead(

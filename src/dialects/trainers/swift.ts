@@ -18,7 +18,7 @@ import {
   settingKeys,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
-import { attentionNamed, FIRST_ADAPTERS, modelMeaning, SEQUENCE, writtenSequence } from '../rows/models';
+import { ATTENTION, FIRST_ADAPTERS, modelMeaning, SEQUENCE, writtenSequence } from '../rows/models';
 import { floatOf, strategyOf, wholeOf, word, yesOf } from '../rows/values';
 import { swiftData } from './swift-data';
 import { SWIFT_OTHER } from './swift-keys';
@@ -225,7 +225,7 @@ export const SWIFT_KEYS: KeyTable = {
   ),
   torch_dtype: both(decides('mixedPrecision.paramDtype', weights), () => 'float32'),
   max_length: both(SEQUENCE, writtenSequence),
-  attn_impl: attentionNamed(/flash/),
+  attn_impl: ATTENTION,
   ...allNone(
     CHAT,
     'agent_template loss_scale max_model_len padding_free padding_side response_prefix norm_bbox enable_thinking add_non_thinking_prefix',
@@ -256,6 +256,7 @@ export const SWIFT_KEYS: KeyTable = {
 
 export const SWIFT: Dialect = {
   name: 'swift',
+  stack: (other) => (isNothing(other('deepspeed') ?? '') ? undefined : 'deepspeed'),
   keys: { ...TRAINING_ARGUMENTS, ...SWIFT_KEYS, ...DOCUMENT },
   usual: (other) => ({
     usual: {

@@ -20,7 +20,7 @@ import {
   wrongValue,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
-import { modelMeaning } from '../rows/models';
+import { modelMeaning, SEQUENCE } from '../rows/models';
 import {
   float,
   number,
@@ -118,10 +118,7 @@ const TRAINING: KeyTable = {
     ),
     (exported) => exported.config.batch * exported.config.accumulation * dataRanks(exported),
   ),
-  seq_len: decides('data.seq', ({ value }) => ({
-    effect: 'none',
-    why: `sequences have the model's seq; write model: { …, seq: ${String(value)} }`,
-  })),
+  seq_len: SEQUENCE,
   // TorchTitan always clips: 0 would make every gradient 0, and inf changes none.
   max_norm: settingBoth(
     'clipNorm',
@@ -240,6 +237,7 @@ const isElsewhere = (other: Asked['other']): boolean =>
 /** TorchTitan's TOML, and the same settings as arguments: --training.steps 10. */
 export const TORCHTITAN: Dialect = {
   name: 'TorchTitan',
+  stack: () => 'fsdp2',
   keys: {
     ...Object.fromEntries(Object.entries(SECTIONS).map(([name, keys]) => [name, section(keys)])),
     quantize: none(FLOAT8),

@@ -9,7 +9,7 @@ import {
   refused,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
-import { SEQUENCE } from '../rows/models';
+import { ATTENTION, attentionSwitch, SEQUENCE } from '../rows/models';
 import { wholeOf, yesOf } from '../rows/values';
 import { fileKey, ofFile, TRAINER_DEFAULTS, TRAINING_ARGUMENTS, TRANSFORMERS } from './transformers';
 
@@ -91,8 +91,8 @@ const DATA: KeyTable = {
 const OTHER: KeyTable = {
   config: fileKey("TRL's YAML, which is read too"),
   env: none('variables of the other program'),
-  attn_implementation: none("write model.attention 'flash' or 'eager'"),
-  use_flash_attention_2: none("write model.attention 'flash'"),
+  attn_implementation: ATTENTION,
+  use_flash_attention_2: attentionSwitch('flash'),
   gradient_checkpointing_use_reentrant: none('recomputation has one implementation here'),
   activation_offloading: decides('offload.activations', ({ value }) =>
     yesOf(value) ? { sets: { 'offload.activations': true } } : { effect: 'none', why: 'is off' },
