@@ -104,6 +104,11 @@ export function keysWith(keys: Keys, settings: HubConfig): HubConfig {
   return Object.fromEntries(written.map(([word, names]) => [namesOf(names).at(-1), settings[word]]));
 }
 
+/** Returns a name in which the parts of this library are replaced by those of a published model, one after the other. */
+export function renamed(name: string, parts: readonly (readonly [RegExp, string])[]): string {
+  return parts.reduce((whole, [part, theirs]) => whole.replace(part, theirs), name);
+}
+
 function namesOf(written: string): readonly string[] {
   return written.replace(/\?$/, '').split('|');
 }

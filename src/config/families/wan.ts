@@ -1,5 +1,8 @@
-import { type Family, family, type HubConfig, type HubSizes, keysWith, type Words } from './family';
-import type { DitConfig } from './kinds';
+import { ConfigError } from '../../core/errors';
+import type { ConfigIssue } from '../setting';
+import { type Family, family, type HubConfig, type HubSizes, keysWith, renamed, type Words } from './family';
+import { type DitConfig, ditSchema } from './kinds';
+import { type ModelKind, wrongSize } from './model-kind';
 
 /** Keys that have the same names in Wan's own config.json and in that of diffusers. */
 const VIDEO = {
@@ -72,7 +75,11 @@ export const WANS: Readonly<Record<string, Family>> = {
 };
 
 /** Returns config.json of a dit with one expert, for the program whose class it names. */
-export function ditHubConfig({ audioLayers: _, audioDim: __, ...shape }: DitConfig): HubConfig {
+function configOf({ audioLayers: _, audioDim: __, ...shape }: DitConfig): HubConfig {
+  if (shape.experts > 1)
+    throw new ConfigError(
+      'a dit with two experts is published as two folders, one per expert; save it with run.save',
+    );
   if (shape.className === 'WanTransformer3DModel') {
     return {
       _class_name: 'WanTransformer3DModel',
@@ -108,6 +115,79 @@ const DIFFUSERS_PARTS = [
 ] as const;
 
 /** Returns the name of a dit's parameter in diffusers' WanTransformer3DModel. Source: convert_wan_to_diffusers.py. */
-export function diffusersName(name: string): string {
-  return DIFFUSERS_PARTS.reduce((one, [part, theirs]) => one.replace(part, theirs), name);
+function diffusersName(own: string): string {
+  return renamed(own, DIFFUSERS_PARTS);
+}
+
+function isOfDiffusers({ className }: DitConfig): boolean {
+  return className === 'WanTransformer3DModel';
+}
+
+export const DIT_KIND: ModelKind<DitConfig> = {
+  schema: ditSchema,
+  says: "Wan2.2's WanModel, with the same parameter names; diffusers' WanTransformer3DModel computes the same values",
+  differs: 'has ffn and latent in place of vocab and seq',
+  small:
+    "{ kind: 'dit', layers: 2, dim: 64, heads: 4, ffn: 256, latent: [2, 8, 8], textDim: 32, textLen: 16, experts: 2 }",
+  smallLike: ({ vocab: _, seq: __, ...sizes }, { experts }) => ({
+    ...{ kind: 'dit', ...sizes, latent: [4, 4, 4], patch: [1, 1, 1] },
+    ...{ inChannels: 48, outChannels: 48, freqDim: 32, textDim: 32, textLen: 8 },
+    ...{ ffn: 128, experts, boundary: 0.5 },
+  }),
+  trainsOn: 'videos',
+  isCausal: false,
+  isRotary: true,
+  wholeExperts: {
+    ep: 'the experts of a dit are chosen by timestep, not by token, and in a step, all ranks train the same expert; leave ep out',
+    wrap: "a dit's experts are units in any case",
+  },
+  embeddings: [],
+  conflictsOf,
+  stageConflict: () =>
+    "its layers also read the timestep and the text; use a 'gpt' or 'llama', or a model of your own that is a chain",
+  published: {
+    prefix: 'diffusion_pytorch_model',
+    readerOf: (shape) => (isOfDiffusers(shape) ? 'diffusers' : "Wan's code"),
+    configOf,
+    nameOf: (shape, own) => (isOfDiffusers(shape) ? diffusersName(own) : own),
+    namesOf: (own) => [own, diffusersName(own)],
+  },
+};
+
+/** Finds grids and channels that contradict each other. */
+function conflictsOf(shape: DitConfig): readonly ConfigIssue[] {
+  const { latent, patch, inChannels, outChannels, freqDim, audioLayers, layers } = shape;
+  const beyond = audioLayers.find((index) => index >= layers);
+  if (beyond !== undefined) {
+    const last = layers - 1;
+    return [
+      wrongSize(
+        'audioLayers',
+        `there is no block ${beyond}: the blocks are 0 to ${last}; give other indices, or more layers`,
+      ),
+    ];
+  }
+  const axis = latent.findIndex((extent, i) => extent % (patch[i] ?? 1) !== 0);
+  if (axis >= 0) {
+    const cut = `${latent[axis]} by ${patch[axis]}`;
+    return [
+      wrongSize('latent', `[${latent}] is not divisible by patch [${patch}] (${cut}); change one of them`),
+    ];
+  }
+  if (inChannels < outChannels) {
+    return [
+      wrongSize(
+        'inChannels',
+        `${inChannels} is less than outChannels ${outChannels}: the input includes the noised video; give at least ${outChannels}`,
+      ),
+    ];
+  }
+  return freqDim % 2 === 0
+    ? []
+    : [
+        wrongSize(
+          'freqDim',
+          `${freqDim} is odd, but one half of the embedding is cosines, the other half sines; give an even number`,
+        ),
+      ];
 }
