@@ -51,7 +51,7 @@ function languageModelTask(
   model: Module,
   { batches, isPacked }: { readonly batches: BatchSource; readonly isPacked: boolean },
 ): Task<TokenTensors> {
-  const packed = isPacked && model instanceof LanguageModel && model.canPack ? packSequences(model) : null;
+  const packed = isPacked && model instanceof LanguageModel ? packSequences(model) : null;
   const tensorsOf = (tokens: TokenBatch): TokenTensors => {
     const { batch, seq, answers } = tokens;
     const documents = answers?.documents?.flat();

@@ -1,13 +1,13 @@
 import { z } from 'zod';
 import { shown } from '../../core/shown';
-import { size } from './kinds';
+import { type BuiltInModel, size } from './kinds';
 
 /**
  * The sizes in a config.json, in the words of a model's settings and of a plan's shapes. The settings have no word for what only
  * plans know, such as experts or latent attention.
  */
 export interface HubSizes {
-  readonly kind: 'gpt' | 'llama' | 'dit' | 't5-encoder' | 'encoder';
+  readonly kind: BuiltInModel['kind'] | 'encoder';
   readonly [size: string]: unknown;
 }
 
@@ -43,7 +43,7 @@ const positive = z.number().positive();
 const TYPES = {
   ...{ tied: flag, qkvBias: flag, hasBias: flag, normEps: positive, ropeTheta: positive },
   ...{ numShared: z.int().min(0), denseLayers: z.int().min(0), audioLayers: z.array(z.int().min(0)) },
-  ...{ patch: z.tuple([size, size, size]), name: z.string() },
+  ...{ patch: z.tuple([size, size, size]), name: z.string(), task: z.string(), writer: z.string() },
 };
 
 type TypeOf<Word> = Word extends keyof typeof TYPES ? z.output<(typeof TYPES)[Word]> : number;

@@ -2,7 +2,7 @@ import { routerIssues, sequenceConflict, stageConflict } from '../router-options
 import { type Family, family, type HubConfig, keysWith, renamed } from './family';
 import { type GptConfig, gptSchema, type MoeConfig, moeSchema } from './kinds';
 import { DECODER } from './llama';
-import { type ModelKind, wrongSize } from './model-kind';
+import { type ModelKind, OF_TRANSFORMERS, wrongSize } from './model-kind';
 
 /** Keys of GPT-2 and GPT-J. */
 const KEYS = {
@@ -80,9 +80,8 @@ export const GPT_KIND: ModelKind<GptConfig> = {
   learnsPositions: true,
   embeddings: ['wte', 'wpe'],
   published: {
-    prefix: 'model',
+    ...OF_TRANSFORMERS,
     transposed: /\.(qkv|proj|fc1|fc2)\.weight$/,
-    readerOf: () => 'transformers',
     configOf,
     nameOf: (_, own) => nameOf(own),
     namesOf: (own) => [nameOf(own), nameOf(own).replace(PREFIX, ''), own],
@@ -99,6 +98,8 @@ export const MOE_KIND: ModelKind<MoeConfig> = {
   isCausal: true,
   learnsPositions: true,
   hasRouter: true,
+  notPlanned:
+    "plans have no formula for this library's mixture of experts; plan a gpt of the same sizes, or give { params }",
   embeddings: ['wte', 'wpe'],
   conflictsOf: (shape) =>
     routerIssues(shape, shape.experts).map(({ option, message }) => wrongSize(option, message)),

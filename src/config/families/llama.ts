@@ -1,6 +1,6 @@
 import { type Family, family, type HubConfig, type HubSizes, keysWith } from './family';
 import { type LlamaConfig, llamaFfn, llamaSchema } from './kinds';
-import type { ModelKind } from './model-kind';
+import { type ModelKind, OF_TRANSFORMERS } from './model-kind';
 
 /** The positions of a first training, which models with scaled rotary frequencies have. */
 const ORIGINAL = 'original_max_position_embeddings';
@@ -139,11 +139,5 @@ export const LLAMA_KIND: ModelKind<LlamaConfig> = {
   isCausal: true,
   isRotary: true,
   embeddings: ['embed_tokens'],
-  published: {
-    prefix: 'model',
-    readerOf: () => 'transformers',
-    configOf,
-    nameOf: (_, own) => own,
-    namesOf: (own) => [own],
-  },
+  published: { ...OF_TRANSFORMERS, configOf },
 };

@@ -19,6 +19,14 @@ export interface PublishedForm<Shape> {
   namesOf(own: string): readonly string[];
 }
 
+/** What is equal for all kinds whose parameters have the names of transformers. */
+export const OF_TRANSFORMERS = {
+  prefix: 'model',
+  readerOf: () => 'transformers',
+  nameOf: (_: unknown, own: string) => own,
+  namesOf: (own: string) => [own],
+} as const;
+
 /** The sizes of a small model whose parts a training's degrees divide. */
 export interface SmallSizes {
   readonly layers: number;
@@ -29,9 +37,9 @@ export interface SmallSizes {
 }
 
 /**
- * [Note: kinds of models] Shared code never asks for the name of a kind; it asks for the properties below, which each kind
+ * [Note: kinds of models] Shared code does not ask for the name of a kind; it asks for the properties below, which each kind
  * declares once: here for settings and files, as a subclass of `LanguageModel` or `VideoModel` for ranks (embedding, layers and
- * head, and how they are divided), and in src/plan/kinds.ts for plans. docs/architecture.md lists the files of a new kind.
+ * head, and how they are divided), and in src/plan/model-shape.ts for plans. docs/architecture.md lists the files of a new kind.
  */
 export interface ModelKind<Shape = BuiltInModel> {
   readonly schema: z.ZodObject;
@@ -67,6 +75,8 @@ export interface ModelKind<Shape = BuiltInModel> {
   stageConflict?(shape: Shape): string | null;
   /** Returns why ranks cannot have parts of the same sequences; null if they can. */
   sequenceConflict?(shape: Shape): string | null;
+  /** Why a model of this kind cannot be planned; undefined: plans know the kind (src/plan/model-shape.ts). */
+  readonly notPlanned?: string;
   /** undefined: transformers and diffusers have no such model. */
   readonly published?: PublishedForm<Shape>;
 }

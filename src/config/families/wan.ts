@@ -26,6 +26,8 @@ const WAN = {
   textLen: 'text_len?',
   audioLayers: 'audio_inject_layers?',
   audioDim: 'audio_dim?',
+  task: 'model_type?',
+  writer: '_diffusers_version?',
 } as const;
 
 const DIFFUSERS = {
@@ -37,11 +39,24 @@ const DIFFUSERS = {
   most: 'rope_max_seq_len?',
 } as const;
 
-const wanSizes = (words: Words<typeof WAN>): HubSizes => ({ kind: 'dit', ...words });
+/** The width of the image's tokens in Wan2.1's image-to-video models. Source: Wan2.1's MLPProj(1280, dim). */
+const IMAGE_DIM = 1280;
+
+/**
+ * Whether a config is one of Wan2.1's image-to-video models, whose blocks also read tokens of an image. Such a config has the same
+ * sizes as one of Wan2.2, and only the release of diffusers that wrote it differs: 0.30.0, and 0.33.0 for Wan2.2.
+ */
+function readsImage({ task, writer = '' }: Words<typeof WAN>): boolean {
+  return task === 'i2v' && writer.startsWith('0.30.');
+}
+
+function wanSizes(words: Words<typeof WAN>): HubSizes {
+  const { task: _, writer: __, ...sizes } = words;
+  return { kind: 'dit', ...(readsImage(words) && { imageDim: IMAGE_DIM }), ...sizes };
+}
 
 /** Families by `_class_name`. Source: the configurations of Wan's repositories, and diffusers' WanTransformer3DModel. */
 export const WANS: Readonly<Record<string, Family>> = {
-  // A config of Wan2.1's i2v equals one of Wan2.2's, which has no tokens of an image: both are read as Wan2.2's.
   WanModel: family(WAN, wanSizes, {
     usual: {
       model_type: ['t2v', 'ti2v', 'i2v'],
@@ -49,6 +64,10 @@ export const WANS: Readonly<Record<string, Family>> = {
       cross_attn_norm: [true],
       image_dim: [null],
     },
+    unlike: (words) =>
+      readsImage(words)
+        ? "model_type is i2v of Wan2.1 (_diffusers_version 0.30), whose blocks also read an image's tokens; models here have those of Wan2.2"
+        : null,
   }),
   WanModel_S2V: family(WAN, wanSizes),
   WanTransformer3DModel: family(
@@ -154,40 +173,32 @@ export const DIT_KIND: ModelKind<DitConfig> = {
   },
 };
 
-/** Finds grids and channels that contradict each other. */
+/** Finds the first of a grid's or channels' sizes that contradicts others. */
 function conflictsOf(shape: DitConfig): readonly ConfigIssue[] {
   const { latent, patch, inChannels, outChannels, freqDim, audioLayers, layers } = shape;
   const beyond = audioLayers.find((index) => index >= layers);
-  if (beyond !== undefined) {
-    const last = layers - 1;
-    return [
-      wrongSize(
-        'audioLayers',
-        `there is no block ${beyond}: the blocks are 0 to ${last}; give other indices, or more layers`,
-      ),
-    ];
-  }
   const axis = latent.findIndex((extent, i) => extent % (patch[i] ?? 1) !== 0);
-  if (axis >= 0) {
-    const cut = `${latent[axis]} by ${patch[axis]}`;
-    return [
-      wrongSize('latent', `[${latent}] is not divisible by patch [${patch}] (${cut}); change one of them`),
-    ];
-  }
-  if (inChannels < outChannels) {
-    return [
-      wrongSize(
-        'inChannels',
-        `${inChannels} is less than outChannels ${outChannels}: the input includes the noised video; give at least ${outChannels}`,
-      ),
-    ];
-  }
-  return freqDim % 2 === 0
-    ? []
-    : [
-        wrongSize(
-          'freqDim',
-          `${freqDim} is odd, but one half of the embedding is cosines, the other half sines; give an even number`,
-        ),
-      ];
+  const rules: readonly (readonly [boolean, keyof DitConfig, string])[] = [
+    [
+      beyond !== undefined,
+      'audioLayers',
+      `there is no block ${beyond}: the blocks are 0 to ${layers - 1}; give other indices, or more layers`,
+    ],
+    [
+      axis >= 0,
+      'latent',
+      `[${latent}] is not divisible by patch [${patch}] (${latent[axis]} by ${patch[axis]}); change one of them`,
+    ],
+    [
+      inChannels < outChannels,
+      'inChannels',
+      `${inChannels} is less than outChannels ${outChannels}: the input includes the noised video; give at least ${outChannels}`,
+    ],
+    [
+      freqDim % 2 !== 0,
+      'freqDim',
+      `${freqDim} is odd, but one half of the embedding is cosines, the other half sines; give an even number`,
+    ],
+  ];
+  return rules.flatMap(([isWrong, key, message]) => (isWrong ? [wrongSize(key, message)] : [])).slice(0, 1);
 }

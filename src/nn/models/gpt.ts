@@ -167,10 +167,6 @@ export class MoeGPT extends GptModel<MoeBlock> {
     return moeSchema.parse({ ...this.shape, kind: 'moe' });
   }
 
-  override get canPack(): boolean {
-    return false;
-  }
-
   /** The noise of a gate depends on all earlier tokens. */
   override readWhole(ids: tf.Tensor, ranges?: readonly PositionRange[]): void {
     this.keys.read(ids, ranges);

@@ -88,11 +88,6 @@ export abstract class LanguageModel extends Module {
     return null;
   }
 
-  /** Whether a batch may be one row of documents. See [Note: packed sequences]. */
-  get canPack(): boolean {
-    return true;
-  }
-
   /** Returns the input of the first layer: ids [B, T] → [B, T, d]. */
   abstract embed(ids: tf.Tensor): tf.Tensor;
 
