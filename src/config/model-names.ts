@@ -2,14 +2,16 @@ import catalogue from './catalogue.json';
 
 /**
  * The content of published models' config.json, by the models' names: the only place of their sizes. `_name_or_path` is the
- * model's name on the Hugging Face Hub; `also` has further names; `training` has sizes that no config.json has, for a training
- * of the usual kind.
+ * model's name on the Hugging Face Hub; `also` has further names; `isWhole`: the name must be all of a name, because
+ * DeepSeek-R1-Distill-Qwen-7B is not qwen-7b, and Phi-4-multimodal is not Phi-4; `training` has sizes that no config.json has, for
+ * a training of the usual kind.
  */
 export const CATALOGUE: Readonly<Record<string, CatalogueEntry>> = catalogue;
 
 interface CatalogueEntry {
   readonly _name_or_path?: string;
   readonly also?: readonly string[];
+  readonly isWhole?: boolean;
   readonly training?: Readonly<Record<string, unknown>>;
   readonly [key: string]: unknown;
 }
@@ -42,12 +44,6 @@ export const MODEL_NAMES: readonly [ModelName, ...ModelName[]] = [...OWN_NAMES, 
 /** The names of the models that only plans know. */
 export const PLANNED_NAMES: readonly string[] = Object.keys(CATALOGUE).filter((name) => !isBuilt(name));
 
-/** Names that must be all of a name: DeepSeek-R1-Distill-Qwen-7B is not qwen-7b, and Phi-4-multimodal is not Phi-4. */
-const WHOLE: readonly string[] = [
-  ...['gpt2', 'qwen-7b', 'qwen-14b'],
-  ...['Phi-4', 'Phi-4-mini', 'GLM-4-9B', 'DeepSeek-V2', 'DeepSeek-V3'],
-];
-
 /** Words of a name that do not change the model's sizes. */
 const VARIANTS: readonly string[] = ['meta', 'chat', 'instruct', 'hf', 'base', 'it', 'pt'];
 
@@ -62,8 +58,8 @@ export function knownModel(value: unknown): string | null {
     .split(/[/\\:]/)
     .toReversed()) {
     const words = ` ${wordsOf(part)} `;
-    const found = PATTERNS.find(({ name, pattern }) =>
-      WHOLE.includes(name) ? words === pattern : words.includes(pattern),
+    const found = PATTERNS.find(({ isWhole, pattern }) =>
+      isWhole ? words === pattern : words.includes(pattern),
     );
     if (found !== undefined) return found.name;
   }
@@ -89,8 +85,8 @@ export function isBuilt(name: string): name is ModelName {
 
 /** Names as words, longest first: 'llama 3.1 8b' is found before 'llama 3'. */
 const PATTERNS = Object.entries(CATALOGUE)
-  .flatMap(([name, { also = [] }]) =>
-    [name, ...also].map((each) => ({ name, pattern: ` ${wordsOf(each)} ` })),
+  .flatMap(([name, { also = [], isWhole = false }]) =>
+    [name, ...also].map((each) => ({ name, isWhole, pattern: ` ${wordsOf(each)} ` })),
   )
   .sort((a, b) => b.pattern.length - a.pattern.length);
 

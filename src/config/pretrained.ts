@@ -3,7 +3,7 @@ import { join, resolve } from 'node:path';
 import { parseJson } from '../core/json-text';
 import { MOST_CONFIG_BYTES, readRegularFile } from '../core/regular-file';
 import { shown } from '../core/shown';
-import { BUILT_FAMILIES, builtSizes, familyOf } from './families/families';
+import { BUILT_FAMILIES, builtSizes, familyOf, isVideoModel } from './families/families';
 import { familyName } from './families/family';
 
 /** A folder in Hugging Face's format, and sizes that its config.json does not determine. */
@@ -70,7 +70,7 @@ function modelOfConfig(config: unknown, given: PretrainedInput): FolderModel {
     return { wrong: `model_type is ${shown(name)}; choose one of ${BUILT_FAMILIES.join(', ')}` };
   const read = family.read(known);
   if ('wrong' in read) return read;
-  const isVideo = read.sizes.kind === 'dit';
+  const isVideo = isVideoModel(read.sizes);
   const { seq, latent, textLen, attention } = given;
   const useless = isVideo ? { seq } : { latent, textLen };
   const named = Object.entries(useless).find(([, value]) => value !== undefined)?.[0];

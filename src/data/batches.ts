@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { isVideoModel } from '../config/families/families';
 import { functionsMissing } from '../config/functions-missing';
 import { ownData } from '../config/settings/data';
 import { modelShape } from '../config/settings/model';
@@ -26,7 +27,7 @@ export function createBatches(
 ): BatchSource {
   const { data, batch, accumulation, seed } = config;
   const model = modelShape(config);
-  if (model.kind === 'dit') {
+  if (isVideoModel(model)) {
     throw new ConfigError(`data: a dit trains on videos, not on tokens; use syntheticLatents`);
   }
   if (model.kind === 'own' || data === 'function') throw functionsMissing('data');

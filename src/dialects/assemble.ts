@@ -1,4 +1,5 @@
 import { type SettingWarning, settingWarnings } from '../config/config-warnings';
+import { EMBEDDINGS } from '../config/families/families';
 import { NAMED_MODELS } from '../config/named-models';
 import type { ConfigIssue } from '../config/setting';
 import { SETTING_ROWS } from '../config/setting-table';
@@ -64,9 +65,6 @@ export function assemble(meant: readonly Meant[], ranks?: number): Reading {
     place: said.place,
   };
 }
-
-/** The names of embeddings in published models. */
-const EMBEDDINGS = ['embed_tokens', 'wte', 'wpe', 'word_embeddings', 'position_embeddings', 'shared'];
 
 /** Finds the line that gives adapters to embeddings, which a run refuses. */
 function adaptedEmbeddings(settings: ReadonlyMap<string, Said>): readonly (readonly [Meant, Told])[] {

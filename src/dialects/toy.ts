@@ -1,4 +1,5 @@
-import { modelShape, publishedModel } from '../config/settings/model';
+import { isVideoModel, kindOf } from '../config/families/families';
+import { isOwnModel, modelShape, publishedModel } from '../config/settings/model';
 import { ENDING, SCHEDULE_DEFAULTS } from '../config/settings/schedule';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../config/train-config';
 
@@ -38,35 +39,23 @@ export function toyConfig(asked: TrainConfigInput, options: ToyOptions): ToyConf
 function withModel(config: TrainConfigInput, parsed: TrainConfig, notes: string[]): TrainConfigInput {
   const { model } = parsed;
   const name = publishedModel(model);
-  if (name === null) return config;
-  const { tp, cp, pp, virtualStages } = parsed.parallel;
   const shape = modelShape({ model });
+  if (name === null || isOwnModel(shape)) return config;
+  const { tp, cp, pp, virtualStages } = parsed.parallel;
   const heads = Math.max(4, tp * cp);
   const sizes = { layers: Math.max(2, pp * (virtualStages ?? 2)), heads, dim: 16 * heads };
   notes.push(
     `${name} is too large for this machine: a ${shape.kind} with ${sizes.layers} layers of width ${sizes.dim} trains in its place, with the same settings`,
   );
-  if (shape.kind === 'dit') {
-    const grid = {
-      latent: [4, 4, 4] as [number, number, number],
-      patch: [1, 1, 1] as [number, number, number],
-    };
-    const { experts } = shape;
-    const channels = { inChannels: 48, outChannels: 48, freqDim: 32, textDim: 32, textLen: 8 };
-    const encoder = config.textEncoder == null ? {} : { ...config.textEncoder, model: 't5-tiny' as const };
-    return {
-      ...config,
-      ...(config.textEncoder != null && { textEncoder: encoder }),
-      data: 'moving-shapes',
-      model: { kind: 'dit', ...sizes, ...grid, ...channels, ffn: 128, experts, boundary: 0.5 },
-    };
-  }
-  const decoder = { ...sizes, vocab: 256 * tp, seq: 64 };
-  const qkvBias = shape.kind === 'llama' && shape.qkvBias;
-  return {
+  const small = { ...sizes, vocab: 256 * tp, seq: 64 };
+  const toy = {
     ...config,
-    model: shape.kind === 'llama' ? { kind: 'llama', ...decoder, qkvBias } : { kind: 'gpt', ...decoder },
+    model: kindOf(shape)?.smallLike?.(small, shape) ?? ({ kind: 'gpt', ...small } as const),
   };
+  if (!isVideoModel(shape)) return toy;
+  const encoder =
+    config.textEncoder == null ? {} : { textEncoder: { ...config.textEncoder, model: 't5-tiny' as const } };
+  return { ...toy, ...encoder, data: 'moving-shapes' as const };
 }
 
 /** Divides the ranks into two replicas, if the config's mesh is for more ranks. */

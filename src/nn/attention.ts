@@ -107,16 +107,20 @@ export function inHeads(x: tf.Tensor, heads: number): tf.Tensor {
   return tf.reshape(x, [batch, positions, heads, width / heads]);
 }
 
+/** Causal attention of the positions of a sequence. Context parallelism and packing replace the function that computes it. */
+export abstract class SequenceAttention extends Module {
+  /** A function that computes attention in place of the module's own kernel; null if the kernel computes it. */
+  attend: Attend | null = null;
+}
+
 /**
  * Multi-head attention of each position to itself and earlier positions; the module has no parameters.
  * Shapes: qkv [B, T, 3d] (queries, keys, values) → [B, T, d]. Source: Vaswani et al. 2017, section 3.2.
  */
-export class CausalSelfAttention extends Module {
+export class CausalSelfAttention extends SequenceAttention {
   /** The number of heads on this rank. Tensor parallelism sets this field. */
   heads: number;
   readonly #kind: AttentionKind;
-  /** A function that computes attention in place of the kernel of `kind`; null if the kernel computes it. */
-  attend: Attend | null = null;
 
   constructor(heads: number, kind: AttentionKind = 'eager') {
     super();

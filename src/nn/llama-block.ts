@@ -1,7 +1,7 @@
 import { silu } from '../backend/ops';
 import type { AttentionKind } from '../config/families/kinds';
 import * as tf from '../core/tf';
-import { type Attend, attention, inHeads } from './attention';
+import { attention, inHeads, SequenceAttention } from './attention';
 import { constant } from './init';
 import { GPT2, Linear } from './linear';
 import { Module } from './module';
@@ -52,13 +52,12 @@ export class LlamaBlock extends Module {
 }
 
 /** Causal attention with rotary positions. Shapes: x [B, T, d], cos and sin [T, P] → [B, T, d]. */
-export class LlamaAttention extends Module {
+export class LlamaAttention extends SequenceAttention {
   readonly q_proj: Linear<boolean>;
   readonly k_proj: Linear<boolean>;
   readonly v_proj: Linear<boolean>;
   readonly o_proj: Linear<false>;
   readonly #shape: LlamaBlockShape;
-  attend: Attend = attention;
 
   constructor(shape: LlamaBlockShape) {
     super();
@@ -81,9 +80,8 @@ export class LlamaAttention extends Module {
     const k = rotated(split(this.k_proj.apply(x)), angles, 'halves');
     const v = split(this.v_proj.apply(x));
     const [batch = 0, positions = 0] = q.shape;
-    return this.o_proj.apply(
-      tf.reshape(this.attend(q, k, v, { causal: true, kind }), [batch, positions, -1]),
-    );
+    const mixed = (this.attend ?? attention)(q, k, v, { causal: true, kind });
+    return this.o_proj.apply(tf.reshape(mixed, [batch, positions, -1]));
   }
 }
 

@@ -1,9 +1,6 @@
 import * as tf from '../core/tf';
-import { type Attend, attention, CausalSelfAttention } from './attention';
-import { LlamaAttention } from './llama-block';
-import { GPT } from './models/gpt';
-import { Llama } from './models/llama';
-import type { Module } from './module';
+import { type Attend, attention, SequenceAttention } from './attention';
+import type { LanguageModel } from './models/language-model';
 import { fromBegin } from './positions';
 
 /**
@@ -46,18 +43,11 @@ export class PackedSequences {
   };
 }
 
-/** Lets a GPT or Llama take packed sequences. Call this function before a strategy is applied. See [Note: packed sequences]. */
-export function packSequences(model: GPT | Llama): PackedSequences {
+/** Lets a language model take packed sequences. Call this function before a strategy is applied. See [Note: packed sequences]. */
+export function packSequences(model: LanguageModel): PackedSequences {
   const packed = new PackedSequences();
-  const body = model instanceof Llama ? model.model : model;
-  body.positionsOf = packed.positionsOf;
+  model.positionsOf = packed.positionsOf;
   for (const module of model.modules())
-    if (module instanceof CausalSelfAttention || module instanceof LlamaAttention)
-      module.attend = packed.attend;
+    if (module instanceof SequenceAttention) module.attend = packed.attend;
   return packed;
-}
-
-/** Whether a model can take packed sequences. */
-export function canPack(model: Module): model is GPT | Llama {
-  return model instanceof GPT || model instanceof Llama;
 }

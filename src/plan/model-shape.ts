@@ -11,11 +11,20 @@ import {
   withExperts,
 } from './block-params';
 
+/** The kinds of models that plans know, each a row of `KINDS`; 'encoder' is BERT and ViT, which no run builds. */
+const PLANNED_KINDS = ['gpt', 'llama', 'dit', 't5-encoder', 'encoder'] as const;
+
+type Kind = (typeof PLANNED_KINDS)[number];
+
+export const SHAPE_KINDS = [...PLANNED_KINDS, 'unknown'] as const;
+
+export type ShapeKind = (typeof SHAPE_KINDS)[number];
+
 /** The sizes of a planned model. Fields that a kind does not have are 0 or false. */
 export interface ModelShape {
   readonly name: string;
   /** 'unknown': only the number of parameters was given; the rest is a usual shape of that size. */
-  readonly kind: 'gpt' | 'llama' | 'dit' | 't5-encoder' | 'encoder' | 'unknown';
+  readonly kind: ShapeKind;
   readonly layers: number;
   readonly dim: number;
   readonly heads: number;
@@ -58,7 +67,7 @@ export interface ModelShape {
 /** A shape as the user writes it; omitted fields follow from the kind. */
 export const shapeSchema = z.strictObject({
   name: z.string().optional(),
-  kind: z.enum(['gpt', 'llama', 'dit', 't5-encoder', 'encoder', 'unknown']).optional(),
+  kind: z.enum(SHAPE_KINDS).optional(),
   layers: size.optional(),
   dim: size.optional(),
   heads: size.optional(),
@@ -86,6 +95,8 @@ export const shapeSchema = z.strictObject({
   patchInputs: size.optional(),
   /** Width of the image's tokens that each block of a dit also reads (Wan2.1's i2v). */
   imageDim: size.optional(),
+  /** Whether the sizes are those of the language model of a model that also reads images or sounds. */
+  isTextOnly: z.boolean().optional(),
   experts: size.optional(),
   textLen: size.optional(),
   textDim: size.optional(),
@@ -106,7 +117,7 @@ export function shapeOf(input: ModelShapeInput): ModelShape {
   if (input.layers === undefined || input.dim === undefined || input.kind === 'unknown') {
     return usualShape(input.params ?? 0, input);
   }
-  const shape = KINDS[input.kind ?? 'gpt'](input, { layers: input.layers, dim: input.dim });
+  const shape = describe(input, input.kind ?? 'gpt', { layers: input.layers, dim: input.dim });
   const counted = Math.round(shape.experts * (shape.layers * shape.layerParams + shape.outerParams));
   return { ...shape, params: input.params ?? counted };
 }
@@ -116,15 +127,58 @@ interface Size {
   readonly dim: number;
 }
 
-type Kind = Exclude<ModelShape['kind'], 'unknown'>;
 type Described = Omit<ModelShape, 'params'>;
 
-const KINDS: Readonly<Record<Kind, (input: ModelShapeInput, size: Size) => Described>> = {
-  gpt: (input, size) => {
-    const base = common(input, size, 'gpt', 4 * size.dim);
-    const { bias = 'all', numNorms = 2, learnedPositions = true, headBias = false } = input;
-    return {
-      ...base,
+/** What a plan uses of a kind beside its sizes. */
+interface KindTraits {
+  /** Whether a layer consists of attention and a feed-forward, as in the runs to which constants were fitted. */
+  readonly isPlain: boolean;
+  /** Whether queries, keys and values have separate matrices in the programs' models, and every second matmul is saved. */
+  readonly hasSeparateQkv: boolean;
+  /** Whether PyTorch's layers compute rotary positions. */
+  readonly isRotary: boolean;
+  /** Whether the norms of eager PyTorch are chains of kernels in float32. */
+  readonly hasChainedNorms: boolean;
+  /** Whether the layers are Megatron-LM's under DeepSpeed. */
+  readonly isMegatrons: boolean;
+  /** Whether Megatron-LM has models of this kind. */
+  readonly isOnMegatron: boolean;
+}
+
+/** A kind of models in plans. */
+interface PlannedKind extends Partial<KindTraits> {
+  /** Sizes if none are given. */
+  readonly usual: Pick<ModelShape, 'gatedFfn' | 'tied' | 'seq'> & { readonly ffn: (dim: number) => number };
+  /** Returns what differs from a decoder with RMSNorm and without biases; it has at least the numbers of parameters. */
+  sizesOf(
+    base: Described,
+    input: ModelShapeInput,
+  ): Partial<Described> & Pick<Described, 'layerParams' | 'outerParams'>;
+}
+
+const TRAITS: KindTraits = {
+  isPlain: false,
+  hasSeparateQkv: false,
+  isRotary: false,
+  hasChainedNorms: false,
+  isMegatrons: false,
+  isOnMegatron: true,
+};
+
+/** Returns what a plan uses of a model's kind beside its sizes. A model of which only a size is known has the layers of a GPT. */
+export function traitsOf({ kind }: Pick<ModelShape, 'kind'>): KindTraits {
+  return kind === 'unknown' ? { ...TRAITS, isMegatrons: true } : { ...TRAITS, ...KINDS[kind] };
+}
+
+const FOUR_TIMES = (dim: number): number => 4 * dim;
+
+/** `seq`: GPT-2/3's 2048 in Megatron's studies; Llama 3's 8192; Wan2.2's 81 frames of 832 x 480: 21 x 30 x 52 patches. */
+const KINDS: Readonly<Record<Kind, PlannedKind>> = {
+  gpt: {
+    usual: { gatedFfn: false, tied: true, seq: 2048, ffn: FOUR_TIMES },
+    isPlain: true,
+    isMegatrons: true,
+    sizesOf: (base, { bias = 'all', numNorms = 2, learnedPositions = true, headBias = false }) => ({
       bias,
       norm: 'layer',
       learnedPositions,
@@ -134,74 +188,75 @@ const KINDS: Readonly<Record<Kind, (input: ModelShapeInput, size: Size) => Descr
         (learnedPositions ? base.seq * base.dim : 0) +
         2 * base.dim +
         (headBias ? base.vocab : 0),
-    };
+    }),
   },
-  llama: (input, size) => {
-    const base = common(input, size, 'llama', llamaFfn(size.dim));
-    const { bias = input.qkvBias === true ? 'qkv' : 'none', numNorms = 2, qkNorm = false } = input;
-    const norms = numNorms * base.dim + (qkNorm ? 2 * base.headDim : 0);
-    return {
+  llama: {
+    usual: { gatedFfn: true, tied: false, seq: 8192, ffn: llamaFfn },
+    isPlain: true,
+    hasSeparateQkv: true,
+    isRotary: true,
+    hasChainedNorms: true,
+    sizesOf: (base, { qkvBias, bias = qkvBias === true ? 'qkv' : 'none', numNorms = 2, qkNorm = false }) => ({
       ...withExperts(base),
       bias,
-      layerParams: blockParams(base, bias) + norms,
+      layerParams: blockParams(base, bias) + numNorms * base.dim + (qkNorm ? 2 * base.headDim : 0),
       outerParams: tableParams(base) + base.dim,
-    };
+    }),
   },
-  // Layers without a head: BERT embeds tokens and segments and has a pooler; ViT reads patches and has a last norm.
-  encoder: (input, size) => {
-    const base = common(input, size, 'encoder', 4 * size.dim);
-    const { dim, seq } = base;
-    const { patchInputs, segments = 0 } = input;
-    const inputs =
-      patchInputs === undefined
-        ? (base.vocab + segments) * dim + dim * (dim + 1)
-        : (patchInputs + 1) * dim + dim;
-    return {
-      ...base,
-      causal: false,
-      bias: 'all',
-      norm: 'layer',
+  dit: {
+    usual: { gatedFfn: false, tied: false, seq: 32_760, ffn: FOUR_TIMES },
+    isRotary: true,
+    isOnMegatron: false,
+    sizesOf: (base, input) => ({
+      ...WITHOUT_HEAD,
       vocab: 0,
-      logits: 0,
-      learnedPositions: true,
-      layerParams: blockParams(base, 'all') + 4 * dim,
-      outerParams: inputs + seq * dim + 2 * dim,
-    };
-  },
-  dit: (input, size) => {
-    const base = common(input, size, 'dit', 4 * size.dim);
-    const { dim } = base;
-    return {
-      ...base,
-      causal: false,
       bias: 'all',
-      vocab: 0,
-      logits: 0,
       crossTokens: input.textLen ?? 512,
       // Self- and cross-attention with norms of q and k, the norm before cross-attention, six modulation vectors.
       // Keys and values of an image's tokens, with the norm of these keys.
       layerParams:
         blockParams(base, 'all') +
-        4 * dim * (dim + 1) +
-        4 * dim +
-        2 * dim +
-        6 * dim +
-        (input.imageDim === undefined ? 0 : 2 * dim * (dim + 1) + dim),
-      outerParams: ditOuterParams(dim, input),
-    };
+        4 * base.dim * (base.dim + 1) +
+        4 * base.dim +
+        2 * base.dim +
+        6 * base.dim +
+        (input.imageDim === undefined ? 0 : 2 * base.dim * (base.dim + 1) + base.dim),
+      outerParams: ditOuterParams(base.dim, input),
+    }),
   },
-  't5-encoder': (input, size) => {
-    const base = common(input, size, 't5-encoder', 4 * size.dim);
-    const buckets = (input.relativeBuckets ?? 32) * base.heads;
-    return {
-      ...base,
-      causal: false,
-      logits: 0,
-      layerParams: blockParams(base, 'none') + 2 * base.dim + buckets,
+  't5-encoder': {
+    usual: { gatedFfn: true, tied: true, seq: 512, ffn: FOUR_TIMES },
+    hasSeparateQkv: true,
+    sizesOf: (base, { relativeBuckets = 32 }) => ({
+      ...WITHOUT_HEAD,
+      layerParams: blockParams(base, 'none') + 2 * base.dim + relativeBuckets * base.heads,
       outerParams: base.vocab * base.dim + base.dim,
-    };
+    }),
+  },
+  // BERT embeds tokens and segments and has a pooler; ViT reads patches and has a last norm.
+  encoder: {
+    usual: { gatedFfn: false, tied: true, seq: 512, ffn: FOUR_TIMES },
+    sizesOf: (base, { patchInputs, segments = 0 }) => {
+      const { dim, seq, vocab } = base;
+      const inputs =
+        patchInputs === undefined
+          ? (vocab + segments) * dim + dim * (dim + 1)
+          : (patchInputs + 1) * dim + dim;
+      return {
+        ...WITHOUT_HEAD,
+        vocab: 0,
+        bias: 'all',
+        norm: 'layer',
+        learnedPositions: true,
+        layerParams: blockParams(base, 'all') + 4 * dim,
+        outerParams: inputs + seq * dim + 2 * dim,
+      };
+    },
   },
 };
+
+/** Layers whose positions read all others, and which have no head and no loss. */
+const WITHOUT_HEAD = { causal: false, logits: 0 } as const;
 
 /** Returns a number of heads that divides dim, with about 128 elements per head. */
 function usualHeads(dim: number): number {
@@ -210,19 +265,11 @@ function usualHeads(dim: number): number {
   return heads;
 }
 
-/** `seq`: GPT-2/3's 2048 in Megatron's studies; Llama 3's 8192; Wan2.2's 81 frames of 832 x 480: 21 x 30 x 52 patches. */
-const USUAL = {
-  gpt: { gatedFfn: false, tied: true, seq: 2048 },
-  llama: { gatedFfn: true, tied: false, seq: 8192 },
-  dit: { gatedFfn: false, tied: false, seq: 32_760 },
-  't5-encoder': { gatedFfn: true, tied: true, seq: 512 },
-  encoder: { gatedFfn: false, tied: true, seq: 512 },
-} as const;
-
-function common(input: ModelShapeInput, { layers, dim }: Size, kind: Kind, ffn: number): Described {
-  const usual = USUAL[kind];
+/** Returns a shape with the sizes of its kind. */
+function describe(input: ModelShapeInput, kind: Kind, { layers, dim }: Size): Described {
+  const { usual, sizesOf } = KINDS[kind];
   const heads = input.heads ?? usualHeads(dim);
-  return {
+  const base: Described = {
     name: input.name ?? `${kind} ${layers} x ${dim}`,
     kind,
     layers,
@@ -230,7 +277,7 @@ function common(input: ModelShapeInput, { layers, dim }: Size, kind: Kind, ffn: 
     heads,
     kvHeads: input.kvHeads ?? heads,
     headDim: input.headDim ?? dim / heads,
-    ffn: input.ffn ?? ffn,
+    ffn: input.ffn ?? usual.ffn(dim),
     gatedFfn: input.gatedFfn ?? usual.gatedFfn,
     vocab: input.vocab ?? 0,
     logits: input.vocab ?? 0,
@@ -248,6 +295,7 @@ function common(input: ModelShapeInput, { layers, dim }: Size, kind: Kind, ffn: 
     outerParams: 0,
     layerParams: 0,
   };
+  return { ...base, ...sizesOf(base, input) };
 }
 
 function tableParams({ vocab, dim, tied }: Described): number {
@@ -294,7 +342,7 @@ function usualShape(params: number, input: ModelShapeInput): ModelShape {
   while (paramsAt(dim + step) <= params) step *= 2;
   for (; step >= 128; step /= 2) if (paramsAt(dim + step) <= params) dim += step;
   const layers = input.layers ?? Math.max(1, Math.round((params - vocab * dim) / (12 * dim ** 2)));
-  const shape = KINDS.gpt({ ...input, vocab }, { layers, dim });
+  const shape = describe({ ...input, vocab }, 'gpt', { layers, dim });
   const name = input.name ?? `${(params / 1e9).toPrecision(3)}B parameters`;
   return { ...shape, name, kind: 'unknown', params };
 }

@@ -1,6 +1,6 @@
 import { existsSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { readHub } from '../config/families/families';
+import { kindOf, readHub } from '../config/families/families';
 import { pythonRefused } from '../config/functions-missing';
 import {
   CATALOGUE,
@@ -67,15 +67,15 @@ function isHubConfig(value: unknown): value is object {
 export function shapeOfHub(config: object, name: string): ModelShapeInput {
   const read = readHub(textOf(config));
   if ('wrong' in read) throw new ConfigError(`${name}: ${read.wrong}`);
-  return { name: textOf(config) === config ? name : `${name}${TEXT_ONLY}`, ...shapeKeys(read.sizes) };
+  const sizes = shapeKeys(read.sizes);
+  return textOf(config) === config
+    ? { name, ...sizes }
+    : { name: `${name}, text model only`, isTextOnly: true, ...sizes };
 }
 
-/** Ends the name of the language model of a model that also reads images or sounds. */
-const TEXT_ONLY = ', text model only';
-
 /** Says what a plan leaves out of a model that also reads images or sounds; null if it leaves out nothing. */
-export function leftOutOf({ name = '' }: ModelShapeInput): string | null {
-  return name.endsWith(TEXT_ONLY)
+export function leftOutOf({ isTextOnly = false }: ModelShapeInput): string | null {
+  return isTextOnly
     ? 'model: only the language model of this config is planned; its encoder of images or sounds is left out'
     : null;
 }
@@ -97,18 +97,16 @@ function shapeKeys(sizes: object): ModelShapeInput {
 /** Returns the shape of a config's model. Throws: CONFIG for a kind that cannot be planned. */
 export function shapeOfConfig(config: { readonly model: ModelConfig | ModelName }): ModelShapeInput {
   const shape = modelShape(config);
-  if (shape.kind === 'moe') {
-    throw new ConfigError(
-      "model.kind: 'moe' cannot be planned: plans have no formula for this library's mixture of experts; plan a gpt of the same sizes, or give { params }",
-    );
-  }
+  const { notPlanned } = kindOf(shape) ?? {};
+  if (notPlanned !== undefined)
+    throw new ConfigError(`model.kind: '${shape.kind}' cannot be planned: ${notPlanned}`);
   if (shape.kind === 'own') throw ownModelRefused();
   if (shape.kind === 'python') throw pythonRefused(shape);
   return {
     ...shapeKeys(shape),
     name: typeof config.model === 'string' ? config.model : 'like' in shape ? shape.like : undefined,
     seq: positionsOf(shape),
-    ...(shape.kind === 't5-encoder' ? { headDim: (shape.attnDim ?? shape.dim) / shape.heads } : {}),
+    ...('attnDim' in shape && shape.attnDim !== undefined && { headDim: shape.attnDim / shape.heads }),
   };
 }
 

@@ -1,11 +1,11 @@
 import { type ModelState, STRATEGIES, type StrategyName } from '../config/strategies';
 import type { Layout, Precision, Stack } from './layout';
-import type { ModelShape } from './model-shape';
+import { SHAPE_KINDS, type ShapeKind, traitsOf } from './model-shape';
 
 /** The layouts that a framework can run. */
 export interface StackRules {
   readonly strategies: readonly StrategyName[];
-  readonly kinds: readonly ModelShape['kind'][];
+  readonly kinds: readonly ShapeKind[];
   readonly tensorParallel: boolean;
   /** The strategies that can be combined with pipelines. */
   readonly pipelineWith: readonly StrategyName[];
@@ -30,7 +30,7 @@ export interface StackRules {
 export const STACK_RULES: Readonly<Record<Stack, StackRules>> = {
   megatron: {
     strategies: ['NO_SHARD', 'ZERO_1'],
-    kinds: ['gpt', 'llama', 't5-encoder', 'encoder', 'unknown'],
+    kinds: SHAPE_KINDS.filter((kind) => traitsOf({ kind }).isOnMegatron),
     tensorParallel: true,
     pipelineWith: ['NO_SHARD', 'ZERO_1'],
     contextParallel: true,
@@ -42,7 +42,7 @@ export const STACK_RULES: Readonly<Record<Stack, StackRules>> = {
   },
   fsdp2: {
     strategies: ['NO_SHARD', 'SHARD_GRAD_OP', 'FULL_SHARD', 'HYBRID_SHARD'],
-    kinds: ['gpt', 'llama', 'dit', 't5-encoder', 'encoder', 'unknown'],
+    kinds: SHAPE_KINDS,
     tensorParallel: true,
     pipelineWith: ['SHARD_GRAD_OP', 'FULL_SHARD'],
     contextParallel: true,
@@ -54,7 +54,7 @@ export const STACK_RULES: Readonly<Record<Stack, StackRules>> = {
   },
   deepspeed: {
     strategies: ['ZERO_1', 'ZERO_2', 'FULL_SHARD'],
-    kinds: ['gpt', 'llama', 'dit', 't5-encoder', 'encoder', 'unknown'],
+    kinds: SHAPE_KINDS,
     tensorParallel: false,
     pipelineWith: ['ZERO_1'],
     contextParallel: false,

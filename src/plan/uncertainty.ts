@@ -1,6 +1,7 @@
 import { CALIBRATION } from './calibration';
 import type { Layout, Stack } from './layout';
 import { fitsOnGpu } from './memory/allocator';
+import { traitsOf } from './model-shape';
 import {
   type ComputeCause,
   type Estimate,
@@ -128,10 +129,7 @@ function outsideOf(layout: Layout): string[] {
       attention !== 'unfused' && attention !== 'flash1',
       `attention '${attention}': its rate is published, and was not fitted`,
     ],
-    [
-      model.kind !== 'gpt' && model.kind !== 'llama',
-      `kind '${model.kind}': the constants were fitted on GPTs and Llamas`,
-    ],
+    [!traitsOf(model).isPlain, `kind '${model.kind}': the constants were fitted on GPTs and Llamas`],
     [cp > 1, 'context parallelism: its cost is calculated, and was not fitted'],
     [precision === 'fp32', 'fp32: its rate is from the data sheet, and was not fitted'],
     [precision === 'fp8', 'fp8: its rate relative to 16 bits is published, and was not fitted'],

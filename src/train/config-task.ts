@@ -1,4 +1,5 @@
 import type { Engine } from '../backend/engine';
+import { isLanguageModel, isVideoModel, kindOf } from '../config/families/families';
 import { functionsMissing, pythonRefused } from '../config/functions-missing';
 import { ownData } from '../config/settings/data';
 import { modelShape } from '../config/settings/model';
@@ -7,8 +8,9 @@ import { ConfigError } from '../core/errors';
 import * as tf from '../core/tf';
 import { type BatchSource, inputsOf, type TokenBatch, targetsOf } from '../data/batch';
 import { createBatches, type DataPlace } from '../data/batches';
+import { LanguageModel } from '../nn/models/language-model';
 import type { Module } from '../nn/module';
-import { canPack, packSequences } from '../nn/packing';
+import { packSequences } from '../nn/packing';
 import type { RankContext } from '../parallel/run-as-unit';
 import { flowMatchingTask } from './flow-matching';
 import type { Task, TensorBatch } from './task';
@@ -23,28 +25,16 @@ export type TaskData = BatchSource | DataPlace;
 export function taskOf(context: RankContext, model: Module, config: TrainConfig, data: TaskData): Task {
   if (config.loss === 'function') throw functionsMissing('loss');
   const shape = modelShape(config);
-  switch (shape.kind) {
-    case 'gpt':
-    case 'moe':
-    case 'llama':
-      return languageModelTask(context.engine, model, {
-        batches: 'batch' in data ? data : createBatches(config, data),
-        isPacked: ownData(config.data)?.packing ?? false,
-      });
-    case 'dit':
-      return flowMatchingTask(context, model, { config, shape, world: 'world' in data ? data.world : 1 });
-    case 't5-encoder':
-      throw new ConfigError(
-        "model.kind: 't5-encoder' has no loss: it is a text encoder, which Wan2.2 uses but does not train; " +
-          'plan it, or call nn.t5Encoder({ … }) in a cell',
-      );
-    case 'own':
-      throw functionsMissing('model');
-    case 'python':
-      throw pythonRefused(shape);
-    default:
-      return shape satisfies never;
-  }
+  if (shape.kind === 'own') throw functionsMissing('model');
+  if (shape.kind === 'python') throw pythonRefused(shape);
+  if (isVideoModel(shape))
+    return flowMatchingTask(context, model, { config, shape, world: 'world' in data ? data.world : 1 });
+  if (isLanguageModel(shape))
+    return languageModelTask(context.engine, model, {
+      batches: 'batch' in data ? data : createBatches(config, data),
+      isPacked: ownData(config.data)?.packing ?? false,
+    });
+  throw new ConfigError(`model.kind: '${shape.kind}' has no loss: ${kindOf(shape)?.withoutLoss}`);
 }
 
 interface TokenTensors extends TensorBatch {
@@ -61,7 +51,7 @@ function languageModelTask(
   model: Module,
   { batches, isPacked }: { readonly batches: BatchSource; readonly isPacked: boolean },
 ): Task<TokenTensors> {
-  const packed = isPacked && canPack(model) ? packSequences(model) : null;
+  const packed = isPacked && model instanceof LanguageModel ? packSequences(model) : null;
   const tensorsOf = (tokens: TokenBatch): TokenTensors => {
     const { batch, seq, answers } = tokens;
     const documents = answers?.documents?.flat();

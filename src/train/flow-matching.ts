@@ -9,7 +9,7 @@ import {
   velocityPart,
   videosOf,
 } from '../data/video-batches';
-import { DitExperts } from '../nn/models/dit-experts';
+import { VideoModel } from '../nn/models/video-model';
 import type { Module } from '../nn/module';
 import { floatsOf } from '../nn/spans';
 import type { RankContext } from '../parallel/run-as-unit';
@@ -51,7 +51,7 @@ export function flowMatchingTask(
     },
     lossOf({ tensors, timestep }, seen) {
       const [velocity, ...inputs] = tensors as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, ...tf.Tensor[]]; // tensorsOf's order
-      if (model instanceof DitExperts) model.tell(timestep);
+      if (model instanceof VideoModel) model.tell(timestep);
       const output = model.apply(...inputs);
       seen?.(output, { inputs, y: velocity });
       return tf.mean(tf.square(tf.sub(output, velocity)));

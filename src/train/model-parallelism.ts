@@ -1,13 +1,12 @@
+import { isVideoModel } from '../config/families/families';
 import { modelShape } from '../config/settings/model';
 import type { TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import { type Warn, warnOnce } from '../core/warn';
 import { initializeModelParallel } from '../dist/model-parallel';
 import type { ProcessGroup } from '../dist/types';
-import { Dit } from '../nn/models/dit';
-import { DitExperts } from '../nn/models/dit-experts';
-import { GPT, MoeGPT } from '../nn/models/gpt';
-import { Llama } from '../nn/models/llama';
+import { LanguageModel } from '../nn/models/language-model';
+import { VideoModel } from '../nn/models/video-model';
 import type { Module } from '../nn/module';
 import { applyContextParallel } from '../parallel/context/apply-context-parallel';
 import { applyExpertParallel } from '../parallel/experts/apply-expert-parallel';
@@ -67,9 +66,8 @@ export function requireOutput(what: string, config: Pick<TrainConfig, 'parallel'
 
 /** Throws: CONFIG unless the library has a plan that divides models of this class. */
 function requireDivisible(model: Module, tp: number): void {
-  const isLanguage = model instanceof GPT || model instanceof MoeGPT || model instanceof Llama;
-  const isVideo = model instanceof Dit || model instanceof DitExperts;
-  if (isLanguage || (isVideo && tp === 1)) return;
+  const isDivisible = model instanceof LanguageModel && (tp === 1 || model.tensorPlan !== null);
+  if (isDivisible || (model instanceof VideoModel && tp === 1)) return;
   throw new ConfigError(
     `parallel.tp and parallel.cp cannot divide a ${model.constructor.name} in job.train: both divide nn.gpt, nn.moe and nn.llama, and cp also divides nn.dit; in a loop of a %%ranks cell, ` +
       'parallelizeModule(model, mesh, plan) divides the matrices of any model by the names of its layers, and contextParallel(group) ' +
@@ -80,8 +78,8 @@ function requireDivisible(model: Module, tp: number): void {
 /** Throws: CONFIG if each rank has only the outputs of its own positions. `what` is the call that reads the outputs of all positions. */
 export function requireWholeOutput(what: string, config: Pick<TrainConfig, 'parallel' | 'model'>): void {
   const { cp } = config.parallel;
-  // The ranks of a dit gather the whole video, so each rank has the whole output.
-  if (cp === 1 || modelShape(config).kind === 'dit') return;
+  // The ranks of a model of videos gather the whole video, so each rank has the whole output.
+  if (cp === 1 || isVideoModel(modelShape(config))) return;
   throw new ConfigError(
     `${what} needs the outputs of whole sequences, but with parallel.cp ${cp} a rank has only outputs of its own positions; ` +
       'await run.reshard({ cp: 1 }) first',

@@ -1,4 +1,5 @@
 import type { Engine } from '../backend/engine';
+import { isVideoModel } from '../config/families/families';
 import { modelShape } from '../config/settings/model';
 import type { TrainConfig } from '../config/train-config';
 import { ConfigError, classOf, ShardlabError } from '../core/errors';
@@ -108,14 +109,14 @@ function stagesOf({ model, loss }: OwnParts): StagedTask<OwnBatch> {
 
 /** Returns the batches of files, arrays or built-in data. Throws: CONFIG for a dit, which does not train on such batches. */
 function sourceOf(config: TrainConfig, data: TaskData): BatchesOf<TokenBatch | RowBatch> {
-  const { kind } = modelShape(config);
-  if (kind === 'dit') {
+  const shape = modelShape(config);
+  if (isVideoModel(shape)) {
     throw new ConfigError(
       'loss: a dit trains with the loss of flow matching on random videos; for a loss of your own, give data as a function too',
     );
   }
   if ('batch' in data) return data;
-  return kind === 'own' ? createOwnBatches(config, data) : createBatches(config, data);
+  return shape.kind === 'own' ? createOwnBatches(config, data) : createBatches(config, data);
 }
 
 function tensorsOf(read: TokenBatch | RowBatch): OwnBatch {

@@ -1,4 +1,5 @@
 import type { Engine } from '../backend/engine';
+import { isLanguageModel } from '../config/families/families';
 import { ownData } from '../config/settings/data';
 import { modelShape } from '../config/settings/model';
 import type { TrainConfig } from '../config/train-config';
@@ -59,19 +60,12 @@ export async function sampleFrom(
  */
 export function limitsOf(config: TrainConfig): { readonly seq: number; readonly vocab: number } {
   const shape = modelShape(config);
-  switch (shape.kind) {
-    case 'gpt':
-    case 'moe':
-    case 'llama':
-    case 'python':
-      return shape;
-    case 'own':
-      return { seq: ownData(config.data)?.seq ?? Number.POSITIVE_INFINITY, vocab: Number.POSITIVE_INFINITY };
-    default:
-      throw new ConfigError(
-        `sample: a model of kind '${shape.kind}' gives no logits of tokens; gpt, moe and llama do`,
-      );
-  }
+  if (shape.kind === 'python' || isLanguageModel(shape)) return shape;
+  if (shape.kind === 'own')
+    return { seq: ownData(config.data)?.seq ?? Number.POSITIVE_INFINITY, vocab: Number.POSITIVE_INFINITY };
+  throw new ConfigError(
+    `sample: a model of kind '${shape.kind}' gives no logits of tokens; gpt, moe and llama do`,
+  );
 }
 
 /**

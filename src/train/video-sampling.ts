@@ -3,7 +3,8 @@ import { seeded } from '../core/random';
 import * as tf from '../core/tf';
 import { fillAudio, fillImage } from '../data/moving-shape-batches';
 import { fillWord, MovingShapes, sceneOf, tokensOf } from '../data/moving-shapes';
-import { DitExperts, NUM_TIMESTEPS } from '../nn/models/dit-experts';
+import { NUM_TIMESTEPS } from '../nn/models/dit-experts';
+import { VideoModel } from '../nn/models/video-model';
 import { inputsOf } from './flow-matching';
 import type { VideoParts } from './task';
 
@@ -79,7 +80,7 @@ export async function sampleVideos(
     };
     const inputs = inputsOf({ engine, shape, encoder }, batch);
     try {
-      if (model instanceof DitExperts) model.tell(timestep);
+      if (model instanceof VideoModel) model.tell(timestep);
       const velocity = tf.tidy(() => (model.apply(...inputs) as tf.Tensor).dataSync());
       const move = timeAt(step + 1) - timeAt(step);
       for (const [i, video] of x.entries())

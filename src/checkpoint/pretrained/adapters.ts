@@ -1,4 +1,5 @@
-import { publishedName } from '../../config/families/published';
+import { isLanguageModel } from '../../config/families/families';
+import { isTransposed, publishedName } from '../../config/families/published';
 import type { LoraConfig } from '../../config/settings/lora';
 import type { ModelConfig } from '../../config/settings/model';
 import { decodeValues, encodeValues } from '../format/stored-dtypes';
@@ -132,14 +133,14 @@ export function peftConfig(
   return {
     peft_type: 'LORA',
     base_model_name_or_path: 'from' in shape ? (shape.from ?? null) : null,
-    ...(shape.kind === 'gpt' || shape.kind === 'llama' ? { task_type: 'CAUSAL_LM' } : {}),
+    ...(isLanguageModel(shape) ? { task_type: 'CAUSAL_LM' } : {}),
     r,
     lora_alpha: alpha,
     lora_dropout: dropout,
     use_dora: useDora,
     target_modules: targets,
     // True if matrices are [inputs, outputs], as in GPT-2's Conv1D.
-    fan_in_fan_out: shape.kind === 'gpt',
+    fan_in_fan_out: isTransposed(shape),
     bias: 'none',
     inference_mode: true,
   };

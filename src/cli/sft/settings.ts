@@ -1,5 +1,6 @@
 import { existsSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { isLanguageModel, kindOf } from '../../config/families/families';
 import { MODEL_NAMES } from '../../config/model-names';
 import { modelShape } from '../../config/settings/model';
 import { dataRanksOf } from '../../config/settings/model-parallel';
@@ -103,7 +104,7 @@ function parsedSizes(text: string): TrainConfigInput['model'] {
 /** Returns the sizes of a language model. Throws: CONFIG for a model of another kind. */
 function sizesOf(model: TrainConfigInput['model']) {
   const shape = modelShape(parseTrainConfig({ model, data: 'synthetic' }));
-  if (shape.kind === 'gpt' || shape.kind === 'llama') return shape;
+  if (isLanguageModel(shape) && kindOf(shape)?.takesInstructions) return shape;
   throw new ConfigError(
     `sft: --model is a ${shape.kind}; only models of kind gpt or llama train on conversations`,
   );

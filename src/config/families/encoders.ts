@@ -1,4 +1,6 @@
 import { type Family, family } from './family';
+import { type T5Config, t5Schema } from './kinds';
+import type { ModelKind } from './model-kind';
 
 const T5 = {
   name: 'model_type',
@@ -55,4 +57,19 @@ export const ENCODERS: Readonly<Record<string, Family>> = {
   })),
   t5,
   umt5: t5,
+};
+
+/** The names of embeddings in BERT. */
+export const ENCODER_EMBEDDINGS = ['word_embeddings', 'position_embeddings'];
+
+export const T5_KIND: ModelKind<T5Config> = {
+  schema: t5Schema,
+  says: "UMT5's encoder; it has no loss, so it is planned or called, not trained",
+  small: "{ kind: 't5-encoder', layers: 2, dim: 64, heads: 4, ffn: 128, vocab: 512, seq: 64 }",
+  trainsOn: null,
+  withoutLoss:
+    'it is a text encoder, which Wan2.2 uses but does not train; plan it, or call nn.t5Encoder({ … }) in a cell',
+  isCausal: false,
+  embeddings: ['shared'],
+  stageConflict: () => 'its layers also read the bias of the first layer, and the model has no loss',
 };

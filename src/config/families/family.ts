@@ -1,13 +1,13 @@
 import { z } from 'zod';
 import { shown } from '../../core/shown';
-import { size } from './kinds';
+import { type BuiltInModel, size } from './kinds';
 
 /**
  * The sizes in a config.json, in the words of a model's settings and of a plan's shapes. The settings have no word for what only
  * plans know, such as experts or latent attention.
  */
 export interface HubSizes {
-  readonly kind: 'gpt' | 'llama' | 'dit' | 't5-encoder' | 'encoder';
+  readonly kind: BuiltInModel['kind'] | 'encoder';
   readonly [size: string]: unknown;
 }
 
@@ -43,7 +43,7 @@ const positive = z.number().positive();
 const TYPES = {
   ...{ tied: flag, qkvBias: flag, hasBias: flag, normEps: positive, ropeTheta: positive },
   ...{ numShared: z.int().min(0), denseLayers: z.int().min(0), audioLayers: z.array(z.int().min(0)) },
-  ...{ patch: z.tuple([size, size, size]), name: z.string() },
+  ...{ patch: z.tuple([size, size, size]), name: z.string(), task: z.string(), writer: z.string() },
 };
 
 type TypeOf<Word> = Word extends keyof typeof TYPES ? z.output<(typeof TYPES)[Word]> : number;
@@ -102,6 +102,11 @@ function wordsIn<K extends Keys>(config: object, keys: K): Words<K> | string {
 export function keysWith(keys: Keys, settings: HubConfig): HubConfig {
   const written = Object.entries(keys).filter(([word]) => settings[word] !== undefined);
   return Object.fromEntries(written.map(([word, names]) => [namesOf(names).at(-1), settings[word]]));
+}
+
+/** Returns a name in which the parts of this library are replaced by those of a published model, one after the other. */
+export function renamed(name: string, parts: readonly (readonly [RegExp, string])[]): string {
+  return parts.reduce((whole, [part, theirs]) => whole.replace(part, theirs), name);
 }
 
 function namesOf(written: string): readonly string[] {

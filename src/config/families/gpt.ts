@@ -1,6 +1,8 @@
-import { type Family, family, type HubConfig, keysWith } from './family';
-import type { GptConfig } from './kinds';
+import { routerIssues, sequenceConflict, stageConflict } from '../router-options';
+import { type Family, family, type HubConfig, keysWith, renamed } from './family';
+import { type GptConfig, gptSchema, type MoeConfig, moeSchema } from './kinds';
 import { DECODER } from './llama';
+import { type ModelKind, OF_TRANSFORMERS, wrongSize } from './model-kind';
 
 /** Keys of GPT-2 and GPT-J. */
 const KEYS = {
@@ -43,7 +45,7 @@ export const GPTS: Readonly<Record<string, Family>> = {
 };
 
 /** Returns config.json of a GPT. Without the last values, transformers would assume GPT-2's own tokens and dropout. */
-export function gptHubConfig(shape: GptConfig): HubConfig {
+function configOf(shape: GptConfig): HubConfig {
   return {
     ...{ architectures: ['GPT2LMHeadModel'], model_type: 'gpt2', ...COMPUTES },
     ...{ n_inner: null, ...keysWith(KEYS, shape) },
@@ -60,15 +62,47 @@ const PARTS = [
   [/^blocks\.(\d+)\.fc2\./, 'h.$1.mlp.c_proj.'],
 ] as const;
 
-/** Matrices that are [inputs, outputs] in files, as in GPT-2's Conv1D. */
-export const GPT2_TRANSPOSED = /\.(qkv|proj|fc1|fc2)\.weight$/;
-
 /** The prefix of all names of GPT2LMHeadModel except the head's; files of GPT2Model do not have this prefix. */
-export const GPT2_PREFIX = 'transformer.';
+const PREFIX = 'transformer.';
 
 /** Returns the name of a GPT's parameter in GPT2LMHeadModel. */
-export function gpt2Name(name: string): string {
-  if (name.startsWith('lm_head.')) return name;
-  const [part, theirs] = PARTS.find(([pattern]) => pattern.test(name)) ?? [/^/, ''];
-  return `${GPT2_PREFIX}${name.replace(part, theirs)}`;
+function nameOf(own: string): string {
+  return own.startsWith('lm_head.') ? own : `${PREFIX}${renamed(own, PARTS)}`;
 }
+
+export const GPT_KIND: ModelKind<GptConfig> = {
+  schema: gptSchema,
+  says: "GPT-2's shape, tanh GELU, learned positions",
+  small: "'tiny'",
+  trainsOn: 'tokens',
+  takesInstructions: true,
+  isCausal: true,
+  learnsPositions: true,
+  embeddings: ['wte', 'wpe'],
+  published: {
+    ...OF_TRANSFORMERS,
+    transposed: /\.(qkv|proj|fc1|fc2)\.weight$/,
+    configOf,
+    nameOf: (_, own) => nameOf(own),
+    namesOf: (own) => [nameOf(own), nameOf(own).replace(PREFIX, ''), own],
+  },
+};
+
+/** A GPT with a router and experts in each layer; transformers has no such model. */
+export const MOE_KIND: ModelKind<MoeConfig> = {
+  schema: moeSchema,
+  says: 'a gpt with a gate and experts in place of the feed-forward layer',
+  differs: 'also has experts',
+  small: "{ kind: 'moe', layers: 2, dim: 64, heads: 4, vocab: 512, seq: 64, experts: 4 }",
+  trainsOn: 'tokens',
+  isCausal: true,
+  learnsPositions: true,
+  hasRouter: true,
+  notPlanned:
+    "plans have no formula for this library's mixture of experts; plan a gpt of the same sizes, or give { params }",
+  embeddings: ['wte', 'wpe'],
+  conflictsOf: (shape) =>
+    routerIssues(shape, shape.experts).map(({ option, message }) => wrongSize(option, message)),
+  stageConflict: (shape) => stageConflict(shape, shape.experts),
+  sequenceConflict: (shape) => sequenceConflict(shape, shape.experts),
+};

@@ -128,3 +128,16 @@ export const t5Schema = z.strictObject({
 export type T5Config = z.output<typeof t5Schema>;
 
 export type GptConfig = z.output<typeof gptSchema>;
+
+export type MoeConfig = z.output<typeof moeSchema>;
+
+/** The schemas of all kinds; a new kind is a row here and in `MODEL_KINDS`. See [Note: kinds of models]. */
+export const KIND_SCHEMAS = [gptSchema, moeSchema, llamaSchema, ditSchema, t5Schema] as const;
+
+type KindSchema = (typeof KIND_SCHEMAS)[number];
+
+/** The sizes of a model of this library. */
+export type BuiltInModel = z.output<KindSchema>;
+
+/** The sizes of a model of this library, without those that have defaults. */
+export type BuiltInInput = z.input<KindSchema>;

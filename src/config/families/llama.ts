@@ -1,5 +1,6 @@
 import { type Family, family, type HubConfig, type HubSizes, keysWith } from './family';
-import { type LlamaConfig, llamaFfn } from './kinds';
+import { type LlamaConfig, llamaFfn, llamaSchema } from './kinds';
+import { type ModelKind, OF_TRANSFORMERS } from './model-kind';
 
 /** The positions of a first training, which models with scaled rotary frequencies have. */
 const ORIGINAL = 'original_max_position_embeddings';
@@ -115,7 +116,7 @@ export const LLAMAS: Readonly<Record<string, Family>> = {
 };
 
 /** Returns config.json of a llama; with a bias on queries, keys and values, it is a Qwen2. */
-export function llamaHubConfig(shape: LlamaConfig): HubConfig {
+function configOf(shape: LlamaConfig): HubConfig {
   const { ffn = llamaFfn(shape.dim), kvHeads = shape.heads } = shape;
   const isQwen = shape.qkvBias;
   return {
@@ -126,3 +127,17 @@ export function llamaHubConfig(shape: LlamaConfig): HubConfig {
     ...(isQwen ? { use_sliding_window: false } : { attention_bias: false, mlp_bias: false }),
   };
 }
+
+export const LLAMA_KIND: ModelKind<LlamaConfig> = {
+  schema: llamaSchema,
+  says: "Hugging Face's LlamaForCausalLM, with the same parameter names; with qkvBias it is Qwen2ForCausalLM",
+  differs: 'also has kvHeads and ffn',
+  small: "{ kind: 'llama', layers: 2, dim: 64, heads: 4, kvHeads: 2, vocab: 512, seq: 64 }",
+  smallLike: (sizes, { qkvBias }) => ({ kind: 'llama', ...sizes, qkvBias }),
+  trainsOn: 'tokens',
+  takesInstructions: true,
+  isCausal: true,
+  isRotary: true,
+  embeddings: ['embed_tokens'],
+  published: { ...OF_TRANSFORMERS, configOf },
+};

@@ -1,36 +1,27 @@
 import { ConfigError } from '../../core/errors';
 import type { ModelConfig } from '../settings/model';
+import { kindOf } from './families';
 import type { HubConfig } from './family';
-import { GPT2_PREFIX, GPT2_TRANSPOSED, gpt2Name, gptHubConfig } from './gpt';
-import { llamaHubConfig } from './llama';
-import { diffusersName, ditHubConfig } from './wan';
+import type { PublishedForm } from './model-kind';
 
 /**
- * The form in which transformers or diffusers publish a model: the content of config.json, and the first word of the names of
- * files.
+ * The form in which transformers or diffusers publish a model: the content of config.json, the first word of the names of files,
+ * and the program that reads them.
  */
 interface PublishedModel {
   readonly config: HubConfig;
   readonly prefix: 'model' | 'diffusion_pytorch_model';
+  readonly reader: string;
 }
 
 /** Returns the form in which a model is published. Throws: CONFIG for kinds that transformers and diffusers do not have. */
 export function publishedModel(shape: ModelConfig): PublishedModel {
-  switch (shape.kind) {
-    case 'gpt':
-      return { prefix: 'model', config: gptHubConfig(shape) };
-    case 'llama':
-      return { prefix: 'model', config: llamaHubConfig(shape) };
-    case 'dit':
-      if (shape.experts === 1) return { prefix: 'diffusion_pytorch_model', config: ditHubConfig(shape) };
-      throw new ConfigError(
-        'a dit with two experts is published as two folders, one per expert; save it with run.save',
-      );
-    default:
-      throw new ConfigError(
-        `transformers has no model that equals this library's '${shape.kind}'; save the model with run.save(folder, { type: 'FULL_STATE_DICT' })`,
-      );
-  }
+  const form = formOf(shape);
+  if (form === undefined)
+    throw new ConfigError(
+      `transformers has no model that equals this library's '${shape.kind}'; save the model with run.save(folder, { type: 'FULL_STATE_DICT' })`,
+    );
+  return { prefix: form.prefix, config: form.configOf(shape), reader: form.readerOf(shape) };
 }
 
 /** The name and orientation of a parameter in files that transformers or diffusers wrote. */
@@ -40,24 +31,27 @@ interface PublishedName {
   readonly isTransposed: boolean;
 }
 
-/**
- * Returns a parameter's name and orientation in published files. Llama, Qwen2 and Wan's own code have the names of this
- * library.
- */
-export function publishedName(shape: ModelConfig, name: string): PublishedName {
-  if (shape.kind === 'gpt') return { name: gpt2Name(name), isTransposed: GPT2_TRANSPOSED.test(name) };
-  const isOfDiffusers = shape.kind === 'dit' && shape.className === 'WanTransformer3DModel';
-  return { name: isOfDiffusers ? diffusersName(name) : name, isTransposed: false };
+/** Returns a parameter's name and orientation in published files; a kind that is not published has the names of this library. */
+export function publishedName(shape: ModelConfig, own: string): PublishedName {
+  const form = formOf(shape);
+  return {
+    name: form?.nameOf(shape, own) ?? own,
+    isTransposed: form?.transposed?.test(own) ?? false,
+  };
 }
 
-/**
- * Returns the names that a parameter may have in a file: the published name (with or without GPT-2's prefix), the name in this
- * library, and the name in diffusers.
- */
+/** Whether a model's published matrices are [inputs, outputs]. */
+export function isTransposed(shape: ModelConfig): boolean {
+  return formOf(shape)?.transposed !== undefined;
+}
+
+/** Returns the names that a parameter may have in a file, in this order. */
 export function namesInFile(shape: ModelConfig, own: string): readonly string[] {
-  if (shape.kind === 'dit') return [own, diffusersName(own)];
-  const { name } = publishedName(shape, own);
-  return [name, name.startsWith(GPT2_PREFIX) ? name.slice(GPT2_PREFIX.length) : name, own];
+  return formOf(shape)?.namesOf(own) ?? [own];
+}
+
+function formOf(shape: ModelConfig): PublishedForm<ModelConfig> | undefined {
+  return kindOf(shape)?.published;
 }
 
 /**

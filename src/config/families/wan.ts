@@ -1,5 +1,8 @@
-import { type Family, family, type HubConfig, type HubSizes, keysWith, type Words } from './family';
-import type { DitConfig } from './kinds';
+import { ConfigError } from '../../core/errors';
+import type { ConfigIssue } from '../setting';
+import { type Family, family, type HubConfig, type HubSizes, keysWith, renamed, type Words } from './family';
+import { type DitConfig, ditSchema } from './kinds';
+import { type ModelKind, wrongSize } from './model-kind';
 
 /** Keys that have the same names in Wan's own config.json and in that of diffusers. */
 const VIDEO = {
@@ -23,6 +26,8 @@ const WAN = {
   textLen: 'text_len?',
   audioLayers: 'audio_inject_layers?',
   audioDim: 'audio_dim?',
+  task: 'model_type?',
+  writer: '_diffusers_version?',
 } as const;
 
 const DIFFUSERS = {
@@ -34,11 +39,24 @@ const DIFFUSERS = {
   most: 'rope_max_seq_len?',
 } as const;
 
-const wanSizes = (words: Words<typeof WAN>): HubSizes => ({ kind: 'dit', ...words });
+/** The width of the image's tokens in Wan2.1's image-to-video models. Source: Wan2.1's MLPProj(1280, dim). */
+const IMAGE_DIM = 1280;
+
+/**
+ * Whether a config is one of Wan2.1's image-to-video models, whose blocks also read tokens of an image. Such a config has the same
+ * sizes as one of Wan2.2, and only the release of diffusers that wrote it differs: 0.30.0, and 0.33.0 for Wan2.2.
+ */
+function readsImage({ task, writer = '' }: Words<typeof WAN>): boolean {
+  return task === 'i2v' && writer.startsWith('0.30.');
+}
+
+function wanSizes(words: Words<typeof WAN>): HubSizes {
+  const { task: _, writer: __, ...sizes } = words;
+  return { kind: 'dit', ...(readsImage(words) && { imageDim: IMAGE_DIM }), ...sizes };
+}
 
 /** Families by `_class_name`. Source: the configurations of Wan's repositories, and diffusers' WanTransformer3DModel. */
 export const WANS: Readonly<Record<string, Family>> = {
-  // A config of Wan2.1's i2v equals one of Wan2.2's, which has no tokens of an image: both are read as Wan2.2's.
   WanModel: family(WAN, wanSizes, {
     usual: {
       model_type: ['t2v', 'ti2v', 'i2v'],
@@ -46,6 +64,10 @@ export const WANS: Readonly<Record<string, Family>> = {
       cross_attn_norm: [true],
       image_dim: [null],
     },
+    unlike: (words) =>
+      readsImage(words)
+        ? "model_type is i2v of Wan2.1 (_diffusers_version 0.30), whose blocks also read an image's tokens; models here have those of Wan2.2"
+        : null,
   }),
   WanModel_S2V: family(WAN, wanSizes),
   WanTransformer3DModel: family(
@@ -72,7 +94,11 @@ export const WANS: Readonly<Record<string, Family>> = {
 };
 
 /** Returns config.json of a dit with one expert, for the program whose class it names. */
-export function ditHubConfig({ audioLayers: _, audioDim: __, ...shape }: DitConfig): HubConfig {
+function configOf({ audioLayers: _, audioDim: __, ...shape }: DitConfig): HubConfig {
+  if (shape.experts > 1)
+    throw new ConfigError(
+      'a dit with two experts is published as two folders, one per expert; save it with run.save',
+    );
   if (shape.className === 'WanTransformer3DModel') {
     return {
       _class_name: 'WanTransformer3DModel',
@@ -108,6 +134,71 @@ const DIFFUSERS_PARTS = [
 ] as const;
 
 /** Returns the name of a dit's parameter in diffusers' WanTransformer3DModel. Source: convert_wan_to_diffusers.py. */
-export function diffusersName(name: string): string {
-  return DIFFUSERS_PARTS.reduce((one, [part, theirs]) => one.replace(part, theirs), name);
+function diffusersName(own: string): string {
+  return renamed(own, DIFFUSERS_PARTS);
+}
+
+function isOfDiffusers({ className }: DitConfig): boolean {
+  return className === 'WanTransformer3DModel';
+}
+
+export const DIT_KIND: ModelKind<DitConfig> = {
+  schema: ditSchema,
+  says: "Wan2.2's WanModel, with the same parameter names; diffusers' WanTransformer3DModel computes the same values",
+  differs: 'has ffn and latent in place of vocab and seq',
+  small:
+    "{ kind: 'dit', layers: 2, dim: 64, heads: 4, ffn: 256, latent: [2, 8, 8], textDim: 32, textLen: 16, experts: 2 }",
+  smallLike: ({ vocab: _, seq: __, ...sizes }, { experts }) => ({
+    ...{ kind: 'dit', ...sizes, latent: [4, 4, 4], patch: [1, 1, 1] },
+    ...{ inChannels: 48, outChannels: 48, freqDim: 32, textDim: 32, textLen: 8 },
+    ...{ ffn: 128, experts, boundary: 0.5 },
+  }),
+  trainsOn: 'videos',
+  isCausal: false,
+  isRotary: true,
+  wholeExperts: {
+    ep: 'the experts of a dit are chosen by timestep, not by token, and in a step, all ranks train the same expert; leave ep out',
+    wrap: "a dit's experts are units in any case",
+  },
+  embeddings: [],
+  conflictsOf,
+  stageConflict: () =>
+    "its layers also read the timestep and the text; use a 'gpt' or 'llama', or a model of your own that is a chain",
+  published: {
+    prefix: 'diffusion_pytorch_model',
+    readerOf: (shape) => (isOfDiffusers(shape) ? 'diffusers' : "Wan's code"),
+    configOf,
+    nameOf: (shape, own) => (isOfDiffusers(shape) ? diffusersName(own) : own),
+    namesOf: (own) => [own, diffusersName(own)],
+  },
+};
+
+/** Finds the first of a grid's or channels' sizes that contradicts others. */
+function conflictsOf(shape: DitConfig): readonly ConfigIssue[] {
+  const { latent, patch, inChannels, outChannels, freqDim, audioLayers, layers } = shape;
+  const beyond = audioLayers.find((index) => index >= layers);
+  const axis = latent.findIndex((extent, i) => extent % (patch[i] ?? 1) !== 0);
+  const rules: readonly (readonly [boolean, keyof DitConfig, string])[] = [
+    [
+      beyond !== undefined,
+      'audioLayers',
+      `there is no block ${beyond}: the blocks are 0 to ${layers - 1}; give other indices, or more layers`,
+    ],
+    [
+      axis >= 0,
+      'latent',
+      `[${latent}] is not divisible by patch [${patch}] (${latent[axis]} by ${patch[axis]}); change one of them`,
+    ],
+    [
+      inChannels < outChannels,
+      'inChannels',
+      `${inChannels} is less than outChannels ${outChannels}: the input includes the noised video; give at least ${outChannels}`,
+    ],
+    [
+      freqDim % 2 !== 0,
+      'freqDim',
+      `${freqDim} is odd, but one half of the embedding is cosines, the other half sines; give an even number`,
+    ],
+  ];
+  return rules.flatMap(([isWrong, key, message]) => (isWrong ? [wrongSize(key, message)] : [])).slice(0, 1);
 }

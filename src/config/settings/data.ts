@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { isVideoModel, kindOf, kindsWhere } from '../families/families';
 import { size } from '../families/kinds';
 import { type ConfigIssue, type Setting, schemaOf } from '../setting';
 import { type ModelSetting, modelShape } from './model';
@@ -188,7 +189,7 @@ interface Read {
 /** Returns why the data has no effect with the model; null if it has an effect. */
 export function withoutUseOfData(config: Read): string | null {
   const { data } = config;
-  if (modelShape(config).kind !== 'dit' || (ownData(data) === null && data !== 'typescript')) return null;
+  if (!isVideoModel(modelShape(config)) || (ownData(data) === null && data !== 'typescript')) return null;
   const given = typeof config.data === 'string' ? config.data : 'own data';
   return `${given} has no effect with a dit, which trains on videos; write 'moving-shapes' or 'synthetic'`;
 }
@@ -225,7 +226,7 @@ export function dataConflicts(config: Read): readonly ConfigIssue[] {
   if (data.seq !== undefined && 'seq' in shape && data.seq !== shape.seq) {
     return issue(`${data.seq} differs from model.seq ${shape.seq}; leave it out`, 'seq');
   }
-  if (kind === 'dit' || (x === undefined && data.format !== 'images')) return [];
+  if (isVideoModel(shape) || (x === undefined && data.format !== 'images')) return [];
   return issue(
     `is for other models: a ${kind} trains on text; leave it out, or train a model of your own`,
     x === undefined ? 'format' : 'x',
@@ -256,12 +257,13 @@ function withoutInstructions({ chatTemplate, system, packing, truncation }: OwnD
 
 /** Finds a setting that instructions do not have, or a model that does not train on instructions. */
 function withInstructions(data: OwnData, { parallel, ...config }: Read): WrongKey | null {
-  const { kind } = modelShape(config);
-  if (kind !== 'gpt' && kind !== 'llama') {
-    const model = kind === 'own' ? 'models of your own, nor for dataLoader' : `a ${kind}`;
+  const shape = modelShape(config);
+  if (!kindOf(shape)?.takesInstructions) {
+    const model = shape.kind === 'own' ? 'models of your own, nor for dataLoader' : `a ${shape.kind}`;
+    const kinds = kindsWhere(({ takesInstructions = false }) => takesInstructions).join(' and ');
     return {
       key: 'instructions',
-      message: `are for models of kind gpt and llama in job.train, not for ${model}`,
+      message: `are for models of kind ${kinds} in job.train, not for ${model}`,
     };
   }
   const { x, y, size: pixels, eosToken } = data;

@@ -1,4 +1,5 @@
 import { type ExpertPlacement, expertPlacementSchema, placementIssue } from '../expert-placement';
+import { hasRouter, kindOf } from '../families/families';
 import { size } from '../families/kinds';
 import type { Settings } from '../setting';
 import { STRATEGIES, type StrategyName } from '../strategies';
@@ -45,7 +46,7 @@ function misplaced({ model, parallel: { ep, expertPlacement } }: ExpertParallelR
   if (ep === 1)
     return 'has no effect with parallel.ep 1: every rank has all experts; give ep, or leave it out';
   const shape = modelShape({ model });
-  if (shape.kind !== 'moe' || shape.experts % ep !== 0) return null;
+  if (!hasRouter(shape) || shape.experts % ep !== 0) return null;
   const issues = Object.entries(expertPlacement).map(([layer, each]) =>
     placementIssue(layer, each, shape.experts, ep),
   );
@@ -56,10 +57,11 @@ function misplaced({ model, parallel: { ep, expertPlacement } }: ExpertParallelR
 function undivided({ model, parallel: { ep } }: ExpertParallelRead): string | null {
   const shape = modelShape({ model });
   if (shape.kind === 'own') return null;
-  if (shape.kind === 'dit')
-    return 'the experts of a dit are chosen by timestep, not by token, and in a step, all ranks train the same expert; leave ep out';
-  if (shape.kind !== 'moe')
-    return `a model of kind '${shape.kind}' has no experts to divide; give model.kind 'moe', or leave ep out`;
+  if (!hasRouter(shape))
+    return (
+      kindOf(shape)?.wholeExperts?.ep ??
+      `a model of kind '${shape.kind}' has no experts to divide; give model.kind 'moe', or leave ep out`
+    );
   if (shape.experts % ep === 0) return null;
   return `${ep} ranks do not divide the model's ${shape.experts} experts; give a divisor of ${shape.experts}, or another number of experts`;
 }

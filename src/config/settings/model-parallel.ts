@@ -1,6 +1,6 @@
 import { z } from 'zod';
+import { kindOf } from '../families/families';
 import { size } from '../families/kinds';
-import { sequenceConflict } from '../router-options';
 import type { Settings } from '../setting';
 import { isOwnModel, type ModelSetting, modelShape, positionsOf } from './model';
 
@@ -63,11 +63,12 @@ export const MODEL_PARALLEL = {
     conflict: ({ model, parallel: { cp, cpKind } }: SequenceRead): string | null => {
       if (cp === 1) return null;
       const shape = modelShape({ model });
-      const reason = shape.kind === 'moe' ? sequenceConflict(shape, shape.experts) : null;
-      if (reason !== null) return `the sequences of a 'moe' cannot be divided: ${reason}`;
-      // A ring's zigzag order gives each rank an early and a late chunk; a dit needs no zigzag, because its attention is not
-      // causal.
-      return cpKind === 'ring' && shape.kind !== 'dit'
+      if (isOwnModel(shape)) return null;
+      const kind = kindOf(shape);
+      const reason = kind?.sequenceConflict?.(shape) ?? null;
+      if (reason !== null) return `the sequences of a '${shape.kind}' cannot be divided: ${reason}`;
+      // A ring's zigzag order gives each rank an early and a late chunk; only causal attention needs it.
+      return cpKind === 'ring' && kind?.isCausal
         ? undivided(model, 2 * cp, `the ${2 * cp} chunks of a ring of ${cp} ranks`)
         : undivided(model, cp, `${cp} ranks`);
     },
@@ -108,7 +109,7 @@ function undivided(model: ModelSetting, parts: number, what: string): string | n
   if (isOwnModel(shape)) return null;
   const length = positionsOf(shape);
   if (length % parts === 0) return null;
-  const name = shape.kind === 'dit' ? `${length} patches` : `seq ${length}`;
+  const name = 'seq' in shape ? `seq ${length}` : `${length} patches`;
   return `${what} do not divide the model's ${name}; give a multiple of ${parts}, or change a degree`;
 }
 

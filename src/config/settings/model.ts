@@ -1,13 +1,6 @@
 import { z } from 'zod';
-import {
-  type AttentionKind,
-  ditSchema,
-  gptSchema,
-  llamaSchema,
-  moeSchema,
-  size,
-  t5Schema,
-} from '../families/kinds';
+import { kindOf, MODEL_KINDS } from '../families/families';
+import { type AttentionKind, type BuiltInModel, KIND_SCHEMAS, size } from '../families/kinds';
 import { MODEL_NAMES, type ModelName, modelNamed, PUBLISHED_NAMES, type PublishedName } from '../model-names';
 import { NAMED_MODELS } from '../named-models';
 import { isPretrained, modelOfFolder, type PretrainedInput } from '../pretrained';
@@ -28,36 +21,15 @@ const pythonSchema = z.strictObject({
 });
 
 /** Kinds of models, each with the published model whose results it reproduces. */
-export const KINDS = {
-  gpt: { schema: gptSchema, says: "GPT-2's shape, tanh GELU, learned positions" },
-  moe: { schema: moeSchema, says: 'a gpt with a gate and experts in place of the feed-forward layer' },
-  llama: {
-    schema: llamaSchema,
-    says: "Hugging Face's LlamaForCausalLM, with the same parameter names; with qkvBias it is Qwen2ForCausalLM",
-  },
-  dit: {
-    schema: ditSchema,
-    says: "Wan2.2's WanModel, with the same parameter names; diffusers' WanTransformer3DModel computes the same values",
-  },
-  't5-encoder': {
-    schema: t5Schema,
-    says: "UMT5's encoder; it has no loss, so it is planned or called, not trained",
-  },
+export const KINDS: Readonly<Record<string, { readonly schema: z.ZodObject; readonly says: string }>> = {
+  ...MODEL_KINDS,
   python: {
     schema: pythonSchema,
     says: "a class of your own in Python, which only engine 'torch' trains; `kind` may be left out (clusters.md)",
   },
-} as const;
+};
 
-const kindSchema = z.discriminatedUnion('kind', [
-  gptSchema,
-  moeSchema,
-  llamaSchema,
-  ditSchema,
-  t5Schema,
-  ownSchema,
-  pythonSchema,
-]);
+const kindSchema = z.discriminatedUnion('kind', [...KIND_SCHEMAS, ownSchema, pythonSchema]);
 
 const nameOrSizes = z.union([z.enum(MODEL_NAMES), kindSchema]);
 
@@ -119,7 +91,7 @@ const OF_SAMPLE: readonly string[] = ['seq', 'latent', 'attention', 'like'];
 export function weightsOf(model: ModelSetting): ModelName | null {
   if (typeof model === 'string') return model;
   const name = 'like' in model && model.like !== undefined ? modelNamed(model.like) : null;
-  if (name === null || model.kind === 'gpt') return null;
+  if (name === null || kindOf(model)?.learnsPositions) return null;
   const known: Readonly<Record<string, unknown>> = { ...modelShape({ model: name }) };
   const isSame = Object.entries(model).every(
     ([key, value]) => OF_SAMPLE.includes(key) || JSON.stringify(value) === JSON.stringify(known[key]),
@@ -127,9 +99,8 @@ export function weightsOf(model: ModelSetting): ModelName | null {
   return isSame ? name : null;
 }
 
+export type { BuiltInModel };
 export type ModelConfig = z.output<typeof kindSchema>;
-/** The sizes of a model of this library. */
-export type BuiltInModel = Exclude<ModelConfig, { kind: OwnKind }>;
 /** The kinds of a user's own models. Only ranks know the parameters and the work of these models. */
 type OwnKind = 'own' | 'python';
 export type ModelSetting = z.output<typeof modelSchema>;
@@ -146,7 +117,7 @@ export function isOwnModel(shape: ModelConfig): shape is Extract<ModelConfig, { 
 
 /** Returns the number of positions of one sample: tokens, or patches of a video. */
 export function positionsOf(shape: BuiltInModel): number {
-  if (shape.kind !== 'dit') return shape.seq;
+  if (!('latent' in shape)) return shape.seq;
   return shape.latent.reduce((product, extent, axis) => product * (extent / (shape.patch[axis] ?? 1)), 1);
 }
 
@@ -158,11 +129,17 @@ interface ModelPart {
   readonly planned: Planned<unknown>;
 }
 
+/** Returns names as a choice: "'gpt', 'moe' or 'llama'". */
+export function anyOf(names: readonly string[]): string {
+  const quoted = names.map((name) => `'${name}'`);
+  return `${quoted.slice(0, -1).join(', ')} or ${quoted.at(-1)}`;
+}
+
 /** What a model's settings mean, and how a plan uses them. */
 export const MODEL_PARTS: Readonly<Record<KeyOf<ModelConfig>, ModelPart>> = {
   kind: read(
     'one of the kinds above; a plan refuses moe, because it cannot predict its layers',
-    "'gpt', 'moe', 'llama', 'dit', 't5-encoder' or 'python'",
+    anyOf(Object.keys(KINDS)),
   ),
   from: values(
     "a folder in Hugging Face's format (GPT-2, Llama, Mistral, Qwen2, Wan, also in diffusers' form); its config.json gives the sizes, its weights are the initial values",

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { hasRouter, kindOf } from '../families/families';
 import { size } from '../families/kinds';
 import { type Facts, type Settings, schemaOf } from '../setting';
 import { STRATEGIES, STRATEGY_NAMES, strategySchema } from '../strategies';
@@ -12,7 +13,7 @@ import {
   withoutCopies,
   withoutMesh,
 } from './gathering';
-import { type ModelSetting, modelShape } from './model';
+import { isOwnModel, type ModelSetting, modelShape } from './model';
 import { MODEL_PARALLEL, shardRanksOf } from './model-parallel';
 import { PIPELINE } from './pipeline';
 import { floatSchema, type MixedPrecisionConfig } from './precision';
@@ -151,9 +152,9 @@ const DATA_PARALLEL = {
     },
     hint: ", as 'blocks'",
     warns: ({ config }: Facts<Read>): string | null => {
-      const { kind } = modelShape(config);
-      if (config.parallel.wrap !== 'moe' || kind === 'moe' || kind === 'own') return null;
-      return `'moe' has the same effect as 'blocks': ${kind === 'dit' ? "a dit's experts are units in any case" : "the model has no experts; give model.kind 'moe'"}`;
+      const shape = modelShape(config);
+      if (config.parallel.wrap !== 'moe' || hasRouter(shape) || shape.kind === 'own') return null;
+      return `'moe' has the same effect as 'blocks': ${kindOf(shape)?.wholeExperts?.wrap ?? "the model has no experts; give model.kind 'moe'"}`;
     },
     changes: 'work',
     planned: { refused: "is planned as 'blocks'" },
@@ -278,14 +279,15 @@ const DATA_PARALLEL = {
     schema: z.boolean().default(false),
     says: 'whether gradients of embedding rows and of experts are reduced only if at least one rank used the row or the expert',
     names: { ddp: 'sparseGradients', fullyShard: 'sparseGradients', deepSpeed: 'sparse_gradients' },
-    idle: (config: Read): string | null =>
-      config.parallel.sparseGradients && modelShape(config).kind === 'dit'
-        ? 'has no effect with a dit: it has no token embedding, and no gradient is sparse'
-        : null,
+    idle: (config: Read): string | null => {
+      const shape = modelShape(config);
+      if (!config.parallel.sparseGradients || isOwnModel(shape) || 'vocab' in shape) return null;
+      return `has no effect with a ${shape.kind}: it has no token embedding, and no gradient is sparse`;
+    },
     warns: ({ config }: Facts<Read>): string | null => {
       const shape = modelShape(config);
-      if (!config.parallel.sparseGradients || !('tied' in shape) || !shape.tied) return null;
-      const rest = shape.kind === 'moe' ? 'only experts benefit' : 'no gradient is sparse';
+      if (!config.parallel.sparseGradients || !('tied' in shape && shape.tied)) return null;
+      const rest = hasRouter(shape) ? 'only experts benefit' : 'no gradient is sparse';
       return `does not help the token embedding, whose gradient is dense: the output head shares its weight (model.tied) and uses every row. So ${rest}; set model.tied false`;
     },
     changes: 'work',

@@ -1,8 +1,8 @@
 import { z } from 'zod';
+import { kindOf } from '../families/families';
 import { size } from '../families/kinds';
-import { stageConflict } from '../router-options';
 import type { Settings } from '../setting';
-import { type ModelSetting, modelShape } from './model';
+import { isOwnModel, type ModelSetting, modelShape } from './model';
 
 /** The names of a pipeline's schedules. */
 export const PIPELINE_SCHEDULES = ['gpipe', '1f1b', 'interleaved', 'zb'] as const;
@@ -148,18 +148,12 @@ function withoutStages({ parallel }: PipelineRead): string | null {
   return parallel.pp === 1 ? 'has no effect with parallel.pp 1: the model is not divided into stages' : null;
 }
 
-/** Kinds of models whose layers need more than the output of the previous layer. */
-const UNCUT: Readonly<Record<string, string>> = {
-  dit: "its layers also read the timestep and the text; use a 'gpt' or 'llama', or a model of your own that is a chain",
-  't5-encoder': 'its layers also read the bias of the first layer, and the model has no loss',
-};
-
 /** Returns why the config's model cannot be divided into its stages; null if it can, or if only the ranks can check it. */
 function uncut({ model, activationCheckpointing, parallel }: PipelineRead): string | null {
   const { pp } = parallel;
   const virtualStages = virtualStagesOf(parallel);
   const shape = modelShape({ model });
-  const reason = shape.kind === 'moe' ? stageConflict(shape, shape.experts) : (UNCUT[shape.kind] ?? null);
+  const reason = isOwnModel(shape) ? null : (kindOf(shape)?.stageConflict?.(shape) ?? null);
   if (reason !== null) return `a model of kind '${shape.kind}' cannot be cut into stages: ${reason}`;
   if ('layers' in shape && shape.layers < pp * virtualStages) {
     const stages = virtualStages === 1 ? `${pp}` : `${pp} x ${virtualStages}`;

@@ -1,6 +1,7 @@
 import { z } from 'zod';
+import { isVideoModel } from '../families/families';
 import { type Facts, type Settings, schemaOf } from '../setting';
-import { isOwnModel, type ModelSetting, modelShape } from './model';
+import { isOwnModel, type ModelConfig, type ModelSetting, modelShape } from './model';
 
 const SHORT = { fp32: 'float32', bf16: 'bfloat16', fp16: 'float16' } as const;
 
@@ -37,7 +38,7 @@ export const MIXED_PRECISION = {
     says: "type of the root's output. `null`: it is not rounded",
     names: { torch: 'output_dtype' },
     warns: ({ config }: Facts<Read>): string | null =>
-      config.mixedPrecision?.outputDtype && !['dit', 'own'].includes(modelShape(config).kind)
+      config.mixedPrecision?.outputDtype && !hasLossOutside(modelShape(config))
         ? "rounds the loss, which is the model's output, and the gradient with which backward starts; logits are not rounded"
         : null,
     changes: 'work',
@@ -180,4 +181,9 @@ export function gradScalerOf(settings: PrecisionSettings & ScalerSetting): GradS
 /** The parsed setting of a GradScaler. */
 export interface ScalerSetting {
   readonly gradScaler: z.output<typeof gradScalerSchema>;
+}
+
+/** Whether a model's output is not its loss. */
+function hasLossOutside(shape: ModelConfig): boolean {
+  return isVideoModel(shape) || shape.kind === 'own';
 }

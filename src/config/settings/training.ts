@@ -1,10 +1,11 @@
 import { z } from 'zod';
+import { kindsWhere, MODEL_KINDS } from '../families/families';
 import { modelConflicts } from '../model-conflicts';
 import type { ConfigIssue, PlannedOn, Section, Setting } from '../setting';
 import { DATA, type DataSetting, dataConflicts, dataSchema, ownData, withoutUseOfData } from './data';
 import { besideAdapters, LORA } from './lora';
 import { ACTIVATION_CHECKPOINTING, OFFLOAD, offloadSchema } from './memory';
-import { type ModelSetting, modelSchema, modelShape } from './model';
+import { anyOf, isOwnModel, type ModelSetting, modelSchema, modelShape } from './model';
 import { OPTIMIZER, optimizerSchema } from './optimizer';
 import { PARALLEL, parallelSchema } from './parallel';
 import { GRAD_SCALER, MIXED_PRECISION, mixedPrecisionSchema, precisionConflict } from './precision';
@@ -20,6 +21,11 @@ export interface Read {
   readonly parallel: { readonly pp: number; readonly cp: number };
 }
 
+/** What sizes of each kind are unlike those of a gpt. */
+const DIFFERENCES = Object.entries(MODEL_KINDS)
+  .flatMap(([kind, { differs }]) => (differs === undefined ? [] : [`'${kind}' ${differs}`]))
+  .join(', ');
+
 /**
  * [Note: the table of settings] A row here, or in a section that a row names, defines everything about a setting: its schema
  * and default, its meaning, its names in other frameworks, when it has no effect, what contradicts it, and how a plan uses it.
@@ -33,15 +39,13 @@ export const SETTINGS = {
     names: { wan: 'task' },
     form:
       "'tiny', 'bench', a published model's name such as 'llama3-8b', or " +
-      "{ kind: 'gpt', layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 }; 'moe' also has experts, 'llama' also has kvHeads and ffn, " +
-      "'dit' has ffn and latent in place of vocab and seq",
+      `{ kind: 'gpt', layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 }; ${DIFFERENCES}`,
     conflict: (config: Read): readonly ConfigIssue[] => {
       const shape = modelShape(config);
-      if (shape.kind === 'own') return [];
-      const found = shape.kind === 'python' ? [] : modelConflicts(shape);
+      const found = isOwnModel(shape) ? [] : modelConflicts(shape);
       const isBytes = config.data === 'typescript' || ownData(config.data)?.path !== undefined;
       const hasTokenizer = ownData(config.data)?.tokenizer !== undefined;
-      if (!isBytes || hasTokenizer || shape.kind === 'dit' || shape.vocab >= 256) return found;
+      if (!isBytes || hasTokenizer || !('vocab' in shape) || shape.vocab >= 256) return found;
       const message = `vocab ${shape.vocab} is too small for text as bytes; give at least 256`;
       return [...found, { path: ['model', 'vocab'], message }];
     },
@@ -105,7 +109,7 @@ export const SETTINGS = {
     schema: z.literal('function').nullable().default(null),
     says:
       "a function that computes the loss from the model's output and the batch, as `job.train` takes it. `null`: a model " +
-      "of kind 'gpt', 'moe', 'llama' or 'dit' uses the loss of its kind; the output of any other model is the loss",
+      `of kind ${anyOf(kindsWhere(({ trainsOn }) => trainsOn !== null))} uses the loss of its kind; the output of any other model is the loss`,
     form: 'a function of job.train, as loss: (output, batch) => …, or null',
     changes: 'loss',
     planned: { ignored: 'the work of a loss is small' },

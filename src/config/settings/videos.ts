@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { isVideoModel } from '../families/families';
 import { type DitConfig, size, type T5Config, t5Schema } from '../families/kinds';
 import { type ConfigIssue, type Setting, schemaOf } from '../setting';
 import type { DataSetting } from './data';
@@ -90,7 +91,7 @@ function encoderConflicts({ model, data, textEncoder }: Read): readonly ConfigIs
   if (textEncoder === null) return [];
   const issue = (message: string): ConfigIssue[] => [{ path: ['textEncoder'], message }];
   const dit = modelShape({ model });
-  if (dit.kind !== 'dit') return issue(`is for a dit, but model.kind is '${dit.kind}'; leave it out`);
+  if (!isVideoModel(dit)) return issue(`is for a dit, but model.kind is '${dit.kind}'; leave it out`);
   if (data === 'function')
     return issue(
       "encodes the captions of 'moving-shapes' or 'synthetic', but data is a function; leave one of them out",
@@ -116,7 +117,7 @@ export function movingShapesConflicts({ model, data }: Pick<Read, 'model' | 'dat
   if (data !== 'moving-shapes') return [];
   const shape = modelShape({ model });
   const issue = (message: string): ConfigIssue[] => [{ path: ['data'], message }];
-  if (shape.kind !== 'dit')
+  if (!isVideoModel(shape))
     return issue(`'moving-shapes' are videos for a dit, but model.kind is '${shape.kind}'; use other data`);
   const { outChannels, inChannels, textLen } = shape;
   if (coderPatch(outChannels) === null) {

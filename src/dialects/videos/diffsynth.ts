@@ -1,3 +1,4 @@
+import { isVideoModel } from '../../config/families/families';
 import { modelNamed } from '../../config/model-names';
 import { modelShape } from '../../config/settings/model';
 import {
@@ -145,7 +146,8 @@ function latentOf(other: Asked['other']): readonly number[] | null {
   const name = files === undefined ? null : modelNamed(String([files].flat(2)[0]).split(',')[0]);
   const shape = name === null ? null : modelShape({ model: name });
   const [frames, height, width] = ['num_frames', 'height', 'width'].map((key) => other(key));
-  if (shape?.kind !== 'dit' || [frames, height, width].every((size) => size === undefined)) return null;
+  if (shape === null || !isVideoModel(shape) || [frames, height, width].every((size) => size === undefined))
+    return null;
   const pixels = name === 'wan2.2-ti2v-5b' ? 16 : 8;
   const [, rows, columns] = shape.latent;
   return [

@@ -5,7 +5,7 @@ import { openFirstState } from '../../checkpoint/pretrained/open-pretrained';
 import { writePretrained } from '../../checkpoint/pretrained/write-pretrained';
 import type { Checkpointer } from '../../checkpoint/save/checkpointer';
 import type { SaveOptions } from '../../checkpoint/save/save-plan';
-import { gptSchema } from '../../config/families/kinds';
+import { kindOf } from '../../config/families/families';
 import { publishedModel } from '../../config/families/published';
 import type { PretrainedInput } from '../../config/pretrained';
 import { type ModelConfig, modelShape } from '../../config/settings/model';
@@ -16,9 +16,11 @@ import type { ProcessGroup } from '../../dist/types';
 import { loadState } from '../../nn/load-state';
 import { loraOf } from '../../nn/lora';
 import { buildModel } from '../../nn/models/build-model';
-import { Dit } from '../../nn/models/dit';
-import { GPT } from '../../nn/models/gpt';
-import { Llama } from '../../nn/models/llama';
+import type { Dit } from '../../nn/models/dit';
+import type { GPT } from '../../nn/models/gpt';
+import { LanguageModel } from '../../nn/models/language-model';
+import type { Llama } from '../../nn/models/llama';
+import { VideoModel } from '../../nn/models/video-model';
 import type { Module } from '../../nn/module';
 
 /** A model that AutoModelForCausalLM can load. */
@@ -86,8 +88,8 @@ export async function savePretrained(
 /** Returns a model's sizes; for a wrapper, the sizes of the model inside. */
 function shapeOf(model: Module): ModelConfig {
   for (const module of model.modules()) {
-    if (module instanceof GPT) return gptSchema.parse({ ...module.shape, kind: 'gpt' });
-    if (module instanceof Llama || module instanceof Dit) return module.shape;
+    const isKnown = module instanceof LanguageModel || module instanceof VideoModel;
+    if (isKnown && kindOf(module.sizes)?.published !== undefined) return module.sizes;
   }
   throw new ConfigError(
     `savePretrained: transformers has no model like ${model.constructor.name}; it saves nn.gpt, nn.llama and nn.dit. ` +

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
+import { isVideoModel } from '../../config/families/families';
 import { isNames, type OwnData, ownData } from '../../config/settings/data';
 import { modelShape } from '../../config/settings/model';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
@@ -34,10 +35,10 @@ export class JobData {
   async prepare(config: TrainConfig, world: number): Promise<PreparedData | undefined> {
     const data = this.#dataOf(config);
     // A dit trains on random numbers, not on the user's data; a warning says so.
-    const { kind } = modelShape(config);
-    if (data === null || kind === 'dit') return undefined;
+    const shape = modelShape(config);
+    if (data === null || isVideoModel(shape)) return undefined;
     const prepared = await this.#once(data, config.seed);
-    const create = kind === 'own' ? createOwnBatches : createBatches;
+    const create = shape.kind === 'own' ? createOwnBatches : createBatches;
     create(config, { world, prepared });
     return prepared;
   }

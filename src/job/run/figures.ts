@@ -8,6 +8,7 @@ import {
   requireKind,
   requireOptions,
 } from '../../config/call-options';
+import { isVideoModel } from '../../config/families/families';
 import { nearest } from '../../config/nearest';
 import { requireKnownOptions } from '../../config/option-names';
 import { placeText } from '../../config/place-text';
@@ -186,7 +187,7 @@ export function viewOf(
 /** Whether a config's loss may differ from cross-entropy. */
 export function hasOwnLoss(config: TrainConfig): boolean {
   const shape = modelShape(config);
-  return config.loss !== null || isOwnModel(shape) || shape.kind === 'dit';
+  return config.loss !== null || isOwnModel(shape) || isVideoModel(shape);
 }
 
 /** Returns the steps of a run's history, in the form that figures show. */

@@ -1,4 +1,5 @@
 import { Progress, type ProgressPlace } from '../../cell/progress';
+import { isVideoModel } from '../../config/families/families';
 import { requireKnownOptions } from '../../config/option-names';
 import { modelShape } from '../../config/settings/model';
 import { ConfigError, classOf } from '../../core/errors';
@@ -73,7 +74,7 @@ export async function evaluateRun<Name extends string = never, Output = Tensor, 
     .finally(() => line.end());
   const { loss = Number.NaN, rows = 0, countedRows = false, metrics: means = {} } = ranks[0] ?? {};
   history.evaluated(loss);
-  const isOfTokens = !countedRows && modelShape(history.phase.config).kind !== 'dit';
+  const isOfTokens = !countedRows && !isVideoModel(modelShape(history.phase.config));
   const perplexity = isOfTokens ? Math.exp(loss) : null;
   const metrics = means as Evaluation<Name>['metrics']; // ranks return a mean for each name that they got
   const facts = { step: history.lastStep, loss, perplexity, metrics, rows, seconds: now() - start };

@@ -1,5 +1,6 @@
 import { HEAP_END } from '../../backend/out-of-memory';
-import { type BuiltInModel, isOwnModel, modelShape } from '../../config/settings/model';
+import { kindOf } from '../../config/families/families';
+import { isOwnModel, modelShape } from '../../config/settings/model';
 import { shardRanksOf } from '../../config/settings/model-parallel';
 import { type ModelState, STRATEGIES } from '../../config/strategies';
 import type { TrainConfig } from '../../config/train-config';
@@ -9,15 +10,6 @@ import { type Bytes, formatBytes } from '../../core/units';
 import { buildModel, chooseTrained } from '../../nn/models/build-model';
 import { optimizerBytesOf } from '../../plan/memory/state-bytes';
 import { availableMemory } from '../launch/host-memory';
-
-/** For each kind of model, a small model that every machine can train. */
-const SMALL: Readonly<Record<BuiltInModel['kind'], string>> = {
-  gpt: "'tiny'",
-  moe: "{ kind: 'moe', layers: 2, dim: 64, heads: 4, vocab: 512, seq: 64, experts: 4 }",
-  llama: "{ kind: 'llama', layers: 2, dim: 64, heads: 4, kvHeads: 2, vocab: 512, seq: 64 }",
-  dit: "{ kind: 'dit', layers: 2, dim: 64, heads: 4, ffn: 256, latent: [2, 8, 8], textDim: 32, textLen: 16, experts: 2 }",
-  't5-encoder': "{ kind: 't5-encoder', layers: 2, dim: 64, heads: 4, ffn: 128, vocab: 512, seq: 64 }",
-};
 
 /**
  * Refuses a model whose parameters and optimizer states alone do not fit on real ranks, before any rank spends minutes
@@ -53,7 +45,7 @@ export function requireModelRoom(
     'OUT_OF_MEMORY',
     `model ${name} has ${(numParams / 1e9).toPrecision(3)} billion parameters: with its optimizer states, each of ${world} ranks would hold ${held} under ${config.parallel.strategy}, and ${stands}. To see its memory and time without training: ` +
       "sl.plan(config, { on: 'A100-80G', gpus: 64 }) predicts memory and time on GPUs, and with { count: true } runs the same code on shapes. " +
-      `To train here, use a small model of its kind, as model: ${SMALL[shape.kind]}${moreRanks(config, world)}.`,
+      `To train here, use a small model of its kind, as model: ${kindOf(shape)?.small}${moreRanks(config, world)}.`,
     {
       details: {
         numParams,

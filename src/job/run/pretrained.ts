@@ -69,16 +69,10 @@ export async function savePretrained(
     return withShown(
       { path, bytes },
       shownAsText(
-        `${adapter ? 'adapters saved for PEFT' : `model saved for ${readerOf(shape)}`}: ${folder}, ${formatBytes(bytes)}`,
+        `${adapter ? 'adapters saved for PEFT' : `model saved for ${publishedModel(shape).reader}`}: ${folder}, ${formatBytes(bytes)}`,
       ),
     );
   });
-}
-
-/** Returns the name of the library that reads a model's files. */
-function readerOf(shape: ReturnType<typeof modelShape>): string {
-  if (shape.kind !== 'dit') return 'transformers';
-  return shape.className === 'WanTransformer3DModel' ? 'diffusers' : "Wan's code";
 }
 
 /**

@@ -1,10 +1,10 @@
 import type { DitConfig } from '../../config/families/kinds';
 import { ConfigError } from '../../core/errors';
 import type * as tf from '../../core/tf';
-import { Module } from '../module';
+import { VideoModel } from './video-model';
 
 /** A transformer of videos. */
-type Expert = Module & {
+type Expert = VideoModel & {
   forward(latents: tf.Tensor, timesteps: tf.Tensor, text: tf.Tensor, audio?: tf.Tensor): tf.Tensor;
 };
 
@@ -15,7 +15,7 @@ export const NUM_TIMESTEPS = 1000;
  * Two transformers, one for high noise and one for low noise. In each step, only one of them runs and has gradients.
  * Inputs and output are those of one transformer. Source: Wan2.2's mixture of experts over timesteps.
  */
-export class DitExperts<M extends Expert = Expert> extends Module {
+export class DitExperts<M extends Expert = Expert> extends VideoModel {
   readonly shape: DitConfig;
   readonly high_noise_model: M;
   readonly low_noise_model: M;
@@ -35,11 +35,12 @@ export class DitExperts<M extends Expert = Expert> extends Module {
     return timestep >= this.shape.boundary * NUM_TIMESTEPS ? this.high_noise_model : this.low_noise_model;
   }
 
-  /**
-   * Sets a timestep of the next batch, so that forward need not read the tensor of timesteps, which has no values in a dry run.
-   */
-  tell(timestep: number): void {
+  override tell(timestep: number): void {
     this.#told = timestep;
+  }
+
+  override dividePatches(...given: Parameters<VideoModel['dividePatches']>): boolean {
+    return [this.high_noise_model, this.low_noise_model].every((expert) => expert.dividePatches(...given));
   }
 
   forward(latents: tf.Tensor, timesteps: tf.Tensor, text: tf.Tensor, audio?: tf.Tensor): tf.Tensor {

@@ -1,6 +1,7 @@
 import { gelu, linear, silu } from '../../backend/ops';
 import { type DitConfig, ditSchema } from '../../config/families/kinds';
 import * as tf from '../../core/tf';
+import type { Attend } from '../attention';
 import { applyInTurn, ModuleList, Sequential } from '../containers';
 import { DIT, DitBlock, modulated, modulationsOf, type PatchParts } from '../dit-block';
 import { constant, normal, uniform, xavierUniform } from '../init';
@@ -11,6 +12,7 @@ import { frequencies, type Grid, gridAngles } from '../rotary';
 import { checkedShape, type ShapeOptions } from './checked-shape';
 import { DitExperts } from './dit-experts';
 import { requireInputs } from './require-inputs';
+import { VideoModel } from './video-model';
 
 /** The sizes of a diffusion transformer, and the seed of its initial values. */
 export type DitOptions = ShapeOptions<typeof ditSchema>;
@@ -28,7 +30,7 @@ const EMBEDDING = { init: { ...GPT2.init, bias: constant(0) } } as const;
  * text [B, textLen, textDim], audio (with audioLayers) [B, F, audioDim] → [B, outChannels, F, H, W].
  * Source: Wan2.2's WanModel; Wan et al. 2025.
  */
-export class Dit extends Module {
+export class Dit extends VideoModel {
   readonly shape: DitConfig;
   readonly patch_embedding: PatchEmbedding;
   readonly text_embedding: Sequential;
@@ -60,6 +62,16 @@ export class Dit extends Module {
     this.blocks = new ModuleList(blocks);
     this.audio_encoder = audioLayers.length === 0 ? null : new Linear(audioDim, audioTokens * dim, DIT);
     this.head = new DitHead(shape);
+  }
+
+  override dividePatches(parts: PatchParts, attendOf: (module: Module) => Attend): boolean {
+    if (this.parts !== null) return false;
+    this.parts = parts;
+    for (const { self_attn, audio_attn } of this.blocks) {
+      self_attn.attend = attendOf(self_attn);
+      if (audio_attn !== null) audio_attn.parts = parts;
+    }
+    return true;
   }
 
   forward(latents: tf.Tensor, timesteps: tf.Tensor, text: tf.Tensor, audio?: tf.Tensor): tf.Tensor {

@@ -1,37 +1,23 @@
-import { softmaxCrossEntropy } from '../../backend/ops';
-import { type AttentionKind, gptSchema, moeSchema } from '../../config/families/kinds';
+import {
+  type AttentionKind,
+  type GptConfig,
+  gptSchema,
+  type MoeConfig,
+  moeSchema,
+} from '../../config/families/kinds';
 import type { RouterOptions } from '../../config/router-options';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
-import { Block, MoeBlock } from '../block';
-import { applyInTurn, ModuleList } from '../containers';
+import { type AttentionBlock, Block, MoeBlock } from '../block';
+import { ModuleList } from '../containers';
 import { Embedding } from '../embedding';
 import { GPT2, Linear } from '../linear';
-import { Module } from '../module';
 import { addAuxiliaryLosses } from '../moe/mixture-of-experts';
 import { TokenKeys } from '../moe/row-keys';
 import { LayerNorm } from '../norms';
-import { Parameter } from '../parameter';
-import { type DividedSequences, endOf, fromBegin, type PositionsOf, rowsAt } from '../positions';
+import { endOf, fromBegin, type PositionRange, type PositionsOf, rowsAt } from '../positions';
 import { checkedShape } from './checked-shape';
-import { describeInput } from './require-inputs';
-
-/**
- * Functions that read logits. A rank has the logits of the whole vocabulary or, under tensor parallelism, of a part of the
- * vocabulary.
- */
-export interface LogitsReader {
-  /** Returns the mean cross-entropy over all rows. Shapes: logits [N, vocab or a part], targets [N] → scalar. */
-  loss(logits: tf.Tensor, targets: tf.Tensor): tf.Tensor;
-  /** Returns the logits of the whole vocabulary. Shapes: [N, vocab or a part] → [N, vocab]. */
-  whole(logits: tf.Tensor): tf.Tensor;
-}
-
-/** Reads the logits of the whole vocabulary. */
-export const WHOLE_VOCABULARY: LogitsReader = {
-  loss: (logits, targets) => softmaxCrossEntropy(logits, targets, { consumeLogits: true }),
-  whole: (logits) => logits,
-};
+import { LanguageModel, type TensorPlan } from './language-model';
 
 /** The sizes and options of a GPT. */
 export interface GptShape {
@@ -50,26 +36,17 @@ export interface GptShape {
 }
 
 /**
- * A language model: token and position embeddings, blocks, a norm, and an output head, which is the token embedding (tied) or a
- * separate layer ('lm_head').
- * Shapes: ids [B, T] int32 → logits [B, T, vocab]; with targets [B·T] int32 → mean cross-entropy over all tokens (scalar).
+ * A language model with a learned embedding per position.
  * Source: Radford et al. 2019; matrices are initially normal with std 0.02, LayerNorm's weight is 1, and its bias is 0.
  */
-abstract class LanguageModel<B extends Module> extends Module {
+abstract class GptModel<B extends AttentionBlock> extends LanguageModel {
   readonly shape: GptShape;
   readonly wte: Embedding;
   readonly wpe: Embedding;
   readonly blocks: ModuleList<B>;
   readonly ln_f: LayerNorm;
-  /** null if the head is the token embedding. */
   readonly lm_head: Linear<false> | null;
   positionsOf: PositionsOf = fromBegin;
-  /** Divides sequences over ranks; null if every rank has whole sequences. Context parallelism sets this field. */
-  sequences: DividedSequences | null = null;
-  /** The number of ranks over which sequence parallelism divides the blocks' inputs. */
-  sequenceRanks = 1;
-  /** The functions that read logits. Tensor parallelism replaces them by functions for a part of the vocabulary. */
-  vocabulary = WHOLE_VOCABULARY;
 
   constructor(shape: GptShape, block: () => B) {
     super();
@@ -84,21 +61,31 @@ abstract class LanguageModel<B extends Module> extends Module {
     if (tied) this.sharesParameter(this.wte.weight);
   }
 
-  forward(ids: tf.Tensor, targets?: tf.Tensor): tf.Tensor {
-    requireTokens(this.constructor.name, ids, targets);
-    return this.head(applyInTurn(this.blocks, this.embed(ids)), targets);
+  override get embeddings(): readonly [Embedding, Embedding] {
+    return [this.wte, this.wpe];
   }
 
-  /** Returns the sum of token and position embeddings, which is the blocks' input: ids [B, T] → [B, T, d]. */
-  embed(ids: tf.Tensor): tf.Tensor {
+  override get lastNorm(): LayerNorm {
+    return this.ln_f;
+  }
+
+  override get tensorPlan(): TensorPlan {
+    return {
+      attention: 'blocks.*.attention',
+      embedding: 'wte',
+      isEmbeddingWhole: true,
+      columns: { 'blocks.*.qkv': { heads: this.shape.heads, parts: 3 } },
+      rows: ['blocks.*.proj'],
+      heads: ['blocks.*.attention'],
+      norms: ['blocks.*.ln1', 'blocks.*.ln2', 'ln_f'],
+    };
+  }
+
+  /** Returns the sum of token and position embeddings. */
+  override embed(ids: tf.Tensor): tf.Tensor {
     const ranges = this.positionsOf(ids.shape[1] ?? 0);
     this.#requirePositions(endOf(ranges));
     return tf.add(this.wte.apply(ids), rowsAt(this.wpe.weight.tensor, ranges));
-  }
-
-  /** Returns the logits, or the loss, of the blocks' output x [B, T, d], as `headOutput` does. */
-  head(x: tf.Tensor, targets?: tf.Tensor): tf.Tensor {
-    return headOutput(this.ln_f.apply(x), targets, this.lm_head ?? this.wte.weight, this.vocabulary);
   }
 
   #requirePositions(seq: number): void {
@@ -123,9 +110,18 @@ export interface GptOptions extends GptShape {
  * A pre-norm GPT with learned positions and tanh-GELU. Shapes: ids [B, T] int32 → logits; with targets [B·T] int32 → scalar
  * loss.
  */
-export class GPT extends LanguageModel<Block> {
+export class GPT extends GptModel<Block> {
   constructor(shape: GptShape) {
     super(shape, () => new Block(shape));
+  }
+
+  override get sizes(): GptConfig {
+    return gptSchema.parse({ ...this.shape, kind: 'gpt' });
+  }
+
+  override get tensorPlan(): TensorPlan {
+    const { columns, rows, ...plan } = super.tensorPlan;
+    return { ...plan, columns: { ...columns, 'blocks.*.fc1': {} }, rows: [...rows, 'blocks.*.fc2'] };
   }
 }
 
@@ -149,25 +145,34 @@ export interface MoeOptions extends MoeShape {
   readonly seed?: number;
 }
 
-/** A GPT whose blocks have a mixture of experts in place of the feed-forward layer; a router chooses each token's experts. */
-export class MoeGPT extends LanguageModel<MoeBlock> {
-  /**
-   * The seeds of the gates' noise. Under context parallelism, the code that divides the sequences reads the seeds first, while
-   * the sequences are whole.
-   */
+/**
+ * A GPT whose blocks have a mixture of experts in place of the feed-forward layer; a router chooses each token's experts. Under
+ * tensor parallelism, every rank has all experts.
+ */
+export class MoeGPT extends GptModel<MoeBlock> {
+  declare readonly shape: MoeShape;
+  /** The seeds of the gates' noise. */
   readonly keys: TokenKeys;
 
-  constructor({ experts, router, topK, capacityFactor, auxLossWeight, biasUpdateRate, ...shape }: MoeShape) {
+  constructor(shape: MoeShape) {
+    const { experts, router, topK, capacityFactor, auxLossWeight, biasUpdateRate, ...sizes } = shape;
     const keys = new TokenKeys();
     const routing = { router, topK, capacityFactor, auxLossWeight, biasUpdateRate };
     const mixture = { dim: shape.dim, experts, keys: keys.of, ...routing };
-    super(shape, () => new MoeBlock(shape, mixture));
+    super(shape, () => new MoeBlock(sizes, mixture));
     this.keys = keys;
   }
 
+  override get sizes(): MoeConfig {
+    return moeSchema.parse({ ...this.shape, kind: 'moe' });
+  }
+
+  /** The noise of a gate depends on all earlier tokens. */
+  override readWhole(ids: tf.Tensor, ranges?: readonly PositionRange[]): void {
+    this.keys.read(ids, ranges);
+  }
+
   override forward(ids: tf.Tensor, targets?: tf.Tensor): tf.Tensor {
-    requireTokens(this.constructor.name, ids, targets);
-    if (this.sequences === null) this.keys.read(ids);
     const output = super.forward(ids, targets);
     return targets === undefined ? output : addAuxiliaryLosses(this, output);
   }
@@ -178,38 +183,4 @@ export class MoeGPT extends LanguageModel<MoeBlock> {
  */
 export function moe(sizes: MoeOptions): MoeGPT {
   return new MoeGPT(checkedShape('moe', moeSchema, sizes)).manualSeed(sizes.seed ?? 0);
-}
-
-/**
- * Returns a language model's logits, or the mean cross-entropy if there are targets; `head` is a layer or the token embedding.
- * Shapes: x [B, T, d] → [B, T, vocab]; targets [B·T] → scalar.
- */
-export function headOutput(
-  x: tf.Tensor,
-  targets: tf.Tensor | undefined,
-  head: Linear<false> | Parameter,
-  vocabulary: LogitsReader,
-): tf.Tensor {
-  const rows = tf.reshape(x, [-1, x.shape.at(-1) ?? 1]);
-  const logits = head instanceof Parameter ? tf.matMul(rows, head.tensor, false, true) : head.apply(rows);
-  if (targets !== undefined) return vocabulary.loss(logits, targets);
-  const whole = vocabulary.whole(logits);
-  return tf.reshape(whole, [...x.shape.slice(0, -1), whole.shape[1] ?? 1]);
-}
-
-/**
- * Throws: SHAPE unless `ids` is a batch of tokens and `targets`, if given, has one target per token. `model` is the model's
- * name, such as 'GPT'.
- */
-export function requireTokens(model: string, ids: unknown, targets: unknown): void {
-  const isBatch = ids instanceof tf.Tensor && ids.rank === 2 && ids.dtype === 'int32';
-  const fits =
-    targets instanceof tf.Tensor && isBatch && targets.size === ids.size && targets.dtype === 'int32';
-  if (isBatch && (targets === undefined || fits)) return;
-  throw new ShardlabError(
-    'SHAPE',
-    `${model} takes ids [B, T] int32 and gives logits [B, T, vocab]; with targets [B·T] int32 it gives the mean loss. It was ` +
-      `given ids ${describeInput(ids)}${targets === undefined ? '' : ` and targets ${describeInput(targets)}`}; a tensor becomes int32 ` +
-      "by tf.tensor(values, shape, 'int32') or tf.cast(tensor, 'int32').",
-  );
 }

@@ -6,10 +6,10 @@ import { GPT2, Linear } from '../linear';
 import { LlamaBlock } from '../llama-block';
 import { Module } from '../module';
 import { RMSNorm } from '../norms';
-import { type DividedSequences, endOf, fromBegin, type PositionsOf, rowsAt } from '../positions';
+import { endOf, fromBegin, type PositionsOf, rowsAt } from '../positions';
 import { type Angles, sequenceAngles } from '../rotary';
 import { checkedShape, type ShapeOptions } from './checked-shape';
-import { headOutput, requireTokens, WHOLE_VOCABULARY } from './gpt';
+import { LanguageModel, type TensorPlan } from './language-model';
 
 /** The sizes of a Llama, and the seed of its initial values. */
 export type LlamaOptions = ShapeOptions<typeof llamaSchema>;
@@ -20,17 +20,10 @@ export type LlamaOptions = ShapeOptions<typeof llamaSchema>;
  * Shapes: ids [B, T] int32 → logits [B, T, vocab]; with targets [B·T] int32 → mean cross-entropy over all tokens (scalar).
  * Source: Touvron et al. 2023; Hugging Face's LlamaForCausalLM (Qwen2ForCausalLM with qkvBias).
  */
-export class Llama extends Module {
+export class Llama extends LanguageModel {
   readonly shape: LlamaConfig;
   readonly model: LlamaModel;
-  /** null if the head is the token embedding. */
   readonly lm_head: Linear<false> | null;
-  /** The functions that read logits. Tensor parallelism replaces them by functions for a part of the vocabulary. */
-  vocabulary = WHOLE_VOCABULARY;
-  /** Divides sequences over ranks; null if every rank has whole sequences. Context parallelism sets this field. */
-  sequences: DividedSequences | null = null;
-  /** The number of ranks over which sequence parallelism divides the layers' inputs. */
-  sequenceRanks = 1;
 
   constructor(shape: LlamaConfig) {
     super();
@@ -40,24 +33,62 @@ export class Llama extends Module {
     if (shape.tied) this.sharesParameter(this.model.embed_tokens.weight);
   }
 
-  /** The decoder's layers. */
-  get blocks(): ModuleList<LlamaBlock> {
+  override get sizes(): LlamaConfig {
+    return this.shape;
+  }
+
+  override get blocks(): ModuleList<LlamaBlock> {
     return this.model.layers;
   }
 
-  forward(ids: tf.Tensor, targets?: tf.Tensor): tf.Tensor {
-    requireTokens('Llama', ids, targets);
-    return this.#output(this.model.apply(ids), targets);
+  override get embeddings(): readonly [Embedding] {
+    return [this.model.embed_tokens];
   }
 
-  /** Returns the logits, or the loss, of the layers' output x [B, T, d], as `headOutput` does. */
-  head(x: tf.Tensor, targets?: tf.Tensor): tf.Tensor {
-    return this.#output(this.model.norm.apply(x), targets);
+  override get lastNorm(): RMSNorm {
+    return this.model.norm;
   }
 
-  #output(normed: tf.Tensor, targets: tf.Tensor | undefined): tf.Tensor {
-    const head = this.lm_head ?? this.model.embed_tokens.weight;
-    return headOutput(normed, targets, head, this.vocabulary);
+  override get positionsOf(): PositionsOf {
+    return this.model.positionsOf;
+  }
+
+  override set positionsOf(positionsOf: PositionsOf) {
+    this.model.positionsOf = positionsOf;
+  }
+
+  override get tensorPlan(): TensorPlan {
+    const { heads, kvHeads = heads } = this.shape;
+    const attention = 'model.layers.*.self_attn';
+    const mlp = 'model.layers.*.mlp';
+    return {
+      attention,
+      embedding: 'model.embed_tokens',
+      isEmbeddingWhole: false,
+      columns: {
+        [`${attention}.q_proj`]: { heads },
+        [`${attention}.k_proj`]: { heads: kvHeads },
+        [`${attention}.v_proj`]: { heads: kvHeads },
+        [`${mlp}.gate_proj`]: {},
+        [`${mlp}.up_proj`]: {},
+      },
+      rows: [`${attention}.o_proj`, `${mlp}.down_proj`],
+      heads: [],
+      norms: ['model.layers.*.input_layernorm', 'model.layers.*.post_attention_layernorm', 'model.norm'],
+    };
+  }
+
+  override embed(ids: tf.Tensor): tf.Tensor {
+    return this.model.embed_tokens.apply(ids);
+  }
+
+  override besides(positions: number): readonly tf.Tensor[] {
+    const { cos, sin } = this.model.angles(positions);
+    return [cos, sin];
+  }
+
+  override normed(ids: tf.Tensor): tf.Tensor {
+    return this.model.apply(ids);
   }
 }
 

@@ -4,22 +4,15 @@ import { ConfigError, classOf } from '../../core/errors';
 import * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
 import { requireGroup } from '../../dist/validation';
-import { CausalSelfAttention } from '../../nn/attention';
-import { AudioAttention, DitBlock } from '../../nn/dit-block';
-import { LlamaAttention } from '../../nn/llama-block';
-import { Dit } from '../../nn/models/dit';
-import { DitExperts } from '../../nn/models/dit-experts';
-import { GPT, MoeGPT } from '../../nn/models/gpt';
-import { Llama } from '../../nn/models/llama';
+import { SequenceAttention } from '../../nn/attention';
+import { LanguageModel } from '../../nn/models/language-model';
+import { VideoModel } from '../../nn/models/video-model';
 import type { Module } from '../../nn/module';
 import { mixturesIn } from '../../nn/moe/mixture-of-experts';
 import { type DividedSequences, fromBegin } from '../../nn/positions';
 import { sumCounts } from '../experts/balance-experts';
 import { ContextParallel, type ContextParallelOptions } from './context-parallel';
 import { requireHeads } from './ulysses-attention';
-
-/** A built-in model that has causal attention over the positions of one sequence. */
-type SequenceModel = GPT | MoeGPT | Llama;
 
 /**
  * Divides the sequences of a model of `nn.gpt`, `nn.moe` or `nn.llama`, or the patches of an `nn.dit`, over the ranks of
@@ -37,28 +30,25 @@ export function applyContextParallel(
   options: ContextParallelOptions = {},
 ): ContextParallel {
   requireGroup('applyContextParallel', group);
-  if (model instanceof Dit || model instanceof DitExperts) return dividePatches(model, group, options);
+  if (model instanceof VideoModel) return dividePatches(model, group, options);
   const sequenceModel = requireSequenceModel(model);
-  const body = sequenceModel instanceof Llama ? sequenceModel.model : sequenceModel;
-  if (body.positionsOf !== fromBegin) {
+  if (sequenceModel.positionsOf !== fromBegin) {
     throw new ConfigError(CALLED);
   }
   const context = new ContextParallel(group, options);
   if (context.ulysses !== null) requireHeads(sequenceModel.shape.heads, context.ulysses.size);
   for (const module of model.modules()) {
-    if (module instanceof CausalSelfAttention || module instanceof LlamaAttention)
-      module.attend = context.attend(() => module.path);
+    if (module instanceof SequenceAttention) module.attend = context.attend(() => module.path);
   }
   for (const { auxiliary } of mixturesIn(model)) auxiliary.total = (counts) => sumCounts(counts, group);
-  body.positionsOf = (length) => context.positions(length * group.size);
+  sequenceModel.positionsOf = (length) => context.positions(length * group.size);
   sequenceModel.sequences = context;
   model.wrap((inputs, next) => {
     const batch = batchOf(inputs);
     // The model itself refuses inputs that are not a batch.
     if (batch === null) return next(...inputs);
     const { ids, targets } = batch;
-    // The noise of a gate depends on all earlier tokens, so `keys` reads the whole sequences.
-    if (model instanceof MoeGPT) model.keys.read(ids, context.positions(ids.shape[1] ?? 0));
+    sequenceModel.readWhole(ids, context.positions(ids.shape[1] ?? 0));
     return tidy(() => {
       const own = context.cut(ids);
       if (targets === null) return next(own);
@@ -75,7 +65,7 @@ export function cutTargets(sequences: DividedSequences, targets: tf.Tensor, shap
 
 /** Divides the patches of a dit's videos. Attention has no causal order, so a ring's ranks have consecutive patches. */
 function dividePatches(
-  model: Dit | DitExperts,
+  model: VideoModel,
   group: ProcessGroup,
   options: ContextParallelOptions,
 ): ContextParallel {
@@ -85,15 +75,8 @@ function dividePatches(
     kind === 'ulysses' ? options : { order: 'contiguous', ...options },
   );
   if (context.ulysses !== null) requireHeads(model.shape.heads, context.ulysses.size);
-  for (const module of model.modules()) {
-    if (module instanceof DitBlock) {
-      const { self_attn: own } = module;
-      own.attend = context.attend(() => own.path);
-    }
-    if (!(module instanceof Dit || module instanceof AudioAttention)) continue;
-    if (module.parts !== null) throw new ConfigError(CALLED);
-    module.parts = context;
-  }
+  if (!model.dividePatches(context, (module) => context.attend(() => module.path)))
+    throw new ConfigError(CALLED);
   return context;
 }
 
@@ -107,16 +90,17 @@ function batchOf([ids, targets]: readonly unknown[]): { ids: tf.Tensor; targets:
   return targets instanceof tf.Tensor && targets.size === ids.size ? { ids, targets } : null;
 }
 
-function requireSequenceModel(model: unknown): SequenceModel {
-  if (model instanceof MoeGPT) {
+function requireSequenceModel(model: Module): LanguageModel {
+  if (model instanceof LanguageModel) {
     for (const { options, experts } of mixturesIn(model)) {
       const reason = sequenceConflict(options, experts.length);
       if (reason !== null)
-        throw new ConfigError(`applyContextParallel: a MoeGPT cannot be divided: ${reason}`);
+        throw new ConfigError(
+          `applyContextParallel: a ${model.constructor.name} cannot be divided: ${reason}`,
+        );
     }
     return model;
   }
-  if (model instanceof GPT || model instanceof Llama) return model;
   throw new ConfigError(
     `applyContextParallel takes a model of nn.gpt, nn.moe, nn.llama or nn.dit, not ${classOf(model)}. In a module of your own, make context = contextParallel(group, …), cut the input with ` +
       'context.cut, and call context.attention in place of nn.attention. For a model under DDP or FSDP, give the module that is inside the wrapper',

@@ -4,8 +4,7 @@ import { stageConflict } from '../../config/router-options';
 import { ConfigError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { ModuleDict, ModuleList, Sequential } from '../../nn/containers';
-import { GPT, MoeGPT } from '../../nn/models/gpt';
-import { Llama } from '../../nn/models/llama';
+import { LanguageModel } from '../../nn/models/language-model';
 import type { Module } from '../../nn/module';
 import { mixturesIn } from '../../nn/moe/mixture-of-experts';
 import { cutTargets } from '../context/apply-context-parallel';
@@ -31,15 +30,13 @@ export interface PieceChain {
 }
 
 /**
- * Divides a model into its pieces. The pieces of a GPT (also with experts) or a Llama are its embedding, its blocks and its
- * head; the pieces of an `nn.Sequential` are its modules. Any other module is divided into its children (and the items of its
- * lists) if its forward only applies these one after another.
+ * Divides a model into its pieces. The pieces of a language model are its embedding, its layers and its head; the pieces of an
+ * `nn.Sequential` are its modules. Any other module is divided into its children (and the items of its lists) if its forward
+ * only applies these one after another.
  * Throws: CONFIG with the reason if the model cannot be cut.
  */
 export function piecesOf(model: Module): PieceChain {
-  if (model instanceof GPT) return { pieces: gptPieces(model), hasLoss: true };
-  if (model instanceof Llama) return { pieces: llamaPieces(model), hasLoss: true };
-  if (model instanceof MoeGPT) return { pieces: moePieces(model), hasLoss: true };
+  if (model instanceof LanguageModel) return { pieces: languagePieces(model), hasLoss: true };
   requireNoOwnTensors(model);
   if (model instanceof Sequential) return { pieces: stepPieces(model), hasLoss: false };
   const parts = partsOf(model);
@@ -55,62 +52,40 @@ export function piecesOf(model: Module): PieceChain {
   return { pieces, hasLoss: false };
 }
 
-function moePieces(model: MoeGPT): Piece[] {
+/** Returns the embedding, the layers and the head of a language model. */
+function languagePieces(model: LanguageModel): Piece[] {
   for (const { options, experts } of mixturesIn(model)) {
     const reason = stageConflict(options, experts.length);
     if (reason !== null) throw uncut(model, reason);
   }
-  return gptPieces(model);
-}
-
-function gptPieces(model: GPT | MoeGPT): Piece[] {
-  const { wte, wpe, ln_f, lm_head } = model;
+  const { embeddings, lastNorm, lm_head } = model;
+  const [first] = embeddings;
+  const layers = [...model.blocks].map((block) =>
+    layerPiece(
+      block,
+      (x) => block.apply(x, ...model.besides((x.shape[1] ?? 0) * model.sequenceRanks)) as tf.Tensor, // layers return activations
+    ),
+  );
   return [
     {
-      name: wte.path,
-      modules: [wte, wpe],
+      name: first.path,
+      modules: embeddings,
       isLayer: false,
       run: (ids) => ofOwnPositions(model, ids, (own) => model.embed(own)),
     },
-    ...[...model.blocks].map((block) => layerPiece(block, (x) => block.apply(x))),
+    ...layers,
     {
-      name: ln_f.path,
-      modules: [ln_f, lm_head ?? wte],
+      name: lastNorm.path,
+      modules: [lastNorm, lm_head ?? first],
       isLayer: false,
       run: (x, targets) => headOf(model, x, targets),
     },
   ];
 }
 
-function llamaPieces(llama: Llama): Piece[] {
-  const { model, lm_head } = llama;
-  const { embed_tokens, norm } = model;
-  const layers = [...model.layers].map((block) =>
-    layerPiece(block, (x) => {
-      const { cos, sin } = model.angles((x.shape[1] ?? 0) * llama.sequenceRanks);
-      return block.apply(x, cos, sin);
-    }),
-  );
-  return [
-    {
-      name: embed_tokens.path,
-      modules: [embed_tokens],
-      isLayer: false,
-      run: (ids) => ofOwnPositions(llama, ids, (own) => embed_tokens.apply(own)),
-    },
-    ...layers,
-    {
-      name: norm.path,
-      modules: [norm, lm_head ?? embed_tokens],
-      isLayer: false,
-      run: (x, targets) => headOf(llama, x, targets),
-    },
-  ];
-}
-
 /** Runs the embedding on the positions that this rank has under context parallelism. Shapes: ids [B, T]. */
 function ofOwnPositions(
-  { sequences }: GPT | MoeGPT | Llama,
+  { sequences }: LanguageModel,
   ids: tf.Tensor,
   embed: (own: tf.Tensor) => tf.Tensor,
 ): tf.Tensor {
@@ -118,7 +93,7 @@ function ofOwnPositions(
 }
 
 /** Runs the head; under context parallelism, on this rank's part of the targets. Shapes: targets [B·T] or [B, T]. */
-function headOf(model: GPT | MoeGPT | Llama, x: tf.Tensor, targets: tf.Tensor | undefined): tf.Tensor {
+function headOf(model: LanguageModel, x: tf.Tensor, targets: tf.Tensor | undefined): tf.Tensor {
   const { sequences } = model;
   if (targets === undefined) return model.head(x);
   if (sequences === null) return model.head(x, targets.rank === 1 ? targets : tf.reshape(targets, [-1]));

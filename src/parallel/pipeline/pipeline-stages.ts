@@ -3,8 +3,7 @@ import { ConfigError, classOf, ShardlabError } from '../../core/errors';
 import { isPlain } from '../../core/tensor-tree';
 import * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
-import { GPT, MoeGPT } from '../../nn/models/gpt';
-import { Llama } from '../../nn/models/llama';
+import { LanguageModel } from '../../nn/models/language-model';
 import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
 import { type Example, type MeasureContext, measurePieces } from './measure-pieces';
@@ -146,7 +145,7 @@ function tensorsOf(module: Module): Parameter[] {
 }
 
 function outputShapeOf(model: Module): ((input: readonly number[]) => readonly number[]) | undefined {
-  if (!(model instanceof GPT || model instanceof MoeGPT || model instanceof Llama)) return undefined;
+  if (!(model instanceof LanguageModel)) return undefined;
   const { shape, sequences, sequenceRanks } = model;
   const ranks = sequenceRanks * (sequences?.group.size ?? 1);
   return ([rows = 0, positions = 0]) => [rows, positions / ranks, shape.dim];

@@ -1,8 +1,7 @@
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError, classOf } from '../../core/errors';
 import * as tf from '../../core/tf';
-import { GPT, type LogitsReader, MoeGPT } from '../../nn/models/gpt';
-import { Llama } from '../../nn/models/llama';
+import { LanguageModel, type LogitsReader, type TensorPlan } from '../../nn/models/language-model';
 import type { Module } from '../../nn/module';
 import { mixturesIn } from '../../nn/moe/mixture-of-experts';
 import { toColumnParallel } from './column-parallel-linear';
@@ -13,7 +12,7 @@ import {
   gatherFromTensorParallelRegion,
   scatterToSequenceParallelRegion,
 } from './mappings';
-import { apply, stylesOf } from './parallelize-module';
+import { apply, type ParallelPlan, stylesOf } from './parallelize-module';
 import {
   ColwiseParallel,
   HeadsParallel,
@@ -51,13 +50,13 @@ export function parallelizeTensors<M extends Module>(
   options: TensorOptions = {},
 ): M {
   const sequenceParallel = isSequenceParallel(options);
-  if (model instanceof GPT || model instanceof MoeGPT) parallelizeGpt(model, context, sequenceParallel);
-  else if (model instanceof Llama) parallelizeLlama(model, context, sequenceParallel);
-  else
+  const plan = model instanceof LanguageModel ? model.tensorPlan : null;
+  if (!(model instanceof LanguageModel) || plan === null)
     throw new ConfigError(
       `parallelizeTensors: there is no plan for a ${model.constructor.name}, only for nn.gpt, nn.moe and nn.llama; name its layers: ` +
         "parallelizeModule(model, mesh, { 'blocks.*.fc1': ColwiseParallel(), 'blocks.*.fc2': RowwiseParallel() })",
     );
+  divide(model, plan, context, sequenceParallel);
   return model;
 }
 
@@ -70,60 +69,34 @@ function isSequenceParallel(options: TensorOptions): boolean {
   );
 }
 
-function parallelizeGpt(model: GPT | MoeGPT, context: TensorContext, isSequence: boolean): void {
-  const { heads } = model.shape;
-  requireHeads('blocks.*.attention', heads, context.group.size);
-  const { enter, leave, norm } = stylesFor(isSequence);
-  const styles = stylesOf(model, {
-    wte: RowwiseParallel(),
-    'blocks.*.qkv': ColwiseParallel({ ...enter, heads, parts: 3 }),
-    'blocks.*.attention': HeadsParallel(),
-    'blocks.*.proj': RowwiseParallel(leave),
-    ...(model instanceof MoeGPT
-      ? {}
-      : { 'blocks.*.fc1': ColwiseParallel(enter), 'blocks.*.fc2': RowwiseParallel(leave) }),
-    ...norm('blocks.*.ln1', 'blocks.*.ln2', 'ln_f'),
-    ...headStyle(model),
-  });
-  apply(model, styles, context);
-  // Position embeddings are added to the whole sequence; the first block then takes this rank's part.
+function divide(model: LanguageModel, plan: TensorPlan, context: TensorContext, isSequence: boolean): void {
+  requireHeads(plan.attention, model.shape.heads, context.group.size);
+  apply(model, stylesOf(model, stylesFor(model, plan, isSequence)), context);
   if (isSequence) {
-    scatterInput(model.blocks.at(0), context);
+    // Positions are added to the whole sequence; the first layer then takes this rank's part.
+    if (plan.isEmbeddingWhole) scatterInput(model.blocks.at(0), context);
     for (const mixture of mixturesIn(model)) gatherRows(mixture, context);
     model.sequenceRanks = context.group.size;
   }
-  enterHead(model, model.ln_f, context, isSequence);
+  enterHead(model, context, isSequence);
 }
 
-function parallelizeLlama(model: Llama, context: TensorContext, isSequence: boolean): void {
-  const { heads, kvHeads = heads } = model.shape;
-  requireHeads('model.layers.*.self_attn', heads, context.group.size);
-  const { enter, leave, norm } = stylesFor(isSequence);
-  const keys = ColwiseParallel({ ...enter, heads: kvHeads });
-  const styles = stylesOf(model, {
-    'model.embed_tokens': RowwiseParallel(leave),
-    'model.layers.*.self_attn.q_proj': ColwiseParallel({ ...enter, heads }),
-    'model.layers.*.self_attn.k_proj': keys,
-    'model.layers.*.self_attn.v_proj': keys,
-    'model.layers.*.self_attn.o_proj': RowwiseParallel(leave),
-    'model.layers.*.mlp.gate_proj': ColwiseParallel(enter),
-    'model.layers.*.mlp.up_proj': ColwiseParallel(enter),
-    'model.layers.*.mlp.down_proj': RowwiseParallel(leave),
-    ...norm('model.layers.*.input_layernorm', 'model.layers.*.post_attention_layernorm', 'model.norm'),
-    ...headStyle(model),
-  });
-  apply(model, styles, context);
-  if (isSequence) model.sequenceRanks = context.group.size;
-  enterHead(model, model.model.norm, context, isSequence);
-}
-
-/** Returns the layouts with which activations enter and leave split matrices; `norm` returns the styles of the named norms. */
-function stylesFor(isSequence: boolean) {
+/** Returns the style of each layer of the plan; under sequence parallelism, layers take and return parts of the sequence. */
+function stylesFor(model: LanguageModel, plan: TensorPlan, isSequence: boolean): ParallelPlan {
+  const enter = isSequence ? { inputLayouts: Shard(1) } : {};
+  const leave = isSequence ? { outputLayouts: Shard(1) } : {};
+  const all = (names: readonly string[], style: () => ParallelStyle): ParallelPlan =>
+    Object.fromEntries(names.map((name) => [name, style()]));
+  const columns = Object.entries(plan.columns).map(
+    ([name, cut]) => [name, ColwiseParallel({ ...enter, ...cut })] as const,
+  );
   return {
-    enter: isSequence ? { inputLayouts: Shard(1) } : {},
-    leave: isSequence ? { outputLayouts: Shard(1) } : {},
-    norm: (...names: readonly string[]): Record<string, ParallelStyle> =>
-      Object.fromEntries(isSequence ? names.map((name) => [name, SequenceParallel()]) : []),
+    [plan.embedding]: RowwiseParallel(plan.isEmbeddingWhole ? {} : leave),
+    ...Object.fromEntries(columns),
+    ...all(plan.heads, HeadsParallel),
+    ...all(plan.rows, () => RowwiseParallel(leave)),
+    ...all(isSequence ? plan.norms : [], SequenceParallel),
+    ...headStyle(model),
   };
 }
 
@@ -131,7 +104,7 @@ function stylesFor(isSequence: boolean) {
  * Returns the style of the head: its input has already passed f in `enterHead`, and is [tokens, d] without a dim of the
  * sequence.
  */
-function headStyle({ lm_head }: GPT | MoeGPT | Llama): Record<string, ParallelStyle> {
+function headStyle({ lm_head }: LanguageModel): Record<string, ParallelStyle> {
   if (lm_head === null) return {};
   const style: ParallelStyle = {
     name: 'ColwiseParallel',
@@ -163,13 +136,9 @@ function gatherRows(mixture: Module, { group }: TensorContext): void {
  * Applies f of [Note: f and g] after the last norm, and makes the model compute losses from logits that are divided over ranks
  * by the vocabulary.
  */
-function enterHead(
-  model: GPT | MoeGPT | Llama,
-  norm: Module,
-  { group }: TensorContext,
-  isSequence: boolean,
-): void {
+function enterHead(model: LanguageModel, { group }: TensorContext, isSequence: boolean): void {
   if (group.size === 1) return;
+  const { lastNorm: norm } = model;
   const enter = isSequence ? gatherFromSequenceParallelRegion : copyToTensorParallelRegion;
   norm.wrap((inputs, next) => enter(next(...inputs) as tf.Tensor, group, norm.path));
   const classes = model.shape.vocab;

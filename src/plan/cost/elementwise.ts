@@ -1,4 +1,5 @@
 import type { Layout } from '../layout';
+import { traitsOf } from '../model-shape';
 
 /**
  * Bytes that one layer's element-wise kernels move per token and element of dim, in one direction: `whole` on tensors that only
@@ -50,7 +51,7 @@ const EAGER_RMS_NORM = { forward: 36, backward: 70 } as const;
 
 /** Whether norms are one kernel: a compiler fuses them, and programs with a fused loss (Liger, Transformer Engine) have such kernels. */
 function fusesNorms({ model, compile, compileLoss }: Layout): boolean {
-  return model.kind !== 'llama' || compile || compileLoss;
+  return !traitsOf(model).hasChainedNorms || compile || compileLoss;
 }
 
 function pytorchTraffic(layout: Layout) {
@@ -60,7 +61,7 @@ function pytorchTraffic(layout: Layout) {
   const keys = model.kvHeads / model.heads;
   const spread = !compile && model.kvHeads < model.heads ? 2 * (2 * keys + 2) : 0;
   const feed = model.gatedFfn ? moved.gated : UNGATED;
-  const rotary = model.kind === 'llama' || model.kind === 'dit' ? moved.rotary * (1 + keys) : 0;
+  const rotary = traitsOf(model).isRotary ? moved.rotary * (1 + keys) : 0;
   const norm = fusesNorms(layout) ? NORM : EAGER_RMS_NORM;
   return {
     forward: { whole: 2 * norm.forward + moved.sums, cut: feed.forward * ffn + rotary + spread },

@@ -1,4 +1,5 @@
 import { inspect } from 'node:util';
+import { hasRouter } from '../../config/families/families';
 import { placeText } from '../../config/place-text';
 import { modelShape } from '../../config/settings/model';
 import { gradScalerOf } from '../../config/settings/precision';
@@ -133,7 +134,7 @@ function assumptionsOf(
 ): readonly string[] {
   const { parallel, clipNorm } = config;
   const { commHook } = parallel;
-  const hasExperts = modelShape(config).kind === 'moe';
+  const hasExperts = hasRouter(modelShape(config));
   return [
     ...(numRepresented < world ? ['the ranks that did not run do the same as those that ran'] : []),
     ...(parallel.pp > 1

@@ -1,4 +1,5 @@
 import { type Layout, recomputedShare } from '../layout';
+import { traitsOf } from '../model-shape';
 import { activationBytesOf } from './state-bytes';
 
 /**
@@ -46,7 +47,7 @@ export function layerActivations(layout: Layout) {
 
 /** Whether a layer consists of PyTorch's own operations; GPTs under DeepSpeed have Megatron-LM's operations. */
 export function isPlainPyTorch({ stack, model }: Layout): boolean {
-  return stack === 'fsdp2' || (stack === 'deepspeed' && model.kind !== 'gpt' && model.kind !== 'unknown');
+  return stack === 'fsdp2' || (stack === 'deepspeed' && !traitsOf(model).isMegatrons);
 }
 
 /** Returns the bytes per token that are stored, and the bytes that are recomputed before the feed-forward's backward. */
@@ -78,8 +79,7 @@ function afterRecompute(layout: Layout, sizes: TokenSizes, whole: number) {
  */
 function keptByOperator(layout: Layout, sizes: TokenSizes, whole: number) {
   const { itemBytes, dim, part, q, kv, ffn, heads, isSplit } = sizes;
-  const projections =
-    layout.model.kind === 'llama' || layout.model.kind === 't5-encoder' ? q + kv : q + 2 * kv;
+  const projections = traitsOf(layout.model).hasSeparateQkv ? q + kv : q + 2 * kv;
   const scattered = isSplit ? part : 0;
   const cross = layout.model.crossTokens > 0 ? 2 * q : 0;
   const needed = itemBytes * (part + projections + ffn + q + scattered + cross) + 4 * heads;

@@ -1,6 +1,6 @@
 import type { Bytes } from '../../core/units';
 import { blockParams } from '../block-params';
-import type { ModelShape } from '../model-shape';
+import { type ModelShape, traitsOf } from '../model-shape';
 
 /**
  * Bytes of a parameter in NF4 with double quantization, 4.127 bits: 4 bits, an 8-bit scale for each 64 parameters, and a float32
@@ -14,8 +14,8 @@ const NF4_BYTES = 1 / 2 + 1 / 64 + 4 / (64 * 256);
 const OTHER_BYTES = 2;
 
 /** Whether every matrix of a model's layers is the weight of a Linear whose size is known. */
-export function hasQuantizedMatrices({ kind, moe, mla }: ModelShape): boolean {
-  return (kind === 'gpt' || kind === 'llama') && moe === null && mla === null;
+export function hasQuantizedMatrices(model: ModelShape): boolean {
+  return traitsOf(model).isPlain && model.moe === null && model.mla === null;
 }
 
 /** Returns the bytes of `params` parameters if the matrices of `layers` layers are in NF4, and all others are in 16 bits. */

@@ -13,6 +13,7 @@ import {
 import { ITEM_BYTES } from '../cost/gemm';
 import type { Layout } from '../layout';
 import { MAX_LIVE, PREFETCH } from '../memory/whole-units';
+import { traitsOf } from '../model-shape';
 import { shardedStates, usualReduceDtype } from '../stack-rules';
 
 /**
@@ -79,9 +80,7 @@ export function unitComm(layout: Layout, params: number, cal: Calibration) {
 function partsLatency(layout: Layout, params: number, place: GroupPlace, cal: Calibration): Seconds {
   if (layout.stack !== 'deepspeed' || !shardedStates(layout).includes('parameter') || place.size <= 1)
     return 0;
-  const { gatedFfn, kind } = layout.model;
-  // transformers' Llama has separate projections of queries, keys and values.
-  const matrices = (kind === 'llama' ? 4 : 2) + (gatedFfn ? 3 : 2);
+  const matrices = (traitsOf(layout.model).hasSeparateQkv ? 4 : 2) + (layout.model.gatedFfn ? 3 : 2);
   const parts = Math.min(matrices, Math.max(1, Math.ceil(params / PREFETCH)));
   return (parts - 1) * (cal.collectiveSeconds + passLatency(place, cal));
 }

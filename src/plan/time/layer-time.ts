@@ -9,7 +9,7 @@ import { expertKernels, KERNELS_BEFORE_EXCHANGE } from '../cost/expert-launches'
 import { castBytes } from '../cost/fp8-casts';
 import { ITEM_BYTES, productSeconds, trafficSeconds } from '../cost/gemm';
 import { type Layout, recomputedShare } from '../layout';
-import type { ModelShape } from '../model-shape';
+import { type ModelShape, traitsOf } from '../model-shape';
 import { expertProducts, feedProducts, type LayerProduct, passWithExperts } from './expert-time';
 import { NO_PASS, type Pass, scaledPass } from './pass';
 
@@ -186,8 +186,9 @@ function unneededProduct(layout: Layout, tokens: number, cal: Calibration): Seco
   const { stack, earlyStop, recompute, model, hardware, precision } = layout;
   const stops = stack === 'fsdp2' && earlyStop && recompute === 'full' && model.moe === null;
   const last = feedProducts(layout, tokens, model.ffn).at(-1);
-  const isPlain = model.kind === 'gpt' || model.kind === 'llama';
-  return stops && isPlain && last !== undefined ? productSeconds(last, hardware, precision, cal) : 0;
+  return stops && traitsOf(model).isPlain && last !== undefined
+    ? productSeconds(last, hardware, precision, cal)
+    : 0;
 }
 
 /**

@@ -127,3 +127,21 @@ test('a config that also has an encoder of images is planned as its language mod
   assert.equal(layout.model.params, plannedInput('llama2-7b', 'A100-80G').layout.model.params);
   assert.match(assumed.map(({ says }) => says).join(), /its encoder of images or sounds is left out/);
 });
+
+test("a config of Wan2.1's image-to-video model is planned with the layers that read an image, and no run builds it", () => {
+  const params = (written: Parameters<typeof plannedInput>[0]) =>
+    plannedInput(written, 'H100-80G').layout.model.params;
+  const wan22 = CATALOGUE['wan2.2-i2v-a14b'];
+  assert.ok(wan22 !== undefined);
+  const { training: _, ...config } = wan22;
+  // Both published configs have the same sizes; only the release of diffusers that wrote them differs.
+  const write = (release: string) =>
+    writeFileSync(join(folder, 'config.json'), JSON.stringify({ ...config, _diffusers_version: release }));
+  const latent = [21, 60, 104];
+  write('0.30.0');
+  assert.equal(params(folder), params('Wan2.1-I2V-14B'));
+  assert.throws(() => runOf({ from: folder, latent }), /i2v of Wan2\.1 .* also read an image's tokens/);
+  write('0.33.0');
+  assert.equal(2 * params(folder), params('wan2.2-i2v-a14b'));
+  assert.doesNotThrow(() => runOf({ from: folder, latent }));
+});
