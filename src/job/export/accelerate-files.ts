@@ -1,10 +1,10 @@
 import { stringify } from 'yaml';
 import { STRATEGIES } from '../../config/strategies';
-import { deepSpeedConfig } from './deepspeed-script';
+import { deepSpeedConfig } from './deepspeed-config';
 import { PORT } from './launch-files';
-import { modelScript } from './model-script';
 import { lines } from './python';
 import { type BundleFacts, type BundleFile, nameIn, worldOf } from './target';
+import { BLOCK_CLASSES } from './train-script';
 
 /** Whether Accelerate uses DeepSpeed: only for ZERO_1 and ZERO_2, because FSDP would shard parameters too. */
 export function isByDeepSpeed({ config }: BundleFacts): boolean {
@@ -22,7 +22,7 @@ interface Started {
 /** Returns one YAML file and one launch script per machine; the YAML files differ only in machine_rank. */
 export function accelerateFiles(
   facts: BundleFacts,
-  started: Started = { script: 'train.py', blockClass: modelScript(facts).blockClass },
+  started: Started = { script: 'train.py', blockClass: BLOCK_CLASSES[facts.shape.kind] },
 ): BundleFile[] {
   const perMachine = Array.from({ length: facts.machines }, (_, machine) => [
     { path: `accelerate_${machine}.yaml`, text: yamlOf(facts, machine, started) },

@@ -2,7 +2,7 @@ import { STRATEGIES } from '../../config/strategies';
 import { writtenKeys } from '../../dialects/rows/key-row';
 import { DEEPSPEED_FILE, LLAMA_FACTORY } from '../../dialects/trainers/llama-factory';
 import { accelerateFiles, isByDeepSpeed } from './accelerate-files';
-import { deepSpeedConfig } from './deepspeed-script';
+import { deepSpeedConfig } from './deepspeed-config';
 import { environmentLines } from './launch-files';
 import { modelSource } from './model-folder';
 import { exportedToPeft } from './peft-targets';

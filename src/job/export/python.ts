@@ -6,11 +6,6 @@ export function lines(...parts: readonly Part[]): string {
   return parts.flatMap((part) => (part === null || part === false ? [] : part)).join('\n');
 }
 
-/** Indents the lines of a text that are not empty. */
-export function indented(text: string, depth = 1): string {
-  return text.replaceAll(/^(?=.)/gm, '    '.repeat(depth));
-}
-
 /** Writes a value as Python does. */
 export function pythonValue(value: boolean | number | string | readonly number[]): string {
   if (typeof value === 'boolean') return value ? 'True' : 'False';

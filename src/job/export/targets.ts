@@ -2,8 +2,7 @@ import { MEGATRON_KEYS } from '../../dialects/megatron/megatron';
 import { LLAMA_FACTORY } from '../../dialects/trainers/llama-factory';
 import { TORCHTITAN } from '../../dialects/trainers/torchtitan';
 import { accelerateFiles, isByDeepSpeed } from './accelerate-files';
-import { accelerateScript } from './accelerate-script';
-import { deepSpeedConfig, deepSpeedScript } from './deepspeed-script';
+import { deepSpeedConfig } from './deepspeed-config';
 import { deepSpeedFiles, kubernetesFile, slurmFile, torchrunFile } from './launch-files';
 import { isByAccelerate, llamaFactoryFiles } from './llama-factory-files';
 import { megatronFiles } from './megatron-files';
@@ -16,9 +15,9 @@ import {
   TORCH_RULES,
 } from './script-exceptions';
 import { isByMegatron, swiftFiles, swiftKeys } from './swift-files';
-import type { BundleFacts, BundleFile, Target } from './target';
-import { torchScript } from './torch-script';
+import type { BundleFacts, Target } from './target';
 import { torchTitanFiles, torchTitanNotes } from './torchtitan-files';
+import { accelerateScript, deepSpeedScript, torchScript } from './train-script';
 
 const TORCH = {
   originals: ['torch', 'fullyShard', 'fsdp'],
@@ -50,17 +49,13 @@ const TRAINER_NOTES = [
   'The parsers of transformers, Accelerate and DeepSpeed can read such files; no training was run with them.',
 ] as const;
 
-function script(text: string): BundleFile {
-  return { path: 'train.py', text };
-}
-
 /** Every program and scheduler for which bundles are written. */
 export const TARGETS = {
   torchrun: {
     ...TORCH,
     says: 'PyTorch (DDP or fully_shard), started by torchrun',
     start: startByHand,
-    files: (facts) => [script(torchScript(facts)), torchrunFile(facts)],
+    files: (facts) => [torchScript(facts), torchrunFile(facts)],
   },
   accelerate: {
     says: "Hugging Face's Accelerate, with FSDP2 or DeepSpeed",
@@ -76,7 +71,7 @@ export const TARGETS = {
     notes: () => [
       'Accelerate uses FSDP and DeepSpeed on GPUs only: on CPUs (ACCELERATE_USE_CPU=true ./launch_0.sh) it trains the same model under DDP.',
     ],
-    files: (facts) => [script(accelerateScript(facts)), ...accelerateFiles(facts)],
+    files: (facts) => [accelerateScript(facts), ...accelerateFiles(facts)],
   },
   deepspeed: {
     says: 'DeepSpeed ZeRO-0 to ZeRO-3',
@@ -90,7 +85,7 @@ export const TARGETS = {
       "The optimizer is PyTorch's (torch_adam), so nothing is compiled; DeepSpeed's FusedAdam is faster on GPUs.",
     ],
     files: (facts) => [
-      script(deepSpeedScript(facts)),
+      deepSpeedScript(facts),
       { path: 'ds_config.json', text: deepSpeedConfig(facts) },
       ...deepSpeedFiles(facts),
     ],
@@ -154,7 +149,7 @@ export const TARGETS = {
     ...TORCH,
     says: 'PyTorch under Slurm (srun torchrun)',
     start: () => 'sbatch job.sbatch',
-    files: (facts) => [script(torchScript(facts)), slurmFile(facts)],
+    files: (facts) => [torchScript(facts), slurmFile(facts)],
   },
   kubernetes: {
     ...TORCH,
@@ -164,7 +159,7 @@ export const TARGETS = {
       'Pods install PyTorch into the image python:3.12 at each start; an image that has PyTorch starts faster.',
     ],
     start: () => 'copy this folder to the volume claim "bundle", then kubectl apply -f pytorchjob.yaml',
-    files: (facts) => [script(torchScript(facts)), kubernetesFile(facts, 'python:3.12')],
+    files: (facts) => [torchScript(facts), kubernetesFile(facts, 'python:3.12')],
   },
 } as const satisfies Readonly<Record<string, Target>>;
 
