@@ -1,5 +1,6 @@
 import { stringify } from 'yaml';
-import { STRATEGIES } from '../../config/strategies';
+import { isGathered } from '../../config/settings/gathering';
+import { isSharded, STRATEGIES } from '../../config/strategies';
 import { deepSpeedConfig } from './deepspeed-config';
 import { PORT } from './launch-files';
 import { lines } from './python';
@@ -8,7 +9,8 @@ import { BLOCK_CLASSES } from './train-script';
 
 /** Whether Accelerate uses DeepSpeed: only for ZERO_1 and ZERO_2, because FSDP would shard parameters too. */
 export function isByDeepSpeed({ config }: BundleFacts): boolean {
-  return ['ZERO_1', 'ZERO_2'].includes(config.parallel.strategy);
+  const { strategy } = config.parallel;
+  return isSharded(strategy, 'optimizer') && !isGathered(strategy);
 }
 
 /** The program that Accelerate starts. */
@@ -70,7 +72,8 @@ function strategyOf(facts: BundleFacts, blockClass: string | undefined) {
     const launcher = machines === 1 ? {} : { deepspeed_multinode_launcher: 'standard' };
     return { distributed_type: 'DEEPSPEED', deepspeed_config: { ...deepspeed, ...launcher } };
   }
-  if (strategy === 'NO_SHARD') return { distributed_type: worldOf(facts) === 1 ? 'NO' : 'MULTI_GPU' };
+  if (!isSharded(strategy, 'optimizer'))
+    return { distributed_type: worldOf(facts) === 1 ? 'NO' : 'MULTI_GPU' };
   return {
     distributed_type: 'FSDP',
     fsdp_config: fsdpSection(facts, blockClass),

@@ -1,19 +1,8 @@
 import { gradScalerOf, reduceDtypeOf } from '../../config/settings/precision';
-import type { StrategyName } from '../../config/strategies';
+import { STRATEGIES } from '../../config/strategies';
 import { torchOptimizer } from './optimizer-arguments';
 import { jsonText } from './python';
 import { type BundleFacts, nameIn } from './target';
-
-/** DeepSpeed's stage for each strategy. No stage equals SHARD_GRAD_OP or a hybrid strategy; these get the most similar stage. */
-export const ZERO_STAGES: Readonly<Record<StrategyName, 0 | 1 | 2 | 3>> = {
-  NO_SHARD: 0,
-  ZERO_1: 1,
-  ZERO_2: 2,
-  SHARD_GRAD_OP: 2,
-  FULL_SHARD: 3,
-  HYBRID_SHARD: 3,
-  _HYBRID_SHARD_ZERO2: 3,
-};
 
 /** Returns ds_config.json. For Accelerate, it has no optimizer, because Accelerate's script makes the optimizer. */
 export function deepSpeedConfig(facts: BundleFacts, { hasOptimizer = true } = {}): string {
@@ -40,7 +29,7 @@ export function deepSpeedConfig(facts: BundleFacts, { hasOptimizer = true } = {}
     }),
     zero_optimization: zeroSection(facts),
     zero_allow_untested_optimizer: true,
-    ...(ZERO_STAGES[config.parallel.strategy] > 0 &&
+    ...(STRATEGIES[config.parallel.strategy].zeroStage > 0 &&
       (offload.optimizer || offload.parameters) && { zero_force_ds_cpu_optimizer: false }),
     ...(mixedPrecision?.paramDtype === 'bfloat16' && { bf16: { enabled: true } }),
     ...(mixedPrecision?.paramDtype === 'float16' && { fp16: fp16Section(facts) }),
@@ -54,8 +43,7 @@ export function deepSpeedConfig(facts: BundleFacts, { hasOptimizer = true } = {}
 
 function zeroSection({ config, gpusPerMachine }: BundleFacts) {
   const { parallel, offload } = config;
-  const stage = ZERO_STAGES[parallel.strategy];
-  const isHybrid = parallel.strategy === 'HYBRID_SHARD' || parallel.strategy === '_HYBRID_SHARD_ZERO2';
+  const { zeroStage: stage, isHybrid } = STRATEGIES[parallel.strategy];
   const onHost = { device: 'cpu', pin_memory: true } as const;
   return {
     stage,

@@ -1,4 +1,4 @@
-import { STRATEGIES } from '../../config/strategies';
+import { isGathered } from '../../config/settings/gathering';
 import { writtenKeys } from '../../dialects/rows/key-row';
 import { DEEPSPEED_FILE, LLAMA_FACTORY } from '../../dialects/trainers/llama-factory';
 import { accelerateFiles, isByDeepSpeed } from './accelerate-files';
@@ -33,7 +33,7 @@ export function llamaFactoryFiles(facts: BundleFacts): BundleFile[] {
 
 /** Whether Accelerate's FSDP shards the model. */
 export function isByAccelerate({ config }: Pick<BundleFacts, 'config'>): boolean {
-  return STRATEGIES[config.parallel.strategy].shardedAtRest.includes('parameter');
+  return isGathered(config.parallel.strategy);
 }
 
 function settingsText(facts: BundleFacts): string {

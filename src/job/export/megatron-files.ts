@@ -1,5 +1,5 @@
 import { llamaFfn } from '../../config/families/kinds';
-import { STRATEGIES } from '../../config/strategies';
+import { isGathered } from '../../config/settings/gathering';
 import { MEGATRON_KEYS } from '../../dialects/megatron/megatron';
 import { writtenKeys } from '../../dialects/rows/key-row';
 import { PORT } from './launch-files';
@@ -94,7 +94,7 @@ function settingFlags(facts: BundleFacts): Flags {
 }
 
 function usesFsdp2({ config }: BundleFacts): boolean {
-  return STRATEGIES[config.parallel.strategy].shardedAtRest.includes('parameter');
+  return isGathered(config.parallel.strategy);
 }
 
 function dataFlags({ shape }: BundleFacts): Flags {

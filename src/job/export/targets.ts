@@ -7,12 +7,17 @@ import { deepSpeedFiles, kubernetesFile, slurmFile, torchrunFile } from './launc
 import { isByAccelerate, llamaFactoryFiles } from './llama-factory-files';
 import { megatronFiles } from './megatron-files';
 import { modelNotes } from './model-folder';
-import { llamaFactoryRules, MEGATRON_RULES, swiftRules, TORCHTITAN_RULES } from './program-exceptions';
 import {
-  ACCELERATE_DEEPSPEED_RULES,
-  ACCELERATE_RULES,
-  DEEPSPEED_RULES,
-  TORCH_RULES,
+  llamaFactoryExceptions,
+  MEGATRON_EXCEPTIONS,
+  swiftExceptions,
+  TORCHTITAN_EXCEPTIONS,
+} from './program-exceptions';
+import {
+  ACCELERATE_DEEPSPEED_EXCEPTIONS,
+  ACCELERATE_EXCEPTIONS,
+  DEEPSPEED_EXCEPTIONS,
+  TORCH_EXCEPTIONS,
 } from './script-exceptions';
 import { isByMegatron, swiftFiles, swiftKeys } from './swift-files';
 import type { BundleFacts, Target } from './target';
@@ -23,7 +28,7 @@ const TORCH = {
   originals: ['torch', 'fullyShard', 'fsdp'],
   packages: () => [],
   data: 'batches',
-  rules: () => TORCH_RULES,
+  except: () => TORCH_EXCEPTIONS,
   notes: ({ shape, config }: BundleFacts): readonly string[] =>
     config.parallel.tp > 1 && shape.kind === 'gpt'
       ? [
@@ -66,7 +71,7 @@ export const TARGETS = {
       ...(isByDeepSpeed(facts) ? (['deepspeed', 'transformers'] as const) : []),
     ],
     data: 'batches',
-    rules: (facts) => (isByDeepSpeed(facts) ? ACCELERATE_DEEPSPEED_RULES : ACCELERATE_RULES),
+    except: (facts) => (isByDeepSpeed(facts) ? ACCELERATE_DEEPSPEED_EXCEPTIONS : ACCELERATE_EXCEPTIONS),
     start: startByAccelerate,
     notes: () => [
       'Accelerate uses FSDP and DeepSpeed on GPUs only: on CPUs (ACCELERATE_USE_CPU=true ./launch_0.sh) it trains the same model under DDP.',
@@ -78,7 +83,7 @@ export const TARGETS = {
     originals: ['deepSpeed'],
     packages: () => ['deepspeed'],
     data: 'batches',
-    rules: () => DEEPSPEED_RULES,
+    except: () => DEEPSPEED_EXCEPTIONS,
     start: ({ machines }) =>
       machines === 1 ? './launch.sh' : './launch.sh on machine-0, after writing your machines into hostfile',
     notes: () => [
@@ -96,7 +101,7 @@ export const TARGETS = {
     keys: () => [MEGATRON_KEYS],
     packages: () => [],
     data: 'megatron',
-    rules: () => MEGATRON_RULES,
+    except: () => MEGATRON_EXCEPTIONS,
     start: ({ machines }) =>
       `MEGATRON=path-of-Megatron-LM ${machines === 1 ? './launch.sh' : 'MAIN=address-of-machine-0 ./launch.sh NUMBER on every machine'}`,
     notes: () => [
@@ -112,7 +117,7 @@ export const TARGETS = {
     keys: () => [TORCHTITAN.keys],
     packages: () => ['torchtitan'],
     data: 'own',
-    rules: () => TORCHTITAN_RULES,
+    except: () => TORCHTITAN_EXCEPTIONS,
     start: startByHand,
     notes: torchTitanNotes,
     files: torchTitanFiles,
@@ -123,7 +128,7 @@ export const TARGETS = {
     keys: (facts) => [swiftKeys(facts)],
     packages: () => ['ms-swift'],
     data: 'own',
-    rules: swiftRules,
+    except: swiftExceptions,
     start: startByHand,
     notes: (facts) => [
       ...modelNotes(facts),
@@ -140,7 +145,7 @@ export const TARGETS = {
     keys: () => [LLAMA_FACTORY.keys],
     packages: (facts) => ['llamafactory', ...(isByDeepSpeed(facts) ? (['deepspeed'] as const) : [])],
     data: 'own',
-    rules: llamaFactoryRules,
+    except: llamaFactoryExceptions,
     start: (facts) => (isByAccelerate(facts) ? startByAccelerate(facts) : startByHand(facts)),
     notes: (facts) => [...modelNotes(facts), ...TRAINER_NOTES],
     files: llamaFactoryFiles,

@@ -1,9 +1,8 @@
 import { llamaFfn } from '../../config/families/kinds';
 import { gradScalerOf, reduceDtypeOf } from '../../config/settings/precision';
 import type { ScheduleConfig } from '../../config/settings/schedule';
-import { STRATEGIES } from '../../config/strategies';
+import { isSharded, STRATEGIES } from '../../config/strategies';
 import type { TrainConfig } from '../../config/train-config';
-import { ZERO_STAGES } from './deepspeed-config';
 import { torchOptimizer } from './optimizer-arguments';
 import { keywords, pythonValue } from './python';
 import type { BundleFacts, BundleFile, BundleModel } from './target';
@@ -18,27 +17,28 @@ const TITLES = { gpt: 'GPT', llama: 'Llama' } as const;
 export function torchScript(facts: BundleFacts): BundleFile {
   const { config, shape } = facts;
   const { strategy, tp, wrap, noSync, bucketBytes } = config.parallel;
-  const isSharded = STRATEGIES[strategy].shardedAtRest.includes('gradient');
+  const isByUnits = isSharded(strategy, 'gradient');
+  const shardsStates = !isByUnits && isSharded(strategy, 'optimizer');
   const isSplit = tp > 1;
   const low = config.mixedPrecision?.paramDtype ?? 'float32';
-  const way = isSharded
+  const way = isByUnits
     ? `PyTorch's FSDP2 (${strategy}${isSplit ? `, tensor parallelism of ${tp}` : ''})`
-    : `PyTorch's DDP${strategy === 'ZERO_1' ? ' and ZeroRedundancyOptimizer' : ''}`;
+    : `PyTorch's DDP${shardsStates ? ' and ZeroRedundancyOptimizer' : ''}`;
   const { axes, sizes } = meshOf(facts);
   const names = axes.map((axis) => `"${axis}"`);
   return scriptOf('torchrun', facts, {
     title: `Trains a ${TITLES[shape.kind]} under ${way}; see README.md.`,
     flags: {
-      IS_SHARDED: isSharded,
+      IS_SHARDED: isByUnits,
       IS_HYBRID: STRATEGIES[strategy].isHybrid,
       IS_SPLIT: isSplit,
       SPLITS_QKV: isSplit && shape.kind === 'gpt',
       WRAPS_BLOCKS: wrap !== 'root' && wrap !== 'linear',
       WRAPS_LINEARS: wrap === 'linear',
       IS_ON_HOST: config.offload.parameters,
-      IS_ZERO_1: !isSharded && strategy === 'ZERO_1',
+      IS_ZERO_1: shardsStates,
       SYNCS_LAST: noSync ?? STRATEGIES[strategy].accumulatesLocally,
-      AUTOCASTS: !isSharded && low !== 'float32',
+      AUTOCASTS: !isByUnits && low !== 'float32',
     },
     constants: { TP: tp },
     inlined: {
@@ -75,7 +75,7 @@ export function accelerateScript(facts: BundleFacts): BundleFile {
 /** Returns train.py for DeepSpeed; the strategy is in ds_config.json. */
 export function deepSpeedScript(facts: BundleFacts): BundleFile {
   const { config, shape } = facts;
-  const isPartitioned = ZERO_STAGES[config.parallel.strategy] === 3;
+  const isPartitioned = STRATEGIES[config.parallel.strategy].zeroStage === 3;
   return scriptOf('deepspeed', facts, {
     title: `Trains a ${TITLES[shape.kind]} by DeepSpeed. README.md says how to start it.`,
     flags: { READS_OUTSIDE: isPartitioned && (shape.kind === 'gpt' || shape.tied) },
