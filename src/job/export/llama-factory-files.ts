@@ -3,10 +3,10 @@ import { writtenKeys } from '../../dialects/rows/key-row';
 import { DEEPSPEED_FILE, LLAMA_FACTORY } from '../../dialects/trainers/llama-factory';
 import { accelerateFiles, isByDeepSpeed } from './accelerate-files';
 import { deepSpeedConfig } from './deepspeed-config';
-import { environmentLines } from './launch-files';
+import { environmentFile } from './launch-files';
 import { modelSource } from './model-folder';
 import { exportedToPeft } from './peft-targets';
-import { lines, numberText } from './python';
+import { numberText } from './python';
 import type { BundleFacts, BundleFile } from './target';
 
 const SETTINGS_FILE = 'train.yaml';
@@ -24,7 +24,7 @@ export function llamaFactoryFiles(facts: BundleFacts): BundleFile[] {
     },
     ...(isByAccelerate(facts)
       ? accelerateFiles(facts, { script: `-m llamafactory.launcher ${SETTINGS_FILE}`, blockClass: undefined })
-      : [launchFile(facts)]),
+      : [environmentFile(facts, 'export FORCE_TORCHRUN=1', `exec llamafactory-cli train ${SETTINGS_FILE}`)]),
     ...(isByDeepSpeed(facts)
       ? [{ path: DEEPSPEED_FILE, text: deepSpeedConfig(facts, { hasOptimizer: false }) }]
       : []),
@@ -58,14 +58,4 @@ function yamlValue(key: string, value: unknown): string {
   const plain = typeof value === 'string' && /^[\w./-]+$/.test(value) ? value : JSON.stringify(value);
   const text = typeof value === 'number' ? numberText(key, value) : plain;
   return text.replaceAll(/(?<![\w.])(\d+)(?=e[+-]\d)/g, '$1.0');
-}
-
-function launchFile(facts: BundleFacts): BundleFile {
-  const text = lines(
-    '#!/usr/bin/env bash',
-    ...environmentLines(facts),
-    'export FORCE_TORCHRUN=1',
-    `exec llamafactory-cli train ${SETTINGS_FILE}`,
-  );
-  return { path: 'launch.sh', text: `${text}\n`, isExecutable: true };
 }

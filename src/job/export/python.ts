@@ -1,5 +1,5 @@
 /** Part of a Python file: one or several lines; null and false add no line. */
-type Part = string | readonly string[] | null | false;
+export type Part = string | readonly string[] | null | false;
 
 /** Joins parts of a file, one per line. */
 export function lines(...parts: readonly Part[]): string {

@@ -2,6 +2,7 @@ import { settingAt, WHOLE_SETTINGS } from '../../config/setting-table';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
+import type { ExportedLine } from './launch-lines';
 import { isChanged, keysOf, sayingOf, usualConfig, wordsOf } from './rules';
 import { type BundleFacts, otherNames, type Said, type Target } from './target';
 import { TARGET_NAMES, TARGETS } from './targets';
@@ -28,6 +29,8 @@ export interface ExportReport extends Shown {
   readonly world: number;
   readonly files: readonly string[];
   readonly settings: readonly ExportedSetting[];
+  /** The lines of another program's settings that are for its launcher. */
+  readonly lines: readonly ExportedLine[];
   /** Sentences about other differences from a run here. */
   readonly notes: readonly string[];
 }
@@ -93,25 +96,34 @@ export function exportReport(fields: Omit<ExportReport, keyof Shown>, target: Ta
 
 /** Returns the text of REPORT.md. */
 export function reportText(
-  { to, world, settings, notes, files }: Omit<ExportReport, keyof Shown>,
+  { to, world, settings, lines, notes, files }: Omit<ExportReport, keyof Shown>,
   target: Target,
 ): string {
   // A program that does not read stored batches has other initial values or other batches, so its losses differ from those here.
   const same = target.data === 'batches' ? ' (the losses are the same up to rounding)' : '';
   const of = (effect: ExportedSetting['effect']): readonly ExportedSetting[] =>
     settings.filter((one) => one.effect === effect);
-  const list = (title: string, rows: readonly ExportedSetting[]): string[] =>
-    rows.length === 0 ? [] : ['', `## ${title}`, '', ...rows.map(rowText)];
+  const list = (title: string, rows: readonly string[]): string[] =>
+    rows.length === 0 ? [] : ['', `## ${title}`, '', ...rows];
   return [
     `# Exported to ${to}: ${target.says}`,
     '',
     `For ${world} ranks. Files: ${files.join(', ')}.`,
-    ...list('Settings with the same effect', of('said')),
-    ...list(`Settings with a similar effect${same}`, of('other')),
-    ...list(`Left out${same}`, of('left')),
-    ...(notes.length === 0 ? [] : ['', '## Other differences', '', ...notes.map((note) => `- ${note}`)]),
+    ...list('Settings with the same effect', of('said').map(rowText)),
+    ...list(`Settings with a similar effect${same}`, of('other').map(rowText)),
+    ...list(`Left out${same}`, of('left').map(rowText)),
+    ...list('Settings of the launcher', lines.map(lineText)),
+    ...list(
+      'Other differences',
+      notes.map((note) => `- ${note}`),
+    ),
     '',
   ].join('\n');
+}
+
+function lineText({ file, line, key, value, why, files }: ExportedLine): string {
+  const where = files.length === 0 ? `not in this bundle: ${why}` : `in ${files.join(', ')}`;
+  return `- \`${key}\`: ${JSON.stringify(value)} (${file}:${line}) – ${where}`;
 }
 
 function rowText({ setting, value, names, meaning }: ExportedSetting): string {

@@ -4,6 +4,7 @@ import type { BuiltInModel } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import type { Exported, KeyTable } from '../../dialects/rows/key-row';
+import type { ReadLine } from '../../dialects/rows/reading';
 import type { Package } from './requirements';
 
 /** The config of a model that bundles can build. */
@@ -19,6 +20,8 @@ export interface BundleFacts {
   readonly firstStep: number;
   /** Whether the parameters come from a run or from files; otherwise they come from the seed or from a published model. */
   readonly hasWeights: boolean;
+  /** The lines of another program's settings from which the config was read: see [Note: lines for a launcher]. */
+  readonly lines: readonly ReadLine[];
 }
 
 /** A text file of a bundle. */
