@@ -13,6 +13,8 @@ export interface StrategyProperties {
   readonly isHybrid: boolean;
   /** Whether gradients of all microbatches except the last stay local, unless parallel.noSync is set. */
   readonly accumulatesLocally: boolean;
+  /** DeepSpeed's stage of ZeRO, or the most similar one: no stage equals SHARD_GRAD_OP or a hybrid strategy. */
+  readonly zeroStage: 0 | 1 | 2 | 3;
 }
 
 const ALL: readonly ModelState[] = ['parameter', 'gradient', 'optimizer'];
@@ -22,12 +24,14 @@ const NOTHING = {
   reshardAfterForward: false,
   isHybrid: false,
   accumulatesLocally: true,
+  zeroStage: 0,
 } as const;
 const EVERYTHING = {
   shardedAtRest: ALL,
   reshardAfterForward: true,
   isHybrid: false,
   accumulatesLocally: false,
+  zeroStage: 3,
 } as const;
 
 /** Source: torch.distributed.fsdp.ShardingStrategy; ZERO_1 and ZERO_2 are DeepSpeed's stages, with whole parameters. */
@@ -90,9 +94,9 @@ export const strategySchema = z
 /** Source: torch.distributed.fsdp.ShardingStrategy; Rajbhandari et al. 2020 for ZERO_1 (P_os) and ZERO_2 (P_os+g). */
 export const STRATEGIES: Readonly<Record<StrategyName, StrategyProperties>> = {
   NO_SHARD: NOTHING,
-  ZERO_1: { ...NOTHING, shardedAtRest: ['optimizer'] },
-  ZERO_2: { ...NOTHING, shardedAtRest: ['gradient', 'optimizer'], accumulatesLocally: false },
-  SHARD_GRAD_OP: { ...EVERYTHING, reshardAfterForward: false },
+  ZERO_1: { ...NOTHING, shardedAtRest: ['optimizer'], zeroStage: 1 },
+  ZERO_2: { ...NOTHING, shardedAtRest: ['gradient', 'optimizer'], accumulatesLocally: false, zeroStage: 2 },
+  SHARD_GRAD_OP: { ...EVERYTHING, reshardAfterForward: false, zeroStage: 2 },
   FULL_SHARD: EVERYTHING,
   HYBRID_SHARD: { ...EVERYTHING, isHybrid: true },
   _HYBRID_SHARD_ZERO2: { ...EVERYTHING, isHybrid: true, reshardAfterForward: false },
@@ -103,6 +107,16 @@ export const STRATEGIES: Readonly<Record<StrategyName, StrategyProperties>> = {
  * is 'HYBRID_SHARD'. If there is none, returns `name`.
  */
 export function strategyWith(name: StrategyName, changed: Partial<StrategyProperties>): StrategyName {
-  const wanted = JSON.stringify({ ...STRATEGIES[name], ...changed });
-  return STRATEGY_NAMES.find((each) => JSON.stringify(STRATEGIES[each]) === wanted) ?? name;
+  const wanted = behaviour({ ...STRATEGIES[name], ...changed });
+  return STRATEGY_NAMES.find((each) => behaviour(STRATEGIES[each]) === wanted) ?? name;
+}
+
+/** Returns what tells strategies apart: every property except the stage by which DeepSpeed would express it. */
+function behaviour({ zeroStage: _, ...properties }: StrategyProperties): string {
+  return JSON.stringify(properties);
+}
+
+/** Whether each rank holds a shard of a kind of values between steps. */
+export function isSharded(strategy: StrategyName, state: ModelState): boolean {
+  return STRATEGIES[strategy].shardedAtRest.includes(state);
 }

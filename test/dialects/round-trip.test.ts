@@ -19,6 +19,7 @@ function bundleOf(input: TrainConfigInput, to: TargetName, machines = 1, gpusPer
     gpusPerMachine,
     firstStep: 0,
     hasWeights: false,
+    lines: [],
   });
   return folderOf(Object.fromEntries(files.map(({ path, text }) => [path, text])));
 }

@@ -64,7 +64,14 @@ export function addExport(program: Command, perform: Perform, io: Io): void {
     const gpusPerMachine = options.gpusPerMachine ?? (reading?.world ?? 8 * machines) / machines;
     const out = options.out && resolve(io.cwd, options.out);
     const hasWeights = options.init !== undefined;
-    const bundle = planBundle(config, { to, out, machines, gpusPerMachine, steps }, { hasWeights });
+    const bundle = planBundle(
+      config,
+      { to, out, machines, gpusPerMachine, steps },
+      {
+        hasWeights,
+        ...(reading !== null && { lines: reading.lines }),
+      },
+    );
     const folder = mkdtempSync(join(tmpdir(), 'shardlab-export-'));
     try {
       const data = new JobData({ baseDir: io.cwd, folder });

@@ -1,5 +1,5 @@
 import type { Facts } from '../setting';
-import { STRATEGIES, type StrategyName, strategyWith } from '../strategies';
+import { isSharded, STRATEGIES, type StrategyName, strategyWith } from '../strategies';
 import { shardRanksOf } from './model-parallel';
 
 /** The part of a config that the rules below read. */
@@ -18,7 +18,7 @@ interface Strategies {
 
 /** Whether a strategy shards parameters at rest, so that units are gathered. */
 export function isGathered(strategy: StrategyName): boolean {
-  return STRATEGIES[strategy].shardedAtRest.includes('parameter');
+  return isSharded(strategy, 'parameter');
 }
 
 /** Whether any unit is gathered. */

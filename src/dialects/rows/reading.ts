@@ -3,7 +3,7 @@ import type { TrainConfigInput } from '../../config/train-config';
 
 /**
  * The effect of a line of the user's settings. 'used': a run does it; 'planned': only a plan does; 'exported': it is for the launcher of the
- * other program, and an exported folder has it; 'none': it has no effect; 'warning': it has another effect than its name says; 'refused': it is left
+ * other program, and an exported folder has it, or its report names it; 'none': it has no effect; 'warning': it has another effect than its name says; 'refused': it is left
  * out, because nothing here does it; 'error': it is wrong.
  */
 export type Effect = 'used' | 'planned' | 'exported' | 'none' | 'warning' | 'refused' | 'error';

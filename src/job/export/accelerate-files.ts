@@ -1,14 +1,16 @@
 import { stringify } from 'yaml';
-import { STRATEGIES } from '../../config/strategies';
-import { deepSpeedConfig } from './deepspeed-script';
-import { PORT } from './launch-files';
-import { modelScript } from './model-script';
-import { lines } from './python';
+import { isGathered } from '../../config/settings/gathering';
+import { isSharded, STRATEGIES } from '../../config/strategies';
+import { deepSpeedConfig } from './deepspeed-config';
+import { portOf, shellFile } from './launch-files';
+import { launchOf } from './launch-lines';
 import { type BundleFacts, type BundleFile, nameIn, worldOf } from './target';
+import { BLOCK_CLASSES } from './train-script';
 
 /** Whether Accelerate uses DeepSpeed: only for ZERO_1 and ZERO_2, because FSDP would shard parameters too. */
 export function isByDeepSpeed({ config }: BundleFacts): boolean {
-  return ['ZERO_1', 'ZERO_2'].includes(config.parallel.strategy);
+  const { strategy } = config.parallel;
+  return isSharded(strategy, 'optimizer') && !isGathered(strategy);
 }
 
 /** The program that Accelerate starts. */
@@ -22,11 +24,11 @@ interface Started {
 /** Returns one YAML file and one launch script per machine; the YAML files differ only in machine_rank. */
 export function accelerateFiles(
   facts: BundleFacts,
-  started: Started = { script: 'train.py', blockClass: modelScript(facts).blockClass },
+  started: Started = { script: 'train.py', blockClass: BLOCK_CLASSES[facts.shape.kind] },
 ): BundleFile[] {
   const perMachine = Array.from({ length: facts.machines }, (_, machine) => [
     { path: `accelerate_${machine}.yaml`, text: yamlOf(facts, machine, started) },
-    { path: `launch_${machine}.sh`, text: launchScript(facts, machine, started), isExecutable: true },
+    launchFile(facts, machine, started),
   ]);
   const config = isByDeepSpeed(facts)
     ? [{ path: 'ds_config.json', text: deepSpeedConfig(facts, { hasOptimizer: false }) }]
@@ -36,6 +38,7 @@ export function accelerateFiles(
 
 function yamlOf(facts: BundleFacts, machine: number, { blockClass }: Started): string {
   const { config, machines } = facts;
+  const { address, rendezvous, dynamo } = launchOf(facts);
   const { paramDtype = null } = config.mixedPrecision ?? {};
   const precision = { bfloat16: 'bf16', float16: 'fp16', float32: 'no' } as const;
   const document = {
@@ -43,8 +46,9 @@ function yamlOf(facts: BundleFacts, machine: number, { blockClass }: Started): s
     debug: false,
     ...strategyOf(facts, blockClass),
     machine_rank: machine,
-    main_process_ip: machines === 1 ? '127.0.0.1' : 'machine-0',
-    main_process_port: PORT,
+    ...(Object.keys(dynamo).length > 0 && { dynamo_config: dynamo }),
+    main_process_ip: address ?? (machines === 1 ? '127.0.0.1' : 'machine-0'),
+    main_process_port: Number(portOf(facts)),
     main_training_function: 'main',
     // If there is a ds_config.json, it has the precision, and Accelerate refuses a precision here.
     ...(!isByDeepSpeed(facts) && {
@@ -52,7 +56,8 @@ function yamlOf(facts: BundleFacts, machine: number, { blockClass }: Started): s
     }),
     num_machines: machines,
     num_processes: worldOf(facts),
-    rdzv_backend: 'static',
+    rdzv_backend: rendezvous.backend ?? 'static',
+    ...(rendezvous.conf !== undefined && { rdzv_conf: rendezvous.conf }),
     same_network: true,
     use_cpu: false,
   };
@@ -70,7 +75,8 @@ function strategyOf(facts: BundleFacts, blockClass: string | undefined) {
     const launcher = machines === 1 ? {} : { deepspeed_multinode_launcher: 'standard' };
     return { distributed_type: 'DEEPSPEED', deepspeed_config: { ...deepspeed, ...launcher } };
   }
-  if (strategy === 'NO_SHARD') return { distributed_type: worldOf(facts) === 1 ? 'NO' : 'MULTI_GPU' };
+  if (!isSharded(strategy, 'optimizer'))
+    return { distributed_type: worldOf(facts) === 1 ? 'NO' : 'MULTI_GPU' };
   return {
     distributed_type: 'FSDP',
     fsdp_config: fsdpSection(facts, blockClass),
@@ -105,18 +111,16 @@ export function fsdpSection({ config }: BundleFacts, blockClass: string | undefi
   };
 }
 
-function launchScript({ machines }: BundleFacts, machine: number, { script }: Started): string {
+function launchFile(facts: BundleFacts, machine: number, { script }: Started): BundleFile {
+  const { machines } = facts;
+  const port = `PORT=\${PORT:-${portOf(facts)}}`;
+  const path = `launch_${machine}.sh`;
   const start = (address: string): string =>
     `exec accelerate launch --config_file accelerate_${machine}.yaml ${address}--main_process_port "$PORT" ${script}`;
   if (machines === 1)
-    return `${lines(
-      '#!/usr/bin/env bash',
-      '# Starts all ranks of this machine: ./launch_0.sh',
-      'set -euo pipefail',
-      'cd "$(dirname "$0")"',
-      `PORT=\${PORT:-${PORT}}`,
-      start(''),
-    )}\n`;
+    return shellFile(path, facts, '# Starts all ranks of this machine: ./launch_0.sh', {
+      commands: [port, start('')],
+    });
   const check =
     machine === 0
       ? [
@@ -136,13 +140,7 @@ function launchScript({ machines }: BundleFacts, machine: number, { script }: St
           '  sleep 2',
           'done',
         ];
-  return `${lines(
-    '#!/usr/bin/env bash',
-    `# Run on machine ${machine} of ${machines}, in this folder on a volume that all machines mount: MAIN=address-of-machine-0 ./launch_${machine}.sh`,
-    'set -euo pipefail',
-    'cd "$(dirname "$0")"',
-    `MAIN=\${MAIN:-machine-0} PORT=\${PORT:-${PORT}}`,
-    ...check,
-    start('--main_process_ip "$MAIN" '),
-  )}\n`;
+  const comment = `# Run on machine ${machine} of ${machines}, in this folder on a volume that all machines mount: MAIN=address-of-machine-0 ./${path}`;
+  const main = `MAIN=\${MAIN:-${launchOf(facts).address ?? 'machine-0'}} ${port}`;
+  return shellFile(path, facts, comment, { commands: [main, check, start('--main_process_ip "$MAIN" ')] });
 }

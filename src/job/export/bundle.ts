@@ -12,6 +12,7 @@ import { formatBytes } from '../../core/units';
 import { createBatches } from '../../data/batches';
 import type { PreparedData } from '../../data/prepared';
 import { writeInitialValues } from '../torch/initial-values';
+import { exportedLines } from './launch-lines';
 import { MODEL_FOLDER, modelSource, writeModelFolder } from './model-folder';
 import { fillFolder, isEmptyFolder } from './partial-folder';
 import { type ExportReport, exportedSettings, exportReport, reportText } from './report';
@@ -60,7 +61,11 @@ const MOST_BYTES = 256 * 2 ** 20;
 export function planBundle(
   config: TrainConfig,
   options: BundleOptions,
-  { firstStep = 0, hasWeights = false }: Partial<Pick<BundleFacts, 'firstStep' | 'hasWeights'>> = {},
+  {
+    firstStep = 0,
+    hasWeights = false,
+    lines = [],
+  }: Partial<Pick<BundleFacts, 'firstStep' | 'hasWeights' | 'lines'>> = {},
 ): PlannedBundle {
   const { to, machines = 1, gpusPerMachine, steps } = options;
   const target = targetNamed(to);
@@ -78,7 +83,7 @@ export function planBundle(
     throw new ConfigError(
       'export: batches that a function makes exist only in ranks; give data as files: { path }',
     );
-  const facts = { config, shape, machines, gpusPerMachine, firstStep, hasWeights };
+  const facts = { config, shape, machines, gpusPerMachine, firstStep, hasWeights, lines };
   checkDegrees(facts);
   const settings = exportedSettings(facts, target, to);
   return { facts, out: emptyFolder(options.out), to, settings, steps };
@@ -137,7 +142,8 @@ export function writeBundle(
       ];
       const files = [...texts.map(({ path }) => path), 'REPORT.md', ...weights, ...data.files].sort();
       const notes = [...continuedNotes(facts), ...data.notes, ...target.notes(facts)];
-      const fields = { to, out, world: worldOf(facts), files, settings, notes };
+      const lines = exportedLines(facts, target);
+      const fields = { to, out, world: worldOf(facts), files, settings, lines, notes };
       for (const { path, text, isExecutable = false } of [
         ...texts,
         { path: 'REPORT.md', text: reportText(fields, target) },

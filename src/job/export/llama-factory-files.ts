@@ -1,12 +1,12 @@
-import { STRATEGIES } from '../../config/strategies';
+import { isGathered } from '../../config/settings/gathering';
 import { writtenKeys } from '../../dialects/rows/key-row';
 import { DEEPSPEED_FILE, LLAMA_FACTORY } from '../../dialects/trainers/llama-factory';
 import { accelerateFiles, isByDeepSpeed } from './accelerate-files';
-import { deepSpeedConfig } from './deepspeed-script';
-import { environmentLines } from './launch-files';
+import { deepSpeedConfig } from './deepspeed-config';
+import { environmentFile } from './launch-files';
 import { modelSource } from './model-folder';
 import { exportedToPeft } from './peft-targets';
-import { lines, numberText } from './python';
+import { numberText } from './python';
 import type { BundleFacts, BundleFile } from './target';
 
 const SETTINGS_FILE = 'train.yaml';
@@ -24,7 +24,7 @@ export function llamaFactoryFiles(facts: BundleFacts): BundleFile[] {
     },
     ...(isByAccelerate(facts)
       ? accelerateFiles(facts, { script: `-m llamafactory.launcher ${SETTINGS_FILE}`, blockClass: undefined })
-      : [launchFile(facts)]),
+      : [environmentFile(facts, 'export FORCE_TORCHRUN=1', `exec llamafactory-cli train ${SETTINGS_FILE}`)]),
     ...(isByDeepSpeed(facts)
       ? [{ path: DEEPSPEED_FILE, text: deepSpeedConfig(facts, { hasOptimizer: false }) }]
       : []),
@@ -33,7 +33,7 @@ export function llamaFactoryFiles(facts: BundleFacts): BundleFile[] {
 
 /** Whether Accelerate's FSDP shards the model. */
 export function isByAccelerate({ config }: Pick<BundleFacts, 'config'>): boolean {
-  return STRATEGIES[config.parallel.strategy].shardedAtRest.includes('parameter');
+  return isGathered(config.parallel.strategy);
 }
 
 function settingsText(facts: BundleFacts): string {
@@ -58,14 +58,4 @@ function yamlValue(key: string, value: unknown): string {
   const plain = typeof value === 'string' && /^[\w./-]+$/.test(value) ? value : JSON.stringify(value);
   const text = typeof value === 'number' ? numberText(key, value) : plain;
   return text.replaceAll(/(?<![\w.])(\d+)(?=e[+-]\d)/g, '$1.0');
-}
-
-function launchFile(facts: BundleFacts): BundleFile {
-  const text = lines(
-    '#!/usr/bin/env bash',
-    ...environmentLines(facts),
-    'export FORCE_TORCHRUN=1',
-    `exec llamafactory-cli train ${SETTINGS_FILE}`,
-  );
-  return { path: 'launch.sh', text: `${text}\n`, isExecutable: true };
 }

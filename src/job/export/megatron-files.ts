@@ -1,38 +1,29 @@
 import { llamaFfn } from '../../config/families/kinds';
-import { STRATEGIES } from '../../config/strategies';
+import { isGathered } from '../../config/settings/gathering';
 import { MEGATRON_KEYS } from '../../dialects/megatron/megatron';
 import { writtenKeys } from '../../dialects/rows/key-row';
-import { PORT } from './launch-files';
-import { lines } from './python';
+import { mainLines, shellFile, startComment, torchrunOptions } from './launch-files';
 import { type BundleFacts, type BundleFile, nameIn } from './target';
 
 type Flags = Readonly<Record<string, number | string | boolean | readonly number[]>>;
 
 /** Returns launch.sh, which starts Megatron-LM's pretrain_gpt.py. */
 export function megatronFiles(facts: BundleFacts): BundleFile[] {
-  const { machines, gpusPerMachine } = facts;
-  const place =
-    machines === 1
-      ? '--standalone --nnodes=1'
-      : `--nnodes=${machines} --node-rank="$1" --master-addr="$MAIN" --master-port=${PORT}`;
-  const text = lines(
-    '#!/usr/bin/env bash',
-    machines === 1
-      ? '# Starts all ranks of this machine: MEGATRON=path-of-Megatron-LM ./launch.sh'
-      : `# Run on every machine: MEGATRON=path-of-Megatron-LM MAIN=address-of-machine-0 ./launch.sh NUMBER (0 to ${machines - 1})`,
-    'set -euo pipefail',
-    'cd "$(dirname "$0")"',
-    `: "\${MEGATRON:?the folder of a clone of NVIDIA/Megatron-LM}"`,
-    machines > 1 && [`: "\${1:?the number of this machine}" "\${MAIN:?the address of machine 0}"`],
-    // Megatron-LM demands the value 1 with tensor or context parallelism, and any other value with FSDP2.
-    `export CUDA_DEVICE_MAX_CONNECTIONS=${usesFsdp2(facts) ? 32 : 1}`,
-    `exec torchrun ${place} --nproc-per-node=${gpusPerMachine} "$MEGATRON/pretrain_gpt.py" \\`,
-    Object.entries(megatronFlags(facts))
-      .filter(([, value]) => value !== false)
-      .map(([name, value]) => `  ${flagText(name, value)} \\`),
-    `  --save checkpoint --save-interval ${facts.config.steps}`,
-  );
-  return [{ path: 'launch.sh', text: `${text}\n`, isExecutable: true }];
+  return [
+    shellFile('launch.sh', facts, startComment(facts, 'MEGATRON=path-of-Megatron-LM '), {
+      commands: [
+        `: "\${MEGATRON:?the folder of a clone of NVIDIA/Megatron-LM}"`,
+        mainLines(facts),
+        // Megatron-LM demands the value 1 with tensor or context parallelism, and any other value with FSDP2.
+        `export CUDA_DEVICE_MAX_CONNECTIONS=${usesFsdp2(facts) ? 32 : 1}`,
+        `exec torchrun ${torchrunOptions(facts)} "$MEGATRON/pretrain_gpt.py" \\`,
+        Object.entries(megatronFlags(facts))
+          .filter(([, value]) => value !== false)
+          .map(([name, value]) => `  ${flagText(name, value)} \\`),
+        `  --save checkpoint --save-interval ${facts.config.steps}`,
+      ],
+    }),
+  ];
 }
 
 function flagText(name: string, value: Flags[string]): string {
@@ -94,7 +85,7 @@ function settingFlags(facts: BundleFacts): Flags {
 }
 
 function usesFsdp2({ config }: BundleFacts): boolean {
-  return STRATEGIES[config.parallel.strategy].shardedAtRest.includes('parameter');
+  return isGathered(config.parallel.strategy);
 }
 
 function dataFlags({ shape }: BundleFacts): Flags {

@@ -1,15 +1,15 @@
+import { isGathered } from '../../config/settings/gathering';
 import { dataRanksOf } from '../../config/settings/model-parallel';
 import { virtualStagesOf } from '../../config/settings/pipeline';
 import { usesFloat16 } from '../../config/settings/precision';
 import { ENDING } from '../../config/settings/schedule';
-import { STRATEGIES } from '../../config/strategies';
+import { isSharded, STRATEGIES } from '../../config/strategies';
 import { ConfigError } from '../../core/errors';
 import { layersPerStage } from '../../dialects/trainers/torchtitan-parallel';
 import { isByDeepSpeed } from './accelerate-files';
 import { MODEL_FOLDER, modelSource } from './model-folder';
 import { exportedToPeft } from './peft-targets';
 import {
-  alwaysReducedIn,
   left,
   OWN_BATCHES,
   onlyAllShards,
@@ -20,11 +20,12 @@ import {
   onlyRecompute,
   onlySchedules,
   other,
+  reducedIn,
   refused,
 } from './rules';
 import { AS_HPZ, ofPrecision, onlyScaled, onlyStage3, trainerReduction } from './script-exceptions';
 import { isByMegatron } from './swift-files';
-import { type BundleFacts, type Exceptions, exportedOf, type Rules, type Said, worldOf } from './target';
+import { type BundleFacts, type Exceptions, exportedOf, type Said, worldOf } from './target';
 import { flavorOf } from './torchtitan-files';
 
 /** Returns what FSDP2 excludes. Source: the checks of --use-torch-fsdp2 in Megatron-LM's megatron/training/arguments.py. */
@@ -32,9 +33,10 @@ function megatronStrategy({ config: { parallel, mixedPrecision }, shape }: Bundl
   const { strategy, tp, cp, pp } = parallel;
   if (STRATEGIES[strategy].isHybrid)
     return refused('Megatron-LM has no hybrid strategy by flags; use FULL_SHARD or ZERO_1');
-  if (strategy === 'ZERO_2')
-    return refused('Megatron-LM shards optimizer states alone or all states; use ZERO_1 or FULL_SHARD');
-  if (!STRATEGIES[strategy].shardedAtRest.includes('parameter')) return null;
+  if (!isGathered(strategy))
+    return isSharded(strategy, 'gradient')
+      ? refused('Megatron-LM shards optimizer states alone or all states; use ZERO_1 or FULL_SHARD')
+      : null;
   const obstacles = [
     ...(tp * cp * pp > 1 ? ['parallel.tp, cp and pp'] : []),
     ...(shape.tied ? ['model.tied true'] : []),
@@ -45,53 +47,58 @@ function megatronStrategy({ config: { parallel, mixedPrecision }, shape }: Bundl
     : other('is --use-torch-fsdp2, whose units are layers');
 }
 
-/** Rules of Megatron-LM, which has its own training script, batches and initial values. */
-export const MEGATRON_RULES: Rules = {
-  writes: ['model', 'accumulation', 'parallel.schedule', 'parallel.microbatches'],
-  except: {
-    ...alwaysReducedIn(() => 'float32'),
-    'parallel.strategy': megatronStrategy,
-    'parallel.schedule': ({ config: { parallel } }) =>
-      parallel.schedule === 'gpipe' || parallel.schedule === 'zb'
-        ? other('is 1F1B: the same values, in another order')
-        : null,
-    accumulation: ({ config: { parallel } }) =>
-      parallel.pp === 1 ? null : other('the pipeline runs the microbatches of all passes as one pass'),
-    activationCheckpointing: ({ config: { activationCheckpointing: chosen } }) => {
-      if (typeof chosen !== 'object' || chosen === null) return null;
-      return 'everyNth' in chosen
-        ? other("is 'full': every layer runs again")
-        : other("is 'selective': attention runs again");
-    },
-    data: other(
-      'the tokens of the first steps are a data set; Megatron-LM chooses its rows by a seed of its own',
-    ),
-    'optimizer.kind': onlyOptimizers('Megatron-LM', 'adamW', 'sgd'),
-    schedule: onlySchedules('Megatron-LM'),
-    seed: other('is the seed of other initial values and another order of rows'),
+/** The exception of a schedule of a pipeline's stages in the place of which a program has 1F1B. */
+const as1F1B =
+  (...schedules: readonly string[]) =>
+  ({ config: { parallel } }: BundleFacts): Said | null =>
+    parallel.pp > 1 && schedules.includes(parallel.schedule)
+      ? other('is 1F1B: the same values, in another order')
+      : null;
+
+const REDUCED_IN_FLOAT32 = reducedIn(() => 'float32');
+
+/** Exceptions of Megatron-LM, which has its own training script, batches and initial values. */
+export const MEGATRON_EXCEPTIONS: Exceptions = {
+  'mixedPrecision.paramDtype': REDUCED_IN_FLOAT32,
+  'mixedPrecision.reduceDtype': REDUCED_IN_FLOAT32,
+  'parallel.strategy': megatronStrategy,
+  'parallel.schedule': as1F1B('gpipe', 'zb'),
+  accumulation: ({ config: { parallel } }) =>
+    parallel.pp === 1 ? null : other('the pipeline runs the microbatches of all passes as one pass'),
+  activationCheckpointing: ({ config: { activationCheckpointing: chosen } }) => {
+    if (typeof chosen !== 'object' || chosen === null) return null;
+    return 'everyNth' in chosen
+      ? other("is 'full': every layer runs again")
+      : other("is 'selective': attention runs again");
   },
+  data: other(
+    'the tokens of the first steps are a data set; Megatron-LM chooses its rows by a seed of its own',
+  ),
+  'optimizer.kind': onlyOptimizers('Megatron-LM', 'adamW', 'sgd'),
+  schedule: onlySchedules('Megatron-LM'),
+  seed: other('is the seed of other initial values and another order of rows'),
 };
 
-function titanModel({ shape, config }: BundleFacts): Said | null {
+function titanModel({ shape, config }: BundleFacts): Said {
   if (shape.kind !== 'llama')
     return refused("TorchTitan has no model of kind 'gpt'; use a llama, or export to 'torchrun'");
   if (shape.tied) return refused("TorchTitan's Llama 3 has an output layer of its own; use tied false");
   if (shape.qkvBias) return refused("TorchTitan's Llama 3 has no qkvBias; export to 'swift'");
   return flavorOf({ config }) === undefined
     ? other('is in exported_model.py, which train.toml imports; its parameters are in the folder model/')
-    : null;
+    : 'said';
 }
 
 function titanStrategy(facts: BundleFacts): Said | null {
   const { tp, cp, pp, strategy } = facts.config.parallel;
   const ranks = dataRanksOf(facts.config, worldOf(facts));
-  if (strategy === 'NO_SHARD') {
+  if (!isSharded(strategy, 'optimizer')) {
     if (cp > 1) return refused('TorchTitan shards over the ranks of parallel.cp; use FULL_SHARD');
     return ranks > 1 && tp * pp > 1
       ? refused("TorchTitan's DDP excludes parallel.tp and pp; use FULL_SHARD or SHARD_GRAD_OP")
       : null;
   }
-  if (strategy === 'ZERO_1' || strategy === 'ZERO_2')
+  if (!isGathered(strategy))
     return other(
       'is fully_shard with fsdp_reshard_after_forward never, which shards parameters between steps too',
     );
@@ -114,48 +121,48 @@ function titanStages(facts: BundleFacts): Said | null {
       );
 }
 
-/** Rules of TorchTitan's TOML. */
-export const TORCHTITAN_RULES: Rules = {
-  writes: ['model', 'accumulation', 'parallel.mesh', 'parallel.sequenceParallel', 'parallel.cpKind'],
-  except: {
-    ...OWN_BATCHES,
-    ...alwaysReducedIn(() => 'float32'),
-    model: titanModel,
-    'parallel.strategy': titanStrategy,
-    'parallel.mesh': ({ config: { parallel } }) =>
-      parallel.mesh !== null && parallel.mesh.dpShard % parallel.cp !== 0
+/** Exceptions of TorchTitan's TOML. */
+export const TORCHTITAN_EXCEPTIONS: Exceptions = {
+  ...OWN_BATCHES,
+  'mixedPrecision.reduceDtype': REDUCED_IN_FLOAT32,
+  model: titanModel,
+  'parallel.strategy': titanStrategy,
+  'parallel.mesh': ({ config: { parallel } }) =>
+    parallel.mesh === null || !STRATEGIES[parallel.strategy].isHybrid
+      ? null
+      : parallel.mesh.dpShard % parallel.cp !== 0
         ? refused(
             `TorchTitan shards over the ranks of parallel.cp too, so dpShard ${parallel.mesh.dpShard} must be a multiple of parallel.cp ${parallel.cp}`,
           )
-        : null,
-    'parallel.reshardAfterForward': (facts) =>
-      onlyAllShards(facts) ?? other('is fsdp_reshard_after_forward, which is part of the strategy here'),
-    'parallel.tp': (facts) =>
-      onlyDivisorsOfHeads(facts) ??
-      (facts.config.parallel.sequenceParallel
-        ? null
-        : other('includes parallel.sequenceParallel, because TorchTitan always divides norms by positions')),
-    'parallel.cp': ({ config: { parallel } }) =>
-      parallel.cpKind === 'ring' ? null : other('is ring attention: the same values'),
-    'parallel.pp': (facts) => {
-      const stages = titanStages(facts);
-      return stages !== null && 'refused' in Object(stages) ? stages : null;
-    },
-    'parallel.virtualStages': titanStages,
-    'parallel.schedule': ({ config: { parallel } }) =>
-      parallel.pp > 1 && parallel.schedule === 'zb'
-        ? other('is 1F1B: the same values, in another order')
-        : null,
-    'mixedPrecision.paramDtype': (facts) =>
-      usesFloat16(facts.config)
-        ? refused("TorchTitan has no float16; use 'bf16', or export to 'deepspeed'")
-        : alwaysReducedIn(() => 'float32')['mixedPrecision.reduceDtype'](facts),
-    activationCheckpointing: onlyRecompute('full', 'selective', 'everyNth'),
-    // ZERO_1 and ZERO_2 are fully_shard there, which offloads what it shards.
-    'offload.parameters': ({ config: { parallel } }) => (parallel.strategy === 'NO_SHARD' ? null : 'said'),
-    'optimizer.kind': onlyOptimizers('TorchTitan', 'adamW', 'adam'),
-    schedule: onlySchedules('TorchTitan'),
+        : 'said',
+  'parallel.reshardAfterForward': (facts) =>
+    onlyAllShards(facts) ?? other('is fsdp_reshard_after_forward, which is part of the strategy here'),
+  'parallel.tp': (facts) =>
+    onlyDivisorsOfHeads(facts) ??
+    (facts.config.parallel.sequenceParallel
+      ? null
+      : other('includes parallel.sequenceParallel, because TorchTitan always divides norms by positions')),
+  'parallel.sequenceParallel': ({ config: { parallel } }) => (parallel.tp > 1 ? 'said' : null),
+  'parallel.cpKind': ({ config: { parallel } }) =>
+    parallel.cp > 1 && parallel.cpKind === 'ring' ? 'said' : null,
+  'parallel.cp': ({ config: { parallel } }) =>
+    parallel.cpKind === 'ring' ? null : other('is ring attention: the same values'),
+  'parallel.pp': (facts) => {
+    const stages = titanStages(facts);
+    return stages !== null && 'refused' in Object(stages) ? stages : null;
   },
+  'parallel.virtualStages': titanStages,
+  'parallel.schedule': as1F1B('zb'),
+  'mixedPrecision.paramDtype': (facts) =>
+    usesFloat16(facts.config)
+      ? refused("TorchTitan has no float16; use 'bf16', or export to 'deepspeed'")
+      : REDUCED_IN_FLOAT32(facts),
+  activationCheckpointing: onlyRecompute('full', 'selective', 'everyNth'),
+  // Strategies that shard only some states are fully_shard there, which offloads what it shards.
+  'offload.parameters': ({ config: { parallel } }) =>
+    isSharded(parallel.strategy, 'optimizer') ? 'said' : null,
+  'optimizer.kind': onlyOptimizers('TorchTitan', 'adamW', 'adam'),
+  schedule: onlySchedules('TorchTitan'),
 };
 
 /** The exception of a model that a program reads from a folder or from a hub. */
@@ -194,13 +201,13 @@ function adapters(facts: BundleFacts): Said {
 /** Exceptions of transformers' Trainer, which swift sft and LLaMA-Factory use. */
 const TRAINER: Exceptions = {
   ...OWN_BATCHES,
-  ...alwaysReducedIn(trainerReduction),
+  'mixedPrecision.paramDtype': reducedIn(trainerReduction),
+  'mixedPrecision.reduceDtype': reducedIn(trainerReduction),
   model: hubModel,
   'parallel.reshardAfterForward': (facts) =>
     onlyAllShards(facts) ?? other('is reshard_after_forward of FSDP, which is part of the strategy here'),
   'parallel.wrap': onlyNamedUnits,
-  'parallel.communicationDataType': (facts) =>
-    alwaysReducedIn(trainerReduction)['mixedPrecision.reduceDtype'](facts),
+  'parallel.communicationDataType': reducedIn(trainerReduction),
   gradScaler: onlyScaled('the Trainer', other("is torch's GradScaler with its defaults")),
   activationCheckpointing: onlyRecompute('full'),
   'optimizer.kind': onlyOptimizers('transformers', 'adamW', 'adamW8bit', 'sgd', 'lion'),
@@ -213,74 +220,51 @@ const TRAINER: Exceptions = {
 
 const AS_ULYSSES = other('is Ulysses, or a ring if the heads do not suffice');
 
-/** Rules of swift sft. */
-const SWIFT_SFT: Rules = {
-  writes: ['model', 'parallel.strategy', 'parallel.wrap', 'offload.parameters'],
-  except: {
+/** Returns the exceptions of swift, which trains by `swift sft` or by `megatron sft`. */
+export function swiftExceptions(facts: BundleFacts): Exceptions {
+  const { strategy } = facts.config.parallel;
+  const { isHybrid, zeroStage } = STRATEGIES[strategy];
+  const model =
+    facts.shape.kind === 'gpt'
+      ? refused("swift has no GPT-2; use a llama, or export to 'llamafactory'")
+      : hubModel(facts);
+  if (isByMegatron(facts)) {
+    const isStageTwo = isGathered(strategy) && zeroStage === 2;
+    return {
+      ...MEGATRON_EXCEPTIONS,
+      ...OWN_BATCHES,
+      model,
+      'parallel.strategy': isHybrid
+        ? refused('Megatron-FSDP has no hybrid strategy by arguments; use FULL_SHARD or ZERO_1')
+        : isStageTwo
+          ? other('is ZERO_2: parameters are whole between steps too')
+          : null,
+      gradScaler: ({ config }) =>
+        usesFloat16(config) ? other("is Megatron-LM's scaler with its defaults") : null,
+    };
+  }
+  return {
     ...TRAINER,
-    model: (facts) =>
-      facts.shape.kind === 'gpt'
-        ? refused("swift has no GPT-2; use a llama, or export to 'llamafactory'")
-        : hubModel(facts),
-    'parallel.strategy': ({ config: { parallel } }) =>
-      STRATEGIES[parallel.strategy].isHybrid ? AS_HPZ : null,
-    'parallel.mesh': ({ config: { parallel } }) =>
-      STRATEGIES[parallel.strategy].isHybrid
-        ? other('is zero_hpz_partition_size, the number of ranks in a group')
-        : null,
+    model,
+    'parallel.strategy': isHybrid ? AS_HPZ : null,
+    'parallel.mesh': isHybrid ? other('is zero_hpz_partition_size, the number of ranks in a group') : null,
     'parallel.cp': ({ config: { parallel } }) => (parallel.cpKind === 'ulysses' ? null : AS_ULYSSES),
     'parallel.cpKind': ({ config: { parallel } }) => (parallel.cp > 1 ? AS_ULYSSES : null),
-    'offload.optimizer': ({ config: { parallel } }) =>
-      parallel.strategy === 'ZERO_2'
+    'offload.optimizer':
+      isSharded(strategy, 'gradient') && !isGathered(strategy)
         ? 'said'
         : left("optimizer states stay on the GPU; swift's own setting zero2_offload moves them"),
-  },
-};
+  };
+}
 
-/** Rules of megatron sft, which has Megatron-LM's arguments. */
-const MEGATRON_SFT: Rules = {
-  writes: MEGATRON_RULES.writes,
-  except: {
-    ...MEGATRON_RULES.except,
-    ...OWN_BATCHES,
-    model: SWIFT_SFT.except.model ?? null,
-    'parallel.strategy': ({ config: { parallel } }) => {
-      if (STRATEGIES[parallel.strategy].isHybrid)
-        return refused('Megatron-FSDP has no hybrid strategy by arguments; use FULL_SHARD or ZERO_1');
-      return parallel.strategy === 'SHARD_GRAD_OP'
-        ? other('is ZERO_2: parameters are whole between steps too')
-        : null;
-    },
-    gradScaler: ({ config }) =>
-      usesFloat16(config) ? other("is Megatron-LM's scaler with its defaults") : null,
-  },
-};
-
-/** Returns the rules of swift, which trains by `swift sft` or by `megatron sft`. */
-export const swiftRules = (facts: BundleFacts): Rules => (isByMegatron(facts) ? MEGATRON_SFT : SWIFT_SFT);
-
-const LLAMA_FACTORY: Rules = {
-  writes: ['model', 'parallel.strategy', 'parallel.mesh', 'parallel.wrap', 'offload.parameters'],
-  except: { ...TRAINER, 'parallel.strategy': onlyMeshes },
-};
-
-/** Rules of LLaMA-Factory whose JSON of DeepSpeed has the types of gradients and the offload. */
-const LLAMA_FACTORY_DEEPSPEED: Rules = {
-  writes: [
-    ...LLAMA_FACTORY.writes,
-    'offload.optimizer',
-    'mixedPrecision.reduceDtype',
-    'parallel.communicationDataType',
-  ],
-  except: {
-    ...LLAMA_FACTORY.except,
+/** Returns the exceptions of LLaMA-Factory's YAML. DeepSpeed's JSON, if there is one, has the types of gradients and the offload. */
+export const llamaFactoryExceptions = (facts: BundleFacts): Exceptions => ({
+  ...TRAINER,
+  'parallel.strategy': onlyMeshes,
+  ...(isByDeepSpeed(facts) && {
     'parallel.communicationDataType': ofPrecision,
     'mixedPrecision.paramDtype': null,
     'mixedPrecision.reduceDtype': null,
     'offload.parameters': onlyStage3,
-  },
-};
-
-/** Returns the rules of LLaMA-Factory's YAML. */
-export const llamaFactoryRules = (facts: BundleFacts): Rules =>
-  isByDeepSpeed(facts) ? LLAMA_FACTORY_DEEPSPEED : LLAMA_FACTORY;
+  }),
+});

@@ -1,14 +1,9 @@
 /** Part of a Python file: one or several lines; null and false add no line. */
-type Part = string | readonly string[] | null | false;
+export type Part = string | readonly string[] | null | false;
 
 /** Joins parts of a file, one per line. */
 export function lines(...parts: readonly Part[]): string {
   return parts.flatMap((part) => (part === null || part === false ? [] : part)).join('\n');
-}
-
-/** Indents the lines of a text that are not empty. */
-export function indented(text: string, depth = 1): string {
-  return text.replaceAll(/^(?=.)/gm, '    '.repeat(depth));
 }
 
 /** Writes a value as Python does. */

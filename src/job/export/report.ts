@@ -1,16 +1,10 @@
 import { settingAt, WHOLE_SETTINGS } from '../../config/setting-table';
-import { parseTrainConfig } from '../../config/train-config';
+import type { TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
-import { sayingOf } from './rules';
-import {
-  type BundleFacts,
-  type BundleFile,
-  keysOfSetting,
-  otherNames,
-  type Said,
-  type Target,
-} from './target';
+import type { ExportedLine } from './launch-lines';
+import { isChanged, keysOf, sayingOf, usualConfig, wordsOf } from './rules';
+import { type BundleFacts, otherNames, type Said, type Target } from './target';
 import { TARGET_NAMES, TARGETS } from './targets';
 
 /** A setting, and what a bundle does with it. */
@@ -35,6 +29,8 @@ export interface ExportReport extends Shown {
   readonly world: number;
   readonly files: readonly string[];
   readonly settings: readonly ExportedSetting[];
+  /** The lines of another program's settings that are for its launcher. */
+  readonly lines: readonly ExportedLine[];
   /** Sentences about other differences from a run here. */
   readonly notes: readonly string[];
 }
@@ -47,9 +43,13 @@ const ALWAYS: readonly string[] = ['model', 'parallel.strategy', 'optimizer.kind
  * cannot express.
  */
 export function exportedSettings(facts: BundleFacts, target: Target, to: string): ExportedSetting[] {
-  const rows = changedSettings(facts, target).map((row) => {
-    const said = sayingOf(row, target, facts);
-    return { path: row.path, said: said === 'missing' ? missing(row, facts) : said };
+  const usual = usualConfig(facts.config);
+  const always = target.data === 'batches' ? ALWAYS : [...ALWAYS, 'data'];
+  const rows = WHOLE_SETTINGS.flatMap((row) => {
+    const { path } = row;
+    if (!always.includes(path) && !isChanged(path, facts.config, usual)) return [];
+    const said = sayingOf(row, target, facts, usual);
+    return [{ path, said: said === 'missing' ? missing(row, facts, usual) : said }];
   });
   const refused = rows.flatMap(({ path, said }) =>
     typeof said === 'object' && 'refused' in said ? [`${path}: ${said.refused}`] : [],
@@ -72,43 +72,21 @@ export function exportedSettings(facts: BundleFacts, target: Target, to: string)
 }
 
 /** Returns the refusal of a setting that a target does not have, with the targets that have it. */
-function missing(row: (typeof WHOLE_SETTINGS)[number], facts: BundleFacts): Said {
-  const having = TARGET_NAMES.filter((name) => sayingOf(row, TARGETS[name], facts) === 'said');
+function missing(row: (typeof WHOLE_SETTINGS)[number], facts: BundleFacts, usual: TrainConfig): Said {
+  const having = TARGET_NAMES.filter((name) => sayingOf(row, TARGETS[name], facts, usual) === 'said');
   const elsewhere =
     having.length === 0 ? '' : `, or export to ${having.map((name) => `'${name}'`).join(', ')}`;
   return { refused: `this target does not have it, and the losses would change; leave it out${elsewhere}` };
 }
 
-function namesOf(path: string, { originals, keys }: Target, facts: BundleFacts): readonly string[] {
-  const own = keys?.(facts).flatMap((table) => keysOfSetting(path, table)) ?? [];
-  return [...new Set([...own, ...otherNames(path, originals)])];
-}
-
-/** Returns all words of a bundle's files. Hyphens become underscores, because flags have '-' in place of a setting's '_'. */
-function wordsOf(files: readonly BundleFile[]): ReadonlySet<string> {
-  return new Set(files.flatMap(({ text }) => text.replaceAll(/(?<=\w)-(?=\w)/g, '_').split(/\W+/)));
+function namesOf(path: string, target: Target, facts: BundleFacts): readonly string[] {
+  return [...new Set([...keysOf(path, target, facts), ...otherNames(path, target.originals)])];
 }
 
 function effectOf(said: Said): Pick<ExportedSetting, 'effect' | 'meaning'> {
   if (said === 'said') return { effect: 'said', meaning: null };
   if ('other' in said) return { effect: 'other', meaning: said.other };
   return { effect: 'left', meaning: 'left' in said ? said.left : null };
-}
-
-/** Returns the settings whose values are not their defaults, in the order of the table. */
-function changedSettings({ config }: BundleFacts, { data }: Target) {
-  const { optimizer, mixedPrecision } = config;
-  // No default depends on the model, and the default data would not fit every model.
-  const usual = parseTrainConfig({
-    optimizer: { kind: optimizer.kind },
-    ...(mixedPrecision !== null && { mixedPrecision: {} }),
-  });
-  return WHOLE_SETTINGS.filter(
-    ({ path }) =>
-      ALWAYS.includes(path) ||
-      (path === 'data' && data !== 'batches') ||
-      JSON.stringify(settingAt(config, path)) !== JSON.stringify(settingAt(usual, path)),
-  );
 }
 
 /** Makes a report, which a notebook shows as the text of REPORT.md. */
@@ -118,25 +96,34 @@ export function exportReport(fields: Omit<ExportReport, keyof Shown>, target: Ta
 
 /** Returns the text of REPORT.md. */
 export function reportText(
-  { to, world, settings, notes, files }: Omit<ExportReport, keyof Shown>,
+  { to, world, settings, lines, notes, files }: Omit<ExportReport, keyof Shown>,
   target: Target,
 ): string {
   // A program that does not read stored batches has other initial values or other batches, so its losses differ from those here.
   const same = target.data === 'batches' ? ' (the losses are the same up to rounding)' : '';
   const of = (effect: ExportedSetting['effect']): readonly ExportedSetting[] =>
     settings.filter((one) => one.effect === effect);
-  const list = (title: string, rows: readonly ExportedSetting[]): string[] =>
-    rows.length === 0 ? [] : ['', `## ${title}`, '', ...rows.map(rowText)];
+  const list = (title: string, rows: readonly string[]): string[] =>
+    rows.length === 0 ? [] : ['', `## ${title}`, '', ...rows];
   return [
     `# Exported to ${to}: ${target.says}`,
     '',
     `For ${world} ranks. Files: ${files.join(', ')}.`,
-    ...list('Settings with the same effect', of('said')),
-    ...list(`Settings with a similar effect${same}`, of('other')),
-    ...list(`Left out${same}`, of('left')),
-    ...(notes.length === 0 ? [] : ['', '## Other differences', '', ...notes.map((note) => `- ${note}`)]),
+    ...list('Settings with the same effect', of('said').map(rowText)),
+    ...list(`Settings with a similar effect${same}`, of('other').map(rowText)),
+    ...list(`Left out${same}`, of('left').map(rowText)),
+    ...list('Settings of the launcher', lines.map(lineText)),
+    ...list(
+      'Other differences',
+      notes.map((note) => `- ${note}`),
+    ),
     '',
   ].join('\n');
+}
+
+function lineText({ file, line, key, value, why, files }: ExportedLine): string {
+  const where = files.length === 0 ? `not in this bundle: ${why}` : `in ${files.join(', ')}`;
+  return `- \`${key}\`: ${JSON.stringify(value)} (${file}:${line}) – ${where}`;
 }
 
 function rowText({ setting, value, names, meaning }: ExportedSetting): string {

@@ -1,8 +1,11 @@
-import type { WHOLE_SETTINGS } from '../../config/setting-table';
+import { type SettingPath, settingAt, type WHOLE_SETTINGS } from '../../config/setting-table';
 import { type FloatDType, reduceDtypeOf, usesFloat16 } from '../../config/settings/precision';
-import { STRATEGIES } from '../../config/strategies';
+import { STRATEGIES, strategyWith } from '../../config/strategies';
+import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
+import { ConfigError } from '../../core/errors';
 import {
   type BundleFacts,
+  type BundleFile,
   type Exception,
   type Exceptions,
   keysOfSetting,
@@ -15,7 +18,11 @@ export const left = (text: string): Said => ({ left: text });
 export const refused = (text: string): Said => ({ refused: text });
 
 /** Exceptions of every target, unless the target has one of its own. */
-export const ANYWHERE: Exceptions = {
+const ANYWHERE: Exceptions = {
+  model: 'said',
+  'parallel.mesh': ({ config: { parallel } }) => (STRATEGIES[parallel.strategy].isHybrid ? 'said' : null),
+  // It has no effect on CPUs, as here, but it has one on GPUs.
+  'parallel.limitAllGathers': () => LEFT_OUT.work,
   gradScaler: ({ config }) =>
     usesFloat16(config) ? null : left('nothing is float16, so a scale changes no value'),
   lora: refused(
@@ -28,23 +35,73 @@ const LEFT_OUT = {
   nothing: left('not in this bundle, and no training depends on it'),
 } as const;
 
+/** Returns the config that has the default of each setting, for the same optimizer. */
+export function usualConfig({ optimizer, mixedPrecision }: TrainConfig): TrainConfig {
+  // No default depends on the model, and the default data would not fit every model.
+  return parseTrainConfig({
+    optimizer: { kind: optimizer.kind },
+    ...(mixedPrecision !== null && { mixedPrecision: {} }),
+  });
+}
+
+/** Whether a setting has another value in a config than in the usual config. */
+export function isChanged(path: string, config: TrainConfig, usual: TrainConfig): boolean {
+  return JSON.stringify(settingAt(config, path)) !== JSON.stringify(settingAt(usual, path));
+}
+
 /** Returns what a bundle does with a setting: see [Note: exported settings]. `missing`: it would train something else. */
 export function sayingOf(
   row: (typeof WHOLE_SETTINGS)[number],
-  { rules, keys }: Pick<Target, 'rules' | 'keys'>,
+  target: Target,
   facts: BundleFacts,
+  usual: TrainConfig,
 ): Said | 'missing' {
   const { path, changes } = row;
-  const { writes, except } = rules(facts);
+  const except = target.except(facts);
   const exception = path in except ? except[path] : ANYWHERE[path];
   const said = typeof exception === 'function' ? exception(facts) : exception;
   if (said !== null && said !== undefined) return said;
-  const isWritten =
-    writes.includes(path) || keys?.(facts).some((table) => keysOfSetting(path, table).length > 0) === true;
-  if (!isWritten && changes !== 'loss') return LEFT_OUT[changes];
   const idle = row.idle?.(facts.config) ?? null;
   if (idle !== null) return left(idle);
-  return isWritten ? 'said' : 'missing';
+  if (isWritten(path, target, facts, usual)) return 'said';
+  return changes === 'loss' ? 'missing' : LEFT_OUT[changes];
+}
+
+/**
+ * Whether a bundle's files have a setting: they have one of its keys, or they would be others without it. A setting that has its default is
+ * taken as written.
+ */
+function isWritten(path: SettingPath, target: Target, facts: BundleFacts, usual: TrainConfig): boolean {
+  const { config } = facts;
+  if (!isChanged(path, config, usual)) return true;
+  const [section, key] = path.split('.') as [keyof TrainConfig, string?]; // a path begins with a key of the config
+  const value = settingAt(usual, path);
+  const without = {
+    ...config,
+    [section]: key === undefined ? value : { ...Object(config[section]), [key]: value },
+  };
+  try {
+    const files = target.files(facts);
+    const words = wordsOf(files);
+    return (
+      keysOf(path, target, facts).some((name) => words.has(name)) ||
+      JSON.stringify(files) !== JSON.stringify(target.files({ ...facts, config: without }))
+    );
+  } catch (error) {
+    // Another setting cannot be written, and its exception says so.
+    if (error instanceof ConfigError) return true;
+    throw error;
+  }
+}
+
+/** Returns the keys of a target's tables that express a setting. */
+export function keysOf(path: string, { keys }: Target, facts: BundleFacts): readonly string[] {
+  return keys?.(facts).flatMap((table) => keysOfSetting(path, table)) ?? [];
+}
+
+/** Returns all words of a bundle's files. Hyphens become underscores, because flags have '-' in place of a setting's '_'. */
+export function wordsOf(files: readonly BundleFile[]): ReadonlySet<string> {
+  return new Set(files.flatMap(({ text }) => text.replaceAll(/(?<=\w)-(?=\w)/g, '_').split(/\W+/)));
 }
 
 /** Exceptions of programs that read the user's texts, in an order of their own. */
@@ -80,14 +137,10 @@ export function onlySchedules(program: string): (facts: BundleFacts) => Said | n
   };
 }
 
-/** Returns the exceptions of a program that always reduces gradients in the type `there`. */
-export function alwaysReducedIn(there: (facts: BundleFacts) => FloatDType) {
-  const rule = (facts: BundleFacts): Said =>
+/** Returns the exception of a program that always reduces gradients in the type `there`. */
+export function reducedIn(there: (facts: BundleFacts) => FloatDType) {
+  return (facts: BundleFacts): Said =>
     reduceDtypeOf(facts.config) === there(facts) ? 'said' : other(`gradients are reduced in ${there(facts)}`);
-  return {
-    'mixedPrecision.paramDtype': rule,
-    'mixedPrecision.reduceDtype': rule,
-  } as const satisfies Exceptions;
 }
 
 /** The exception of tensor parallelism that divides the heads of keys and values. */
@@ -114,9 +167,8 @@ export function onlyNamedUnits({ config: { parallel } }: BundleFacts): Said | nu
 
 /** The exception of a hybrid strategy without a mesh: one replica in this library, one per machine in a bundle. */
 export function onlyMeshes({ config: { parallel }, machines }: BundleFacts): Said | null {
-  const { isHybrid, reshardAfterForward } = STRATEGIES[parallel.strategy];
-  if (!isHybrid || (parallel.mesh !== null && parallel.mesh.dpReplicate > 1)) return null;
+  if (!STRATEGIES[parallel.strategy].isHybrid || (parallel.mesh !== null && parallel.mesh.dpReplicate > 1)) return null;
   return parallel.mesh === null && machines > 1
     ? other('has one replica per machine; parallel.mesh sets another number of replicas')
-    : other(`has one replica, so it is ${reshardAfterForward ? 'FULL_SHARD' : 'SHARD_GRAD_OP'}`);
+    : other(`has one replica, so it is ${strategyWith(parallel.strategy, { isHybrid: false })}`);
 }

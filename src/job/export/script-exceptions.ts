@@ -1,8 +1,8 @@
-import type { SettingPath } from '../../config/setting-table';
+import { isGathered } from '../../config/settings/gathering';
 import { type FloatDType, gradScalerOf, usesFloat16 } from '../../config/settings/precision';
-import { STRATEGIES } from '../../config/strategies';
+import { isSharded, STRATEGIES } from '../../config/strategies';
+import type { TrainConfig } from '../../config/train-config';
 import {
-  alwaysReducedIn,
   left,
   onlyAllShards,
   onlyDivisorsOfHeads,
@@ -11,36 +11,15 @@ import {
   onlyOptimizers,
   onlyRecompute,
   other,
+  reducedIn,
   refused,
 } from './rules';
-import type { BundleFacts, Exceptions, Rules, Said } from './target';
-
-/** The settings that every train.py has. */
-const IN_SCRIPTS: readonly SettingPath[] = [
-  'model',
-  'parallel.strategy',
-  'parallel.mesh',
-  'mixedPrecision.paramDtype',
-  'activationCheckpointing',
-  'data',
-  'batch',
-  'accumulation',
-  'optimizer.kind',
-  'optimizer.lr',
-  'optimizer.betas',
-  'optimizer.eps',
-  'optimizer.weightDecay',
-  'optimizer.momentum',
-  'optimizer.amsgrad',
-  'optimizer.nesterov',
-  'optimizer.maximize',
-  'schedule',
-  'frozen',
-  'clipNorm',
-  'steps',
-];
+import type { BundleFacts, Exceptions, Said } from './target';
 
 const SCRIPT: Exceptions = {
+  // The rows of each rank's batches are in data/tokens.npy.
+  data: 'said',
+  batch: 'said',
   activationCheckpointing: onlyRecompute('full', 'everyNth'),
   'optimizer.kind': onlyOptimizers('torch.optim', 'adamW', 'adam', 'sgd'),
   seed: left('this seed made the weights and the batches of the bundle; train.py draws no random numbers'),
@@ -49,73 +28,59 @@ const SCRIPT: Exceptions = {
 /** Returns an exception of a setting of fully_shard, which DDP and ZeroRedundancyOptimizer do not have. */
 const notInDDP =
   (ddp: Said) =>
-  ({ config }: BundleFacts): Said | null =>
-    STRATEGIES[config.parallel.strategy].shardedAtRest.includes('gradient') ? null : ddp;
+  ({ config: { parallel } }: BundleFacts): Said | null =>
+    isSharded(parallel.strategy, 'gradient') ? null : ddp;
 
-/** The exception of ZERO_2, which is fully_shard in PyTorch: a setting of sharded parameters has an effect there. */
-const ofFullyShard = ({ config }: BundleFacts): Said | null =>
-  config.parallel.strategy === 'ZERO_2' ? 'said' : null;
+/** Whether PyTorch, which has no ZeRO-2, shards parameters by fully_shard although they are whole here. */
+const isMoreSharded = ({ parallel: { strategy } }: TrainConfig): boolean =>
+  isSharded(strategy, 'gradient') && !isGathered(strategy);
+
+/** The exception of a setting of sharded parameters: it has an effect under fully_shard. */
+const ofFullyShard = ({ config }: BundleFacts): Said | null => (isMoreSharded(config) ? 'said' : null);
 
 const ROUNDED_BY_AUTOCAST = notInDDP(
   left('DDP reduces float32 gradients, and rounds only within torch.autocast'),
 );
 
-/** Rules of torchrun, slurm and kubernetes, which have the same train.py. */
-export const TORCH_RULES: Rules = {
-  writes: [
-    ...IN_SCRIPTS,
-    'parallel.reshardAfterForward',
-    'parallel.wrap',
-    'parallel.bucketBytes',
-    'parallel.noSync',
-    'parallel.communicationDataType',
-    'parallel.tp',
-    'mixedPrecision.reduceDtype',
-    'mixedPrecision.outputDtype',
-    'mixedPrecision.castForwardInputs',
-    'offload.parameters',
-  ],
-  except: {
-    ...SCRIPT,
-    'parallel.strategy': (facts) => {
-      const { strategy, tp } = facts.config.parallel;
-      if (tp > 1 && !STRATEGIES[strategy].shardedAtRest.includes('gradient'))
-        return refused(
-          `${strategy} with parallel.tp ${tp} is not in train.py; use FULL_SHARD or SHARD_GRAD_OP`,
-        );
-      return strategy === 'ZERO_2'
-        ? other(
-            'PyTorch has no ZeRO-2: fully_shard with reshard_after_forward=False also shards parameters between steps',
-          )
-        : onlyMeshes(facts);
-    },
-    'parallel.wrap': onlyNamedUnits,
-    'parallel.reshardAfterForward': ofFullyShard,
-    'offload.parameters': ofFullyShard,
-    'parallel.tp': onlyDivisorsOfHeads,
-    'parallel.communicationDataType': ROUNDED_BY_AUTOCAST,
-    'mixedPrecision.paramDtype': (facts) =>
-      usesFloat16(facts.config)
-        ? refused(
-            "float16 needs a scaler of the loss, which fully_shard does not have; use 'bf16', or export to 'deepspeed'",
-          )
-        : notInDDP(other('is torch.autocast: matmuls in this type, parameters and gradients in float32'))(
-            facts,
-          ),
-    'mixedPrecision.reduceDtype': ROUNDED_BY_AUTOCAST,
-    'mixedPrecision.outputDtype': ROUNDED_BY_AUTOCAST,
-    'mixedPrecision.castForwardInputs': ROUNDED_BY_AUTOCAST,
+/** Exceptions of torchrun, slurm and kubernetes, which have the same train.py. */
+export const TORCH_EXCEPTIONS: Exceptions = {
+  ...SCRIPT,
+  'parallel.strategy': (facts) => {
+    const { strategy, tp } = facts.config.parallel;
+    if (tp > 1 && !isSharded(strategy, 'gradient'))
+      return refused(
+        `${strategy} with parallel.tp ${tp} is not in train.py; use FULL_SHARD or SHARD_GRAD_OP`,
+      );
+    return isMoreSharded(facts.config)
+      ? other(
+          'PyTorch has no ZeRO-2: fully_shard with reshard_after_forward=False also shards parameters between steps',
+        )
+      : onlyMeshes(facts);
   },
+  'parallel.wrap': onlyNamedUnits,
+  'parallel.reshardAfterForward': ofFullyShard,
+  'offload.parameters': ofFullyShard,
+  'parallel.tp': onlyDivisorsOfHeads,
+  'parallel.communicationDataType': ROUNDED_BY_AUTOCAST,
+  'mixedPrecision.paramDtype': (facts) =>
+    usesFloat16(facts.config)
+      ? refused(
+          "float16 needs a scaler of the loss, which fully_shard does not have; use 'bf16', or export to 'deepspeed'",
+        )
+      : notInDDP(other('is torch.autocast: matmuls in this type, parameters and gradients in float32'))(
+          facts,
+        ),
+  'mixedPrecision.reduceDtype': ROUNDED_BY_AUTOCAST,
+  'mixedPrecision.outputDtype': ROUNDED_BY_AUTOCAST,
+  'mixedPrecision.castForwardInputs': ROUNDED_BY_AUTOCAST,
 };
 
 /**
  * Returns the type in which Accelerate and transformers' Trainer reduce gradients: the parameters' type if these are sharded,
  * else float32, because gradients are float32 under torch.autocast.
  */
-export function trainerReduction({ config }: BundleFacts): FloatDType {
-  return config.parallel.strategy === 'NO_SHARD'
-    ? 'float32'
-    : (config.mixedPrecision?.paramDtype ?? 'float32');
+export function trainerReduction({ config: { parallel, mixedPrecision } }: BundleFacts): FloatDType {
+  return isSharded(parallel.strategy, 'optimizer') ? (mixedPrecision?.paramDtype ?? 'float32') : 'float32';
 }
 
 /** Returns the exception of float16 without a scaler, which `program` always has. */
@@ -128,32 +93,25 @@ export function onlyScaled(program: string, scaled: Said | null) {
   };
 }
 
-/** Rules of Accelerate, which trains by FSDP or by DeepSpeed. */
-export const ACCELERATE_RULES: Rules = {
-  writes: [
-    ...IN_SCRIPTS,
-    'parallel.reshardAfterForward',
-    'parallel.wrap',
-    'gradScaler',
-    'offload.parameters',
-  ],
-  except: {
-    ...SCRIPT,
-    ...alwaysReducedIn(trainerReduction),
-    'parallel.strategy': onlyMeshes,
-    'parallel.reshardAfterForward': onlyAllShards,
-    'parallel.wrap': onlyNamedUnits,
-    gradScaler: onlyScaled('Accelerate', null),
-  },
+/** Exceptions of Accelerate, which trains by FSDP or by DeepSpeed. */
+export const ACCELERATE_EXCEPTIONS: Exceptions = {
+  ...SCRIPT,
+  'mixedPrecision.paramDtype': reducedIn(trainerReduction),
+  'mixedPrecision.reduceDtype': reducedIn(trainerReduction),
+  'parallel.strategy': onlyMeshes,
+  'parallel.reshardAfterForward': (facts) =>
+    onlyAllShards(facts) ?? (isGathered(facts.config.parallel.strategy) ? 'said' : null),
+  'parallel.wrap': onlyNamedUnits,
+  gradScaler: onlyScaled('Accelerate', null),
 };
+
+const NOTHING_TO_OFFLOAD = left('stage 0 offloads nothing');
 
 /** The exception of parameters on the host in DeepSpeed. */
 export function onlyStage3({ config: { parallel } }: BundleFacts): Said | null {
-  const { strategy } = parallel;
-  if (strategy === 'NO_SHARD') return left('stage 0 offloads nothing');
-  return STRATEGIES[strategy].shardedAtRest.includes('parameter') && strategy !== 'SHARD_GRAD_OP'
-    ? null
-    : other('is offload of the optimizer: only stage 3 offloads parameters');
+  const { zeroStage } = STRATEGIES[parallel.strategy];
+  if (zeroStage === 0) return NOTHING_TO_OFFLOAD;
+  return zeroStage === 3 ? null : other('is offload of the optimizer: only stage 3 offloads parameters');
 }
 
 /** The exception of a dtype on the wire, which ds_config.json has only beside a precision. */
@@ -161,52 +119,35 @@ export function ofPrecision({ config }: BundleFacts): Said | null {
   return config.mixedPrecision === null ? left('gradients are reduced in float32') : null;
 }
 
-/** Rules of Accelerate whose JSON of DeepSpeed has the types of gradients and the offload. */
-export const ACCELERATE_DEEPSPEED_RULES: Rules = {
-  writes: [
-    ...ACCELERATE_RULES.writes,
-    'parallel.communicationDataType',
-    'mixedPrecision.reduceDtype',
-    'offload.optimizer',
-  ],
-  except: {
-    ...SCRIPT,
-    'parallel.strategy': other('Accelerate uses DeepSpeed, with the settings in ds_config.json'),
-    'offload.parameters': onlyStage3,
-    'parallel.communicationDataType': ofPrecision,
-    gradScaler: onlyScaled('Accelerate', null),
-  },
+/** Exceptions of Accelerate whose JSON of DeepSpeed has the types of gradients and the offload. */
+export const ACCELERATE_DEEPSPEED_EXCEPTIONS: Exceptions = {
+  ...SCRIPT,
+  'parallel.strategy': other('Accelerate uses DeepSpeed, with the settings in ds_config.json'),
+  'offload.parameters': onlyStage3,
+  'parallel.communicationDataType': ofPrecision,
+  gradScaler: onlyScaled('Accelerate', null),
 };
 
-/** Rules of DeepSpeed. */
-export const DEEPSPEED_RULES: Rules = {
-  writes: [
-    ...IN_SCRIPTS,
-    'parallel.communicationDataType',
-    'mixedPrecision.reduceDtype',
-    'gradScaler',
-    'offload.optimizer',
-    'offload.parameters',
-  ],
-  except: {
-    ...SCRIPT,
-    'parallel.strategy': ({ config: { parallel } }) => {
-      if (parallel.strategy === 'SHARD_GRAD_OP')
-        return other('is ZeRO-2: parameters are also whole between steps');
-      return STRATEGIES[parallel.strategy].isHybrid ? AS_HPZ : null;
-    },
-    'parallel.communicationDataType': ofPrecision,
-    gradScaler: ({ config }) => {
-      if (!usesFloat16(config)) return left('nothing is float16, so a scale changes no value');
-      const scaler = gradScalerOf(config);
-      return scaler === null || (scaler.growthFactor === 2 && scaler.backoffFactor === 0.5)
-        ? null
-        : other("DeepSpeed's factors are 2 and 0.5");
-    },
-    'offload.optimizer': ({ config }) =>
-      config.parallel.strategy === 'NO_SHARD' ? left('stage 0 offloads nothing') : null,
-    'offload.parameters': onlyStage3,
+/** Exceptions of DeepSpeed. */
+export const DEEPSPEED_EXCEPTIONS: Exceptions = {
+  ...SCRIPT,
+  'parallel.strategy': ({ config: { parallel } }) => {
+    const { isHybrid, zeroStage } = STRATEGIES[parallel.strategy];
+    if (isGathered(parallel.strategy) && zeroStage === 2)
+      return other('is ZeRO-2: parameters are also whole between steps');
+    return isHybrid ? AS_HPZ : null;
   },
+  'parallel.communicationDataType': ofPrecision,
+  gradScaler: ({ config }) => {
+    if (!usesFloat16(config)) return left('nothing is float16, so a scale changes no value');
+    const scaler = gradScalerOf(config);
+    return scaler === null || (scaler.growthFactor === 2 && scaler.backoffFactor === 0.5)
+      ? null
+      : other("DeepSpeed's factors are 2 and 0.5");
+  },
+  'offload.optimizer': ({ config: { parallel } }) =>
+    STRATEGIES[parallel.strategy].zeroStage === 0 ? NOTHING_TO_OFFLOAD : null,
+  'offload.parameters': onlyStage3,
 };
 
 /** A hybrid strategy in DeepSpeed. */

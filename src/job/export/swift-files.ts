@@ -2,10 +2,9 @@ import { writtenKeys } from '../../dialects/rows/key-row';
 import { MEGATRON_SWIFT } from '../../dialects/trainers/megatron-swift';
 import { isBySwiftFsdp, SWIFT, SWIFT_FSDP_FILE } from '../../dialects/trainers/swift';
 import { fsdpSection } from './accelerate-files';
-import { environmentLines } from './launch-files';
+import { environmentFile } from './launch-files';
 import { modelSource } from './model-folder';
 import { exportedToPeft } from './peft-targets';
-import { lines } from './python';
 import type { BundleFacts, BundleFile } from './target';
 
 /** Whether swift trains by Megatron-LM, because `swift sft` has no tensor parallelism and no pipeline. */
@@ -30,9 +29,8 @@ export function swiftFiles(facts: BundleFacts): BundleFile[] {
     ...writtenKeys(swiftKeys(facts), exportedToPeft(facts)),
     output_dir: 'checkpoint',
   };
-  const text = lines(
-    '#!/usr/bin/env bash',
-    ...environmentLines(facts),
+  const launch = environmentFile(
+    facts,
     // Megatron-LM demands the value 1 with tensor parallelism; Megatron-FSDP demands a greater value.
     isMegatron && `export CUDA_DEVICE_MAX_CONNECTIONS=${'use_megatron_fsdp' in values ? 32 : 1}`,
     `exec ${isMegatron ? 'megatron' : 'swift'} sft \\`,
@@ -40,7 +38,6 @@ export function swiftFiles(facts: BundleFacts): BundleFile[] {
       .map(([key, value]) => `  --${key} ${argumentText(value)}`)
       .join(' \\\n')}`,
   );
-  const launch = { path: 'launch.sh', text: `${text}\n`, isExecutable: true };
   return isMegatron || !isBySwiftFsdp(facts)
     ? [launch]
     : [launch, { path: SWIFT_FSDP_FILE, text: fsdpText(facts) }];

@@ -4,6 +4,7 @@ import type { BuiltInModel } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import type { Exported, KeyTable } from '../../dialects/rows/key-row';
+import type { ReadLine } from '../../dialects/rows/reading';
 import type { Package } from './requirements';
 
 /** The config of a model that bundles can build. */
@@ -19,6 +20,8 @@ export interface BundleFacts {
   readonly firstStep: number;
   /** Whether the parameters come from a run or from files; otherwise they come from the seed or from a published model. */
   readonly hasWeights: boolean;
+  /** The lines of another program's settings from which the config was read: see [Note: lines for a launcher]. */
+  readonly lines: readonly ReadLine[];
 }
 
 /** A text file of a bundle. */
@@ -41,18 +44,11 @@ export type Said =
   | { readonly refused: string };
 
 /**
- * [Note: exported settings] What a bundle does with a setting follows from the table of settings and from what the bundle's files write.
- * A setting that a key's row or a script writes is 'said', unless it has no effect in this config. Any other setting is left out if it does
- * not change the loss, and refused if it does. A target's exceptions have a reason each: the target writes the setting in a similar way, or
- * not every value of it.
+ * [Note: exported settings] What a bundle does with a setting follows from the table of settings and from the bundle's files. A setting
+ * without which the files would be others is 'said', unless it has no effect in this config. Any other setting is left out if it does not
+ * change the loss, and refused if it does. A target's exceptions have a reason each: the target writes the setting in a similar way, or not
+ * every value of it. null: there is no exception for this config.
  */
-export interface Rules {
-  /** The settings that files write for which there is no table of keys, or by a key of another setting. */
-  readonly writes: readonly SettingPath[];
-  readonly except: Exceptions;
-}
-
-/** The exceptions of a target, with their reasons; null: there is no exception for this config. */
 export type Exceptions = Readonly<Partial<Record<SettingPath, Exception>>>;
 export type Exception = Said | null | ((facts: BundleFacts) => Said | null);
 
@@ -71,7 +67,8 @@ export interface Target {
    * set of Megatron-LM. 'own': the program reads the user's texts, and a model in Hugging Face's format.
    */
   readonly data: 'batches' | 'megatron' | 'own';
-  readonly rules: (facts: BundleFacts) => Rules;
+  /** What the target does otherwise than its files say: see [Note: exported settings]. */
+  readonly except: (facts: BundleFacts) => Exceptions;
   /** Returns the command that starts the bundle, for the README. */
   readonly start: (facts: BundleFacts) => string;
   /** Returns sentences about other differences from a run here. */

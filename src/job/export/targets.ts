@@ -2,29 +2,33 @@ import { MEGATRON_KEYS } from '../../dialects/megatron/megatron';
 import { LLAMA_FACTORY } from '../../dialects/trainers/llama-factory';
 import { TORCHTITAN } from '../../dialects/trainers/torchtitan';
 import { accelerateFiles, isByDeepSpeed } from './accelerate-files';
-import { accelerateScript } from './accelerate-script';
-import { deepSpeedConfig, deepSpeedScript } from './deepspeed-script';
+import { deepSpeedConfig } from './deepspeed-config';
 import { deepSpeedFiles, kubernetesFile, slurmFile, torchrunFile } from './launch-files';
 import { isByAccelerate, llamaFactoryFiles } from './llama-factory-files';
 import { megatronFiles } from './megatron-files';
 import { modelNotes } from './model-folder';
-import { llamaFactoryRules, MEGATRON_RULES, swiftRules, TORCHTITAN_RULES } from './program-exceptions';
 import {
-  ACCELERATE_DEEPSPEED_RULES,
-  ACCELERATE_RULES,
-  DEEPSPEED_RULES,
-  TORCH_RULES,
+  llamaFactoryExceptions,
+  MEGATRON_EXCEPTIONS,
+  swiftExceptions,
+  TORCHTITAN_EXCEPTIONS,
+} from './program-exceptions';
+import {
+  ACCELERATE_DEEPSPEED_EXCEPTIONS,
+  ACCELERATE_EXCEPTIONS,
+  DEEPSPEED_EXCEPTIONS,
+  TORCH_EXCEPTIONS,
 } from './script-exceptions';
 import { isByMegatron, swiftFiles, swiftKeys } from './swift-files';
-import type { BundleFacts, BundleFile, Target } from './target';
-import { torchScript } from './torch-script';
+import type { BundleFacts, Target } from './target';
 import { torchTitanFiles, torchTitanNotes } from './torchtitan-files';
+import { accelerateScript, deepSpeedScript, torchScript } from './train-script';
 
 const TORCH = {
   originals: ['torch', 'fullyShard', 'fsdp'],
   packages: () => [],
   data: 'batches',
-  rules: () => TORCH_RULES,
+  except: () => TORCH_EXCEPTIONS,
   notes: ({ shape, config }: BundleFacts): readonly string[] =>
     config.parallel.tp > 1 && shape.kind === 'gpt'
       ? [
@@ -50,17 +54,13 @@ const TRAINER_NOTES = [
   'The parsers of transformers, Accelerate and DeepSpeed can read such files; no training was run with them.',
 ] as const;
 
-function script(text: string): BundleFile {
-  return { path: 'train.py', text };
-}
-
 /** Every program and scheduler for which bundles are written. */
 export const TARGETS = {
   torchrun: {
     ...TORCH,
     says: 'PyTorch (DDP or fully_shard), started by torchrun',
     start: startByHand,
-    files: (facts) => [script(torchScript(facts)), torchrunFile(facts)],
+    files: (facts) => [torchScript(facts), torchrunFile(facts)],
   },
   accelerate: {
     says: "Hugging Face's Accelerate, with FSDP2 or DeepSpeed",
@@ -71,26 +71,26 @@ export const TARGETS = {
       ...(isByDeepSpeed(facts) ? (['deepspeed', 'transformers'] as const) : []),
     ],
     data: 'batches',
-    rules: (facts) => (isByDeepSpeed(facts) ? ACCELERATE_DEEPSPEED_RULES : ACCELERATE_RULES),
+    except: (facts) => (isByDeepSpeed(facts) ? ACCELERATE_DEEPSPEED_EXCEPTIONS : ACCELERATE_EXCEPTIONS),
     start: startByAccelerate,
     notes: () => [
       'Accelerate uses FSDP and DeepSpeed on GPUs only: on CPUs (ACCELERATE_USE_CPU=true ./launch_0.sh) it trains the same model under DDP.',
     ],
-    files: (facts) => [script(accelerateScript(facts)), ...accelerateFiles(facts)],
+    files: (facts) => [accelerateScript(facts), ...accelerateFiles(facts)],
   },
   deepspeed: {
     says: 'DeepSpeed ZeRO-0 to ZeRO-3',
     originals: ['deepSpeed'],
     packages: () => ['deepspeed'],
     data: 'batches',
-    rules: () => DEEPSPEED_RULES,
+    except: () => DEEPSPEED_EXCEPTIONS,
     start: ({ machines }) =>
       machines === 1 ? './launch.sh' : './launch.sh on machine-0, after writing your machines into hostfile',
     notes: () => [
       "The optimizer is PyTorch's (torch_adam), so nothing is compiled; DeepSpeed's FusedAdam is faster on GPUs.",
     ],
     files: (facts) => [
-      script(deepSpeedScript(facts)),
+      deepSpeedScript(facts),
       { path: 'ds_config.json', text: deepSpeedConfig(facts) },
       ...deepSpeedFiles(facts),
     ],
@@ -101,7 +101,7 @@ export const TARGETS = {
     keys: () => [MEGATRON_KEYS],
     packages: () => [],
     data: 'megatron',
-    rules: () => MEGATRON_RULES,
+    except: () => MEGATRON_EXCEPTIONS,
     start: ({ machines }) =>
       `MEGATRON=path-of-Megatron-LM ${machines === 1 ? './launch.sh' : 'MAIN=address-of-machine-0 ./launch.sh NUMBER on every machine'}`,
     notes: () => [
@@ -117,7 +117,7 @@ export const TARGETS = {
     keys: () => [TORCHTITAN.keys],
     packages: () => ['torchtitan'],
     data: 'own',
-    rules: () => TORCHTITAN_RULES,
+    except: () => TORCHTITAN_EXCEPTIONS,
     start: startByHand,
     notes: torchTitanNotes,
     files: torchTitanFiles,
@@ -128,7 +128,7 @@ export const TARGETS = {
     keys: (facts) => [swiftKeys(facts)],
     packages: () => ['ms-swift'],
     data: 'own',
-    rules: swiftRules,
+    except: swiftExceptions,
     start: startByHand,
     notes: (facts) => [
       ...modelNotes(facts),
@@ -145,7 +145,7 @@ export const TARGETS = {
     keys: () => [LLAMA_FACTORY.keys],
     packages: (facts) => ['llamafactory', ...(isByDeepSpeed(facts) ? (['deepspeed'] as const) : [])],
     data: 'own',
-    rules: llamaFactoryRules,
+    except: llamaFactoryExceptions,
     start: (facts) => (isByAccelerate(facts) ? startByAccelerate(facts) : startByHand(facts)),
     notes: (facts) => [...modelNotes(facts), ...TRAINER_NOTES],
     files: llamaFactoryFiles,
@@ -154,7 +154,7 @@ export const TARGETS = {
     ...TORCH,
     says: 'PyTorch under Slurm (srun torchrun)',
     start: () => 'sbatch job.sbatch',
-    files: (facts) => [script(torchScript(facts)), slurmFile(facts)],
+    files: (facts) => [torchScript(facts), slurmFile(facts)],
   },
   kubernetes: {
     ...TORCH,
@@ -164,7 +164,7 @@ export const TARGETS = {
       'Pods install PyTorch into the image python:3.12 at each start; an image that has PyTorch starts faster.',
     ],
     start: () => 'copy this folder to the volume claim "bundle", then kubectl apply -f pytorchjob.yaml',
-    files: (facts) => [script(torchScript(facts)), kubernetesFile(facts, 'python:3.12')],
+    files: (facts) => [torchScript(facts), kubernetesFile(facts, 'python:3.12')],
   },
 } as const satisfies Readonly<Record<string, Target>>;
 

@@ -2,7 +2,7 @@ import { llamaFfn } from '../../config/families/kinds';
 import { weightsOf } from '../../config/settings/model';
 import { writtenKeys } from '../../dialects/rows/key-row';
 import { TORCHTITAN } from '../../dialects/trainers/torchtitan';
-import { PORT } from './launch-files';
+import { mainLines, shellFile, startComment, torchrunOptions } from './launch-files';
 import { MODEL_FOLDER, modelSource } from './model-folder';
 import { lines, numberText, pythonValue } from './python';
 import { versionOf } from './requirements';
@@ -89,23 +89,14 @@ function tomlValue(key: string, value: Scalar): string {
   return typeof value === 'number' ? numberText(key, value) : JSON.stringify(value);
 }
 
-function launchFile({ machines, gpusPerMachine }: BundleFacts): BundleFile {
-  const place =
-    machines === 1
-      ? '--standalone --nnodes=1'
-      : `--nnodes=${machines} --node-rank="$1" --rdzv-backend=c10d --rdzv-id=train --rdzv-endpoint="$MAIN:${PORT}"`;
-  const text = lines(
-    '#!/usr/bin/env bash',
-    machines === 1
-      ? '# Starts all ranks of this machine: ./launch.sh'
-      : `# Run on every machine: MAIN=address-of-machine-0 ./launch.sh NUMBER (0 to ${machines - 1})`,
-    'set -euo pipefail',
-    'cd "$(dirname "$0")"',
-    machines > 1 && [`: "\${1:?the number of this machine}" "\${MAIN:?the address of machine 0}"`],
-    `export PYTHONPATH="$PWD:\${PYTHONPATH:-}"`,
-    `exec torchrun ${place} --nproc-per-node=${gpusPerMachine} -m torchtitan.train --job.config_file train.toml`,
-  );
-  return { path: 'launch.sh', text: `${text}\n`, isExecutable: true };
+function launchFile(facts: BundleFacts): BundleFile {
+  return shellFile('launch.sh', facts, startComment(facts), {
+    commands: [
+      mainLines(facts),
+      `export PYTHONPATH="$PWD:\${PYTHONPATH:-}"`,
+      `exec torchrun ${torchrunOptions(facts)} -m torchtitan.train --job.config_file train.toml`,
+    ],
+  });
 }
 
 /**

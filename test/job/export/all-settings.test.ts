@@ -145,7 +145,7 @@ const WITHOUT_TEXT: Readonly<Partial<Record<TargetName, readonly string[]>>> = {
 function factsOf(input: TrainConfigInput, model: typeof GPT | typeof LLAMA): BundleFacts {
   const config = parseTrainConfig({ model: { ...model, layers: 8 }, batch: 2, steps: 3, ...input });
   const shape = modelShape(config) as BundleModel; // a gpt or a llama
-  return { config, shape, machines: 1, gpusPerMachine: 4, firstStep: 0, hasWeights: false };
+  return { config, shape, machines: 1, gpusPerMachine: 4, firstStep: 0, hasWeights: false, lines: [] };
 }
 
 /** Returns the input without one of its settings. */

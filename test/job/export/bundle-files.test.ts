@@ -142,7 +142,8 @@ test('the wrapping follows the strategy', (context) => {
   const hybrid = script({ strategy: 'HYBRID_SHARD', mesh: { dpReplicate: 2, dpShard: 1 } });
   assert.match(hybrid, /\(2, 1\), mesh_dim_names=\("dp_replicate", "dp_shard"\)/);
   const split = script({ tp: 2 });
-  assert.match(split, /ColwiseParallel\(\) for name in \("blocks\.\*\.qkv", "blocks\.\*\.fc1"\)/);
+  assert.match(split, /^COLUMNS, ROWS = \("blocks\.\*\.qkv", "blocks\.\*\.fc1"\), /m);
+  assert.match(split, /ColwiseParallel\(\) for name in COLUMNS/);
   assert.match(split, /mesh=mesh\["dp"\]/);
   const stages = { NO_SHARD: 0, ZERO_1: 1, ZERO_2: 2, FULL_SHARD: 3 } as const;
   for (const [strategy, stage] of Object.entries(stages)) {

@@ -8,7 +8,7 @@ import { repositoryRoot } from '../../support/paths';
 
 const PAGE = readFileSync(join(repositoryRoot(), 'docs', 'clusters.md'), 'utf8');
 // Launch files read only these facts.
-const FACTS = { machines: 2, gpusPerMachine: 8 } as BundleFacts;
+const FACTS = { machines: 2, gpusPerMachine: 8, lines: [] as BundleFacts['lines'] } as BundleFacts;
 
 test('the launch commands of the page on clusters are those that run.export writes', () => {
   const blocks = [...PAGE.matchAll(/```bash\n([\s\S]*?)```/g)].map(([, text = '']) => text);

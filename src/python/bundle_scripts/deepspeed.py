@@ -1,0 +1,69 @@
+"""train.py for DeepSpeed; the strategy and the optimizer are in ds_config.json."""
+
+import os
+
+import deepspeed
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.optim.lr_scheduler import LambdaLR
+
+from .common import ACCUMULATION, FIRST_STEP, HERE, STEPS, FREEZES, FROZEN, lr_factor, read_batch, trained, weights
+from .gpt import GPT, read_outside
+
+# Decided by an export.
+ACCUMULATES, HAS_SCHEDULE, READS_OUTSIDE = (False,) * 3
+MODEL, STEP_NUMBER = GPT, 1
+
+
+def main():
+    deepspeed.init_distributed()
+    rank, world = dist.get_rank(), dist.get_world_size()
+    tokens = np.load(os.path.join(HERE, "data", "tokens.npy"), mmap_mode="r")  # [rank, microbatch, row, position]
+    if tokens.shape[0] != world:
+        raise SystemExit(f"data/tokens.npy has batches for {tokens.shape[0]} data-parallel ranks, not {world}")
+    model = MODEL()
+    model.load_state_dict(weights())
+    if FREEZES:
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(FROZEN.match(name) is None)
+    if READS_OUTSIDE:
+        for parameter in read_outside(model):
+            deepspeed.zero.register_external_parameter(model, parameter)
+    if HAS_SCHEDULE:
+        engine, *_ = deepspeed.initialize(
+            model=model,
+            model_parameters=trained(model),
+            config=os.path.join(HERE, "ds_config.json"),
+            lr_scheduler=lambda optimizer: LambdaLR(optimizer, lr_factor),
+        )
+    else:
+        engine, *_ = deepspeed.initialize(
+            model=model,
+            model_parameters=trained(model),
+            config=os.path.join(HERE, "ds_config.json"),
+        )
+    for step in range(STEPS):
+        total = torch.zeros((), device=engine.device)
+        if ACCUMULATES:
+            for i in range(ACCUMULATION):
+                inputs, targets = read_batch(tokens, rank, step * ACCUMULATION + i, engine.device)
+                loss = engine(inputs, targets)
+                engine.backward(loss)  # divides by ACCUMULATION
+                engine.step()  # steps after the last microbatch
+                total += loss.detach() / ACCUMULATION
+        else:
+            inputs, targets = read_batch(tokens, rank, step, engine.device)
+            loss = engine(inputs, targets)
+            engine.backward(loss)
+            engine.step()
+            total += loss.detach()
+        dist.all_reduce(total)
+        if rank == 0:
+            print(f"step {STEP_NUMBER} loss {total.item() / world:.6f}", flush=True)
+    engine.save_checkpoint(os.path.join(HERE, "checkpoint"))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
