@@ -60,7 +60,7 @@ test('a reading names the program that trains', () => {
 });
 
 describe('the implementation of attention', () => {
-  test("Megatron-LM's default stores no scores, unless it is told to", () => {
+  test('Megatron-LM stores scores only with its own local layers, or if an argument says so', () => {
     const attentionOf = (...more: readonly string[]) =>
       (megatron(...more).config.model as { attention?: string }).attention;
     assert.equal(attentionOf(), 'flash');

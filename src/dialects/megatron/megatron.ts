@@ -13,6 +13,7 @@ import {
   type KeyRow,
   type KeyTable,
   type Meaning,
+  OVERLAP,
   type Patch,
   place,
   refused,
@@ -230,7 +231,7 @@ const WITHOUT_EFFECT: KeyTable = {
   ),
   ...allNone('run.evaluate evaluates', 'eval_iters eval_interval'),
   ...allNone(
-    'messages run beside computation here in any case',
+    OVERLAP,
     'overlap_grad_reduce overlap_param_gather tp_comm_overlap overlap_p2p_communication no_overlap_p2p_communication overlap_param_gather_with_optimizer_step',
   ),
   ...allNone(

@@ -152,7 +152,7 @@ export function place(says: string, convert: (value: unknown) => Partial<Place>)
 
 /** Returns the row of a switch that only a plan knows. `on` and `off` say what its two values mean. */
 export function planSwitch(
-  key: 'compile' | 'isFp8',
+  key: 'compile' | 'isFp8' | 'asyncTensorParallel',
   [on, off]: readonly [on: string, off: string],
   isOn: (value: unknown) => boolean,
 ): KeyRow {
@@ -198,6 +198,10 @@ export function ifOn(row: KeyRow): KeyRow {
     mean: (asked) => (isNothing(asked.value) ? { effect: 'none', why: 'is off' } : row.mean(asked)),
   };
 }
+
+/** The reason of keys that let messages run beside computation. */
+export const OVERLAP =
+  'messages run beside computation in a run here; a plan has the default of the program, and Megatron-LM and stages 1 and 2 of DeepSpeed reduce gradients after backward';
 
 function told(effect: Effect, why: string): KeyRow {
   return { effect, says: why, mean: () => ({ effect, why }) };

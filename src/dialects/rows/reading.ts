@@ -50,6 +50,8 @@ export interface Place {
   /** Whether the model is compiled. */
   readonly compile: boolean;
   readonly dropout: boolean;
+  /** Whether the messages of tensor parallelism overlap with its matmuls. */
+  readonly asyncTensorParallel: boolean;
   /** Whether matmuls are in float8. */
   readonly isFp8: boolean;
   /** Whether the other program shortens a warm-up that has more steps than the training. */

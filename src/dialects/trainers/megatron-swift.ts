@@ -10,6 +10,7 @@ import {
   type KeyRow,
   type KeyTable,
   none,
+  OVERLAP,
   onlyRead,
   refused,
 } from '../rows/key-row';
@@ -42,10 +43,7 @@ const OTHER: KeyTable = {
     'kernels are fused here in any case',
     'masked_softmax_fusion bias_dropout_fusion bias_activation_fusion apply_rope_fusion gradient_accumulation_fusion apply_query_key_layer_scaling te_rng_tracker optimizer_cuda_graph manual_gc_steps manual_gc_eval deterministic_mode mlp_padding_free apply_dsa_kernel_fusion',
   ),
-  ...allNone(
-    'messages run beside computation here in any case',
-    'overlap_p2p_comm batch_p2p_comm align_param_gather',
-  ),
+  ...allNone(OVERLAP, 'overlap_p2p_comm batch_p2p_comm align_param_gather'),
   ...allNone(
     'rank and step decide which batch is read here',
     'dataloader_num_workers dataloader_pin_memory dataloader_persistent_workers dataloader_prefetch_factor data_sharding group_by_length packing_length packing_num_proc sequence_packing_scheduler',

@@ -1,4 +1,5 @@
-import { allNone, type KeyTable, none, refused } from '../rows/key-row';
+import { allNone, type KeyTable, none, planSwitch, refused } from '../rows/key-row';
+import { yesOf } from '../rows/values';
 
 // Keys of TorchTitan that change nothing here, by section. Source: torchtitan/config/job_config.py before the settings became Python.
 
@@ -33,9 +34,14 @@ export const TORCHTITAN_WITHOUT_EFFECT = {
       'a pipeline here divides its layers as parallel.stageSplit says',
       'module_fqns_per_model_part pipeline_parallel_split_points pipeline_parallel_schedule_csv pipeline_parallel_expert_parallel_overlap',
     ),
+    enable_async_tensor_parallel: planSwitch(
+      'asyncTensorParallel',
+      ['messages of tensor parallelism overlap with its matmuls', 'is off'],
+      yesOf,
+    ),
     ...allNone(
       'messages run beside computation here in any case',
-      'enable_async_tensor_parallel disable_loss_parallel enable_compiled_autograd context_parallel_load_balancer context_parallel_rotate_method expert_tensor_parallel_degree expert_parallel_comm_backend',
+      'disable_loss_parallel enable_compiled_autograd context_parallel_load_balancer context_parallel_rotate_method expert_tensor_parallel_degree expert_parallel_comm_backend',
     ),
   },
   checkpoint: allNone(

@@ -1,5 +1,7 @@
 import { requireKnownOptions } from '../../config/option-names';
 import type { TrainConfigInput } from '../../config/train-config';
+import { ConfigError } from '../../core/errors';
+import { shown } from '../../core/shown';
 import { warnOnce } from '../../core/warn';
 import type { Figure } from '../../figures/figure';
 import type { DataFrame } from '../../figures/frame';
@@ -140,6 +142,8 @@ export function plannedOrCounted(
   { count, ...options }: PlannedOptions | CountOptions,
 ): AnyPlan | CountedRun {
   if (count === true) return countedRun(subject, { count, ...options });
+  if (count !== undefined && count !== false)
+    throw new ConfigError(`plan(input, place, { count }) takes true or false, got ${shown(count)}`);
   requireKnownOptions('plan(input, place, { … })', { ...options, count }, ['count', ...PLAN_OPTIONS]);
   const result = createPlan(subject);
   const once = warnOnce(warnOnStderr);

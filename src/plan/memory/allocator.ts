@@ -70,12 +70,12 @@ export function holesOf(
 export const OFFERED = 0.985;
 
 /**
- * Returns the most bytes that the allocator can reserve. If a request does not fit, the allocator frees its unused blocks and
+ * Returns the most bytes that the allocator can reserve; 0 if CUDA's context alone fills the GPU. If a request does not fit, the allocator frees its unused blocks and
  * tries again.
  * Source: CUDACachingAllocator.cpp: malloc calls release_available_cached_blocks and release_cached_blocks before it fails.
  */
 export function reservableBytes(layout: AnyLayout): Bytes {
-  return OFFERED * layout.hardware.memoryGB * 1024 * MIB - bytesOutsideAllocator(layout);
+  return Math.max(0, OFFERED * layout.hardware.memoryGB * 1024 * MIB - bytesOutsideAllocator(layout));
 }
 
 /**
