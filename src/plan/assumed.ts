@@ -22,14 +22,20 @@ export interface ConfigReading {
 
 const DEFAULTS = parseTrainConfig({ mixedPrecision: {} });
 
+/** The settings of which a plan says something, with their defaults as JSON. */
+const ROWS = SETTING_ROWS.flatMap(({ path, planned }) => {
+  const keys = path.split('.');
+  const usual = JSON.stringify(valueAt(DEFAULTS, keys));
+  return planned === null ? [] : [{ path, keys, planned, usual }];
+});
+
 /** Finds the settings that differ from their defaults and whose values the plan does not use. */
 export function readingOf(settings: PlanSettings, model: unknown): ConfigReading {
   const assumed: Assumed[] = [];
   const withoutEffect = valuesOfModel(model);
-  for (const { path, planned } of SETTING_ROWS) {
-    const [value, usual] = [settings, DEFAULTS].map((config) => valueAt(config, path.split('.')));
-    const isChanged = value !== undefined && JSON.stringify(value) !== JSON.stringify(usual);
-    if (planned === null || !isChanged) continue;
+  for (const { path, keys, planned, usual } of ROWS) {
+    const value = valueAt(settings, keys);
+    if (value === undefined || JSON.stringify(value) === usual) continue;
     const says = 'refused' in planned ? planned.refused : (planned.but?.(settings, settings) ?? null);
     if (says !== null) assumed.push({ setting: path, says: `${path} ${shown(value)} ${says}` });
     else if ('ignored' in planned) withoutEffect.push(path);

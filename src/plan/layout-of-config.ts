@@ -101,20 +101,15 @@ export function checkedLayout(planable: Planable, held: Held = {}): Layout {
 export function layoutOfConfig({ settings, shape, kernel }: Planable, held: Held = {}): Layout {
   const { parallel, compile = false } = settings;
   const gpus = settings.gpus ?? defaultGpus(parallel);
-  const at = {
-    model: modelAsked(held.seq === undefined ? shape : { ...shape, seq: held.seq }),
-    hardware: hardwareAt(settings),
-    stack: settings.stack ?? usualStack(strategyOf(settings)),
-    gpus,
-    dp: gpus / (parallel.tp * parallel.pp * parallel.cp),
-  };
-  const parts: All<Part> = Object.assign(
-    {},
-    ...EACH_READER.map((read) => read(settings, { ...at, kernel, held })),
-  );
+  const model = modelAsked(held.seq === undefined ? shape : { ...shape, seq: held.seq });
+  const hardware = hardwareAt(settings);
+  const stack = settings.stack ?? usualStack(strategyOf(settings));
+  const dp = gpus / (parallel.tp * parallel.pp * parallel.cp);
+  const at: At = { model, hardware, stack, gpus, dp, kernel, held };
+  const parts: All<Part> = Object.assign({}, ...EACH_READER.map((read) => read(settings, at)));
   return {
-    ...at,
     ...parts,
+    ...{ model, hardware, stack, gpus, dp },
     dispatcher: settings.dispatcher ?? 'alltoall',
     overlapExperts: settings.overlapExperts ?? false,
     earlyStop: settings.earlyStop ?? true,

@@ -3,7 +3,6 @@ import { parsedBy, requirePlain } from '../config/config-issue';
 import { size } from '../config/families/kinds';
 import { spelled } from '../config/other-names';
 import { ConfigError } from '../core/errors';
-import { ownValue } from '../core/own-value';
 import { shown } from '../core/shown';
 import { type Hardware, type HardwareOverrides, hardwareOf } from './hardware';
 
@@ -18,18 +17,21 @@ export const STACKS = [
 ] as const;
 
 /**
- * 'unfused' writes scores and probabilities to memory; the other kernels do not: FlashAttention 1, 2 ('flash') and 3, the kernel
- * of Triton's tutorial, the memory-efficient kernel of xFormers and PyTorch, and the kernel of cuDNN.
+ * Kernels of attention, with other programs' names. 'unfused' writes scores and probabilities to memory; the other kernels do not:
+ * FlashAttention 1, 2 ('flash') and 3, the kernel of Triton's tutorial, the memory-efficient kernel of xFormers and PyTorch, and
+ * the kernel of cuDNN.
  */
-export const ATTENTION_KERNELS = [
-  'unfused',
-  'flash1',
-  'triton',
-  'efficient',
-  'flash',
-  'flash3',
-  'cudnn',
-] as const;
+const KERNEL_NAMES = {
+  unfused: ['eager', 'math', 'standard', 'fusedsoftmax'],
+  flash1: ['flashattention1', 'fa1'],
+  triton: [],
+  efficient: ['xformers', 'memoryefficient', 'efficientattention'],
+  flash: ['sdpa', 'flashattention', 'flash2', 'flashattention2', 'flashattn', 'fa2'],
+  flash3: ['flashattention3', 'fa3'],
+  cudnn: ['cudnnattention'],
+} as const satisfies Readonly<Record<string, readonly string[]>>;
+
+export const ATTENTION_KERNELS = Object.keys(KERNEL_NAMES) as (keyof typeof KERNEL_NAMES)[]; // the keys of the table
 
 const positive = z.number().positive();
 
@@ -50,32 +52,16 @@ export const gpuSchema = z.strictObject({
 
 export const hardwareSchema = z.union([z.string(), gpuSchema]);
 
-/** Kernels of attention by other programs' names. */
-const KERNEL_WORDS: Readonly<Record<string, string>> = {
-  eager: 'unfused',
-  math: 'unfused',
-  standard: 'unfused',
-  fusedsoftmax: 'unfused',
-  sdpa: 'flash',
-  flashattention: 'flash',
-  flash2: 'flash',
-  flashattention2: 'flash',
-  flashattn: 'flash',
-  fa2: 'flash',
-  flashattention1: 'flash1',
-  fa1: 'flash1',
-  xformers: 'efficient',
-  memoryefficient: 'efficient',
-  efficientattention: 'efficient',
-  cudnnattention: 'cudnn',
-  flashattention3: 'flash3',
-  fa3: 'flash3',
-};
-
 const kernelSchema = z.preprocess(
-  (value) => (typeof value === 'string' ? (ownValue(KERNEL_WORDS, spelled(value)) ?? value) : value),
+  (value) => (typeof value === 'string' ? kernelNamed(value) : value),
   z.enum(ATTENTION_KERNELS).optional(),
-) as unknown as z.ZodOptional<z.ZodEnum<{ [Kernel in (typeof ATTENTION_KERNELS)[number]]: Kernel }>>; // its own type
+) as unknown as z.ZodOptional<z.ZodType<keyof typeof KERNEL_NAMES>>; // its own type
+
+/** Returns our name of another program's kernel; any other name as it is. */
+function kernelNamed(name: string): string {
+  const names = Object.entries<readonly string[]>(KERNEL_NAMES);
+  return names.find(([, others]) => others.includes(spelled(name)))?.[0] ?? name;
+}
 
 /**
  * The schema of a place: the GPUs on which a config is planned, and how the programs there compute. A run on this machine has
