@@ -188,12 +188,12 @@ export function requireReadable({ config, lines }: Reading): void {
 }
 
 /** Returns the place where a reading runs, and the model and its sequences if only a plan has them. */
-export function readingPlace(reading: Reading): PlanObject {
+function readingPlace(reading: Reading): PlanObject {
   const { world, machines, place, config } = reading;
   const { compile, dropout, isFp8, seq } = place;
   const degrees = degreesOf(reading);
   const gpus = world ?? (degrees > 1 ? degrees : undefined);
-  const name = place.model ?? (typeof config.model === 'string' ? config.model : undefined);
+  const name = typeof config.model === 'string' ? config.model : place.model;
   return {
     ...(gpus !== undefined && { gpus }),
     ...(world !== null && machines !== null && machines > 1 && { gpusPerNode: world / machines }),
