@@ -8,7 +8,7 @@ import { fromOtherName, settingFromOtherName } from './other-names';
 import { unplainParts } from './plain-input';
 import { isPretrained } from './pretrained';
 import type { ConfigIssue } from './setting';
-import { FORMS, type KnownKeys } from './setting-table';
+import { FORMS, type KnownKeys, keysOf } from './setting-table';
 
 type ZodIssue = z.core.$ZodIssue;
 
@@ -20,13 +20,29 @@ export function toIssues(
   found: readonly ZodIssue[],
   input: unknown,
   known: KnownKeys,
-  forms: Forms = FORMS,
+  { forms = FORMS, moved = {} }: Partial<Words> = {},
 ): [ConfigIssue, ...ConfigIssue[]] {
   const issues = found
     .slice(0, MOST_ISSUES)
-    .flatMap((issue) => translate(issue, [], input, { known, forms }));
+    .flatMap((issue) => translate(issue, [], input, { known, forms, moved }));
   const [first = { path: [], message: 'the config is not usable' }, ...rest] = issues;
   return [first, ...rest];
+}
+
+/** Returns an input that a schema accepts. Throws: CONFIG with everything that is wrong; paths begin with `base`. */
+export function parsedBy<Schema extends z.ZodType>(
+  schema: Schema,
+  input: unknown,
+  base: readonly string[] = [],
+  words: Partial<Words> = { forms: {} },
+): z.output<Schema> {
+  const parsed = schema.safeParse(input);
+  if (parsed.success) return parsed.data;
+  const issues = toIssues(parsed.error.issues, input, keysOf(schema), words).map((issue) => ({
+    ...issue,
+    path: [...base, ...issue.path],
+  }));
+  throw new ConfigError(issuesMessage(issues), { issues });
 }
 
 /** Throws: CONFIG if the input has a part that no setting can be; see `unplainParts`. */
@@ -75,16 +91,22 @@ export function issueMessage(issue: ConfigIssue): string {
   return issue.path.length === 0 ? issue.message : `${issue.path.join('.')}: ${issue.message}`;
 }
 
-interface Words {
-  readonly known: KnownKeys;
+/** The words of messages. */
+export interface Words {
   readonly forms: Forms;
+  /** What to write in place of keys that are not known, by path. */
+  readonly moved: Forms;
+}
+
+interface AllWords extends Words {
+  readonly known: KnownKeys;
 }
 
 function translate(
   issue: ZodIssue,
   base: readonly (string | number)[],
   input: unknown,
-  words: Words,
+  words: AllWords,
 ): ConfigIssue[] {
   const path = [...base, ...issue.path.filter((part) => typeof part !== 'symbol')];
   if (issue.code === 'unrecognized_keys') {
@@ -137,14 +159,20 @@ function meant(value: unknown, allowed: readonly string[]): string {
   return name !== undefined && allowed.includes(name) ? `; did you mean "${name}"?` : '';
 }
 
-function unknownKey(base: readonly (string | number)[], key: string, { known, forms }: Words): ConfigIssue {
+function unknownKey(
+  base: readonly (string | number)[],
+  key: string,
+  { known, forms, moved }: AllWords,
+): ConfigIssue {
   const path = [...base, shortened(key, 60)];
+  const today = ownValue(moved, [...base, key].join('.'));
+  if (today !== undefined) return { path, message: `unknown key; write ${today}` };
   const place = base.join('.');
   const here = ownValue(known, place) ?? [];
   const exact = Object.entries(known).find(([other, keys]) => other !== place && keys.includes(key));
   if (exact !== undefined)
     return { path, message: `unknown key; write ${exact[0] === '' ? key : `${exact[0]}.${key}`}` };
-  const near = nearest(key, here);
+  const near = nearest(key, base.length === 0 ? [...here, ...Object.keys(moved)] : here);
   if (near !== undefined) return { path, message: `unknown key; did you mean "${near}"?` };
   const elsewhere = settingFromOtherName(key) ?? placeOf(key, known);
   if (elsewhere !== undefined) return { path, message: `unknown key; write ${elsewhere}` };

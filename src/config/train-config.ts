@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import { ConfigError } from '../core/errors';
 import { ownValue } from '../core/own-value';
-import { issuesMessage, toIssues } from './config-issue';
+import { issuesMessage, toIssues, type Words } from './config-issue';
 import { PUBLISHED_TRAINING } from './named-models';
 import { unplainParts } from './plain-input';
 import type { ConfigIssue } from './setting';
@@ -22,16 +22,25 @@ export function knownKeys(path: string): readonly string[] {
 }
 
 /** Either a config or everything that is wrong with the input. */
-export type ConfigCheck =
-  | { readonly config: TrainConfig }
+export type ConfigCheck<Config = TrainConfig> =
+  | { readonly config: Config }
   | { readonly issues: readonly [ConfigIssue, ...ConfigIssue[]] };
 
 /** Checks an input without throwing. */
 export function checkTrainConfig(input: unknown): ConfigCheck {
+  return checkConfig(input, configSchema);
+}
+
+/** Checks an input without throwing; the schema may have more keys than a TrainConfig. */
+export function checkConfig<Config extends TrainConfig>(
+  input: unknown,
+  schema: z.ZodType<Config>,
+  words: Partial<Words> = {},
+): ConfigCheck<Config> {
   const [unplain, ...others] = unplainParts(input);
   if (unplain !== undefined) return { issues: [unplain, ...others] };
-  const parsed = configSchema.safeParse(withModelSettings(input));
-  if (!parsed.success) return { issues: toIssues(parsed.error.issues, input, KEYS) };
+  const parsed = schema.safeParse(withModelSettings(input));
+  if (!parsed.success) return { issues: toIssues(parsed.error.issues, input, keysOf(schema), words) };
   const [first, ...rest] = configConflicts(parsed.data);
   return first === undefined ? { config: parsed.data } : { issues: [first, ...rest] };
 }

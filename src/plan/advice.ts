@@ -166,7 +166,7 @@ function* basesOf(grid: AdviceGrid): Generator<Layout> {
       for (const nicGbit of grid.nicGbit) {
         for (const gpus of grid.gpus) {
           const request = recommendRequest({ ...TRAINING, model, hardware, nicGbit, gpus });
-          yield* searchBases({ ...request, asked: { ...request.asked, reduceDtype: undefined } });
+          yield* searchBases({ ...request, hasTypes: false });
         }
       }
     }

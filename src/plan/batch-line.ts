@@ -1,10 +1,9 @@
 import { z } from 'zod';
-import { issuesMessage, toIssues } from '../config/config-issue';
+import { parsedBy } from '../config/config-issue';
 import { size } from '../config/families/kinds';
 import { nearest } from '../config/nearest';
 import { camelCase } from '../config/option-names';
 import { spelled } from '../config/other-names';
-import { keysOf } from '../config/setting-table';
 import { STRATEGIES } from '../config/strategies';
 import { knownKeys } from '../config/train-config';
 import { ConfigError } from '../core/errors';
@@ -40,21 +39,14 @@ export function isBatchLine(line: object): boolean {
  * model, parallel and batch is left out.
  */
 export function withoutNotes(line: object): { readonly line: object; readonly ignored: readonly string[] } {
-  const known = [
-    ...knownKeys(''),
-    ...Object.keys(placeSchema.shape),
-    ...Object.keys(TODAY),
-    ...Object.keys(names.keys),
-  ];
-  const isNote = (key: string): boolean =>
-    key === 'id' || !(known.includes(ourKey(key)) || nearest(key, known) !== undefined);
-  const [notes, kept] = [true, false].map((is) => Object.entries(line).filter(([key]) => isNote(key) === is));
+  const { id: _id, ...entries } = line as Line;
+  const known = [...knownKeys(''), ...Object.keys({ ...placeSchema.shape, ...TODAY, ...names.keys })];
+  const notes = Object.keys(entries).filter(
+    (key) => !known.includes(ourKey(key)) && nearest(key, known) === undefined,
+  );
   return {
-    line: Object.fromEntries(kept ?? []),
-    ignored: [
-      ...(notes ?? []).map(([key]) => key).filter((key) => key !== 'id'),
-      ...(isBatchLine(line) ? factsOf((line as Line).model) : []),
-    ],
+    line: Object.fromEntries(Object.entries(entries).filter(([key]) => !notes.includes(key))),
+    ignored: isBatchLine(line) ? [...notes, ...factsOf(entries.model)] : notes,
   };
 }
 
@@ -64,17 +56,14 @@ export function withoutNotes(line: object): { readonly line: object; readonly ig
  * otherwise DeepSpeed for GPTs. Throws: CONFIG if dp or the global batch do not fit the number of GPUs.
  */
 export function ofBatchLine(line: object): object {
-  const { id: _id, model = {}, seq, parallel, batch: rows, ...keys } = renamed(line) as Line;
+  const { id: _id, model = {}, seq, parallel, batch: rows = {}, ...keys } = renamed(line) as Line;
   const { precision = 'bf16', reduceDtype, recompute = 'none', recomputeEveryNth: nth = 1, ...more } = keys;
-  const { schedule, virtualStages, optimizerStates, commHook, ...place } = more;
+  const { schedule, virtualStages, optimizerStates: optimizer, commHook, ...place } = more;
   const isWhole = place.baseWeights !== undefined;
   const { dp, dpShard, tp = 1, pp = 1, cp = 1, ep, ...others } = Object(parallel) as Line;
   const { strategy = isWhole ? 'NO_SHARD' : 'FULL_SHARD', ...rest } = others;
-  const {
-    stack = isWhole ? 'fsdp2' : stackOf(model, strategy),
-    sequenceParallel = stack === 'fsdp2',
-    ...flags
-  } = rest;
+  const { stack = isWhole ? 'fsdp2' : stackOf(model, strategy), ...own } = rest;
+  const { sequenceParallel = stack === 'fsdp2', ...flags } = own;
   const stages = virtualStages ?? (schedule === 'interleaved' ? 2 : 1);
   const [gpus, copies] = [Number(place.gpus ?? 8), Number(tp) * Number(pp) * Number(cp)];
   const ranks = gpus / copies;
@@ -82,7 +71,9 @@ export function ofBatchLine(line: object): object {
     throw new ConfigError(
       `dp(${dp}) x tp(${tp}) x pp(${pp}) x cp(${cp}) = ${Number(dp) * copies}, but gpus is ${gpus}`,
     );
-  const { micro = 1, global = micro * ranks * (pp === 1 ? 1 : 4 * Number(pp)) } = rowsOf(rows);
+  const { micro = 1, global = micro * ranks * (pp === 1 ? 1 : 4 * Number(pp)) } = parsedBy(ROWS, rows, [
+    'batch',
+  ]);
   const passes = global / (ranks * micro);
   if (Number.isInteger(ranks) && !Number.isInteger(passes))
     throw new ConfigError(
@@ -99,7 +90,7 @@ export function ofBatchLine(line: object): object {
     ...(precision === 'fp8' && { fp8: true }),
     activationCheckpointing:
       recompute === 'full' && nth !== 1 ? { everyNth: nth } : recompute === 'none' ? null : recompute,
-    ...(optimizerStates !== undefined && { optimizer: optimizerStates }),
+    ...(optimizer !== undefined && { optimizer }),
     parallel: {
       ...{ tp, pp, cp, ep, strategy, commHook, sequenceParallel: tp !== 1 && sequenceParallel },
       ...(dpShard !== undefined && {
@@ -114,17 +105,7 @@ export function ofBatchLine(line: object): object {
   };
 }
 
-const rowsSchema = z.strictObject({ micro: size.optional(), global: size.optional() });
-
-function rowsOf(rows: unknown = {}): z.output<typeof rowsSchema> {
-  const parsed = rowsSchema.safeParse(rows);
-  if (parsed.success) return parsed.data;
-  const issues = toIssues(parsed.error.issues, rows, keysOf(rowsSchema), {}).map(({ path, message }) => ({
-    path: ['batch', ...path],
-    message,
-  }));
-  throw new ConfigError(issuesMessage(issues), { issues });
-}
+const ROWS = z.strictObject({ micro: size.optional(), global: size.optional() });
 
 function stackOf(model: unknown, strategy: unknown): string {
   const { shardedAtRest = ['gradient'] } = ownValue(STRATEGIES, String(strategy)) ?? {};

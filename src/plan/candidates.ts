@@ -1,5 +1,6 @@
 import { STRATEGIES, type StrategyName } from '../config/strategies';
-import { type Layout, RECOMPUTE, STACKS, type Stack } from './layout';
+import { type Layout, RECOMPUTE, type Stack } from './layout';
+import { STACKS } from './place';
 import type { RecommendRequest } from './recommend-request';
 import { STACK_RULES } from './stack-rules';
 

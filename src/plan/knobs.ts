@@ -3,18 +3,16 @@ import { ConfigError } from '../core/errors';
 import { shortened } from '../core/shortened';
 import { shown } from '../core/shown';
 import type { Layout } from './layout';
-import type { Asked } from './layout-of';
+import type { Held } from './layout-of-config';
 import type { Place } from './place';
 import type { PlannedConfig } from './planned-model';
 
-/** A setting of a plan that `whatIf` can change: its name, its value in a layout, and what sets it. */
+/** A setting of a plan that `whatIf` can change: its name, its value in a layout, and the keys of config and place that set it. */
 interface Knob {
   readonly label: string;
   of(layout: Layout): unknown;
-  /** Returns the keys of a config and of its place that set a value. */
+  /** Absent: the value is held, whatever config and place say. */
   keys?(value: unknown): object;
-  /** The key of a layout's request that has the value, if a config says it otherwise. */
-  readonly asked?: 'micro' | 'global' | 'seq';
 }
 
 const parallel =
@@ -26,22 +24,22 @@ const key =
 
 /** The settings that `whatIf` can change. */
 const KNOBS = {
-  microBatch: { label: 'microbatch', asked: 'micro', of: (layout: Layout) => layout.microBatch },
-  globalBatch: { label: 'global batch', asked: 'global', of: (layout: Layout) => layout.globalBatch },
-  tp: { label: 'tp', keys: parallel('tp'), of: (layout: Layout) => layout.tp },
-  pp: { label: 'pp', keys: parallel('pp'), of: (layout: Layout) => layout.pp },
-  cp: { label: 'cp', keys: parallel('cp'), of: (layout: Layout) => layout.cp },
-  strategy: { label: 'strategy', keys: parallel('strategy'), of: (layout: Layout) => layout.strategy },
+  microBatch: { label: 'microbatch', of: ({ microBatch }: Layout) => microBatch },
+  globalBatch: { label: 'global batch', of: ({ globalBatch }: Layout) => globalBatch },
+  tp: { label: 'tp', keys: parallel('tp'), of: ({ tp }: Layout) => tp },
+  pp: { label: 'pp', keys: parallel('pp'), of: ({ pp }: Layout) => pp },
+  cp: { label: 'cp', keys: parallel('cp'), of: ({ cp }: Layout) => cp },
+  strategy: { label: 'strategy', keys: parallel('strategy'), of: ({ strategy }: Layout) => strategy },
   recompute: {
     label: 'recompute',
     keys: (value) => ({ activationCheckpointing: value === 'none' ? null : value }),
-    of: (layout: Layout) => layout.recompute,
+    of: ({ recompute }: Layout) => recompute,
   },
-  attention: { label: 'attention', keys: key('attention'), of: (layout: Layout) => layout.attention },
-  nicGbit: { label: 'NIC, Gbit/s', keys: key('nicGbit'), of: (layout: Layout) => layout.hardware.nicGbit },
-  hardware: { label: 'GPU', keys: key('hardware'), of: (layout: Layout) => layout.hardware.name },
-  compile: { label: 'compiled', keys: key('compile'), of: (layout: Layout) => layout.compile },
-  seq: { label: 'tokens per sample', asked: 'seq', of: (layout: Layout) => layout.model.seq },
+  attention: { label: 'attention', keys: key('attention'), of: ({ attention }: Layout) => attention },
+  nicGbit: { label: 'NIC, Gbit/s', keys: key('nicGbit'), of: ({ hardware }: Layout) => hardware.nicGbit },
+  hardware: { label: 'GPU', keys: key('hardware'), of: ({ hardware }: Layout) => hardware.name },
+  compile: { label: 'compiled', keys: key('compile'), of: ({ compile }: Layout) => compile },
+  seq: { label: 'tokens per sample', of: ({ model }: Layout) => model.seq },
 } as const satisfies Readonly<Record<string, Knob>>;
 
 /** The values to try for each knob. */
@@ -53,7 +51,7 @@ export type KnobValues = {
 export interface Turn {
   readonly value: string | number | boolean;
   readonly place: PlannedConfig & Place;
-  readonly changes: Asked;
+  readonly held: Held;
   /** Whether a layout has this value. */
   isOf(layout: Layout): boolean;
 }
@@ -78,7 +76,7 @@ export function turnsOf(
       turns: tried.map((value) => ({
         value,
         place: knob.keys?.(value) ?? {},
-        changes: knob.asked === undefined ? {} : { [knob.asked]: countOf(name, value) },
+        held: knob.keys === undefined ? { [name]: countOf(name, value) } : {},
         isOf: (layout) => knob.of(layout) === value,
       })),
     };

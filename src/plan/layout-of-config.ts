@@ -1,68 +1,76 @@
-import { valueAt } from '../config/config-issue';
-import { type PlannedPath, SETTING_ROWS } from '../config/setting-table';
+import type { PlannedPath } from '../config/setting-table';
 import { isGathered } from '../config/settings/gathering';
-import { isOwnModel, MODEL_PARTS, modelShape } from '../config/settings/model';
+import { isOwnModel, modelShape } from '../config/settings/model';
 import { microbatchesOf, virtualStagesOf } from '../config/settings/pipeline';
 import { reduceDtypeOf } from '../config/settings/precision';
 import { encoderShape } from '../config/settings/videos';
-import { STRATEGIES, type StrategyName } from '../config/strategies';
-import { parseTrainConfig, type TrainConfig } from '../config/train-config';
+import { STRATEGIES } from '../config/strategies';
+import type { TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import { buildModel, chooseTrained } from '../nn/models/build-model';
-import type { Asked } from './layout-of';
-import { shapeOf } from './model-shape';
+import { GENERATIONS } from './generations';
+import type { Hardware } from './hardware';
+import type { AttentionKernel, Layout, Stack } from './layout';
+import { hasQuantizedMatrices } from './memory/quantized-weights';
+import { type ModelShape, type ModelShapeInput, shapeOf } from './model-shape';
 import { shapeOfConfig } from './models';
-import type { ReadPlace } from './place';
+import { hardwareAt, type ReadPlace } from './place';
+import { usualStack } from './stack-rules';
 
-/** A setting whose value a plan does not use, and the sentence that says what is planned instead. */
-export interface Assumed {
-  readonly setting: string;
-  readonly says: string;
+/** A checked config with the keys of its place; no key is in both. */
+export type PlanSettings = TrainConfig & ReadPlace;
+
+/** Everything from which a layout follows. */
+export interface Planable {
+  readonly settings: PlanSettings;
+  readonly shape: ModelShapeInput;
+  /** The kernel of attention that the model has; a place can name another. */
+  readonly kernel: AttentionKernel;
 }
 
-/** The settings of a config whose values a plan does not use. */
-export interface ConfigReading {
-  /** Settings that would affect a training on GPUs, but are planned with another value. */
-  readonly assumed: readonly Assumed[];
-  /** Settings that affect neither time nor memory of a step. */
-  readonly withoutEffect: readonly string[];
+/** Values that replace those of a config. A config's batch is per rank, so changes of degrees change the global batch. */
+export interface Held {
+  readonly microBatch?: number;
+  readonly globalBatch?: number;
+  /** Tokens of one sample. */
+  readonly seq?: number;
 }
 
-/** Further inputs of a reader: the GPUs for which the config is planned. */
-interface At {
+/** What readers find beside the settings. */
+interface At extends Pick<Planable, 'kernel'> {
+  readonly model: ModelShape;
+  readonly hardware: Hardware;
+  readonly stack: Stack;
   readonly gpus: number;
   /** Number of data-parallel ranks. */
   readonly dp: number;
+  readonly held: Held;
 }
 
-type Reader = (config: TrainConfig, at: At) => Asked;
-
 /**
- * A reader for each setting that a plan reads. It is a compile error if the row of a setting says `reads`, but the setting has no
- * reader.
+ * A reader for each setting that a plan reads; a reader returns the part of a layout that its settings decide. It is a compile
+ * error if the row of a setting says `reads`, but the setting has no reader, and if a part of the layout has no reader.
  */
-const READERS: Readonly<Record<PlannedPath, Reader>> = {
+const READERS = {
   model: modelOf,
   batch: batchOf,
   accumulation: batchOf,
   activationCheckpointing: recomputeOf,
-  'parallel.strategy': parallelOf,
-  'parallel.mesh': parallelOf,
-  'parallel.reshardAfterForward': parallelOf,
-  'parallel.communicationDataType': reduceDtype,
-  'parallel.commHook': ({ parallel: { commHook } }) => (commHook === null ? {} : { commHook }),
+  'parallel.strategy': shardingOf,
+  'parallel.mesh': shardingOf,
+  'parallel.reshardAfterForward': shardingOf,
+  'parallel.communicationDataType': typesOf,
+  'parallel.commHook': ({ parallel: { commHook } }: PlanSettings) => ({ commHook }),
   'parallel.tp': tensorParallelOf,
   'parallel.sequenceParallel': tensorParallelOf,
-  'parallel.ep': ({ parallel: { ep } }) => (ep === 1 ? {} : { ep }),
-  'parallel.cp': ({ parallel: { cp } }) => (cp === 1 ? {} : { cp }),
+  'parallel.ep': ({ parallel: { ep } }: PlanSettings) => ({ ep }),
+  'parallel.cp': ({ parallel: { cp } }: PlanSettings) => ({ cp }),
   'parallel.pp': pipelineOf,
   'parallel.schedule': pipelineOf,
   'parallel.virtualStages': pipelineOf,
   'parallel.microbatches': batchOf,
-  'mixedPrecision.reduceDtype': reduceDtype,
-  'mixedPrecision.paramDtype': ({ mixedPrecision }) => ({
-    precision: PRECISIONS[mixedPrecision?.paramDtype ?? 'float32'],
-  }),
+  'mixedPrecision.reduceDtype': typesOf,
+  'mixedPrecision.paramDtype': typesOf,
   'offload.optimizer': offloadOf,
   'offload.parameters': offloadOf,
   frozen: trainedShareOf,
@@ -72,14 +80,44 @@ const READERS: Readonly<Record<PlannedPath, Reader>> = {
   'optimizer.amsgrad': optimizerOf,
   'optimizer.momentum': optimizerOf,
   'optimizer.blockSize': optimizerOf,
-};
+} as const satisfies Readonly<Record<PlannedPath, (settings: PlanSettings, at: At) => Partial<Layout>>>;
 
-/** Returns what a config says about a training on GPUs. Throws: CONFIG if it cannot be planned. */
-export function askedByConfig(config: TrainConfig, { gpus: given }: Pick<ReadPlace, 'gpus'>): Asked {
-  const { tp, pp, cp } = config.parallel;
-  const gpus = given ?? defaultGpus(config.parallel);
-  const at = { gpus, dp: gpus / (tp * pp * cp) };
-  return Object.assign({ gpus }, ...[...new Set(Object.values(READERS))].map((read) => read(config, at)));
+type Part = ReturnType<(typeof READERS)[PlannedPath]>;
+type All<Parts> = (Parts extends unknown ? (part: Parts) => void : never) extends (all: infer A) => void
+  ? A
+  : never;
+
+const EACH_READER = [...new Set(Object.values(READERS))];
+
+/** Makes the layout and checks it. Throws: CONFIG if degrees, batch, model, precision and hardware do not fit together. */
+export function checkedLayout(planable: Planable, held: Held = {}): Layout {
+  const layout = layoutOfConfig(planable, held);
+  checkDegrees(layout);
+  checkBaseWeights(layout);
+  return layout;
+}
+
+/** Makes the layout. Does not check whether all values fit together. Throws: CONFIG for a model or hardware without sense. */
+export function layoutOfConfig({ settings, shape, kernel }: Planable, held: Held = {}): Layout {
+  const { parallel, compile = false } = settings;
+  const gpus = settings.gpus ?? defaultGpus(parallel);
+  const model = modelAsked(held.seq === undefined ? shape : { ...shape, seq: held.seq });
+  const hardware = hardwareAt(settings);
+  const stack = settings.stack ?? usualStack(strategyOf(settings));
+  const dp = gpus / (parallel.tp * parallel.pp * parallel.cp);
+  const at: At = { model, hardware, stack, gpus, dp, kernel, held };
+  const parts: All<Part> = Object.assign({}, ...EACH_READER.map((read) => read(settings, at)));
+  return {
+    ...parts,
+    ...{ model, hardware, stack, gpus, dp },
+    dispatcher: settings.dispatcher ?? 'alltoall',
+    overlapExperts: settings.overlapExperts ?? false,
+    earlyStop: settings.earlyStop ?? true,
+    cudaGraph: settings.cudaGraph ?? 'none',
+    compile,
+    compileLoss: settings.compileLoss ?? compile,
+    baseWeights: settings.baseWeights ?? null,
+  };
 }
 
 /** Returns the number of GPUs if a place has none: the mesh's ranks; without a mesh, the 8 ranks of a node. */
@@ -87,129 +125,189 @@ export function defaultGpus({ mesh, tp, pp }: TrainConfig['parallel']): number {
   return mesh === null ? 8 : mesh.dpReplicate * mesh.dpShard * tp * pp;
 }
 
-/** Finds the settings that differ from their defaults and whose values the plan does not use. */
-export function readingOf(config: TrainConfig, input: object, place: ReadPlace): ConfigReading {
-  const defaults = parseTrainConfig({ mixedPrecision: {} });
-  const assumed: Assumed[] = [];
-  const withoutEffect = valuesOfModel(input);
-  for (const { path, planned, idle } of SETTING_ROWS) {
-    const value = valueAt(config, path.split('.'));
-    const isChanged =
-      value !== undefined && JSON.stringify(value) !== JSON.stringify(valueAt(defaults, path.split('.')));
-    if (planned === null || !isChanged) continue;
-    const says =
-      'refused' in planned ? planned.refused : (planned.but?.(config, place) ?? idle?.(config) ?? null);
-    if (says !== null) assumed.push({ setting: path, says: `${path} ${shown(value)} ${says}` });
-    else if ('ignored' in planned) withoutEffect.push(path);
-  }
-  return { assumed, withoutEffect };
+function modelAsked(written: ModelShapeInput): ModelShape {
+  const shape = shapeOf(written);
+  const outer = shape.experts * shape.outerParams;
+  check(
+    shape.params > outer,
+    `model.params (${shape.params}) leaves no parameters for the layers: with ${shape.layers} layers of dim ${shape.dim}, embeddings and ` +
+      `head have ${outer} parameters. params is the number of all parameters, such as 7.5e9; describe a small model by its shape`,
+  );
+  return shape;
 }
 
-function modelOf(config: TrainConfig): Asked {
-  const shape = modelShape(config);
-  if (shape.kind === 'own') return {};
-  const isEager =
-    shape.kind !== 't5-encoder' && 'attention' in shape ? shape.attention !== 'flash' : shape.kind === 'gpt';
-  return { model: shapeOfConfig(config), ...(isEager ? { attention: 'unfused' } : {}) };
+function modelOf({ attention, dropout, exampleTokens }: PlanSettings, { model, stack, kernel }: At) {
+  return {
+    attention: attention ?? kernel,
+    // Llama's configurations have no dropout, in any framework.
+    dropout: dropout ?? (stack === 'megatron' && model.kind !== 'llama'),
+    exampleTokens: Math.min(exampleTokens ?? model.seq, model.seq),
+  };
 }
 
-function batchOf(config: TrainConfig, { dp }: At): Asked {
-  const { batch, accumulation } = config;
-  const micro = config.parallel.pp === 1 ? batch : batch / microbatchesOf(config);
-  return { micro, global: batch * accumulation * dp };
+function batchOf(settings: PlanSettings, { dp, held }: At) {
+  const { batch, accumulation, parallel } = settings;
+  const { microBatch = parallel.pp === 1 ? batch : batch / microbatchesOf(settings) } = held;
+  const { globalBatch = batch * accumulation * dp } = held;
+  return { globalBatch, microBatch, numMicroBatches: globalBatch / (dp * microBatch) };
 }
 
-function pipelineOf({ parallel }: TrainConfig): Asked {
+function pipelineOf({ parallel }: PlanSettings): Pick<Layout, 'pp' | 'virtualStages' | 'schedule'> {
   const { pp, schedule } = parallel;
-  return pp === 1
-    ? {}
-    : { pp, virtualStages: virtualStagesOf(parallel), schedule: PLANNED_SCHEDULES[schedule] };
+  if (pp === 1) return { pp, virtualStages: 1, schedule: '1F1B' };
+  return { pp, virtualStages: virtualStagesOf(parallel), schedule: PLANNED_SCHEDULES[schedule] };
 }
 
 const PLANNED_SCHEDULES = { gpipe: 'GPipe', '1f1b': '1F1B', interleaved: 'interleaved', zb: '1F1B' } as const;
 
-function recomputeOf({ activationCheckpointing: chosen }: TrainConfig): Asked {
-  if (chosen === null) return { recompute: 'none' };
-  if (typeof chosen === 'string') return { recompute: chosen };
-  if ('everyNth' in chosen) return { recompute: 'full', recomputeEveryNth: chosen.everyNth };
-  return { recompute: 'selective' };
+type Recomputed = Pick<Layout, 'recompute' | 'recomputeEveryNth'>;
+
+export function recomputeOf({ activationCheckpointing: chosen }: TrainConfig): Recomputed {
+  if (typeof chosen === 'string' || chosen === null)
+    return { recompute: chosen ?? 'none', recomputeEveryNth: 1 };
+  const isWhole = 'everyNth' in chosen;
+  return { recompute: isWhole ? 'full' : 'selective', recomputeEveryNth: isWhole ? chosen.everyNth : 1 };
 }
 
-function parallelOf({ parallel }: TrainConfig, { gpus }: At): Asked {
-  const { mesh, strategy } = parallel;
-  const ranks = gpus / (parallel.tp * parallel.pp);
+function shardingOf(settings: PlanSettings, { gpus, dp, hardware }: At) {
+  const { mesh, tp, pp, cp } = settings.parallel;
+  const strategy = strategyOf(settings);
+  const ranks = gpus / (tp * pp);
   if (mesh !== null && !Number.isInteger(ranks / mesh.dpShard)) {
     throw new ConfigError(
       `parallel.mesh: dpShard ${mesh.dpShard} does not divide the ${ranks} ranks that share shards of ${gpus} GPUs; change dpShard or gpus`,
     );
   }
-  return {
-    strategy: strategyOf(parallel),
-    ...(mesh === null || !STRATEGIES[strategy].isHybrid ? {} : { dpShard: mesh.dpShard }),
-  };
-}
-
-function tensorParallelOf({ parallel: { tp, sequenceParallel } }: TrainConfig): Asked {
-  return tp === 1 ? {} : { tp, sequenceParallel };
+  const inNode = Math.max(1, Math.min(dp * cp, Math.floor(hardware.gpusPerNode / tp)));
+  return { strategy, shards: STRATEGIES[strategy].isHybrid ? (mesh?.dpShard ?? inNode) : dp * cp };
 }
 
 /** Returns the strategy that reshardAfterForward chooses; the strategies to choose from differ only in reshardAfterForward. */
-function strategyOf({ strategy, reshardAfterForward }: TrainConfig['parallel']): StrategyName {
+export function strategyOf({ parallel: { strategy, reshardAfterForward } }: TrainConfig): Layout['strategy'] {
   if (reshardAfterForward === null || !isGathered(strategy)) return strategy;
   const keeps = reshardAfterForward === false;
   if (STRATEGIES[strategy].isHybrid) return keeps ? '_HYBRID_SHARD_ZERO2' : 'HYBRID_SHARD';
   return keeps ? 'SHARD_GRAD_OP' : 'FULL_SHARD';
 }
 
-function reduceDtype(config: TrainConfig): Asked {
-  if (config.mixedPrecision === null && config.parallel.communicationDataType === null) return {};
-  return { reduceDtype: PRECISIONS[reduceDtypeOf(config)] };
+function tensorParallelOf({ parallel, asyncTensorParallel = false }: PlanSettings) {
+  const { tp, sequenceParallel } = parallel;
+  return {
+    tp,
+    sequenceParallel: tp > 1 && sequenceParallel,
+    asyncTensorParallel: tp > 1 && asyncTensorParallel,
+  };
+}
+
+function typesOf(settings: PlanSettings, at: At) {
+  const { mixedPrecision, parallel, fp8 = false, fp8AllGather = true } = settings;
+  const isUsual = mixedPrecision === null && parallel.communicationDataType === null;
+  // TorchTitan gathers in fp8 only if data parallelism shards (float8.py: dp_shard_enabled), not under context parallelism alone.
+  const canGather = fp8 && at.stack === 'fsdp2' && shardingOf(settings, at).shards > parallel.cp;
+  return {
+    precision: fp8 ? ('fp8' as const) : PRECISIONS[mixedPrecision?.paramDtype ?? 'float32'],
+    reduceDtype: isUsual ? null : PRECISIONS[reduceDtypeOf(settings)],
+    fp8AllGather: canGather && fp8AllGather,
+  };
 }
 
 const PRECISIONS = { float32: 'fp32', bfloat16: 'bf16', float16: 'fp16' } as const;
 
 /** If parameters are offloaded to the host, the optimizer runs on the host too. */
-function offloadOf({ offload, parallel }: TrainConfig): Asked {
+export function offloadOf({ offload, parallel }: TrainConfig) {
   const parameters = offload.parameters && isGathered(parallel.strategy);
   return { offload: { optimizer: offload.optimizer || parameters, parameters } };
 }
 
-function optimizerOf({ optimizer }: TrainConfig): Asked {
+export function optimizerOf({ optimizer }: TrainConfig) {
   const { kind, amsgrad, momentum, blockSize } = optimizer;
   return { optimizer: { kind, amsgrad, momentum, blockSize } };
 }
 
 /** Returns the share of parameters that train, with adapters. Builds the model without values to count the parameters. */
-function trainedShareOf(config: TrainConfig): Asked {
-  const { frozen, lora } = config;
-  if ((frozen.length === 0 && lora === null) || isOwnModel(modelShape(config))) return {};
-  const model = buildModel(config);
+function trainedShareOf(settings: PlanSettings) {
+  const { frozen, lora, trainedShare } = settings;
+  if ((frozen.length === 0 && lora === null) || isOwnModel(modelShape(settings)))
+    return { trainedShare: trainedShare ?? 1 };
+  const model = buildModel(settings);
   const numParams = model.numParams();
-  chooseTrained(model, config);
+  chooseTrained(model, settings);
   const trained = model.parameters().filter(({ requiresGrad }) => requiresGrad);
-  return { trainedShare: trained.reduce((sum, { size }) => sum + size, 0) / numParams };
+  return { trainedShare: trainedShare ?? trained.reduce((sum, { size }) => sum + size, 0) / numParams };
 }
 
-function textEncoderOf({ textEncoder }: TrainConfig): Asked {
-  if (textEncoder === null) return {};
+function textEncoderOf({ textEncoder }: PlanSettings): Pick<Layout, 'textEncoder'> {
+  if (textEncoder === null) return { textEncoder };
   const { params } = shapeOf(shapeOfConfig({ model: encoderShape(textEncoder) }));
   return { textEncoder: { params, sharded: textEncoder.fsdp } };
 }
 
-function valuesOfModel(input: object): string[] {
-  const written = writtenModel(input);
-  return Object.entries(MODEL_PARTS)
-    .filter(([key, { planned }]) => key in written && 'ignored' in planned)
-    .map(([key]) => `model.${key}`);
+function checkDegrees(layout: Layout): void {
+  const { gpus, dp, tp, pp, cp, ep, globalBatch, microBatch, virtualStages, precision, hardware } = layout;
+  const { name, seq, heads, kvHeads, headDim, layers, moe } = layout.model;
+  check(
+    Number.isInteger(dp),
+    `gpus (${gpus}) must be a multiple of tp(${tp}) x pp(${pp}) x cp(${cp}) = ${tp * pp * cp}; change gpus or one of the degrees`,
+  );
+  check(
+    cp === 1 || layout.exampleTokens === seq,
+    `exampleTokens (${layout.exampleTokens}) asks for packed rows, but packed rows cannot be divided by cp (${cp}); leave out exampleTokens or cp`,
+  );
+  check(
+    Number.isInteger(layout.numMicroBatches),
+    `the global batch (${globalBatch}) must be a multiple of dp x microbatch (${dp} x ${microBatch})`,
+  );
+  check(
+    Number.isInteger(headDim),
+    `${heads} heads must divide the model's dim (dim / heads is ${headDim}); change dim or the number of heads, or give headDim`,
+  );
+  check(heads % tp === 0, `tp (${tp}) must divide the model's ${heads} heads`);
+  check(
+    kvHeads % tp === 0 || tp % kvHeads === 0,
+    `tp (${tp}) does not fit ${kvHeads} key and value heads: one of these two numbers must be a multiple of the other`,
+  );
+  check(
+    layers >= pp * virtualStages,
+    `pp x virtualStages (${pp} x ${virtualStages}) is more than the model's ${layers} layers`,
+  );
+  check(
+    ep === 1 || moe !== null,
+    `ep (${ep}) needs a model with experts within its layers; ${name} has none: leave ep out`,
+  );
+  const experts = moe?.experts ?? 1;
+  check(
+    experts % ep === 0 && (dp * cp) % ep === 0,
+    `ep (${ep}) must divide the model's ${experts} experts, and dp x cp (${dp} x ${cp}), the number of ranks that share the experts`,
+  );
+  check(
+    precision !== 'fp8' || GENERATIONS[hardware.generation].fp8Rate !== null,
+    `fp8: ${hardware.name} cannot compute in fp8; leave fp8 out, or name a GPU that has it (H100 or newer)`,
+  );
 }
 
-/** Returns a model's settings as the user wrote them; no settings if the model is a name. */
-function writtenModel(input: object): Readonly<Record<string, unknown>> {
-  const model = 'model' in input ? input.model : undefined;
-  return typeof model === 'object' ? { ...model } : {};
+/** Checks that PEFT and bitsandbytes can train adapters of these frozen weights. */
+function checkBaseWeights(layout: Layout): void {
+  const { baseWeights, trainedShare, model, strategy, stack, tp, pp, cp, offload, precision } = layout;
+  if (baseWeights === null) return;
+  check(
+    precision !== 'fp8' && !offload.optimizer && !offload.parameters,
+    "baseWeights: 'nf4' is planned with 16- or 32-bit matmuls and all states on the GPU; leave out offload and fp8",
+  );
+  check(
+    trainedShare < 1,
+    "baseWeights: 'nf4' freezes all weights, and only adapters train; give lora in a config, or give trainedShare (the adapters' parameters divided by the model's parameters)",
+  );
+  check(
+    hasQuantizedMatrices(model),
+    `baseWeights: 'nf4' is planned for a gpt or llama that has no experts and no latent attention, not for ${model.name}; leave baseWeights out`,
+  );
+  check(
+    strategy === 'NO_SHARD' && stack === 'fsdp2' && tp * pp * cp === 1,
+    `baseWeights: 'nf4' is planned only whole on every GPU, as under PEFT with DDP, and not with ${stack} ${strategy}, tp ${tp}, pp ${pp}, cp ${cp}; ` +
+      "give parallel: { strategy: 'NO_SHARD' }",
+  );
 }
 
-function shown(value: unknown): string {
-  const text = JSON.stringify(value);
-  return text.length > 60 ? `${text.slice(0, 59)}…` : text;
+function check(holds: boolean, message: string): void {
+  if (!holds) throw new ConfigError(message);
 }

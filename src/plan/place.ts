@@ -1,12 +1,37 @@
 import { z } from 'zod';
-import { issuesMessage, requirePlain, toIssues } from '../config/config-issue';
+import { parsedBy, requirePlain } from '../config/config-issue';
 import { size } from '../config/families/kinds';
 import { spelled } from '../config/other-names';
-import { keysOf } from '../config/setting-table';
 import { ConfigError } from '../core/errors';
-import { ownValue } from '../core/own-value';
 import { shown } from '../core/shown';
-import { ATTENTION_KERNELS, CUDA_GRAPHS, DISPATCHERS, STACKS } from './layout';
+import { type Hardware, type HardwareOverrides, hardwareOf } from './hardware';
+
+/** Frameworks that run a layout. The framework decides the types of stored values, and what is fused and overlapped. */
+export const STACKS = [
+  /** Megatron-LM: fp16/bf16 parameters, fp32 main gradients, tensor and pipeline parallelism, fused softmax and GELU. */
+  'megatron',
+  /** PyTorch's fully_shard, parallelize_module and pipelining, as TorchTitan combines them. */
+  'fsdp2',
+  /** DeepSpeed's ZeRO stages. */
+  'deepspeed',
+] as const;
+
+/**
+ * Kernels of attention, with other programs' names. 'unfused' writes scores and probabilities to memory; the other kernels do not:
+ * FlashAttention 1, 2 ('flash') and 3, the kernel of Triton's tutorial, the memory-efficient kernel of xFormers and PyTorch, and
+ * the kernel of cuDNN.
+ */
+const KERNEL_NAMES = {
+  unfused: ['eager', 'math', 'standard', 'fusedsoftmax'],
+  flash1: ['flashattention1', 'fa1'],
+  triton: [],
+  efficient: ['xformers', 'memoryefficient', 'efficientattention'],
+  flash: ['sdpa', 'flashattention', 'flash2', 'flashattention2', 'flashattn', 'fa2'],
+  flash3: ['flashattention3', 'fa3'],
+  cudnn: ['cudnnattention'],
+} as const satisfies Readonly<Record<string, readonly string[]>>;
+
+export const ATTENTION_KERNELS = Object.keys(KERNEL_NAMES) as (keyof typeof KERNEL_NAMES)[]; // the keys of the table
 
 const positive = z.number().positive();
 
@@ -27,32 +52,16 @@ export const gpuSchema = z.strictObject({
 
 export const hardwareSchema = z.union([z.string(), gpuSchema]);
 
-/** Kernels of attention by other programs' names. */
-const KERNEL_WORDS: Readonly<Record<string, string>> = {
-  eager: 'unfused',
-  math: 'unfused',
-  standard: 'unfused',
-  fusedsoftmax: 'unfused',
-  sdpa: 'flash',
-  flashattention: 'flash',
-  flash2: 'flash',
-  flashattention2: 'flash',
-  flashattn: 'flash',
-  fa2: 'flash',
-  flashattention1: 'flash1',
-  fa1: 'flash1',
-  xformers: 'efficient',
-  memoryefficient: 'efficient',
-  efficientattention: 'efficient',
-  cudnnattention: 'cudnn',
-  flashattention3: 'flash3',
-  fa3: 'flash3',
-};
-
 const kernelSchema = z.preprocess(
-  (value) => (typeof value === 'string' ? (ownValue(KERNEL_WORDS, spelled(value)) ?? value) : value),
+  (value) => (typeof value === 'string' ? kernelNamed(value) : value),
   z.enum(ATTENTION_KERNELS).optional(),
-) as unknown as z.ZodOptional<z.ZodEnum<{ [Kernel in (typeof ATTENTION_KERNELS)[number]]: Kernel }>>; // its own type
+) as unknown as z.ZodOptional<z.ZodType<keyof typeof KERNEL_NAMES>>; // its own type
+
+/** Returns our name of another program's kernel; any other name as it is. */
+function kernelNamed(name: string): string {
+  const names = Object.entries<readonly string[]>(KERNEL_NAMES);
+  return names.find(([, others]) => others.includes(spelled(name)))?.[0] ?? name;
+}
 
 /**
  * The schema of a place: the GPUs on which a config is planned, and how the programs there compute. A run on this machine has
@@ -74,22 +83,29 @@ export const placeSchema = z.strictObject({
   fp8: z.boolean().optional(),
   /** Whether FSDP gathers parameters of fp8 layers in fp8 (TorchTitan's enable_fsdp_float8_all_gather). Default: true. */
   fp8AllGather: z.boolean().optional(),
+  /** Whether collectives of tensor parallelism are split into parts that overlap with their matmuls. Default: false. */
   asyncTensorParallel: z.boolean().optional(),
-  /** How tokens reach their experts' ranks. Default: 'alltoall'. */
-  dispatcher: z.enum(DISPATCHERS).optional(),
+  /**
+   * How tokens reach their experts' ranks: NCCL's all-to-all (default), or the kernels of DeepEP or HybridEP, which send fewer
+   * copies.
+   */
+  dispatcher: z.enum(['alltoall', 'deepep', 'hybridep']).optional(),
   /** Whether one microbatch's exchange of tokens runs at the same time as another microbatch's compute. Default: false. */
   overlapExperts: z.boolean().optional(),
-  /** What a CUDA graph replays without the CPU. Default: 'none'. */
-  cudaGraph: z.enum(CUDA_GRAPHS).optional(),
+  /** What a CUDA graph replays without the CPU: nothing, the experts' router, the router and attention, or the whole iteration. */
+  cudaGraph: z.enum(['none', 'router', 'attention', 'iteration']).optional(),
   /**
    * Whether PyTorch's recomputation of a layer stops when backward has all that it needs (torch.utils.checkpoint with
    * use_reentrant=False, from torch 2.1 on). Default: true.
    */
   earlyStop: z.boolean().optional(),
   compile: z.boolean().optional(),
-  /** Whether the loss is compiled. Default: the value of `compile`, as in TorchTitan. */
+  /**
+   * Whether the loss is compiled; a compiled loss makes no float32 copies of the logits. Default: the value of `compile`, as in
+   * TorchTitan.
+   */
   compileLoss: z.boolean().optional(),
-  /** Whether the program's model has dropout. Default: true for Megatron-LM's models other than Llama. */
+  /** Whether the program's model has dropout, which costs memory (a mask) and traffic. Default: true for Megatron-LM's models other than Llama. */
   dropout: z.boolean().optional(),
   /** Share of parameters that train; the others are frozen. Default: what `frozen` and `lora` leave. */
   trainedShare: positive.max(1).optional(),
@@ -108,12 +124,9 @@ export type Place = z.input<typeof placeSchema>;
 /** A checked place, whose hardware has one name. */
 export type ReadPlace = Omit<z.output<typeof placeSchema>, 'on'>;
 
-const KEYS = keysOf(placeSchema);
-
-const FORMS: Readonly<Record<string, string>> = {
-  on: "a name such as 'A100-80G', or { like: 'A100-80G', memoryGB: 64 }",
-  hardware: "a name such as 'A100-80G', or { like: 'A100-80G', memoryGB: 64 }",
-};
+/** How the hardware is written; messages about a wrong value end with this text. */
+const HARDWARE_FORM = "a name such as 'A100-80G', or { like: 'A100-80G', memoryGB: 64 }";
+export const PLACE_FORMS = { on: HARDWARE_FORM, hardware: HARDWARE_FORM };
 
 /** Whether a key is a place's, and not a config's. */
 export function isPlaceKey(key: string): key is keyof Place {
@@ -124,15 +137,29 @@ export function isPlaceKey(key: string): key is keyof Place {
 export function parsePlace(input: object): ReadPlace {
   requirePlain(input);
   const written = Object.fromEntries(Object.entries(input).filter(([, value]) => value != null));
-  const parsed = placeSchema.safeParse(written);
-  if (!parsed.success) {
-    const issues = toIssues(parsed.error.issues, written, KEYS, FORMS);
-    throw new ConfigError(issuesMessage(issues), { issues });
-  }
-  const { on, ...place } = parsed.data;
+  return withHardware(parsedBy(placeSchema, written, [], { forms: PLACE_FORMS }));
+}
+
+/** Returns a place whose hardware has one name. Throws: CONFIG for a place that has both names. */
+export function withHardware<Read extends z.output<typeof placeSchema>>(read: Read): Omit<Read, 'on'> {
+  const { on, ...place } = read;
   if (on === undefined) return place;
   if (place.hardware === undefined) return { ...place, hardware: on };
   throw new ConfigError(
     `a plan's place has on (${shown(on)}) and hardware (${shown(place.hardware)}), which mean the same; give one`,
   );
+}
+
+/** Returns the hardware of a place, with its numbers in place of the published figures. Throws: CONFIG for an unknown name. */
+export function hardwareAt({
+  hardware = 'A100-80G',
+  gpusPerNode,
+  nicGbit,
+}: Pick<ReadPlace, 'hardware' | 'gpusPerNode' | 'nicGbit'>): Hardware {
+  const { like, ...numbers } = typeof hardware === 'string' ? { like: hardware } : hardware;
+  return hardwareOf(like, {
+    ...(numbers as HardwareOverrides), // a checked place has no undefined numbers
+    ...(gpusPerNode === undefined ? {} : { gpusPerNode }),
+    ...(nicGbit === undefined ? {} : { nicGbit }),
+  });
 }

@@ -4,27 +4,24 @@ import { issuesMessage, requirePlain, valueAt } from '../config/config-issue';
 import { knownModel } from '../config/model-names';
 import { presetNamed, readNamed } from '../config/named-config';
 import { PUBLISHED_TRAINING } from '../config/named-models';
-import { nearest } from '../config/nearest';
 import { requireKnownOptions } from '../config/option-names';
 import type { ConfigIssue } from '../config/setting';
-import { modelShape } from '../config/settings/model';
-import { knownKeys, parseTrainConfig, type TrainConfig } from '../config/train-config';
+import { configSchema, FORMS } from '../config/setting-table';
+import { checkConfig, type TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
-import { ownValue } from '../core/own-value';
-import { shown } from '../core/shown';
+import { isRecord, shown } from '../core/shown';
 import type { Reading } from '../dialects/rows/reading';
+import { whereOf } from '../dialects/together';
+import { type ConfigReading, placeReadings, readingOf } from './assumed';
 import { isBatchLine, ofBatchLine, ourKey, TODAY } from './batch-line';
 import type { Planned } from './cost-of';
-import { meantBoard } from './hardware';
 import { type HardwareCalibration, parseCalibration, withCalibration } from './hardware-calibration';
 import type { Layout } from './layout';
-import { type Asked, layoutAsked } from './layout-of';
-import { type Assumed, askedByConfig, type ConfigReading, readingOf } from './layout-of-config';
-import { hubModelAt, leftOutOf, ownModelRefused } from './models';
-import { isPlaceKey, type Place, parsePlace, placeSchema, type ReadPlace } from './place';
-import { type PlannedConfig, type PlannedModel, type PlanObject, plannedModel } from './planned-model';
+import { checkedLayout, type Held, type Planable } from './layout-of-config';
+import { hubModelAt, leftOutOf } from './models';
+import { isPlaceKey, PLACE_FORMS, type Place, placeSchema, withHardware } from './place';
+import { builtModel, type PlannedModel, type PlanObject, plannedModel } from './planned-model';
 import { predict } from './predict';
-import { isReading, readingInput, readingPlace, requireReadable, requireWorld } from './reading-input';
 
 /**
  * The input of `plan`: a TrainConfig, which may also have the keys of a place, the reading of another program's settings
@@ -44,11 +41,8 @@ export interface PlanOptions {
 
 export const PLAN_OPTIONS: readonly (keyof PlanOptions)[] = ['calibration'];
 
-/** A prediction, the settings that are planned with other values, and the config and place that give this prediction again. */
-export interface PlannedInput extends Planned, ConfigReading {
-  readonly config: PlannedConfig;
-  readonly place: Place;
-}
+/** A prediction, and the settings that are planned with other values. */
+export type PlannedInput = Planned & ConfigReading;
 
 /**
  * Plans an input. `where` is the hardware's name, or a place.
@@ -61,16 +55,15 @@ export function plannedInput(
 ): PlannedInput {
   requireKnownOptions('plan(input, place, { … })', options, PLAN_OPTIONS);
   const { written, place } = partsOf(inputAt(input, where));
-  const at = calibratedPlace(place, options);
-  return { ...changedInput({ ...written, ...at }, {}, {}), config: written, place: at };
+  return changedInput({ ...written, ...calibratedPlace(place, options) }, {});
 }
 
-/** Plans an input with changed settings. Throws: CONFIG as `plannedInput` does. */
-export function changedInput(input: PlanInput, where: PlanPlace, changes: Asked): Planned & ConfigReading {
-  const read = readPlan(inputAt(input, where));
-  const layout = layoutAsked({ ...read.asked, ...changes });
-  const assumed = [...read.assumed, ...placeReadings(read.asked, layout)];
-  return { layout, prediction: predict(layout), assumed, withoutEffect: read.withoutEffect };
+/** Plans an input with changed values. Throws: CONFIG as `plannedInput` does. */
+export function changedInput(input: PlanInput, where: PlanPlace, held: Held = {}): PlannedInput {
+  const { settings, assumed, withoutEffect, ...model } = readPlan(inputAt(input, where));
+  const layout = checkedLayout({ settings, ...model }, held);
+  const all = [...assumed, ...placeReadings(settings, layout)];
+  return { layout, prediction: predict(layout), assumed: all, withoutEffect };
 }
 
 /** Returns a place whose hardware has the measured figures of the options' calibration. */
@@ -80,51 +73,45 @@ export function calibratedPlace(place: Place, { calibration }: PlanOptions): Pla
 
 /** Returns the layout of a config with the keys of its place. Throws: CONFIG as `plannedInput` does. */
 export function layoutOf(input: PlanObject): Layout {
-  return layoutAsked(readPlan(input).asked);
+  return checkedLayout(readPlan(input));
 }
 
 /** What an input says about a layout, and its settings that are planned with other values. */
-interface PlanRead extends ConfigReading {
-  readonly asked: Asked;
-  /** The checked config; its model is 'own' if only a plan knows the model. */
-  readonly config: TrainConfig;
-}
+interface PlanRead extends ConfigReading, Planable {}
 
 /** Reads the keys of a config and of its place. Throws: CONFIG as `plannedInput` does, with everything that is wrong. */
 export function readPlan(input: object): PlanRead {
-  const { written, place: given } = partsOf(input);
-  const issues: ConfigIssue[] = [...strangeKeys(written)];
-  const own = withoutKeys(written, issues);
-  const place = gathered(issues, () => parsePlace(given));
-  const model = gathered(issues, () => plannedModel(own.model, valueAt(own, ['parallel', 'pp'])));
-  const rest = withoutKeys(own, issues);
-  const config = gathered(issues, () => parseTrainConfig(model === undefined ? rest : unbuilt(rest, model)));
-  if (place === undefined || config === undefined || issues.length > 0)
-    throw new ConfigError(issuesMessage(issues), { issues });
-  if (model === undefined && modelShape(config).kind === 'own') throw ownModelRefused();
-  const asked = { ...askedByConfig(config, place), ...askedByPlace(place, model?.attention) };
-  const reading = readingOf(config, model === undefined ? own : {}, place);
-  if (model === undefined) return { config, asked, ...reading };
-  requireNoAdapters(config);
-  const leftOut = leftOutOf(model.shape);
-  const assumed = [...reading.assumed, ...(leftOut === null ? [] : [{ setting: 'model', says: leftOut }])];
-  return { config, asked: { ...asked, model: model.shape }, ...reading, assumed };
+  const { written: config, place } = partsOf(input);
+  const at = Object.entries(place).filter(([, value]) => value !== null);
+  const written = { ...config, ...Object.fromEntries(at) };
+  const { model: asked, ...others } = written;
+  const issues: ConfigIssue[] = [];
+  const model = gathered(issues, () => plannedModel(asked, valueAt(written, ['parallel', 'pp'])));
+  const own = issues.length > 0 ? others : written;
+  const checked = checkConfig(model === undefined ? own : unbuilt(own, model), PLAN_SCHEMA, PLAN_WORDS);
+  if ('issues' in checked) issues.push(...checked.issues);
+  if ('issues' in checked || issues.length > 0) throw new ConfigError(issuesMessage(issues), { issues });
+  const settings = withHardware(checked.config);
+  const { shape, kernel } = model ?? builtModel(settings);
+  if (model !== undefined) requireNoAdapters(settings);
+  const { assumed, withoutEffect } = readingOf(settings, model === undefined ? asked : undefined);
+  const leftOut = leftOutOf(shape);
+  const all = leftOut === null ? assumed : [...assumed, { setting: 'model', says: leftOut }];
+  return { settings, shape, kernel, assumed: all, withoutEffect };
 }
 
-/** Returns settings without those that have an issue, so that each is reported once. */
-function withoutKeys(settings: Readonly<Record<string, unknown>>, issues: readonly ConfigIssue[]) {
-  return Object.fromEntries(
-    Object.entries(settings).flatMap(([key, value]) => {
-      const wrong = issues.filter(({ path }) => path[0] === key);
-      if (wrong.length === 0) return [[key, value]];
-      if (key !== 'parallel') return [];
-      const kept = Object.entries(Object(value)).filter(
-        ([part]) => !wrong.some(({ path }) => path[1] === part),
-      );
-      return [[key, Object.fromEntries(kept)]];
-    }),
-  );
-}
+const PLAN_SCHEMA = configSchema.extend(placeSchema.shape);
+
+const PLAN_WORDS = {
+  forms: { ...FORMS, ...PLACE_FORMS },
+  moved: Object.fromEntries([
+    ...Object.entries(TODAY),
+    ...Object.keys(placeSchema.shape).map((key) => [
+      `parallel.${key}`,
+      `${key} beside the model, or in the place`,
+    ]),
+  ]),
+};
 
 /** Returns a result; if there are issues instead, adds them to `issues` and returns undefined. */
 function gathered<Result>(issues: ConfigIssue[], read: () => Result): Result | undefined {
@@ -143,27 +130,6 @@ function unbuilt(written: object, { isPublished }: PlannedModel): object {
   return { ...(isPublished ? PUBLISHED_TRAINING : {}), ...written, model: { kind: 'own' }, data: 'function' };
 }
 
-/** Returns the issues of keys that only older lines have, or that are similar to a place's key, or that belong into the place. */
-function strangeKeys(written: Readonly<Record<string, unknown>>): readonly StrangeKey[] {
-  const within = Object.keys(Object(written.parallel))
-    .filter(isPlaceKey)
-    .map((key) => ({
-      path: ['parallel', key],
-      message: `unknown key; write ${key} beside the model, or in the place`,
-    }));
-  const keys = Object.keys(written).flatMap((key) => {
-    if (knownKeys('').includes(key)) return [];
-    const today = ownValue(TODAY, key);
-    if (today !== undefined) return [{ path: [key], message: `unknown key; write ${today}` }];
-    if (nearest(key, knownKeys('')) !== undefined) return [];
-    const near = nearest(key, [...Object.keys(placeSchema.shape), ...Object.keys(TODAY)]);
-    return near === undefined ? [] : [{ path: [key], message: `unknown key; did you mean "${near}"?` }];
-  });
-  return [...keys, ...within];
-}
-
-type StrangeKey = ConfigIssue & { readonly path: readonly string[] };
-
 /** Returns the keys of a config and those of a place; keys that are undefined are left out. */
 export function partsOf(input: object): {
   readonly written: Readonly<Record<string, unknown>>;
@@ -175,21 +141,6 @@ export function partsOf(input: object): {
     place: Object.fromEntries(entries.filter(([key]) => isPlaceKey(key))), // `parsePlace` checks the values
   };
 }
-
-/** Returns what a place says about a layout. `attention` is the setting of a model that only a plan knows. */
-function askedByPlace(
-  { fp8, attention, ...place }: ReadPlace,
-  ofModel: 'eager' | 'flash' | undefined,
-): Asked {
-  const kernel = attention ?? (ofModel === undefined ? undefined : KERNELS[ofModel]);
-  return {
-    ...place,
-    ...(fp8 === true ? { precision: 'fp8' } : {}),
-    ...(kernel === undefined ? {} : { attention: kernel }),
-  };
-}
-
-const KERNELS = { eager: 'unfused', flash: 'flash' } as const;
 
 function requireNoAdapters({ lora, frozen }: TrainConfig): void {
   if (lora === null && frozen.length === 0) return;
@@ -207,7 +158,7 @@ export function inputAt(input: unknown, where: PlanPlace): object {
   const asked = inputOf(input);
   const place = placeOf(where);
   if (!isReading(input)) return withPlace(asked, place);
-  requireWorld(input, 'gpus' in place ? place.gpus : undefined);
+  requireWorld(input, place);
   return withPlace(withPlace(asked, readingPlace(input)), place);
 }
 
@@ -215,7 +166,7 @@ export function inputAt(input: unknown, where: PlanPlace): object {
 export function inputOf(input: unknown): object {
   if (isReading(input)) {
     requireReadable(input);
-    return readingInput(input);
+    return input.config;
   }
   const asked = typeof input === 'string' ? planInputNamed(input) : input;
   requirePlain(asked);
@@ -223,21 +174,66 @@ export function inputOf(input: unknown): object {
   throw new ConfigError(`a plan needs a TrainConfig or a model's name, got ${shown(asked)}`);
 }
 
-/** Replaces the input's keys by the place's keys that have a value. Keys within `parallel` are replaced one by one. */
-export function withPlace(input: object, place: object): object {
-  const written: Readonly<Record<string, unknown>> = { ...input };
-  const given: Readonly<Record<string, unknown>> = keysWithValues(place);
-  const isBoth = isObject(written.parallel) && isObject(given.parallel);
+/** Whether an input is the reading of another program's settings, as sl.readConfig returns it. */
+function isReading(input: unknown): input is Reading {
+  return isRecord(input) && ['config', 'lines', 'place'].every((key) => key in input);
+}
+
+/** Throws: CONFIG with every line that is an error. If no line is a setting, refused lines count as errors. */
+export function requireReadable({ config, lines }: Reading): void {
+  const isRefused = Object.keys(config).length === 0;
+  const wrong = lines.filter(({ effect }) => effect === 'error' || (isRefused && effect === 'refused'));
+  if (wrong.length > 0)
+    throw new ConfigError(wrong.map((line) => `${whereOf(line)}: ${line.key}: ${line.why}`).join('\n'));
+}
+
+/** Returns the place where a reading runs, and the model and its sequences if only a plan has them. */
+function readingPlace(reading: Reading): PlanObject {
+  const { world, machines, place, config } = reading;
+  const { compile, dropout, isFp8, seq } = place;
+  const degrees = degreesOf(reading);
+  const gpus = world ?? (degrees > 1 ? degrees : undefined);
+  const name = typeof config.model === 'string' ? config.model : place.model;
   return {
-    ...written,
-    ...given,
-    ...(isBoth && { parallel: { ...Object(written.parallel), ...keysWithValues(Object(given.parallel)) } }),
-    // Both names of the hardware have one meaning, and the place decides.
-    ...('hardware' in given && !('on' in given) && { on: undefined }),
-    ...('on' in given && !('hardware' in given) && { hardware: undefined }),
+    ...(gpus !== undefined && { gpus }),
+    ...(world !== null && machines !== null && machines > 1 && { gpusPerNode: world / machines }),
+    ...(name !== undefined && { model: seq === undefined ? name : { like: name, seq } }),
+    ...(compile === true && { compile }),
+    ...(dropout !== undefined && { dropout }),
+    ...(isFp8 === true && { fp8: true }),
   };
 }
 
+/** Returns the number of ranks that one copy of the model needs. */
+export function degreesOf({ config: { parallel = {} } }: Reading): number {
+  return (parallel.tp ?? 1) * (parallel.cp ?? 1) * (parallel.pp ?? 1);
+}
+
+/** Throws: CONFIG if the reading's rows per rank depend on the number of ranks, and the reading does not have this number. */
+function requireWorld({ world, place: { globalBatch } }: Reading, { gpus }: PlanObject): void {
+  if (world !== null || globalBatch === undefined || gpus === undefined) return;
+  throw new ConfigError(
+    `a step has ${globalBatch} rows of all ranks together, and the settings do not state the number of ranks, so the rows per rank are not known; ` +
+      `write sl.readConfig(FILE, { world: ${String(gpus)} })`,
+  );
+}
+
+/** Replaces the input's keys by the place's keys that have a value. Keys within `parallel` are replaced one by one. */
+export function withPlace(input: object, place: object): object {
+  const written: Readonly<Record<string, unknown>> = { ...input };
+  const { on, hardware, ...given } = keysWithValues(place);
+  const { parallel } = written;
+  return {
+    ...written,
+    ...given,
+    ...(isRecord(parallel) &&
+      isRecord(given.parallel) && { parallel: { ...parallel, ...keysWithValues(given.parallel) } }),
+    // Both names of the hardware have one meaning, and the place decides.
+    ...((on !== undefined || hardware !== undefined) && { on, hardware }),
+  };
+}
+
+/** Returns the keys that have a value. */
 function keysWithValues(object: object): Readonly<Record<string, unknown>> {
   return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined));
 }
@@ -277,46 +273,3 @@ export function placeOf(place: PlanPlace): PlanObject {
   requirePlain(place);
   return typeof place === 'string' || 'like' in place ? { on: place } : place;
 }
-
-function isObject(value: unknown): value is object {
-  return typeof value === 'object' && value !== null;
-}
-
-/** Finds settings of the place that the layout replaced, each with its new value. */
-function placeReadings(asked: Asked, layout: Layout): readonly Assumed[] {
-  const { ep, model } = layout;
-  const withExperts = <Value>(value: Value): Value | string =>
-    ep > 1 ? value : 'without expert parallelism';
-  const rows: readonly (readonly [setting: string, asked: unknown, planned: unknown])[] = [
-    ['asyncTensorParallel', asked.asyncTensorParallel, layout.asyncTensorParallel],
-    ['fp8AllGather', asked.fp8AllGather, layout.fp8AllGather],
-    ['dispatcher', asked.dispatcher, withExperts(layout.dispatcher)],
-    ['overlapExperts', asked.overlapExperts, ep > 1 ? layout.overlapExperts : false],
-    [
-      'cudaGraph',
-      asked.cudaGraph,
-      asked.cudaGraph === 'router' && model.moe === null ? 'none' : layout.cudaGraph,
-    ],
-  ];
-  const changed = rows.filter(([, value, planned]) => value !== undefined && value !== planned);
-  return [
-    ...changed.map(([setting, value, planned]) => ({
-      setting,
-      says: `${setting} ${value} has no effect here: planned as ${planned}`,
-    })),
-    ...boardReading(asked.hardware),
-    ...(layout.baseWeights === null ? [] : [DEQUANTIZED]),
-  ];
-}
-
-/** Says which board a short name of a GPU means. */
-function boardReading(hardware: Asked['hardware']): readonly Assumed[] {
-  const name = typeof hardware === 'object' ? hardware.like : hardware;
-  const meant = name === undefined ? undefined : meantBoard(name);
-  return meant === undefined ? [] : [{ setting: 'on', says: `on: ${meant}` }];
-}
-
-const DEQUANTIZED: Assumed = {
-  setting: 'baseWeights',
-  says: 'baseWeights nf4 is planned in memory only: the plan leaves out the time in which a step converts the 4-bit weights for each matmul',
-};

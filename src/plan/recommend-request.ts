@@ -1,13 +1,13 @@
 import { z } from 'zod';
-import { issuesMessage, toIssues } from '../config/config-issue';
+import { parsedBy } from '../config/config-issue';
 import { size } from '../config/families/kinds';
-import { keysOf } from '../config/setting-table';
 import { strategySchema } from '../config/strategies';
+import { parseTrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import type { Reading } from '../dialects/rows/reading';
-import { type Layout, RECOMPUTE, STACKS } from './layout';
-import { type Asked, layoutWithDefaults } from './layout-of';
-import { hardwareSchema, type Place } from './place';
+import { type Layout, RECOMPUTE } from './layout';
+import { layoutOfConfig, type Planable } from './layout-of-config';
+import { hardwareSchema, type Place, STACKS } from './place';
 import { inputOf, partsOf, readPlan, withPlace } from './plan-input';
 import type { PlannedConfig } from './planned-model';
 
@@ -41,7 +41,6 @@ export const recommendSchema = z.strictObject({
   search: searchSchema.prefault({}),
 });
 
-type Wanted = z.output<typeof recommendSchema>;
 type Kinds = z.input<typeof recommendSchema>['hardware'];
 
 /**
@@ -53,8 +52,10 @@ export type RecommendInput = PlannedConfig &
   z.input<typeof recommendSchema> & { readonly on?: Kinds };
 
 /** A checked input: what all layouts of the search have in common, and how they are searched. */
-export interface RecommendRequest extends Omit<Wanted, 'hardware'> {
-  readonly asked: Asked;
+export interface RecommendRequest extends Omit<z.output<typeof recommendSchema>, 'hardware'> {
+  readonly planable: Planable;
+  /** Whether the config says in which type gradients are reduced; otherwise each framework reduces as it does by default. */
+  readonly hasTypes: boolean;
   readonly kinds: readonly (z.output<typeof hardwareSchema> | undefined)[];
   readonly gpus: number;
   /** The config as the user wrote it. */
@@ -71,15 +72,15 @@ export function recommendRequest(
   options: RecommendInput = {},
 ): RecommendRequest {
   const { on, ...given } = withPlace(inputOf(input), options) as RecommendInput; // the schemas check it
-  const own = Object.keys(recommendSchema.shape);
   const entries = Object.entries(on === undefined ? given : { ...given, hardware: on });
-  const wanted = parseWanted(Object.fromEntries(entries.filter(([key]) => own.includes(key))));
-  const rest = Object.fromEntries(entries.filter(([key]) => !own.includes(key)));
-  const { asked } = readPlan(rest);
-  const { written } = partsOf(rest);
-  const { gpus = 8, global } = asked;
+  const isOwn = ([key]: readonly [string, unknown]): boolean => Object.hasOwn(recommendSchema.shape, key);
+  const wanted = parsedBy(recommendSchema, Object.fromEntries(entries.filter(isOwn)));
+  const { written, place } = partsOf(Object.fromEntries(entries.filter((entry) => !isOwn(entry))));
+  const planable = readPlan({ ...written, ...place });
+  const whole = layoutOfConfig(planable);
   const hasBatch = 'batch' in written || 'accumulation' in written;
-  const { hardware, fewestGpus = 1, globalBatch = hasBatch ? global : undefined } = wanted;
+  const { hardware, fewestGpus = 1, globalBatch = hasBatch ? whole.globalBatch : undefined } = wanted;
+  const { gpus } = whole;
   if (fewestGpus > gpus) {
     throw new ConfigError(
       `fewestGpus ${fewestGpus} is more than gpus ${gpus}; give the smaller number first: ${gpus}..${fewestGpus}`,
@@ -89,27 +90,26 @@ export function recommendRequest(
     ...wanted,
     ...(globalBatch === undefined ? {} : { globalBatch }),
     gpus,
-    // Without types in the config, each framework reduces gradients as it does by default.
-    asked: { ...keptOf(asked), ...('mixedPrecision' in written ? {} : { reduceDtype: undefined }) },
+    planable: withoutSearched(planable, whole),
+    hasTypes: 'mixedPrecision' in written,
     kinds: Array.isArray(hardware) ? hardware : [hardware],
     config: written,
   };
 }
 
-function parseWanted(written: object): Wanted {
-  const parsed = recommendSchema.safeParse(written);
-  if (parsed.success) return parsed.data;
-  const issues = toIssues(parsed.error.issues, written, keysOf(recommendSchema), {});
-  throw new ConfigError(issuesMessage(issues), { issues });
-}
-
-/** Returns the settings that the search keeps. */
-function keptOf(asked: Asked): Asked {
-  const { model, precision, reduceDtype, attention, compile, compileLoss, dropout, optimizer } = asked;
-  const { trainedShare, baseWeights, gpusPerNode, nicGbit } = asked;
+/** Returns what the search keeps, with the usual values of everything else. */
+function withoutSearched({ settings, shape, kernel }: Planable, { trainedShare }: Layout): Planable {
+  const { mixedPrecision, optimizer, gpusPerNode, nicGbit, fp8, attention, compile } = settings;
+  const { compileLoss, dropout, baseWeights, parallel } = settings;
+  const { communicationDataType } = parallel;
+  const kept = { mixedPrecision, optimizer, gpusPerNode, nicGbit, fp8, attention, compile };
   return {
-    ...{ model, precision, reduceDtype, attention, compile, compileLoss, dropout, optimizer },
-    ...{ trainedShare, baseWeights, gpusPerNode, nicGbit },
+    settings: {
+      ...parseTrainConfig({ parallel: { strategy: 'NO_SHARD', communicationDataType } }),
+      ...{ ...kept, compileLoss, dropout, baseWeights, trainedShare, stack: 'megatron' },
+    },
+    shape,
+    kernel,
   };
 }
 
@@ -118,14 +118,14 @@ const USUAL_TOKENS = 2 ** 22;
 
 /** Returns a base layout for each kind and number of GPUs; candidates replace the keys that are searched. */
 export function searchBases(request: RecommendRequest): readonly Layout[] {
-  const { asked, kinds, gpus } = request;
+  const { planable, hasTypes, kinds, gpus } = request;
   return kinds.flatMap((hardware) => {
-    const whole = layoutWithDefaults({ ...asked, hardware, stack: 'megatron', strategy: 'NO_SHARD' });
+    const settings = { ...planable.settings, gpus, ...(hardware !== undefined && { hardware }) };
+    const whole = layoutOfConfig({ ...planable, settings });
     const globalBatch = request.globalBatch ?? usualBatch(whole.model.seq, gpus);
     return countsOf(request, whole.hardware.gpusPerNode).map((count) => ({
-      ...whole,
-      gpus: count,
-      globalBatch,
+      ...{ ...whole, gpus: count, globalBatch },
+      ...(!hasTypes && { reduceDtype: null }),
     }));
   });
 }

@@ -107,6 +107,17 @@ test('plan takes a command after --, and the launch of a line', async () => {
   assert.match(several.stderr, /name one of them: launches\.txt:1/);
 });
 
+test('--set chooses another model than the lines of another program, also in place of one that only a plan knows', async () => {
+  for (const name of ['gpt2', 'Qwen/Qwen3-8B']) {
+    const command = ['--', 'swift', 'sft', '--model', name, '--tuner_type', 'full'];
+    const { status, stdout, stderr } = await shardlab(['plan', '--set', 'model=gpt2-xl', ...command], {
+      cwd,
+    });
+    assert.equal(status, 0, stderr);
+    assert.match(stdout, /^gpt2-xl on /);
+  }
+});
+
 test('sl.plan of a reading gives the plan of the command, with the lines that only plans know', async () => {
   const text = [
     'distributed_type: FSDP\nnum_processes: 16\nnum_machines: 2\nmixed_precision: fp8',

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { familyOf } from '../../src/plan/families';
 import { type Recommendation, type RecommendOptions, recommend as search } from '../../src/plan/recommend';
-import { type RecommendInput, recommendRequest } from '../../src/plan/recommend-request';
+import { type RecommendInput, recommendRequest, searchBases } from '../../src/plan/recommend-request';
 import { toyPredict } from './toy-predict';
 
 const options = { predict: toyPredict };
@@ -119,9 +119,9 @@ test('a config, a name and one object with both give the same question', () => {
     { model: 'gpt2', mixedPrecision: 'fp16', optimizer: { kind: 'sgd' } },
     place,
   );
-  const { asked, globalBatch, gpus } = ofConfig;
+  const [base] = searchBases(ofConfig);
   assert.deepEqual(
-    [asked.optimizer?.kind, globalBatch, asked.precision, gpus],
+    [base?.optimizer.kind, ofConfig.globalBatch, base?.precision, ofConfig.gpus],
     ['sgd', undefined, 'fp16', 16],
   );
   const written = { model: 'gpt2', batch: 2, accumulation: 3 } as const;
@@ -141,10 +141,10 @@ test('a search replaces the strategy, the degrees and the recompute of a config,
     activationCheckpointing: 'full',
     parallel: { strategy: 'ZERO_2', tp: 2 },
   } as const;
-  const { asked } = recommendRequest(config, { gpus: 8 });
+  const [base] = searchBases(recommendRequest(config, { gpus: 8 }));
   assert.deepEqual(
-    [asked.precision, asked.reduceDtype, asked.tp, asked.recompute],
-    ['fp16', 'fp16', undefined, undefined],
+    [base?.precision, base?.reduceDtype, base?.strategy, base?.tp, base?.recompute],
+    ['fp16', 'fp16', 'NO_SHARD', 1, 'none'],
   );
 });
 

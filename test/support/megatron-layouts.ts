@@ -1,5 +1,5 @@
 import type { Layout } from '../../src/plan/layout';
-import { MEGATRON, type MeasuredLayout } from '../../src/plan/measured/measured-layouts';
+import type { MeasuredLayout } from '../../src/plan/measured/measured-layouts';
 import megatron from '../data/megatron2021-table1.json';
 import { layoutOfLine } from './batch-lines';
 
@@ -31,7 +31,7 @@ export function megatronLayouts(): MeasuredLayout[] {
       parallel: { tp, pp, strategy: 'NO_SHARD' },
       batch: { global, micro },
       virtualStages,
-      ...MEGATRON,
+      ...{ stack: 'megatron', hardware: 'A100-80G', precision: 'fp16', attention: 'unfused' },
       recompute: 'full',
     });
     return { layout, seconds: secondsAtTflops(layout, tflops), heldOut: false };

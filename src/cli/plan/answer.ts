@@ -1,5 +1,5 @@
+import type { ConfigReading } from '../../plan/assumed';
 import type { Layout } from '../../plan/layout';
-import type { ConfigReading } from '../../plan/layout-of-config';
 import type { Estimate, Prediction } from '../../plan/prediction';
 
 /** One line that `plan --batch` writes: a prediction under the keys of the batch format. */

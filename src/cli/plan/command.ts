@@ -5,9 +5,8 @@ import { foreignOf } from '../../dialects/read';
 import { type Plan, quietPlan } from '../../job/plans/plan';
 import { type Cost, costOf } from '../../plan/cost-of';
 import { explained, fittingLines } from '../../plan/explain';
-import { type PlanInput, planInputNamed, withPlace } from '../../plan/plan-input';
+import { type PlanInput, planInputNamed } from '../../plan/plan-input';
 import type { PriceTable } from '../../plan/prices';
-import { readingInput, readingPlace } from '../../plan/reading-input';
 import { positiveNumber, setOption, wholeNumber } from '../arguments';
 import type { Io, Output, Perform } from '../io';
 import { foreignReading } from '../read/foreign';
@@ -73,10 +72,9 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
     const plans = (isCommand ? [configs] : configs.map((name) => [name])).map((words) => {
       const [name = ''] = words.length > 1 ? ['command line'] : words;
       const reading = foreignReading(words, { io, output, world: gpus });
-      const asked = reading === null ? planInputNamed(name, io.cwd) : readingInput(reading);
-      const input = withSettings(asked, options.set) as PlanInput; // `plan` checks it
-      const where = reading === null ? place : withPlace(readingPlace(reading), place);
-      const planned = naming(name, () => quietPlan(input, where, { calibration }));
+      const asked = withSettings(reading?.config ?? planInputNamed(name, io.cwd), options.set);
+      const input = (reading === null ? asked : { ...reading, config: asked }) as PlanInput; // `plan` checks it
+      const planned = naming(name, () => quietPlan(input, place, { calibration }));
       for (const { says } of planned.assumed) output.note(`warning: ${name}: ${says}`);
       const cost = tokens === undefined ? undefined : costOf(planned, { tokens }, prices);
       return { planned, cost, more: changesOf(planned, options.explain === true, prices) };

@@ -3,7 +3,7 @@ import { foreignOf, readConfig } from '../../dialects/read';
 import { linesText } from '../../dialects/reading-text';
 import type { Reading } from '../../dialects/rows/reading';
 import { hubModelAt } from '../../plan/models';
-import { degreesOf, requireReadable } from '../../plan/reading-input';
+import { degreesOf, requireReadable } from '../../plan/plan-input';
 import type { Io, Output } from '../io';
 
 /**

@@ -6,7 +6,6 @@ import { familyOf } from '../../plan/families';
 import { withSequences } from '../../plan/planned-model';
 import { predict } from '../../plan/predict';
 import { PRICES, type PriceTable } from '../../plan/prices';
-import { readingInput } from '../../plan/reading-input';
 import { type Recommendation, recommend } from '../../plan/recommend';
 import { type RecommendInput, type RecommendRequest, recommendRequest } from '../../plan/recommend-request';
 import { besideFp8 } from '../../plan/stack-rules';
@@ -104,7 +103,7 @@ function requestOf(options: RecommendCommandOptions, io: Io, output: Output): Re
   const { hardware, seq, gpusPerNode, by, precision, compile } = options;
   const { most: gpus, fewest: fewestGpus } = options.gpus;
   const reading = foreignReading([options.model], { io, output, world: gpus });
-  const model = reading === null ? readModel(options.model, io.cwd) : readingInput(reading);
+  const model = reading === null ? readModel(options.model, io.cwd) : reading.config;
   const sized = seq === undefined ? model : { ...model, model: withSequences(model.model, seq) };
   const wanted = recommendRequest(sized as RecommendInput, {
     ...{ gpus, fewestGpus, gpusPerNode, by, compile },
@@ -114,8 +113,7 @@ function requestOf(options: RecommendCommandOptions, io: Io, output: Output): Re
     nicGbit: options.nic,
   });
   // --precision names no type of reductions, so each framework reduces as it does by default.
-  const { asked } = wanted;
-  return precision === undefined ? wanted : { ...wanted, asked: { ...asked, reduceDtype: undefined } };
+  return precision === undefined ? wanted : { ...wanted, hasTypes: false };
 }
 
 /** Returns the keys of a config and its place that set a precision. */

@@ -1,9 +1,9 @@
 import { formatBytes, formatSeconds } from '../../core/units';
+import type { ConfigReading } from '../../plan/assumed';
 import type { Planned } from '../../plan/cost-of';
 import { COUNTED } from '../../plan/dry-run/counted-plan';
 import { iterationWords } from '../../plan/explain';
 import { type AnyLayout, isPredicted } from '../../plan/layout';
-import type { ConfigReading } from '../../plan/layout-of-config';
 import { reservableBytes } from '../../plan/memory/allocator';
 import { type Estimate, type Prediction, peakInBytes } from '../../plan/prediction';
 import type { Figure } from '../figure';

@@ -12,9 +12,8 @@ import { type BytesBeside, besidePrediction } from '../../plan/dry-run/beside-pr
 import { configAt } from '../../plan/dry-run/counted-plan';
 import { DRY_RUN_OPTIONS, type DryRunOptions, dryRun } from '../../plan/dry-run/dry-run';
 import { DryRun } from '../../plan/dry-run/dry-run-result';
-import { hardwareAsked } from '../../plan/layout-of';
 import { ownModelRefused } from '../../plan/models';
-import { parsePlace } from '../../plan/place';
+import { hardwareAt, parsePlace } from '../../plan/place';
 import { PLAN_OPTIONS, type PlanOptions, plannedInput } from '../../plan/plan-input';
 import { plannedModel } from '../../plan/planned-model';
 import { warnOnStderr } from '../control/folded-lines';
@@ -86,7 +85,7 @@ export function countedRun(subject: Subject, options: CountOptions): CountedRun 
       'count: only a plan knows this model; its blocks are not built here, so no training of it can be counted; leave out count',
     );
   const at = parsePlace(place);
-  const { gpusPerNode, nicGbit } = hardwareAsked(at);
+  const { gpusPerNode, nicGbit } = hardwareAt(at);
   const { config: meshed, gpus } = configAt(config as TrainConfigInput, at.gpus, gpusPerNode);
   const { hardware } = at;
   const board = typeof hardware === 'string' ? { like: hardware } : hardware;

@@ -89,8 +89,8 @@ function planAt(subject: Subject, count: number, { countedIn, batch }: ScalingOp
     throw new ConfigError(
       'scaling: batch has no meaning for a model of your own: its rows are those that data returns; leave batch out',
     );
-  const global = 'global' in batch ? batch.global : gpus * batch.perGpu;
-  return changedInput({ ...subject.config, ...place }, {}, { global });
+  const globalBatch = 'global' in batch ? batch.global : gpus * batch.perGpu;
+  return changedInput({ ...subject.config, ...place }, {}, { globalBatch });
 }
 
 function pointOf(

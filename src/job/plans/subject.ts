@@ -2,11 +2,11 @@ import { fields, requireKind } from '../../config/call-options';
 import type { TrainConfig, TrainConfigInput } from '../../config/train-config';
 import { warnOnce } from '../../core/warn';
 import type { PreparedData } from '../../data/prepared';
+import type { ConfigReading } from '../../plan/assumed';
 import type { Planned } from '../../plan/cost-of';
 import { countedPlan } from '../../plan/dry-run/counted-plan';
 import type { MetaOwn } from '../../plan/dry-run/rank-run';
 import type { AnyLayout } from '../../plan/layout';
-import type { ConfigReading } from '../../plan/layout-of-config';
 import { ownModelRefused } from '../../plan/models';
 import type { Place } from '../../plan/place';
 import {

@@ -7,7 +7,7 @@ import { whatIfFigure } from '../../figures/plans/what-if';
 import type { WhatIfSetting } from '../../figures/plans/what-if-settings';
 import { type Planned, tokensPerStep } from '../../plan/cost-of';
 import { type KnobValues, type Turn, turnsOf } from '../../plan/knobs';
-import type { Asked } from '../../plan/layout-of';
+import type { Held } from '../../plan/layout-of-config';
 import { reservableBytes } from '../../plan/memory/allocator';
 import { changedInput, inputAt, type PlanInput, type PlanPlace, plannedInput } from '../../plan/plan-input';
 import type { PlanObject } from '../../plan/planned-model';
@@ -22,7 +22,8 @@ export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {
   const asked = inputAt(input, place) as PlanObject; // `plannedInput` has checked it
   const { layout } = base;
   // A config's batch is per rank. Both batches are fixed, so that changes of degrees do not change them.
-  const held: Asked = { global: layout.globalBatch, micro: layout.microBatch };
+  const { globalBatch, microBatch } = layout;
+  const held = { globalBatch, microBatch };
   const refused: { readonly value: string; readonly why: string }[] = [];
   const turned = turnsOf(knobs).map(({ label, turns }) => ({
     knob: label,
@@ -53,9 +54,9 @@ export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {
 }
 
 /** Returns the plan with changed settings, or the error if the settings are not legal. */
-function tried(input: PlanObject, { place, changes }: Turn, held: Asked): Planned | ConfigError {
+function tried(input: PlanObject, turn: Turn, held: Held): Planned | ConfigError {
   try {
-    return changedInput(input, place, { ...held, ...changes });
+    return changedInput(input, turn.place, { ...held, ...turn.held });
   } catch (error) {
     if (error instanceof ConfigError) return error;
     throw error;

@@ -8,10 +8,9 @@ import type { StepRecord } from '../../ledger/record';
 import { CALIBRATION } from '../calibration';
 import type { Planned } from '../cost-of';
 import type { AnyLayout } from '../layout';
-import { hardwareAsked } from '../layout-of';
-import { askedByConfig, defaultGpus } from '../layout-of-config';
+import { defaultGpus, offloadOf, optimizerOf, recomputeOf, strategyOf } from '../layout-of-config';
 import { fitsOnGpu } from '../memory/allocator';
-import { type Place, parsePlace, type ReadPlace } from '../place';
+import { hardwareAt, type Place, parsePlace, type ReadPlace } from '../place';
 import type { Estimate, MemoryPrediction, Prediction } from '../prediction';
 import { CountedBatches } from './counted-batches';
 import { CountedKernels } from './counted-kernels';
@@ -47,7 +46,7 @@ export function countedPlan(input: TrainConfigInput, own: MetaOwn, at: CountedPl
   const { place, warn } = at;
   const request = parsePlace(place);
   requireMeaning(request);
-  const hardware = hardwareAsked(request);
+  const hardware = hardwareAt(request);
   const { config, gpus } = configAt(input, request.gpus, hardware.gpusPerNode);
   requireOneStage(config);
   const [kernels, batches] = [new CountedKernels(), new CountedBatches(own)];
@@ -58,10 +57,9 @@ export function countedPlan(input: TrainConfigInput, own: MetaOwn, at: CountedPl
   const run = dryRun(config, { world: gpus, costs, warn: warn ?? (() => undefined) }, batches.own);
   const record = run.lastStep[0] as StepRecord; // a dry run has two steps by default
   const { accumulation, batch } = run.config;
-  const asked = askedByConfig(run.config, { gpus });
   const microBatch = batches.rows ?? batch;
   const globalBatch = microBatch * accumulation * gpus;
-  const { strategy = 'FULL_SHARD', optimizer = run.config.optimizer } = asked;
+  const strategy = strategyOf(run.config);
   const layout: AnyLayout = {
     model: {
       name: batches.model,
@@ -81,12 +79,11 @@ export function countedPlan(input: TrainConfigInput, own: MetaOwn, at: CountedPl
     globalBatch,
     microBatch,
     numMicroBatches: accumulation,
-    recompute: asked.recompute ?? 'none',
-    recomputeEveryNth: asked.recomputeEveryNth ?? 1,
+    ...recomputeOf(run.config),
     virtualStages: 1,
     sequenceParallel: false,
-    optimizer,
-    offload: asked.offload ?? run.config.offload,
+    ...optimizerOf(run.config),
+    ...offloadOf(run.config),
   };
   return { layout, prediction: predictionOf(run, record, kernels, layout) };
 }

@@ -1,7 +1,6 @@
 import type { z } from 'zod';
 import { ConfigError } from '../../core/errors';
-import { hardwareAsked } from '../layout-of';
-import { type hardwareSchema, parsePlace } from '../place';
+import { hardwareAt, type hardwareSchema, parsePlace } from '../place';
 import { gpuCosts } from './gpu-costs';
 import type { DryRunCosts } from './rank-run';
 
@@ -21,6 +20,6 @@ export function costsOfRank({ hardware, costs }: TimeOptions): () => DryRunCosts
   if (hardware === undefined) return () => costs ?? {};
   if (costs !== undefined)
     throw new ConfigError('a dry run: the kind of GPU and costs both define times; leave one of them out');
-  const gpus = hardwareAsked(parsePlace({ hardware }));
+  const gpus = hardwareAt(parsePlace({ hardware }));
   return () => gpuCosts(gpus);
 }

@@ -1,7 +1,8 @@
 import { seeded } from '../../core/random';
 import type { Seconds } from '../../core/units';
 import type { Layout } from '../layout';
-import { layoutAsked } from '../layout-of';
+import { checkedLayout } from '../layout-of-config';
+import { readPlan } from '../plan-input';
 import vtrain from './vtrain-single-node-a100.json';
 
 /** A layout that was run, and the measured time of an iteration. */
@@ -24,24 +25,38 @@ export interface MeasuredLayout {
  */
 export function vtrainLayouts(): MeasuredLayout[] {
   const heldOut = halfOf(vtrain.rows.length);
+  const { settings, kernel } = readPlan(MEGATRON);
   return vtrain.rows.map((row, index) => {
-    const [gpus, global, micro, dim, heads, layers, seq, tp, , pp, ms = Number.NaN] = row;
-    const layout = layoutAsked({
-      model: { kind: 'gpt', layers, dim, heads, seq, vocab: 51_200 },
-      ...{ gpus, tp, pp, strategy: 'NO_SHARD', global, micro },
-      ...MEGATRON,
-      recompute: 'selective',
-    });
+    const [
+      gpus = 1,
+      globalBatch = 1,
+      microBatch = 1,
+      dim,
+      heads,
+      layers,
+      seq,
+      tp = 1,
+      ,
+      pp = 1,
+      ms = Number.NaN,
+    ] = row;
+    const parallel = { ...settings.parallel, tp, pp };
+    const shape = { kind: 'gpt', layers, dim, heads, seq, vocab: 51_200 } as const;
+    const planable = { settings: { ...settings, gpus, parallel }, shape, kernel };
+    const layout = checkedLayout(planable, { globalBatch, microBatch });
     return { layout, seconds: ms / 1e3, heldOut: heldOut.has(index) };
   });
 }
 
-/** Settings that all measured runs of Megatron-LM have in common. */
-export const MEGATRON = {
+/** The settings that all measured runs of Megatron-LM have in common. */
+const MEGATRON = {
+  model: 'gpt2',
+  on: 'A100-80G',
   stack: 'megatron',
-  hardware: 'A100-80G',
-  precision: 'fp16',
+  mixedPrecision: { paramDtype: 'fp16', reduceDtype: 'fp16' },
   attention: 'unfused',
+  activationCheckpointing: 'selective',
+  parallel: { strategy: 'NO_SHARD' },
 } as const;
 
 /** Returns the indices of one half of the rows, which a seeded shuffle chooses. */
