@@ -120,9 +120,11 @@ export function layoutOfConfig({ settings, shape, kernel }: Planable, held: Held
   };
 }
 
-/** Returns the number of GPUs if a place has none: the mesh's ranks; without a mesh, the 8 ranks of a node. */
-export function defaultGpus({ mesh, tp, pp }: TrainConfig['parallel']): number {
-  return mesh === null ? 8 : mesh.dpReplicate * mesh.dpShard * tp * pp;
+/** Returns the number of GPUs if a place has none: the mesh's ranks; without a mesh, at least the 8 of a node. */
+export function defaultGpus({ mesh, tp, pp, cp }: TrainConfig['parallel']): number {
+  if (mesh !== null) return mesh.dpReplicate * mesh.dpShard * tp * pp;
+  const degrees = tp * pp * cp;
+  return degrees * Math.ceil(8 / degrees);
 }
 
 function modelAsked(written: ModelShapeInput): ModelShape {

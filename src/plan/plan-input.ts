@@ -7,6 +7,7 @@ import { PUBLISHED_TRAINING } from '../config/named-models';
 import { requireKnownOptions } from '../config/option-names';
 import type { ConfigIssue } from '../config/setting';
 import { configSchema, FORMS } from '../config/setting-table';
+import { strategyNamed } from '../config/strategies';
 import { checkConfig, type TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import { isRecord, shown } from '../core/shown';
@@ -22,6 +23,7 @@ import { hubModelAt, leftOutOf } from './models';
 import { isPlaceKey, PLACE_FORMS, type Place, placeSchema, withHardware } from './place';
 import { builtModel, type PlannedModel, type PlanObject, plannedModel } from './planned-model';
 import { predict } from './predict';
+import { STACK_RULES } from './stack-rules';
 
 /**
  * The input of `plan`: a TrainConfig, which may also have the keys of a place, the reading of another program's settings
@@ -190,18 +192,31 @@ export function requireReadable({ config, lines }: Reading): void {
 /** Returns the place where a reading runs, and the model and its sequences if only a plan has them. */
 function readingPlace(reading: Reading): PlanObject {
   const { world, machines, place, config } = reading;
-  const { compile, dropout, isFp8, seq } = place;
-  const degrees = degreesOf(reading);
-  const gpus = world ?? (degrees > 1 ? degrees : undefined);
+  const { compile, dropout, isFp8, asyncTensorParallel, seq } = place;
   const name = typeof config.model === 'string' ? config.model : place.model;
+  const stack = stackOf(reading);
   return {
-    ...(gpus !== undefined && { gpus }),
+    ...(world !== null && { gpus: world }),
+    ...(stack !== undefined && { stack }),
+    ...(place.model !== undefined && place.attention === 'eager' && { attention: 'unfused' }),
+    ...(asyncTensorParallel === true && { asyncTensorParallel }),
     ...(world !== null && machines !== null && machines > 1 && { gpusPerNode: world / machines }),
     ...(name !== undefined && { model: seq === undefined ? name : { like: name, seq } }),
     ...(compile === true && { compile }),
     ...(dropout !== undefined && { dropout }),
     ...(isFp8 === true && { fp8: true }),
   };
+}
+
+/** Returns the program that trains, if lines name it and plans know how it runs this layout. */
+function stackOf({ config: { parallel = {} }, place: { stack } }: Reading): Place['stack'] {
+  if (stack === undefined) return undefined;
+  const rules = STACK_RULES[stack];
+  const { strategy = 'FULL_SHARD', tp = 1, cp = 1 } = parallel;
+  const isKnown = rules.strategies.some((name) => name === strategyNamed(strategy));
+  return isKnown && (tp === 1 || rules.tensorParallel) && (cp === 1 || rules.contextParallel)
+    ? stack
+    : undefined;
 }
 
 /** Returns the number of ranks that one copy of the model needs. */
