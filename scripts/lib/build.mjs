@@ -17,6 +17,7 @@ const OTHER_INPUTS = [
   'scripts/lib/build.mjs',
   'scripts/lib/plain-types.mjs',
   'scripts/lib/slim.mjs',
+  'scripts/lib/used-declarations.mjs',
 ];
 const build = join(root, 'build');
 const stamp = join(build, '.inputs');

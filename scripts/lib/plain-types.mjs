@@ -5,8 +5,9 @@ import { root } from './places.mjs';
 const SCHEMA_TYPE = /^z\.(input|output)<typeof \w+>$/;
 
 /**
- * Returns the texts of declaration files. Each type that zod computes from a schema (z.input, z.output) is written out, because
- * the type checker would otherwise compute it again in each cell that has a config or a plan.
+ * Returns the texts of declaration files. Each type that zod computes from a schema (z.input, z.output) is written out, and so is
+ * a union that a type alias computes from a table beside such a type, because the type checker would otherwise compute it again
+ * in each cell that has a config or a plan, and the package would need the declaration of the table.
  */
 export function withPlainTypes(texts) {
   const computed = [...texts].filter(([, text]) => /\bz\.(input|output)</.test(text)).map(([file]) => file);
@@ -31,7 +32,8 @@ function plainText(ts, program, file) {
   const parts = [];
   let from = 0;
   const visit = (node) => {
-    if (!ts.isTypeReferenceNode(node) || !SCHEMA_TYPE.test(node.getText(file))) {
+    const isSchema = ts.isTypeReferenceNode(node) && SCHEMA_TYPE.test(node.getText(file));
+    if (!isSchema && !isComputedUnion(ts, node)) {
       ts.forEachChild(node, visit);
       return;
     }
@@ -44,4 +46,13 @@ function plainText(ts, program, file) {
   };
   visit(file);
   return parts.join('') + file.text.slice(from);
+}
+
+/** Whether a node is the whole type of an alias without parameters: type Path = { [Key in keyof Table]: … }[keyof Table]. */
+function isComputedUnion(ts, { kind, parent }) {
+  return (
+    kind === ts.SyntaxKind.IndexedAccessType &&
+    ts.isTypeAliasDeclaration(parent) &&
+    parent.typeParameters === undefined
+  );
 }

@@ -50,7 +50,7 @@ function keepPublicTypes(build, folders) {
   const whole = [...plain].flatMap(([file, text]) =>
     [...text.matchAll(WHOLE)].map(([, path]) => imported(file, path)),
   );
-  const used = usedDeclarations(plain, new Set([...todo, ...whole]));
+  const used = usedDeclarations(plain, new Set([...todo, ...whole]), imported);
   const wanted = reached(todo, (file) => used.get(file));
   for (const file of folders.flatMap((folder) => filesBelow(join(build, folder)))) {
     if (file.endsWith('.d.ts') && !wanted.has(join(all, relative(build, file)))) rmSync(file);
@@ -82,7 +82,7 @@ function reached(entries, read) {
 
 const IMPORT = /(?:from |import\(|^import )["'](\.[^"']*)["']/gm;
 /** An import or export of everything that a file exports. */
-const WHOLE = /(?:\* as \w+ from |export \* from |import\()["'](\.[^"']*)["']/g;
+const WHOLE = /(?:\* as \w+ from |export \* from |import\((?=["'][^"']*["']\)(?!\.)))["'](\.[^"']*)["']/g;
 
 function imported(file, path) {
   return `${join(dirname(file), path.replace(/\.js$/, ''))}.d.ts`;

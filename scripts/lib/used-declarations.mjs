@@ -3,39 +3,37 @@ import { join } from 'node:path';
 import { root } from './places.mjs';
 
 /**
- * Returns the texts of declaration files without declarations and imports that no other statement mentions. A name counts as
- * mentioned if any statement of any file contains it as a word, so a declaration stays if another thing has its name. All
- * declarations of `entries` stay.
+ * Returns the texts of declaration files without declarations and imports that `entries` do not reach: a statement reaches the
+ * statements of its file whose names it contains as words, and an import, also within a type, reaches what it names in the other
+ * file. All declarations of `entries` stay, and statements without names, such as exports of other files. `fileOf` returns the
+ * file that a file imports by a path.
  */
-export function usedDeclarations(texts, entries) {
+export function usedDeclarations(texts, entries, fileOf) {
   const files = new Map([...texts].map(([file, text]) => [file, statementsOf(text)]));
-  const mentions = new Map();
-  const count = ({ words }, by) => {
-    for (const word of words) mentions.set(word, (mentions.get(word) ?? 0) + by);
-  };
-  for (const statement of [...files.values()].flat()) count(statement, 1);
-  let isChanged = true;
-  while (isChanged) {
-    isChanged = false;
-    for (const [file, statements] of files) {
-      if (entries.has(file)) continue;
-      const kept = statements.filter((one) => isUsed(one, statements, mentions));
-      for (const one of statements) if (!kept.includes(one)) count(one, -1);
-      isChanged ||= kept.length < statements.length;
-      files.set(file, kept);
+  const used = new Set();
+  const todo = [];
+  const use = (file, isWanted) => {
+    for (const statement of files.get(file) ?? []) {
+      if (used.has(statement) || !isWanted(statement)) continue;
+      used.add(statement);
+      todo.push([file, statement]);
     }
+  };
+  for (const file of files.keys()) use(file, ({ names }) => entries.has(file) || names.length === 0);
+  for (const [file, { words, paths }] of todo) {
+    const isNamed = ({ names }) => names.some((name) => words.has(name));
+    use(file, isNamed);
+    for (const path of paths) use(fileOf(file, path), isNamed);
   }
-  return new Map([...files].map(([file, statements]) => [file, textOf(statements, texts.get(file))]));
-}
-
-/** Whether another statement mentions a name that this statement declares or imports; statements without names stay. */
-function isUsed({ names, isImport }, statements, mentions) {
-  if (names.length === 0) return true;
-  if (isImport) return names.some((name) => statements.some((one) => !one.isImport && one.words.has(name)));
-  return names.some((name) => {
-    const own = statements.filter((one) => one.names.includes(name) && one.words.has(name)).length;
-    return (mentions.get(name) ?? 0) > own;
-  });
+  return new Map(
+    [...files].map(([file, statements]) => [
+      file,
+      textOf(
+        statements.filter((one) => used.has(one)),
+        texts.get(file),
+      ),
+    ]),
+  );
 }
 
 function textOf(statements, before) {
@@ -44,13 +42,16 @@ function textOf(statements, before) {
   return `${text.trim()}\n${isModule || !/^(import|export) /m.test(before) ? '' : 'export {};\n'}`;
 }
 
+/** A file that a statement imports: from './setting', or import('./setting').Read within a type. */
+const PATH = /(?:\bfrom |\bimport\()["'](\.[^"']*)["']/g;
+
 function statementsOf(text) {
   const ts = createRequire(join(root, 'package.json'))('typescript');
   const file = ts.createSourceFile('a.d.ts', text, ts.ScriptTarget.ESNext, true);
   return file.statements.map((statement) => ({
     text: text.slice(statement.getFullStart(), statement.end),
     names: namesOf(ts, statement),
-    isImport: ts.isImportDeclaration(statement),
+    paths: [...statement.getText(file).matchAll(PATH)].map(([, path]) => path),
     words: new Set(statement.getText(file).match(/[\p{ID_Start}$_][\p{ID_Continue}$]*/gu)),
   }));
 }

@@ -4,7 +4,7 @@ import { isOwnModel, modelShape } from '../config/settings/model';
 import { microbatchesOf, virtualStagesOf } from '../config/settings/pipeline';
 import { reduceDtypeOf } from '../config/settings/precision';
 import { encoderShape } from '../config/settings/videos';
-import { STRATEGIES } from '../config/strategies';
+import { STRATEGIES, strategyWith } from '../config/strategies';
 import type { TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import { buildModel, chooseTrained } from '../nn/models/build-model';
@@ -187,9 +187,7 @@ function shardingOf(settings: PlanSettings, { gpus, dp, hardware }: At) {
 /** Returns the strategy that reshardAfterForward chooses; the strategies to choose from differ only in reshardAfterForward. */
 export function strategyOf({ parallel: { strategy, reshardAfterForward } }: TrainConfig): Layout['strategy'] {
   if (reshardAfterForward === null || !isGathered(strategy)) return strategy;
-  const keeps = reshardAfterForward === false;
-  if (STRATEGIES[strategy].isHybrid) return keeps ? '_HYBRID_SHARD_ZERO2' : 'HYBRID_SHARD';
-  return keeps ? 'SHARD_GRAD_OP' : 'FULL_SHARD';
+  return strategyWith(strategy, { reshardAfterForward: reshardAfterForward !== false });
 }
 
 function tensorParallelOf({ parallel, asyncTensorParallel = false }: PlanSettings) {

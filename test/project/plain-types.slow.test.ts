@@ -27,8 +27,8 @@ test('cells read no type that zod computes from a schema', () => {
 });
 
 test("each written type is identical to zod's", () => {
-  // 37 types are rewritten; the other types of their files, which need no comparison, are not counted.
-  assert.ok(written.length > 35, `only ${written.length} types`);
+  // 32 types of the package are rewritten; types that need no comparison are not counted.
+  assert.ok(written.length > 30, `only ${written.length} types`);
   const lines = written.map(
     ({ path, name }, index) =>
       `export const same${index}: Same<${imported(path)}.${name}, ${imported(inTypes(path))}.${name}> = true;`,

@@ -1,7 +1,7 @@
+import type { SyntaxNode } from '@lezer/common';
 import { NOT_KNOWN } from '../rows/meant';
-import { type Argument, argumentsOf, dottedName, type Expression } from './expressions';
-import { entriesIn, type Names, namesOf } from './names';
-import { afterBracket, PythonLexer, type Statement, type Token } from './tokens';
+import { NAMING, type Names, namesOf } from './names';
+import { type Argument, bareOf, type Expression, innerOf, listed, PythonSyntax, partsOf } from './syntax';
 
 /** A call of a known module's function, with the values of its arguments as far as the file shows them. */
 export interface PythonCall {
@@ -58,82 +58,93 @@ const MOST_NAMES = 8;
 /** At most this number of expressions is read; names that stand for lists of names would otherwise multiply without end. */
 const MOST_EXPRESSIONS = 200_000;
 
+const CALLS: ReadonlySet<string> = new Set(['CallExpression', 'Decorator']);
+const KINDS: ReadonlySet<string> = new Set([...CALLS, ...NAMING]);
+
 /** A file of Python, from which calls are read. */
 export class PythonFile {
-  readonly #text: string;
-  readonly #statements: readonly Statement[];
+  readonly #syntax: PythonSyntax;
+  /** Calls, also those before a function: @torch.no_grad(). */
+  readonly #sites: readonly SyntaxNode[];
   readonly #names: Names;
   readonly #signatures: Signatures;
   #numRead = 0;
 
   constructor(text: string, file: string, signatures: Signatures) {
-    this.#text = text;
-    this.#statements = new PythonLexer(text, file).statements();
-    this.#names = namesOf(this.#statements);
+    this.#syntax = new PythonSyntax(text, file);
+    const nodes = this.#syntax.nodes(KINDS);
+    this.#names = namesOf(nodes, this.#syntax);
+    this.#sites = nodes.filter(({ name }) => CALLS.has(name));
     this.#signatures = signatures;
   }
 
   /** Returns the calls of known functions, in the order of the file. */
   calls(): readonly PythonCall[] {
-    const heads: Head[] = [];
-    return this.#statements.flatMap(({ indent, tokens }) => {
-      while ((heads.at(-1)?.indent ?? -1) >= indent) heads.pop();
-      const [first] = tokens;
-      const isLoop = first?.text === 'for' || first?.text === 'while';
-      if (isLoop || first?.text === 'if')
-        heads.push({ indent, isLoop, over: iteratedBy(tokens), isOfLinears: asksForLinear(tokens) });
-      const isInLoop = heads.some((head) => head.isLoop);
-      return this.#callsIn(tokens).map((call) => ({
-        ...call,
-        isInLoop: isInLoop || call.isInLoop,
-        over: heads.findLast((head) => head.isLoop)?.over ?? null,
-        isOfLinears: heads.some((head) => head.isOfLinears),
-      }));
+    return this.#sites.flatMap((site) => {
+      const call = this.#callOf(site);
+      if (call === null) return [];
+      const given = this.#argumentsOf(call.name, call.given, MOST_NAMES);
+      const line = this.#syntax.lineOf([site]);
+      return [{ ...call, given, line, from: site.from, ...this.#around(site) }];
     });
   }
 
   /** Returns modules other than PyTorch's from which a known function is imported and called, with the line. */
   others(): readonly { readonly name: string; readonly line: number }[] {
-    return this.#statements.flatMap(({ tokens }) =>
-      tokens.flatMap((token, at) => {
-        if (!isName(tokens, at)) return [];
-        const { name, end } = dottedName(tokens, at);
-        const full = this.#names.imported(name);
-        const isOther = tokens[end]?.text === '(' && full !== null && !KNOWN.test(full);
-        return isOther && this.#ownName(full) !== null ? [{ name: full, line: token.line }] : [];
-      }),
-    );
+    return this.#sites.flatMap((site) => {
+      const callee = this.#syntax.calleeOf(site);
+      const full = callee === null ? null : this.#names.imported(callee);
+      const isOther = full !== null && !KNOWN.test(full) && this.#ownName(full) !== null;
+      return isOther ? [{ name: full, line: this.#syntax.lineOf([site]) }] : [];
+    });
   }
 
-  #callsIn(tokens: readonly Token[]): readonly Omit<PythonCall, 'isOfLinears' | 'over'>[] {
-    return tokens.flatMap((token, at) => {
-      if (!isName(tokens, at)) return [];
-      const { name: written, end } = dottedName(tokens, at);
-      if (tokens[end]?.text !== '(') return [];
-      const close = afterBracket(tokens, end);
-      const call = this.#callOf(written, argumentsOf(tokens.slice(end + 1, close - 1)));
-      if (call === null) return [];
-      const isOfList = isWithinFor(tokens, at);
-      const given = this.#argumentsOf(call.name, call.given, MOST_NAMES);
-      return [{ ...call, given, line: token.line, from: token.from, isInLoop: isOfList }];
+  /** Returns what the loops and the conditions around a call say. */
+  #around(call: SyntaxNode): Pick<PythonCall, 'isInLoop' | 'isOfLinears' | 'over'> {
+    const heads = headsAround(call);
+    const loops = heads.filter(({ keyword }) => keyword === 'for' || keyword === 'while');
+    return {
+      isInLoop: loops.length > 0,
+      over: this.#iteratedBy(loops.find(({ parts }) => parts.length > 0)?.parts ?? []),
+      isOfLinears: heads.some(({ parts }) => this.#asksForLinear(parts)),
+    };
+  }
+
+  /** Returns the last attribute of the name over which a loop goes: 'experts' for `for e in self.model.experts:`. */
+  #iteratedBy(head: Expression): string | null {
+    let node = head[head.findIndex(({ name }) => name === 'in') + 1] ?? null;
+    while (node !== null && node.name !== 'CallExpression') {
+      const name = this.#syntax.dottedName([node]);
+      if (name !== null) return name.includes('.') ? (name.split('.').at(-1) ?? null) : null;
+      node = node.firstChild;
+    }
+    return null;
+  }
+
+  /** Whether nodes ask if a module is a Linear: isinstance(module, nn.Linear). */
+  #asksForLinear(nodes: Expression): boolean {
+    return this.#syntax.nodes(CALLS, nodes).some((call) => {
+      const asked = this.#syntax.argumentsOf(call).at(-1)?.value ?? [];
+      return this.#syntax.calleeOf(call) === 'isinstance' && /(^|\.)Linear$/.test(this.#syntax.textOf(asked));
     });
   }
 
   /** Returns a call of a known function, also through functools.partial; null if the function is not known. */
-  #callOf(written: string, given: readonly Argument[]) {
-    const full = this.#fullName(written) ?? methodOf(written);
-    if (full === null) return null;
-    const [first, ...rest] = given;
-    if (/(^|\.)partial$/.test(full)) {
-      if (first?.name !== null || first.value.kind !== 'name') return null;
-      const inner = this.#fullName(first.value.name);
-      const name = inner === null ? null : this.#ownName(inner);
-      return name === null
-        ? null
-        : { name, written: first.value.name, given: [{ name: '(partial)', value: first.value }, ...rest] };
-    }
+  #callOf(site: SyntaxNode) {
+    const callee = this.#syntax.calleeOf(site);
+    const full = callee === null ? null : (this.#fullName(callee) ?? methodOf(callee));
+    if (callee === null || full === null) return null;
+    if (!/(^|\.)partial$/.test(full)) return this.#known(full, callee, () => this.#syntax.argumentsOf(site));
+    const [first, ...rest] = this.#syntax.argumentsOf(site);
+    const written = first?.name === null ? this.#syntax.dottedName(first.value) : null;
+    const inner = written === null ? null : this.#fullName(written);
+    if (first === undefined || written === null || inner === null) return null;
+    return this.#known(inner, written, () => [{ ...first, name: '(partial)' }, ...rest]);
+  }
+
+  #known(full: string, written: string, given: () => readonly Argument[]) {
     const name = this.#ownName(full);
-    return name === null ? null : { name, written, given };
+    return name === null ? null : { name, written, given: given() };
   }
 
   /** Returns the full name of a name of PyTorch, also if the file does not import it; null if the name is not PyTorch's. */
@@ -164,76 +175,73 @@ export class PythonFile {
   }
 
   #spread(value: Expression, depth: number): readonly PythonArgument[] {
-    const entries = depth === 0 ? null : entriesIn(this.#followed(value));
-    if (entries === null)
-      return [{ name: '**', line: value.line, written: this.#written(value), meant: NOT_KNOWN }];
-    return entries.flatMap(({ name, value: inner }) =>
-      name === '**' ? this.#spread(inner, depth - 1) : [this.#argument(name ?? '*', inner, depth)],
+    const bare = bareOf(value);
+    const name = this.#syntax.dottedName(bare);
+    const followed = (name === null ? null : this.#names.valueOf(name)) ?? bare;
+    const entries = depth === 0 ? null : this.#syntax.entriesIn(bareOf(followed));
+    if (entries === null) return [{ ...this.#argument('**', value, depth), meant: NOT_KNOWN }];
+    return entries.flatMap((entry) =>
+      entry.name === '**'
+        ? this.#spread(entry.value, depth - 1)
+        : [this.#argument(entry.name ?? '*', entry.value, depth)],
     );
   }
 
   #argument(name: string | number, value: Expression, depth: number): PythonArgument {
-    return { name, line: value.line, written: this.#written(value), meant: this.#meant(value, depth) };
-  }
-
-  #written(value: Expression): unknown {
-    if (value.kind === 'literal') return value.value;
-    return this.#text.slice(value.from, value.to).replaceAll(/\s+/g, ' ');
-  }
-
-  /** Returns the expression for which a name stands. */
-  #followed(value: Expression): Expression {
-    return (value.kind === 'name' ? this.#names.valueOf(value.name) : null) ?? value;
+    const bare = bareOf(value);
+    const literal = this.#syntax.literalOf(bare);
+    const written = literal === undefined ? this.#syntax.textOf(bare).replaceAll(/\s+/g, ' ') : literal;
+    return { name, line: this.#syntax.lineOf(bare), written, meant: this.#meant(bare, depth) };
   }
 
   #meant(value: Expression, depth: number): unknown {
-    if (depth === 0 || ++this.#numRead > MOST_EXPRESSIONS) return NOT_KNOWN;
+    if (++this.#numRead > MOST_EXPRESSIONS || depth === 0) return NOT_KNOWN;
+    const bare = bareOf(value);
     const inner = (one: Expression): unknown => this.#meant(one, depth - 1);
-    switch (value.kind) {
-      case 'literal':
-        return value.value;
-      case 'list':
-        return value.items.map(inner);
-      case 'dict':
-      case 'computed':
-        return NOT_KNOWN;
-      case 'name': {
-        const known = this.#names.valueOf(value.name);
-        if (known !== null) return inner(known);
-        const full = this.#fullName(value.name);
-        return full === null || (full === value.name && !/^torch\.|^[A-Z]\w+\.[_A-Z]+$/.test(full))
-          ? NOT_KNOWN
-          : full;
+    if (bare.some(({ name }) => name === ',')) return listed(bare).map(inner);
+    const [node, ...more] = bare;
+    if (node === undefined || more.length > 0) return NOT_KNOWN;
+    const literal = this.#syntax.literalOf(bare);
+    if (literal !== undefined) return literal;
+    switch (node.name) {
+      case 'ArrayExpression':
+      case 'TupleExpression':
+      case 'SetExpression':
+        return listed(innerOf(node)).map(inner);
+      case 'CallExpression':
+        return this.#meantCall(node, depth);
+      case 'VariableName':
+      case 'MemberExpression': {
+        const name = this.#syntax.dottedName(bare);
+        if (name !== null) return this.#meantName(name, inner);
+        const of = node.getChild('[') === null ? NOT_KNOWN : inner(partsOf(node).slice(0, 1));
+        return isCalled(of) ? { ...of, item: inner(innerOf(node)) } : NOT_KNOWN;
       }
-      case 'item': {
-        const of = inner(value.of);
-        return isCalled(of) ? { ...of, item: inner(value.index) } : NOT_KNOWN;
-      }
-      case 'call':
-        return this.#meantCall(value, depth);
       default:
-        return value satisfies never;
+        return NOT_KNOWN;
     }
   }
 
-  #meantCall(value: Expression & { readonly kind: 'call' }, depth: number): unknown {
-    const { callee, given } = value;
-    const [first] = given;
-    if (
-      (callee === 'int' || callee === 'float' || callee === 'set') &&
-      first !== undefined &&
-      given.length === 1
-    )
-      return this.#meant(first.value, depth - 1);
-    const call = this.#callOf(callee, given);
-    if (call !== null) {
-      const args = this.#argumentsOf(call.name, call.given, depth - 1).map(({ name, meant }) => [
-        name,
-        meant,
-      ]);
-      return { call: call.name, given: Object.fromEntries(args), from: value.from } satisfies Called;
+  #meantName(name: string, inner: (value: Expression) => unknown): unknown {
+    const known = this.#names.valueOf(name);
+    if (known !== null) return inner(known);
+    const full = this.#fullName(name);
+    return full === null || (full === name && !/^torch\.|^[A-Z]\w+\.[_A-Z]+$/.test(full)) ? NOT_KNOWN : full;
+  }
+
+  #meantCall(node: SyntaxNode, depth: number): unknown {
+    if (/^(int|float|set)$/.test(this.#syntax.calleeOf(node) ?? '')) {
+      const [first, ...more] = this.#syntax.argumentsOf(node);
+      if (first !== undefined && more.length === 0) return this.#meant(first.value, depth - 1);
     }
-    return NOT_KNOWN;
+    const call = this.#callOf(node);
+    if (call === null) return NOT_KNOWN;
+    const args = this.#argumentsOf(call.name, call.given, depth - 1);
+    return {
+      call: call.name,
+      given: Object.fromEntries(args.map(({ name, meant }) => [name, meant])),
+      from: node.from,
+    } satisfies Called;
   }
 }
 
@@ -242,66 +250,33 @@ export function isCalled(value: unknown): value is Called {
   return typeof value === 'object' && value !== null && 'call' in value;
 }
 
-/** Whether a name begins at an index; attributes, keywords and names of definitions are not such names. */
-function isName(tokens: readonly Token[], at: number): boolean {
-  const before = tokens[at - 1];
-  return (
-    tokens[at]?.kind === 'name' && before?.text !== '.' && before?.text !== 'def' && before?.text !== 'class'
-  );
-}
-
 /** Returns a method of models and accelerators that is read whatever object it is called on; null for other names. */
 function methodOf(written: string): string | null {
   return /\.clip_grad_norm_$/.test(written) ? 'clip_grad_norm_' : null;
 }
 
-/** A loop or a condition around statements. */
-interface Head extends Pick<PythonCall, 'isOfLinears' | 'over'> {
-  readonly indent: number;
-  readonly isLoop: boolean;
+/** The keyword of a loop or a condition, and the nodes between the keyword and the statements in it. */
+interface Head {
+  readonly keyword: string;
+  readonly parts: Expression;
 }
 
-/** Returns the last attribute of the name over which a loop goes: 'experts' for `for e in self.model.experts:`. */
-function iteratedBy(tokens: readonly Token[]): string | null {
-  const at = tokens.findIndex(({ text }) => text === 'in');
-  if (at < 0 || !isName(tokens, at + 1)) return null;
-  const { name, end } = dottedName(tokens, at + 1);
-  const parts = name.split('.');
-  return parts.length > 1 && tokens[end]?.text !== '(' ? (parts.at(-1) ?? null) : null;
-}
-
-/** Whether tokens ask if a module is a Linear: isinstance(module, nn.Linear). */
-function asksForLinear(tokens: readonly Token[]): boolean {
-  return tokens.some(({ text }, at) => {
-    if (text !== 'isinstance') return false;
-    const asked = tokens.slice(at, afterBracket(tokens, at + 1));
-    return asked.at(-2)?.text === 'Linear';
-  });
-}
-
-/** Whether brackets around a token have a `for`. */
-function isWithinFor(tokens: readonly Token[], at: number): boolean {
-  let depth = 0;
-  for (let index = at - 1; index >= 0; index--) {
-    const { kind, text } = tokens[index] as Token; // `index` is within the list
-    if (kind !== 'sign') continue;
-    if (')]}'.includes(text)) depth += 1;
-    if (!'([{'.includes(text)) continue;
-    depth -= 1;
-    if (depth >= 0) continue;
-    depth = 0;
-    const within = tokens.slice(index + 1, afterBracket(tokens, index) - 1);
-    if (hasOwnFor(within)) return true;
+/** Returns the loops and conditions around a node, the innermost first. */
+function headsAround(node: SyntaxNode): readonly Head[] {
+  const heads: Head[] = [];
+  let inner = node;
+  for (let parent = node.parent; parent !== null; parent = parent.parent) {
+    if (/^(If|For|While)Statement$/.test(parent.name)) {
+      const { from } = inner;
+      const before = partsOf(parent).filter((part) => part.from <= from);
+      const at = before.findLastIndex(({ name }) => /^(if|elif|else|for|while)$/.test(name));
+      const parts = before.slice(at + 1).filter(({ name }) => name !== 'Body');
+      heads.push({ keyword: before[at]?.name ?? '', parts });
+    } else if (parent.getChild('for') !== null) {
+      // A comprehension.
+      heads.push({ keyword: 'for', parts: [] });
+    }
+    inner = parent;
   }
-  return false;
-}
-
-/** Whether tokens have a `for` outside of brackets. */
-function hasOwnFor(tokens: readonly Token[]): boolean {
-  for (let at = 0; at < tokens.length; ) {
-    const { kind, text } = tokens[at] as Token; // `at` is within the list
-    if (kind === 'name' && text === 'for') return true;
-    at = kind === 'sign' && '([{'.includes(text) ? afterBracket(tokens, at) : at + 1;
-  }
-  return false;
+  return heads;
 }

@@ -1,5 +1,5 @@
-import { type Argument, dottedName, type Expression, expressionOf } from './expressions';
-import { afterBracket, type Statement, splitAt, type Token } from './tokens';
+import type { SyntaxNode } from '@lezer/common';
+import { type Expression, type PythonSyntax, partsOf } from './syntax';
 
 /** The values of the names in a file, if the file shows these values without a computation. */
 export interface Names {
@@ -12,36 +12,26 @@ export interface Names {
 }
 
 /** Methods that change a list or a dict. */
-const CHANGES = [
-  'update',
-  'setdefault',
-  'pop',
-  'popitem',
-  'clear',
-  'append',
-  'extend',
-  'insert',
-  'add',
-  'remove',
-];
+const CHANGES = /\.(update|setdefault|pop|popitem|clear|append|extend|insert|add|remove)$/;
 
-/** Finds the values that statements give to names. */
-export function namesOf(statements: readonly Statement[]): Names {
+/** Finds the values that the statements of a file give to names; `nodes` are all nodes of the kinds NAMING. */
+export function namesOf(nodes: readonly SyntaxNode[], syntax: PythonSyntax): Names {
   const imports = new Map<string, string>();
   const values = new Map<string, Expression>();
   const counts = new Map<string, number>();
-  const bind = (name: string): void => {
-    counts.set(name, (counts.get(name) ?? 0) + 1);
-  };
-  for (const { tokens } of statements) {
-    const imported = importsOf(tokens);
-    for (const [name, full] of imported) {
-      if (!imports.has(name)) imports.set(name, full);
+  for (const node of nodes) {
+    if (node.name === 'ImportStatement')
+      for (const [name, full] of importsOf(syntax.textOf([node]))) {
+        if (!imports.has(name)) imports.set(name, full);
+      }
+    for (const bound of syntax.nodes(VARIABLES, BOUND[node.name]?.(node, syntax) ?? [])) {
+      const name = syntax.textOf([bound]);
+      counts.set(name, (counts.get(name) ?? 0) + 1);
     }
-    if (imported.length > 0) continue;
-    for (const name of boundBy(tokens)) bind(name);
-    const assigned = assignmentOf(tokens);
-    if (assigned !== null) values.set(assigned.name, expressionOf(assigned.tokens));
+    if (node.name !== 'AssignStatement') continue;
+    const [target, sign, ...value] = partsOf(node).filter(({ name }) => name !== 'TypeDef');
+    if (target?.name === 'VariableName' && sign?.name === 'AssignOp')
+      values.set(syntax.textOf([target]), value);
   }
   return {
     imported(name) {
@@ -54,85 +44,62 @@ export function namesOf(statements: readonly Statement[]): Names {
   };
 }
 
+const VARIABLES: ReadonlySet<string> = new Set(['VariableName']);
+
+/** The parts of a node whose names the node binds or changes, by the node's kind. */
+const BOUND: Readonly<Record<string, (node: SyntaxNode, syntax: PythonSyntax) => Expression>> = {
+  AssignStatement(node) {
+    const parts = partsOf(node);
+    const sign = parts.findLastIndex(({ name }) => name === 'AssignOp');
+    return parts.slice(0, Math.max(0, sign)).filter(({ name }) => name !== 'TypeDef');
+  },
+  UpdateStatement: (node) => partsOf(node).slice(0, 1),
+  AssignOp: (node, syntax) =>
+    syntax.textOf([node]) === ':=' && node.prevSibling !== null ? [node.prevSibling] : [],
+  ScopeStatement: partsOf,
+  DeleteStatement: partsOf,
+  CapturePattern: partsOf,
+  ClassDefinition: declared,
+  FunctionDefinition: declared,
+  ParamList: declared,
+  CallExpression({ firstChild: callee }, syntax) {
+    const isMethod = callee?.name === 'MemberExpression' && CHANGES.test(syntax.textOf([callee]));
+    return isMethod ? [callee] : [];
+  },
+  for(node) {
+    const parts = after(node);
+    return parts.slice(
+      0,
+      parts.findIndex(({ name }) => name === 'in'),
+    );
+  },
+  as: (node) => (node.parent?.name === 'ImportStatement' ? [] : after(node).slice(0, 1)),
+};
+
+/** Kinds of nodes that give names a meaning. */
+export const NAMING: readonly string[] = ['ImportStatement', ...Object.keys(BOUND)];
+
+/** Returns the name of a definition, or the names of parameters; names in types and defaults are not bound. */
+function declared(node: SyntaxNode): Expression {
+  return partsOf(node).filter(
+    (part, at, parts) => part.name === 'VariableName' && parts[at - 1]?.name !== 'AssignOp',
+  );
+}
+
+/** Returns the nodes that follow a node in the same statement or expression. */
+function after(node: SyntaxNode): Expression {
+  return node.parent === null ? [] : partsOf(node.parent).filter(({ from }) => from > node.from);
+}
+
 /** Returns the names that an import binds, each with its full name. */
-function importsOf(tokens: readonly Token[]): readonly (readonly [string, string])[] {
-  const [first] = tokens;
-  if (first?.kind !== 'name' || (first.text !== 'import' && first.text !== 'from')) return [];
-  const at = tokens.findIndex(({ text }) => text === 'import');
-  const module =
-    first.text === 'from'
-      ? tokens
-          .slice(1, at)
-          .map(({ text }) => text)
-          .join('')
-      : null;
-  const listed = tokens.slice(at + 1).filter(({ text }) => text !== '(' && text !== ')');
-  return splitAt(listed, ',').flatMap((part) => {
-    const [name] = part;
-    if (name?.kind !== 'name') return [];
-    const full = dottedName(part, 0);
-    const alias = part[full.end]?.text === 'as' ? part[full.end + 1]?.text : undefined;
-    if (module !== null) return [[alias ?? name.text, `${module}.${full.name}`] as const];
-    return [alias === undefined ? ([name.text, name.text] as const) : ([alias, full.name] as const)];
+function importsOf(statement: string): readonly (readonly [string, string])[] {
+  const text = statement.replaceAll(/#.*|[()\\]/g, ' ');
+  const [, module, list = ''] = /^(?:from\s+(.*?)\s*)?\bimport\b(.*)$/s.exec(text) ?? [];
+  return list.split(',').flatMap((item) => {
+    const [full = '', alias] = item.trim().split(/\s+as\s+/);
+    if (!/^[\p{L}_]/u.test(full)) return [];
+    if (module !== undefined) return [[alias ?? full, `${module}.${full}`] as const];
+    const [root = ''] = full.split('.');
+    return [alias === undefined ? ([root, root] as const) : ([alias, full] as const)];
   });
-}
-
-/** Returns the name and the value of 'name = value' or 'name: type = value'; null if it is another kind of statement. */
-function assignmentOf(
-  tokens: readonly Token[],
-): { readonly name: string; readonly tokens: readonly Token[] } | null {
-  const [target = [], value, ...more] = splitAt(tokens, '=');
-  const [name, colon] = target;
-  if (value === undefined || more.length > 0 || name?.kind !== 'name') return null;
-  return target.length === 1 || colon?.text === ':' ? { name: name.text, tokens: value } : null;
-}
-
-/** Returns the names that a statement binds or changes; a name is included if this is uncertain. */
-function boundBy(tokens: readonly Token[]): readonly string[] {
-  const names = (from: readonly Token[]): readonly string[] =>
-    from.flatMap(({ kind, text }) => (kind === 'name' ? [text] : []));
-  const targets = splitAt(tokens, '=').slice(0, -1);
-  // The type of a target is not bound.
-  const found = targets.flatMap((target) => names(splitAt(target, ':')[0] ?? []));
-  const [first, second] = tokens;
-  if (first?.text === 'global' || first?.text === 'nonlocal' || first?.text === 'del')
-    found.push(...names(tokens.slice(1)));
-  for (const [at, { kind, text }] of tokens.entries()) {
-    const [before, next] = [tokens[at - 1], tokens[at + 1]];
-    if (kind === 'sign' && (text === ':=' || /^(\*\*|\/\/|>>|<<|[-+*/%@&|^])=$/.test(text)))
-      found.push(
-        ...names(tokens.slice(Math.max(0, at - 1), at)),
-        ...(text === ':=' ? [] : names(tokens.slice(0, 1))),
-      );
-    if (kind !== 'name') continue;
-    if (text === 'as' && next !== undefined) found.push(...names([next]));
-    const until = (end: number, from = at + 1): readonly Token[] =>
-      tokens.slice(from, end < 0 ? undefined : end);
-    if (text === 'for') found.push(...names(until(indexAfter(tokens, at, 'in'))));
-    if (text === 'class' && next !== undefined) found.push(next.text);
-    if (text === 'def') {
-      const open = indexAfter(tokens, at, '(');
-      found.push(...names(until(at + 2)), ...parameters(until(afterBracket(tokens, open) - 1, open + 1)));
-    }
-    if (text === 'lambda') found.push(...parameters(until(indexAfter(tokens, at, ':'))));
-    if (CHANGES.includes(text) && before?.text === '.' && next?.text === '(')
-      found.push(tokens[at - 2]?.text ?? '');
-  }
-  return second === undefined ? [] : found;
-}
-
-/** Returns the names of parameters; names in their types and defaults are not bound. */
-function parameters(tokens: readonly Token[]): readonly string[] {
-  return splitAt(tokens, ',').flatMap((part) => part.find(({ kind }) => kind === 'name')?.text ?? []);
-}
-
-/** Returns the index of the next token with a text; -1 if there is no such token. */
-function indexAfter(tokens: readonly Token[], from: number, text: string): number {
-  return tokens.findIndex((token, index) => index > from && token.text === text);
-}
-
-/** Returns the entries of a dict that is written out, also as dict(…); null if the dict is computed. */
-export function entriesIn(expression: Expression): readonly Argument[] | null {
-  if (expression.kind === 'dict') return expression.items;
-  return expression.kind === 'call' && expression.callee === 'dict' ? expression.given : null;
 }

@@ -1,3 +1,4 @@
+import { strategyWith } from '../../config/strategies';
 import {
   type Asked,
   type Convert,
@@ -97,18 +98,16 @@ function besideBlocks(line: number): Meaning {
   return { effect: 'used', why: `is a unit too; the call for blocks on line ${line} decides the strategy` };
 }
 
-const HYBRID = { FULL_SHARD: 'HYBRID_SHARD', SHARD_GRAD_OP: '_HYBRID_SHARD_ZERO2' } as const;
-
 /** Returns the strategy of fully_shard, by all arguments that decide it. */
 function fullyShard({ other }: Asked): Meaning {
   const reshard = other('reshard_after_forward');
   const isNumber = typeof reshard === 'number';
-  const plain =
-    reshard === undefined || reshard === null || isNumber || yesOf(reshard) ? 'FULL_SHARD' : 'SHARD_GRAD_OP';
-  const isHybrid = (axesOf(other('mesh'))?.length ?? 1) > 1;
   return {
     sets: {
-      'parallel.strategy': isHybrid ? HYBRID[plain] : plain,
+      'parallel.strategy': strategyWith('FULL_SHARD', {
+        isHybrid: (axesOf(other('mesh'))?.length ?? 1) > 1,
+        reshardAfterForward: reshard === undefined || reshard === null || isNumber || yesOf(reshard),
+      }),
       ...(isNumber && { 'parallel.reshardAfterForward': wholeOf(reshard) }),
     },
   };
