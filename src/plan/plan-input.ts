@@ -8,9 +8,10 @@ import { requireKnownOptions } from '../config/option-names';
 import type { ConfigIssue } from '../config/setting';
 import { configSchema, FORMS } from '../config/setting-table';
 import { strategyNamed } from '../config/strategies';
-import { checkConfig, type TrainConfig } from '../config/train-config';
+import { checkConfig, type TrainConfig, type TrainConfigInput } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import { isRecord, shown } from '../core/shown';
+import { foreignOf, readConfig } from '../dialects/read';
 import type { Reading } from '../dialects/rows/reading';
 import { whereOf } from '../dialects/together';
 import { type ConfigReading, placeReadings, readingOf } from './assumed';
@@ -28,7 +29,7 @@ import { STACK_RULES } from './stack-rules';
 /**
  * The input of `plan`: a TrainConfig, which may also have the keys of a place, the reading of another program's settings
  * (sl.readConfig), or a name. The name is that of a published model ('llama3-8b', 'Qwen/Qwen3-32B'), of a preset, of a model's
- * config.json or its folder, or of a file that contains a TrainConfig.
+ * config.json or its folder, or of a file that contains a TrainConfig or another program's settings.
  */
 export type PlanInput = PlanObject | Reading | string;
 
@@ -157,19 +158,37 @@ function requireNoAdapters({ lora, frozen }: TrainConfig): void {
  * Throws: CONFIG for a reading with lines that are errors.
  */
 export function inputAt(input: unknown, where: PlanPlace): object {
-  const asked = inputOf(input);
   const place = placeOf(where);
-  if (!isReading(input)) return withPlace(asked, place);
-  requireWorld(input, place);
-  return withPlace(withPlace(asked, readingPlace(input)), place);
+  const reading = isReading(input) ? input : readingNamed(input, place.gpus);
+  if (reading === null) return withPlace(inputOf(input), place);
+  requireReadable(reading);
+  requireWorld(reading, place);
+  return withPlace(withPlace(withRows(reading, place.gpus), readingPlace(reading)), place);
 }
 
-/** Returns the input of a name, the config of a reading, or any other object as it is. Throws: CONFIG for anything else. */
-export function inputOf(input: unknown): object {
-  if (isReading(input)) {
-    requireReadable(input);
-    return input.config;
-  }
+/** Returns a reading's config; on another number of ranks, a step has the same rows. Throws: CONFIG if they cannot be shared. */
+function withRows({ world, place, config }: Reading, gpus: number | undefined): TrainConfigInput {
+  const { globalBatch } = place;
+  if (world === null || globalBatch === undefined || gpus === undefined || gpus === world) return config;
+  const { accumulation = 1, batch = 1 } = config;
+  const passes = (accumulation * world) / gpus;
+  if (Number.isInteger(passes)) return { ...config, accumulation: passes };
+  const rows = (batch * world) / gpus;
+  if (accumulation === 1 && Number.isInteger(rows)) return { ...config, batch: rows };
+  throw new ConfigError(
+    `a step has ${globalBatch} rows of all ranks together, and ${gpus} GPUs cannot share them in passes of ${batch} rows per rank; give another number of GPUs, or batch and accumulation`,
+  );
+}
+
+/** Returns the reading of another program's file or command; null if the input names neither. */
+function readingNamed(input: unknown, world: number | undefined): Reading | null {
+  if (typeof input !== 'string' || hubModelAt(input, '.') !== undefined) return null;
+  const foreign = foreignOf([input], '.');
+  return foreign === null ? null : readConfig(foreign, { world });
+}
+
+/** Returns the input of a name, or any other object as it is. Throws: CONFIG for anything else. */
+function inputOf(input: unknown): object {
   const asked = typeof input === 'string' ? planInputNamed(input) : input;
   requirePlain(asked);
   if (typeof asked === 'object' && asked !== null && !Array.isArray(asked)) return asked;

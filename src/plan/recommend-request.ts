@@ -8,7 +8,7 @@ import type { Reading } from '../dialects/rows/reading';
 import { type Layout, RECOMPUTE } from './layout';
 import { layoutOfConfig, type Planable } from './layout-of-config';
 import { hardwareSchema, type Place, STACKS } from './place';
-import { inputOf, partsOf, readPlan, withPlace } from './plan-input';
+import { inputAt, partsOf, readPlan, withPlace } from './plan-input';
 import type { PlannedConfig } from './planned-model';
 
 const positive = z.number().positive();
@@ -71,7 +71,7 @@ export function recommendRequest(
   input: RecommendInput | Reading | string,
   options: RecommendInput = {},
 ): RecommendRequest {
-  const { on, ...given } = withPlace(inputOf(input), options) as RecommendInput; // the schemas check it
+  const { on, ...given } = withPlace(inputAt(input, {}), options) as RecommendInput; // the schemas check it
   const entries = Object.entries(on === undefined ? given : { ...given, hardware: on });
   const isOwn = ([key]: readonly [string, unknown]): boolean => Object.hasOwn(recommendSchema.shape, key);
   const wanted = parsedBy(recommendSchema, Object.fromEntries(entries.filter(isOwn)));

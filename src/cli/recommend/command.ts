@@ -3,6 +3,7 @@ import { withProgressSync } from '../../cell/progress';
 import { recommendationNotes, recommendationTable } from '../../figures/plans/recommendation-table';
 import { type Planned, usdPerMillionTokens } from '../../plan/cost-of';
 import { familyOf } from '../../plan/families';
+import { inputAt } from '../../plan/plan-input';
 import { withSequences } from '../../plan/planned-model';
 import { predict } from '../../plan/predict';
 import { PRICES, type PriceTable } from '../../plan/prices';
@@ -103,7 +104,7 @@ function requestOf(options: RecommendCommandOptions, io: Io, output: Output): Re
   const { hardware, seq, gpusPerNode, by, precision, compile } = options;
   const { most: gpus, fewest: fewestGpus } = options.gpus;
   const reading = foreignReading([options.model], { io, output, world: gpus });
-  const model = reading === null ? readModel(options.model, io.cwd) : reading.config;
+  const model: RecommendInput = reading === null ? readModel(options.model, io.cwd) : inputAt(reading, {});
   const sized = seq === undefined ? model : { ...model, model: withSequences(model.model, seq) };
   const wanted = recommendRequest(sized as RecommendInput, {
     ...{ gpus, fewestGpus, gpusPerNode, by, compile },
