@@ -50,7 +50,7 @@ export function assemble(meant: readonly Meant[], ranks?: number): Reading {
     : [];
   const found = new Map([...findings, ...early, ...adaptedEmbeddings(settings)]);
   const checked = judge();
-  const told = meant.map((one) => found.get(one) ?? effectOf(one, { ...said, settings }, checked));
+  const told = meant.map((one) => effectOf(one, found.get(one), { ...said, settings }, checked));
   const lines = meant.map(
     ({ entry }, index): ReadLine => ({ ...entry, effect: 'none', why: '', ...told[index] }),
   );
@@ -126,8 +126,7 @@ interface Judged {
 
 function judged(settings: readonly (readonly [string, unknown])[], place: Partial<Place>): Judged {
   const config = nested(settings);
-  const stand = (config.parallel?.ep ?? 1) > 1 ? ANY_EXPERTS : ANY_MODEL;
-  const checked = checkTrainConfig(config.model === undefined ? { ...config, model: stand } : config);
+  const checked = checkTrainConfig(withModel(config));
   if ('config' in checked) {
     const ranks = place.world ?? severalRanks(checked.config);
     return { issues: [], warnings: settingWarnings(config, checked.config, ranks) };
@@ -138,18 +137,24 @@ function judged(settings: readonly (readonly [string, unknown])[], place: Partia
   return { issues: checked.issues, warnings };
 }
 
+/** Returns a config with a model, if it has none, that no other setting contradicts. */
+export function withModel(config: TrainConfigInput): TrainConfigInput {
+  if (config.model !== undefined) return config;
+  return { ...config, model: (config.parallel?.ep ?? 1) > 1 ? ANY_EXPERTS : ANY_MODEL };
+}
+
 /** Returns the number of ranks that gives two data-parallel ranks, so that a strategy has ranks to shard over. */
 function severalRanks({ parallel: { tp, pp } }: TrainConfig): number {
   return 2 * tp * pp;
 }
 
-/** Returns the effect of a line, from the settings that the line sets. */
-function effectOf(one: Meant, said: Together, judged: Judged): Told {
-  const { sets = {}, place, effect, why } = one.meaning;
+/** Returns the effect of a line, from the settings that the line sets and from what was found by comparison with other lines. */
+function effectOf(one: Meant, finding: Told | undefined, said: Together, judged: Judged): Told {
+  const { sets = {}, place, effect, why } = { ...one.meaning, ...finding };
   const told = why ?? one.row?.says ?? '';
-  if (effect !== undefined) return { effect, why: told };
   const paths = Object.keys(sets);
-  const issue = judged.issues.find((each) => concerns(each, paths));
+  const issue = judged.issues.find((each) => concerns(each, givenBy(one)));
+  if (effect !== undefined && (effect !== 'used' || issue === undefined)) return { effect, why: told };
   if (issue !== undefined) return { effect: 'error', why: issue.message };
   const replaced = paths.map((path) => said.settings.get(path)?.by).find((by) => by != null && by !== one);
   if (
@@ -212,6 +217,11 @@ function planNotes(paths: readonly string[]): readonly string[] {
   });
 }
 
+/** Returns the settings that a key gives, also those that other lines may replace; a program's defaults are given by no key. */
+function givenBy({ row, meaning: { sets = {}, usual = {} } }: Meant): readonly string[] {
+  return Object.keys(row === null ? sets : { ...usual, ...sets });
+}
+
 function concerns({ path, message }: ConfigIssue, paths: readonly string[]): boolean {
   const at = path.join('.');
   return paths.some(
@@ -227,7 +237,7 @@ function unplaced(meant: readonly Meant[], { issues }: Judged): readonly ReadLin
   if (first === undefined) return [];
   const { file, line } = first.entry;
   return issues
-    .filter((issue) => !meant.some(({ meaning }) => concerns(issue, Object.keys(meaning.sets ?? {}))))
+    .filter((issue) => !meant.some((one) => concerns(issue, givenBy(one))))
     .map(({ path, message }) => ({
       file,
       line,

@@ -165,7 +165,15 @@ const PATHS = WHOLE_SETTINGS.map(({ path }) => path as string).filter((path) => 
 function compare(config: TrainConfig, to: TargetName, machines: number): boolean {
   const target: Target = TARGETS[to];
   const shape = modelShape(config) as BundleModel; // the models drawn
-  const facts: BundleFacts = { config, shape, machines, gpusPerMachine: 8, firstStep: 0, hasWeights: false, lines: [] };
+  const facts: BundleFacts = {
+    config,
+    shape,
+    machines,
+    gpusPerMachine: 8,
+    firstStep: 0,
+    hasWeights: false,
+    lines: [],
+  };
   let settings: ReturnType<typeof exportedSettings>;
   try {
     settings = exportedSettings(facts, target, to);

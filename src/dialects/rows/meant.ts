@@ -81,8 +81,8 @@ export function meantBy(source: Source, elsewhere: Asked['other'] = () => undefi
   const { dialect, entries } = source;
   const own = valuesOf(source);
   const other = (key: string): unknown => own(key) ?? elsewhere(key);
-  const findings = dialect.checks?.(other) ?? [];
-  const stack = dialect.stack?.(other);
+  const findings = unlessWrong(() => dialect.checks?.(other)) ?? [];
+  const stack = unlessWrong(() => dialect.stack?.(other));
   const meant = entries.map((entry) => ({ ...meantEntry(entry, dialect, other), stack }));
   const found = meant.map((one, index) => {
     const path = entries[index]?.path ?? [];
@@ -90,11 +90,21 @@ export function meantBy(source: Source, elsewhere: Asked['other'] = () => undefi
     if (finding === undefined || one.meaning.effect === 'error') return one;
     return { ...one, meaning: { ...one.meaning, effect: finding.effect, why: finding.why } };
   });
-  const usual = dialect.usual?.(other) ?? null;
+  const usual = unlessWrong(() => dialect.usual?.(other)) ?? null;
   const [first = source.at] = entries;
   if (usual === null || first === undefined) return found;
   const entry = { file: first.file, line: first.line, key: `(${dialect.name}'s defaults)`, value: null };
   return [{ entry, meaning: usual, row: null }, ...found];
+}
+
+/** Returns the result of a function that reads other keys; undefined if one of them has a value that it cannot have, as its own line says. */
+function unlessWrong<T>(read: () => T): T | undefined {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof ConfigError) return undefined;
+    throw error;
+  }
 }
 
 function meantEntry(located: LocatedKey, dialect: Dialect, other: Asked['other']): Meant {

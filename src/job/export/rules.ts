@@ -167,7 +167,8 @@ export function onlyNamedUnits({ config: { parallel } }: BundleFacts): Said | nu
 
 /** The exception of a hybrid strategy without a mesh: one replica in this library, one per machine in a bundle. */
 export function onlyMeshes({ config: { parallel }, machines }: BundleFacts): Said | null {
-  if (!STRATEGIES[parallel.strategy].isHybrid || (parallel.mesh !== null && parallel.mesh.dpReplicate > 1)) return null;
+  if (!STRATEGIES[parallel.strategy].isHybrid || (parallel.mesh !== null && parallel.mesh.dpReplicate > 1))
+    return null;
   return parallel.mesh === null && machines > 1
     ? other('has one replica per machine; parallel.mesh sets another number of replicas')
     : other(`has one replica, so it is ${strategyWith(parallel.strategy, { isHybrid: false })}`);
