@@ -93,6 +93,7 @@ export function ofBatchLine(line: object): object {
     ...(optimizer !== undefined && { optimizer }),
     parallel: {
       ...{ tp, pp, cp, ep, strategy, commHook, sequenceParallel: tp !== 1 && sequenceParallel },
+      ...(cp !== 1 && { cpKind: 'ring' }),
       ...(dpShard !== undefined && {
         mesh: { dpShard, dpReplicate: (ranks * Number(cp)) / Number(dpShard) },
       }),

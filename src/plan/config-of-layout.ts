@@ -48,6 +48,7 @@ function parallelOf(layout: Layout, written: PlannedConfig): PlannedConfig['para
     ...Object.fromEntries(kept),
     strategy,
     ...Object.fromEntries(Object.entries({ tp, pp, cp, ep }).filter(([, degree]) => degree > 1)),
+    ...((layout.model.heads / tp) % cp > 0 && { cpKind: 'ring' as const }),
     ...(tp > 1 && { sequenceParallel }),
     ...(STRATEGIES[strategy].isHybrid && { mesh: { dpReplicate: (dp * cp) / shards, dpShard: shards } }),
     ...(pp > 1 && {

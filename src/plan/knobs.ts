@@ -15,6 +15,13 @@ interface Knob {
   keys?(value: unknown): object;
 }
 
+/** The config's words for knobs with other names. */
+const CONFIG_WORDS: Readonly<Record<string, keyof typeof KNOBS>> = {
+  batch: 'microBatch',
+  on: 'hardware',
+  activationCheckpointing: 'recompute',
+};
+
 const parallel =
   (key: string) =>
   (value: unknown): object => ({ parallel: { [key]: value } });
@@ -38,13 +45,19 @@ const KNOBS = {
   attention: { label: 'attention', keys: key('attention'), of: ({ attention }: Layout) => attention },
   nicGbit: { label: 'NIC, Gbit/s', keys: key('nicGbit'), of: ({ hardware }: Layout) => hardware.nicGbit },
   hardware: { label: 'GPU', keys: key('hardware'), of: ({ hardware }: Layout) => hardware.name },
+  gpus: { label: 'GPUs', keys: key('gpus'), of: ({ gpus }: Layout) => gpus },
+  stack: { label: 'program', keys: key('stack'), of: ({ stack }: Layout) => stack },
   compile: { label: 'compiled', keys: key('compile'), of: ({ compile }: Layout) => compile },
   seq: { label: 'tokens per sample', of: ({ model }: Layout) => model.seq },
 } as const satisfies Readonly<Record<string, Knob>>;
 
-/** The values to try for each knob. */
+/** The values to try for each knob, by the knob's name or by the config's word for it. */
 export type KnobValues = {
   readonly [Name in keyof typeof KNOBS]?: readonly ReturnType<(typeof KNOBS)[Name]['of']>[];
+} & {
+  readonly batch?: readonly number[];
+  readonly on?: readonly string[];
+  readonly activationCheckpointing?: readonly Layout['recompute'][];
 };
 
 /** A knob's value, and the keys that set this value. */
@@ -61,15 +74,17 @@ export function turnsOf(
   values: KnobValues,
 ): readonly { readonly label: string; readonly turns: readonly Turn[] }[] {
   requireKind('whatIf', 'the values', values, fields);
-  return Object.entries(values).map(([name, tried]) => {
+  return Object.entries(values).map(([word, tried]) => {
+    const written = word.replace(/^parallel\./, '');
+    const name = Object.hasOwn(CONFIG_WORDS, written) ? CONFIG_WORDS[written] : written;
     const knob: Knob | undefined = Object.entries(KNOBS).find(([key]) => key === name)?.[1];
-    if (knob === undefined) {
+    if (knob === undefined || name === undefined) {
       throw new ConfigError(
-        `there is no knob '${shortened(name)}'; choose one of ${Object.keys(KNOBS).join(', ')}`,
+        `there is no knob '${shortened(word)}'; choose one of ${Object.keys(KNOBS).join(', ')}`,
       );
     }
     if (!Array.isArray(tried)) {
-      throw new ConfigError(`${name} is ${shown(tried)}; give a list of the values to try, such as [1, 2]`);
+      throw new ConfigError(`${word} is ${shown(tried)}; give a list of the values to try, such as [1, 2]`);
     }
     return {
       label: knob.label,

@@ -86,6 +86,10 @@ test('a sequence that its ranks do not divide is refused', () => {
     said({ cp: 2, cpKind: 'ring' }),
     /^parallel\.cp: the 4 chunks of a ring of 2 ranks do not divide/,
   );
+  assert.match(
+    said({ cp: 3 }),
+    /^parallel\.cp: 3 ranks do not divide the 4 heads that Ulysses exchanges; .*'ring'/,
+  );
   assert.match(said({ tp: 4, sequenceParallel: true }), /^parallel\.sequenceParallel: 4 ranks do not divide/);
   assert.match(said({ tp: 2, cp: 2, sequenceParallel: true }), /^parallel\.sequenceParallel: 4 ranks/);
   for (const parallel of [

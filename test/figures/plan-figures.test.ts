@@ -77,6 +77,17 @@ test("a what-if replaces one key at a time, marks the plan's own value and names
   assert.equal(tp2?.seconds, plan(LLAMA, { parallel: { tp: 2 }, accumulation: 8 }).seconds.value);
 });
 
+test("knobs also have the config's words", () => {
+  const words = {
+    batch: [1, 2],
+    'parallel.tp': [1, 2],
+    on: ['H100-80G'],
+    activationCheckpointing: ['full'],
+  } as const;
+  const names = { microBatch: [1, 2], tp: [1, 2], hardware: ['H100-80G'], recompute: ['full'] } as const;
+  assert.deepEqual(whatIf(LLAMA, words).table.rows, whatIf(LLAMA, names).table.rows);
+});
+
 test('GPUs of one size have a line at the usable memory; GPUs of several sizes have no common line', () => {
   const shapesOf = (figure: { readonly layout: { readonly shapes?: readonly object[] } }) =>
     figure.layout.shapes?.length ?? 0;

@@ -60,13 +60,16 @@ export const MODEL_PARALLEL = {
         'parallelism_config_sp_size',
       ],
     },
-    conflict: ({ model, parallel: { cp, cpKind } }: SequenceRead): string | null => {
+    conflict: ({ model, parallel: { tp, cp, cpKind } }: SequenceRead): string | null => {
       if (cp === 1) return null;
       const shape = modelShape({ model });
       if (isOwnModel(shape)) return null;
       const kind = kindOf(shape);
       const reason = kind?.sequenceConflict?.(shape) ?? null;
       if (reason !== null) return `the sequences of a '${shape.kind}' cannot be divided: ${reason}`;
+      const heads = 'heads' in shape ? shape.heads / tp : cp;
+      if (cpKind === 'ulysses' && Number.isInteger(heads) && heads % cp !== 0)
+        return `${cp} ranks do not divide the ${heads} heads that Ulysses exchanges; give a divisor of ${heads}, or cpKind 'ring'`;
       // A ring's zigzag order gives each rank an early and a late chunk; only causal attention needs it.
       return cpKind === 'ring' && kind?.isCausal
         ? undivided(model, 2 * cp, `the ${2 * cp} chunks of a ring of ${cp} ranks`)

@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import * as tf from '../../../src/core/tf';
+import { readConfig } from '../../../src/dialects/read';
 import { compare } from '../../../src/job/notebook/compare';
 import { plan } from '../../../src/job/notebook/plan';
 import { recommend } from '../../../src/job/notebook/recommend';
@@ -68,6 +72,43 @@ test('the methods of a plan draw what the functions of its config and place draw
   const counted = plan(tensors.config, tensors.place, { count: true, ranks: 'all' });
   assert.deepEqual(tensors.traffic().table.rows, counted.traffic().table.rows);
   assert.throws(() => plan('tiny', { gpus: 128 }).traffic(), /runs up to 64 ranks/);
+});
+
+test('a count that is no truth value is refused', () => {
+  assert.throws(() => plan('tiny', {}, { count: 'yes' as unknown as true }), {
+    code: 'CONFIG',
+    message: /true or false, got "yes"/,
+  });
+});
+
+test('files of other programs are planned and searched by their names, as by sl.readConfig', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'shardlab-plan-'));
+  after(() => rmSync(folder, { recursive: true, force: true }));
+  const file = join(folder, 'train.toml');
+  writeFileSync(
+    file,
+    '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nlocal_batch_size = 1\nseq_len = 2048\n' +
+      '[parallelism]\ntensor_parallel_degree = 4\n',
+  );
+  const reading = readConfig(file);
+  const [byName, byReading, byConfig] = [file, reading, reading.config].map((input) =>
+    quietPlan(input, { on: 'H100-80G', stack: 'fsdp2' }),
+  );
+  assert.deepEqual(byName?.layout, byReading?.layout);
+  assert.deepEqual(byName?.layout, byConfig?.layout);
+  const search = { on: 'H100-80G', gpus: 8 };
+  assert.deepEqual(recommend(file, search).best?.layout, recommend(reading, search).best?.layout);
+});
+
+test("another number of GPUs keeps the rows of another program's step", () => {
+  const command =
+    'torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 8 --hidden-size 512 --num-attention-heads 8 --seq-length 512 ' +
+    '--max-position-embeddings 512 --micro-batch-size 1 --global-batch-size 128';
+  assert.equal(quietPlan(command, { gpus: 64 }).layout.globalBatch, 128);
+  assert.throws(() => quietPlan(command, { gpus: 48 }), {
+    code: 'CONFIG',
+    message: /48 GPUs cannot share them/,
+  });
 });
 
 test('a plan with count: true is the dry run of its config, in bytes, collectives and simulated time', () => {
