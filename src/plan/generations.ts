@@ -1,3 +1,11 @@
+/** The generations whose float32 matmuls are planned in TF32. */
+const WITH_TF32: readonly Generation[] = ['ampere', 'ada', 'hopper', 'blackwell'];
+
+/** Whether a generation's float32 matmuls are planned in TF32, which PyTorch uses only if a program allows it. */
+export function isTf32(generation: Generation): boolean {
+  return WITH_TF32.includes(generation);
+}
+
 /** A family of GPUs with the same kind of matrix units and host. */
 export type Generation = 'volta' | 'ampere' | 'ada' | 'hopper' | 'blackwell' | 'cdna' | 'ascend';
 

@@ -101,9 +101,9 @@ export type HardwareOverrides = Partial<Omit<Hardware, 'name' | 'generation' | '
  */
 const POWER_EXPONENT = Math.log(794 / 620) / Math.log(700 / 500);
 
-/** Returns the GEMM rate at another power limit. */
+/** Returns the GEMM rate at another power limit; above the board's own limit, the rate stays. */
 function gemmAt({ gemmTflops, powerW }: Gpu, limit: number): number {
-  return gemmTflops * (limit / powerW) ** POWER_EXPONENT;
+  return gemmTflops * Math.min(1, limit / powerW) ** POWER_EXPONENT;
 }
 
 /** Returns the hardware of that name, with the user's figures. Throws: CONFIG for an unknown name, with the nearest name. */

@@ -284,7 +284,7 @@ export function planInputNamed(name: string, cwd = '.'): object {
   const published = isPath ? hubModelAt(name, cwd) : undefined;
   if (published !== undefined) return { ...PUBLISHED_TRAINING, attention: 'flash', model: published };
   const { input, wrong } = readNamed(name, cwd);
-  if (typeof input !== 'object' || input === null || Array.isArray(input))
+  if (!isRecord(input) || Array.isArray(input) || Object.keys(input).length === 0)
     throw new ConfigError(`${name} contains no settings; write model, parallel, batch, on and gpus`);
   try {
     const asked = isBatchLine(input) ? ofBatchLine(input) : input;

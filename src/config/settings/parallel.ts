@@ -134,6 +134,8 @@ const DATA_PARALLEL = {
       reads: true,
       but: (config: Read): string | null => {
         const { reshardAfterForward: asked } = config.parallel;
+        if (config.parallel.pp > 1 && asked !== false)
+          return 'is planned as false: parameters of a stage are whole until the step ends, as in TorchTitan by default';
         if (typeof asked === 'number')
           return 'is planned as true: parameters are freed after forward and gathered again from all ranks of the shard group';
         return asked === true

@@ -3,6 +3,7 @@ import type { ConfigReading } from '../../plan/assumed';
 import type { Planned } from '../../plan/cost-of';
 import { COUNTED } from '../../plan/dry-run/counted-plan';
 import { iterationWords } from '../../plan/explain';
+import { isTf32 } from '../../plan/generations';
 import { type AnyLayout, isPredicted } from '../../plan/layout';
 import { reservableBytes } from '../../plan/memory/allocator';
 import { type Estimate, type Prediction, peakInBytes } from '../../plan/prediction';
@@ -86,11 +87,15 @@ export function planNotes({ layout, prediction }: Planned<AnyLayout>): readonly 
   return [
     `iteration ${range(seconds, formatSeconds)}; peak ${range(peakInBytes(memory), formatBytes)}, in the ${memory.phase}, on pipeline stage ${memory.stage}`,
     `largest assumption: ${largestAssumption}`,
+    ...(layout.precision === 'fp32' && isTf32(layout.hardware.generation) ? [TF32] : []),
     ...(outside.length === 0
       ? []
       : [`differences from the runs on which the planner was fitted: ${outside.join('; ')}`]),
   ];
 }
+
+const TF32 =
+  "float32 matmuls are planned in TF32: PyTorch uses it after torch.set_float32_matmul_precision('high'), and is slower by default";
 
 /** Returns a line per setting that a plan replaces, and a line with the settings that change neither time nor memory. */
 export function readingNotes({ assumed, withoutEffect }: ConfigReading): readonly string[] {
@@ -100,7 +105,8 @@ export function readingNotes({ assumed, withoutEffect }: ConfigReading): readonl
 
 /** Adds a line to a figure of plans; the line names the settings for which the plans assume other values. */
 export function withAssumed(figure: Figure, assumed: ConfigReading['assumed']): Figure {
-  const settings = [...new Set(assumed.map(({ setting }) => setting))];
+  // The subtitle names the board that a short name means.
+  const settings = [...new Set(assumed.map(({ setting }) => setting))].filter((setting) => setting !== 'on');
   const named = settings.length > MOST_NAMED ? [...settings.slice(0, MOST_NAMED), 'others'] : settings;
   return settings.length === 0
     ? figure

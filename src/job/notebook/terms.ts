@@ -6,6 +6,8 @@ import { DIALECTS, rowOf } from '../../dialects/dialect-list';
 import { PYTHON_CALLS } from '../../dialects/python/read-python';
 import { placesOf } from '../../dialects/rows/meant';
 import type { Effect } from '../../dialects/rows/reading';
+import { KNOWN_GPUS } from '../../plan/known';
+import { placeSchema } from '../../plan/place';
 
 /** A name that a library, a program or a document uses. */
 export interface Term {
@@ -21,7 +23,7 @@ export interface Term {
 
 /** Returns all names: those of the field, our settings, the documents' code, and the keys of the programs that are read. */
 export function allTerms(): readonly Term[] {
-  return [...glossary(), ...settings(), ...FRAGMENTS.map(ofFragment), ...programs()];
+  return [...glossary(), ...settings(), ...places(), ...FRAGMENTS.map(ofFragment), ...programs()];
 }
 
 /** Names of the field by who has them: meaning and what to write here, or another name of the same group with this meaning. */
@@ -34,6 +36,26 @@ function glossary(): Term[] {
       return { name, of: [of], says, here };
     }),
   );
+}
+
+/** Returns the keys of a plan's place, and the kinds of GPU. */
+function places(): Term[] {
+  const of = ['shardlab'];
+  const keys = Object.keys(placeSchema.shape).map((name) => ({
+    name,
+    of,
+    says: "a key of a plan's place: the GPUs, and how the programs there compute",
+    here: `sl.plan(config, { ${name}: … }), or beside the config's keys`,
+  }));
+  const gpus = Object.entries(KNOWN_GPUS).flatMap(([name, { tflops, memoryGB }]) =>
+    [...new Set([name, name.replace(/-.*/, '')])].map((word) => ({
+      name: word,
+      of,
+      says: `a GPU with ${memoryGB} GB and ${tflops} TFLOP/s in 16 bits`,
+      here: `sl.plan(config, { on: '${name}' })`,
+    })),
+  );
+  return [...keys, ...gpus];
 }
 
 /** Returns our settings, and the names that PyTorch and FairScale have for them; the tables of programs have the programs' names. */

@@ -187,7 +187,10 @@ export function createPlan(subject: Subject, planned = plannedSubject(subject)):
     scaling: (options) => scaling({ [layout.strategy]: subject }, options),
     traffic: (options) => {
       const place = { ...subject.place, gpus: layout.gpus };
-      return countedRun({ ...subject, place }, { count: true, ranks: 'all' }).traffic(options);
+      const figure = countedRun({ ...subject, place }, { count: true, ranks: 'all' }).traffic(options);
+      return isPredicted(layout)
+        ? figure.withNote(`Counted in this library's own schedule; the plan's times are those of ${layout.stack}.`)
+        : figure;
     },
     inference: (request) => {
       if (!isPredicted(layout)) throw ownModelRefused('inference');

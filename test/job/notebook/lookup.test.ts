@@ -71,6 +71,11 @@ test('the first meaning is the one with the same spelling', () => {
   );
 });
 
+test("keys of a plan's place and kinds of GPU are known", () => {
+  for (const name of ['on', 'stack', 'gpus', 'nicGbit', 'A100', 'H100-80G'])
+    assert.match(String(lookup(name).terms.map(({ here }) => here)), /sl\.plan\(config, \{/, name);
+});
+
 test('a name that is near to a known one is answered by that one, and says so', () => {
   assert.match(
     String(lookup('WarmupCosinLR')),

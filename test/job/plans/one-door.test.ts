@@ -74,6 +74,21 @@ test('the methods of a plan draw what the functions of its config and place draw
   assert.throws(() => plan('tiny', { gpus: 128 }).traffic(), /runs up to 64 ranks/);
 });
 
+test('a plan says which GPUs have its kernel of attention', () => {
+  const notes = (on: string, attention: 'flash3' | 'cudnn') =>
+    quietPlan('llama3-8b', { on, attention })
+      .assumed.map(({ says }) => says)
+      .join();
+  assert.match(notes('A100-80G', 'flash3'), /flash3 does not run on A100-80G, but on GPUs of hopper/);
+  assert.match(notes('MI300X-192G', 'cudnn'), /cudnn does not run on MI300X-192G/);
+  assert.equal(notes('H100-80G', 'flash3'), '');
+});
+
+test('a GPU that CUDA fills has no room, not less than none', () => {
+  const { toText } = quietPlan('llama3-8b', { on: { like: 'H100-80G', memoryGB: 0.001 } });
+  assert.doesNotMatch(toText(), /-\d+ [MG]B/);
+});
+
 test('a count that is no truth value is refused', () => {
   assert.throws(() => plan('tiny', {}, { count: 'yes' as unknown as true }), {
     code: 'CONFIG',
@@ -98,6 +113,19 @@ test('files of other programs are planned and searched by their names, as by sl.
   assert.deepEqual(byName?.layout, byConfig?.layout);
   const search = { on: 'H100-80G', gpus: 8 };
   assert.deepEqual(recommend(file, search).best?.layout, recommend(reading, search).best?.layout);
+});
+
+test('a file without settings is refused', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'shardlab-plan-'));
+  after(() => rmSync(folder, { recursive: true, force: true }));
+  for (const [name, text] of Object.entries({ 'a.yaml': '', 'b.json': '{}', 'c.yaml': 'null\n' })) {
+    writeFileSync(join(folder, name), text);
+    assert.throws(
+      () => quietPlan(join(folder, name)),
+      { code: 'CONFIG', message: /contains no settings/ },
+      name,
+    );
+  }
 });
 
 test("another number of GPUs keeps the rows of another program's step", () => {

@@ -46,5 +46,6 @@ test('a lower power limit lowers the rate of matmuls as that of the H100 with 50
   assert.equal(at({ like: 'H100-80G', powerW: 700 }), 794);
   assert.ok(Math.abs(at({ like: 'H100-80G', powerW: 500 }) - 620) < 1e-9);
   assert.ok(Math.abs(at({ like: 'A100-80G', powerW: 350 }) - 245.7) < 0.1);
+  assert.equal(at({ like: 'H100-80G', powerW: 1e6 }), 794, 'more than the board draws');
   assert.equal(at({ like: 'A100-80G', powerW: 350, gemmTflops: 260 }), 260);
 });
