@@ -189,7 +189,9 @@ export function createPlan(subject: Subject, planned = plannedSubject(subject)):
       const place = { ...subject.place, gpus: layout.gpus };
       const figure = countedRun({ ...subject, place }, { count: true, ranks: 'all' }).traffic(options);
       return isPredicted(layout)
-        ? figure.withNote(`Counted in this library's own schedule; the plan's times are those of ${layout.stack}.`)
+        ? figure.withNote(
+            `Counted in this library's own schedule; the plan's times are those of ${layout.stack}.`,
+          )
         : figure;
     },
     inference: (request) => {
