@@ -6,7 +6,7 @@ import { withPlainTypes } from './plain-types.mjs';
 import { usedDeclarations } from './used-declarations.mjs';
 
 /**
- * Reduces the build to what the package ships: scripts without comments and with tabs, data without spaces, and only the
+ * Reduces the build to what the package ships: scripts without comments, with tabs and with one short `__importStar`, data without spaces, and only the
  * declarations that the package's exports import, without notes for whoever changes the code. Line numbers of scripts do not
  * change, and source maps get the new columns.
  */
@@ -26,7 +26,7 @@ function rewrite(file, slim) {
 
 function slimScript(file) {
   const text = readFileSync(file, 'utf8');
-  const { slimmed, removed } = withTabs(withoutComments(text));
+  const { slimmed, removed } = withTabs(withShortImports(withoutComments(text)));
   if (slimmed === text) return;
   // The map is written first: if the build ends in between, tsc writes both files again.
   if (existsSync(`${file}.map`)) {
@@ -62,6 +62,24 @@ function keepPublicTypes(build, folders) {
     mkdirSync(dirname(target), { recursive: true });
     writeFileSync(target, text);
   }
+}
+
+/** The functions that tsc writes into every file with `import * as`. */
+const IMPORT_STAR =
+  /^var __createBinding = \(this && this\.__createBinding\).*?^var __importStar = \(this && this\.__importStar\).*?^\}\)\(\);\n/ms;
+/** Does the same in one line: a module of another kind becomes an object that reads the module's own names, and has it as `default`. */
+const SHORT_IMPORT_STAR =
+  'var __importStar = (m) => { if (m && m.__esModule) return m; const r = {}; if (m != null) for (const k of Object.getOwnPropertyNames(m)) ' +
+  'if (k !== "default") Object.defineProperty(r, k, { enumerable: true, get: () => m[k] }); ' +
+  'return Object.defineProperty(r, "default", { enumerable: true, value: m }); };';
+
+/** Shortens tsc's functions for `import * as`, unless `export *` uses them too. Lines keep their numbers. */
+export function withShortImports(text) {
+  const [long] = IMPORT_STAR.exec(text) ?? [];
+  if (long === undefined) return text;
+  const rest = text.replace(long, '');
+  if (/__createBinding|__setModuleDefault/.test(rest)) return text;
+  return text.replace(long, () => SHORT_IMPORT_STAR + '\n'.repeat(long.split('\n').length - 1));
 }
 
 /** Returns the texts of these declaration files and of all that they import. */

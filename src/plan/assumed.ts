@@ -2,7 +2,7 @@ import { valueAt } from '../config/config-issue';
 import { SETTING_ROWS } from '../config/setting-table';
 import { MODEL_PARTS } from '../config/settings/model';
 import { parseTrainConfig } from '../config/train-config';
-import type { Generation } from './generations';
+import { GENERATIONS } from './generations';
 import { meantBoard } from './hardware';
 import type { Layout } from './layout';
 import type { PlanSettings } from './layout-of-config';
@@ -85,19 +85,12 @@ export function placeReadings(settings: PlanSettings, layout: Layout): readonly 
   ];
 }
 
-/**
- * The generations on which a kernel of attention runs; other kernels run on all. Source: FlashAttention's README (2 from Ampere on, 3 on
- * Hopper), cuDNN's fused attention from Ampere on.
- */
-const RUNS_ON: Readonly<Record<string, readonly Generation[]>> = {
-  flash3: ['hopper'],
-  cudnn: ['ampere', 'ada', 'hopper', 'blackwell'],
-};
-
-/** Finds a kernel that the GPU does not have. */
+/** Finds a kernel of attention that the GPU does not have. */
 function elsewhereOnly({ attention, hardware }: Layout): readonly Assumed[] {
-  const known = RUNS_ON[attention];
-  if (known === undefined || known.includes(hardware.generation)) return [];
+  const hasKernel = (facts: { readonly ownAttention: readonly string[] }): boolean =>
+    facts.ownAttention.includes(attention);
+  const known = Object.entries(GENERATIONS).flatMap(([name, facts]) => (hasKernel(facts) ? [name] : []));
+  if (known.length === 0 || known.includes(hardware.generation)) return [];
   const says = `attention ${attention} does not run on ${hardware.name}, but on GPUs of ${known.join(', ')}; planned as if it did`;
   return [{ setting: 'attention', says }];
 }

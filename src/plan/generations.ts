@@ -1,13 +1,11 @@
-/** The generations whose float32 matmuls are planned in TF32. */
-const WITH_TF32: readonly Generation[] = ['ampere', 'ada', 'hopper', 'blackwell'];
-
-/** Whether a generation's float32 matmuls are planned in TF32, which PyTorch uses only if a program allows it. */
-export function isTf32(generation: Generation): boolean {
-  return WITH_TF32.includes(generation);
-}
-
 /** A family of GPUs with the same kind of matrix units and host. */
 export type Generation = 'volta' | 'ampere' | 'ada' | 'hopper' | 'blackwell' | 'cdna' | 'ascend';
+
+/**
+ * A kernel of attention that only some generations have. Source: FlashAttention's README (3 on Hopper), cuDNN's fused attention
+ * (from Ampere on).
+ */
+export type OwnAttention = 'flash3' | 'cudnn';
 
 /** What all GPUs of a generation have in common. */
 interface GenerationFacts {
@@ -15,8 +13,12 @@ interface GenerationFacts {
   readonly nicGbit: number;
   /** Rate of float32 matmuls (TF32 if the GPU has it) divided by the rate of 16-bit matmuls. */
   readonly fp32Rate: number;
+  /** Whether float32 matmuls are planned in TF32, which PyTorch uses only if a program allows it. */
+  readonly hasTf32: boolean;
   /** Rate of fp8 matmuls divided by the rate of 16-bit matmuls; null: the matrix units do not compute in fp8. */
   readonly fp8Rate: number | null;
+  /** The kernels of attention that only some generations have, of those that run here. */
+  readonly ownAttention: readonly OwnAttention[];
   /** Share of the measured rate of 16-bit matmuls that trainings sustain; see [Note: sustained rate]. */
   readonly sustained: number;
   /** Whether cuBLAS's workspaces have the larger size. See memory/allocator.ts. */
@@ -40,7 +42,9 @@ export const GENERATIONS: Readonly<Record<Generation, GenerationFacts>> = {
   volta: {
     nicGbit: 50,
     fp32Rate: 15.7 / 125,
+    hasTf32: false,
     fp8Rate: null,
+    ownAttention: [],
     sustained: 1,
     hasWideWorkspace: false,
     host: { linkGBps: 15.75, gigaTransfers: 8 * 2.133 },
@@ -48,7 +52,9 @@ export const GENERATIONS: Readonly<Record<Generation, GenerationFacts>> = {
   ampere: {
     nicGbit: 200,
     fp32Rate: 0.5,
+    hasTf32: true,
     fp8Rate: null,
+    ownAttention: ['cudnn'],
     sustained: 1,
     hasWideWorkspace: false,
     host: { linkGBps: 31.5, gigaTransfers: 16 * 3.2 },
@@ -56,7 +62,9 @@ export const GENERATIONS: Readonly<Record<Generation, GenerationFacts>> = {
   ada: {
     nicGbit: 25,
     fp32Rate: 0.5,
+    hasTf32: true,
     fp8Rate: 1.53,
+    ownAttention: ['cudnn'],
     sustained: 1,
     hasWideWorkspace: false,
     host: { linkGBps: 31.5, gigaTransfers: 16 * 3.2 },
@@ -64,7 +72,9 @@ export const GENERATIONS: Readonly<Record<Generation, GenerationFacts>> = {
   hopper: {
     nicGbit: 400,
     fp32Rate: 0.5,
+    hasTf32: true,
     fp8Rate: 1.78,
+    ownAttention: ['flash3', 'cudnn'],
     sustained: 0.86,
     hasWideWorkspace: true,
     host: { linkGBps: 63, gigaTransfers: 16 * 4.8 },
@@ -72,7 +82,9 @@ export const GENERATIONS: Readonly<Record<Generation, GenerationFacts>> = {
   blackwell: {
     nicGbit: 400,
     fp32Rate: 0.5,
+    hasTf32: true,
     fp8Rate: 1.78,
+    ownAttention: ['cudnn'],
     sustained: 1,
     hasWideWorkspace: true,
     host: { linkGBps: 63, gigaTransfers: 16 * 5.6 },
@@ -80,7 +92,9 @@ export const GENERATIONS: Readonly<Record<Generation, GenerationFacts>> = {
   cdna: {
     nicGbit: 200,
     fp32Rate: 0.5,
+    hasTf32: false,
     fp8Rate: null,
+    ownAttention: [],
     sustained: 1,
     hasWideWorkspace: false,
     host: { linkGBps: 63, gigaTransfers: 16 * 4.8 },
@@ -88,7 +102,9 @@ export const GENERATIONS: Readonly<Record<Generation, GenerationFacts>> = {
   ascend: {
     nicGbit: 200,
     fp32Rate: 0.25,
+    hasTf32: false,
     fp8Rate: null,
+    ownAttention: [],
     sustained: 1,
     hasWideWorkspace: false,
     host: { linkGBps: 31.5, gigaTransfers: 16 * 3.2 },

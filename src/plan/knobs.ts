@@ -51,9 +51,13 @@ const KNOBS = {
   seq: { label: 'tokens per sample', of: ({ model }: Layout) => model.seq },
 } as const satisfies Readonly<Record<string, Knob>>;
 
+type Values<Name extends keyof typeof KNOBS> = readonly ReturnType<(typeof KNOBS)[Name]['of']>[];
+
 /** The values to try for each knob, by the knob's name or by the config's word for it. */
 export type KnobValues = {
-  readonly [Name in keyof typeof KNOBS]?: readonly ReturnType<(typeof KNOBS)[Name]['of']>[];
+  readonly [Name in keyof typeof KNOBS]?: Values<Name>;
+} & {
+  readonly [Name in 'tp' | 'pp' | 'cp' | 'strategy' as `parallel.${Name}`]?: Values<Name>;
 } & {
   readonly batch?: readonly number[];
   readonly on?: readonly string[];

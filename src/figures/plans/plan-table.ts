@@ -3,7 +3,7 @@ import type { ConfigReading } from '../../plan/assumed';
 import type { Planned } from '../../plan/cost-of';
 import { COUNTED } from '../../plan/dry-run/counted-plan';
 import { iterationWords } from '../../plan/explain';
-import { isTf32 } from '../../plan/generations';
+import { GENERATIONS } from '../../plan/generations';
 import { type AnyLayout, isPredicted } from '../../plan/layout';
 import { reservableBytes } from '../../plan/memory/allocator';
 import { type Estimate, type Prediction, peakInBytes } from '../../plan/prediction';
@@ -87,7 +87,7 @@ export function planNotes({ layout, prediction }: Planned<AnyLayout>): readonly 
   return [
     `iteration ${range(seconds, formatSeconds)}; peak ${range(peakInBytes(memory), formatBytes)}, in the ${memory.phase}, on pipeline stage ${memory.stage}`,
     `largest assumption: ${largestAssumption}`,
-    ...(layout.precision === 'fp32' && isTf32(layout.hardware.generation) ? [TF32] : []),
+    ...(layout.precision === 'fp32' && GENERATIONS[layout.hardware.generation].hasTf32 ? [TF32] : []),
     ...(outside.length === 0
       ? []
       : [`differences from the runs on which the planner was fitted: ${outside.join('; ')}`]),
