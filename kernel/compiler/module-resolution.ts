@@ -1,6 +1,6 @@
 import { dirname, join } from 'node:path';
 import ts from 'typescript';
-import { ownName } from '../../src/cell/installation';
+import { ownName } from '../../src/core/installation';
 
 /** The folders in which modules are searched. */
 export interface ResolutionPlaces {

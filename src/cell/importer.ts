@@ -5,8 +5,8 @@ import { pathToFileURL } from 'node:url';
 import { constants, Script } from 'node:vm';
 import type * as MendedGradients from '../backend/mended/mended-gradients';
 import { ShardlabError } from '../core/errors';
+import { findInstallation, ownName } from '../core/installation';
 import { readRegularFile } from '../core/regular-file';
-import { findInstallation, ownName } from './installation';
 import { showTensorValues } from './mime';
 import { enableTypescriptFiles, isTypescript, TYPESCRIPT_EXTENSIONS } from './typescript-files';
 

@@ -1,5 +1,6 @@
 import { closeSync, writeFileSync } from 'node:fs';
 import { extname } from 'node:path';
+import { DISPLAY, type DisplayBundle } from '../core/display';
 import { ConfigError, classOf, ShardlabError } from '../core/errors';
 import { createOutputFile } from '../core/regular-file';
 import type { DataFrame } from './frame';
@@ -8,7 +9,7 @@ import type { Layout, Trace } from './grammar/plotly';
 import { MARGIN, STATIC_WIDTH, TEMPLATE } from './grammar/template';
 import { toPng } from './static/png';
 import { type Drawing, toSvg } from './static/static-svg';
-import { DISPLAY, type DisplayBundle, type Table } from './table';
+import type { Table } from './table';
 
 /** The parts of a figure. */
 interface FigureParts extends Drawing {

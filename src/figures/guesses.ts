@@ -1,7 +1,8 @@
+import { DISPLAY, type DisplayBundle } from '../core/display';
 import { globalSlot } from '../core/global-slot';
 import type { Figure } from './figure';
 import { safe } from './grammar/ink';
-import { createTable, DISPLAY, type DisplayBundle, type Table } from './table';
+import { createTable, type Table } from './table';
 
 /** A user's guess of a quantity before a figure shows it. NaN means no guess. */
 export interface Guess {

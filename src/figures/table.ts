@@ -6,6 +6,7 @@ import {
   requireKind,
   requireOptions,
 } from '../config/call-options';
+import { DISPLAY, type DisplayBundle } from '../core/display';
 import { commonPrototype, type DataFrame, frameOf, rowsOf } from './frame';
 import { escapeHtml } from './grammar/ink';
 
@@ -33,12 +34,6 @@ export interface Column {
 export function numbers(format: (value: number) => string, otherwise = '—') {
   return (value: CellValue): string => (typeof value === 'number' ? format(value) : otherwise);
 }
-
-/** MIME type → content, as in Jupyter's display_data message. */
-export type DisplayBundle = Readonly<Record<string, unknown>>;
-
-/** The method that returns how a notebook shows a value. Deno's kernel uses the same symbol. */
-export const DISPLAY: unique symbol = Symbol.for('Jupyter.display');
 
 /** Rows and ordered columns that a notebook shows as a table, on light and dark pages. */
 export interface Table {

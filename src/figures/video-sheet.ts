@@ -1,8 +1,7 @@
 import { writeFileSync } from 'node:fs';
+import { DISPLAY, type Shown, withShown } from '../core/display';
 import { escapeHtml } from './grammar/ink';
-import { type Shown, withShown } from './shown';
 import { toPng } from './static/png';
-import { DISPLAY } from './table';
 
 /** The pixels of a video, as bytes of red, green and blue: [frames, rows, columns, 3]. */
 export interface VideoPixels {

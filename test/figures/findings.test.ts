@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { DISPLAY } from '../../src/core/display';
 import { commTimeline } from '../../src/figures/comm-timeline';
 import { waitsText } from '../../src/figures/comm-words';
 import { compareTimeline } from '../../src/figures/compare-timeline';
@@ -11,7 +12,7 @@ import { compareMemoryTimeline } from '../../src/figures/memory-multiples';
 import { comparePlans } from '../../src/figures/plans/compare-plans';
 import { fitText } from '../../src/figures/plans/plan-table';
 import type { RunView } from '../../src/figures/run-view';
-import { createTable, DISPLAY } from '../../src/figures/table';
+import { createTable } from '../../src/figures/table';
 import { quietPlan as plan } from '../../src/job/plans/plan';
 import { whatIf } from '../../src/job/plans/what-if';
 import type { StepRecord } from '../../src/ledger/record';

@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { DISPLAY } from '../../src/core/display';
 import { comparePlans } from '../../src/figures/plans/compare-plans';
 import { planMemory, planTime } from '../../src/figures/plans/plan-breakdown';
 import { planTable } from '../../src/figures/plans/plan-table';
 import { plotNumbers } from '../../src/figures/plot-numbers';
-import { createTable, DISPLAY } from '../../src/figures/table';
+import { createTable } from '../../src/figures/table';
 import { plannedInput } from '../../src/plan/plan-input';
 
 /** A name that would be code in a page, and markup in a figure. */

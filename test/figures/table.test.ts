@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createTable, DISPLAY, shownAsTables, type Table } from '../../src/figures/table';
+import { DISPLAY } from '../../src/core/display';
+import { createTable, shownAsTables, type Table } from '../../src/figures/table';
 
 const ranks = createTable(
   [

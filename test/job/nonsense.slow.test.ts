@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import * as sl from '../../src/index';
+import * as sl from '../../src';
 import type { RankScope } from '../../src/job/rank/scope';
 import { type Findings, sendNonsense } from '../support/send-nonsense';
 import { launchForAll } from './job-fixture';

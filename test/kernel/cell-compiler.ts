@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { NotebookCompiler } from '../../kernel/compiler/notebook-compiler';
-import { findInstallation } from '../../src/cell/installation';
+import { findInstallation } from '../../src/core/installation';
 
 /** One compiler for all test files of a process, because its first cell takes seconds. */
 export const compiler = new NotebookCompiler(findInstallation());

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { NotebookCompiler } from '../../kernel/compiler/notebook-compiler';
-import { findInstallation } from '../../src/cell/installation';
 import { FRAGMENTS } from '../../src/config/fragments';
+import { findInstallation } from '../../src/core/installation';
 
 /** The names that the examples use. */
 const GIVEN = `const shape = { layers: 1, dim: 8, heads: 1, vocab: 16, seq: 4 };

@@ -4,8 +4,8 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { findInstallation } from '../../src/cell/installation';
 import { kernelSpec } from '../../src/cell/kernelspec';
+import { findInstallation } from '../../src/core/installation';
 import { KERNEL_MAIN } from './jupyter-client';
 
 const python = process.env.SHARDLAB_PYTHON;

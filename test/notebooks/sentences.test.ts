@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { DISPLAY } from '../../src/core/display';
 import { commTimeline } from '../../src/figures/comm-timeline';
 import { compareComm } from '../../src/figures/compare-comm';
 import { compareTimeline } from '../../src/figures/compare-timeline';
 import type { Figure } from '../../src/figures/figure';
 import { lossCurve } from '../../src/figures/loss-curve';
 import { compareMemoryTimeline } from '../../src/figures/memory-multiples';
-import { DISPLAY } from '../../src/figures/table';
 import { simulatedRun } from '../figures/gallery-runs';
 import type { Notebook } from './executed';
 import { unshownFacts } from './facts';

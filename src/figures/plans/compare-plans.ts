@@ -2,7 +2,6 @@ import { ConfigError } from '../../core/errors';
 import type { MemoryCause } from '../../core/events';
 import { shown } from '../../core/shown';
 import type { Bytes } from '../../core/units';
-import type { PlanMemoryOptions } from '../../plan/claims/survey';
 import { type Planned, tokensPerStep } from '../../plan/cost-of';
 import { type AnyLayout, isPredicted } from '../../plan/layout';
 import { reservableBytes } from '../../plan/memory/allocator';
@@ -12,7 +11,7 @@ import { byteScale, inUnit, quoted, short } from '../format';
 import { safe } from '../grammar/ink';
 import { CAUSE_STYLE, capacity, plotStacks, type StackPanel } from '../grammar/stacks';
 import { createTable } from '../table';
-import { documentedCauses, memoryCauses, timeRow } from './plan-breakdown';
+import { documentedCauses, memoryCauses, type PlanMemoryOptions, timeRow } from './plan-breakdown';
 import { fitText } from './plan-table';
 import { timeBreakdown } from './time-breakdown';
 

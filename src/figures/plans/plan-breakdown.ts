@@ -2,7 +2,6 @@ import { type OptionKind, requireOptions } from '../../config/call-options';
 import { ConfigError } from '../../core/errors';
 import type { MemoryCause } from '../../core/events';
 import type { Bytes } from '../../core/units';
-import type { PlanMemoryOptions } from '../../plan/claims/survey';
 import type { Planned } from '../../plan/cost-of';
 import { type AnyLayout, isPredicted } from '../../plan/layout';
 import { reservableBytes } from '../../plan/memory/allocator';
@@ -91,6 +90,20 @@ export function planMemory(
       },
     },
   });
+}
+
+/** What a document states about a part of a GPU's memory; a claim of `sl.claims` says this and more. */
+interface DocumentedBytes {
+  readonly claim: {
+    readonly cause?: MemoryCause | undefined;
+    readonly documented: unknown;
+    readonly unit: string | null;
+  };
+}
+
+/** Claims whose documented bytes a figure of plans draws beside the predicted bytes, such as sl.claims('wan.mem.*'). */
+export interface PlanMemoryOptions {
+  readonly documented?: Iterable<DocumentedBytes> | undefined;
 }
 
 const CLAIMS: OptionKind = {

@@ -1,5 +1,6 @@
 import type { CellError } from '../../cell/cell-error';
 import type { MimeBundle } from '../../cell/mime';
+import type { RankProgress } from '../../checkpoint/pretrained/first-state';
 import type { SaveOptions } from '../../checkpoint/save/save-plan';
 import type { ErrorCode, ErrorDetails } from '../../core/errors';
 import type { Bytes, Seconds } from '../../core/units';
@@ -191,12 +192,6 @@ export interface ComparedReplicas {
   readonly sums: readonly ReplicaSum[];
   /** The time that the checksums took. */
   readonly seconds: Seconds;
-}
-
-/** Progress of a rank's long work. */
-export interface RankProgress {
-  readonly done: number;
-  readonly total: number;
 }
 
 /** News of a running save: the number of bytes on the disk, or the end of the save. */

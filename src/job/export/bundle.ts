@@ -1,5 +1,6 @@
 import fs from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import { writeInitialValues } from '../../checkpoint/pretrained/initial-values';
 import { LONGEST_PATH } from '../../config/call-options';
 import { nearest } from '../../config/nearest';
 import { modelShape } from '../../config/settings/model';
@@ -11,7 +12,6 @@ import { shown } from '../../core/shown';
 import { formatBytes } from '../../core/units';
 import { createBatches } from '../../data/batches';
 import type { PreparedData } from '../../data/prepared';
-import { writeInitialValues } from '../torch/initial-values';
 import { exportedLines } from './launch-lines';
 import { MODEL_FOLDER, modelSource, writeModelFolder } from './model-folder';
 import { fillFolder, isEmptyFolder } from './partial-folder';

@@ -1,9 +1,9 @@
 import fs from 'node:fs';
 import { join } from 'node:path';
+import { writePublishedValues } from '../../checkpoint/pretrained/initial-values';
 import { TOKENIZER_FILES } from '../../checkpoint/pretrained/write-pretrained';
 import { publishedModel } from '../../config/families/published';
 import { hubName } from '../../dialects/rows/models';
-import { writePublishedValues } from '../torch/initial-values';
 import type { BundleFacts } from './target';
 
 /** The folder of a bundle that has the model in Hugging Face's format. */

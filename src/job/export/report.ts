@@ -1,7 +1,7 @@
 import { settingAt, WHOLE_SETTINGS } from '../../config/setting-table';
 import type { TrainConfig } from '../../config/train-config';
+import { type Shown, shownAsText, withShown } from '../../core/display';
 import { ConfigError } from '../../core/errors';
-import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import type { ExportedLine } from './launch-lines';
 import { isChanged, keysOf, sayingOf, usualConfig, wordsOf } from './rules';
 import { type BundleFacts, otherNames, type Said, type Target } from './target';

@@ -1,14 +1,7 @@
 import { childrenCountFrom } from '../../cell/native-call';
+import type { RankProgress } from '../../checkpoint/pretrained/first-state';
 import type { ReplicaSum } from '../../parallel/replica-sums';
-import type {
-  CellStep,
-  Outcome,
-  RankEvent,
-  RankOutput,
-  RankProgress,
-  RankStep,
-  RankWork,
-} from '../control/messages';
+import type { CellStep, Outcome, RankEvent, RankOutput, RankStep, RankWork } from '../control/messages';
 import type { BatchesMade, BatchesNeeded } from '../control/torch-messages';
 import type { Failure } from './failure';
 

@@ -1,7 +1,7 @@
 import { createServer } from 'node:net';
-import { findInstallation } from '../../cell/installation';
 import type { ShowProgress } from '../../cell/progress';
 import { ShardlabError } from '../../core/errors';
+import { findInstallation } from '../../core/installation';
 import { now } from '../../core/units';
 import type { Link } from '../../transport/link';
 import { probeSharedMemory } from '../../transport/native';

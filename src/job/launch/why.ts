@@ -1,6 +1,6 @@
+import { type Shown, shownAsText, withShown } from '../../core/display';
 import { rankNames } from '../../core/rank-names';
 import { formatSeconds, now, type Seconds } from '../../core/units';
-import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import { firstRanks } from '../control/selection';
 import { isPair, type Situation } from '../control/situation';
 import { explainCircle } from './deadlock';

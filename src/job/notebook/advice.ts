@@ -7,9 +7,10 @@ import {
   requireFields,
   text,
 } from '../../config/call-options';
+import { DISPLAY } from '../../core/display';
 import { ConfigError } from '../../core/errors';
 import { layoutWords } from '../../figures/plans/plan-table';
-import { createTable, DISPLAY, type Table } from '../../figures/table';
+import { createTable, type Table } from '../../figures/table';
 import {
   ADVICE_GRID,
   type AdviceFinding,

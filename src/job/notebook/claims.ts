@@ -1,6 +1,7 @@
 import { inspect } from 'node:util';
 import { withProgress } from '../../cell/progress';
 import { requireKnownOptions } from '../../config/option-names';
+import { DISPLAY, type DisplayBundle, type Shown, shownAsText, withShown } from '../../core/display';
 import { ConfigError } from '../../core/errors';
 import { claimsTable, countVerdicts, verdictText } from '../../figures/claims/claim-words';
 import { claimsFigure } from '../../figures/claims/claims-figure';
@@ -9,8 +10,7 @@ import type { Figure } from '../../figures/figure';
 import { counted } from '../../figures/format';
 import type { DataFrame } from '../../figures/frame';
 import { sessionGuesses } from '../../figures/guesses';
-import { type Shown, shownAsText, withShown } from '../../figures/shown';
-import { createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
+import { createTable, type Table } from '../../figures/table';
 import { DOCUMENTS, type TableName } from '../../plan/claims/claim';
 import type { ClaimEntry } from '../../plan/claims/entry';
 import type { Evidence } from '../../plan/claims/finding';

@@ -9,9 +9,9 @@ import {
   type Trial,
 } from '../../config/fragments';
 import { nearest } from '../../config/nearest';
+import { type Shown, shownAsText, withShown } from '../../core/display';
 import { ConfigError } from '../../core/errors';
 import { shown } from '../../core/shown';
-import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import { createTable, type Table } from '../../figures/table';
 import { allTerms, type Term } from './terms';
 

@@ -1,9 +1,9 @@
 import { type ProgressPlace, withProgress } from '../../cell/progress';
+import { type Shown, shownAsText, withShown } from '../../core/display';
 import { formatBytes, formatSeconds } from '../../core/units';
 import type { Figure } from '../../figures/figure';
 import { sessionGuesses } from '../../figures/guesses';
 import { accuracyFigure } from '../../figures/plans/accuracy-figure';
-import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import { type Column, createTable, type Table } from '../../figures/table';
 import { accuracyOf } from '../../plan/accuracy';
 import { type OwnRuns, type OwnRunsOptions, ownRuns } from './own-runs';

@@ -1,7 +1,7 @@
+import { type Shown, shownAsText, withShown } from '../../core/display';
 import { type Foreign, type ReadOptions, readConfig as readForeignConfig } from '../../dialects/read';
 import { readingText } from '../../dialects/reading-text';
 import type { Reading } from '../../dialects/rows/reading';
-import { type Shown, shownAsText, withShown } from '../../figures/shown';
 
 /** Another program's settings as settings of shardlab. Shown in a notebook as a table with one row per line. */
 export type ConfigReading = Reading & Shown;

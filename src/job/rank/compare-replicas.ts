@@ -1,9 +1,9 @@
 import type { Engine } from '../../backend/engine';
 import { exchange } from '../../checkpoint/state/agreement';
+import { type Shown, shownAsText, withShown } from '../../core/display';
 import { rankNames } from '../../core/rank-names';
 import type { ProcessGroup } from '../../dist/types';
 import { requireGroup } from '../../dist/validation';
-import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import { asModule, type Layer } from '../../nn/layers-model';
 import type { Module } from '../../nn/module';
 import {

@@ -1,5 +1,7 @@
 import type { Engine } from '../../backend/engine';
 import type { Json } from '../../checkpoint/format/checkpoint-state';
+import type { RankProgress } from '../../checkpoint/pretrained/first-state';
+import { atTimes, TELL_MS } from '../../checkpoint/pretrained/first-state';
 import type { Checkpointer, CheckpointSave } from '../../checkpoint/save/checkpointer';
 import { gradientStates } from '../../checkpoint/state/training-state';
 import { ConfigError } from '../../core/errors';
@@ -9,9 +11,8 @@ import type { ProcessGroup } from '../../dist/types';
 import type { ScheduleState } from '../../optim/lr-schedule';
 import type { Trainer } from '../../train/trainer';
 import type { TrainerState } from '../../train/trainer-state';
-import type { EvaluatedStep, RankProgress, RankWork, SaveNews } from '../control/messages';
+import type { EvaluatedStep, RankWork, SaveNews } from '../control/messages';
 import { rankError } from './error';
-import { atTimes, TELL_MS } from './first-state';
 
 type SaveWork = Extract<RankWork, { kind: 'save' }>;
 type LoadWork = Extract<RankWork, { kind: 'load' }>;

@@ -1,4 +1,6 @@
 import type { Engine } from '../../backend/engine';
+import type { RankProgress } from '../../checkpoint/pretrained/first-state';
+import { firstStateOf, withReports } from '../../checkpoint/pretrained/first-state';
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import type { Warn } from '../../core/warn';
@@ -9,10 +11,9 @@ import type { StepResult } from '../../train/step-result';
 import type { Trainer } from '../../train/trainer';
 import type { TrainerOptions } from '../../train/trainer-options';
 import type { CourierHandle } from '../control/courier-handle';
-import type { GroupRef, OwnSources, RankProgress, RankStep, RankWork } from '../control/messages';
+import type { GroupRef, OwnSources, RankStep, RankWork } from '../control/messages';
 import { firstRanks } from '../control/selection';
 import { unitFacts } from './describe-model';
-import { firstStateOf, withReports } from './first-state';
 import { evaluateRun, sampleTokens, sampleVideosOf } from './inference';
 import { makeOwn, type OwnPlace } from './own-parts';
 import { type ProbeResult, probeOnRank } from './probe';

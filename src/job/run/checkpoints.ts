@@ -8,11 +8,11 @@ import { MAGIC_BYTES, refuseOtherFormats } from '../../checkpoint/format/not-saf
 import type { SaveOptions } from '../../checkpoint/save/save-plan';
 import { LONGEST_PATH } from '../../config/call-options';
 import { requireKnownOptions } from '../../config/option-names';
+import { type Shown, shownAsText, withShown } from '../../core/display';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { linkTarget, openRegularFile } from '../../core/regular-file';
 import { shown } from '../../core/shown';
 import { type Bytes, formatBytes, formatSeconds, now, type Seconds } from '../../core/units';
-import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import type { SavedBeside } from '../control/messages';
 import { firstRanks } from '../control/selection';
 import type { RankLoad } from '../rank/saves';

@@ -7,11 +7,11 @@ import { LONGEST_PATH } from '../../config/call-options';
 import { publishedModel } from '../../config/families/published';
 import { requireKnownOptions } from '../../config/option-names';
 import { modelShape } from '../../config/settings/model';
+import { type Shown, shownAsText, withShown } from '../../core/display';
 import { ConfigError } from '../../core/errors';
 import { isFolder, withTemporaryFolder } from '../../core/regular-file';
 import { shown } from '../../core/shown';
 import { type Bytes, formatBytes } from '../../core/units';
-import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import type { RunParts } from './calls';
 import { saveRun } from './checkpoints';
 

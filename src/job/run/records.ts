@@ -1,13 +1,14 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
+import { DISPLAY, type DisplayBundle } from '../../core/display';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import type { SpanName } from '../../core/events';
 import { shown } from '../../core/shown';
 import { counted } from '../../figures/format';
 import { lossCurve } from '../../figures/loss-curve';
 import type { RunView } from '../../figures/run-view';
-import { createTable, DISPLAY, type DisplayBundle } from '../../figures/table';
+import { createTable } from '../../figures/table';
 import { SpillFile } from '../../ledger/spill-file';
 import type { ReplicaSum } from '../../parallel/replica-sums';
 import type { StepResult } from '../../train/step-result';

@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { delimiter, join } from 'node:path';
-import { findInstallation } from '../../cell/installation';
 import type { ShowProgress } from '../../cell/progress';
+import { findInstallation } from '../../core/installation';
 import { now } from '../../core/units';
 import { createJobFolder, removeJobFolder } from '../control/folder';
 import type { Cluster } from '../launch/cluster';

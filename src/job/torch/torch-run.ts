@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { writeInitialValues } from '../../checkpoint/pretrained/initial-values';
 import { isPythonFile } from '../../config/python-model';
 import { routerOf } from '../../config/router-options';
 import { ownData } from '../../config/settings/data';
@@ -22,7 +23,6 @@ import {
 } from '../control/torch-messages';
 import type { Fleet } from '../launch/fleet';
 import { TorchBatches } from './batches';
-import { writeInitialValues } from './initial-values';
 import { checkForTorch } from './settings';
 
 /** A run that ranks of PyTorch will build. */

@@ -25,11 +25,6 @@ export interface ClaimResult {
   readonly recorded?: Pick<RecordedRuns, 'processor' | 'date'> | undefined;
 }
 
-/** Claims whose documented bytes a figure of plans draws beside the predicted bytes, such as sl.claims('wan.mem.*'). */
-export interface PlanMemoryOptions {
-  readonly documented?: Iterable<ClaimResult> | undefined;
-}
-
 /** Whether a claim's evidence still holds. */
 export interface ClaimCheck extends ClaimResult {
   readonly expected: Expectation;

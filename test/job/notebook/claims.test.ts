@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { DISPLAY } from '../../../src/core/display';
 import { ConfigError } from '../../../src/core/errors';
-import { DISPLAY } from '../../../src/figures/table';
 import { claims } from '../../../src/job/notebook/claims';
 
 test('claims are counted by document and verdict', () => {

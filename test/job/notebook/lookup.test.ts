@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { inspect } from 'node:util';
+import * as sl from '../../../src';
 import { SETTING_ROWS } from '../../../src/config/setting-table';
 import GLOSSARY from '../../../src/config/terms.json';
 import { parseTrainConfig } from '../../../src/config/train-config';
-import * as sl from '../../../src/index';
 import { lookup } from '../../../src/job/notebook/lookup';
 import * as nn from '../../../src/job/rank/nn-names';
 

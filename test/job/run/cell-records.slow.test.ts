@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { compare } from '../../../src/index';
+import { compare } from '../../../src';
 import { valuesHere } from '../../support/cases';
 import { launchFor, launchForAll, runCell } from '../job-fixture';
 import { checkLoopsByHand } from './loops-by-hand';

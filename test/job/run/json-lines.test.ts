@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { appendFileSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { shownAsText, withShown } from '../../../src/figures/shown';
+import { shownAsText, withShown } from '../../../src/core/display';
 import { type LogRow, openJsonLines } from '../../../src/job/run/log-file';
 import { RunLogs } from '../../../src/job/run/run-logs';
 import { temporaryFolder } from '../job-fixture';

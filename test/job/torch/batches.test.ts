@@ -3,13 +3,13 @@ import { existsSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import { writeInitialValues } from '../../../src/checkpoint/pretrained/initial-values';
 import { openFirstState } from '../../../src/checkpoint/pretrained/open-pretrained';
 import { modelShape } from '../../../src/config/settings/model';
 import { parseTrainConfig } from '../../../src/config/train-config';
 import { createBatches } from '../../../src/data/batches';
 import { videosOf } from '../../../src/data/video-batches';
 import { TorchBatches } from '../../../src/job/torch/batches';
-import { writeInitialValues } from '../../../src/job/torch/initial-values';
 import { buildModel } from '../../../src/nn/models/build-model';
 
 const MODEL = { kind: 'gpt', layers: 1, dim: 16, heads: 2, vocab: 256, seq: 8 } as const;

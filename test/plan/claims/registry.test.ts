@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createContext, runInContext } from 'node:vm';
-import * as sl from '../../../src/index';
+import * as sl from '../../../src';
 import { CLAIM_IDS, DOCUMENTS } from '../../../src/plan/claims/claim';
 import { detailOf, isNear, numberOf, ofParts, onlyIf } from '../../../src/plan/claims/finding';
 import { advised } from '../../../src/plan/claims/fsdp-megatron-swift/runs';

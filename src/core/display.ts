@@ -1,5 +1,10 @@
 import { inspect } from 'node:util';
-import { DISPLAY, type DisplayBundle } from './table';
+
+/** MIME type → content, as in Jupyter's display_data message. */
+export type DisplayBundle = Readonly<Record<string, unknown>>;
+
+/** The method that returns how a notebook shows a value. Deno's kernel uses the same symbol. */
+export const DISPLAY: unique symbol = Symbol.for('Jupyter.display');
 
 /** The methods that give a value's text to our kernel, to a kernel that uses `util.inspect` (tslab), and to `String(value)`. */
 export interface Shown {

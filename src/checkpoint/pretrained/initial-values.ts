@@ -1,8 +1,5 @@
 import fs from 'node:fs';
 import { join } from 'node:path';
-import { failedWrite, writeAll } from '../../checkpoint/format/file-system';
-import { encodeHeader } from '../../checkpoint/format/safetensors-header';
-import type { FirstState } from '../../checkpoint/pretrained/open-pretrained';
 import { publishedName } from '../../config/families/published';
 import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
@@ -11,7 +8,10 @@ import { makeFolder } from '../../core/regular-file';
 import type { StateEntry } from '../../nn/load-state';
 import { buildModel, chooseTrained } from '../../nn/models/build-model';
 import type { Parameter } from '../../nn/parameter';
-import { firstStateOf } from '../rank/first-state';
+import { failedWrite, writeAll } from '../format/file-system';
+import { encodeHeader } from '../format/safetensors-header';
+import { firstStateOf } from './first-state';
+import type { FirstState } from './open-pretrained';
 
 /** Takes the number of bytes that are written, and of all bytes. */
 type WriteProgress = (done: number, total: number) => void;

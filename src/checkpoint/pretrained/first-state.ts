@@ -1,9 +1,14 @@
-import { type FirstState, openFirstState } from '../../checkpoint/pretrained/open-pretrained';
 import { isOwnModel, modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import type { StateDict, StateEntry } from '../../nn/load-state';
 import { buildModel } from '../../nn/models/build-model';
-import type { RankProgress } from '../control/messages';
+import { type FirstState, openFirstState } from './open-pretrained';
+
+/** Progress of a rank's long work. */
+export interface RankProgress {
+  readonly done: number;
+  readonly total: number;
+}
 
 /** Time between two reports of a rank about long work. */
 export const TELL_MS = 100;
