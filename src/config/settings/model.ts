@@ -99,7 +99,6 @@ export function weightsOf(model: ModelSetting): ModelName | null {
   return isSame ? name : null;
 }
 
-export type { BuiltInModel };
 export type ModelConfig = z.output<typeof kindSchema>;
 /** The kinds of a user's own models. Only ranks know the parameters and the work of these models. */
 type OwnKind = 'own' | 'python';

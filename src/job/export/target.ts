@@ -1,6 +1,6 @@
+import type { BuiltInModel } from '../../config/families/kinds';
 import type { Original } from '../../config/setting';
 import { SETTING_ROWS, type SettingPath } from '../../config/setting-table';
-import type { BuiltInModel } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import type { Exported, KeyTable } from '../../dialects/rows/key-row';

@@ -1,6 +1,7 @@
 import { inspect } from 'node:util';
 import type { ShowProgress } from '../../cell/progress';
-import { type BuiltInModel, isOwnModel, modelShape, positionsOf } from '../../config/settings/model';
+import type { BuiltInModel } from '../../config/families/kinds';
+import { isOwnModel, modelShape, positionsOf } from '../../config/settings/model';
 import { STRATEGIES } from '../../config/strategies';
 import type { TrainConfig } from '../../config/train-config';
 import { type ErrorDetails, ShardlabError } from '../../core/errors';

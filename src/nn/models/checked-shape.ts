@@ -1,8 +1,8 @@
 import type { z } from 'zod';
 import { fields, index, requireKind } from '../../config/call-options';
 import { issuesMessage, requirePlain, toIssues } from '../../config/config-issue';
+import type { BuiltInModel } from '../../config/families/kinds';
 import { modelConflicts } from '../../config/model-conflicts';
-import type { BuiltInModel } from '../../config/settings/model';
 import { ConfigError } from '../../core/errors';
 
 type ShapeSchema = z.ZodObject<z.ZodRawShape & { kind: z.ZodLiteral<BuiltInModel['kind']> }>;
