@@ -3,7 +3,6 @@ import { createRequire } from 'node:module';
 import { isAbsolute, join, resolve as resolvePath } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { constants, Script } from 'node:vm';
-import type * as MendedGradients from '../backend/mended/mended-gradients';
 import { ShardlabError } from '../core/errors';
 import { findInstallation, ownName } from '../core/installation';
 import { readRegularFile } from '../core/regular-file';
@@ -86,7 +85,7 @@ export function importMeta(baseDir: string): Readonly<Record<string, unknown>> {
  */
 function mendGradientsAgain(): void {
   const engine = require.cache[join(__dirname, '..', 'backend', 'mended', 'mended-gradients.js')]?.exports;
-  (engine as typeof MendedGradients | undefined)?.mendGradients(); // undefined if this process has no engine
+  (engine as { readonly mendGradients: () => void } | undefined)?.mendGradients(); // undefined if this process has no engine
 }
 
 /** Returns the `require` of a file in the folder. */
