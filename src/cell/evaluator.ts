@@ -23,8 +23,6 @@ export type EvaluateResult =
 /** Runs compiled cells one after another in this thread; their variables stay available. */
 export type Evaluator = ReturnType<typeof createEvaluator>;
 
-export { EVALUATOR_FLAGS } from './evaluator-flags';
-
 /**
  * Creates the process's evaluator, which uses V8's REPL mode (redeclaration, top-level await, completion values,
  * closures over `let`). Call it once per process, on the main thread.

@@ -6,7 +6,7 @@ import { PUBLISHED_TRAINING } from './named-models';
 import { unplainParts } from './plain-input';
 import type { ConfigIssue } from './setting';
 import { configSchema, keysOf, SETTING_ROWS } from './setting-table';
-import { publishedModel } from './settings/model';
+import { publishedModelName } from './settings/model';
 
 /** What to train and how: the model, its strategy, data, optimizer and length. */
 export type TrainConfig = Readonly<z.output<typeof configSchema>>;
@@ -48,7 +48,7 @@ export function checkConfig<Config extends TrainConfig>(
 /** Adds the settings with which a published model trains where the input has none. */
 function withModelSettings(input: unknown): unknown {
   if (typeof input !== 'object' || input === null || !('model' in input)) return input;
-  if (publishedModel(input.model) === null) return input;
+  if (publishedModelName(input.model) === null) return input;
   const written = Object.entries(input).filter(([, value]) => value !== undefined);
   return { ...PUBLISHED_TRAINING, ...Object.fromEntries(written) };
 }

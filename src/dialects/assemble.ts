@@ -3,7 +3,7 @@ import { EMBEDDINGS } from '../config/families/families';
 import { NAMED_MODELS } from '../config/named-models';
 import type { ConfigIssue } from '../config/setting';
 import { SETTING_ROWS } from '../config/setting-table';
-import { publishedModel } from '../config/settings/model';
+import { publishedModelName } from '../config/settings/model';
 import { checkTrainConfig, type TrainConfig, type TrainConfigInput } from '../config/train-config';
 import { placeFindings } from './place-checks';
 import type { Patch } from './rows/key-row';
@@ -78,7 +78,7 @@ function adaptedEmbeddings(settings: ReadonlyMap<string, Said>): readonly (reado
 /** Adds the length of sequences and the kind of attention to a model; removes the sizes of a model that no line names. */
 function sizeModel(meant: readonly Meant[], { place }: Together, settings: Map<string, Said>): void {
   const model = settings.get('model')?.value;
-  const published = publishedModel(model);
+  const published = publishedModelName(model);
   const isSized = model === undefined && settings.has('model.kind');
   const own: Readonly<Record<string, unknown>> = published === null ? {} : { ...NAMED_MODELS[published] };
   const take = (key: 'seq' | 'attention'): void => {
@@ -200,7 +200,7 @@ function sameValues(sets: Patch, { settings }: Together): boolean {
 }
 
 function isPlannedModel({ model }: Patch): boolean {
-  return publishedModel(model) !== null;
+  return publishedModelName(model) !== null;
 }
 
 function setText(sets: Patch): string {

@@ -1,5 +1,5 @@
 import { isVideoModel, kindOf } from '../config/families/families';
-import { isOwnModel, modelShape, publishedModel } from '../config/settings/model';
+import { isOwnModel, modelShape, publishedModelName } from '../config/settings/model';
 import { ENDING, SCHEDULE_DEFAULTS } from '../config/settings/schedule';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../config/train-config';
 
@@ -38,7 +38,7 @@ export function toyConfig(asked: TrainConfigInput, options: ToyOptions): ToyConf
 
 function withModel(config: TrainConfigInput, parsed: TrainConfig, notes: string[]): TrainConfigInput {
   const { model } = parsed;
-  const name = publishedModel(model);
+  const name = publishedModelName(model);
   const shape = modelShape({ model });
   if (name === null || isOwnModel(shape)) return config;
   const { tp, cp, pp, virtualStages } = parsed.parallel;

@@ -2,7 +2,7 @@ import { parsedBy } from '../config/config-issue';
 import { modelNamed } from '../config/model-names';
 import { isPretrained } from '../config/pretrained';
 import { isPythonModel } from '../config/python-model';
-import { type ModelSetting, modelSchema, modelShape, publishedModel } from '../config/settings/model';
+import { type ModelSetting, modelSchema, modelShape, publishedModelName } from '../config/settings/model';
 import type { TrainConfigInput } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import type { Planable } from './layout-of-config';
@@ -43,7 +43,7 @@ export function plannedModel(model: unknown, pp: unknown = 1): PlannedModel | un
   if (sizes.kind === 'moe' || sizes.kind === 'own') return undefined;
   const base = like === undefined ? undefined : likeShape(like);
   const isPublished =
-    typeof like === 'string' && (modelNamed(like) === null || publishedModel(like) !== null);
+    typeof like === 'string' && (modelNamed(like) === null || publishedModelName(like) !== null);
   const written = Object.entries(parsedBy(shapeSchema, sizes, ['model']));
   const given = Object.fromEntries(written.filter(([, value]) => value !== undefined));
   // A config's schema asks for the sizes.
@@ -62,7 +62,7 @@ export function withSequences(model: unknown, seq: unknown): NonNullable<Planned
 function cutModel(model: ModelSetting, written: unknown): PlannedModel | undefined {
   const { kind } = modelShape({ model });
   if (kind !== 'dit' && kind !== 't5-encoder') return undefined;
-  return { ...builtModel({ model }), isPublished: publishedModel(written) !== null };
+  return { ...builtModel({ model }), isPublished: publishedModelName(written) !== null };
 }
 
 /** Returns the shape of a model that is built here, and its kernel of attention. Throws: CONFIG for a kind that cannot be planned. */

@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
-import { EVALUATOR_FLAGS } from '../../src/cell/evaluator';
+import { EVALUATOR_FLAGS } from '../../src/cell/evaluator-flags';
 
 /** The result of one interrupt, as the driver prints it: one JSON line per form. */
 export interface InterruptOutcome {

@@ -78,7 +78,7 @@ function sizesLike(value: { readonly like: unknown }): object {
 }
 
 /** Returns the published model that a setting `model` names, or is like; null: the model is not a published one. */
-export function publishedModel(model: unknown): PublishedName | null {
+export function publishedModelName(model: unknown): PublishedName | null {
   const name = isLike(model) ? model.like : model;
   const known = typeof name === 'string' ? modelNamed(name) : null;
   return PUBLISHED_NAMES.find((published) => published === known) ?? null;

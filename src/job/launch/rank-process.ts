@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
-import { EVALUATOR_FLAGS } from '../../cell/evaluator';
+import { EVALUATOR_FLAGS } from '../../cell/evaluator-flags';
 import { type ErrorCode, ShardlabError } from '../../core/errors';
 import { LIFELINE_FD } from '../rank/setup';
 import { countOomKills } from './host-memory';
