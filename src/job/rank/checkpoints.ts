@@ -59,8 +59,8 @@ export function rankCheckpoints(engine: Engine, group: ProcessGroup, warn: Warn)
     ): Promise<void> {
       const model = asModule(given, 'saveCheckpoint');
       checkFolder('saveCheckpoint', folder);
-      const made = await import('../../checkpoint/save/checkpointer.js');
-      checkpointer ??= new made.Checkpointer({ warn });
+      const { Checkpointer } = await import('../../checkpoint/save/checkpointer.js');
+      checkpointer ??= new Checkpointer({ warn });
       await checkpointer.save({ engine, group, model, optimizer }, folder, options);
     },
     /**
