@@ -1,3 +1,4 @@
+import type { AttentionKernel } from '../config/attention-kernels';
 import { valueAt } from '../config/config-issue';
 import { SETTING_ROWS } from '../config/setting-table';
 import { MODEL_PARTS } from '../config/settings/model';
@@ -89,7 +90,7 @@ export function placeReadings(settings: PlanSettings, layout: Layout): readonly 
  * The generations on which a kernel of attention runs; other kernels run on all. Source: FlashAttention's README (2 from Ampere on, 3 on
  * Hopper), cuDNN's fused attention from Ampere on.
  */
-const RUNS_ON: Readonly<Record<string, readonly Generation[]>> = {
+const RUNS_ON: Readonly<Partial<Record<AttentionKernel, readonly Generation[]>>> = {
   flash3: ['hopper'],
   cudnn: ['ampere', 'ada', 'hopper', 'blackwell'],
 };

@@ -1,6 +1,6 @@
+import { STACKS, type Stack } from '../config/stacks';
 import { STRATEGIES, type StrategyName } from '../config/strategies';
-import { type Layout, RECOMPUTE, type Stack } from './layout';
-import { STACKS } from './place';
+import { type Layout, RECOMPUTE } from './layout';
 import type { RecommendRequest } from './recommend-request';
 import { STACK_RULES } from './stack-rules';
 

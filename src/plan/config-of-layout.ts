@@ -12,7 +12,7 @@ export function configOfLayout(
 ): { readonly config: PlannedConfig; readonly place: Place } {
   const { pp, microBatch, numMicroBatches, recompute, recomputeEveryNth: everyNth, reduceDtype } = layout;
   const { precision, ep, asyncTensorParallel, cudaGraph, earlyStop, baseWeights } = layout;
-  const { stack, gpus, attention, compile, compileLoss, dropout, trainedShare } = layout;
+  const { stack, gpus, attention, compile, compileLoss, fusedNorms, dropout, trainedShare } = layout;
   return {
     config: {
       ...written,
@@ -31,6 +31,7 @@ export function configOfLayout(
     place: {
       on: hardwareInput(layout.hardware),
       ...{ gpus, stack, attention, compile, compileLoss, dropout, trainedShare },
+      ...(fusedNorms && { fusedNorms }),
       ...(!earlyStop && { earlyStop }),
       ...(cudaGraph !== 'none' && { cudaGraph }),
       ...(asyncTensorParallel && { asyncTensorParallel }),

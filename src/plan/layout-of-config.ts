@@ -1,16 +1,18 @@
+import type { AttentionKernel } from '../config/attention-kernels';
 import type { PlannedPath } from '../config/setting-table';
 import { isGathered } from '../config/settings/gathering';
 import { isOwnModel, modelShape } from '../config/settings/model';
-import { microbatchesOf, virtualStagesOf } from '../config/settings/pipeline';
-import { reduceDtypeOf } from '../config/settings/precision';
+import { microbatchesOf, type PipelineScheduleName, virtualStagesOf } from '../config/settings/pipeline';
+import { reduceDtypeOf, type SHORT_FLOATS } from '../config/settings/precision';
 import { encoderShape } from '../config/settings/videos';
+import type { Stack } from '../config/stacks';
 import { STRATEGIES, strategyWith } from '../config/strategies';
 import type { TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import { buildModel, chooseTrained } from '../nn/models/build-model';
 import { GENERATIONS } from './generations';
 import type { Hardware } from './hardware';
-import type { AttentionKernel, Layout, Stack } from './layout';
+import type { Layout } from './layout';
 import { hasQuantizedMatrices } from './memory/quantized-weights';
 import { type ModelShape, type ModelShapeInput, shapeOf } from './model-shape';
 import { shapeOfConfig } from './models';
@@ -146,6 +148,7 @@ export function layoutOfConfig({ settings, shape, kernel }: Planable, held: Held
     cudaGraph: settings.cudaGraph ?? 'none',
     compile,
     compileLoss: settings.compileLoss ?? compile,
+    fusedNorms: settings.fusedNorms ?? false,
     baseWeights: settings.baseWeights ?? null,
   };
 }
@@ -190,7 +193,13 @@ function pipelineOf({ parallel }: PlanSettings): Pick<Layout, 'pp' | 'virtualSta
   return { pp, virtualStages: virtualStagesOf(parallel), schedule: PLANNED_SCHEDULES[schedule] };
 }
 
-const PLANNED_SCHEDULES = { gpipe: 'GPipe', '1f1b': '1F1B', interleaved: 'interleaved', zb: '1F1B' } as const;
+/** The schedules of layouts by those of configs. */
+const PLANNED_SCHEDULES = {
+  gpipe: 'GPipe',
+  '1f1b': '1F1B',
+  interleaved: 'interleaved',
+  zb: '1F1B',
+} as const satisfies Readonly<Record<PipelineScheduleName, Layout['schedule']>>;
 
 type Recomputed = Pick<Layout, 'recompute' | 'recomputeEveryNth'>;
 
@@ -241,7 +250,10 @@ function typesOf(settings: PlanSettings, at: At) {
   };
 }
 
-const PRECISIONS = { float32: 'fp32', bfloat16: 'bf16', float16: 'fp16' } as const;
+/** Precisions by the dtypes of configs. */
+const PRECISIONS = { float32: 'fp32', bfloat16: 'bf16', float16: 'fp16' } as const satisfies {
+  readonly [Short in keyof typeof SHORT_FLOATS as (typeof SHORT_FLOATS)[Short]]: Short;
+};
 
 /** If parameters are offloaded to the host, the optimizer runs on the host too. */
 export function offloadOf({ offload, parallel }: TrainConfig) {

@@ -1,14 +1,14 @@
+import { RECOMPUTED } from '../config/settings/memory';
 import type { OptimizerConfig } from '../config/settings/optimizer';
 import type { TrainConfig } from '../config/train-config';
 import type { Hardware } from './hardware';
 import type { ModelShape } from './model-shape';
 import type { ReadPlace } from './place';
 
-export const RECOMPUTE = ['none', 'selective', 'full'] as const;
+/** What runs again in backward. */
+export const RECOMPUTE = ['none', ...RECOMPUTED] as const;
 
 export type Precision = 'fp32' | 'fp16' | 'bf16' | 'fp8';
-export type Stack = Layout['stack'];
-export type AttentionKernel = Layout['attention'];
 
 /** The settings of an optimizer on which its states depend. */
 export type PlannedOptimizer = Pick<OptimizerConfig, 'kind' | 'amsgrad' | 'momentum' | 'blockSize'>;

@@ -1,5 +1,6 @@
+import type { Stack } from '../config/stacks';
 import { type ModelState, STRATEGIES, type StrategyName } from '../config/strategies';
-import type { Layout, Precision, Stack } from './layout';
+import type { Layout, Precision } from './layout';
 import { SHAPE_KINDS, type ShapeKind, traitsOf } from './model-shape';
 
 /** The layouts that a framework can run. */

@@ -1,5 +1,6 @@
+import type { Stack } from '../config/stacks';
 import { CALIBRATION } from './calibration';
-import type { Layout, Stack } from './layout';
+import type { Layout } from './layout';
 import { fitsOnGpu } from './memory/allocator';
 import { traitsOf } from './model-shape';
 import {

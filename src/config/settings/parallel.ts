@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { hasRouter, kindOf } from '../families/families';
 import { size } from '../families/kinds';
 import { type Facts, type Settings, schemaOf } from '../setting';
-import { STRATEGIES, STRATEGY_NAMES, strategySchema } from '../strategies';
+import { STRATEGIES, STRATEGY_NAMES, STRATEGY_WORDS, strategySchema } from '../strategies';
 import { COMM_HOOK } from './comm-hook';
 import { EXPERT_PARALLEL } from './expert-parallel';
 import {
@@ -62,16 +62,7 @@ const DATA_PARALLEL = {
       wan: 'dit_fsdp',
     },
     hint: ", as 'FULL_SHARD' (ZeRO-3), 'ZERO_2' or 'ZERO_1'",
-    words: {
-      ddp: 'NO_SHARD',
-      zero0: 'NO_SHARD',
-      zero1: 'ZERO_1',
-      zero2: 'ZERO_2',
-      zero3: 'FULL_SHARD',
-      fsdp: 'FULL_SHARD',
-      fsdp2: 'FULL_SHARD',
-      hsdp: 'HYBRID_SHARD',
-    },
+    words: STRATEGY_WORDS,
     warns: (facts: Facts<Read>): string | null => {
       const { strategy, tp, pp } = facts.config.parallel;
       const ranks = shardRanksOf(facts.config, facts.world);
