@@ -67,6 +67,7 @@ const READERS = {
   'parallel.sequenceParallel': tensorParallelOf,
   'parallel.ep': ({ parallel: { ep } }: PlanSettings) => ({ ep }),
   'parallel.cp': ({ parallel: { cp } }: PlanSettings) => ({ cp }),
+  'parallel.cpKind': sequenceParallelOf,
   'parallel.pp': pipelineOf,
   'parallel.schedule': pipelineOf,
   'parallel.virtualStages': pipelineOf,
@@ -138,6 +139,8 @@ export function layoutOfConfig({ settings, shape, kernel }: Planable, held: Held
     optimizer: parts.optimizer,
     reduceDtype: parts.reduceDtype,
     commHook: parts.commHook,
+    cpKind: parts.cpKind,
+    reshardsStages: parts.reshardsStages,
     offload: parts.offload,
     trainedShare: parts.trainedShare,
     exampleTokens: parts.exampleTokens,
@@ -210,7 +213,7 @@ export function recomputeOf({ activationCheckpointing: chosen }: TrainConfig): R
   return { recompute: isWhole ? 'full' : 'selective', recomputeEveryNth: isWhole ? chosen.everyNth : 1 };
 }
 
-function shardingOf(settings: PlanSettings, { gpus, dp, hardware }: At) {
+function shardingOf(settings: PlanSettings, { gpus, dp, hardware, stack }: At) {
   const { mesh, tp, pp, cp } = settings.parallel;
   const strategy = strategyOf(settings);
   const ranks = gpus / (tp * pp);
@@ -220,13 +223,25 @@ function shardingOf(settings: PlanSettings, { gpus, dp, hardware }: At) {
     );
   }
   const inNode = Math.max(1, Math.min(dp * cp, Math.floor(hardware.gpusPerNode / tp)));
-  return { strategy, shards: STRATEGIES[strategy].isHybrid ? (mesh?.dpShard ?? inNode) : dp * cp };
+  const { isHybrid, reshardAfterForward } = STRATEGIES[strategy];
+  return {
+    strategy,
+    shards: isHybrid ? (mesh?.dpShard ?? inNode) : dp * cp,
+    // TorchTitan's default frees nothing in a pipeline, so a config has to ask for it.
+    reshardsStages:
+      stack === 'fsdp2' && pp > 1 && reshardAfterForward && settings.parallel.reshardAfterForward !== null,
+  };
 }
 
 /** Returns the strategy that reshardAfterForward chooses; the strategies to choose from differ only in reshardAfterForward. */
 export function strategyOf({ parallel: { strategy, reshardAfterForward } }: TrainConfig): Layout['strategy'] {
   if (reshardAfterForward === null || !isGathered(strategy)) return strategy;
   return strategyWith(strategy, { reshardAfterForward: reshardAfterForward !== false });
+}
+
+/** Without context parallelism a layout has a ring, so that a search for other degrees tries rings. */
+function sequenceParallelOf({ parallel: { cp, cpKind } }: PlanSettings): Pick<Layout, 'cpKind'> {
+  return { cpKind: cp === 1 ? 'ring' : cpKind };
 }
 
 function tensorParallelOf({ parallel, asyncTensorParallel = false }: PlanSettings) {

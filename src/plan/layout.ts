@@ -56,6 +56,10 @@ export interface Layout extends AnyLayout, OfPlace {
   readonly schedule: 'GPipe' | '1F1B' | 'interleaved';
   /** Type in which gradients are reduced; null: the framework's default. */
   readonly reduceDtype: Exclude<Precision, 'fp8'> | null;
+  /** How attention reaches the positions of other ranks under context parallelism. */
+  readonly cpKind: TrainConfig['parallel']['cpKind'];
+  /** Whether the units of a pipeline's stage are freed after each forward; see `gatherCounts`. */
+  readonly reshardsStages: boolean;
   readonly commHook: TrainConfig['parallel']['commHook'];
   /** Type of the frozen weights under adapters; null: the type of the trained weights. */
   readonly baseWeights: NonNullable<ReadPlace['baseWeights']> | null;

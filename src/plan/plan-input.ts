@@ -233,9 +233,9 @@ function readingPlace(reading: Reading): PlanObject {
 function stackOf({ config: { parallel = {} }, place: { stack } }: Reading): Place['stack'] {
   if (stack === undefined) return undefined;
   const rules = STACK_RULES[stack];
-  const { strategy = 'FULL_SHARD', tp = 1, cp = 1 } = parallel;
+  const { strategy = 'FULL_SHARD', tp = 1, cp = 1, cpKind = 'ulysses' } = parallel;
   const isKnown = rules.strategies.some((name) => name === strategyNamed(strategy));
-  return isKnown && (tp === 1 || rules.tensorParallel) && (cp === 1 || rules.contextParallel)
+  return isKnown && (tp === 1 || rules.tensorParallel) && (cp === 1 || rules.contextParallel.includes(cpKind))
     ? stack
     : undefined;
 }

@@ -126,7 +126,7 @@ const DATA_PARALLEL = {
       but: (config: Read): string | null => {
         const { reshardAfterForward: asked } = config.parallel;
         if (config.parallel.pp > 1 && asked !== false)
-          return 'is planned as false: parameters of a stage are whole until the step ends, as in TorchTitan by default';
+          return 'is planned as in PyTorch, whose pipelines free nothing after backward: a unit is gathered once per microbatch and once more per step, and null is planned as false';
         if (typeof asked === 'number')
           return 'is planned as true: parameters are freed after forward and gathered again from all ranks of the shard group';
         return asked === true

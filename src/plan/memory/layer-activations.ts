@@ -1,3 +1,4 @@
+import { sentKeyHeads } from '../cost/sequence-exchange';
 import { type Layout, recomputedShare } from '../layout';
 import { traitsOf } from '../model-shape';
 import { activationBytesOf } from './state-bytes';
@@ -178,7 +179,21 @@ function attentionOf(layout: Layout, sizes: TokenSizes): number {
   if (layout.cp === 1 && !isUnfused) return -Infinity;
   const done = itemBytes * (dim + (layout.model.gatedFfn ? 3 : 2) * ffn);
   const scores = isUnfused ? itemBytes * (2 * heads * keys + 3 * q) : 0;
-  return scores + ringOf(layout, sizes) + itemBytes * 2 * part - done;
+  return scores + exchangedOf(layout, sizes) + itemBytes * 2 * part - done;
+}
+
+/** Returns the memory that attention's backward needs in addition if it reaches the positions of other ranks. */
+function exchangedOf(layout: Layout, sizes: TokenSizes): number {
+  return layout.cp > 1 && layout.cpKind === 'ulysses' ? ulyssesOf(layout, sizes) : ringOf(layout, sizes);
+}
+
+/**
+ * Returns the memory of Ulysses' backward: the output's gradient of the rank's heads, the kernel's gradients of q, k and v, and one
+ * of these tensors in the order in which it is sent and as it arrives. Source: DeepSpeed's sequence/layer.py, single_all_to_all.
+ */
+function ulyssesOf(layout: Layout, { itemBytes, q }: TokenSizes): number {
+  const keys = sentKeyHeads(layout) * layout.model.headDim;
+  return itemBytes * (q + (q + 2 * keys) + 2 * q);
 }
 
 /**
