@@ -43,3 +43,8 @@ function hintOf(name: string, known: readonly string[]): string | undefined {
 export function camelCase(name: string): string {
   return name.replaceAll(/(?<=[a-z0-9])_([a-z0-9])/g, (_match, letter: string) => letter.toUpperCase());
 }
+
+/** Returns a word in lower case, without '-', '_' and blanks. */
+export function spelled(word: string): string {
+  return word.toLowerCase().replaceAll(/[-_ ]/g, '');
+}

@@ -1,3 +1,4 @@
+import { spelled } from './option-names';
 import { SETTING_ROWS } from './setting-table';
 
 /** Returns our name of another program's value, in any spelling ('ZeRO-3'); undefined if we have no such value. */
@@ -8,11 +9,6 @@ export function fromOtherName(word: string): string | undefined {
 /** Returns our path of another program's setting, in any spelling ('gradient_accumulation_steps'); undefined if we have none. */
 export function settingFromOtherName(word: string): string | undefined {
   return OTHER_KEYS.get(spelled(word));
-}
-
-/** Returns a word in lower case, without '-', '_' and blanks. */
-export function spelled(word: string): string {
-  return word.toLowerCase().replaceAll(/[-_ ]/g, '');
 }
 
 const OTHER_VALUES = new Map(SETTING_ROWS.flatMap(({ words = {} }) => Object.entries<string>(words)));

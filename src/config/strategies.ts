@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { spelled } from './option-names';
 
 /** A kind of values that training stores between steps. */
 export type ModelState = 'parameter' | 'gradient' | 'optimizer';
@@ -77,6 +78,11 @@ const BY_NAME: Readonly<Record<string, StrategyName>> = {
   ...Object.fromEntries(STRATEGY_NAMES.map((name) => [name, name])),
   ...OTHER_NAMES,
 };
+
+/** Strategies by all their names, in lower case without '-', '_' and blanks. */
+export const STRATEGY_WORDS: Readonly<Record<string, StrategyName>> = Object.fromEntries(
+  Object.entries(BY_NAME).map(([name, strategy]) => [spelled(name), strategy]),
+);
 
 /** Returns the strategy with a name of this library or of another framework; undefined if there is none. */
 export function strategyNamed(name: string): StrategyName | undefined {

@@ -1,3 +1,4 @@
+import type { AttentionKernel } from '../config/attention-kernels';
 import { valueAt } from '../config/config-issue';
 import { SETTING_ROWS } from '../config/setting-table';
 import { MODEL_PARTS } from '../config/settings/model';

@@ -2,14 +2,16 @@ import { z } from 'zod';
 import { parsedBy } from '../config/config-issue';
 import { size } from '../config/families/kinds';
 import { nearest } from '../config/nearest';
-import { camelCase } from '../config/option-names';
-import { spelled } from '../config/other-names';
-import { STRATEGIES } from '../config/strategies';
+import { camelCase, spelled } from '../config/option-names';
+import { PIPELINE, PIPELINE_SCHEDULES } from '../config/settings/pipeline';
+import { FLOAT_WORDS, SHORT_FLOATS } from '../config/settings/precision';
+import type { Stack } from '../config/stacks';
+import { STRATEGIES, STRATEGY_WORDS } from '../config/strategies';
 import { knownKeys } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import { ownValue } from '../core/own-value';
 import names from './batch-names.json';
-import type { Precision, Stack } from './layout';
+import type { Precision } from './layout';
 import { modelOf } from './models';
 import { placeSchema } from './place';
 import { withSequences } from './planned-model';
@@ -130,9 +132,29 @@ export function ourKey(key: string): string {
   return ownValue<string>(names.keys, key) ?? camelCase(key);
 }
 
+/** Our values by other words, for each key whose values have other words; words without blanks, '-' and '_'. */
+const VALUES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  ...names.values,
+  precision: {
+    ...Object.fromEntries(
+      Object.entries(SHORT_FLOATS).flatMap(([short, dtype]) =>
+        Object.keys(FLOAT_WORDS)
+          .filter((name) => FLOAT_WORDS[name] === dtype)
+          .map((name) => [name, short]),
+      ),
+    ),
+    ...{ fp8: 'fp8', float8: 'fp8' },
+  },
+  strategy: STRATEGY_WORDS,
+  schedule: {
+    ...Object.fromEntries(PIPELINE_SCHEDULES.map((name) => [name, name])),
+    ...PIPELINE.schedule.words,
+  },
+};
+
 /** Returns a value with our keys and values; facts of a published model that follow from its kind are left out. */
 function renamed(value: unknown, key = ''): unknown {
-  const words = ownValue<Readonly<Record<string, string>>>(names.values, key);
+  const words = ownValue<Readonly<Record<string, string>>>(VALUES, key);
   if (words !== undefined) return ownValue(words, spelled(String(value))) ?? value;
   if (Array.isArray(value) || typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(

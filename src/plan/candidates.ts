@@ -1,6 +1,6 @@
+import { STACKS, type Stack } from '../config/stacks';
 import { STRATEGIES, type StrategyName } from '../config/strategies';
-import { type Layout, RECOMPUTE, type Stack } from './layout';
-import { STACKS } from './place';
+import { type Layout, RECOMPUTE } from './layout';
 import type { RecommendRequest } from './recommend-request';
 import { STACK_RULES } from './stack-rules';
 
@@ -42,11 +42,17 @@ export function* candidates(base: Layout, asked: SearchSpace = {}): Generator<La
   }
 }
 
-type Cut = Pick<Layout, 'dp' | 'tp' | 'pp' | 'cp'>;
-type Way = Pick<Layout, 'stack' | 'strategy' | 'shards' | 'sequenceParallel' | 'dropout' | 'offload' | 'ep'>;
+type Cut = Pick<Layout, 'dp' | 'tp' | 'pp' | 'cp' | 'cpKind'>;
+type Way = Pick<
+  Layout,
+  'stack' | 'strategy' | 'shards' | 'sequenceParallel' | 'dropout' | 'offload' | 'ep' | 'reshardsStages'
+>;
 
 /** Yields the ways to divide the GPUs among the axes. */
-function* cuts({ model, gpus, hardware, globalBatch }: Layout, space: SearchSpace): Generator<Cut> {
+function* cuts(
+  { model, gpus, hardware, globalBatch, cpKind: kind }: Layout,
+  space: SearchSpace,
+): Generator<Cut> {
   for (const tp of space.tp ?? TP) {
     if (tp > 2 * hardware.gpusPerNode || !headsAllow(model, tp)) continue;
     for (const pp of space.pp ?? PP) {
@@ -54,7 +60,8 @@ function* cuts({ model, gpus, hardware, globalBatch }: Layout, space: SearchSpac
       for (const cp of space.cp ?? CP) {
         if (!sequenceAllows(model, cp)) continue;
         const dp = gpus / (tp * pp * cp);
-        if (Number.isInteger(dp) && globalBatch % dp === 0) yield { dp, tp, pp, cp };
+        const cpKind = (model.heads / tp) % cp === 0 ? kind : 'ring'; // Ulysses exchanges whole heads
+        if (Number.isInteger(dp) && globalBatch % dp === 0) yield { dp, tp, pp, cp, cpKind };
       }
     }
   }
@@ -82,17 +89,19 @@ function* ways(base: Layout, cut: Cut, space: SearchSpace): Generator<Way> {
     const rules = STACK_RULES[stack];
     if (!rules.kinds.includes(base.model.kind)) continue;
     if (cut.tp > 1 && !rules.tensorParallel) continue;
-    if (cut.cp > 1 && !rules.contextParallel) continue;
+    if (cut.cp > 1 && !rules.contextParallel.includes(cut.cpKind)) continue;
     if (rules.evenStages && base.model.layers % cut.pp !== 0) continue;
     for (const strategy of strategiesFor(stack, base, cut)) {
       if (space.strategies !== undefined && !space.strategies.includes(strategy)) continue;
       if (cut.pp > 1 && !rules.pipelineWith.includes(strategy)) continue;
       const shards = shardsOf(strategy, base, cut);
       const dropout = base.dropout && stack === 'megatron';
+      const { reshardAfterForward } = STRATEGIES[strategy];
+      const reshardsStages = base.reshardsStages && stack === 'fsdp2' && cut.pp > 1 && reshardAfterForward;
       for (const sequenceParallel of sequenceWays(base, cut, rules.sequenceParallel)) {
         for (const offload of offloads({ stack, strategy }, base, cut, space)) {
           for (const ep of expertDegrees(stack, base, cut)) {
-            yield { stack, strategy, shards, dropout, sequenceParallel, offload, ep };
+            yield { stack, strategy, shards, dropout, sequenceParallel, offload, ep, reshardsStages };
           }
         }
       }

@@ -23,7 +23,10 @@ const SETTINGS: readonly Setting[] = [
   { of: ({ strategy }) => strategy, words: ({ strategy }) => strategy },
   { of: ({ tp }) => tp, words: ({ tp }) => `tp ${tp}` },
   { of: ({ pp }) => pp, words: ({ pp }) => `pp ${pp}` },
-  { of: ({ cp }) => cp, words: ({ cp }) => `cp ${cp}` },
+  {
+    of: ({ cp, cpKind }) => `${cp} ${cp === 1 ? '' : cpKind}`,
+    words: ({ cp, cpKind }) => `cp ${cp}${cp > 1 && cpKind === 'ulysses' ? ' by Ulysses' : ''}`,
+  },
   { of: ({ ep }) => ep, words: ({ ep }) => `ep ${ep}` },
   { of: ({ microBatch }) => microBatch, words: ({ microBatch }) => `microbatch ${microBatch}` },
   {

@@ -12,7 +12,7 @@ export function configOfLayout(
 ): { readonly config: PlannedConfig; readonly place: Place } {
   const { pp, microBatch, numMicroBatches, recompute, recomputeEveryNth: everyNth, reduceDtype } = layout;
   const { precision, ep, asyncTensorParallel, cudaGraph, earlyStop, baseWeights } = layout;
-  const { stack, gpus, attention, compile, compileLoss, dropout, trainedShare } = layout;
+  const { stack, gpus, attention, compile, compileLoss, fusedNorms, dropout, trainedShare } = layout;
   return {
     config: {
       ...written,
@@ -31,6 +31,7 @@ export function configOfLayout(
     place: {
       on: hardwareInput(layout.hardware),
       ...{ gpus, stack, attention, compile, compileLoss, dropout, trainedShare },
+      ...(fusedNorms && { fusedNorms }),
       ...(!earlyStop && { earlyStop }),
       ...(cudaGraph !== 'none' && { cudaGraph }),
       ...(asyncTensorParallel && { asyncTensorParallel }),
@@ -48,7 +49,8 @@ function parallelOf(layout: Layout, written: PlannedConfig): PlannedConfig['para
     ...Object.fromEntries(kept),
     strategy,
     ...Object.fromEntries(Object.entries({ tp, pp, cp, ep }).filter(([, degree]) => degree > 1)),
-    ...((layout.model.heads / tp) % cp > 0 && { cpKind: 'ring' as const }),
+    ...(cp > 1 && { cpKind: layout.cpKind }),
+    ...(layout.reshardsStages && { reshardAfterForward: true }),
     ...(tp > 1 && { sequenceParallel }),
     ...(STRATEGIES[strategy].isHybrid && { mesh: { dpReplicate: (dp * cp) / shards, dpShard: shards } }),
     ...(pp > 1 && {
@@ -63,7 +65,7 @@ const SCHEDULES = { GPipe: 'gpipe', '1F1B': '1f1b', interleaved: 'interleaved' }
 
 /** The settings of `parallel` that a layout decides. */
 const DECIDED: readonly string[] = [
-  ...['strategy', 'mesh', 'reshardAfterForward', 'tp', 'cp', 'ep', 'sequenceParallel'],
+  ...['strategy', 'mesh', 'reshardAfterForward', 'tp', 'cp', 'cpKind', 'ep', 'sequenceParallel'],
   ...['pp', 'schedule', 'virtualStages', 'microbatches'],
 ];
 

@@ -1,16 +1,18 @@
+import type { AttentionKernel } from '../config/attention-kernels';
 import type { PlannedPath } from '../config/setting-table';
 import { isGathered } from '../config/settings/gathering';
 import { isOwnModel, modelShape } from '../config/settings/model';
-import { microbatchesOf, virtualStagesOf } from '../config/settings/pipeline';
-import { reduceDtypeOf } from '../config/settings/precision';
+import { microbatchesOf, type PipelineScheduleName, virtualStagesOf } from '../config/settings/pipeline';
+import { reduceDtypeOf, type SHORT_FLOATS } from '../config/settings/precision';
 import { encoderShape } from '../config/settings/videos';
+import type { Stack } from '../config/stacks';
 import { STRATEGIES, strategyWith } from '../config/strategies';
 import type { TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import { buildModel, chooseTrained } from '../nn/models/build-model';
 import { GENERATIONS } from './generations';
 import type { Hardware } from './hardware';
-import type { AttentionKernel, Layout, Stack } from './layout';
+import type { Layout } from './layout';
 import { hasQuantizedMatrices } from './memory/quantized-weights';
 import { type ModelShape, type ModelShapeInput, shapeOf } from './model-shape';
 import { shapeOfConfig } from './models';
@@ -65,6 +67,7 @@ const READERS = {
   'parallel.sequenceParallel': tensorParallelOf,
   'parallel.ep': ({ parallel: { ep } }: PlanSettings) => ({ ep }),
   'parallel.cp': ({ parallel: { cp } }: PlanSettings) => ({ cp }),
+  'parallel.cpKind': sequenceParallelOf,
   'parallel.pp': pipelineOf,
   'parallel.schedule': pipelineOf,
   'parallel.virtualStages': pipelineOf,
@@ -136,6 +139,8 @@ export function layoutOfConfig({ settings, shape, kernel }: Planable, held: Held
     optimizer: parts.optimizer,
     reduceDtype: parts.reduceDtype,
     commHook: parts.commHook,
+    cpKind: parts.cpKind,
+    reshardsStages: parts.reshardsStages,
     offload: parts.offload,
     trainedShare: parts.trainedShare,
     exampleTokens: parts.exampleTokens,
@@ -146,6 +151,7 @@ export function layoutOfConfig({ settings, shape, kernel }: Planable, held: Held
     cudaGraph: settings.cudaGraph ?? 'none',
     compile,
     compileLoss: settings.compileLoss ?? compile,
+    fusedNorms: settings.fusedNorms ?? false,
     baseWeights: settings.baseWeights ?? null,
   };
 }
@@ -190,7 +196,13 @@ function pipelineOf({ parallel }: PlanSettings): Pick<Layout, 'pp' | 'virtualSta
   return { pp, virtualStages: virtualStagesOf(parallel), schedule: PLANNED_SCHEDULES[schedule] };
 }
 
-const PLANNED_SCHEDULES = { gpipe: 'GPipe', '1f1b': '1F1B', interleaved: 'interleaved', zb: '1F1B' } as const;
+/** The schedules of layouts by those of configs. */
+const PLANNED_SCHEDULES = {
+  gpipe: 'GPipe',
+  '1f1b': '1F1B',
+  interleaved: 'interleaved',
+  zb: '1F1B',
+} as const satisfies Readonly<Record<PipelineScheduleName, Layout['schedule']>>;
 
 type Recomputed = Pick<Layout, 'recompute' | 'recomputeEveryNth'>;
 
@@ -201,7 +213,7 @@ export function recomputeOf({ activationCheckpointing: chosen }: TrainConfig): R
   return { recompute: isWhole ? 'full' : 'selective', recomputeEveryNth: isWhole ? chosen.everyNth : 1 };
 }
 
-function shardingOf(settings: PlanSettings, { gpus, dp, hardware }: At) {
+function shardingOf(settings: PlanSettings, { gpus, dp, hardware, stack }: At) {
   const { mesh, tp, pp, cp } = settings.parallel;
   const strategy = strategyOf(settings);
   const ranks = gpus / (tp * pp);
@@ -211,13 +223,25 @@ function shardingOf(settings: PlanSettings, { gpus, dp, hardware }: At) {
     );
   }
   const inNode = Math.max(1, Math.min(dp * cp, Math.floor(hardware.gpusPerNode / tp)));
-  return { strategy, shards: STRATEGIES[strategy].isHybrid ? (mesh?.dpShard ?? inNode) : dp * cp };
+  const { isHybrid, reshardAfterForward } = STRATEGIES[strategy];
+  return {
+    strategy,
+    shards: isHybrid ? (mesh?.dpShard ?? inNode) : dp * cp,
+    // TorchTitan's default frees nothing in a pipeline, so a config has to ask for it.
+    reshardsStages:
+      stack === 'fsdp2' && pp > 1 && reshardAfterForward && settings.parallel.reshardAfterForward !== null,
+  };
 }
 
 /** Returns the strategy that reshardAfterForward chooses; the strategies to choose from differ only in reshardAfterForward. */
 export function strategyOf({ parallel: { strategy, reshardAfterForward } }: TrainConfig): Layout['strategy'] {
   if (reshardAfterForward === null || !isGathered(strategy)) return strategy;
   return strategyWith(strategy, { reshardAfterForward: reshardAfterForward !== false });
+}
+
+/** Without context parallelism a layout has a ring, so that a search for other degrees tries rings. */
+function sequenceParallelOf({ parallel: { cp, cpKind } }: PlanSettings): Pick<Layout, 'cpKind'> {
+  return { cpKind: cp === 1 ? 'ring' : cpKind };
 }
 
 function tensorParallelOf({ parallel, asyncTensorParallel = false }: PlanSettings) {
@@ -241,7 +265,10 @@ function typesOf(settings: PlanSettings, at: At) {
   };
 }
 
-const PRECISIONS = { float32: 'fp32', bfloat16: 'bf16', float16: 'fp16' } as const;
+/** Precisions by the dtypes of configs. */
+const PRECISIONS = { float32: 'fp32', bfloat16: 'bf16', float16: 'fp16' } as const satisfies {
+  readonly [Short in keyof typeof SHORT_FLOATS as (typeof SHORT_FLOATS)[Short]]: Short;
+};
 
 /** If parameters are offloaded to the host, the optimizer runs on the host too. */
 export function offloadOf({ offload, parallel }: TrainConfig) {

@@ -1,14 +1,14 @@
+import { RECOMPUTED } from '../config/settings/memory';
 import type { OptimizerConfig } from '../config/settings/optimizer';
 import type { TrainConfig } from '../config/train-config';
 import type { Hardware } from './hardware';
 import type { ModelShape } from './model-shape';
 import type { ReadPlace } from './place';
 
-export const RECOMPUTE = ['none', 'selective', 'full'] as const;
+/** What runs again in backward. */
+export const RECOMPUTE = ['none', ...RECOMPUTED] as const;
 
 export type Precision = 'fp32' | 'fp16' | 'bf16' | 'fp8';
-export type Stack = Layout['stack'];
-export type AttentionKernel = Layout['attention'];
 
 /** The settings of an optimizer on which its states depend. */
 export type PlannedOptimizer = Pick<OptimizerConfig, 'kind' | 'amsgrad' | 'momentum' | 'blockSize'>;
@@ -56,6 +56,10 @@ export interface Layout extends AnyLayout, OfPlace {
   readonly schedule: 'GPipe' | '1F1B' | 'interleaved';
   /** Type in which gradients are reduced; null: the framework's default. */
   readonly reduceDtype: Exclude<Precision, 'fp8'> | null;
+  /** How attention reaches the positions of other ranks under context parallelism. */
+  readonly cpKind: TrainConfig['parallel']['cpKind'];
+  /** Whether the units of a pipeline's stage are freed after each forward; see `gatherCounts`. */
+  readonly reshardsStages: boolean;
   readonly commHook: TrainConfig['parallel']['commHook'];
   /** Type of the frozen weights under adapters; null: the type of the trained weights. */
   readonly baseWeights: NonNullable<ReadPlace['baseWeights']> | null;

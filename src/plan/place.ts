@@ -1,37 +1,11 @@
 import { z } from 'zod';
+import { ATTENTION_KERNELS, type AttentionKernel, kernelNamed } from '../config/attention-kernels';
 import { parsedBy, requirePlain } from '../config/config-issue';
 import { size } from '../config/families/kinds';
-import { spelled } from '../config/other-names';
+import { STACKS } from '../config/stacks';
 import { ConfigError } from '../core/errors';
 import { shown } from '../core/shown';
 import { type Hardware, type HardwareOverrides, hardwareOf } from './hardware';
-
-/** Frameworks that run a layout. The framework decides the types of stored values, and what is fused and overlapped. */
-export const STACKS = [
-  /** Megatron-LM: fp16/bf16 parameters, fp32 main gradients, tensor and pipeline parallelism, fused softmax and GELU. */
-  'megatron',
-  /** PyTorch's fully_shard, parallelize_module and pipelining, as TorchTitan combines them. */
-  'fsdp2',
-  /** DeepSpeed's ZeRO stages. */
-  'deepspeed',
-] as const;
-
-/**
- * Kernels of attention, with other programs' names. 'unfused' writes scores and probabilities to memory; the other kernels do not:
- * FlashAttention 1, 2 ('flash') and 3, the kernel of Triton's tutorial, the memory-efficient kernel of xFormers and PyTorch, and
- * the kernel of cuDNN.
- */
-const KERNEL_NAMES = {
-  unfused: ['eager', 'math', 'standard', 'fusedsoftmax'],
-  flash1: ['flashattention1', 'fa1'],
-  triton: [],
-  efficient: ['xformers', 'memoryefficient', 'efficientattention'],
-  flash: ['sdpa', 'flashattention', 'flash2', 'flashattention2', 'flashattn', 'fa2'],
-  flash3: ['flashattention3', 'fa3'],
-  cudnn: ['cudnnattention'],
-} as const satisfies Readonly<Record<string, readonly string[]>>;
-
-export const ATTENTION_KERNELS = Object.keys(KERNEL_NAMES) as (keyof typeof KERNEL_NAMES)[]; // the keys of the table
 
 const positive = z.number().positive();
 
@@ -53,15 +27,9 @@ export const gpuSchema = z.strictObject({
 export const hardwareSchema = z.union([z.string(), gpuSchema]);
 
 const kernelSchema = z.preprocess(
-  (value) => (typeof value === 'string' ? kernelNamed(value) : value),
+  (value) => (typeof value === 'string' ? (kernelNamed(value) ?? value) : value),
   z.enum(ATTENTION_KERNELS).optional(),
-) as unknown as z.ZodOptional<z.ZodType<keyof typeof KERNEL_NAMES>>; // its own type
-
-/** Returns our name of another program's kernel; any other name as it is. */
-function kernelNamed(name: string): string {
-  const names = Object.entries<readonly string[]>(KERNEL_NAMES);
-  return names.find(([, others]) => others.includes(spelled(name)))?.[0] ?? name;
-}
+) as unknown as z.ZodOptional<z.ZodType<AttentionKernel>>; // its own type
 
 /**
  * The schema of a place: the GPUs on which a config is planned, and how the programs there compute. A run on this machine has
@@ -99,12 +67,15 @@ export const placeSchema = z.strictObject({
    * use_reentrant=False, from torch 2.1 on). Default: true.
    */
   earlyStop: z.boolean().optional(),
+  /** Whether torch.compile compiles the model's blocks. Default: false. */
   compile: z.boolean().optional(),
   /**
-   * Whether the loss is compiled; a compiled loss makes no float32 copies of the logits. Default: the value of `compile`, as in
-   * TorchTitan.
+   * Whether torch.compile compiles the loss, so that it makes no float32 copies of the logits; a program's fused loss (Liger,
+   * Transformer Engine) is planned in the same way. Default: the value of `compile`, as in TorchTitan.
    */
   compileLoss: z.boolean().optional(),
+  /** Whether a program that does not compile the model has norms of one kernel (Liger, Apex, Transformer Engine). Default: false. */
+  fusedNorms: z.boolean().optional(),
   /** Whether the program's model has dropout, which costs memory (a mask) and traffic. Default: true for Megatron-LM's models other than Llama. */
   dropout: z.boolean().optional(),
   /** Share of parameters that train; the others are frozen. Default: what `frozen` and `lora` leave. */

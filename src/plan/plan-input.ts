@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { kernelOf } from '../config/attention-kernels';
 import { issuesMessage, requirePlain, valueAt } from '../config/config-issue';
 import { knownModel } from '../config/model-names';
 import { presetNamed, readNamed } from '../config/named-config';
@@ -211,17 +212,18 @@ export function requireReadable({ config, lines }: Reading): void {
 /** Returns the place where a reading runs, and the model and its sequences if only a plan has them. */
 function readingPlace(reading: Reading): PlanObject {
   const { world, machines, place, config } = reading;
-  const { compile, dropout, isFp8, asyncTensorParallel, seq } = place;
+  const { compile, compileLoss, dropout, isFp8, asyncTensorParallel, seq } = place;
   const name = typeof config.model === 'string' ? config.model : place.model;
   const stack = stackOf(reading);
   return {
     ...(world !== null && { gpus: world }),
     ...(stack !== undefined && { stack }),
-    ...(place.model !== undefined && place.attention === 'eager' && { attention: 'unfused' }),
+    ...(place.model !== undefined && place.attention === 'eager' && { attention: kernelOf(place.attention) }),
     ...(asyncTensorParallel === true && { asyncTensorParallel }),
     ...(world !== null && machines !== null && machines > 1 && { gpusPerNode: world / machines }),
     ...(name !== undefined && { model: seq === undefined ? name : { like: name, seq } }),
     ...(compile === true && { compile }),
+    ...(compileLoss !== undefined && { compileLoss }),
     ...(dropout !== undefined && { dropout }),
     ...(isFp8 === true && { fp8: true }),
   };
@@ -231,9 +233,9 @@ function readingPlace(reading: Reading): PlanObject {
 function stackOf({ config: { parallel = {} }, place: { stack } }: Reading): Place['stack'] {
   if (stack === undefined) return undefined;
   const rules = STACK_RULES[stack];
-  const { strategy = 'FULL_SHARD', tp = 1, cp = 1 } = parallel;
+  const { strategy = 'FULL_SHARD', tp = 1, cp = 1, cpKind = 'ulysses' } = parallel;
   const isKnown = rules.strategies.some((name) => name === strategyNamed(strategy));
-  return isKnown && (tp === 1 || rules.tensorParallel) && (cp === 1 || rules.contextParallel)
+  return isKnown && (tp === 1 || rules.tensorParallel) && (cp === 1 || rules.contextParallel.includes(cpKind))
     ? stack
     : undefined;
 }

@@ -1,3 +1,4 @@
+import { kernelOf } from '../config/attention-kernels';
 import { parsedBy } from '../config/config-issue';
 import { modelNamed } from '../config/model-names';
 import { isPretrained } from '../config/pretrained';
@@ -50,7 +51,7 @@ export function plannedModel(model: unknown, pp: unknown = 1): PlannedModel | un
   if (base === undefined && !('params' in given || ('layers' in given && 'dim' in given))) return undefined;
   const isFlash =
     attention === 'flash' || (isPublished && attention !== 'eager') || sizes.kind === 't5-encoder';
-  return { shape: { ...base, ...given }, isPublished, kernel: isFlash ? 'flash' : 'unfused' };
+  return { shape: { ...base, ...given }, isPublished, kernel: kernelOf(isFlash ? 'flash' : 'eager') };
 }
 
 /** Returns a model, given by its name or by its sizes, whose samples have this number of tokens. */
@@ -70,7 +71,7 @@ export function builtModel(config: { readonly model: ModelSetting }): Pick<Plana
   const model = modelShape(config);
   const isEager =
     model.kind !== 't5-encoder' && 'attention' in model ? model.attention !== 'flash' : model.kind === 'gpt';
-  return { shape: shapeOfConfig(config), kernel: isEager ? 'unfused' : 'flash' };
+  return { shape: shapeOfConfig(config), kernel: kernelOf(isEager ? 'eager' : 'flash') };
 }
 
 function likeShape(like: unknown): ModelShapeInput {

@@ -1,13 +1,14 @@
 import { z } from 'zod';
 import { parsedBy } from '../config/config-issue';
 import { size } from '../config/families/kinds';
+import { STACKS } from '../config/stacks';
 import { strategySchema } from '../config/strategies';
 import { parseTrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import type { Reading } from '../dialects/rows/reading';
 import { type Layout, RECOMPUTE } from './layout';
 import { layoutOfConfig, type Planable } from './layout-of-config';
-import { hardwareSchema, type Place, STACKS } from './place';
+import { hardwareSchema, type Place } from './place';
 import { inputAt, partsOf, readPlan, withPlace } from './plan-input';
 import type { PlannedConfig } from './planned-model';
 
@@ -100,13 +101,13 @@ export function recommendRequest(
 /** Returns what the search keeps, with the usual values of everything else. */
 function withoutSearched({ settings, shape, kernel }: Planable, { trainedShare }: Layout): Planable {
   const { mixedPrecision, optimizer, gpusPerNode, nicGbit, fp8, attention, compile } = settings;
-  const { compileLoss, dropout, baseWeights, parallel } = settings;
+  const { compileLoss, fusedNorms, dropout, baseWeights, parallel } = settings;
   const { communicationDataType } = parallel;
   const kept = { mixedPrecision, optimizer, gpusPerNode, nicGbit, fp8, attention, compile };
   return {
     settings: {
       ...parseTrainConfig({ parallel: { strategy: 'NO_SHARD', communicationDataType } }),
-      ...{ ...kept, compileLoss, dropout, baseWeights, trainedShare, stack: 'megatron' },
+      ...{ ...kept, compileLoss, fusedNorms, dropout, baseWeights, trainedShare, stack: 'megatron' },
     },
     shape,
     kernel,

@@ -1,5 +1,6 @@
+import type { Stack } from '../config/stacks';
 import { type ModelState, STRATEGIES, type StrategyName } from '../config/strategies';
-import type { Layout, Precision, Stack } from './layout';
+import type { Layout, Precision } from './layout';
 import { SHAPE_KINDS, type ShapeKind, traitsOf } from './model-shape';
 
 /** The layouts that a framework can run. */
@@ -9,7 +10,8 @@ export interface StackRules {
   readonly tensorParallel: boolean;
   /** The strategies that can be combined with pipelines. */
   readonly pipelineWith: readonly StrategyName[];
-  readonly contextParallel: boolean;
+  /** The kinds of context parallelism that the framework has. */
+  readonly contextParallel: readonly Layout['cpKind'][];
   /** Whether the framework can replay CUDA graphs, and can send experts' tokens while another microbatch computes. */
   readonly graphsAndOverlap: boolean;
   readonly interleaved: boolean;
@@ -23,9 +25,10 @@ export interface StackRules {
 
 /**
  * Source: Megatron-LM's arguments.py (distributed optimizer; layers divisible by stages); PyTorch's fully_shard with
- * torch.distributed.pipelining and TorchTitan's parallelize functions (tensor parallelism always has sequence parallelism);
+ * torch.distributed.pipelining and TorchTitan's parallelize functions (tensor parallelism always has sequence parallelism; PyTorch's
+ * context_parallel is a ring); Megatron-LM's cp_comm_type;
  * Megatron-Bridge's recipes (CUDA graphs, overlap of the experts' exchange); DeepSpeed's pipeline engine (asserts ZeRO stage
- * below 2) and its config docs (offload from stage 2 and 3).
+ * below 2), its sequence/layer.py (Ulysses) and its config docs (offload from stage 2 and 3).
  */
 export const STACK_RULES: Readonly<Record<Stack, StackRules>> = {
   megatron: {
@@ -33,7 +36,7 @@ export const STACK_RULES: Readonly<Record<Stack, StackRules>> = {
     kinds: SHAPE_KINDS.filter((kind) => traitsOf({ kind }).isOnMegatron),
     tensorParallel: true,
     pipelineWith: ['NO_SHARD', 'ZERO_1'],
-    contextParallel: true,
+    contextParallel: ['ring', 'ulysses'],
     graphsAndOverlap: true,
     interleaved: true,
     evenStages: true,
@@ -45,7 +48,7 @@ export const STACK_RULES: Readonly<Record<Stack, StackRules>> = {
     kinds: SHAPE_KINDS,
     tensorParallel: true,
     pipelineWith: ['SHARD_GRAD_OP', 'FULL_SHARD'],
-    contextParallel: true,
+    contextParallel: ['ring'],
     graphsAndOverlap: false,
     interleaved: true,
     evenStages: false,
@@ -57,7 +60,7 @@ export const STACK_RULES: Readonly<Record<Stack, StackRules>> = {
     kinds: SHAPE_KINDS,
     tensorParallel: false,
     pipelineWith: ['ZERO_1'],
-    contextParallel: false,
+    contextParallel: ['ulysses'],
     graphsAndOverlap: false,
     interleaved: false,
     evenStages: true,

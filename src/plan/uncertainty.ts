@@ -1,5 +1,6 @@
+import type { Stack } from '../config/stacks';
 import { CALIBRATION } from './calibration';
-import type { Layout, Stack } from './layout';
+import type { Layout } from './layout';
 import { fitsOnGpu } from './memory/allocator';
 import { traitsOf } from './model-shape';
 import {
@@ -146,14 +147,16 @@ function outsideOf(layout: Layout): string[] {
   return [...far.filter(([holds]) => holds).map(([, text]) => text), ...unheardOf(layout)];
 }
 
+const CP_WORDS = { ulysses: 'Ulysses (parallel.cpKind)', ring: 'ring attention (parallel.cpKind)' } as const;
+
 /** Returns the parts of a layout that its framework cannot run; the layout is planned anyway. */
-function unheardOf({ stack, strategy, tp, pp, cp, overlapExperts, cudaGraph }: Layout): string[] {
+function unheardOf({ stack, strategy, tp, pp, cp, cpKind, overlapExperts, cudaGraph }: Layout): string[] {
   const rules = STACK_RULES[stack];
   const lacks: readonly (readonly [boolean, string])[] = [
     [!rules.strategies.includes(strategy), strategy],
     [tp > 1 && !rules.tensorParallel, 'tensor parallelism'],
     [pp > 1 && !rules.pipelineWith.includes(strategy), `a pipeline under ${strategy}`],
-    [cp > 1 && !rules.contextParallel, 'context parallelism'],
+    [cp > 1 && !rules.contextParallel.includes(cpKind), CP_WORDS[cpKind]],
     [
       overlapExperts && !rules.graphsAndOverlap,
       "an exchange of experts' tokens beside another microbatch's compute",

@@ -115,6 +115,16 @@ test('a warm-up that is longer than the training is cut, as TorchTitan does; oth
   assert.match(whyOf(rising, '--lr_scheduler_type'), /is replaced by --warmup_steps/);
 });
 
+test("TorchTitan's list of compiled parts says whether a plan compiles the model, and whether it compiles the loss", () => {
+  const place = (components: string) => {
+    const { compile, compileLoss } = readText('a.toml', `[compile]\nenable = true\n${components}`).place;
+    return [compile, compileLoss];
+  };
+  assert.deepEqual(place(''), [true, true]);
+  assert.deepEqual(place('components = ["model"]\n'), [true, false]);
+  assert.deepEqual(place('components = ["loss"]\n'), [false, true]);
+});
+
 test('a switch that is off does not say that it is on', () => {
   const reading = readText('a.toml', '[compile]\nenable = false\n');
   assert.equal(effects(reading)['compile.enable'], 'none');

@@ -198,6 +198,23 @@ test('a loss outside torch.compile holds float32 copies of the logits, and takes
   assert.ok(predictTime(outside).computeByCause.loss > predictTime(inside).computeByCause.loss);
 });
 
+test('norms follow torch.compile of the model or fused kernels, and the loss follows torch.compile of the loss', () => {
+  const of = (changed: object) => {
+    const layout = llama({ recompute: 'none', compile: false, ...changed });
+    const { elementwise, loss } = predictTime(layout).computeByCause;
+    return { norms: elementwise, loss, saved: layerActivations(layout).saved };
+  };
+  const eager = of({});
+  const lossOnly = of({ compileLoss: true });
+  assert.deepEqual([lossOnly.norms, lossOnly.saved], [eager.norms, eager.saved]);
+  assert.ok(lossOnly.loss < eager.loss);
+  const fused = of({ fusedNorms: true });
+  assert.ok(fused.norms < eager.norms && fused.saved < eager.saved);
+  assert.equal(fused.loss, eager.loss);
+  const compiled = { compile: true, compileLoss: false };
+  assert.deepEqual(of({ ...compiled, fusedNorms: true }), of(compiled));
+});
+
 test('the fullest stage of a pipeline has the predicted peak, and later stages of 1F1B hold fewer activations', () => {
   for (const pp of [2, 4]) {
     const layout = llama({ gpus: 4 * pp, parallel: { pp, strategy: 'NO_SHARD', stack: 'megatron' } });

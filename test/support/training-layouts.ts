@@ -56,14 +56,17 @@ const INTERNLM = {
 
 /** What all rows of a source have in common; a source is the start of a row's name. */
 const COMMON: readonly (readonly [source: string, request: object])[] = [
-  // Its recipes reduce in bf16, and use Transformer Engine's fused loss and tensor parallelism with overlap.
-  ['Megatron-Bridge', { attention: 'cudnn', compileLoss: true, reduceDtype: 'bf16' }],
+  // Its recipes reduce in bf16, and use Transformer Engine's fused loss and norms, and tensor parallelism with overlap.
+  ['Megatron-Bridge', { attention: 'cudnn', compileLoss: true, fusedNorms: true, reduceDtype: 'bf16' }],
   // The page names no GPU; its fp8 and its date mean H100.
-  ['NeMo', { attention: 'cudnn', compileLoss: true }],
-  // Its page's cluster has 8 A100 and 4 cards of 100 Gbit/s per node. It uses FlashAttention 1 and its fused loss.
-  ['InternEvo', { attention: 'flash1', compileLoss: true, reduceDtype: 'bf16', nicGbit: 50 }],
-  // Liger's fused loss; FlashAttention 3 on H200. There is no published curve of FlashAttention 4, which ran on B200.
-  ['DeepSpeed', { compileLoss: true }],
+  ['NeMo', { attention: 'cudnn', compileLoss: true, fusedNorms: true }],
+  // Its page's cluster has 8 A100 and 4 cards of 100 Gbit/s per node. It uses FlashAttention 1 and its fused loss and norms.
+  [
+    'InternEvo',
+    { attention: 'flash1', compileLoss: true, fusedNorms: true, reduceDtype: 'bf16', nicGbit: 50 },
+  ],
+  // Liger's fused loss and norms; FlashAttention 3 on H200. There is no published curve of FlashAttention 4, which ran on B200.
+  ['DeepSpeed', { compileLoss: true, fusedNorms: true }],
 ];
 
 interface Table {

@@ -65,8 +65,11 @@ export const offloadSchema = schemaOf(OFFLOAD);
 
 export type OffloadConfig = Readonly<z.output<typeof offloadSchema>>;
 
+/** Choices of the operations that run again in every block: all operations, or all that cost less than a matmul or attention. */
+export const RECOMPUTED = ['selective', 'full'] as const;
+
 const activationCheckpointingSchema = z.union([
-  z.enum(['full', 'selective']),
+  z.enum(RECOMPUTED),
   z.strictObject({ everyNth: z.int().min(1) }),
   z.strictObject({ saveOps: z.array(z.string()).min(1) }),
   z.strictObject({ budgetBytes: z.number().min(0) }),

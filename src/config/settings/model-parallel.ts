@@ -85,7 +85,7 @@ export const MODEL_PARALLEL = {
     says: 'how attention reaches the positions of other ranks: by an exchange of heads, or by keys and values that travel round a ring',
     names: { megatron: 'cp_comm_type' },
     changes: 'work',
-    planned: { refused: 'is planned as all-gathers of keys and values' },
+    planned: { reads: true },
   },
 } as const satisfies Settings<SequenceRead>;
 

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { hasRouter, kindOf } from '../families/families';
 import { size } from '../families/kinds';
 import { type Facts, type Settings, schemaOf } from '../setting';
-import { STRATEGIES, STRATEGY_NAMES, strategySchema } from '../strategies';
+import { STRATEGIES, STRATEGY_NAMES, STRATEGY_WORDS, strategySchema } from '../strategies';
 import { COMM_HOOK } from './comm-hook';
 import { EXPERT_PARALLEL } from './expert-parallel';
 import {
@@ -62,16 +62,7 @@ const DATA_PARALLEL = {
       wan: 'dit_fsdp',
     },
     hint: ", as 'FULL_SHARD' (ZeRO-3), 'ZERO_2' or 'ZERO_1'",
-    words: {
-      ddp: 'NO_SHARD',
-      zero0: 'NO_SHARD',
-      zero1: 'ZERO_1',
-      zero2: 'ZERO_2',
-      zero3: 'FULL_SHARD',
-      fsdp: 'FULL_SHARD',
-      fsdp2: 'FULL_SHARD',
-      hsdp: 'HYBRID_SHARD',
-    },
+    words: STRATEGY_WORDS,
     warns: (facts: Facts<Read>): string | null => {
       const { strategy, tp, pp } = facts.config.parallel;
       const ranks = shardRanksOf(facts.config, facts.world);
@@ -135,7 +126,7 @@ const DATA_PARALLEL = {
       but: (config: Read): string | null => {
         const { reshardAfterForward: asked } = config.parallel;
         if (config.parallel.pp > 1 && asked !== false)
-          return 'is planned as false: parameters of a stage are whole until the step ends, as in TorchTitan by default';
+          return 'is planned as in PyTorch, whose pipelines free nothing after backward: a unit is gathered once per microbatch and once more per step, and null is planned as false';
         if (typeof asked === 'number')
           return 'is planned as true: parameters are freed after forward and gathered again from all ranks of the shard group';
         return asked === true

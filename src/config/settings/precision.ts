@@ -3,12 +3,23 @@ import { isVideoModel } from '../families/families';
 import { type Facts, type Settings, schemaOf } from '../setting';
 import { isOwnModel, type ModelConfig, type ModelSetting, modelShape } from './model';
 
-const SHORT = { fp32: 'float32', bf16: 'bfloat16', fp16: 'float16' } as const;
+/** The floating-point dtypes by their short names. */
+export const SHORT_FLOATS = { fp32: 'float32', bf16: 'bfloat16', fp16: 'float16' } as const;
+
+type Float = (typeof SHORT_FLOATS)[keyof typeof SHORT_FLOATS];
+
+/** Floating-point dtypes by their names in PyTorch and other programs. */
+export const FLOAT_WORDS: Readonly<Record<string, Float>> = {
+  ...SHORT_FLOATS,
+  ...Object.fromEntries(Object.values(SHORT_FLOATS).map((name) => [name, name])),
+  float: 'float32',
+  half: 'float16',
+};
 
 /** A floating-point dtype, by torch's name or by the short name. */
 export const floatSchema = z
   .enum(['float32', 'bfloat16', 'float16', 'fp32', 'bf16', 'fp16'])
-  .transform((name) => (name === 'fp32' || name === 'bf16' || name === 'fp16' ? SHORT[name] : name));
+  .transform((name) => (name === 'fp32' || name === 'bf16' || name === 'fp16' ? SHORT_FLOATS[name] : name));
 
 const float = floatSchema.nullable().default(null);
 

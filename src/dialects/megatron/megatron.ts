@@ -2,6 +2,7 @@ import { dataRanksOf } from '../../config/settings/model-parallel';
 import { microbatchesOf } from '../../config/settings/pipeline';
 import { gradScalerOf } from '../../config/settings/precision';
 import { decayStepsOf, type ScheduleConfig } from '../../config/settings/schedule';
+import type { Stack } from '../../config/stacks';
 import {
   type Asked,
   allNone,
@@ -294,7 +295,7 @@ function checks(other: Asked['other']): readonly Finding[] {
 }
 
 /** Returns the program that trains: with torch's FSDP 2 or Megatron-FSDP, the strategy is FSDP's. */
-export function megatronStack(other: Asked['other']): 'megatron' | 'fsdp2' {
+export function megatronStack(other: Asked['other']): Stack {
   const isFsdp = ['use_torch_fsdp2', 'use_megatron_fsdp', 'use_custom_fsdp'].some((key) =>
     yesOf(other(key) ?? false),
   );

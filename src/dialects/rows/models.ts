@@ -1,3 +1,4 @@
+import { kindOfKernel } from '../../config/attention-kernels';
 import type { AttentionKind } from '../../config/families/kinds';
 import { CATALOGUE, modelNamed, plannedNamed } from '../../config/model-names';
 import { type ModelSetting, modelShape, weightsOf } from '../../config/settings/model';
@@ -52,17 +53,15 @@ export function writtenSequence({ config }: Exported): number | undefined {
 }
 
 /**
- * The row of a key that names an implementation of attention. Implementations with these names store the scores; all others
- * (sdpa, flash_attention_2, fa2, flex_attention, …) work in blocks.
+ * The row of a key that names an implementation of attention. Unfused ones store the scores; all others (sdpa,
+ * flash_attention_2, fa2, flex_attention, …) work in blocks.
  */
 export const ATTENTION: KeyRow = {
   ...place('model.attention', () => ({})),
   mean: ({ value }) =>
     isNothing(value) || value === 'auto'
       ? { effect: 'none', why: 'the program chooses' }
-      : attentionOf(
-          /^(AttnBackend\.)?(eager|disabled|unfused|local)$/i.test(String(value)) ? 'eager' : 'flash',
-        ),
+      : attentionOf(kindOfKernel(String(value))),
 };
 
 /** Returns the row of a key that switches an implementation of attention on. */

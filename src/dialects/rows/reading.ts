@@ -1,4 +1,5 @@
 import type { AttentionKind } from '../../config/families/kinds';
+import type { Stack } from '../../config/stacks';
 import type { TrainConfigInput } from '../../config/train-config';
 
 /**
@@ -44,11 +45,12 @@ export interface Place {
   /** Number of tokens per sequence. */
   readonly seq: number;
   /** The program that trains, by the planner's word. */
-  readonly stack: 'megatron' | 'fsdp2' | 'deepspeed';
+  readonly stack: Stack;
   /** How attention is computed, for a model that other lines name or size. */
   readonly attention: AttentionKind;
-  /** Whether the model is compiled. */
+  /** Whether the model, and whether the loss is compiled. */
   readonly compile: boolean;
+  readonly compileLoss: boolean;
   readonly dropout: boolean;
   /** Whether the messages of tensor parallelism overlap with its matmuls. */
   readonly asyncTensorParallel: boolean;

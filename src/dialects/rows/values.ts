@@ -1,4 +1,5 @@
 import { fromOtherName } from '../../config/other-names';
+import { FLOAT_WORDS } from '../../config/settings/precision';
 import { STRATEGIES, strategyNamed } from '../../config/strategies';
 import { type Convert, isNothing, wrongValue } from './key-row';
 
@@ -43,15 +44,8 @@ export const clip: Convert = (value) => {
 };
 
 const FLOATS: Readonly<Record<string, 'float32' | 'bfloat16' | 'float16'>> = {
-  fp32: 'float32',
-  float32: 'float32',
-  float: 'float32',
-  no: 'float32',
-  bf16: 'bfloat16',
-  bfloat16: 'bfloat16',
-  fp16: 'float16',
-  float16: 'float16',
-  half: 'float16',
+  ...FLOAT_WORDS,
+  no: 'float32', // Accelerate's word
 };
 
 /** Returns the floating-point dtype that a value names. */
@@ -78,7 +72,9 @@ export function word<Ours>(words: Readonly<Record<string, Ours>>): (value: unkno
 }
 
 /** Returns the strategy of a ZeRO stage. */
-export const strategyOfStage = word({ 0: 'NO_SHARD', 1: 'ZERO_1', 2: 'ZERO_2', 3: 'FULL_SHARD' } as const);
+export const strategyOfStage = word(
+  Object.fromEntries([0, 1, 2, 3].map((stage) => [stage, strategyNamed(`ZeRO-${stage}`)])),
+);
 
 /**
  * Returns the strategy that a value names, in any spelling or by a number. Source of the numbers:
@@ -89,9 +85,7 @@ export function strategyOf(value: unknown): keyof typeof STRATEGIES {
   const number = ['FULL_SHARD', 'SHARD_GRAD_OP', 'NO_SHARD', 'HYBRID_SHARD', '_HYBRID_SHARD_ZERO2'][
     Number(name) - 1
   ];
-  const other = fromOtherName(name);
-  const found =
-    strategyNamed(number ?? name) ?? strategyNamed(name.toUpperCase()) ?? strategyNamed(other ?? '');
+  const found = strategyNamed(number ?? fromOtherName(name) ?? '');
   if (found === undefined) throw wrongValue(value, Object.keys(STRATEGIES).join(', '));
   return found;
 }

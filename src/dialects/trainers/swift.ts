@@ -19,7 +19,7 @@ import {
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
 import { ATTENTION, FIRST_ADAPTERS, modelMeaning, SEQUENCE, writtenSequence } from '../rows/models';
-import { floatOf, strategyOf, wholeOf, word, yesOf } from '../rows/values';
+import { floatOf, strategyOf, strategyOfStage, wholeOf, word, yesOf } from '../rows/values';
 import { swiftData } from './swift-data';
 import { SWIFT_OTHER } from './swift-keys';
 import { fsdp, TRAINING_ARGUMENTS } from './transformers';
@@ -82,13 +82,14 @@ function degree(path: string, instead: string): KeyRow {
 
 /** DeepSpeed's settings that swift provides by name. */
 const ZERO: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
-  zero0: { 'parallel.strategy': 'NO_SHARD' },
-  zero1: { 'parallel.strategy': 'ZERO_1' },
-  zero2: { 'parallel.strategy': 'ZERO_2' },
-  zero3: { 'parallel.strategy': 'FULL_SHARD' },
-  zero2_offload: { 'parallel.strategy': 'ZERO_2', 'offload.optimizer': true },
-  zero3_offload: { 'parallel.strategy': 'FULL_SHARD', 'offload.optimizer': true, 'offload.parameters': true },
+  ...Object.fromEntries([0, 1, 2, 3].map((stage) => [`zero${stage}`, zeroStage(stage)])),
+  zero2_offload: { ...zeroStage(2), 'offload.optimizer': true },
+  zero3_offload: { ...zeroStage(3), 'offload.optimizer': true, 'offload.parameters': true },
 };
+
+function zeroStage(stage: number) {
+  return { 'parallel.strategy': strategyOfStage(stage) };
+}
 
 /** Returns swift's name of DeepSpeed's settings; undefined if FSDP shards, or if nothing is sharded. */
 function deepspeedName({ config: { parallel, offload } }: Exported): string | undefined {

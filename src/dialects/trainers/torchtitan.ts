@@ -1,7 +1,6 @@
 import { decayStepsOf } from '../../config/settings/schedule';
 import {
   type Asked,
-  allNone,
   both,
   COMPILED,
   decides,
@@ -221,8 +220,19 @@ const SECTIONS: Readonly<Record<string, KeyTable>> = {
     ),
   },
   compile: {
-    enable: COMPILE,
-    ...allNone('a plan knows only whether the model is compiled', 'components backend'),
+    enable: {
+      ...COMPILE,
+      mean: (asked) => {
+        const { other } = asked;
+        const parts = [other('compile.components') ?? ['model', 'loss']].flat().map(String);
+        const [compile, compileLoss] = [parts.includes('model'), parts.includes('loss')];
+        return yesOf(asked.value)
+          ? { place: { compile, compileLoss }, why: `torch.compile compiles ${parts.join(' and ')}` }
+          : COMPILE.mean(asked);
+      },
+    },
+    components: none('together with enable, decides what is compiled'),
+    backend: none('a plan knows only what is compiled'),
   },
   debug: { ...OTHER.debug, seed: settingBoth('seed', wholeFromZero) },
 };

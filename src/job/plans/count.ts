@@ -12,6 +12,7 @@ import { type BytesBeside, besidePrediction } from '../../plan/dry-run/beside-pr
 import { configAt } from '../../plan/dry-run/counted-plan';
 import { DRY_RUN_OPTIONS, type DryRunOptions, dryRun } from '../../plan/dry-run/dry-run';
 import { DryRun } from '../../plan/dry-run/dry-run-result';
+import { type WireBeside, wireBeside } from '../../plan/dry-run/wire-beside';
 import { ownModelRefused } from '../../plan/models';
 import { hardwareAt, parsePlace } from '../../plan/place';
 import { PLAN_OPTIONS, type PlanOptions, plannedInput } from '../../plan/plan-input';
@@ -29,6 +30,8 @@ export interface CountOptions extends PlanOptions, Omit<DryRunOptions, 'world' |
 export class CountedRun extends DryRun {
   /** Counted and predicted bytes, cause by cause, with the reasons of their difference; empty without a prediction. */
   readonly beside: readonly BytesBeside[];
+  /** Counted and predicted wire bytes per step, axis by axis, with the bytes of each cause of a difference; empty without a prediction. */
+  readonly wireBeside: readonly WireBeside[];
   readonly #heading: string;
 
   constructor(run: DryRun, predict: () => ReturnType<typeof plannedInput>) {
@@ -37,10 +40,12 @@ export class CountedRun extends DryRun {
       const planned = predict();
       const { stack, gpus, hardware } = planned.layout;
       this.beside = besidePrediction(this, planned);
+      this.wireBeside = wireBeside(this, planned);
       this.#heading = `Beside the bytes that are predicted for ${stack} on ${gpus} x ${hardware.name}:`;
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;
       this.beside = [];
+      this.wireBeside = [];
       this.#heading = `No prediction is beside these bytes: ${error.message}`;
     }
   }
@@ -63,7 +68,20 @@ export class CountedRun extends DryRun {
       ...(why === '' ? [] : why.split('; ').map((reason) => `    ${reason}`)),
     ]);
     const names = rows.length === 0 ? [] : [row('', ['held', 'in GPU types', 'predicted'])];
-    return [super.toString(), '', this.#heading, ...names, ...rows].join('\n');
+    return [super.toString(), '', this.#heading, ...names, ...rows, ...this.#wireText()].join('\n');
+  }
+
+  /** Returns the table of wire bytes; a cause's bytes are counted minus predicted bytes. */
+  #wireText(): readonly string[] {
+    const rows = this.wireBeside.flatMap(({ axis, counted, predicted, causes }) => [
+      row(axis, [counted, predicted].map(formatBytes)),
+      ...causes.map(
+        ({ bytes, why }) => `    ${bytes < 0 ? '-' : '+'}${formatBytes(Math.abs(bytes))}: ${why}`,
+      ),
+    ]);
+    return rows.length === 0
+      ? []
+      : ['', 'Bytes that a rank receives per step, by axis:', row('', ['counted', 'predicted']), ...rows];
   }
 }
 

@@ -1,5 +1,5 @@
+import type { AttentionKernel } from '../../config/attention-kernels';
 import { GPUS, type Gpu } from '../hardware';
-import type { AttentionKernel } from '../layout';
 
 /** A kernel that does not write scores and probabilities to memory. */
 export type FusedKernel = Exclude<AttentionKernel, 'unfused'>;

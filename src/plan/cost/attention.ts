@@ -1,7 +1,8 @@
+import type { AttentionKernel } from '../../config/attention-kernels';
 import type { Seconds } from '../../core/units';
 import type { Calibration } from '../calibration';
 import type { Gpu } from '../hardware';
-import type { AttentionKernel, Precision } from '../layout';
+import type { Precision } from '../layout';
 import { attentionRates, type FusedKernel } from './attention-rates';
 import { productSeconds, rateOf, trafficSeconds } from './gemm';
 

@@ -49,6 +49,20 @@ export const BUS_FACTOR = {
 export type GroupOperation = keyof typeof BUS_FACTOR;
 
 /**
+ * Returns the time in which a GPU sends bytes directly to other ranks: `inside` over the links of its node, and `outside` over its
+ * own network card. Source: NCCL's all-to-all (grouped sends and receives, one hop each), one card per GPU.
+ */
+export function exchangeSeconds(
+  { inside, outside }: { readonly inside: Bytes; readonly outside: Bytes },
+  hardware: Hardware,
+  cal: Calibration,
+): Seconds {
+  const link = hardware.linkGBps * 1e9 * cal.linkEfficiency;
+  const card = (hardware.nicGbit * 1e9 * cal.nicEfficiency) / 8;
+  return cal.collectiveSeconds + cal.hopSeconds + Math.max(inside / link, outside / card);
+}
+
+/**
  * Returns the time of a collective (alpha-beta model); `bytes` is the size of the whole tensor (for an all-gather, of the
  * result).
  */

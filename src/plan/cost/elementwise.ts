@@ -49,9 +49,9 @@ const UNGATED = { forward: 4, backward: 6 } as const;
 const NORM = { forward: 4, backward: 6 } as const;
 const EAGER_RMS_NORM = { forward: 36, backward: 70 } as const;
 
-/** Whether norms are one kernel: a compiler fuses them, and programs with a fused loss (Liger, Transformer Engine) have such kernels. */
-function fusesNorms({ model, compile, compileLoss }: Layout): boolean {
-  return !traitsOf(model).hasChainedNorms || compile || compileLoss;
+/** Whether norms are one kernel: those of a compiled model are, and those of a program that has such kernels. */
+function fusesNorms({ model, compile, fusedNorms }: Layout): boolean {
+  return !traitsOf(model).hasChainedNorms || compile || fusedNorms;
 }
 
 function pytorchTraffic(layout: Layout) {

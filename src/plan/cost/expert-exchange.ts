@@ -2,7 +2,7 @@ import type { Bytes, Seconds } from '../../core/units';
 import { expertShare, type MixtureOfExperts } from '../block-params';
 import type { Calibration } from '../calibration';
 import type { Layout } from '../layout';
-import { type GroupPlace, placeOf } from './collective';
+import { exchangeSeconds, type GroupPlace, placeOf } from './collective';
 import { ITEM_BYTES } from './gemm';
 
 /** Copies of a token that one exchange sends over the links within a node, and over the network cards. */
@@ -39,9 +39,7 @@ function reached(n: number, draws: number): number {
 /**
  * Returns the time of the exchanges in one pass of a layer, and the bytes that a GPU sends. One exchange sends every token to its
  * experts' ranks, and another exchange sends the results back. Under tensor parallelism each rank sends its part of the tokens.
- * Ranks send to each other directly, in 16 bits: a message passes one hop, and a GPU's messages to other nodes pass its own
- * network card.
- * Source: NCCL's all-to-all (grouped sends and receives), one card per GPU; Megatron-LM's fused_a2a.py.
+ * Ranks send to each other directly, in 16 bits. Source: Megatron-LM's fused_a2a.py.
  */
 export function expertExchange(layout: Layout, tokens: number, cal: Calibration) {
   const { model, tp, ep, hardware, precision, dispatcher } = layout;
@@ -51,9 +49,7 @@ export function expertExchange(layout: Layout, tokens: number, cal: Calibration)
   const place = placeOf(ep, tp, hardware.gpusPerNode);
   const { inside, outside } = copiesOf(place, moe.topK, dispatcher);
   const row = (tokens * model.dim * ITEM_BYTES[precision]) / tp;
-  const link = hardware.linkGBps * 1e9 * cal.linkEfficiency;
-  const card = (hardware.nicGbit * 1e9 * cal.nicEfficiency) / 8;
-  const once = cal.collectiveSeconds + cal.hopSeconds + row * Math.max(inside / link, outside / card);
+  const once = exchangeSeconds({ inside: row * inside, outside: row * outside }, hardware, cal);
   return { seconds: 2 * share * once, bytes: 2 * share * row * (inside + outside) };
 }
 

@@ -1,4 +1,5 @@
 import type { KernelCall } from '../../backend/kernel-costs';
+import { kernelOf } from '../../config/attention-kernels';
 import type { Seconds } from '../../core/units';
 import { LINKS } from '../../transport/link';
 import type { CollectiveCall } from '../../transport/meta-plane';
@@ -72,7 +73,7 @@ function kernelSeconds(
     case 'product':
       return productSeconds(work.product, hardware, precision, calibration);
     case 'attention': {
-      const kernel = work.isFlash ? 'flash' : 'unfused';
+      const kernel = kernelOf(work.isFlash ? 'flash' : 'eager');
       const core = { ...work, kernel, dropout: false } as const;
       const { forward, backward } = attentionSeconds(core, hardware, precision, calibration);
       return work.isBackward ? backward : forward;

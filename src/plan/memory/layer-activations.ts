@@ -1,3 +1,4 @@
+import { sentKeyHeads } from '../cost/sequence-exchange';
 import { type Layout, recomputedShare } from '../layout';
 import { traitsOf } from '../model-shape';
 import { activationBytesOf } from './state-bytes';
@@ -94,15 +95,15 @@ function keptByOperator(layout: Layout, sizes: TokenSizes, whole: number) {
 /**
  * Returns the bytes per token that PyTorch's autograd saves in a layer (of a Llama). An uncompiled RMS norm is a chain of
  * operations that saves its float32 input and its normalized value (TorchTitan's norms.py of December 2024; torch's own norm is
- * a chain too, but it is fused on GPUs since 2.8). A compiled norm saves its bf16 input. Autograd also saves the norms' outputs
+ * a chain too, but it is fused on GPUs since 2.8). A compiled or fused norm saves its bf16 input. Autograd also saves the norms' outputs
  * (gathered along the sequence under tp), q, k and v with repeated heads (repeat_kv), and attention's output and log-sum-exp. In
  * the feed-forward, it saves gate, up and their product; an uncompiled feed-forward also saves silu(gate).
  * Source: saved_tensors_hooks and the partitioner's saved values on TorchTitan's block, torch 2.13.
  */
 function savedByPyTorch(layout: Layout, sizes: TokenSizes): number {
-  const { compile, model } = layout;
+  const { compile, fusedNorms, model } = layout;
   const { itemBytes, dim, part, q, ffn, heads } = sizes;
-  const isChain = model.norm === 'rms' && !compile;
+  const isChain = model.norm === 'rms' && !compile && !fusedNorms;
   const norms = 2 * (isChain ? 4 + itemBytes : itemBytes) * part + 2 * itemBytes * dim;
   const attention = itemBytes * 4 * q + 4 * heads + coreBytes(layout, sizes);
   const gated = compile ? 3 : 4;
@@ -178,7 +179,21 @@ function attentionOf(layout: Layout, sizes: TokenSizes): number {
   if (layout.cp === 1 && !isUnfused) return -Infinity;
   const done = itemBytes * (dim + (layout.model.gatedFfn ? 3 : 2) * ffn);
   const scores = isUnfused ? itemBytes * (2 * heads * keys + 3 * q) : 0;
-  return scores + ringOf(layout, sizes) + itemBytes * 2 * part - done;
+  return scores + exchangedOf(layout, sizes) + itemBytes * 2 * part - done;
+}
+
+/** Returns the memory that attention's backward needs in addition if it reaches the positions of other ranks. */
+function exchangedOf(layout: Layout, sizes: TokenSizes): number {
+  return layout.cp > 1 && layout.cpKind === 'ulysses' ? ulyssesOf(layout, sizes) : ringOf(layout, sizes);
+}
+
+/**
+ * Returns the memory of Ulysses' backward: the output's gradient of the rank's heads, the kernel's gradients of q, k and v, and one
+ * of these tensors in the order in which it is sent and as it arrives. Source: DeepSpeed's sequence/layer.py, single_all_to_all.
+ */
+function ulyssesOf(layout: Layout, { itemBytes, q }: TokenSizes): number {
+  const keys = sentKeyHeads(layout) * layout.model.headDim;
+  return itemBytes * (q + (q + 2 * keys) + 2 * q);
 }
 
 /**

@@ -129,13 +129,28 @@ function lossPhases(ground: Ground): MemoryPhase[] {
  * are being reduced.
  */
 function backwardPhases(ground: Ground): MemoryPhase[] {
-  const { stage, whole, layer, saved, outputs } = ground;
+  const { layout, stage, whole, layer, saved, outputs } = ground;
   const moment = { wholeParams: whole.parameters, wholeGrads: whole.gradients };
   const activations = saved + (outputs + lastOutput(ground)) + layer.working;
   const last = phaseOf(ground, "last layer's backward", { ...moment, activations });
+  if (layout.reshardsStages && layout.schedule === '1F1B')
+    return [last, endOfBackward(ground, { ...moment, activations })];
   if (stage.layers < 2 || whole.reducing === 0) return [last];
   const earlier = { ...moment, activations: activations - layer.saved, temporary: whole.reducing };
   return [last, phaseOf(ground, 'backward of a layer other than the last', earlier)];
+}
+
+/** Returns the moment at the first layer of a resharded stage's backward, which has left the other layers whole. */
+function endOfBackward(
+  ground: Ground,
+  { wholeParams, wholeGrads, activations }: Required<Omit<Passing, 'temporary'>>,
+): MemoryPhase {
+  const { stage, whole, layer } = ground;
+  return phaseOf(ground, 'backward of a layer other than the last', {
+    activations: activations - (stage.layers - 1) * layer.saved,
+    wholeParams: Math.max(wholeParams, whole.outer.parameters),
+    wholeGrads,
+  });
 }
 
 /** Returns the bytes of the last microbatch's logits if outputs are stored. */

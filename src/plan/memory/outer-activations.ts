@@ -6,16 +6,16 @@ import type { PipelineStage } from './pipeline-stage';
 /**
  * Returns the activations that are stored outside the layers: a mask of the embedding's dropout for every microbatch in flight
  * and, on the last stage, the inputs of the last norm and of the head. Only blocks are compiled, so the norm is a chain of
- * operations in float32.
+ * operations in float32, unless the program has fused norms.
  * Source: Korthikanti et al. 2022, section 4.3 (sbhp/t for the mask, 4sbh/t for norm and head).
  */
 export function outerActivations(layout: Layout, stage: PipelineStage, sizes: TokenSizes): Bytes {
   const { tokens, itemBytes, dim, part } = sizes;
-  const { model, dropout, virtualStages } = layout;
+  const { model, dropout, fusedNorms, virtualStages } = layout;
   const mask = stage.isFirst && dropout ? (part * stage.chunksInFlight) / virtualStages : 0;
   if (!stage.isLast) return tokens * mask;
   const isPlain = isPlainPyTorch(layout);
-  const norm = isPlain && model.norm === 'rms' ? (4 + itemBytes) * part : itemBytes * part;
+  const norm = isPlain && model.norm === 'rms' && !fusedNorms ? (4 + itemBytes) * part : itemBytes * part;
   return tokens * (mask + norm + itemBytes * (isPlain ? dim : part));
 }
 

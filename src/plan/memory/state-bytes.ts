@@ -1,7 +1,8 @@
+import type { Stack } from '../../config/stacks';
 import type { ModelState } from '../../config/strategies';
 import type { Bytes } from '../../core/units';
 import { MIN_8BIT_SIZE } from '../../optim/adamw-8bit';
-import type { Layout, PlannedOptimizer, Precision, Stack } from '../layout';
+import type { Layout, PlannedOptimizer, Precision } from '../layout';
 import { shardedStates } from '../stack-rules';
 
 /** Bytes per parameter in one framework at one precision with Adam, without sharding. */

@@ -58,7 +58,7 @@ export function wholeUnits(layout: Layout, stage: PipelineStage, bytes: StateByt
  * whole from forward to the end of backward. An all-gather writes one buffer, which is copied into parameters; in forward, the
  * previous buffer is freed at the next copy (FSDPParamGroup.wait_for_unshard). Backward gathers the next block while a block
  * runs, and the float32 input of a block's reduction is freed at the next block's reduction (post_backward). The root's
- * gradients are reduced last. With pipelining, blocks are not resharded, and whole gradients are summed in the reduction's type
+ * gradients are reduced last. With pipelining, blocks are not resharded unless a config asks for it (see [Note: FSDP in pipelines]), and whole gradients are summed in the reduction's type
  * until the stage's last microbatch (stage.py: set_requires_gradient_sync(False); FSDPParam.to_accumulated_grad_if_needed). With
  * as many microbatches as ranks, an interleaved schedule finishes one virtual stage before it begins the backward of the next.
  * The input of a virtual stage's last reduction is freed only at the next step's first reduction, because a pipeline reduces
@@ -79,7 +79,9 @@ function unitsOfFsdp2(layout: Layout, stage: PipelineStage, bytes: StateBytes): 
   const tableRows = stage.isFirst ? model.vocab * model.dim * (1 - 1 / tp) : 0;
   const block = (layout.fp8AllGather ? 1 : gathered) * layerParams;
   const isPiped = layout.pp > 1;
-  const resharded = STRATEGIES[layout.strategy].reshardAfterForward && !isPiped;
+  // In 1F1B, a forward comes between two backwards; in other schedules, backwards leave all layers whole one after the other.
+  const isFreed = isPiped ? layout.reshardsStages && layout.schedule === '1F1B' : true;
+  const resharded = STRATEGIES[layout.strategy].reshardAfterForward && isFreed;
   const inTurn = virtualStages > 1 && layout.numMicroBatches <= layout.pp;
   const unreduced = inTurn ? params / virtualStages : params + tableRows;
   const accumulated = isPiped && layout.numMicroBatches > 1 ? reduced * unreduced : 0;

@@ -96,6 +96,36 @@ export function numRegathers({ strategy, stack, pp, recompute }: Layout): number
   return stack === 'deepspeed' && recompute === 'full' ? 2 : 1;
 }
 
+/** How often a rank gathers a unit in a step: a layer, and the root (what is outside of the layers). */
+export interface GatherCounts {
+  readonly layer: number;
+  readonly root: number;
+}
+
+/**
+ * Returns how often a step gathers a unit. The root is whole until its backward, except in DeepSpeed, which frees all modules.
+ *
+ * [Note: FSDP in pipelines] Without resharding, a stage gathers each unit once per step. With resharding after forward, PyTorch's
+ * pipelines still set set_reshard_after_backward(False) until the last microbatch: a forward gathers a unit unless a backward
+ * left it whole, and a backward gathers it unless another backward left it whole. In every order of m forwards and m backwards,
+ * this is m + 1 gathers per unit: all m in forward and one in backward under GPipe; one in forward per microbatch in flight, and
+ * the others in backward, under 1F1B. Source: torch.distributed.pipelining, stage.py (backward_maybe_with_nosync);
+ * torch.distributed.fsdp, FSDPModule.set_reshard_after_backward, and fully_shard's reshard_after_forward, which leaves the root
+ * whole by default; TorchTitan's fsdp_reshard_after_forward, whose 'default' is no resharding in pipelines.
+ */
+export function gatherCounts(layout: Layout): GatherCounts {
+  const { stack, pp, numMicroBatches: m, reshardsStages } = layout;
+  if (!shardedStates(layout).includes('parameter')) return { layer: 0, root: 0 };
+  if (stack === 'fsdp2' && pp > 1) return { layer: reshardsStages ? m + 1 : 1, root: 1 };
+  const layer = m * (1 + numRegathers(layout));
+  return { layer, root: stack === 'deepspeed' ? layer : m };
+}
+
+/** Returns the number of forwards of a step that gather a unit of a resharded stage: those that do not follow a backward. */
+export function gatheringForwards({ schedule, numMicroBatches: m, pp }: Layout, place: number): number {
+  return schedule === '1F1B' ? Math.min(m, pp - place) : m;
+}
+
 /**
  * Whether units are gathered while other units compute. DeepSpeed gathers ahead only while fewer parameters are whole than
  * stage3_max_live_parameters (1e9 by default), so it does not gather ahead if a layer has more parameters.

@@ -1,13 +1,14 @@
 import type { Seconds } from '../../core/units';
 import { attentionMatrices, type MixtureOfExperts } from '../block-params';
 import type { Calibration } from '../calibration';
-import { attentionSeconds } from '../cost/attention';
+import { attentionSeconds, type ForwardBackward } from '../cost/attention';
 import { collectiveSeconds, type GroupOperation, placeOf } from '../cost/collective';
 import { layerKernels, layerTraffic, type Traffic } from '../cost/elementwise';
 import { expertExchange, permutedBytes } from '../cost/expert-exchange';
 import { expertKernels, KERNELS_BEFORE_EXCHANGE } from '../cost/expert-launches';
 import { castBytes } from '../cost/fp8-casts';
 import { ITEM_BYTES, productSeconds, trafficSeconds } from '../cost/gemm';
+import { sequenceExchanges } from '../cost/sequence-exchange';
 import { type Layout, recomputedShare } from '../layout';
 import { type ModelShape, traitsOf } from '../model-shape';
 import { expertProducts, feedProducts, type LayerProduct, passWithExperts } from './expert-time';
@@ -53,7 +54,7 @@ function ownPasses(layout: Layout, tokens: number, cal: Calibration): Passes {
   const moved = ({ whole, cut }: Traffic): number =>
     (tokens * model.dim * (whole / (layout.sequenceParallel ? tp : 1) + cut / tp) * ITEM_BYTES[precision]) /
     2;
-  const comm = layerCollectives(layout, tokens, cal);
+  const comm = layerCollectives(layout, tokens, attention, cal);
   const kernels = layerKernels(layout);
   const launch = launchSeconds(layout, cal);
   const isGraph = layout.cudaGraph === 'attention' || layout.cudaGraph === 'iteration';
@@ -117,21 +118,23 @@ function coreProducts(layout: Layout, tokens: number): LayerProduct[] {
   ];
 }
 
-function layerAttention(layout: Layout, cal: Calibration) {
-  const { model, microBatch, tp, cp, attention: kernel, hardware, precision, dropout } = layout;
+/** Returns the time of a layer's attention on one rank. Under Ulysses, a rank has all positions of its heads. */
+export function layerAttention(layout: Layout, cal: Calibration): ForwardBackward {
+  const { model, microBatch, tp, cp, cpKind, attention: kernel, hardware, precision, dropout } = layout;
   const { exampleTokens: keys } = layout;
   const { headDim, causal, crossTokens } = model;
   const examples = (microBatch * model.seq) / keys;
   const core = { kernel, batch: (examples * model.heads) / tp, queries: keys / cp, headDim, dropout };
-  // Context parallelism divides causal attention's work evenly, so each rank has 1/cp of half the full matrix.
-  const half = causal && cp > 1 && kernel !== 'unfused' ? 0.5 : 1;
-  const own = attentionSeconds({ ...core, keys, causal }, hardware, precision, cal);
+  const self = cpKind === 'ulysses' ? { ...core, batch: core.batch / cp, queries: keys } : core;
+  // A ring divides causal attention's work evenly, so each rank has 1/cp of half the full matrix.
+  const half = causal && self.queries < keys && kernel !== 'unfused' ? 0.5 : 1;
+  const own = attentionSeconds({ ...self, keys, causal }, hardware, precision, cal);
   // Latent attention's values are shorter than its queries and keys.
   const part = half * (model.mla === null ? 1 : (headDim + model.mla.valueDim) / (2 * headDim));
-  const self = { forward: own.forward * part, backward: own.backward * part };
-  if (crossTokens === 0) return self;
+  const whole = { forward: own.forward * part, backward: own.backward * part };
+  if (crossTokens === 0) return whole;
   const cross = attentionSeconds({ ...core, keys: crossTokens, causal: false }, hardware, precision, cal);
-  return { forward: self.forward + cross.forward, backward: self.backward + cross.backward };
+  return { forward: whole.forward + cross.forward, backward: whole.backward + cross.backward };
 }
 
 /** Returns the matmuls of self-attention's projections; projections to a low rank are not divided by tensor parallelism. */
@@ -160,21 +163,17 @@ export function numTensorParallelPairs({ crossTokens }: ModelShape): number {
 /**
  * Returns the time of a layer's collectives. In forward and again in backward, tensor parallelism needs one all-reduce per
  * pair of matmuls; with sequence parallelism, it needs an all-gather and a reduce-scatter instead. Source: Shoeybi et al. 2019,
- * section 3; Korthikanti et al. 2022, section 4.2. Context parallelism gathers keys and values, and in backward also reduces
- * their gradients, without overlap (TorchTitan's 'allgather').
+ * section 3; Korthikanti et al. 2022, section 4.2. For context parallelism, see `sequenceExchanges`.
  */
-function layerCollectives(layout: Layout, tokens: number, cal: Calibration) {
-  const { tp, cp, hardware, precision, model, sequenceParallel, asyncTensorParallel } = layout;
+function layerCollectives(layout: Layout, tokens: number, core: ForwardBackward, cal: Calibration) {
+  const { tp, hardware, precision, model, sequenceParallel, asyncTensorParallel } = layout;
   const place = placeOf(tp, 1, hardware.gpusPerNode);
   const bytes = tokens * model.dim * ITEM_BYTES[precision];
   const run = (op: GroupOperation): Seconds => collectiveSeconds(op, bytes, place, hardware, cal);
   const once = sequenceParallel ? run('allGather') + run('reduceScatter') : run('allReduce');
   const tensor = numTensorParallelPairs(model) * once * (asyncTensorParallel ? asyncShare(layout, cal) : 1);
-  if (cp === 1) return { forward: tensor, backward: tensor };
-  const ring = placeOf(cp, tp, hardware.gpusPerNode);
-  const keys = 2 * tokens * Math.max(1, model.kvHeads / tp) * model.headDim * ITEM_BYTES[precision] * cp;
-  const pass = collectiveSeconds('allGather', keys, ring, hardware, cal);
-  return { forward: tensor + pass, backward: tensor + 2 * pass };
+  const { forward, backward } = sequenceExchanges(layout, tokens, core, cal);
+  return { forward: tensor + forward.seconds, backward: tensor + backward.seconds };
 }
 
 /**

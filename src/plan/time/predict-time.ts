@@ -1,23 +1,24 @@
-import type { Bytes, Seconds } from '../../core/units';
+import type { Seconds } from '../../core/units';
 import { CALIBRATION, type Calibration } from '../calibration';
 import { collectiveSeconds, placeOf } from '../cost/collective';
-import { expertExchange } from '../cost/expert-exchange';
 import { ITEM_BYTES, trafficSeconds } from '../cost/gemm';
-import { type Layout, recomputedShare } from '../layout';
+import type { Layout } from '../layout';
 import { type PipelineStage, stageOf } from '../memory/pipeline-stage';
 import { modelFlops } from '../model-flops';
-import type { CommAxis, ComputeCause, TimePrediction } from '../prediction';
+import type { ComputeCause, TimePrediction } from '../prediction';
 import { shardedStates } from '../stack-rules';
+import { commBytes } from './comm-bytes';
 import {
   afterStep,
   commPerMicroBatch,
   copyBytes,
+  gatheringForwards,
   gathersAhead,
   numRegathers,
   overlapsReduction,
   unitComm,
 } from './data-parallel';
-import { type LayerTime, layerTime, numTensorParallelPairs } from './layer-time';
+import { type LayerTime, layerTime } from './layer-time';
 import { offloadTime, optimizerSeconds } from './optimizer-time';
 import { outerTime } from './outer-time';
 import { addPasses, deviceSeconds, NO_PASS, type Pass, passSeconds, scaledPass } from './pass';
@@ -63,7 +64,11 @@ export function predictTime(layout: Layout, cal: Calibration = CALIBRATION): Tim
     exposedComm,
     bubble: layout.pp === 1 ? 0 : Math.max(0, seconds - compute - exposedComm),
     computeByCause: byCause(slowest, m, optimizer, cal),
-    commBytes: commBytes(layout, stages, cal),
+    commBytes: commBytes(
+      layout,
+      stages.map(({ stage }) => stage),
+      cal,
+    ),
     modelFlopsPerGpu: modelFlops(layout.model, layout.globalBatch, layout.exampleTokens) / layout.gpus,
   };
 }
@@ -125,17 +130,22 @@ function stageTime(
   };
 }
 
+/** The time in which a microbatch waits for its units' collectives, and the time of the copies that these collectives need. */
+interface UnitWaits {
+  readonly forward: Seconds;
+  readonly backward: Seconds;
+  readonly forwardCopies: Seconds;
+  readonly backwardCopies: Seconds;
+}
+
 /**
  * Returns the time in which a microbatch waits for its units' all-gathers and reductions, which overlap with the previous or
  * next layer. The microbatch waits if a collective takes longer than that layer's compute, for the first all-gather and the last
  * reduction, and because collectives take SMs from compute.
  */
-function unitWaits(
-  layout: Layout,
-  layer: LayerTime,
-  { layers, layerParams, embeddingParams, headParams }: PipelineStage,
-  cal: Calibration,
-) {
+function unitWaits(layout: Layout, layer: LayerTime, stage: PipelineStage, cal: Calibration): UnitWaits {
+  const { layers, layerParams, embeddingParams, headParams } = stage;
+  if (layout.reshardsStages) return reshardedWaits(layout, layer, stage, cal);
   const each = commPerMicroBatch(layout);
   if (!each.gather && !each.reduce) return { forward: 0, backward: 0, forwardCopies: 0, backwardCopies: 0 };
   const comm = unitComm(layout, layerParams, cal);
@@ -147,8 +157,6 @@ function unitWaits(
   const before = each.gather ? root.gather : 0;
   const after = each.reduce ? root.reduce : 0;
   const ahead = gathersAhead(layout);
-  const beside = (compute: Seconds, wire: Seconds): Seconds =>
-    Math.max(0, wire - compute) + Math.min(wire, compute) * COMM_SMS_SHARE;
   const forward = passSeconds(layer.forward);
   const backward = passSeconds(addPasses(layer.recompute, layer.backward));
   const bytes = copyBytes(layout);
@@ -170,6 +178,32 @@ function unitWaits(
   };
 }
 
+/** Returns the waits of a stage whose units are freed after each forward. See [Note: FSDP in pipelines]. */
+function reshardedWaits(
+  layout: Layout,
+  layer: LayerTime,
+  { place, layers, layerParams }: PipelineStage,
+  cal: Calibration,
+): UnitWaits {
+  const m = layout.numMicroBatches;
+  const forwards = gatheringForwards(layout, place);
+  const { gather } = unitComm(layout, layerParams, cal);
+  const copied = trafficSeconds(copyBytes(layout).gather * layerParams, layout.hardware, cal);
+  const backward = passSeconds(addPasses(layer.recompute, layer.backward));
+  const [inForward, inBackward] = [forwards / m, (m + 1 - forwards) / m];
+  return {
+    forward: inForward * (gather + layers * beside(passSeconds(layer.forward), gather)),
+    backward: inBackward * (gather + layers * beside(backward, gather)),
+    forwardCopies: inForward * layers * copied,
+    backwardCopies: inBackward * layers * copied,
+  };
+}
+
+/** Returns the time that a collective adds to the compute beside which it runs. */
+function beside(compute: Seconds, wire: Seconds): Seconds {
+  return Math.max(0, wire - compute) + Math.min(wire, compute) * COMM_SMS_SHARE;
+}
+
 /** Returns the time to send activations to the next stage, sharded by tp. Source: Narayanan et al. 2021, section 4.1. */
 function handOver(layout: Layout, cal: Calibration): Seconds {
   const { tp, cp, dp, hardware, model, microBatch, precision } = layout;
@@ -187,7 +221,9 @@ function oncePerStep(layout: Layout, params: number, slowest: StageTime, cal: Ca
   const each = commPerMicroBatch(layout);
   const comm = unitComm(layout, params, cal);
   const after = afterStep(layout, params, cal).seconds;
-  const gather = each.gather ? 0 : comm.gather;
+  const { embeddingParams, headParams } = slowest.stage;
+  const once = layout.reshardsStages ? unitComm(layout, embeddingParams + headParams, cal) : comm;
+  const gather = each.gather ? 0 : once.gather;
   const reduce = each.reduce ? 0 : comm.reduce;
   const beside = overlapsReduction(layout) ? slowest.backward : 0;
   return gather + Math.max(reduce - beside, reduce * LAST_BUCKET) + after;
@@ -210,28 +246,5 @@ function byCause(
     loss: m * loss,
     optimizer,
     launch: launch + cal.iterationSeconds,
-  };
-}
-
-function commBytes(layout: Layout, stages: readonly StageTime[], cal: Calibration): Record<CommAxis, Bytes> {
-  const { tp, cp, pp, model, microBatch, precision, numMicroBatches: m, recompute, virtualStages } = layout;
-  const each = commPerMicroBatch(layout);
-  const hidden = ((microBatch * model.seq) / cp) * model.dim * ITEM_BYTES[precision];
-  const of = ({ stage }: StageTime): number => {
-    const params = stage.params / model.experts;
-    const { gatherBytes, regatherBytes, reduceBytes } = unitComm(layout, params, cal);
-    const gathers = (gatherBytes + regatherBytes) * (each.gather ? m : 1);
-    return gathers + reduceBytes * (each.reduce ? m : 1) + afterStep(layout, params, cal).bytes;
-  };
-  const layers = Math.max(...stages.map(({ stage }) => stage.layers));
-  const passes = numTensorParallelPairs(model) * (recompute === 'full' ? 2 + recomputedShare(layout) : 2);
-  const exchange = expertExchange(layout, (microBatch * model.seq) / cp, cal);
-  const keys = (2 * hidden * model.kvHeads * model.headDim) / (model.dim * tp);
-  return {
-    dp: Math.max(...stages.map(of)),
-    tp: tp === 1 ? 0 : layers * m * passes * hidden * ((2 * (tp - 1)) / tp),
-    pp: pp === 1 ? 0 : (2 * m * virtualStages * hidden) / tp,
-    cp: cp === 1 ? 0 : layers * m * 3 * keys * (cp - 1),
-    ep: layers * m * (recompute === 'full' ? 2 + recomputedShare(layout) : 2) * exchange.bytes,
   };
 }

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { ATTENTION_KERNELS } from '../../../src/config/attention-kernels';
 import { CALIBRATION } from '../../../src/plan/calibration';
 import { type AttentionCore, attentionSeconds } from '../../../src/plan/cost/attention';
 import { attentionRates } from '../../../src/plan/cost/attention-rates';
 import { GPUS } from '../../../src/plan/hardware';
-import { ATTENTION_KERNELS } from '../../../src/plan/place';
 
 const A100 = GPUS['A100-80G'];
 const H100 = GPUS['H100-80G'];
