@@ -1,9 +1,9 @@
 import { settingAt, WHOLE_SETTINGS } from '../../config/setting-table';
-import type { TrainConfig } from '../../config/train-config';
+import { isChanged, type TrainConfig, usualConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import type { ExportedLine } from './launch-lines';
-import { isChanged, keysOf, sayingOf, usualConfig, wordsOf } from './rules';
+import { keysOf, sayingOf, wordsOf } from './rules';
 import { type BundleFacts, otherNames, type Said, type Target } from './target';
 import { TARGET_NAMES, TARGETS } from './targets';
 

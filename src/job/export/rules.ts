@@ -1,7 +1,7 @@
 import { type SettingPath, settingAt, type WHOLE_SETTINGS } from '../../config/setting-table';
 import { type FloatDType, reduceDtypeOf, usesFloat16 } from '../../config/settings/precision';
 import { STRATEGIES, strategyWith } from '../../config/strategies';
-import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
+import { isChanged, type TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import {
   type BundleFacts,
@@ -34,20 +34,6 @@ const LEFT_OUT = {
   work: left('not in this bundle: only time, memory or messages differ'),
   nothing: left('not in this bundle, and no training depends on it'),
 } as const;
-
-/** Returns the config that has the default of each setting, for the same optimizer. */
-export function usualConfig({ optimizer, mixedPrecision }: TrainConfig): TrainConfig {
-  // No default depends on the model, and the default data would not fit every model.
-  return parseTrainConfig({
-    optimizer: { kind: optimizer.kind },
-    ...(mixedPrecision !== null && { mixedPrecision: {} }),
-  });
-}
-
-/** Whether a setting has another value in a config than in the usual config. */
-export function isChanged(path: string, config: TrainConfig, usual: TrainConfig): boolean {
-  return JSON.stringify(settingAt(config, path)) !== JSON.stringify(settingAt(usual, path));
-}
 
 /** Returns what a bundle does with a setting: see [Note: exported settings]. `missing`: it would train something else. */
 export function sayingOf(
