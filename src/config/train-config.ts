@@ -5,7 +5,7 @@ import { issuesMessage, toIssues, type Words } from './config-issue';
 import { PUBLISHED_TRAINING } from './named-models';
 import { unplainParts } from './plain-input';
 import type { ConfigIssue } from './setting';
-import { configSchema, keysOf, SETTING_ROWS } from './setting-table';
+import { configSchema, keysOf, SETTING_ROWS, settingAt } from './setting-table';
 import { publishedModelName } from './settings/model';
 
 /** What to train and how: the model, its strategy, data, optimizer and length. */
@@ -66,4 +66,18 @@ export function parseTrainConfig(input: unknown): TrainConfig {
   const checked = checkTrainConfig(input === undefined ? {} : input);
   if ('config' in checked) return checked.config;
   throw new ConfigError(issuesMessage(checked.issues), { issues: checked.issues });
+}
+
+/** Returns the config that has the default of each setting, for the same optimizer. */
+export function usualConfig({ optimizer, mixedPrecision }: TrainConfig): TrainConfig {
+  // No default depends on the model, and the default data would not fit every model.
+  return parseTrainConfig({
+    optimizer: { kind: optimizer.kind },
+    ...(mixedPrecision !== null && { mixedPrecision: {} }),
+  });
+}
+
+/** Whether a setting has another value in a config than in the usual config. */
+export function isChanged(path: string, config: TrainConfig, usual: TrainConfig): boolean {
+  return JSON.stringify(settingAt(config, path)) !== JSON.stringify(settingAt(usual, path));
 }

@@ -1,4 +1,3 @@
-import type { AttentionKernel } from '../config/attention-kernels';
 import { valueAt } from '../config/config-issue';
 import { SETTING_ROWS } from '../config/setting-table';
 import { MODEL_PARTS } from '../config/settings/model';

@@ -7,8 +7,8 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { showPip } from '../../src/cli/engine/pip-progress';
 import { downloadNotices } from '../../src/cli/engine/torch-wheels';
+import { WHOLE_SETTINGS } from '../../src/config/setting-table';
 import { findTorch, torchEnvironment } from '../../src/job/torch/find-python';
-import { TORCH_SUPPORT } from '../../src/job/torch/settings';
 import { repositoryRoot } from '../support/paths';
 import { type Ran, shardlab } from './run-command';
 
@@ -251,7 +251,7 @@ test('engine lists the engines, whether they are ready, and how to add what is m
 test('engine --settings says of every setting what ranks of PyTorch do with it', async () => {
   const { engine } = machine();
   const { settings } = JSON.parse((await engine('--settings', '--json')).stdout);
-  assert.equal(settings.length, TORCH_SUPPORT.size);
+  assert.equal(settings.length, WHOLE_SETTINGS.length);
   for (const { setting, support, reason } of settings) {
     assert.equal(support === 'done', reason === undefined, setting);
   }

@@ -1,8 +1,9 @@
 import type { Command } from 'commander';
 import { nearest } from '../../config/nearest';
+import { WHOLE_SETTINGS } from '../../config/setting-table';
 import { ConfigError } from '../../core/errors';
 import { sitePackages } from '../../job/launch/site-packages';
-import { TORCH_SUPPORT } from '../../job/torch/settings';
+import { torchSupport } from '../../job/torch/settings';
 import { asLine, type Check, checkWasm } from '../doctor/checks';
 import { checkTorch } from '../doctor/torch-checks';
 import { INSTALLATION } from '../install/kernelspec-folder';
@@ -89,7 +90,7 @@ async function listEngines(name: string | undefined, io: Io, output: Output): Pr
   output.answer({ engines }, () => shown.map(({ check }) => asLine(check)).join('\n'));
 }
 
-/** A setting, and what PyTorch's ranks do with it. */
+/** A setting, and what PyTorch's ranks do with it under the default framework. */
 interface SettingRow {
   readonly setting: string;
   readonly support: 'done' | 'refused' | 'ignored';
@@ -97,10 +98,12 @@ interface SettingRow {
 }
 
 function settings(): readonly SettingRow[] {
-  return [...TORCH_SUPPORT].map(([setting, support]) => {
+  return WHOLE_SETTINGS.map((row): SettingRow => {
+    const [setting, support] = [row.path, torchSupport(row)];
     if (support === 'done') return { setting, support };
-    if ('refused' in support) return { setting, support: 'refused', reason: support.refused };
-    return { setting, support: 'ignored', reason: support.ignored };
+    return 'refused' in support
+      ? { setting, support: 'refused', reason: support.refused }
+      : { setting, support: 'ignored', reason: support.ignored };
   });
 }
 

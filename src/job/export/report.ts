@@ -1,9 +1,9 @@
 import { settingAt, WHOLE_SETTINGS } from '../../config/setting-table';
-import type { TrainConfig } from '../../config/train-config';
+import { isChanged } from '../../config/train-config';
 import { type Shown, shownAsText, withShown } from '../../core/display';
 import { ConfigError } from '../../core/errors';
 import type { ExportedLine } from './launch-lines';
-import { isChanged, keysOf, sayingOf, usualConfig, wordsOf } from './rules';
+import { asking, keysOf, sayingOf } from './rules';
 import { type BundleFacts, otherNames, type Said, type Target } from './target';
 import { TARGET_NAMES, TARGETS } from './targets';
 
@@ -43,13 +43,13 @@ const ALWAYS: readonly string[] = ['model', 'parallel.strategy', 'optimizer.kind
  * cannot express.
  */
 export function exportedSettings(facts: BundleFacts, target: Target, to: string): ExportedSetting[] {
-  const usual = usualConfig(facts.config);
+  const asked = asking(target, facts);
   const always = target.data === 'batches' ? ALWAYS : [...ALWAYS, 'data'];
   const rows = WHOLE_SETTINGS.flatMap((row) => {
     const { path } = row;
-    if (!always.includes(path) && !isChanged(path, facts.config, usual)) return [];
-    const said = sayingOf(row, target, facts, usual);
-    return [{ path, said: said === 'missing' ? missing(row, facts, usual) : said }];
+    if (!always.includes(path) && !isChanged(path, facts.config, asked.usual)) return [];
+    const said = sayingOf(row, asked);
+    return [{ path, said: said === 'missing' ? missing(row, facts) : said }];
   });
   const refused = rows.flatMap(({ path, said }) =>
     typeof said === 'object' && 'refused' in said ? [`${path}: ${said.refused}`] : [],
@@ -62,18 +62,17 @@ export function exportedSettings(facts: BundleFacts, target: Target, to: string)
       },
     );
   }
-  const words = wordsOf(target.files(facts));
   return rows.map(({ path, said }) => ({
     setting: path,
     value: settingAt(facts.config, path),
-    names: namesOf(path, target, facts).filter((name) => said !== 'said' || words.has(name)),
+    names: namesOf(path, target, facts).filter((name) => said !== 'said' || asked.words.has(name)),
     ...effectOf(said),
   }));
 }
 
 /** Returns the refusal of a setting that a target does not have, with the targets that have it. */
-function missing(row: (typeof WHOLE_SETTINGS)[number], facts: BundleFacts, usual: TrainConfig): Said {
-  const having = TARGET_NAMES.filter((name) => sayingOf(row, TARGETS[name], facts, usual) === 'said');
+function missing(row: (typeof WHOLE_SETTINGS)[number], facts: BundleFacts): Said {
+  const having = TARGET_NAMES.filter((name) => sayingOf(row, asking(TARGETS[name], facts)) === 'said');
   const elsewhere =
     having.length === 0 ? '' : `, or export to ${having.map((name) => `'${name}'`).join(', ')}`;
   return { refused: `this target does not have it, and the losses would change; leave it out${elsewhere}` };

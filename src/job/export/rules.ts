@@ -1,7 +1,7 @@
 import { type SettingPath, settingAt, type WHOLE_SETTINGS } from '../../config/setting-table';
 import { type FloatDType, reduceDtypeOf, usesFloat16 } from '../../config/settings/precision';
 import { STRATEGIES, strategyWith } from '../../config/strategies';
-import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
+import { isChanged, type TrainConfig, usualConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import {
   type BundleFacts,
@@ -35,35 +35,42 @@ const LEFT_OUT = {
   nothing: left('not in this bundle, and no training depends on it'),
 } as const;
 
-/** Returns the config that has the default of each setting, for the same optimizer. */
-export function usualConfig({ optimizer, mixedPrecision }: TrainConfig): TrainConfig {
-  // No default depends on the model, and the default data would not fit every model.
-  return parseTrainConfig({
-    optimizer: { kind: optimizer.kind },
-    ...(mixedPrecision !== null && { mixedPrecision: {} }),
-  });
+/** A bundle whose settings are looked up, with the files that it would have; null: a setting cannot be written, and its exception says so. */
+export interface Asked {
+  readonly target: Target;
+  readonly facts: BundleFacts;
+  /** The config that has the default of each setting. */
+  readonly usual: TrainConfig;
+  readonly files: readonly BundleFile[] | null;
+  /** All words of the files. */
+  readonly words: ReadonlySet<string>;
 }
 
-/** Whether a setting has another value in a config than in the usual config. */
-export function isChanged(path: string, config: TrainConfig, usual: TrainConfig): boolean {
-  return JSON.stringify(settingAt(config, path)) !== JSON.stringify(settingAt(usual, path));
+export function asking(target: Target, facts: BundleFacts): Asked {
+  const files = filesOf(target, facts);
+  return { target, facts, usual: usualConfig(facts.config), files, words: wordsOf(files ?? []) };
+}
+
+function filesOf(target: Target, facts: BundleFacts): Asked['files'] {
+  try {
+    return target.files(facts);
+  } catch (error) {
+    if (error instanceof ConfigError) return null;
+    throw error;
+  }
 }
 
 /** Returns what a bundle does with a setting: see [Note: exported settings]. `missing`: it would train something else. */
-export function sayingOf(
-  row: (typeof WHOLE_SETTINGS)[number],
-  target: Target,
-  facts: BundleFacts,
-  usual: TrainConfig,
-): Said | 'missing' {
+export function sayingOf(row: (typeof WHOLE_SETTINGS)[number], asked: Asked): Said | 'missing' {
   const { path, changes } = row;
+  const { target, facts } = asked;
   const except = target.except(facts);
   const exception = path in except ? except[path] : ANYWHERE[path];
   const said = typeof exception === 'function' ? exception(facts) : exception;
   if (said !== null && said !== undefined) return said;
   const idle = row.idle?.(facts.config) ?? null;
   if (idle !== null) return left(idle);
-  if (isWritten(path, target, facts, usual)) return 'said';
+  if (isWritten(path, asked)) return 'said';
   return changes === 'loss' ? 'missing' : LEFT_OUT[changes];
 }
 
@@ -71,27 +78,18 @@ export function sayingOf(
  * Whether a bundle's files have a setting: they have one of its keys, or they would be others without it. A setting that has its default is
  * taken as written.
  */
-function isWritten(path: SettingPath, target: Target, facts: BundleFacts, usual: TrainConfig): boolean {
+function isWritten(path: SettingPath, { target, facts, usual, files, words }: Asked): boolean {
   const { config } = facts;
-  if (!isChanged(path, config, usual)) return true;
+  if (!isChanged(path, config, usual) || files === null) return true;
+  if (keysOf(path, target, facts).some((name) => words.has(name))) return true;
   const [section, key] = path.split('.') as [keyof TrainConfig, string?]; // a path begins with a key of the config
   const value = settingAt(usual, path);
   const without = {
     ...config,
     [section]: key === undefined ? value : { ...Object(config[section]), [key]: value },
   };
-  try {
-    const files = target.files(facts);
-    const words = wordsOf(files);
-    return (
-      keysOf(path, target, facts).some((name) => words.has(name)) ||
-      JSON.stringify(files) !== JSON.stringify(target.files({ ...facts, config: without }))
-    );
-  } catch (error) {
-    // Another setting cannot be written, and its exception says so.
-    if (error instanceof ConfigError) return true;
-    throw error;
-  }
+  const others = filesOf(target, { ...facts, config: without });
+  return others === null || JSON.stringify(files) !== JSON.stringify(others);
 }
 
 /** Returns the keys of a target's tables that express a setting. */
@@ -100,7 +98,7 @@ export function keysOf(path: string, { keys }: Target, facts: BundleFacts): read
 }
 
 /** Returns all words of a bundle's files. Hyphens become underscores, because flags have '-' in place of a setting's '_'. */
-export function wordsOf(files: readonly BundleFile[]): ReadonlySet<string> {
+function wordsOf(files: readonly BundleFile[]): ReadonlySet<string> {
   return new Set(files.flatMap(({ text }) => text.replaceAll(/(?<=\w)-(?=\w)/g, '_').split(/\W+/)));
 }
 

@@ -47,8 +47,15 @@ interface Part {
   readonly text: string;
 }
 
+/** The text of each template that was read. */
+const TEXTS = new Map<string, string>();
+
 function readTemplate(name: string): string {
-  return readFileSync(join(findInstallation(), 'src', 'python', 'bundle_scripts', `${name}.py`), 'utf8');
+  const text =
+    TEXTS.get(name) ??
+    readFileSync(join(findInstallation(), 'src', 'python', 'bundle_scripts', `${name}.py`), 'utf8');
+  TEXTS.set(name, text);
+  return text;
 }
 
 function partsOf(template: string, { flags, constants, inlined }: Filling): Part[] {

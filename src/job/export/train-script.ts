@@ -82,6 +82,7 @@ export function deepSpeedScript(facts: BundleFacts): BundleFile {
     inlined: {
       // Non-reentrant activation checkpoints compare the shapes of saved tensors, which ZeRO-3 changes before backward.
       REENTRANT: pythonValue(isPartitioned),
+      SCHEDULER: config.schedule === null ? 'None' : 'lambda optimizer: LambdaLR(optimizer, lr_factor)',
     },
   });
 }

@@ -1,152 +1,115 @@
-import { type SettingPath, settingAt } from '../../config/setting-table';
-import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
+import { type SettingPath, WHOLE_SETTINGS } from '../../config/setting-table';
+import { isChanged, type TrainConfig, usualConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import type { TorchFramework } from '../control/torch-messages';
 import { refusedValues } from './values';
 
-/**
- * Whether PyTorch's ranks do what a setting says; if not, the reason, and often an alternative. `by` is the framework that
- * ignores the setting; without `by`, every framework ignores it.
- */
-type Support =
-  | 'done'
-  | { readonly refused: string }
-  | { readonly ignored: string; readonly by?: TorchFramework };
+/** Whether PyTorch's ranks do what a setting says; if not, the reason, and often an alternative. */
+type Support = 'done' | Unread;
+type Unread = { readonly refused: string } | { readonly ignored: string };
 
-const ONLY_HERE = (what: string): Support => ({
-  refused: `only this library has ${what}; train with engine 'wasm'`,
+/** What all frameworks do in place of a setting, or what some of them do; the others do what the setting says. */
+type Exception = Unread | Readonly<Partial<Record<TorchFramework, Unread>>>;
+
+const refused = (reason: string): Unread => ({ refused: reason });
+const ignored = (reason: string): Unread => ({ ignored: reason });
+
+const ONLY_HERE = (what: string): Unread =>
+  refused(`only this library has ${what}; train with engine 'wasm'`);
+
+const NOT_OFFLOADED = (what: string): Unread =>
+  refused(
+    `CPUs have no second memory for the ${what}, and offload from a GPU to its host is not built for PyTorch`,
+  );
+
+/** The exception of a setting that only FSDP1 reads. */
+const ONLY_FSDP1 = (fullyShard: string): Exception => ({
+  fsdp2: ignored(`fully_shard ${fullyShard}; framework 'fsdp1' reads this setting`),
+  deepspeed: ignored("DeepSpeed has its own order of gathering; framework 'fsdp1' reads this setting"),
 });
 
-const FSDP1 = "framework 'fsdp1' reads this setting";
-
 /**
- * [Note: settings on PyTorch] For every setting, whether a run on PyTorch does what the setting says. A setting that is
- * refused may only have its default. A missing row is a type error.
+ * [Note: settings on PyTorch] PyTorch's ranks do what a setting says, with these exceptions. A setting that changes nothing needs no
+ * exception. For every other setting that is not here, a test finds the code in Python that reads the setting, or the launcher acts
+ * on it. A setting that is refused may only have its default, or have no effect in the config.
  */
-const TORCH: Readonly<Record<SettingPath, Support>> = {
-  model: 'done',
-  'parallel.strategy': 'done',
-  'parallel.mesh': 'done',
-  'parallel.reshardAfterForward': 'done',
-  'parallel.wrap': 'done',
+const EXCEPTIONS: Readonly<Partial<Record<SettingPath, Exception>>> = {
+  'parallel.reshardAfterForward': {
+    fsdp1: refused("framework 'fsdp1' has only a strategy's default; use framework 'fsdp2'"),
+    deepspeed: ignored(
+      "DeepSpeed itself decides when it frees parameters; framework 'fsdp2' reads this setting",
+    ),
+  },
+  'parallel.wrap': { deepspeed: ignored('DeepSpeed gathers parameters per module, and has no units') },
   'parallel.unitStrategies': ONLY_HERE('a strategy per unit'),
-  'parallel.ignoredModules': {
-    refused: 'modules outside of all units are not built for PyTorch; leave the setting out',
-  },
-  'parallel.syncModuleStates': { ignored: 'all ranks read the same initial values' },
-  'parallel.forwardPrefetch': {
-    ignored: `fully_shard has its own order of gathering; ${FSDP1}`,
-    by: 'fsdp2',
-  },
-  'parallel.backwardPrefetch': { ignored: `fully_shard has only 'BACKWARD_PRE'; ${FSDP1}`, by: 'fsdp2' },
-  'parallel.limitAllGathers': { ignored: `fully_shard always limits all-gathers; ${FSDP1}`, by: 'fsdp2' },
-  'parallel.bucketBytes': 'done',
-  'parallel.noSync': 'done',
-  'parallel.communicationDataType': { refused: 'set mixedPrecision.reduceDtype instead' },
+  'parallel.ignoredModules': refused(
+    'modules outside of all units are not built for PyTorch; leave the setting out',
+  ),
+  'parallel.forwardPrefetch': ONLY_FSDP1('has its own order of gathering'),
+  'parallel.backwardPrefetch': ONLY_FSDP1("has only 'BACKWARD_PRE'"),
+  'parallel.limitAllGathers': ONLY_FSDP1('always limits all-gathers'),
+  'parallel.noSync': { deepspeed: refused('DeepSpeed decides when it reduces gradients; leave it out') },
+  'parallel.communicationDataType': refused('set mixedPrecision.reduceDtype instead'),
   'parallel.sparseGradients': ONLY_HERE('sparse reduction of gradients'),
-  'parallel.commHook': {
-    refused:
-      "compression of gradients is not built for PyTorch; register torch's own hook in a %%ranks --python cell",
-  },
-  'parallel.tp': 'done',
-  'parallel.sequenceParallel': 'done',
-  'parallel.cp': 'done',
-  'parallel.cpKind': 'done',
-  'parallel.ep': 'done',
-  'parallel.expertPlacement': {
-    refused: "on PyTorch each rank has consecutive experts; leave it out, or train with engine 'wasm'",
-  },
-  'parallel.pp': 'done',
-  'parallel.schedule': 'done',
-  'parallel.virtualStages': 'done',
-  'parallel.microbatches': 'done',
-  'parallel.stageSplit': 'done',
-  'mixedPrecision.paramDtype': 'done',
-  'mixedPrecision.reduceDtype': 'done',
-  'mixedPrecision.outputDtype': 'done',
-  'mixedPrecision.bufferDtype': { ignored: 'buffers have the type that the model gives them' },
-  'mixedPrecision.castForwardInputs': 'done',
-  'mixedPrecision.keepLowPrecisionGrads': {
-    refused: 'PyTorch converts gradients to the type of parameters; leave it out',
-  },
-  gradScaler: { refused: "float16 and its scaler are not built for PyTorch; use mixedPrecision: 'bf16'" },
-  'offload.optimizer': {
-    refused:
-      'CPUs have no second memory for the states, and offload from a GPU to its host is not built for PyTorch',
-  },
-  'offload.parameters': {
-    refused:
-      'CPUs have no second memory for the parameters, and offload from a GPU to its host is not built for PyTorch',
-  },
-  'offload.activations': {
-    refused:
-      'CPUs have no second memory for the activations, and offload from a GPU to its host is not built for PyTorch',
-  },
-  activationCheckpointing: 'done',
-  data: 'done',
-  movingShapes: 'done',
-  textEncoder: { refused: "text encoders are not built for PyTorch; train with engine 'wasm'" },
-  loss: {
-    refused:
-      "a loss of your own is JavaScript; train it with engine 'wasm', or write Python in a %%ranks --python cell",
-  },
-  batch: 'done',
-  accumulation: 'done',
-  'optimizer.kind': 'done',
-  'optimizer.lr': 'done',
-  'optimizer.betas': 'done',
-  'optimizer.eps': 'done',
-  'optimizer.weightDecay': 'done',
-  'optimizer.amsgrad': 'done',
-  'optimizer.momentum': 'done',
-  'optimizer.nesterov': 'done',
-  'optimizer.maximize': 'done',
-  'optimizer.fused': { ignored: "PyTorch's default is used" },
-  'optimizer.blockSize': { ignored: 'only adamW8bit reads it' },
-  'optimizer.groups': { refused: 'groups of parameters are not built for PyTorch; leave them out' },
+  'parallel.commHook': refused(
+    "compression of gradients is not built for PyTorch; register torch's own hook in a %%ranks --python cell",
+  ),
+  'parallel.expertPlacement': refused(
+    "on PyTorch each rank has consecutive experts; leave it out, or train with engine 'wasm'",
+  ),
+  'mixedPrecision.bufferDtype': ignored('buffers have the type that the model gives them'),
+  'mixedPrecision.keepLowPrecisionGrads': refused(
+    'PyTorch converts gradients to the type of parameters; leave it out',
+  ),
+  gradScaler: refused("float16 and its scaler are not built for PyTorch; use mixedPrecision: 'bf16'"),
+  'offload.optimizer': NOT_OFFLOADED('states'),
+  'offload.parameters': NOT_OFFLOADED('parameters'),
+  'offload.activations': NOT_OFFLOADED('activations'),
+  textEncoder: refused("text encoders are not built for PyTorch; train with engine 'wasm'"),
+  loss: refused(
+    "a loss of your own is JavaScript; train it with engine 'wasm', or write Python in a %%ranks --python cell",
+  ),
+  'optimizer.fused': ignored("PyTorch's default is used"),
+  'optimizer.blockSize': refused('only adamW8bit reads it, which PyTorch does not have'),
+  'optimizer.groups': refused('groups of parameters are not built for PyTorch; leave them out'),
   'optimizer.delayedUpdate': ONLY_HERE('the delayed update'),
-  schedule: 'done',
-  frozen: 'done',
-  lora: 'done',
-  clipNorm: 'done',
-  seed: 'done',
-  steps: 'done',
+  frozen: { deepspeed: refused("not built with framework 'deepspeed'; use framework 'fsdp2'") },
+  lora: { deepspeed: refused("not built with framework 'deepspeed'; use framework 'fsdp2'") },
 };
+
+/** Returns whether ranks of a framework do what a setting says. */
+export function torchSupport(
+  { path, changes }: Pick<(typeof WHOLE_SETTINGS)[number], 'path' | 'changes'>,
+  framework: TorchFramework = 'fsdp2',
+): Support {
+  const exception: Exception = EXCEPTIONS[path] ?? {};
+  const unread = 'refused' in exception || 'ignored' in exception ? exception : exception[framework];
+  return unread ?? (changes === 'nothing' ? ignored('no training depends on it') : 'done');
+}
 
 /**
  * Returns a warning for each setting that has no effect on PyTorch. Throws: CONFIG, which names each setting that PyTorch's ranks
  * do not support.
  */
 export function checkForTorch(config: TrainConfig, framework: TorchFramework, world: number): string[] {
-  // No default depends on the model, and the default data would not fit every model.
-  const defaults = parseTrainConfig({});
-  const changed = (path: string): boolean => {
-    const [value, usual] = [settingAt(config, path), settingAt(defaults, path)];
-    // `defaults` has no values for the settings of a section that is null by default.
-    const isOff = [value, usual].every((one) => one === undefined || one === null || one === false);
-    return !isOff && JSON.stringify(value) !== JSON.stringify(usual);
-  };
-  const rows = Object.entries(TORCH).filter(([path]) => changed(path));
-  const refused = [
-    ...rows.flatMap(([path, support]) =>
-      typeof support === 'object' && 'refused' in support ? [`${path}: ${support.refused}`] : [],
-    ),
-    ...refusedValues(config, framework, world),
-  ];
-  if (refused.length > 0) {
-    throw new ConfigError(
-      `engine 'torch' does not do everything that this config asks for:\n${refused.join('\n')}`,
-      {
-        refused,
-      },
-    );
+  const usual = usualConfig(config);
+  // Nothing is float16 on PyTorch, so a scaler that is off is as by default.
+  const asked = WHOLE_SETTINGS.filter(
+    ({ path }) => isChanged(path, config, usual) && !(path === 'gradScaler' && config.gradScaler === false),
+  );
+  const warnings: string[] = [];
+  const problems: string[] = [];
+  for (const row of asked) {
+    const support = torchSupport(row, framework);
+    if (support === 'done') continue;
+    if ('ignored' in support)
+      warnings.push(`${row.path} has no effect with engine 'torch': ${support.ignored}`);
+    else if ((row.idle?.(config) ?? null) === null) problems.push(`${row.path}: ${support.refused}`);
   }
-  return rows.flatMap(([path, support]) => {
-    const isIgnored =
-      typeof support === 'object' && 'ignored' in support && (support.by ?? framework) === framework;
-    return isIgnored ? [`${path} has no effect with engine 'torch': ${support.ignored}`] : [];
-  });
+  problems.push(...refusedValues(config, framework, world));
+  if (problems.length === 0) return warnings;
+  throw new ConfigError(
+    `engine 'torch' does not do everything that this config asks for:\n${problems.join('\n')}`,
+    { refused: problems },
+  );
 }
-
-/** For docs and tests: every setting, and whether PyTorch's ranks do what it says. */
-export const TORCH_SUPPORT: ReadonlyMap<string, Support> = new Map(Object.entries(TORCH));

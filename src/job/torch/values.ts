@@ -31,7 +31,7 @@ export function refusedValues(config: TrainConfig, framework: TorchFramework, wo
     ...parallelValues(config, framework, world),
     ...expertValues(config, framework),
     ...videoValues(config, framework),
-    ...adapterValues(config, framework),
+    ...adapterValues(config),
     ...precisionValues(config),
     ...(framework === 'deepspeed' ? deepSpeedValues(config) : {}),
   };
@@ -55,7 +55,7 @@ function dividedBy({ parallel: { tp, pp, cp, ep } }: TrainConfig): number {
 }
 
 function parallelValues({ parallel }: TrainConfig, framework: TorchFramework, world: number): Refused {
-  const { strategy, tp, pp, schedule, stageSplit, wrap, reshardAfterForward } = parallel;
+  const { strategy, tp, pp, schedule, stageSplit, wrap } = parallel;
   return {
     "parallel.strategy: ZERO_2 needs DeepSpeed: job.train(config, { framework: 'deepspeed' }); or use ZERO_1 or SHARD_GRAD_OP":
       isSharded(strategy, 'gradient') && !isGathered(strategy) && framework !== 'deepspeed',
@@ -65,8 +65,6 @@ function parallelValues({ parallel }: TrainConfig, framework: TorchFramework, wo
       pp > 1 && shardsStatesAlone(strategy),
     "parallel.tp and parallel.pp: framework 'fsdp1' does not divide the model; use framework 'fsdp2'":
       framework === 'fsdp1' && Math.max(tp, pp) > 1,
-    "parallel.reshardAfterForward: framework 'fsdp1' has only a strategy's default; use framework 'fsdp2'":
-      framework === 'fsdp1' && reshardAfterForward !== null,
     "parallel.schedule: 'zb' is not built for PyTorch; use '1f1b' or 'interleaved'":
       pp > 1 && schedule === 'zb',
     "parallel.stageSplit: PyTorch has 'layers' and layers per stage, as [3, 2]":
@@ -107,7 +105,7 @@ function videoValues(config: TrainConfig, framework: TorchFramework): Refused {
   };
 }
 
-function adapterValues(config: TrainConfig, framework: TorchFramework): Refused {
+function adapterValues(config: TrainConfig): Refused {
   const { lora } = config;
   if (lora === null) return {};
   return {
@@ -115,7 +113,6 @@ function adapterValues(config: TrainConfig, framework: TorchFramework): Refused 
       modelShape(config).kind === 'python',
     'lora.dropout: ranks of PyTorch would draw other random numbers than those of this library; leave it out (shardlab sft: --lora_dropout 0)':
       lora.dropout > 0,
-    "lora is not built with framework 'deepspeed'; use framework 'fsdp2'": framework === 'deepspeed',
   };
 }
 
@@ -132,15 +129,13 @@ function precisionValues({ mixedPrecision }: TrainConfig): Refused {
   };
 }
 
-function deepSpeedValues({ parallel, mixedPrecision, frozen }: TrainConfig): Refused {
-  const { strategy, tp, pp, cp, ep, noSync } = parallel;
+function deepSpeedValues({ parallel, mixedPrecision }: TrainConfig): Refused {
+  const { strategy, tp, pp, cp, ep } = parallel;
   const only = "not built with framework 'deepspeed'";
   return {
     [`parallel.strategy: ${strategy} is ${only}, which has ZERO_1, ZERO_2 and FULL_SHARD (its ZeRO-3)`]:
       !isStage(strategy),
     [`parallel.tp, pp, cp and ep are ${only}; use framework 'fsdp2'`]: Math.max(tp, pp, cp, ep) > 1,
     [`mixedPrecision is ${only}; use framework 'fsdp2'`]: mixedPrecision !== null,
-    [`frozen is ${only}; use framework 'fsdp2'`]: frozen.length > 0,
-    'parallel.noSync: DeepSpeed decides when it reduces gradients; leave it out': noSync !== null,
   };
 }

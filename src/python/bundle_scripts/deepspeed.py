@@ -1,6 +1,7 @@
 """train.py for DeepSpeed; the strategy and the optimizer are in ds_config.json."""
 
 import os
+from typing import Any
 
 import deepspeed
 import numpy as np
@@ -12,8 +13,9 @@ from .common import ACCUMULATION, FIRST_STEP, HERE, STEPS, FREEZES, FROZEN, lr_f
 from .gpt import GPT, read_outside
 
 # Decided by an export.
-ACCUMULATES, HAS_SCHEDULE, READS_OUTSIDE = (False,) * 3
+ACCUMULATES, READS_OUTSIDE = False, False
 MODEL, STEP_NUMBER = GPT, 1
+SCHEDULER: Any = lambda optimizer: LambdaLR(optimizer, lr_factor)
 
 
 def main():
@@ -30,19 +32,12 @@ def main():
     if READS_OUTSIDE:
         for parameter in read_outside(model):
             deepspeed.zero.register_external_parameter(model, parameter)
-    if HAS_SCHEDULE:
-        engine, *_ = deepspeed.initialize(
-            model=model,
-            model_parameters=trained(model),
-            config=os.path.join(HERE, "ds_config.json"),
-            lr_scheduler=lambda optimizer: LambdaLR(optimizer, lr_factor),
-        )
-    else:
-        engine, *_ = deepspeed.initialize(
-            model=model,
-            model_parameters=trained(model),
-            config=os.path.join(HERE, "ds_config.json"),
-        )
+    engine, *_ = deepspeed.initialize(
+        model=model,
+        model_parameters=trained(model),
+        config=os.path.join(HERE, "ds_config.json"),
+        lr_scheduler=SCHEDULER,
+    )
     for step in range(STEPS):
         total = torch.zeros((), device=engine.device)
         if ACCUMULATES:

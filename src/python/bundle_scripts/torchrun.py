@@ -153,10 +153,11 @@ def main():
         dist.all_reduce(total)
         if rank == 0:
             print(f"step {STEP_NUMBER} loss {total.item() / world:.6f}", flush=True)
+    saving = dist.new_group(backend="gloo")  # its threads end with main(); threads of gloo may abort while Python exits
     if IS_SHARDED:
-        dcp.save({"model": get_model_state_dict(model)}, checkpoint_id=os.path.join(HERE, "checkpoint"))
+        dcp.save({"model": get_model_state_dict(model)}, checkpoint_id=os.path.join(HERE, "checkpoint"), process_group=saving)
     else:
-        dcp.save({"model": model.module.state_dict()}, checkpoint_id=os.path.join(HERE, "checkpoint"))
+        dcp.save({"model": model.module.state_dict()}, checkpoint_id=os.path.join(HERE, "checkpoint"), process_group=saving)
     dist.destroy_process_group()
 
 

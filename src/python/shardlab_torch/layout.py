@@ -22,7 +22,8 @@ class Layout:
     def __init__(self, world: World, ranks: Sequence[int], parallel: Json) -> None:
         self.world = world
         self.ranks = list(ranks)
-        self.tp, self.pp, self.cp, self.ep = (int(parallel[axis]) for axis in ("tp", "pp", "cp", "ep"))
+        self.tp, self.pp = int(parallel["tp"]), int(parallel["pp"])
+        self.cp, self.ep = int(parallel["cp"]), int(parallel["ep"])
         size, model = len(self.ranks), self.tp * self.pp * self.cp
         if size % model != 0:
             raise ShardlabError(

@@ -13,11 +13,11 @@ class Precision:
     """The types of a config: `param` for parameters and computation, `reduce` for gradients on the wire; None: float32."""
 
     def __init__(self, config: Json) -> None:
-        mixed = config["mixedPrecision"] or {}
-        self.param = DTYPES.get(mixed.get("paramDtype") or "")
-        wire = mixed.get("reduceDtype")
+        mixed_precision = config["mixedPrecision"] or {}
+        self.param = DTYPES.get(mixed_precision.get("paramDtype") or "")
+        wire = mixed_precision.get("reduceDtype")
         self.reduce = DTYPES[wire] if wire else self.param
-        self.cast_inputs = bool(mixed.get("castForwardInputs", True))
+        self.cast_inputs = bool(mixed_precision.get("castForwardInputs", True))
 
     @property
     def is_mixed(self) -> bool:

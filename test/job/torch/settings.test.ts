@@ -1,25 +1,16 @@
 import assert from 'node:assert/strict';
-import { resolve } from 'node:path';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { test } from 'node:test';
-import { SETTING_ROWS } from '../../../src/config/setting-table';
+import { findInstallation } from '../../../src/cell/installation';
+import { WHOLE_SETTINGS } from '../../../src/config/setting-table';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
-import type { TorchFramework } from '../../../src/job/control/torch-messages';
+import { TORCH_FRAMEWORKS, type TorchFramework } from '../../../src/job/control/torch-messages';
 import { plan } from '../../../src/job/notebook/plan';
-import { checkForTorch, TORCH_SUPPORT } from '../../../src/job/torch/settings';
+import { checkForTorch, torchSupport } from '../../../src/job/torch/settings';
 import { TorchRun, torchRunOf } from '../../../src/job/torch/torch-run';
+import { OTHERWISE } from '../setting-values';
 import { DIT } from './torch-fixture';
-
-test('every setting of the table is done, refused or ignored on PyTorch', () => {
-  const paths = SETTING_ROWS.filter(({ path, planned }) => planned !== null && !isPartOfData(path)).map(
-    ({ path }) => path,
-  );
-  assert.deepEqual([...TORCH_SUPPORT.keys()].sort(), paths.sort());
-});
-
-/** Parts of a setting with one row for a plan are done together with it. */
-function isPartOfData(path: string): boolean {
-  return /^data\./.test(path);
-}
 
 const check = (config: TrainConfigInput, framework: TorchFramework = 'fsdp2', world = 4): string[] =>
   checkForTorch(parseTrainConfig(config), framework, world);
@@ -207,6 +198,9 @@ test('what has no effect on PyTorch is a warning that says why', () => {
     "parallel.backwardPrefetch has no effect with engine 'torch': fully_shard has only 'BACKWARD_PRE'; framework 'fsdp1' reads this setting",
   ]);
   assert.deepEqual(check({ parallel: { backwardPrefetch: null } }, 'fsdp1'), []);
+  assert.deepEqual(check({ parallel: { wrap: 'root' } }, 'deepspeed'), [
+    "parallel.wrap has no effect with engine 'torch': DeepSpeed gathers parameters per module, and has no units",
+  ]);
 });
 
 test('DeepSpeed has the stages of ZeRO, and names what it does not do here', () => {
@@ -219,4 +213,106 @@ test('DeepSpeed has the stages of ZeRO, and names what it does not do here', () 
   refused({ parallel: { strategy: 'NO_SHARD' } }, /NO_SHARD is not built with framework 'deepspeed'/);
   refused({ parallel: { strategy: 'ZERO_1', pp: 2 } }, /parallel\.tp, pp, cp and ep are not built/);
   refused({ parallel: { strategy: 'ZERO_1' }, mixedPrecision: 'bf16' }, /mixedPrecision is not built/);
+});
+
+/** Values of the settings whose values in `OTHERWISE` would need another model. */
+const MORE: Readonly<Record<string, readonly TrainConfigInput[]>> = {
+  model: [{ model: GPT }],
+  'parallel.strategy': [parallel({ strategy: 'NO_SHARD' }), parallel({ strategy: 'ZERO_1' })],
+  'parallel.ep': [parallel({ ep: 2 }, MOE)],
+  'parallel.expertPlacement': [
+    parallel(
+      {
+        ep: 2,
+        expertPlacement: {
+          'blocks.0.moe': {
+            experts: [
+              [0, 3],
+              [1, 2],
+            ],
+          },
+        },
+      },
+      MOE,
+    ),
+  ],
+  textEncoder: [{ model: 'wan-tiny', textEncoder: { model: 't5-tiny' } }],
+  data: [{ data: 'synthetic' }],
+  seed: [{ seed: 7 }],
+};
+
+/** Settings that Python need not read, with the reason. */
+const NOT_READ: Readonly<Record<string, string>> = {
+  model: 'the launcher sends the sizes with all defaults',
+  movingShapes: 'the launcher makes the batches',
+  schedule: "the launcher sends each step's learning rate",
+  steps: 'the launcher grants each step',
+  'mixedPrecision.outputDtype': 'the only value that is accepted is the one that ranks have',
+};
+
+/** Each framework's own file of the Python package; the other files serve all frameworks. */
+const OWN_FILES = { fsdp1: 'fsdp1.py', fsdp2: 'fsdp2.py', deepspeed: 'deepspeed_zero.py' } as const;
+
+/** The sections of a config by the names of Python's variables. */
+const SECTIONS = {
+  config: '',
+  parallel: 'parallel.',
+  optimizer: 'optimizer.',
+  mixed_precision: 'mixedPrecision.',
+} as const;
+
+/** Returns the paths of the settings that Python reads under a framework, as in parallel["tp"] and config["parallel"]["tp"]. */
+function readInPython(framework: TorchFramework): ReadonlySet<string> {
+  const folder = join(findInstallation(), 'src', 'python', 'shardlab_torch');
+  const others: readonly string[] = TORCH_FRAMEWORKS.filter((one) => one !== framework).map(
+    (one) => OWN_FILES[one],
+  );
+  const files = readdirSync(folder).filter((name) => name.endsWith('.py') && !others.includes(name));
+  const text = files.map((name) => readFileSync(join(folder, name), 'utf8')).join('\n');
+  const reads = text.matchAll(
+    /\b(config|parallel|optimizer|mixed_precision)((?:(?:\[|\.get\()"\w+"[\]),])+)/g,
+  );
+  return new Set(
+    [...reads].map(([, name = '', keys = '']) => {
+      const path = [...keys.matchAll(/\w+(?=")/g)].join('.');
+      return `${SECTIONS[name as keyof typeof SECTIONS]}${path}`; // the pattern has only these names
+    }),
+  );
+}
+
+/** Returns whether a config is accepted without a word about a setting. */
+function isAcceptedSilently(path: string, config: TrainConfigInput, framework: TorchFramework): boolean {
+  try {
+    return !check(config, framework).some((warning) => warning.startsWith(path));
+  } catch {
+    return false;
+  }
+}
+
+test('a setting that is accepted without a warning is read in Python, or needs no reader', () => {
+  const values = { ...OTHERWISE, ...MORE };
+  const silent: string[] = [];
+  for (const framework of TORCH_FRAMEWORKS) {
+    const reads = readInPython(framework);
+    for (const { path, idle } of WHOLE_SETTINGS) {
+      assert.ok((values[path]?.length ?? 0) > 0, `${path} has values here`);
+      if (reads.has(path) || path in NOT_READ) continue;
+      const accepted = values[path]?.filter(
+        (config) =>
+          isAcceptedSilently(path, config, framework) && (idle?.(parseTrainConfig(config)) ?? null) === null,
+      );
+      if (accepted?.length !== 0) silent.push(`${framework} ignores ${path}`);
+    }
+  }
+  assert.deepEqual(silent, []);
+});
+
+test('a setting that is ignored on PyTorch does not change the loss, and one that changes nothing is not refused', () => {
+  for (const framework of TORCH_FRAMEWORKS) {
+    for (const row of WHOLE_SETTINGS) {
+      const support = torchSupport(row, framework);
+      if (support === 'done') continue;
+      assert.notEqual(row.changes, 'ignored' in support ? 'loss' : 'nothing', `${row.path}, ${framework}`);
+    }
+  }
 });
