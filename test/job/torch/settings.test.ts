@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { test } from 'node:test';
-import { findInstallation } from '../../../src/cell/installation';
+import { findInstallation } from '../../../src/core/installation';
 import { WHOLE_SETTINGS } from '../../../src/config/setting-table';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
 import { TORCH_FRAMEWORKS, type TorchFramework } from '../../../src/job/control/torch-messages';
