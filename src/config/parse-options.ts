@@ -121,6 +121,12 @@ export function ofKind<T>({ words, accepts }: OptionKind) {
   return z.custom<T>(accepts).describe(words);
 }
 
+/** Returns the schema of numbers above a bound; infinity is one of them, and means that there is no limit. */
+export function limitAbove(bound: number) {
+  const accepts = (value: unknown): boolean => typeof value === 'number' && value > bound;
+  return ofKind<number>({ words: `a number above ${bound}`, accepts });
+}
+
 /** Returns the schema of values of any type, which other code checks. */
 export function anyValue<T>() {
   return z.custom<T>();

@@ -7,6 +7,7 @@ import {
   count,
   flag,
   functionSchema,
+  limitAbove,
   parseOptions,
   positive,
   type ShapeOf,
@@ -39,6 +40,10 @@ test('options get their defaults, and options that were left out stay out', () =
   assert.deepEqual(parsed({}), { steps: 3, seed: null, out: 'a' });
   assert.deepEqual(parsed({ steps: undefined, share: undefined }), { steps: 3, seed: null, out: 'a' });
   assert.deepEqual(parsed({ steps: 9, as: 'lanes' }), { steps: 9, seed: null, as: 'lanes', out: 'a' });
+});
+
+test('a limit may be infinite', () => {
+  assert.deepEqual(parseOptions('f({ … })', { most: Infinity }, { most: limitAbove(1) }), { most: Infinity });
 });
 
 test('a wrong value is named with its call, its option and what is allowed', () => {

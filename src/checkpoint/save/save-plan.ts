@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { anyValue, parseOptions, positive, type ShapeOf } from '../../config/parse-options';
+import { anyValue, limitAbove, parseOptions, type ShapeOf } from '../../config/parse-options';
 import { ConfigError } from '../../core/errors';
 import type { Bytes } from '../../core/units';
 import { groupRates } from '../../optim/optimizer';
@@ -56,7 +56,7 @@ const NO_LOCAL_TYPE =
 /** The shape of the options of a save. */
 export const SAVE_OPTIONS = {
   type: z.enum(TYPES).describe(`${USED_TYPES} (${NO_LOCAL_TYPE})`),
-  maxShardBytes: positive.describe('the largest size of a file in bytes, such as 5e9'),
+  maxShardBytes: limitAbove(0).describe('the largest size of a file in bytes, such as 5e9'),
   dtype: z.enum(['F32', 'BF16', 'F16']),
   trainer: anyValue<Json>(),
 } satisfies ShapeOf<SaveOptions>;

@@ -2,7 +2,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { type ShowProgress, withProgress } from '../../cell/progress';
-import { type Parsed, parseOptions, positive, type ShapeOf } from '../../config/parse-options';
+import { limitAbove, type Parsed, parseOptions, positive, type ShapeOf } from '../../config/parse-options';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { type LrRange, type LrRangeFigure, lrRangeFigure } from '../../figures/lr-range';
 import type { RankStep } from '../control/messages';
@@ -29,7 +29,7 @@ const OPTIONS = {
   endLr: positive.default(1),
   numIter: z.int().min(3).default(100),
   smoothF: positive.max(1).default(0.05),
-  divergeTh: z.number().gt(1).default(5),
+  divergeTh: limitAbove(1).default(5),
 } satisfies ShapeOf<LrRangeOptions>;
 
 type Range = Parsed<typeof OPTIONS>;
