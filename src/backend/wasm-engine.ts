@@ -4,6 +4,7 @@ import { ShardlabError } from '../core/errors';
 import type { Observer, Tag } from '../core/events';
 import * as tf from '../core/tf';
 import type { Bytes } from '../core/units';
+import { isWhole } from '../core/whole-number';
 import { type BlasAbsent, type BlasInfo, type BlasOptions, findBlas, loadKoffi } from './blas';
 import { BufferTable } from './buffer-table';
 import { markEngine } from './current-engine';
@@ -152,7 +153,7 @@ export class WasmEngine extends WasmElementwise<tf.Tensor> implements Engine {
 
   copyInto(target: tf.Tensor, offset: number, source: tf.Tensor): void {
     requireSameType('copyInto', target, source);
-    if (!Number.isInteger(offset) || offset < 0 || offset + source.size > target.size) {
+    if (!isWhole(offset, 0) || offset + source.size > target.size) {
       throw new ShardlabError(
         'SHAPE',
         `copyInto: ${source.size} elements at ${offset} do not fit into ${target.size}; give an offset from 0 to ` +

@@ -2,6 +2,7 @@ import type { DType } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
 import type { Bytes } from '../core/units';
+import { isWhole } from '../core/whole-number';
 import type { BufferTable } from './buffer-table';
 import type { HeapHealth } from './heap-health';
 import type { Interrupts } from './interrupts';
@@ -143,7 +144,7 @@ export function observeAllocations(
  * SHAPE.
  */
 export function requireShape(shape: readonly number[]): void {
-  if (shape.every((length) => Number.isInteger(length) && length >= 0)) return;
+  if (shape.every((length) => isWhole(length, 0))) return;
   throw new ShardlabError(
     'SHAPE',
     `no tensor has the shape [${shape}]: each length must be an integer of at least 0.`,

@@ -1,6 +1,7 @@
 import { ConfigError } from '../core/errors';
 import { shortened } from '../core/shortened';
 import { isRecord, shown } from '../core/shown';
+import { isWhole } from '../core/whole-number';
 import { requireKnownOptions } from './option-names';
 
 /** The values that an option of a call may have. */
@@ -42,10 +43,14 @@ export function requireFields<T extends object>(what: string, given: T, kinds: O
  * a position.
  */
 export function requireKind(what: string, name: string, value: unknown, kind: OptionKind): void {
-  if (isAccepted(value, kind)) return;
-  throw new ConfigError(`${what}: ${shortened(name, 40)} is ${shown(value)}, but must be ${kind.words}`, {
-    option: name,
-  });
+  if (!isAccepted(value, kind)) throw wrongOption(what, name, value, kind.words);
+}
+
+/** Returns the error for a value that an option cannot have; `allowed` says which values it can have, after "must be". */
+export function wrongOption(what: string, name: string, value: unknown, allowed: string): ConfigError {
+  const option = shortened(name, 40);
+  const found = value === undefined ? 'is missing; it' : `is ${shown(value)}, but`;
+  return new ConfigError(`${what}: ${option} ${found} must be ${allowed}`, { option: name });
 }
 
 function isAccepted(value: unknown, kind: OptionKind): boolean {
@@ -94,7 +99,7 @@ export const tensor: OptionKind = {
 export function wholeFrom(least: number): OptionKind {
   return {
     words: `a whole number of at least ${least}`,
-    accepts: (value) => Number.isSafeInteger(value) && Number(value) >= least,
+    accepts: (value) => isWhole(value, least),
   };
 }
 

@@ -3,6 +3,7 @@ import type { HalfDType } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
 import { roundValues } from '../core/rounding';
 import type * as tf from '../core/tf';
+import { isWhole } from '../core/whole-number';
 import type { Block, BlockList, CallOp, ValueDType } from '../transport/call';
 import { totalLength, VALUE_BYTES } from '../transport/call';
 import type { PieceList } from './types';
@@ -49,7 +50,7 @@ function checkRange(tensor: tf.Tensor, offset: number, length: number): void {
 }
 
 function checkLength(value: number, what: string): void {
-  if (Number.isSafeInteger(value) && value >= 0) return;
+  if (isWhole(value, 0)) return;
   throw new ShardlabError('SHAPE', `a piece's ${what} must be an integer of at least 0, not ${value}`);
 }
 

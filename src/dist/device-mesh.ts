@@ -1,6 +1,7 @@
 import { inspect } from 'node:util';
 import { anything, listOf, requireKind, text } from '../config/call-options';
 import { ShardlabError } from '../core/errors';
+import { isIndex, isWhole } from '../core/whole-number';
 import type { ProcessGroup } from './types';
 
 /**
@@ -32,8 +33,7 @@ export interface DeviceMesh {
 /** Returns the rank index (in the mesh's group) at coordinates. Throws: MESH if the coordinates are outside of the mesh. */
 export function rankAt(shape: readonly number[], coordinate: readonly number[]): number {
   const inside =
-    coordinate.length === shape.length &&
-    coordinate.every((index, axis) => Number.isInteger(index) && index >= 0 && index < (shape[axis] ?? 0));
+    coordinate.length === shape.length && coordinate.every((index, axis) => isIndex(index, shape[axis] ?? 0));
   if (!inside) throw new ShardlabError('MESH', `[${coordinate}] is outside of a mesh of shape [${shape}]`);
   return shape.reduce((rank, length, axis) => rank * length + (coordinate[axis] ?? 0), 0);
 }
@@ -41,7 +41,7 @@ export function rankAt(shape: readonly number[], coordinate: readonly number[]):
 /** Returns the coordinates of a rank index in the mesh's group. Throws: MESH if the index is outside of the mesh. */
 export function coordinateOf(shape: readonly number[], rank: number): number[] {
   const total = sizeOfShape(shape);
-  if (!Number.isInteger(rank) || rank < 0 || rank >= total) {
+  if (!isIndex(rank, total)) {
     throw new ShardlabError('MESH', `rank ${rank} is not in a mesh of shape [${shape}] with ${total} ranks`);
   }
   let rest = rank;
@@ -185,7 +185,7 @@ function checkShape(group: ProcessGroup, shape: readonly number[], axisNames: re
   if (new Set(axisNames).size !== axisNames.length) {
     throw new ShardlabError('MESH', `axes need different names: ${axisNames.join(', ')}`);
   }
-  const wrong = axisNames.find((_, axis) => !Number.isInteger(shape[axis]) || (shape[axis] ?? 0) < 1);
+  const wrong = axisNames.find((_, axis) => !isWhole(shape[axis], 1));
   if (wrong !== undefined) {
     const size = shape[axisNames.indexOf(wrong)];
     throw new ShardlabError(

@@ -1,6 +1,7 @@
 import type { MetaEngine } from '../backend/meta-engine';
 import { ConfigError } from '../core/errors';
 import type { Observer } from '../core/events';
+import { isIndex, isWhole } from '../core/whole-number';
 import { type CallWatch, type CollectiveCosts, openMetaPlane } from '../transport/meta-plane';
 import { createStatusBoard, StatusWriter } from '../transport/status-board';
 import { NO_SITE } from './call-site';
@@ -27,10 +28,10 @@ export interface MetaWorldOptions {
  */
 export function joinMetaWorld(options: MetaWorldOptions): ProcessGroup {
   const { rank, world, engine, observer, costs, watch, groupMade } = options;
-  if (!Number.isInteger(world) || world < 1) {
+  if (!isWhole(world, 1)) {
     throw new ConfigError(`a dry run's world is ${world}; give an integer of at least 1`);
   }
-  if (!Number.isInteger(rank) || rank < 0 || rank >= world) {
+  if (!isIndex(rank, world)) {
     throw new ConfigError(`rank ${rank} is not in a dry run's world of ${world} (0 to ${world - 1})`);
   }
   const identity = { name: 'world', ranks: Array.from({ length: world }, (_, i) => i), rank, world };

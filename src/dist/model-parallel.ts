@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
-import { requireKnownOptions } from '../config/option-names';
-import { ConfigError, ShardlabError } from '../core/errors';
+import { count, parseOptions, type ShapeOf } from '../config/parse-options';
+import { ShardlabError } from '../core/errors';
 import { type DeviceMesh, initDeviceMesh } from './device-mesh';
 import type { ProcessGroup } from './types';
 
@@ -42,12 +42,12 @@ export interface ModelParallel {
   readonly isLastStage: boolean;
 }
 
-const SIZES = [
-  'tensorModelParallelSize',
-  'pipelineModelParallelSize',
-  'contextParallelSize',
-  'expertModelParallelSize',
-] as const;
+const SIZES = {
+  tensorModelParallelSize: count.default(1),
+  pipelineModelParallelSize: count.default(1),
+  contextParallelSize: count.default(1),
+  expertModelParallelSize: count.default(1),
+} satisfies ShapeOf<ModelParallelSizes>;
 
 /**
  * Divides a group's ranks into the groups of model parallelism. All ranks must call this function with the same sizes.
@@ -55,13 +55,12 @@ const SIZES = [
  * Throws: CONFIG for an unknown size, and for a value that is not a positive integer; MESH if the sizes do not divide the ranks.
  */
 export function initializeModelParallel(group: ProcessGroup, sizes: ModelParallelSizes = {}): ModelParallel {
-  requireKnownOptions('initializeModelParallel({ … })', sizes, SIZES);
-  const [tp, pp, cp, ep] = SIZES.map((name) => checkedSize(name, sizes[name] ?? 1)) as [
-    number,
-    number,
-    number,
-    number,
-  ]; // `map` returns one size per name
+  const {
+    tensorModelParallelSize: tp,
+    pipelineModelParallelSize: pp,
+    contextParallelSize: cp,
+    expertModelParallelSize: ep,
+  } = parseOptions('initializeModelParallel({ … })', sizes, SIZES);
   const model = tp * pp * cp;
   if (group.size % model !== 0) {
     throw new ShardlabError(
@@ -106,9 +105,4 @@ function alone(mesh: DeviceMesh): ProcessGroup {
   const axis = mesh.axisNames.find((name) => mesh.sizeOf(name) === 1);
   if (axis !== undefined) return mesh.get(axis);
   return initDeviceMesh(mesh.group, [...mesh.shape, 1], [...mesh.axisNames, 'ep']).get('ep');
-}
-
-function checkedSize(name: string, size: number): number {
-  if (Number.isInteger(size) && size >= 1) return size;
-  throw new ConfigError(`initializeModelParallel: ${name} is ${size}, but must be an integer of at least 1`);
 }

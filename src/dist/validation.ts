@@ -2,6 +2,7 @@ import type { WireDType } from '../core/dtypes';
 import { ConfigError, classOf, ShardlabError } from '../core/errors';
 import { shown } from '../core/shown';
 import type * as tf from '../core/tf';
+import { isIndex } from '../core/whole-number';
 import type { CallOp, Contents, ValueDType } from '../transport/call';
 import { type GroupIdentity, speaker } from '../transport/mismatch';
 import { wordOf } from '../transport/record';
@@ -105,7 +106,7 @@ export function checkRank(
   isPeer = false,
 ): void {
   const size = identity.ranks.length;
-  if (!Number.isInteger(rank) || rank < 0 || rank >= size) {
+  if (!isIndex(rank, size)) {
     throw new ConfigError(
       `${speaker(identity)} ${call} got ${what} ${rank}, but group ${identity.name} has ranks 0 to ${size - 1}`,
     );
@@ -120,7 +121,7 @@ export function checkRank(
 /** Checks that all ranks are in the group and that none is named twice. Throws: MESH. */
 export function checkSubgroup(identity: GroupIdentity, ranks: readonly number[]): void {
   const size = identity.ranks.length;
-  const outside = ranks.filter((rank) => !Number.isInteger(rank) || rank < 0 || rank >= size);
+  const outside = ranks.filter((rank) => !isIndex(rank, size));
   if (ranks.length > 0 && outside.length === 0 && new Set(ranks).size === ranks.length) return;
   throw new ShardlabError(
     'MESH',

@@ -3,6 +3,7 @@ import { ConfigError, ShardlabError } from '../core/errors';
 import type { Observer } from '../core/events';
 import { openThreadCpuClock } from '../core/thread-cpu';
 import type { Bytes } from '../core/units';
+import { isIndex, isWhole } from '../core/whole-number';
 import type { CallSite } from '../transport/call';
 import { MAX_RANKS } from '../transport/layout';
 import type { Link } from '../transport/link';
@@ -130,10 +131,10 @@ function checkAddresses(engine: Engine): void {
 }
 
 function checkRankAndWorld({ rank, world, plane }: JoinOptions): void {
-  if (!Number.isInteger(world) || world < 1 || world > MAX_RANKS) {
+  if (!isWhole(world, 1) || world > MAX_RANKS) {
     throw new ConfigError(`a world has 1 to ${MAX_RANKS} ranks, not ${world}`, { world });
   }
-  if (!Number.isInteger(rank) || rank < 0 || rank >= world) {
+  if (!isIndex(rank, world)) {
     throw new ConfigError(`rank ${rank} is not in a world of ${world} (0 to ${world - 1})`, { rank, world });
   }
   if (plane?.kind === 'zeromq' && plane.addresses.length !== world) {

@@ -28,8 +28,7 @@ export interface StepLoads {
   readonly rankRows?: StepResult['rankRows'];
 }
 
-const KINDS = ['expert', 'rank'] as const;
-type Kind = (typeof KINDS)[number];
+type Kind = 'expert' | 'rank';
 
 /** Options of the figure of loads. */
 export interface ExpertOptions {
@@ -46,12 +45,11 @@ const FRAME = { top: 68, left: 52, right: 110, foot: 46, pixels: 216 } as const;
 
 /**
  * Draws how many rows each expert of a layer (or each rank) computed in each step. Rows are drawn as multiples of the layer's
- * mean. Throws: CONFIG for an unknown layer or an unknown `by`.
+ * mean. Throws: CONFIG for an unknown layer.
  */
 export function expertLoads(given: readonly StepLoads[], options: ExpertOptions = {}): Figure {
   const { layer, by = 'expert' } = options;
   const steps = by === 'expert' ? given : given.map(ofRanks);
-  if (!KINDS.includes(by)) throw new ConfigError(`experts({ by: '${by}' }): choose 'expert' or 'rank'`);
   const last = steps.at(-1)?.experts ?? {};
   const name = layer === undefined ? mostUneven(last) : requireLayer(layer, Object.keys(last));
   const loads = steps.flatMap(({ step, experts }) => ({ step, load: experts[name] ?? NOTHING }));

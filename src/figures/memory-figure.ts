@@ -17,14 +17,8 @@ export interface MemoryOptions {
   readonly step?: number;
 }
 
-/** Draws a run's memory, for `run.memory()`. Throws: CONFIG for another `over` or `space`, or for 'ranks' with 'both'. */
+/** Draws a run's memory, for `run.memory()`. Throws: CONFIG for 'ranks' with 'both'. */
 export function memoryFigure(run: RunView, { over, space, rank, step }: MemoryOptions = {}): Figure {
-  if (over !== undefined && over !== 'time' && over !== 'ranks') {
-    throw new ConfigError(`run.memory() has no figure over '${String(over)}'; choose 'time' or 'ranks'`);
-  }
-  if (space !== undefined && space !== 'device' && space !== 'both') {
-    throw new ConfigError(`run.memory() has no space '${String(space)}'; choose 'device' or 'both'`);
-  }
   if (space === 'both' && over === 'ranks') {
     throw new ConfigError("over: 'ranks' shows only the device; with space: 'both', set over: 'time'");
   }

@@ -1,6 +1,6 @@
-import { requireKnownOptions } from '../config/option-names';
+import { z } from 'zod';
+import { anyText, ofKind, parseOptions, type ShapeOf } from '../config/parse-options';
 import { ConfigError, classOf } from '../core/errors';
-import { shown } from '../core/shown';
 import { createFigure, type Figure, titleOf } from './figure';
 import { columnAxis, paddedRange } from './grammar/axes';
 import { safe, soft } from './grammar/ink';
@@ -36,8 +36,17 @@ interface Series {
   readonly y: readonly number[];
 }
 
-const KINDS = ['line', 'bar', 'scatter'] as const;
-const OPTIONS = ['kind', 'x', 'title', 'subtitle', 'xTitle', 'yTitle'];
+const OPTIONS = {
+  kind: z.enum(['line', 'bar', 'scatter']),
+  x: ofKind<NonNullable<PlotOptions['x']>>({
+    words: 'a list of numbers or of names',
+    accepts: (value) => Array.isArray(value) || isTyped(value),
+  }),
+  title: anyText,
+  subtitle: anyText,
+  xTitle: anyText,
+  yTitle: anyText,
+} satisfies ShapeOf<PlotOptions>;
 /** A line with more points is thinned, because a picture has fewer pixels than the line has points. */
 const MAX_POINTS = 4000;
 const FRAME = { top: 68, left: 60, right: 24, pixels: 240, foot: 46 } as const;
@@ -48,7 +57,7 @@ const MAX_MARKED = 40;
  * different lengths.
  */
 export function plotNumbers(data: Plottable, options: PlotOptions = {}): Figure {
-  checkOptions(options);
+  parseOptions('plot', options, OPTIONS);
   const entries = entriesOf(data);
   const singles = entries.flatMap(([name, value]) => (typeof value === 'number' ? [{ name, value }] : []));
   if (singles.length === entries.length && options.kind !== 'line' && options.kind !== 'scatter') {
@@ -69,14 +78,6 @@ export function plotNumbers(data: Plottable, options: PlotOptions = {}): Figure 
       ),
     ),
   });
-}
-
-function checkOptions(options: PlotOptions): void {
-  requireKnownOptions('plot', options, OPTIONS);
-  const { kind } = options;
-  if (kind !== undefined && !KINDS.includes(kind)) {
-    throw new ConfigError(`plot: kind is ${shown(kind)}; choose one of ${KINDS.join(', ')}`);
-  }
 }
 
 function entriesOf(data: unknown): [string, unknown][] {

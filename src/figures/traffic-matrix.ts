@@ -51,10 +51,6 @@ const LEAST_SHARE = 0.001;
  * wrong `ranksPerNode`.
  */
 export function trafficMatrix(run: RunView, { step, ranksPerNode = run.world }: TrafficOptions = {}): Figure {
-  if (!Number.isInteger(ranksPerNode) || ranksPerNode < 1)
-    throw new ConfigError(
-      `traffic: ranksPerNode is ${ranksPerNode}; give a number of ranks from 1 to ${run.world}`,
-    );
   const records = recordsOfStep(run.records, step ?? typicalStep(run)[0]?.step);
   if (records.length < run.world) {
     throw new ConfigError(

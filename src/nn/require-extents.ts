@@ -1,10 +1,11 @@
 import { ConfigError } from '../core/errors';
 import { shown } from '../core/shown';
+import { isWhole } from '../core/whole-number';
 
 /** Throws: CONFIG if a size of a layer is not a positive integer; the error names the size. */
 export function requireExtents(layer: string, sizes: Readonly<Record<string, number>>): void {
   for (const [name, value] of Object.entries(sizes)) {
-    if (!Number.isInteger(value) || value < 1) {
+    if (!isWhole(value, 1)) {
       throw new ConfigError(`${layer}: ${name} is ${shown(value)}; give a whole number of at least 1`);
     }
   }

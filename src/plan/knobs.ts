@@ -2,6 +2,7 @@ import { fields, requireKind } from '../config/call-options';
 import { ConfigError } from '../core/errors';
 import { shortened } from '../core/shortened';
 import { shown } from '../core/shown';
+import { isWhole } from '../core/whole-number';
 import type { Layout } from './layout';
 import type { Held } from './layout-of-config';
 import type { Place } from './place';
@@ -103,6 +104,6 @@ export function turnsOf(
 }
 
 function countOf(name: string, value: unknown): number {
-  if (typeof value === 'number' && Number.isInteger(value) && value > 0) return value;
+  if (isWhole(value, 1)) return value;
   throw new ConfigError(`whatIf: ${name} is ${shown(value)}; give whole numbers above 0`);
 }

@@ -5,7 +5,7 @@ import { issuesMessage, requirePlain, valueAt } from '../config/config-issue';
 import { knownModel } from '../config/model-names';
 import { presetNamed, readNamed } from '../config/named-config';
 import { PUBLISHED_TRAINING } from '../config/named-models';
-import { requireKnownOptions } from '../config/option-names';
+import { anyValue, parseOptions, type ShapeOf } from '../config/parse-options';
 import type { ConfigIssue } from '../config/setting';
 import { configSchema, FORMS } from '../config/setting-table';
 import { strategyNamed } from '../config/strategies';
@@ -43,7 +43,8 @@ export interface PlanOptions {
   readonly calibration?: HardwareCalibration | undefined;
 }
 
-export const PLAN_OPTIONS: readonly (keyof PlanOptions)[] = ['calibration'];
+/** The shape of `PlanOptions`; \`parseCalibration\` checks the calibration. */
+export const PLAN_OPTIONS = { calibration: anyValue<HardwareCalibration>() } satisfies ShapeOf<PlanOptions>;
 
 /** A prediction, and the settings that are planned with other values. */
 export type PlannedInput = Planned & ConfigReading;
@@ -57,7 +58,7 @@ export function plannedInput(
   where: PlanPlace = {},
   options: PlanOptions = {},
 ): PlannedInput {
-  requireKnownOptions('plan(input, place, { … })', options, PLAN_OPTIONS);
+  parseOptions('plan(input, place, { … })', options, PLAN_OPTIONS);
   const { written, place } = partsOf(inputAt(input, where));
   return changedInput({ ...written, ...calibratedPlace(place, options) }, {});
 }

@@ -1,4 +1,5 @@
 import { ConfigError } from '../core/errors';
+import { isWhole } from '../core/whole-number';
 import { candidates } from './candidates';
 import { type Planned, tokensPerStep, usdPerMillionTokens } from './cost-of';
 import { familyOf, type Loss, lossOf, type Measure } from './families';
@@ -40,8 +41,7 @@ export interface RecommendOptions {
  */
 export function recommend(request: RecommendRequest, options: RecommendOptions): Recommendation {
   const { top = 10, prices = PRICES, progress } = options;
-  if (!Number.isInteger(top) || top < 1)
-    throw new ConfigError(`recommend: top is ${top}; give an integer of at least 1`);
+  if (!isWhole(top, 1)) throw new ConfigError(`recommend: top is ${top}; give an integer of at least 1`);
   const bases = searchBases(request);
   const measure = MEASURES[request.by](prices);
   const families = new Map<string, Family>();

@@ -6,6 +6,7 @@ import type { TrainConfig } from '../config/train-config';
 import { ConfigError, classOf, ShardlabError } from '../core/errors';
 import { seeded } from '../core/random';
 import * as tf from '../core/tf';
+import { isIndex } from '../core/whole-number';
 import type { ProcessGroup } from '../dist/types';
 import type { ModelPasses } from './passes';
 
@@ -36,7 +37,7 @@ export async function sampleFrom(
   progress: (done: number, total: number) => Promise<void>,
 ): Promise<number[]> {
   const { seq, vocab } = limitsOf(config);
-  const wrong = given.find((id) => !Number.isInteger(id) || id < 0 || id >= vocab);
+  const wrong = given.find((id) => !isIndex(id, vocab));
   if (wrong !== undefined)
     throw new ConfigError(
       `sample: the model has the tokens 0 to ${vocab - 1}, but an id is ${wrong}; give ids of these tokens`,

@@ -178,10 +178,13 @@ test('the error of a save that is not awaited becomes a warning', async () => {
 test('invalid shard sizes and state dict types are refused', async () => {
   await assert.rejects(
     soloCheckpointer().save(state, good, { maxShardBytes: 0 }),
-    /maxShardBytes is 0; give/,
+    /maxShardBytes is 0, but must be the largest size of a file/,
   );
   const type = 'LOCAL_STATE_DICT' as 'FULL_STATE_DICT'; // as in a cell that is not type-checked
-  await assert.rejects(soloCheckpointer().save(state, good, { type }), { code: 'CONFIG' });
+  await assert.rejects(soloCheckpointer().save(state, good, { type }), {
+    code: 'CONFIG',
+    message: /a save: type is "LOCAL_STATE_DICT", but must be .*flat parameters/,
+  });
 });
 
 test('an error that occurs when a file is closed is reported like an error of a write', async () => {

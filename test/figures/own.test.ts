@@ -70,7 +70,7 @@ describe('a plot of own numbers', () => {
     refused('losses', {}, /draws numbers by name/);
     refused({ a: [1, 2] }, { x: [1] }, /"a" has 2 numbers, but x has 1/);
     refused({ a: [1] }, { title2: '' }, /plot has no argument title2; did you mean title\?/);
-    refused({ a: [1] }, { kind: 'pie' }, /kind is "pie"; choose one of line, bar, scatter/);
+    refused({ a: [1] }, { kind: 'pie' }, /kind is "pie", but must be 'line' or 'bar' or 'scatter'/);
   });
 });
 

@@ -124,8 +124,8 @@ test('if no value of a knob is legal, the error says why', () => {
 test('an option of scaling that does not exist is refused, and so is an unknown quantity or count', () => {
   for (const [options, message] of [
     [{ countdIn: 'nodes' }, /no argument countdIn; did you mean countedIn/],
-    [{ countedIn: 'node' }, /countedIn is 'node'; give 'GPUs' or 'nodes'/],
-    [{ quantity: 'speed' }, /quantity is 'speed'; give 'efficiency'/],
+    [{ countedIn: 'node' }, /countedIn is "node", but must be 'GPUs' or 'nodes'; did you mean 'nodes'/],
+    [{ quantity: 'speed' }, /quantity is "speed", but must be 'efficiency'/],
   ] as const) {
     assert.throws(() => plan(LLAMA).scaling({ counts: [8], ...options } as never), {
       code: 'CONFIG',

@@ -1,6 +1,6 @@
-import { requireKnownOptions } from '../../config/option-names';
+import { z } from 'zod';
+import { anyValue, limitAbove, parseOptions, type ShapeOf } from '../../config/parse-options';
 import { ConfigError } from '../../core/errors';
-import { shown } from '../../core/shown';
 import type { Bytes } from '../../core/units';
 import { groupRates } from '../../optim/optimizer';
 import type { Json } from '../format/checkpoint-state';
@@ -47,32 +47,30 @@ export interface SavePlan {
 /** Default of `maxShardBytes`. Source: huggingface_hub, MAX_SHARD_SIZE. */
 const MAX_SHARD_BYTES = 5e9;
 const ITEM_BYTES = 4;
-const TYPES: readonly string[] = ['FULL_STATE_DICT', 'SHARDED_STATE_DICT'] satisfies StateDictType[];
+const TYPES = ['FULL_STATE_DICT', 'SHARDED_STATE_DICT'] as const satisfies readonly StateDictType[];
 
-const OPTIONS = ['type', 'maxShardBytes', 'dtype', 'trainer'] satisfies (keyof SaveOptions)[];
+const USED_TYPES = 'SHARDED_STATE_DICT or FULL_STATE_DICT';
+const NO_LOCAL_TYPE =
+  "LOCAL_STATE_DICT stores FSDP1's flat parameters as they are in memory, so no other world can load them";
+
+/** The shape of the options of a save. */
+export const SAVE_OPTIONS = {
+  type: z.enum(TYPES).describe(`${USED_TYPES} (${NO_LOCAL_TYPE})`),
+  maxShardBytes: limitAbove(0).describe('the largest size of a file in bytes, such as 5e9'),
+  dtype: z.enum(['F32', 'BF16', 'F16']),
+  trainer: anyValue<Json>(),
+} satisfies ShapeOf<SaveOptions>;
 
 /** Checks the options of a save. Throws: CONFIG for an unknown option, a type that cannot be saved, or an invalid size. */
 export function checkSaveOptions(options: SaveOptions): void {
-  requireKnownOptions('a save', options, OPTIONS);
-  const { type, maxShardBytes = 1, dtype = 'F32' } = options;
-  if (type !== undefined) checkStateDictType(type);
-  if (!(maxShardBytes > 0)) {
-    throw new ConfigError(
-      `maxShardBytes is ${maxShardBytes}; give the largest size of a file in bytes, such as 5e9`,
-    );
-  }
-  if (dtype === 'F32' || dtype === 'BF16' || dtype === 'F16') return;
-  throw new ConfigError(`a save's dtype is ${shown(dtype)}; give 'F32', 'BF16' or 'F16'`);
+  parseOptions('a save', options, SAVE_OPTIONS);
 }
 
 /** Checks a type of state dict, because code in a cell may pass any text. Throws: CONFIG, with the known types. */
 export function checkStateDictType(type: string): void {
-  if (TYPES.includes(type)) return;
-  const why =
-    type === 'LOCAL_STATE_DICT'
-      ? "LOCAL_STATE_DICT stores FSDP1's flat parameters as they are in memory, so no other world can load them"
-      : `there is no StateDictType ${type}`;
-  throw new ConfigError(`${why}; use SHARDED_STATE_DICT or FULL_STATE_DICT`);
+  if (TYPES.some((known) => known === type)) return;
+  const why = type === 'LOCAL_STATE_DICT' ? NO_LOCAL_TYPE : `there is no StateDictType ${type}`;
+  throw new ConfigError(`${why}; use ${USED_TYPES}`);
 }
 
 /** Plans which rank writes which elements into which file. All ranks call this function, which is a collective. */

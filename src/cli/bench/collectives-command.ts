@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { type ShowProgress, withProgress } from '../../cell/progress';
 import { ConfigError } from '../../core/errors';
 import { type Bytes, formatBytes, formatSeconds, type Seconds } from '../../core/units';
+import { isWhole } from '../../core/whole-number';
 import { BENCH_SIZES, type BenchRow, busBandwidth, modelSeconds } from '../../dist/bench-collectives';
 import type { LaunchOptions } from '../../job/launch/options';
 import type { Job } from '../../job/run/job';
@@ -149,7 +150,7 @@ function asLine(row: ComparedRow): string {
 
 function parseSizes(text: string): readonly Bytes[] {
   const sizes = text.split(',').map(Number);
-  if (sizes.every((size) => Number.isInteger(size) && size >= 4096 && size % 4 === 0)) return sizes;
+  if (sizes.every((size) => isWhole(size, 4096) && size % 4 === 0)) return sizes;
   throw new InvalidArgumentError(
     'Give sizes in bytes, separated by commas; each must be a multiple of 4 and at least 4096.',
   );

@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { InvalidArgumentError } from 'commander';
+import { isWhole } from '../../core/whole-number';
 import { predictions } from '../../job/notebook/predictions';
 import type { Link } from '../../transport/link';
 import { linkNumbers, parseLink, wholeNumber } from '../arguments';
@@ -66,6 +67,6 @@ export function addPredictionsBench(parent: Command, perform: Perform, io: Io): 
 
 function parseWorlds(text: string): readonly number[] {
   const worlds = text.split(',').map(Number);
-  if (worlds.every((world) => Number.isInteger(world) && world >= 1)) return worlds;
+  if (worlds.every((world) => isWhole(world, 1))) return worlds;
   throw new InvalidArgumentError('Give integers of at least 1, separated by commas.');
 }

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { placeText } from '../../config/place-text';
 import { ConfigError } from '../../core/errors';
+import { isWhole } from '../../core/whole-number';
 import { addEngineOptions, type EngineOptions, engineOf, wholeNumber } from '../arguments';
 import type { Io, Perform } from '../io';
 import { flagsHelp, readFlags } from './flags';
@@ -36,7 +37,7 @@ function ranksOf({ nproc }: SftCommandOptions, { env }: Io): number {
   if (nproc !== undefined) return nproc;
   if (given === undefined || given === '') return 1;
   const ranks = Number(given);
-  if (Number.isInteger(ranks) && ranks >= 1) return ranks;
+  if (isWhole(ranks, 1)) return ranks;
   throw new ConfigError(`sft: NPROC_PER_NODE is ${given}; give an integer of at least 1`);
 }
 

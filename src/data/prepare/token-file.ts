@@ -1,5 +1,6 @@
 import type { OwnData } from '../../config/settings/data';
 import { ConfigError } from '../../core/errors';
+import { isWhole } from '../../core/whole-number';
 import type { FoundFiles } from '../files/find-files';
 import { recordsOf } from '../files/records';
 import { type BytesRead, textChunks } from '../files/text-file';
@@ -33,7 +34,7 @@ export function prepareGivenTokens(data: OwnData, parts: Pick<PrepareParts, 'fil
   const { tokens = new Uint8Array() } = data;
   let vocab = 1;
   for (const [i, id] of tokens.entries()) {
-    if (!Number.isInteger(id) || id < 0)
+    if (!isWhole(id, 0))
       throw new ConfigError(`data.tokens: element ${i} is ${id}; token ids are whole numbers from 0`);
     if (id >= vocab) vocab = id + 1;
   }

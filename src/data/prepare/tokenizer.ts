@@ -6,6 +6,7 @@ import { parseJson } from '../../core/json-text';
 import { isFolder, readRegularFile } from '../../core/regular-file';
 import { shown } from '../../core/shown';
 import { TimeLimit } from '../../core/time-limit';
+import { isIndex } from '../../core/whole-number';
 
 /** Turns texts into token ids and back. */
 export interface TextCodec {
@@ -100,7 +101,7 @@ function requireIds(file: string, { model, added_tokens: added }: Readonly<Recor
     ...(Array.isArray(added) ? added : []).map((token) => [Object(token).content, Object(token).id] as const),
   ];
   for (const [token, id] of given) {
-    if (isId(id, MOST_IDS)) continue;
+    if (isIndex(id, MOST_IDS)) continue;
     throw new ConfigError(
       `data.tokenizer: ${file} has the id ${shown(id)} for the token ${shown(token)}; ids are integers from 0 to ${MOST_IDS - 1}: download or save the file again`,
       { file },
@@ -111,13 +112,9 @@ function requireIds(file: string, { model, added_tokens: added }: Readonly<Recor
 /** The largest published vocabularies have fewer than a million tokens. */
 const MOST_IDS = 2 ** 24;
 
-function isId(id: unknown, end: number): boolean {
-  return typeof id === 'number' && Number.isInteger(id) && id >= 0 && id < end;
-}
-
 /** Returns the ids of a text. Throws: CONFIG for an id that no token has, as for a part of the text that no token stands for. */
 function withoutUnknown(file: string, vocab: number, ids: readonly number[]): readonly number[] {
-  const wrong = ids.findIndex((id) => !isId(id, vocab));
+  const wrong = ids.findIndex((id) => !isIndex(id, vocab));
   if (wrong < 0) return ids;
   throw new ConfigError(
     `data.tokenizer: ${file} gives the id ${shown(ids[wrong])} for a part of the text, which no token has; name another tokenizer`,

@@ -1,6 +1,7 @@
 import { fromOtherName } from '../../config/other-names';
 import { FLOAT_WORDS } from '../../config/settings/precision';
 import { STRATEGIES, strategyNamed } from '../../config/strategies';
+import { isWhole } from '../../core/whole-number';
 import { type Convert, isNothing, wrongValue } from './key-row';
 
 // Converters of values: from other programs' spelling to ours.
@@ -8,7 +9,7 @@ import { type Convert, isNothing, wrongValue } from './key-row';
 /** Returns an integer of at least `least`. Throws: CONFIG for other values. */
 export function wholeOf(value: unknown, least = 1): number {
   const number = typeof value === 'string' && value.trim() !== '' ? Number(value) : value;
-  if (typeof number === 'number' && Number.isInteger(number) && number >= least) return number;
+  if (isWhole(number, least)) return number;
   throw wrongValue(value, `an integer of at least ${least}`);
 }
 

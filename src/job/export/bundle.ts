@@ -10,6 +10,7 @@ import { ConfigError, ShardlabError } from '../../core/errors';
 import { makeFolder } from '../../core/regular-file';
 import { shown } from '../../core/shown';
 import { formatBytes } from '../../core/units';
+import { isWhole } from '../../core/whole-number';
 import { createBatches } from '../../data/batches';
 import type { PreparedData } from '../../data/prepared';
 import { exportedLines } from './launch-lines';
@@ -70,7 +71,7 @@ export function planBundle(
   const { to, machines = 1, gpusPerMachine, steps } = options;
   const target = targetNamed(to);
   for (const [name, value] of Object.entries({ machines, gpusPerMachine, steps: steps ?? 1 })) {
-    if (!Number.isInteger(value) || value < 1)
+    if (!isWhole(value, 1))
       throw new ConfigError(`export: ${name} is ${value}; give an integer of at least 1`);
   }
   const shape = modelShape(config);

@@ -1,4 +1,6 @@
 import type { NetworkInterfaceInfo } from 'node:os';
+import { z } from 'zod';
+import type { ShapeOf } from '../../config/parse-options';
 import { ConfigError } from '../../core/errors';
 import { shown } from '../../core/shown';
 
@@ -43,8 +45,13 @@ export interface Cluster {
   readonly address: string;
 }
 
-/** The names of the options in `ClusterOptions`. */
-export const CLUSTER_OPTIONS = ['launcher', 'hosts', 'partition', 'interface'] as const;
+/** The shape of `ClusterOptions`. */
+export const CLUSTER_OPTIONS = {
+  launcher: z.enum(LAUNCHERS),
+  hosts: z.array(z.custom<string | CommandHost>()).readonly().describe('a list of hosts'), // `hostOf` checks them
+  partition: z.string(),
+  interface: z.string(),
+} satisfies ShapeOf<ClusterOptions>;
 
 type Interfaces = Readonly<Record<string, readonly NetworkInterfaceInfo[] | undefined>>;
 
@@ -54,10 +61,6 @@ export function planCluster(
   interfaces: Interfaces,
 ): Cluster {
   const { launcher = 'torchrun', hosts = [], partition, ranks } = options;
-  if (!LAUNCHERS.includes(launcher)) {
-    throw new ConfigError(`launcher is ${shown(launcher)}, but must be one of ${LAUNCHERS.join(', ')}`);
-  }
-  if (!Array.isArray(hosts)) throw new ConfigError(`hosts is ${shown(hosts)}, but must be a list of hosts`);
   if (partition !== undefined && launcher !== 'slurm') {
     throw new ConfigError(
       `partition is an option of launcher 'slurm', but the launcher is '${launcher}'; leave partition out`,

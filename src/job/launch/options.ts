@@ -1,11 +1,10 @@
 import { networkInterfaces } from 'node:os';
+import { z } from 'zod';
 import { findBlas } from '../../backend/blas';
-import { LONGEST_PATH } from '../../config/call-options';
-import { requireKnownOptions } from '../../config/option-names';
+import { anyValue, count, parseOptions, path, positive, type ShapeOf } from '../../config/parse-options';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { isFolder } from '../../core/regular-file';
-import { shortened } from '../../core/shortened';
-import { isRecord, shown } from '../../core/shown';
+import { shown } from '../../core/shown';
 import { type Bytes, formatBytes } from '../../core/units';
 import { type Link, type LinkName, type LinkNumbers, linkOf } from '../../transport/link';
 import { CLUSTER_OPTIONS, type Cluster, type ClusterOptions, planCluster } from './cluster';
@@ -66,65 +65,44 @@ export interface LaunchPlan
 
 const ENGINES = ['wasm', 'torch'] as const;
 
-const KNOWN = [
-  'ranks',
-  'engine',
-  'python',
-  'blas',
-  'transport',
-  'link',
-  'memoryLimit',
-  'baseDir',
-  'startSeconds',
+/** Node's timers wait at most 2^31 - 1 ms; longer ones end at once. */
+const MOST_SECONDS = Math.floor((2 ** 31 - 1) / 1e3);
+
+const OPTIONS = {
   ...CLUSTER_OPTIONS,
-];
+  ranks: count.describe(`a whole number from 1 to ${MAX_RANKS} per host`).nonoptional(),
+  engine: z.enum(ENGINES).default('wasm'),
+  python: path.describe('the path of a Python'),
+  blas: z
+    .union([z.enum(['auto', 'none']), z.object({ path })])
+    .describe("'auto', 'none' or { path }")
+    .default('auto'),
+  transport: z.enum(['auto', 'shared-memory', 'zeromq']).default('auto'),
+  link: anyValue<LinkName | LinkNumbers>(), // `linkOf` checks it
+  memoryLimit: positive.describe('a positive number of bytes, as 24e6'),
+  baseDir: path.refine((folder) => isFolder(folder)).describe('the path of a folder'),
+  startSeconds: positive.max(MOST_SECONDS).describe(`a positive number of seconds, at most ${MOST_SECONDS}`),
+} satisfies ShapeOf<LaunchOptions>;
 
 /**
  * Checks the options of `launch` against this machine.
  * Throws: CONFIG for a wrong or unknown option, LAUNCH when the ranks do not fit into memory.
  */
-export function planLaunch(options: LaunchOptions, availableMemory: Bytes): LaunchPlan {
-  if (typeof options !== 'object' || options === null) {
-    throw new ConfigError(`launch takes options, as launch({ ranks: 4 }), not ${show(options)}`);
-  }
-  requireKnownOptions('launch({ … })', options, KNOWN);
-  const { engine = 'wasm', blas = 'auto', transport = 'auto', memoryLimit } = options;
-  oneOf('engine', engine, ENGINES);
-  checkEngineOptions(engine, options);
-  const numHosts = engine === 'torch' && Array.isArray(options.hosts) ? options.hosts.length : 0;
-  checkRanks(options.ranks, Math.max(1, numHosts));
-  const cluster = engine === 'torch' ? planCluster(options, networkInterfaces()) : undefined;
-  oneOf('transport', transport, ['auto', 'shared-memory', 'zeromq']);
-  const isPath = isRecord(blas) && typeof blas.path === 'string';
-  if (!isPath && blas !== 'auto' && blas !== 'none') throw wrong('blas', blas, "'auto', 'none' or { path }");
-  if (isPath) checkBlas(blas);
-  if (memoryLimit !== undefined) positive('memoryLimit', memoryLimit, 'bytes, as 24e6');
-  const startSeconds = options.startSeconds ?? START_SECONDS[engine];
-  positive('startSeconds', startSeconds, 'seconds');
-  if (startSeconds > MOST_SECONDS)
-    throw wrong('startSeconds', startSeconds, `at most ${MOST_SECONDS}, because no timer waits longer`);
-  if (!cluster?.isElsewhere) checkFits(options.ranks, BASE_BYTES[engine], availableMemory);
+export function planLaunch(given: LaunchOptions, availableMemory: Bytes): LaunchPlan {
+  const options = parseOptions('launch({ … })', given, OPTIONS);
+  const { engine, blas, transport, memoryLimit, python } = options;
+  checkEngineOptions(engine, given);
+  const numHosts = engine === 'torch' ? (options.hosts?.length ?? 0) : 0;
+  const { ranks } = options;
+  checkRanks(ranks, Math.max(1, numHosts));
+  const cluster = engine === 'torch' ? planCluster({ ...options, ranks }, networkInterfaces()) : undefined;
+  if (typeof blas === 'object') checkBlas(blas);
+  if (!cluster?.isElsewhere) checkFits(ranks, BASE_BYTES[engine], availableMemory);
   const baseDir = options.baseDir ?? currentFolder();
-  if (typeof baseDir !== 'string' || baseDir.length > LONGEST_PATH || !isFolder(baseDir))
-    throw wrong('baseDir', baseDir, 'the path of a folder');
   const link = options.link === undefined ? undefined : linkOf(options.link);
-  const { python } = options;
-  return {
-    ranks: options.ranks,
-    engine,
-    python,
-    cluster,
-    blas,
-    transport,
-    link,
-    memoryLimit,
-    baseDir,
-    startSeconds,
-  };
+  const startSeconds = options.startSeconds ?? START_SECONDS[engine];
+  return { ranks, engine, python, cluster, blas, transport, link, memoryLimit, baseDir, startSeconds };
 }
-
-/** Node's timers wait at most 2^31 - 1 ms; longer ones end at once. */
-const MOST_SECONDS = Math.floor((2 ** 31 - 1) / 1e3);
 
 /** Throws: CONFIG if the file that the user names is not a BLAS, because ranks would silently use WebAssembly. */
 function checkBlas(blas: { readonly path: string }): void {
@@ -135,11 +113,8 @@ function checkBlas(blas: { readonly path: string }): void {
   });
 }
 
-function checkRanks(ranks: unknown, numHosts: number): asserts ranks is number {
+function checkRanks(ranks: number, numHosts: number): void {
   const most = numHosts * MAX_RANKS;
-  if (typeof ranks !== 'number' || !Number.isInteger(ranks) || ranks < 1) {
-    throw wrong('ranks', ranks, `a whole number from 1 to ${most}`);
-  }
   if (ranks > most) {
     throw new ConfigError(
       `ranks is ${ranks}, but a job on ${numHosts === 1 ? 'one host' : `${numHosts} hosts`} has at most ${most} rank processes; launch ${most} or fewer`,
@@ -162,7 +137,7 @@ function checkFits(ranks: number, baseBytes: Bytes, availableMemory: Bytes): voi
 /** Options that have an effect with one engine only. */
 const ONLY_OF: Readonly<Record<(typeof ENGINES)[number], readonly (keyof LaunchOptions)[]>> = {
   wasm: ['blas', 'transport', 'link', 'memoryLimit'],
-  torch: ['python', ...CLUSTER_OPTIONS],
+  torch: ['python', 'launcher', 'hosts', 'partition', 'interface'],
 };
 
 /** Refuses options that the engine would ignore. */
@@ -178,19 +153,6 @@ function checkEngineOptions(engine: (typeof ENGINES)[number], options: LaunchOpt
       },
     );
   }
-  const { python } = options;
-  if (python !== undefined && (typeof python !== 'string' || python.length > LONGEST_PATH))
-    throw wrong('python', python, 'the path of a Python');
-}
-
-function oneOf(name: string, value: unknown, allowed: readonly string[]): void {
-  if (typeof value === 'string' && allowed.includes(value)) return;
-  throw wrong(name, value, allowed.map((word) => `'${word}'`).join(' or '));
-}
-
-function positive(name: string, value: unknown, unit: string): void {
-  if (typeof value === 'number' && value > 0 && Number.isFinite(value)) return;
-  throw wrong(name, value, `a positive number of ${unit}`);
 }
 
 /** Returns this process's folder. Throws: IO if the folder was deleted. */
@@ -201,12 +163,4 @@ function currentFolder(): string {
     const message = 'the current folder was deleted; change to another folder, or set baseDir';
     throw new ShardlabError('IO', message, { cause });
   }
-}
-
-function wrong(name: string, value: unknown, wanted: string): ConfigError {
-  return new ConfigError(`${name} is ${show(value)}, but must be ${wanted}`, { [name]: value });
-}
-
-function show(value: unknown): string {
-  return typeof value === 'string' ? `'${shortened(value)}'` : shown(value);
 }

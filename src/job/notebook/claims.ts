@@ -1,7 +1,8 @@
 import { inspect } from 'node:util';
 import { withProgress } from '../../cell/progress';
-import { requireKnownOptions } from '../../config/option-names';
 import { DISPLAY, type DisplayBundle, type Shown, shownAsText, withShown } from '../../core/display';
+import { anyText, either, listOf } from '../../config/call-options';
+import { ofKind, parseOptions, type ShapeOf } from '../../config/parse-options';
 import { ConfigError } from '../../core/errors';
 import { claimsTable, countVerdicts, verdictText } from '../../figures/claims/claim-words';
 import { claimsFigure } from '../../figures/claims/claims-figure';
@@ -182,10 +183,19 @@ function isOwnClaim(which: object | string): which is OwnClaim {
   return typeof which === 'object' && which !== null && 'says' in which;
 }
 
+const NAMES = either(anyText, listOf(anyText));
+
+/** `filterClaims` checks which names there are. */
+const FILTER = {
+  id: ofKind<NonNullable<ClaimFilter['id']>>(NAMES),
+  document: ofKind<NonNullable<ClaimFilter['document']>>(NAMES),
+  kind: ofKind<NonNullable<ClaimFilter['kind']>>(NAMES),
+  verdict: ofKind<NonNullable<ClaimFilter['verdict']>>(NAMES),
+} satisfies ShapeOf<ClaimFilter>;
+
 function filterOf(which: string | readonly string[] | ClaimFilter): ClaimFilter {
   if (typeof which === 'string' || Array.isArray(which)) return { id: which as string | readonly string[] };
-  requireKnownOptions('sl.claims', which, ['id', 'document', 'kind', 'verdict']);
-  return which as ClaimFilter;
+  return parseOptions('sl.claims', which as ClaimFilter, FILTER);
 }
 
 function verification(checks: readonly ClaimCheck[]): Verification {

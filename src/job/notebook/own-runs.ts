@@ -2,6 +2,7 @@ import type { ShowProgress } from '../../cell/progress';
 import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import type { Bytes, Seconds } from '../../core/units';
+import { isWhole } from '../../core/whole-number';
 import type { BenchRow } from '../../dist/bench-collectives';
 import { communication } from '../../ledger/communication';
 import type { StepRecord } from '../../ledger/record';
@@ -86,7 +87,7 @@ const DEFAULT_LINKS = [{ gbit: 2, latencyUs: 50 }, null] as const;
  */
 export async function ownRuns(options: OwnRunsOptions, progress: ShowProgress): Promise<OwnRuns> {
   const { worlds = [1, 2, 4], links = DEFAULT_LINKS, rounds = 5, modelParallel = true } = options;
-  if (worlds.length === 0 || links.length === 0 || !(Number.isInteger(rounds) && rounds >= 1)) {
+  if (worlds.length === 0 || links.length === 0 || !isWhole(rounds, 1)) {
     throw new ConfigError(
       `predictions: ${worlds.length} worlds, ${links.length} links, ${rounds} rounds; give at least one of each`,
     );

@@ -1,6 +1,6 @@
+import { z } from 'zod';
 import { withProgressSync } from '../../cell/progress';
-import { anything, count, requireOptions } from '../../config/call-options';
-import { requireKnownOptions } from '../../config/option-names';
+import { count, parseOptions, type ShapeOf, wholeNumber } from '../../config/parse-options';
 import type { TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { formatBytes } from '../../core/units';
@@ -25,6 +25,15 @@ export interface CountOptions extends PlanOptions, Omit<DryRunOptions, 'world' |
   /** Counts a training of this library in a dry run, in place of predicting one of a program on GPUs. */
   readonly count: true;
 }
+
+const OPTIONS = {
+  ...PLAN_OPTIONS,
+  ...DRY_RUN_OPTIONS,
+  count: z.literal(true).nonoptional(),
+} satisfies ShapeOf<CountOptions>;
+
+/** The shape of the options with which `traffic` draws bytes. */
+export const TRAFFIC_OPTIONS = { step: wholeNumber, ranksPerNode: count } satisfies ShapeOf<TrafficOptions>;
 
 /** A dry run of a plan's config, beside the prediction for the same place. Shown in a notebook as text. */
 export class CountedRun extends DryRun {
@@ -55,10 +64,10 @@ export class CountedRun extends DryRun {
    * ranks ran (`ranks: 'all'`).
    */
   traffic(options: TrafficOptions = {}): Figure {
-    requireOptions('traffic', options, { step: anything, ranksPerNode: count });
+    const drawn = parseOptions('traffic({ … })', options, TRAFFIC_OPTIONS);
     const { config, world, records } = this;
     return sessionGuesses().reveal(
-      trafficMatrix({ strategy: config.parallel.strategy, world, records }, options),
+      trafficMatrix({ strategy: config.parallel.strategy, world, records }, drawn),
     );
   }
 
@@ -91,12 +100,8 @@ function row(name: string, columns: readonly string[]): string {
 
 /** Counts a plan's subject. Throws: CONFIG for options that do not exist, and all errors of a dry run. */
 export function countedRun(subject: Subject, options: CountOptions): CountedRun {
-  requireKnownOptions('plan(input, place, { count: true, … })', options, [
-    'count',
-    ...PLAN_OPTIONS,
-    ...DRY_RUN_OPTIONS,
-  ]);
-  const { count: _count, calibration: _calibration, ...settings } = options;
+  const form = 'plan(input, place, { count: true, … })';
+  const { count: _count, calibration: _calibration, ...settings } = parseOptions(form, options, OPTIONS);
   const { config, place, own, isOwnModel } = subject;
   if (plannedModel(config.model) !== undefined)
     throw new ConfigError(

@@ -1,4 +1,4 @@
-import { requireKnownOptions } from '../../config/option-names';
+import { flag, parseOptions } from '../../config/parse-options';
 import type { TrainConfigInput } from '../../config/train-config';
 import { DISPLAY, type DisplayBundle } from '../../core/display';
 import { ConfigError } from '../../core/errors';
@@ -127,9 +127,11 @@ export interface PlannedOptions extends PlanOptions {
   readonly count?: false | undefined;
 }
 
+const PLANNED_OPTIONS = { ...PLAN_OPTIONS, count: flag };
+
 /** Predicts an input without warnings: `assumed` of the plan has their texts. Throws: CONFIG naming what is wrong. */
 export function quietPlan(input: PlanInput, place?: PlanPlace, options: PlanOptions = {}): Plan {
-  requireKnownOptions('plan(input, place, { … })', options, PLAN_OPTIONS);
+  parseOptions('plan(input, place, { … })', options, PLAN_OPTIONS);
   const { config, place: at } = subjectOf(input, place, options);
   return createPlan(predictedSubject(config, at));
 }
@@ -140,12 +142,10 @@ export type AnyPlan = Plan<AnyLayout, TrainConfigInput | TrainInput>;
 /** Plans or counts a subject; a warning names settings that a plan replaces by an assumption. */
 export function plannedOrCounted(
   subject: Subject,
-  { count, ...options }: PlannedOptions | CountOptions,
+  options: PlannedOptions | CountOptions,
 ): AnyPlan | CountedRun {
-  if (count === true) return countedRun(subject, { count, ...options });
-  if (count !== undefined && count !== false)
-    throw new ConfigError(`plan(input, place, { count }) takes true or false, got ${shown(count)}`);
-  requireKnownOptions('plan(input, place, { … })', { ...options, count }, ['count', ...PLAN_OPTIONS]);
+  if (options.count === true) return countedRun(subject, options);
+  parseOptions('plan(input, place, { … })', options, PLANNED_OPTIONS);
   const result = createPlan(subject);
   const once = warnOnce(warnOnStderr);
   for (const { says } of result.assumed) once(says);

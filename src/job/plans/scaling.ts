@@ -1,5 +1,5 @@
-import { count, fields, listOf, requireKind } from '../../config/call-options';
-import { requireKnownOptions } from '../../config/option-names';
+import { z } from 'zod';
+import { anyValue, count, parseOptions, positive, type ShapeOf } from '../../config/parse-options';
 import { ConfigError } from '../../core/errors';
 import type { Figure } from '../../figures/figure';
 import { counted } from '../../figures/format';
@@ -30,31 +30,23 @@ export interface ScalingOptions extends Pick<ScalingView, 'documented' | 'measur
 }
 
 const OPTIONS = {
-  counts: true,
-  countedIn: true,
-  quantity: true,
-  batch: true,
-  documented: true,
-  measured: true,
-  measuredWhat: true,
-} as const satisfies Readonly<Record<keyof ScalingOptions, true>>;
+  counts: z.array(count).readonly().nonoptional(),
+  countedIn: z.enum(['GPUs', 'nodes']).default('GPUs'),
+  quantity: z.enum(['efficiency', 'tokensPerSecond']).default('efficiency'),
+  batch: z.union([z.strictObject({ perGpu: positive }), z.strictObject({ global: count })]),
+  documented: anyValue<NonNullable<ScalingOptions['documented']>>(),
+  measured: anyValue<NonNullable<ScalingOptions['measured']>>(),
+  measuredWhat: z.string(),
+} satisfies ShapeOf<ScalingOptions>;
 
 /**
  * Plans configs at growing numbers of GPUs or nodes, and draws one line per config. Efficiency is tokens per second per GPU
  * relative to the first count, and its band shows a slower and a faster network. The band of tokens per second shows the
  * interval of the time. Throws: CONFIG if a config is not legal at a count, and for an option that does not exist.
  */
-export function scaling(subjects: Readonly<Record<string, Subject>>, options: ScalingOptions): Figure {
-  requireKind('scaling', 'the options', options, fields);
-  requireKnownOptions('scaling({ … })', options, Object.keys(OPTIONS));
-  requireKind('scaling', 'counts', options.counts, listOf(count));
-  const { countedIn = 'GPUs', quantity = 'efficiency' } = options;
-  if (countedIn !== 'GPUs' && countedIn !== 'nodes')
-    throw new ConfigError(`scaling: countedIn is '${String(countedIn)}'; give 'GPUs' or 'nodes'`);
-  if (quantity !== 'efficiency' && quantity !== 'tokensPerSecond')
-    throw new ConfigError(
-      `scaling: quantity is '${String(quantity)}'; give 'efficiency' or 'tokensPerSecond'`,
-    );
+export function scaling(subjects: Readonly<Record<string, Subject>>, given: ScalingOptions): Figure {
+  const options = parseOptions('scaling({ … })', given, OPTIONS);
+  const { countedIn, quantity } = options;
   const plans = Object.entries(subjects).map(([name, subject]) => ({
     name,
     plans: options.counts.map((count) => ({ count, planned: planAt(subject, count, options) })),

@@ -1,5 +1,5 @@
-import { requireKnownOptions } from '../../config/option-names';
-import { ConfigError, classOf, ShardlabError } from '../../core/errors';
+import { functionSchema, parseOptions } from '../../config/parse-options';
+import { ConfigError, ShardlabError } from '../../core/errors';
 import type { StepResult } from '../../train/step-result';
 import type { RunSave } from './checkpoints';
 import type { Evaluation } from './inference';
@@ -22,7 +22,8 @@ type EventName = keyof RunCallback<never>;
 /** The first argument of an event's functions: a step's result, an evaluation, or a save. */
 export type CallbackValue<Name extends EventName> = Parameters<NonNullable<RunCallback<never>[Name]>>[0];
 
-const EVENTS = ['onStepEnd', 'onEvaluate', 'onSave'] as const satisfies readonly EventName[];
+const EVENT = functionSchema<(value: never, run: never) => unknown>();
+const EVENTS = { onStepEnd: EVENT, onEvaluate: EVENT, onSave: EVENT } satisfies Record<EventName, unknown>;
 
 /** A callback that the user added, and the line that added it. */
 interface Registered<R> {
@@ -37,19 +38,10 @@ export class Callbacks<R> {
 
   /** Adds a callback; the returned function removes it. Throws: CONFIG for names that are not events. */
   add(callback: RunCallback<R>): () => void {
-    if (typeof callback !== 'object' || callback === null) {
-      throw new ConfigError(
-        `run.addCallback takes an object, as run.addCallback({ onStepEnd: (result) => … }), not ${classOf(callback)}`,
-      );
-    }
-    requireKnownOptions('run.addCallback({ … })', callback, EVENTS);
-    const given = EVENTS.filter((name) => callback[name] !== undefined);
-    if (given.length === 0) {
-      throw new ConfigError(`run.addCallback: the object has no functions; give ${EVENTS.join(', ')}`);
-    }
-    for (const name of given) {
-      if (typeof callback[name] === 'function') continue;
-      throw new ConfigError(`run.addCallback: ${name} is ${classOf(callback[name])}; give a function`);
+    const given = parseOptions('run.addCallback({ … })', callback, EVENTS);
+    if (Object.keys(given).length === 0) {
+      const names = Object.keys(EVENTS).join(', ');
+      throw new ConfigError(`run.addCallback: the object has no functions; give ${names}`);
     }
     const registered = { callback, place: cellPlace(new Error()) };
     this.#registered.add(registered);

@@ -5,10 +5,10 @@ import { folderToRead } from '../../checkpoint/format/checkpoint-folder';
 import { STATE_FILE } from '../../checkpoint/format/checkpoint-mark';
 import { NOTHING_WRITTEN } from '../../checkpoint/format/checkpoint-state';
 import { MAGIC_BYTES, refuseOtherFormats } from '../../checkpoint/format/not-safetensors';
-import type { SaveOptions } from '../../checkpoint/save/save-plan';
+import { SAVE_OPTIONS, type SaveOptions } from '../../checkpoint/save/save-plan';
 import { LONGEST_PATH } from '../../config/call-options';
-import { requireKnownOptions } from '../../config/option-names';
 import { type Shown, shownAsText, withShown } from '../../core/display';
+import { flag, parseOptions, type ShapeOf } from '../../config/parse-options';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { linkTarget, openRegularFile } from '../../core/regular-file';
 import { shown } from '../../core/shown';
@@ -56,7 +56,10 @@ export interface RunLoad extends Shown {
   readonly seconds: Seconds;
 }
 
-const SAVE_OPTIONS = ['type', 'maxShardBytes', 'dtype', 'async'] satisfies (keyof RunSaveOptions)[];
+const { trainer: _, ...SAVE_OPTIONS_OF_USERS } = SAVE_OPTIONS;
+const SAVE = { ...SAVE_OPTIONS_OF_USERS, async: flag.default(false) } satisfies ShapeOf<RunSaveOptions>;
+
+const LOAD = { parametersOnly: flag.default(false) } satisfies ShapeOf<RunLoadOptions>;
 
 /** Options of saves within this library, in addition to the options of `run.save`. */
 interface SaveParts {
@@ -75,8 +78,7 @@ export async function saveRun(
   settings: RunSaveOptions,
   { beside = 'states', shownAs = given, place = {} }: SaveParts = {},
 ): Promise<RunSave> {
-  requireKnownOptions('run.save(path, { … })', settings, SAVE_OPTIONS);
-  const { async: isAsync = false, ...options } = settings;
+  const { async: isAsync, ...options } = parseOptions('run.save(path, { … })', settings, SAVE);
   const { number: run, calls, history, supervisor, torch } = parts;
   const path = pathOf('save', given);
   const { world } = history.phase;
@@ -139,8 +141,7 @@ export async function loadRun(
   options: RunLoadOptions,
   place: ProgressPlace = {},
 ): Promise<RunLoad> {
-  requireKnownOptions('run.load(path, { … })', options, ['parametersOnly']);
-  const { parametersOnly = false } = options;
+  const { parametersOnly } = parseOptions('run.load(path, { … })', options, LOAD);
   const { number: run, calls, history } = parts;
   const path = pathOf('load', given);
   checkFolder(path, parametersOnly);

@@ -1,8 +1,10 @@
-import { requireKnownOptions } from '../../config/option-names';
+import { z } from 'zod';
+import { count, parseOptions, path, type ShapeOf } from '../../config/parse-options';
 import { ConfigError } from '../../core/errors';
 import { withTemporaryFolder } from '../../core/regular-file';
 import { type BundleOptions, planBundle, writeBundle } from '../export/bundle';
 import type { ExportReport } from '../export/report';
+import { TARGET_NAMES } from '../export/targets';
 import type { RunParts } from './calls';
 import { saveRun } from './checkpoints';
 
@@ -12,14 +14,20 @@ export interface ExportOptions extends Omit<BundleOptions, 'gpusPerMachine'> {
   readonly gpusPerMachine?: number | undefined;
 }
 
-const OPTIONS = ['to', 'out', 'machines', 'gpusPerMachine', 'steps'] satisfies (keyof ExportOptions)[];
+const OPTIONS = {
+  to: z.enum(TARGET_NAMES).nonoptional(),
+  out: path.nonoptional(),
+  machines: count.default(1),
+  gpusPerMachine: count,
+  steps: count,
+} satisfies ShapeOf<ExportOptions>;
 
 /** Writes a run as a bundle; `Run.export` says how. */
-export async function exportRun(parts: RunParts, options: ExportOptions): Promise<ExportReport> {
-  requireKnownOptions('run.export({ … })', options, OPTIONS);
+export async function exportRun(parts: RunParts, given: ExportOptions): Promise<ExportReport> {
+  const options = parseOptions('run.export({ … })', given, OPTIONS);
   const { history, data: prepared } = parts;
   const { config, world } = history.phase;
-  const { machines = 1, gpusPerMachine = world / machines } = options;
+  const { machines, gpusPerMachine = world / machines } = options;
   if (options.gpusPerMachine === undefined && !Number.isInteger(gpusPerMachine)) {
     throw new ConfigError(
       `run.export: ${world} ranks are not divisible by ${machines} machines; give gpusPerMachine too`,
@@ -27,7 +35,7 @@ export async function exportRun(parts: RunParts, options: ExportOptions): Promis
   }
   const bundle = planBundle(
     config,
-    { ...options, machines, gpusPerMachine },
+    { ...options, gpusPerMachine },
     { firstStep: history.lastStep, hasWeights: true },
   );
   const weights = `${bundle.out}.weights-${process.pid}`;

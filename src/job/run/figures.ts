@@ -1,16 +1,8 @@
 import { availableParallelism } from 'node:os';
-import {
-  anything,
-  count,
-  index,
-  type OptionKinds,
-  oneOf,
-  requireKind,
-  requireOptions,
-} from '../../config/call-options';
+import { z } from 'zod';
+import { index, requireKind } from '../../config/call-options';
 import { isVideoModel } from '../../config/families/families';
-import { nearest } from '../../config/nearest';
-import { requireKnownOptions } from '../../config/option-names';
+import { count, parseOptions, type ShapeOf, wholeNumber } from '../../config/parse-options';
 import { placeText } from '../../config/place-text';
 import { isOwnModel, modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
@@ -50,11 +42,23 @@ export interface CommOptions extends TrafficOptions {
   readonly as?: 'causes' | 'traffic';
 }
 
-const COMM: OptionKinds<CommOptions> = {
-  as: oneOf('causes', 'traffic'),
-  step: anything,
+const MEMORY = {
+  over: z.enum(['time', 'ranks']),
+  space: z.enum(['device', 'both']),
+  rank: wholeNumber,
+  step: wholeNumber,
+} satisfies ShapeOf<MemoryOptions>;
+
+const COMM = {
+  as: z.enum(['causes', 'traffic']).default('causes'),
+  step: wholeNumber,
   ranksPerNode: count,
-};
+} satisfies ShapeOf<CommOptions>;
+
+const TIMELINE = {
+  as: z.enum(TIMELINE_FORMS).default('lanes'),
+  step: wholeNumber,
+} satisfies ShapeOf<TimelineOptions>;
 
 /** Recorded steps, and how figures show them. */
 export interface RecordedSteps {
@@ -95,8 +99,8 @@ export abstract class StepFigures {
    * job.memory({ over: 'time', rank: 0 }); // of the last step of %%ranks cells and job.on().run
    */
   memory(options: MemoryOptions = {}): Figure {
-    requireKnownOptions('memory({ … })', options, ['over', 'space', 'rank', 'step']);
-    return this.#draw(options.step, (view) => memoryFigure(view, options));
+    const drawn = parseOptions('memory({ … })', options, MEMORY);
+    return this.#draw(drawn.step, (view) => memoryFigure(view, drawn));
   }
 
   /**
@@ -107,7 +111,7 @@ export abstract class StepFigures {
    * run.comm({ as: 'traffic', ranksPerNode: 2 }); // as if each machine had two ranks
    */
   comm(given: CommOptions = {}): Figure {
-    const { as = 'causes', ...options } = requireOptions('comm', given, COMM);
+    const { as, ...options } = parseOptions('comm({ … })', given, COMM);
     return this.#draw(options.step, (view) =>
       as === 'traffic' ? trafficMatrix(view, options) : commCauses(view),
     );
@@ -119,14 +123,7 @@ export abstract class StepFigures {
    * the model has no pipeline.
    */
   timeline(options: TimelineOptions = {}): Figure {
-    requireKnownOptions('timeline({ … })', options, ['as', 'step']);
-    const { as = 'lanes', step } = options;
-    if (!TIMELINE_FORMS.includes(as)) {
-      const near = nearest(as, TIMELINE_FORMS);
-      const hint =
-        near === undefined ? `choose one of ${TIMELINE_FORMS.join(', ')}` : `did you mean '${near}'?`;
-      throw new ConfigError(`timeline({ as: '${as}' }): there is no such form; ${hint}`);
-    }
+    const { as, step } = parseOptions('timeline({ … })', options, TIMELINE);
     return this.#draw(step, (view) =>
       as === 'pipeline' ? pipelineGantt(view, step) : commTimeline(view, step === undefined ? {} : { step }),
     );

@@ -1,6 +1,14 @@
+import { z } from 'zod';
 import { Progress, type ProgressPlace } from '../../cell/progress';
 import { isVideoModel } from '../../config/families/families';
-import { requireKnownOptions } from '../../config/option-names';
+import {
+  atLeast0,
+  count,
+  functionSchema,
+  parseOptions,
+  type ShapeOf,
+  wholeNumber,
+} from '../../config/parse-options';
 import { modelShape } from '../../config/settings/model';
 import { type Shown, shownAsText, withShown } from '../../core/display';
 import { ConfigError, classOf } from '../../core/errors';
@@ -58,13 +66,32 @@ export interface SampleOptions {
   readonly seed?: number;
 }
 
+const METRIC = functionSchema<Metric>().describe(
+  'a function, such as (output, batch, { tf }) => tf.mean(tf.abs(tf.sub(output, batch.y)))',
+);
+
+const EVALUATE = {
+  metrics: z.record(z.string(), METRIC).default({}),
+} satisfies ShapeOf<EvaluateOptions>;
+
+const SAMPLE = {
+  tokens: count.default(100),
+  temperature: atLeast0.default(1),
+  topK: count.nullable().default(null),
+  seed: wholeNumber.default(0),
+} satisfies ShapeOf<SampleOptions>;
+
 /** Evaluates a run; `Run.evaluate` says how. */
 export async function evaluateRun<Name extends string = never, Output = Tensor, Batch = FileBatch>(
   parts: RunParts,
   options: EvaluateOptions<Name, Output, Batch> = {},
   place: ProgressPlace = {},
 ): Promise<Evaluation<Name>> {
-  const sources = sourcesOf(options);
+  const given: object = options; // a metric's types are those of the user's model
+  const { metrics: functions } = parseOptions('run.evaluate({ … })', given, EVALUATE);
+  const sources = Object.fromEntries(
+    Object.entries(functions).map(([name, metric]) => [name, String(metric)]),
+  );
   const { number: run, calls, history } = parts;
   const start = now();
   const line = new Progress('evaluating', 'batches', place);
@@ -84,27 +111,13 @@ export async function evaluateRun<Name extends string = never, Output = Tensor, 
   return withShown(facts, shownAsText(text));
 }
 
-/** Returns the source of each metric. Throws: CONFIG for a metric that is no function. */
-function sourcesOf(options: object): Record<string, string> {
-  requireKnownOptions('run.evaluate({ … })', options, ['metrics']);
-  const { metrics = {} } = options as { readonly metrics?: Readonly<Record<string, unknown>> }; // the values are checked below
-  const wrong = Object.entries(metrics).find(([, metric]) => typeof metric !== 'function');
-  if (wrong === undefined) {
-    return Object.fromEntries(Object.entries(metrics).map(([name, metric]) => [name, String(metric)]));
-  }
-  throw new ConfigError(
-    `run.evaluate: metrics.${wrong[0]} is ${classOf(wrong[1])}; give a function, as metrics: { ${wrong[0]}: (output, batch, { tf }) => ` +
-      'tf.mean(tf.abs(tf.sub(output, batch.y))) }',
-  );
-}
-
 /** Samples from a run; `Run.sample` says how. */
 export async function sampleRun<Prompt extends string | readonly number[]>(
   parts: RunParts & { readonly jobData: JobData },
   prompt: Prompt,
   options: SampleOptions,
 ): Promise<Prompt extends string ? string : number[]> {
-  const how = checkedOptions(options);
+  const how = parseOptions('run.sample(prompt, { … })', options, SAMPLE);
   const { number: run, calls, history, jobData } = parts;
   const { config, world } = history.phase;
   limitsOf(config); // Refuses a model without tokens, before ranks get work.
@@ -119,22 +132,6 @@ export async function sampleRun<Prompt extends string | readonly number[]>(
     .finally(() => line.end());
   const made = codec === null ? all : textOf(codec, all);
   return made as Prompt extends string ? string : number[]; // a text prompt gives a text, and ids give ids
-}
-
-function checkedOptions(options: SampleOptions) {
-  requireKnownOptions('run.sample(prompt, { … })', options, ['tokens', 'temperature', 'topK', 'seed']);
-  const { tokens = 100, temperature = 1, topK = null, seed = 0 } = options;
-  if (!(Number.isInteger(tokens) && tokens > 0)) throw wrong('tokens', tokens, 'an integer from 1');
-  if (!(temperature >= 0 && temperature < Infinity))
-    throw wrong('temperature', temperature, 'a number from 0');
-  if (topK !== null && !(Number.isInteger(topK) && topK > 0))
-    throw wrong('topK', topK, 'an integer from 1, or null');
-  if (!Number.isInteger(seed)) throw wrong('seed', seed, 'an integer');
-  return { tokens, temperature, topK, seed };
-}
-
-function wrong(key: string, value: unknown, expected: string): ConfigError {
-  return new ConfigError(`run.sample: ${key} is ${String(value)}; give ${expected}`);
 }
 
 function idsOf(prompt: unknown): number[] {

@@ -1,6 +1,7 @@
 import { inspect } from 'node:util';
+import { z } from 'zod';
 import { configNamed } from '../../config/named-config';
-import { requireKnownOptions } from '../../config/option-names';
+import { anyValue, parseOptions, type ShapeOf } from '../../config/parse-options';
 import type { TrainConfigInput } from '../../config/train-config';
 import { DISPLAY, type DisplayBundle } from '../../core/display';
 import { now } from '../../core/units';
@@ -9,7 +10,7 @@ import type { Module } from '../../nn/module';
 import type { FileBatch } from '../../train/own-task';
 import type { Link } from '../../transport/link';
 import { parseSelection, type Selection } from '../control/selection';
-import type { TorchFramework } from '../control/torch-messages';
+import { TORCH_FRAMEWORKS, type TorchFramework } from '../control/torch-messages';
 import type { RankVariables, VariableNamed } from '../control/variables';
 import type { BusyRank, OutputSink } from '../launch/call';
 import type { Fleet } from '../launch/fleet';
@@ -55,6 +56,13 @@ export interface TrainOptions {
   /** With engine 'torch': true compiles the model's blocks by torch.compile; a text names another backend. Default: false. */
   readonly compile?: boolean | string | undefined;
 }
+
+const TRAIN_OPTIONS = {
+  ranks: anyValue<number>(), // `checkWorld` and `checkInit` check these two
+  init: anyValue<string | readonly string[]>(),
+  framework: z.enum(TORCH_FRAMEWORKS),
+  compile: z.union([z.boolean(), z.string()]),
+} satisfies ShapeOf<TrainOptions>;
 
 /** A run that is being built. */
 export interface PendingRun extends Promise<Run> {
@@ -278,8 +286,8 @@ export class Job extends StepFigures {
   }
 
   async #train(input: object | string, options: TrainOptions): Promise<Run> {
-    requireKnownOptions('job.train(config, { … })', options, ['ranks', 'init', 'framework', 'compile']);
-    const { init, ranks: world = this.numRanks } = options;
+    const form = 'job.train(config, { … })';
+    const { init, ranks: world = this.numRanks } = parseOptions(form, options, TRAIN_OPTIONS);
     const torch = torchRunOf(this.#fleet, options);
     checkWorld('train', world, this.numRanks);
     checkInit(init);

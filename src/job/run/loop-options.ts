@@ -1,5 +1,5 @@
-import { requireKnownOptions } from '../../config/option-names';
-import { ConfigError, classOf } from '../../core/errors';
+import { atLeast0, count, flag, parseOptions, path, type ShapeOf } from '../../config/parse-options';
+import { ConfigError } from '../../core/errors';
 import type { EvaluatedStep } from '../control/messages';
 import type { RunParts } from './calls';
 import { OutputFolder } from './output-folder';
@@ -21,10 +21,15 @@ export interface LoopOptions {
   readonly earlyStoppingThreshold?: number | undefined;
 }
 
-const NAMES = [
-  ...(['evalSteps', 'saveSteps', 'outputDir', 'saveTotalLimit', 'loadBestModelAtEnd'] as const),
-  ...(['earlyStoppingPatience', 'earlyStoppingThreshold'] as const),
-] satisfies (keyof LoopOptions)[];
+const OPTIONS = {
+  evalSteps: count,
+  saveSteps: count,
+  outputDir: path,
+  saveTotalLimit: count,
+  loadBestModelAtEnd: flag,
+  earlyStoppingPatience: count,
+  earlyStoppingThreshold: atLeast0,
+} satisfies ShapeOf<LoopOptions>;
 
 /** Options that have no effect if another option is missing. */
 const NEEDS: readonly (readonly [keyof LoopOptions, keyof LoopOptions])[] = [
@@ -43,23 +48,12 @@ const NEEDS: readonly (readonly [keyof LoopOptions, keyof LoopOptions])[] = [
  */
 export function checkLoopOptions(
   what: string,
-  options: LoopOptions,
+  given: LoopOptions,
   numSteps: number,
   { lastStep, data }: Pick<RunParts, 'data'> & { readonly lastStep: number },
 ): string[] {
-  requireKnownOptions(`${what}(n, { … })`, options, NAMES);
-  const { evalSteps, saveSteps, outputDir, loadBestModelAtEnd, earlyStoppingThreshold = 0 } = options;
-  for (const name of ['evalSteps', 'saveSteps', 'saveTotalLimit', 'earlyStoppingPatience'] as const) {
-    const value = options[name];
-    if (value !== undefined && !(Number.isInteger(value) && value > 0))
-      throw wrong(what, name, value, 'a whole number from 1');
-  }
-  if (!(earlyStoppingThreshold >= 0 && earlyStoppingThreshold < Infinity))
-    throw wrong(what, 'earlyStoppingThreshold', earlyStoppingThreshold, 'a number from 0');
-  if (outputDir !== undefined && (typeof outputDir !== 'string' || outputDir === ''))
-    throw wrong(what, 'outputDir', outputDir, "a folder's path, as 'out'");
-  if (loadBestModelAtEnd !== undefined && typeof loadBestModelAtEnd !== 'boolean')
-    throw wrong(what, 'loadBestModelAtEnd', loadBestModelAtEnd, 'true or false');
+  const options: LoopOptions = parseOptions(`${what}(n, { … })`, given, OPTIONS);
+  const { evalSteps, saveSteps, outputDir, loadBestModelAtEnd } = options;
   for (const [name, needed] of NEEDS) {
     const isOff = options[name] === undefined || options[name] === false;
     if (!isOff && options[needed] === undefined)
@@ -102,11 +96,6 @@ function laterCheckpoints(what: string, outputDir: string | undefined, lastStep:
       `that checkpoint, and saveTotalLimit does not delete checkpoints of later steps. To continue from step ${step}: ` +
       `await run.load('${outputDir}/checkpoint-${step}')`,
   ];
-}
-
-function wrong(what: string, name: string, value: unknown, expected: string): ConfigError {
-  const found = typeof value === 'number' ? String(value) : classOf(value);
-  return new ConfigError(`${what}: ${name} is ${found}; give ${expected}`);
 }
 
 /**

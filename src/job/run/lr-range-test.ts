@@ -1,7 +1,8 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { z } from 'zod';
 import { type ShowProgress, withProgress } from '../../cell/progress';
-import { requireKnownOptions } from '../../config/option-names';
+import { limitAbove, type Parsed, parseOptions, positive, type ShapeOf } from '../../config/parse-options';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { type LrRange, type LrRangeFigure, lrRangeFigure } from '../../figures/lr-range';
 import type { RankStep } from '../control/messages';
@@ -23,6 +24,16 @@ export interface LrRangeOptions {
   readonly divergeTh?: number;
 }
 
+const OPTIONS = {
+  startLr: positive.default(1e-6),
+  endLr: positive.default(1),
+  numIter: z.int().min(3).default(100),
+  smoothF: positive.max(1).default(0.05),
+  divergeTh: limitAbove(1).default(5),
+} satisfies ShapeOf<LrRangeOptions>;
+
+type Range = Parsed<typeof OPTIONS>;
+
 /** Tests learning rates; `Run.lrRangeTest` says how. `isInterrupted` is called before each step. */
 export async function lrRangeTest(
   parts: RunParts & { readonly folder: string },
@@ -30,7 +41,7 @@ export async function lrRangeTest(
   options: LrRangeOptions,
   isInterrupted: () => boolean,
 ): Promise<LrRangeFigure> {
-  const range = checkedOptions(options);
+  const range = checkedRange(options);
   const { number: run, calls, supervisor } = parts;
   const folder = join(parts.folder, `run-${run}-before-lr-range-test`);
   const { newestCheckpoint } = calls;
@@ -59,7 +70,7 @@ function unlessClosed(error: unknown): void {
 async function tryRates(
   parts: RunParts,
   training: RunTraining,
-  { startLr, endLr, numIter, smoothF, divergeTh }: Required<LrRangeOptions>,
+  { startLr, endLr, numIter, smoothF, divergeTh }: Range,
   isInterrupted: () => boolean,
   show: ShowProgress,
 ): Promise<LrRange> {
@@ -92,20 +103,9 @@ function interrupted(numDone: number, numIter: number): ShardlabError {
   );
 }
 
-function checkedOptions(options: LrRangeOptions): Required<LrRangeOptions> {
-  requireKnownOptions('run.lrRangeTest({ … })', options, [
-    ...(['startLr', 'endLr', 'numIter', 'smoothF', 'divergeTh'] satisfies (keyof LrRangeOptions)[]),
-  ]);
-  const { startLr = 1e-6, endLr = 1, numIter = 100, smoothF = 0.05, divergeTh = 5 } = options;
-  if (!(startLr > 0)) throw wrong('startLr', startLr, 'a number above 0, as 1e-6');
-  if (!(endLr > startLr && endLr < Infinity))
-    throw wrong('endLr', endLr, `a number above startLr (${startLr})`);
-  if (!(Number.isInteger(numIter) && numIter >= 3)) throw wrong('numIter', numIter, 'a whole number from 3');
-  if (!(smoothF > 0 && smoothF <= 1)) throw wrong('smoothF', smoothF, 'a number above 0, at most 1');
-  if (!(divergeTh > 1)) throw wrong('divergeTh', divergeTh, 'a number above 1');
-  return { startLr, endLr, numIter, smoothF, divergeTh };
-}
-
-function wrong(name: string, value: unknown, expected: string): ConfigError {
-  return new ConfigError(`run.lrRangeTest: ${name} is ${String(value)}; give ${expected}`);
+function checkedRange(options: LrRangeOptions): Range {
+  const range = parseOptions('run.lrRangeTest({ … })', options, OPTIONS);
+  const { startLr, endLr } = range;
+  if (endLr > startLr) return range;
+  throw new ConfigError(`run.lrRangeTest: endLr is ${endLr}, but must be above startLr (${startLr})`);
 }

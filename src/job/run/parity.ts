@@ -1,9 +1,8 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { type ShowProgress, withProgress } from '../../cell/progress';
-import { requireKnownOptions } from '../../config/option-names';
+import { count, parseOptions, positive, type ShapeOf } from '../../config/parse-options';
 import { placeText } from '../../config/place-text';
-import { ConfigError } from '../../core/errors';
 import type { NamedView, ParityStep } from '../../figures/parity/parity-data';
 import { type ParityFigure, parityFigure } from '../../figures/parity/parity-figure';
 import type { RunView } from '../../figures/run-view';
@@ -21,6 +20,11 @@ export interface ParityOptions {
   readonly tolerance?: number;
 }
 
+const OPTIONS = {
+  steps: count.default(3),
+  tolerance: positive.default(1e-3),
+} satisfies ShapeOf<ParityOptions>;
+
 /** A run's parts, with the folder of its job. */
 type ComparedParts = RunParts & { readonly folder: string };
 
@@ -36,7 +40,7 @@ type Pair = readonly [ComparedRun, ComparedRun];
 
 /** Trains two runs side by side and compares them; `Run.parity` says how. */
 export async function compareTraining(runs: Pair, options: ParityOptions): Promise<ParityFigure> {
-  const { steps: numSteps, tolerance } = checkedOptions(options);
+  const { steps: numSteps, tolerance } = parseOptions('run.parity(other, { … })', options, OPTIONS);
   requireSameTraining(runs[0].parts, runs[1].parts);
   const [one, other] = runs;
   const values = new ParityValues(one.parts.history.phase.config.optimizer.kind, tolerance);
@@ -106,18 +110,4 @@ function namedViews([one, other]: Pair): { readonly one: NamedView; readonly oth
   const names = [engineOf, strategyOf].find((of) => of(one) !== of(other));
   const [first, second] = names === undefined ? ['this run', 'other run'] : [names(one), names(other)];
   return { one: { name: first, view: one.run.view }, other: { name: second, view: other.run.view } };
-}
-
-function checkedOptions(options: ParityOptions): Required<ParityOptions> {
-  requireKnownOptions('run.parity(other, { … })', options, [
-    ...(['steps', 'tolerance'] satisfies (keyof ParityOptions)[]),
-  ]);
-  const { steps = 3, tolerance = 1e-3 } = options;
-  if (!Number.isInteger(steps) || steps < 1)
-    throw new ConfigError(`run.parity: steps is ${String(steps)}; give a whole number from 1`);
-  if (!(tolerance > 0 && tolerance < Number.POSITIVE_INFINITY))
-    throw new ConfigError(
-      `run.parity: tolerance is ${String(tolerance)}; give a number above 0, such as 1e-3`,
-    );
-  return { steps, tolerance };
 }

@@ -2,10 +2,10 @@ import { resolve } from 'node:path';
 import { withProgressSync } from '../../cell/progress';
 import { processMark } from '../../checkpoint/format/process-mark';
 import { writePretrained } from '../../checkpoint/pretrained/write-pretrained';
-import type { SaveOptions } from '../../checkpoint/save/save-plan';
+import { SAVE_OPTIONS, type SaveOptions } from '../../checkpoint/save/save-plan';
 import { LONGEST_PATH } from '../../config/call-options';
 import { publishedModel } from '../../config/families/published';
-import { requireKnownOptions } from '../../config/option-names';
+import { flag, parseOptions, type ShapeOf } from '../../config/parse-options';
 import { modelShape } from '../../config/settings/model';
 import { type Shown, shownAsText, withShown } from '../../core/display';
 import { ConfigError } from '../../core/errors';
@@ -28,7 +28,11 @@ export interface PretrainedFolder extends Shown {
   readonly bytes: Bytes;
 }
 
-const OPTIONS = ['maxShardBytes', 'dtype', 'adapter'] satisfies (keyof PretrainedOptions)[];
+const OPTIONS = {
+  maxShardBytes: SAVE_OPTIONS.maxShardBytes,
+  dtype: SAVE_OPTIONS.dtype,
+  adapter: flag.default(false),
+} satisfies ShapeOf<PretrainedOptions>;
 
 /** Saves a run's model in Hugging Face's format; `Run.savePretrained` says how. */
 export async function savePretrained(
@@ -36,14 +40,13 @@ export async function savePretrained(
   folder: string,
   options: PretrainedOptions,
 ): Promise<PretrainedFolder> {
-  requireKnownOptions('run.savePretrained(folder, { … })', options, OPTIONS);
+  const { adapter, ...save } = parseOptions('run.savePretrained(folder, { … })', options, OPTIONS);
   if (typeof folder !== 'string' || folder === '' || folder.length > LONGEST_PATH) {
     throw new ConfigError(
       `run.savePretrained takes a folder's path, as run.savePretrained('model'), not ${shown(folder)}`,
     );
   }
   const path = resolve(folder);
-  const { adapter = false, ...save } = options;
   const { lora } = parts.history.phase.config;
   if (adapter && lora === null)
     throw new ConfigError(
@@ -55,7 +58,7 @@ export async function savePretrained(
   return withTemporaryFolder(source, async () => {
     const parameters = { beside: 'nothing', shownAs: folder } as const;
     await saveRun(parts, source, { ...save, type: 'FULL_STATE_DICT' }, parameters);
-    const { maxShardBytes } = options;
+    const { maxShardBytes } = save;
     const bytes = withProgressSync('writing the model', 'bytes', (progress) =>
       writePretrained({
         source,

@@ -10,6 +10,7 @@ import { ConfigError } from '../../core/errors';
 import { shortened } from '../../core/shortened';
 import { type Bytes, formatBytes, formatSeconds, type Seconds } from '../../core/units';
 import { createTable } from '../../figures/table';
+import { isWhole } from '../../core/whole-number';
 import { type MeasuredLoads, placementByUse } from '../../parallel/experts/place-experts';
 import type { StepResult } from '../../train/step-result';
 import type { RunPlace } from './history';
@@ -157,7 +158,7 @@ function checkKeys(change: ReshardChange): void {
 
 /** Checks a number of ranks. Throws: CONFIG unless `world` is an integer from 1 to `numRanks`. */
 export function checkWorld(what: 'train' | 'reshard', world: unknown, numRanks: number): void {
-  if (typeof world === 'number' && Number.isInteger(world) && world >= 1 && world <= numRanks) return;
+  if (isWhole(world, 1) && world <= numRanks) return;
   const name = what === 'train' ? 'ranks' : 'world';
   throw new ConfigError(
     `${what}: ${name} is ${String(world)}, but this job has ${numRanks} ranks; give a whole number from 1 to ${numRanks}, ` +

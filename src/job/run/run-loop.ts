@@ -1,6 +1,7 @@
 import { ConfigError, classOf } from '../../core/errors';
 import { shown } from '../../core/shown';
 import type { Tensor } from '../../core/tf';
+import { isWhole } from '../../core/whole-number';
 import type { LrRangeFigure } from '../../figures/lr-range';
 import type { ParityFigure } from '../../figures/parity/parity-figure';
 import type { FileBatch } from '../../train/own-task';
@@ -262,7 +263,7 @@ export abstract class RunLoop extends StepFigures {
 
   #loop(name: 'run.step' | 'run.steps', numSteps: number, options: LoopOptions): TrainingLoop<this> {
     const isEndless = name === 'run.steps' && numSteps === Number.POSITIVE_INFINITY;
-    if (!isEndless && (!Number.isInteger(numSteps) || numSteps < 1)) {
+    if (!isEndless && !isWhole(numSteps, 1)) {
       const method = name.slice('run.'.length);
       throw new ConfigError(
         `${method}(${shown(numSteps)}) is not a number of steps; give a whole number from 1`,

@@ -1,9 +1,10 @@
 import { join } from 'node:path';
 import { inspect } from 'node:util';
+import { z } from 'zod';
 import { Progress } from '../../cell/progress';
 import { configWarnings } from '../../config/config-warnings';
 import { pythonRefused } from '../../config/functions-missing';
-import { requireKnownOptions } from '../../config/option-names';
+import { parseOptions, type ShapeOf } from '../../config/parse-options';
 import { placeText } from '../../config/place-text';
 import { modelShape } from '../../config/settings/model';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
@@ -69,6 +70,11 @@ export interface RunOptions extends RunHome {
   /** Called when the run is disposed. */
   readonly disposed: () => void;
 }
+
+const EXPERTS = {
+  layer: z.string(),
+  by: z.enum(['expert', 'rank']),
+} satisfies ShapeOf<ExpertOptions>;
 
 /** A model in training on ranks of a job. Shown in a notebook as one line. */
 export class Run extends RunLoop {
@@ -174,11 +180,11 @@ export class Run extends RunLoop {
    * mixed.experts({ layer: 'blocks.0.moe' });
    */
   experts(options: ExpertOptions = {}): Figure {
-    requireKnownOptions('experts({ … })', options, ['layer', 'by']);
+    const drawn = parseOptions('experts({ … })', options, EXPERTS);
     const steps = this.results.flatMap(({ step, experts, rankRows = {} }) =>
       experts === undefined ? [] : { step, experts, rankRows },
     );
-    if (steps.length > 0) return expertLoads(steps, options);
+    if (steps.length > 0) return expertLoads(steps, drawn);
     throw new ConfigError(
       'experts() draws the loads of experts, and this run has none yet: await run.step() first, with a model that has experts within its layers',
     );

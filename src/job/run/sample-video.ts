@@ -1,5 +1,5 @@
 import { Progress } from '../../cell/progress';
-import { requireKnownOptions } from '../../config/option-names';
+import { count, parseOptions, positive, type ShapeOf, wholeNumber } from '../../config/parse-options';
 import { ConfigError } from '../../core/errors';
 import { type VideoSheet, videoSheet } from '../../figures/video-sheet';
 import type { SampledVideos, VideoSampling } from '../../train/video-sampling';
@@ -8,13 +8,19 @@ import type { RunParts } from './calls';
 /** Options that say how `run.sampleVideo` draws videos. Defaults: 20 steps, shift 1, seed 0. */
 export type SampleVideoOptions = Partial<VideoSampling>;
 
+const OPTIONS = {
+  steps: count.default(20),
+  shift: positive.default(1),
+  seed: wholeNumber.default(0),
+} satisfies ShapeOf<SampleVideoOptions>;
+
 /** Samples videos from a run; `Run.sampleVideo` says how. */
 export async function sampleVideo(
   { number: run, calls, history }: RunParts,
   captions: string | readonly string[],
   options: SampleVideoOptions,
 ): Promise<VideoSheet> {
-  const how = checked(options);
+  const how = parseOptions('run.sampleVideo(captions, { … })', options, OPTIONS);
   const texts = typeof captions === 'string' ? [captions] : captions;
   if (!Array.isArray(texts) || texts.length === 0 || texts.some((text) => typeof text !== 'string'))
     throw new ConfigError("run.sampleVideo takes captions, as run.sampleVideo(['a red circle moves right'])");
@@ -31,17 +37,6 @@ export async function sampleVideo(
     title,
     videos.map((values, i) => ({ caption: texts[i] ?? '', size, pixels: bytesOf(values) })),
   );
-}
-
-function checked(options: SampleVideoOptions): VideoSampling {
-  requireKnownOptions('run.sampleVideo(captions, { … })', options, ['steps', 'shift', 'seed']);
-  const { steps = 20, shift = 1, seed = 0 } = options;
-  const wrong = (key: string, value: unknown, expected: string): ConfigError =>
-    new ConfigError(`run.sampleVideo: ${key} is ${String(value)}; give ${expected}`);
-  if (!(Number.isInteger(steps) && steps > 0)) throw wrong('steps', steps, 'an integer from 1');
-  if (!(shift > 0 && shift < Infinity)) throw wrong('shift', shift, 'a number above 0');
-  if (!Number.isInteger(seed)) throw wrong('seed', seed, 'an integer');
-  return { steps, shift, seed };
 }
 
 /** Returns pixels as bytes. Shapes: values [3, frames, rows, columns] from -1 to 1 → bytes [frames, rows, columns, 3]. */

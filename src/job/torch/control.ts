@@ -1,6 +1,7 @@
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { unbroken } from '../../cell/unbroken';
 import { now } from '../../core/units';
+import { isIndex } from '../../core/whole-number';
 import type { ControlServer } from '../control/control-server';
 import type { FromRank, ToRank } from '../control/messages';
 import {
@@ -87,7 +88,7 @@ export async function openTorchControl(
     greet(socket, key, (hello) => {
       strangers.delete(socket);
       const { rank, pid } = hello;
-      const isFree = Number.isInteger(rank) && rank >= 0 && rank < numRanks && !links.has(rank);
+      const isFree = isIndex(rank, numRanks) && !links.has(rank);
       if (!isFree) return undefined;
       const link = new RankLink(socket, hello);
       links.set(rank, link);

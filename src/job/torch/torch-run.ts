@@ -13,13 +13,12 @@ import { applyLoRA } from '../../nn/lora';
 import { buildModel } from '../../nn/models/build-model';
 import type { ScheduleState } from '../../optim/lr-schedule';
 import type { GroupRef, RankWork } from '../control/messages';
-import {
-  type BatchesMade,
-  type BatchesNeeded,
-  TORCH_FRAMEWORKS,
-  type TorchFramework,
-  type TorchModel,
-  type TorchState,
+import type {
+  BatchesMade,
+  BatchesNeeded,
+  TorchFramework,
+  TorchModel,
+  TorchState,
 } from '../control/torch-messages';
 import type { Fleet } from '../launch/fleet';
 import { TorchBatches } from './batches';
@@ -50,13 +49,8 @@ export class TorchRun {
   #source: string | undefined;
   #batches: TorchBatches | undefined;
 
-  /** `folder` is the job's folder. Throws: CONFIG for an unknown framework. */
+  /** `folder` is the job's folder. */
   constructor({ framework = 'fsdp2', compile = false }: TorchOptions, folder: string) {
-    if (!TORCH_FRAMEWORKS.includes(framework)) {
-      throw new ConfigError(
-        `job.train: framework is '${framework}'; PyTorch has ${TORCH_FRAMEWORKS.join(', ')}`,
-      );
-    }
     this.framework = framework;
     this.#compile = compile === true ? 'inductor' : compile || undefined;
     this.#folder = folder;

@@ -1,4 +1,6 @@
+import { z } from 'zod';
 import { requireKnownOptions } from '../../config/option-names';
+import { parseOptions, type ShapeOf, wholeNumber } from '../../config/parse-options';
 import { CP_KINDS } from '../../config/settings/model-parallel';
 import { alias } from '../../core/clone';
 import { withGradients } from '../../core/custom-gradient';
@@ -13,8 +15,8 @@ import { ringAttention } from './ring-attention';
 import {
   cutSequence,
   rangesOf,
-  requireOrder,
   restoreSequence,
+  SEQUENCE_ORDERS,
   type SequenceCut,
   type SequenceOrder,
 } from './sequence-order';
@@ -37,6 +39,12 @@ export interface ContextParallelOptions {
   readonly order?: SequenceOrder | undefined;
 }
 
+const OPTIONS = {
+  kind: z.enum(CONTEXT_PARALLEL_KINDS).default('ulysses'),
+  ulyssesDegree: wholeNumber,
+  order: z.enum(SEQUENCE_ORDERS),
+} satisfies ShapeOf<ContextParallelOptions>;
+
 /**
  * Divides sequences over the ranks of a group, and computes attention over all of their positions.
  *
@@ -58,7 +66,7 @@ export class ContextParallel {
 
   /** All ranks of the group must give the same options. Throws: CONFIG for unknown and contradictory options. */
   constructor(group: ProcessGroup, options: ContextParallelOptions = {}) {
-    const { kind = 'ulysses', ulyssesDegree, order } = checked(group, options);
+    const { kind, ulyssesDegree, order } = checked(group, options);
     this.kind = kind;
     this.group = group;
     const degree = ulyssesDegree ?? (kind === 'ring' ? 1 : group.size);
@@ -149,15 +157,9 @@ export class ContextParallel {
 const NO_BIAS =
   'attention under context parallelism takes no bias, because a rank has the scores of only a part of the positions; leave the bias out';
 
-function checked(group: ProcessGroup, options: ContextParallelOptions): ContextParallelOptions {
-  requireKnownOptions('context parallelism { … }', options, ['kind', 'ulyssesDegree', 'order']);
-  const { kind = 'ulysses', ulyssesDegree: degree, order } = options;
-  if (!CONTEXT_PARALLEL_KINDS.includes(kind)) {
-    throw new ConfigError(
-      `context parallelism: kind is '${kind}', but must be one of ${CONTEXT_PARALLEL_KINDS.join(', ')}`,
-    );
-  }
-  if (order !== undefined) requireOrder(order);
+function checked(group: ProcessGroup, options: ContextParallelOptions) {
+  const parsed = parseOptions('context parallelism { … }', options, OPTIONS);
+  const { kind, ulyssesDegree: degree, order } = parsed;
   if (kind === 'ulysses' && order !== undefined) {
     throw new ConfigError(
       "context parallelism: order is a setting of rings, and kind 'ulysses' has no ring; leave order out",
@@ -170,11 +172,11 @@ function checked(group: ProcessGroup, options: ContextParallelOptions): ContextP
         : `context parallelism: ulyssesDegree ${degree} is for kind 'usp', but kind is '${kind}'; leave it out, or give kind 'usp'`,
     );
   }
-  if (degree !== undefined && !(Number.isInteger(degree) && degree >= 1 && group.size % degree === 0)) {
+  if (degree !== undefined && !(degree >= 1 && group.size % degree === 0)) {
     throw new ConfigError(
       `context parallelism: ulyssesDegree ${degree} does not divide the ${group.size} context-parallel ranks; give a divisor`,
       { details: { degree, ranks: group.size } },
     );
   }
-  return options;
+  return parsed;
 }

@@ -1,3 +1,4 @@
+import { oneOf, requireKind } from '../../config/call-options';
 import { requireKnownOptions } from '../../config/option-names';
 import { withGradients } from '../../core/custom-gradient';
 import { ShardlabError } from '../../core/errors';
@@ -7,7 +8,7 @@ import { exchangeOptions } from '../exchange-options';
 import { DIVIDED_ATTENTION_OPTIONS, type DividedAttentionOptions } from './attention-options';
 import { ringBlock } from './ring-blocks';
 import { type Ring, ringBackward, ringForward } from './ring-passes';
-import { requireOrder, type SequenceOrder } from './sequence-order';
+import { SEQUENCE_ORDERS, type SequenceOrder } from './sequence-order';
 
 // B sequences, T positions of all P ranks together, H heads of queries, G of keys and values, D values per head.
 
@@ -16,6 +17,8 @@ export interface RingOptions extends DividedAttentionOptions {
   /** The order in which the ranks have the positions. Default 'zigzag', in which all ranks compute equally much. */
   readonly order?: SequenceOrder | undefined;
 }
+
+const ORDER = oneOf(...SEQUENCE_ORDERS);
 
 /**
  * Returns attention over a sequence that is divided over the P ranks of a group.
@@ -34,7 +37,7 @@ export interface RingOptions extends DividedAttentionOptions {
 export function ringAttention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, options: RingOptions): tf.Tensor {
   requireKnownOptions('ringAttention(q, k, v, { … })', options, [...DIVIDED_ATTENTION_OPTIONS, 'order']);
   const { group, causal, order = 'zigzag', scale = 1 / Math.sqrt(q.shape[3] ?? 1), module } = options;
-  requireOrder(order);
+  requireKind('ringAttention', 'order', order, ORDER);
   if (group.size === 1) return attention(q, k, v, { causal, scale, kind: 'flash' });
   requireParts(q, k, v, causal && order === 'zigzag');
   const length = q.shape[1] ?? 0;

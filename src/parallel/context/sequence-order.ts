@@ -1,4 +1,4 @@
-import { ConfigError, ShardlabError } from '../../core/errors';
+import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import type { PositionRange } from '../../nn/positions';
 
@@ -11,13 +11,8 @@ import type { PositionRange } from '../../nn/positions';
  */
 
 /** The order in which a ring's ranks have the positions of a sequence. [Note: zigzag] */
-export type SequenceOrder = 'contiguous' | 'zigzag';
-
-/** Throws: CONFIG for an order that does not exist. */
-export function requireOrder(order: SequenceOrder): void {
-  if (order === 'contiguous' || order === 'zigzag') return;
-  throw new ConfigError(`context parallelism: order is '${order}', but must be zigzag or contiguous`);
-}
+export const SEQUENCE_ORDERS = ['zigzag', 'contiguous'] as const;
+export type SequenceOrder = (typeof SEQUENCE_ORDERS)[number];
 
 /** A rank's index among the ranks that share something, and their number. */
 export interface Share {

@@ -1,4 +1,4 @@
-import { instance, requireKind } from '../../config/call-options';
+import { fields, instance, requireKind } from '../../config/call-options';
 import {
   consecutivePlacement,
   copiesPerRank,
@@ -7,7 +7,7 @@ import {
   placementIssue,
 } from '../../config/expert-placement';
 import { nearest } from '../../config/nearest';
-import { requireKnownOptions } from '../../config/option-names';
+import { ofKind, parseOptions, type ShapeOf } from '../../config/parse-options';
 import { ConfigError } from '../../core/errors';
 import type { ModelParallel } from '../../dist/model-parallel';
 import type { Module } from '../../nn/module';
@@ -26,6 +26,10 @@ export interface ExpertParallelOptions {
   readonly placement?: ExpertPlacement | null | undefined;
 }
 
+const OPTIONS = {
+  placement: ofKind<ExpertPlacement>(fields).nullable().default(null),
+} satisfies ShapeOf<ExpertParallelOptions>;
+
 /**
  * Divides the experts of all layers of a model over the ranks of `parallel.ep`, in place, and returns the model. Each rank stores
  * the values of equally many experts of each layer (consecutive experts, or the experts of `placement`). Each row travels to the
@@ -40,8 +44,8 @@ export function applyExpertParallel<M extends Module>(
   parallel: Pick<ModelParallel, 'ep' | 'edp'>,
   options: ExpertParallelOptions = {},
 ): M {
-  requireKnownOptions('applyExpertParallel(model, parallel, { … })', options, ['placement']);
-  const placement = options.placement ?? {};
+  const given = parseOptions('applyExpertParallel(model, parallel, { … })', options, OPTIONS);
+  const placement = given.placement ?? {};
   requireKind('applyExpertParallel', 'the second argument', parallel, instance);
   const { ep, edp } = parallel;
   const mixtures = mixturesIn(requireModule('applyExpertParallel', model));

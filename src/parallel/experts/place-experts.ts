@@ -1,5 +1,6 @@
 import type { ExpertPlacement, LayerPlacement } from '../../config/expert-placement';
 import { ConfigError } from '../../core/errors';
+import { isWhole } from '../../core/whole-number';
 import type { ModelParallel } from '../../dist/model-parallel';
 import { type ExpertLoads, sumCounts } from './balance-experts';
 
@@ -56,8 +57,7 @@ export function placementByUse(
 
 function requireCopies(redundantExperts: number, numExperts: number, ranks: number): void {
   const most = numExperts * (ranks - 1);
-  const isWhole = Number.isInteger(redundantExperts) && redundantExperts >= 0;
-  if (isWhole && redundantExperts % ranks === 0 && redundantExperts <= most) return;
+  if (isWhole(redundantExperts, 0) && redundantExperts % ranks === 0 && redundantExperts <= most) return;
   throw new ConfigError(
     `redundantExperts is ${redundantExperts}, but must be a multiple of ${ranks}, the number of ranks that share the experts, and at most ${most}: ` +
       'all ranks have equally many copies, and no rank has an expert twice',

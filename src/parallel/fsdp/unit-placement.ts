@@ -2,6 +2,7 @@ import type { Engine } from '../../backend/engine';
 import { STRATEGIES, type StrategyName } from '../../config/strategies';
 import type { HalfDType } from '../../core/dtypes';
 import { ConfigError, ShardlabError } from '../../core/errors';
+import { isWhole } from '../../core/whole-number';
 import type { DeviceMesh } from '../../dist/device-mesh';
 import type { ProcessGroup } from '../../dist/types';
 import type { Contents } from '../../transport/call';
@@ -124,8 +125,7 @@ function postForwardGroup(
   rows: RowsOfRanks,
 ): ProcessGroup | null {
   if (group === null || numRanks === 1 || numRanks === group.size) return null;
-  if (Number.isInteger(numRanks) && numRanks > 1 && group.size % numRanks === 0)
-    return rows.of(group, numRanks);
+  if (isWhole(numRanks, 2) && group.size % numRanks === 0) return rows.of(group, numRanks);
   const divisors = Array.from({ length: group.size }, (_, i) => i + 1).filter((n) => group.size % n === 0);
   throw new ConfigError(
     `reshardAfterForward is ${numRanks}, but the unit is sharded over ${group.size} ranks; ` +

@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import { requireKnownOptions } from '../../config/option-names';
+import { flag, parseOptions, type ShapeOf } from '../../config/parse-options';
 import { MIXED_PRECISION, mixedPrecisionSchema } from '../../config/settings/precision';
 import type { StrategyName } from '../../config/strategies';
 import { strictNames } from '../../config/strict-names';
@@ -43,10 +44,11 @@ export interface CPUOffload {
   readonly offloadParams: boolean;
 }
 
+const OFFLOAD = { offloadParams: flag.default(false) } satisfies ShapeOf<Partial<CPUOffload>>;
+
 /** Makes FSDP's offload policy. Source: torch.distributed.fsdp.CPUOffload. Throws: CONFIG for an unknown argument. */
 export function CPUOffload(options: Partial<CPUOffload> = {}): CPUOffload {
-  requireKnownOptions('CPUOffload({ … })', options, ['offloadParams']);
-  return { offloadParams: options.offloadParams ?? false };
+  return parseOptions('CPUOffload({ … })', options, OFFLOAD);
 }
 
 /** Makes fully_shard's policy without offload: shards are on the device. Source: torch.distributed.fsdp.OffloadPolicy. */
@@ -60,10 +62,12 @@ export interface CPUOffloadPolicyOptions {
   readonly pinMemory?: boolean;
 }
 
+const PINNED = { pinMemory: flag } satisfies ShapeOf<CPUOffloadPolicyOptions>;
+
 /** Makes fully_shard's offload policy: shards are on the host. Source: torch.distributed.fsdp.CPUOffloadPolicy. */
 export function CPUOffloadPolicy(warn: Warn, options: CPUOffloadPolicyOptions = {}): CPUOffload {
-  requireKnownOptions('CPUOffloadPolicy({ … })', options, ['pinMemory']);
-  if (options.pinMemory !== undefined) {
+  const { pinMemory } = parseOptions('CPUOffloadPolicy({ … })', options, PINNED);
+  if (pinMemory !== undefined) {
     warn('CPUOffloadPolicy: pinMemory has no effect: host and device are both CPU memory here');
   }
   return { offloadParams: true };

@@ -1,4 +1,4 @@
-import { requireKnownOptions } from '../../config/option-names';
+import { count, functionSchema, parseOptions, type ShapeOf } from '../../config/parse-options';
 import type { PipelineScheduleName } from '../../config/settings/pipeline';
 import { ConfigError, classOf } from '../../core/errors';
 import { tensorsIn } from '../../core/tensor-tree';
@@ -24,6 +24,13 @@ export interface ScheduleOptions<Target = tf.Tensor> {
   /** Computes the loss from the last stage's output. Default: the model's own loss, which `nn.gpt` and `nn.llama` have. */
   readonly lossFn?: LossFn<Target> | undefined;
 }
+
+const OPTIONS = {
+  numMicrobatches: count.nonoptional(),
+  lossFn: functionSchema<LossFn<never>>().describe(
+    'a function (output, target) => …, which returns a scalar',
+  ),
+} satisfies ShapeOf<ScheduleOptions<never>>;
 
 /** Options of a step. */
 export interface StepOptions<Target = tf.Tensor> {
@@ -68,12 +75,8 @@ export class PipelineSchedule<Target = tf.Tensor> implements HasStates {
     options: ScheduleOptions<Target>,
     context: PipelineContext,
   ) {
-    requireKnownOptions('a schedule (stages, { … })', options, ['numMicrobatches', 'lossFn']);
+    parseOptions('a schedule (stages, { … })', options, OPTIONS);
     const { numMicrobatches, lossFn } = options;
-    if (lossFn !== undefined && typeof lossFn !== 'function')
-      throw new ConfigError(
-        `a schedule got ${classOf(lossFn)} as lossFn; give a function (output, target) => …, which returns a scalar`,
-      );
     this.name = name;
     this.stages = [stages].flat();
     this.numMicrobatches = numMicrobatches;

@@ -1,5 +1,6 @@
 import { ConfigError } from '../../core/errors';
 import type * as tf from '../../core/tf';
+import { isIndex, isWhole } from '../../core/whole-number';
 import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
@@ -88,14 +89,13 @@ export class PipelineStage {
 }
 
 function checkIndex(stageIndex: number, numStages: number, group: ProcessGroup): void {
-  const fits = Number.isInteger(stageIndex) && stageIndex >= 0 && stageIndex < numStages;
-  if (!Number.isInteger(numStages) || numStages < 1 || numStages % group.size !== 0) {
+  if (!isWhole(numStages, 1) || numStages % group.size !== 0) {
     throw new ConfigError(
       `PipelineStage: ${numStages} stages cannot be divided over the ${group.size} ranks of ${group.name}; give a multiple of ` +
         `${group.size}`,
     );
   }
-  if (fits && stageIndex % group.size === group.rank) return;
+  if (isIndex(stageIndex, numStages) && stageIndex % group.size === group.rank) return;
   const own = Array.from(
     { length: numStages / group.size },
     (_, chunk) => chunk * group.size + group.rank,

@@ -1,5 +1,7 @@
-import { requireKnownOptions } from '../../config/option-names';
-import { ConfigError, classOf, ShardlabError } from '../../core/errors';
+import { instance, type OptionKind } from '../../config/call-options';
+import { anyValue, count, ofKind, parseOptions, type ShapeOf } from '../../config/parse-options';
+import { ConfigError, ShardlabError } from '../../core/errors';
+import { isRecord } from '../../core/shown';
 import { isPlain } from '../../core/tensor-tree';
 import * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
@@ -25,6 +27,18 @@ export interface PipelineStagesOptions {
   readonly example?: Example | undefined;
 }
 
+const EXAMPLE: OptionKind = {
+  words: 'one microbatch with a tensor x, as { x, target }',
+  accepts: (value) => isRecord(value) && value.x instanceof tf.Tensor,
+};
+
+const OPTIONS = {
+  group: ofKind<ProcessGroup>(instance).nonoptional(),
+  virtualStages: count.default(1),
+  split: anyValue<Split>().default('layers'), // `splitPieces` checks it
+  example: ofKind<Example>(EXAMPLE),
+} satisfies ShapeOf<PipelineStagesOptions>;
+
 /**
  * Divides a model into stages and returns this rank's stages: with V virtual stages, rank p of P has stages p, P + p, …. All
  * ranks give the same model, which must not be used afterwards. Only the values of this rank's stages are made; they equal the
@@ -39,7 +53,11 @@ export function pipelineStages(
   context?: MeasureContext,
 ): PipelineStage[] {
   requireRanks(options);
-  const { group, virtualStages = 1, split = 'layers', example } = options;
+  const { group, virtualStages, split, example } = parseOptions(
+    'pipelineStages(model, { … })',
+    options,
+    OPTIONS,
+  );
   requireUnsharded(model);
   const { pieces, hasLoss } = piecesOf(model);
   const numStages = group.size * virtualStages;
@@ -62,29 +80,14 @@ export function pipelineStages(
   return own;
 }
 
-/**
- * Throws: CONFIG, with the form of the call, for a group or a mesh in place of options, for unknown options, and for wrong
- * values.
- */
+/** Throws: CONFIG, with the form of the call, for a group or a mesh in place of options. */
 function requireRanks(options: PipelineStagesOptions): void {
   const given: object = options;
   const isGroup = isPlain(given) && Array.isArray((options as Partial<PipelineStagesOptions>).group?.ranks);
-  if (!isGroup || 'axisNames' in given || 'mesh' in given) {
-    throw new ConfigError(
-      'pipelineStages(model, { … }) takes the ranks of the pipeline as { group }; write pipelineStages(model, { group: parallel.pp }), ' +
-        'with parallel = initializeModelParallel({ pipelineModelParallelSize: 2 })',
-    );
-  }
-  requireKnownOptions('pipelineStages(model, { … })', given, ['group', 'virtualStages', 'split', 'example']);
-  const { virtualStages = 1, example } = options;
-  if (!Number.isInteger(virtualStages) || virtualStages < 1) {
-    throw new ConfigError(
-      `pipelineStages: virtualStages is ${virtualStages}, but must be an integer of at least 1: the number of stages per rank`,
-    );
-  }
-  if (example === undefined || example.x instanceof tf.Tensor) return;
+  if (isGroup && !('axisNames' in given || 'mesh' in given)) return;
   throw new ConfigError(
-    `pipelineStages: example is ${classOf(example)} without a tensor x; give one microbatch, as { example: { x, target } }`,
+    'pipelineStages(model, { … }) takes the ranks of the pipeline as { group }; write pipelineStages(model, { group: parallel.pp }), ' +
+      'with parallel = initializeModelParallel({ pipelineModelParallelSize: 2 })',
   );
 }
 

@@ -1,5 +1,6 @@
 import type { PipelineScheduleName } from '../../config/settings/pipeline';
 import { ConfigError } from '../../core/errors';
+import { isWhole } from '../../core/whole-number';
 
 /**
  * The kinds of computation that a stage does with one microbatch. Zero-bubble schedules divide backward into 'backwardInput'
@@ -100,7 +101,7 @@ export function bubbleShare(
 function checkSizes(name: PipelineScheduleName, sizes: PipelineSizes): void {
   const { numRanks, numMicrobatches, virtualStages } = sizes;
   for (const [what, value] of Object.entries(sizes)) {
-    if (!Number.isInteger(value) || value < 1)
+    if (!isWhole(value, 1))
       throw new ConfigError(`pipeline: ${what} is ${value}, but must be an integer of at least 1`);
   }
   if (name !== 'interleaved') {

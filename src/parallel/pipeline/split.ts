@@ -2,6 +2,7 @@ import { nearest } from '../../config/nearest';
 import { SPLITS } from '../../config/settings/pipeline';
 import { ConfigError } from '../../core/errors';
 import type { Seconds } from '../../core/units';
+import { isWhole } from '../../core/whole-number';
 import type { Piece } from './pieces';
 
 /**
@@ -42,7 +43,7 @@ function startsOf(pieces: readonly Piece[], numStages: number, split: Exclude<Sp
   if (split === 'layers') return startsOfLayers(layers, evenCounts(layers.length, numStages));
   if (isNumbers(split)) {
     const total = split.reduce((sum, count) => sum + count, 0);
-    const fits = split.length === numStages && split.every((count) => Number.isInteger(count) && count > 0);
+    const fits = split.length === numStages && split.every((count) => isWhole(count, 1));
     if (fits && total === layers.length) return startsOfLayers(layers, split);
     throw new ConfigError(
       `pipeline: split [${split}] does not divide ${layers.length} layers into ${numStages} stages; give ${numStages} numbers above 0 ` +

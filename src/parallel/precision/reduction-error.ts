@@ -2,6 +2,7 @@ import type { Engine } from '../../backend/engine';
 import type { HalfDType } from '../../core/dtypes';
 import { ConfigError } from '../../core/errors';
 import * as tf from '../../core/tf';
+import { isWhole } from '../../core/whole-number';
 import type { ProcessGroup } from '../../dist/types';
 import {
   type Accumulation,
@@ -121,7 +122,7 @@ function wiresOf(
 
 function subgroupOf(group: ProcessGroup, world: number): ProcessGroup | null {
   if (world === group.size) return group;
-  if (Number.isInteger(world) && world >= 1 && world < group.size) {
+  if (isWhole(world, 1) && world < group.size) {
     return group.subgroup(Array.from({ length: world }, (_, rank) => rank));
   }
   throw new ConfigError(

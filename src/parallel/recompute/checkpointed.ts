@@ -1,9 +1,8 @@
+import { z } from 'zod';
 import { runOffloaded } from '../../autograd/offloaded';
 import { runRegion } from '../../autograd/region';
 import type { Region } from '../../autograd/region-call';
-import { requireKnownOptions } from '../../config/option-names';
-import { ConfigError } from '../../core/errors';
-import { shown } from '../../core/shown';
+import { flag, parseOptions, type ShapeOf } from '../../config/parse-options';
 import type { Warn } from '../../core/warn';
 import type { Wrapper } from '../../nn/callable';
 import type { Module } from '../../nn/module';
@@ -73,6 +72,14 @@ export interface CheckpointWrapperOptions {
   readonly offloadToHost?: boolean | undefined;
 }
 
+const IMPLEMENTATIONS =
+  'NO_REENTRANT or REENTRANT, as in PyTorch; to run a layer without checkpointing, do not call checkpointWrapper for it';
+
+const WRAPPER = {
+  impl: z.enum(CheckpointImpl).describe(IMPLEMENTATIONS).default(CheckpointImpl.NO_REENTRANT),
+  offloadToHost: flag.default(false),
+} satisfies ShapeOf<CheckpointWrapperOptions>;
+
 /**
  * Checkpoints a layer in place, and returns it. Throws: CONFIG for an implementation that does not exist.
  * Source: torch.distributed.algorithms._checkpoint.checkpoint_wrapper; fairscale.nn.checkpoint_wrapper.
@@ -83,14 +90,7 @@ export function checkpointWrapper<M extends Module>(
   options: CheckpointWrapperOptions = {},
 ): M {
   requireModule('checkpointWrapper', layer);
-  requireKnownOptions('checkpointWrapper(layer, { … })', options, ['impl', 'offloadToHost']);
-  const { impl = CheckpointImpl.NO_REENTRANT, offloadToHost = false } = options;
-  if (!Object.hasOwn(CheckpointImpl, impl)) {
-    throw new ConfigError(
-      `checkpointWrapper: impl is ${shown(impl)}; PyTorch has NO_REENTRANT and REENTRANT, and nothing else; ` +
-        'to run a layer without checkpointing, do not call checkpointWrapper for it',
-    );
-  }
+  const { impl, offloadToHost } = parseOptions('checkpointWrapper(layer, { … })', options, WRAPPER);
   if (impl === CheckpointImpl.REENTRANT) {
     context.warn(
       `checkpointWrapper of "${layer.path}": impl REENTRANT behaves like NO_REENTRANT: there is only one ` +

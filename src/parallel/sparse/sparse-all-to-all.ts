@@ -1,6 +1,7 @@
 import type { Engine } from '../../backend/engine';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
+import { isIndex } from '../../core/whole-number';
 import type { PieceList, ProcessGroup } from '../../dist/types';
 
 /** The rows that this rank received, and a function that sends rows back. */
@@ -128,7 +129,7 @@ function total(counts: readonly number[]): number {
 
 function requireDestinations(group: ProcessGroup, rows: tf.Tensor, to: ArrayLike<number>): void {
   const numRows = rows.shape[0] ?? 0;
-  const wrong = Array.from(to).find((rank) => !Number.isInteger(rank) || rank < 0 || rank >= group.size);
+  const wrong = Array.from(to).find((rank) => !isIndex(rank, group.size));
   if (rows.rank > 0 && to.length === numRows && wrong === undefined) return;
   throw new ShardlabError(
     'SHAPE',

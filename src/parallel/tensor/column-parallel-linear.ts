@@ -1,6 +1,6 @@
 import { markPart } from '../../autograd/divided';
 import { fields, requireKind } from '../../config/call-options';
-import { requireKnownOptions } from '../../config/option-names';
+import { count, flag, parseOptions, type ShapeOf } from '../../config/parse-options';
 import { ConfigError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import type { Warn } from '../../core/warn';
@@ -9,8 +9,15 @@ import { affine, Linear, type LinearOptions } from '../../nn/linear';
 import type { Parameter } from '../../nn/parameter';
 import { copyToTensorParallelRegion, gatherFromTensorParallelRegion } from './mappings';
 import { entered } from './shared-input';
-import { evenCut, headCut, requireArrangement, splitParameter, type Ties } from './split-parameter';
-import { type GroupOptions, groupOf, requireNoAdapter, sharersOf, warnOfPadding } from './tensor-context';
+import { evenCut, headCut, splitParameter, type Ties } from './split-parameter';
+import {
+  type GroupOptions,
+  groupOf,
+  groupSchema,
+  requireNoAdapter,
+  sharersOf,
+  warnOfPadding,
+} from './tensor-context';
 
 /** Options of `ColumnParallelLinear`. */
 export interface ColumnOptions extends GroupOptions {
@@ -68,8 +75,7 @@ export class ColumnParallelLinear<HasBias extends boolean = true> extends Linear
       ...(bias === undefined ? {} : { bias }),
       ...(init === undefined ? {} : { init }),
     });
-    requireKnownOptions('ColumnParallelLinear(inputs, outputs, { … })', own, COLUMN_OPTIONS);
-    splitColumns(this, own, warn);
+    splitColumns(this, parseOptions('ColumnParallelLinear(inputs, outputs, { … })', own, OPTIONS), warn);
   }
 
   override forward(x: tf.Tensor): tf.Tensor {
@@ -93,7 +99,13 @@ export class ColumnParallelLinear<HasBias extends boolean = true> extends Linear
   }
 }
 
-const COLUMN_OPTIONS = ['group', 'gatherOutput', 'sequenceParallel', 'heads', 'parts'] as const;
+const OPTIONS = {
+  group: groupSchema(),
+  gatherOutput: flag,
+  sequenceParallel: flag,
+  heads: count,
+  parts: count,
+} satisfies ShapeOf<ColumnOptions>;
 
 /** Makes a `Linear` a `ColumnParallelLinear`, in place. */
 export function toColumnParallel(
@@ -113,7 +125,6 @@ function splitColumns(linear: Linear<boolean>, options: EnteredOptions, warn: Wa
   const layer = linear.path === '' ? 'ColumnParallelLinear' : linear.path;
   const [outputs = 0] = linear.weight.shape;
   const { heads, parts = 1, gatherOutput = false } = options;
-  requireArrangement(layer, { heads, parts });
   const between = { ranks: group.size, rank: group.rank };
   const cut =
     heads === undefined && parts === 1

@@ -1,5 +1,5 @@
-import { requireKnownOptions } from '../../config/option-names';
-import { ConfigError, classOf } from '../../core/errors';
+import { flag, parseOptions, type ShapeOf } from '../../config/parse-options';
+import { ConfigError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { LanguageModel, type LogitsReader, type TensorPlan } from '../../nn/models/language-model';
 import type { Module } from '../../nn/module';
@@ -35,6 +35,8 @@ export interface TensorOptions {
   readonly sequenceParallel?: boolean | undefined;
 }
 
+const OPTIONS = { sequenceParallel: flag.default(false) } satisfies ShapeOf<TensorOptions>;
+
 /**
  * Makes a built-in GPT or Llama (also Mistral and Qwen2) tensor-parallel, in place, and returns the model. Attention is cut by
  * heads, feed-forward layers by features, embedding and head by the vocabulary. Layers with experts (`nn.moe`) are whole on
@@ -49,7 +51,8 @@ export function parallelizeTensors<M extends Module>(
   context: TensorContext,
   options: TensorOptions = {},
 ): M {
-  const sequenceParallel = isSequenceParallel(options);
+  const form = 'parallelizeTensors(model, mesh, { … })';
+  const { sequenceParallel } = parseOptions(form, options, OPTIONS);
   const plan = model instanceof LanguageModel ? model.tensorPlan : null;
   if (!(model instanceof LanguageModel) || plan === null)
     throw new ConfigError(
@@ -58,15 +61,6 @@ export function parallelizeTensors<M extends Module>(
     );
   divide(model, plan, context, sequenceParallel);
   return model;
-}
-
-function isSequenceParallel(options: TensorOptions): boolean {
-  requireKnownOptions('parallelizeTensors(model, mesh, { … })', options, ['sequenceParallel']);
-  const { sequenceParallel = false } = options;
-  if (typeof sequenceParallel === 'boolean') return sequenceParallel;
-  throw new ConfigError(
-    `parallelizeTensors: sequenceParallel is ${classOf(sequenceParallel)}; give true or false`,
-  );
 }
 
 function divide(model: LanguageModel, plan: TensorPlan, context: TensorContext, isSequence: boolean): void {

@@ -1,5 +1,5 @@
 import { fields, requireKind } from '../../config/call-options';
-import { requireKnownOptions } from '../../config/option-names';
+import { flag, parseOptions, type ShapeOf } from '../../config/parse-options';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import type { Warn } from '../../core/warn';
@@ -12,7 +12,7 @@ import {
   scatterToTensorParallelRegion,
 } from './mappings';
 import { type Cut, evenCut, splitParameter, type Ties } from './split-parameter';
-import { type GroupOptions, groupOf, requireNoAdapter, warnOfPadding } from './tensor-context';
+import { type GroupOptions, groupOf, groupSchema, requireNoAdapter, warnOfPadding } from './tensor-context';
 
 /** Options of `RowParallelLinear`. */
 export interface RowOptions extends GroupOptions {
@@ -56,8 +56,7 @@ export class RowParallelLinear<HasBias extends boolean = true> extends Linear<Ha
       ...(bias === undefined ? {} : { bias }),
       ...(init === undefined ? {} : { init }),
     });
-    requireKnownOptions('RowParallelLinear(inputs, outputs, { … })', own, ROW_OPTIONS);
-    splitRows(this, own, warn);
+    splitRows(this, parseOptions('RowParallelLinear(inputs, outputs, { … })', own, OPTIONS), warn);
   }
 
   override forward(x: tf.Tensor): tf.Tensor {
@@ -106,7 +105,11 @@ function unpadded(x: tf.Tensor, { length, ranges }: Cut): tf.Tensor {
   return tf.mul(x, tf.tensor1d(Float32Array.from({ length }, (_, i) => Number(i < numOwn))));
 }
 
-const ROW_OPTIONS = ['group', 'inputIsParallel', 'sequenceParallel'] as const;
+const OPTIONS = {
+  group: groupSchema(),
+  inputIsParallel: flag,
+  sequenceParallel: flag,
+} satisfies ShapeOf<RowOptions>;
 
 /** Makes a `Linear` a `RowParallelLinear`, in place. */
 export function toRowParallel(linear: Linear<boolean>, options: RowOptions, warn: Warn, ties: Ties): void {

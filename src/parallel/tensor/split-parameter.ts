@@ -38,19 +38,6 @@ export interface Arrangement {
   readonly layer: string;
 }
 
-/** Throws: CONFIG unless each of `heads` and `parts` is a positive integer or undefined. */
-export function requireArrangement(
-  layer: string,
-  counts: Readonly<Record<'heads' | 'parts', number | undefined>>,
-): void {
-  for (const [name, count] of Object.entries(counts)) {
-    if (count === undefined || (Number.isInteger(count) && count >= 1)) continue;
-    throw new ConfigError(
-      `${layer}: ${name} is ${count}, but must be an integer of at least 1; or leave it out`,
-    );
-  }
-}
-
 /**
  * Cuts a dim between heads. If there are more ranks than heads, several ranks have the same head (grouped-query attention).
  * Throws: CONFIG if neither the number of ranks nor the number of heads divides the other, or if the heads do not divide the

@@ -1,7 +1,7 @@
 import { currentDraws } from '../../backend/current-engine';
-import { requireKnownOptions } from '../../config/option-names';
+import { count, ofKind, parseOptions, type ShapeOf } from '../../config/parse-options';
 import { ConfigError } from '../../core/errors';
-import { shown } from '../../core/shown';
+import { isRecord, shown } from '../../core/shown';
 import { CausalSelfAttention } from '../../nn/attention';
 import { Embedding } from '../../nn/embedding';
 import { Dropout } from '../../nn/layers/dropout';
@@ -11,7 +11,7 @@ import { LayerNorm, RMSNorm } from '../../nn/norms';
 import { toColumnParallel } from './column-parallel-linear';
 import { toRowParallel } from './row-parallel-linear';
 import { toSequenceParallel } from './sequence-parallel-norms';
-import { requireArrangement, type Ties } from './split-parameter';
+import type { Ties } from './split-parameter';
 import type { TensorContext } from './tensor-context';
 import { toVocabParallel } from './vocab-parallel-embedding';
 
@@ -50,7 +50,14 @@ export interface ColwiseOptions extends Layouts {
   readonly parts?: number | undefined;
 }
 
-const LAYOUTS = ['inputLayouts', 'outputLayouts'] as const;
+const LAYOUT = ofKind<Placement>({ words: 'Replicate() or Shard(dim)', accepts: isRecord });
+const LAYOUTS = { inputLayouts: LAYOUT, outputLayouts: LAYOUT } satisfies ShapeOf<Layouts>;
+
+const COLUMNS = {
+  ...LAYOUTS,
+  heads: count,
+  parts: count,
+} satisfies ShapeOf<ColwiseOptions>;
 
 /**
  * Gives each rank a part of a Linear's outputs (`ColumnParallelLinear`). Input: Replicate() (default) or Shard(1), a part of the
@@ -58,9 +65,8 @@ const LAYOUTS = ['inputLayouts', 'outputLayouts'] as const;
  * CONFIG for other layouts, and when the style is applied to another module.
  */
 export function ColwiseParallel(options: ColwiseOptions = {}): ParallelStyle {
-  requireKnownOptions('ColwiseParallel({ … })', options, [...LAYOUTS, 'heads', 'parts']);
-  const { inputLayouts = Replicate(), outputLayouts = Shard(-1), heads, parts } = options;
-  requireArrangement('ColwiseParallel', { heads, parts });
+  const given = parseOptions('ColwiseParallel({ … })', options, COLUMNS);
+  const { inputLayouts = Replicate(), outputLayouts = Shard(-1), heads, parts } = given;
   const sequenceParallel =
     choice('ColwiseParallel: inputLayouts', inputLayouts, [Replicate(), Shard(1)]) === 1;
   const gatherOutput =
@@ -82,8 +88,8 @@ export function ColwiseParallel(options: ColwiseOptions = {}): ParallelStyle {
  * another module.
  */
 export function RowwiseParallel(options: Layouts = {}): ParallelStyle {
-  requireKnownOptions('RowwiseParallel({ … })', options, LAYOUTS);
-  const { inputLayouts = Shard(-1), outputLayouts = Replicate() } = options;
+  const given = parseOptions('RowwiseParallel({ … })', options, LAYOUTS);
+  const { inputLayouts = Shard(-1), outputLayouts = Replicate() } = given;
   const inputIsParallel =
     choice('RowwiseParallel: inputLayouts', inputLayouts, [Replicate(), Shard(-1)]) === 1;
   const sequenceParallel =

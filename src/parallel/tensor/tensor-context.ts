@@ -1,3 +1,5 @@
+import { instance } from '../../config/call-options';
+import { ofKind } from '../../config/parse-options';
 import { ConfigError } from '../../core/errors';
 import type { Warn } from '../../core/warn';
 import { currentWorld } from '../../dist/current-world';
@@ -16,6 +18,11 @@ export interface TensorContext {
 export interface GroupOptions {
   /** The ranks over which the layer's matrix is split, such as `parallel.tp`. Default: all ranks. */
   readonly group?: ProcessGroup | undefined;
+}
+
+/** The schema of the option `group`. */
+export function groupSchema() {
+  return ofKind<ProcessGroup>(instance);
 }
 
 /** Returns the group of the options; without one, returns all ranks. Throws: CONFIG outside of a rank. */

@@ -1,6 +1,6 @@
 import { embedding } from '../../backend/ops';
 import { fields, requireKind } from '../../config/call-options';
-import { requireKnownOptions } from '../../config/option-names';
+import { flag, parseOptions, type ShapeOf } from '../../config/parse-options';
 import * as tf from '../../core/tf';
 import type { Warn } from '../../core/warn';
 import type { ProcessGroup } from '../../dist/types';
@@ -8,13 +8,15 @@ import { Embedding, type EmbeddingOptions } from '../../nn/embedding';
 import { reduceFromTensorParallelRegion, reduceScatterToSequenceParallelRegion } from './mappings';
 import { type OwnRows, ownRowsOf, readRows, requireRows } from './own-rows';
 import { evenCut, splitParameter, type Ties } from './split-parameter';
-import { type GroupOptions, groupOf, warnOfPadding } from './tensor-context';
+import { type GroupOptions, groupOf, groupSchema, warnOfPadding } from './tensor-context';
 
 /** Options of `VocabParallelEmbedding`. */
 export interface VocabularyOptions extends GroupOptions {
   /** Whether the output is this rank's part of the sequence. Default false: every rank gets the whole output. */
   readonly sequenceParallel?: boolean | undefined;
 }
+
+const OPTIONS = { group: groupSchema(), sequenceParallel: flag } satisfies ShapeOf<VocabularyOptions>;
 
 /** The state of an embedding whose rows are split. */
 interface VocabularyState {
@@ -46,8 +48,7 @@ export class VocabParallelEmbedding extends Embedding {
       ...(paddingIdx === undefined ? {} : { paddingIdx }),
       ...(init === undefined ? {} : { init }),
     });
-    requireKnownOptions('VocabParallelEmbedding(rows, dim, { … })', own, ['group', 'sequenceParallel']);
-    splitRows(this, own, warn);
+    splitRows(this, parseOptions('VocabParallelEmbedding(rows, dim, { … })', own, OPTIONS), warn);
   }
 
   override forward(ids: tf.Tensor): tf.Tensor {

@@ -1,13 +1,22 @@
+import { z } from 'zod';
 import { configWarnings } from '../../config/config-warnings';
 import { configNamed } from '../../config/named-config';
-import { requireKnownOptions } from '../../config/option-names';
+import {
+  anyValue,
+  count,
+  flag,
+  functionSchema,
+  parseOptions,
+  positive,
+  type ShapeOf,
+} from '../../config/parse-options';
 import { modelShape } from '../../config/settings/model';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
-import { shown } from '../../core/shown';
+import type { Warn } from '../../core/warn';
 import { DryRun } from './dry-run-result';
 import { costsOfRank, type TimeOptions } from './rank-costs';
-import { type MetaOwn, runRank, type StepOptions } from './rank-run';
+import { type DryRunCosts, type MetaOwn, runRank, type StepOptions } from './rank-run';
 import { type RankOptions, type RankThreadResult, runRanks } from './rank-threads';
 
 /** Options of a dry run. */
@@ -21,29 +30,31 @@ export interface DryRunOptions extends StepOptions, Pick<TimeOptions, 'hardware'
   readonly ranks?: 'one' | 'all';
 }
 
-const OPTIONS = {
-  world: true,
-  costs: true,
-  steps: true,
-  blas: true,
-  memoryLimit: true,
-  curve: true,
-  events: true,
-  repeats: true,
-  warn: true,
-  rank: true,
-  ranks: true,
-  hardware: true,
-} as const satisfies Readonly<Record<keyof DryRunOptions, true>>;
-
-/** The options of a dry run whose place has the ranks and the GPUs. */
-export const DRY_RUN_OPTIONS: readonly string[] = Object.keys(OPTIONS).filter(
-  (key) => key !== 'world' && key !== 'hardware',
-);
-
 const MOST_RANKS = 64;
 /** A rank's groups list their ranks, so a mistyped world would fill the memory. */
 const MOST_WORLD = 65_536;
+/** The number of ranks is often given here by mistake. */
+const RANKS = "'one' or 'all' (the number of ranks is another setting: gpus of the place)";
+
+/** The shape of the options of a dry run whose place has the ranks and the GPUs. */
+export const DRY_RUN_OPTIONS = {
+  ranks: z.enum(['one', 'all']).describe(RANKS),
+  rank: z.int().min(0),
+  steps: count,
+  memoryLimit: positive.describe('bytes above 0, such as 24e9'),
+  blas: flag,
+  curve: flag,
+  events: flag,
+  repeats: flag,
+  costs: anyValue<DryRunCosts>(),
+  warn: functionSchema<Warn>(),
+} satisfies ShapeOf<Omit<DryRunOptions, 'world' | 'hardware'>>;
+
+const OPTIONS = {
+  ...DRY_RUN_OPTIONS,
+  world: count.max(MOST_WORLD).nonoptional(),
+  hardware: anyValue<NonNullable<DryRunOptions['hardware']>>(),
+} satisfies ShapeOf<DryRunOptions>;
 /** Passes after the first ones are alike, and a mistyped number would not end. */
 const MOST_PASSES = 20_000;
 
@@ -58,28 +69,18 @@ const MOST_PASSES = 20_000;
  */
 export function dryRun(
   input: TrainConfigInput | string,
-  options: DryRunOptions,
+  given: DryRunOptions,
   own?: MetaOwn,
   progress?: (done: number, total: number) => void,
 ): DryRun {
-  if (typeof options !== 'object' || options === null)
-    throw new ConfigError('dryRun needs a number of ranks: dryRun(config, { world: 8 })');
-  requireKnownOptions('dryRun(config, { … })', options, Object.keys(OPTIONS));
+  const options: DryRunOptions = parseOptions('dryRun(config, { … })', given, OPTIONS);
   const config = configNamed(input);
   const full = parseTrainConfig(config);
-  const { world, steps = 2, memoryLimit = 1, warn } = options;
-  if (!Number.isInteger(steps) || steps < 1)
-    throw new ConfigError(`a dry run: steps is ${shown(steps)}; give an integer of at least 1`);
+  const { world, steps = 2, warn } = options;
   if (steps * full.accumulation > MOST_PASSES)
     throw new ConfigError(
       `a dry run: ${steps} steps of ${full.accumulation} passes are too many; give steps and accumulation whose product is at most ${MOST_PASSES}`,
     );
-  if (!(Number.isFinite(memoryLimit) && memoryLimit > 0))
-    throw new ConfigError(
-      `a dry run: memoryLimit is ${shown(memoryLimit)}; give bytes above 0, such as 24e9`,
-    );
-  if (!(world === undefined || typeof world === 'number') || world > MOST_WORLD)
-    throw new ConfigError(`a dry run: world is ${shown(world)}; a dry run has at most ${MOST_WORLD} ranks`);
   for (const message of configWarnings(config, full, world)) warn?.(message);
   const costsOf = costsOfRank(options);
   const ranks = ranksOf(options, full);
@@ -127,10 +128,6 @@ function ranksOf(
     const firsts = Array.from({ length: pp }, (_, stage) => Math.floor((stage * world) / pp));
     return rank === undefined ? firsts : [rank];
   }
-  if (ranks !== 'all')
-    throw new ConfigError(
-      `a dry run: ranks is ${ranks}; give 'one' or 'all' (the number of ranks is another setting: gpus of the place)`,
-    );
   if (rank !== undefined) {
     throw new ConfigError(
       `a dry run: rank ${rank} and ranks 'all' contradict each other; leave one of them out`,

@@ -30,7 +30,6 @@ test('with hosts, the control link listens on the given interface only', () => {
 test('options of hosts that no launcher can follow are refused', () => {
   const given = { interface: 'eth0' };
   for (const [options, message] of [
-    [{ launcher: 'ray' }, /must be one of torchrun, ssh, mpirun, slurm/],
     [{ launcher: 'ssh' }, /needs hosts/],
     [{ ...given, launcher: 'ssh', hosts: ['-oProxyCommand=x'] }, /takes names of hosts/],
     [{ ...given, hosts: ['n1'] }, /launcher 'ssh' takes names/],

@@ -71,7 +71,10 @@ test('launch refuses unknown options and values, and names the valid ones', () =
     () => planLaunch(loose({ ranks: 2, rank: 3 }), PLENTY),
     /launch\(\{ … \}\) has no argument rank; did you mean ranks\?/,
   );
-  assert.throws(() => planLaunch(loose({ ranks: 2, engine: 'cuda' }), PLENTY), /engine is 'cuda'/);
+  assert.throws(
+    () => planLaunch(loose({ ranks: 2, engine: 'cuda' }), PLENTY),
+    /engine is "cuda", but must be 'wasm' or 'torch'/,
+  );
   assert.throws(
     () => planLaunch(loose({ ranks: 2, transport: 'tcp' }), PLENTY),
     /'shared-memory' or 'zeromq'/,
@@ -90,7 +93,18 @@ test('launch refuses unknown options and values, and names the valid ones', () =
       message: /baseDir is .*, but must be the path of a folder/,
     });
   }
-  assert.throws(() => planLaunch(loose(4), PLENTY), /launch\(\{ ranks: 4 \}\)/);
+  assert.throws(
+    () => planLaunch(loose(4), PLENTY),
+    /launch\(\{ … \}\) takes options by name, not 4; the options are .*ranks/,
+  );
+});
+
+test('launch refuses an unknown launcher', () => {
+  const options = loose({ ranks: 2, engine: 'torch', launcher: 'ray' });
+  assert.throws(() => planLaunch(options, PLENTY), {
+    code: 'CONFIG',
+    message: /launcher is "ray", but must be 'torchrun' or 'ssh' or 'mpirun' or 'slurm'/,
+  });
 });
 
 test('every option has a default', () => {

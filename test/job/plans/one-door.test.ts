@@ -92,7 +92,7 @@ test('a GPU that CUDA fills has no room, not less than none', () => {
 test('a count that is no truth value is refused', () => {
   assert.throws(() => plan('tiny', {}, { count: 'yes' as unknown as true }), {
     code: 'CONFIG',
-    message: /true or false, got "yes"/,
+    message: /count is "yes", but must be true or false/,
   });
 });
 

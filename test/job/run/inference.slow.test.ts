@@ -126,7 +126,7 @@ test('runs without gradients', async (context) => {
     });
     await assert.rejects(run.evaluate({ metrics: { error: 'mse' as never } }), {
       code: 'CONFIG',
-      message: /metrics\.error is .*; give a function, as metrics: \{ error: \(output, batch, \{ tf \}\) => /,
+      message: /metrics\.error is .*, but must be a function, such as \(output, batch, \{ tf \}\) => /,
     });
     await assert.rejects(run.evaluate({ metrics: { error: () => baseDir.length } }), {
       message: /baseDir is not defined in this rank\. run\.evaluate's metrics\.error is sent to ranks/,
@@ -204,11 +204,11 @@ test('runs without gradients', async (context) => {
     });
     await assert.rejects(run.sample('a', { topK: 0 }), {
       code: 'CONFIG',
-      message: /topK is 0; give an integer from 1, or null/,
+      message: /topK is 0, but must be a whole number of at least 1, or null/,
     });
     await assert.rejects(run.sample('a', { temperature: -1 }), {
       code: 'CONFIG',
-      message: /temperature is -1; give a number from 0/,
+      message: /temperature is -1, but must be a number of at least 0/,
     });
     await assert.rejects(run.sample('a', { topP: 1 } as object), { code: 'CONFIG', message: /topP/ });
     await run.step();

@@ -29,10 +29,10 @@ test('options of a loop that contradict, have no effect or are out of range are 
       { loadBestModelAtEnd: true, evalSteps: 2, saveSteps: 3, outputDir: 'out' },
       /saveSteps must be a multiple of evalSteps, but they are 3 and 2/,
     ],
-    [{ evalSteps: 0 }, /evalSteps is 0; give a whole number from 1/],
+    [{ evalSteps: 0 }, /run\.step: evalSteps is 0, but must be a whole number of at least 1/],
     [
       { evalSteps: 1, earlyStoppingPatience: 1, earlyStoppingThreshold: -1 },
-      /earlyStoppingThreshold is -1; give a number from 0/,
+      /earlyStoppingThreshold is -1, but must be a number of at least 0/,
     ],
   ];
   for (const [options, message] of cases) {
@@ -48,7 +48,7 @@ test('an object that is no callback is refused', () => {
   for (const [callback, message] of [
     [{ on_step_end: () => 1 }, /on_step_end is written onStepEnd here/],
     [{}, /has no functions; give onStepEnd, onEvaluate, onSave/],
-    [{ onSave: 1 }, /onSave is 1; give a function/],
+    [{ onSave: 1 }, /onSave is 1, but must be a function/],
   ] as const) {
     assert.throws(() => callbacks.add(callback as object), { code: 'CONFIG', message });
   }

@@ -37,7 +37,11 @@ test('unknown options of train, save and load, and files that are not checkpoint
       /stateDictType; choose one of type/,
       () => run.save(place('a'), { stateDictType: 'FULL' } as object),
     ],
-    ['CONFIG', /dtype is "bf16"; give 'F32', 'BF16'/, () => run.save(place('a'), { dtype: 'bf16' as never })],
+    [
+      'CONFIG',
+      /dtype is "bf16", but must be 'F32' or 'BF16' or 'F16'/,
+      () => run.save(place('a'), { dtype: 'bf16' as never }),
+    ],
     ['CONFIG', /not an empty text/, () => run.save('')],
     [
       'CONFIG',

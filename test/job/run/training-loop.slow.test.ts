@@ -284,7 +284,7 @@ test('the training loop of a run', async (context) => {
       assert.deepEqual(run.losses, plain.losses);
       await assert.rejects(run.lrRangeTest({ startLr: 1, endLr: 0.1 }), {
         code: 'CONFIG',
-        message: /endLr is 0\.1; give a number above startLr \(1\)/,
+        message: /endLr is 0\.1, but must be above startLr \(1\)/,
       });
       assert.equal(existsSync(place('nothing')), false);
       await run.dispose();

@@ -246,8 +246,8 @@ test('unknown options and orders are refused, because they would change the resu
     const order = 'zig' as 'zigzag';
     refused(
       () => ringAttention(x, x, x, { ...options, order }),
-      /order is 'zig', but must be zigzag or contiguous/,
+      /order is "zig", but must be 'zigzag' or 'contiguous'/,
     );
-    refused(() => new ContextParallel(group, { kind: 'ring', order }), /order is 'zig'/);
+    refused(() => new ContextParallel(group, { kind: 'ring', order }), /order is "zig"/);
   });
 });

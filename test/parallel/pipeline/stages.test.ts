@@ -238,10 +238,13 @@ test('wrong sizes, groups, examples, stages and losses are refused with what to 
   const refused = (options: object, message: RegExp): void => {
     assert.throws(() => pipelineStages(gpt(SIZES), { group, ...options }), { code: 'CONFIG', message });
   };
-  refused({ virtualStages: 0 }, /virtualStages is 0, but must be an integer of at least 1/);
+  refused({ virtualStages: 0 }, /virtualStages is 0, but must be a whole number of at least 1/);
   refused({ virtualStages: 1.5 }, /virtualStages is 1\.5/);
   refused({ group: 2 }, /pipelineStages\(model, \{ group: parallel\.pp \}\)/);
-  refused({ split: 'time', example: tf.scalar(0) }, /without a tensor x; give one microbatch/);
+  refused(
+    { split: 'time', example: tf.scalar(0) },
+    /example is .*, but must be one microbatch with a tensor x/,
+  );
   refused({ split: 'time' }, /example: \{ x, target \}/);
   const schedule = (stages: unknown, options: object): unknown =>
     new PipelineSchedule(
@@ -257,7 +260,7 @@ test('wrong sizes, groups, examples, stages and losses are refused with what to 
   const stages = pipelineStages(gpt(SIZES), { group });
   assert.throws(() => schedule(stages, { lossFn: 'mse' }), {
     code: 'CONFIG',
-    message: /lossFn; give a function/,
+    message: /lossFn is .*, but must be a function/,
   });
   const sound = schedule(stages, {}) as PipelineSchedule;
   assert.throws(() => sound.step({ x: 1 } as never), {

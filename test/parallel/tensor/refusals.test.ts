@@ -83,7 +83,7 @@ test('options of parallelizeTensors that would be without effect are refused', (
   const context = { group: groupOf(2), warn: () => undefined };
   const cases: readonly [unknown, RegExp][] = [
     [{ sequence_parallel: true }, /sequence_parallel is written sequenceParallel here/],
-    [{ sequenceParallel: 'yes' }, /sequenceParallel is yes; give true or false/],
+    [{ sequenceParallel: 'yes' }, /sequenceParallel is "yes", but must be true or false/],
     [true, /takes options by name, not true; the options are sequenceParallel/],
   ];
   for (const [options, message] of cases)
@@ -116,7 +116,7 @@ test('arguments of styles that fit no module are refused', () => {
       /inputLayouts is Shard\(0\), but must be Replicate\(\) or Shard\(1\)/,
     ],
     [() => ColwiseParallel({ inputLayouts: untyped() }), /Shard\(undefined\): give the dim/],
-    [() => ColwiseParallel({ heads: 0 }), /heads is 0, but must be an integer of at least 1/],
+    [() => ColwiseParallel({ heads: 0 }), /heads is 0, but must be a whole number of at least 1/],
     [
       () => new ColumnParallelLinear(8, 8, { group: groupOf(2), parts: 1.5 }),
       /ColumnParallelLinear: parts is 1\.5, but must/,
