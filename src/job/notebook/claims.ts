@@ -1,8 +1,8 @@
 import { inspect } from 'node:util';
 import { withProgress } from '../../cell/progress';
-import { DISPLAY, type DisplayBundle, type Shown, shownAsText, withShown } from '../../core/display';
 import { anyText, either, listOf } from '../../config/call-options';
 import { ofKind, parseOptions, type ShapeOf } from '../../config/parse-options';
+import { DISPLAY, type DisplayBundle, type Shown, shownAsText, withShown } from '../../core/display';
 import { ConfigError } from '../../core/errors';
 import { claimsTable, countVerdicts, verdictText } from '../../figures/claims/claim-words';
 import { claimsFigure } from '../../figures/claims/claims-figure';

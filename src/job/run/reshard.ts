@@ -9,8 +9,8 @@ import { DISPLAY, type DisplayBundle, type Shown, withShown } from '../../core/d
 import { ConfigError } from '../../core/errors';
 import { shortened } from '../../core/shortened';
 import { type Bytes, formatBytes, formatSeconds, type Seconds } from '../../core/units';
-import { createTable } from '../../figures/table';
 import { isWhole } from '../../core/whole-number';
+import { createTable } from '../../figures/table';
 import { type MeasuredLoads, placementByUse } from '../../parallel/experts/place-experts';
 import type { StepResult } from '../../train/step-result';
 import type { RunPlace } from './history';
