@@ -1,8 +1,6 @@
 import { flag, parseOptions } from '../../config/parse-options';
 import type { TrainConfigInput } from '../../config/train-config';
 import { DISPLAY, type DisplayBundle } from '../../core/display';
-import { ConfigError } from '../../core/errors';
-import { shown } from '../../core/shown';
 import { warnOnce } from '../../core/warn';
 import type { Figure } from '../../figures/figure';
 import type { DataFrame } from '../../figures/frame';

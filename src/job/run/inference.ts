@@ -11,7 +11,7 @@ import {
 } from '../../config/parse-options';
 import { modelShape } from '../../config/settings/model';
 import { type Shown, shownAsText, withShown } from '../../core/display';
-import { ConfigError, classOf } from '../../core/errors';
+import { ConfigError } from '../../core/errors';
 import type { Tensor } from '../../core/tf';
 import { formatSeconds, now, type Seconds } from '../../core/units';
 import type { TextCodec } from '../../data/prepare/tokenizer';
