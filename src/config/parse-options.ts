@@ -96,20 +96,20 @@ function fieldOf(schema: z.core.$ZodType, key: string): z.core.$ZodType | undefi
 }
 
 /** A whole number. */
-export const wholeNumber = z.int();
+export const wholeSchema = z.int();
 
-export const count = z.int().min(1);
+export const countSchema = z.int().min(1);
 
-export const positive = z.number().positive();
+export const positiveSchema = z.number().positive();
 
-export const atLeast0 = z.number().nonnegative();
+export const atLeast0Schema = z.number().nonnegative();
 
-export const flag = z.boolean();
+export const flagSchema = z.boolean();
 
-export const anyText = z.string();
+export const textSchema = z.string();
 
 /** The path of a file or a folder. */
-export const path = ofKind<string>(pathKind);
+export const pathSchema = ofKind<string>(pathKind);
 
 /** Returns the schema of a function; `T` is the function's type, which cannot be checked. */
 export function functionSchema<T>() {

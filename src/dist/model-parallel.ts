@@ -1,5 +1,5 @@
 import { inspect } from 'node:util';
-import { count, parseOptions, type ShapeOf } from '../config/parse-options';
+import { countSchema, parseOptions, type ShapeOf } from '../config/parse-options';
 import { ShardlabError } from '../core/errors';
 import { type DeviceMesh, initDeviceMesh } from './device-mesh';
 import type { ProcessGroup } from './types';
@@ -43,10 +43,10 @@ export interface ModelParallel {
 }
 
 const SIZES = {
-  tensorModelParallelSize: count.default(1),
-  pipelineModelParallelSize: count.default(1),
-  contextParallelSize: count.default(1),
-  expertModelParallelSize: count.default(1),
+  tensorModelParallelSize: countSchema.default(1),
+  pipelineModelParallelSize: countSchema.default(1),
+  contextParallelSize: countSchema.default(1),
+  expertModelParallelSize: countSchema.default(1),
 } satisfies ShapeOf<ModelParallelSizes>;
 
 /**

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { anyText, ofKind, parseOptions, type ShapeOf } from '../config/parse-options';
+import { ofKind, parseOptions, type ShapeOf, textSchema } from '../config/parse-options';
 import { ConfigError, classOf } from '../core/errors';
 import { createFigure, type Figure, titleOf } from './figure';
 import { columnAxis, paddedRange } from './grammar/axes';
@@ -42,10 +42,10 @@ const OPTIONS = {
     words: 'a list of numbers or of names',
     accepts: (value) => Array.isArray(value) || isTyped(value),
   }),
-  title: anyText,
-  subtitle: anyText,
-  xTitle: anyText,
-  yTitle: anyText,
+  title: textSchema,
+  subtitle: textSchema,
+  xTitle: textSchema,
+  yTitle: textSchema,
 } satisfies ShapeOf<PlotOptions>;
 /** A line with more points is thinned, because a picture has fewer pixels than the line has points. */
 const MAX_POINTS = 4000;

@@ -2,16 +2,16 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { z } from 'zod';
 import {
-  anyText,
-  atLeast0,
-  count,
-  flag,
+  atLeast0Schema,
+  countSchema,
+  flagSchema,
   functionSchema,
   limitAbove,
   parseOptions,
-  positive,
+  positiveSchema,
   type ShapeOf,
-  wholeNumber,
+  textSchema,
+  wholeSchema,
 } from '../../src/config/parse-options';
 
 interface Options {
@@ -25,13 +25,13 @@ interface Options {
 }
 
 const SHAPE = {
-  steps: count.max(9).default(3),
-  share: positive.lt(1),
-  seed: wholeNumber.nullable().default(null),
+  steps: countSchema.max(9).default(3),
+  share: positiveSchema.lt(1),
+  seed: wholeSchema.nullable().default(null),
   as: z.enum(['lanes', 'pipeline']),
   metrics: z.record(z.string(), functionSchema<() => number>()),
-  batch: z.strictObject({ perGpu: atLeast0 }),
-  out: anyText.nonoptional(),
+  batch: z.strictObject({ perGpu: atLeast0Schema }),
+  out: textSchema.nonoptional(),
 } satisfies ShapeOf<Options>;
 
 const parsed = (options: object) => parseOptions('run.draw(x, { … })', { out: 'a', ...options }, SHAPE);
@@ -72,13 +72,13 @@ test('a wrong value is named with its call, its option and what is allowed', () 
 
 test('TypeScript reports a shape that differs from its interface', () => {
   // @ts-expect-error: the option `loud` has no schema
-  const without = { steps: count } satisfies ShapeOf<{ steps?: number; loud?: boolean }>;
+  const without = { steps: countSchema } satisfies ShapeOf<{ steps?: number; loud?: boolean }>;
   // @ts-expect-error: the interface has no text here
-  const other = { steps: anyText } satisfies ShapeOf<{ steps?: number }>;
+  const other = { steps: textSchema } satisfies ShapeOf<{ steps?: number }>;
   // @ts-expect-error: every call must give `steps`
-  const optional = { steps: count } satisfies ShapeOf<{ steps: number }>;
+  const optional = { steps: countSchema } satisfies ShapeOf<{ steps: number }>;
   const wider: { readonly loud?: boolean | string } = {};
   // @ts-expect-error: the interface has a text, which the shape refuses
-  assert.deepEqual(parseOptions('f({ … })', wider, { loud: flag }), {});
+  assert.deepEqual(parseOptions('f({ … })', wider, { loud: flagSchema }), {});
   assert.ok(without && other && optional);
 });

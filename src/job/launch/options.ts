@@ -1,7 +1,14 @@
 import { networkInterfaces } from 'node:os';
 import { z } from 'zod';
 import { findBlas } from '../../backend/blas';
-import { anyValue, count, parseOptions, path, positive, type ShapeOf } from '../../config/parse-options';
+import {
+  anyValue,
+  countSchema,
+  parseOptions,
+  pathSchema,
+  positiveSchema,
+  type ShapeOf,
+} from '../../config/parse-options';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { isFolder } from '../../core/regular-file';
 import { shown } from '../../core/shown';
@@ -70,18 +77,20 @@ const MOST_SECONDS = Math.floor((2 ** 31 - 1) / 1e3);
 
 const OPTIONS = {
   ...CLUSTER_OPTIONS,
-  ranks: count.describe(`a whole number from 1 to ${MAX_RANKS} per host`).nonoptional(),
+  ranks: countSchema.describe(`a whole number from 1 to ${MAX_RANKS} per host`).nonoptional(),
   engine: z.enum(ENGINES).default('wasm'),
-  python: path.describe('the path of a Python'),
+  python: pathSchema.describe('the path of a Python'),
   blas: z
-    .union([z.enum(['auto', 'none']), z.object({ path })])
+    .union([z.enum(['auto', 'none']), z.object({ pathSchema })])
     .describe("'auto', 'none' or { path }")
     .default('auto'),
   transport: z.enum(['auto', 'shared-memory', 'zeromq']).default('auto'),
   link: anyValue<LinkName | LinkNumbers>(), // `linkOf` checks it
-  memoryLimit: positive.describe('a positive number of bytes, as 24e6'),
-  baseDir: path.refine((folder) => isFolder(folder)).describe('the path of a folder'),
-  startSeconds: positive.max(MOST_SECONDS).describe(`a positive number of seconds, at most ${MOST_SECONDS}`),
+  memoryLimit: positiveSchema.describe('a positive number of bytes, as 24e6'),
+  baseDir: pathSchema.refine((folder) => isFolder(folder)).describe('the path of a folder'),
+  startSeconds: positiveSchema
+    .max(MOST_SECONDS)
+    .describe(`a positive number of seconds, at most ${MOST_SECONDS}`),
 } satisfies ShapeOf<LaunchOptions>;
 
 /**

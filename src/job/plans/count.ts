@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { withProgressSync } from '../../cell/progress';
-import { count, parseOptions, type ShapeOf, wholeNumber } from '../../config/parse-options';
+import { countSchema, parseOptions, type ShapeOf, wholeSchema } from '../../config/parse-options';
 import type { TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { formatBytes } from '../../core/units';
@@ -33,7 +33,10 @@ const OPTIONS = {
 } satisfies ShapeOf<CountOptions>;
 
 /** The shape of the options with which `traffic` draws bytes. */
-export const TRAFFIC_OPTIONS = { step: wholeNumber, ranksPerNode: count } satisfies ShapeOf<TrafficOptions>;
+export const TRAFFIC_OPTIONS = {
+  step: wholeSchema,
+  ranksPerNode: countSchema,
+} satisfies ShapeOf<TrafficOptions>;
 
 /** A dry run of a plan's config, beside the prediction for the same place. Shown in a notebook as text. */
 export class CountedRun extends DryRun {

@@ -1,4 +1,4 @@
-import { flag, parseOptions } from '../../config/parse-options';
+import { flagSchema, parseOptions } from '../../config/parse-options';
 import type { TrainConfigInput } from '../../config/train-config';
 import { DISPLAY, type DisplayBundle } from '../../core/display';
 import { warnOnce } from '../../core/warn';
@@ -125,7 +125,7 @@ export interface PlannedOptions extends PlanOptions {
   readonly count?: false | undefined;
 }
 
-const PLANNED_OPTIONS = { ...PLAN_OPTIONS, count: flag };
+const PLANNED_OPTIONS = { ...PLAN_OPTIONS, count: flagSchema };
 
 /** Predicts an input without warnings: `assumed` of the plan has their texts. Throws: CONFIG naming what is wrong. */
 export function quietPlan(input: PlanInput, place?: PlanPlace, options: PlanOptions = {}): Plan {

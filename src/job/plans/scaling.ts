@@ -1,5 +1,11 @@
 import { z } from 'zod';
-import { anyValue, count, parseOptions, positive, type ShapeOf } from '../../config/parse-options';
+import {
+  anyValue,
+  countSchema,
+  parseOptions,
+  positiveSchema,
+  type ShapeOf,
+} from '../../config/parse-options';
 import { ConfigError } from '../../core/errors';
 import type { Figure } from '../../figures/figure';
 import { counted } from '../../figures/format';
@@ -30,10 +36,10 @@ export interface ScalingOptions extends Pick<ScalingView, 'documented' | 'measur
 }
 
 const OPTIONS = {
-  counts: z.array(count).readonly().nonoptional(),
+  counts: z.array(countSchema).readonly().nonoptional(),
   countedIn: z.enum(['GPUs', 'nodes']).default('GPUs'),
   quantity: z.enum(['efficiency', 'tokensPerSecond']).default('efficiency'),
-  batch: z.union([z.strictObject({ perGpu: positive }), z.strictObject({ global: count })]),
+  batch: z.union([z.strictObject({ perGpu: positiveSchema }), z.strictObject({ global: countSchema })]),
   documented: anyValue<NonNullable<ScalingOptions['documented']>>(),
   measured: anyValue<NonNullable<ScalingOptions['measured']>>(),
   measuredWhat: z.string(),

@@ -7,7 +7,7 @@ import { NOTHING_WRITTEN } from '../../checkpoint/format/checkpoint-state';
 import { MAGIC_BYTES, refuseOtherFormats } from '../../checkpoint/format/not-safetensors';
 import { SAVE_OPTIONS, type SaveOptions } from '../../checkpoint/save/save-plan';
 import { LONGEST_PATH } from '../../config/call-options';
-import { flag, parseOptions, type ShapeOf } from '../../config/parse-options';
+import { flagSchema, parseOptions, type ShapeOf } from '../../config/parse-options';
 import { type Shown, shownAsText, withShown } from '../../core/display';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { linkTarget, openRegularFile } from '../../core/regular-file';
@@ -57,9 +57,9 @@ export interface RunLoad extends Shown {
 }
 
 const { trainer: _, ...SAVE_OPTIONS_OF_USERS } = SAVE_OPTIONS;
-const SAVE = { ...SAVE_OPTIONS_OF_USERS, async: flag.default(false) } satisfies ShapeOf<RunSaveOptions>;
+const SAVE = { ...SAVE_OPTIONS_OF_USERS, async: flagSchema.default(false) } satisfies ShapeOf<RunSaveOptions>;
 
-const LOAD = { parametersOnly: flag.default(false) } satisfies ShapeOf<RunLoadOptions>;
+const LOAD = { parametersOnly: flagSchema.default(false) } satisfies ShapeOf<RunLoadOptions>;
 
 /** Options of saves within this library, in addition to the options of `run.save`. */
 interface SaveParts {

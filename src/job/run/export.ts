@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { count, parseOptions, path, type ShapeOf } from '../../config/parse-options';
+import { countSchema, parseOptions, pathSchema, type ShapeOf } from '../../config/parse-options';
 import { ConfigError } from '../../core/errors';
 import { withTemporaryFolder } from '../../core/regular-file';
 import { type BundleOptions, planBundle, writeBundle } from '../export/bundle';
@@ -16,10 +16,10 @@ export interface ExportOptions extends Omit<BundleOptions, 'gpusPerMachine'> {
 
 const OPTIONS = {
   to: z.enum(TARGET_NAMES).nonoptional(),
-  out: path.nonoptional(),
-  machines: count.default(1),
-  gpusPerMachine: count,
-  steps: count,
+  out: pathSchema.nonoptional(),
+  machines: countSchema.default(1),
+  gpusPerMachine: countSchema,
+  steps: countSchema,
 } satisfies ShapeOf<ExportOptions>;
 
 /** Writes a run as a bundle; `Run.export` says how. */

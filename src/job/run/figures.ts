@@ -2,7 +2,7 @@ import { availableParallelism } from 'node:os';
 import { z } from 'zod';
 import { index, requireKind } from '../../config/call-options';
 import { isVideoModel } from '../../config/families/families';
-import { count, parseOptions, type ShapeOf, wholeNumber } from '../../config/parse-options';
+import { countSchema, parseOptions, type ShapeOf, wholeSchema } from '../../config/parse-options';
 import { placeText } from '../../config/place-text';
 import { isOwnModel, modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
@@ -45,19 +45,19 @@ export interface CommOptions extends TrafficOptions {
 const MEMORY = {
   over: z.enum(['time', 'ranks']),
   space: z.enum(['device', 'both']),
-  rank: wholeNumber,
-  step: wholeNumber,
+  rank: wholeSchema,
+  step: wholeSchema,
 } satisfies ShapeOf<MemoryOptions>;
 
 const COMM = {
   as: z.enum(['causes', 'traffic']).default('causes'),
-  step: wholeNumber,
-  ranksPerNode: count,
+  step: wholeSchema,
+  ranksPerNode: countSchema,
 } satisfies ShapeOf<CommOptions>;
 
 const TIMELINE = {
   as: z.enum(TIMELINE_FORMS).default('lanes'),
-  step: wholeNumber,
+  step: wholeSchema,
 } satisfies ShapeOf<TimelineOptions>;
 
 /** Recorded steps, and how figures show them. */

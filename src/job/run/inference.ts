@@ -2,12 +2,12 @@ import { z } from 'zod';
 import { Progress, type ProgressPlace } from '../../cell/progress';
 import { isVideoModel } from '../../config/families/families';
 import {
-  atLeast0,
-  count,
+  atLeast0Schema,
+  countSchema,
   functionSchema,
   parseOptions,
   type ShapeOf,
-  wholeNumber,
+  wholeSchema,
 } from '../../config/parse-options';
 import { modelShape } from '../../config/settings/model';
 import { type Shown, shownAsText, withShown } from '../../core/display';
@@ -75,10 +75,10 @@ const EVALUATE = {
 } satisfies ShapeOf<EvaluateOptions>;
 
 const SAMPLE = {
-  tokens: count.default(100),
-  temperature: atLeast0.default(1),
-  topK: count.nullable().default(null),
-  seed: wholeNumber.default(0),
+  tokens: countSchema.default(100),
+  temperature: atLeast0Schema.default(1),
+  topK: countSchema.nullable().default(null),
+  seed: wholeSchema.default(0),
 } satisfies ShapeOf<SampleOptions>;
 
 /** Evaluates a run; `Run.evaluate` says how. */

@@ -1,4 +1,11 @@
-import { atLeast0, count, flag, parseOptions, path, type ShapeOf } from '../../config/parse-options';
+import {
+  atLeast0Schema,
+  countSchema,
+  flagSchema,
+  parseOptions,
+  pathSchema,
+  type ShapeOf,
+} from '../../config/parse-options';
 import { ConfigError } from '../../core/errors';
 import type { EvaluatedStep } from '../control/messages';
 import type { RunParts } from './calls';
@@ -22,13 +29,13 @@ export interface LoopOptions {
 }
 
 const OPTIONS = {
-  evalSteps: count,
-  saveSteps: count,
-  outputDir: path,
-  saveTotalLimit: count,
-  loadBestModelAtEnd: flag,
-  earlyStoppingPatience: count,
-  earlyStoppingThreshold: atLeast0,
+  evalSteps: countSchema,
+  saveSteps: countSchema,
+  outputDir: pathSchema,
+  saveTotalLimit: countSchema,
+  loadBestModelAtEnd: flagSchema,
+  earlyStoppingPatience: countSchema,
+  earlyStoppingThreshold: atLeast0Schema,
 } satisfies ShapeOf<LoopOptions>;
 
 /** Options that have no effect if another option is missing. */

@@ -2,7 +2,13 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { type ShowProgress, withProgress } from '../../cell/progress';
-import { limitAbove, type Parsed, parseOptions, positive, type ShapeOf } from '../../config/parse-options';
+import {
+  limitAbove,
+  type Parsed,
+  parseOptions,
+  positiveSchema,
+  type ShapeOf,
+} from '../../config/parse-options';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { type LrRange, type LrRangeFigure, lrRangeFigure } from '../../figures/lr-range';
 import type { RankStep } from '../control/messages';
@@ -25,10 +31,10 @@ export interface LrRangeOptions {
 }
 
 const OPTIONS = {
-  startLr: positive.default(1e-6),
-  endLr: positive.default(1),
+  startLr: positiveSchema.default(1e-6),
+  endLr: positiveSchema.default(1),
   numIter: z.int().min(3).default(100),
-  smoothF: positive.max(1).default(0.05),
+  smoothF: positiveSchema.max(1).default(0.05),
   divergeTh: limitAbove(1).default(5),
 } satisfies ShapeOf<LrRangeOptions>;
 

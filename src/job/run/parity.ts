@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { type ShowProgress, withProgress } from '../../cell/progress';
-import { count, parseOptions, positive, type ShapeOf } from '../../config/parse-options';
+import { countSchema, parseOptions, positiveSchema, type ShapeOf } from '../../config/parse-options';
 import { placeText } from '../../config/place-text';
 import type { NamedView, ParityStep } from '../../figures/parity/parity-data';
 import { type ParityFigure, parityFigure } from '../../figures/parity/parity-figure';
@@ -21,8 +21,8 @@ export interface ParityOptions {
 }
 
 const OPTIONS = {
-  steps: count.default(3),
-  tolerance: positive.default(1e-3),
+  steps: countSchema.default(3),
+  tolerance: positiveSchema.default(1e-3),
 } satisfies ShapeOf<ParityOptions>;
 
 /** A run's parts, with the folder of its job. */

@@ -5,7 +5,7 @@ import { writePretrained } from '../../checkpoint/pretrained/write-pretrained';
 import { SAVE_OPTIONS, type SaveOptions } from '../../checkpoint/save/save-plan';
 import { LONGEST_PATH } from '../../config/call-options';
 import { publishedModel } from '../../config/families/published';
-import { flag, parseOptions, type ShapeOf } from '../../config/parse-options';
+import { flagSchema, parseOptions, type ShapeOf } from '../../config/parse-options';
 import { modelShape } from '../../config/settings/model';
 import { type Shown, shownAsText, withShown } from '../../core/display';
 import { ConfigError } from '../../core/errors';
@@ -31,7 +31,7 @@ export interface PretrainedFolder extends Shown {
 const OPTIONS = {
   maxShardBytes: SAVE_OPTIONS.maxShardBytes,
   dtype: SAVE_OPTIONS.dtype,
-  adapter: flag.default(false),
+  adapter: flagSchema.default(false),
 } satisfies ShapeOf<PretrainedOptions>;
 
 /** Saves a run's model in Hugging Face's format; `Run.savePretrained` says how. */

@@ -1,5 +1,11 @@
 import { Progress } from '../../cell/progress';
-import { count, parseOptions, positive, type ShapeOf, wholeNumber } from '../../config/parse-options';
+import {
+  countSchema,
+  parseOptions,
+  positiveSchema,
+  type ShapeOf,
+  wholeSchema,
+} from '../../config/parse-options';
 import { ConfigError } from '../../core/errors';
 import { type VideoSheet, videoSheet } from '../../figures/video-sheet';
 import type { SampledVideos, VideoSampling } from '../../train/video-sampling';
@@ -9,9 +15,9 @@ import type { RunParts } from './calls';
 export type SampleVideoOptions = Partial<VideoSampling>;
 
 const OPTIONS = {
-  steps: count.default(20),
-  shift: positive.default(1),
-  seed: wholeNumber.default(0),
+  steps: countSchema.default(20),
+  shift: positiveSchema.default(1),
+  seed: wholeSchema.default(0),
 } satisfies ShapeOf<SampleVideoOptions>;
 
 /** Samples videos from a run; `Run.sampleVideo` says how. */

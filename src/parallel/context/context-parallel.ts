@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { requireKnownOptions } from '../../config/option-names';
-import { parseOptions, type ShapeOf, wholeNumber } from '../../config/parse-options';
+import { parseOptions, type ShapeOf, wholeSchema } from '../../config/parse-options';
 import { CP_KINDS } from '../../config/settings/model-parallel';
 import { alias } from '../../core/clone';
 import { withGradients } from '../../core/custom-gradient';
@@ -41,7 +41,7 @@ export interface ContextParallelOptions {
 
 const OPTIONS = {
   kind: z.enum(CONTEXT_PARALLEL_KINDS).default('ulysses'),
-  ulyssesDegree: wholeNumber,
+  ulyssesDegree: wholeSchema,
   order: z.enum(SEQUENCE_ORDERS),
 } satisfies ShapeOf<ContextParallelOptions>;
 

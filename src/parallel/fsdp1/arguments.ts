@@ -1,6 +1,6 @@
 import type { z } from 'zod';
 import { requireKnownOptions } from '../../config/option-names';
-import { flag, parseOptions, type ShapeOf } from '../../config/parse-options';
+import { flagSchema, parseOptions, type ShapeOf } from '../../config/parse-options';
 import { MIXED_PRECISION, mixedPrecisionSchema } from '../../config/settings/precision';
 import type { StrategyName } from '../../config/strategies';
 import { strictNames } from '../../config/strict-names';
@@ -44,7 +44,7 @@ export interface CPUOffload {
   readonly offloadParams: boolean;
 }
 
-const OFFLOAD = { offloadParams: flag.default(false) } satisfies ShapeOf<Partial<CPUOffload>>;
+const OFFLOAD = { offloadParams: flagSchema.default(false) } satisfies ShapeOf<Partial<CPUOffload>>;
 
 /** Makes FSDP's offload policy. Source: torch.distributed.fsdp.CPUOffload. Throws: CONFIG for an unknown argument. */
 export function CPUOffload(options: Partial<CPUOffload> = {}): CPUOffload {
@@ -62,7 +62,7 @@ export interface CPUOffloadPolicyOptions {
   readonly pinMemory?: boolean;
 }
 
-const PINNED = { pinMemory: flag } satisfies ShapeOf<CPUOffloadPolicyOptions>;
+const PINNED = { pinMemory: flagSchema } satisfies ShapeOf<CPUOffloadPolicyOptions>;
 
 /** Makes fully_shard's offload policy: shards are on the host. Source: torch.distributed.fsdp.CPUOffloadPolicy. */
 export function CPUOffloadPolicy(warn: Warn, options: CPUOffloadPolicyOptions = {}): CPUOffload {

@@ -1,4 +1,4 @@
-import { count, functionSchema, parseOptions, type ShapeOf } from '../../config/parse-options';
+import { countSchema, functionSchema, parseOptions, type ShapeOf } from '../../config/parse-options';
 import type { PipelineScheduleName } from '../../config/settings/pipeline';
 import { ConfigError, classOf } from '../../core/errors';
 import { tensorsIn } from '../../core/tensor-tree';
@@ -26,7 +26,7 @@ export interface ScheduleOptions<Target = tf.Tensor> {
 }
 
 const OPTIONS = {
-  numMicrobatches: count.nonoptional(),
+  numMicrobatches: countSchema.nonoptional(),
   lossFn: functionSchema<LossFn<never>>().describe(
     'a function (output, target) => …, which returns a scalar',
   ),

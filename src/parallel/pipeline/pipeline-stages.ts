@@ -1,5 +1,5 @@
 import { instance, type OptionKind } from '../../config/call-options';
-import { anyValue, count, ofKind, parseOptions, type ShapeOf } from '../../config/parse-options';
+import { anyValue, countSchema, ofKind, parseOptions, type ShapeOf } from '../../config/parse-options';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { isRecord } from '../../core/shown';
 import { isPlain } from '../../core/tensor-tree';
@@ -34,7 +34,7 @@ const EXAMPLE: OptionKind = {
 
 const OPTIONS = {
   group: ofKind<ProcessGroup>(instance).nonoptional(),
-  virtualStages: count.default(1),
+  virtualStages: countSchema.default(1),
   split: anyValue<Split>().default('layers'), // `splitPieces` checks it
   example: ofKind<Example>(EXAMPLE),
 } satisfies ShapeOf<PipelineStagesOptions>;

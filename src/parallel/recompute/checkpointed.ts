@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { runOffloaded } from '../../autograd/offloaded';
 import { runRegion } from '../../autograd/region';
 import type { Region } from '../../autograd/region-call';
-import { flag, parseOptions, type ShapeOf } from '../../config/parse-options';
+import { flagSchema, parseOptions, type ShapeOf } from '../../config/parse-options';
 import type { Warn } from '../../core/warn';
 import type { Wrapper } from '../../nn/callable';
 import type { Module } from '../../nn/module';
@@ -77,7 +77,7 @@ const IMPLEMENTATIONS =
 
 const WRAPPER = {
   impl: z.enum(CheckpointImpl).describe(IMPLEMENTATIONS).default(CheckpointImpl.NO_REENTRANT),
-  offloadToHost: flag.default(false),
+  offloadToHost: flagSchema.default(false),
 } satisfies ShapeOf<CheckpointWrapperOptions>;
 
 /**

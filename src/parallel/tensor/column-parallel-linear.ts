@@ -1,6 +1,6 @@
 import { markPart } from '../../autograd/divided';
 import { fields, requireKind } from '../../config/call-options';
-import { count, flag, parseOptions, type ShapeOf } from '../../config/parse-options';
+import { countSchema, flagSchema, parseOptions, type ShapeOf } from '../../config/parse-options';
 import { ConfigError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import type { Warn } from '../../core/warn';
@@ -101,10 +101,10 @@ export class ColumnParallelLinear<HasBias extends boolean = true> extends Linear
 
 const OPTIONS = {
   group: groupSchema(),
-  gatherOutput: flag,
-  sequenceParallel: flag,
-  heads: count,
-  parts: count,
+  gatherOutput: flagSchema,
+  sequenceParallel: flagSchema,
+  heads: countSchema,
+  parts: countSchema,
 } satisfies ShapeOf<ColumnOptions>;
 
 /** Makes a `Linear` a `ColumnParallelLinear`, in place. */

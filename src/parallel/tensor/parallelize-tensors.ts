@@ -1,4 +1,4 @@
-import { flag, parseOptions, type ShapeOf } from '../../config/parse-options';
+import { flagSchema, parseOptions, type ShapeOf } from '../../config/parse-options';
 import { ConfigError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { LanguageModel, type LogitsReader, type TensorPlan } from '../../nn/models/language-model';
@@ -35,7 +35,7 @@ export interface TensorOptions {
   readonly sequenceParallel?: boolean | undefined;
 }
 
-const OPTIONS = { sequenceParallel: flag.default(false) } satisfies ShapeOf<TensorOptions>;
+const OPTIONS = { sequenceParallel: flagSchema.default(false) } satisfies ShapeOf<TensorOptions>;
 
 /**
  * Makes a built-in GPT or Llama (also Mistral and Qwen2) tensor-parallel, in place, and returns the model. Attention is cut by

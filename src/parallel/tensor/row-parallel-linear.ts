@@ -1,5 +1,5 @@
 import { fields, requireKind } from '../../config/call-options';
-import { flag, parseOptions, type ShapeOf } from '../../config/parse-options';
+import { flagSchema, parseOptions, type ShapeOf } from '../../config/parse-options';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import type { Warn } from '../../core/warn';
@@ -107,8 +107,8 @@ function unpadded(x: tf.Tensor, { length, ranges }: Cut): tf.Tensor {
 
 const OPTIONS = {
   group: groupSchema(),
-  inputIsParallel: flag,
-  sequenceParallel: flag,
+  inputIsParallel: flagSchema,
+  sequenceParallel: flagSchema,
 } satisfies ShapeOf<RowOptions>;
 
 /** Makes a `Linear` a `RowParallelLinear`, in place. */

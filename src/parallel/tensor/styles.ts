@@ -1,5 +1,5 @@
 import { currentDraws } from '../../backend/current-engine';
-import { count, ofKind, parseOptions, type ShapeOf } from '../../config/parse-options';
+import { countSchema, ofKind, parseOptions, type ShapeOf } from '../../config/parse-options';
 import { ConfigError } from '../../core/errors';
 import { isRecord, shown } from '../../core/shown';
 import { CausalSelfAttention } from '../../nn/attention';
@@ -55,8 +55,8 @@ const LAYOUTS = { inputLayouts: LAYOUT, outputLayouts: LAYOUT } satisfies ShapeO
 
 const COLUMNS = {
   ...LAYOUTS,
-  heads: count,
-  parts: count,
+  heads: countSchema,
+  parts: countSchema,
 } satisfies ShapeOf<ColwiseOptions>;
 
 /**

@@ -1,6 +1,6 @@
 import { embedding } from '../../backend/ops';
 import { fields, requireKind } from '../../config/call-options';
-import { flag, parseOptions, type ShapeOf } from '../../config/parse-options';
+import { flagSchema, parseOptions, type ShapeOf } from '../../config/parse-options';
 import * as tf from '../../core/tf';
 import type { Warn } from '../../core/warn';
 import type { ProcessGroup } from '../../dist/types';
@@ -16,7 +16,7 @@ export interface VocabularyOptions extends GroupOptions {
   readonly sequenceParallel?: boolean | undefined;
 }
 
-const OPTIONS = { group: groupSchema(), sequenceParallel: flag } satisfies ShapeOf<VocabularyOptions>;
+const OPTIONS = { group: groupSchema(), sequenceParallel: flagSchema } satisfies ShapeOf<VocabularyOptions>;
 
 /** The state of an embedding whose rows are split. */
 interface VocabularyState {

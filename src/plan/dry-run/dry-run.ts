@@ -3,11 +3,11 @@ import { configWarnings } from '../../config/config-warnings';
 import { configNamed } from '../../config/named-config';
 import {
   anyValue,
-  count,
-  flag,
+  countSchema,
+  flagSchema,
   functionSchema,
   parseOptions,
-  positive,
+  positiveSchema,
   type ShapeOf,
 } from '../../config/parse-options';
 import { modelShape } from '../../config/settings/model';
@@ -40,19 +40,19 @@ const RANKS = "'one' or 'all' (the number of ranks is another setting: gpus of t
 export const DRY_RUN_OPTIONS = {
   ranks: z.enum(['one', 'all']).describe(RANKS),
   rank: z.int().min(0),
-  steps: count,
-  memoryLimit: positive.describe('bytes above 0, such as 24e9'),
-  blas: flag,
-  curve: flag,
-  events: flag,
-  repeats: flag,
+  steps: countSchema,
+  memoryLimit: positiveSchema.describe('bytes above 0, such as 24e9'),
+  blas: flagSchema,
+  curve: flagSchema,
+  events: flagSchema,
+  repeats: flagSchema,
   costs: anyValue<DryRunCosts>(),
   warn: functionSchema<Warn>(),
 } satisfies ShapeOf<Omit<DryRunOptions, 'world' | 'hardware'>>;
 
 const OPTIONS = {
   ...DRY_RUN_OPTIONS,
-  world: count.max(MOST_WORLD).nonoptional(),
+  world: countSchema.max(MOST_WORLD).nonoptional(),
   hardware: anyValue<NonNullable<DryRunOptions['hardware']>>(),
 } satisfies ShapeOf<DryRunOptions>;
 /** Passes after the first ones are alike, and a mistyped number would not end. */
