@@ -1,4 +1,5 @@
 import type { CommCause } from '../core/events';
+import { sumOf } from '../core/statistics';
 import { type CommunicationRow, communication } from '../ledger/communication';
 import { byWaitKind, WAIT_KINDS } from '../ledger/waits';
 import { CAUSE_WORDS, spoken, WAIT_WORDS } from './comm-words';
@@ -11,7 +12,6 @@ import { COMM_FILL, NEUTRAL_FILL, PHASE_FILL, WAIT_FILLS, WAIT_OUTLINE } from '.
 import { type Panel, plot } from './grammar/plot';
 import { textWidth } from './grammar/text-width';
 import type { RunView } from './run-view';
-import { sumOf } from './spread';
 import { lastSteps } from './step-times';
 import { createTable } from './table';
 

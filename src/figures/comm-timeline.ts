@@ -1,3 +1,4 @@
+import { mean } from '../core/statistics';
 import type { StepRecord } from '../ledger/record';
 import { type Timeline, timeline, waitShare } from '../ledger/timeline';
 import { totalWait, waitsOf } from '../ledger/waits';
@@ -6,7 +7,6 @@ import { createFigure, type Figure, quantity, titleOf } from './figure';
 import { counted, percent, short, timeScale } from './format';
 import { bold, safe, soft, strong } from './grammar/ink';
 import { type RunView, recordsOfStep } from './run-view';
-import { mean } from './spread';
 import { meanWaits, stepTimes, typicalStep } from './step-times';
 import { createTable } from './table';
 import { plotLanes } from './timeline-bars';

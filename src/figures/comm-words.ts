@@ -1,6 +1,7 @@
 import type { CommCause } from '../core/events';
+import { listed } from '../core/listed';
 import { totalWait, WAIT_KINDS, type WaitKind, type WaitSeconds } from '../ledger/waits';
-import { listed, short } from './format';
+import { short } from './format';
 
 /** Words for the kinds of waits; in a sentence, they follow the verb "waits". */
 export const WAIT_WORDS: Readonly<Record<WaitKind, string>> = {

@@ -1,4 +1,5 @@
 import type { CommCause } from '../core/events';
+import { mean, sumOf } from '../core/statistics';
 import type { Bytes } from '../core/units';
 import { createFigure, type Figure, titleOf } from './figure';
 import { byteScale, counted, inUnit, quoted, short, timesText } from './format';
@@ -9,7 +10,6 @@ import type { Panel } from './grammar/plot';
 import { plotStacks } from './grammar/stacks';
 import type { RunView } from './run-view';
 import { type Cases, casesOf, extremes, missedFinding, type Runs, valuesOf, wireRatio } from './runs';
-import { mean, sumOf } from './spread';
 import { lastSteps } from './step-times';
 import { createTable } from './table';
 

@@ -1,3 +1,4 @@
+import { mean, sumOf } from '../core/statistics';
 import type { StepRecord } from '../ledger/record';
 import { timeline, waitSeconds } from '../ledger/timeline';
 import { byWaitKind, waitSecondsOf, waitsOf } from '../ledger/waits';
@@ -8,7 +9,7 @@ import { bold, safe, soft, strong } from './grammar/ink';
 import { fits, textWidth, wrapped, wrappedMarkup } from './grammar/text-width';
 import { type RunView, recordsOfStep } from './run-view';
 import { type Cases, casesOf, extremes, type Runs, valuesOf, wireRatio } from './runs';
-import { areApart, mean, quartilesText, type Spread, scaled, sumOf } from './spread';
+import { areApart, quartilesText, type Spread, scaled } from './spread';
 import {
   fromMedians,
   isEqualWork,

@@ -1,5 +1,6 @@
 import { nearest } from '../config/nearest';
 import { ConfigError } from '../core/errors';
+import { mean, sumOf, total } from '../core/statistics';
 import type { StepResult } from '../train/step-result';
 import { createFigure, type Figure, titleOf } from './figure';
 import { percent } from './format';
@@ -8,7 +9,6 @@ import { bold, safe, soft } from './grammar/ink';
 import { endLabels, keyDot, line, lineColor, ruleY } from './grammar/marks';
 import { LINE_COLORS, NEUTRAL } from './grammar/palette';
 import { plot } from './grammar/plot';
-import { sumOf } from './spread';
 import { createTable } from './table';
 
 /** The numbers of rows that a layer's experts computed in one step, per expert or per rank. */
@@ -154,8 +154,8 @@ function namedLines(lines: readonly LoadLine[]): ReadonlyMap<number, string> {
 }
 
 function ratiosOf({ tokens }: LayerLoad): number[] {
-  const mean = total(tokens) / tokens.length;
-  return tokens.map((rows) => (mean === 0 ? 0 : rows / mean));
+  const even = mean(tokens);
+  return tokens.map((rows) => (even === 0 ? 0 : rows / even));
 }
 
 function mostUneven(experts: StepLoads['experts']): string {
@@ -200,8 +200,4 @@ function droppedText(loads: readonly LayerLoad[]): string {
   const dropped = sumOf(loads, (load) => total(load.dropped));
   const all = dropped + sumOf(loads, ({ tokens }) => total(tokens));
   return dropped === 0 ? '' : ` ${percent(dropped / all)} of the assignments were dropped.`;
-}
-
-function total(rows: readonly number[]): number {
-  return sumOf(rows, (count) => count);
 }

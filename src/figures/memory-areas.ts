@@ -1,9 +1,10 @@
 import { MEMORY_CAUSES, type MemoryCause, type SpanName } from '../core/events';
+import { listed } from '../core/listed';
 import type { Bytes, Seconds } from '../core/units';
 import { type MemoryOverTime, memoryAtPeak, memoryAtRest, totalBytes } from '../ledger/memory';
 import { type BytesByCause, noBytes, type StepRecord } from '../ledger/record';
 import { type Timeline, timeline } from '../ledger/timeline';
-import { listed, type Scaled } from './format';
+import type { Scaled } from './format';
 import { soft } from './grammar/ink';
 import { line, note, rounded } from './grammar/marks';
 import { CAUSE_FILL, PHASE_FILL, STACK_ORDER } from './grammar/palette';

@@ -1,8 +1,9 @@
 import { ConfigError } from '../core/errors';
+import { listed } from '../core/listed';
 import { memoryOverTime } from '../ledger/memory';
 import type { StepRecord } from '../ledger/record';
 import { titleOf } from './figure';
-import { byteScale, inUnit, listed, percent, quoted, type Scaled } from './format';
+import { byteScale, inUnit, percent, quoted, type Scaled } from './format';
 import { unescaped } from './grammar/ink';
 import { causesIn, peakOf } from './memory-areas';
 import { higherPeak, type RunView, recordsOfStep } from './run-view';

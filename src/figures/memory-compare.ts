@@ -1,4 +1,5 @@
 import { MEMORY_CAUSES, type MemoryCause } from '../core/events';
+import { sumOf } from '../core/statistics';
 import type { Bytes } from '../core/units';
 import { logicalAtPeak, memoryAtPeak, totalBytes } from '../ledger/memory';
 import { modelStatesOf } from '../ledger/model-states';
@@ -9,7 +10,6 @@ import { STACK_ORDER } from './grammar/palette';
 import { CAUSE_STYLE, plotStacks, type StackPanel, type StackRow } from './grammar/stacks';
 import { higherPeak, type RunView, recordsOfStep } from './run-view';
 import { type Cases, casesOf, extremes, missedFinding, type Runs, valuesOf } from './runs';
-import { sumOf } from './spread';
 import { createTable, type Table } from './table';
 
 const HATCHED = 'Hatched: whole parameters and gradients, and memory that is freed within the step.';

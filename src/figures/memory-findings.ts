@@ -1,11 +1,11 @@
 import type { MemoryCause } from '../core/events';
+import { sumOf } from '../core/statistics';
 import type { Bytes } from '../core/units';
 import { totalBytes } from '../ledger/memory';
 import type { BytesByCause } from '../ledger/record';
 import { type Quantities, type Quantity, quantity } from './figure';
 import { percent } from './format';
 import { unescaped } from './grammar/ink';
-import { sumOf } from './spread';
 
 /** The causes that one measure would lower, a name for these causes, and the measure. */
 type CauseGroup = readonly [causes: readonly MemoryCause[], name: string, measure: string];

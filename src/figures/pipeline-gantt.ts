@@ -1,5 +1,6 @@
 import type { PipelineScheduleName } from '../config/settings/pipeline';
 import { rankNames } from '../core/rank-names';
+import { mean } from '../core/statistics';
 import type { Seconds } from '../core/units';
 import { type Replay, replay, type TimedAction } from '../parallel/pipeline/replay';
 import {
@@ -27,7 +28,6 @@ import {
   typicalPipeline,
 } from './recorded-pipeline';
 import { type RunView, recordsOfStep } from './run-view';
-import { mean } from './spread';
 import { createTable } from './table';
 
 const SIZES = { right: 118, row: 34, top: 92, between: 74, foot: 48 } as const;

@@ -1,9 +1,9 @@
 import { ConfigError } from '../core/errors';
+import { mean, median } from '../core/statistics';
 import type { Seconds } from '../core/units';
 import type { SpanRecord, StepRecord } from '../ledger/record';
 import type { Action, ActionKind, PipelineSizes } from '../parallel/pipeline/schedules';
 import type { RunView } from './run-view';
-import { mean, spreadOf } from './spread';
 import { lastSteps, typicalStep } from './step-times';
 
 /** A pipeline as its ranks' spans show it: the actions of every rank, in order, with the CPU time of each action. */
@@ -47,7 +47,7 @@ function orderOf({ byRank }: RecordedPipeline): string {
 export function typicalPipeline(pipelines: readonly RecordedPipeline[]): RecordedPipeline {
   const [first] = pipelines as readonly [RecordedPipeline]; // one pipeline per step, and at least one step
   const medianOf = (rank: number, i: number): Seconds =>
-    spreadOf(pipelines.map(({ byRank }) => byRank[rank]?.[i]?.seconds ?? 0)).median;
+    median(pipelines.map(({ byRank }) => byRank[rank]?.[i]?.seconds ?? 0));
   const byRank = first.byRank.map((own, rank) =>
     own.map((action, i) => ({ ...action, seconds: medianOf(rank, i) })),
   );

@@ -1,7 +1,8 @@
 import { ConfigError } from '../core/errors';
+import { listed } from '../core/listed';
 import type { Bytes } from '../core/units';
 import { type Quantity, quantity, titleOf } from './figure';
-import { byteScale, inUnit, listed, quoted } from './format';
+import { byteScale, inUnit, quoted } from './format';
 import type { RunView } from './run-view';
 
 /** Runs to compare, by the names that a figure shows. */

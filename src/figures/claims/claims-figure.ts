@@ -1,8 +1,9 @@
+import { listed } from '../../core/listed';
 import { VERDICTS, type Verdict } from '../../plan/claims/finding';
 import type { ClaimResult } from '../../plan/claims/survey';
 import type { Estimate } from '../../plan/prediction';
 import { createFigure, type Figure, type Quantities, titleOf } from '../figure';
-import { counted, listed } from '../format';
+import { counted } from '../format';
 import { bareRowAxis } from '../grammar/axes';
 import { safe, soft, strong } from '../grammar/ink';
 import { bars, line, note, SILENT } from '../grammar/marks';

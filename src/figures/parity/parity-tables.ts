@@ -1,4 +1,5 @@
 import { MEMORY_CAUSES, type MemoryCause } from '../../core/events';
+import { sumOf } from '../../core/statistics';
 import type { Bytes } from '../../core/units';
 import { memoryAtPeak, totalBytes } from '../../ledger/memory';
 import type { BytesByCause } from '../../ledger/record';
@@ -6,7 +7,6 @@ import { kindsOf } from '../comm-causes';
 import { titleOf } from '../figure';
 import { byteScale, inUnit } from '../format';
 import { higherPeak, type RunView, recordsOfStep } from '../run-view';
-import { sumOf } from '../spread';
 import { createTable, numbers, type Table } from '../table';
 import { digits, lossDifference, type NamedView, type ParityParts } from './parity-data';
 

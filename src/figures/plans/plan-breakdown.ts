@@ -1,6 +1,8 @@
 import { type OptionKind, requireOptions } from '../../config/call-options';
 import { ConfigError } from '../../core/errors';
 import type { MemoryCause } from '../../core/events';
+import { listed } from '../../core/listed';
+import { sumOf } from '../../core/statistics';
 import type { Bytes } from '../../core/units';
 import type { PlanMemoryOptions } from '../../plan/claims/survey';
 import type { Planned } from '../../plan/cost-of';
@@ -9,7 +11,7 @@ import { reservableBytes } from '../../plan/memory/allocator';
 import { predictStages } from '../../plan/memory/predict-memory';
 import { type MemoryPrediction, peakInBytes } from '../../plan/prediction';
 import { createFigure, type Figure, titleOf } from '../figure';
-import { byteScale, inUnit, listed, percent, short } from '../format';
+import { byteScale, inUnit, percent, short } from '../format';
 import { safe, unescaped } from '../grammar/ink';
 import { CAUSE_STYLE, capacity, plotStacks, type StackPanel } from '../grammar/stacks';
 import { createTable } from '../table';
@@ -39,7 +41,7 @@ export function planMemory(
   const name = caseName(layout);
   const values = memoryCauses(prediction.memory);
   const stages = layout.pp > 1 && isPredicted(layout) ? predictStages(layout) : [];
-  const total = CAUSES.reduce((sum, cause) => sum + values[cause], 0);
+  const total = sumOf(CAUSES, (cause) => values[cause]);
   const largest = CAUSES.reduce((a, b) => (values[b] > values[a] ? b : a));
   const share = `${CAUSE_NOUNS[largest]} are ${unescaped(percent(values[largest] / (total || 1)))}`;
   const scale = byteScale(total);
@@ -123,7 +125,7 @@ function statedFinding(
   values: Readonly<Record<PlanCause, Bytes>>,
   predicted: string,
 ): string {
-  const sum = CAUSES.reduce((all, cause) => all + (stated[cause] ?? 0), 0);
+  const sum = sumOf(CAUSES, (cause) => stated[cause] ?? 0);
   const missing = CAUSES.filter((cause) => stated[cause] === undefined && values[cause] > 0);
   const names = listed(missing.map((cause) => CAUSE_NOUNS[cause].toLowerCase()));
   const without = missing.length === 0 ? '' : ` without ${names}`;

@@ -1,3 +1,4 @@
+import { listed } from '../../core/listed';
 import { formatBytes, formatSeconds } from '../../core/units';
 import type { ConfigReading } from '../../plan/assumed';
 import type { Planned } from '../../plan/cost-of';
@@ -8,7 +9,7 @@ import { type AnyLayout, isPredicted } from '../../plan/layout';
 import { reservableBytes } from '../../plan/memory/allocator';
 import { type Estimate, type Prediction, peakInBytes } from '../../plan/prediction';
 import type { Figure } from '../figure';
-import { counted, listed } from '../format';
+import { counted } from '../format';
 import { type Column, createTable, numbers, type Table } from '../table';
 
 /** Makes a table of an iteration's time and a GPU's memory by cause, and of the bytes that a GPU receives. */

@@ -1,6 +1,7 @@
+import { listed } from '../../core/listed';
 import type { Estimate } from '../../plan/prediction';
 import { type Quantities, titleOf } from '../figure';
-import { listed, quoted } from '../format';
+import { quoted } from '../format';
 import { createTable, type Table } from '../table';
 
 /** A prediction for one number of GPUs or nodes. */

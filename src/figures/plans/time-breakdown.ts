@@ -1,4 +1,5 @@
 import { ConfigError } from '../../core/errors';
+import { sumOf } from '../../core/statistics';
 import type { Seconds } from '../../core/units';
 import type { ComputeCause, Estimate } from '../../plan/prediction';
 import { createFigure, type Figure, type Quantities, titleOf } from '../figure';
@@ -91,7 +92,7 @@ function tableOf(rows: readonly TimeRow[]): Table {
 }
 
 function totalOf({ seconds }: TimeRow): Seconds {
-  return TIME_CAUSES.reduce((sum, cause) => sum + (seconds[cause] ?? 0), 0);
+  return sumOf(TIME_CAUSES, (cause) => seconds[cause] ?? 0);
 }
 
 function stackRow(row: TimeRow, scale: Scaled): StackRow<TimeCause> {
