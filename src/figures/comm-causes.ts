@@ -3,7 +3,7 @@ import { sumOf } from '../core/statistics';
 import { type CommunicationRow, communication } from '../ledger/communication';
 import { byWaitKind, WAIT_KINDS } from '../ledger/waits';
 import { CAUSE_WORDS, spoken, WAIT_WORDS } from './comm-words';
-import { createFigure, type Figure, quantity, titleOf } from './figure';
+import { createFigure, type Figure, quantity, type Title } from './figure';
 import { byteScale, counted, inUnit, percent, timeScale } from './format';
 import { bareRowAxis, rowAxis, rowRange } from './grammar/axes';
 import { soft, strong, unescaped } from './grammar/ink';
@@ -87,7 +87,7 @@ export function kindsOf(run: RunView) {
 
 type Kind = ReturnType<typeof kindsOf>[number];
 
-function findingOf({ part }: RunView, kinds: readonly Kind[]): string {
+function findingOf({ part }: RunView, kinds: readonly Kind[]): Title {
   const wire = sumOf(kinds, (kind) => kind.wireBytes);
   const where = part === undefined ? '' : ` in ${part}`;
   if (kinds.length === 0) return `Nothing was communicated${where}`;
@@ -98,9 +98,9 @@ function findingOf({ part }: RunView, kinds: readonly Kind[]): string {
   }
   const [[words, most] = ['', 0]] = [...byCause].sort((a, b) => b[1] - a[1]);
   const share = unescaped(percent(most / wire));
-  return titleOf(
+  return [
     `Each rank receives ${inUnit(wire, byteScale(wire))}${where || ' per step'}; ${share} of this is for ${words}`,
-  );
+  ];
 }
 
 function subtitleOf(run: RunView, kinds: readonly Kind[]): string {

@@ -3,7 +3,7 @@ import type { StepRecord } from '../ledger/record';
 import { type Timeline, timeline, waitShare } from '../ledger/timeline';
 import { totalWait, waitsOf } from '../ledger/waits';
 import { mostlyFor, WAIT_WORDS, waitsText } from './comm-words';
-import { createFigure, type Figure, quantity, titleOf } from './figure';
+import { createFigure, type Figure, quantity, type Title } from './figure';
 import { counted, percent, short, timeScale } from './format';
 import { bold, safe, soft, strong } from './grammar/ink';
 import { type RunView, recordsOfStep } from './run-view';
@@ -59,15 +59,15 @@ function shownOf(all: readonly Timeline[]): readonly Timeline[] {
   return all.filter(({ rank }) => kept.has(rank));
 }
 
-function findingOf({ part }: RunView, records: readonly StepRecord[], seconds: number): string {
+function findingOf({ part }: RunView, records: readonly StepRecord[], seconds: number): Title {
   if (records.every(({ collectives }) => collectives.length === 0)) {
     return `Nothing was communicated in ${part ?? 'this step'}`;
   }
   const waits = meanWaits(records);
   const { divisor, unit } = timeScale(seconds);
   const cost = `${short(totalWait(waits) / divisor)} of ${short(seconds / divisor)} ${unit}`;
-  if (totalWait(waits) < seconds / 200) return titleOf(`Ranks hardly wait: ${cost}`);
-  return titleOf(`Ranks wait ${cost} on average${mostlyFor(waits)}`);
+  if (totalWait(waits) < seconds / 200) return [`Ranks hardly wait: ${cost}`];
+  return [`Ranks wait ${cost} on average${mostlyFor(waits)}`];
 }
 
 /** The drawn step is nearest to the medians of `numSteps` steps; `numSteps` is 0 if the caller chose the step. */

@@ -1,7 +1,7 @@
 import type { CommCause } from '../core/events';
 import { mean, sumOf } from '../core/statistics';
 import type { Bytes } from '../core/units';
-import { createFigure, type Figure, titleOf } from './figure';
+import { createFigure, type Figure, type Title } from './figure';
 import { byteScale, counted, inUnit, quoted, short, timesText } from './format';
 import { bareRowAxis, rowRange } from './grammar/axes';
 import { bars, endLabel } from './grammar/marks';
@@ -123,7 +123,7 @@ function countsTokens(cases: readonly CommCase[]): boolean {
 }
 
 /** Names the runs that receive least and most, with their ratio. If a prediction is wrong, says only by how much. */
-function findingOf(cases: Cases<CommCase>): string {
+function findingOf(cases: Cases<CommCase>): Title {
   const missed = missedFinding(cases);
   if (missed !== undefined) return missed;
   const perToken = countsTokens(cases);
@@ -134,15 +134,15 @@ function findingOf(cases: Cases<CommCase>): string {
   const unit = perToken ? 'per token' : 'per step';
   const [lowText, highText] = [low, high].map((cost) => inUnit(cost, byteScale(high)));
   if (high === 0) return 'Nothing was received';
-  if (high < low * 1.0005) return titleOf(`All runs receive the same: ${highText} ${unit}${exact}`);
+  if (high < low * 1.0005) return [`All runs receive the same: ${highText} ${unit}${exact}`];
   const [fewer, more] = [quoted(least.name), quoted(most.name)];
-  if (low === 0) return titleOf(`${more} receives ${highText} ${unit}, ${fewer} receives nothing`);
+  if (low === 0) return [`${more} receives ${highText} ${unit}, ${fewer} receives nothing`];
   const times = `${timesText(high / low)} as much`;
-  return titleOf(
+  return [
     `${more} receives ${highText} ${unit}, ${times} as ${fewer} (${lowText})`,
     `${more} receives ${highText} ${unit}, ${times} as ${fewer}`,
     `Runs receive ${lowText} to ${highText} ${unit} (ratio ${timesText(high / low)})`,
-  );
+  ];
 }
 
 function subtitleOf(runs: Runs, cases: Cases<CommCase>): string {

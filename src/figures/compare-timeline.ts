@@ -3,7 +3,7 @@ import type { StepRecord } from '../ledger/record';
 import { timeline, waitSeconds } from '../ledger/timeline';
 import { byWaitKind, waitSecondsOf, waitsOf } from '../ledger/waits';
 import { mostlyFor } from './comm-words';
-import { createFigure, type Figure, type Quantities, quantity, titleOf } from './figure';
+import { createFigure, type Figure, type Quantities, quantity, type Title } from './figure';
 import { byteScale, counted, inUnit, quoted, type Scaled, short, timeScale } from './format';
 import { bold, safe, soft, strong } from './grammar/ink';
 import { fits, textWidth, wrapped, wrappedMarkup } from './grammar/text-width';
@@ -101,12 +101,12 @@ function areKnown(cases: readonly TimelineCase[]): boolean {
  * these waits; if not, compares all waits. Claims no difference if a run has few steps, or if the middle halves of both runs'
  * waits overlap.
  */
-function findingOf(cases: Cases<TimelineCase>): string {
+function findingOf(cases: Cases<TimelineCase>): Title {
   if (cases.length === 1) return singleFinding(cases[0]);
   const fewest = Math.min(...cases.map(({ times }) => times.numSteps));
   if (fewest < LEAST_STEPS) {
     const measured = counted(fewest, 'measured step');
-    return titleOf(`Too few steps to compare times: ${measured}, ${LEAST_STEPS} are needed`);
+    return [`Too few steps to compare times: ${measured}, ${LEAST_STEPS} are needed`];
   }
   const wireFinding = areKnown(cases) ? clearFinding(cases, wireWaits, ' for the wire') : undefined;
   return wireFinding ?? clearFinding(cases, allWaits, '') ?? unclearFinding(cases);
@@ -125,24 +125,24 @@ function clearFinding(cases: Cases<TimelineCase>, of: (one: TimelineCase) => Spr
   if (!areApart(of(least), of(most))) return undefined;
   const finding = `${quoted(least.name)} waits ${low} ${unit}${forWhat}, and ${quoted(most.name)} waits ${high} ${unit}`;
   const mostly = forWhat === '' ? mostlyOf(most) : '';
-  return titleOf(`${finding}${mostly}`, finding, `The waits${forWhat} last ${low} to ${high} ${unit}`);
+  return [`${finding}${mostly}`, finding, `The waits${forWhat} last ${low} to ${high} ${unit}`];
 }
 
-function unclearFinding(cases: Cases<TimelineCase>): string {
+function unclearFinding(cases: Cases<TimelineCase>): Title {
   const { least, most, low, high, unit } = ends(cases, allWaits);
   const mostly = mostlyOf(least) === mostlyOf(most) ? mostlyOf(most) : '';
-  return titleOf(`No clear difference in waiting: ${low} to ${high} ${unit}${mostly}`);
+  return [`No clear difference in waiting: ${low} to ${high} ${unit}${mostly}`];
 }
 
-function singleFinding(one: TimelineCase): string {
+function singleFinding(one: TimelineCase): Title {
   const { step, wait } = one.times;
   const { divisor, unit } = timeScale(step.median);
   const cost = `${short(wait.median / divisor)} of ${short(step.median / divisor)} ${unit}`;
-  return titleOf(
+  return [
     `${quoted(one.name)}: ranks wait ${cost}${mostlyOf(one)}`,
     `Ranks wait ${cost}${mostlyOf(one)}`,
     `Ranks wait ${cost}`,
-  );
+  ];
 }
 
 function mostlyOf({ times: { waits } }: TimelineCase): string {

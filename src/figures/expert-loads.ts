@@ -2,7 +2,7 @@ import { nearest } from '../config/nearest';
 import { ConfigError } from '../core/errors';
 import { mean, sumOf, total } from '../core/statistics';
 import type { StepResult } from '../train/step-result';
-import { createFigure, type Figure, titleOf } from './figure';
+import { createFigure, type Figure, type Title } from './figure';
 import { percent } from './format';
 import { niceTicks, titled } from './grammar/axes';
 import { bold, safe, soft } from './grammar/ink';
@@ -172,15 +172,15 @@ function requireLayer(layer: string, known: readonly string[]): string {
   );
 }
 
-function findingOf(by: Kind, name: string, lines: readonly LoadLine[], step: number): string {
+function findingOf(by: Kind, name: string, lines: readonly LoadLine[], step: number): Title {
   const [busiest] = [...lines].sort((a, b) => b.at - a.at);
   if (busiest === undefined) return 'No step has been taken yet';
-  if (busiest.at === 1) return titleOf(`All ${by}s of ${name} computed equally many rows in step ${step}`);
+  if (busiest.at === 1) return [`All ${by}s of ${name} computed equally many rows in step ${step}`];
   const [times, noun] = [`${busiest.at.toFixed(2)} times the mean`, by === 'rank' ? 'Rank' : 'Expert'];
-  return titleOf(
+  return [
     `${noun} ${busiest.index} of ${name} computed ${times} in step ${step}`,
     `${noun} ${busiest.index} computed ${times} in step ${step}`,
-  );
+  ];
 }
 
 /**

@@ -2,7 +2,7 @@ import { ConfigError } from '../core/errors';
 import { listed } from '../core/listed';
 import { memoryOverTime } from '../ledger/memory';
 import type { StepRecord } from '../ledger/record';
-import { titleOf } from './figure';
+import type { Title } from './figure';
 import { byteScale, inUnit, percent, quoted, type Scaled } from './format';
 import { unescaped } from './grammar/ink';
 import { causesIn, peakOf } from './memory-areas';
@@ -59,11 +59,11 @@ export function memoryCaseOf(name: string, run: RunView, choice: MemoryChoice = 
 export type MemoryCase = ReturnType<typeof memoryCaseOf>;
 
 /** Says how the runs' peaks differ; for a single run, says what is on the host. */
-export function caseFinding(cases: Cases<MemoryCase>, scale: Scaled): string {
+export function caseFinding(cases: Cases<MemoryCase>, scale: Scaled): Title {
   if (cases.length === 1) return spacesFinding(cases[0]);
   const { least, most } = extremes(cases, ({ devicePeak }) => devicePeak);
   if (most.devicePeak < least.devicePeak * 1.005) {
-    return titleOf(`All runs have the same peak on the device: ${inUnit(most.devicePeak, scale)}`);
+    return [`All runs have the same peak on the device: ${inUnit(most.devicePeak, scale)}`];
   }
   const [low, high] = [inUnit(least.devicePeak, scale), inUnit(most.devicePeak, scale)];
   const lowest = `${quoted(least.name)} peaks at ${low} instead of ${high}`;
@@ -71,8 +71,8 @@ export function caseFinding(cases: Cases<MemoryCase>, scale: Scaled): string {
   const price = timePrice(least, most, isEqualWork(cases.map(({ times }) => times)));
   const moved = least.hostPeak - most.hostPeak;
   const onHost = `${inUnit(moved, byteScale(moved))} more are on the host`;
-  if (moved > 0) return titleOf(`${lowest}; ${onHost}`, `${both}; ${onHost}`);
-  return titleOf(`${lowest}; ${price}`, lowest, `${both}; ${price}`, both);
+  if (moved > 0) return [`${lowest}; ${onHost}`, `${both}; ${onHost}`];
+  return [`${lowest}; ${price}`, lowest, `${both}; ${price}`, both];
 }
 
 /** Compares step times. Claims no difference if there are few steps, or if the middle halves of both runs' times overlap. */
@@ -83,7 +83,7 @@ function timePrice(least: MemoryCase, most: MemoryCase, isEqual: boolean): strin
   return numSteps < LEAST_STEPS ? 'too few steps to compare times' : 'no clear difference in time';
 }
 
-function spacesFinding({ device, host, devicePeak, hostPeak }: MemoryCase): string {
+function spacesFinding({ device, host, devicePeak, hostPeak }: MemoryCase): Title {
   const scale = byteScale(Math.max(devicePeak, hostPeak));
   if (devicePeak + hostPeak === 0) return 'Nothing was held';
   const peak = `the device peaks at ${inUnit(devicePeak, scale)}`;
@@ -91,13 +91,13 @@ function spacesFinding({ device, host, devicePeak, hostPeak }: MemoryCase): stri
     const { byCause } = peakOf(device);
     const [top] = [...causesIn(device)].sort((a, b) => byCause[b] - byCause[a]);
     const share = unescaped(percent(top === undefined ? 0 : byCause[top] / devicePeak));
-    return titleOf(
+    return [
       `Nothing is on the host; ${peak}, and ${share} of this is ${top}`,
       `Nothing is on the host; ${peak}`,
-    );
+    ];
   }
-  return titleOf(
+  return [
     `The host peaks at ${inUnit(hostPeak, scale)} (${listed(causesIn(host))}); ${peak}`,
     `The host peaks at ${inUnit(hostPeak, scale)}; ${peak}`,
-  );
+  ];
 }

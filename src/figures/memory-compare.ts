@@ -4,7 +4,7 @@ import type { Bytes } from '../core/units';
 import { logicalAtPeak, memoryAtPeak, totalBytes } from '../ledger/memory';
 import { modelStatesOf } from '../ledger/model-states';
 import { type BytesByCause, noBytes, type StepRecord } from '../ledger/record';
-import { createFigure, type Figure, type Quantities, quantity, titleOf } from './figure';
+import { createFigure, type Figure, type Quantities, quantity, type Title } from './figure';
 import { byteScale, counted, inUnit, quoted, type Scaled, short, timesText } from './format';
 import { STACK_ORDER } from './grammar/palette';
 import { CAUSE_STYLE, plotStacks, type StackPanel, type StackRow } from './grammar/stacks';
@@ -145,46 +145,46 @@ export function comparisonQuantities(cases: Cases<ComparedCase>): Quantities {
 }
 
 /** Says what the comparison shows. */
-export function comparisonFinding(cases: Cases<ComparedCase>, scale: Scaled): string {
+export function comparisonFinding(cases: Cases<ComparedCase>, scale: Scaled): Title {
   const missed = missedFinding(cases);
   if (missed !== undefined) return missed;
   const { most, least, states, peak } = holders(cases);
   const held = inUnit(totalBytes(most.states), scale);
   const exact = cases.some(({ residual }) => residual === 0) ? ', exactly as predicted' : '';
   const all = `holds ${held} of model states${exact}`;
-  if (cases.length === 1) return titleOf(`${quoted(most.name)} ${all}`, `A rank ${all}`);
+  if (cases.length === 1) return [`${quoted(most.name)} ${all}`, `A rank ${all}`];
   if (states === Number.POSITIVE_INFINITY) {
-    return titleOf(
+    return [
       `${quoted(least.name)} holds no state on the device; the peaks differ by ${timesText(peak)}`,
       `One run holds no state on the device; the peaks differ by ${timesText(peak)}`,
-    );
+    ];
   }
   if (states < 1.005) return equalFinding(cases, `All runs hold ${held} of model states`);
-  return titleOf(
+  return [
     `${quoted(most.name)} holds ${timesText(states)} the states of ${quoted(least.name)}; its peak is ${timesText(peak)} as high`,
     `Model states differ by ${timesText(states)}, and peaks differ by ${timesText(peak)}`,
-  );
+  ];
 }
 
 /**
  * Says that states are equal, and how peaks differ. If values were rounded to 16 bits, the peaks are those of a device that
  * stores 16-bit values.
  */
-function equalFinding(cases: Cases<ComparedCase>, all: string): string {
+function equalFinding(cases: Cases<ComparedCase>, all: string): Title {
   const [first, ...rest] = cases.filter(isRounded);
   if (first === undefined) {
     const { most, peak: ratio } = holders(cases);
     const more = `the peak of ${quoted(most.name)} is ${timesText(ratio)} as high`;
-    return ratio < 1.05 ? titleOf(all) : titleOf(`${all}; ${more}`, all);
+    return ratio < 1.05 ? [all] : [`${all}; ${more}`, all];
   }
   const { least } = extremes([first, ...rest], ({ logicalPeak }) => totalBytes(logicalPeak));
   const peak = totalBytes(least.logicalPeak);
   const size = inUnit(peak, byteScale(peak));
-  return titleOf(
+  return [
     `${all}; with 16-bit values the peak of ${quoted(least.name)} would be ${size}`,
     `${all}; with 16-bit values one peak would be ${size}`,
     all,
-  );
+  ];
 }
 
 function subtitleOf(runs: Runs, cases: Cases<ComparedCase>): string {

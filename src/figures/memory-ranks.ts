@@ -1,6 +1,6 @@
 import { leftAtPeak, memoryAtPeak, memoryAtRest, totalBytes } from '../ledger/memory';
 import type { StepRecord } from '../ledger/record';
-import { createFigure, type Figure, titleOf } from './figure';
+import { createFigure, type Figure, type Title } from './figure';
 import { byteScale, counted, inUnit, type Scaled, short } from './format';
 import { ticks, titled } from './grammar/axes';
 import { bold, soft, strong } from './grammar/ink';
@@ -78,7 +78,7 @@ function subtitleOf(peaks: Cases<RankPeak>, run: RunView, records: Cases<StepRec
   return `Held bytes. ${who}, step ${records[0].step} of ${run.strategy}.${hatched}`;
 }
 
-function findingOf(peaks: Cases<RankPeak>, run: RunView, scale: Scaled): string {
+function findingOf(peaks: Cases<RankPeak>, run: RunView, scale: Scaled): Title {
   const { least: low, most: top } = extremes(peaks, ({ total }) => total);
   const [least, most] = [low.total, top.total];
   if (most === 0) return 'Nothing was held on the device';
@@ -86,12 +86,12 @@ function findingOf(peaks: Cases<RankPeak>, run: RunView, scale: Scaled): string 
     const factor = least > 0 ? `${(most / least).toPrecision(2)}×` : 'more than';
     const growth = STACK_ORDER.map((cause) => top.bytes[cause] - low.bytes[cause]);
     const cause = STACK_ORDER[growth.indexOf(Math.max(...growth))];
-    return titleOf(`Rank ${top.rank} needs ${factor} the memory of rank ${low.rank}: ${cause} differs most`);
+    return [`Rank ${top.rank} needs ${factor} the memory of rank ${low.rank}: ${cause} differs most`];
   }
   const [finding, shorter] = peakFinding(top.bytes, top.leftBytes, run.world);
-  if (peaks.length === 1) return titleOf(finding, shorter);
+  if (peaks.length === 1) return [finding, shorter];
   const same = most === least ? 'exactly the same peak' : 'the same peak within 5%';
-  return titleOf(`All ranks have ${same}: ${inUnit(most, scale)}; ${shorter}`, finding, shorter);
+  return [`All ranks have ${same}: ${inUnit(most, scale)}; ${shorter}`, finding, shorter];
 }
 
 function causeColumns(peaks: Cases<RankPeak>, { divisor, unit }: Scaled, top: number) {

@@ -4,7 +4,7 @@ import { leftAtPeak, type MemoryOverTime, memoryAtPeak, memoryOverTime, totalByt
 import type { BytesByCause, StepRecord } from '../ledger/record';
 import { temporaries } from '../ledger/temporaries';
 import { timeline } from '../ledger/timeline';
-import { createFigure, type Figure, titleOf } from './figure';
+import { createFigure, type Figure } from './figure';
 import { byteScale, counted, inUnit, percent, type Scaled, short, timeScale } from './format';
 import { titled } from './grammar/axes';
 import { bold, safe, soft, strong } from './grammar/ink';
@@ -56,7 +56,7 @@ export function memoryTimeline(run: RunView, choice: MemoryChoice = {}): Figure 
     shapes: strip.shapes,
   };
   return createFigure({
-    title: titleOf(...peakFinding(atPeak, leftAtPeak(record), run.world)),
+    title: [...peakFinding(atPeak, leftAtPeak(record), run.world)],
     subtitle: subtitleOf(run, record, others.text),
     ...plot({ ...FRAME, pixels }, [main, ...peakPanels({ atPeak, ring }, causesIn(curve), bytes, pixels)]),
     table: tableOf(record, curve),

@@ -11,7 +11,7 @@ import {
   mostInFlight,
   type PipelineSizes,
 } from '../parallel/pipeline/schedules';
-import { createFigure, type Figure, quantity, titleOf } from './figure';
+import { createFigure, type Figure, quantity } from './figure';
 import { counted, percent, short, timeScale } from './format';
 import { rowAxis, titled } from './grammar/axes';
 import { bold, safe, soft, strong, unescaped } from './grammar/ink';
@@ -76,9 +76,9 @@ export function pipelineGantt(run: RunView, step?: number): Figure {
     ...(numAlike === 1 ? [] : [` A row is the mean of ${numAlike} ranks.`]),
   ].join('');
   return createFigure({
-    title: titleOf(
+    title: [
       `${numMicrobatches} ${numMicrobatches === 1 ? 'microbatch' : 'microbatches'} on ${numRanks} ${virtualStages > 1 ? `× ${virtualStages} ` : ''}stages: ranks are idle for ${unescaped(percent(ran.bubble))} of the step`,
-    ),
+    ],
     subtitle:
       `${run.strategy}, step ${records[0].step}, ${counted(run.world, 'rank')}${run.note === undefined ? '' : `, ${safe(run.note)}`}.${merged}<br>` +
       `Bubble: ${formulaText(sizes, times)} = ${percent(formula)} by the formula, ${percent(ran.bubble)} as it ran.${unequalText(byRank)}`,

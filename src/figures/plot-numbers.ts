@@ -1,7 +1,7 @@
 import { requireKnownOptions } from '../config/option-names';
 import { ConfigError, classOf } from '../core/errors';
 import { shown } from '../core/shown';
-import { createFigure, type Figure, titleOf } from './figure';
+import { createFigure, type Figure, type Title } from './figure';
 import { columnAxis, paddedRange } from './grammar/axes';
 import { safe, soft } from './grammar/ink';
 import { type Bar, columns, dots, line, lineColor } from './grammar/marks';
@@ -212,20 +212,17 @@ function nameAxis(names: readonly string[]) {
   return { axis: columnAxis(texts, names.length), foot: FRAME.foot + (numLines - 1) * LABEL.height };
 }
 
-function findingOf(series: readonly Series[], { kind = 'line', yTitle }: PlotOptions): string {
+function findingOf(series: readonly Series[], { kind = 'line', yTitle }: PlotOptions): Title {
   const [only, ...others] = series;
   const names = series.map(({ name }) => name).filter((name) => name !== '');
   const finite = only?.y.filter(Number.isFinite) ?? [];
   const [from, to] = [finite[0], finite.at(-1)];
   if (kind !== 'line' || others.length > 0 || from === undefined || to === undefined || finite.length < 2) {
-    return titleOf(
-      names.length === 0 ? (yTitle ?? 'Own numbers') : names.join(', '),
-      `${series.length} series`,
-    );
+    return [names.length === 0 ? (yTitle ?? 'Own numbers') : names.join(', '), `${series.length} series`];
   }
   const verb = to < from ? 'falls' : to > from ? 'rises' : 'begins and ends at the same value:';
   const path = to === from ? exact(from) : `from ${exact(from)} to ${exact(to)}`;
-  return titleOf(`${names[0] ?? yTitle ?? 'The series'} ${verb} ${path}`, `It ${verb} ${path}`);
+  return [`${names[0] ?? yTitle ?? 'The series'} ${verb} ${path}`, `It ${verb} ${path}`];
 }
 
 function subtitleOf(all: readonly Series[], shown: readonly Series[], options: PlotOptions): string {

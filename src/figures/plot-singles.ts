@@ -1,4 +1,4 @@
-import { createFigure, type Figure, titleOf } from './figure';
+import { createFigure, type Figure, type Title } from './figure';
 import { paddedRange, rowAxis, titled } from './grammar/axes';
 import { plain, safe, strong } from './grammar/ink';
 import { bars, endLabel, lineColor } from './grammar/marks';
@@ -50,15 +50,15 @@ export function plotSingles(singles: readonly Single[], options: Words): Figure 
   });
 }
 
-function findingOf(singles: readonly Single[]): string {
+function findingOf(singles: readonly Single[]): Title {
   const sorted = singles.filter(({ value }) => Number.isFinite(value)).sort((a, b) => a.value - b.value);
   const [least, most] = [sorted[0], sorted.at(-1)];
   if (least === undefined || most === undefined) return 'No number is finite';
-  if (least === most) return titleOf(`${most.name}: ${exact(most.value)}`);
-  return titleOf(
+  if (least === most) return [`${most.name}: ${exact(most.value)}`];
+  return [
     `${most.name} is highest (${exact(most.value)}), ${least.name} is lowest (${exact(least.value)})`,
     `The numbers are from ${exact(least.value)} to ${exact(most.value)}`,
-  );
+  ];
 }
 
 /** Returns an axis's title, if there is one. */

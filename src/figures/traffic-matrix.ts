@@ -3,7 +3,7 @@ import { listed } from '../core/listed';
 import { sumOf } from '../core/statistics';
 import type { Bytes } from '../core/units';
 import { CAUSE_WORDS } from './comm-words';
-import { createFigure, type Figure, quantity, titleOf } from './figure';
+import { createFigure, type Figure, quantity, type Title } from './figure';
 import { byteScale, counted, inUnit, percent, type Scaled } from './format';
 import { niceTicks, rowAxis, titled } from './grammar/axes';
 import { plain, soft, strong, unescaped } from './grammar/ink';
@@ -129,26 +129,25 @@ function viewOf({ flows, causes, coordinates }: Traffic, world: number, ranksPer
   };
 }
 
-function findingOf({ axes, total, outside, world, numNodes }: View): string {
+function findingOf({ axes, total, outside, world, numNodes }: View): Title {
   const [most] = axes;
   if (most === undefined) return 'No bytes travelled between ranks';
   const isRing = axes.length === 1 && most.flows.length === world && numNodes === 1;
   if (isRing && most.flows.every(({ bytes }) => bytes === most.flows[0]?.bytes)) {
     const each = most.bytes / world;
-    return titleOf(`Each rank receives ${inUnit(each, byteScale(each))}, all of it from one other rank`);
+    return [`Each rank receives ${inUnit(each, byteScale(each))}, all of it from one other rank`];
   }
   const who = most.axis === 'world' ? 'collectives of all ranks' : `${most.style.name} groups`;
   const carried = `${who} carry ${unescaped(percent(most.bytes / total))} of the bytes`;
-  if (numNodes === 1)
-    return titleOf(`${carried[0]?.toUpperCase()}${carried.slice(1)}, all within one machine`);
+  if (numNodes === 1) return [`${carried[0]?.toUpperCase()}${carried.slice(1)}, all within one machine`];
   const share = unescaped(percent(outside));
   const leaving =
     outside === 0 ? 'No bytes leave' : `${outside < 0.2 ? 'Only ' : ''}${share} of the bytes leave`;
-  return titleOf(
+  return [
     `${leaving} a machine; ${carried}`,
     `${leaving} a machine; ${carried.replace(' of the bytes', '')}`,
     `${leaving} a machine`,
-  );
+  ];
 }
 
 function subtitleOf(run: RunView, view: View, step: number): string {

@@ -4,7 +4,6 @@ import type { Bytes } from '../../core/units';
 import { memoryAtPeak, totalBytes } from '../../ledger/memory';
 import type { BytesByCause } from '../../ledger/record';
 import { kindsOf } from '../comm-causes';
-import { titleOf } from '../figure';
 import { byteScale, inUnit } from '../format';
 import { higherPeak, type RunView, recordsOfStep } from '../run-view';
 import { createTable, numbers, type Table } from '../table';
@@ -94,7 +93,7 @@ function memoryFinding(
   if (most.moreBytes === 0) return 'At their peaks, both runs hold the same bytes of every cause';
   const said = (bytes: Bytes): string =>
     `${inUnit(Math.abs(bytes), byteScale(bytes))} ${bytes < 0 ? 'less' : 'more'}`;
-  return titleOf(`${name} needs ${said(more)}; ${most.cause} differs most: ${said(most.moreBytes)}`);
+  return `${name} needs ${said(more)}; ${most.cause} differs most: ${said(most.moreBytes)}`;
 }
 
 /** Returns both losses and the largest differences of each step. */

@@ -7,7 +7,7 @@ import { type Planned, tokensPerStep } from '../../plan/cost-of';
 import { type AnyLayout, isPredicted } from '../../plan/layout';
 import { reservableBytes } from '../../plan/memory/allocator';
 import { type Estimate, peakInBytes } from '../../plan/prediction';
-import { createFigure, type Figure, titleOf } from '../figure';
+import { createFigure, type Figure, type Title } from '../figure';
 import { byteScale, inUnit, quoted, short } from '../format';
 import { safe } from '../grammar/ink';
 import { CAUSE_STYLE, capacity, plotStacks, type StackPanel } from '../grammar/stacks';
@@ -139,24 +139,22 @@ interface PeakRow {
 }
 
 /** Says which plans fit. If all GPUs have the same capacity (`isCommon`), the title names the capacity. */
-function memoryFinding(rows: readonly PeakRow[], capacity: Bytes, isCommon: boolean): string {
+function memoryFinding(rows: readonly PeakRow[], capacity: Bytes, isCommon: boolean): Title {
   const memory = isCommon ? inUnit(capacity, byteScale(capacity)) : 'their GPUs';
   const least = rows.reduce((a, b) => (b.peak.value < a.peak.value ? b : a));
   const peak = inUnit(least.peak.value, byteScale(least.peak.value));
   if (rows.length === 1) {
-    return titleOf(
-      `${quoted(least.name)} ${fitText(least.fits, least.peak, capacity)}: ${peak} of ${memory}`,
-    );
+    return [`${quoted(least.name)} ${fitText(least.fits, least.peak, capacity)}: ${peak} of ${memory}`];
   }
   const fitting = rows.filter(({ fits }) => fits);
   // The capacity is inside these plans' intervals, so they may not fit after all.
   const unsure = fitting.filter((row) => row.peak.high > capacity).length;
   const fit = `${fitting.length} of ${rows.length} plans fit ${memory}${unsure === 0 ? '' : `; ${unsure} of them only probably`}`;
-  return titleOf(
+  return [
     `${fit}; ${quoted(least.name)} needs the least: ${peak}`,
     `${fit}; the smallest peak is ${peak}`,
     fit,
-  );
+  ];
 }
 
 function subtitleOf(plans: Plans, first: Planned<AnyLayout>): string {

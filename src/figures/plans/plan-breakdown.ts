@@ -10,7 +10,7 @@ import { type AnyLayout, isPredicted } from '../../plan/layout';
 import { reservableBytes } from '../../plan/memory/allocator';
 import { predictStages } from '../../plan/memory/predict-memory';
 import { type MemoryPrediction, peakInBytes } from '../../plan/prediction';
-import { createFigure, type Figure, titleOf } from '../figure';
+import { createFigure, type Figure } from '../figure';
 import { byteScale, inUnit, percent, short } from '../format';
 import { safe, unescaped } from '../grammar/ink';
 import { CAUSE_STYLE, capacity, plotStacks, type StackPanel } from '../grammar/stacks';
@@ -66,11 +66,11 @@ export function planMemory(
     ),
   };
   return createFigure({
-    title: titleOf(
+    title: [
       ...(stated === undefined ? [] : [statedFinding(stated, values, inUnit(total, scale))]),
       `${share} of the ${inUnit(total, scale)} of ${stages.length === 0 ? name : `stage ${prediction.memory.stage}`}`,
       `${share} of ${inUnit(total, scale)}`,
-    ),
+    ],
     subtitle: layoutWords(layout),
     ...plotStacks([panel], CAUSE_STYLE),
     table: createTable(

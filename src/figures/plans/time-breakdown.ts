@@ -2,7 +2,7 @@ import { ConfigError } from '../../core/errors';
 import { sumOf } from '../../core/statistics';
 import type { Seconds } from '../../core/units';
 import type { ComputeCause, Estimate } from '../../plan/prediction';
-import { createFigure, type Figure, type Quantities, titleOf } from '../figure';
+import { createFigure, type Figure, type Quantities, type Title } from '../figure';
 import { inUnit, percent, quoted, type Scaled, short, timeScale } from '../format';
 import { safe } from '../grammar/ink';
 import { CAUSE_FILL, type Fill, PHASE_FILL, WAIT_FILL } from '../grammar/palette';
@@ -102,14 +102,14 @@ function stackRow(row: TimeRow, scale: Scaled): StackRow<TimeCause> {
 }
 
 /** Compares the slowest layout with the fastest for the same work; for a single layout, names the largest cause. */
-function findingOf(rows: readonly TimeRow[], unit: string): string {
+function findingOf(rows: readonly TimeRow[], unit: string): Title {
   const fastest = rows.reduce((a, b) => (totalOf(b) < totalOf(a) ? b : a));
   const slowest = rows.reduce((a, b) => (totalOf(b) > totalOf(a) ? b : a));
   if (fastest === slowest) {
     const largest = largestBy((cause) => fastest.seconds[cause] ?? 0);
     const share = percent((fastest.seconds[largest] ?? 0) / (totalOf(fastest) || 1)).replace('&lt;', '<');
     const total = totalOf(fastest);
-    return titleOf(`${capital(NOUNS[largest])}: ${share} of ${inUnit(total, timeScale(total))}`);
+    return [`${capital(NOUNS[largest])}: ${share} of ${inUnit(total, timeScale(total))}`];
   }
   const added = NOUNS[largestBy((cause) => (slowest.seconds[cause] ?? 0) - (fastest.seconds[cause] ?? 0))];
   const scale = timeScale(totalOf(slowest));
@@ -121,13 +121,13 @@ function findingOf(rows: readonly TimeRow[], unit: string): string {
   const range = `A ${work} takes ${value(fastest)} to ${value(slowest)} ${scale.unit}`;
   const part = `the largest difference is in ${added}`;
   if (totalOf(slowest) < totalOf(fastest) * 1.005)
-    return titleOf(`All layouts take ${value(slowest)} ${scale.unit} per ${work}`);
-  return titleOf(
+    return [`All layouts take ${value(slowest)} ${scale.unit} per ${work}`];
+  return [
     `${slow} per ${work}, and ${fast}; ${part}`,
     `${slow} per ${work}, and ${fast}`,
     `${range}; ${part}`,
     range,
-  );
+  ];
 }
 
 function largestBy(size: (cause: TimeCause) => number): TimeCause {
