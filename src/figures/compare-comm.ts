@@ -1,104 +1,65 @@
 import type { CommCause } from '../core/events';
 import { mean, sumOf } from '../core/statistics';
 import type { Bytes } from '../core/units';
+import { type Kind, kindsOf, plotKinds } from './comm-causes';
 import { createFigure, type Figure, type Title } from './figure';
-import { byteScale, counted, inUnit, quoted, short, timesText } from './format';
-import { bareRowAxis, rowRange } from './grammar/axes';
-import { bars, endLabel } from './grammar/marks';
-import { COMM_FILL, type Fill, NEUTRAL_FILL } from './grammar/palette';
-import type { Panel } from './grammar/plot';
-import { plotStacks } from './grammar/stacks';
+import { byteScale, counted, inUnit, quoted, timesText } from './format';
 import type { RunView } from './run-view';
 import { type Cases, casesOf, extremes, missedFinding, type Runs, valuesOf, wireRatio } from './runs';
 import { lastSteps } from './step-times';
 import { createTable } from './table';
 
-/** The width, in pixels, of the space right of the bars; the number of calls is written there. */
-const NOTE_ROOM = 72;
-/** Where the panels of bytes per step and per token begin and end, as shares of the width, if both panels are shown. */
-const SPLIT = { step: [0, 0.55], token: [0.78, 1] } as const;
-
-type Words = 'parameters' | 'gradients' | 'activations' | 'your own' | 'norm, loss, buffers';
-type WireBytes = Readonly<Record<Words, Bytes>>;
-
-/** The groups in which this figure shows causes of communication. */
-const GROUPS: Readonly<Record<Words, { readonly fill: Fill; readonly causes: readonly CommCause[] }>> = {
-  parameters: { fill: COMM_FILL.param, causes: ['param'] },
-  gradients: { fill: COMM_FILL.grad, causes: ['grad'] },
-  activations: { fill: COMM_FILL.activation, causes: ['activation'] },
-  'your own': { fill: COMM_FILL.user, causes: ['user'] },
-  'norm, loss, buffers': { fill: COMM_FILL.norm, causes: ['norm', 'loss', 'buffer', 'control'] },
-};
-const WORDS = Object.keys(GROUPS) as readonly Words[]; // all keys of GROUPS
+/** The causes that have no column of their own in the table. */
+const OTHERS: readonly CommCause[] = ['norm', 'loss', 'buffer', 'control'];
 
 /**
- * Draws the bytes that a rank of each run receives per step, by cause, and the bytes that a dry run predicts. Also draws bytes
- * per token, if the runs' steps have different numbers of tokens. Throws: CONFIG without runs or steps.
+ * Draws the collectives of each run as a facet, by cause and operation; the caption has the bytes that a rank receives per step,
+ * and per token if the runs' steps have different numbers of tokens. Throws: CONFIG without runs or steps.
  */
 export function compareComm(runs: Runs): Figure {
   const cases = casesOf(runs, caseOf);
-  const rows = cases.flatMap(rowsOf);
-  const scale = byteScale(Math.max(...rows.map(({ values }) => totalOf(values))));
-  const aside = `, ${scale.unit} per rank`;
-  const perToken = countsTokens(cases) ? { across: SPLIT.step, beside: tokenPanel(rows) } : {};
-  const style = {
-    order: WORDS,
-    fillOf: (words: Words) => GROUPS[words].fill,
-    hover: (words: Words) => `<b>${words}</b> %{customdata:,} B<extra></extra>`,
-  };
   return createFigure({
     title: findingOf(cases),
     subtitle: subtitleOf(runs, cases),
-    ...plotStacks([{ heading: 'Received per step', aside, rows, scale }], style, {
-      noteRoom: NOTE_ROOM,
-      ...perToken,
-    }),
+    ...plotKinds(cases, (one) => captionWordings(one, countsTokens(cases))),
     quantities: { wireRatio: wireRatio(cases.map(({ total }) => total)) },
     table: createTable(
-      cases.map(
-        ({ name, measured, predicted, residual, numCollectives, tokens, perToken: bytesPerToken }) => ({
-          run: name,
-          paramBytes: measured.parameters,
-          gradBytes: measured.gradients,
-          activationBytes: measured.activations,
-          userBytes: measured['your own'],
-          otherBytes: measured['norm, loss, buffers'],
-          predictedParamBytes: predicted?.param ?? null,
-          predictedGradBytes: predicted?.grad ?? null,
-          residualBytes: residual,
-          numCollectives,
-          tokens,
-          bytesPerToken,
-        }),
-      ),
+      cases.map(({ name, kinds, predicted, residual, numCollectives, tokens, perToken }) => ({
+        run: name,
+        paramBytes: receivedFor(kinds, 'param'),
+        gradBytes: receivedFor(kinds, 'grad'),
+        activationBytes: receivedFor(kinds, 'activation'),
+        userBytes: receivedFor(kinds, 'user'),
+        otherBytes: receivedFor(kinds, ...OTHERS),
+        predictedParamBytes: predicted?.param ?? null,
+        predictedGradBytes: predicted?.grad ?? null,
+        residualBytes: residual,
+        numCollectives,
+        tokens,
+        bytesPerToken: perToken,
+      })),
     ),
   });
 }
 
 type CommCase = ReturnType<typeof caseOf>;
 
-/** Returns the bytes that a rank of one run receives per step, predicted and measured: means over ranks and the last steps. */
+/** Returns what a rank of one run receives per step, predicted and measured: means over ranks and the last steps. */
 function caseOf(name: string, run: RunView) {
-  const records = lastSteps(run).flat();
-  const bytesOf = (words: Words): Bytes =>
-    mean(
-      records.map(({ collectives }) =>
-        sumOf(collectives, ({ cause, wireBytes }) => (GROUPS[words].causes.includes(cause) ? wireBytes : 0)),
-      ),
-    );
-  const measured = Object.fromEntries(WORDS.map((words) => [words, bytesOf(words)])) as WireBytes; // one value per entry of WORDS
-  const total = totalOf(measured);
+  const kinds = kindsOf(run);
+  const total = sumOf(kinds, ({ wireBytes }) => wireBytes);
   const predicted = run.forecast?.()?.wireBytes ?? null;
+  const records = lastSteps(run).flat();
   const counts = records.map((record) => record.tokens).filter((count) => count !== null);
   const tokens = counts.length === records.length ? mean(counts) : null;
   return {
     name,
-    measured,
+    kinds,
     total,
     /** The predicted bytes of parameters and of gradients; null without a prediction. */
     predicted,
-    residual: predicted === null ? null : residualOf(measured, predicted),
-    numCollectives: mean(records.map(({ collectives }) => collectives.length)),
+    residual: predicted === null ? null : residualOf(kinds, predicted),
+    numCollectives: sumOf(kinds, ({ count }) => count),
     /** The number of tokens per rank and step; null if the run did not report it. */
     tokens,
     /** The received bytes per token; null if the number of tokens is unknown. */
@@ -106,14 +67,30 @@ function caseOf(name: string, run: RunView) {
   };
 }
 
+function receivedFor(kinds: readonly Kind[], ...causes: readonly CommCause[]): Bytes {
+  return sumOf(kinds, ({ cause, wireBytes }) => (causes.includes(cause) ? wireBytes : 0));
+}
+
 /** Sums the absolute differences of measured and predicted bytes; returns 0 for less than half a byte (a rounding error). */
-function residualOf({ parameters, gradients }: WireBytes, predicted: { param: Bytes; grad: Bytes }): Bytes {
-  const off = Math.abs(parameters - predicted.param) + Math.abs(gradients - predicted.grad);
+function residualOf(
+  kinds: readonly Kind[],
+  { param, grad }: { readonly param: Bytes; readonly grad: Bytes },
+): Bytes {
+  const off = Math.abs(receivedFor(kinds, 'param') - param) + Math.abs(receivedFor(kinds, 'grad') - grad);
   return off < 0.5 ? 0 : off;
 }
 
-function totalOf(bytes: Partial<WireBytes>): Bytes {
-  return sumOf(WORDS, (words) => bytes[words] ?? 0);
+/** Returns wordings of what a rank of a run receives, the longest first. */
+function captionWordings(
+  { total, numCollectives, perToken, predicted, residual }: CommCase,
+  withTokens: boolean,
+): string[] {
+  const text = (bytes: Bytes): string => inUnit(bytes, byteScale(bytes));
+  const calls = `${text(total)} in ${counted(Number(numCollectives.toFixed(1)), 'call')}`;
+  const tokens = withTokens && perToken !== null ? `, ${text(perToken)} per token` : '';
+  const expected = predicted === null ? '' : `, predicted ${text(predicted.param + predicted.grad)}`;
+  const long = `${calls}${tokens}${residual === 0 ? ', as predicted' : expected}`;
+  return [long, `${calls}${tokens}`, `${text(total)}${tokens}`, text(total)];
 }
 
 /** Whether runs process different numbers of tokens per step, so that bytes per step are not comparable. */
@@ -150,39 +127,5 @@ function subtitleOf(runs: Runs, cases: Cases<CommCase>): string {
   const exact = cases.every(({ residual }) => (residual ?? 0) === 0) ? ', residual 0 B' : '';
   const isPredicted = cases.some(({ predicted }) => predicted !== null);
   const said = isPredicted ? ` Predicted: parameters and gradients, by a dry run${exact}.` : '';
-  return `Bytes on the wire that a rank receives, mean of its last steps, ${where}.${said}`;
-}
-
-interface Row {
-  readonly name: string;
-  readonly values: Partial<WireBytes>;
-  readonly note?: string;
-  /** The received bytes per token; only measured rows have this number. */
-  readonly perToken?: number | null;
-}
-
-function rowsOf({ name, measured, predicted, numCollectives, perToken }: CommCase): Row[] {
-  const rounded = WORDS.map((words) => [words, Math.round(measured[words])]);
-  const values: Partial<WireBytes> = Object.fromEntries(rounded);
-  const row = { values, note: `in ${Number(numCollectives.toFixed(1))} calls`, perToken };
-  if (predicted === null) return [{ ...row, name }];
-  const { param, grad } = predicted;
-  const expected = { parameters: Math.round(param), gradients: Math.round(grad) };
-  return [
-    { name: `${name} predicted`, values: expected },
-    { ...row, name: 'measured' },
-  ];
-}
-
-function tokenPanel(rows: readonly Row[]): Panel {
-  const items = rows.flatMap(({ perToken: length = null }, at) => (length === null ? [] : [{ at, length }]));
-  const most = Math.max(...items.map(({ length }) => length)) || 1;
-  return {
-    x: { domain: SPLIT.token, range: [0, most * 1.02] },
-    y: bareRowAxis(rowRange(rows.length)),
-    data: [bars(items, { fill: NEUTRAL_FILL, width: 0.5, hover: '%{x:.4g} B per token<extra></extra>' })],
-    heading: 'Per token',
-    aside: ', bytes',
-    annotations: items.map(({ at, length }) => endLabel(length, at, short(length))),
-  };
+  return `Bytes per rank and step: means of the last steps, ${where}.${said}`;
 }

@@ -5,7 +5,7 @@ import { compareTimeline } from './compare-timeline';
 import type { Figure } from './figure';
 import { lossCurve } from './loss-curve';
 import { compareMemory } from './memory-compare';
-import { compareMemoryTimeline } from './memory-multiples';
+import { compareMemoryTimeline } from './memory-timeline';
 import { lossesOf } from './run-view';
 import type { Runs } from './runs';
 

@@ -37,7 +37,8 @@ export function hatchText(records: readonly StepRecord[]): string {
 export function causeAreas(
   whole: MemoryOverTime,
   { bytes, time }: MemoryScales,
-  { maxPoints, extra = '' }: { readonly maxPoints: number; readonly extra?: string },
+  maxPoints: number,
+  extra: string,
 ): ScatterTrace[] {
   const curve = thinCurve(whole, maxPoints);
   return causesIn(whole).map((cause) => {

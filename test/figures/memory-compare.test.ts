@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { byteScale } from '../../src/figures/format';
-import { type ComparedCase, comparisonFinding, comparisonQuantities } from '../../src/figures/memory-compare';
+import type { ComparedCase } from '../../src/figures/memory-case';
+import { comparisonFinding, comparisonQuantities } from '../../src/figures/memory-words';
 import { noBytes } from '../../src/ledger/record';
 
 const SCALE = byteScale(1e6);

@@ -5,7 +5,7 @@ import { compareComm } from '../../src/figures/compare-comm';
 import { compareTimeline } from '../../src/figures/compare-timeline';
 import type { Figure } from '../../src/figures/figure';
 import { lossCurve } from '../../src/figures/loss-curve';
-import { compareMemoryTimeline } from '../../src/figures/memory-multiples';
+import { compareMemoryTimeline } from '../../src/figures/memory-timeline';
 import { DISPLAY } from '../../src/figures/table';
 import { simulatedRun } from '../figures/gallery-runs';
 import type { Notebook } from './executed';
