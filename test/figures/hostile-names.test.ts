@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { comparePlans } from '../../src/figures/plans/compare-plans';
-import { planMemory, planTime } from '../../src/figures/plans/plan-breakdown';
+import { planMemory } from '../../src/figures/plans/plan-memory';
 import { planTable } from '../../src/figures/plans/plan-table';
+import { planTime } from '../../src/figures/plans/time-breakdown';
 import { plotNumbers } from '../../src/figures/plot-numbers';
 import { createTable, DISPLAY } from '../../src/figures/table';
 import { plannedInput } from '../../src/plan/plan-input';

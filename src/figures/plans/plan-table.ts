@@ -55,6 +55,11 @@ export function fitText(fits: boolean, { low, high }: Estimate, capacity: number
   return low > capacity ? 'does not fit' : 'probably does not fit, but may need less memory';
 }
 
+/** Names a layout by its model and GPUs. */
+export function layoutName({ model, gpus, hardware }: AnyLayout): string {
+  return `${model.name}, ${gpus} x ${hardware.name}`;
+}
+
 /** Describes a layout, as 'fsdp2 FULL_SHARD, dp 8 x tp 4 x pp 2, microbatch 1 x 16, full recompute'. */
 export function layoutWords(layout: AnyLayout): string {
   const { strategy, tp, pp, cp, dp, virtualStages, microBatch, numMicroBatches, recompute, offload } = layout;

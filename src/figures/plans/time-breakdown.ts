@@ -1,6 +1,8 @@
 import { ConfigError } from '../../core/errors';
 import { sumOf } from '../../core/statistics';
 import type { Seconds } from '../../core/units';
+import type { Planned } from '../../plan/cost-of';
+import type { AnyLayout } from '../../plan/layout';
 import type { ComputeCause, Estimate } from '../../plan/prediction';
 import { createFigure, type Figure, type Quantities, type Title } from '../figure';
 import { inUnit, percent, quoted, type Scaled, short, timeScale } from '../format';
@@ -8,6 +10,7 @@ import { safe } from '../grammar/ink';
 import { CAUSE_FILL, type Fill, PHASE_FILL, WAIT_FILL } from '../grammar/palette';
 import { plotStacks, type StackRow, type StackStyle } from '../grammar/stacks';
 import { createTable, type Table } from '../table';
+import { layoutName, layoutWords, utilizationText } from './plan-table';
 
 /** The parts of an iteration's time. */
 type TimeCause = ComputeCause | 'communication' | 'bubble';
@@ -62,6 +65,11 @@ const STYLE: StackStyle<TimeCause> = {
 };
 
 const NOTE_ROOM = 96;
+
+/** Draws a plan's iteration time, by cause. */
+export function planTime({ layout, prediction }: Planned<AnyLayout>): Figure {
+  return timeBreakdown([timeRow(layoutName(layout), { layout, prediction })], layoutWords(layout));
+}
 
 /** Draws the time of a `unit` of work by cause: one stacked bar per layout, in the order of `rows`. */
 export function timeBreakdown(rows: readonly TimeRow[], subtitle: string, unit = 'iteration'): Figure {
@@ -156,5 +164,17 @@ function quantitiesOf(rows: readonly TimeRow[], unit: string): Quantities {
       unit: 's',
       says: (s) => `one ${unit} takes ${s} with ${quoted(first.name)}`,
     },
+  };
+}
+
+/** Returns a plan's iteration time as a bar, multiplied by `per`. */
+export function timeRow(name: string, { layout, prediction }: Planned<AnyLayout>, per = 1): TimeRow {
+  const { time, seconds, mfu } = prediction;
+  const causes = { ...time.computeByCause, communication: time.exposedComm, bubble: time.bubble };
+  return {
+    name,
+    seconds: Object.fromEntries(Object.entries(causes).map(([cause, value]) => [cause, value * per])),
+    total: { value: seconds.value * per, low: seconds.low * per, high: seconds.high * per },
+    note: utilizationText(layout, mfu),
   };
 }
