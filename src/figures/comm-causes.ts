@@ -3,11 +3,11 @@ import { sumOf } from '../core/statistics';
 import type { Bytes } from '../core/units';
 import { type CommunicationRow, communication } from '../ledger/communication';
 import { byWaitKind, WAIT_KINDS } from '../ledger/waits';
-import { CAUSE_WORDS, spoken, WAIT_WORDS } from './comm-words';
-import { createFigure, type Figure, quantity, type Title } from './figure';
+import { CAUSE_WORDS, commFinding, commSubtitle, spoken } from './comm-words';
+import { createFigure, type Figure, quantity } from './figure';
 import { byteScale, counted, inUnit, percent, timeScale } from './format';
 import { bareRowAxis, rowAxis, rowRange, titled } from './grammar/axes';
-import { soft, strong, unescaped } from './grammar/ink';
+import { soft, strong } from './grammar/ink';
 import { bars, note, PAPER, swatches } from './grammar/marks';
 import { COMM_FILL, NEUTRAL_FILL, PHASE_FILL, WAIT_FILLS, WAIT_OUTLINE } from './grammar/palette';
 import { type Facet, type Panel, plot, plotFacets } from './grammar/plot';
@@ -16,6 +16,7 @@ import { textWidth } from './grammar/text-width';
 import type { RunView } from './run-view';
 import { lastSteps } from './step-times';
 import { createTable } from './table';
+import { WAIT_WORDS } from './wait-words';
 
 const ROW = 46;
 /** Where the panels of bytes and times begin and end, as shares of the width. */
@@ -37,8 +38,8 @@ export function commCauses(run: RunView): Figure {
   const wireMB = sumOf(kinds, (kind) => kind.wireBytes) / 1e6;
   const payloadMB = sumOf(kinds, (kind) => kind.bytes) / 1e6;
   return createFigure({
-    title: findingOf(run, kinds),
-    subtitle: subtitleOf(run, kinds),
+    title: commFinding(run, kinds),
+    subtitle: commSubtitle(run, kinds),
     ...(kinds.length === 0
       ? plot(frame, [
           emptyPanel(run.world === 1 ? 'a single rank exchanges no bytes' : 'no collective was recorded'),
@@ -98,31 +99,6 @@ export function kindsOf(run: RunView) {
 
 /** The collectives of one step with the same cause and operation. */
 export type Kind = ReturnType<typeof kindsOf>[number];
-
-function findingOf({ part }: RunView, kinds: readonly Kind[]): Title {
-  const wire = sumOf(kinds, (kind) => kind.wireBytes);
-  const where = part === undefined ? '' : ` in ${part}`;
-  if (kinds.length === 0) return `Nothing was communicated${where}`;
-  if (wire === 0) return `Ranks called collectives${where}, but exchanged no bytes`;
-  const byCause = new Map<string, number>();
-  for (const { cause, wireBytes } of kinds) {
-    byCause.set(CAUSE_WORDS[cause], (byCause.get(CAUSE_WORDS[cause]) ?? 0) + wireBytes);
-  }
-  const [[words, most] = ['', 0]] = [...byCause].sort((a, b) => b[1] - a[1]);
-  const share = unescaped(percent(most / wire));
-  return [
-    `Each rank receives ${inUnit(wire, byteScale(wire))}${where || ' per step'}; ${share} of this is for ${words}`,
-  ];
-}
-
-function subtitleOf(run: RunView, kinds: readonly Kind[]): string {
-  const numSteps = counted(lastSteps(run).length, 'step');
-  const where = `${run.strategy}, ${counted(run.world, 'rank')}: mean per rank and step, over ${numSteps}.`;
-  const wire = sumOf(kinds, (kind) => kind.wire);
-  if (wire === 0) return where;
-  const hidden = percent(sumOf(kinds, (kind) => kind.overlapped) / wire);
-  return `${where} Bytes travel for ${inUnit(wire, timeScale(wire))}, and ranks compute in ${hidden} of this time.`;
-}
 
 const UPPER = -0.17;
 const LOWER = 0.17;

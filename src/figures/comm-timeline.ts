@@ -1,15 +1,14 @@
 import { mean } from '../core/statistics';
-import type { StepRecord } from '../ledger/record';
 import { type Timeline, timeline, waitShare } from '../ledger/timeline';
-import { totalWait, waitsOf } from '../ledger/waits';
-import { mostlyFor, WAIT_WORDS, waitsText } from './comm-words';
-import { createFigure, type Figure, quantity, type Title } from './figure';
-import { counted, percent, short, timeScale } from './format';
-import { bold, safe, soft, strong } from './grammar/ink';
+import { waitsOf } from '../ledger/waits';
+import { createFigure, type Figure, quantity } from './figure';
+import { percent } from './format';
+import { bold, soft, strong } from './grammar/ink';
 import { type RunView, recordsOfStep } from './run-view';
-import { meanWaits, stepTimes, typicalStep } from './step-times';
+import { stepTimes, typicalStep } from './step-times';
 import { createTable } from './table';
 import { plotLanes } from './timeline-bars';
+import { WAIT_WORDS, waitFinding, waitSubtitle } from './wait-words';
 
 export interface CommTimelineOptions {
   /** The step to draw. Default: the step nearest to the medians of the last steps; the first step does not count. */
@@ -38,8 +37,8 @@ export function commTimeline(run: RunView, { step }: CommTimelineOptions = {}): 
   const waited = mean(all.map(waitShare));
   const numCollectives = mean(records.map(({ collectives }) => collectives.length));
   return createFigure({
-    title: findingOf(run, records, mean(all.map(({ seconds }) => seconds))),
-    subtitle: subtitleOf(run, records, shown.length, numSteps),
+    title: waitFinding(run, records, mean(all.map(({ seconds }) => seconds))),
+    subtitle: waitSubtitle(run, records, shown.length, numSteps),
     ...plotLanes(rows, { ...SIZES, longest }),
     quantities: {
       waitShare: quantity(waited * 100, '%', (share) => `ranks wait ${share} of the step`),
@@ -57,32 +56,6 @@ function shownOf(all: readonly Timeline[]): readonly Timeline[] {
   const every = Math.ceil(all.length / (MAX_ROWS - 2));
   for (const { rank } of all) if (rank % every === 0 && kept.size < MAX_ROWS) kept.add(rank);
   return all.filter(({ rank }) => kept.has(rank));
-}
-
-function findingOf({ part }: RunView, records: readonly StepRecord[], seconds: number): Title {
-  if (records.every(({ collectives }) => collectives.length === 0)) {
-    return `Nothing was communicated in ${part ?? 'this step'}`;
-  }
-  const waits = meanWaits(records);
-  const { divisor, unit } = timeScale(seconds);
-  const cost = `${short(totalWait(waits) / divisor)} of ${short(seconds / divisor)} ${unit}`;
-  if (totalWait(waits) < seconds / 200) return [`Ranks hardly wait: ${cost}`];
-  return [`Ranks wait ${cost} on average${mostlyFor(waits)}`];
-}
-
-/** The drawn step is nearest to the medians of `numSteps` steps; `numSteps` is 0 if the caller chose the step. */
-function subtitleOf(run: RunView, records: readonly StepRecord[], numRows: number, numSteps: number): string {
-  const note = run.note === undefined ? '' : `, ${safe(run.note)}`;
-  const shown = numRows < records.length ? ` ${numRows} of ${records.length} ranks are shown.` : '';
-  const nearest = numSteps > 1 ? `: its times are nearest to the medians of ${numSteps} steps` : '';
-  const scale = timeScale(Math.max(...records.map(({ start, end }) => end - start)));
-  const waits = meanWaits(records);
-  const said =
-    totalWait(waits) > 0 ? ` Mean waits in ${scale.unit}: ${waitsText(waits, scale.divisor)}.` : '';
-  return (
-    `${run.strategy}, ${counted(run.world, 'rank')}${note}. Step ${records[0]?.step}${nearest}.${shown}<br>` +
-    `Upper lane: main thread. Lower: wire.${said}`
-  );
 }
 
 function tableRows({ rank, main, wire }: Timeline) {

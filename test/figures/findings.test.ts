@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { commTimeline } from '../../src/figures/comm-timeline';
-import { waitsText } from '../../src/figures/comm-words';
 import { compareTimeline } from '../../src/figures/compare-timeline';
 import { percent } from '../../src/figures/format';
 import { plain, safe } from '../../src/figures/grammar/ink';
@@ -12,6 +11,7 @@ import { comparePlans } from '../../src/figures/plans/compare-plans';
 import { fitText } from '../../src/figures/plans/plan-table';
 import type { RunView } from '../../src/figures/run-view';
 import { createTable, DISPLAY } from '../../src/figures/table';
+import { waitsText } from '../../src/figures/wait-words';
 import { quietPlan as plan } from '../../src/job/plans/plan';
 import { whatIf } from '../../src/job/plans/what-if';
 import type { StepRecord } from '../../src/ledger/record';
