@@ -1,9 +1,17 @@
 import { COMM_CAUSES, type CommCause } from '../core/events';
-import { sumOf } from '../core/statistics';
+import { mean, sumOf } from '../core/statistics';
 import type { Bytes } from '../core/units';
 import { type CommunicationRow, communication } from '../ledger/communication';
 import { byWaitKind, WAIT_KINDS } from '../ledger/waits';
-import { CAUSE_WORDS, commFinding, commSubtitle, spoken } from './comm-words';
+import {
+  CAUSE_WORDS,
+  commFinding,
+  commSubtitle,
+  comparedCommFinding,
+  comparedCommSubtitle,
+  receivedWordings,
+  spoken,
+} from './comm-words';
 import { createFigure, type Figure, quantity } from './figure';
 import { byteScale, counted, inUnit, percent, timeScale } from './format';
 import { bareRowAxis, rowAxis, rowRange, titled } from './grammar/axes';
@@ -14,6 +22,7 @@ import { type Facet, type Panel, plot, plotFacets } from './grammar/plot';
 import type { BarTrace } from './grammar/plotly';
 import { textWidth } from './grammar/text-width';
 import type { RunView } from './run-view';
+import { casesOf, type Runs, wireRatio } from './runs';
 import { lastSteps } from './step-times';
 import { createTable } from './table';
 import { WAIT_WORDS } from './wait-words';
@@ -109,7 +118,7 @@ const EMPTY = { top: 62, left: 70, right: 16, foot: 40 } as const;
 const END_ROOM = 48;
 
 /** Draws the bytes of each run's kinds of collectives as a facet, with the same rows and the same axis in all facets. */
-export function plotKinds<C extends { readonly name: string; readonly kinds: readonly Kind[] }>(
+function plotKinds<C extends { readonly name: string; readonly kinds: readonly Kind[] }>(
   cases: readonly C[],
   wordings: (one: C) => readonly string[],
 ) {
@@ -250,4 +259,76 @@ function endNote(x: number, y: number, text: string) {
 function emptyPanel(text: string): Panel {
   const place = { ...PAPER, xanchor: 'center', font: { size: 12 } } as const;
   return { x: { visible: false }, y: { visible: false }, annotations: [note(0.45, 0.5, soft(text), place)] };
+}
+
+/** The causes that have no column of their own in the table. */
+const OTHERS: readonly CommCause[] = ['norm', 'loss', 'buffer', 'control'];
+
+/**
+ * Draws the collectives of each run as a facet, by cause and operation; the caption has the bytes that a rank receives per step,
+ * and per token if the runs' steps have different numbers of tokens. Throws: CONFIG without runs or steps.
+ */
+export function compareComm(runs: Runs): Figure {
+  const cases = casesOf(runs, caseOf);
+  return createFigure({
+    title: comparedCommFinding(cases),
+    subtitle: comparedCommSubtitle(runs, cases),
+    ...plotKinds(cases, (one) => receivedWordings(one, cases)),
+    quantities: { wireRatio: wireRatio(cases.map(({ total }) => total)) },
+    table: createTable(
+      cases.map(({ name, kinds, predicted, residual, numCollectives, tokens, perToken }) => ({
+        run: name,
+        paramBytes: receivedFor(kinds, 'param'),
+        gradBytes: receivedFor(kinds, 'grad'),
+        activationBytes: receivedFor(kinds, 'activation'),
+        userBytes: receivedFor(kinds, 'user'),
+        otherBytes: receivedFor(kinds, ...OTHERS),
+        predictedParamBytes: predicted?.param ?? null,
+        predictedGradBytes: predicted?.grad ?? null,
+        residualBytes: residual,
+        numCollectives,
+        tokens,
+        bytesPerToken: perToken,
+      })),
+    ),
+  });
+}
+
+/** What a rank of one run receives. */
+export type CommCase = ReturnType<typeof caseOf>;
+
+/** Returns what a rank of one run receives per step, predicted and measured: means over ranks and the last steps. */
+function caseOf(name: string, run: RunView) {
+  const kinds = kindsOf(run);
+  const total = sumOf(kinds, ({ wireBytes }) => wireBytes);
+  const predicted = run.forecast?.()?.wireBytes ?? null;
+  const records = lastSteps(run).flat();
+  const counts = records.map((record) => record.tokens).filter((count) => count !== null);
+  const tokens = counts.length === records.length ? mean(counts) : null;
+  return {
+    name,
+    kinds,
+    total,
+    /** The predicted bytes of parameters and of gradients; null without a prediction. */
+    predicted,
+    residual: predicted === null ? null : residualOf(kinds, predicted),
+    numCollectives: sumOf(kinds, ({ count }) => count),
+    /** The number of tokens per rank and step; null if the run did not report it. */
+    tokens,
+    /** The received bytes per token; null if the number of tokens is unknown. */
+    perToken: tokens === null || tokens <= 0 ? null : total / tokens,
+  };
+}
+
+function receivedFor(kinds: readonly Kind[], ...causes: readonly CommCause[]): Bytes {
+  return sumOf(kinds, ({ cause, wireBytes }) => (causes.includes(cause) ? wireBytes : 0));
+}
+
+/** Sums the absolute differences of measured and predicted bytes; returns 0 for less than half a byte (a rounding error). */
+function residualOf(
+  kinds: readonly Kind[],
+  { param, grad }: { readonly param: Bytes; readonly grad: Bytes },
+): Bytes {
+  const off = Math.abs(receivedFor(kinds, 'param') - param) + Math.abs(receivedFor(kinds, 'grad') - grad);
+  return off < 0.5 ? 0 : off;
 }

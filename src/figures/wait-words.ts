@@ -1,7 +1,7 @@
 import { listed } from '../core/listed';
 import type { StepRecord } from '../ledger/record';
 import { byWaitKind, totalWait, WAIT_KINDS, type WaitKind, type WaitSeconds } from '../ledger/waits';
-import type { TimelineCase } from './compare-timeline';
+import type { TimelineCase } from './comm-timeline';
 import { type Quantities, quantity, type Title } from './figure';
 import { byteScale, counted, inUnit, quoted, short, timeScale } from './format';
 import { safe } from './grammar/ink';

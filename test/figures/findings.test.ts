@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { commTimeline } from '../../src/figures/comm-timeline';
-import { compareTimeline } from '../../src/figures/compare-timeline';
+import { commTimeline, compareTimeline } from '../../src/figures/comm-timeline';
 import { percent } from '../../src/figures/format';
 import { plain, safe } from '../../src/figures/grammar/ink';
 import { lossCurve } from '../../src/figures/loss-curve';

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { commTimeline } from '../../src/figures/comm-timeline';
-import { compareComm } from '../../src/figures/compare-comm';
-import { compareTimeline } from '../../src/figures/compare-timeline';
+import { compareComm } from '../../src/figures/comm-causes';
+import { commTimeline, compareTimeline } from '../../src/figures/comm-timeline';
 import type { Figure } from '../../src/figures/figure';
 import { lossCurve } from '../../src/figures/loss-curve';
 import { compareMemoryTimeline } from '../../src/figures/memory-timeline';
