@@ -1,30 +1,21 @@
-import { mean, sumOf } from '../core/statistics';
-import type { StepRecord } from '../ledger/record';
+import { mean } from '../core/statistics';
 import { type Timeline, timeline, waitSeconds, waitShare } from '../ledger/timeline';
-import { byWaitKind, waitSecondsOf, waitsOf } from '../ledger/waits';
+import { waitsOf } from '../ledger/waits';
 import { createFigure, type Figure, quantity } from './figure';
 import { percent, type Scaled, short, timeScale } from './format';
 import { bold, safe, soft, strong } from './grammar/ink';
 import { fits, textWidth, wrapped, wrappedMarkup } from './grammar/text-width';
 import { type RunView, recordsOfStep } from './run-view';
 import { type Cases, casesOf, type Runs } from './runs';
-import { quartilesText, type Spread, scaled } from './spread';
-import {
-  fromMedians,
-  isEqualWork,
-  lastSteps,
-  type StepTimes,
-  stepTimes,
-  timeRatio,
-  typicalStep,
-} from './step-times';
+import { quartilesText } from './spread';
+import { isEqualWork, type StepTimes, stepTimes, timeRatio, typicalStep } from './step-times';
 import { createTable } from './table';
 import { plotLanes } from './timeline-bars';
+import { perWork, type TimelineCase, timelineCaseOf } from './wait-case';
 import {
   comparedWaitFinding,
   comparedWaitSubtitle,
   WAIT_WORDS,
-  WORK_TOKENS,
   waitFinding,
   waitQuantities,
   waitSubtitle,
@@ -102,7 +93,7 @@ const MAX_LEFT = 170;
  * medians of the run's last steps; time begins at the step's start. Throws: CONFIG without runs or steps.
  */
 export function compareTimeline(runs: Runs): Figure {
-  const perStep = casesOf(runs, caseOf);
+  const perStep = casesOf(runs, timelineCaseOf);
   const perTokens = !isEqualWork(perStep.map(({ times }) => times));
   const [first, ...rest] = perStep;
   const cases: Cases<TimelineCase> = perTokens ? [perWork(first), ...rest.map(perWork)] : perStep;
@@ -122,37 +113,6 @@ export function compareTimeline(runs: Runs): Figure {
     quantities: waitQuantities(cases),
     table: createTable(cases.map(tableRow)),
   });
-}
-
-/** The step and rank of a run that are drawn, and the times and waits of all the run's ranks over the last steps. */
-export type TimelineCase = ReturnType<typeof caseOf>;
-
-function caseOf(name: string, run: RunView) {
-  const times = stepTimes(run);
-  const typical = recordsOfStep(run.records, typicalStep(run)[0]?.step);
-  const waits = waitsOf(typical);
-  // The labels show medians, so the drawn rank is the one nearest to these medians.
-  const distance = (record: StepRecord): number =>
-    fromMedians([record], waitSecondsOf(waits.get(record.rank) ?? []), times);
-  const drawn = typical.reduce((best, one) => (distance(one) < distance(best) ? one : best));
-  const collectives = lastSteps(run).flatMap((records) => records.map((record) => record.collectives));
-  return {
-    name,
-    lanes: timeline(drawn, drawn.start, waits.get(drawn.rank)),
-    step: drawn.step,
-    /** The times are per step, or per 1,000 tokens if the runs' steps have different numbers of tokens. */
-    times,
-    /** The received bytes, as a mean over ranks and steps. */
-    wireBytes: mean(collectives.map((events) => sumOf(events, ({ wireBytes }) => wireBytes))),
-    numCollectives: mean(collectives.map(({ length }) => length)),
-  };
-}
-
-function perWork(one: TimelineCase): TimelineCase {
-  const { tokens, step, wait, waits } = one.times;
-  const scale = (spread: Spread): Spread => scaled(spread, WORK_TOKENS / (tokens ?? WORK_TOKENS));
-  const all = byWaitKind((kind) => scale(waits[kind]));
-  return { ...one, times: { ...one.times, step: scale(step), wait: scale(wait), waits: all } };
 }
 
 /** Says how long and for what the run waits, and the run's step time ÷ the first run's step time. */

@@ -1,7 +1,7 @@
 import type { CommCause } from '../core/events';
 import { sumOf } from '../core/statistics';
 import type { Bytes } from '../core/units';
-import type { CommCase, Kind } from './comm-causes';
+import type { CommCase, Kind } from './comm-case';
 import type { Title } from './figure';
 import { byteScale, counted, inUnit, percent, quoted, timeScale, timesText } from './format';
 import { unescaped } from './grammar/ink';

@@ -1,7 +1,6 @@
 import { listed } from '../core/listed';
 import type { StepRecord } from '../ledger/record';
 import { byWaitKind, totalWait, WAIT_KINDS, type WaitKind, type WaitSeconds } from '../ledger/waits';
-import type { TimelineCase } from './comm-timeline';
 import { type Quantities, quantity, type Title } from './figure';
 import { byteScale, counted, inUnit, quoted, short, timeScale } from './format';
 import { safe } from './grammar/ink';
@@ -9,11 +8,9 @@ import type { RunView } from './run-view';
 import { type Cases, extremes, type Runs, valuesOf, wireRatio } from './runs';
 import { areApart, type Spread } from './spread';
 import { LEAST_STEPS, meanWaits } from './step-times';
+import { type TimelineCase, WORK_TOKENS } from './wait-case';
 
 // The words of figures that show when ranks wait, and for what.
-
-/** Times are per this number of tokens if the runs' steps have different numbers of tokens. */
-export const WORK_TOKENS = 1000;
 
 /** Words for the kinds of waits; in a sentence, they follow the verb "waits". */
 export const WAIT_WORDS: Readonly<Record<WaitKind, string>> = {

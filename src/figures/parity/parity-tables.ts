@@ -3,7 +3,7 @@ import { sumOf } from '../../core/statistics';
 import type { Bytes } from '../../core/units';
 import { memoryAtPeak, totalBytes } from '../../ledger/memory';
 import type { BytesByCause } from '../../ledger/record';
-import { kindsOf } from '../comm-causes';
+import { kindsOf } from '../comm-case';
 import { byteScale, inUnit } from '../format';
 import { higherPeak, type RunView, recordsOfStep } from '../run-view';
 import { createTable, numbers, type Table } from '../table';
