@@ -1,5 +1,6 @@
 import type { Engine } from '../backend/engine';
 import type { Tag } from '../core/events';
+import { median } from '../core/statistics';
 import { type Bytes, now, type Seconds } from '../core/units';
 import { type Link, transferSeconds } from '../transport/link';
 import { ringCost } from '../transport/ring-cost';
@@ -101,5 +102,5 @@ function medianTime(group: ProcessGroup, run: () => unknown, repeats: number): S
     for (let i = 0; i < repeats; i++) run();
     return (now() - from) / repeats;
   });
-  return samples.sort((a, b) => a - b)[NUM_SAMPLES >> 1] ?? Number.NaN;
+  return median(samples);
 }

@@ -1,19 +1,30 @@
-import type { CommCause } from '../core/events';
-import { type CommunicationRow, communication } from '../ledger/communication';
-import { byWaitKind, WAIT_KINDS } from '../ledger/waits';
-import { CAUSE_WORDS, spoken, WAIT_WORDS } from './comm-words';
-import { createFigure, type Figure, quantity, titleOf } from './figure';
+import { COMM_CAUSES, type CommCause } from '../core/events';
+import { sumOf } from '../core/statistics';
+import type { Bytes } from '../core/units';
+import { WAIT_KINDS } from '../ledger/waits';
+import { commCaseOf, type Kind, kindsOf, receivedFor } from './comm-case';
+import {
+  CAUSE_WORDS,
+  commFinding,
+  commSubtitle,
+  comparedCommFinding,
+  comparedCommSubtitle,
+  receivedWordings,
+  spoken,
+} from './comm-words';
+import { createFigure, type Figure, quantity } from './figure';
 import { byteScale, counted, inUnit, percent, timeScale } from './format';
-import { bareRowAxis, rowAxis, rowRange } from './grammar/axes';
-import { soft, strong, unescaped } from './grammar/ink';
-import { bars, note, PAPER } from './grammar/marks';
+import { bareRowAxis, rowAxis, rowRange, titled } from './grammar/axes';
+import { soft, strong } from './grammar/ink';
+import { bars, note, PAPER, swatches } from './grammar/marks';
 import { COMM_FILL, NEUTRAL_FILL, PHASE_FILL, WAIT_FILLS, WAIT_OUTLINE } from './grammar/palette';
-import { type Panel, plot } from './grammar/plot';
+import { type Facet, type Panel, plot, plotFacets } from './grammar/plot';
+import type { BarTrace } from './grammar/plotly';
 import { textWidth } from './grammar/text-width';
 import type { RunView } from './run-view';
-import { sumOf } from './spread';
-import { lastSteps } from './step-times';
+import { casesOf, type Runs, wireRatio } from './runs';
 import { createTable } from './table';
+import { WAIT_WORDS } from './wait-words';
 
 const ROW = 46;
 /** Where the panels of bytes and times begin and end, as shares of the width. */
@@ -22,17 +33,28 @@ const SPLIT = { bytes: [0, 0.5], time: [0.64, 1] } as const;
 /** Draws payload and received bytes by cause and operation, and how much of the transfer time was hidden by computation. */
 export function commCauses(run: RunView): Figure {
   const kinds = kindsOf(run);
-  const left = Math.max(70, ...kinds.map(({ name }) => textWidth(name, 11) * 1.1 + 14));
-  const frame = { top: 92, left, right: 84, pixels: Math.max(1, kinds.length) * ROW, foot: 40 } as const;
+  const names = kinds.map(
+    ({ cause, op, count }) => `${CAUSE_WORDS[cause]}: ${counted(Number(count.toFixed(1)), spoken(op))}`,
+  );
+  const most = Math.max(...kinds.flatMap(({ bytes, wireBytes }) => [bytes, wireBytes]));
+  const frame = {
+    top: 92,
+    left: leftOf(names),
+    right: 84,
+    pixels: Math.max(1, kinds.length) * ROW,
+    foot: 40,
+  } as const;
   const numCollectives = sumOf(kinds, (kind) => kind.count);
   const wireMB = sumOf(kinds, (kind) => kind.wireBytes) / 1e6;
   const payloadMB = sumOf(kinds, (kind) => kind.bytes) / 1e6;
   return createFigure({
-    title: findingOf(run, kinds),
-    subtitle: subtitleOf(run, kinds),
+    title: commFinding(run, kinds),
+    subtitle: commSubtitle(run, kinds),
     ...(kinds.length === 0
-      ? plot(frame, [emptyPanel(run)])
-      : plot({ ...frame, legend: 'edge' }, [bytesPanel(kinds), timePanel(kinds)])),
+      ? plot(frame, [
+          emptyPanel(run.world === 1 ? 'a single rank exchanges no bytes' : 'no collective was recorded'),
+        ])
+      : plot({ ...frame, legend: 'edge' }, [bytesPanel(kinds, most, names), timePanel(kinds)])),
     quantities: {
       numCollectives: quantity(numCollectives, '', (count) => `one step takes ${count} collectives`),
       wireMB: quantity(wireMB, 'MB', (mb) => `each rank receives ${mb} per step`),
@@ -56,95 +78,109 @@ export function commCauses(run: RunView): Figure {
   });
 }
 
-/** Returns the collectives of one step by cause and operation, as means over ranks and the last steps. */
-export function kindsOf(run: RunView) {
-  const records = lastSteps(run).flat();
-  const byKind = new Map<string, { cause: CommCause; op: string; rows: CommunicationRow[] }>();
-  for (const row of communication(records)) {
-    const { cause, op } = row;
-    const kind = byKind.get(`${cause} ${op}`) ?? { cause, op, rows: [] };
-    kind.rows.push(row);
-    byKind.set(`${cause} ${op}`, kind);
-  }
-  return [...byKind.values()].map(({ cause, op, rows }) => {
-    const mean = (of: (row: CommunicationRow) => number): number => sumOf(rows, of) / records.length;
-    const count = mean((row) => row.count);
-    return {
-      name: `${CAUSE_WORDS[cause]}: ${counted(Number(count.toFixed(1)), spoken(op))}`,
-      cause,
-      op,
-      count,
-      bytes: mean((row) => row.bytes),
-      wireBytes: mean((row) => row.wireBytes),
-      exposed: mean((row) => row.exposedSeconds),
-      waits: byWaitKind((kind) => mean((row) => row.waits[kind])),
-      /** The seconds in which bytes were in flight: in total (`wire`), and while the main thread worked (`overlapped`). */
-      wire: mean((row) => row.wireSeconds),
-      overlapped: mean((row) => row.overlappedSeconds),
-    };
-  });
-}
-
-type Kind = ReturnType<typeof kindsOf>[number];
-
-function findingOf({ part }: RunView, kinds: readonly Kind[]): string {
-  const wire = sumOf(kinds, (kind) => kind.wireBytes);
-  const where = part === undefined ? '' : ` in ${part}`;
-  if (kinds.length === 0) return `Nothing was communicated${where}`;
-  if (wire === 0) return `Ranks called collectives${where}, but exchanged no bytes`;
-  const byCause = new Map<string, number>();
-  for (const { cause, wireBytes } of kinds) {
-    byCause.set(CAUSE_WORDS[cause], (byCause.get(CAUSE_WORDS[cause]) ?? 0) + wireBytes);
-  }
-  const [[words, most] = ['', 0]] = [...byCause].sort((a, b) => b[1] - a[1]);
-  const share = unescaped(percent(most / wire));
-  return titleOf(
-    `Each rank receives ${inUnit(wire, byteScale(wire))}${where || ' per step'}; ${share} of this is for ${words}`,
-  );
-}
-
-function subtitleOf(run: RunView, kinds: readonly Kind[]): string {
-  const numSteps = counted(lastSteps(run).length, 'step');
-  const where = `${run.strategy}, ${counted(run.world, 'rank')}: mean per rank and step, over ${numSteps}.`;
-  const wire = sumOf(kinds, (kind) => kind.wire);
-  if (wire === 0) return where;
-  const hidden = percent(sumOf(kinds, (kind) => kind.overlapped) / wire);
-  return `${where} Bytes travel for ${inUnit(wire, timeScale(wire))}, and ranks compute in ${hidden} of this time.`;
-}
-
 const UPPER = -0.17;
 const LOWER = 0.17;
 const MARGIN = 0.55;
+/** The frame of runs without collectives. */
+const EMPTY = { top: 62, left: 70, right: 16, foot: 40 } as const;
+/** The width, in pixels, of the room for a number at the end of a facet's longest bar. */
+const END_ROOM = 48;
 
-function bytesPanel(kinds: readonly Kind[]): Panel {
-  const most = Math.max(...kinds.flatMap(({ bytes, wireBytes }) => [bytes, wireBytes]));
+/** Draws the bytes of each run's kinds of collectives as a facet, with the same rows and the same axis in all facets. */
+function plotKinds<C extends { readonly name: string; readonly kinds: readonly Kind[] }>(
+  cases: readonly C[],
+  wordings: (one: C) => readonly string[],
+) {
+  const all = cases.flatMap(({ kinds }) => kinds);
+  const inOrder = COMM_CAUSES.flatMap((cause) => all.filter((kind) => kind.cause === cause));
+  const keys = [...new Set(inOrder.map(keyOf))];
+  if (keys.length === 0) return plot({ ...EMPTY, pixels: ROW }, [emptyPanel('no collective was recorded')]);
+  const names = keys.map((key) => {
+    const kind = all.find((one) => keyOf(one) === key);
+    return kind === undefined ? '' : `${CAUSE_WORDS[kind.cause]}: ${spoken(kind.op)}`;
+  });
+  const most = Math.max(...all.flatMap(({ bytes, wireBytes }) => [bytes, wireBytes]));
+  const panelsOf = ({ kinds }: C, facet: Facet): Panel[] => {
+    const rows = keys.map((key) => kinds.find((kind) => keyOf(kind) === key));
+    const { heading: _, aside: __, x, ...panel } = bytesPanel(rows, most, facet.isLeft ? names : null);
+    const { divisor, unit } = byteScale(most);
+    const room = facet.pixels / Math.max(facet.pixels - END_ROOM, END_ROOM);
+    return [
+      {
+        ...panel,
+        data: panel.data.map((trace) => ({ ...trace, showlegend: false })),
+        x: {
+          ...x,
+          range: [0, (most / divisor) * room],
+          domain: facet.across,
+          ...(facet.isLow ? titled(unit, 4) : {}),
+        },
+        y: { ...panel.y, domain: facet.down(0, keys.length * ROW) },
+      },
+    ];
+  };
+  const causes = [...new Set(inOrder.map(({ cause }) => cause))];
+  const frame = { top: 62, left: leftOf(names), right: 16, foot: 44, legend: 'edge' } as const;
+  const sizes = { heading: 38, body: keys.length * ROW, between: 40, gap: 0.03 };
+  return plotFacets(cases, frame, sizes, panelsOf, {
+    captions: cases.map((one) => ({ name: one.name, wordings: wordings(one) })),
+    data: [
+      ...swatches(['payload held'], () => NEUTRAL_FILL),
+      ...swatches(
+        causes,
+        (cause) => COMM_FILL[cause],
+        false,
+        (cause) => `received: ${CAUSE_WORDS[cause]}`,
+      ),
+    ],
+  });
+}
+
+function keyOf({ cause, op }: Kind): string {
+  return `${cause} ${op}`;
+}
+
+/** Returns the width, in pixels, of the room for the rows' names. */
+function leftOf(names: readonly string[]): number {
+  return Math.max(70, ...names.map((name) => textWidth(name, 11) * 1.1 + 14));
+}
+
+/** Draws the payload above the received bytes, per row; `names` is null if another panel has the names. */
+function bytesPanel(
+  rows: readonly (Kind | undefined)[],
+  most: Bytes,
+  names: readonly string[] | null,
+): Panel & { readonly data: readonly BarTrace[] } {
   const { divisor, unit } = byteScale(most);
-  const lane = (at: number, bytes: number) => ({ at, length: bytes / divisor });
-  const end = (at: number, bytes: number) => endNote(bytes / divisor, at, inUnit(bytes, byteScale(bytes)));
+  const shown = rows.flatMap((kind, at) => (kind === undefined ? [] : [{ ...kind, at }]));
+  const lane = (at: number, bytes: Bytes) => ({ at, length: bytes / divisor });
+  const end = (at: number, bytes: Bytes) => endNote(bytes / divisor, at, inUnit(bytes, byteScale(bytes)));
   const series = [
     {
       what: 'payload',
       style: { name: 'payload held', fill: NEUTRAL_FILL },
-      items: kinds.map(({ bytes }, i) => lane(i + UPPER, bytes)),
+      items: shown.map(({ at, bytes }) => lane(at + UPPER, bytes)),
     },
-    ...[...new Set(kinds.map(({ cause }) => cause))].map((cause) => ({
+    ...[...new Set(shown.map(({ cause }) => cause))].map((cause) => ({
       what: 'received',
       style: { name: `received: ${CAUSE_WORDS[cause]}`, fill: COMM_FILL[cause] },
-      items: kinds.flatMap((kind, i) => (kind.cause === cause ? [lane(i + LOWER, kind.wireBytes)] : [])),
+      items: shown
+        .filter((kind) => kind.cause === cause)
+        .map(({ at, wireBytes }) => lane(at + LOWER, wireBytes)),
     })),
   ];
-  const names = kinds.map(({ name }) => strong(name));
+  const range = rowRange(rows.length, MARGIN, MARGIN);
   return {
     heading: 'Bytes',
     aside: `, ${unit}`,
     x: { domain: SPLIT.bytes, range: [0, (most / divisor) * 1.04 || 1] },
-    y: rowAxis(names, rowRange(kinds.length, MARGIN, MARGIN)),
+    y: names === null ? bareRowAxis(range) : rowAxis(names.map(strong), range),
     data: series.map(({ what, style, items }) =>
       bars(items, { ...style, width: 0.3, hover: `${what} %{x:.3f} ${unit}<extra></extra>` }),
     ),
-    annotations: kinds.flatMap(({ bytes, wireBytes }, i) => [
-      end(i + UPPER, bytes),
-      end(i + LOWER, wireBytes),
+    annotations: shown.flatMap(({ at, bytes, wireBytes }) => [
+      end(at + UPPER, bytes),
+      end(at + LOWER, wireBytes),
     ]),
   };
 }
@@ -189,8 +225,40 @@ function endNote(x: number, y: number, text: string) {
   return note(x, y, soft(text), { xshift: 2, font: { size: 10 } });
 }
 
-function emptyPanel(run: RunView): Panel {
-  const text = run.world === 1 ? 'a single rank exchanges no bytes' : 'no collective was recorded';
+function emptyPanel(text: string): Panel {
   const place = { ...PAPER, xanchor: 'center', font: { size: 12 } } as const;
   return { x: { visible: false }, y: { visible: false }, annotations: [note(0.45, 0.5, soft(text), place)] };
+}
+
+/** The causes that have no column of their own in the table. */
+const OTHERS: readonly CommCause[] = ['norm', 'loss', 'buffer', 'control'];
+
+/**
+ * Draws the collectives of each run as a facet, by cause and operation; the caption has the bytes that a rank receives per step,
+ * and per token if the runs' steps have different numbers of tokens. Throws: CONFIG without runs or steps.
+ */
+export function compareComm(runs: Runs): Figure {
+  const cases = casesOf(runs, commCaseOf);
+  return createFigure({
+    title: comparedCommFinding(cases),
+    subtitle: comparedCommSubtitle(runs, cases),
+    ...plotKinds(cases, (one) => receivedWordings(one, cases)),
+    quantities: { wireRatio: wireRatio(cases.map(({ total }) => total)) },
+    table: createTable(
+      cases.map(({ name, kinds, predicted, residual, numCollectives, tokens, perToken }) => ({
+        run: name,
+        paramBytes: receivedFor(kinds, 'param'),
+        gradBytes: receivedFor(kinds, 'grad'),
+        activationBytes: receivedFor(kinds, 'activation'),
+        userBytes: receivedFor(kinds, 'user'),
+        otherBytes: receivedFor(kinds, ...OTHERS),
+        predictedParamBytes: predicted?.param ?? null,
+        predictedGradBytes: predicted?.grad ?? null,
+        residualBytes: residual,
+        numCollectives,
+        tokens,
+        bytesPerToken: perToken,
+      })),
+    ),
+  });
 }

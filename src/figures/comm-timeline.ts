@@ -1,15 +1,25 @@
-import type { StepRecord } from '../ledger/record';
-import { type Timeline, timeline, waitShare } from '../ledger/timeline';
-import { totalWait, waitsOf } from '../ledger/waits';
-import { mostlyFor, WAIT_WORDS, waitsText } from './comm-words';
-import { createFigure, type Figure, quantity, titleOf } from './figure';
-import { counted, percent, short, timeScale } from './format';
+import { mean } from '../core/statistics';
+import { type Timeline, timeline, waitSeconds, waitShare } from '../ledger/timeline';
+import { waitsOf } from '../ledger/waits';
+import { createFigure, type Figure, quantity } from './figure';
+import { percent, type Scaled, short, timeScale } from './format';
 import { bold, safe, soft, strong } from './grammar/ink';
+import { fits, textWidth, wrapped, wrappedMarkup } from './grammar/text-width';
 import { type RunView, recordsOfStep } from './run-view';
-import { mean } from './spread';
-import { meanWaits, stepTimes, typicalStep } from './step-times';
+import { type Cases, casesOf, type Runs } from './runs';
+import { quartilesText } from './spread';
+import { isEqualWork, type StepTimes, stepTimes, timeRatio, typicalStep } from './step-times';
 import { createTable } from './table';
 import { plotLanes } from './timeline-bars';
+import { perWork, type TimelineCase, timelineCaseOf } from './wait-case';
+import {
+  comparedWaitFinding,
+  comparedWaitSubtitle,
+  WAIT_WORDS,
+  waitFinding,
+  waitQuantities,
+  waitSubtitle,
+} from './wait-words';
 
 export interface CommTimelineOptions {
   /** The step to draw. Default: the step nearest to the medians of the last steps; the first step does not count. */
@@ -38,8 +48,8 @@ export function commTimeline(run: RunView, { step }: CommTimelineOptions = {}): 
   const waited = mean(all.map(waitShare));
   const numCollectives = mean(records.map(({ collectives }) => collectives.length));
   return createFigure({
-    title: findingOf(run, records, mean(all.map(({ seconds }) => seconds))),
-    subtitle: subtitleOf(run, records, shown.length, numSteps),
+    title: waitFinding(run, records, mean(all.map(({ seconds }) => seconds))),
+    subtitle: waitSubtitle(run, records, shown.length, numSteps),
     ...plotLanes(rows, { ...SIZES, longest }),
     quantities: {
       waitShare: quantity(waited * 100, '%', (share) => `ranks wait ${share} of the step`),
@@ -59,32 +69,6 @@ function shownOf(all: readonly Timeline[]): readonly Timeline[] {
   return all.filter(({ rank }) => kept.has(rank));
 }
 
-function findingOf({ part }: RunView, records: readonly StepRecord[], seconds: number): string {
-  if (records.every(({ collectives }) => collectives.length === 0)) {
-    return `Nothing was communicated in ${part ?? 'this step'}`;
-  }
-  const waits = meanWaits(records);
-  const { divisor, unit } = timeScale(seconds);
-  const cost = `${short(totalWait(waits) / divisor)} of ${short(seconds / divisor)} ${unit}`;
-  if (totalWait(waits) < seconds / 200) return titleOf(`Ranks hardly wait: ${cost}`);
-  return titleOf(`Ranks wait ${cost} on average${mostlyFor(waits)}`);
-}
-
-/** The drawn step is nearest to the medians of `numSteps` steps; `numSteps` is 0 if the caller chose the step. */
-function subtitleOf(run: RunView, records: readonly StepRecord[], numRows: number, numSteps: number): string {
-  const note = run.note === undefined ? '' : `, ${safe(run.note)}`;
-  const shown = numRows < records.length ? ` ${numRows} of ${records.length} ranks are shown.` : '';
-  const nearest = numSteps > 1 ? `: its times are nearest to the medians of ${numSteps} steps` : '';
-  const scale = timeScale(Math.max(...records.map(({ start, end }) => end - start)));
-  const waits = meanWaits(records);
-  const said =
-    totalWait(waits) > 0 ? ` Mean waits in ${scale.unit}: ${waitsText(waits, scale.divisor)}.` : '';
-  return (
-    `${run.strategy}, ${counted(run.world, 'rank')}${note}. Step ${records[0]?.step}${nearest}.${shown}<br>` +
-    `Upper lane: main thread. Lower: wire.${said}`
-  );
-}
-
 function tableRows({ rank, main, wire }: Timeline) {
   const rows = [
     ...main.map(({ kind, waitsFor, ...segment }) => ({
@@ -99,4 +83,79 @@ function tableRows({ rank, main, wire }: Timeline) {
   return rows.map(({ lane, op, cause, module, bytes, start, end }) => {
     return { rank, lane, op, cause, module, bytes, startSeconds: start, endSeconds: end };
   });
+}
+
+const ROW = 66;
+const RIGHT = 158;
+const MAX_LEFT = 170;
+/**
+ * Draws one row per run, with the main lane above the wire lane. A row shows the step and the rank that are nearest to the
+ * medians of the run's last steps; time begins at the step's start. Throws: CONFIG without runs or steps.
+ */
+export function compareTimeline(runs: Runs): Figure {
+  const perStep = casesOf(runs, timelineCaseOf);
+  const perTokens = !isEqualWork(perStep.map(({ times }) => times));
+  const [first, ...rest] = perStep;
+  const cases: Cases<TimelineCase> = perTokens ? [perWork(first), ...rest.map(perWork)] : perStep;
+  const longest = Math.max(...cases.map(({ lanes }) => lanes.seconds)) || 1e-3;
+  const labels = cases.flatMap(({ name, lanes }) => [name, `rank ${lanes.rank}`]);
+  const left = Math.min(MAX_LEFT, Math.max(...labels.map((text) => textWidth(text, 11))) * 1.1 + 16);
+  const numLines = Math.max(...cases.map(({ name }) => wrapped(name, 11, left - 14).length));
+  const rows = cases.map((one) => {
+    const name = wrappedMarkup(one.name, 11, left - 14, (line) => strong(safe(line)));
+    const note = waitNote(one, cases[0], timeScale(longest));
+    return { lanes: one.lanes, name: `${name}<br>${soft(`rank ${one.lanes.rank}`)}`, note };
+  });
+  return createFigure({
+    title: comparedWaitFinding(cases),
+    subtitle: comparedWaitSubtitle(runs, cases, perTokens),
+    ...plotLanes(rows, { left, right: RIGHT, row: Math.max(ROW, (numLines + 1) * 13.75 + 8), longest }),
+    quantities: waitQuantities(cases),
+    table: createTable(cases.map(tableRow)),
+  });
+}
+
+/** Says how long and for what the run waits, and the run's step time ÷ the first run's step time. */
+function waitNote(one: TimelineCase, first: TimelineCase, { divisor, unit }: Scaled): string {
+  const { wait, waits } = one.times;
+  const cost = `${short(wait.median / divisor)} ${unit}`;
+  const range = quartilesText(wait, divisor);
+  const isRoomy = fits(`${cost} waits ${range}`, 11, RIGHT - 16);
+  // The kinds of waits are in one line if there is room, else in two lines; if a wait's kind is not known, all kinds are left
+  // out.
+  const kinds = `wire ${short(waits.wire.median / divisor)}, peer ${short(waits.peer.median / divisor)},`;
+  const core = `core ${short(waits.core.median / divisor)}`;
+  const inLines = fits(`${kinds} ${core}`, 11, RIGHT - 16) ? [`${kinds} ${core}`] : [kinds, core];
+  const lines = [
+    ...(waits.unknown.median > 0 ? [] : inLines),
+    ...(one === first ? [] : [stepText(one.times, first.times)]),
+  ];
+  return [`${bold(cost)} ${soft(isRoomy ? `waits ${range}` : 'waits')}`, ...lines.map(soft)].join('<br>');
+}
+
+/** Says the run's step time ÷ the first run's step time. `perWork` has already converted both times to times for equal work. */
+function stepText(one: StepTimes, first: StepTimes): string {
+  const { ratio, isClear } = timeRatio({ ...one, tokens: null }, first);
+  return isClear ? `step ${ratio.median.toFixed(2)}×` : 'step: no clear difference';
+}
+
+function tableRow({ name, lanes, step, times, wireBytes, numCollectives }: TimelineCase) {
+  const { numSteps, wait, waits, tokens } = times;
+  return {
+    run: name,
+    numSteps,
+    tokens,
+    waitSeconds: wait.median,
+    lowerQuartileWaitSeconds: wait.low,
+    upperQuartileWaitSeconds: wait.high,
+    wireWaitSeconds: waits.wire.median,
+    peerWaitSeconds: waits.peer.median,
+    coreWaitSeconds: waits.core.median,
+    stepSeconds: times.step.median,
+    wireBytes,
+    numCollectives,
+    shownStep: step,
+    shownRank: lanes.rank,
+    shownWaitSeconds: waitSeconds(lanes),
+  };
 }

@@ -1,11 +1,11 @@
 import { ConfigError } from '../core/errors';
 import { shown } from '../core/shown';
-import { compareComm } from './compare-comm';
-import { compareTimeline } from './compare-timeline';
+import { compareComm } from './comm-causes';
+import { compareTimeline } from './comm-timeline';
 import type { Figure } from './figure';
 import { lossCurve } from './loss-curve';
 import { compareMemory } from './memory-compare';
-import { compareMemoryTimeline } from './memory-multiples';
+import { compareMemoryTimeline } from './memory-timeline';
 import { lossesOf } from './run-view';
 import type { Runs } from './runs';
 

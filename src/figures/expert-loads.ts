@@ -1,14 +1,14 @@
 import { nearest } from '../config/nearest';
 import { ConfigError } from '../core/errors';
+import { mean, sumOf, total } from '../core/statistics';
 import type { StepResult } from '../train/step-result';
-import { createFigure, type Figure, titleOf } from './figure';
+import { createFigure, type Figure, type Title } from './figure';
 import { percent } from './format';
 import { niceTicks, titled } from './grammar/axes';
 import { bold, safe, soft } from './grammar/ink';
 import { endLabels, keyDot, line, lineColor, ruleY } from './grammar/marks';
 import { LINE_COLORS, NEUTRAL } from './grammar/palette';
 import { plot } from './grammar/plot';
-import { sumOf } from './spread';
 import { createTable } from './table';
 
 /** The numbers of rows that a layer's experts computed in one step, per expert or per rank. */
@@ -152,8 +152,8 @@ function namedLines(lines: readonly LoadLine[]): ReadonlyMap<number, string> {
 }
 
 function ratiosOf({ tokens }: LayerLoad): number[] {
-  const mean = total(tokens) / tokens.length;
-  return tokens.map((rows) => (mean === 0 ? 0 : rows / mean));
+  const even = mean(tokens);
+  return tokens.map((rows) => (even === 0 ? 0 : rows / even));
 }
 
 function mostUneven(experts: StepLoads['experts']): string {
@@ -170,15 +170,15 @@ function requireLayer(layer: string, known: readonly string[]): string {
   );
 }
 
-function findingOf(by: Kind, name: string, lines: readonly LoadLine[], step: number): string {
+function findingOf(by: Kind, name: string, lines: readonly LoadLine[], step: number): Title {
   const [busiest] = [...lines].sort((a, b) => b.at - a.at);
   if (busiest === undefined) return 'No step has been taken yet';
-  if (busiest.at === 1) return titleOf(`All ${by}s of ${name} computed equally many rows in step ${step}`);
+  if (busiest.at === 1) return [`All ${by}s of ${name} computed equally many rows in step ${step}`];
   const [times, noun] = [`${busiest.at.toFixed(2)} times the mean`, by === 'rank' ? 'Rank' : 'Expert'];
-  return titleOf(
+  return [
     `${noun} ${busiest.index} of ${name} computed ${times} in step ${step}`,
     `${noun} ${busiest.index} computed ${times} in step ${step}`,
-  );
+  ];
 }
 
 /**
@@ -198,8 +198,4 @@ function droppedText(loads: readonly LayerLoad[]): string {
   const dropped = sumOf(loads, (load) => total(load.dropped));
   const all = dropped + sumOf(loads, ({ tokens }) => total(tokens));
   return dropped === 0 ? '' : ` ${percent(dropped / all)} of the assignments were dropped.`;
-}
-
-function total(rows: readonly number[]): number {
-  return sumOf(rows, (count) => count);
 }

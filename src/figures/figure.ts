@@ -64,12 +64,21 @@ export interface SaveOptions {
   readonly dark?: boolean;
 }
 
+/** A finding: a sentence, or several wordings of one finding, the longest first. */
+export type Title = string | readonly string[];
+
+/** What `createFigure` needs. */
+interface FigureWords extends Omit<FigureParts, 'title' | 'quantities'> {
+  /** Of several wordings, the first that fits is the figure's title. */
+  readonly title: Title;
+  readonly quantities?: Quantities;
+}
+
 /** Makes a figure. */
-export function createFigure(
-  figure: Omit<FigureParts, 'quantities'> & { readonly quantities?: Quantities },
-): Figure {
-  const parts = { quantities: {}, ...figure };
-  const { title, subtitle, table } = parts;
+export function createFigure(figure: FigureWords): Figure {
+  const title = titleOf(figure.title);
+  const parts: FigureParts = { quantities: {}, ...figure, title };
+  const { subtitle, table } = parts;
   return {
     ...parts,
     withNote: (note) => createFigure(addNote(parts, note)),
@@ -161,8 +170,9 @@ function addNote(parts: FigureParts, note: string): FigureParts {
 
 const MAX_TITLE = 75;
 
-/** Returns the first wording of a finding that fits into a title; if no wording fits, cuts the last wording. */
-export function titleOf(...wordings: readonly string[]): string {
-  const fitting = wordings.find((wording) => wording.length <= MAX_TITLE);
-  return fitting ?? `${(wordings.at(-1) ?? '').slice(0, MAX_TITLE - 1)}…`;
+/** Returns the first wording that fits into a title; if no wording fits, cuts the last wording. */
+function titleOf(title: Title): string {
+  if (typeof title === 'string') return title;
+  const fitting = title.find((wording) => wording.length <= MAX_TITLE);
+  return fitting ?? `${(title.at(-1) ?? '').slice(0, MAX_TITLE - 1)}…`;
 }

@@ -48,12 +48,6 @@ export function inUnit(value: number, scale: Scaled): string {
   return `${number} ${scale.unit}`;
 }
 
-/** Joins words: 'a', 'a and b', 'a, b and c'. */
-export function listed(words: readonly string[]): string {
-  if (words.length <= 1) return words[0] ?? '';
-  return `${words.slice(0, -1).join(', ')} and ${words.at(-1)}`;
-}
-
 /** Puts the name of a run, a plan or a line in quotes, so that it does not read as a word of the sentence. */
 export function quoted(name: string): string {
   return `"${name}"`;

@@ -1,4 +1,4 @@
-import { createFigure, type Figure, titleOf } from './figure';
+import { createFigure, type Figure, type Title } from './figure';
 import { counted, quoted } from './format';
 import { niceTicks, titled } from './grammar/axes';
 import { bold, safe, soft, strong } from './grammar/ink';
@@ -134,7 +134,7 @@ function rightMargin(shown: readonly Shown[]): number {
   return Math.min(330, VALUE_ROOM + Math.max(...widths));
 }
 
-function findingOf(all: readonly LossSeries[], shown: readonly Shown[]): string {
+function findingOf(all: readonly LossSeries[], shown: readonly Shown[]): Title {
   const [first] = shown;
   if (first === undefined) {
     return all.some(({ losses }) => losses.length > 0)
@@ -144,12 +144,12 @@ function findingOf(all: readonly LossSeries[], shown: readonly Shown[]): string 
   const spoiled = shown.find((one) => spoiledStep(one) !== undefined);
   if (spoiled !== undefined) {
     const at = spoiledStep(spoiled);
-    return titleOf(
+    return [
       ...(spoiled.name === ''
         ? []
         : [`Step ${at} of ${quoted(spoiled.name)} is the first without a finite loss`]),
       `Step ${at} is the first without a finite loss`,
-    );
+    ];
   }
   if (shown.length > 1) return agreement(shown);
   const [from = 0, ...later] = first.losses.filter(Number.isFinite);
@@ -159,18 +159,18 @@ function findingOf(all: readonly LossSeries[], shown: readonly Shown[]): string 
   const validation = first.evaluations.at(-1);
   if (validation !== undefined) {
     const best = first.evaluations.reduce((least, one) => (one.loss < least.loss ? one : least));
-    return titleOf(
+    return [
       ...(best.loss < validation.loss
         ? [
             `The validation loss was lowest after step ${best.step}: ${best.loss.toFixed(3)}; now it is ${validation.loss.toFixed(3)}`,
           ]
         : []),
       `The loss is ${to.toFixed(3)} after ${steps}, the validation loss ${validation.loss.toFixed(3)}`,
-    );
+    ];
   }
   if (to === from) return `The loss is ${from.toFixed(3)} at the first and the last of ${steps}`;
   const verb = to < from ? 'falls' : 'rises';
-  return titleOf(`The loss ${verb} from ${from.toFixed(3)} to ${to.toFixed(3)} in ${steps}`);
+  return [`The loss ${verb} from ${from.toFixed(3)} to ${to.toFixed(3)} in ${steps}`];
 }
 
 /** Returns the first step whose loss is not finite; undefined if there is none. */
@@ -193,17 +193,17 @@ function differences(shown: readonly Shown[]): number[] {
 }
 
 /** Says how much the runs' losses differ in the steps that they have in common. */
-function agreement(shown: readonly Shown[]): string {
+function agreement(shown: readonly Shown[]): Title {
   const common = differences(shown);
   const names = `${shown.length} runs`;
-  if (common.length === 0) return titleOf(`${names} have no step in common`);
+  if (common.length === 0) return [`${names} have no step in common`];
   const apart = Math.max(...common);
   const steps = counted(common.length, 'common step');
-  if (apart === 0) return titleOf(`${names} have exactly equal losses over ${steps}`);
-  return titleOf(
+  if (apart === 0) return [`${names} have exactly equal losses over ${steps}`];
+  return [
     ...exception(shown, apart),
     `The losses of ${names} differ by at most ${digits(apart)} over ${steps}`,
-  );
+  ];
 }
 
 /**

@@ -1,9 +1,10 @@
 import { MEMORY_CAUSES, type MemoryCause, type SpanName } from '../core/events';
+import { listed } from '../core/listed';
 import type { Bytes, Seconds } from '../core/units';
 import { type MemoryOverTime, memoryAtPeak, memoryAtRest, totalBytes } from '../ledger/memory';
 import { type BytesByCause, noBytes, type StepRecord } from '../ledger/record';
 import { type Timeline, timeline } from '../ledger/timeline';
-import { listed, type Scaled } from './format';
+import type { Scaled } from './format';
 import { soft } from './grammar/ink';
 import { line, note, rounded } from './grammar/marks';
 import { CAUSE_FILL, PHASE_FILL, STACK_ORDER } from './grammar/palette';
@@ -36,7 +37,8 @@ export function hatchText(records: readonly StepRecord[]): string {
 export function causeAreas(
   whole: MemoryOverTime,
   { bytes, time }: MemoryScales,
-  { maxPoints, extra = '' }: { readonly maxPoints: number; readonly extra?: string },
+  maxPoints: number,
+  extra: string,
 ): ScatterTrace[] {
   const curve = thinCurve(whole, maxPoints);
   return causesIn(whole).map((cause) => {

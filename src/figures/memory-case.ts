@@ -1,13 +1,13 @@
 import { ConfigError } from '../core/errors';
-import { memoryOverTime } from '../ledger/memory';
-import type { StepRecord } from '../ledger/record';
-import { titleOf } from './figure';
-import { byteScale, inUnit, listed, percent, quoted, type Scaled } from './format';
-import { unescaped } from './grammar/ink';
-import { causesIn, peakOf } from './memory-areas';
+import { MEMORY_CAUSES } from '../core/events';
+import { sumOf } from '../core/statistics';
+import type { Bytes } from '../core/units';
+import { logicalAtPeak, memoryAtPeak, memoryOverTime, totalBytes } from '../ledger/memory';
+import { modelStatesOf } from '../ledger/model-states';
+import type { BytesByCause, StepRecord } from '../ledger/record';
+import { peakOf } from './memory-areas';
 import { higherPeak, type RunView, recordsOfStep } from './run-view';
-import { type Cases, extremes } from './runs';
-import { isEqualWork, LEAST_STEPS, stepTimes, timeRatio, typicalStep } from './step-times';
+import { stepTimes, typicalStep } from './step-times';
 
 /** Chooses the rank and the step that a figure draws. */
 export interface MemoryChoice {
@@ -41,11 +41,13 @@ function stepWithCurve(run: RunView): number | undefined {
 
 /** Returns a run's memory over one step, on the device and on the host, and the times of its last steps. */
 export function memoryCaseOf(name: string, run: RunView, choice: MemoryChoice = {}) {
-  const { record } = chosenRecords(run, choice);
+  const { record, records } = chosenRecords(run, choice);
   const host = memoryOverTime(record, 'host');
   return {
     name,
     record,
+    /** The records of all ranks of the step. */
+    records,
     device: memoryOverTime(record),
     host,
     devicePeak: record.memory.peakBytes,
@@ -57,46 +59,30 @@ export function memoryCaseOf(name: string, run: RunView, choice: MemoryChoice = 
 
 export type MemoryCase = ReturnType<typeof memoryCaseOf>;
 
-/** Says how the runs' peaks differ; for a single run, says what is on the host. */
-export function caseFinding(cases: Cases<MemoryCase>, scale: Scaled): string {
-  if (cases.length === 1) return spacesFinding(cases[0]);
-  const { least, most } = extremes(cases, ({ devicePeak }) => devicePeak);
-  if (most.devicePeak < least.devicePeak * 1.005) {
-    return titleOf(`All runs have the same peak on the device: ${inUnit(most.devicePeak, scale)}`);
-  }
-  const [low, high] = [inUnit(least.devicePeak, scale), inUnit(most.devicePeak, scale)];
-  const lowest = `${quoted(least.name)} peaks at ${low} instead of ${high}`;
-  const both = `The lowest peak is ${low}, the highest is ${high}`;
-  const price = timePrice(least, most, isEqualWork(cases.map(({ times }) => times)));
-  const moved = least.hostPeak - most.hostPeak;
-  const onHost = `${inUnit(moved, byteScale(moved))} more are on the host`;
-  if (moved > 0) return titleOf(`${lowest}; ${onHost}`, `${both}; ${onHost}`);
-  return titleOf(`${lowest}; ${price}`, lowest, `${both}; ${price}`, both);
+/** One run's bars: predicted states, measured states, and the peak. */
+export interface ComparedCase {
+  readonly name: string;
+  readonly rank: number;
+  readonly predicted: BytesByCause | null;
+  readonly states: BytesByCause;
+  readonly peak: BytesByCause;
+  /** The peak's bytes if values had their declared types; less than `peak` if values were rounded to 16 bits. */
+  readonly logicalPeak: BytesByCause;
+  readonly residual: Bytes | null;
 }
 
-/** Compares step times. Claims no difference if there are few steps, or if the middle halves of both runs' times overlap. */
-function timePrice(least: MemoryCase, most: MemoryCase, isEqual: boolean): string {
-  const { ratio, isClear } = timeRatio(least.times, most.times);
-  if (isClear) return `${isEqual ? 'a step' : 'a token'} takes ${ratio.median.toFixed(2)}× as long`;
-  const numSteps = Math.min(least.times.numSteps, most.times.numSteps);
-  return numSteps < LEAST_STEPS ? 'too few steps to compare times' : 'no clear difference in time';
+/** Returns the bars of a run's last step. */
+export function comparedCaseOf(name: string, run: RunView): ComparedCase {
+  const record = recordsOfStep(run.records).reduce(higherPeak);
+  const predicted = run.forecast?.()?.states ?? null;
+  const states = modelStatesOf(record);
+  const [peak, logicalPeak] = [memoryAtPeak(record), logicalAtPeak(record)];
+  // The differences are absolute, because two causes' differences must not cancel.
+  const residual = predicted && sumOf(MEMORY_CAUSES, (cause) => Math.abs(states[cause] - predicted[cause]));
+  return { name, rank: record.rank, predicted, states, peak, logicalPeak, residual };
 }
 
-function spacesFinding({ device, host, devicePeak, hostPeak }: MemoryCase): string {
-  const scale = byteScale(Math.max(devicePeak, hostPeak));
-  if (devicePeak + hostPeak === 0) return 'Nothing was held';
-  const peak = `the device peaks at ${inUnit(devicePeak, scale)}`;
-  if (hostPeak === 0) {
-    const { byCause } = peakOf(device);
-    const [top] = [...causesIn(device)].sort((a, b) => byCause[b] - byCause[a]);
-    const share = unescaped(percent(top === undefined ? 0 : byCause[top] / devicePeak));
-    return titleOf(
-      `Nothing is on the host; ${peak}, and ${share} of this is ${top}`,
-      `Nothing is on the host; ${peak}`,
-    );
-  }
-  return titleOf(
-    `The host peaks at ${inUnit(hostPeak, scale)} (${listed(causesIn(host))}); ${peak}`,
-    `The host peaks at ${inUnit(hostPeak, scale)}; ${peak}`,
-  );
+/** Whether the peak would be lower if values had their declared types. */
+export function isRounded({ peak, logicalPeak }: ComparedCase): boolean {
+  return totalBytes(logicalPeak) < totalBytes(peak);
 }

@@ -1,15 +1,13 @@
 import { MEMORY_CAUSES, type MemoryCause } from '../core/events';
-import type { Bytes } from '../core/units';
-import { logicalAtPeak, memoryAtPeak, totalBytes } from '../ledger/memory';
-import { modelStatesOf } from '../ledger/model-states';
-import { type BytesByCause, noBytes, type StepRecord } from '../ledger/record';
-import { createFigure, type Figure, type Quantities, quantity, titleOf } from './figure';
-import { byteScale, counted, inUnit, quoted, type Scaled, short, timesText } from './format';
+import { totalBytes } from '../ledger/memory';
+import { noBytes, type StepRecord } from '../ledger/record';
+import { createFigure, type Figure } from './figure';
+import { byteScale, counted, type Scaled, short } from './format';
 import { STACK_ORDER } from './grammar/palette';
 import { CAUSE_STYLE, plotStacks, type StackPanel, type StackRow } from './grammar/stacks';
-import { higherPeak, type RunView, recordsOfStep } from './run-view';
-import { type Cases, casesOf, extremes, missedFinding, type Runs, valuesOf } from './runs';
-import { sumOf } from './spread';
+import { type ComparedCase, comparedCaseOf, isRounded } from './memory-case';
+import { comparisonFinding, comparisonQuantities } from './memory-words';
+import { type Cases, casesOf, type Runs, valuesOf } from './runs';
 import { createTable, type Table } from './table';
 
 const HATCHED = 'Hatched: whole parameters and gradients, and memory that is freed within the step.';
@@ -20,7 +18,7 @@ const NOTE_ROOM = 54;
  * with the highest peak. Model states are parameters and optimizer states at rest, and gradients at their maximum.
  */
 export function compareMemory(runs: Runs): Figure {
-  const cases = casesOf(runs, caseOf);
+  const cases = casesOf(runs, comparedCaseOf);
   const scale = byteScale(
     Math.max(...cases.flatMap((one) => [one.peak, one.predicted ?? noBytes()].map(totalBytes))),
   );
@@ -37,29 +35,6 @@ export function compareMemory(runs: Runs): Figure {
     table: tableOf(cases),
     quantities: comparisonQuantities(cases),
   }).withNote(HATCHED);
-}
-
-/** One run's bars: predicted states, measured states, and the peak. */
-export interface ComparedCase {
-  readonly name: string;
-  readonly rank: number;
-  readonly predicted: BytesByCause | null;
-  readonly states: BytesByCause;
-  readonly peak: BytesByCause;
-  /** The peak's bytes if values had their declared types; less than `peak` if values were rounded to 16 bits. */
-  readonly logicalPeak: BytesByCause;
-  readonly residual: Bytes | null;
-}
-
-/** Returns the bars of a run's last step. */
-function caseOf(name: string, run: RunView): ComparedCase {
-  const record = recordsOfStep(run.records).reduce(higherPeak);
-  const predicted = run.forecast?.()?.states ?? null;
-  const states = modelStatesOf(record);
-  const [peak, logicalPeak] = [memoryAtPeak(record), logicalAtPeak(record)];
-  // The differences are absolute, because two causes' differences must not cancel.
-  const residual = predicted && sumOf(MEMORY_CAUSES, (cause) => Math.abs(states[cause] - predicted[cause]));
-  return { name, rank: record.rank, predicted, states, peak, logicalPeak, residual };
 }
 
 type Panel = StackPanel<MemoryCause>;
@@ -114,79 +89,6 @@ function tableOf(cases: Cases<ComparedCase>): Table {
   return createTable(rows.filter((row) => row.measuredBytes + row.peakBytes + (row.predictedBytes ?? 0) > 0));
 }
 
-/** Returns the cases that hold most and least, and the ratios (most ÷ least) of their states and peaks. */
-function holders(cases: Cases<ComparedCase>) {
-  // If states are equal, peaks decide.
-  const { most, least } = extremes(cases, ({ states, peak }) => totalBytes(states) + totalBytes(peak) * 1e-6);
-  const ratio = (key: 'states' | 'peak'): number => {
-    const [a, b] = [totalBytes(most[key]), totalBytes(least[key])];
-    // The ratio is infinite if only `least` holds nothing (everything is on the host); the ratio is 1 if both hold nothing.
-    return a === b ? 1 : a / b;
-  };
-  return { most, least, states: ratio('states'), peak: ratio('peak') };
-}
-
-/** Returns the numbers of a comparison that a reader may guess. */
-export function comparisonQuantities(cases: Cases<ComparedCase>): Quantities {
-  const { most, least, states, peak } = holders(cases);
-  const stateText = (times: string): string =>
-    `${quoted(most.name)} holds ${times} the model states of ${quoted(least.name)}`;
-  const peakText = (times: string): string =>
-    `the peak of ${quoted(most.name)} is ${times} that of ${quoted(least.name)}`;
-  const perCase = cases.map(({ name, states: held }) => {
-    const says = (mb: string): string => `with ${quoted(name)} a rank holds ${mb} of model states`;
-    return [name, quantity(totalBytes(held) / 1e6, 'MB', says)];
-  });
-  return {
-    ...(Number.isFinite(states) ? { stateRatio: quantity(states, '×', stateText) } : {}),
-    peakRatio: quantity(peak, '×', peakText),
-    ...Object.fromEntries(perCase),
-  };
-}
-
-/** Says what the comparison shows. */
-export function comparisonFinding(cases: Cases<ComparedCase>, scale: Scaled): string {
-  const missed = missedFinding(cases);
-  if (missed !== undefined) return missed;
-  const { most, least, states, peak } = holders(cases);
-  const held = inUnit(totalBytes(most.states), scale);
-  const exact = cases.some(({ residual }) => residual === 0) ? ', exactly as predicted' : '';
-  const all = `holds ${held} of model states${exact}`;
-  if (cases.length === 1) return titleOf(`${quoted(most.name)} ${all}`, `A rank ${all}`);
-  if (states === Number.POSITIVE_INFINITY) {
-    return titleOf(
-      `${quoted(least.name)} holds no state on the device; the peaks differ by ${timesText(peak)}`,
-      `One run holds no state on the device; the peaks differ by ${timesText(peak)}`,
-    );
-  }
-  if (states < 1.005) return equalFinding(cases, `All runs hold ${held} of model states`);
-  return titleOf(
-    `${quoted(most.name)} holds ${timesText(states)} the states of ${quoted(least.name)}; its peak is ${timesText(peak)} as high`,
-    `Model states differ by ${timesText(states)}, and peaks differ by ${timesText(peak)}`,
-  );
-}
-
-/**
- * Says that states are equal, and how peaks differ. If values were rounded to 16 bits, the peaks are those of a device that
- * stores 16-bit values.
- */
-function equalFinding(cases: Cases<ComparedCase>, all: string): string {
-  const [first, ...rest] = cases.filter(isRounded);
-  if (first === undefined) {
-    const { most, peak: ratio } = holders(cases);
-    const more = `the peak of ${quoted(most.name)} is ${timesText(ratio)} as high`;
-    return ratio < 1.05 ? titleOf(all) : titleOf(`${all}; ${more}`, all);
-  }
-  const { least } = extremes([first, ...rest], ({ logicalPeak }) => totalBytes(logicalPeak));
-  const peak = totalBytes(least.logicalPeak);
-  const size = inUnit(peak, byteScale(peak));
-  return titleOf(
-    `${all}; with 16-bit values the peak of ${quoted(least.name)} would be ${size}`,
-    `${all}; with 16-bit values one peak would be ${size}`,
-    all,
-  );
-}
-
 function subtitleOf(runs: Runs, cases: Cases<ComparedCase>): string {
   const [first = 0, ...others] = valuesOf(runs, ({ world }) => world);
   const where = others.length === 0 ? counted(first, 'rank') : `${[first, ...others].join(', ')} ranks`;
@@ -196,11 +98,6 @@ function subtitleOf(runs: Runs, cases: Cases<ComparedCase>): string {
   const onHost = Object.values(runs).some(({ records }) => records.some(holdsOnHost));
   const device = onHost ? ' on the device' : '';
   return `Held bytes${device} on the rank that holds most, ${where}.${said}${logical}`;
-}
-
-/** Whether the peak would be lower if values had their declared types. */
-function isRounded({ peak, logicalPeak }: ComparedCase): boolean {
-  return totalBytes(logicalPeak) < totalBytes(peak);
 }
 
 /** Whether a rank has bytes on the host, which the bars do not show. */

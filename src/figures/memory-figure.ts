@@ -1,8 +1,7 @@
 import { ConfigError } from '../core/errors';
 import type { Figure } from './figure';
-import { memorySpaces } from './memory-multiples';
 import { memoryRanks } from './memory-ranks';
-import { memoryTimeline } from './memory-timeline';
+import { memorySpaces, memoryTimeline } from './memory-timeline';
 import type { RunView } from './run-view';
 
 /** Options of `run.memory()`. */

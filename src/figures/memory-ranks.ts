@@ -1,6 +1,6 @@
 import { leftAtPeak, memoryAtPeak, memoryAtRest, totalBytes } from '../ledger/memory';
 import type { StepRecord } from '../ledger/record';
-import { createFigure, type Figure, titleOf } from './figure';
+import { createFigure, type Figure } from './figure';
 import { byteScale, counted, inUnit, type Scaled, short } from './format';
 import { ticks, titled } from './grammar/axes';
 import { bold, soft, strong } from './grammar/ink';
@@ -11,7 +11,7 @@ import type { Annotation } from './grammar/plotly';
 import { STATIC_WIDTH } from './grammar/template';
 import { fits } from './grammar/text-width';
 import { hatchText } from './memory-areas';
-import { peakFinding, peakQuantities } from './memory-findings';
+import { peakQuantities, type RankPeak, ranksFinding } from './memory-words';
 import { type RunView, recordsOfStep } from './run-view';
 import { type Cases, extremes } from './runs';
 import { createTable } from './table';
@@ -46,7 +46,7 @@ export function memoryRanks(run: RunView, step?: number): Figure {
   const rankTitle = isWide ? {} : titled('rank', 4);
   const range = [-0.6, peaks.length - 0.4] as const;
   return createFigure({
-    title: findingOf(peaks, run, scale),
+    title: ranksFinding(peaks, run.world, scale),
     subtitle: subtitleOf(peaks, run, [first, ...rest]),
     ...plot({ ...FRAME, foot: isWide ? 30 : 44, legend: 'plot', barmode: 'stack' }, [
       {
@@ -63,35 +63,11 @@ export function memoryRanks(run: RunView, step?: number): Figure {
   });
 }
 
-interface RankPeak {
-  readonly rank: number;
-  readonly bytes: ReturnType<typeof memoryAtPeak>;
-  readonly leftBytes: number;
-  readonly total: number;
-  readonly rest: number;
-}
-
 function subtitleOf(peaks: Cases<RankPeak>, run: RunView, records: Cases<StepRecord>): string {
   const all = `Each of ${counted(peaks.length, 'rank')} at its own peak`;
   const who = peaks.length === 1 ? `Rank ${peaks[0].rank} at its peak` : all;
   const hatched = peaks.length <= MAX_WIDE_BARS ? hatchText(records) : '';
   return `Held bytes. ${who}, step ${records[0].step} of ${run.strategy}.${hatched}`;
-}
-
-function findingOf(peaks: Cases<RankPeak>, run: RunView, scale: Scaled): string {
-  const { least: low, most: top } = extremes(peaks, ({ total }) => total);
-  const [least, most] = [low.total, top.total];
-  if (most === 0) return 'Nothing was held on the device';
-  if (most > least * 1.05) {
-    const factor = least > 0 ? `${(most / least).toPrecision(2)}×` : 'more than';
-    const growth = STACK_ORDER.map((cause) => top.bytes[cause] - low.bytes[cause]);
-    const cause = STACK_ORDER[growth.indexOf(Math.max(...growth))];
-    return titleOf(`Rank ${top.rank} needs ${factor} the memory of rank ${low.rank}: ${cause} differs most`);
-  }
-  const [finding, shorter] = peakFinding(top.bytes, top.leftBytes, run.world);
-  if (peaks.length === 1) return titleOf(finding, shorter);
-  const same = most === least ? 'exactly the same peak' : 'the same peak within 5%';
-  return titleOf(`All ranks have ${same}: ${inUnit(most, scale)}; ${shorter}`, finding, shorter);
 }
 
 function causeColumns(peaks: Cases<RankPeak>, { divisor, unit }: Scaled, top: number) {

@@ -4,64 +4,203 @@ import { leftAtPeak, type MemoryOverTime, memoryAtPeak, memoryOverTime, totalByt
 import type { BytesByCause, StepRecord } from '../ledger/record';
 import { temporaries } from '../ledger/temporaries';
 import { timeline } from '../ledger/timeline';
-import { createFigure, type Figure, titleOf } from './figure';
-import { byteScale, counted, inUnit, percent, type Scaled, short, timeScale } from './format';
+import { createFigure, type Figure, type Quantities, quantity } from './figure';
+import { byteScale, counted, inUnit, percent, quoted, type Scaled, short, timeScale } from './format';
 import { titled } from './grammar/axes';
 import { bold, safe, soft, strong } from './grammar/ink';
-import { filled, note, pointed, spread } from './grammar/marks';
+import { filled, note, pointed, ruleY, spread, swatches } from './grammar/marks';
 import { CAUSE_FILL, STACK_ORDER } from './grammar/palette';
-import { type Panel, plot } from './grammar/plot';
+import { type Caption, type Facet, type Layer, type Panel, plotFacets } from './grammar/plot';
 import type { Annotation, Axis, BarTrace } from './grammar/plotly';
 import { STATIC_WIDTH } from './grammar/template';
-import { causeAreas, causesIn, hatchText, type MemoryScales, phaseStrip, totalLine } from './memory-areas';
-import { chosenRecords, type MemoryChoice } from './memory-case';
-import { peakFinding, peakQuantities } from './memory-findings';
+import {
+  causeAreas,
+  causesIn,
+  DOTTED,
+  hatchText,
+  type MemoryScales,
+  phaseStrip,
+  totalLine,
+} from './memory-areas';
+import { type MemoryCase, type MemoryChoice, memoryCaseOf } from './memory-case';
+import { caseFinding, peakFinding, peakQuantities, spacesFinding } from './memory-words';
 import type { RunView } from './run-view';
+import { type Cases, casesOf, extremes, type Runs, valuesOf } from './runs';
+import { isEqualWork, timeRatio } from './step-times';
 import { createTable, type Table } from './table';
 
-const HEIGHT = 420;
-const FRAME = { top: 92, left: 52, right: 10, foot: 46 } as const;
-const PLOT_SHARE = 0.675;
-const PLOT_PIXELS = (STATIC_WIDTH - FRAME.left - FRAME.right) * PLOT_SHARE;
-const MAX_POINTS = 500;
+const FRAME = { left: 54, right: 12, foot: 46 } as const;
+const WIDTH = STATIC_WIDTH - FRAME.left - FRAME.right;
+/** The share of the width that one rank's curve has beside the peak by cause. */
+const ALONE_SHARE = 0.675;
 /** The most dotted lines. If there would be more, only the ranks with the highest and the lowest peak have dotted lines. */
 const MAX_DOTTED = 8;
 
+/** The heights of a facet's parts, in pixels; `host` is 0 if the host is not drawn. */
+interface Sizes {
+  readonly top: number;
+  readonly heading: number;
+  readonly device: number;
+  readonly host: number;
+  readonly maxPoints: number;
+}
+
+const ALONE: Sizes = { top: 92, heading: 0, device: 282, host: 0, maxPoints: 500 };
+const SPACES: Sizes = { top: 92, heading: 0, device: 176, host: 84, maxPoints: 240 };
+const COMPARED: Sizes = { top: 66, heading: 38, device: 176, host: 84, maxPoints: 240 };
+/** The space between the device and the host, in pixels. */
+const GAP = 12;
+
 /** Draws one rank's memory over a step by cause, with the step's phases above it and the peak by cause beside it. */
 export function memoryTimeline(run: RunView, choice: MemoryChoice = {}): Figure {
-  const { records, record } = chosenRecords(run, choice);
-  const curve = memoryOverTime(record);
-  const bytes = byteScale(record.memory.peakBytes);
-  const time = timeScale(record.end - record.start);
-  const scales = { bytes, time };
-  const atPeak = memoryAtPeak(record);
+  const one = memoryCaseOf(run.strategy, run, choice);
+  const { record, records } = one;
   const others = otherRanks(records, record);
+  const atPeak = memoryAtPeak(record);
+  const scales = scalesOf(
+    Math.max(...records.map(({ memory }) => memory.peakBytes)),
+    Math.max(...[record, ...others.records].map(({ start, end }) => end - start)),
+  );
   const { ring } = temporaries(record).atPeak;
-  const pixels = HEIGHT - FRAME.top - FRAME.foot;
-  const seconds = Math.max(...[record, ...others.records].map(({ start, end }) => end - start));
-  const highest = Math.max(...records.map(({ memory }) => memory.peakBytes));
-  const strip = phaseStrip(record, time, { pixels: PLOT_PIXELS, seconds });
-  const main: Panel = {
-    x: {
-      domain: [0, PLOT_SHARE],
-      range: [0, seconds / time.divisor || 1],
-      ...titled(`${time.unit} in the step`),
-    },
-    y: { range: [0, (highest / bytes.divisor) * 1.1 || 1], ...titled(`${bytes.unit} on the device`) },
-    data: [
-      ...causeAreas(curve, scales, { maxPoints: MAX_POINTS, extra: `rank ${record.rank}` }),
-      ...others.records.map((other) => totalLine(memoryOverTime(other), other.rank, scales, MAX_POINTS / 2)),
-    ],
-    annotations: [...peakNote(record, scales), ...strip.annotations],
-    shapes: strip.shapes,
+  const beside = peakPanels({ atPeak, ring }, causesIn(one.device), scales.bytes, ALONE.device);
+  const over = (): Layer => {
+    const strip = phaseStrip(record, scales.time, { pixels: WIDTH * ALONE_SHARE, seconds: scales.longest });
+    return {
+      data: others.records.map((other) =>
+        totalLine(memoryOverTime(other), other.rank, scales, ALONE.maxPoints / 2),
+      ),
+      annotations: [...peakNote(record, scales), ...strip.annotations],
+      shapes: strip.shapes,
+    };
   };
   return createFigure({
-    title: titleOf(...peakFinding(atPeak, leftAtPeak(record), run.world)),
-    subtitle: subtitleOf(run, record, others.text),
-    ...plot({ ...FRAME, pixels }, [main, ...peakPanels({ atPeak, ring }, causesIn(curve), bytes, pixels)]),
-    table: tableOf(record, curve),
+    title: peakFinding(atPeak, leftAtPeak(record), run.world),
+    subtitle: `${placeOf(run, record)}.${missingText(record)}${others.text}${hatchText([record])}`,
+    ...plotCases([one], ALONE, scales, over, { beside }),
+    table: tableOf(record, one.device),
     quantities: peakQuantities(atPeak),
   });
+}
+
+/** Draws one rank's memory over a step: the device above, the host below, on one scale. */
+export function memorySpaces(run: RunView, choice: MemoryChoice): Figure {
+  const one = memoryCaseOf(run.strategy, run, choice);
+  const scales = scalesOf(mostOf([one], SPACES), one.seconds);
+  return createFigure({
+    title: spacesFinding(one),
+    subtitle: `Held bytes. ${placeOf(run, one.record)}: device above host, same scale.${hatchText([one.record])}`,
+    ...plotCases([one], SPACES, scales, () =>
+      phaseStrip(one.record, scales.time, { pixels: WIDTH, seconds: scales.longest }),
+    ),
+    quantities: quantitiesOf([one]),
+    table: createTable([tableRow(one)]),
+  });
+}
+
+/**
+ * Draws each run's memory over one step as a facet, on the same scales: the device above, the host below if it has bytes. The
+ * dotted line is the first run's peak. Throws: CONFIG without runs or steps.
+ */
+export function compareMemoryTimeline(runs: Runs): Figure {
+  const cases = casesOf(runs, memoryCaseOf);
+  const [base] = cases;
+  const hasHost = cases.some(({ hostPeak }) => hostPeak > 0);
+  const sizes = { ...COMPARED, host: hasHost ? COMPARED.host : 0 };
+  const scales = scalesOf(mostOf(cases, sizes), Math.max(...cases.map(({ seconds }) => seconds)));
+  const { bytes, time, longest } = scales;
+  return createFigure({
+    title: caseFinding(cases, bytes),
+    subtitle: comparedSubtitle(runs, cases),
+    ...plotCases(
+      cases,
+      sizes,
+      scales,
+      (one) => {
+        const peak = ruleY(base.devicePeak / bytes.divisor, [0, longest / time.divisor], DOTTED);
+        return { shapes: one === base ? [] : [peak] };
+      },
+      { captions: cases.map((one) => ({ name: one.name, wordings: captionWordings(one, base, bytes) })) },
+    ),
+    quantities: quantitiesOf(cases),
+    table: createTable(cases.map(tableRow)),
+  });
+}
+
+interface Scales extends MemoryScales {
+  readonly longest: number;
+  /** The most bytes that the device's axis has to show. */
+  readonly most: number;
+}
+
+function scalesOf(most: number, seconds: number): Scales {
+  const longest = seconds || 1e-3;
+  return { bytes: byteScale(most), time: timeScale(longest), longest, most };
+}
+
+/** Returns the most bytes that the device's axis shows, if a byte is as high on the host's axis. */
+function mostOf(cases: Cases<MemoryCase>, { device, host }: Sizes): number {
+  return Math.max(
+    ...cases.flatMap(({ devicePeak, hostPeak }) => [devicePeak, host > 0 ? (hostPeak * device) / host : 0]),
+  );
+}
+
+/**
+ * Draws each case in a facet: areas of the device above areas of the host, with the same axes in all facets. `over` returns the
+ * other marks on the device's axes. `beside` replaces the legend.
+ */
+function plotCases(
+  cases: Cases<MemoryCase>,
+  { top, heading, device, host, maxPoints }: Sizes,
+  scales: Scales,
+  over: (one: MemoryCase) => Layer,
+  {
+    beside = [],
+    captions = [],
+  }: { readonly beside?: readonly Panel[]; readonly captions?: readonly Caption[] } = {},
+) {
+  const { bytes, time, longest, most } = scales;
+  const perPixel = (most * 1.08 || 1) / device;
+  const spaces = [
+    { space: 'device', from: 0, pixels: device } as const,
+    ...(host > 0 ? [{ space: 'host', from: device + GAP, pixels: host } as const] : []),
+  ];
+  const panelsOf = (one: MemoryCase, facet: Facet): Panel[] =>
+    spaces.map(({ space, from, pixels }, i) => {
+      const isLow = facet.isLow && i === spaces.length - 1;
+      const { data = [], ...marks } = i === 0 ? over(one) : {};
+      return {
+        x: {
+          domain: facet.across,
+          range: [0, longest / time.divisor],
+          showticklabels: isLow,
+          ...(isLow ? titled(`${time.unit} in the step`, 6) : {}),
+        },
+        y: {
+          domain: facet.down(from, from + pixels),
+          range: [0, (perPixel * pixels) / bytes.divisor],
+          showticklabels: facet.isLeft,
+          ...(facet.isLeft ? titled(`${bytes.unit} on the ${space}`, 6) : {}),
+        },
+        data: [...causeAreas(one[space], scales, maxPoints, `rank ${one.record.rank}`), ...data],
+        ...marks,
+      };
+    });
+  const isSeen = (cause: (typeof STACK_ORDER)[number]): boolean =>
+    cases.some((one) => spaces.some(({ space }) => causesIn(one[space]).includes(cause)));
+  const keys = beside.length === 0 ? swatches(STACK_ORDER.filter(isSeen), (cause) => CAUSE_FILL[cause]) : [];
+  return plotFacets(
+    cases,
+    { ...FRAME, top, ...(beside.length === 0 ? { legend: 'plot' } : {}) },
+    {
+      heading,
+      body: device + (host > 0 ? GAP + host : 0),
+      between: 22,
+      gap: 0.025,
+      share: beside.length === 0 ? 1 : ALONE_SHARE,
+    },
+    panelsOf,
+    { beside, captions, data: keys },
+  );
 }
 
 /**
@@ -84,11 +223,12 @@ function otherRanks(all: readonly StepRecord[], { rank }: StepRecord) {
   return { records: ends, text: ` Dotted: ranks ${names}, lowest and highest.` };
 }
 
-function subtitleOf(run: RunView, record: StepRecord, dotted: string): string {
-  const { rank, step, memory } = record;
-  const what = `Rank ${rank}, step ${step} of ${run.strategy} on ${counted(run.world, 'rank')}.`;
-  const missing = memory.curve === null ? ' Only the start, the peak and the end were stored.' : '';
-  return `${what}${missing}${dotted}${hatchText([record])}`;
+function placeOf(run: RunView, { rank, step }: StepRecord): string {
+  return `Rank ${rank}, step ${step} of ${run.strategy} on ${counted(run.world, 'rank')}`;
+}
+
+function missingText({ memory }: StepRecord): string {
+  return memory.curve === null ? ' Only the start, the peak and the end were stored.' : '';
 }
 
 /** Labels the peak with its bytes and its moment in the step; the label is right of the peak if there is room. */
@@ -108,6 +248,65 @@ function momentOf(record: StepRecord): string {
   if (now === undefined) return 'before the forward pass';
   if (now.kind === 'loss') return 'in the loss';
   return now.module === '' || now.module.length > 18 ? `in ${now.kind}` : `in ${now.kind} of ${now.module}`;
+}
+
+/**
+ * Returns wordings of the run's peak and of its step time ÷ the first run's step time, the longest wording first. If there is
+ * no clear difference in time, the wordings say that there is none.
+ */
+function captionWordings(one: MemoryCase, base: MemoryCase, bytes: Scaled): string[] {
+  const peak = `peak ${inUnit(one.devicePeak, bytes)}`;
+  if (one === base) return [peak];
+  const { ratio, isClear } = timeRatio(one.times, base.times);
+  const what = isEqualWork([one.times, base.times]) ? 'step' : 'token';
+  if (!isClear) return [`${peak}, ${what} time: no clear difference`, `${peak}, time unclear`, peak];
+  const text = `${peak}, ${what} ${ratio.median.toFixed(2)}×`;
+  return [`${text} (${ratio.low.toFixed(2)}–${ratio.high.toFixed(2)})`, text, peak];
+}
+
+function quantitiesOf(cases: Cases<MemoryCase>): Quantities {
+  const { least, most } = extremes(cases, ({ devicePeak }) => devicePeak);
+  const ratio = most.devicePeak / (least.devicePeak || 1);
+  const reduction = 1 - least.devicePeak / (cases[0].devicePeak || 1);
+  const onHost = Math.max(...cases.map(({ hostPeak }) => hostPeak));
+  return {
+    peakRatio: quantity(
+      ratio,
+      '×',
+      (times) => `the peak of ${quoted(most.name)} is ${times} that of ${quoted(least.name)}`,
+    ),
+    peakReduction: quantity(
+      reduction * 100,
+      '%',
+      (share) => `${quoted(least.name)} lowers the peak most, by ${share}`,
+    ),
+    hostMB: quantity(onHost / 1e6, 'MB', (mb) => `up to ${mb} are on the host`),
+  };
+}
+
+function comparedSubtitle(runs: Runs, cases: Cases<MemoryCase>): string {
+  const counts = cases.map(({ times }) => times.numSteps);
+  const [fewest, most] = [Math.min(...counts), Math.max(...counts)];
+  const steps = fewest === most ? counted(most, 'step') : `${fewest}–${most} steps`;
+  const times = cases.length > 1 ? ` Times: medians (quartiles) of ${steps}.` : '';
+  const where = valuesOf(runs, ({ world }) => counted(world, 'rank')).join(', ');
+  return `Held bytes over one step of the fullest rank, ${where}. Dotted: the first run's peak.${times}`;
+}
+
+function tableRow({ name, record, devicePeak, hostPeak, times: { step, numSteps, tokens } }: MemoryCase) {
+  return {
+    run: name,
+    rank: record.rank,
+    step: record.step,
+    devicePeakBytes: devicePeak,
+    hostPeakBytes: hostPeak,
+    deviceRestBytes: record.memory.restBytes,
+    stepSeconds: step.median,
+    lowerQuartileStepSeconds: step.low,
+    upperQuartileStepSeconds: step.high,
+    numSteps,
+    tokens,
+  };
 }
 
 function tableOf(record: StepRecord, { seconds, byCause, ring }: MemoryOverTime): Table {
@@ -142,7 +341,7 @@ const LEAST_RING: Bytes = 1e3;
  * Draws the peak as one bar whose labels are the figure's legend, and below it the causes that are absent at the peak. `ring`
  * is the bytes of temporaries that are passed from unit to unit; the other temporaries are freed within a unit.
  */
-export function peakPanels(
+function peakPanels(
   { atPeak, ring }: { readonly atPeak: BytesByCause; readonly ring: Bytes },
   seen: readonly MemoryCause[],
   { divisor, unit }: Scaled,

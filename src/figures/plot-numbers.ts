@@ -1,14 +1,14 @@
 import { z } from 'zod';
 import { ofKind, parseOptions, type ShapeOf, textSchema } from '../config/parse-options';
 import { ConfigError, classOf } from '../core/errors';
-import { createFigure, type Figure, titleOf } from './figure';
-import { columnAxis, paddedRange } from './grammar/axes';
-import { safe, soft } from './grammar/ink';
-import { type Bar, columns, dots, line, lineColor } from './grammar/marks';
+import { shown } from '../core/shown';
+import { createFigure, type Figure, type Title } from './figure';
+import { columnAxis, paddedRange, rowAxis, titled } from './grammar/axes';
+import { plain, safe, soft, strong } from './grammar/ink';
+import { type Bar, bars, columns, dots, endLabel, line, lineColor } from './grammar/marks';
 import { type Panel, plot } from './grammar/plot';
 import { STATIC_WIDTH } from './grammar/template';
-import { wrappedMarkup } from './grammar/text-width';
-import { exact, plotSingles, titleIf } from './plot-singles';
+import { textWidth, wrappedMarkup } from './grammar/text-width';
 import { createTable } from './table';
 
 /** The numbers of one series: values in order, or points. */
@@ -213,20 +213,17 @@ function nameAxis(names: readonly string[]) {
   return { axis: columnAxis(texts, names.length), foot: FRAME.foot + (numLines - 1) * LABEL.height };
 }
 
-function findingOf(series: readonly Series[], { kind = 'line', yTitle }: PlotOptions): string {
+function findingOf(series: readonly Series[], { kind = 'line', yTitle }: PlotOptions): Title {
   const [only, ...others] = series;
   const names = series.map(({ name }) => name).filter((name) => name !== '');
   const finite = only?.y.filter(Number.isFinite) ?? [];
   const [from, to] = [finite[0], finite.at(-1)];
   if (kind !== 'line' || others.length > 0 || from === undefined || to === undefined || finite.length < 2) {
-    return titleOf(
-      names.length === 0 ? (yTitle ?? 'Own numbers') : names.join(', '),
-      `${series.length} series`,
-    );
+    return [names.length === 0 ? (yTitle ?? 'Own numbers') : names.join(', '), `${series.length} series`];
   }
   const verb = to < from ? 'falls' : to > from ? 'rises' : 'begins and ends at the same value:';
   const path = to === from ? exact(from) : `from ${exact(from)} to ${exact(to)}`;
-  return titleOf(`${names[0] ?? yTitle ?? 'The series'} ${verb} ${path}`, `It ${verb} ${path}`);
+  return [`${names[0] ?? yTitle ?? 'The series'} ${verb} ${path}`, `It ${verb} ${path}`];
 }
 
 function subtitleOf(all: readonly Series[], shown: readonly Series[], options: PlotOptions): string {
@@ -243,4 +240,70 @@ function subtitleOf(all: readonly Series[], shown: readonly Series[], options: P
         ? '1 value is not finite and leaves a gap.'
         : `${missing} values are not finite and leave gaps.`;
   return [options.subtitle ?? '', thin, gaps].filter((part) => part !== '').join(' ');
+}
+
+/** A number with its name. */
+interface Single {
+  readonly name: string;
+  readonly value: number;
+}
+
+const BAR_ROW = 30;
+const LINE = 14;
+const LABEL_SIZE = 11;
+/** The width of a bar's name, in pixels. */
+const MAX_NAME = 280;
+
+interface Words {
+  readonly title?: string | undefined;
+  readonly subtitle?: string | undefined;
+  readonly xTitle?: string | undefined;
+  readonly yTitle?: string | undefined;
+}
+
+/** Draws single numbers as bars, one below the other, with their values. */
+function plotSingles(singles: readonly Single[], options: Words): Figure {
+  const names = singles.map(({ name }) =>
+    wrappedMarkup(name, LABEL_SIZE, MAX_NAME, (part) => strong(safe(part))),
+  );
+  const lines = names.map((name) => name.split('<br>'));
+  const left = Math.max(60, ...lines.flat().map((text) => textWidth(plain(text), LABEL_SIZE) * 1.1 + 16));
+  const row = Math.max(BAR_ROW, ...lines.map((parts) => parts.length * LINE + 8));
+  const [low, high] = paddedRange([0, ...singles.map(({ value }) => value)], 0);
+  const items = singles.map(({ value }, at) => ({ at, length: value }));
+  return createFigure({
+    title: options.title ?? singlesFinding(singles),
+    subtitle: safe(options.subtitle ?? ''),
+    ...plot({ top: 68, left, right: 90, pixels: singles.length * row + 8, foot: 46 }, [
+      {
+        x: { range: [low, high + (high - low) * 0.02], ...titleIf(options.yTitle ?? options.xTitle) },
+        y: rowAxis(names),
+        data: [bars(items, { fill: { color: lineColor(0) }, hover: '<b>%{x}</b>' })],
+        annotations: singles.map(({ value }, at) => endLabel(Math.max(0, value), at, exact(value))),
+      },
+    ]),
+    table: createTable(singles.map(({ name, value }) => ({ name, value }))),
+  });
+}
+
+function singlesFinding(singles: readonly Single[]): Title {
+  const sorted = singles.filter(({ value }) => Number.isFinite(value)).sort((a, b) => a.value - b.value);
+  const [least, most] = [sorted[0], sorted.at(-1)];
+  if (least === undefined || most === undefined) return 'No number is finite';
+  if (least === most) return [`${most.name}: ${exact(most.value)}`];
+  return [
+    `${most.name} is highest (${exact(most.value)}), ${least.name} is lowest (${exact(least.value)})`,
+    `The numbers are from ${exact(least.value)} to ${exact(most.value)}`,
+  ];
+}
+
+/** Returns an axis's title, if there is one. */
+function titleIf(text: string | undefined) {
+  return text === undefined ? {} : titled(safe(text));
+}
+
+/** Formats a number with at most four digits. */
+function exact(value: number): string {
+  if (!Number.isFinite(value)) return String(value);
+  return Number(value.toPrecision(4)).toLocaleString('en-US', { maximumSignificantDigits: 4 });
 }

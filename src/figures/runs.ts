@@ -1,7 +1,8 @@
 import { ConfigError } from '../core/errors';
+import { listed } from '../core/listed';
 import type { Bytes } from '../core/units';
-import { type Quantity, quantity, titleOf } from './figure';
-import { byteScale, inUnit, listed, quoted } from './format';
+import { type Quantity, quantity, type Title } from './figure';
+import { byteScale, inUnit, quoted } from './format';
 import type { RunView } from './run-view';
 
 /** Runs to compare, by the names that a figure shows. */
@@ -42,15 +43,15 @@ export function extremes<C>([first, ...rest]: Cases<C>, of: (one: C) => number):
  */
 export function missedFinding(
   cases: readonly { readonly name: string; readonly residual: Bytes | null }[],
-): string | undefined {
+): Title | undefined {
   const off = cases.filter(({ residual }) => residual !== null && residual > 0);
   if (off.length === 0) return undefined;
   const most = Math.max(...off.map(({ residual }) => residual ?? 0));
   const missed = inUnit(most, byteScale(most));
-  return titleOf(
+  return [
     `The dry run is wrong by ${missed} for ${listed(off.map(({ name }) => quoted(name)))}`,
     `The dry run is wrong by up to ${missed}`,
-  );
+  ];
 }
 
 /** Returns the ratio of the most to the fewest bytes on the wire, as a number that a reader may guess. */

@@ -1,3 +1,4 @@
+import { median } from '../core/statistics';
 import { short } from './format';
 
 /** A quantity over several steps: the median and the quartiles (half of the steps are between `low` and `high`). */
@@ -8,7 +9,7 @@ export interface Spread {
 }
 
 /**
- * Returns the median and the quartiles; each of the three is one of the values. With fewer than four values, the quartiles are
+ * Returns the median and the quartiles; each quartile is one of the values. With fewer than four values, the quartiles are
  * the smallest and the largest value. Without values, all three are 0.
  */
 export function spreadOf(values: readonly number[]): Spread {
@@ -16,7 +17,7 @@ export function spreadOf(values: readonly number[]): Spread {
   const last = Math.max(0, sorted.length - 1);
   const at = (index: number): number => sorted[index] ?? 0;
   return {
-    median: at(sorted.length >> 1),
+    median: sorted.length === 0 ? 0 : median(sorted),
     low: at(Math.floor(last / 4)),
     high: at(Math.ceil((3 * last) / 4)),
   };
@@ -41,14 +42,4 @@ export function ratioOf(a: Spread, b: Spread): Spread {
 /** Formats the quartiles, as "(15–21)"; '' if they are equal, as after one step. */
 export function quartilesText({ low, high }: Spread, divisor: number): string {
   return low === high ? '' : `(${short(low / divisor)}–${short(high / divisor)})`;
-}
-
-/** Returns the mean; 0 without values. */
-export function mean(values: readonly number[]): number {
-  return values.length === 0 ? 0 : sumOf(values, (value) => value) / values.length;
-}
-
-/** Returns the sum of `of` over all items. */
-export function sumOf<T>(items: readonly T[], of: (item: T) => number): number {
-  return items.reduce((sum, item) => sum + of(item), 0);
 }

@@ -1,9 +1,10 @@
+import { mean, total } from '../core/statistics';
 import type { Seconds } from '../core/units';
 import { bySteps } from '../ledger/communication';
 import type { StepRecord } from '../ledger/record';
 import { byWaitKind, totalWait, WAIT_KINDS, type WaitKind, waitSecondsOf, waitsOf } from '../ledger/waits';
 import type { RunView } from './run-view';
-import { areApart, mean, ratioOf, type Spread, scaled, spreadOf } from './spread';
+import { areApart, ratioOf, type Spread, scaled, spreadOf } from './spread';
 
 /** The number of newest steps over which medians are taken. */
 const MAX_STEPS = 10;
@@ -54,7 +55,7 @@ export function stepTimes(run: RunView): StepTimes {
 
 function tokensOf(records: readonly StepRecord[]): number | null {
   const tokens = records.map((record) => record.tokens);
-  return tokens.every((count) => count !== null) ? tokens.reduce((a, b) => a + b, 0) : null;
+  return tokens.every((count) => count !== null) ? total(tokens) : null;
 }
 
 /** Returns the seconds that a step's main threads waited, by kind, as means over ranks. */
@@ -71,7 +72,7 @@ function meanSeconds(records: readonly StepRecord[]): Seconds {
 /** Returns the distance of a step's time and waits from a run's medians: the sum of absolute differences. */
 export function fromMedians(records: readonly StepRecord[], own: Waits, { step, waits }: StepTimes): Seconds {
   const apart = WAIT_KINDS.map((kind) => Math.abs(own[kind] - waits[kind].median));
-  return Math.abs(meanSeconds(records) - step.median) + apart.reduce((a, b) => a + b, 0);
+  return Math.abs(meanSeconds(records) - step.median) + total(apart);
 }
 
 type Waits = ReturnType<typeof meanWaits>;

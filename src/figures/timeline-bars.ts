@@ -2,7 +2,7 @@ import { COMM_CAUSES } from '../core/events';
 import type { Seconds } from '../core/units';
 import type { MainSegment, Timeline, WireSegment } from '../ledger/timeline';
 import { WAIT_KINDS } from '../ledger/waits';
-import { CAUSE_WORDS, spoken, WAIT_WORDS } from './comm-words';
+import { CAUSE_WORDS, spoken } from './comm-words';
 import { short, timeScale } from './format';
 import { rowAxis, titled } from './grammar/axes';
 import { safe } from './grammar/ink';
@@ -11,6 +11,7 @@ import { COMM_FILL, PHASE_FILL, WAIT_FILLS, WAIT_OUTLINE } from './grammar/palet
 import { plot } from './grammar/plot';
 import { STATIC_WIDTH } from './grammar/template';
 import { fits } from './grammar/text-width';
+import { WAIT_WORDS } from './wait-words';
 
 /** A row: one rank's step. */
 export interface LaneRow {

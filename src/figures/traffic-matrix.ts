@@ -1,21 +1,21 @@
 import { ConfigError } from '../core/errors';
+import { listed } from '../core/listed';
+import { sumOf } from '../core/statistics';
 import type { Bytes } from '../core/units';
 import { CAUSE_WORDS } from './comm-words';
-import { createFigure, type Figure, quantity, titleOf } from './figure';
-import { byteScale, counted, inUnit, listed, percent, type Scaled } from './format';
+import { createFigure, type Figure, quantity, type Title } from './figure';
+import { byteScale, counted, inUnit, percent, type Scaled } from './format';
 import { niceTicks, rowAxis, titled } from './grammar/axes';
 import { plain, soft, strong, unescaped } from './grammar/ink';
 import { bars, dots, endLabel, note } from './grammar/marks';
-import { type Fill, hatch, inkOn, NEUTRAL } from './grammar/palette';
+import { CAUSE_FILL, type Fill, hatch, inkOn, NEUTRAL, NEUTRAL_FILL } from './grammar/palette';
 import { type Panel, plot } from './grammar/plot';
-import type { Annotation } from './grammar/plotly';
+import type { Annotation, MarkerSymbol } from './grammar/plotly';
 import { textWidth } from './grammar/text-width';
 import { type RunView, recordsOfStep } from './run-view';
-import { sumOf } from './spread';
 import { typicalStep } from './step-times';
 import { createTable } from './table';
 import { type Flow, type Traffic, trafficOf } from './traffic';
-import { type AxisStyle, keyOf, styleOf } from './traffic-axes';
 
 /** Options with which `comm({ as: 'traffic' })` draws bytes between ranks. */
 export interface TrafficOptions {
@@ -124,26 +124,25 @@ function viewOf({ flows, causes, coordinates }: Traffic, world: number, ranksPer
   };
 }
 
-function findingOf({ axes, total, outside, world, numNodes }: View): string {
+function findingOf({ axes, total, outside, world, numNodes }: View): Title {
   const [most] = axes;
   if (most === undefined) return 'No bytes travelled between ranks';
   const isRing = axes.length === 1 && most.flows.length === world && numNodes === 1;
   if (isRing && most.flows.every(({ bytes }) => bytes === most.flows[0]?.bytes)) {
     const each = most.bytes / world;
-    return titleOf(`Each rank receives ${inUnit(each, byteScale(each))}, all of it from one other rank`);
+    return [`Each rank receives ${inUnit(each, byteScale(each))}, all of it from one other rank`];
   }
   const who = most.axis === 'world' ? 'collectives of all ranks' : `${most.style.name} groups`;
   const carried = `${who} carry ${unescaped(percent(most.bytes / total))} of the bytes`;
-  if (numNodes === 1)
-    return titleOf(`${carried[0]?.toUpperCase()}${carried.slice(1)}, all within one machine`);
+  if (numNodes === 1) return [`${carried[0]?.toUpperCase()}${carried.slice(1)}, all within one machine`];
   const share = unescaped(percent(outside));
   const leaving =
     outside === 0 ? 'No bytes leave' : `${outside < 0.2 ? 'Only ' : ''}${share} of the bytes leave`;
-  return titleOf(
+  return [
     `${leaving} a machine; ${carried}`,
     `${leaving} a machine; ${carried.replace(' of the bytes', '')}`,
     `${leaving} a machine`,
-  );
+  ];
 }
 
 function subtitleOf(run: RunView, view: View, step: number): string {
@@ -294,3 +293,44 @@ function axesPanel({ axes, world, numNodes }: View): Panel {
     ),
   };
 }
+
+/** The style in which an axis of a mesh is drawn. */
+interface AxisStyle {
+  readonly name: string;
+  readonly color: string;
+  readonly symbol: MarkerSymbol;
+}
+
+/** The styles of the axes of meshes: each axis has a hue, a shape and a word. */
+const AXES: Readonly<Record<string, AxisStyle>> = {
+  tp: { name: 'tensor', color: CAUSE_FILL.activation.color, symbol: 'square' },
+  pp: { name: 'pipeline', color: CAUSE_FILL['param.shard'].color, symbol: 'diamond' },
+  cp: { name: 'context', color: CAUSE_FILL.optimizer.color, symbol: 'triangle-up' },
+  ep: { name: 'expert', color: CAUSE_FILL.comm.color, symbol: 'x' },
+  dp: { name: 'data', color: CAUSE_FILL['grad.shard'].color, symbol: 'circle' },
+  dp_cp: { name: 'data × context', color: CAUSE_FILL['grad.shard'].color, symbol: 'circle' },
+  edp: { name: 'expert data', color: CAUSE_FILL.buffer.color, symbol: 'circle' },
+  dpShard: { name: 'shard', color: CAUSE_FILL['param.shard'].color, symbol: 'square' },
+  dpReplicate: { name: 'replica', color: CAUSE_FILL['grad.shard'].color, symbol: 'circle' },
+  world: { name: 'all ranks', color: NEUTRAL_FILL.color, symbol: 'circle-open' },
+};
+
+/** Returns an axis's style by the name of its groups. */
+const styleOf = (axis: string): AxisStyle =>
+  AXES[axis] ?? { name: axis, color: CAUSE_FILL.buffer.color, symbol: 'diamond-open' };
+
+/** Returns the shape of an axis's marks as a character, in the axis's colour. */
+function keyOf({ color, symbol }: AxisStyle): string {
+  return `<span style="color:${color}">${KEYS[symbol]}</span> `;
+}
+
+const KEYS: Readonly<Record<MarkerSymbol, string>> = {
+  square: '■',
+  circle: '●',
+  'circle-open': '○',
+  diamond: '◆',
+  'diamond-open': '◇',
+  'triangle-up': '▲',
+  x: '✕',
+  'line-ew-open': '—',
+};

@@ -1,3 +1,4 @@
+import { sumOf } from '../core/statistics';
 import { formatBytes, formatSeconds } from '../core/units';
 import { type Link, linkText, transferSeconds } from '../transport/link';
 import { counted } from './format';
@@ -38,7 +39,7 @@ const LARGEST_SHARE = 0.5;
  */
 export function unitsTable(units: readonly UnitFacts[], options: UnitsTableOptions = {}): Table {
   const { link, itemBytes = 4, wireItemBytes = itemBytes } = options;
-  const model = units.reduce((sum, { numParams }) => sum + numParams, 0);
+  const model = sumOf(units, ({ numParams }) => numParams);
   const rows = units.map(({ module, strategy, numParams, padding, numShards }) => {
     const numElements = numParams + padding;
     const gather = link && numShards > 1 ? gatherOf(numElements * wireItemBytes, numShards, link) : null;

@@ -1,9 +1,8 @@
+import { firstNames } from '../core/listed';
 import type { Warn } from '../core/warn';
 import { Module } from '../nn/module';
 import type { Parameter, StateBuffer } from '../nn/parameter';
 
-/** The most names in a warning, and the most warnings of an optimizer. */
-const MOST_NAMES = 4;
 const MOST_WARNINGS = 3;
 
 /**
@@ -48,7 +47,7 @@ export class MissingWatch {
     for (const parameter of found) this.#named.add(parameter);
     const names = found.map(({ name }) => name || 'a parameter without a module');
     this.#warn(
-      `step ${step}: ${listed(names)} got no gradient on this rank, so ${names.length === 1 ? 'it does' : 'they do'} not train: the loss does not ` +
+      `step ${step}: ${firstNames(names)} got no gradient on this rank, so ${names.length === 1 ? 'it does' : 'they do'} not train: the loss does not ` +
         'depend on them. Check that forward uses them, that what they compute reaches the loss, and that no value on the way was read ' +
         '(dataSync, array) and made into a new tensor. If the step leaves them out on purpose, such as the head of another task, all is ' +
         'well. For parameters that never train, set requiresGrad = false before the model is wrapped. Each parameter is named once',
@@ -70,9 +69,4 @@ function isOptional(parameter: Parameter): boolean {
       root instanceof Module &&
       root.modules().some((module) => module.isOptional && module.parameters().includes(parameter)),
   );
-}
-
-function listed(names: readonly string[]): string {
-  const left = names.length - MOST_NAMES;
-  return names.slice(0, MOST_NAMES).join(', ') + (left > 0 ? ` and ${left} more` : '');
 }

@@ -1,3 +1,4 @@
+import { mean, median } from '../core/statistics';
 import type { Seconds } from '../core/units';
 
 /** How predictions compare with measurements; errors are (predicted ÷ measured) − 1. */
@@ -30,17 +31,12 @@ export interface MeasuredRun {
  */
 export function accuracyOf(pairs: readonly Pick<MeasuredRun, 'predicted' | 'measured'>[]): Accuracy {
   const errors = pairs.map(({ predicted, measured }) => predicted / measured - 1);
-  const sizes = errors.map(Math.abs).sort((a, b) => a - b);
-  const mean = (values: readonly number[]): number =>
-    values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;
-  const middle = sizes.length >> 1;
-  const median =
-    sizes.length % 2 === 1 ? (sizes[middle] ?? 0) : mean(sizes.slice(Math.max(0, middle - 1), middle + 1));
+  const sizes = errors.map(Math.abs);
   return {
     count: pairs.length,
     mean: mean(sizes),
-    median,
-    worst: sizes.at(-1) ?? 0,
+    median: sizes.length === 0 ? 0 : median(sizes),
+    worst: Math.max(0, ...sizes),
     bias: mean(errors),
     pairsRanked: rankedShare(pairs),
   };

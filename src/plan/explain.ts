@@ -1,3 +1,4 @@
+import { listed } from '../core/listed';
 import { formatBytes, formatSeconds } from '../core/units';
 import { bestChange, type Change, nearestFitting } from './changes';
 import { type Planned, tokensPerStep, usdPerMillionTokens } from './cost-of';
@@ -83,5 +84,5 @@ function shares(parts: Readonly<Record<string, number>>, whole: number): string 
     .filter(({ share }) => share >= 0.02)
     .sort((a, b) => b.share - a.share)
     .map(({ name, share }) => `${name} (${Math.round(100 * share)}%)`);
-  return named.length > 1 ? `${named.slice(0, -1).join(', ')} and ${named.at(-1)}` : (named[0] ?? 'nothing');
+  return listed(named) || 'nothing';
 }

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { ShardlabError } from '../core/errors';
+import { median } from '../core/statistics';
 import { CALIBRATION } from './calibration';
 import { boardsNamed, GPUS, type Gpu } from './hardware';
 import type { HardwareCalibration } from './hardware-calibration';
@@ -51,7 +52,7 @@ export function fitHardware(measured: MeasuredHardware): FittedHardware {
   return {
     like,
     gemmTflops: Math.max(...measured.gemm.map(({ tflops }) => tflops)),
-    hbmTBps: medianOf(measured.memory.map(({ tb_s }) => tb_s)) / CALIBRATION.memoryEfficiency,
+    hbmTBps: median(measured.memory.map(({ tb_s }) => tb_s)) / CALIBRATION.memoryEfficiency,
     memoryGB: memoryOf(measured),
     ...(bus === undefined ? {} : { linkGBps: bus / CALIBRATION.linkEfficiency }),
     ...(measured.gpus > 1 && measured.device === 'cuda' ? { gpusPerNode: measured.gpus } : {}),
@@ -85,8 +86,4 @@ function kindOf(measured: MeasuredHardware) {
       ? `measured on a CPU: these figures only show how a calibration works, and say nothing about ${like}, under whose name they are stored`
       : `${name} is not a known kind of GPU; for figures that were not measured, those of ${like} are used`;
   return { like, notes: device === 'cuda' && family.length > 0 ? [] : [note] };
-}
-
-function medianOf(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
 }

@@ -109,8 +109,8 @@ export class Trainer {
     return this.#steps;
   }
 
-  /** Runs one step. Its gradients are freed when the next step begins. `mayDiverge` suppresses the warning about its loss. */
-  step({ mayDiverge = false }: { readonly mayDiverge?: boolean } = {}): StepResult {
+  /** Runs one step. Its gradients are freed when the next step begins. */
+  step(): StepResult {
     const watch = new Stopwatch(this.#options.observer, this.#options.engine.clock);
     const { lr } = this.optimizer;
     const done = watch.span('step', () => {
@@ -131,7 +131,7 @@ export class Trainer {
     this.#steps++;
     this.#microBatches += this.config.accumulation;
     const step = this.#steps;
-    if (!Number.isFinite(done.loss) && !this.#warnedOfLoss && !mayDiverge) {
+    if (!Number.isFinite(done.loss) && !this.#warnedOfLoss) {
       this.#warnedOfLoss = true;
       this.#options.warn?.(
         `the loss of step ${step} is ${done.loss}; lower optimizer.lr or set clipNorm. This warning appears once`,

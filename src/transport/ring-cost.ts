@@ -1,4 +1,5 @@
 import { itemBytes, type WireDType } from '../core/dtypes';
+import { total } from '../core/statistics';
 import type { CallOp } from './call';
 import type { WireCost } from './link';
 
@@ -30,19 +31,19 @@ export function ringCost(
   const share = others / size;
   switch (op) {
     case 'allReduce':
-      return { steps: 2 * others, bytes: 2 * share * bytes(sum(inputs)) };
+      return { steps: 2 * others, bytes: 2 * share * bytes(total(inputs)) };
     case 'reduceScatter':
-      return { steps: others, bytes: share * bytes(sum(inputs)) };
+      return { steps: others, bytes: share * bytes(total(inputs)) };
     case 'allGather':
-      return { steps: others, bytes: share * bytes(sum(outputs)) };
+      return { steps: others, bytes: share * bytes(total(outputs)) };
     case 'allToAll':
       return { steps: others, bytes: bytes(Math.max(exceptOwn(inputs, rank), exceptOwn(outputs, rank))) };
     case 'broadcast':
-      return { steps: others, bytes: bytes(sum(inputs)) };
+      return { steps: others, bytes: bytes(total(inputs)) };
     case 'send':
-      return { steps: 1, bytes: bytes(sum(inputs)) };
+      return { steps: 1, bytes: bytes(total(inputs)) };
     case 'recv':
-      return { steps: 1, bytes: bytes(sum(outputs)) };
+      return { steps: 1, bytes: bytes(total(outputs)) };
     case 'barrier':
       return { steps: 2 * others, bytes: 0 };
     case 'exchange':
@@ -53,10 +54,6 @@ export function ringCost(
   }
 }
 
-function sum(lengths: readonly number[]): number {
-  return lengths.reduce((total, length) => total + length, 0);
-}
-
 function exceptOwn(lengths: readonly number[], rank: number): number {
-  return sum(lengths) - (lengths[rank] ?? 0);
+  return total(lengths) - (lengths[rank] ?? 0);
 }

@@ -1,18 +1,17 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { DISPLAY } from '../../src/core/display';
-import { commTimeline } from '../../src/figures/comm-timeline';
-import { waitsText } from '../../src/figures/comm-words';
-import { compareTimeline } from '../../src/figures/compare-timeline';
+import { commTimeline, compareTimeline } from '../../src/figures/comm-timeline';
 import { percent } from '../../src/figures/format';
 import { plain, safe } from '../../src/figures/grammar/ink';
 import { lossCurve } from '../../src/figures/loss-curve';
 import { hatchText } from '../../src/figures/memory-areas';
-import { compareMemoryTimeline } from '../../src/figures/memory-multiples';
+import { compareMemoryTimeline } from '../../src/figures/memory-timeline';
 import { comparePlans } from '../../src/figures/plans/compare-plans';
 import { fitText } from '../../src/figures/plans/plan-table';
 import type { RunView } from '../../src/figures/run-view';
+import { DISPLAY } from '../../src/core/display';
 import { createTable } from '../../src/figures/table';
+import { waitsText } from '../../src/figures/wait-words';
 import { quietPlan as plan } from '../../src/job/plans/plan';
 import { whatIf } from '../../src/job/plans/what-if';
 import type { StepRecord } from '../../src/ledger/record';
@@ -73,12 +72,12 @@ test('shares near 100% have one decimal, and only the whole is 100%', () => {
 });
 
 test('the drawn step is the step nearest the median, without the cold first step and late steps', () => {
-  const run = runOf([9, 1, 1.2, 1.1, 0.9, 1.3, 4]);
-  // Of steps 2 to 7 the median is 1.2: step 3.
-  assert.match(commTimeline(run).subtitle, /Step 3: its times are nearest to the medians of 6 steps\./);
+  const run = runOf([9, 1, 1.2, 1.1, 0.9, 1.3, 4, 1.25]);
+  // Of steps 2 to 8 the median is 1.2: step 3.
+  assert.match(commTimeline(run).subtitle, /Step 3: its times are nearest to the medians of 7 steps\./);
   const [row] = compareTimeline({ run }).table.rows;
   assert.equal(row?.shownStep, 3);
-  assert.equal(row?.numSteps, 6);
+  assert.equal(row?.numSteps, 7);
   const [memory] = compareMemoryTimeline({ run }).table.rows;
   assert.equal(memory?.step, 3);
 });

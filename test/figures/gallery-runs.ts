@@ -1,5 +1,4 @@
 import type { StepLoads } from '../../src/figures/expert-loads';
-import type { LrRange } from '../../src/figures/lr-range';
 import type { ParityParts, ParityStep } from '../../src/figures/parity/parity-data';
 import type { RunView } from '../../src/figures/run-view';
 import { noBytes, type Owner, type StepRecord } from '../../src/ledger/record';
@@ -141,13 +140,4 @@ export function loadsOf(numExperts: number): StepLoads[] {
       },
     };
   });
-}
-
-/** A range test whose loss falls, then grows; or one whose loss never falls. */
-export function rangeOf(falls: boolean): LrRange {
-  const lrs = Array.from({ length: 40 }, (_, i) => 10 ** (-5 + i / 8));
-  const smoothed = lrs.map((_, i) =>
-    falls ? 5 - 2 / (1 + Math.exp((20 - i) / 3)) + Math.exp((i - 36) / 1.5) : 5,
-  );
-  return { lrs, smoothed, losses: smoothed.map((loss, i) => loss + Math.sin(i) * 0.1), hasDiverged: falls };
 }

@@ -4,7 +4,6 @@ import { compareRuns } from '../../src/figures/compare';
 import { expertLoads } from '../../src/figures/expert-loads';
 import type { Figure } from '../../src/figures/figure';
 import { lossCurve } from '../../src/figures/loss-curve';
-import { lrRangeFigure } from '../../src/figures/lr-range';
 import { memoryFigure } from '../../src/figures/memory-figure';
 import { memoryRanks } from '../../src/figures/memory-ranks';
 import { memoryTimeline } from '../../src/figures/memory-timeline';
@@ -21,7 +20,6 @@ import {
   loadsOf,
   meshRun,
   parityOf,
-  rangeOf,
   rounded,
   simulatedRun,
   steps,
@@ -152,8 +150,6 @@ export function gallery(): Record<string, Figure> {
         ),
       },
     ]),
-    'lr-range': lrRangeFigure(rangeOf(true)),
-    'lr-range-flat': lrRangeFigure(rangeOf(false)),
     'expert-loads': expertLoads(loadsOf(4)),
     'expert-loads-many': expertLoads(loadsOf(16), { layer: 'blocks.1.moe' }),
     'rank-loads': expertLoads(loadsOf(8), { layer: 'blocks.1.moe', by: 'rank' }),

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { claimsFigure } from '../../src/figures/claims/claims-figure';
 import type { Figure } from '../../src/figures/figure';
 import { accuracyFigure } from '../../src/figures/plans/accuracy-figure';
-import { planMemory } from '../../src/figures/plans/plan-breakdown';
+import { planMemory } from '../../src/figures/plans/plan-memory';
 import { rankedLayouts } from '../../src/figures/plans/ranked-layouts';
 import { scalingCurve } from '../../src/figures/plans/scaling-curve';
 import { type TimeRow, timeBreakdown } from '../../src/figures/plans/time-breakdown';

@@ -16,7 +16,6 @@ import { loadRun, saveRun } from '../../src/job/run/checkpoints';
 import { exportRun } from '../../src/job/run/export';
 import { evaluateRun, sampleRun } from '../../src/job/run/inference';
 import { checkLoopOptions } from '../../src/job/run/loop-options';
-import { lrRangeTest } from '../../src/job/run/lr-range-test';
 import { compareTraining } from '../../src/job/run/parity';
 import { savePretrained } from '../../src/job/run/pretrained';
 import { Run } from '../../src/job/run/run';
@@ -103,10 +102,6 @@ const NOTEBOOK: Readonly<Record<string, Call>> = {
   'run.parity': {
     call: (options) => compareTraining([RUN, RUN], options),
     options: strict('steps', 'tolerance'),
-  },
-  'run.lrRangeTest': {
-    call: (options) => lrRangeTest(RUN, RUN, options, () => false),
-    options: strict('startLr', 'endLr', 'numIter', 'smoothF', 'divergeTh'),
   },
   'run.export': {
     call: (options) => exportRun(RUN, options),

@@ -31,7 +31,7 @@ const NOTEBOOK = [
     'readConfig',
     'lookup',
   ],
-  ...['steps', 'addCallback', 'log', 'lrRangeTest'],
+  ...['steps', 'addCallback', 'log'],
   ...['plot', 'get', 'evaluate', 'sample', 'experts', 'sampleVideo', 'savePretrained', 'export', 'parity'],
 ];
 

@@ -213,7 +213,7 @@ class Job:
 
     def steps(self, run: int, count: int, size: int | None = None) -> list[list[Json]]:
         """Runs steps; returns the reports of each rank."""
-        work = {"kind": "steps", "run": run, "numSteps": count, "grant": {"granted": count, "isFinal": True}, "mayDiverge": False}
+        work = {"kind": "steps", "run": run, "numSteps": count, "grant": {"granted": count, "isFinal": True}}
         outcomes, others = self.end(self.begin(work, range(size or self.ranks)))
         for rank, outcome in enumerate(outcomes):
             if not outcome["ok"]:

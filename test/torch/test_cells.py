@@ -119,7 +119,7 @@ def test_an_abort_frees_a_rank_in_a_collective_and_recovery_keeps_runs(pair: Job
 
 def test_an_aborted_step_ends_on_all_ranks_and_new_runs_train(pair: Job, init: str) -> None:
     pair.train(3, config(), SHAPE, init)
-    work = {"kind": "steps", "run": 3, "numSteps": 5, "grant": {"granted": 5, "isFinal": True}, "mayDiverge": False}
+    work = {"kind": "steps", "run": 3, "numSteps": 5, "grant": {"granted": 5, "isFinal": True}}
     waits = pair.begin(work, range(1))
     time.sleep(1)
     assert pair.status()[0]["state"] == "waiting"
@@ -134,7 +134,7 @@ def test_an_aborted_step_ends_on_all_ranks_and_new_runs_train(pair: Job, init: s
 
 def test_ranks_stop_after_granted_steps(pair: Job, init: str) -> None:
     pair.train(5, config(), SHAPE, init)
-    work = {"kind": "steps", "run": 5, "numSteps": 9, "grant": {"granted": 2, "isFinal": False}, "mayDiverge": False}
+    work = {"kind": "steps", "run": 5, "numSteps": 9, "grant": {"granted": 2, "isFinal": False}}
     ranks = pair.begin(work)
     time.sleep(1)
     pair.tell({"type": "grant", "grant": {"granted": 3, "isFinal": True}})

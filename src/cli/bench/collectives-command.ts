@@ -3,6 +3,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { z } from 'zod';
 import { type ShowProgress, withProgress } from '../../cell/progress';
 import { ConfigError } from '../../core/errors';
+import { median } from '../../core/statistics';
 import { type Bytes, formatBytes, formatSeconds, type Seconds } from '../../core/units';
 import { isWhole } from '../../core/whole-number';
 import { BENCH_SIZES, type BenchRow, busBandwidth, modelSeconds } from '../../dist/bench-collectives';
@@ -136,8 +137,7 @@ function besideModel(row: ComparedRow, link: Link | undefined, world: number): C
 }
 
 function medianOf(rows: readonly Timing[], op: string, bytes: Bytes): Seconds {
-  const times = rows.filter((row) => row.op === op && row.bytes === bytes).map(({ seconds }) => seconds);
-  return times.sort((a, b) => a - b)[times.length >> 1] ?? Number.NaN;
+  return median(rows.filter((row) => row.op === op && row.bytes === bytes).map(({ seconds }) => seconds));
 }
 
 function asLine(row: ComparedRow): string {

@@ -1,4 +1,5 @@
 import { dataRanksOf } from '../../config/settings/model-parallel';
+import { median } from '../../core/statistics';
 import { communication } from '../../ledger/communication';
 import { memoryAtPeak } from '../../ledger/memory';
 import type { StepRecord } from '../../ledger/record';
@@ -16,10 +17,7 @@ const NUM_WARM_UP = 2;
 
 /** Returns speed and size of a run; `strategy` is the caller's name for its strategy. */
 export function speedReport(run: HeadlessRun, strategy: string) {
-  const seconds = timedSteps(run)
-    .map((result) => result.seconds)
-    .sort((a, b) => a - b);
-  const median = seconds[Math.floor(seconds.length / 2)] ?? Number.NaN;
+  const stepSeconds = median(timedSteps(run).map(({ seconds }) => seconds));
   const tokens = run.results[0]?.tokens ?? 0;
   return {
     engine: run.engine,
@@ -28,8 +26,8 @@ export function speedReport(run: HeadlessRun, strategy: string) {
     mesh: meshOf(run),
     params: run.numParams,
     /** Tokens per second of all ranks together, in the step of median time. */
-    tokens_per_s: Math.round(tokens / median),
-    step_ms: rounded(median * 1e3, 1),
+    tokens_per_s: Math.round(tokens / stepSeconds),
+    step_ms: rounded(stepSeconds * 1e3, 1),
     losses: run.results.map(({ loss }) => rounded(loss, 6)),
     rss_mb_max: Math.round(run.maxRssBytes / 2 ** 20),
   };

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { listed } from '../../core/listed';
 import { kindOf, MODEL_KINDS } from '../families/families';
 import { type AttentionKind, type BuiltInModel, KIND_SCHEMAS, size } from '../families/kinds';
 import { MODEL_NAMES, type ModelName, modelNamed, PUBLISHED_NAMES, type PublishedName } from '../model-names';
@@ -130,8 +131,10 @@ interface ModelPart {
 
 /** Returns names as a choice: "'gpt', 'moe' or 'llama'". */
 export function anyOf(names: readonly string[]): string {
-  const quoted = names.map((name) => `'${name}'`);
-  return `${quoted.slice(0, -1).join(', ')} or ${quoted.at(-1)}`;
+  return listed(
+    names.map((name) => `'${name}'`),
+    'or',
+  );
 }
 
 /** What a model's settings mean, and how a plan uses them. */

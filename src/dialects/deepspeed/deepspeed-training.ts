@@ -82,7 +82,7 @@ function scheduleType({ value, other }: Asked): Meaning {
   if (!Object.hasOwn(SCHEDULES, type))
     return {
       effect: 'refused',
-      why: `there is no schedule ${String(value)} here; run.lrRangeTest is LRRangeTest, and schedule.kind has constant, linear, cosine and wsd`,
+      why: `there is no schedule ${String(value)} here; schedule.kind has constant, linear, cosine and wsd; for LRRangeTest, set run.lr between steps`,
     };
   const isLog = String(other('warmup_type') ?? 'log') === 'log';
   return {

@@ -113,7 +113,7 @@ export const ENVIRONMENT: Dialect = {
     ...Object.fromEntries(
       ['WANDB_API_KEY', 'WANDB_MODE', 'WANDB_PROJECT', 'WANDB_DISABLED', 'SWANLAB_API_KEY'].map((name) => [
         name,
-        none('run.log writes JSON lines and TensorBoard files'),
+        none('run.log writes JSON lines; nothing is written for TensorBoard or other loggers'),
       ]),
     ),
     PYTHONPATH: none('where Python looks for modules'),

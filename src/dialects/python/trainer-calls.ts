@@ -115,7 +115,10 @@ const ACCELERATOR: KeyTable = {
   kwargs_handlers: none('arguments of DDP and of loss scaling have their usual values here'),
   dataloader_config: none('rank and step decide which batch is read here'),
   rng_types: none('random numbers depend on seed, rank and step alone here'),
-  ...allNone('run.log writes JSON lines and TensorBoard files', 'log_with project_dir project_config'),
+  ...allNone(
+    'run.log writes JSON lines; nothing is written for TensorBoard or other loggers',
+    'log_with project_dir project_config',
+  ),
 };
 
 /** Accelerate's objects. Source: accelerate/accelerator.py and accelerate/utils/dataclasses.py of Accelerate 1.15.0. */

@@ -25,7 +25,7 @@ export const AXOLOTL_WITHOUT_EFFECT: KeyTable = {
     'output_dir save_steps saves_per_epoch save_strategy save_total_limit save_only_model save_first_step save_safetensors resume_from_checkpoint auto_resume_from_checkpoints dynamic_checkpoint fsdp_final_state_dict_type merge_lora merge_method',
   ),
   ...allNone(
-    'run.log writes JSON lines and TensorBoard files',
+    'run.log writes JSON lines; nothing is written for TensorBoard or other loggers',
     'logging_steps wandb_project wandb_entity wandb_watch wandb_name wandb_run_id wandb_mode wandb_log_model use_wandb use_mlflow mlflow_tracking_uri mlflow_experiment_name mlflow_run_name hf_mlflow_log_artifacts use_comet comet_api_key comet_workspace comet_project_name comet_experiment_key comet_mode comet_online comet_experiment_config use_tensorboard use_trackio trackio_project_name trackio_run_name trackio_space_id use_otel_metrics otel_metrics_host otel_metrics_port profiler_steps profiler_steps_start include_tokens_per_second include_tkps debug loss_watchdog_threshold loss_watchdog_patience gradio_title gradio_share gradio_server_name gradio_server_port gradio_max_new_tokens gradio_temperature',
   ),
   ...allNone(
@@ -109,7 +109,7 @@ export const AXOLOTL_REFUSED: KeyTable = {
   ),
   role_boundaries: none('shardlab sft applies chat templates; texts of a file are trained as they are'),
   ...allNone(
-    'run.log writes JSON lines and TensorBoard files',
+    'run.log writes JSON lines; nothing is written for TensorBoard or other loggers',
     'use_swanlab swanlab_project swanlab_experiment_name swanlab_description swanlab_mode swanlab_workspace swanlab_api_key swanlab_log_model swanlab_web_host swanlab_api_host swanlab_lark_webhook_url swanlab_lark_secret swanlab_log_completions swanlab_completion_log_interval swanlab_completion_max_buffer',
   ),
   ...allNone('run.evaluate() evaluates', 'lm_eval_tasks lm_eval_batch_size lm_eval_post_train lm_eval_model'),

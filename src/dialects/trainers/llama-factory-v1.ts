@@ -121,7 +121,10 @@ export const LLAMA_FACTORY_V1: Dialect = {
       'in a notebook, run.step(n, { saveSteps, outputDir }) saves; shardlab run has --save',
       'output_dir save_steps save_epochs save_ckpt_as_hf save_total_limit resume_from_checkpoint',
     ),
-    ...allNone('run.log writes JSON lines and TensorBoard files', 'logging_steps report_to run_name'),
+    ...allNone(
+      'run.log writes JSON lines; nothing is written for TensorBoard or other loggers',
+      'logging_steps report_to run_name',
+    ),
     ...allNone('is for generating answers; run.sample does this here', 'sample_backend max_new_tokens'),
     stage: refused('only supervised fine-tuning is built here', (value) => String(value) === 'sft'),
     ...allNone(

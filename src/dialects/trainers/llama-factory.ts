@@ -124,7 +124,7 @@ const OTHER: KeyTable = {
     'enable_torch_profiler profiler_output_dir profiler_wait_steps profiler_warmup_steps profiler_active_steps profiler_repeat profiler_record_shapes profiler_profile_memory profiler_with_stack profile_modules print_param_status include_effective_tokens_per_second',
   ),
   ...allNone(
-    'run.log writes JSON lines and TensorBoard files',
+    'run.log writes JSON lines; nothing is written for TensorBoard or other loggers',
     'swanlab_workspace swanlab_run_name swanlab_mode swanlab_api_key swanlab_logdir swanlab_lark_webhook_url swanlab_lark_secret compute_accuracy early_stopping_steps eval_on_each_dataset eval_num_beams',
   ),
   ...allNone(
@@ -210,7 +210,10 @@ export const LLAMA_FACTORY: Dialect = {
       'rank and step decide which batch is read here',
       'max_samples overwrite_cache preprocessing_num_workers preprocessing_batch_size streaming tokenized_path buffer_size mix_strategy interleave_probs dataset_shards',
     ),
-    ...allNone('run.log writes JSON lines and TensorBoard files', 'plot_loss use_swanlab swanlab_project'),
+    ...allNone(
+      'run.log writes JSON lines; nothing is written for TensorBoard or other loggers',
+      'plot_loss use_swanlab swanlab_project',
+    ),
     ...allNone(
       'nothing is downloaded from a hub',
       'trust_remote_code cache_dir hf_hub_token ms_hub_token om_hub_token model_revision use_fast_tokenizer resize_vocab',

@@ -3,7 +3,7 @@ import { yesOf } from '../rows/values';
 
 // Keys of TorchTitan that change nothing here, by section. Source: torchtitan/config/job_config.py before the settings became Python.
 
-const LOGS = 'run.log writes JSON lines and TensorBoard files';
+const LOGS = 'run.log writes JSON lines; nothing is written for TensorBoard or other loggers';
 const PROFILES = 'ledgers and figures show time and memory here';
 const SAVES = 'in a notebook, run.step(n, { saveSteps, outputDir }) saves; shardlab run has --save';
 

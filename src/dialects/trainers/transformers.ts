@@ -21,7 +21,7 @@ import { OPTIMIZATION } from './trainer-optimization';
 
 // transformers' TrainingArguments, and the arguments of the scripts that use them. Source: transformers' training_args.py.
 
-const LOGS = 'run.log writes JSON lines and TensorBoard files';
+const LOGS = 'run.log writes JSON lines; nothing is written for TensorBoard or other loggers';
 const SAVES = 'in a notebook, run.step(n, { saveSteps, outputDir }) saves; shardlab run has --save';
 const EVALUATES = 'in a notebook, run.evaluate() and run.step(n, { evalSteps }) evaluate';
 const HUB = 'nothing is downloaded from a hub or sent to one';
@@ -198,7 +198,7 @@ const WITHOUT_EFFECT: KeyTable = {
   full_determinism: none('two runs with the same settings are equal to the bit here in any case'),
   torchdynamo: none('a plan knows only whether the model is compiled'),
   use_cache: none('training stores no keys and values here'),
-  ray_scope: none('Ray searches for settings; here, run.lrRangeTest or a loop of your own does'),
+  ray_scope: none('Ray searches for settings; here, a loop of your own does'),
 };
 
 /** Returns the row of a setting of data that is a file; `refusal` says why a value is not a file. */

@@ -132,7 +132,7 @@ const HANDBOOK: KeyTable = {
   ...allNone('data is a local file here, without configurations or splits', 'dataset_splits dataset_configs'),
   hub_model_revision: none('nothing is downloaded from a hub or sent to one'),
   ...allNone(
-    'run.log writes JSON lines and TensorBoard files',
+    'run.log writes JSON lines; nothing is written for TensorBoard or other loggers',
     'wandb_entity wandb_project benchmarks callbacks',
   ),
 };

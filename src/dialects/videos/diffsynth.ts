@@ -178,11 +178,14 @@ const OTHERS: KeyTable = {
     align_to_opensource_format: none('run.savePretrained writes adapters as PEFT does'),
     enable_npu_patch: none('ranks run on CPUs here; a plan is for GPUs'),
     ...allNone(
-      'run.log writes JSON lines and TensorBoard files',
+      'run.log writes JSON lines; nothing is written for TensorBoard or other loggers',
       'enable_csv_log enable_swanlab_log enable_tensorboard_log enable_wandb_log',
     ),
   }),
-  ...allNone('run.log writes JSON lines and TensorBoard files', 'swanlab_project wandb_project'),
+  ...allNone(
+    'run.log writes JSON lines; nothing is written for TensorBoard or other loggers',
+    'swanlab_project wandb_project',
+  ),
   customized_optimizer: refused('write optimizer.kind adamW, adam, adamW8bit, lion or sgd'),
   quant_options: refused('weights are not quantized here'),
   ...Object.fromEntries(

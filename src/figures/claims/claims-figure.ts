@@ -1,8 +1,9 @@
+import { listed } from '../../core/listed';
 import { VERDICTS, type Verdict } from '../../plan/claims/finding';
 import type { ClaimResult } from '../../plan/claims/survey';
 import type { Estimate } from '../../plan/prediction';
-import { createFigure, type Figure, type Quantities, titleOf } from '../figure';
-import { counted, listed } from '../format';
+import { createFigure, type Figure, type Quantities, type Title } from '../figure';
+import { counted } from '../format';
 import { bareRowAxis } from '../grammar/axes';
 import { safe, soft, strong } from '../grammar/ink';
 import { bars, line, note, SILENT } from '../grammar/marks';
@@ -234,7 +235,7 @@ function bands(rows: readonly { readonly top: number; readonly bottom: number }[
     }));
 }
 
-function claimsTitle(results: readonly ClaimResult[]): string {
+function claimsTitle(results: readonly ClaimResult[]): Title {
   if (results.length === 0) return 'There are no claims to show';
   const counts = countVerdicts(results);
   const say = (verdict: Verdict): string => {
@@ -253,7 +254,7 @@ function claimsTitle(results: readonly ClaimResult[]): string {
     ...number(sum('off', 'contradicts itself'), 'does not', 'do not'),
     ...number(sum('undefined', 'open'), 'is undecided', 'are undecided'),
   ];
-  return titleOf(`Of ${all}, ${listed(present.map(say))}`, `Of ${all}, ${listed(short)}`);
+  return [`Of ${all}, ${listed(present.map(say))}`, `Of ${all}, ${listed(short)}`];
 }
 
 function claimQuantities(results: readonly ClaimResult[]): Quantities {

@@ -1,8 +1,8 @@
-import { soft, strong } from './ink';
+import { bold, safe, soft, strong } from './ink';
 import { note, PAPER } from './marks';
 import type { Annotation, Axis, Layout, Shape, Trace } from './plotly';
 import { STATIC_WIDTH } from './template';
-import { textWidth } from './text-width';
+import { fits, textWidth, wrapped, wrappedMarkup } from './text-width';
 
 /**
  * [Note: figure grammar] A figure is numbers, a finding and a plot; a plot is panels of marks in a frame. A panel is one pair
@@ -128,7 +128,7 @@ function onAxes(panel: Panel, i: number): Layer {
 }
 
 /** Sizes of a grid of facets, in pixels (other than `gap`). */
-export interface FacetSizes {
+interface FacetSizes {
   readonly width: number;
   readonly heading: number;
   readonly body: number;
@@ -136,16 +136,67 @@ export interface FacetSizes {
   readonly between: number;
   /** The space between columns, as a share of the width. */
   readonly gap: number;
+  /** The share of the width that the grid has; other panels may be right of it. Default 1. */
+  readonly share?: number;
 }
 
 const MAX_COLUMNS = 4;
 
+/** The words above a facet: a name, and below it the first wording that fits. Both are plain text. */
+export interface Caption {
+  readonly name: string;
+  readonly wordings: readonly string[];
+}
+
+interface FacetLayers extends Layer {
+  /** Panels beside the grid. */
+  readonly beside?: readonly Panel[];
+  /** The caption of each case; the heading of a facet is higher if a name has several lines. */
+  readonly captions?: readonly Caption[];
+}
+
+/**
+ * Draws each case in a facet of a grid, with the panels that `panelsOf` returns. All facets have one legend; what else they share,
+ * such as the ranges of axes, is what `panelsOf` gives to all of them.
+ */
+export function plotFacets<C>(
+  cases: readonly C[],
+  frame: Omit<Frame, 'pixels'>,
+  sizes: Omit<FacetSizes, 'width'>,
+  panelsOf: (one: C, facet: Facet) => readonly Panel[],
+  { beside = [], captions = [], ...over }: FacetLayers = {},
+) {
+  const width = STATIC_WIDTH - frame.left - frame.right;
+  const room = width / Math.min(cases.length, MAX_COLUMNS) - 20;
+  const numLines = Math.max(1, ...captions.map(({ name }) => wrapped(name, 11, room).length));
+  const heading = sizes.heading + (numLines - 1) * NAME_LINE;
+  const { pixels, all } = facets(cases.length, { ...sizes, heading, width });
+  const panels = cases.flatMap((one, i) => {
+    const facet = all[i];
+    return facet === undefined ? [] : panelsOf(one, facet);
+  });
+  const annotations = captions.flatMap((caption, i) => {
+    const facet = all[i];
+    return facet === undefined ? [] : captionOf(caption, facet);
+  });
+  return plot({ ...frame, pixels }, [...panels, ...beside], { annotations, ...over });
+}
+
+const NAME_LINE = 14;
+
+function captionOf({ name, wordings }: Caption, { pixels, across, at }: Facet): Annotation {
+  const names = wrappedMarkup(name, 11, pixels - 8, (line) => bold(safe(line)));
+  const words = wordings.find((wording) => fits(wording, 11, pixels - 4)) ?? wordings.at(-1) ?? '';
+  const place = { ...PAPER, yanchor: 'bottom', align: 'left' } as const;
+  return note(across[0], at(0), `${names}<br>${soft(safe(words))}`, place);
+}
+
 /** Makes a grid of `count` equal facets, at most four per row; the result's `pixels` is the height of all rows. */
-export function facets(count: number, { width, heading, body, between, gap }: FacetSizes) {
+function facets(count: number, { width, heading, body, between, gap, share: whole = 1 }: FacetSizes) {
   const columns = Math.min(count, MAX_COLUMNS);
   const lines = Math.ceil(count / columns);
   const pixels = lines * (heading + body) + (lines - 1) * between;
-  const share = (1 - (columns - 1) * gap) / columns;
+  const share = (whole - (columns - 1) * gap) / columns;
   const all = Array.from({ length: count }, (_, index) => {
     const column = index % columns;
     const top = Math.floor(index / columns) * (heading + body + between) + heading;

@@ -2,7 +2,7 @@ import type { MemoryCause } from '../../core/events';
 import { type Scaled, short } from '../format';
 import { rowAxis, rowRange } from './axes';
 import { safe, soft, strong } from './ink';
-import { bars, endLabel, note, ruleX, swatches } from './marks';
+import { bars, endLabel, ruleX, swatches } from './marks';
 import { CAUSE_FILL, type Fill, NEUTRAL, STACK_ORDER } from './palette';
 import { type Layer, type Panel, plot } from './plot';
 import { STATIC_WIDTH } from './template';
@@ -174,10 +174,6 @@ function stackOf<K extends string>(values: StackRow<K>['values'], order: readonl
 }
 
 /** Draws a device's capacity as a line across all rows. */
-export function capacity(value: number, numRows: number, text?: string): Layer {
-  const place = { xanchor: 'right', yanchor: 'bottom' } as const;
-  return {
-    shapes: [ruleX(value, rowRange(numRows), { width: 1.5, color: NEUTRAL, dash: 'dash' })],
-    annotations: text === undefined ? [] : [note(value, -0.5, soft(text), place)],
-  };
+export function capacity(value: number, numRows: number): Layer {
+  return { shapes: [ruleX(value, rowRange(numRows), { width: 1.5, color: NEUTRAL, dash: 'dash' })] };
 }

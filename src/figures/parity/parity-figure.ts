@@ -1,4 +1,4 @@
-import { createFigure, type Figure, titleOf } from '../figure';
+import { createFigure, type Figure, type Title } from '../figure';
 import { counted } from '../format';
 import { safe } from '../grammar/ink';
 import { plot } from '../grammar/plot';
@@ -77,24 +77,24 @@ function firstDifference({ steps, tolerance }: ParityParts): FirstDifference | n
   return null;
 }
 
-function findingOf({ steps }: ParityParts, first: FirstDifference | null): string {
+function findingOf({ steps }: ParityParts, first: FirstDifference | null): Title {
   const numSteps = counted(steps.length - 1, 'step');
   if (first === null) {
     const most = Math.max(...steps.flatMap(differencesOf).map((value) => value ?? 0));
     const same = most === 0 ? 'are exactly equal' : `differ by at most ${digits(most)}`;
-    return titleOf(`Losses, gradients and parameters of ${numSteps} ${same}`, `${numSteps} ${same}`);
+    return [`Losses, gradients and parameters of ${numSteps} ${same}`, `${numSteps} ${same}`];
   }
   const { step, what, parameter, relative } = first;
   const isNumber = Number.isFinite(relative);
   const by = isNumber ? `by ${digits(relative)} of its size` : 'which is not a number';
   const names = [parameter ?? '', shortened(parameter ?? '')];
   if (what === 'initial parameter')
-    return titleOf(
+    return [
       ...names.map((name) => `Before any step, ${name} ${isNumber ? `differs ${by}` : 'is not a number'}`),
-    );
+    ];
   const places = what === 'loss' ? ['the loss'] : names.map((name) => `the ${what} of ${name}`);
   const wordings = places.map((place) => `First difference: step ${step}, ${place}`);
-  return titleOf(...wordings.flatMap((wording) => [`${wording}, ${by}`, wording]));
+  return [...wordings.flatMap((wording) => [`${wording}, ${by}`, wording])];
 }
 
 function subtitleOf({ one, other, tolerance }: ParityParts): string {

@@ -1,12 +1,11 @@
 import { MEMORY_CAUSES, type MemoryCause } from '../../core/events';
+import { sumOf } from '../../core/statistics';
 import type { Bytes } from '../../core/units';
 import { memoryAtPeak, totalBytes } from '../../ledger/memory';
 import type { BytesByCause } from '../../ledger/record';
-import { kindsOf } from '../comm-causes';
-import { titleOf } from '../figure';
+import { kindsOf } from '../comm-case';
 import { byteScale, inUnit } from '../format';
 import { higherPeak, type RunView, recordsOfStep } from '../run-view';
-import { sumOf } from '../spread';
 import { createTable, numbers, type Table } from '../table';
 import { digits, lossDifference, type NamedView, type ParityParts } from './parity-data';
 
@@ -94,7 +93,7 @@ function memoryFinding(
   if (most.moreBytes === 0) return 'At their peaks, both runs hold the same bytes of every cause';
   const said = (bytes: Bytes): string =>
     `${inUnit(Math.abs(bytes), byteScale(bytes))} ${bytes < 0 ? 'less' : 'more'}`;
-  return titleOf(`${name} needs ${said(more)}; ${most.cause} differs most: ${said(most.moreBytes)}`);
+  return `${name} needs ${said(more)}; ${most.cause} differs most: ${said(most.moreBytes)}`;
 }
 
 /** Returns both losses and the largest differences of each step. */

@@ -1,7 +1,7 @@
 import { ConfigError } from '../../core/errors';
 import type { Seconds } from '../../core/units';
 import { type Accuracy, accuracyOf, type MeasuredRun } from '../../plan/accuracy';
-import { createFigure, type Figure, quantity, titleOf } from '../figure';
+import { createFigure, type Figure, quantity, type Title } from '../figure';
 import { counted } from '../format';
 import { log10, logRange, logTicks, titled } from '../grammar/axes';
 import { safe, soft, strong } from '../grammar/ink';
@@ -187,15 +187,15 @@ function percentOff(share: number): string {
   return `${share < 0 ? '−' : '+'}${percentOf(Math.abs(share))}`;
 }
 
-function findingOf([own, baseline]: readonly Model[]): string {
+function findingOf([own, baseline]: readonly Model[]): Title {
   const { mean = 0, count = 0 } = own?.accuracy ?? {};
   const runs = count === 1 ? 'one unseen run' : `${count.toLocaleString('en-US')} unseen runs`;
   const finding = `mean error on ${runs} is ${percentOf(mean)}`;
-  if (baseline === undefined) return titleOf(`The planner’s ${finding}`);
+  if (baseline === undefined) return [`The planner’s ${finding}`];
   const other = percentOf(baseline.accuracy.mean);
-  return titleOf(
+  return [
     `The planner’s ${finding}; with ${baseline.name} it is ${other}`,
     `The ${finding}; with ${baseline.name} it is ${other}`,
     `The planner’s ${finding}`,
-  );
+  ];
 }

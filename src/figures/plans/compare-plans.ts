@@ -1,23 +1,14 @@
 import { ConfigError } from '../../core/errors';
-import type { MemoryCause } from '../../core/events';
 import { shown } from '../../core/shown';
-import type { Bytes } from '../../core/units';
 import { type Planned, tokensPerStep } from '../../plan/cost-of';
 import { type AnyLayout, isPredicted } from '../../plan/layout';
-import { reservableBytes } from '../../plan/memory/allocator';
-import { type Estimate, peakInBytes } from '../../plan/prediction';
-import { createFigure, type Figure, titleOf } from '../figure';
-import { byteScale, inUnit, quoted, short } from '../format';
+import { createFigure, type Figure } from '../figure';
+import { quoted } from '../format';
 import { safe } from '../grammar/ink';
-import { CAUSE_STYLE, capacity, plotStacks, type StackPanel } from '../grammar/stacks';
-import { createTable } from '../table';
-import { documentedCauses, memoryCauses, type PlanMemoryOptions, timeRow } from './plan-breakdown';
-import { fitText } from './plan-table';
-import { timeBreakdown } from './time-breakdown';
+import { comparePlanMemory, type PlanMemoryOptions } from './plan-memory';
+import { timeBreakdown, timeRow } from './time-breakdown';
 
 export type PlanComparison = 'memory' | 'time';
-
-const NOTE_ROOM = 90;
 
 type Plans = Readonly<Record<string, Planned<AnyLayout>>>;
 
@@ -43,7 +34,7 @@ export function comparePlans(
     );
   }
   if (what === 'time') return timesOf(plans, first);
-  if (what === 'memory') return memoryOf(plans, first, options);
+  if (what === 'memory') return comparePlanMemory(plans, subtitleOf(plans, first), options);
   throw new ConfigError(`cannot compare plans by ${shown(what)}; choose one of 'memory', 'time', 'scaling'`);
 }
 
@@ -71,91 +62,6 @@ function workOf(layouts: readonly AnyLayout[]): { readonly unit: string; per(lay
     return { unit, per: ({ globalBatch }) => 1 / globalBatch };
   }
   return { unit: '1,000 tokens', per: (layout) => 1000 / tokensPerStep(layout) };
-}
-
-function memoryOf(plans: Plans, first: Planned<AnyLayout>, options: PlanMemoryOptions): Figure {
-  const rows = Object.entries(plans).map(([name, { prediction }]) => ({
-    name,
-    fits: prediction.fits,
-    peak: peakInBytes(prediction.memory),
-    values: memoryCauses(prediction.memory),
-  }));
-  const stated = documentedCauses('comparePlans', options);
-  const capacities = Object.values(plans).map(({ layout }) => reservableBytes(layout));
-  const capacityBytes = Math.max(...capacities);
-  // If the GPUs have different capacities, no common line is drawn.
-  const isCommon = new Set(capacities).size === 1;
-  const scale = byteScale(Math.max(capacityBytes, ...rows.map(({ peak }) => peak.high)));
-  const { divisor, unit } = scale;
-  const panel: StackPanel<MemoryCause> = {
-    heading: 'At the peak',
-    aside: `, ${unit} on the fullest GPU${isCommon ? `; dashed: ${inUnit(capacityBytes, scale)} usable` : ''}`,
-    rows: [
-      ...(stated === undefined ? [] : [{ name: 'documented', values: stated }]),
-      ...rows.map(({ name, values, peak, fits }) => ({
-        name,
-        values,
-        note: fits ? `(${short(peak.low / divisor)}–${short(peak.high / divisor)})` : 'does not fit',
-      })),
-    ],
-    scale,
-    reach: capacityBytes * 1.01,
-    ...(isCommon
-      ? { over: capacity(capacityBytes / divisor, rows.length + (stated === undefined ? 0 : 1)) }
-      : {}),
-  };
-  const quantity = (value: Bytes, says: (gb: string) => string) => ({ value: value / 1e9, unit: 'GB', says });
-  const { memory } = first.prediction;
-  const [name] = Object.keys(plans);
-  return createFigure({
-    title: memoryFinding(rows, capacityBytes, isCommon),
-    subtitle: subtitleOf(plans, first),
-    ...plotStacks([panel], CAUSE_STYLE, { noteRoom: NOTE_ROOM }),
-    quantities: {
-      peakGB: quantity(
-        peakInBytes(memory).value,
-        (gb) => `with ${quoted(name ?? '')} the fullest GPU needs ${gb}`,
-      ),
-      paramsGB: quantity(memory.params, (gb) => `with ${quoted(name ?? '')} a GPU holds ${gb} of parameters`),
-    },
-    table: createTable(
-      rows.map(({ name, peak, fits, values }) => ({
-        plan: name,
-        peakBytes: peak.value,
-        lowBytes: peak.low,
-        highBytes: peak.high,
-        fits,
-        ...values,
-      })),
-    ),
-  });
-}
-
-interface PeakRow {
-  readonly name: string;
-  readonly fits: boolean;
-  readonly peak: Estimate;
-}
-
-/** Says which plans fit. If all GPUs have the same capacity (`isCommon`), the title names the capacity. */
-function memoryFinding(rows: readonly PeakRow[], capacity: Bytes, isCommon: boolean): string {
-  const memory = isCommon ? inUnit(capacity, byteScale(capacity)) : 'their GPUs';
-  const least = rows.reduce((a, b) => (b.peak.value < a.peak.value ? b : a));
-  const peak = inUnit(least.peak.value, byteScale(least.peak.value));
-  if (rows.length === 1) {
-    return titleOf(
-      `${quoted(least.name)} ${fitText(least.fits, least.peak, capacity)}: ${peak} of ${memory}`,
-    );
-  }
-  const fitting = rows.filter(({ fits }) => fits);
-  // The capacity is inside these plans' intervals, so they may not fit after all.
-  const unsure = fitting.filter((row) => row.peak.high > capacity).length;
-  const fit = `${fitting.length} of ${rows.length} plans fit ${memory}${unsure === 0 ? '' : `; ${unsure} of them only probably`}`;
-  return titleOf(
-    `${fit}; ${quoted(least.name)} needs the least: ${peak}`,
-    `${fit}; the smallest peak is ${peak}`,
-    fit,
-  );
 }
 
 function subtitleOf(plans: Plans, first: Planned<AnyLayout>): string {

@@ -1,3 +1,4 @@
+import { listed } from '../../core/listed';
 import { formatBytes, formatSeconds } from '../../core/units';
 import type { ConfigReading } from '../../plan/assumed';
 import type { Planned } from '../../plan/cost-of';
@@ -8,7 +9,7 @@ import { type AnyLayout, isPredicted } from '../../plan/layout';
 import { reservableBytes } from '../../plan/memory/allocator';
 import { type Estimate, type Prediction, peakInBytes } from '../../plan/prediction';
 import type { Figure } from '../figure';
-import { counted, listed } from '../format';
+import { counted } from '../format';
 import { type Column, createTable, numbers, type Table } from '../table';
 
 /** Makes a table of an iteration's time and a GPU's memory by cause, and of the bytes that a GPU receives. */
@@ -52,6 +53,11 @@ export function utilizationText(layout: AnyLayout, utilization: number): string 
 export function fitText(fits: boolean, { low, high }: Estimate, capacity: number): string {
   if (fits) return high <= capacity ? 'fits' : 'probably fits, but may need more memory';
   return low > capacity ? 'does not fit' : 'probably does not fit, but may need less memory';
+}
+
+/** Names a layout by its model and GPUs. */
+export function layoutName({ model, gpus, hardware }: AnyLayout): string {
+  return `${model.name}, ${gpus} x ${hardware.name}`;
 }
 
 /** Describes a layout, as 'fsdp2 FULL_SHARD, dp 8 x tp 4 x pp 2, microbatch 1 x 16, full recompute'. */

@@ -1,6 +1,6 @@
 import type { Bytes, Seconds } from '../../core/units';
 import type { Recommendation } from '../../plan/recommend';
-import { titleOf } from '../figure';
+import type { Title } from '../figure';
 import { byteScale, counted, inUnit, type Scaled } from '../format';
 import { safe, soft, strong } from '../grammar/ink';
 import { note, PAPER } from '../grammar/marks';
@@ -95,20 +95,20 @@ export function rankedFinding(
   { numCandidates, numFitting }: Recommendation,
   layouts: readonly RankedLayout[],
   time: Scaled,
-): string {
+): Title {
   const best = layouts.find(({ rank }) => rank === 1);
   const all = counted(numCandidates, 'layout');
   const inBytes = ({ memoryBytes }: RankedLayout): string => inUnit(memoryBytes, byteScale(memoryBytes));
   if (best === undefined || numFitting === 0) {
     const least = layouts.reduce((a, b) => (b.memoryBytes < a.memoryBytes ? b : a));
-    return titleOf(`None of ${all} fits; the smallest needs ${inBytes(least)}`);
+    return [`None of ${all} fits; the smallest needs ${inBytes(least)}`];
   }
   const cost = `${inTime(best.seconds, time)} in ${inBytes(best)}`;
-  return titleOf(
+  return [
     `${best.name} is best: ${cost}; ${numFitting} of ${all} fit`,
     `${best.name} is best: ${cost}`,
     `The best of ${all} takes ${cost}; ${numFitting.toLocaleString('en-US')} of them fit`,
-  );
+  ];
 }
 
 /** Returns the best layouts of the fastest families that have no winner. */

@@ -1,9 +1,10 @@
+import { listed } from '../../core/listed';
 import { formatBytes, formatSeconds } from '../../core/units';
 import type { Planned } from '../../plan/cost-of';
 import { iterationWords } from '../../plan/explain';
 import { familyOf } from '../../plan/families';
 import type { Recommendation } from '../../plan/recommend';
-import { counted, listed } from '../format';
+import { counted } from '../format';
 import { type CellValue, type Column, createTable, numbers, type Table } from '../table';
 import { layoutWords } from './plan-table';
 

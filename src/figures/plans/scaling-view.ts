@@ -1,6 +1,7 @@
+import { listed } from '../../core/listed';
 import type { Estimate } from '../../plan/prediction';
-import { type Quantities, titleOf } from '../figure';
-import { listed, quoted } from '../format';
+import type { Quantities, Title } from '../figure';
+import { quoted } from '../format';
 import { createTable, type Table } from '../table';
 
 /** A prediction for one number of GPUs or nodes. */
@@ -80,11 +81,11 @@ export function scalingQuantities(view: ScalingView): Quantities {
  * Says whether the documented number at the largest size is inside the prediction; without a documented number, says what is
  * predicted.
  */
-export function scalingFinding(view: ScalingView): string {
+export function scalingFinding(view: ScalingView): Title {
   return documentedFinding(view) ?? comparedFinding(view) ?? ownFinding(view);
 }
 
-function documentedFinding(view: ScalingView): string | null {
+function documentedFinding(view: ScalingView): Title | null {
   const last = [...(view.documented ?? [])].sort((a, b) => a.count - b.count).at(-1);
   if (last === undefined) return null;
   const lines = view.series.flatMap(({ name, points }) => {
@@ -99,7 +100,7 @@ function documentedFinding(view: ScalingView): string | null {
   const { value, low, high } = first;
   const isNarrow = said(low, view) === said(high, view);
   const from = number(low, low < 1e3 ? 2 : 3);
-  return titleOf(`${where}: ${isNarrow ? said(value, view) : `${from} to ${said(high, view)}`}`, where);
+  return [`${where}: ${isNarrow ? said(value, view) : `${from} to ${said(high, view)}`}`, where];
 }
 
 /** Whether a documented number agrees with an interval; a documented bound also agrees with intervals beyond the bound. */
@@ -115,25 +116,22 @@ interface Line extends Estimate {
 }
 
 /** Names the lines whose interval contains the documented value, or the two lines between which the value is. */
-function amongLines(stated: string, value: number, lines: readonly Line[], view: ScalingView): string {
+function amongLines(stated: string, value: number, lines: readonly Line[], view: ScalingView): Title {
   const holding = lines.filter(({ holds }) => holds).map(({ name }) => quoted(name));
   if (holding.length > 0) {
-    return titleOf(
-      `${stated} fits ${listed(holding)}`,
-      `${stated} fits ${holding.length} of ${lines.length} lines`,
-    );
+    return [`${stated} fits ${listed(holding)}`, `${stated} fits ${holding.length} of ${lines.length} lines`];
   }
   const values = lines.map((line) => line.value);
   const [least, most] = [Math.min(...values), Math.max(...values)];
   const isBetween = value > least && value < most;
   const ends = `${said(least, view)} and ${said(most, view)}`;
-  return titleOf(
+  return [
     `${stated} is ${isBetween ? 'between' : 'outside'} the predicted ${ends}`,
     `${stated} fits no line`,
-  );
+  ];
 }
 
-function comparedFinding(view: ScalingView): string | null {
+function comparedFinding(view: ScalingView): Title | null {
   if (view.series.length < 2) return null;
   const ends = view.series.map(({ name, points }) => ({ name, last: points.at(-1) }));
   const value = (end: (typeof ends)[number]): number => end.last?.value.value ?? 0;
@@ -143,22 +141,22 @@ function comparedFinding(view: ScalingView): string | null {
   const [high, low] = [said(value(best), view), said(value(worst), view)];
   if (view.quantity === 'efficiency') {
     const [first, last] = [`${high} with ${quoted(best.name)}`, `${low} with ${quoted(worst.name)}`];
-    return titleOf(
+    return [
       `At ${at}, ${quoted(best.name)} reaches ${high} of linear speed-up, and ${quoted(worst.name)} reaches ${low}`,
       `Efficiency at ${at} is ${first} and ${last}`,
       `Efficiency at ${at}: ${first}, ${last}`,
       `At ${at}, the lines reach ${low} to ${high} of linear speed-up`,
-    );
+    ];
   }
   const ratio = `${(value(best) / (value(worst) || 1)).toFixed(2)}×`;
-  return titleOf(
+  return [
     `At ${at}, ${quoted(best.name)} reaches ${high}, and ${quoted(worst.name)} reaches ${low}`,
     `At ${at}, ${quoted(best.name)} gives ${ratio} the throughput of ${quoted(worst.name)}`,
     `At ${at}, the best line has ${ratio} the throughput of the worst`,
-  );
+  ];
 }
 
-function ownFinding(view: ScalingView): string {
+function ownFinding(view: ScalingView): Title {
   const points = view.series[0]?.points ?? [];
   const [first, last] = [points[0], points.at(-1)];
   if (first === undefined || last === undefined || points.length < 2) {
@@ -166,11 +164,11 @@ function ownFinding(view: ScalingView): string {
   }
   const from = `From ${first.count} to ${last.count} ${view.countedIn}`;
   if (view.quantity === 'efficiency') {
-    return titleOf(
+    return [
       `${from}, efficiency changes from ${said(first.value.value, view)} to ${said(last.value.value, view)}`,
-    );
+    ];
   }
   const gained = last.value.value / first.value.value;
   const share = Math.round((gained / (last.count / first.count)) * 100);
-  return titleOf(`${from}, throughput grows ${gained.toFixed(1)}×: ${share}% of linear speed-up`);
+  return [`${from}, throughput grows ${gained.toFixed(1)}×: ${share}% of linear speed-up`];
 }

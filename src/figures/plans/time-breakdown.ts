@@ -1,12 +1,16 @@
 import { ConfigError } from '../../core/errors';
+import { sumOf } from '../../core/statistics';
 import type { Seconds } from '../../core/units';
+import type { Planned } from '../../plan/cost-of';
+import type { AnyLayout } from '../../plan/layout';
 import type { ComputeCause, Estimate } from '../../plan/prediction';
-import { createFigure, type Figure, type Quantities, titleOf } from '../figure';
+import { createFigure, type Figure, type Quantities, type Title } from '../figure';
 import { inUnit, percent, quoted, type Scaled, short, timeScale } from '../format';
 import { safe } from '../grammar/ink';
 import { CAUSE_FILL, type Fill, PHASE_FILL, WAIT_FILL } from '../grammar/palette';
 import { plotStacks, type StackRow, type StackStyle } from '../grammar/stacks';
 import { createTable, type Table } from '../table';
+import { layoutName, layoutWords, utilizationText } from './plan-table';
 
 /** The parts of an iteration's time. */
 type TimeCause = ComputeCause | 'communication' | 'bubble';
@@ -62,6 +66,11 @@ const STYLE: StackStyle<TimeCause> = {
 
 const NOTE_ROOM = 96;
 
+/** Draws a plan's iteration time, by cause. */
+export function planTime({ layout, prediction }: Planned<AnyLayout>): Figure {
+  return timeBreakdown([timeRow(layoutName(layout), { layout, prediction })], layoutWords(layout));
+}
+
 /** Draws the time of a `unit` of work by cause: one stacked bar per layout, in the order of `rows`. */
 export function timeBreakdown(rows: readonly TimeRow[], subtitle: string, unit = 'iteration'): Figure {
   if (rows.length === 0) throw new ConfigError('no layout to break down; pass at least one');
@@ -91,7 +100,7 @@ function tableOf(rows: readonly TimeRow[]): Table {
 }
 
 function totalOf({ seconds }: TimeRow): Seconds {
-  return TIME_CAUSES.reduce((sum, cause) => sum + (seconds[cause] ?? 0), 0);
+  return sumOf(TIME_CAUSES, (cause) => seconds[cause] ?? 0);
 }
 
 function stackRow(row: TimeRow, scale: Scaled): StackRow<TimeCause> {
@@ -101,14 +110,14 @@ function stackRow(row: TimeRow, scale: Scaled): StackRow<TimeCause> {
 }
 
 /** Compares the slowest layout with the fastest for the same work; for a single layout, names the largest cause. */
-function findingOf(rows: readonly TimeRow[], unit: string): string {
+function findingOf(rows: readonly TimeRow[], unit: string): Title {
   const fastest = rows.reduce((a, b) => (totalOf(b) < totalOf(a) ? b : a));
   const slowest = rows.reduce((a, b) => (totalOf(b) > totalOf(a) ? b : a));
   if (fastest === slowest) {
     const largest = largestBy((cause) => fastest.seconds[cause] ?? 0);
     const share = percent((fastest.seconds[largest] ?? 0) / (totalOf(fastest) || 1)).replace('&lt;', '<');
     const total = totalOf(fastest);
-    return titleOf(`${capital(NOUNS[largest])}: ${share} of ${inUnit(total, timeScale(total))}`);
+    return [`${capital(NOUNS[largest])}: ${share} of ${inUnit(total, timeScale(total))}`];
   }
   const added = NOUNS[largestBy((cause) => (slowest.seconds[cause] ?? 0) - (fastest.seconds[cause] ?? 0))];
   const scale = timeScale(totalOf(slowest));
@@ -120,13 +129,13 @@ function findingOf(rows: readonly TimeRow[], unit: string): string {
   const range = `A ${work} takes ${value(fastest)} to ${value(slowest)} ${scale.unit}`;
   const part = `the largest difference is in ${added}`;
   if (totalOf(slowest) < totalOf(fastest) * 1.005)
-    return titleOf(`All layouts take ${value(slowest)} ${scale.unit} per ${work}`);
-  return titleOf(
+    return [`All layouts take ${value(slowest)} ${scale.unit} per ${work}`];
+  return [
     `${slow} per ${work}, and ${fast}; ${part}`,
     `${slow} per ${work}, and ${fast}`,
     `${range}; ${part}`,
     range,
-  );
+  ];
 }
 
 function largestBy(size: (cause: TimeCause) => number): TimeCause {
@@ -155,5 +164,17 @@ function quantitiesOf(rows: readonly TimeRow[], unit: string): Quantities {
       unit: 's',
       says: (s) => `one ${unit} takes ${s} with ${quoted(first.name)}`,
     },
+  };
+}
+
+/** Returns a plan's iteration time as a bar, multiplied by `per`. */
+export function timeRow(name: string, { layout, prediction }: Planned<AnyLayout>, per = 1): TimeRow {
+  const { time, seconds, mfu } = prediction;
+  const causes = { ...time.computeByCause, communication: time.exposedComm, bubble: time.bubble };
+  return {
+    name,
+    seconds: Object.fromEntries(Object.entries(causes).map(([cause, value]) => [cause, value * per])),
+    total: { value: seconds.value * per, low: seconds.low * per, high: seconds.high * per },
+    note: utilizationText(layout, mfu),
   };
 }

@@ -1,5 +1,5 @@
 import type { Estimate } from '../../plan/prediction';
-import { type Quantities, titleOf } from '../figure';
+import type { Quantities, Title } from '../figure';
 import { byteScale, counted, quoted, short } from '../format';
 import { createTable, type Table } from '../table';
 
@@ -63,27 +63,26 @@ export function settingQuantities(settings: readonly WhatIfSetting[]): Quantitie
 }
 
 /** Names the knobs that change time and peak most. */
-export function whatIfFinding(knobs: readonly WhatIfKnob[]): string {
+export function whatIfFinding(knobs: readonly WhatIfKnob[]): Title {
   const time = widest(knobs, ({ seconds }) => seconds.value);
   const memory = widest(knobs, ({ memoryBytes }) => memoryBytes.value);
   const settings = knobs.flatMap((one) => one.settings);
   const fitting = settings.filter(({ fits }) => fits).length;
   const count = `${fitting} of ${counted(settings.length, 'setting')} fit`;
-  if (time.ratio < 1.005 && memory.ratio < 1.005)
-    return titleOf(`No knob changes the time or the peak; ${count}`);
+  if (time.ratio < 1.005 && memory.ratio < 1.005) return [`No knob changes the time or the peak; ${count}`];
   const peaks = rangeText(memory.low, memory.high);
   if (time.knob === memory.knob) {
-    return titleOf(
+    return [
       `${quoted(time.knob)} changes time (${time.ratio.toFixed(1)}×) and peak (${peaks}) most; ${count}`,
       `${quoted(time.knob)} changes both the time and the peak most; ${count}`,
-    );
+    ];
   }
-  return titleOf(
+  return [
     `Largest effect on time: ${time.knob} (${time.ratio.toFixed(1)}×); on the peak: ${memory.knob} (${peaks})`,
     `Largest effect on time: ${time.knob} (${time.ratio.toFixed(1)}×); on peak: ${memory.knob} (${peaks})`,
     `Largest effect on time: ${time.knob} (${time.ratio.toFixed(1)}×); on the peak: ${memory.knob}`,
     `The time changes by up to ${time.ratio.toFixed(1)}×; ${count}`,
-  );
+  ];
 }
 
 interface Widest {

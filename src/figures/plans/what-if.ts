@@ -7,7 +7,7 @@ import { columnAxis, titled } from '../grammar/axes';
 import { bold, safe, soft, strong } from '../grammar/ink';
 import { columns, line, note, ruleY } from '../grammar/marks';
 import { type Fill, NEUTRAL_FILL, OVER, PHASE_FILL } from '../grammar/palette';
-import { type Facet, facets, type Panel, plot } from '../grammar/plot';
+import { type Facet, type Panel, plotFacets } from '../grammar/plot';
 import type { Annotation, Axis, BarTrace, ScatterTrace } from '../grammar/plotly';
 import { STATIC_WIDTH } from '../grammar/template';
 import { fits, wrapped, wrappedMarkup } from '../grammar/text-width';
@@ -75,11 +75,8 @@ export function whatIfFigure(
     pixels: MEMORY,
     of: ({ memoryBytes }) => memoryBytes,
   };
-  const grid = gridOf(knobs);
   const dashed = { width: 1.5, color: OVER, dash: 'dash' } as const;
-  const panels = knobs.flatMap((knob, i): Panel[] => {
-    const facet = grid.all[i];
-    if (facet === undefined) return [];
+  const panelsOf = (knob: WhatIfKnob, facet: Facet): Panel[] => {
     const below = knobPanel(knob, facet, memoryRow);
     const across = [-0.5, knob.settings.length - 0.5] as const;
     return [
@@ -93,25 +90,24 @@ export function whatIfFigure(
         shapes: [ruleY(capacityBytes / bytes.divisor, across, dashed)],
       },
     ];
-  });
+  };
   return createFigure({
     title: whatIfFinding(knobs),
     subtitle: `${subtitle} Dashed: ${inUnit(capacityBytes, bytes)} usable.`,
-    ...plot({ ...FRAME, pixels: grid.pixels }, panels),
+    ...plotFacets(knobs, FRAME, { heading: HEADING, body: bodyOf(knobs), between: 14, gap: 0.03 }, panelsOf),
     table: settingsTable(knobs),
     quantities: settingQuantities(settings),
   });
 }
 
-/** Makes one facet per knob, with room for the longest name of a setting. */
-function gridOf(knobs: readonly WhatIfKnob[]) {
+/** Returns the height of a knob's panels, with room for the longest name of a setting. */
+function bodyOf(knobs: readonly WhatIfKnob[]): number {
   const width = STATIC_WIDTH - FRAME.left - FRAME.right;
   const numLines = knobs.flatMap(({ settings }) => {
     const slot = width / Math.min(knobs.length, 4) / settings.length - 10;
     return settings.map(({ name }) => wrapped(name, 10, slot).length);
   });
-  const body = TIME + GAP + MEMORY + TICKS + (Math.max(...numLines) - 1) * 12.5;
-  return facets(knobs.length, { width, heading: HEADING, body, between: 14, gap: 0.03 });
+  return TIME + GAP + MEMORY + TICKS + (Math.max(...numLines) - 1) * 12.5;
 }
 
 /** A setting's bar; its values are in the row's unit. */

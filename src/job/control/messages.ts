@@ -128,8 +128,6 @@ export type RankWork =
       readonly run: number;
       readonly numSteps: number;
       readonly grant: StepGrant;
-      /** Whether the loss may diverge without a warning. */
-      readonly mayDiverge: boolean;
       /** Whether ranks return the checksums of their replicas after the last step. */
       readonly comparesReplicas: boolean;
     }

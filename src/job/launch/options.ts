@@ -81,7 +81,7 @@ const OPTIONS = {
   engine: z.enum(ENGINES).default('wasm'),
   python: pathSchema.describe('the path of a Python'),
   blas: z
-    .union([z.enum(['auto', 'none']), z.object({ pathSchema })])
+    .union([z.enum(['auto', 'none']), z.object({ path: pathSchema })])
     .describe("'auto', 'none' or { path }")
     .default('auto'),
   transport: z.enum(['auto', 'shared-memory', 'zeromq']).default('auto'),

@@ -4,7 +4,7 @@ import { type Comparison, compareRuns } from '../../figures/compare';
 import type { Figure } from '../../figures/figure';
 import { sessionGuesses } from '../../figures/guesses';
 import { comparePlans, type PlanComparison } from '../../figures/plans/compare-plans';
-import type { PlanMemoryOptions } from '../../figures/plans/plan-breakdown';
+import type { PlanMemoryOptions } from '../../figures/plans/plan-memory';
 import type { RunView } from '../../figures/run-view';
 import type { AnyPlan } from '../plans/plan';
 import { type ScalingOptions, scaling } from '../plans/scaling';

@@ -1,13 +1,14 @@
 import type { ShowProgress } from '../../cell/progress';
 import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
+import { median } from '../../core/statistics';
 import type { Bytes, Seconds } from '../../core/units';
 import { isWhole } from '../../core/whole-number';
 import type { BenchRow } from '../../dist/bench-collectives';
 import { communication } from '../../ledger/communication';
 import type { StepRecord } from '../../ledger/record';
 import { overheadOfCalls, predictHere } from '../../plan/dry-run/here-costs';
-import { type HereMeasurements, measuredKernels, median } from '../../plan/dry-run/here-measurements';
+import { type HereMeasurements, measuredKernels } from '../../plan/dry-run/here-measurements';
 import type { TimedStep } from '../../train/kernel-profile';
 import { type LinkNumbers, linkOf } from '../../transport/link';
 import { type LoadProbe, openLoadProbe } from '../launch/load-probe';

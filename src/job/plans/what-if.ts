@@ -1,6 +1,6 @@
 import { ConfigError } from '../../core/errors';
+import { listed } from '../../core/listed';
 import type { Figure } from '../../figures/figure';
-import { listed } from '../../figures/format';
 import { sessionGuesses } from '../../figures/guesses';
 import { layoutWords, withAssumed } from '../../figures/plans/plan-table';
 import { whatIfFigure } from '../../figures/plans/what-if';

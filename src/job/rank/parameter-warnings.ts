@@ -1,12 +1,10 @@
 import type { Leaf } from '../../autograd/leaves';
 import type { TrainedParts } from '../../autograd/unit';
+import { firstNames } from '../../core/listed';
 import type { Warn } from '../../core/warn';
 import type { ProcessGroup } from '../../dist/types';
 import { Parameter } from '../../nn/parameter';
 import type { HasStates } from '../../optim/optimizer';
-
-/** The most names in a message. */
-const MOST_NAMES = 4;
 
 /** Warns about parameters of cells that belong to no wrapper or to no optimizer. */
 export class ParameterWarnings {
@@ -47,8 +45,8 @@ export class ParameterWarnings {
     for (const leaf of loose) this.#told.add(leaf);
     if (isKnown) return;
     this.#warn(
-      `${listed(loose.map(({ name }) => name || 'a parameter without a module'))} ${loose.length === 1 ? 'is' : 'are'} under no wrapper, while ` +
-        `${listed(units.map((unit) => unit || 'another model'))} ${units.length === 1 ? 'is' : 'are'}: ` +
+      `${firstNames(loose.map(({ name }) => name || 'a parameter without a module'))} ${loose.length === 1 ? 'is' : 'are'} under no wrapper, while ` +
+        `${firstNames(units.map((unit) => unit || 'another model'))} ${units.length === 1 ? 'is' : 'are'}: ` +
         'gradients of parameters without a wrapper are not averaged, so these parameters drift apart between ranks. Call fullyShard on ' +
         'the model itself, after its blocks and before the first forward (or DDP on all of it), or average parameter.grad with ' +
         'dist.allReduce. This warning appears once per model',
@@ -66,17 +64,11 @@ export class ParameterWarnings {
     if (unknown.length === 0 || unknown.length === loose.length) return;
     this.#hasSpoken = true;
     this.#warn(
-      `${listed(unknown.map(({ name }) => name || 'a parameter'))}: the loss depends on ${unknown.length === 1 ? 'it' : 'them'}, but no ` +
+      `${firstNames(unknown.map(({ name }) => name || 'a parameter'))}: the loss depends on ${unknown.length === 1 ? 'it' : 'them'}, but no ` +
         'optimizer got the module of the parameter, so the parameter does not train. A private #field and a variable hide a ' +
         'module from its model: put the module in a field, give it to an optimizer too, or freeze it. This warning appears once',
     );
   }
-}
-
-/** Writes the first names for a message, and the number of further names. */
-function listed(names: readonly string[]): string {
-  const left = names.length - MOST_NAMES;
-  return names.slice(0, MOST_NAMES).join(', ') + (left > 0 ? ` and ${left} more` : '');
 }
 
 function rootsOf(leaf: Leaf): readonly object[] {

@@ -159,13 +159,13 @@ export class RankTraining {
   /** Runs the granted steps and reports each one when it is done. Returns the checksums of the replicas, if they are wanted. */
   async #steps(
     id: number,
-    { run, numSteps, mayDiverge, comparesReplicas }: TrainingWork & { kind: 'steps' },
+    { run, numSteps, comparesReplicas }: TrainingWork & { kind: 'steps' },
     courier: CourierHandle,
   ): Promise<unknown> {
     for (let i = 0; courier.mayStep(i); i++) {
       // All allocations of the newest steps are sent, and all allocations of the first step, because the call may end early.
       const curve = i === 0 || numSteps - i <= NUM_CURVES;
-      const step = this.#within(run, () => this.#step(run, { curve, mayDiverge }));
+      const step = this.#within(run, () => this.#step(run, curve));
       courier.send({ type: 'step', id, step });
       // In this pause, messages to this thread are handled.
       await new Promise((resolve) => setImmediate(resolve));
@@ -243,11 +243,11 @@ export class RankTraining {
     trainer?.dispose();
   }
 
-  #step(run: number, { curve, mayDiverge }: { curve: boolean; mayDiverge: boolean }): RankStep {
+  #step(run: number, curve: boolean): RankStep {
     const { trainer, group } = this.#run(run);
     const { engine, recorder } = this.#parts;
     recorder.beginStep(trainer.steps + 1);
-    const result = this.#stepOf(trainer, mayDiverge);
+    const result = this.#stepOf(trainer);
     const memory = engine.memory;
     const record = recorder.endStep({
       loss: result.loss,
@@ -259,10 +259,10 @@ export class RankTraining {
     return { result, record: { ...record, world: group.size } };
   }
 
-  #stepOf(trainer: Trainer, mayDiverge: boolean): StepResult {
+  #stepOf(trainer: Trainer): StepResult {
     this.#isStepping = true;
     try {
-      return trainer.step({ mayDiverge });
+      return trainer.step();
     } finally {
       this.#isStepping = false;
     }

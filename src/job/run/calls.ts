@@ -167,15 +167,7 @@ export async function sendRate(
 const STOP_MS = 3000;
 
 /** The kinds of work with which a run can be busy. */
-type Business =
-  | 'stepping'
-  | 'comparing'
-  | 'resharding'
-  | 'saving'
-  | 'loading'
-  | 'evaluating'
-  | 'sampling'
-  | 'testing';
+type Business = 'stepping' | 'comparing' | 'resharding' | 'saving' | 'loading' | 'evaluating' | 'sampling';
 
 /**
  * Allows one piece of a run's work at a time. New work waits for work that is stopping, and is refused during other

@@ -1,13 +1,14 @@
 import { currentDisplay, replacingDisplay } from '../../cell/display';
 import type { MimeBundle } from '../../cell/mime';
 import { isWithinProgress, type ProgressPlace, progressBundle, timeLeft } from '../../cell/progress';
-import { DISPLAY, type Shown, shownAsText, withShown } from '../../core/display';
+import { median, sumOf } from '../../core/statistics';
 import { now, type Seconds } from '../../core/units';
 import type { Figure } from '../../figures/figure';
 import { counted } from '../../figures/format';
 import { escapeHtml, LIGHT } from '../../figures/grammar/ink';
 import { lossCurve } from '../../figures/loss-curve';
-import { sumOf } from '../../figures/spread';
+import { type Shown, shownAsText, withShown } from '../../core/display';
+import { DISPLAY } from '../../core/display';
 import type { StepResult } from '../../train/step-result';
 import type { EvaluatedStep } from '../control/messages';
 import type { ReplicaDrift } from './replicas';
@@ -210,7 +211,6 @@ export function createRunSummary(
   endedEarly: string | null = null,
   drift: ReplicaDrift | null = null,
 ): RunSummary {
-  const seconds = results.map((result) => result.seconds).sort((a, b) => a - b);
   const facts = {
     numSteps: results.length,
     lastStep: results.at(-1)?.step ?? 0,
@@ -218,7 +218,7 @@ export function createRunSummary(
     lastLoss: results.at(-1)?.loss ?? Number.NaN,
     numSkipped: results.filter(({ skipped }) => skipped).length,
     tokensPerSecond: tokensPerSecond(results),
-    stepSeconds: seconds[Math.floor(seconds.length / 2)] ?? Number.NaN,
+    stepSeconds: median(results.map(({ seconds }) => seconds)),
     endedEarly,
     drift,
   };

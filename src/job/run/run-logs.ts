@@ -7,10 +7,9 @@ import type { RankStep } from '../control/messages';
 import { cellPlace, userCode } from './callbacks';
 import type { Evaluation } from './inference';
 import { type LogFile, type LogRow, openJsonLines, type StepRow } from './log-file';
-import { openEventFile } from './tensorboard';
 
 interface OpenLog {
-  /** The path of the file or folder. */
+  /** The path of the file. */
   readonly name: string;
   readonly file: LogFile;
 }
@@ -35,25 +34,30 @@ export class RunLogs {
     this.#warn = warn;
   }
 
-  /** Adds a log; the returned function ends it. Throws: CONFIG, IO. `lastStep` is the number of the run's last step. */
-  add(target: unknown, path: unknown, lastStep: number): () => void {
+  /** Adds a log; the returned function ends it. Throws: CONFIG, IO. */
+  add(target: unknown, path: unknown): () => void {
     if (typeof target === 'function') {
       const log = { call: target as LogFunction['call'], place: cellPlace(new Error()) }; // the function gets rows
       this.#functions.add(log);
       return () => void this.#functions.delete(log);
     }
-    if (target !== 'jsonl' && target !== 'tensorboard') {
+    if (target === 'tensorboard') {
+      throw new ConfigError(
+        "run.log('tensorboard', …) is gone: event files of TensorBoard are not written; give run.log('jsonl', file), whose rows " +
+          "have the same numbers, or call another program's logger from run.log((row) => …)",
+      );
+    }
+    if (target !== 'jsonl') {
       const given = typeof target === 'string' ? shown(target) : classOf(target);
       throw new ConfigError(
-        `run.log(${given}) is not a log; give run.log('jsonl', file), run.log('tensorboard', folder) or run.log((row) => …)`,
+        `run.log(${given}) is not a log; give run.log('jsonl', file) or run.log((row) => …)`,
       );
     }
     if (typeof path !== 'string' || path === '') {
-      const example = target === 'jsonl' ? "'log.jsonl'" : "'runs'";
-      throw new ConfigError(`run.log('${target}', …) needs a path, as run.log('${target}', ${example})`);
+      throw new ConfigError("run.log('jsonl', …) needs a path, as run.log('jsonl', 'log.jsonl')");
     }
     const name = resolve(path);
-    const log = { name, file: target === 'jsonl' ? openJsonLines(name) : openEventFile(name, lastStep + 1) };
+    const log = { name, file: openJsonLines(name) };
     this.#files.add(log);
     if (this.#resumed !== undefined) this.#resumeFile(log, this.#resumed);
     return () => this.#end(log);

@@ -2,7 +2,6 @@ import { ConfigError, classOf } from '../../core/errors';
 import { shown } from '../../core/shown';
 import type { Tensor } from '../../core/tf';
 import { isWhole } from '../../core/whole-number';
-import type { LrRangeFigure } from '../../figures/lr-range';
 import type { ParityFigure } from '../../figures/parity/parity-figure';
 import type { FileBatch } from '../../train/own-task';
 import type { StepResult } from '../../train/step-result';
@@ -13,7 +12,6 @@ import { hasOwnLoss, StepFigures } from './figures';
 import { type EvaluateOptions, type Evaluation, evaluateRun } from './inference';
 import type { LogRow } from './log-file';
 import { checkLoopOptions, type LoopOptions } from './loop-options';
-import { type LrRangeOptions, lrRangeTest } from './lr-range-test';
 import { type ComparedRun, compareTraining, type ParityOptions } from './parity';
 import { createRunSummary, ProgressPlaces, type RunSummary } from './progress';
 import { RunLogs } from './run-logs';
@@ -129,46 +127,19 @@ export abstract class RunLoop extends StepFigures {
   }
 
   /**
-   * From now on, writes a row per step and per evaluation into a file of JSON lines or an event file of TensorBoard, or calls a
-   * function with each row. Files are complete after each step. Rows are appended. If the run continues from a checkpoint,
-   * rows of later steps are removed from the end of a file of JSON lines, and TensorBoard hides such rows. Returns a function
-   * that ends the log. Throws: CONFIG, IO.
+   * From now on, writes a row per step and per evaluation into a file of JSON lines, or calls a function with each row. The file
+   * is complete after each step. Rows are appended; if the run continues from a checkpoint, rows of later steps are removed from
+   * the file's end. Returns a function that ends the log. Throws: CONFIG, IO.
    * @example
    * run.log('jsonl', 'log.jsonl');
-   * run.log('tensorboard', 'runs'); // then: tensorboard --logdir runs
    * const end = run.log((row) => row.kind === 'step' && console.log(row.step, row.loss));
    * await run.step(2);
    * end();
    */
-  log(target: 'jsonl' | 'tensorboard', path: string): () => void;
+  log(target: 'jsonl', path: string): () => void;
   log(target: (row: LogRow) => unknown): () => void;
   log(target: unknown, path?: unknown): () => void {
-    return this.logs.add(target, path, this.#parts.history.lastStep);
-  }
-
-  /**
-   * Trains some steps with a growing learning rate, draws the losses, and suggests the rate at which the loss falls fastest. The
-   * test ends when the loss diverges. Afterwards parameters, optimizer, position in the data and number of steps are as before, to
-   * the bit. Source: torch-lr-finder; Smith 2017. Throws: CONFIG, INTERRUPTED, IO and errors of ranks.
-   * @example
-   * const test = await run.lrRangeTest({ startLr: 1e-5, endLr: 1, numIter: 30 });
-   * run.lr = test.suggestedLr ?? run.lr;
-   * test;
-   */
-  async lrRangeTest(options: LrRangeOptions = {}): Promise<LrRangeFigure> {
-    return this.take('testing', async () => {
-      let isInterrupted = false;
-      const interrupt = (): void => {
-        isInterrupted = true;
-      };
-      const test = { interrupt, stop: () => undefined };
-      this.#loops.add(test);
-      try {
-        return await lrRangeTest(this.#parts, this.#training, options, () => isInterrupted);
-      } finally {
-        this.#loops.delete(test);
-      }
-    });
+    return this.logs.add(target, path);
   }
 
   /**

@@ -23,11 +23,7 @@ export class RunTraining {
    * Runs steps; after each step, `done` gets the ranks' reports. Returns after fewer steps if `stop` was called. Throws:
    * INTERRUPTED if `stop` was called before the first step, OUT_OF_MEMORY with advice, and errors of ranks.
    */
-  async step(
-    numSteps: number,
-    done: (ranks: readonly RankStep[]) => void,
-    { mayDiverge = false }: { readonly mayDiverge?: boolean } = {},
-  ): Promise<void> {
+  async step(numSteps: number, done: (ranks: readonly RankStep[]) => void): Promise<void> {
     const { number: run, supervisor, calls, history } = this.#parts;
     const { world } = history.phase;
     const lines = new FoldedLines();
@@ -44,7 +40,7 @@ export class RunTraining {
       const [last] = history.steps.results(history.steps.numSteps - 1);
       const comparesReplicas = history.replicas.isDue(numSteps * (last?.seconds ?? 0));
       const grant = firstGrant(numSteps);
-      const work = { kind: 'steps', run, numSteps, grant, mayDiverge, comparesReplicas } as const;
+      const work = { kind: 'steps', run, numSteps, grant, comparesReplicas } as const;
       const sink = {
         begins: () => steps.begin(),
         step: (rank: number, step: RankStep) => steps.receive(rank, step),

@@ -1,4 +1,5 @@
 import { readValues } from '../../backend/meta-backend';
+import { mean } from '../../core/statistics';
 import * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
@@ -51,8 +52,8 @@ export function sumCounts(counts: readonly number[], group: ProcessGroup): numbe
 }
 
 function update({ expertBias, options }: MixtureOfExperts, counts: readonly number[]): void {
-  const mean = counts.reduce((sum, count) => sum + count, 0) / counts.length;
-  const changes = tf.tensor1d(counts.map((count) => options.biasUpdateRate * Math.sign(mean - count)));
+  const even = mean(counts);
+  const changes = tf.tensor1d(counts.map((count) => options.biasUpdateRate * Math.sign(even - count)));
   expertBias?.update((bias) => tf.add(bias, changes));
   changes.dispose();
 }

@@ -2,6 +2,7 @@ import { awaitGradient } from '../../autograd/awaited-gradient';
 import { readValues } from '../../backend/meta-backend';
 import { copiesPerRank, type LayerPlacement } from '../../config/expert-placement';
 import { withGradients } from '../../core/custom-gradient';
+import { total } from '../../core/statistics';
 import * as tf from '../../core/tf';
 import type { PieceList, ProcessGroup } from '../../dist/types';
 import type { ExpertExchange } from '../../nn/moe/mixture-of-experts';
@@ -184,8 +185,4 @@ function byExpert(counts: readonly (readonly number[])[]): RowsByRank {
   const ordered = Array.from({ length: experts }, (_, expert) => counts.map((each) => each[expert] ?? 0));
   const ranges = consecutive(ordered);
   return counts.map((_, rank) => ranges.flatMap((ofExpert) => ofExpert[rank] ?? []));
-}
-
-function total(lengths: readonly number[]): number {
-  return lengths.reduce((sum, length) => sum + length, 0);
 }

@@ -1,6 +1,7 @@
 import { type GatherState, type PartPass, type PartRepeats, recordPart } from '../../autograd/part-pass';
 import { untracked } from '../../backend/tfjs-state';
 import type { PipelineWork } from '../../core/events';
+import { mean } from '../../core/statistics';
 import { tensorsIn } from '../../core/tensor-tree';
 import * as tf from '../../core/tf';
 import type { ThreadCpuClock } from '../../core/thread-cpu';
@@ -71,8 +72,7 @@ export class StepRun {
       forget();
     }
     const values = engine.hasValues ? this.#losses.map((loss) => loss.dataSync()[0] ?? Number.NaN) : [];
-    const mean = values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0) / values.length;
-    return { tensors: this.#losses, mean };
+    return { tensors: this.#losses, mean: values.length === 0 ? null : mean(values) };
   }
 
   #run(stage: PipelineStage, action: Action, isSynced: boolean): void {

@@ -1,5 +1,6 @@
 import type { Engine } from '../../backend/engine';
 import { ShardlabError } from '../../core/errors';
+import { total } from '../../core/statistics';
 import * as tf from '../../core/tf';
 import { isIndex } from '../../core/whole-number';
 import type { PieceList, ProcessGroup } from '../../dist/types';
@@ -121,10 +122,6 @@ function allocate(engine: Engine, shape: readonly number[], like: tf.Tensor): tf
 
 function widthOf(tensor: tf.Tensor): number {
   return tensor.shape.slice(1).reduce((product, extent) => product * extent, 1);
-}
-
-function total(counts: readonly number[]): number {
-  return counts.reduce((sum, count) => sum + count, 0);
 }
 
 function requireDestinations(group: ProcessGroup, rows: tf.Tensor, to: ArrayLike<number>): void {

@@ -1,3 +1,4 @@
+import { sumOf } from '../../core/statistics';
 import { type Bytes, formatBytes } from '../../core/units';
 import type { BytesByCause } from '../../ledger/record';
 import type { Planned } from '../cost-of';
@@ -32,7 +33,7 @@ export function besidePrediction({ peak }: DryRun, planned: Planned): readonly B
     predicted: Bytes,
     why: (parts: Parts, peak: DryRunPeak) => readonly string[],
   ): BytesBeside => {
-    const [held, declared] = [sumOf(peak.held, CAUSES[cause]), sumOf(peak.logical, CAUSES[cause])];
+    const [held, declared] = [bytesOf(peak.held, CAUSES[cause]), bytesOf(peak.logical, CAUSES[cause])];
     const isEqual = Math.abs(declared - predicted) < 1;
     return { cause, held, declared, predicted, why: isEqual ? '' : why(parts, peak).join('; ') };
   };
@@ -60,8 +61,8 @@ const CAUSES = {
   temporary: ['comm', 'temp'],
 } as const satisfies Readonly<Record<string, readonly (keyof BytesByCause)[]>>;
 
-function sumOf(bytes: BytesByCause, causes: readonly (keyof BytesByCause)[]): Bytes {
-  return causes.reduce((sum, cause) => sum + bytes[cause], 0);
+function bytesOf(bytes: BytesByCause, causes: readonly (keyof BytesByCause)[]): Bytes {
+  return sumOf(causes, (cause) => bytes[cause]);
 }
 
 type Parts = ReturnType<typeof partsOf>;
@@ -120,7 +121,7 @@ function gradientReasons(parts: Parts, { logical }: DryRunPeak): readonly string
       ? [`${layout.stack} stores gradients in ${bytes.gradient / layout.trainedShare} bytes`]
       : [];
   const here =
-    sumOf(logical, CAUSES.gradients) === 0
+    bytesOf(logical, CAUSES.gradients) === 0
       ? 'none exist here at the peak'
       : 'the peaks are at different moments';
   const there =

@@ -1,6 +1,7 @@
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import type { CommCause } from '../../core/events';
+import { sumOf } from '../../core/statistics';
 import type { Bytes } from '../../core/units';
 import { memoryOverTime } from '../../ledger/memory';
 import { modelStatesOf } from '../../ledger/model-states';
@@ -77,10 +78,10 @@ function meanReceived(
   if (received(last, 'param') === own.param && received(last, 'grad') === own.grad) return own;
   const between = Array.from({ length: world - 2 }, (_, i) => stepOf(i + 1));
   const mean = (cause: CommCause): Bytes =>
-    [first, ...between, last].reduce((sum, record) => sum + received(record, cause), 0) / world;
+    sumOf([first, ...between, last], (record) => received(record, cause)) / world;
   return { param: mean('param'), grad: mean('grad') };
 }
 
 function received({ collectives }: StepRecord, cause: CommCause): Bytes {
-  return collectives.reduce((sum, event) => sum + (event.cause === cause ? event.wireBytes : 0), 0);
+  return sumOf(collectives, (event) => (event.cause === cause ? event.wireBytes : 0));
 }

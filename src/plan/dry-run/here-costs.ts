@@ -1,5 +1,6 @@
 import type { KernelCosts } from '../../backend/kernel-costs';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
+import { sumOf } from '../../core/statistics';
 import type { Bytes, Seconds } from '../../core/units';
 import type { CallOp } from '../../transport/call';
 import { type Link, transferSeconds, type WireCost } from '../../transport/link';
@@ -130,8 +131,7 @@ function linesOf(kernels: readonly MeasuredKernel[], unit: MeasuredKernel['unit'
  */
 function lineThrough(points: readonly Pick<MeasuredKernel, 'size' | 'seconds'>[], fallback: Line): Line {
   const timed = points.filter(({ seconds }) => seconds > 0);
-  const mean = (of: (point: (typeof timed)[number]) => number): number =>
-    timed.reduce((sum, point) => sum + of(point), 0) / timed.length;
+  const mean = (of: (point: (typeof timed)[number]) => number): number => sumOf(timed, of) / timed.length;
   if (timed.length === 0) return fallback;
   // Minimises the sum of ((start + slope x size) / seconds - 1)^2.
   const [a, b] = [mean(({ seconds }) => seconds ** -2), mean(({ size, seconds }) => size * seconds ** -2)];

@@ -1,6 +1,7 @@
 import type { KernelCall } from '../../backend/kernel-costs';
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
+import { mean, median } from '../../core/statistics';
 import type { Seconds } from '../../core/units';
 import type { TimedStep } from '../../train/kernel-profile';
 import type { CollectiveCall } from '../../transport/meta-plane';
@@ -77,7 +78,7 @@ export function measuredKernels(
     name: call.name,
     key,
     ...sizeOfWork(call),
-    seconds: seconds.reduce((sum, each) => sum + each, 0) / seconds.length,
+    seconds: mean(seconds),
   }));
 }
 
@@ -121,13 +122,6 @@ function requireSame(calls: readonly KernelCall[], { calls: timed }: TimedStep):
       `kernel call ${place + 1} of a step is ${planned ?? 'missing'} in the dry run, but ${ran ?? 'missing'} on the rank`,
     );
   }
-}
-
-export function median(values: readonly number[]): number {
-  const sorted = values.toSorted((a, b) => a - b);
-  const middle = sorted.length >> 1;
-  const [low = 0, high = 0] = [sorted[(sorted.length - 1) >> 1], sorted[middle]];
-  return (low + high) / 2;
 }
 
 /** Returns the factor by which computation takes longer if `threads` threads share `cores` cores. */

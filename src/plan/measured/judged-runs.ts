@@ -1,3 +1,4 @@
+import { median } from '../../core/statistics';
 import type { Seconds } from '../../core/units';
 import type { MeasuredRun } from '../accuracy';
 import type { Layout } from '../layout';
@@ -27,8 +28,8 @@ function idOf({ model, gpus, dp, tp, pp, microBatch, globalBatch }: Layout): str
 
 /** Returns the baseline, which is the simplest time model: every GPU does its share of all operations at one fixed rate. */
 export function constantEfficiency(fittedOn: readonly MeasuredLayout[]): (layout: Layout) => Seconds {
-  const shares = fittedOn.map(({ layout, seconds }) => idealSeconds(layout) / seconds).sort((a, b) => a - b);
-  const efficiency = shares[shares.length >> 1] ?? 1;
+  const shares = fittedOn.map(({ layout, seconds }) => idealSeconds(layout) / seconds);
+  const efficiency = shares.length === 0 ? 1 : median(shares);
   return (layout) => idealSeconds(layout) / efficiency;
 }
 

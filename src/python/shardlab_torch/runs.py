@@ -117,7 +117,7 @@ class Runs:
         index = 0
         while self._courier.may_step(index):
             is_last = self._courier.is_last(index)
-            result, record = trainer.step(bool(order["mayDiverge"]), is_last)
+            result, record = trainer.step(is_last)
             self._courier.link.send({"type": "step", "id": work_id, "step": {"result": result, "record": record}})
             index += 1
 

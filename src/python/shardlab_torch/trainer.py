@@ -96,7 +96,7 @@ class Trainer:
         self.lr = lr
         self.batches.forget()
 
-    def step(self, may_diverge: bool, is_last: bool) -> tuple[Json, Json | None]:
+    def step(self, is_last: bool) -> tuple[Json, Json | None]:
         """Runs one step; returns the step's result, and the step's record if the step is the last of its call."""
         self._spans = dict.fromkeys(SPANS, 0.0)
         start = time.monotonic()
@@ -113,7 +113,7 @@ class Trainer:
         self._phase_steps += 1
         self.steps += 1
         self.micro_batches += self.config["accumulation"]
-        if not math.isfinite(loss) and not self._warned and not may_diverge:
+        if not math.isfinite(loss) and not self._warned:
             self._warned = True
             print(
                 f"warning: the loss of step {self.steps} is {number(loss)}; lower optimizer.lr or set clipNorm. This warning appears once",

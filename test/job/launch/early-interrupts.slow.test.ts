@@ -43,7 +43,6 @@ test(
         return run.step(100_000);
       },
       'run.step with evaluations': () => run.step(100_000, { evalSteps: 1 }),
-      'run.lrRangeTest': () => run.lrRangeTest({ numIter: 100_000 }),
       'run.save': () => run.save(join(path, 'never')),
       'run.load': () => run.load(join(path, 'saved')),
       'run.evaluate': () => run.evaluate(),

@@ -16,7 +16,7 @@ function logged(path: string) {
   const steps = (...numbers: number[]): void => {
     for (const step of numbers) logs.step({ step, ...RESULT, spans: SPANS }, []);
   };
-  return { logs, steps, log: () => logs.add('jsonl', path, 0) };
+  return { logs, steps, log: () => logs.add('jsonl', path) };
 }
 
 const rowsOf = (path: string): LogRow[] =>
@@ -94,4 +94,18 @@ test('a log of JSON lines', async (context) => {
     assert.equal(readFileSync(path, 'utf8'), text.slice(0, text.indexOf('{"kind"')));
     file.close();
   });
+});
+
+test('a log that cannot be written is closed with one warning', {
+  skip: process.platform !== 'linux' && 'only Linux has /dev/full',
+}, () => {
+  const warnings: string[] = [];
+  const logs = new RunLogs((message) => warnings.push(message));
+  logs.add('jsonl', '/dev/full');
+  for (const step of [1, 2]) logs.step({ step, ...RESULT, spans: SPANS }, []);
+  assert.equal(warnings.length, 1);
+  assert.match(
+    warnings[0] ?? '',
+    /^run\.log: \/dev\/full cannot be written and gets no more rows: ENOSPC.*The training continues$/,
+  );
 });

@@ -59,10 +59,11 @@ test('a log that is not known, has no path or cannot be written is refused', (co
   const logs = new RunLogs((message) => assert.fail(message));
   const cases = [
     [['wandb'], 'CONFIG', /run\.log\("wandb"\) is not a log/],
+    [['tensorboard', path], 'CONFIG', /are not written; give run\.log\('jsonl', file\)/],
     [['jsonl'], 'CONFIG', /needs a path, as run\.log\('jsonl', 'log\.jsonl'\)/],
     [['jsonl', join(path, 'nowhere', 'log')], 'IO', /cannot be written: ENOENT/],
   ] as const;
   for (const [[target, file], code, message] of cases) {
-    assert.throws(() => logs.add(target, file, 0), { code, message });
+    assert.throws(() => logs.add(target, file), { code, message });
   }
 });

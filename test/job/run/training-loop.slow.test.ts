@@ -1,17 +1,8 @@
 import assert from 'node:assert/strict';
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { inspect } from 'node:util';
 import { ShardlabError } from '../../../src/core/errors';
 import type { Job } from '../../../src/job/run/job';
 import type { LogRow } from '../../../src/job/run/log-file';
@@ -260,34 +251,4 @@ test('the training loop of a run', async (context) => {
     assert.throws(() => plain.log('jsonl', ''), isConfig);
     assert.equal(plain.losses.length, 12);
   });
-
-  await context.test(
-    'a range test of learning rates suggests one and leaves the run as it was, to the bit',
-    async () => {
-      const run = await trained(job);
-      await run.step(4);
-      const states = async (name: string): Promise<Buffer[]> => {
-        await run.save(place(name));
-        const files = readdirSync(place(name)).filter((file) => file.endsWith('.safetensors'));
-        return files.map((file) => readFileSync(join(place(name), file)));
-      };
-      const before = await states('before');
-      const figure = await run.lrRangeTest({ startLr: 1e-5, endLr: 100, numIter: 40 });
-      assert.deepEqual(await states('after'), before);
-      const { suggestedLr } = figure;
-      assert.ok(suggestedLr !== null && suggestedLr > 1e-4 && suggestedLr < 10, inspect(suggestedLr));
-      assert.match(figure.title, /^The loss falls fastest at a learning rate of \S+ and diverges at \S+$/);
-      assert.ok(figure.table.rows.length < 40);
-      assert.equal(run.lr, 1e-3);
-      assert.equal(run.lastStep, 4);
-      await run.step(8);
-      assert.deepEqual(run.losses, plain.losses);
-      await assert.rejects(run.lrRangeTest({ startLr: 1, endLr: 0.1 }), {
-        code: 'CONFIG',
-        message: /endLr is 0\.1, but must be above startLr \(1\)/,
-      });
-      assert.equal(existsSync(place('nothing')), false);
-      await run.dispose();
-    },
-  );
 });

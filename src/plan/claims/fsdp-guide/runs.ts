@@ -1,3 +1,4 @@
+import { median } from '../../../core/statistics';
 import type * as tf from '../../../core/tf';
 import type { Experiment, Facts } from '../entry';
 import type { LabPlace, LabScope, RunFacts } from '../lab';
@@ -127,11 +128,6 @@ function factsOf(runs: Readonly<Record<string, RunFacts>>): Facts {
     facts[`${name}Collectives`] = states.reduce((sum, { count }) => sum + count, 0);
   }
   return facts;
-}
-
-function median(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
 }
 
 const MOE = { kind: 'moe', layers: 2, dim: 64, heads: 4, vocab: 512, seq: 32, experts: 4 } as const;

@@ -1,5 +1,6 @@
 import type { TrainConfigInput } from '../../../config/train-config';
 import { ShardlabError } from '../../../core/errors';
+import { median } from '../../../core/statistics';
 import type * as tf from '../../../core/tf';
 import { testAdvice } from '../../advice';
 import { predict } from '../../predict';
@@ -95,7 +96,7 @@ export const recurrent: Experiment = {
         );
       const sequences = tf.randomNormal([8, 24, 64], 0, 1, 'float32', rank);
       const rows = tf.randomNormal([8, 64], 0, 1, 'float32', rank);
-      const median = (layers: tf.layers.Layer[], x: tf.Tensor, shards: boolean): number => {
+      const seconds = (layers: tf.layers.Layer[], x: tf.Tensor, shards: boolean): number => {
         const net = tf.sequential({ layers });
         if (shards) for (const layer of [...net.layers, net]) fullyShard(layer);
         else DDP(net);
@@ -106,11 +107,11 @@ export const recurrent: Experiment = {
           gradients(loss).backward();
           return performance.now() - start;
         });
-        return times.sort((a, b) => a - b)[3] ?? Number.NaN;
+        return median(times);
       };
       return {
-        lstm: median(lstm(), sequences, true) / median(lstm(), sequences, false),
-        dense: median(dense(), rows, true) / median(dense(), rows, false),
+        lstm: seconds(lstm(), sequences, true) / seconds(lstm(), sequences, false),
+        dense: seconds(dense(), rows, true) / seconds(dense(), rows, false),
       };
     });
     const [first = { lstm: Number.NaN, dense: Number.NaN }] = seconds;

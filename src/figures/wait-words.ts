@@ -1,0 +1,181 @@
+import { listed } from '../core/listed';
+import type { StepRecord } from '../ledger/record';
+import { byWaitKind, totalWait, WAIT_KINDS, type WaitKind, type WaitSeconds } from '../ledger/waits';
+import { type Quantities, quantity, type Title } from './figure';
+import { byteScale, counted, inUnit, quoted, short, timeScale } from './format';
+import { safe } from './grammar/ink';
+import type { RunView } from './run-view';
+import { type Cases, extremes, type Runs, valuesOf, wireRatio } from './runs';
+import { areApart, type Spread } from './spread';
+import { LEAST_STEPS, meanWaits } from './step-times';
+import { type TimelineCase, WORK_TOKENS } from './wait-case';
+
+// The words of figures that show when ranks wait, and for what.
+
+/** Words for the kinds of waits; in a sentence, they follow the verb "waits". */
+export const WAIT_WORDS: Readonly<Record<WaitKind, string>> = {
+  wire: 'for the wire',
+  peer: 'for a peer',
+  core: 'for a core',
+  unknown: 'for wire, peer or core',
+};
+
+/** Names the kind that is more than half of a wait, as ", mostly for a core"; '' if each kind is at most half of it. */
+function mostlyFor(waits: WaitSeconds): string {
+  const top = WAIT_KINDS.find((kind) => waits[kind] > totalWait(waits) / 2);
+  return top === undefined || top === 'unknown' ? '' : `, mostly ${WAIT_WORDS[top]}`;
+}
+
+/**
+ * Formats waits ÷ `divisor`, as "3.1 for the wire, 2.0 for a peer and 40.2 for a core". If no wait's kind is known, the text
+ * has only the unknown waits.
+ */
+export function waitsText(waits: WaitSeconds, divisor: number): string {
+  const areUnknown = waits.unknown > 0 && waits.unknown === totalWait(waits);
+  const said = WAIT_KINDS.filter((kind) => (kind === 'unknown' ? waits.unknown > 0 : !areUnknown));
+  return listed(said.map((kind) => `${short(waits[kind] / divisor)} ${WAIT_WORDS[kind]}`));
+}
+
+/** Says how long ranks wait in a step, and for what. */
+export function waitFinding({ part }: RunView, records: readonly StepRecord[], seconds: number): Title {
+  if (records.every(({ collectives }) => collectives.length === 0)) {
+    return `Nothing was communicated in ${part ?? 'this step'}`;
+  }
+  const waits = meanWaits(records);
+  const { divisor, unit } = timeScale(seconds);
+  const cost = `${short(totalWait(waits) / divisor)} of ${short(seconds / divisor)} ${unit}`;
+  if (totalWait(waits) < seconds / 200) return [`Ranks hardly wait: ${cost}`];
+  return [`Ranks wait ${cost} on average${mostlyFor(waits)}`];
+}
+
+/** The drawn step is nearest to the medians of `numSteps` steps; `numSteps` is 0 if the caller chose the step. */
+export function waitSubtitle(
+  run: RunView,
+  records: readonly StepRecord[],
+  numRows: number,
+  numSteps: number,
+): string {
+  const note = run.note === undefined ? '' : `, ${safe(run.note)}`;
+  const shown = numRows < records.length ? ` ${numRows} of ${records.length} ranks are shown.` : '';
+  const nearest = numSteps > 1 ? `: its times are nearest to the medians of ${numSteps} steps` : '';
+  const scale = timeScale(Math.max(...records.map(({ start, end }) => end - start)));
+  const waits = meanWaits(records);
+  const said =
+    totalWait(waits) > 0 ? ` Mean waits in ${scale.unit}: ${waitsText(waits, scale.divisor)}.` : '';
+  return (
+    `${run.strategy}, ${counted(run.world, 'rank')}${note}. Step ${records[0]?.step}${nearest}.${shown}<br>` +
+    `Upper lane: main thread. Lower: wire.${said}`
+  );
+}
+
+const allWaits = ({ times }: TimelineCase): Spread => times.wait;
+/** The waits for the wire, which settings can change. */
+const wireWaits = ({ times }: TimelineCase): Spread => times.waits.wire;
+
+/** Whether the kind of every wait is known in all runs. */
+function areKnown(cases: readonly TimelineCase[]): boolean {
+  return cases.every(({ times }) => times.waits.unknown.median === 0);
+}
+
+/**
+ * Compares the runs that wait least and most. If their waits for the wire, which settings can change, differ clearly, compares
+ * these waits; if not, compares all waits. Claims no difference if a run has few steps, or if the middle halves of both runs'
+ * waits overlap.
+ */
+export function comparedWaitFinding(cases: Cases<TimelineCase>): Title {
+  if (cases.length === 1) return singleFinding(cases[0]);
+  const fewest = Math.min(...cases.map(({ times }) => times.numSteps));
+  if (fewest < LEAST_STEPS) {
+    const measured = counted(fewest, 'measured step');
+    return [`Too few steps to compare times: ${measured}, ${LEAST_STEPS} are needed`];
+  }
+  const wireFinding = areKnown(cases) ? clearFinding(cases, wireWaits, ' for the wire') : undefined;
+  return wireFinding ?? clearFinding(cases, allWaits, '') ?? unclearFinding(cases);
+}
+
+/** Returns the runs with the lowest and the highest median, and these medians as texts in one unit. */
+function ends(cases: Cases<TimelineCase>, of: (one: TimelineCase) => Spread) {
+  const { least, most } = extremes(cases, (one) => of(one).median);
+  const { divisor, unit } = timeScale(of(most).median);
+  const [low, high] = [least, most].map((one) => short(of(one).median / divisor));
+  return { least, most, low, high, unit };
+}
+
+function clearFinding(cases: Cases<TimelineCase>, of: (one: TimelineCase) => Spread, forWhat: string) {
+  const { least, most, low, high, unit } = ends(cases, of);
+  if (!areApart(of(least), of(most))) return undefined;
+  const finding = `${quoted(least.name)} waits ${low} ${unit}${forWhat}, and ${quoted(most.name)} waits ${high} ${unit}`;
+  const mostly = forWhat === '' ? mostlyOf(most) : '';
+  return [`${finding}${mostly}`, finding, `The waits${forWhat} last ${low} to ${high} ${unit}`];
+}
+
+function unclearFinding(cases: Cases<TimelineCase>): Title {
+  const { least, most, low, high, unit } = ends(cases, allWaits);
+  const mostly = mostlyOf(least) === mostlyOf(most) ? mostlyOf(most) : '';
+  return [`No clear difference in waiting: ${low} to ${high} ${unit}${mostly}`];
+}
+
+function singleFinding(one: TimelineCase): Title {
+  const { step, wait } = one.times;
+  const { divisor, unit } = timeScale(step.median);
+  const cost = `${short(wait.median / divisor)} of ${short(step.median / divisor)} ${unit}`;
+  return [
+    `${quoted(one.name)}: ranks wait ${cost}${mostlyOf(one)}`,
+    `Ranks wait ${cost}${mostlyOf(one)}`,
+    `Ranks wait ${cost}`,
+  ];
+}
+
+function mostlyOf({ times: { waits } }: TimelineCase): string {
+  return mostlyFor(byWaitKind((kind) => waits[kind].median));
+}
+
+/**
+ * Returns the numbers that a reader may guess, such as the share by which the best of the other runs shortened the first
+ * run's waits.
+ */
+export function waitQuantities(cases: Cases<TimelineCase>): Quantities {
+  const wire = { wireRatio: wireRatio(cases.map(({ wireBytes }) => wireBytes)) };
+  const [first, second, ...rest] = cases;
+  if (second === undefined) return wire;
+  const isKnown = areKnown(cases);
+  const of = isKnown ? wireWaits : allWaits;
+  const { least: best } = ends([second, ...rest], of);
+  const [before, after] = [of(first), of(best)];
+  const { divisor, unit } = timeScale(Math.max(before.median, after.median));
+  const what = isKnown ? 'waiting for the wire' : 'waiting';
+  const numSteps = Math.min(first.times.numSteps, best.times.numSteps);
+  const isClear = numSteps >= LEAST_STEPS && areApart(before, after);
+  const saved = before.median > 0 ? (1 - after.median / before.median) * 100 : 0;
+  const instead = `${short(after.median / divisor)} instead of ${short(before.median / divisor)} ${unit}`;
+  const says = (share: string): string => {
+    if (!isClear) return `no clear difference in ${what}: ${instead}`;
+    if (saved < 0) return `${quoted(best.name)} spends more time ${what}: ${instead}`;
+    return `${quoted(best.name)} removed ${share} of the ${what} (${instead})`;
+  };
+  return { ...wire, hiddenShare: quantity(saved, '%', says) };
+}
+
+/** Says what the runs are, and what is drawn of each. */
+export function comparedWaitSubtitle(runs: Runs, cases: Cases<TimelineCase>, perTokens: boolean): string {
+  const strategies = valuesOf(runs, ({ strategy }) => strategy).join(', ');
+  const worlds = valuesOf(runs, ({ world }) => counted(world, 'rank')).join(', ');
+  const notes = valuesOf(runs, ({ note }) => note).filter((note) => note !== undefined);
+  const note = notes.length === 1 ? `, ${safe(notes[0] ?? '')}` : '';
+  const counts = cases.map(({ times }) => times.numSteps);
+  const [fewest, most] = [Math.min(...counts), Math.max(...counts)];
+  const steps = fewest === most ? counted(most, 'step') : `${fewest}–${most} steps`;
+  const per = perTokens ? `, per ${WORK_TOKENS.toLocaleString('en-US')} tokens` : '';
+  const spread = `Medians (quartiles) of ${steps}${per}; drawn: the step and rank nearest to them.`;
+  return `${strategies}, ${worlds}${note}${bytesText(cases)}.<br>${spread} Upper lane: main thread. Lower: wire.`;
+}
+
+/** Says how much a rank receives per step; '' for a single run. */
+function bytesText(cases: Cases<TimelineCase>): string {
+  const bytes = cases.map(({ wireBytes }) => wireBytes);
+  const [least, most] = [Math.min(...bytes), Math.max(...bytes)];
+  const scale = byteScale(most);
+  if (cases.length === 1) return '';
+  if (most - least < 0.5) return `; in all runs a rank receives ${inUnit(most, scale)}`;
+  return `; a rank receives ${inUnit(least, scale)} to ${inUnit(most, scale)}`;
+}
