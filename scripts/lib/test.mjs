@@ -30,13 +30,14 @@ export function main() {
     const torch = { fast: values.fast, only: positionals };
     if (values.torch) return runTorchTests(env, torch);
     if (!values['no-lint']) await step('lint', runBiome);
-    const files = await chosenFiles(values, positionals);
+    const { files, changed } = await chosenFiles(values, positionals);
     const cases = values.long ? {} : { SHARDLAB_TEST_CASES: 'some' };
     const status = await runTests(
       files,
       {
         ...env,
         ...cases,
+        ...(changed && { SHARDLAB_TEST_CHANGED: changed.join('\n') }),
         ...(values.golden && { SHARDLAB_GOLDEN: '1' }),
       },
       { long: values.long },
@@ -47,15 +48,18 @@ export function main() {
   });
 }
 
-/** The test files that the options name; without options, those that the change in the work tree reaches. */
+/**
+ * The test files that the options name; without options, those that the change in the work tree reaches, and the files that
+ * changed.
+ */
 async function chosenFiles({ fast, long, golden, all, since }, only) {
   const files = testFiles({ fast, long, only });
   const isUsual = !fast && !long && !golden && only.length === 0;
-  if (all || (since === undefined && !isUsual)) return files;
+  if (all || (since === undefined && !isUsual)) return { files };
   return step('tests', (say) => {
-    const { tests, why } = chooseTests(files, since);
+    const { tests, changed, why } = chooseTests(files, since);
     say(tests === undefined ? `all: ${why}` : `${why}; and the smoke`);
-    return tests === undefined ? files : [...new Set([...tests, ...smokeFiles(files)])];
+    return tests === undefined ? { files } : { files: [...new Set([...tests, ...smokeFiles(files)])], changed };
   });
 }
 

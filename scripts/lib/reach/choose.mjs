@@ -6,8 +6,8 @@ const EVERYTHING = /^(package(-lock)?\.json|tsconfig\.json|biome\.json|\.npmrc|\
 
 /**
  * Chooses the tests that a change reaches, out of `tests` (paths of test files). The change is that since `ref`; without a ref,
- * that of the work tree. Returns { tests, why }: `why` says in a line what was chosen, and `tests` is undefined if everything
- * has to run.
+ * that of the work tree. Returns { tests, changed, why }: `why` says in a line what was chosen, `changed` are the files of the
+ * change, and `tests` is undefined if everything has to run.
  */
 export function chooseTests(tests, ref) {
   const paths = repositoryFiles();
@@ -33,6 +33,7 @@ export function chooseTests(tests, ref) {
   const counts = `${count(changed.length, 'file')} with ${count(declarations.size, 'declaration')}`;
   return {
     tests: chosen,
+    changed,
     why: `${chosen.length} of ${tests.length} test files, which reach the change ${since} (${counts})`,
   };
 }
