@@ -59,7 +59,9 @@ async function chosenFiles({ fast, long, golden, all, since }, only) {
   return step('tests', (say) => {
     const { tests, changed, why } = chooseTests(files, since);
     say(tests === undefined ? `all: ${why}` : `${why}; and the smoke`);
-    return tests === undefined ? { files } : { files: [...new Set([...tests, ...smokeFiles(files)])], changed };
+    return tests === undefined
+      ? { files }
+      : { files: [...new Set([...tests, ...smokeFiles(files)])], changed };
   });
 }
 

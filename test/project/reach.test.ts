@@ -185,7 +185,7 @@ describe('in this repository', () => {
     ],
     [
       'kernel/executor/cell-runner.ts',
-      ['test/kernel/protocol.slow.test.ts', 'test/project/execute.slow.test.ts'],
+      ['test/kernel/protocol.slow.test.ts', 'test/project/execute.long.test.ts'],
       ['test/nn/moe.test.ts'],
     ],
     ['src/plan/dry-run/rank-thread.ts', ['test/plan/rank-threads.test.ts'], ['test/nn/moe.test.ts']],

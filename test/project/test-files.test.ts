@@ -28,7 +28,7 @@ const load = () => importScript<RunTests>('run-tests');
 
 test('the usual run contains slow tests and no long tests', async () => {
   const files = (await load()).testFiles({ only: [] });
-  assert.ok(files.includes('test/project/start.slow.test.ts'));
+  assert.ok(files.includes('test/kernel/ranks.slow.test.ts'));
   assert.ok(!files.some((file) => file.endsWith('.long.test.ts')));
 });
 

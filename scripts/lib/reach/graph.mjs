@@ -20,7 +20,8 @@ const isLibrary = (path) => /^(src|kernel)\//.test(path);
  * [Note: reach] Imports say which declaration a name means. A method of a class is reached if the class is, and if any code
  * that is reached calls a property of the method's name: types are not known here. A string that is a path of a source starts a
  * process or a thread there, so the source is loaded, and its exports are reached if they are named; those of
- * `await import(…)` too. In strings outside of src and kernel there may be cells: they name what follows a dot. So the reach is
+ * `await import(…)` too. A program that the library starts has objects of its own: only its own code, and the cells and functions
+ * of the test, call their methods. In strings outside of src and kernel there may be cells: they name what follows a dot. So the reach is
  * rather too large than too small. It does not contain names that a program computes, and constants that nobody names but whose
  * values have effects when their file is loaded.
  */
@@ -163,7 +164,7 @@ export class Graph {
     const found =
       whole.length > 0 || list.length === 1 ? whole : list.flatMap((text) => this.#named(file, [text]));
     for (const path of found) {
-      if (this.#files.has(path)) links.opens.push(path);
+      if (this.#files.has(path)) (isLibrary(file.path) ? links.programs : links.opens).push(path);
       else this.#addData(links, path);
     }
     if (isLibrary(file.path)) return;
@@ -217,11 +218,11 @@ export class Graph {
 }
 
 /**
- * What a declaration names. `opens` are files whose exports it may read by name, `loads` files that it only runs, and `cells` files
- * whose exports cells may read; `said` are the names in its texts, which may be cells.
+ * What a declaration names. `opens` are files whose exports it may read by name, `loads` files that it only runs, `programs` files
+ * that the library runs in processes or threads, and `cells` files whose exports cells may read; `said` are the names in its texts, which may be cells.
  */
 function noLinks() {
-  const lists = { declarations: [], opens: [], loads: [], cells: [], data: [] };
+  const lists = { declarations: [], opens: [], loads: [], programs: [], cells: [], data: [] };
   return { ...lists, names: new Set(), reads: new Set(), said: new Set() };
 }
 
@@ -239,6 +240,10 @@ class Visit {
   #reached = new Map();
   #from;
   #todo = [];
+  /** Programs that the library starts; a program may start others. */
+  #programs = new Set();
+  /** The names in code of tests, which may run in a program. */
+  #sent = { names: new Set(), reads: new Set(), said: new Set() };
   #loaded = new Set();
   #opened = { reads: new Set(), said: new Set() };
   /** The names of all links, and what is reached once a name is known. */
@@ -257,12 +262,33 @@ class Visit {
     return this.#reached;
   }
 
-  /** Whether everything in a file reaches a wanted declaration. */
+  /** Whether everything in a file, and in the programs that it starts, reaches a wanted declaration. */
   reaches(file) {
     this.#load(file);
     for (const declaration of file.names.values()) this.#reach(declaration);
-    while (!this.#isFound && this.#todo.length > 0) this.#follow(this.#todo.pop());
+    this.#finish();
+    for (const path of this.#programs) if (!this.#isFound) this.#run(path);
     return this.#isFound;
+  }
+
+  #finish() {
+    while (!this.#isFound && this.#todo.length > 0) this.#follow(this.#todo.pop());
+  }
+
+  /** Reaches a program of the library, to which the test's cells and functions are sent. */
+  #run(path) {
+    const program = new Visit(this.#graph, this.#wanted);
+    for (const [kind, names] of Object.entries(this.#sent))
+      for (const name of names) program.#name(name, kind);
+    program.#programs = this.#programs;
+    program.#open(this.#graph.file(path), 'reads');
+    // The program may run the cells.
+    for (const file of this.#opened.said) program.#open(file, 'said');
+    program.#finish();
+    for (const [declaration, from] of program.#reached) {
+      if (!this.#reached.has(declaration)) this.#reached.set(declaration, from);
+    }
+    this.#isFound ||= program.#isFound;
   }
 
   #reach(declaration) {
@@ -274,14 +300,18 @@ class Visit {
 
   #follow(declaration) {
     this.#from = declaration;
-    const { declarations, opens, loads, cells, names, reads, said } = this.#graph.linksOf(declaration);
+    const { declarations, opens, loads, programs, cells, names, reads, said } =
+      this.#graph.linksOf(declaration);
     for (const next of declarations) this.#reach(next);
     for (const path of opens) this.#open(this.#graph.file(path), 'reads');
     for (const path of cells) this.#open(this.#graph.file(path), 'said');
     for (const path of loads) this.#load(this.#graph.file(path));
-    for (const name of said) this.#name(name, 'said');
-    for (const each of [said, names]) for (const name of each) this.#name(name, 'names');
-    for (const each of [said, names, reads]) for (const name of each) this.#name(name, 'reads');
+    for (const path of programs) this.#programs.add(path);
+    const isSent = !isLibrary(declaration.file.path);
+    // A name in a text may be called, and what is called is read.
+    for (const name of said) this.#hear(name, 'said', isSent);
+    for (const kind of [said, names]) for (const name of kind) this.#hear(name, 'names', isSent);
+    for (const kind of [said, names, reads]) for (const name of kind) this.#hear(name, 'reads', isSent);
     if (declaration.members) this.#openClass(declaration);
   }
 
@@ -320,6 +350,11 @@ class Visit {
     if (this.#known[kind].has(name)) this.#reach(declaration);
     else if (waiting.has(name)) waiting.get(name).push(declaration);
     else waiting.set(name, [declaration]);
+  }
+
+  #hear(name, kind, isSent) {
+    if (isSent) this.#sent[kind].add(name);
+    this.#name(name, kind);
   }
 
   #name(name, kind) {
