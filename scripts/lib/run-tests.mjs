@@ -1,8 +1,8 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { filesBelow, root } from './places.mjs';
+import { filesBelow, isWritable, root } from './places.mjs';
 import { passThrough } from './run.mjs';
 import { StepError } from './step.mjs';
 
@@ -30,21 +30,11 @@ const FILES_PER_PROCESS = 8;
  */
 const SHARED_FOLDERS = /^test\/(checkpoint|job\/rank|job\/run|optim|parallel|plan|train)\//;
 
-/** The slowest files. They start first, in this order; other files start in the order of their paths. */
-const LONGEST = [
-  'test/kernel/examples.slow.test.ts',
-  'test/kernel/training.slow.test.ts',
-  'test/kernel/ranks.slow.test.ts',
-  'test/job/run/own-model.slow.test.ts',
-  'test/cli/run.slow.test.ts',
-  'test/project/execute.slow.test.ts',
-  'test/train/pipeline.slow.test.ts',
-  'test/project/start.slow.test.ts',
-  'test/parallel/parity/parity.slow.test.ts',
-  'test/parallel/experts/training.slow.test.ts',
-  'test/cli/sft.slow.test.ts',
-  'test/parallel/experts/placement.slow.test.ts',
-];
+/** The seconds of each file in the last run that had it. They decide which files start first. */
+const DURATIONS = join(root, 'build', 'durations.json');
+
+/** The first line of a test that every run of chosen tests has, with what it covers. */
+const SMOKE = /^\/\/ \[Smoke: (.*)\]/;
 
 /** A run names this many of its slowest files at its end. */
 const NUM_SLOWEST = 10;
@@ -78,6 +68,8 @@ export async function runTests(files, env, { long = false } = {}) {
   const together = await runGroup(inOrder(files.filter((file) => !isAlone(file))), 'together', { env, long });
   const alone = await runGroup(files.filter(isAlone), 'alone', { env, long });
   const sum = (name) => together[name] + alone[name];
+  // A file with all its cases takes longer than usual.
+  if (!long) storeDurations([...together.files, ...alone.files]);
   const skipped = sum('skipped') > 0 ? `, ${sum('skipped')} skipped` : '';
   process.stdout.write(slowestFiles([...together.files, ...alone.files]));
   process.stdout.write(`\n${sum('passed')} passed, ${sum('failed')} failed${skipped}\n`);
@@ -85,23 +77,54 @@ export async function runTests(files, env, { long = false } = {}) {
 }
 
 /**
- * Returns the files in the order in which they start: the slowest ones, then other slow files, then fast files. With this order,
- * no core is idle at the end while another core runs a slow file.
+ * Returns the files in the order in which they start: the slowest ones first, so that no core is idle at the end while another
+ * core runs a slow file. Files that have not run here come before all others, slow ones first; of those, longer files first.
  */
-export function inOrder(files) {
-  const longest = LONGEST.filter((file) => files.includes(file));
-  const others = files.filter((file) => !longest.includes(file));
-  return [
-    ...longest,
-    ...[true, false].flatMap((isSlow) => others.filter((file) => SLOW.test(file) === isSlow)),
+export function inOrder(files, durations = readDurations()) {
+  const size = (file) => (existsSync(join(root, file)) ? statSync(join(root, file)).size : 0);
+  const rank = (file) => [
+    SLOW.test(file) ? 1 : 0,
+    durations[file] ?? Number.POSITIVE_INFINITY,
+    durations[file] === undefined ? size(file) : 0,
   ];
+  const ranks = new Map(files.map((file) => [file, rank(file)]));
+  const compare = (a, b) => {
+    const i = ranks.get(a).findIndex((value, at) => value !== ranks.get(b)[at]);
+    return i < 0 ? 0 : ranks.get(b)[i] - ranks.get(a)[i];
+  };
+  return [...files].sort(compare);
+}
+
+/** The seconds of each file in the last run that had it. */
+export function readDurations() {
+  try {
+    return JSON.parse(readFileSync(DURATIONS, 'utf8'));
+  } catch {
+    return {};
+  }
+}
+
+function storeDurations(files) {
+  const stored = Object.fromEntries(files.map(({ file, seconds }) => [sourceOf(file), seconds]));
+  if (isWritable(join(root, 'build'))) {
+    writeFileSync(DURATIONS, JSON.stringify({ ...readDurations(), ...stored }, null, 1));
+  }
+}
+
+/** The source of a compiled test. */
+function sourceOf(file) {
+  return relative(join(root, 'build'), file).replace(/\.js$/, '.ts');
+}
+
+/** Returns those of the files that are marked as the smoke: together they run in a minute and touch each part once. */
+export function smokeFiles(files) {
+  return files.filter((file) => SMOKE.test(readFileSync(join(root, file), 'utf8')));
 }
 
 function slowestFiles(files) {
   if (files.length <= NUM_SLOWEST) return '';
   const slowest = files.sort((a, b) => b.seconds - a.seconds).slice(0, NUM_SLOWEST);
-  const nameOf = (file) => relative(join(root, 'build'), file).replace(/\.js$/, '.ts');
-  const lines = slowest.map(({ file, seconds }) => `${seconds.toFixed(1).padStart(8)} s  ${nameOf(file)}`);
+  const lines = slowest.map(({ file, seconds }) => `${seconds.toFixed(1).padStart(8)} s  ${sourceOf(file)}`);
   return `\nThe slowest files:\n${lines.join('\n')}\n`;
 }
 

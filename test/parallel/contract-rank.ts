@@ -1,7 +1,8 @@
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import type { CollectiveEvent, MemoryCause } from '../../src/core/events';
 import { createTrainer } from '../../src/train/trainer';
-import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
+import { onRanks } from '../support/on-ranks';
+import type { RankArgs, TestRank } from '../support/rank-process';
 import type { Peak } from '../support/tally-observer';
 import { type NaiveName, naively } from './naive';
 
@@ -43,14 +44,11 @@ export interface PlacedCase {
   readonly naive?: NaiveName;
 }
 
-interface ContractArgs extends RankArgs {
-  readonly cases: readonly PlacedCase[];
-}
-
-runAsRank<ContractArgs>((rank) => rank.args.cases.map((one) => observe(rank, one)));
+/** Measures training steps on ranks. */
+export const observeContract = onRanks(__filename, observe);
 
 /** Trains a step, which allocates the states, measures the second, and trains one more. */
-function observe(rank: TestRank<ContractArgs>, { config, naive }: PlacedCase): ContractResult {
+function observe(rank: TestRank<RankArgs>, { config, naive }: PlacedCase): ContractResult {
   const { engine, tally } = rank;
   const held = (): number => engine.memory.bytes + engine.host.bytes;
   const before = held();

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import type { CollectiveOp, CommCause } from '../../src/core/events';
@@ -7,9 +6,8 @@ import type { CollectiveOp, CommCause } from '../../src/core/events';
 import { buildModel } from '../../src/nn/models/build-model';
 import { predictRun, type RunPrediction } from '../support/formulas/zero-units';
 
-import { launchRanks } from '../support/launch-ranks';
 import { NAIVE_TWINS } from './contract-cases';
-import type { ContractResult, CountedCause, PlacedCase } from './contract-rank';
+import { type ContractResult, type CountedCause, observeContract, type PlacedCase } from './contract-rank';
 import type { NaiveName } from './naive';
 
 /** The measurements of all ranks in a case, and the values of the formulas. */
@@ -129,13 +127,7 @@ async function observe(
   world: number,
   cases: ReadonlyMap<string, PlacedCase>,
 ): Promise<Map<string, Observed>> {
-  const script = join(__dirname, 'contract-rank.js');
-  const placed = [...cases.values()];
-  const byRank = await launchRanks<ContractResult[]>({
-    script,
-    world,
-    args: { blas: 'none', cases: placed },
-  });
+  const byRank = await observeContract(world, [...cases.values()]);
   return new Map(
     [...cases].map(([name, one], i) => {
       const config = parseTrainConfig(one.config);

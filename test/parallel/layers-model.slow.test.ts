@@ -1,11 +1,9 @@
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { valuesHere } from '../support/cases';
 import { relativeDistance } from '../support/close';
-import { launchRanks } from '../support/launch-ranks';
 import { LAYERS_MODELS, type LayersModelName } from './layers-models';
-import type { Around, LayersResult, LayersRun } from './layers-rank';
+import { type Around, type LayersResult, type LayersRun, trainLayers } from './layers-rank';
 
 const NAMES = Object.keys(LAYERS_MODELS) as LayersModelName[]; // its own keys
 const WORLDS = valuesHere([2, 3], [1]);
@@ -15,9 +13,6 @@ const RUNS = NAMES.flatMap((model) => AROUND.map((around): LayersRun => ({ model
 /** Sums of the same terms in another order, over four steps. */
 const BOUND = 1e-5;
 
-const finish = (world: number, runs: readonly LayersRun[]): Promise<LayersResult[][]> =>
-  launchRanks({ script: join(__dirname, 'layers-rank.js'), world, args: { blas: 'none', runs } });
-
 let alone: readonly LayersResult[];
 const together = new Map<number, LayersResult[][]>();
 
@@ -25,8 +20,8 @@ before(async () => {
   const single = WORLDS.flatMap((ranks) =>
     NAMES.map((model): LayersRun => ({ model, around: 'DDP', ranks })),
   );
-  alone = (await finish(1, single))[0] ?? [];
-  for (const world of WORLDS) together.set(world, await finish(world, RUNS));
+  alone = (await trainLayers(1, single))[0] ?? [];
+  for (const world of WORLDS) together.set(world, await trainLayers(world, RUNS));
 });
 
 for (const world of WORLDS) {

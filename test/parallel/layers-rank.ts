@@ -6,7 +6,8 @@ import { readState } from '../../src/nn/state-values';
 import { AdamW } from '../../src/optim/adamw';
 import { DDP } from '../../src/parallel/ddp/distributed-data-parallel';
 import { fullyShard, type ShardContext } from '../../src/parallel/fsdp/fully-shard';
-import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
+import { onRanks } from '../support/on-ranks';
+import type { RankArgs, TestRank } from '../support/rank-process';
 import { LAYERS_MODELS, type LayersModelName } from './layers-models';
 
 /** The wrapper of a tfjs model. */
@@ -37,15 +38,12 @@ export interface LayersResult {
   readonly left: number;
 }
 
-interface LayersArgs extends RankArgs {
-  readonly runs: readonly LayersRun[];
-}
-
 const STEPS = 4;
 
-runAsRank<LayersArgs>((rank) => rank.args.runs.map((run) => train(rank, run)));
+/** Trains tfjs models on ranks. */
+export const trainLayers = onRanks(__filename, train);
 
-function train({ engine, group, observer, tally }: TestRank<LayersArgs>, run: LayersRun): LayersResult {
+function train({ engine, group, observer, tally }: TestRank<RankArgs>, run: LayersRun): LayersResult {
   const before = engine.memory.bytes;
   const { create, batch, loss } = LAYERS_MODELS[run.model];
   const model = create();

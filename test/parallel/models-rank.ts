@@ -6,7 +6,8 @@ import type { Module } from '../../src/nn/module';
 import { readState } from '../../src/nn/state-values';
 import { taskOf } from '../../src/train/config-task';
 import { createTrainer, type Trainer } from '../../src/train/trainer';
-import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
+import { onRanks } from '../support/on-ranks';
+import type { RankArgs, TestRank } from '../support/rank-process';
 
 /** One training. */
 export interface ModelRun {
@@ -37,13 +38,10 @@ export interface ModelResult {
   readonly leftBytes: number;
 }
 
-interface ModelArgs extends RankArgs {
-  readonly runs: readonly ModelRun[];
-}
+/** Trains models on ranks. */
+export const trainModels = onRanks(__filename, train);
 
-runAsRank<ModelArgs>((rank) => rank.args.runs.map((run) => train(rank, run)));
-
-function train(rank: TestRank<ModelArgs>, run: ModelRun): ModelResult {
+function train(rank: TestRank<RankArgs>, run: ModelRun): ModelResult {
   const { engine, tally } = rank;
   const before = engine.memory.bytes + engine.host.bytes;
   const config = parseTrainConfig(run.config);
@@ -89,7 +87,7 @@ function giveValues(model: Module): void {
   }
 }
 
-function partsOf({ engine }: TestRank<ModelArgs>, { model }: Trainer, factor: number): HeldPart[] {
+function partsOf({ engine }: TestRank<RankArgs>, { model }: Trainer, factor: number): HeldPart[] {
   return model.states().flatMap((buffer) => {
     const values = readState(engine, buffer, 'values');
     const hasGrad = buffer.segments().some(({ grad }) => grad !== null);

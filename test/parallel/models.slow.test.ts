@@ -1,14 +1,11 @@
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import type { StrategyName } from '../../src/config/strategies';
 import type { TrainConfigInput } from '../../src/config/train-config';
 import { valuesHere } from '../support/cases';
 import { relativeDistance } from '../support/close';
-import { launchRanks } from '../support/launch-ranks';
-import type { HeldPart, ModelResult, ModelRun } from './models-rank';
+import { type HeldPart, type ModelResult, type ModelRun, trainModels } from './models-rank';
 
-const SCRIPT = join(__dirname, 'models-rank.js');
 /** One of two experts trains in the first and the third step, the other one in the second. */
 const STEPS = 3;
 /** float32 sums in another order. */
@@ -69,8 +66,7 @@ async function results(
   world: number,
   runs: Readonly<Record<string, ModelRun>>,
 ): Promise<Map<string, ModelResult[]>> {
-  const args = { blas: 'auto', runs: Object.values(runs) };
-  const byRank = await launchRanks<ModelResult[]>({ script: SCRIPT, world, args });
+  const byRank = await trainModels(world, Object.values(runs), 'auto');
   return new Map(
     Object.keys(runs).map((name, i) => [name, byRank.flatMap((reported) => reported.slice(i, i + 1))]),
   );

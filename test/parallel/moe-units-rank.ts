@@ -6,17 +6,16 @@ import { moe } from '../../src/nn/models/gpt';
 import { readState } from '../../src/nn/state-values';
 import { AdamW } from '../../src/optim/adamw';
 import { DDP } from '../../src/parallel/ddp/distributed-data-parallel';
-
 import { parallelize } from '../../src/parallel/parallelize';
 import { moeAutoWrapPolicy, rootOnly } from '../../src/parallel/wrap-policy';
-import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
+import { onRanks } from '../support/on-ranks';
+import type { RankArgs, TestRank } from '../support/rank-process';
 import { fullyShardByPolicy } from './fsdp/shard-by-policy';
 
 /** The sharding of the model. */
-export interface MoeUnitsArgs extends RankArgs {
-  readonly steps: number;
-  readonly cases: readonly ('DDP' | 'FULL_SHARD' | 'SHARD_GRAD_OP' | 'NO_SHARD' | 'Wan')[];
-}
+type MoeUnitsCase = 'DDP' | 'FULL_SHARD' | 'SHARD_GRAD_OP' | 'NO_SHARD' | 'Wan';
+
+const STEPS = 6;
 
 /** Results of one rank in one case. */
 export interface MoeUnitsResult {
@@ -39,10 +38,11 @@ const WAN = parseTrainConfig({
   },
 });
 
-runAsRank<MoeUnitsArgs>((rank) => rank.args.cases.map((name) => train(rank, name)));
+/** Trains a model with experts as units, on ranks. */
+export const trainMoeUnits = onRanks(__filename, train);
 
-function train(rank: TestRank<MoeUnitsArgs>, name: MoeUnitsArgs['cases'][number]): MoeUnitsResult {
-  const { engine, group, args } = rank;
+function train(rank: TestRank<RankArgs>, name: MoeUnitsCase): MoeUnitsResult {
+  const { engine, group } = rank;
   const model = moe({ layers: 2, dim: 8, heads: 2, vocab: 16, seq: 4, experts: 5, seed: 3 });
   const losses: number[] = [];
   const routed = new Array<number>(5).fill(0);
@@ -62,7 +62,7 @@ function train(rank: TestRank<MoeUnitsArgs>, name: MoeUnitsArgs['cases'][number]
     fullyShardByPolicy(model, moeAutoWrapPolicy, rank, { strategy: name });
   }
   const optimizer = new AdamW(engine, model, { lr: 1e-2 });
-  for (let step = 0; step < args.steps; step++) {
+  for (let step = 0; step < STEPS; step++) {
     optimizer.zeroGrad();
     // Few tokens: some experts get none on some ranks.
     const ids = tf.tensor2d(

@@ -1,16 +1,12 @@
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { test } from 'node:test';
 import { assertClose } from '../support/close';
-import { launchRanks } from '../support/launch-ranks';
-import type { MoeUnitsArgs, MoeUnitsResult } from './moe-units-rank';
+import { type MoeUnitsResult, trainMoeUnits } from './moe-units-rank';
 
 const CASES = ['DDP', 'FULL_SHARD', 'SHARD_GRAD_OP', 'NO_SHARD', 'Wan'] as const;
 
 test('experts as units train as under DDP, also if a rank has no row for an expert', async () => {
-  const args: MoeUnitsArgs = { blas: 'none', steps: 6, cases: CASES };
-  const script = join(__dirname, 'moe-units-rank.js');
-  const byRank = await launchRanks<MoeUnitsResult[]>({ script, world: 3, args });
+  const byRank = await trainMoeUnits(3, CASES);
   const ofCase = (i: number): MoeUnitsResult[] => byRank.flatMap((results) => results[i] ?? []);
   const [ddp] = [ofCase(0)];
   assert.ok(

@@ -3,11 +3,8 @@ import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-
 import { readState, writeState } from '../../src/nn/state-values';
 import { type DifferingReplica, differingReplicas, replicaSums } from '../../src/parallel/replica-sums';
 import { createTrainer } from '../../src/train/trainer';
-import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
-
-export interface ReplicasArgs extends RankArgs {
-  readonly configs: readonly TrainConfigInput[];
-}
+import { onRanks } from '../support/on-ranks';
+import type { RankArgs, TestRank } from '../support/rank-process';
 
 /** What the checksums of all ranks say after two steps of a config. */
 export interface ReplicasResult {
@@ -20,12 +17,10 @@ export interface ReplicasResult {
   readonly afterChange: readonly DifferingReplica[];
 }
 
-runAsRank<ReplicasArgs>((rank) => rank.args.configs.map((config) => observe(rank, config)));
+/** Trains on ranks, and compares the checksums of their replicas. */
+export const observeReplicas = onRanks(__filename, observe);
 
-function observe(
-  { engine, group, observer }: TestRank<ReplicasArgs>,
-  input: TrainConfigInput,
-): ReplicasResult {
+function observe({ engine, group, observer }: TestRank<RankArgs>, input: TrainConfigInput): ReplicasResult {
   const trainer = createTrainer({ engine, group, observer, config: parseTrainConfig(input) });
   for (let i = 0; i < 2; i++) trainer.step();
   const trained = trainer.model.parameters().filter(({ requiresGrad }) => requiresGrad);

@@ -1,11 +1,7 @@
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import type { TrainConfigInput } from '../../src/config/train-config';
-import { launchRanks } from '../support/launch-ranks';
 import { COMBINATIONS, type Combination, type CombinationName } from './combinations/combinations';
-import type { ReplicasArgs, ReplicasResult } from './replicas-rank';
-
-const script = join(__dirname, 'replicas-rank.js');
+import { observeReplicas } from './replicas-rank';
 
 /** Every element is on one rank only. */
 const SHARDED = ['FULL_SHARD', 'SHARD_GRAD_OP', 'ZERO_1', 'ZERO_2'];
@@ -14,8 +10,7 @@ const SHARDED = ['FULL_SHARD', 'SHARD_GRAD_OP', 'ZERO_1', 'ZERO_2'];
 export async function checkReplicas(world: number, names: readonly CombinationName[]): Promise<void> {
   const combinations: readonly Combination[] = names.map((name) => COMBINATIONS[name]);
   const configs = combinations.map(({ config }): TrainConfigInput => ({ data: 'synthetic', ...config }));
-  const args: ReplicasArgs = { blas: 'none', configs };
-  const [results = []] = await launchRanks<ReplicasResult[]>({ script, world, args });
+  const [results = []] = await observeReplicas(world, configs);
   for (const [i, name] of names.entries()) {
     const { numReplicated, differing, changed, afterChange } = results[i] ?? assert.fail(name);
     assert.deepEqual(differing, [], name);

@@ -9,7 +9,8 @@ import { AdamW } from '../../src/optim/adamw';
 import { fsdp } from '../../src/parallel/fsdp1/fully-sharded-data-parallel';
 import { parallelize } from '../../src/parallel/parallelize';
 import { checkpointed, offloaded } from '../../src/parallel/recompute/checkpointed';
-import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
+import { onRanks } from '../support/on-ranks';
+import type { RankArgs, TestRank } from '../support/rank-process';
 import { DIM, ROWS, rowsOf, STEPS } from './tuple-batches';
 
 /** A layer that takes an object and returns one, and has running statistics. */
@@ -58,13 +59,10 @@ export interface TupleResult {
   readonly left: number;
 }
 
-interface TupleArgs extends RankArgs {
-  readonly runs: readonly TupleRun[];
-}
+/** Trains a model whose layers take and return objects, on ranks. */
+export const trainTuples = onRanks(__filename, train);
 
-runAsRank<TupleArgs>((rank) => rank.args.runs.map((run) => train(rank, run)));
-
-function train(rank: TestRank<TupleArgs>, run: TupleRun): TupleResult {
+function train(rank: TestRank<RankArgs>, run: TupleRun): TupleResult {
   const { engine, group } = rank;
   const before = engine.memory.bytes + engine.host.bytes;
   const net = new Net().manualSeed(3);

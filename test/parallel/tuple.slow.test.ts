@@ -1,11 +1,9 @@
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { valuesHere } from '../support/cases';
 import { assertClose } from '../support/close';
-import { launchRanks } from '../support/launch-ranks';
 import { DIM, ROWS, rowsOf, STEPS } from './tuple-batches';
-import type { TupleResult, TupleRun } from './tuple-rank';
+import { type TupleResult, type TupleRun, trainTuples } from './tuple-rank';
 
 const RUNS: Readonly<Record<string, Omit<TupleRun, 'ranks'>>> = {
   NO_SHARD: { parallel: { strategy: 'NO_SHARD' } },
@@ -19,23 +17,17 @@ const RUNS: Readonly<Record<string, Omit<TupleRun, 'ranks'>>> = {
   'NO_SHARD, checkpointed': { parallel: { strategy: 'NO_SHARD' }, layers: 'checkpointed' },
 };
 
-const script = join(__dirname, 'tuple-rank.js');
 const STATISTICS = ['layers.0.mean', 'layers.0.calls', 'layers.1.mean', 'layers.1.calls'];
 
 /** Trains one process on the batches of all ranks together. */
 const single = (ranks: number): Promise<TupleResult[]> =>
-  launchRanks<TupleResult[]>({ script, world: 1, args: { blas: 'none', runs: [{ ranks }] } }).then(
-    ([results = []]) => results,
-  );
+  trainTuples(1, [{ ranks }]).then(([results = []]) => results);
 
 describe('a module with buffers, whose layers take and return objects of tensors', () => {
   for (const world of valuesHere([1, 2, 4], [1])) {
     test(`trains on ${world} ranks as one process does, under every strategy`, async () => {
       const runs = Object.values(RUNS).map((run) => ({ ...run, ranks: 1 }));
-      const [[expected], byRank] = await Promise.all([
-        single(world),
-        launchRanks<TupleResult[]>({ script, world, args: { blas: 'none', runs } }),
-      ]);
+      const [[expected], byRank] = await Promise.all([single(world), trainTuples(world, runs)]);
       assert.ok(expected?.loadedEqual);
       Object.keys(RUNS).forEach((name, i) => {
         const results = byRank.map((each) => each[i]).filter((each) => each !== undefined);

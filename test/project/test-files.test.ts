@@ -15,7 +15,8 @@ interface Options {
 
 interface RunTests {
   testFiles(options: Options): readonly string[];
-  inOrder(files: readonly string[]): readonly string[];
+  inOrder(files: readonly string[], durations?: Readonly<Record<string, number>>): readonly string[];
+  smokeFiles(files: readonly string[]): readonly string[];
   sharedProcesses(
     files: readonly string[],
     folder: string,
@@ -27,7 +28,7 @@ const load = () => importScript<RunTests>('run-tests');
 
 test('the usual run contains slow tests and no long tests', async () => {
   const files = (await load()).testFiles({ only: [] });
-  assert.ok(files.includes('test/project/start.slow.test.ts'));
+  assert.ok(files.includes('test/kernel/ranks.slow.test.ts'));
   assert.ok(!files.some((file) => file.endsWith('.long.test.ts')));
 });
 
@@ -83,17 +84,44 @@ for (const long of [false, true]) {
   });
 }
 
-test('node:test starts the longest files first, then the other slow ones, then the fast ones', async (t) => {
+test('node:test starts slow files first: those that took longest here, after those that never ran here', async (t) => {
   const { testFiles, inOrder, sharedProcesses } = await load();
   const folder = mkdtempSync(join(tmpdir(), 'shardlab-shared-'));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
-  const files = inOrder(testFiles({ only: [] }));
-  assert.deepEqual([...files].sort(), [...testFiles({ only: [] })].sort());
-  const firstFast = files.findIndex((file) => !/\.slow\.test\.ts$/.test(file));
-  assert.ok(files.slice(firstFast).every((file) => !/\.slow\.test\.ts$/.test(file)));
-  assert.equal(files[0], 'test/kernel/examples.slow.test.ts');
-  const processes = sharedProcesses(files, folder);
-  // node:test sorts files by name.
-  assert.deepEqual([...processes].sort(), processes);
-  assert.match(readFileSync(processes[0] ?? '', 'utf8'), /kernel\/examples\.slow\.test\.js/);
+  const all = testFiles({ only: [] });
+  const durations = Object.fromEntries(all.slice(1).map((file, i) => [file, (i * 7) % 100]));
+  for (const known of [{}, durations]) {
+    const files = inOrder(all, known);
+    assert.deepEqual([...files].sort(), [...all].sort());
+    const firstFast = files.findIndex((file) => !/\.slow\.test\.ts$/.test(file));
+    assert.ok(files.slice(firstFast).every((file) => !/\.slow\.test\.ts$/.test(file)));
+    const processes = sharedProcesses(files, folder);
+    // node:test sorts files by name.
+    assert.deepEqual([...processes].sort(), processes);
+    assert.ok(readFileSync(processes[0] ?? '', 'utf8').includes(files[0]?.replace(/ts$/, 'js') ?? '?'));
+  }
+  const named = ['test/a.slow.test.ts', 'test/b.slow.test.ts', 'test/c.test.ts', 'test/new.slow.test.ts'];
+  const order = inOrder(named, { 'test/a.slow.test.ts': 1, 'test/b.slow.test.ts': 9, 'test/c.test.ts': 20 });
+  assert.deepEqual(order, [
+    'test/new.slow.test.ts',
+    'test/b.slow.test.ts',
+    'test/a.slow.test.ts',
+    'test/c.test.ts',
+  ]);
+});
+
+test('the smoke has a cell, a job of each strategy, a figure, a plan, a checkpoint and a bundle', async () => {
+  const { testFiles, smokeFiles } = await load();
+  const files = smokeFiles(testFiles({ only: [] }));
+  const marks = files.map(
+    (file) => /Smoke: (.*)\]/.exec(readFileSync(join(repositoryRoot(), file), 'utf8'))?.[1],
+  );
+  assert.deepEqual(marks.join(', ').split(', ').sort(), [
+    'a bundle',
+    'a cell',
+    'a checkpoint',
+    'a figure',
+    'a job of each strategy',
+    'a plan',
+  ]);
 });

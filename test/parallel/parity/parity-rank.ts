@@ -8,8 +8,9 @@ import { syntheticBatches } from '../../../src/data/batches';
 import { loadState } from '../../../src/nn/load-state';
 import { readState } from '../../../src/nn/state-values';
 import { createTrainer, type Trainer } from '../../../src/train/trainer';
+import { onRanks } from '../../support/on-ranks';
 import { testData } from '../../support/paths';
-import { type RankArgs, runAsRank, type TestRank } from '../../support/rank-process';
+import type { RankArgs, TestRank } from '../../support/rank-process';
 import { readSafetensors } from '../../support/safetensors';
 import { type CombinationDefect, damaged } from '../combinations/combination-defects';
 import { type NaiveName, naively } from '../naive';
@@ -40,13 +41,10 @@ export interface ParityResult {
   readonly gradNorms: readonly number[];
 }
 
-interface ParityArgs extends RankArgs {
-  readonly runs: readonly ParityRun[];
-}
+/** Trains on ranks, which write their states after each step. */
+export const trainParity = onRanks(__filename, train);
 
-runAsRank<ParityArgs>((rank) => rank.args.runs.map((run) => train(rank, run)));
-
-function train(rank: TestRank<ParityArgs>, run: ParityRun): ParityResult {
+function train(rank: TestRank<RankArgs>, run: ParityRun): ParityResult {
   const config = parseTrainConfig(run.config);
   const { concatenated, mutation } = run;
   const trainer = createTrainer({

@@ -3,9 +3,8 @@ import { join } from 'node:path';
 import { STRATEGIES, STRATEGY_NAMES, type StrategyName } from '../../../src/config/strategies';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import { createJobFolder, removeJobFolder } from '../../../src/job/control/folder';
-import { launchRanks } from '../../support/launch-ranks';
 import { testData } from '../../support/paths';
-import type { ParityResult, ParityRun } from './parity-rank';
+import { type ParityResult, type ParityRun, trainParity } from './parity-rank';
 
 export { STRATEGY_NAMES };
 export const STEPS = 12;
@@ -13,8 +12,6 @@ export const STEPS = 12;
 /** The two eps of AdamW: torch's default, and one that does not amplify rounding noise. */
 export const EPS = { torch: 1e-8, smooth: 1e-4 } as const;
 export type EpsName = keyof typeof EPS;
-
-const SCRIPT = join(__dirname, 'parity-rank.js');
 
 /** A strategy's settings in a world: hybrid strategies have two copies if there are enough ranks. */
 export function parallelOf(strategy: StrategyName, world: number): TrainConfigInput['parallel'] {
@@ -60,7 +57,7 @@ export async function finishRuns(
   runs: readonly ParityRun[],
 ): Promise<FinishedRun[]> {
   if (runs.length === 0) return [];
-  const byRank = await launchRanks<ParityResult[]>({ script: SCRIPT, world, args: { blas, runs } });
+  const byRank = await trainParity(world, runs, blas);
   return runs.map((run, i) => ({
     run,
     world,

@@ -4,7 +4,8 @@ import * as tf from '../../../src/core/tf';
 import { readState } from '../../../src/nn/state-values';
 import type { Task } from '../../../src/train/task';
 import { createTrainer } from '../../../src/train/trainer';
-import { type RankArgs, runAsRank, type TestRank } from '../../support/rank-process';
+import { onRanks } from '../../support/on-ranks';
+import type { RankArgs, TestRank } from '../../support/rank-process';
 import { randomModel } from './random-models';
 import { randomSettings } from './random-settings';
 
@@ -33,17 +34,14 @@ export interface RandomResult {
   readonly left: number;
 }
 
-interface RandomArgs extends RankArgs {
-  readonly runs: readonly RandomRun[];
-}
-
 /** Each defect of defects.slow shows within two steps. */
 export const STEPS = 2;
 const BATCH = 2;
 
-runAsRank<RandomArgs>((rank) => rank.args.runs.map((run) => train(rank, run)));
+/** Trains random models on ranks. */
+export const trainRandom = onRanks(__filename, train);
 
-function train(rank: TestRank<RandomArgs>, run: RandomRun): RandomResult {
+function train(rank: TestRank<RankArgs>, run: RandomRun): RandomResult {
   const { engine } = rank;
   const before = engine.memory.bytes;
   const settings = randomSettings(run.seed, run.world);

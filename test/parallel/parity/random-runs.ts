@@ -1,16 +1,11 @@
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { relativeDistance } from '../../support/close';
-import { launchRanks } from '../../support/launch-ranks';
-import type { RandomResult, RandomRun } from './random-rank';
+import { type RandomResult, type RandomRun, trainRandom } from './random-rank';
 
 /** Sums of the same terms in another order, over two steps with an eps of 1e-3. */
 const BOUND = 2e-5;
 /** A tensor with values near zero has rounding noise of the whole model's size. */
 const NOISE = 1e-7;
-
-const finish = (world: number, runs: readonly RandomRun[]): Promise<RandomResult[][]> =>
-  launchRanks({ script: join(__dirname, 'random-rank.js'), world, args: { blas: 'none', runs } });
 
 /** Trains random models under random settings on `world` ranks, and each of them in one process; by seed. */
 export async function finishSeeds(
@@ -20,8 +15,8 @@ export async function finishSeeds(
   ReadonlyMap<number, { readonly together: readonly RandomResult[]; readonly alone: RandomResult }>
 > {
   const runs = seeds.map((seed): RandomRun => ({ seed, world, alone: false }));
-  const together = await finish(world, runs);
-  const [alone = []] = await finish(
+  const together = await trainRandom(world, runs);
+  const [alone = []] = await trainRandom(
     1,
     runs.map((run) => ({ ...run, alone: true })),
   );

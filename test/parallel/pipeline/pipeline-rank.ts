@@ -13,7 +13,8 @@ import { PipelineSchedule } from '../../../src/parallel/pipeline/pipeline-schedu
 import type { PipelineStage } from '../../../src/parallel/pipeline/pipeline-stage';
 import { pipelineStages } from '../../../src/parallel/pipeline/pipeline-stages';
 import { applyActivationCheckpointing } from '../../../src/parallel/recompute/apply-activation-checkpointing';
-import { type RankArgs, runAsRank, type TestRank } from '../../support/rank-process';
+import { onRanks } from '../../support/on-ranks';
+import type { RankArgs, TestRank } from '../../support/rank-process';
 import {
   batchOf,
   isLanguageModel,
@@ -53,13 +54,10 @@ export interface PipelineResult {
   readonly left: number;
 }
 
-interface PipelineArgs extends RankArgs {
-  readonly cases: readonly PipelineCase[];
-}
+/** Trains pipelines on ranks, and observes their events. */
+export const observePipelines = onRanks(__filename, observe);
 
-runAsRank<PipelineArgs>((rank) => rank.args.cases.map((one) => observe(rank, one)));
-
-function observe(rank: TestRank<PipelineArgs>, one: PipelineCase): PipelineResult {
+function observe(rank: TestRank<RankArgs>, one: PipelineCase): PipelineResult {
   const { engine, group, tally } = rank;
   const before = engine.memory.bytes;
   const parallel = initializeModelParallel(group, { pipelineModelParallelSize: one.numRanks });
@@ -117,7 +115,7 @@ function optionsOf({ model, numMicrobatches }: PipelineCase) {
 }
 
 function wrap(
-  rank: TestRank<PipelineArgs>,
+  rank: TestRank<RankArgs>,
   one: PipelineCase,
   stage: PipelineStage,
   { dp }: ModelParallel,
@@ -147,7 +145,7 @@ function ownPart(one: PipelineCase, { dp }: ModelParallel, step: number) {
 }
 
 function elementsOf(
-  { engine }: TestRank<PipelineArgs>,
+  { engine }: TestRank<RankArgs>,
   states: readonly StateBuffer[],
   what: 'values' | 'grad',
 ): Elements[] {
@@ -160,7 +158,7 @@ function elementsOf(
   );
 }
 
-function receivedBy(events: TestRank<PipelineArgs>['tally']['collectives']): Record<string, number> {
+function receivedBy(events: TestRank<RankArgs>['tally']['collectives']): Record<string, number> {
   const bytes: Record<string, number> = {};
   for (const { cause, module, wireBytes } of events) {
     if (cause === 'activation' && wireBytes > 0) bytes[module] = (bytes[module] ?? 0) + wireBytes;

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { gradients } from '../../../src/autograd/unit';
 import type { Engine } from '../../../src/backend/engine';
@@ -8,7 +7,6 @@ import type { Module } from '../../../src/nn/module';
 import { clipGradNormInPlace } from '../../../src/optim/clip-grad-norm';
 import { SGD } from '../../../src/optim/sgd';
 import { assertClose, valuesOf } from '../../support/close';
-import { launchRanks } from '../../support/launch-ranks';
 import { testEngine } from '../../support/wasm-test-engine';
 import {
   batchOf,
@@ -19,7 +17,7 @@ import {
   ROWS,
   squaredError,
 } from './pipeline-cases';
-import type { Elements, PipelineResult } from './pipeline-rank';
+import { type Elements, observePipelines, type PipelineResult } from './pipeline-rank';
 
 /** What a single process computes. */
 interface Reference {
@@ -37,9 +35,7 @@ export function pipelineSuite(
   world: number,
   cases: Readonly<Record<string, PipelineCase>>,
 ): () => Promise<ReadonlyMap<string, PipelineResult>[]> {
-  const script = join(__dirname, 'pipeline-rank.js');
-  const args = { blas: 'none', cases: Object.values(cases) };
-  const launched = launchRanks<PipelineResult[]>({ script, world, args });
+  const launched = observePipelines(world, Object.values(cases));
   launched.catch(() => undefined); // each test that awaits it reports its failure
   describe(`${world} ranks`, () => {
     let byRank: PipelineResult[][];

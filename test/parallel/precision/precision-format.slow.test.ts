@@ -1,12 +1,10 @@
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { test } from 'node:test';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import type { HalfDType } from '../../../src/core/dtypes';
 import type { CommCause } from '../../../src/core/events';
 import { HALF_FORMATS, roundValues } from '../../../src/core/rounding';
-import { launchRanks } from '../../support/launch-ranks';
-import type { PrecisionResult, PrecisionRun } from './precision-rank';
+import { type PrecisionResult, type PrecisionRun, trainPrecisions } from './precision-rank';
 
 const LAYERS = 2;
 const MODEL = { kind: 'gpt', layers: LAYERS, dim: 16, heads: 2, vocab: 64, seq: 8 } as const;
@@ -38,8 +36,7 @@ const runs = Object.entries(RUNS).map(([name, { config, steps }]): PrecisionRun 
   const settings: TrainConfigInput = { model: MODEL, data: 'synthetic', batch: 2, ...config };
   return { name, config: settings, steps };
 });
-const script = join(__dirname, 'precision-rank.js');
-const finished = launchRanks<PrecisionResult[]>({ script, world: WORLD, args: { blas: 'none', runs } });
+const finished = trainPrecisions(WORLD, runs);
 finished.catch(() => undefined); // each test that awaits it reports its failure
 
 async function ranksOf(name: RunName): Promise<PrecisionResult[]> {

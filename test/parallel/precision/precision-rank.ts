@@ -4,7 +4,8 @@ import type { BatchSource } from '../../../src/data/batch';
 import { syntheticBatches } from '../../../src/data/batches';
 import { readState } from '../../../src/nn/state-values';
 import { createTrainer, type Trainer } from '../../../src/train/trainer';
-import { type RankArgs, runAsRank, type TestRank } from '../../support/rank-process';
+import { onRanks } from '../../support/on-ranks';
+import type { RankArgs, TestRank } from '../../support/rank-process';
 
 /** One training run of the precision suite. */
 export interface PrecisionRun {
@@ -40,16 +41,10 @@ export interface PrecisionResult {
   readonly left: number;
 }
 
-interface PrecisionArgs extends RankArgs {
-  readonly runs: readonly PrecisionRun[];
-}
+/** Trains models in given precisions on ranks. */
+export const trainPrecisions = onRanks(__filename, train);
 
-runAsRank<PrecisionArgs>((rank) => rank.args.runs.map((run) => train(rank, run)));
-
-function train(
-  rank: TestRank<PrecisionArgs>,
-  { config: input, steps, standsFor }: PrecisionRun,
-): PrecisionResult {
+function train(rank: TestRank<RankArgs>, { config: input, steps, standsFor }: PrecisionRun): PrecisionResult {
   const { engine, tally } = rank;
   const before = engine.memory.bytes;
   const config = parseTrainConfig(input);
@@ -73,7 +68,7 @@ function train(
   return { losses, skipped, parts, collectives, shardBytes, residual, left: engine.memory.bytes - before };
 }
 
-function partsOf({ engine }: TestRank<PrecisionArgs>, trainer: Trainer): Part[] {
+function partsOf({ engine }: TestRank<RankArgs>, trainer: Trainer): Part[] {
   return trainer.model.states().flatMap((buffer) => {
     const values = readState(engine, buffer);
     const grads = readState(engine, buffer, 'grad');

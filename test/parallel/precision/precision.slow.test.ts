@@ -1,12 +1,10 @@
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import type { StrategyName } from '../../../src/config/strategies';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import { roundValues } from '../../../src/core/rounding';
 import { valuesHere } from '../../support/cases';
-import { launchRanks } from '../../support/launch-ranks';
-import type { PrecisionResult, PrecisionRun } from './precision-rank';
+import { type PrecisionResult, type PrecisionRun, trainPrecisions } from './precision-rank';
 
 /** The second step takes its forward from parameters that the first one updated. */
 const STEPS = 2;
@@ -48,8 +46,7 @@ async function results(
   world: number,
   runs: readonly PrecisionRun[],
 ): Promise<Map<string, PrecisionResult[]>> {
-  const script = join(__dirname, 'precision-rank.js');
-  const byRank = await launchRanks<PrecisionResult[]>({ script, world, args: { blas: 'none', runs } });
+  const byRank = await trainPrecisions(world, runs);
   return new Map(runs.map(({ name }, i) => [name, byRank.flatMap((all) => all[i] ?? [])]));
 }
 

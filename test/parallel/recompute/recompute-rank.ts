@@ -10,7 +10,8 @@ import { parallelize } from '../../../src/parallel/parallelize';
 import { applyActivationCheckpointing } from '../../../src/parallel/recompute/apply-activation-checkpointing';
 import { checkpointed } from '../../../src/parallel/recompute/checkpointed';
 import { layersOf } from '../../../src/parallel/wrap-policy';
-import { type RankArgs, runAsRank, type TestRank } from '../../support/rank-process';
+import { onRanks } from '../../support/on-ranks';
+import type { RankArgs, TestRank } from '../../support/rank-process';
 
 /** One model's passes. */
 export interface RecomputeRun {
@@ -36,16 +37,13 @@ export interface RecomputeResult {
   readonly layers: readonly string[] | null;
 }
 
-interface RecomputeArgs extends RankArgs {
-  readonly runs: readonly RecomputeRun[];
-}
-
 /** Microbatches: the first ones are not reduced if the strategy says so. */
 const PASSES = 3;
 
-runAsRank<RecomputeArgs>((rank) => rank.args.runs.map((run) => runPasses(rank, run)));
+/** Runs passes whose activations are computed again, on ranks. */
+export const runRecomputed = onRanks(__filename, runPasses);
 
-function runPasses(rank: TestRank<RecomputeArgs>, run: RecomputeRun): RecomputeResult {
+function runPasses(rank: TestRank<RankArgs>, run: RecomputeRun): RecomputeResult {
   const { engine, tally, group } = rank;
   const before = engine.memory.bytes + engine.host.bytes;
   const config = parseTrainConfig(run.config);

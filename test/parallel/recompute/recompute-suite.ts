@@ -1,12 +1,9 @@
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import type { StrategyName } from '../../../src/config/strategies';
 import type { TrainConfigInput } from '../../../src/config/train-config';
-import { launchRanks } from '../../support/launch-ranks';
-import type { RecomputeResult, RecomputeRun } from './recompute-rank';
+import { type RecomputeResult, type RecomputeRun, runRecomputed } from './recompute-rank';
 
-const SCRIPT = join(__dirname, 'recompute-rank.js');
 const LAYERS = 3;
 const MODEL = { kind: 'gpt', layers: LAYERS, dim: 16, heads: 2, vocab: 61, seq: 8 } as const;
 const BLOCKS = ['blocks.0', 'blocks.1', 'blocks.2'];
@@ -59,11 +56,11 @@ export function recomputeSuite({ world, blas, strategies }: RecomputeCase): void
           { config: configOf(strategy, POLICIES.selective), around: ['blocks.1', ''] },
         ],
       ]);
-      const byRank = await launchRanks<RecomputeResult[]>({
-        script: SCRIPT,
+      const byRank = await runRecomputed(
         world,
-        args: { blas, runs: runs.map(([, run]) => run) },
-      });
+        runs.map(([, run]) => run),
+        blas,
+      );
       runs.forEach(([name], i) => {
         results.set(
           name,

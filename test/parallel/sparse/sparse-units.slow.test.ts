@@ -1,12 +1,10 @@
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import type { StrategyName } from '../../../src/config/strategies';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import { maskWords } from '../../../src/parallel/sparse/row-masks';
 import { HAS_ALL_CASES, valuesHere } from '../../support/cases';
-import { launchRanks } from '../../support/launch-ranks';
-import type { PrecisionResult, PrecisionRun } from '../precision/precision-rank';
+import { type PrecisionResult, type PrecisionRun, trainPrecisions } from '../precision/precision-rank';
 
 /** Sizes that no number of ranks here divides, and few tokens for a large table. */
 const [VOCAB, SEQ, DIM] = [251, 7, 12];
@@ -49,8 +47,7 @@ for (const world of valuesHere([2, 3, 4], [1, 2])) {
     const runs = models.flatMap((model) =>
       strategies.flatMap((strategy) => [true, false].map((sparse) => run(model, strategy, sparse, world))),
     );
-    const script = join(__dirname, '..', 'precision', 'precision-rank.js');
-    const finished = launchRanks<PrecisionResult[]>({ script, world, args: { blas: 'none', runs } });
+    const finished = trainPrecisions(world, runs);
     finished.catch(() => undefined); // each test that awaits it reports its failure
     const of = async (name: string): Promise<PrecisionResult[]> => {
       const place = runs.findIndex((each) => each.name === name);

@@ -5,7 +5,6 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { createJobFolder, removeJobFolder } from '../../src/job/control/folder';
-import { HAS_ALL_CASES } from '../support/cases';
 import { repositoryRoot } from '../support/paths';
 import { importScript } from './scripts';
 
@@ -58,12 +57,8 @@ test('notebooks in the clone and outside of it run and are written with their HT
   assert.match(readFileSync(join(output, 'failing.ipynb'), 'utf8'), /"output_type": "error"/);
 });
 
-const isShort = HAS_ALL_CASES
-  ? false
-  : 'npm run test:long runs it; stale-*.slow.test.ts executes a changed quickstart';
-
 test('all cells of the quickstart, with a tenth of their steps, also run outside the clone', {
-  skip: skip || isShort,
+  skip,
 }, async () => {
   const copy = join(folder, '00-quickstart.ipynb');
   writeFileSync(copy, readFileSync(QUICKSTART, 'utf8').replace(/\.step\((\d+)0\)/g, '.step($1)'));
