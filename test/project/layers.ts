@@ -2,7 +2,7 @@ import { dirname, join, normalize } from 'node:path';
 import * as ts from 'typescript';
 
 /** The folders of src, lowest first; a folder imports itself and those before it. */
-const LAYERS = [
+export const LAYERS: readonly string[] = [
   'core',
   'config',
   'dialects',
@@ -28,7 +28,7 @@ const LAYERS = [
  * Folders whose rooms have an order too, lowest first; a room imports itself and those before it. '.' is the files of the folder
  * itself, except those that are named here.
  */
-const ROOMS: Readonly<Record<string, readonly string[]>> = {
+export const ROOMS: Readonly<Record<string, readonly string[]>> = {
   dialects: [
     'shell',
     'rows',

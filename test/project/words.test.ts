@@ -58,7 +58,7 @@ function documents(): Line[] {
       .filter((name) => name.endsWith('.md') && !['words.md', 'settings.md'].includes(name))
       .map((name) => `${folder}/${name}`),
   );
-  const paths = ['README.md', 'CHANGELOG.md', ...folders.flat()];
+  const paths = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', ...folders.flat()];
   return paths.flatMap((path) => linesOf(path, readFileSync(join(ROOT, path), 'utf8')));
 }
 

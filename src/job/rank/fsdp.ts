@@ -12,6 +12,8 @@ import type { DeviceMesh } from '../../dist/device-mesh';
 import type { ProcessGroup } from '../../dist/types';
 import { requireGroup } from '../../dist/validation';
 import { asModule, isLayer, type Layer } from '../../nn/layers-model';
+import type { GPT, MoeGPT } from '../../nn/models/gpt';
+import type { LanguageModel } from '../../nn/models/language-model';
 import type { Module } from '../../nn/module';
 import { requireModule, withParameters } from '../../nn/require-parameters';
 import {
@@ -36,11 +38,17 @@ import {
   shardInPlace,
 } from '../../parallel/fsdp1/fully-sharded-data-parallel';
 import { type SummonOptions, summonFullParams } from '../../parallel/fsdp1/summon-full-params';
+import { naiveContextParallel } from '../../parallel/naive/context-parallel';
 import { naiveDDP } from '../../parallel/naive/ddp';
+import { naiveExpertParallel } from '../../parallel/naive/expert-parallel';
 import { naiveFullyShard } from '../../parallel/naive/fsdp';
+import { type NaivePipeline, naivePipeline } from '../../parallel/naive/pipeline-parallel';
+import { naiveTensorParallel } from '../../parallel/naive/tensor-parallel';
+import { type NaiveStep, type NaiveTraining, naiveTrain } from '../../parallel/naive/train';
 import { type ReductionErrorOptions, reductionError } from '../../parallel/precision/reduction-error';
 import { applyActivationCheckpointing } from '../../parallel/recompute/apply-activation-checkpointing';
 import { type CheckpointWrapperOptions, checkpointWrapper } from '../../parallel/recompute/checkpointed';
+import type { RankContext } from '../../parallel/run-as-unit';
 import { requireSameParts } from '../../parallel/same-parts';
 import { sparseAllToAll } from '../../parallel/sparse/sparse-all-to-all';
 import type { BatchNormWarning } from './batch-norm-warning';
@@ -158,12 +166,7 @@ export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh
     }) as unknown as DdpFunction, // the class has the module's type
     FSDP,
     FullyShardedDataParallel: FSDP,
-    /** DDP and FSDP in their simplest form (src/parallel/naive), for reading and comparing. Each function returns the module. */
-    naive: {
-      DDP: <M extends Module>(module: M): M => naiveDDP(unheld(module, 'naive.DDP', mesh.group), contextOf()),
-      fullyShard: <M extends Module>(module: M): M =>
-        naiveFullyShard(unheld(module, 'naive.fullyShard', mesh.group), contextOf()),
-    },
+    naive: naiveForms(contextOf(), mesh.group),
     /** Converts arguments with FairScale's names to FSDP's arguments; warns about names without effect. */
     fromFairScale: (options: FairScaleOptions): FsdpOptions => fromFairScale(options, warn),
     CPUOffloadPolicy: (options?: CPUOffloadPolicyOptions) => CPUOffloadPolicy(warn, options),
@@ -171,6 +174,39 @@ export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh
       checkpointWrapper({ engine, observer, warn }, layer, options),
     ...rowFunctions(engine, mesh.group),
     ...recomputeFunctions(engine, observer),
+  };
+}
+
+/**
+ * The simplest form of each parallelism and of the training loop (src/parallel/naive), for reading and comparing. `group`: the
+ * ranks that take part; default: all.
+ */
+function naiveForms(context: RankContext, all: ProcessGroup) {
+  const within = (what: string, group: ProcessGroup = all): ProcessGroup => requireGroup(what, group);
+  return {
+    /** Replicates a module; returns the module. */
+    DDP: <M extends Module>(module: M): M => naiveDDP(unheld(module, 'naive.DDP', all), context),
+    /** Shards a module as one unit; returns the module. */
+    fullyShard: <M extends Module>(module: M): M =>
+      naiveFullyShard(unheld(module, 'naive.fullyShard', all), context),
+    /** Divides the matrices of an `nn.gpt`; returns the model. All ranks give it the same batch. */
+    tensorParallel(model: GPT, group?: ProcessGroup): GPT {
+      const ranks = within('naive.tensorParallel', group);
+      return naiveTensorParallel(unheld(model, 'naive.tensorParallel', ranks), ranks);
+    },
+    /** Divides the sequences of an `nn.gpt`; returns the model. All ranks give it the same batch; then call `naive.DDP`. */
+    contextParallel: (model: GPT, group?: ProcessGroup): GPT =>
+      naiveContextParallel(model, within('naive.contextParallel', group)),
+    /** Divides the experts of an `nn.moe`; returns the model. Then call `DDP`. */
+    expertParallel(model: MoeGPT, group?: ProcessGroup): MoeGPT {
+      const ranks = within('naive.expertParallel', group);
+      return naiveExpertParallel(unheld(model, 'naive.expertParallel', ranks), ranks);
+    },
+    /** Divides the layers of a language model; returns the rank's stage, whose `step` runs GPipe. */
+    pipeline: (model: LanguageModel, group?: ProcessGroup): NaivePipeline =>
+      naivePipeline(model, { ...context, group: within('naive.pipeline', group) }),
+    /** Trains a model, step by step: `for (const { loss } of naive.train({ model, optimizer, batch })) …`. */
+    train: (training: NaiveTraining): Generator<NaiveStep> => naiveTrain(training, context),
   };
 }
 

@@ -49,6 +49,41 @@ test('the naive forms train like the real ones, and refuse a model that is alrea
   await assert.rejects(runCell(job, 'naive.DDP(ddp)', 2), /naive\.DDP\(model\): .*build the model again/);
 });
 
+test('the naive forms of model parallelism and the naive loop train like the whole model', async () => {
+  const cell = `
+    const sizes = { layers: 2, dim: 8, heads: 2, vocab: 32, seq: 8, seed: 3 };
+    const batch = () => ({
+      ids: tf.tensor2d([[1, 2, 3, 4, 5, 6, 7, 8], [8, 7, 6, 5, 4, 3, 2, 1]], [2, 8], 'int32'),
+      targets: tf.tensor1d([2, 3, 4, 5, 6, 7, 8, 9, 7, 6, 5, 4, 3, 2, 1, 0], 'int32'),
+    });
+    const trained = (model) => {
+      const steps = naive.train({ model, optimizer: optim.adamW(model, { lr: 1e-2 }), batch });
+      return [1, 2, 3].map(() => steps.next().value.loss.toFixed(4)).join(' ');
+    };
+    const staged = (model) => {
+      const { module, step } = naive.pipeline(model);
+      const opt = optim.adamW(module, { lr: 1e-2 });
+      return [1, 2, 3].map(() => {
+        opt.zeroGrad();
+        const { ids, targets } = batch();
+        const loss = tf.tensor1d([step(ids, targets, 2) ?? 0]);
+        opt.step();
+        return dist.allReduce(loss, { op: 'sum' }).dataSync()[0].toFixed(4);
+      }).join(' ');
+    };
+    const moe = () => nn.moe({ ...sizes, experts: 4, router: 'topk' });
+    const alone = trained(nn.gpt(sizes));
+    const expected = [alone, alone, alone, trained(moe())];
+    const found = [
+      trained(naive.tensorParallel(nn.gpt(sizes))),
+      trained(naive.DDP(naive.contextParallel(nn.gpt(sizes)))),
+      staged(nn.gpt(sizes)),
+      trained(DDP(naive.expertParallel(moe())).module),
+    ];
+    found.filter((losses, i) => losses === expected[i]).length`;
+  assert.deepEqual(resultsOf(await runCell(shared(), cell)), { 0: '4', 1: '4' });
+});
+
 test('collectives take their operation, source and destination as second argument, as in torch', async () => {
   const job = shared();
   const found = await job.on('all').run(({ dist, tf, rank }) => {

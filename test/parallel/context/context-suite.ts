@@ -26,6 +26,7 @@ const WITH_TENSORS = [
 function trainingCases(world: number): Map<string, TrainingCase> {
   const cases = new Map<string, TrainingCase>([
     ['gpt, ulysses, DDP', { model: 'gpt', kind: 'ulysses', strategy: 'DDP', cp: world }],
+    ['gpt, naive, DDP', { model: 'gpt', isNaive: true, strategy: 'DDP', cp: world }],
     ['llama, ring, fullyShard', { model: 'llama', kind: 'ring', strategy: 'fullyShard', cp: world }],
   ]);
   const more: [string, TrainingCase][] = [
@@ -58,6 +59,7 @@ const ATTENTION_IN_SHORT = [
   'ulysses, broken',
 ];
 const TRAINING_IN_SHORT = [
+  'gpt, naive, DDP',
   'llama, ring, fullyShard',
   'llama, usp, DDP',
   'gpt, ring, fullyShard, recomputed',

@@ -2,13 +2,14 @@ import { gradients } from '../../../src/autograd/unit';
 import { seeded } from '../../../src/core/random';
 import * as tf from '../../../src/core/tf';
 import { initializeModelParallel } from '../../../src/dist/model-parallel';
-import { type GPT, gpt } from '../../../src/nn/models/gpt';
+import { GPT, gpt } from '../../../src/nn/models/gpt';
 import { type Llama, llama } from '../../../src/nn/models/llama';
 import { AdamW } from '../../../src/optim/adamw';
 import { applyContextParallel } from '../../../src/parallel/context/apply-context-parallel';
-import type { ContextParallel, ContextParallelOptions } from '../../../src/parallel/context/context-parallel';
+import { ContextParallel, type ContextParallelOptions } from '../../../src/parallel/context/context-parallel';
 import { DDP } from '../../../src/parallel/ddp/distributed-data-parallel';
 import { fullyShard } from '../../../src/parallel/fsdp/fully-shard';
+import { naiveContextParallel } from '../../../src/parallel/naive/context-parallel';
 import { checkpointed } from '../../../src/parallel/recompute/checkpointed';
 import { parallelizeTensors } from '../../../src/parallel/tensor/parallelize-tensors';
 import { HAS_ALL_CASES } from '../../support/cases';
@@ -24,6 +25,8 @@ export interface TrainingCase extends ContextParallelOptions {
   /** Ranks that have parts of the same matrices. Default 1. */
   readonly tp?: number;
   readonly isRecomputed?: boolean;
+  /** By the naive form, of a GPT. */
+  readonly isNaive?: boolean;
 }
 
 /** Losses of all steps, and parameters by name after the last one. */
@@ -89,7 +92,11 @@ function placed(rank: TestRank<unknown>, one: TrainingCase) {
   const model = build(one.model);
   const ofTensors = { group: parallel.tp, warn: () => undefined };
   if (tp > 1) parallelizeTensors(model, ofTensors, { sequenceParallel: true });
-  const context = applyContextParallel(model, parallel.cp, { kind, order, ulyssesDegree });
+  const isNaive = one.isNaive === true && model instanceof GPT;
+  if (isNaive) naiveContextParallel(model, parallel.cp);
+  const context = isNaive
+    ? new ContextParallel(parallel.cp, { kind: 'ring', order: 'contiguous' })
+    : applyContextParallel(model, parallel.cp, { kind, order, ulyssesDegree });
   if (one.isRecomputed === true) for (const block of model.blocks) checkpointed(rank, block);
   const mesh = parallel.mesh.slice('dp', 'cp');
   const shards = { ...rank, group: mesh.group, mesh };

@@ -14,6 +14,7 @@ import { clipGradNorm } from '../../../src/optim/clip-grad-norm';
 import { DDP } from '../../../src/parallel/ddp/distributed-data-parallel';
 import { applyExpertParallel } from '../../../src/parallel/experts/apply-expert-parallel';
 import { fullyShard } from '../../../src/parallel/fsdp/fully-shard';
+import { naiveExpertParallel } from '../../../src/parallel/naive/expert-parallel';
 import { checkpointed } from '../../../src/parallel/recompute/checkpointed';
 import { HAS_ALL_CASES } from '../../support/cases';
 import { valuesOf } from '../../support/close';
@@ -25,6 +26,8 @@ export interface ExpertCase extends RouterOptions {
   readonly strategy: 'NO_SHARD' | 'ZERO_2' | 'FULL_SHARD';
   readonly experts: number;
   readonly isRecomputed?: boolean;
+  /** By the naive form, in which all ranks have different experts. */
+  readonly isNaive?: boolean;
   /** Where the experts of the first layer are; those of the second are consecutive. */
   readonly placement?: LayerPlacement;
   readonly fault?: Fault;
@@ -112,7 +115,7 @@ export function peaksOf(rank: TestRank<unknown>, one: ExpertCase): Record<string
   return peaks;
 }
 
-function build({ ep, strategy, isRecomputed, placement, fault, ...options }: ExpertCase): MoeGPT {
+function build({ ep, strategy, isRecomputed, isNaive, placement, fault, ...options }: ExpertCase): MoeGPT {
   return moe({ ...SHAPE, ...options, seed: 4 });
 }
 
@@ -121,7 +124,9 @@ function placed(rank: TestRank<unknown>, one: ExpertCase): MoeGPT {
   const { ep, edp, tp } = parallel;
   const placement = one.placement && { 'blocks.0.moe': one.placement };
   const ranks = { ep, edp: one.fault === 'unaveraged' ? tp : edp };
-  const model = applyExpertParallel(build(one), ranks, { placement });
+  const model = one.isNaive
+    ? naiveExpertParallel(build(one), ep)
+    : applyExpertParallel(build(one), ranks, { placement });
   if (one.fault !== undefined) spoil(model, one.fault);
   if (one.isRecomputed === true) for (const block of model.blocks) checkpointed(rank, block);
   if (one.strategy === 'NO_SHARD') new DDP(model, rank);

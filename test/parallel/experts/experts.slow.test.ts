@@ -16,6 +16,14 @@ const WORLD = 4;
 const ALL_CASES: Readonly<Record<string, ExpertCase>> = {
   'temperature, DDP, ep 2': { ep: 2, strategy: 'NO_SHARD', experts: 4 },
   'topk, DDP, ep 4': { ep: 4, strategy: 'NO_SHARD', experts: 8, router: 'topk', auxLossWeight: 0.1 },
+  'naive, topk, DDP, ep 4': {
+    ep: 4,
+    strategy: 'NO_SHARD',
+    experts: 8,
+    router: 'topk',
+    auxLossWeight: 0.1,
+    isNaive: true,
+  },
   'topk within a capacity, FULL_SHARD, ep 2, recomputed': {
     ep: 2,
     strategy: 'FULL_SHARD',
@@ -108,6 +116,7 @@ const ALL_PLACED: Readonly<Record<string, ExpertCase>> = {
 };
 /** Each router, strategy, number of ranks per expert and kind of placement. */
 const CASES = casesHere(ALL_CASES, [
+  'naive, topk, DDP, ep 4',
   'topk, DDP, ep 4',
   'topk within a capacity, FULL_SHARD, ep 2, recomputed',
   'switch, ZERO_2, ep 2',
@@ -139,6 +148,14 @@ const FAULTS: Readonly<Record<string, ExpertCase>> = {
     experts: 4,
     router: 'topk',
     placement: MOVED,
+    fault: 'lost',
+  },
+  'a row of the naive form is lost': {
+    ep: 4,
+    strategy: 'NO_SHARD',
+    experts: 4,
+    router: 'topk',
+    isNaive: true,
     fault: 'lost',
   },
   'the gradients of copies are not added up': {

@@ -2,11 +2,13 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Engine } from '../../../src/backend/engine';
 import { modelShape } from '../../../src/config/settings/model';
-import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
-import type { BatchSource } from '../../../src/data/batch';
+import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
+import * as tf from '../../../src/core/tf';
+import { type BatchSource, inputsOf, targetsOf } from '../../../src/data/batch';
 import { syntheticBatches } from '../../../src/data/batches';
 import { loadState } from '../../../src/nn/load-state';
 import { readState } from '../../../src/nn/state-values';
+import { type NaiveTraining, naiveTrain } from '../../../src/parallel/naive/train';
 import { createTrainer, type Trainer } from '../../../src/train/trainer';
 import { onRanks } from '../../support/on-ranks';
 import { testData } from '../../support/paths';
@@ -29,6 +31,8 @@ export interface ParityRun {
   readonly defect?: CombinationDefect;
   /** Trains by a naive form in place of the config's strategy. */
   readonly naive?: NaiveName | undefined;
+  /** Trains the trainer's model by the naive loop in place of the trainer's own steps. */
+  readonly byNaiveLoop?: boolean | undefined;
   /** Before each step takes the parameters of another run's ranks at that step, so that gradients are of the same parameters. */
   readonly follow?: { readonly folder: string; readonly world: number };
   /** Initial weights from the config's seed instead of torch's recorded ones. */
@@ -62,15 +66,43 @@ function train(rank: TestRank<RankArgs>, run: ParityRun): ParityResult {
   writeManifest(trainer, run, rank.group.rank);
   const losses: number[] = [];
   const gradNorms: number[] = [];
+  const loop = naiveTrain(naiveTraining(rank, trainer, config), rank);
   for (let step = 0; step < config.steps; step++) {
     if (run.follow !== undefined && step > 0) takeParameters(rank.engine, trainer, run.follow, step - 1);
-    const { loss, gradNorm } = trainer.step();
+    const { loss, gradNorm } = run.byNaiveLoop === true ? loop.next().value : trainer.step();
     losses.push(loss);
     gradNorms.push(gradNorm);
     writeStates(rank.engine, trainer, join(run.folder, `step${step}.rank${rank.group.rank}.bin`));
   }
   trainer.dispose();
   return { losses, gradNorms };
+}
+
+/** The training of a language model on synthetic batches by the naive loop. */
+function naiveTraining(
+  { group }: TestRank<ParityArgs>,
+  trainer: Trainer,
+  config: TrainConfig,
+): NaiveTraining {
+  const { model, optimizer } = trainer;
+  const { batch, accumulation, clipNorm } = config;
+  const shape = modelShape(config);
+  if (!('vocab' in shape)) throw new Error('parity runs train language models');
+  const { seq, vocab } = shape;
+  const source = syntheticBatches({ batch, seq, vocab });
+  return {
+    model,
+    optimizer,
+    accumulation,
+    clipNorm,
+    batch(index) {
+      const tokens = source.batch(group.rank, index);
+      return {
+        ids: tf.tensor(inputsOf(tokens), [batch, seq], 'int32'),
+        targets: tf.tensor(targetsOf(tokens), [batch * seq], 'int32'),
+      };
+    },
+  };
 }
 
 /** The batches of several ranks and microbatches as one, on which a single process trains for comparison. */

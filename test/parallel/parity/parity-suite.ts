@@ -34,25 +34,27 @@ export interface ParityScope {
   readonly following: boolean;
 }
 
-/** The naive forms, and their strategies. */
+/** The naive forms and the naive loop, with their strategies. */
 const NAIVE = {
   'naive DDP': { naive: 'DDP', strategy: 'NO_SHARD' },
   'naive FSDP': { naive: 'FSDP', strategy: 'FULL_SHARD' },
-} as const;
-const NAIVE_NAMES = ['naive DDP', 'naive FSDP'] as const;
+  'naive loop of naive DDP': { naive: 'DDP', strategy: 'NO_SHARD', byNaiveLoop: true },
+} as const satisfies Record<string, Pick<ParityRun, 'naive' | 'byNaiveLoop'> & { strategy: StrategyName }>;
+type NaiveForm = keyof typeof NAIVE;
+const NAIVE_NAMES = Object.keys(NAIVE) as NaiveForm[]; // its own keys
 
 /** The settings that train by a strategy, or by a naive form. */
 function formOf(
-  form: StrategyName | keyof typeof NAIVE,
+  form: StrategyName | NaiveForm,
   eps: number,
   world: number,
   more: TrainConfigInput = {},
-): Pick<ParityRun, 'config' | 'naive'> {
+): Pick<ParityRun, 'config' | 'naive' | 'byNaiveLoop'> {
   if (!(form in NAIVE)) {
     return { config: referenceConfig(eps, { parallel: parallelOf(form as StrategyName, world), ...more }) };
   }
-  const { naive, strategy } = NAIVE[form as keyof typeof NAIVE]; // one of the two, as just checked
-  return { config: referenceConfig(eps, { parallel: { strategy }, ...more }), naive };
+  const { strategy, ...naive } = NAIVE[form as NaiveForm]; // one of them, as just checked
+  return { config: referenceConfig(eps, { parallel: { strategy }, ...more }), ...naive };
 }
 
 /** Compares every strategy and naive form with one process, and with torch's losses, in every world of a scope. */
@@ -164,7 +166,10 @@ function testOddSizes({ blas, strategies, steps, following }: ParityScope, folde
     const [expected] = await finishRuns(1, blas, [{ ...alone, concatenated: { ranks: 3, micros: 1 } }]);
     const runs = [
       ...compared.map((strategy) => runOf(`odd-${strategy}`, { parallel: parallelOf(strategy, 3) })),
-      ...NAIVE_NAMES.map((form) => ({ ...runOf(`odd-${form}`, {}), naive: NAIVE[form].naive })),
+      ...NAIVE_NAMES.map((form) => {
+        const { strategy: _, ...naive } = NAIVE[form];
+        return { ...runOf(`odd-${form}`, {}), ...naive };
+      }),
     ];
     for (const finished of await finishRuns(3, blas, runs)) {
       await t.test(finished.run.name, (sub) => {

@@ -20,6 +20,8 @@ export interface PipelineCase {
   readonly wrap?: 'DDP' | 'fullyShard';
   readonly maxNorm?: number;
   readonly recompute?: boolean;
+  /** By the naive form, which runs a language model by GPipe. */
+  readonly isNaive?: boolean;
   /** Rows of a step's batch over all ranks. Default 12. */
   readonly rows?: number;
 }

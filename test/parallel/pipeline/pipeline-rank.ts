@@ -1,14 +1,17 @@
 import { type Observer, SILENT } from '../../../src/core/events';
 import * as tf from '../../../src/core/tf';
 import { initializeModelParallel, type ModelParallel } from '../../../src/dist/model-parallel';
+import { LanguageModel } from '../../../src/nn/models/language-model';
 import type { Module } from '../../../src/nn/module';
 import type { StateBuffer } from '../../../src/nn/parameter';
 import { readState } from '../../../src/nn/state-values';
 import { clipGradNormInPlace } from '../../../src/optim/clip-grad-norm';
+import type { HasStates } from '../../../src/optim/optimizer';
 import { SGD } from '../../../src/optim/sgd';
 import { DDP } from '../../../src/parallel/ddp/distributed-data-parallel';
 import { fullyShard } from '../../../src/parallel/fsdp/fully-shard';
 import { unitsOf } from '../../../src/parallel/fsdp/units-of';
+import { naivePipeline } from '../../../src/parallel/naive/pipeline-parallel';
 import { PipelineSchedule } from '../../../src/parallel/pipeline/pipeline-schedule';
 import type { PipelineStage } from '../../../src/parallel/pipeline/pipeline-stage';
 import { pipelineStages } from '../../../src/parallel/pipeline/pipeline-stages';
@@ -61,12 +64,6 @@ function observe(rank: TestRank<RankArgs>, one: PipelineCase): PipelineResult {
   const { engine, group, tally } = rank;
   const before = engine.memory.bytes;
   const parallel = initializeModelParallel(group, { pipelineModelParallelSize: one.numRanks });
-  const stages = pipelineStages(MODELS[one.model](), {
-    group: parallel.pp,
-    virtualStages: one.virtualStages,
-    split: one.split,
-  });
-  for (const stage of stages) wrap(rank, one, stage, parallel);
   let peakActivations = 0;
   const observer: Observer = {
     ...SILENT,
@@ -74,7 +71,7 @@ function observe(rank: TestRank<RankArgs>, one: PipelineCase): PipelineResult {
       peakActivations = Math.max(peakActivations, tally.bytes('activation'));
     },
   };
-  const schedule = new PipelineSchedule(one.schedule, stages, optionsOf(one), { engine, observer });
+  const { schedule, stages } = scheduleOf({ ...rank, observer }, one, parallel);
   const optimizer = new SGD(engine, schedule, { lr: 0.1, momentum: 0.9 });
   const losses: (number | null)[] = [];
   const norms: number[] = [];
@@ -108,6 +105,32 @@ function observe(rank: TestRank<RankArgs>, one: PipelineCase): PipelineResult {
   optimizer.dispose();
   for (const state of schedule.states()) state.dispose();
   return { ...result, left: engine.memory.bytes - before };
+}
+
+/** A pipeline, and its stages on this rank; none for a naive form, which is not wrapped. */
+interface Scheduled {
+  readonly schedule: HasStates & Pick<PipelineSchedule, 'step'>;
+  readonly stages: readonly PipelineStage[];
+}
+
+function scheduleOf(rank: TestRank<PipelineArgs>, one: PipelineCase, parallel: ModelParallel): Scheduled {
+  const model = MODELS[one.model]();
+  const { numMicrobatches } = one;
+  if (one.isNaive === true && model instanceof LanguageModel) {
+    const { module, step } = naivePipeline(model, { ...rank, group: parallel.pp });
+    return {
+      schedule: {
+        states: () => module.states(),
+        // A case has inputs and targets.
+        step: (x, { target } = {}) => step(x as tf.Tensor, target as tf.Tensor, numMicrobatches),
+      },
+      stages: [],
+    };
+  }
+  const { virtualStages, split } = one;
+  const stages = pipelineStages(model, { group: parallel.pp, virtualStages, split });
+  for (const stage of stages) wrap(rank, one, stage, parallel);
+  return { schedule: new PipelineSchedule(one.schedule, stages, optionsOf(one), rank), stages };
 }
 
 function optionsOf({ model, numMicrobatches }: PipelineCase) {

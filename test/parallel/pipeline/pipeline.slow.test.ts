@@ -7,6 +7,13 @@ pipelineSuite(3, {
     numMicrobatches: 2,
     numRanks: 3,
   },
+  'naive GPipe, tied': {
+    model: 'tied GPT',
+    schedule: 'gpipe',
+    numMicrobatches: 4,
+    numRanks: 3,
+    isNaive: true,
+  },
   'GPipe on 3 stages, by parameters': {
     model: 'tied GPT',
     schedule: 'gpipe',

@@ -33,11 +33,13 @@ export const RUNS: Readonly<Record<2 | 3 | 4, Readonly<Record<string, TensorRun>
     'gpt, recomputed in part': { model: GPT, tp: 2, recompute: 'selective' },
     'gpt, sequence parallel, recomputed': { model: GPT, tp: 2, sequenceParallel: true, recompute: 'full' },
     qwen: { model: QWEN, tp: 2 },
+    'gpt, naive': { model: GPT, tp: 2, isNaive: true },
     'gpt with one class per rank': { model: { ...GPT, vocab: 2 }, tp: 2 },
     'own model, sequence parallel': { model: OWN_SEQUENCE, tp: 2 },
   },
   3: {
     gpt: { model: GPT, tp: 3 },
+    'gpt, naive': { model: GPT, tp: 3, isNaive: true },
     'gpt with a rank without classes': { model: { ...GPT, vocab: 2 }, tp: 3 },
     'gpt, sequence parallel': { model: GPT, tp: 3, sequenceParallel: true },
     'own model': { model: OWN, tp: 3 },
@@ -64,6 +66,18 @@ export const DEFECTS: Readonly<Record<string, TensorRun>> = {
   'of the gradient before a matrix that is split by columns': {
     model: GPT,
     tp: 2,
+    unreduced: 'blocks.1.qkv',
+  },
+  'after a matrix that is split by rows, naive': {
+    model: GPT,
+    tp: 2,
+    isNaive: true,
+    unreduced: 'blocks.0.fc2',
+  },
+  'of the gradient before a matrix that is split by columns, naive': {
+    model: GPT,
+    tp: 2,
+    isNaive: true,
     unreduced: 'blocks.1.qkv',
   },
   'of the loss': { model: GPT, tp: 2, unreduced: 'lm_head' },

@@ -5,11 +5,13 @@ import { seeded } from '../../../src/core/random';
 import * as tf from '../../../src/core/tf';
 import { initializeModelParallel } from '../../../src/dist/model-parallel';
 import type { ProcessGroup } from '../../../src/dist/types';
+import { GPT } from '../../../src/nn/models/gpt';
 import type { Module } from '../../../src/nn/module';
 import { AdamW } from '../../../src/optim/adamw';
 import { clipGradNormInPlace } from '../../../src/optim/clip-grad-norm';
 import { DDP } from '../../../src/parallel/ddp/distributed-data-parallel';
 import { fullyShard } from '../../../src/parallel/fsdp/fully-shard';
+import { naiveTensorParallel } from '../../../src/parallel/naive/tensor-parallel';
 import { mixedPrecision } from '../../../src/parallel/precision/mixed-precision';
 import { applyActivationCheckpointing } from '../../../src/parallel/recompute/apply-activation-checkpointing';
 import { parallelizeModule } from '../../../src/parallel/tensor/parallelize-module';
@@ -26,6 +28,8 @@ export interface TensorRun {
   readonly model: ModelCase;
   readonly tp: number;
   readonly dp?: 'DDP' | 'FULL_SHARD';
+  /** By the naive form, which cuts only the blocks of a GPT. */
+  readonly isNaive?: boolean;
   readonly sequenceParallel?: boolean;
   readonly recompute?: 'full' | 'selective';
   /** Parameters are rounded, as are activations between ranks. Only with dp. */
@@ -144,8 +148,10 @@ function compare(
 
 function cut(model: Module, run: TensorRun, group: ProcessGroup, warn: (message: string) => void): void {
   const { kind } = run.model;
-  const { sequenceParallel } = run;
-  if (kind === 'own' || kind === 'ownSequence') parallelizeModule(model, OWN_PLANS[kind], { group, warn });
+  const { sequenceParallel, isNaive } = run;
+  if (isNaive === true && model instanceof GPT) naiveTensorParallel(model, group);
+  else if (kind === 'own' || kind === 'ownSequence')
+    parallelizeModule(model, OWN_PLANS[kind], { group, warn });
   else parallelizeTensors(model, { group, warn }, { sequenceParallel });
 }
 
