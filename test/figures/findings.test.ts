@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { DISPLAY } from '../../src/core/display';
 import { commTimeline, compareTimeline } from '../../src/figures/comm-timeline';
 import { percent } from '../../src/figures/format';
 import { plain, safe } from '../../src/figures/grammar/ink';
@@ -9,7 +10,6 @@ import { compareMemoryTimeline } from '../../src/figures/memory-timeline';
 import { comparePlans } from '../../src/figures/plans/compare-plans';
 import { fitText } from '../../src/figures/plans/plan-table';
 import type { RunView } from '../../src/figures/run-view';
-import { DISPLAY } from '../../src/core/display';
 import { createTable } from '../../src/figures/table';
 import { waitsText } from '../../src/figures/wait-words';
 import { quietPlan as plan } from '../../src/job/plans/plan';

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { DISPLAY } from '../../src/core/display';
 import { compareComm } from '../../src/figures/comm-causes';
 import { commTimeline, compareTimeline } from '../../src/figures/comm-timeline';
 import type { Figure } from '../../src/figures/figure';
 import { lossCurve } from '../../src/figures/loss-curve';
 import { compareMemoryTimeline } from '../../src/figures/memory-timeline';
-import { DISPLAY } from '../../src/core/display';
 import { simulatedRun } from '../figures/gallery-runs';
 import type { Notebook } from './executed';
 import { unshownFacts } from './facts';

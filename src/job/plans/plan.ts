@@ -9,7 +9,7 @@ import { inferenceTable } from '../../figures/plans/inference-table';
 import { type PlanMemoryOptions, planMemory } from '../../figures/plans/plan-memory';
 import { planNotes, planTable, readingNotes, withAssumed } from '../../figures/plans/plan-table';
 import { planTime } from '../../figures/plans/time-breakdown';
-import { type Table } from '../../figures/table';
+import type { Table } from '../../figures/table';
 import type { TrafficOptions } from '../../figures/traffic-matrix';
 import type { ConfigReading } from '../../plan/assumed';
 import { type Cost, costOf, type Planned, type RunLength } from '../../plan/cost-of';

@@ -1,14 +1,13 @@
 import { currentDisplay, replacingDisplay } from '../../cell/display';
 import type { MimeBundle } from '../../cell/mime';
 import { isWithinProgress, type ProgressPlace, progressBundle, timeLeft } from '../../cell/progress';
+import { DISPLAY, type Shown, shownAsText, withShown } from '../../core/display';
 import { median, sumOf } from '../../core/statistics';
 import { now, type Seconds } from '../../core/units';
 import type { Figure } from '../../figures/figure';
 import { counted } from '../../figures/format';
 import { escapeHtml, LIGHT } from '../../figures/grammar/ink';
 import { lossCurve } from '../../figures/loss-curve';
-import { type Shown, shownAsText, withShown } from '../../core/display';
-import { DISPLAY } from '../../core/display';
 import type { StepResult } from '../../train/step-result';
 import type { EvaluatedStep } from '../control/messages';
 import type { ReplicaDrift } from './replicas';

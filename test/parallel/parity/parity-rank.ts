@@ -79,11 +79,7 @@ function train(rank: TestRank<RankArgs>, run: ParityRun): ParityResult {
 }
 
 /** The training of a language model on synthetic batches by the naive loop. */
-function naiveTraining(
-  { group }: TestRank<ParityArgs>,
-  trainer: Trainer,
-  config: TrainConfig,
-): NaiveTraining {
+function naiveTraining({ group }: TestRank<RankArgs>, trainer: Trainer, config: TrainConfig): NaiveTraining {
   const { model, optimizer } = trainer;
   const { batch, accumulation, clipNorm } = config;
   const shape = modelShape(config);

@@ -113,7 +113,7 @@ interface Scheduled {
   readonly stages: readonly PipelineStage[];
 }
 
-function scheduleOf(rank: TestRank<PipelineArgs>, one: PipelineCase, parallel: ModelParallel): Scheduled {
+function scheduleOf(rank: TestRank<RankArgs>, one: PipelineCase, parallel: ModelParallel): Scheduled {
   const model = MODELS[one.model]();
   const { numMicrobatches } = one;
   if (one.isNaive === true && model instanceof LanguageModel) {
