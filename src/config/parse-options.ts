@@ -49,12 +49,12 @@ export function parseOptions<S extends Shape>(form: string, given: Given<S>, sha
     const value: unknown = given[name];
     const hasValue = value !== undefined || schema instanceof z.ZodDefault;
     if (!hasValue && !(schema instanceof z.ZodNonOptional)) continue;
-    const { success, data, error } = parsedValue(schema, value);
-    if (success) {
+    const { data, path = [], isRight } = parsedValue(schema, value);
+    if (isRight) {
       parsed[name] = data;
       continue;
     }
-    const wrong = innermost({ name, schema, value }, error?.issues[0]?.path ?? []);
+    const wrong = innermost({ name, schema, value }, path);
     throw wrongOption(callOf(form), wrong.name, wrong.value, allowedBy(wrong.schema, wrong.value));
   }
   return parsed as Parsed<S>; // each value is its schema's output
@@ -65,11 +65,19 @@ function callOf(form: string): string {
   return form.replace(/\s*[({].*/, '');
 }
 
-function parsedValue(schema: z.ZodType, value: unknown): Partial<z.ZodSafeParseResult<unknown>> {
+/** A checked value; `path` says which of its fields is wrong. */
+interface CheckedValue {
+  readonly isRight: boolean;
+  readonly data?: unknown;
+  readonly path?: readonly PropertyKey[] | undefined;
+}
+
+function parsedValue(schema: z.ZodType, value: unknown): CheckedValue {
   try {
-    return schema.safeParse(value);
+    const { success, data, error } = schema.safeParse(value);
+    return success ? { isRight: true, data } : { isRight: false, path: error.issues[0]?.path };
   } catch {
-    return {}; // reading the value throws
+    return { isRight: false }; // reading the value throws; zod also reads it to word its error
   }
 }
 

@@ -90,7 +90,7 @@ const OPTIONS = {
   baseDir: pathSchema.refine((folder) => isFolder(folder)).describe('the path of a folder'),
   startSeconds: positiveSchema
     .max(MOST_SECONDS)
-    .describe(`a positive number of seconds, at most ${MOST_SECONDS}`),
+    .describe(`a positive number of seconds, at most ${MOST_SECONDS}, because no timer waits longer`),
 } satisfies ShapeOf<LaunchOptions>;
 
 /**

@@ -52,7 +52,7 @@ export const DRY_RUN_OPTIONS = {
 
 const OPTIONS = {
   ...DRY_RUN_OPTIONS,
-  world: countSchema.max(MOST_WORLD).nonoptional(),
+  world: countSchema.max(MOST_WORLD).describe(`a whole number, at most ${MOST_WORLD} ranks`).nonoptional(),
   hardware: anyValue<NonNullable<DryRunOptions['hardware']>>(),
 } satisfies ShapeOf<DryRunOptions>;
 /** Passes after the first ones are alike, and a mistyped number would not end. */
