@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { LAYERS, ROOMS } from './layers';
-import { ROOT, readSources } from './sources';
+import { ROOT, readFiles, readSources } from './sources';
 
 /** More files are too many for one reading. */
 const MOST_FILES = 12;
@@ -65,7 +65,9 @@ test('every file and folder of the repository that the page names exists', () =>
 });
 
 test('every note that the page names is in the sources', () => {
-  const sources = [...readSources('src', 'kernel').values()].join('\n');
+  const sources = [readSources('src', 'kernel'), readFiles(['scripts'], '.mjs')]
+    .flatMap((files) => [...files.values()])
+    .join('\n');
   const notes = [...page.matchAll(/\[Note: ([^\]]+)\]/g)].map(([, title = '']) => title);
   const missing = notes.filter((title) => !sources.includes(`* [Note: ${title}] `));
   assert.deepEqual(missing, []);
