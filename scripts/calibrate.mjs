@@ -4,7 +4,7 @@ import { passThrough } from './lib/run.mjs';
 import { setUp } from './lib/setup.mjs';
 import { runMain } from './lib/step.mjs';
 
-// Fits the constants of src/plan/calibration.ts again and prints them. It writes no file.
+// Fits the constants of src/planner/calibration.ts again and prints them. It writes no file.
 await runMain(async () => {
   const { env } = await setUp('test');
   const program = join(root, 'build', 'test', 'bench', 'calibrate.js');

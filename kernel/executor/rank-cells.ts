@@ -1,9 +1,9 @@
 import type { DisplaySink } from '../../src/cell/display';
 import { ShardlabError } from '../../src/core/errors';
-import type { OutputSink } from '../../src/job/launch/call';
-import { createLiveOutput } from '../../src/job/launch/outputs';
-import type { Job } from '../../src/job/run/job';
-import { registeredJobs } from '../../src/job/run/registry';
+import type { OutputSink } from '../../src/launch/call';
+import { createLiveOutput } from '../../src/launch/outputs';
+import type { Job } from '../../src/session/run/job';
+import { registeredJobs } from '../../src/session/run/registry';
 import type { RunRanks } from './protocol';
 
 /** Time in which an interrupted cell must end in all ranks. */

@@ -39,7 +39,7 @@ export function isStale(path) {
  */
 export function whyNotHere(path, env = process.env) {
   if (JSON.parse(readFileSync(path, 'utf8')).metadata[KEY]?.needs !== 'torch') return undefined;
-  const { describeTorch, torchPython } = fromBuild('job/torch/find-python');
+  const { describeTorch, torchPython } = fromBuild('torch/find-python');
   const { python, missing } = torchPython(env);
   const found = python === undefined ? missing : describeTorch(python);
   return typeof found === 'string'

@@ -25,7 +25,7 @@ const FILES_PER_PROCESS = 8;
 
 /**
  * Slow files of these folders also run in shared processes, because they share ranks (test/support/launch-ranks.ts) or jobs
- * (test/job/job-fixture.ts). In the long run, each of these files has its own process, because several files with all their
+ * (test/session/job-fixture.ts). In the long run, each of these files has its own process, because several files with all their
  * cases would take longer than the time limit of a process.
  */
 const SHARED_FOLDERS = /^test\/(checkpoint|job\/rank|job\/run|optim|parallel|plan|train)\//;

@@ -51,7 +51,7 @@ export async function runTorchTests(env, { fast, only }) {
 async function ensureTorch(env, say) {
   const named = env.SHARDLAB_TORCH_PYTHON;
   if (named) {
-    const found = fromBuild('job/torch/find-python').describeTorch(named);
+    const found = fromBuild('torch/find-python').describeTorch(named);
     if (typeof found !== 'string') {
       say(`${found.torch} of ${named}, as SHARDLAB_TORCH_PYTHON says`);
       return named;

@@ -84,7 +84,7 @@ export function importMeta(baseDir: string): Readonly<Record<string, unknown>> {
  * gradients again.
  */
 function mendGradientsAgain(): void {
-  const engine = require.cache[join(__dirname, '..', 'backend', 'mended', 'mended-gradients.js')]?.exports;
+  const engine = require.cache[join(__dirname, '..', 'engine', 'backend', 'mended', 'mended-gradients.js')]?.exports;
   (engine as { readonly mendGradients: () => void } | undefined)?.mendGradients(); // undefined if this process has no engine
 }
 

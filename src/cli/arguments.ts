@@ -3,8 +3,8 @@ import { z } from 'zod';
 import { nearest } from '../config/nearest';
 import { PARALLEL, type ParallelConfig } from '../config/settings/parallel';
 import { SPLITS } from '../config/settings/pipeline';
-import type { LaunchOptions } from '../job/launch/options';
-import { type Link, type LinkName, type LinkNumbers, linkOf } from '../transport/link';
+import type { LaunchOptions } from '../launch/options';
+import { type Link, type LinkName, type LinkNumbers, linkOf } from '../wire/transport/link';
 
 /** Returns a parser of an option's value: an integer of at least `least`. */
 export function wholeNumber(least: number): (text: string) => number {

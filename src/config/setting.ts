@@ -44,7 +44,7 @@ type Otherwise<Config> = (config: Config, on: PlannedOn) => string | null;
 
 /** How a plan uses a setting. */
 export type Planned<Config> =
-  /** The setting affects time or memory. READERS in src/plan/layout-of-config.ts must have a function that reads it. */
+  /** The setting affects time or memory. READERS in src/planner/layout-of-config.ts must have a function that reads it. */
   | { readonly reads: true; readonly but?: Otherwise<Config> }
   /** The setting would affect a training on GPUs, but plans do not read it; the text of `refused` says what is planned instead. */
   | { readonly refused: string }

@@ -1,7 +1,7 @@
 import { nearest } from '../config/nearest';
 import { ConfigError } from '../core/errors';
 import { mean, sumOf, total } from '../core/statistics';
-import type { StepResult } from '../train/step-result';
+import type { StepResult } from '../training/step-result';
 import { createFigure, type Figure, type Title } from './figure';
 import { percent } from './format';
 import { niceTicks, titled } from './grammar/axes';

@@ -4,7 +4,7 @@ import { rankNames } from '../core/rank-names';
 import { mean, median } from '../core/statistics';
 import type { Seconds } from '../core/units';
 import type { SpanRecord, StepRecord } from '../ledger/record';
-import { type Replay, replay, type TimedAction } from '../parallel/pipeline/replay';
+import { type Replay, replay, type TimedAction } from '../sharding/pipeline/replay';
 import {
   type Action,
   type ActionKind,
@@ -12,7 +12,7 @@ import {
   bubbleShare,
   mostInFlight,
   type PipelineSizes,
-} from '../parallel/pipeline/schedules';
+} from '../sharding/pipeline/schedules';
 import { createFigure, type Figure, quantity } from './figure';
 import { counted, percent, short, timeScale } from './format';
 import { rowAxis, titled } from './grammar/axes';

@@ -1,7 +1,7 @@
 import { ConfigError } from '../core/errors';
 import { shown } from '../core/shown';
 import type { StepRecord } from '../ledger/record';
-import type { RunForecast } from '../plan/dry-run/forecast';
+import type { RunForecast } from '../planner/dry-run/forecast';
 
 /** The part of a run that figures use. */
 export interface RunView {

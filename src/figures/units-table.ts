@@ -1,6 +1,6 @@
 import { sumOf } from '../core/statistics';
 import { formatBytes, formatSeconds } from '../core/units';
-import { type Link, linkText, transferSeconds } from '../transport/link';
+import { type Link, linkText, transferSeconds } from '../wire/transport/link';
 import { counted } from './format';
 import { type Column, createTable, numbers, type Table } from './table';
 

@@ -1,4 +1,4 @@
-import { causalAttention, causalSoftmax, flashAttention } from '../backend/ops';
+import { causalAttention, causalSoftmax, flashAttention } from '../engine/backend/ops';
 import { finite, flag, type OptionKinds, oneOf, requireOptions, tensor } from '../config/call-options';
 import type { AttentionKind } from '../config/families/kinds';
 import { ShardlabError } from '../core/errors';

@@ -1,4 +1,4 @@
-import { gelu } from '../backend/ops';
+import { gelu } from '../engine/backend/ops';
 import type { AttentionKind } from '../config/families/kinds';
 import * as tf from '../core/tf';
 import { CausalSelfAttention } from './attention';

@@ -1,7 +1,7 @@
-import { isSoleOwner } from '../autograd/differentiate';
-import { isReplaying } from '../autograd/recording';
-import { currentEngine } from '../backend/current-engine';
-import { untracked } from '../backend/tfjs-state';
+import { isSoleOwner } from '../engine/autograd/differentiate';
+import { isReplaying } from '../engine/autograd/recording';
+import { currentEngine } from '../engine/backend/current-engine';
+import { untracked } from '../engine/backend/tfjs-state';
 import { flag, requireOptions } from '../config/call-options';
 import { alias } from '../core/clone';
 import type { DType, HalfDType } from '../core/dtypes';

@@ -1,5 +1,5 @@
-import type { Contents } from '../transport/call';
-import { wordOf } from '../transport/record';
+import type { Contents } from '../wire/transport/call';
+import { wordOf } from '../wire/transport/record';
 
 /** A tensor of a model, as ranks compare it. */
 interface Named {

@@ -1,4 +1,4 @@
-import { gelu, layerNorm } from '../backend/ops';
+import { gelu, layerNorm } from '../engine/backend/ops';
 import type { DitConfig } from '../config/families/kinds';
 import * as tf from '../core/tf';
 import { type Attend, attention, inHeads } from './attention';

@@ -1,4 +1,4 @@
-import { untracked } from '../backend/tfjs-state';
+import { untracked } from '../engine/backend/tfjs-state';
 import { withGradients } from '../core/custom-gradient';
 import { ConfigError } from '../core/errors';
 import * as tf from '../core/tf';

@@ -1,4 +1,4 @@
-import { embedding } from '../backend/ops';
+import { embedding } from '../engine/backend/ops';
 import { callback, fieldsOf, index, type OptionKinds, orNull, requireOptions } from '../config/call-options';
 import { ConfigError } from '../core/errors';
 import type * as tf from '../core/tf';

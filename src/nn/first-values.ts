@@ -1,4 +1,4 @@
-import type { Engine } from '../backend/engine';
+import type { Engine } from '../engine/backend/engine';
 import type { HalfDType } from '../core/dtypes';
 import * as tf from '../core/tf';
 import type { Parameter, Span } from './parameter';

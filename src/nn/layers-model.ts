@@ -1,4 +1,4 @@
-import { leafOf } from '../autograd/leaves';
+import { leafOf } from '../engine/autograd/leaves';
 import { alias } from '../core/clone';
 import { ConfigError, classOf } from '../core/errors';
 import * as tf from '../core/tf';

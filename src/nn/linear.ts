@@ -1,4 +1,4 @@
-import { linear } from '../backend/ops';
+import { linear } from '../engine/backend/ops';
 import { callback, fieldsOf, flag, type OptionKinds, requireOptions } from '../config/call-options';
 import * as tf from '../core/tf';
 import { type FirstValues, normal, uniform } from './init';

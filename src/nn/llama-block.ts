@@ -1,4 +1,4 @@
-import { silu } from '../backend/ops';
+import { silu } from '../engine/backend/ops';
 import type { AttentionKind } from '../config/families/kinds';
 import * as tf from '../core/tf';
 import { attention, inHeads, SequenceAttention } from './attention';

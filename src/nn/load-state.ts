@@ -1,4 +1,4 @@
-import type { Engine } from '../backend/engine';
+import type { Engine } from '../engine/backend/engine';
 import { ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
 import { type ValueSource, valuesOf } from './init';

@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
-import { currentEagerTape } from '../autograd/eager';
-import { currentDraws } from '../backend/current-engine';
+import { currentEagerTape } from '../engine/autograd/eager';
+import { currentDraws } from '../engine/backend/current-engine';
 import { flag, requireOptions } from '../config/call-options';
 import { type Random, seeded } from '../core/random';
 import type * as tf from '../core/tf';

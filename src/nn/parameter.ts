@@ -1,9 +1,9 @@
-import { type Leaf, markLeaf } from '../autograd/leaves';
-import type { HostArray } from '../backend/host-arrays';
+import { type Leaf, markLeaf } from '../engine/autograd/leaves';
+import type { HostArray } from '../engine/backend/host-arrays';
 import { flag, requireOptions } from '../config/call-options';
 import type { DType } from '../core/dtypes';
 import * as tf from '../core/tf';
-import type { ProcessGroup } from '../dist/types';
+import type { ProcessGroup } from '../wire/dist/types';
 import type { FirstValues, ValueSource } from './init';
 import {
   frozenInUnit,

@@ -1,4 +1,4 @@
-import type { Engine } from '../backend/engine';
+import type { Engine } from '../engine/backend/engine';
 import type { Tag } from '../core/events';
 import * as tf from '../core/tf';
 import { isOnHost, type Parameter, type Span } from './parameter';

@@ -1,8 +1,8 @@
-import { currentEngine } from '../backend/current-engine';
-import type { Engine } from '../backend/engine';
+import { currentEngine } from '../engine/backend/current-engine';
+import type { Engine } from '../engine/backend/engine';
 import { ConfigError, classOf, ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
-import type { ProcessGroup } from '../dist/types';
+import type { ProcessGroup } from '../wire/dist/types';
 import { isBuffer } from './buffer';
 import { contentsOf } from './contents';
 import { valuesOf } from './init';

@@ -1,4 +1,4 @@
-import { gelu } from '../backend/ops';
+import { gelu } from '../engine/backend/ops';
 import type { T5Config } from '../config/families/kinds';
 import * as tf from '../core/tf';
 import { attention, inHeads } from './attention';

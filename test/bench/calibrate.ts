@@ -1,7 +1,7 @@
-import { accuracyOf } from '../../src/plan/accuracy';
-import { CALIBRATION, type Calibration } from '../../src/plan/calibration';
-import { type MeasuredLayout, vtrainLayouts } from '../../src/plan/measured/measured-layouts';
-import { predictTime } from '../../src/plan/time/predict-time';
+import { accuracyOf } from '../../src/planner/accuracy';
+import { CALIBRATION, type Calibration } from '../../src/planner/calibration';
+import { type MeasuredLayout, vtrainLayouts } from '../../src/planner/measured/measured-layouts';
+import { predictTime } from '../../src/planner/time/predict-time';
 import { mptLayouts, torchtitanLayouts } from '../support/fsdp-layouts';
 import { megatronLayouts } from '../support/megatron-layouts';
 import { nelderMead } from './nelder-mead';

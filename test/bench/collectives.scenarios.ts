@@ -1,6 +1,6 @@
 // Run in every rank by collectives.ts.
-import { benchCollectives } from '../../src/dist/bench-collectives';
-import type { RankContext } from '../dist/scenario';
+import { benchCollectives } from '../../src/wire/dist/bench-collectives';
+import type { RankContext } from '../wire/dist/scenario';
 
 const sizesOf = (text: string): number[] | undefined =>
   text === '' ? undefined : text.split(',').map(Number);

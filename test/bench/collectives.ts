@@ -4,9 +4,9 @@ import { execFileSync } from 'node:child_process';
 import { cpus } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { type BenchRow, busBandwidth } from '../../src/dist/bench-collectives';
-import { RankProcesses } from '../dist/rank-processes';
-import type { TestPlane } from '../dist/scenario';
+import { type BenchRow, busBandwidth } from '../../src/wire/dist/bench-collectives';
+import { RankProcesses } from '../wire/dist/rank-processes';
+import type { TestPlane } from '../wire/dist/scenario';
 
 const PEER = join(__dirname, '../../../src/cli/bench/collectives_peer.py');
 const SCENARIOS = join(__dirname, 'collectives.scenarios.js');

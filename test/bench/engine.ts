@@ -2,8 +2,8 @@
 // Usage: node build/test/bench/engine.js [--blas none|PATH] [--steps N] [--profile]. Prints one JSON line, then the profile.
 import { cpus } from 'node:os';
 import { parseArgs } from 'node:util';
-import { gradients, runUnit, type Unit } from '../../src/autograd/unit';
-import type { Engine } from '../../src/backend/engine';
+import { gradients, runUnit, type Unit } from '../../src/engine/autograd/unit';
+import type { Engine } from '../../src/engine/backend/engine';
 import {
   causalAttention,
   embedding,
@@ -11,11 +11,11 @@ import {
   layerNorm,
   linear,
   softmaxCrossEntropy,
-} from '../../src/backend/ops';
-import { createWasmEngine } from '../../src/backend/wasm-engine';
+} from '../../src/engine/backend/ops';
+import { createWasmEngine } from '../../src/engine/backend/wasm-engine';
 import { seeded } from '../../src/core/random';
 import * as tf from '../../src/core/tf';
-import { sitePackages } from '../../src/job/launch/site-packages';
+import { sitePackages } from '../../src/launch/site-packages';
 import { repositoryRoot } from '../support/paths';
 import { profileKernels } from './kernel-profile';
 

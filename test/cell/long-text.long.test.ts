@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { launchFor } from '../job/job-fixture';
+import { launchFor } from '../session/job-fixture';
 
 test('a text whose JSON no text of V8 could hold ends no rank, as a value of a variable, a function or a cell', async (context) => {
   const job = await launchFor(context, { ranks: 1 });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { measureAll } from '../../src/cli/doctor/document-probes';
 import { checkTorch } from '../../src/cli/doctor/torch-checks';
-import { findTorch } from '../../src/job/torch/find-python';
+import { findTorch } from '../../src/torch/find-python';
 
 test('the doctor imports the PyTorch of SHARDLAB_TORCH_PYTHON, and names its version and devices', async () => {
   const python = findTorch(undefined);

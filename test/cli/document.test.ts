@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { test } from 'node:test';
 import { measureAll } from '../../src/cli/doctor/document-probes';
-import { claimOf, DOCUMENTS, type DocumentName, environmentOf } from '../../src/plan/claims/claim';
+import { claimOf, DOCUMENTS, type DocumentName, environmentOf } from '../../src/claims/claim';
 import { shardlab } from './run-command';
 
 /** Without a Python that has PyTorch, and without programs. */

@@ -8,7 +8,7 @@ import { after, test } from 'node:test';
 import { showPip } from '../../src/cli/engine/pip-progress';
 import { downloadNotices } from '../../src/cli/engine/torch-wheels';
 import { WHOLE_SETTINGS } from '../../src/config/setting-table';
-import { findTorch, torchEnvironment } from '../../src/job/torch/find-python';
+import { findTorch, torchEnvironment } from '../../src/torch/find-python';
 import { repositoryRoot } from '../support/paths';
 import { type Ran, shardlab } from './run-command';
 

@@ -4,7 +4,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { readEventFile } from '../../src/ledger/event-file';
-import { temporaryFolder } from '../job/job-fixture';
+import { temporaryFolder } from '../session/job-fixture';
 import { type Ran, shardlab } from './run-command';
 
 const RUN = ['run', 'tiny', '--ranks', '1', '--steps', '2'];

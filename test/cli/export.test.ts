@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSy
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { readConfig } from '../../src/dialects/read';
+import { readConfig } from '../../src/programs/read';
 import { shardlab } from './run-command';
 
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-export-command-'));

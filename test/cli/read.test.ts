@@ -3,9 +3,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { readConfig } from '../../src/job/notebook/read-config';
-import { quietPlan as plan } from '../../src/job/plans/plan';
-import { whatIf } from '../../src/job/plans/what-if';
+import { readConfig } from '../../src/session/notebook/read-config';
+import { quietPlan as plan } from '../../src/session/plans/plan';
+import { whatIf } from '../../src/session/plans/what-if';
 import { testData } from '../support/paths';
 import { shardlab } from './run-command';
 

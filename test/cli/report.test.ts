@@ -4,7 +4,7 @@ import type { HeadlessRun } from '../../src/cli/run/headless';
 import { runReport } from '../../src/cli/run/report';
 import { parseTrainConfig } from '../../src/config/train-config';
 import { memoryAtPeak, totalBytes } from '../../src/ledger/memory';
-import type { StepResult } from '../../src/train/step-result';
+import type { StepResult } from '../../src/training/step-result';
 import { simulateRanks } from '../ledger/simulated-step';
 
 const WORLD = 2;

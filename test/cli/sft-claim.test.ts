@@ -4,9 +4,9 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync 
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { processMark } from '../../src/checkpoint/format/process-mark';
+import { processMark } from '../../src/training/checkpoint/format/process-mark';
 import { claimFolder } from '../../src/cli/sft/claim';
-import { OutputFolder } from '../../src/job/run/output-folder';
+import { OutputFolder } from '../../src/session/run/output-folder';
 
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-claim-'));
 after(() => rmSync(folder, { recursive: true, force: true }));

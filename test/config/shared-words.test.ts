@@ -5,10 +5,10 @@ import { PIPELINE_SCHEDULES } from '../../src/config/settings/pipeline';
 import { FLOAT_WORDS } from '../../src/config/settings/precision';
 import { STACKS } from '../../src/config/stacks';
 import { STRATEGY_NAMES, STRATEGY_WORDS, strategyNamed } from '../../src/config/strategies';
-import { floatOf, strategyOf, strategyOfStage } from '../../src/dialects/rows/values';
-import { RECOMPUTE } from '../../src/plan/layout';
-import { layoutOf } from '../../src/plan/plan-input';
-import { readText } from '../dialects/read-files';
+import { floatOf, strategyOf, strategyOfStage } from '../../src/programs/rows/values';
+import { RECOMPUTE } from '../../src/planner/layout';
+import { layoutOf } from '../../src/planner/plan-input';
+import { readText } from '../programs/read-files';
 import { readSources } from '../project/sources';
 import { layoutOfLine } from '../support/batch-lines';
 
@@ -18,7 +18,7 @@ const GPT = { kind: 'llama', layers: 4, dim: 256, heads: 8, seq: 256, vocab: 512
 
 test('only config lists the frameworks, and no type of a dialect or plan repeats their list', () => {
   const union = new RegExp(STACKS.map((name) => `'${name}'`).join('\\s*[|,]\\s*'));
-  const repeated = [...readSources('src/dialects', 'src/plan')].filter(([, text]) => union.test(text));
+  const repeated = [...readSources('src/programs', 'src/planner')].filter(([, text]) => union.test(text));
   assert.deepEqual(
     repeated.map(([path]) => path),
     [],

@@ -1,6 +1,6 @@
 """Writes edges_reference.json: results and gradients of torch's operations at the edges of their range.
 
-A row of the file is one call: the name of an operation (test/backend/edges/calls.ts has the same operation of this engine), inputs,
+A row of the file is one call: the name of an operation (test/engine/backend/edges/calls.ts has the same operation of this engine), inputs,
 arguments, results, and the gradient of each float32 input. The gradient of element i of the first result is ((37 i) mod 11 - 5) / 4.
 A row without results is refused by torch. A row of nn.Name is a layer: its inputs are those of the call, then the parameters.
 

@@ -1,4 +1,4 @@
-"""Writes own_models_reference.json: torch's losses, gradients' norms and final parameters of the twelve models of test/job/run/own-models.ts.
+"""Writes own_models_reference.json: torch's losses, gradients' norms and final parameters of the twelve models of test/session/run/own-models.ts.
 
 Parameters, numbered in the order of their sorted names, have scattered values (model_reference.py) in [-0.25, 0.25), and
 weights of norms 1 more. Step s has 12 rows: numbers are scattered(size, 100 + 2 s, 4), a second input has 101 + 2 s;

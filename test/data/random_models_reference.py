@@ -1,7 +1,7 @@
 """Writes random_models_reference.json: random models, plans that distribute them, and torch's gradients of the whole models.
 
 Each seed gives a model (a list of blocks with their sizes), and a plan: the ranks of tensor and data parallelism, the styles of
-layers, the units, the checkpointed blocks, and how backward is called. test/parallel/random-models/interpret.ts makes the same
+layers, the units, the checkpointed blocks, and how backward is called. test/sharding/random-models/interpret.ts makes the same
 model from the same description. Parameters, numbered in the order of their sorted names, are scattered(size, number), norms'
 weights 1 more; running means are scattered(size, 7), running variances 1 more. Row r of input i has the r-th part of
 scattered(size, 100 + i, 4). All is computed in float64. A model is left out if rounding alone could come near the bounds of

@@ -2,7 +2,7 @@ import type { StepLoads } from '../../src/figures/expert-loads';
 import type { ParityParts, ParityStep } from '../../src/figures/parity/parity-data';
 import type { RunView } from '../../src/figures/run-view';
 import { noBytes, type Owner, type StepRecord } from '../../src/ledger/record';
-import { dryRun } from '../../src/plan/dry-run/dry-run';
+import { dryRun } from '../../src/planner/dry-run/dry-run';
 import { type Scenario, simulateRanks } from '../ledger/simulated-step';
 import { predictStates } from '../support/formulas/zero-formulas';
 

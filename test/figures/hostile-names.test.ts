@@ -7,7 +7,7 @@ import { planTable } from '../../src/figures/plans/plan-table';
 import { planTime } from '../../src/figures/plans/time-breakdown';
 import { plotNumbers } from '../../src/figures/plot-numbers';
 import { createTable } from '../../src/figures/table';
-import { plannedInput } from '../../src/plan/plan-input';
+import { plannedInput } from '../../src/planner/plan-input';
 
 /** A name that would be code in a page, and markup in a figure. */
 const NAME = '<img src=x onerror=alert(1)><b>a&b</b>';

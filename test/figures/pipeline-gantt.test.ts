@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pipelineGantt } from '../../src/figures/pipeline-gantt';
-import { bubbleShare } from '../../src/parallel/pipeline/schedules';
+import { bubbleShare } from '../../src/sharding/pipeline/schedules';
 import { simulateRanks } from '../ledger/simulated-step';
 import { pipelineRun } from './pipeline-run';
 

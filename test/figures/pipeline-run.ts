@@ -1,7 +1,7 @@
 import type { PipelineScheduleName } from '../../src/config/settings/pipeline';
 import type { RunView } from '../../src/figures/run-view';
-import { replay, type TimedAction } from '../../src/parallel/pipeline/replay';
-import { actionsOf, type PipelineSizes } from '../../src/parallel/pipeline/schedules';
+import { replay, type TimedAction } from '../../src/sharding/pipeline/replay';
+import { actionsOf, type PipelineSizes } from '../../src/sharding/pipeline/schedules';
 import { simulateRanks } from '../ledger/simulated-step';
 
 const HALVES = { backwardInput: 'input', backwardWeight: 'weight' } as const;

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { claimRatio, documentedText, foundText } from '../../src/figures/claims/claim-words';
+import { claimRatio, documentedText, foundText } from '../../src/claims/figures/claim-words';
 import { logTicks } from '../../src/figures/grammar/axes';
 import { DARK, LIGHT } from '../../src/figures/grammar/ink';
 import { accuracyFigure } from '../../src/figures/plans/accuracy-figure';
 import { scalingCurve } from '../../src/figures/plans/scaling-curve';
 import { timeBreakdown } from '../../src/figures/plans/time-breakdown';
 import { whatIfFigure } from '../../src/figures/plans/what-if';
-import { accuracyOf } from '../../src/plan/accuracy';
+import { accuracyOf } from '../../src/planner/accuracy';
 import { digestOf } from './digest';
 import { assertGolden } from './golden';
 import { about, measuredRuns, plannedFigures, result } from './planned';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { claimsFigure } from '../../src/figures/claims/claims-figure';
+import { claimsFigure } from '../../src/claims/figures/claims-figure';
 import type { Figure } from '../../src/figures/figure';
 import { accuracyFigure } from '../../src/figures/plans/accuracy-figure';
 import { planMemory } from '../../src/figures/plans/plan-memory';
@@ -8,14 +8,14 @@ import { scalingCurve } from '../../src/figures/plans/scaling-curve';
 import { type TimeRow, timeBreakdown } from '../../src/figures/plans/time-breakdown';
 import { whatIfFigure } from '../../src/figures/plans/what-if';
 import type { WhatIfKnob } from '../../src/figures/plans/what-if-settings';
-import type { MeasuredRun } from '../../src/plan/accuracy';
-import type { Claim, DocumentName } from '../../src/plan/claims/claim';
-import { type Finding, type SettledFinding, VERDICTS, type Verdict } from '../../src/plan/claims/finding';
-import type { ClaimResult } from '../../src/plan/claims/survey';
-import { predict } from '../../src/plan/predict';
-import type { Estimate } from '../../src/plan/prediction';
-import { type Recommendation, recommend } from '../../src/plan/recommend';
-import { recommendRequest } from '../../src/plan/recommend-request';
+import type { MeasuredRun } from '../../src/planner/accuracy';
+import type { Claim, DocumentName } from '../../src/claims/claim';
+import { type Finding, type SettledFinding, VERDICTS, type Verdict } from '../../src/claims/finding';
+import type { ClaimResult } from '../../src/claims/survey';
+import { predict } from '../../src/planner/predict';
+import type { Estimate } from '../../src/planner/prediction';
+import { type Recommendation, recommend } from '../../src/planner/recommend';
+import { recommendRequest } from '../../src/planner/recommend-request';
 
 // The numbers here are invented, only to show figures.
 

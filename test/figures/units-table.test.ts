@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { unitsTable } from '../../src/figures/units-table';
-import { linkOf } from '../../src/transport/link';
+import { linkOf } from '../../src/wire/transport/link';
 
 const unit = (module: string, numParams: number, numShards = 4) => ({
   module,

@@ -174,7 +174,7 @@ describe('the compiler', () => {
     );
     assert.ok(cell.ok);
     assert.deepEqual(Object.keys(cell.declaration.types), ['run']);
-    assert.match(String(cell.declaration.types.run), /^import\(".*\/job\/run\/run\.js"\)\.Run$/);
+    assert.match(String(cell.declaration.types.run), /^import\(".*\/session\/run\/run\.js"\)\.Run$/);
     compiler.commit(cell.declaration);
     assert.deepEqual(messages('const same = [all[0], maybe, run]; same[2]?.lastStep.toFixed()'), []);
     assert.match(String(messages('run = all[0]')[0]), /TS2588/);

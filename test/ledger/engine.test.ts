@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { parseTrainConfig } from '../../src/config/train-config';
 import { memoryAtRest, totalBytes } from '../../src/ledger/memory';
 import { Recorder } from '../../src/ledger/recorder';
-import { createTrainer } from '../../src/train/trainer';
+import { createTrainer } from '../../src/training/trainer';
 import { predictRun } from '../support/formulas/zero-units';
 import { soloGroup } from '../support/solo-group';
 import { testEngine } from '../support/wasm-test-engine';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { BufferTable } from '../../src/backend/buffer-table';
+import { BufferTable } from '../../src/engine/backend/buffer-table';
 import { SILENT } from '../../src/core/events';
 import { memoryAtRest } from '../../src/ledger/memory';
 import { Recorder } from '../../src/ledger/recorder';

@@ -4,7 +4,7 @@ import { parseTrainConfig } from '../../src/config/train-config';
 import { memoryAtPeak, memoryOverTime } from '../../src/ledger/memory';
 import { Recorder } from '../../src/ledger/recorder';
 import { temporaries } from '../../src/ledger/temporaries';
-import { createTrainer } from '../../src/train/trainer';
+import { createTrainer } from '../../src/training/trainer';
 import { soloGroup } from '../support/solo-group';
 import { testEngine } from '../support/wasm-test-engine';
 

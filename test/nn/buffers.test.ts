@@ -1,16 +1,16 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { gradients } from '../../src/autograd/unit';
-import { currentDraws } from '../../src/backend/current-engine';
-import type { Engine } from '../../src/backend/engine';
-import { withMetaEngine } from '../../src/backend/meta-engine';
+import { gradients } from '../../src/engine/autograd/unit';
+import { currentDraws } from '../../src/engine/backend/current-engine';
+import type { Engine } from '../../src/engine/backend/engine';
+import { withMetaEngine } from '../../src/engine/backend/meta-engine';
 import { SILENT } from '../../src/core/events';
 import * as tf from '../../src/core/tf';
 import { Buffer } from '../../src/nn/buffer';
 import { Sequential } from '../../src/nn/containers';
 import { Linear } from '../../src/nn/linear';
 import { Module } from '../../src/nn/module';
-import { checkpointed } from '../../src/parallel/recompute/checkpointed';
+import { checkpointed } from '../../src/sharding/recompute/checkpointed';
 import { testEngine } from '../support/wasm-test-engine';
 
 /** A layer with a running mean, a count, a constant that is not stored, and random noise. */

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { before, describe, it } from 'node:test';
 import ts from 'typescript';
 import * as tf from '../../src/core/tf';
-import * as functional from '../../src/job/rank/functional-names';
-import * as nn from '../../src/job/rank/nn-names';
+import * as functional from '../../src/nn/names/functional-names';
+import * as nn from '../../src/nn/names/nn-names';
 import { nonsense, refusesShortly } from '../support/nonsense';
 import { repositoryRoot } from '../support/paths';
 import { testEngine } from '../support/wasm-test-engine';
@@ -133,7 +133,7 @@ describe('options of layers and functions', () => {
           .filter((name) => name.endsWith('.ts'))
           .map((name) => join(root, folder, name)),
       ),
-      join(root, 'backend', 'image-ops.ts'),
+      join(root, 'engine', 'backend', 'image-ops.ts'),
     ];
     const names = files.flatMap(withOptions).filter((name) => {
       const [base = ''] = name.split('.');

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import type { Engine } from '../../src/backend/engine';
+import type { Engine } from '../../src/engine/backend/engine';
 import { seeded } from '../../src/core/random';
 import * as tf from '../../src/core/tf';
 import { wholeTensor, writeValues } from '../../src/nn/first-values';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { gradients } from '../../src/autograd/unit';
-import { currentDraws } from '../../src/backend/current-engine';
-import type { Engine } from '../../src/backend/engine';
+import { gradients } from '../../src/engine/autograd/unit';
+import { currentDraws } from '../../src/engine/backend/current-engine';
+import type { Engine } from '../../src/engine/backend/engine';
 import { SILENT } from '../../src/core/events';
 import * as tf from '../../src/core/tf';
 import { Sequential } from '../../src/nn/containers';
@@ -10,7 +10,7 @@ import { Dropout, Dropout2d } from '../../src/nn/layers/dropout';
 import { LSTM } from '../../src/nn/layers/recurrent';
 import { Linear } from '../../src/nn/linear';
 import { Parameter } from '../../src/nn/parameter';
-import { checkpointed } from '../../src/parallel/recompute/checkpointed';
+import { checkpointed } from '../../src/sharding/recompute/checkpointed';
 import { testEngine } from '../support/wasm-test-engine';
 
 let engine: Engine;

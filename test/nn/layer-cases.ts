@@ -1,5 +1,5 @@
 import * as tf from '../../src/core/tf';
-import * as nn from '../../src/job/rank/nn-names';
+import * as nn from '../../src/nn/names/nn-names';
 
 /** A case of test/data/layer_reference.py: the layer, and how it is called if not by its forward. */
 export interface LayerCase {

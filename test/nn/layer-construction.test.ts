@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import * as tf from '../../src/core/tf';
-import * as nn from '../../src/job/rank/nn-names';
+import * as nn from '../../src/nn/names/nn-names';
 import { testEngine } from '../support/wasm-test-engine';
 
 before(() => testEngine());

@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { gradients } from '../../src/autograd/unit';
-import { currentDraws } from '../../src/backend/current-engine';
-import type { Engine } from '../../src/backend/engine';
-import { FUSED } from '../../src/backend/fused/fused-kernel';
-import { replaceEngineFunction } from '../../src/backend/tfjs-state';
+import { gradients } from '../../src/engine/autograd/unit';
+import { currentDraws } from '../../src/engine/backend/current-engine';
+import type { Engine } from '../../src/engine/backend/engine';
+import { FUSED } from '../../src/engine/backend/fused/fused-kernel';
+import { replaceEngineFunction } from '../../src/engine/backend/tfjs-state';
 import { SILENT } from '../../src/core/events';
 import * as tf from '../../src/core/tf';
-import * as nn from '../../src/job/rank/nn-names';
-import { EXPENSIVE_OPS, kernelsOf } from '../../src/parallel/recompute/apply-activation-checkpointing';
-import { checkpointed } from '../../src/parallel/recompute/checkpointed';
+import * as nn from '../../src/nn/names/nn-names';
+import { EXPENSIVE_OPS, kernelsOf } from '../../src/sharding/recompute/apply-activation-checkpointing';
+import { checkpointed } from '../../src/sharding/recompute/checkpointed';
 import { normals } from '../support/close';
 import { testEngine } from '../support/wasm-test-engine';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import type { Engine } from '../../src/backend/engine';
+import type { Engine } from '../../src/engine/backend/engine';
 import { ConfigError } from '../../src/core/errors';
 import * as tf from '../../src/core/tf';
 import { type LlamaOptions, llama } from '../../src/nn/models/llama';

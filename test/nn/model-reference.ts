@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import type { Engine } from '../../src/backend/engine';
+import type { Engine } from '../../src/engine/backend/engine';
 import type * as tf from '../../src/core/tf';
 import { loadState } from '../../src/nn/load-state';
 import type { Module } from '../../src/nn/module';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { inspect } from 'node:util';
-import type { Engine } from '../../src/backend/engine';
+import type { Engine } from '../../src/engine/backend/engine';
 import { ConfigError } from '../../src/core/errors';
 import * as tf from '../../src/core/tf';
 import type { Next } from '../../src/nn/callable';

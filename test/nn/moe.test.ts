@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import type { Engine } from '../../src/backend/engine';
-import { gelu } from '../../src/backend/ops';
+import type { Engine } from '../../src/engine/backend/engine';
+import { gelu } from '../../src/engine/backend/ops';
 import { ConfigError } from '../../src/core/errors';
 import * as tf from '../../src/core/tf';
 import { crossEntropy, nllLoss } from '../../src/nn/layers/losses';

@@ -4,7 +4,7 @@ import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-
 import { buildModel } from '../../src/nn/models/build-model';
 import { DitExperts } from '../../src/nn/models/dit-experts';
 import type { Module } from '../../src/nn/module';
-import { KNOWN_MODELS } from '../../src/plan/known';
+import { KNOWN_MODELS } from '../../src/planner/known';
 
 const shapesOf = (model: TrainConfigInput['model']): Module => buildModel(parseTrainConfig({ model }));
 

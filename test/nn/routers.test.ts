@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { gradients } from '../../src/autograd/unit';
-import type { Engine } from '../../src/backend/engine';
-import { gelu } from '../../src/backend/ops';
+import { gradients } from '../../src/engine/autograd/unit';
+import type { Engine } from '../../src/engine/backend/engine';
+import { gelu } from '../../src/engine/backend/ops';
 import type { RouterOptions } from '../../src/config/router-options';
 import * as tf from '../../src/core/tf';
 import type { Linear } from '../../src/nn/linear';

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import type { Engine } from '../../src/backend/engine';
+import type { Engine } from '../../src/engine/backend/engine';
 import { parseTrainConfig } from '../../src/config/train-config';
 import * as tf from '../../src/core/tf';
 import { buildModel } from '../../src/nn/models/build-model';
 import { type T5EncoderOptions, t5Encoder } from '../../src/nn/models/t5-encoder';
-import { taskOf } from '../../src/train/config-task';
+import { taskOf } from '../../src/training/config-task';
 import { soloGroup } from '../support/solo-group';
 import { TallyObserver } from '../support/tally-observer';
 import { testEngine } from '../support/wasm-test-engine';

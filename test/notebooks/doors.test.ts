@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { basename } from 'node:path';
 import { test } from 'node:test';
-import { documentTable } from '../../src/figures/claims/document-table';
-import { claims } from '../../src/job/notebook/claims';
-import { STATED_TABLES } from '../../src/plan/claims/claim';
-import { numberOf } from '../../src/plan/claims/finding';
+import { documentTable } from '../../src/claims/figures/document-table';
+import { claims } from '../../src/claims/notebook/claims';
+import { STATED_TABLES } from '../../src/claims/claim';
+import { numberOf } from '../../src/claims/finding';
 import { doorProblems, proseProblems } from './doors';
 import { type Notebook, notebookInputs, readNotebook } from './executed';
 

@@ -1,6 +1,6 @@
-import { foundText, plainText } from '../../src/figures/claims/claim-words';
-import { numberOf, VERDICTS } from '../../src/plan/claims/finding';
-import type { ClaimResult } from '../../src/plan/claims/survey';
+import { foundText, plainText } from '../../src/claims/figures/claim-words';
+import { numberOf, VERDICTS } from '../../src/claims/finding';
+import type { ClaimResult } from '../../src/claims/survey';
 import type { Notebook } from './executed';
 import { figuresOf, textOf } from './sentences';
 

@@ -74,7 +74,7 @@ test('every note that the page names is in the sources', () => {
 });
 
 test('the naive forms have at most 120 lines each', () => {
-  const long = [...readSources('src/parallel/naive')].filter(
+  const long = [...readSources('src/sharding/naive')].filter(
     ([, text]) => text.trimEnd().split('\n').length > 120,
   );
   assert.deepEqual(

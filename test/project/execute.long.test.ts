@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { createJobFolder, removeJobFolder } from '../../src/job/control/folder';
+import { createJobFolder, removeJobFolder } from '../../src/launch/control/folder';
 import { repositoryRoot } from '../support/paths';
 import { importScript } from './scripts';
 

@@ -10,8 +10,8 @@ test('every import of src and kernel points down the order of folders', () => {
 
 test('an import that points up is found, and both sides are named', () => {
   const sources = new Map([
-    ['src/dist/group.ts', `import { train } from '../train/trainer';`],
-    ['src/train/trainer.ts', `import type { Group } from '../dist/group';`],
+    ['src/wire/dist/group.ts', `import { train } from '../train/trainer';`],
+    ['src/training/trainer.ts', `import type { Group } from '../dist/group';`],
   ]);
   const violations = layerViolations(sources);
   assert.equal(violations.length, 1);
@@ -41,12 +41,12 @@ test('an upward import is found in every form of import', () => {
 
 test('an upward import between rooms of a folder is found', () => {
   const sources = new Map([
-    ['src/job/rank/scope.ts', `import { launch } from '../launch/fleet';`],
-    ['src/job/launch/fleet.ts', `import '../rank/setup';`],
-    ['src/job/rank/setup.ts', ''],
+    ['src/launch/rank/scope.ts', `import { launch } from '../launch/fleet';`],
+    ['src/launch/fleet.ts', `import '../rank/setup';`],
+    ['src/launch/rank/setup.ts', ''],
   ]);
   assert.deepEqual(layerViolations(sources), [
-    'src/job/rank/scope.ts imports src/job/launch/fleet.ts: job/rank lies below job/launch.',
+    'src/launch/rank/scope.ts imports src/launch/fleet.ts: job/rank lies below job/launch.',
   ]);
 });
 
@@ -70,11 +70,11 @@ test("the kernel's front may import only core and cell, also through its own fil
     ['kernel/executor.ts', `import '../src/index';`],
     ['src/core/wire.ts', ''],
     ['src/cell/display.ts', ''],
-    ['src/job/job.ts', ''],
+    ['src/session/job.ts', ''],
     ['src/index.ts', ''],
   ]);
   assert.deepEqual(layerViolations(sources), [
-    "kernel/session.ts imports src/job/job.ts: the kernel's front imports core and cell only.",
+    "kernel/session.ts imports src/session/job.ts: the kernel's front imports core and cell only.",
   ]);
 });
 

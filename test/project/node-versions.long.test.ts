@@ -13,11 +13,11 @@ const MAJORS = [22, 24];
 const SUITES = [
   'test/core/tf.test.js',
   'test/cell/evaluator.test.js',
-  'test/backend/products.test.js',
-  'test/dist/contract.slow.test.js',
-  'test/parallel/fsdp/fully-shard.test.js',
+  'test/engine/backend/products.test.js',
+  'test/wire/dist/contract.slow.test.js',
+  'test/sharding/fsdp/fully-shard.test.js',
   'test/kernel/cells.test.js',
-  'test/job/run/run.slow.test.js',
+  'test/session/run/run.slow.test.js',
 ];
 
 const python = process.env.SHARDLAB_PYTHON;

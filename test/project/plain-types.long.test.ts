@@ -22,7 +22,7 @@ test('cells read no type that zod computes from a schema', () => {
     'run npm run build',
   );
   const paths = new Set(written.map(({ path }) => path));
-  for (const name of ['config/train-config', 'plan/place', 'plan/recommend-request'])
+  for (const name of ['config/train-config', 'planner/place', 'planner/recommend-request'])
     assert.ok(paths.has(`build/src/${name}.d.ts`), name);
 });
 

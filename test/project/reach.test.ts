@@ -161,44 +161,44 @@ describe('in this repository', () => {
     [
       'src/figures/traffic-matrix.ts',
       ['test/figures/traffic-matrix.test.ts', 'test/figures/figures.test.ts'],
-      ['test/autograd/unit.test.ts', 'test/optim/sgd.test.ts', 'test/parallel/parity/parity.slow.test.ts'],
+      ['test/engine/autograd/unit.test.ts', 'test/sharding/optim/sgd.test.ts', 'test/sharding/parity/parity.slow.test.ts'],
     ],
     [
-      'src/autograd/unit.ts',
+      'src/engine/autograd/unit.ts',
       [
-        'test/autograd/unit.test.ts',
-        'test/parallel/parity/parity.slow.test.ts',
-        'test/job/run/run.slow.test.ts',
+        'test/engine/autograd/unit.test.ts',
+        'test/sharding/parity/parity.slow.test.ts',
+        'test/session/run/run.slow.test.ts',
       ],
-      ['test/figures/table.test.ts', 'test/dialects/trl.test.ts'],
+      ['test/figures/table.test.ts', 'test/programs/trl.test.ts'],
     ],
     // A rank's program, the kernel's program and the worker of a process.
     [
-      'test/parallel/models-rank.ts',
-      ['test/parallel/models.slow.test.ts'],
-      ['test/parallel/wrap-policy.test.ts'],
+      'test/sharding/models-rank.ts',
+      ['test/sharding/models.slow.test.ts'],
+      ['test/sharding/wrap-policy.test.ts'],
     ],
     [
-      'src/job/rank/worker.ts',
-      ['test/job/run/run.slow.test.ts', 'test/kernel/training.slow.test.ts'],
-      ['test/dist/device-mesh.test.ts'],
+      'src/launch/rank/worker.ts',
+      ['test/session/run/run.slow.test.ts', 'test/kernel/training.slow.test.ts'],
+      ['test/wire/dist/device-mesh.test.ts'],
     ],
     [
       'kernel/executor/cell-runner.ts',
       ['test/kernel/protocol.slow.test.ts', 'test/project/execute.long.test.ts'],
       ['test/nn/moe.test.ts'],
     ],
-    ['src/plan/dry-run/rank-thread.ts', ['test/plan/rank-threads.test.ts'], ['test/nn/moe.test.ts']],
+    ['src/planner/dry-run/rank-thread.ts', ['test/planner/rank-threads.test.ts'], ['test/nn/moe.test.ts']],
     // Data.
     ['test/data/layer_reference.json', ['test/nn/layers.test.ts'], ['test/nn/llama.test.ts']],
     ['test/figures/golden/accuracy-few.txt', ['test/figures/figures.test.ts'], ['test/nn/llama.test.ts']],
     ['docs/settings.md', ['test/config/settings-page.test.ts'], ['test/nn/llama.test.ts']],
-    ['src/config/catalogue.json', ['test/plan/plan-input.test.ts'], ['test/transport/mailbox.test.ts']],
-    ['claims/fsdp-guide.json', ['test/cli/claims.test.ts'], ['test/transport/mailbox.test.ts']],
+    ['src/config/catalogue.json', ['test/planner/plan-input.test.ts'], ['test/wire/transport/mailbox.test.ts']],
+    ['claims/fsdp-guide.json', ['test/cli/claims.test.ts'], ['test/wire/transport/mailbox.test.ts']],
     [
       'src/python/bundle_scripts/gpt.py',
-      ['test/job/export/bundle-files.test.ts'],
-      ['test/transport/mailbox.test.ts'],
+      ['test/programs/export/bundle-files.test.ts'],
+      ['test/wire/transport/mailbox.test.ts'],
     ],
   ];
   for (const [path, reaching, not] of cases) {

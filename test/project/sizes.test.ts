@@ -17,12 +17,12 @@ const lengths = lengthsOf(sources);
 const folders = numFilesByFolder(readAllSources('src', 'kernel', 'test').keys());
 
 test('the number of lines of src and kernel is reported', (context) => {
-  const [total, claims] = ['', 'src/plan/claims/'].map((start) => numLines(start)) as [number, number];
+  const [total, claims] = ['', 'src/claims/'].map((start) => numLines(start)) as [number, number];
   const [largest = ['', 0]] = [...folders]
     .filter(([path]) => !path.startsWith('test'))
     .sort(([, a], [, b]) => b - a);
   context.diagnostic(
-    `src and kernel: ${total} lines, ${total - claims} without src/plan/claims; files: median ${quantile(0.5)}, ` +
+    `src and kernel: ${total} lines, ${total - claims} without src/claims; files: median ${quantile(0.5)}, ` +
       `p95 ${quantile(0.95)} lines; largest folder: ${largest[0]} with ${largest[1]} files; ` +
       `circles of imports, types included: ${importCircles(sources).length}`,
   );

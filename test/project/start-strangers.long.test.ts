@@ -4,7 +4,7 @@ import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
-import { descendantsOf } from '../job/torch/torch-fixture';
+import { descendantsOf } from '../torch/torch-fixture';
 import { repositoryRoot } from '../support/paths';
 import { listenersOf, noStranger, playStranger, secretsOf } from '../support/stranger';
 import { type Lab, noPython, startLab } from './lab';

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TrainConfigInput } from '../../src/config/train-config';
-import type { Job } from '../../src/job/run/job';
-import { launchFor } from '../job/job-fixture';
-import { largestDifference, launchTorch } from '../job/torch/torch-fixture';
+import type { Job } from '../../src/session/run/job';
+import { launchFor } from '../session/job-fixture';
+import { largestDifference, launchTorch } from '../torch/torch-fixture';
 import { CHATS, LLAMA, TOKENIZER } from './instruction-data';
 
 const DATA = { instructions: CHATS, tokenizer: TOKENIZER, validation: CHATS } as const;

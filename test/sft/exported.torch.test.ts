@@ -4,9 +4,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { findTorch } from '../../src/job/torch/find-python';
+import { findTorch } from '../../src/torch/find-python';
 import { shardlab } from '../cli/run-command';
-import { launchFor } from '../job/job-fixture';
+import { launchFor } from '../session/job-fixture';
 import { CHATS, LLAMA, TOKENIZER } from './instruction-data';
 
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-exported-'));

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { after } from 'node:test';
 import { type OwnData, ownData } from '../../src/config/settings/data';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../src/config/train-config';
-import { prepareData } from '../../src/data/prepare/prepare-data';
-import type { PreparedInstructions } from '../../src/data/prepared';
+import { prepareData } from '../../src/training/data/prepare/prepare-data';
+import type { PreparedInstructions } from '../../src/training/data/prepared';
 import { testData } from '../support/paths';
 
 /** Conversations of our own, and a tokenizer with special tokens and a chat template. */

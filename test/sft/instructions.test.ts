@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import { IGNORED_LABEL } from '../../src/core/ignored-label';
-import type { TokenBatch } from '../../src/data/batch';
-import { openInstructions } from '../../src/data/open-instructions';
-import { packRows } from '../../src/data/prepare/pack-rows';
-import type { PreparedInstructions } from '../../src/data/prepared';
+import type { TokenBatch } from '../../src/training/data/batch';
+import { openInstructions } from '../../src/training/data/open-instructions';
+import { packRows } from '../../src/training/data/prepare/pack-rows';
+import type { PreparedInstructions } from '../../src/training/data/prepared';
 import { CHATS, LLAMA, preparer, sftConfig, sftReference, TOKENIZER } from './instruction-data';
 
 const { folder, prepare } = preparer();

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TrainConfigInput } from '../../src/config/train-config';
-import { launchFor } from '../job/job-fixture';
+import { launchFor } from '../session/job-fixture';
 import { HAS_ALL_CASES, valuesHere } from '../support/cases';
 import { assertClose } from '../support/close';
 import { CHATS, LLAMA, TOKENIZER } from './instruction-data';

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
-import { findBlas } from '../../src/backend/blas';
-import { sitePackages } from '../../src/job/launch/site-packages';
+import { findBlas } from '../../src/engine/backend/blas';
+import { sitePackages } from '../../src/launch/site-packages';
 import { repositoryRoot } from './paths';
 
 let folders: readonly string[] | undefined;

@@ -1,8 +1,8 @@
-import { gradients } from '../../src/autograd/unit';
-import type { Engine } from '../../src/backend/engine';
+import { gradients } from '../../src/engine/autograd/unit';
+import type { Engine } from '../../src/engine/backend/engine';
 import type * as tf from '../../src/core/tf';
 import type { Module } from '../../src/nn/module';
-import { runAsUnit } from '../../src/parallel/run-as-unit';
+import { runAsUnit } from '../../src/sharding/run-as-unit';
 import { valuesOf } from './close';
 import { TallyObserver } from './tally-observer';
 

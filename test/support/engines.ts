@@ -1,6 +1,6 @@
-import type { Engine } from '../../src/backend/engine';
-import { createWasmEngine, type WasmEngineOptions } from '../../src/backend/wasm-engine';
-import { sitePackages } from '../../src/job/launch/site-packages';
+import type { Engine } from '../../src/engine/backend/engine';
+import { createWasmEngine, type WasmEngineOptions } from '../../src/engine/backend/wasm-engine';
+import { sitePackages } from '../../src/launch/site-packages';
 import { repositoryRoot } from './paths';
 
 /** A way to compute matmuls with which a suite runs. */

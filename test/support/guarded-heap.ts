@@ -1,4 +1,4 @@
-import type { WasmBackend } from '../../src/backend/wasm-backend';
+import type { WasmBackend } from '../../src/engine/backend/wasm-backend';
 import * as tf from '../../src/core/tf';
 
 const PAD_BYTES = 4096;

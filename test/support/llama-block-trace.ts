@@ -1,4 +1,4 @@
-import type { Layout } from '../../src/plan/layout';
+import type { Layout } from '../../src/planner/layout';
 import { type AllocatedBlock, CachingAllocator } from './caching-allocator';
 
 export const STREAM = { compute: 0, gather: 1, reduce: 2 } as const;

@@ -1,4 +1,4 @@
-import type { Layout } from '../../src/plan/layout';
+import type { Layout } from '../../src/planner/layout';
 import type { AllocatedBlock } from './caching-allocator';
 import { KEPT, LlamaBlock, STREAM, type Tensors } from './llama-block-trace';
 

@@ -1,5 +1,5 @@
-import type { Layout } from '../../src/plan/layout';
-import type { MeasuredLayout } from '../../src/plan/measured/measured-layouts';
+import type { Layout } from '../../src/planner/layout';
+import type { MeasuredLayout } from '../../src/planner/measured/measured-layouts';
 import megatron from '../data/megatron2021-table1.json';
 import { layoutOfLine } from './batch-lines';
 

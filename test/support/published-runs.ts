@@ -1,5 +1,5 @@
-import type { Layout } from '../../src/plan/layout';
-import { vtrainLayouts } from '../../src/plan/measured/measured-layouts';
+import type { Layout } from '../../src/planner/layout';
+import { vtrainLayouts } from '../../src/planner/measured/measured-layouts';
 import published from '../data/published-runs.json';
 import titan from '../data/torchtitan-memory.json';
 import { layoutOfLine } from './batch-lines';

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { ftruncateSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { join } from 'node:path';
-import { createSegment } from '../../src/transport/segment';
+import { createSegment } from '../../src/wire/transport/segment';
 import { blasSearchPaths } from './blas-search';
 
 /** The compiled script that the ranks run, and its arguments. */

@@ -1,10 +1,10 @@
 import { Worker } from 'node:worker_threads';
-import type { Engine } from '../../src/backend/engine';
-import { createWasmEngine } from '../../src/backend/wasm-engine';
+import type { Engine } from '../../src/engine/backend/engine';
+import { createWasmEngine } from '../../src/engine/backend/wasm-engine';
 import type { Observer } from '../../src/core/events';
-import { NO_SITE } from '../../src/dist/call-site';
-import type { ProcessGroup } from '../../src/dist/types';
-import { joinWorld } from '../../src/dist/world';
+import { NO_SITE } from '../../src/wire/dist/call-site';
+import type { ProcessGroup } from '../../src/wire/dist/types';
+import { joinWorld } from '../../src/wire/dist/world';
 import { type RankMessage, type RankRequest, SEGMENT_FD } from './rank-pool';
 import { TallyObserver } from './tally-observer';
 

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
-import { MAGIC_BYTES, refuseOtherFormats } from '../../src/checkpoint/format/not-safetensors';
-import { headerBytes, LENGTH_BYTES, parseHeader } from '../../src/checkpoint/format/safetensors-header';
-import { decodeValues } from '../../src/checkpoint/format/stored-dtypes';
+import { MAGIC_BYTES, refuseOtherFormats } from '../../src/training/checkpoint/format/not-safetensors';
+import { headerBytes, LENGTH_BYTES, parseHeader } from '../../src/training/checkpoint/format/safetensors-header';
+import { decodeValues } from '../../src/training/checkpoint/format/stored-dtypes';
 import { ShardlabError } from '../../src/core/errors';
 
 /** One tensor of a safetensors file. */

@@ -1,6 +1,6 @@
-import type { Engine } from '../../src/backend/engine';
+import type { Engine } from '../../src/engine/backend/engine';
 import type * as tf from '../../src/core/tf';
-import type { PieceList, ProcessGroup, Work } from '../../src/dist/types';
+import type { PieceList, ProcessGroup, Work } from '../../src/wire/dist/types';
 
 const done = <T>(value: T): Work<T> => ({ done: true, agrees: true, wait: () => value });
 

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import type { Layout } from '../../src/plan/layout';
+import type { Layout } from '../../src/planner/layout';
 import { layoutOfLine } from './batch-lines';
 import { testData } from './paths';
 

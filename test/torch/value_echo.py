@@ -1,5 +1,5 @@
 """
-The Python side of test/job/torch/value-codec.test.ts. Values on stdin and stdout are frames: their length (u32), and their bytes.
+The Python side of test/torch/value-codec.test.ts. Values on stdin and stdout are frames: their length (u32), and their bytes.
 
   value_echo.py [--without-numpy] echo                returns each value
   value_echo.py [--without-numpy] make SEED COUNT     writes random values

@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
 import { withProgressSync } from '../../cell/progress';
-import { predict } from '../../plan/predict';
-import { recommend } from '../../plan/recommend';
-import { recommendRequest } from '../../plan/recommend-request';
+import { predict } from '../../planner/predict';
+import { recommend } from '../../planner/recommend';
+import { recommendRequest } from '../../planner/recommend-request';
 import { wholeNumber } from '../arguments';
 import { processorName } from '../doctor/checks';
 import { type Io, type Perform, progressOn } from '../io';

@@ -3,17 +3,17 @@ import { join } from 'node:path';
 import type { Command } from 'commander';
 import { withProgress } from '../../cell/progress';
 import { ConfigError, ShardlabError } from '../../core/errors';
-import { claimsTable, countVerdicts, verdictText } from '../../figures/claims/claim-words';
-import { claimsOfTable, documentTable } from '../../figures/claims/document-table';
+import { claimsTable, countVerdicts, verdictText } from '../../claims/figures/claim-words';
+import { claimsOfTable, documentTable } from '../../claims/figures/document-table';
 import { counted } from '../../figures/format';
 import { createTable } from '../../figures/table';
-import { claimsLab } from '../../job/notebook/claims-lab';
-import type { ClaimEntry } from '../../plan/claims/entry';
-import { type Finding, numberOf } from '../../plan/claims/finding';
-import { mutateClaims } from '../../plan/claims/mutation';
-import { PLAN_LAB } from '../../plan/claims/plan-lab';
-import { recordedRuns } from '../../plan/claims/recorded-runs';
-import { CLAIMS } from '../../plan/claims/registry';
+import { claimsLab } from '../../claims/notebook/claims-lab';
+import type { ClaimEntry } from '../../claims/entry';
+import { type Finding, numberOf } from '../../claims/finding';
+import { mutateClaims } from '../../claims/mutation';
+import { PLAN_LAB } from '../../claims/plan-lab';
+import { recordedRuns } from '../../claims/recorded-runs';
+import { CLAIMS } from '../../claims/registry';
 import {
   type ClaimCheck,
   checkClaims,
@@ -21,7 +21,7 @@ import {
   recordRuns,
   selectClaims,
   surveyClaims,
-} from '../../plan/claims/survey';
+} from '../../claims/survey';
 import { processorName } from '../doctor/checks';
 import { INSTALLATION } from '../install/kernelspec-folder';
 import { type ExitStatus, type Io, type Output, orFail, type Perform, progressOn } from '../io';

@@ -1,8 +1,8 @@
 import { writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { ConfigError, ShardlabError } from '../../core/errors';
-import { type FittedHardware, fitHardware, parseMeasured } from '../../plan/fit-hardware';
-import { GPUS } from '../../plan/hardware';
+import { type FittedHardware, fitHardware, parseMeasured } from '../../planner/fit-hardware';
+import { GPUS } from '../../planner/hardware';
 import { runPython } from '../bench/python-peer';
 import { jupyterPython } from '../install/python';
 import { type Io, type Output, orFail } from '../io';

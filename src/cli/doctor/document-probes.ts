@@ -4,7 +4,7 @@ import { createServer } from 'node:net';
 import { networkInterfaces, totalmem } from 'node:os';
 import { delimiter, join, resolve } from 'node:path';
 import { formatBytes } from '../../core/units';
-import type { Probe } from '../../plan/claims/stated-part';
+import type { Probe } from '../../claims/stated-part';
 import type { Io } from '../io';
 import { type Check, checkGpu, checkHost } from './checks';
 import { ownNetworks } from './reach-probe';

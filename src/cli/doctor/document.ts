@@ -1,8 +1,8 @@
 import { nearest } from '../../config/nearest';
 import { ConfigError } from '../../core/errors';
-import { wrapped } from '../../dialects/reading-text';
-import { DOCUMENTS, type DocumentName, environmentOf } from '../../plan/claims/claim';
-import type { StatedPart } from '../../plan/claims/stated-part';
+import { wrapped } from '../../programs/reading-text';
+import { DOCUMENTS, type DocumentName, environmentOf } from '../../claims/claim';
+import type { StatedPart } from '../../claims/stated-part';
 import type { Io, Output } from '../io';
 import { type Measured, measureAll } from './document-probes';
 

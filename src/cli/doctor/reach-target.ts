@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { ConfigError } from '../../core/errors';
-import { readAll } from '../../dialects/read';
-import type { Reading, ReadLine } from '../../dialects/rows/reading';
+import { readAll } from '../../programs/read';
+import type { Reading, ReadLine } from '../../programs/rows/reading';
 import type { Io } from '../io';
 
 /** An address to test. */

@@ -8,7 +8,7 @@ import {
   TORCH_PROBE,
   type TorchVersions,
   torchEnvironment,
-} from '../../job/torch/find-python';
+} from '../../torch/find-python';
 import { INSTALLATION } from '../install/kernelspec-folder';
 import { makeVenv, venvPython } from '../install/make-venv';
 import { hasPip, installRequirements } from '../install/pip';

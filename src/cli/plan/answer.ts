@@ -1,6 +1,6 @@
-import type { ConfigReading } from '../../plan/assumed';
-import type { Layout } from '../../plan/layout';
-import type { Estimate, Prediction } from '../../plan/prediction';
+import type { ConfigReading } from '../../planner/assumed';
+import type { Layout } from '../../planner/layout';
+import type { Estimate, Prediction } from '../../planner/prediction';
 
 /** One line that `plan --batch` writes: a prediction under the keys of the batch format. */
 export type PlanAnswer = ReturnType<typeof planAnswer> & {

@@ -3,11 +3,11 @@ import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { openRegularFile } from '../../core/regular-file';
-import { isBatchLine, ofBatchLine, withoutNotes } from '../../plan/batch-line';
-import type { HardwareCalibration } from '../../plan/hardware-calibration';
-import type { Place } from '../../plan/place';
-import { type PlannedInput, plannedInput } from '../../plan/plan-input';
-import type { PlanObject } from '../../plan/planned-model';
+import { isBatchLine, ofBatchLine, withoutNotes } from '../../planner/batch-line';
+import type { HardwareCalibration } from '../../planner/hardware-calibration';
+import type { Place } from '../../planner/place';
+import { type PlannedInput, plannedInput } from '../../planner/plan-input';
+import type { PlanObject } from '../../planner/planned-model';
 import type { Io } from '../io';
 import { type PlanAnswer, type PlanFailure, planAnswer, readingAnswer } from './answer';
 

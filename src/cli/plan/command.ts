@@ -1,12 +1,12 @@
 import type { Command } from 'commander';
 import { withSettings } from '../../config/set-settings';
 import { ConfigError } from '../../core/errors';
-import { foreignOf } from '../../dialects/read';
-import { type Plan, quietPlan } from '../../job/plans/plan';
-import { type Cost, costOf } from '../../plan/cost-of';
-import { explained, fittingLines } from '../../plan/explain';
-import { type PlanInput, planInputNamed } from '../../plan/plan-input';
-import type { PriceTable } from '../../plan/prices';
+import { foreignOf } from '../../programs/read';
+import { type Plan, quietPlan } from '../../session/plans/plan';
+import { type Cost, costOf } from '../../planner/cost-of';
+import { explained, fittingLines } from '../../planner/explain';
+import { type PlanInput, planInputNamed } from '../../planner/plan-input';
+import type { PriceTable } from '../../planner/prices';
 import { positiveNumber, setOption, wholeNumber } from '../arguments';
 import type { Io, Output, Perform } from '../io';
 import { foreignReading } from '../read/foreign';

@@ -4,11 +4,11 @@ import { locatedText } from '../../config/located-text';
 import { presetNamed, readNamed } from '../../config/named-config';
 import { ConfigError } from '../../core/errors';
 import { MOST_CONFIG_BYTES, readRegularFile } from '../../core/regular-file';
-import { type HardwareCalibration, parseCalibration } from '../../plan/hardware-calibration';
-import { hubModelAt } from '../../plan/models';
-import { planInputNamed } from '../../plan/plan-input';
-import { type PriceTable, priceTable } from '../../plan/prices';
-import type { RecommendInput } from '../../plan/recommend-request';
+import { type HardwareCalibration, parseCalibration } from '../../planner/hardware-calibration';
+import { hubModelAt } from '../../planner/models';
+import { planInputNamed } from '../../planner/plan-input';
+import { type PriceTable, priceTable } from '../../planner/prices';
+import type { RecommendInput } from '../../planner/recommend-request';
 
 /**
  * Reads the input of `recommend`: a published model or a preset by name, a number of parameters, a model's config.json or its

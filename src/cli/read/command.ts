@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
 import { ConfigError } from '../../core/errors';
-import { readAll } from '../../dialects/read';
-import { readingText } from '../../dialects/reading-text';
-import type { Reading } from '../../dialects/rows/reading';
+import { readAll } from '../../programs/read';
+import { readingText } from '../../programs/reading-text';
+import type { Reading } from '../../programs/rows/reading';
 import { wholeNumber } from '../arguments';
 import type { Io, Perform } from '../io';
 

@@ -1,9 +1,9 @@
-import { MOST_RANKS_HERE } from '../../dialects/assemble';
-import { foreignOf, readConfig } from '../../dialects/read';
-import { linesText } from '../../dialects/reading-text';
-import type { Reading } from '../../dialects/rows/reading';
-import { hubModelAt } from '../../plan/models';
-import { degreesOf, requireReadable } from '../../plan/plan-input';
+import { MOST_RANKS_HERE } from '../../programs/assemble';
+import { foreignOf, readConfig } from '../../programs/read';
+import { linesText } from '../../programs/reading-text';
+import type { Reading } from '../../programs/rows/reading';
+import { hubModelAt } from '../../planner/models';
+import { degreesOf, requireReadable } from '../../planner/plan-input';
 import type { Io, Output } from '../io';
 
 /**

@@ -5,8 +5,8 @@ import { placeText } from '../../config/place-text';
 import { withSettings } from '../../config/set-settings';
 import { ConfigError } from '../../core/errors';
 import { formatBytes } from '../../core/units';
-import { toyConfig } from '../../dialects/toy';
-import { skippedText } from '../../job/run/progress';
+import { toyConfig } from '../../programs/toy';
+import { skippedText } from '../../session/run/progress';
 import {
   addEngineOptions,
   addParallelOptions,

@@ -1,15 +1,15 @@
 import { registerDisplay } from '../../cell/display';
 import { terminalSink } from '../../cell/progress';
-import { requireSavePlace } from '../../checkpoint/format/file-system';
+import { requireSavePlace } from '../../training/checkpoint/format/file-system';
 import type { TrainConfig, TrainConfigInput } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
-import type { LaunchOptions } from '../../job/launch/options';
-import type { Job } from '../../job/run/job';
-import { launch } from '../../job/run/launch';
-import type { Run } from '../../job/run/run';
+import type { LaunchOptions } from '../../launch/options';
+import type { Job } from '../../session/run/job';
+import { launch } from '../../session/run/launch';
+import type { Run } from '../../session/run/run';
 import { createEventFile, type EventFileWriter } from '../../ledger/event-file';
 import type { StepRecord } from '../../ledger/record';
-import type { StepResult } from '../../train/step-result';
+import type { StepResult } from '../../training/step-result';
 import { type Io, terminalOf } from '../io';
 
 /** Options of a training without a notebook. */

@@ -3,7 +3,7 @@ import { median } from '../../core/statistics';
 import { communication } from '../../ledger/communication';
 import { memoryAtPeak } from '../../ledger/memory';
 import type { StepRecord } from '../../ledger/record';
-import type { StepResult } from '../../train/step-result';
+import type { StepResult } from '../../training/step-result';
 import type { HeadlessRun } from './headless';
 
 /** Speed and size in the reports of all training commands; the keys are those of the line that torch_gpt_bench.py prints. */

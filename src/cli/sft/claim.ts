@@ -1,7 +1,7 @@
 import fs from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { isRunning, processMark } from '../../checkpoint/format/process-mark';
+import { isRunning, processMark } from '../../training/checkpoint/format/process-mark';
 import { ShardlabError } from '../../core/errors';
 import { makeFolder } from '../../core/regular-file';
 

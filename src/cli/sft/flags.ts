@@ -2,13 +2,13 @@ import { resolve } from 'node:path';
 import { nearest } from '../../config/nearest';
 import { ConfigError } from '../../core/errors';
 import { ownValue } from '../../core/own-value';
-import { readArguments } from '../../dialects/arguments';
-import { readConfig } from '../../dialects/read';
-import { isNothing } from '../../dialects/rows/key-row';
-import type { LocatedKey } from '../../dialects/rows/meant';
-import type { Reading } from '../../dialects/rows/reading';
-import { numberOf, wholeOf, word, yesOf } from '../../dialects/rows/values';
-import { SWIFT } from '../../dialects/trainers/swift';
+import { readArguments } from '../../programs/arguments';
+import { readConfig } from '../../programs/read';
+import { isNothing } from '../../programs/rows/key-row';
+import type { LocatedKey } from '../../programs/rows/meant';
+import type { Reading } from '../../programs/rows/reading';
+import { numberOf, wholeOf, word, yesOf } from '../../programs/rows/values';
+import { SWIFT } from '../../programs/trainers/swift';
 
 /** An argument of `shardlab sft` that the command itself reads; all other arguments are read as by `shardlab read`. */
 interface SftFlag<Value> {

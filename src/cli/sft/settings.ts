@@ -6,7 +6,7 @@ import { modelShape } from '../../config/settings/model';
 import { dataRanksOf } from '../../config/settings/model-parallel';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
-import type { LocatedKey } from '../../dialects/rows/meant';
+import type { LocatedKey } from '../../programs/rows/meant';
 import { readOthers, type SftValues } from './flags';
 
 /** The largest number of tokens per row, unless --max_length gives another one. */

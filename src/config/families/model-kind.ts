@@ -39,7 +39,7 @@ export interface SmallSizes {
 /**
  * [Note: kinds of models] Shared code does not ask for the name of a kind; it asks for the properties below, which each kind
  * declares once: here for settings and files, as a subclass of `LanguageModel` or `VideoModel` for ranks (embedding, layers and
- * head, and how they are divided), and in src/plan/model-shape.ts for plans. docs/architecture.md lists the files of a new kind.
+ * head, and how they are divided), and in src/planner/model-shape.ts for plans. docs/architecture.md lists the files of a new kind.
  */
 export interface ModelKind<Shape = BuiltInModel> {
   readonly schema: z.ZodObject;
@@ -75,7 +75,7 @@ export interface ModelKind<Shape = BuiltInModel> {
   stageConflict?(shape: Shape): string | null;
   /** Returns why ranks cannot have parts of the same sequences; null if they can. */
   sequenceConflict?(shape: Shape): string | null;
-  /** Why a model of this kind cannot be planned; undefined: plans know the kind (src/plan/model-shape.ts). */
+  /** Why a model of this kind cannot be planned; undefined: plans know the kind (src/planner/model-shape.ts). */
   readonly notPlanned?: string;
   /** undefined: transformers and diffusers have no such model. */
   readonly published?: PublishedForm<Shape>;

@@ -1,6 +1,6 @@
 import { ConfigError } from '../../core/errors';
 import type { Seconds } from '../../core/units';
-import { type Accuracy, accuracyOf, type MeasuredRun } from '../../plan/accuracy';
+import { type Accuracy, accuracyOf, type MeasuredRun } from '../../planner/accuracy';
 import { createFigure, type Figure, quantity, type Title } from '../figure';
 import { counted } from '../format';
 import { log10, logRange, logTicks, titled } from '../grammar/axes';

@@ -1,7 +1,7 @@
 import { ConfigError } from '../../core/errors';
 import { shown } from '../../core/shown';
-import { type Planned, tokensPerStep } from '../../plan/cost-of';
-import { type AnyLayout, isPredicted } from '../../plan/layout';
+import { type Planned, tokensPerStep } from '../../planner/cost-of';
+import { type AnyLayout, isPredicted } from '../../planner/layout';
 import { createFigure, type Figure } from '../figure';
 import { quoted } from '../format';
 import { safe } from '../grammar/ink';

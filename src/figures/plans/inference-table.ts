@@ -1,7 +1,7 @@
 import { formatBytes } from '../../core/units';
-import type { Layout } from '../../plan/layout';
-import { reservableBytes } from '../../plan/memory/allocator';
-import type { InferenceMemory } from '../../plan/memory/inference';
+import type { Layout } from '../../planner/layout';
+import { reservableBytes } from '../../planner/memory/allocator';
+import type { InferenceMemory } from '../../planner/memory/inference';
 import { counted } from '../format';
 import { createTable, numbers, type Table } from '../table';
 

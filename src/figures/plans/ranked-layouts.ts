@@ -1,8 +1,8 @@
-import type { Planned } from '../../plan/cost-of';
-import { familyOf } from '../../plan/families';
-import { reservableBytes } from '../../plan/memory/allocator';
-import { peakInBytes } from '../../plan/prediction';
-import type { Recommendation } from '../../plan/recommend';
+import type { Planned } from '../../planner/cost-of';
+import { familyOf } from '../../planner/families';
+import { reservableBytes } from '../../planner/memory/allocator';
+import { peakInBytes } from '../../planner/prediction';
+import type { Recommendation } from '../../planner/recommend';
 import { createFigure, type Figure, type Quantities } from '../figure';
 import { byteScale, inUnit, timeScale } from '../format';
 import { log10, logRange, logTicks, titled } from '../grammar/axes';

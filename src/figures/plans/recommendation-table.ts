@@ -1,9 +1,9 @@
 import { listed } from '../../core/listed';
 import { formatBytes, formatSeconds } from '../../core/units';
-import type { Planned } from '../../plan/cost-of';
-import { iterationWords } from '../../plan/explain';
-import { familyOf } from '../../plan/families';
-import type { Recommendation } from '../../plan/recommend';
+import type { Planned } from '../../planner/cost-of';
+import { iterationWords } from '../../planner/explain';
+import { familyOf } from '../../planner/families';
+import type { Recommendation } from '../../planner/recommend';
 import { counted } from '../format';
 import { type CellValue, type Column, createTable, numbers, type Table } from '../table';
 import { layoutWords } from './plan-table';

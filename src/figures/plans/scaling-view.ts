@@ -1,5 +1,5 @@
 import { listed } from '../../core/listed';
-import type { Estimate } from '../../plan/prediction';
+import type { Estimate } from '../../planner/prediction';
 import type { Quantities, Title } from '../figure';
 import { quoted } from '../format';
 import { createTable, type Table } from '../table';

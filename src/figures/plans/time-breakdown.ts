@@ -1,9 +1,9 @@
 import { ConfigError } from '../../core/errors';
 import { sumOf } from '../../core/statistics';
 import type { Seconds } from '../../core/units';
-import type { Planned } from '../../plan/cost-of';
-import type { AnyLayout } from '../../plan/layout';
-import type { ComputeCause, Estimate } from '../../plan/prediction';
+import type { Planned } from '../../planner/cost-of';
+import type { AnyLayout } from '../../planner/layout';
+import type { ComputeCause, Estimate } from '../../planner/prediction';
 import { createFigure, type Figure, type Quantities, type Title } from '../figure';
 import { inUnit, percent, quoted, type Scaled, short, timeScale } from '../format';
 import { safe } from '../grammar/ink';

@@ -1,6 +1,6 @@
 import { ConfigError } from '../../core/errors';
 import type { Bytes } from '../../core/units';
-import type { Estimate } from '../../plan/prediction';
+import type { Estimate } from '../../planner/prediction';
 import { createFigure, type Figure } from '../figure';
 import { byteScale, inUnit, short, timeScale } from '../format';
 import { columnAxis, titled } from '../grammar/axes';

@@ -1,4 +1,4 @@
-import { gelu as geluOf, silu as siluOf } from '../../backend/ops';
+import { gelu as geluOf, silu as siluOf } from '../../engine/backend/ops';
 import { requireOptions } from '../../config/call-options';
 import { rootOf } from '../../core/stable-ops';
 import * as tf from '../../core/tf';

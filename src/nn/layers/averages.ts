@@ -1,6 +1,6 @@
-import type { Windows } from '../../backend/fused/average-pool';
-import { averagePool2d, pairOf, requireHalfPadding } from '../../backend/image-ops';
-import { type Pair, windowNumbers } from '../../backend/window-sizes';
+import type { Windows } from '../../engine/backend/fused/average-pool';
+import { averagePool2d, pairOf, requireHalfPadding } from '../../engine/backend/image-ops';
+import { type Pair, windowNumbers } from '../../engine/backend/window-sizes';
 import { flag, type OptionKinds, pairFrom, requireOptions } from '../../config/call-options';
 import { ShardlabError } from '../../core/errors';
 import type * as tf from '../../core/tf';

@@ -9,9 +9,9 @@ import {
 } from '../../config/call-options';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
-import { currentWorld } from '../../dist/current-world';
-import type { ProcessGroup } from '../../dist/types';
-import { requireGroup } from '../../dist/validation';
+import { currentWorld } from '../../wire/dist/current-world';
+import type { ProcessGroup } from '../../wire/dist/types';
+import { requireGroup } from '../../wire/dist/validation';
 import { Buffer } from '../buffer';
 import { constant } from '../init';
 import { Module } from '../module';

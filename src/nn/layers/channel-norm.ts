@@ -1,7 +1,7 @@
-import { FUSED, runForFirst, runFused } from '../../backend/fused/fused-kernel';
+import { FUSED, runForFirst, runFused } from '../../engine/backend/fused/fused-kernel';
 import { withGradients } from '../../core/custom-gradient';
 import * as tf from '../../core/tf';
-import type { CollectiveOptions, ProcessGroup } from '../../dist/types';
+import type { CollectiveOptions, ProcessGroup } from '../../wire/dist/types';
 
 /** The mean [C] and biased variance [C] of each channel; `count` [1] is the number of elements per channel. */
 export interface Moments {

@@ -5,8 +5,8 @@ import {
   pairOf,
   TRANSPOSED_CONVOLUTION,
   type ConvOptions as Window,
-} from '../../backend/image-ops';
-import type { Pair } from '../../backend/window-sizes';
+} from '../../engine/backend/image-ops';
+import type { Pair } from '../../engine/backend/window-sizes';
 import { flag, requireOptions } from '../../config/call-options';
 import { ConfigError } from '../../core/errors';
 import type * as tf from '../../core/tf';

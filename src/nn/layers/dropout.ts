@@ -1,4 +1,4 @@
-import { dropout } from '../../backend/ops';
+import { dropout } from '../../engine/backend/ops';
 import { ConfigError } from '../../core/errors';
 import { shown } from '../../core/shown';
 import type * as tf from '../../core/tf';

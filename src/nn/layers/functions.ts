@@ -1,6 +1,6 @@
-import { type ConvOptions, conv2d } from '../../backend/image-ops';
-import { linear as affine, layerNorm as normalized, embedding as rowsOf } from '../../backend/ops';
-import type { Pair } from '../../backend/window-sizes';
+import { type ConvOptions, conv2d } from '../../engine/backend/image-ops';
+import { linear as affine, layerNorm as normalized, embedding as rowsOf } from '../../engine/backend/ops';
+import type { Pair } from '../../engine/backend/window-sizes';
 import { requireOptions } from '../../config/call-options';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';

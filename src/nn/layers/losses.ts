@@ -1,5 +1,5 @@
-import { readValues } from '../../backend/meta-backend';
-import { softmaxCrossEntropy } from '../../backend/ops';
+import { readValues } from '../../engine/backend/meta-backend';
+import { softmaxCrossEntropy } from '../../engine/backend/ops';
 import { requireOptions } from '../../config/call-options';
 import { withGradients } from '../../core/custom-gradient';
 import { ShardlabError } from '../../core/errors';

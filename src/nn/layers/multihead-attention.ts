@@ -1,4 +1,4 @@
-import { linear } from '../../backend/ops';
+import { linear } from '../../engine/backend/ops';
 import { count, flag, fraction, type OptionKinds, requireOptions, tensor } from '../../config/call-options';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';

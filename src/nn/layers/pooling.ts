@@ -1,5 +1,5 @@
-import { MAX_POOL, type MaxPoolOptions, maxPool2d, pairOf } from '../../backend/image-ops';
-import type { Pair } from '../../backend/window-sizes';
+import { MAX_POOL, type MaxPoolOptions, maxPool2d, pairOf } from '../../engine/backend/image-ops';
+import type { Pair } from '../../engine/backend/window-sizes';
 import { count, flag, type OptionKinds, requireOptions, wholeFrom } from '../../config/call-options';
 import * as tf from '../../core/tf';
 import { Module } from '../module';

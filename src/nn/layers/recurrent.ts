@@ -1,4 +1,4 @@
-import { linear } from '../../backend/ops';
+import { linear } from '../../engine/backend/ops';
 import { count, flag, fraction, type OptionKinds, oneOf, requireOptions } from '../../config/call-options';
 import { MOST_LAYERS } from '../../config/families/kinds';
 import { ShardlabError } from '../../core/errors';

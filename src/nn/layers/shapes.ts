@@ -1,4 +1,4 @@
-import type { Pair } from '../../backend/window-sizes';
+import type { Pair } from '../../engine/backend/window-sizes';
 import { pairFrom, requireOptions } from '../../config/call-options';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';

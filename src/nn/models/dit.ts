@@ -1,4 +1,4 @@
-import { gelu, linear, silu } from '../../backend/ops';
+import { gelu, linear, silu } from '../../engine/backend/ops';
 import { type DitConfig, ditSchema } from '../../config/families/kinds';
 import * as tf from '../../core/tf';
 import type { Attend } from '../attention';

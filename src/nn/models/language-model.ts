@@ -1,4 +1,4 @@
-import { softmaxCrossEntropy } from '../../backend/ops';
+import { softmaxCrossEntropy } from '../../engine/backend/ops';
 import type { BuiltInModel } from '../../config/families/kinds';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';

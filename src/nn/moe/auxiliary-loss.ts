@@ -1,4 +1,4 @@
-import { readValues } from '../../backend/meta-backend';
+import { readValues } from '../../engine/backend/meta-backend';
 import { alias } from '../../core/clone';
 import { withGradients } from '../../core/custom-gradient';
 import { ConfigError } from '../../core/errors';

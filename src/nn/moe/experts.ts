@@ -1,4 +1,4 @@
-import { gelu } from '../../backend/ops';
+import { gelu } from '../../engine/backend/ops';
 import { alias } from '../../core/clone';
 import { withGradients } from '../../core/custom-gradient';
 import * as tf from '../../core/tf';

@@ -1,6 +1,6 @@
-import { isReplaying } from '../../autograd/recording';
-import { readValues } from '../../backend/meta-backend';
-import { embedding, sumRows } from '../../backend/ops';
+import { isReplaying } from '../../engine/autograd/recording';
+import { readValues } from '../../engine/backend/meta-backend';
+import { embedding, sumRows } from '../../engine/backend/ops';
 import { MOST_EXPERTS } from '../../config/families/kinds';
 import { type RouterOptions, type Routers, routerOf } from '../../config/router-options';
 import * as tf from '../../core/tf';

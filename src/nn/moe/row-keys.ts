@@ -1,4 +1,4 @@
-import { readValues } from '../../backend/meta-backend';
+import { readValues } from '../../engine/backend/meta-backend';
 import type * as tf from '../../core/tf';
 import { fromBegin, type PositionRange } from '../positions';
 

@@ -1,1 +1,1 @@
-"""The scripts of exported bundles. An export makes one train.py of a script, a model and common.py: see src/job/export/template.ts."""
+"""The scripts of exported bundles. An export makes one train.py of a script, a model and common.py: see src/programs/export/template.ts."""

@@ -140,7 +140,7 @@ def _received_elements(
     inputs: list[torch.Tensor],
     outputs: list[torch.Tensor],
 ) -> int:
-    """Returns the number of elements that a rank receives by the ring algorithm, as `wireElements` of src/dist/call-runner.ts."""
+    """Returns the number of elements that a rank receives by the ring algorithm, as `wireElements` of src/wire/dist/call-runner.ts."""
     others = size - 1
     if op == 'allReduce':
         part = (own + 1) * count // size - own * count // size

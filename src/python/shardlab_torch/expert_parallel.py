@@ -38,7 +38,7 @@ def _applied_elsewhere(group: ProcessGroup, rows: Tensor, counts: Tensor, apply:
     Sends rows to their experts, and returns the outputs. A rank's loss is the mean over its own tokens, and gradients are
     averaged over all ranks. But an expert already has the sum of the gradients of the ranks' tokens. Backward therefore divides
     gradients that enter the experts by the number of ranks, and multiplies gradients that leave the experts by this number.
-    Source: as src/parallel/experts/expert-exchange.ts.
+    Source: as src/sharding/experts/expert-exchange.ts.
     """
     ranks = group.size()
     leaving = counts.view(ranks, -1).to(torch.int32)

@@ -1,4 +1,4 @@
-"""Passes of a model that predicts the velocity of noised videos. Source: as src/train/flow-matching.ts."""
+"""Passes of a model that predicts the velocity of noised videos. Source: as src/training/flow-matching.ts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-Values that JavaScript sent: [Note: values in Python] in src/job/torch/value-codec.ts has the table of types.
+Values that JavaScript sent: [Note: values in Python] in src/torch/value-codec.ts has the table of types.
 
 This module and sending.py import neither torch nor numpy before a value needs them.
 """

@@ -2,8 +2,8 @@ import type { ActivationCheckpointingConfig } from '../../../src/config/settings
 import { ConfigError } from '../../../src/core/errors';
 import type { Bytes } from '../../../src/core/units';
 import type { GptShape } from '../../../src/nn/models/gpt';
-import { EXPENSIVE_OPS } from '../../../src/parallel/recompute/apply-activation-checkpointing';
-import { chooseLayers } from '../../../src/parallel/recompute/choose-layers';
+import { EXPENSIVE_OPS } from '../../../src/sharding/recompute/apply-activation-checkpointing';
+import { chooseLayers } from '../../../src/sharding/recompute/choose-layers';
 
 /** A GPT's forward on one rank. */
 export interface ActivationQuestion {
@@ -55,7 +55,7 @@ interface Sizes {
 const ITEM_BYTES = 4;
 
 /**
- * Activations of a GPT to the byte, one term per saved tensor, as the operations of src/backend/ops.ts save them.
+ * Activations of a GPT to the byte, one term per saved tensor, as the operations of src/engine/backend/ops.ts save them.
  * Throws: CONFIG for a budget that cannot be met, and for kernels that no formula knows.
  * Source: the shape of the list is that of Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer
  * Models", section 4.1; the terms are those of this engine: float32, no dropout, fused norms.

@@ -1,0 +1,79 @@
+import type { StrategyName } from '../config/strategies';
+import type { MemoryCause } from '../core/events';
+import { simulateReductionError } from '../sharding/precision/reduction-error';
+import { ringCost } from '../wire/transport/ring-cost';
+import { GPUS, type GpuName, hardwareOf } from '../planner/hardware';
+import { shapeOf } from '../planner/model-shape';
+import { modelOf } from '../planner/models';
+import { PRICES } from '../planner/prices';
+import { ACCELERATE_FORMULAS } from './accelerate-multinode/formulas';
+import type { Functions } from './expression';
+import { guideFormulas } from './fsdp-guide/formulas';
+import { swiftFormulas } from './fsdp-megatron-swift/formulas';
+import type { PlanLab } from './lab';
+import { bytesOf, modelStates, volumeAgainstDdp } from './model-states';
+import { ZERO3_FORMULAS } from './wan-deepspeed-zero3/formulas';
+import { wanFormulas } from './wan22-fsdp/formulas';
+
+/** Returns the functions that the expressions of claims may call. Functions for one document are in the document's folder. */
+export function formulasOf(lab: PlanLab): Functions {
+  return {
+    ...GENERAL,
+    ...wanFormulas(lab),
+    ...guideFormulas(lab),
+    ...ZERO3_FORMULAS,
+    ...ACCELERATE_FORMULAS,
+    ...swiftFormulas(lab),
+  };
+}
+
+const STATES: Readonly<Record<string, readonly MemoryCause[]>> = {
+  parameters: ['param.full', 'param.shard'],
+  gradients: ['grad.full', 'grad.shard'],
+  optimizer: ['optimizer'],
+};
+
+function perParameter(state: string, strategy: StrategyName, world: number): number {
+  return bytesOf(modelStates(1e9, strategy, world), STATES[state] ?? []) / 1e9;
+}
+
+const GENERAL: Functions = {
+  /** GB of fp32 states with Adam on one of `world` ranks. */
+  stateGB: (params: number, strategy: StrategyName, world: number) =>
+    modelStates(params, strategy, world).stateBytes / 1e9,
+  /** Wire bytes of a step divided by the wire bytes of a DDP step. */
+  volume: volumeAgainstDdp,
+  /** Bytes of a state per parameter on one of `world` ranks. */
+  perParameter,
+  /** By how many percent a GPU has fewer bytes of a state under FULL_SHARD than under DDP. */
+  saved: (state: string, world: number) =>
+    100 * (1 - perParameter(state, 'FULL_SHARD', world) / perParameter(state, 'NO_SHARD', world)),
+  /** The number of GPUs, at most 64, on which sharding saves `percent` of the bytes; 0: on no number of GPUs. */
+  gpusThatSave: (percent: number) =>
+    Array.from({ length: 64 }, (_, i) => i + 1).find(
+      (world) => Math.abs(100 * (1 - 1 / world) - percent) < 0.1,
+    ) ?? 0,
+  params: (model: string) => shapeOf(modelOf(model)).params,
+  expertParams: (model: string) => shapeOf(modelOf(model)).params / shapeOf(modelOf(model)).experts,
+  memoryGB: (gpu: GpuName) => GPUS[gpu].memoryGB,
+  linkGBps: (gpu: GpuName) => hardwareOf(gpu).linkGBps,
+  nicGbit: (gpu: GpuName) => hardwareOf(gpu).nicGbit,
+  hbmTBps: (gpu: GpuName) => GPUS[gpu].hbmTBps,
+  /** The number of known GPUs, and the number of known GPUs with less than `gigabytes` of memory. */
+  numGpus: () => Object.keys(GPUS).length,
+  numGpusBelow: (gigabytes: number) =>
+    Object.values(GPUS).filter(({ memoryGB }) => memoryGB < gigabytes).length,
+  usdPerHour: (gpu: keyof typeof PRICES) => PRICES[gpu].usdPerHour,
+  priceDate: (gpu: keyof typeof PRICES) => PRICES[gpu].date,
+  /** Percentage of the time in which stages are idle. Source: Narayanan et al. 2021, section 2.2. */
+  bubble: (stages: number, microbatches: number) => (100 * (stages - 1)) / (microbatches + stages - 1),
+  /** The rounds of a ring, in each of which every rank sends one message. */
+  ringRounds: (op: 'allReduce' | 'allGather' | 'reduceScatter', world: number) =>
+    ringCost({ op, wireDType: 'float32', inputs: [world], outputs: [world] }, 0, world).steps,
+  /** Largest error of a mean, in percent of the exact mean, if the wire is fp16 and sums are rounded at every hop. */
+  fp16Error: (scale: number, lossScale: number, world: number) => {
+    const grid = { sizes: [1024], scales: [scale], lossScales: [lossScale] };
+    const rows = simulateReductionError({ dtypes: ['float16'], worlds: [world], ...grid });
+    return 100 * Math.max(...rows.map(({ relativeError }) => relativeError));
+  },
+};

@@ -1,0 +1,343 @@
+import type { Engine } from '../../engine/backend/engine';
+import type { StateDictType } from '../../training/checkpoint/save/save-layout';
+import { type Call, checkArguments } from '../../config/call-arguments';
+import { anything, fields, flag, requireKind, requireOptions, tensor } from '../../config/call-options';
+import type { ActivationCheckpointingConfig } from '../../config/settings/memory';
+import { parseTrainConfig } from '../../config/train-config';
+import { ConfigError } from '../../core/errors';
+import type { Observer } from '../../core/events';
+import type * as tf from '../../core/tf';
+import type { Warn } from '../../core/warn';
+import type { DeviceMesh } from '../../wire/dist/device-mesh';
+import type { ProcessGroup } from '../../wire/dist/types';
+import { requireGroup } from '../../wire/dist/validation';
+import { asModule, isLayer, type Layer } from '../../nn/layers-model';
+import type { GPT, MoeGPT } from '../../nn/models/gpt';
+import type { LanguageModel } from '../../nn/models/language-model';
+import type { Module } from '../../nn/module';
+import { requireModule, withParameters } from '../../nn/require-parameters';
+import {
+  type DdpOptions,
+  DDP as DistributedDataParallel,
+} from '../../sharding/ddp/distributed-data-parallel';
+import { fullyShard } from '../../sharding/fsdp/fully-shard';
+import { RowsOfRanks } from '../../sharding/fsdp/unit-placement';
+import { noSync, unitsOf } from '../../sharding/fsdp/units-of';
+import { CPUOffloadPolicy, type CPUOffloadPolicyOptions } from '../../sharding/fsdp1/arguments';
+import { type FairScaleOptions, fromFairScale } from '../../sharding/fsdp1/fair-scale';
+import {
+  type FsdpOptions,
+  type FullyShardArguments,
+  fullyShardOptions,
+} from '../../sharding/fsdp1/fsdp-options';
+import {
+  type Fsdp,
+  type FsdpContext,
+  fsdp,
+  fsdpModules,
+  shardInPlace,
+} from '../../sharding/fsdp1/fully-sharded-data-parallel';
+import { type SummonOptions, summonFullParams } from '../../sharding/fsdp1/summon-full-params';
+import { naiveContextParallel } from '../../sharding/naive/context-parallel';
+import { naiveDDP } from '../../sharding/naive/ddp';
+import { naiveExpertParallel } from '../../sharding/naive/expert-parallel';
+import { naiveFullyShard } from '../../sharding/naive/fsdp';
+import { type NaivePipeline, naivePipeline } from '../../sharding/naive/pipeline-parallel';
+import { naiveTensorParallel } from '../../sharding/naive/tensor-parallel';
+import { type NaiveStep, type NaiveTraining, naiveTrain } from '../../sharding/naive/train';
+import { type ReductionErrorOptions, reductionError } from '../../sharding/precision/reduction-error';
+import { applyActivationCheckpointing } from '../../sharding/recompute/apply-activation-checkpointing';
+import { type CheckpointWrapperOptions, checkpointWrapper } from '../../sharding/recompute/checkpointed';
+import type { RankContext } from '../../sharding/run-as-unit';
+import { requireSameParts } from '../../sharding/same-parts';
+import { sparseAllToAll } from '../../sharding/sparse/sparse-all-to-all';
+import type { BatchNormWarning } from './batch-norm-warning';
+import { callableClass } from './callable-class';
+import { type StateDictMethods, stateDictMethods } from './checkpoints';
+import * as names from '../../sharding/names/fsdp-names';
+
+/** DDP's options, and the mesh of one axis over which DDP replicates the model; default: all ranks. */
+type ReplicateOptions = DdpOptions & { readonly mesh?: DeviceMesh | undefined };
+
+/** The ranks that take part; default: all. */
+export interface GroupOption {
+  readonly group?: ProcessGroup;
+}
+
+/** The wrapper that FSDP returns for a module. */
+export type RankFsdpWrapper<M extends Module> = Fsdp<M>;
+
+/** FSDP, which is called with or without `new`, and torch's static methods. */
+export interface FsdpFunction extends StateDictMethods {
+  /** Shards a layer or model of tfjs in place and returns the same object, which is called as before. */
+  <L extends Layer>(layer: L, options?: FsdpOptions): L;
+  <M extends Module>(module: M, options?: FsdpOptions): RankFsdpWrapper<M>;
+  new <L extends Layer>(layer: L, options?: FsdpOptions): L;
+  new <M extends Module>(module: M, options?: FsdpOptions): RankFsdpWrapper<M>;
+  /** Returns the modules that have a unit. */
+  fsdpModules(model: Module | Layer, options?: { readonly rootOnly?: boolean }): Module[];
+  /** Runs `work` without reductions: the gradients of all backwards in `work` stay whole and local, and are added up. */
+  noSync<T>(model: Module | Layer, work: () => T): T;
+  /**
+   * Runs `work` while all parameters are whole on every rank. Changes that `work` makes to parameters persist only with
+   * `writeback: true`. Every rank calls it. Throws: COLLECTIVE_MISSING, SHAPE.
+   */
+  summonFullParams<T>(model: Module | Layer, work: () => T, options?: SummonOptions): T;
+}
+
+/** DDP, which is called with or without `new`. */
+export interface DdpFunction {
+  <M extends Module>(module: M, options?: ReplicateOptions): DistributedDataParallel<M>;
+  (layer: Layer, options?: ReplicateOptions): DistributedDataParallel;
+  new <M extends Module>(module: M, options?: ReplicateOptions): DistributedDataParallel<M>;
+  new (layer: Layer, options?: ReplicateOptions): DistributedDataParallel;
+}
+
+const DDP_CALL: Call<'ddp', DdpOptions> = {
+  what: 'DDP(model, { … })',
+  by: 'ddp',
+  own: {
+    firstBucketBytes: true,
+    policy: true,
+    broadcastBuffers: true,
+    deviceIds: { noEffect: 'every rank has one engine' },
+    outputDevice: { noEffect: 'every rank has one engine' },
+    findUnusedParameters: {
+      noEffect: 'DDP always finds parameters that no rank uses, and leaves them unchanged',
+    },
+    gradientAsBucketView: { noEffect: 'gradients are always views of their buckets' },
+    bucketCapMb: {
+      refused: 'it takes the bucket size in bytes: bucketBytes: 25 * 2 ** 20 is bucket_cap_mb=25',
+    },
+  },
+};
+
+interface FsdpParts {
+  readonly engine: Engine;
+  readonly observer: Observer;
+  readonly warn: Warn;
+  readonly batchNorms: BatchNormWarning;
+}
+
+/** The functions of data parallelism that are bound to a rank. */
+export interface RankFsdp extends Readonly<ReturnType<typeof rankFsdp>> {}
+
+/** Data parallelism on this rank's engine and groups; `mesh` has all ranks. */
+export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh: DeviceMesh) {
+  const rows = new RowsOfRanks();
+  const contextOf = (chosen: DeviceMesh = mesh) => ({
+    engine,
+    observer,
+    group: chosen.group,
+    mesh: chosen,
+    rows,
+    warn,
+  });
+  const FSDP = fsdpFunction(engine, mesh.group, () => ({ ...contextOf(), mesh: undefined }), batchNorms);
+  return {
+    ...names,
+    /** Shards a module or a tfjs layer, or a list of them as one unit, and returns what it got. */
+    fullyShard<M extends Module | Layer | readonly (Module | Layer)[]>(
+      given: M,
+      options: FullyShardArguments = {},
+    ): M {
+      requireKind('fullyShard', 'the second argument', options, fields);
+      const context = contextOf(options.mesh);
+      const shared = fullyShardOptions(options);
+      if (Array.isArray(given)) {
+        const modules = given.map((each: Module | Layer) => shardable(each));
+        for (const module of modules) batchNorms.check(module, context.group.size);
+        fullyShard(modules, context, shared);
+        return given;
+      }
+      const module = shardable(given as Module | Layer); // a list is an array
+      batchNorms.check(module, context.group.size);
+      fullyShard(module, context, shared);
+      return given;
+    },
+    DDP: callableClass((module: Module | Layer, given: ReplicateOptions = {}) => {
+      requireKind('DDP', 'the second argument', given, fields);
+      const { mesh: chosen, ...options } = given;
+      checkArguments(DDP_CALL, options, warn);
+      const context = contextOf(chosen);
+      const taken = replicable(module);
+      batchNorms.check(taken, context.group.size);
+      return new DistributedDataParallel(taken, context, options);
+    }) as unknown as DdpFunction, // the class has the module's type
+    FSDP,
+    FullyShardedDataParallel: FSDP,
+    naive: naiveForms(contextOf(), mesh.group),
+    /** Converts arguments with FairScale's names to FSDP's arguments; warns about names without effect. */
+    fromFairScale: (options: FairScaleOptions): FsdpOptions => fromFairScale(options, warn),
+    CPUOffloadPolicy: (options?: CPUOffloadPolicyOptions) => CPUOffloadPolicy(warn, options),
+    checkpointWrapper: <M extends Module>(layer: M, options?: CheckpointWrapperOptions): M =>
+      checkpointWrapper({ engine, observer, warn }, layer, options),
+    ...rowFunctions(engine, mesh.group),
+    ...recomputeFunctions(engine, observer),
+  };
+}
+
+/**
+ * The simplest form of each parallelism and of the training loop (src/sharding/naive), for reading and comparing. `group`: the
+ * ranks that take part; default: all.
+ */
+function naiveForms(context: RankContext, all: ProcessGroup) {
+  const within = (what: string, group: ProcessGroup = all): ProcessGroup => requireGroup(what, group);
+  return {
+    /** Replicates a module; returns the module. */
+    DDP: <M extends Module>(module: M): M => naiveDDP(unheld(module, 'naive.DDP', all), context),
+    /** Shards a module as one unit; returns the module. */
+    fullyShard: <M extends Module>(module: M): M =>
+      naiveFullyShard(unheld(module, 'naive.fullyShard', all), context),
+    /** Divides the matrices of an `nn.gpt`; returns the model. All ranks give it the same batch. */
+    tensorParallel(model: GPT, group?: ProcessGroup): GPT {
+      const ranks = within('naive.tensorParallel', group);
+      return naiveTensorParallel(unheld(model, 'naive.tensorParallel', ranks), ranks);
+    },
+    /** Divides the sequences of an `nn.gpt`; returns the model. All ranks give it the same batch; then call `naive.DDP`. */
+    contextParallel: (model: GPT, group?: ProcessGroup): GPT =>
+      naiveContextParallel(model, within('naive.contextParallel', group)),
+    /** Divides the experts of an `nn.moe`; returns the model. Then call `DDP`. */
+    expertParallel(model: MoeGPT, group?: ProcessGroup): MoeGPT {
+      const ranks = within('naive.expertParallel', group);
+      return naiveExpertParallel(unheld(model, 'naive.expertParallel', ranks), ranks);
+    },
+    /** Divides the layers of a language model; returns the rank's stage, whose `step` runs GPipe. */
+    pipeline: (model: LanguageModel, group?: ProcessGroup): NaivePipeline =>
+      naivePipeline(model, { ...context, group: within('naive.pipeline', group) }),
+    /** Trains a model, step by step: `for (const { loss } of naive.train({ model, optimizer, batch })) …`. */
+    train: (training: NaiveTraining): Generator<NaiveStep> => naiveTrain(training, context),
+  };
+}
+
+/** Functions for rows and rounding, on the group of all ranks. */
+function rowFunctions(engine: Engine, all: ProcessGroup) {
+  return {
+    /** Sends each row only to its rank in `destinations`; `back` of the result sends the rows back. Every rank calls it. */
+    sparseAllToAll: (
+      rows: tf.Tensor,
+      destinations: ArrayLike<number> | tf.Tensor,
+      options: GroupOption = {},
+    ) => {
+      const what = 'sparseAllToAll';
+      requireKind(what, 'the first argument', rows, tensor);
+      const { group = all } = requireOptions(what, options, { group: anything });
+      return sparseAllToAll(engine, requireGroup(what, group), rows, destinations);
+    },
+    /** Averages random gradients with 16 bits per element on the wire; reports the error of the means. Every rank calls it. */
+    reductionError: (given: ReductionErrorOptions & GroupOption = {}) => {
+      requireKind('reductionError', 'the argument', given, fields);
+      const { group = all, ...options } = given;
+      return reductionError(engine, requireGroup('reductionError', group), options);
+    },
+  };
+}
+
+function recomputeFunctions(engine: Engine, observer: Observer) {
+  return {
+    /** Applies activation checkpointing to layers (default: all); `config` is a value of a config's `activationCheckpointing`. */
+    applyActivationCheckpointing: (
+      model: Module,
+      config: ActivationCheckpointingConfig | null = 'full',
+      options: { readonly offloadToHost?: boolean } = {},
+    ) => {
+      const what = 'applyActivationCheckpointing';
+      const { offloadToHost = false } = requireOptions(what, options, { offloadToHost: flag });
+      // Throws: CONFIG unless the value has one of the forms of a config's activationCheckpointing.
+      const { activationCheckpointing } = parseTrainConfig({ activationCheckpointing: config });
+      return applyActivationCheckpointing(
+        { engine, observer },
+        requireModule(what, model),
+        activationCheckpointing,
+        offloadToHost,
+      );
+    },
+  };
+}
+
+function fsdpFunction(
+  engine: Engine,
+  group: ProcessGroup,
+  contextOf: () => FsdpContext,
+  batchNorms: BatchNormWarning,
+): FsdpFunction {
+  const dicts = stateDictMethods(engine, group);
+  function FSDP(given: Module | Layer, options?: FsdpOptions): Module | Layer {
+    if (options !== undefined) requireKind('FSDP', 'the second argument', options, fields);
+    const module = withParameters(unwrapped(given, 'FSDP'), 'FSDP');
+    const context = contextOf();
+    batchNorms.check(module, group.size);
+    if (isLayer(given)) {
+      shardInPlace(module, context, options);
+      return given;
+    }
+    const wrapper = fsdp(module, context, options);
+    const stateDict = wrapper.stateDict.bind(wrapper);
+    return Object.assign(wrapper, {
+      stateDict() {
+        requireFull(dicts.getStateDictType(wrapper));
+        return stateDict();
+      },
+    });
+  }
+  const methods: Omit<FsdpFunction, keyof StateDictMethods> = {
+    fsdpModules: (model, options) => fsdpModules(asModule(model, 'FSDP.fsdpModules'), options),
+    noSync: (model, work) => noSync(asModule(model, 'FSDP.noSync'), work),
+    summonFullParams: (model, work, options) =>
+      summonFullParams(engine, asModule(model, 'FSDP.summonFullParams'), work, options),
+  };
+  // If a function returns an object, `new` returns this object.
+  return Object.assign(FSDP, { ...methods, ...dicts }) as unknown as FsdpFunction;
+}
+
+/** Returns the module that fullyShard shards. Throws: CONFIG unless it is a module with parameters on which fullyShard was not called. */
+function shardable(given: Module | Layer): Module {
+  const module = withParameters(unwrapped(given, 'fullyShard'), 'fullyShard');
+  if (!unitsOf(module).some(({ owners }) => owners.includes(module))) return module;
+  const name = module.path === '' ? `this ${module.constructor.name}` : `"${module.path}"`;
+  throw new ConfigError(
+    `fullyShard was already called on ${name}, and a second call has no effect; build the model again to shard it differently`,
+  );
+}
+
+/** Returns the value. Throws: CONFIG for DDP's wrapper. */
+function unwrapped<T>(value: T, what: string): T {
+  if (!(value instanceof DistributedDataParallel)) return value;
+  throw new ConfigError(
+    `${what} takes a module without DDP, but got one in DDP; build the model again, and do not wrap it in DDP`,
+  );
+}
+
+/** Throws: CONFIG for sharded dicts, whose values are not whole tensors. */
+function requireFull(type: StateDictType): void {
+  if (type === 'FULL_STATE_DICT') return;
+  throw new ConfigError(
+    `model.stateDict() returns whole tensors; for a ${type}, write FSDP.stateDict(model)`,
+  );
+}
+
+/**
+ * Returns the module. Throws: CONFIG for a value that is not a module with parameters, and for a module with parameters that a
+ * strategy already holds or splits.
+ */
+function unheld<M extends Module>(module: M, what: string, group: ProcessGroup): M {
+  withParameters(module, what);
+  requireSameParts(module.parameters(), group, what);
+  if (!module.parameters().some(({ isAdopted, unit }) => isAdopted || unit !== null)) return module;
+  throw new ConfigError(
+    `${what}(model): DDP, FSDP or fullyShard already holds parameters of the model; build the model again`,
+  );
+}
+
+/**
+ * Returns the module that DDP wraps. Throws: CONFIG for a value that is not a module, a module without parameters, and a
+ * sharded model.
+ */
+function replicable(module: Module | Layer): Module {
+  const taken = withParameters(module, 'DDP');
+  if (unitsOf(taken).length === 0) return taken;
+  throw new ConfigError(
+    'DDP(model): fullyShard or FSDP has already sharded the model, and DDP needs the whole model on every rank; ' +
+      "build it again for DDP, or replicate shards: fullyShard(model, { mesh: initDeviceMesh([replicas, shards], ['replicate', 'shard']) })",
+  );
+}

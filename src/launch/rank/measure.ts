@@ -1,0 +1,39 @@
+import type { ProcessGroup } from '../../wire/dist/types';
+import type { Measurement } from '../control/measurement';
+import type { RankScope } from './scope';
+
+/** Measures this rank; every rank of the job calls this function. Code is loaded on first use. */
+export async function measure(measurement: Measurement, scope: RankScope): Promise<unknown> {
+  const { group, engine, rank } = scope;
+  switch (measurement.what) {
+    case 'collectives': {
+      const { benchCollectives } = await import('../../wire/dist/bench-collectives.js');
+      const first = firstRanks(group, measurement.numRanks);
+      return first === null ? [] : benchCollectives(first, engine, measurement.sizes);
+    }
+    case 'kernels': {
+      const { profileSteps } = await import('../../training/kernel-profile.js');
+      const { numRanks, isAlone } = measurement;
+      const own = isAlone ? aloneOf(group, numRanks)[rank] : firstRanks(group, numRanks);
+      return own == null ? [] : profileSteps({ engine, group: own, ...measurement.profile });
+    }
+    case 'steps': {
+      const { timeSteps } = await import('../../training/kernel-profile.js');
+      const together = firstRanks(group, measurement.numRanks);
+      return together === null ? [] : timeSteps({ engine, group: together, ...measurement.profile });
+    }
+    case 'maxRss':
+      return process.resourceUsage().maxRSS;
+    default:
+      return measurement satisfies never;
+  }
+}
+
+/** Returns an entry per rank: for this rank, a group that has only this rank; for other ranks, null. */
+function aloneOf(group: ProcessGroup, numRanks: number): readonly (ProcessGroup | null)[] {
+  return group.ranks.slice(0, numRanks).map((one) => group.subgroup([one], `rank ${one} alone`));
+}
+
+function firstRanks(group: ProcessGroup, numRanks: number): ProcessGroup | null {
+  return numRanks === group.size ? group : group.subgroup(group.ranks.slice(0, numRanks), 'measured');
+}

@@ -1,0 +1,98 @@
+import { resolve } from 'node:path';
+import type { Engine } from '../../engine/backend/engine';
+import { processMark } from '../../training/checkpoint/format/process-mark';
+import { openFirstState } from '../../training/checkpoint/pretrained/open-pretrained';
+import { writePretrained } from '../../training/checkpoint/pretrained/write-pretrained';
+import type { Checkpointer } from '../../training/checkpoint/save/checkpointer';
+import type { SaveOptions } from '../../training/checkpoint/save/save-plan';
+import { kindOf } from '../../config/families/families';
+import { publishedModel } from '../../config/families/published';
+import type { PretrainedInput } from '../../config/pretrained';
+import { type ModelConfig, modelShape } from '../../config/settings/model';
+import { parseTrainConfig } from '../../config/train-config';
+import { ConfigError } from '../../core/errors';
+import { withTemporaryFolder } from '../../core/regular-file';
+import type { ProcessGroup } from '../../wire/dist/types';
+import { loadState } from '../../nn/load-state';
+import { loraOf } from '../../nn/lora';
+import { buildModel } from '../../nn/models/build-model';
+import type { Dit } from '../../nn/models/dit';
+import type { GPT } from '../../nn/models/gpt';
+import { LanguageModel } from '../../nn/models/language-model';
+import type { Llama } from '../../nn/models/llama';
+import { VideoModel } from '../../nn/models/video-model';
+import type { Module } from '../../nn/module';
+
+/** A model that AutoModelForCausalLM can load. */
+export type LanguageModule = GPT | Llama;
+
+/** A model that transformers, diffusers or Wan's code can load. */
+export type PublishedModule = LanguageModule | Dit;
+
+/** How a model's files are written. */
+export type PretrainedFiles = Pick<SaveOptions, 'maxShardBytes' | 'dtype'>;
+
+/** Closes a model's files when the model is no longer used; until then, values of the model may exist only in these files. */
+const OPEN = new FinalizationRegistry<() => void>((close) => close());
+
+/** Builds the model of a folder. A parameter is read from the files when it is sharded or used. */
+export function loadPretrained(engine: Engine, given: PretrainedInput): PublishedModule {
+  const { model: setting } = parseTrainConfig({ model: given, data: 'synthetic' });
+  const shape = modelShape({ model: setting });
+  const model = buildModel({ model: setting, seed: 0 });
+  const source = 'from' in shape ? shape.from : undefined;
+  const first = openFirstState(source ?? given.from, shape, [...model.namedParameters().keys()]);
+  try {
+    loadState(engine, model, first.state);
+  } catch (error) {
+    first.close();
+    throw error;
+  }
+  OPEN.register(model, first.close);
+  return model as PublishedModule; // the kinds that a folder can have
+}
+
+/** The parts of a rank that a save needs. */
+interface SavingRank {
+  readonly engine: Engine;
+  readonly group: ProcessGroup;
+  readonly checkpointer: Checkpointer;
+}
+
+/** Saves a model in Hugging Face's format; `RankCheckpoints.savePretrained` describes the arguments. */
+export async function savePretrained(
+  { engine, group, checkpointer }: SavingRank,
+  model: Module,
+  folder: string,
+  options: PretrainedFiles,
+): Promise<void> {
+  const shape = shapeOf(model);
+  publishedModel(shape); // Refuses a kind that is not published, before anything is written.
+  const path = resolve(folder);
+  // All ranks have the same parent process, so they all get the same name for this folder.
+  const source = `${path}.whole-${processMark(process.ppid)}`;
+  const write = async (): Promise<void> => {
+    await checkpointer.save({ engine, group, model, optimizer: null }, source, {
+      ...options,
+      type: 'FULL_STATE_DICT',
+    });
+    if (group.rank === 0) {
+      const { maxShardBytes } = options;
+      writePretrained({ source, folder: path, shape, maxShardBytes, lora: loraOf(model) });
+    }
+    group.barrier().wait();
+  };
+  await (group.rank === 0 ? withTemporaryFolder(source, write) : write());
+}
+
+/** Returns a model's sizes; for a wrapper, the sizes of the model inside. */
+function shapeOf(model: Module): ModelConfig {
+  for (const module of model.modules()) {
+    const isKnown = module instanceof LanguageModel || module instanceof VideoModel;
+    if (isKnown && kindOf(module.sizes)?.published !== undefined) return module.sizes;
+  }
+  throw new ConfigError(
+    `savePretrained: transformers has no model like ${model.constructor.name}; it saves nn.gpt, nn.llama and nn.dit. ` +
+      "Save others with saveCheckpoint(model, null, folder, { type: 'FULL_STATE_DICT' })",
+  );
+}

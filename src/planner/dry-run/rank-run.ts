@@ -1,0 +1,187 @@
+import type { KernelCosts } from '../../engine/backend/kernel-costs';
+import { type MetaEngine, withMetaEngine } from '../../engine/backend/meta-engine';
+import { ownData } from '../../config/settings/data';
+import { modelShape } from '../../config/settings/model';
+import type { TrainConfig } from '../../config/train-config';
+import { ConfigError, ShardlabError } from '../../core/errors';
+import type { Bytes } from '../../core/units';
+import type { Warn } from '../../core/warn';
+import type { BatchSource } from '../../training/data/batch';
+import type { PreparedData } from '../../training/data/prepared';
+import { joinMetaWorld } from '../../wire/dist/meta-world';
+import type { ProcessGroup } from '../../wire/dist/types';
+import type { StepRecord } from '../../ledger/record';
+import { Recorder } from '../../ledger/recorder';
+import type { OwnParts } from '../../training/own-task';
+import { createTrainer } from '../../training/trainer';
+import type { CallWatch, CollectiveCosts } from '../../wire/transport/meta-plane';
+import { type DryRunEvent, EventLog } from './event-log';
+import { PartRecorder } from './part-recorder';
+import { type Repeats, repeatedParts } from './repeated-parts';
+import { NotRepeated } from './repeated-pass';
+
+/** Simulated times of kernels and collectives. */
+export interface DryRunCosts {
+  /** Returns the time of a kernel. Default: kernels take no time. */
+  readonly kernel?: KernelCosts;
+  /** Returns the time of a collective. Default: collectives take no time. */
+  readonly collective?: CollectiveCosts;
+  readonly watch?: CallWatch;
+  /** A function that is called before each step. */
+  readonly beginStep?: () => void;
+}
+
+/** Options for the steps of any rank. */
+export interface StepOptions {
+  /** Number of ranks; it may be large, because only the chosen ranks run. */
+  readonly world: number;
+  /** Simulated times of kernels and collectives. Default: nothing takes time. */
+  readonly costs?: DryRunCosts;
+  /** Number of steps. Default 2: the first step makes optimizer states, the second is like all later steps. */
+  readonly steps?: number;
+  /** Whether matmuls run in a BLAS library, as on ranks that find such a library. Default true. */
+  readonly blas?: boolean;
+  /** The most bytes that the device may hold; beyond it, the error OUT_OF_MEMORY lists the held bytes. Default: no limit. */
+  readonly memoryLimit?: Bytes;
+  /** Whether records contain every allocation and free, which figures of memory over time need. Default true. */
+  readonly curve?: boolean;
+  /** Whether all events are stored for `eventsOf`. Default false. */
+  readonly events?: boolean;
+  /** Whether equal microbatches of a pipeline may be executed once ([Note: repeated microbatches]). Default true. */
+  readonly repeats?: boolean;
+  /** Gets warnings about settings without effect; in a notebook they are shown in the cell's output. */
+  readonly warn?: Warn;
+}
+
+/** What a model, loss or data of the user's own needs to run on the meta engine. */
+export interface MetaPlace {
+  readonly rank: number;
+  readonly engine: MetaEngine;
+  /** The group of all ranks. */
+  readonly group: ProcessGroup;
+  readonly recorder: Recorder;
+}
+
+/** The user's functions in a dry run. */
+export interface MetaOwn {
+  /** Makes the parts of a trainer that call the user's functions. */
+  readonly parts: (place: MetaPlace, config: TrainConfig) => OwnParts;
+  /** The user's data, if it is prepared ([Note: prepared data]). */
+  readonly data?: PreparedData | undefined;
+}
+
+/** Options for the steps of one rank. */
+interface RankRunOptions extends StepOptions {
+  readonly config: TrainConfig;
+  readonly rank: number;
+  readonly own?: MetaOwn | undefined;
+  /** A function that is called after each step. */
+  readonly stepped?: () => void;
+}
+
+/** The results of one rank. */
+export interface RankRun {
+  readonly rank: number;
+  readonly numParams: number;
+  /** One record per step. */
+  readonly records: readonly StepRecord[];
+  /** The events while the trainer was built, then the events of each step; empty lists if events are not stored. */
+  readonly events: readonly (readonly DryRunEvent[])[];
+}
+
+/** Builds a config's trainer as rank `rank` of `world` on the meta engine, and runs its steps. */
+export function runRank(options: RankRunOptions): RankRun {
+  const { costs = {}, blas = true, memoryLimit } = options;
+  const run = (repeats: Repeats): RankRun =>
+    withMetaEngine({ blas, memoryLimit, costs: costs.kernel }, (engine) => stepped(engine, options, repeats));
+  try {
+    if (!mayRepeat(options)) return run('none');
+    return unlessRepeated(
+      () => run('all'),
+      () =>
+        unlessRepeated(
+          () => run('later'),
+          () => run('none'),
+        ),
+    );
+  } catch (error) {
+    throw explained(error);
+  }
+}
+
+/** Returns a run's result. If the run finds that a part has no equal part before it, returns the result of `other`. */
+function unlessRepeated(run: () => RankRun, other: () => RankRun): RankRun {
+  try {
+    return run();
+  } catch (error) {
+    if (error instanceof NotRepeated) return other();
+    throw error;
+  }
+}
+
+/** Whether microbatches may be repeated; see [Note: repeated microbatches]. */
+function mayRepeat({ repeats = true, config, costs, memoryLimit, own }: RankRunOptions): boolean {
+  const hasTimes = costs?.kernel !== undefined || costs?.collective !== undefined;
+  // If parameters are sharded over fewer ranks between forward and backward, the recorder does not recognize them as gathered.
+  const isKnown = typeof config.parallel.reshardAfterForward !== 'number';
+  return repeats && isKnown && !hasTimes && memoryLimit === undefined && own === undefined;
+}
+
+function stepped(engine: MetaEngine, options: RankRunOptions, repeats: Repeats): RankRun {
+  const { config, world, rank, steps = 2, curve = true, warn } = options;
+  const recorder = new Recorder({ rank, world }, () => engine.clock.now());
+  const log = options.events === true ? new EventLog(recorder) : null;
+  const observer = new PartRecorder(engine, log ?? recorder);
+  engine.observe(observer);
+  const { groupMade } = observer;
+  const { collective, watch } = options.costs ?? {};
+  const group = joinMetaWorld({ rank, world, engine, observer, costs: collective, watch, groupMade });
+  const record = repeatedParts(observer, repeats);
+  const own = options.own?.parts({ rank, engine, group, recorder }, config);
+  const data = options.own?.data;
+  const batches = data === undefined ? blankBatches(config) : undefined;
+  const trainer = createTrainer({ config, engine, group, observer, batches, data, own, warn, record });
+  const numParams = trainer.numParams;
+  const events = [log?.take() ?? []];
+  const records = Array.from({ length: steps }, (_, i) => {
+    options.costs?.beginStep?.();
+    recorder.beginStep(i + 1);
+    const { tokens } = trainer.step();
+    const record = recorder.endStep({ tokens: tokens / world, engineBytes: engine.memory.bytes, curve });
+    events.push(log?.take() ?? []);
+    options.stepped?.();
+    return record;
+  });
+  return { rank, numParams, records, events };
+}
+
+/** 1 GiB of tokens. */
+const MOST_TOKENS = 2 ** 28;
+
+/** Returns batches of the config's shape; all tokens are 0, because nothing reads them. Undefined: the inputs are not tokens. */
+function blankBatches(config: TrainConfig): BatchSource | undefined {
+  const shape = modelShape(config);
+  const { batch, data } = config;
+  const seq = 'seq' in shape ? shape.seq : ownData(data)?.seq;
+  if (seq === undefined) return undefined;
+  if (batch * seq > MOST_TOKENS)
+    throw new ConfigError(
+      `batch ${batch} x seq ${seq} is more than the ${MOST_TOKENS} tokens that a batch of a dry run can have; use a smaller batch`,
+    );
+  const tokens = new Int32Array(batch * (seq + 1));
+  return { name: 'blank', batch: () => ({ batch, seq, tokens }) };
+}
+
+/** The message of tfjs about a kernel that a backend does not have. */
+const MISSING = /Cannot find registered kernel '(\w+)' for backend 'meta'/;
+
+function explained(error: unknown): unknown {
+  const kernel = error instanceof Error ? MISSING.exec(error.message)?.[1] : undefined;
+  if (kernel === undefined) return error;
+  return new ShardlabError(
+    'ENGINE',
+    `A dry run does not know how much memory the operation ${kernel} needs, because the library's models do not use it. Add ` +
+      'the operation to meta-kernels.ts, with the memory that its wasm kernel allocates, or leave it out of the model.',
+    { details: { kernel }, cause: error },
+  );
+}

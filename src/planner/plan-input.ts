@@ -1,0 +1,312 @@
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { kernelOf } from '../config/attention-kernels';
+import { issuesMessage, requirePlain, valueAt } from '../config/config-issue';
+import { knownModel } from '../config/model-names';
+import { presetNamed, readNamed } from '../config/named-config';
+import { PUBLISHED_TRAINING } from '../config/named-models';
+import { anyValue, parseOptions, type ShapeOf } from '../config/parse-options';
+import type { ConfigIssue } from '../config/setting';
+import { configSchema, FORMS } from '../config/setting-table';
+import { strategyNamed } from '../config/strategies';
+import { checkConfig, type TrainConfig, type TrainConfigInput } from '../config/train-config';
+import { ConfigError } from '../core/errors';
+import { isRecord, shown } from '../core/shown';
+import { foreignOf, readConfig } from '../programs/read';
+import type { Reading } from '../programs/rows/reading';
+import { whereOf } from '../programs/together';
+import { type ConfigReading, placeReadings, readingOf } from './assumed';
+import { isBatchLine, ofBatchLine, ourKey, TODAY } from './batch-line';
+import type { Planned } from './cost-of';
+import { type HardwareCalibration, parseCalibration, withCalibration } from './hardware-calibration';
+import type { Layout } from './layout';
+import { checkedLayout, type Held, type Planable } from './layout-of-config';
+import { hubModelAt, leftOutOf } from './models';
+import { isPlaceKey, PLACE_FORMS, type Place, placeSchema, withHardware } from './place';
+import { builtModel, type PlannedModel, type PlanObject, plannedModel } from './planned-model';
+import { predict } from './predict';
+import { STACK_RULES } from './stack-rules';
+
+/**
+ * The input of `plan`: a TrainConfig, which may also have the keys of a place, the reading of another program's settings
+ * (sl.readConfig), or a name. The name is that of a published model ('llama3-8b', 'Qwen/Qwen3-32B'), of a preset, of a model's
+ * config.json or its folder, or of a file that contains a TrainConfig or another program's settings.
+ */
+export type PlanInput = PlanObject | Reading | string;
+
+/** Where a config is planned: a kind of GPU by name or by figures, or a place. Keys of a config replace those of the input. */
+export type PlanPlace = PlanObject | NonNullable<Place['on']>;
+
+/** Options of a plan. */
+export interface PlanOptions {
+  /** The calibration that `shardlab doctor --calibrate` wrote, as an object. */
+  readonly calibration?: HardwareCalibration | undefined;
+}
+
+/** The shape of `PlanOptions`; \`parseCalibration\` checks the calibration. */
+export const PLAN_OPTIONS = { calibration: anyValue<HardwareCalibration>() } satisfies ShapeOf<PlanOptions>;
+
+/** A prediction, and the settings that are planned with other values. */
+export type PlannedInput = Planned & ConfigReading;
+
+/**
+ * Plans an input. `where` is the hardware's name, or a place.
+ * Throws: CONFIG if the input is not a TrainConfig, is wrong, or cannot be planned.
+ */
+export function plannedInput(
+  input: PlanInput,
+  where: PlanPlace = {},
+  options: PlanOptions = {},
+): PlannedInput {
+  parseOptions('plan(input, place, { … })', options, PLAN_OPTIONS);
+  const { written, place } = partsOf(inputAt(input, where));
+  return changedInput({ ...written, ...calibratedPlace(place, options) }, {});
+}
+
+/** Plans an input with changed values. Throws: CONFIG as `plannedInput` does. */
+export function changedInput(input: PlanInput, where: PlanPlace, held: Held = {}): PlannedInput {
+  const { settings, assumed, withoutEffect, ...model } = readPlan(inputAt(input, where));
+  const layout = checkedLayout({ settings, ...model }, held);
+  const all = [...assumed, ...placeReadings(settings, layout)];
+  return { layout, prediction: predict(layout), assumed: all, withoutEffect };
+}
+
+/** Returns a place whose hardware has the measured figures of the options' calibration. */
+export function calibratedPlace(place: Place, { calibration }: PlanOptions): Place {
+  return calibration === undefined ? place : withCalibration(place, parseCalibration(calibration));
+}
+
+/** Returns the layout of a config with the keys of its place. Throws: CONFIG as `plannedInput` does. */
+export function layoutOf(input: PlanObject): Layout {
+  return checkedLayout(readPlan(input));
+}
+
+/** What an input says about a layout, and its settings that are planned with other values. */
+interface PlanRead extends ConfigReading, Planable {}
+
+/** Reads the keys of a config and of its place. Throws: CONFIG as `plannedInput` does, with everything that is wrong. */
+export function readPlan(input: object): PlanRead {
+  const { written: config, place } = partsOf(input);
+  const at = Object.entries(place).filter(([, value]) => value !== null);
+  const written = { ...config, ...Object.fromEntries(at) };
+  const { model: asked, ...others } = written;
+  const issues: ConfigIssue[] = [];
+  const model = gathered(issues, () => plannedModel(asked, valueAt(written, ['parallel', 'pp'])));
+  const own = issues.length > 0 ? others : written;
+  const checked = checkConfig(model === undefined ? own : unbuilt(own, model), PLAN_SCHEMA, PLAN_WORDS);
+  if ('issues' in checked) issues.push(...checked.issues);
+  if ('issues' in checked || issues.length > 0) throw new ConfigError(issuesMessage(issues), { issues });
+  const settings = withHardware(checked.config);
+  const { shape, kernel } = model ?? builtModel(settings);
+  if (model !== undefined) requireNoAdapters(settings);
+  const { assumed, withoutEffect } = readingOf(settings, model === undefined ? asked : undefined);
+  const leftOut = leftOutOf(shape);
+  const all = leftOut === null ? assumed : [...assumed, { setting: 'model', says: leftOut }];
+  return { settings, shape, kernel, assumed: all, withoutEffect };
+}
+
+const PLAN_SCHEMA = configSchema.extend(placeSchema.shape);
+
+const PLAN_WORDS = {
+  forms: { ...FORMS, ...PLACE_FORMS },
+  moved: Object.fromEntries([
+    ...Object.entries(TODAY),
+    ...Object.keys(placeSchema.shape).map((key) => [
+      `parallel.${key}`,
+      `${key} beside the model, or in the place`,
+    ]),
+  ]),
+};
+
+/** Returns a result; if there are issues instead, adds them to `issues` and returns undefined. */
+function gathered<Result>(issues: ConfigIssue[], read: () => Result): Result | undefined {
+  try {
+    return read();
+  } catch (error) {
+    const found = error instanceof ConfigError ? error.details.issues : undefined;
+    if (!Array.isArray(found)) throw error;
+    issues.push(...(found as ConfigIssue[])); // checks of settings make the issues
+    return undefined;
+  }
+}
+
+/** Stands in for a model that only a plan knows, so that the rules about models that are built here do not apply. */
+function unbuilt(written: object, { isPublished }: PlannedModel): object {
+  return { ...(isPublished ? PUBLISHED_TRAINING : {}), ...written, model: { kind: 'own' }, data: 'function' };
+}
+
+/** Returns the keys of a config and those of a place; keys that are undefined are left out. */
+export function partsOf(input: object): {
+  readonly written: Readonly<Record<string, unknown>>;
+  readonly place: Place;
+} {
+  const entries = Object.entries(keysWithValues(input));
+  return {
+    written: Object.fromEntries(entries.filter(([key]) => !isPlaceKey(key))),
+    place: Object.fromEntries(entries.filter(([key]) => isPlaceKey(key))), // `parsePlace` checks the values
+  };
+}
+
+function requireNoAdapters({ lora, frozen }: TrainConfig): void {
+  if (lora === null && frozen.length === 0) return;
+  throw new ConfigError(
+    `${lora === null ? 'frozen' : 'lora'}: the modules of this model are not built here, so the trained share is not known; leave it out, and give ` +
+      "trainedShare (the trained parameters divided by the model's parameters) in the place",
+  );
+}
+
+/**
+ * Returns an input with the keys of its place. A reading has both, and keys of `where` replace those of the reading's place.
+ * Throws: CONFIG for a reading with lines that are errors.
+ */
+export function inputAt(input: unknown, where: PlanPlace): object {
+  const place = placeOf(where);
+  const reading = isReading(input) ? input : readingNamed(input, place.gpus);
+  if (reading === null) return withPlace(inputOf(input), place);
+  requireReadable(reading);
+  requireWorld(reading, place);
+  return withPlace(withPlace(withRows(reading, place.gpus), readingPlace(reading)), place);
+}
+
+/** Returns a reading's config; on another number of ranks, a step has the same rows. Throws: CONFIG if they cannot be shared. */
+function withRows({ world, place, config }: Reading, gpus: number | undefined): TrainConfigInput {
+  const { globalBatch } = place;
+  if (world === null || globalBatch === undefined || gpus === undefined || gpus === world) return config;
+  const { accumulation = 1, batch = 1 } = config;
+  const passes = (accumulation * world) / gpus;
+  if (Number.isInteger(passes)) return { ...config, accumulation: passes };
+  const rows = (batch * world) / gpus;
+  if (accumulation === 1 && Number.isInteger(rows)) return { ...config, batch: rows };
+  throw new ConfigError(
+    `a step has ${globalBatch} rows of all ranks together, and ${gpus} GPUs cannot share them in passes of ${batch} rows per rank; give another number of GPUs, or batch and accumulation`,
+  );
+}
+
+/** Returns the reading of another program's file or command; null if the input names neither. */
+function readingNamed(input: unknown, world: number | undefined): Reading | null {
+  if (typeof input !== 'string' || hubModelAt(input, '.') !== undefined) return null;
+  const foreign = foreignOf([input], '.');
+  return foreign === null ? null : readConfig(foreign, { world });
+}
+
+/** Returns the input of a name, or any other object as it is. Throws: CONFIG for anything else. */
+function inputOf(input: unknown): object {
+  const asked = typeof input === 'string' ? planInputNamed(input) : input;
+  requirePlain(asked);
+  if (typeof asked === 'object' && asked !== null && !Array.isArray(asked)) return asked;
+  throw new ConfigError(`a plan needs a TrainConfig or a model's name, got ${shown(asked)}`);
+}
+
+/** Whether an input is the reading of another program's settings, as sl.readConfig returns it. */
+function isReading(input: unknown): input is Reading {
+  return isRecord(input) && ['config', 'lines', 'place'].every((key) => key in input);
+}
+
+/** Throws: CONFIG with every line that is an error. If no line is a setting, refused lines count as errors. */
+export function requireReadable({ config, lines }: Reading): void {
+  const isRefused = Object.keys(config).length === 0;
+  const wrong = lines.filter(({ effect }) => effect === 'error' || (isRefused && effect === 'refused'));
+  if (wrong.length > 0)
+    throw new ConfigError(wrong.map((line) => `${whereOf(line)}: ${line.key}: ${line.why}`).join('\n'));
+}
+
+/** Returns the place where a reading runs, and the model and its sequences if only a plan has them. */
+function readingPlace(reading: Reading): PlanObject {
+  const { world, machines, place, config } = reading;
+  const { compile, compileLoss, dropout, isFp8, asyncTensorParallel, seq } = place;
+  const name = typeof config.model === 'string' ? config.model : place.model;
+  const stack = stackOf(reading);
+  return {
+    ...(world !== null && { gpus: world }),
+    ...(stack !== undefined && { stack }),
+    ...(place.model !== undefined && place.attention === 'eager' && { attention: kernelOf(place.attention) }),
+    ...(asyncTensorParallel === true && { asyncTensorParallel }),
+    ...(world !== null && machines !== null && machines > 1 && { gpusPerNode: world / machines }),
+    ...(name !== undefined && { model: seq === undefined ? name : { like: name, seq } }),
+    ...(compile === true && { compile }),
+    ...(compileLoss !== undefined && { compileLoss }),
+    ...(dropout !== undefined && { dropout }),
+    ...(isFp8 === true && { fp8: true }),
+  };
+}
+
+/** Returns the program that trains, if lines name it and plans know how it runs this layout. */
+function stackOf({ config: { parallel = {} }, place: { stack } }: Reading): Place['stack'] {
+  if (stack === undefined) return undefined;
+  const rules = STACK_RULES[stack];
+  const { strategy = 'FULL_SHARD', tp = 1, cp = 1, cpKind = 'ulysses' } = parallel;
+  const isKnown = rules.strategies.some((name) => name === strategyNamed(strategy));
+  return isKnown && (tp === 1 || rules.tensorParallel) && (cp === 1 || rules.contextParallel.includes(cpKind))
+    ? stack
+    : undefined;
+}
+
+/** Returns the number of ranks that one copy of the model needs. */
+export function degreesOf({ config: { parallel = {} } }: Reading): number {
+  return (parallel.tp ?? 1) * (parallel.cp ?? 1) * (parallel.pp ?? 1);
+}
+
+/** Throws: CONFIG if the reading's rows per rank depend on the number of ranks, and the reading does not have this number. */
+function requireWorld({ world, place: { globalBatch } }: Reading, { gpus }: PlanObject): void {
+  if (world !== null || globalBatch === undefined || gpus === undefined) return;
+  throw new ConfigError(
+    `a step has ${globalBatch} rows of all ranks together, and the settings do not state the number of ranks, so the rows per rank are not known; ` +
+      `write sl.readConfig(FILE, { world: ${String(gpus)} })`,
+  );
+}
+
+/** Replaces the input's keys by the place's keys that have a value. Keys within `parallel` are replaced one by one. */
+export function withPlace(input: object, place: object): object {
+  const written: Readonly<Record<string, unknown>> = { ...input };
+  const { on, hardware, ...given } = keysWithValues(place);
+  const { parallel } = written;
+  return {
+    ...written,
+    ...given,
+    ...(isRecord(parallel) &&
+      isRecord(given.parallel) && { parallel: { ...parallel, ...keysWithValues(given.parallel) } }),
+    // Both names of the hardware have one meaning, and the place decides.
+    ...((on !== undefined || hardware !== undefined) && { on, hardware }),
+  };
+}
+
+/** Returns the keys that have a value. */
+function keysWithValues(object: object): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined));
+}
+
+/**
+ * Returns the plan's input for a name: a preset, a published model, a model's config.json or its folder, or a file with a
+ * TrainConfig. Throws: CONFIG with file, line, key and the nearest known key.
+ */
+export function planInputNamed(name: string, cwd = '.'): object {
+  const isPath = existsSync(resolve(cwd, name));
+  const model = isPath ? null : knownModel(name);
+  const known = presetNamed(name) ?? (model === null ? undefined : { model });
+  if (known !== undefined) return known;
+  const published = isPath ? hubModelAt(name, cwd) : undefined;
+  if (published !== undefined) return { ...PUBLISHED_TRAINING, attention: 'flash', model: published };
+  const { input, wrong } = readNamed(name, cwd);
+  if (!isRecord(input) || Array.isArray(input) || Object.keys(input).length === 0)
+    throw new ConfigError(`${name} contains no settings; write model, parallel, batch, on and gpus`);
+  try {
+    const asked = isBatchLine(input) ? ofBatchLine(input) : input;
+    readPlan(asked);
+    return asked;
+  } catch (error) {
+    const issues = error instanceof ConfigError ? error.details.issues : undefined;
+    // The type is known, because checks of settings make the issues.
+    throw Array.isArray(issues) ? wrong(issues as Parameters<typeof wrong>[0], ourKey) : error;
+  }
+}
+
+/** Returns a place as an object; the name or description of a GPU is short for { on }. */
+export function placeOf(place: PlanPlace): PlanObject {
+  if ((typeof place !== 'object' && typeof place !== 'string') || place === null || Array.isArray(place)) {
+    throw new ConfigError(
+      `give the hardware's name, such as 'H100-80G', or { on: 'H100-80G', gpus: 8, ... }, got ${shown(place)}`,
+    );
+  }
+  requirePlain(place);
+  return typeof place === 'string' || 'like' in place ? { on: place } : place;
+}

@@ -1,0 +1,247 @@
+import fs from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { writeInitialValues } from '../../training/checkpoint/pretrained/initial-values';
+import { LONGEST_PATH } from '../../config/call-options';
+import { nearest } from '../../config/nearest';
+import { modelShape } from '../../config/settings/model';
+import { dataRanksOf } from '../../config/settings/model-parallel';
+import type { TrainConfig } from '../../config/train-config';
+import { ConfigError, ShardlabError } from '../../core/errors';
+import { makeFolder } from '../../core/regular-file';
+import { shown } from '../../core/shown';
+import { formatBytes } from '../../core/units';
+import { isWhole } from '../../core/whole-number';
+import { createBatches } from '../../training/data/batches';
+import type { PreparedData } from '../../training/data/prepared';
+import { exportedLines } from './launch-lines';
+import { MODEL_FOLDER, modelSource, writeModelFolder } from './model-folder';
+import { fillFolder, isEmptyFolder } from './partial-folder';
+import { type ExportReport, exportedSettings, exportReport, reportText } from './report';
+import { packageLines, requirementsText } from './requirements';
+import { type BundleFacts, type Target, worldOf } from './target';
+import { TARGET_NAMES, TARGETS, type TargetName } from './targets';
+import { stepBytes, writeBatches, writeIndexed } from './tokens';
+
+/** The target, the folder and the sizes of a bundle. */
+export interface BundleOptions {
+  /** The program or the scheduler that runs the bundle. */
+  readonly to: TargetName;
+  /** The folder to write; it must be empty or not exist yet. */
+  readonly out: string;
+  /** Number of machines. Default 1. */
+  readonly machines?: number | undefined;
+  /** Number of GPUs, and of ranks, per machine. */
+  readonly gpusPerMachine: number;
+  /** Number of steps whose batches are stored. Default: the config's steps, but batches of at most 256 MiB. */
+  readonly steps?: number | undefined;
+}
+
+/** A bundle whose config was checked, so that it can be written. */
+export interface PlannedBundle {
+  readonly facts: BundleFacts;
+  readonly out: string;
+  readonly to: TargetName;
+  readonly settings: ExportReport['settings'];
+  readonly steps: number | undefined;
+}
+
+/** The sources of a bundle's parameters and data. */
+export interface BundleSources {
+  /** Safetensors files with the parameters; undefined: they come from the model's folder or from the config's seed. */
+  readonly init?: string | readonly string[] | undefined;
+  readonly prepared: PreparedData | undefined;
+}
+
+/** Stored batches are at most this large unless the user gives a number of steps. */
+const MOST_BYTES = 256 * 2 ** 20;
+
+/**
+ * Checks that a target can express a config. Throws: CONFIG for an unknown target, for models and settings (with their
+ * names) that the target cannot express, for degrees that do not divide the ranks, and for a folder that is not empty.
+ */
+export function planBundle(
+  config: TrainConfig,
+  options: BundleOptions,
+  {
+    firstStep = 0,
+    hasWeights = false,
+    lines = [],
+  }: Partial<Pick<BundleFacts, 'firstStep' | 'hasWeights' | 'lines'>> = {},
+): PlannedBundle {
+  const { to, machines = 1, gpusPerMachine, steps } = options;
+  const target = targetNamed(to);
+  for (const [name, value] of Object.entries({ machines, gpusPerMachine, steps: steps ?? 1 })) {
+    if (!isWhole(value, 1))
+      throw new ConfigError(`export: ${name} is ${value}; give an integer of at least 1`);
+  }
+  const shape = modelShape(config);
+  if (shape.kind !== 'gpt' && shape.kind !== 'llama') {
+    throw new ConfigError(
+      `export: bundles have models of kind 'gpt' and 'llama', not '${shape.kind}'; run.savePretrained(folder) writes models of other kinds for programs that train them`,
+    );
+  }
+  if (config.data === 'function')
+    throw new ConfigError(
+      'export: batches that a function makes exist only in ranks; give data as files: { path }',
+    );
+  const facts = { config, shape, machines, gpusPerMachine, firstStep, hasWeights, lines };
+  checkDegrees(facts);
+  const settings = exportedSettings(facts, target, to);
+  return { facts, out: emptyFolder(options.out), to, settings, steps };
+}
+
+function targetNamed(to: string): Target {
+  const name = TARGET_NAMES.find((one) => one === to);
+  if (name !== undefined) return TARGETS[name];
+  const near = nearest(String(to), TARGET_NAMES);
+  throw new ConfigError(
+    `export: to is '${to}'; choose one of ${TARGET_NAMES.join(', ')}${near === undefined ? '' : `; did you mean '${near}'?`}`,
+  );
+}
+
+function checkDegrees(facts: BundleFacts): void {
+  const { config, machines, gpusPerMachine } = facts;
+  const world = worldOf(facts);
+  const { tp, cp, pp, mesh } = config.parallel;
+  const place = `${machines} x ${gpusPerMachine} = ${world} ranks`;
+  if (!Number.isInteger(dataRanksOf(config, world))) {
+    throw new ConfigError(
+      `export: tp ${tp} x cp ${cp} x pp ${pp} does not divide ${place}; change machines, gpusPerMachine or a degree`,
+    );
+  }
+  if (mesh === null || mesh.dpReplicate * mesh.dpShard * tp * pp === world) return;
+  throw new ConfigError(
+    `export: parallel.mesh has ${mesh.dpReplicate} x ${mesh.dpShard} ranks, but the bundle has ${place}; change one of them`,
+  );
+}
+
+function emptyFolder(out: string): string {
+  if (typeof out !== 'string' || out === '' || out.length > LONGEST_PATH)
+    throw new ConfigError(`export: out takes a folder's path, as out: 'bundle', not ${shown(out)}`);
+  const folder = resolve(out);
+  if (!fs.existsSync(folder)) return folder;
+  if (isEmptyFolder(folder)) return folder;
+  throw new ConfigError(`export: ${folder} is not an empty folder; give a new one, or delete it`);
+}
+
+/** Writes a bundle; if it fails, nothing is written. Throws: IO, SHAPE, CONFIG. */
+export function writeBundle(
+  { facts, out, to, settings, steps }: PlannedBundle,
+  { init, prepared }: BundleSources,
+): ExportReport {
+  const target: Target = TARGETS[to];
+  try {
+    return fillFolder(out, (folder) => {
+      const isOwn = target.data === 'own';
+      const weights = writeWeights(facts, target, init, folder);
+      const data = isOwn ? OWN_DATA : writeData(facts, target, { prepared, steps }, folder);
+      const packages = target.packages(facts);
+      const texts = [
+        ...target.files(facts),
+        { path: 'requirements.txt', text: isOwn ? packageLines(packages) : requirementsText(packages) },
+        { path: 'README.md', text: readmeText(facts, target, data.text) },
+      ];
+      const files = [...texts.map(({ path }) => path), 'REPORT.md', ...weights, ...data.files].sort();
+      const notes = [...continuedNotes(facts), ...data.notes, ...target.notes(facts)];
+      const lines = exportedLines(facts, target);
+      const fields = { to, out, world: worldOf(facts), files, settings, lines, notes };
+      for (const { path, text, isExecutable = false } of [
+        ...texts,
+        { path: 'REPORT.md', text: reportText(fields, target) },
+      ]) {
+        makeFolder(dirname(join(folder, path)));
+        fs.writeFileSync(join(folder, path), text, { mode: isExecutable ? 0o755 : 0o644 });
+      }
+      return exportReport(fields, target);
+    });
+  } catch (error) {
+    if (error instanceof ShardlabError) throw error;
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ShardlabError('IO', `the bundle was not written: ${reason}; give another folder as out`, {
+      cause: error,
+    });
+  }
+}
+
+/** Writes the parameters, unless the program loads a published model by its name. Returns the paths of the written files. */
+function writeWeights(
+  facts: BundleFacts,
+  { data }: Target,
+  init: BundleSources['init'],
+  out: string,
+): readonly string[] {
+  if (data === 'own') return modelSource(facts) === MODEL_FOLDER ? writeModelFolder(facts, init, out) : [];
+  writeInitialValues(facts.config, init, out);
+  return ['model.safetensors'];
+}
+
+/** The answer of `writeData` for programs that read the user's texts. */
+const OWN_DATA = {
+  files: [],
+  notes: [
+    'The program reads texts from data/train.jsonl in its own order, so its batches and losses differ from those of a run here.',
+  ],
+  text: 'write your texts into data/train.jsonl, a line per text, as {"text": "…"}.',
+} as const;
+
+/** Writes the batches of the first steps. Returns the paths of the written files, a sentence about the data, and notes. */
+function writeData(
+  { config, shape, firstStep, ...place }: BundleFacts,
+  { data }: Target,
+  { prepared, steps }: { readonly prepared: PreparedData | undefined; readonly steps: number | undefined },
+  out: string,
+) {
+  const { batch, accumulation } = config;
+  const ranks = dataRanksOf(config, place.machines * place.gpusPerMachine);
+  const sizes = { ranks, batch, seq: shape.seq, vocab: shape.vocab };
+  const bytes = stepBytes(sizes, accumulation);
+  const most = Math.max(1, Math.floor(MOST_BYTES / bytes));
+  const wanted = Math.max(1, config.steps);
+  const numSteps = steps ?? Math.min(wanted, most);
+  const stored = { ...sizes, first: firstStep * accumulation, numMicrobatches: numSteps * accumulation };
+  if (prepared?.kind === 'instructions')
+    throw new ConfigError(
+      'run.export: a bundle has no labels, so it cannot train on instructions; run.savePretrained writes the model, and ms-swift or TRL train it on the same file',
+    );
+  const source = createBatches(config, { world: ranks, prepared });
+  const files = (data === 'batches' ? writeBatches : writeIndexed)(source, stored, out);
+  const isAll = numSteps >= wanted;
+  return {
+    files,
+    notes: isAll
+      ? []
+      : [
+          `The folder data/ has the batches of ${numSteps} of ${wanted} steps (${formatBytes(numSteps * bytes)}); after these steps, the same batches are used again, and losses differ from those of a run here`,
+        ],
+    text:
+      data === 'batches'
+        ? `data/tokens.npy has the token ids of ${numSteps} steps, [data-parallel rank, microbatch, row, position] = [${ranks}, ${stored.numMicrobatches}, ${batch}, ${shape.seq + 1}]; replace it by such an array of your own, or replace read_batch in train.py by your data loader.`
+        : `data/tokens.bin and .idx are a data set of Megatron-LM with the rows of ${numSteps} steps; replace --data-path by the output of its tools/preprocess_data.py.`,
+  };
+}
+
+function continuedNotes({ firstStep, config }: BundleFacts): string[] {
+  if (firstStep === 0) return [];
+  const { kind } = config.optimizer;
+  return [
+    `The parameters are those after step ${firstStep}; the states of ${kind} are not in the bundle and begin at zero, so the next losses differ a little from those of a run that continues here.`,
+  ];
+}
+
+/** Returns README.md: what the bundle is, and how to start it. */
+function readmeText(facts: BundleFacts, target: Target, data: string): string {
+  const { machines, gpusPerMachine, config } = facts;
+  return `${[
+    `# ${target.says}`,
+    '',
+    `A ${facts.shape.kind} of ${facts.shape.layers} layers under ${config.parallel.strategy}, for ${machines} x ${gpusPerMachine} = ${worldOf(facts)} ranks.`,
+    '',
+    '- Install: `pip install -r requirements.txt`',
+    `- Start: \`${target.start(facts)}\``,
+    target.data === 'own'
+      ? `- Model: ${modelSource(facts)}`
+      : '- Weights: model.safetensors. The loss of each step is printed, and the state after the last step is saved in checkpoint.',
+    `- Data: ${data}`,
+    '- REPORT.md lists the differences from the run from which this bundle was made.',
+  ].join('\n')}\n`;
+}

@@ -1,0 +1,108 @@
+import type { BuiltInModel } from '../../config/families/kinds';
+import type { Original } from '../../config/setting';
+import { SETTING_ROWS, type SettingPath } from '../../config/setting-table';
+import type { TrainConfig } from '../../config/train-config';
+import { ShardlabError } from '../../core/errors';
+import type { Exported, KeyTable } from '../rows/key-row';
+import type { ReadLine } from '../rows/reading';
+import type { Package } from './requirements';
+
+/** The config of a model that bundles can build. */
+export type BundleModel = Extract<BuiltInModel, { kind: 'gpt' | 'llama' }>;
+
+/** The facts from which the files of a bundle are made. */
+export interface BundleFacts {
+  readonly config: TrainConfig;
+  readonly shape: BundleModel;
+  readonly machines: number;
+  readonly gpusPerMachine: number;
+  /** Number of steps for which the parameters have been trained; the bundle continues with the next step. */
+  readonly firstStep: number;
+  /** Whether the parameters come from a run or from files; otherwise they come from the seed or from a published model. */
+  readonly hasWeights: boolean;
+  /** The lines of another program's settings from which the config was read: see [Note: lines for a launcher]. */
+  readonly lines: readonly ReadLine[];
+}
+
+/** A text file of a bundle. */
+export interface BundleFile {
+  /** Path within the bundle. */
+  readonly path: string;
+  readonly text: string;
+  readonly isExecutable?: boolean;
+}
+
+/** How a target treats a setting. */
+export type Said =
+  /** The target does the same as this library. */
+  | 'said'
+  /** The target does something similar; the losses are the same up to rounding. */
+  | { readonly other: string }
+  /** The target leaves the setting out; the losses are the same up to rounding. */
+  | { readonly left: string }
+  /** The target cannot express the setting, and would train something else without it. */
+  | { readonly refused: string };
+
+/**
+ * [Note: exported settings] What a bundle does with a setting follows from the table of settings and from the bundle's files. A setting
+ * without which the files would be others is 'said', unless it has no effect in this config. Any other setting is left out if it does not
+ * change the loss, and refused if it does. A target's exceptions have a reason each: the target writes the setting in a similar way, or not
+ * every value of it. null: there is no exception for this config.
+ */
+export type Exceptions = Readonly<Partial<Record<SettingPath, Exception>>>;
+export type Exception = Said | null | ((facts: BundleFacts) => Said | null);
+
+/** A program or a scheduler for which a bundle is written. */
+export interface Target {
+  /** The target's description in the command's help and in titles: "PyTorch under torchrun". */
+  readonly says: string;
+  /** The frameworks whose names of settings the report shows. */
+  readonly originals: readonly Original[];
+  /** The tables of keys with which the bundle's settings are written; the report shows the names of these keys. */
+  readonly keys?: (facts: BundleFacts) => readonly KeyTable[];
+  /** The packages that pip installs. For a target with a script, pip also installs PyTorch, numpy and safetensors. */
+  readonly packages: (facts: BundleFacts) => readonly Package[];
+  /**
+   * 'batches': batches are stored in the order in which a run here reads them. 'megatron': batches are stored as a data
+   * set of Megatron-LM. 'own': the program reads the user's texts, and a model in Hugging Face's format.
+   */
+  readonly data: 'batches' | 'megatron' | 'own';
+  /** What the target does otherwise than its files say: see [Note: exported settings]. */
+  readonly except: (facts: BundleFacts) => Exceptions;
+  /** Returns the command that starts the bundle, for the README. */
+  readonly start: (facts: BundleFacts) => string;
+  /** Returns sentences about other differences from a run here. */
+  readonly notes: (facts: BundleFacts) => readonly string[];
+  readonly files: (facts: BundleFacts) => readonly BundleFile[];
+}
+
+/** Returns the facts from which the rows of key tables write values: see [Note: dialects]. */
+export function exportedOf({ config, machines, gpusPerMachine }: BundleFacts): Exported {
+  return { config, machines, ranksPerMachine: gpusPerMachine };
+}
+
+/** Returns the keys of a table that express a setting in an export. */
+export function keysOfSetting(path: string, table: KeyTable): readonly string[] {
+  return Object.entries(table).flatMap(([key, { says, parts, write }]) => [
+    ...(write !== undefined && (says === path || says.startsWith(`${path}.`)) ? [key] : []),
+    ...(parts === undefined ? [] : keysOfSetting(path, parts)),
+  ]);
+}
+
+/** Returns the number of a bundle's ranks. */
+export function worldOf({ machines, gpusPerMachine }: BundleFacts): number {
+  return machines * gpusPerMachine;
+}
+
+/** Returns the names of a setting in the given frameworks, from the table of settings. */
+export function otherNames(path: string, originals: readonly Original[]): readonly string[] {
+  const row = SETTING_ROWS.find((one) => one.path === path);
+  return [...new Set(originals.flatMap((original) => row?.names?.[original] ?? []))];
+}
+
+/** Returns a setting's first name in a framework. Throws: INTERNAL if the table has none. */
+export function nameIn(original: Original, path: string): string {
+  const [name] = otherNames(path, [original]);
+  if (name === undefined) throw new ShardlabError('INTERNAL', `${path} has no name in ${original}`);
+  return name;
+}

@@ -1,0 +1,87 @@
+import { withProgressSync } from '../../cell/progress';
+import { fields, requireKind } from '../../config/call-options';
+import type { TrainConfigInput } from '../../config/train-config';
+import type { Reading } from '../../programs/rows/reading';
+import type { Figure } from '../../figures/figure';
+import { rankedLayouts } from '../../figures/plans/ranked-layouts';
+import { recommendationNotes, recommendationTable } from '../../figures/plans/recommendation-table';
+import { configOfLayout } from '../../planner/config-of-layout';
+import type { Loss } from '../../planner/families';
+import { ownModelRefused } from '../../planner/models';
+import type { Place } from '../../planner/place';
+import { predict } from '../../planner/predict';
+import { type OwnPrices, priceTable } from '../../planner/prices';
+import { type Recommendation, recommend as search } from '../../planner/recommend';
+import { type RecommendInput, recommendRequest } from '../../planner/recommend-request';
+import { createPlan, type Plan, type TableView, tableView } from '../plans/plan';
+import { hasOwnModel, predictedSubject } from '../plans/subject';
+
+/** The best layouts of a model, and the reasons against other layouts. Shown in a notebook as a table. */
+export interface Recommended extends TableView {
+  /** The layouts that fit, best first. */
+  readonly ranked: readonly Plan[];
+  /** The best layout that fits; undefined if none fits. */
+  readonly best: Plan | undefined;
+  /**
+   * The best layout as a config, which `job.train`, `sl.plan` and `export` take; undefined if no layout fits. A model that only a
+   * plan knows cannot be trained.
+   */
+  readonly config: TrainConfigInput | undefined;
+  /** Where the best layout runs: sl.plan(found.config, found.place) is `best`. */
+  readonly place: Place | undefined;
+  /** The best layout of each family other than the family of `best`, and why this layout lost. */
+  readonly losses: readonly Loss[];
+  readonly numCandidates: number;
+  readonly numFitting: number;
+  readonly notTried: readonly string[];
+  /** Draws time over memory of all layouts in the table, and says why layouts lost. */
+  figure(): Figure;
+}
+
+export type RecommendViewOptions = RecommendInput & {
+  /** USD (or CNY) per GPU hour by the GPU's name. Default: list prices. */
+  readonly prices?: OwnPrices;
+  /** The number of layouts in `ranked`. Default 5. */
+  readonly top?: number;
+};
+
+/**
+ * Tries every legal layout of a model on this number of GPUs and ranks the layouts that fit. `input` can also be a
+ * TrainConfig or a model's name, as recommend('llama3-8b', { on: 'H100-80G', gpus: 64 }). Throws: CONFIG for a wrong request,
+ * if no layout is legal, and if the ranking by cost needs a price that is not known.
+ * @example
+ * sl.recommend({ model: 'llama3-8b', hardware: 'H100-80G', gpus: 16 });
+ */
+export function recommend(
+  input: RecommendInput | Reading | string,
+  options: RecommendViewOptions = {},
+): Recommended {
+  if (hasOwnModel(input)) throw ownModelRefused('recommend');
+  requireKind('recommend', 'the second argument', options, fields);
+  const { prices, top = 5, ...place } = options;
+  const asked = recommendRequest(input, place);
+  const found = withProgressSync('searching', 'layouts', (progress) =>
+    search(asked, { predict, top, progress, ...(prices && { prices: priceTable(prices) }) }),
+  );
+  return createRecommended(found);
+}
+
+function createRecommended(found: Recommendation): Recommended {
+  const ranked = found.ranked.map((planned) => {
+    const { config, place } = configOfLayout(planned.layout, found.request.config);
+    return createPlan(predictedSubject(config, place), planned);
+  });
+  const [best] = ranked;
+  return {
+    ranked,
+    best,
+    config: best?.config,
+    place: best?.place,
+    losses: found.losses,
+    numCandidates: found.numCandidates,
+    numFitting: found.numFitting,
+    notTried: found.notTried,
+    ...tableView(recommendationTable(found), recommendationNotes(found)),
+    figure: () => rankedLayouts(found),
+  };
+}

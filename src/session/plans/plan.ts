@@ -1,0 +1,219 @@
+import { flagSchema, parseOptions } from '../../config/parse-options';
+import type { TrainConfigInput } from '../../config/train-config';
+import { DISPLAY, type DisplayBundle } from '../../core/display';
+import { warnOnce } from '../../core/warn';
+import type { Figure } from '../../figures/figure';
+import type { DataFrame } from '../../figures/frame';
+import { escapeHtml } from '../../figures/grammar/ink';
+import { inferenceTable } from '../../figures/plans/inference-table';
+import { type PlanMemoryOptions, planMemory } from '../../figures/plans/plan-memory';
+import { planNotes, planTable, readingNotes, withAssumed } from '../../figures/plans/plan-table';
+import { planTime } from '../../figures/plans/time-breakdown';
+import type { Table } from '../../figures/table';
+import type { TrafficOptions } from '../../figures/traffic-matrix';
+import type { ConfigReading } from '../../planner/assumed';
+import { type Cost, costOf, type Planned, type RunLength } from '../../planner/cost-of';
+import { explained } from '../../planner/explain';
+import type { KnobValues } from '../../planner/knobs';
+import { type AnyLayout, isPredicted, type Layout } from '../../planner/layout';
+import { type InferenceMemory, type InferenceRequest, inferenceMemory } from '../../planner/memory/inference';
+import { ownModelRefused } from '../../planner/models';
+import type { Place } from '../../planner/place';
+import { PLAN_OPTIONS, type PlanInput, type PlanOptions, type PlanPlace } from '../../planner/plan-input';
+import { type Estimate, type Prediction, peakInBytes } from '../../planner/prediction';
+import { type OwnPrices, priceTable } from '../../planner/prices';
+import { warnOnStderr } from '../../launch/control/folded-lines';
+import { type CountedRun, type CountOptions, countedRun } from './count';
+import type { TrainInput } from './own';
+import { type ScalingOptions, scaling } from './scaling';
+import {
+  type PredictedSubject,
+  plannedSubject,
+  predictedInput,
+  predictedSubject,
+  type Subject,
+  subjectOf,
+} from './subject';
+import { whatIf } from './what-if';
+
+/**
+ * A layout with its predicted time and memory. Shown in a notebook as a table. The plan of a model of your own is counted: see
+ * [Note: counted plans].
+ */
+export interface Plan<L extends AnyLayout = Layout, Config = TrainConfigInput>
+  extends Planned<L>,
+    ConfigReading,
+    TableView {
+  readonly layout: L;
+  readonly prediction: Prediction;
+  /** The time of one iteration. A counted plan has no interval: `low` and `high` are equal to `value`. */
+  readonly seconds: Estimate;
+  /** Samples that all GPUs together process per second. */
+  readonly samplesPerSecond: number;
+  /** Tokens per second per GPU; samples per second per GPU, if the model's inputs are not tokens. */
+  readonly tokensPerSecondPerGpu: number;
+  /** Model FLOP/s divided by the GPU's published peak FLOP/s; for a counted plan, recomputed operations count too. */
+  readonly mfu: number;
+  /** The peak memory of the GPU that needs the most memory. */
+  readonly peakBytes: Estimate;
+  readonly fits: boolean;
+  readonly largestAssumption: string;
+  /** The properties in which the layout differs from the layouts on which the planner's constants were fitted. */
+  readonly outside: readonly string[];
+  /** The plan's config, which `job.train`, `sl.plan` and `sl.recommend` take. `job.train` refuses a model that only a plan knows. */
+  readonly config: Config;
+  /** The plan's place: sl.plan(plan.config, plan.place) is the same plan. */
+  readonly place: Place;
+  /** Draws the peak memory, by cause; with `documented: sl.claims('wan.mem.*')`, beside the bytes that a document states. */
+  memory(options?: PlanMemoryOptions): Figure;
+  /** Draws the time of an iteration, by cause. */
+  time(): Figure;
+  /**
+   * Explains the plan in five sentences: its work, its time, its memory, the change that helps most (or, if the plan does not
+   * fit, the three nearest changes that fit), and its weakest assumption. Throws: CONFIG for a model of your own.
+   */
+  explain(): string;
+  /**
+   * Changes one setting at a time, and draws iteration time and peak memory for every value. Values that are not legal are
+   * named. Throws: CONFIG for an unknown setting, if no value is legal, and for a model of your own.
+   * @example
+   * sl.plan('llama3-8b', 'H100-80G').whatIf({ tp: [1, 2, 4], recompute: ['none', 'full'] });
+   */
+  whatIf(knobs: KnobValues): Figure;
+  /**
+   * Draws the plan on growing numbers of GPUs: as efficiency, with a band for a slower and a faster network, or as tokens per
+   * second. `sl.compare` draws several plans so. Throws: CONFIG if the config is not legal at a count.
+   * @example
+   * sl.plan('llama3-8b', 'H100-80G').scaling({ counts: [8, 16, 32, 64] });
+   */
+  scaling(options: ScalingOptions): Figure;
+  /**
+   * Draws the bytes that each rank sends to each other rank in a step of this library, by axis of the mesh: all ranks take part
+   * in a dry run. Throws: CONFIG for more than 64 ranks, and all errors of a dry run.
+   * @example
+   * sl.plan({ model: 'tiny', parallel: { tp: 4 } }, { gpus: 8 }).traffic({ ranksPerNode: 4 });
+   */
+  traffic(options?: TrafficOptions): Figure;
+  /**
+   * Returns the memory that the weights and the cache of keys and values take if the model generates text on the same GPUs, as
+   * `plan.inference({ batch: 8, seq: 4096, cache: 'fp8' })`. Activations are not counted. Throws: CONFIG for a model that
+   * generates no text, and for a model of your own.
+   */
+  inference(request?: InferenceRequest): InferencePlan;
+  /**
+   * Returns the cost in USD and the hours of a training of this length. With prices such as
+   * `{ cnyPerUsd: 7.1, 'H20-96G': { cnyPerHour: 9 } }`, also returns the cost in CNY.
+   * Throws: CONFIG if no price is known.
+   */
+  cost(length: RunLength, prices?: OwnPrices): Cost;
+}
+
+/** The memory that a model takes when it generates text. Shown in a notebook as a table. */
+export type InferencePlan = InferenceMemory & TableView;
+
+/** A value that a notebook shows as a table with notes below it. */
+export interface TableView {
+  readonly table: Table;
+  /** Returns the table as a danfojs DataFrame. */
+  frame(): Promise<DataFrame>;
+  toText(): string;
+  [DISPLAY](): DisplayBundle;
+}
+
+/** Options of a plan that is predicted, or counted because its model is the user's own. */
+export interface PlannedOptions extends PlanOptions {
+  readonly count?: false | undefined;
+}
+
+const PLANNED_OPTIONS = { ...PLAN_OPTIONS, count: flagSchema };
+
+/** Predicts an input without warnings: `assumed` of the plan has their texts. Throws: CONFIG naming what is wrong. */
+export function quietPlan(input: PlanInput, place?: PlanPlace, options: PlanOptions = {}): Plan {
+  parseOptions('plan(input, place, { … })', options, PLAN_OPTIONS);
+  const { config, place: at } = subjectOf(input, place, options);
+  return createPlan(predictedSubject(config, at));
+}
+
+/** The plan of any config. */
+export type AnyPlan = Plan<AnyLayout, TrainConfigInput | TrainInput>;
+
+/** Plans or counts a subject; a warning names settings that a plan replaces by an assumption. */
+export function plannedOrCounted(
+  subject: Subject,
+  options: PlannedOptions | CountOptions,
+): AnyPlan | CountedRun {
+  if (options.count === true) return countedRun(subject, options);
+  parseOptions('plan(input, place, { … })', options, PLANNED_OPTIONS);
+  const result = createPlan(subject);
+  const once = warnOnce(warnOnStderr);
+  for (const { says } of result.assumed) once(says);
+  return result;
+}
+
+/** Returns a subject's plan with its figures; `planned`: its prediction, if it is known. */
+export function createPlan(subject: PredictedSubject, planned?: Planned): Plan;
+export function createPlan(subject: Subject, planned?: Planned): AnyPlan;
+export function createPlan(subject: Subject, planned = plannedSubject(subject)): AnyPlan {
+  const { layout, prediction, assumed = [], withoutEffect = [] } = planned;
+  const notes = [...planNotes({ layout, prediction }), ...readingNotes({ assumed, withoutEffect })];
+  const noted = (figure: Figure): Figure =>
+    isPredicted(layout)
+      ? withAssumed(figure, assumed)
+      : figure.withNote("Counted: this library's own kernels and schedule in a dry run, not PyTorch's.");
+  return {
+    layout,
+    prediction,
+    assumed,
+    withoutEffect,
+    config: subject.written,
+    place: subject.place,
+    seconds: prediction.seconds,
+    samplesPerSecond: layout.globalBatch / prediction.time.seconds,
+    tokensPerSecondPerGpu: prediction.tokensPerSecondPerGpu,
+    mfu: prediction.mfu,
+    peakBytes: peakInBytes(prediction.memory),
+    fits: prediction.fits,
+    largestAssumption: prediction.largestAssumption,
+    outside: prediction.outside,
+    ...tableView(planTable(layout, prediction), notes),
+    memory: (options) => noted(planMemory({ layout, prediction }, options)),
+    time: () => noted(planTime({ layout, prediction })),
+    explain: () => {
+      if (!isPredicted(layout)) throw ownModelRefused('explain');
+      return explained({ layout, prediction }).join('\n');
+    },
+    whatIf: (knobs) => whatIf(predictedInput('whatIf', subject), knobs),
+    scaling: (options) => scaling({ [layout.strategy]: subject }, options),
+    traffic: (options) => {
+      const place = { ...subject.place, gpus: layout.gpus };
+      const figure = countedRun({ ...subject, place }, { count: true, ranks: 'all' }).traffic(options);
+      return isPredicted(layout)
+        ? figure.withNote(
+            `Counted in this library's own schedule; the plan's times are those of ${layout.stack}.`,
+          )
+        : figure;
+    },
+    inference: (request) => {
+      if (!isPredicted(layout)) throw ownModelRefused('inference');
+      const memory = inferenceMemory(layout, request);
+      return { ...memory, ...tableView(inferenceTable(layout, memory), []) };
+    },
+    cost: (length, prices) =>
+      costOf({ layout, prediction }, length, prices === undefined ? undefined : priceTable(prices)),
+  };
+}
+
+export function tableView(table: Table, notes: readonly string[]): TableView {
+  const toText = (): string => [table.toText(MOST_ROWS), ...notes].join('\n');
+  return {
+    table,
+    frame: () => table.frame(),
+    toText,
+    [DISPLAY]: () => ({
+      'text/html': `${table.toHtml()}<div>${notes.map(escapeHtml).join('<br>')}</div>`,
+      'text/plain': toText(),
+    }),
+  };
+}
+
+const MOST_ROWS = 100;

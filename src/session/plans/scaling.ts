@@ -1,0 +1,137 @@
+import { z } from 'zod';
+import {
+  anyValue,
+  countSchema,
+  parseOptions,
+  positiveSchema,
+  type ShapeOf,
+} from '../../config/parse-options';
+import { ConfigError } from '../../core/errors';
+import type { Figure } from '../../figures/figure';
+import { counted } from '../../figures/format';
+import { safe } from '../../figures/grammar/ink';
+import { sessionGuesses } from '../../figures/guesses';
+import { withAssumed } from '../../figures/plans/plan-table';
+import { scalingCurve } from '../../figures/plans/scaling-curve';
+import type { ScalingPoint, ScalingView } from '../../figures/plans/scaling-view';
+import { isPredicted } from '../../planner/layout';
+import { changedInput } from '../../planner/plan-input';
+import type { Estimate } from '../../planner/prediction';
+import { scalingEfficiency } from '../../planner/scaling-efficiency';
+import { type AnyPlanned, plannedSubject, type Subject } from './subject';
+
+/** Options of `scaling`: the numbers of GPUs, and documented or measured values to compare with. */
+export interface ScalingOptions extends Pick<ScalingView, 'documented' | 'measured' | 'measuredWhat'> {
+  /** Numbers of GPUs, or of nodes. */
+  readonly counts: readonly number[];
+  /** Whether `counts` are numbers of 'GPUs' (default) or of 'nodes'. */
+  readonly countedIn?: ScalingView['countedIn'];
+  /** The drawn quantity: 'efficiency' (default) or 'tokensPerSecond'. */
+  readonly quantity?: ScalingView['quantity'];
+  /**
+   * Sequences per iteration, either per GPU (the global batch grows with the GPUs), or in total. Default: the config's own batch,
+   * which grows with the data-parallel ranks.
+   */
+  readonly batch?: { readonly perGpu: number } | { readonly global: number };
+}
+
+const OPTIONS = {
+  counts: z.array(countSchema).readonly().nonoptional(),
+  countedIn: z.enum(['GPUs', 'nodes']).default('GPUs'),
+  quantity: z.enum(['efficiency', 'tokensPerSecond']).default('efficiency'),
+  batch: z.union([z.strictObject({ perGpu: positiveSchema }), z.strictObject({ global: countSchema })]),
+  documented: anyValue<NonNullable<ScalingOptions['documented']>>(),
+  measured: anyValue<NonNullable<ScalingOptions['measured']>>(),
+  measuredWhat: z.string(),
+} satisfies ShapeOf<ScalingOptions>;
+
+/**
+ * Plans configs at growing numbers of GPUs or nodes, and draws one line per config. Efficiency is tokens per second per GPU
+ * relative to the first count, and its band shows a slower and a faster network. The band of tokens per second shows the
+ * interval of the time. Throws: CONFIG if a config is not legal at a count, and for an option that does not exist.
+ */
+export function scaling(subjects: Readonly<Record<string, Subject>>, given: ScalingOptions): Figure {
+  const options = parseOptions('scaling({ … })', given, OPTIONS);
+  const { countedIn, quantity } = options;
+  const plans = Object.entries(subjects).map(([name, subject]) => ({
+    name,
+    plans: options.counts.map((count) => ({ count, planned: planAt(subject, count, options) })),
+  }));
+  const figure = scalingCurve({
+    series: plans.map(({ name, plans: line }) => ({
+      name,
+      points: line.map(({ count, planned }) =>
+        pointOf(count, planned, line[0]?.planned ?? planned, quantity),
+      ),
+    })),
+    quantity,
+    countedIn,
+    subtitle: subtitleOf(
+      plans.flatMap(({ plans: line }) => line.slice(0, 1).map(({ planned }) => planned)),
+      options,
+    ),
+    documented: options.documented,
+    measured: options.measured,
+    measuredWhat: options.measuredWhat,
+  });
+  const assumed = plans.flatMap(({ plans: line }) => line.flatMap(({ planned }) => planned.assumed ?? []));
+  return sessionGuesses().reveal(withAssumed(figure, assumed));
+}
+
+function planAt(subject: Subject, count: number, { countedIn, batch }: ScalingOptions): AnyPlanned {
+  const perNode = countedIn === 'nodes' ? plannedSubject(subject).layout.hardware.gpusPerNode : 1;
+  const gpus = count * perNode;
+  const place = { ...subject.place, gpus };
+  if (batch === undefined) return plannedSubject({ ...subject, place });
+  if (subject.isOwnModel)
+    throw new ConfigError(
+      'scaling: batch has no meaning for a model of your own: its rows are those that data returns; leave batch out',
+    );
+  const globalBatch = 'global' in batch ? batch.global : gpus * batch.perGpu;
+  return changedInput({ ...subject.config, ...place }, {}, { globalBatch });
+}
+
+function pointOf(
+  count: number,
+  { layout, prediction: { seconds, tokensPerSecondPerGpu } }: AnyPlanned,
+  first: AnyPlanned,
+  quantity: ScalingView['quantity'],
+): ScalingPoint {
+  if (quantity === 'efficiency') {
+    const ratio = tokensPerSecondPerGpu / first.prediction.tokensPerSecondPerGpu;
+    const { value, low, high } =
+      isPredicted(layout) && isPredicted(first.layout)
+        ? scalingEfficiency(layout, first.layout)
+        : { value: ratio, low: ratio, high: ratio };
+    return { count, value: { value: value * 100, low: low * 100, high: high * 100 } };
+  }
+  if (!isPredicted(layout) && layout.model.seq === 1) {
+    throw new ConfigError(
+      `scaling: the batches of ${layout.model.name} are not tokens; give quantity 'efficiency'`,
+    );
+  }
+  return { count, value: inverse(tokensPerSecondPerGpu * layout.gpus, seconds) };
+}
+
+/** Returns the interval of a value that is inversely proportional to the time. */
+function inverse(value: number, seconds: Estimate): Estimate {
+  return {
+    value,
+    low: (value * seconds.value) / seconds.high,
+    high: (value * seconds.value) / seconds.low,
+  };
+}
+
+/** `firsts` has each line's plan at the first count. */
+function subtitleOf(firsts: readonly AnyPlanned[], { batch }: ScalingOptions): string {
+  const [first] = firsts;
+  if (first === undefined) return '';
+  const { model, hardware, strategy, globalBatch, gpus } = first.layout;
+  const networks = [...new Set(firsts.map(({ layout }) => layout.hardware.nicGbit))];
+  const sequences =
+    batch !== undefined && 'global' in batch
+      ? `${batch.global} sequences in all`
+      : `${counted(globalBatch / gpus, 'sequence')} per GPU`;
+  const where = `${model.name} on ${hardware.name}, ${networks.join(' or ')} Gbit/s of network per GPU`;
+  return safe(`${where}, ${strategy}, ${sequences}.`);
+}

@@ -1,0 +1,261 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { TrainConfig } from '../../config/train-config';
+import { ConfigError, ShardlabError } from '../../core/errors';
+import type { Seconds } from '../../core/units';
+import type { PreparedData } from '../../training/data/prepared';
+import type { Link } from '../../wire/transport/link';
+import { FoldedLines } from '../../launch/control/folded-lines';
+import type { GroupRef, RankWork } from '../../launch/control/messages';
+import { firstRanks } from '../../launch/control/selection';
+import type { CallSink } from '../../launch/call';
+import type { RankGroups } from '../../launch/groups';
+import type { Supervisor } from '../../launch/supervisor';
+import type { OwnWork } from '../plans/own';
+import type { ProbeResult } from '../../launch/rank/probe';
+import type { TorchRun } from '../../torch/torch-run';
+import type { RunHistory } from './history';
+
+/** The parts that a run gets from its job. */
+export interface RunHome {
+  /** The launcher's part of a run on PyTorch; undefined if ranks run this library's engine. */
+  readonly torch?: TorchRun | undefined;
+  /** The number of this run among the runs of its job. */
+  readonly number: number;
+  readonly supervisor: Supervisor;
+  readonly groups: RankGroups;
+  /** The job's shaped wire, if there is one. */
+  readonly link?: Link | undefined;
+}
+
+/** The parts that the work of a run needs. */
+export interface RunParts extends RunHome {
+  readonly calls: RunCalls;
+  readonly history: RunHistory;
+  /** The user's own data; undefined if the config's data are built in. */
+  readonly data: PreparedData | undefined;
+  /** The user's functions; undefined if there are none. */
+  readonly own: OwnWork | undefined;
+}
+
+/** The kinds of work that a run sends to its ranks. */
+export type RunWork = Exclude<
+  RankWork,
+  { kind: 'cell' | 'function' | 'python' | 'put' | 'get' | 'recover' | 'group' | 'measure' }
+>;
+
+/** Sends a run's work to its ranks; when the run has ended, work is refused. */
+export class RunCalls {
+  readonly #run: number;
+  readonly #supervisor: Supervisor;
+  readonly #torch: TorchRun | undefined;
+  #ended: ShardlabError | undefined;
+  /** Whether ranks have got the newest work. */
+  #hasBegun = false;
+  #saved: string | undefined;
+  /** The number of interrupts when the user's call began whose work this is; undefined between such calls. */
+  #since: number | undefined;
+
+  constructor({ number, supervisor, torch }: RunHome) {
+    this.#torch = torch;
+    this.#run = number;
+    this.#supervisor = supervisor;
+  }
+
+  /**
+   * Does the work of a call that the user made after `since` interrupts: a later interrupt also ends the work between two
+   * calls on ranks, and before the first.
+   */
+  async during<T>(since: number, work: () => Promise<T>): Promise<T> {
+    const before = this.#since;
+    this.#since = since;
+    try {
+      return await work();
+    } finally {
+      this.#since = before;
+    }
+  }
+
+  /**
+   * Runs work on the job's first `numRanks` ranks. `lines` gets each line that ranks write during the call,
+   * and writes the lines that it still holds when the call ends. Throws: CLOSED when the run has ended, and errors of calls on
+   * ranks.
+   */
+  async on<T>(numRanks: number, work: RunWork, sink: CallSink = {}, lines = new FoldedLines()): Promise<T[]> {
+    if (this.#ended !== undefined) throw this.#ended;
+    this.#hasBegun = false;
+    const begins = (): void => {
+      sink.begins?.();
+      this.#hasBegun = true;
+    };
+    const need = this.#torch && { need: this.#torch.answer };
+    const heard: CallSink = { ...sink, ...need, begins, output: (event) => lines.add(event) };
+    try {
+      // For each kind of work, ranks return values of the type that the caller names.
+      return (await this.#supervisor.run(firstRanks(numRanks), work, heard, this.#since)) as T[];
+    } finally {
+      lines.end(numRanks);
+    }
+  }
+
+  /** Measures two steps of a config on the run's ranks, even after the run has ended. Throws: errors of calls on ranks. */
+  async probe(
+    config: TrainConfig,
+    { data, own }: Pick<RunParts, 'data' | 'own'>,
+    group: GroupRef,
+  ): Promise<ProbeResult[]> {
+    // Runs have positive numbers, so a negative number is no run's number.
+    const work = { kind: 'probe', run: -this.#run, config, data, own: own?.sources, group } as const;
+    return (await this.#supervisor.run(firstRanks(group.size), work, {}, this.#since)) as ProbeResult[]; // ranks answer a probe with this type
+  }
+
+  /**
+   * Ends the run after its newest work failed: refuses further work, because ranks may hold different parameters. Work that
+   * ranks never got does not end the run. `what` says when the work failed.
+   */
+  breakOff(what: string, cause: unknown): void {
+    if (!this.#hasBegun) return;
+    const why = cause instanceof Error ? cause.message : String(cause);
+    this.#ended ??= new ShardlabError(
+      'CLOSED',
+      `this run broke off ${what}, so its ranks may hold different parameters; ${this.#again}. It ended with: ${why}`,
+      { cause },
+    );
+  }
+
+  /** The error that says why the run has ended; undefined if the run has not ended. */
+  get ended(): ShardlabError | undefined {
+    return this.#ended;
+  }
+
+  /** Stores the path of the newest checkpoint; errors of an ended run then say how to continue from it. */
+  saved(path: string | undefined): void {
+    this.#saved = path;
+  }
+
+  /** The newest complete checkpoint. */
+  get newestCheckpoint(): string | undefined {
+    return this.#saved;
+  }
+
+  /** Frees the model on ranks. */
+  async free(numRanks: number): Promise<void> {
+    await this.#supervisor.run(firstRanks(numRanks), { kind: 'disposeRun', run: this.#run }, {});
+  }
+
+  /** Refuses further work and frees the model. */
+  async dispose(numRanks: number): Promise<void> {
+    this.#ended ??= new ShardlabError('CLOSED', `this run was disposed; ${this.#again}`);
+    await this.free(numRanks);
+  }
+
+  get #again(): string {
+    if (this.#saved === undefined) return 'make another with job.train(config)';
+    return `continue from the last checkpoint with job.train(config).load('${this.#saved}')`;
+  }
+}
+
+/** Sets the learning rate of the next step on all ranks. Throws: errors of calls on ranks. */
+export async function sendRate(
+  { calls, history, number: run, torch }: Pick<RunParts, 'calls' | 'history' | 'number' | 'torch'>,
+  lr: number,
+): Promise<void> {
+  torch?.setRate(lr, history.lastStep);
+  await calls.on(history.phase.world, { kind: 'rate', run, lr });
+}
+
+/** An interrupt waits at least this long for the end of running work; then the work is aborted. */
+const STOP_MS = 3000;
+
+/** The kinds of work with which a run can be busy. */
+type Business = 'stepping' | 'comparing' | 'resharding' | 'saving' | 'loading' | 'evaluating' | 'sampling';
+
+/**
+ * Allows one piece of a run's work at a time. New work waits for work that is stopping, and is refused during other
+ * work.
+ */
+export class RunTurns {
+  #turn: { readonly business: Business; readonly ended: Promise<unknown> } | undefined;
+  #isStopping = false;
+  /** Ends the wait for the user's functions; undefined if no work waits for them. */
+  #giveUp: ((error: ShardlabError) => void) | undefined;
+
+  /** Runs `work` alone. Throws: CONFIG while other work runs, unless it is stopping; and errors of `work`. */
+  async take<T>(business: Business, work: () => Promise<T>): Promise<T> {
+    const before = this.#turn;
+    if (this.isLent && business === 'stepping') {
+      throw new ConfigError(
+        "a callback cannot train its own run: the run's step waits for the callback; train after run.step or in a loop over run.steps()",
+      );
+    }
+    if (before !== undefined && !this.#isStopping) {
+      throw new ConfigError(
+        `this run is already ${before.business}; await the running call before ${business === before.business ? `${business} again` : business}`,
+      );
+    }
+    const running = this.#after(before?.ended, work);
+    const turn = { business, ended: Promise.allSettled([running]) };
+    this.#turn = turn;
+    try {
+      return await running;
+    } finally {
+      if (this.#turn === turn) this.#turn = undefined;
+    }
+  }
+
+  /** Whether running work waits for the user's functions. */
+  get isLent(): boolean {
+    return this.#giveUp !== undefined;
+  }
+
+  /**
+   * Runs the user's functions within the running work; meanwhile the run may evaluate, save, and so on, but not train. Throws:
+   * INTERRUPTED when `stop` is called, even if the functions never end.
+   */
+  async lend<T>(functions: () => Promise<T>): Promise<T> {
+    const turn = this.#turn;
+    this.#turn = undefined;
+    const stopped = new Promise<never>((_, reject) => {
+      this.#giveUp = reject;
+    });
+    try {
+      return await Promise.race([functions(), stopped]);
+    } finally {
+      // A user's function may have started work without awaiting it.
+      await this.#ended();
+      this.#giveUp = undefined;
+      this.#turn = turn;
+    }
+  }
+
+  /**
+   * Waits for the end of running work. Returns whether the work ended in time, or 'idle' if no work had to be awaited. A
+   * save can be aborted at any moment, so `stop` does not wait for it; the next work waits until the checkpoint is in
+   * place or was given up. `tell` asks the work to end, and returns false if the work is still waiting for its ranks. `stop`
+   * gives the work at least `seconds` to end.
+   */
+  async stop(tell: () => boolean, seconds: Seconds = 0): Promise<'stopped' | 'late' | 'idle'> {
+    const turn = this.#turn;
+    this.#giveUp?.(
+      new ShardlabError('INTERRUPTED', 'a callback of the run was interrupted; the run is intact'),
+    );
+    if (turn === undefined) return 'idle';
+    this.#isStopping = true;
+    if (turn.business === 'saving') return 'idle';
+    if (!tell()) return 'idle';
+    const limit = new AbortController();
+    const late = delay(Math.max(STOP_MS, seconds * 1e3), 'late' as const, { signal: limit.signal });
+    const stopped = turn.ended.then(() => 'stopped' as const);
+    return Promise.race([stopped, late]).finally(() => limit.abort());
+  }
+
+  #ended(): Promise<unknown> | undefined {
+    return this.#turn?.ended;
+  }
+
+  /** Waits for stopped work that is still ending. */
+  async #after<T>(ended: Promise<unknown> | undefined, work: () => Promise<T>): Promise<T> {
+    await ended;
+    this.#isStopping = false;
+    return work();
+  }
+}

@@ -1,0 +1,124 @@
+import { randomUUID } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { isVideoModel } from '../../config/families/families';
+import { isNames, type OwnData, ownData } from '../../config/settings/data';
+import { modelShape } from '../../config/settings/model';
+import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
+import { statIfThere } from '../../core/regular-file';
+import { createBatches, createOwnBatches } from '../../training/data/batches';
+import { findFiles } from '../../training/data/files/find-files';
+import { type TextCodec, textCodecOf, tokenizerFiles } from '../../training/data/prepare/tokenizer';
+import type { PreparedData } from '../../training/data/prepared';
+import { type DataFolders, prepareInFolder } from '../../launch/rank/prepare-in-folder';
+
+/** The numbers of training rows, validation rows, and training examples. */
+export interface RowCounts {
+  readonly train: number;
+  readonly validation: number;
+  readonly examples: number;
+}
+
+/** Prepares the data of a job's runs; runs on the same files share the prepared data. [Note: prepared data] */
+export class JobData {
+  readonly #options: DataFolders;
+  /** The prepared data; the key identifies their settings and files. */
+  readonly #prepared = new Map<string, Promise<PreparedData>>();
+
+  constructor(options: DataFolders) {
+    this.#options = options;
+  }
+
+  /**
+   * Prepares a config's own data and checks that they fit the model; returns undefined for built-in data. Throws:
+   * CONFIG naming file, line or row, column, and what to change.
+   */
+  async prepare(config: TrainConfig, world: number): Promise<PreparedData | undefined> {
+    const data = this.#dataOf(config);
+    // A dit trains on random numbers, not on the user's data; a warning says so.
+    const shape = modelShape(config);
+    if (data === null || isVideoModel(shape)) return undefined;
+    const prepared = await this.#once(data, config.seed);
+    const create = shape.kind === 'own' ? createOwnBatches : createBatches;
+    create(config, { world, prepared });
+    return prepared;
+  }
+
+  /** Prepares a config's data and counts the rows of an epoch; undefined if the data are not instructions. Throws: CONFIG, IO. */
+  async countRows(input: TrainConfigInput, world: number): Promise<RowCounts | undefined> {
+    const prepared = await this.prepare(parseTrainConfig(input), world);
+    if (prepared?.kind !== 'instructions') return undefined;
+    const { train, validation } = prepared;
+    return { train: train.numRows, validation: validation?.numRows ?? 0, examples: train.numExamples };
+  }
+
+  /**
+   * Returns the codec of a config's texts: the config's tokenizer, the tokenizer in the model's folder, or bytes.
+   * Throws: CONFIG.
+   */
+  codecOf(config: TrainConfig): Promise<TextCodec> {
+    const tokenizer = ownData(config.data)?.tokenizer ?? this.#tokenizerOfModel(config);
+    return textCodecOf({ tokenizer, eosToken: null }, this.#options.baseDir);
+  }
+
+  /** Returns a config's own data. If the data have no setting `tokenizer`, it becomes the tokenizer in the model's folder. */
+  #dataOf(config: TrainConfig): OwnData | null {
+    const data = ownData(config.data);
+    if (data === null) return null;
+    const own = { ...data, tokenizer: data.tokenizer ?? this.#tokenizerOfModel(config) };
+    const shape = modelShape(config);
+    // A row of instructions has as many tokens as the model's sequence.
+    return data.instructions === undefined || !('seq' in shape) ? own : { ...own, seq: shape.seq };
+  }
+
+  /** Returns the model's folder, if it has a tokenizer. */
+  #tokenizerOfModel(config: TrainConfig): string | undefined {
+    const shape = modelShape(config);
+    const from = 'from' in shape ? shape.from : undefined;
+    const [file] = from === undefined ? [] : tokenizerFiles(from, this.#options.baseDir);
+    return file !== undefined && existsSync(file) ? from : undefined;
+  }
+
+  async #once(data: OwnData, seed: number): Promise<PreparedData> {
+    const key = this.#keyOf(data, seed);
+    const preparing = this.#prepared.get(key) ?? prepareInFolder(data, seed, this.#options);
+    this.#prepared.set(key, preparing);
+    try {
+      return await preparing;
+    } catch (error) {
+      // The user may correct the file and try again.
+      this.#prepared.delete(key);
+      throw error;
+    }
+  }
+
+  /**
+   * Returns a key that identifies settings and the state of their files. Data that are arrays get a new key in each
+   * call, because the user may have changed an array's values.
+   */
+  #keyOf(data: OwnData, seed: number): string {
+    const { format, validation, tokenizer } = data;
+    const path = data.instructions ?? data.path;
+    if (path === undefined) return randomUUID();
+    const { baseDir } = this.#options;
+    const paths = [path, isNames(validation) ? validation : []].flat();
+    const { files } = findFiles({ paths, format, baseDir });
+    const tokenizers = tokenizer === undefined ? [] : tokenizerFiles(tokenizer, baseDir);
+    const states = [...files, ...tokenizers].map((file) => {
+      const stats = statIfThere(file);
+      return [file, stats?.size, stats?.mtimeMs];
+    });
+    return JSON.stringify([data, seed, states]);
+  }
+}
+
+/** Returns a config without the values of arrays, which ranks read from prepared files. */
+export function withoutValues(config: TrainConfig): TrainConfig {
+  const { data } = config;
+  if (typeof data === 'string') return config;
+  const emptied = <Value>(value: Value): Value | Uint8Array =>
+    value === undefined || isNames(value) ? value : new Uint8Array(0);
+  return {
+    ...config,
+    data: { ...data, tokens: emptied(data.tokens), x: emptied(data.x), y: emptied(data.y) },
+  };
+}

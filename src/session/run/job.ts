@@ -1,0 +1,314 @@
+import { inspect } from 'node:util';
+import { z } from 'zod';
+import { configNamed } from '../../config/named-config';
+import { anyValue, parseOptions, type ShapeOf } from '../../config/parse-options';
+import type { TrainConfigInput } from '../../config/train-config';
+import { DISPLAY, type DisplayBundle } from '../../core/display';
+import { now } from '../../core/units';
+import { createTable, type Table } from '../../figures/table';
+import type { Module } from '../../nn/module';
+import type { FileBatch } from '../../training/own-task';
+import type { Link } from '../../wire/transport/link';
+import { parseSelection, type Selection } from '../../launch/control/selection';
+import { TORCH_FRAMEWORKS, type TorchFramework } from '../../launch/control/torch-messages';
+import type { RankVariables, VariableNamed } from '../../launch/control/variables';
+import type { BusyRank, OutputSink } from '../../launch/call';
+import type { Fleet } from '../../launch/fleet';
+import { RankGroups } from '../../launch/groups';
+import { describeExit } from '../../launch/rank-process';
+import { Supervisor } from '../../launch/supervisor';
+import { describeCollective } from '../../launch/waits';
+import { createWhy, type Why } from '../../launch/why';
+import { ownOnTorch, splitInput, type TrainInput } from '../plans/own';
+import { requireLanguage } from '../../torch/language';
+import { torchRunOf } from '../../torch/torch-run';
+import { JobData, type RowCounts } from './data';
+import { type RecordedSteps, StepFigures } from './figures';
+import { type RankInfo, ranksTable, STATUS_COLUMNS } from './job-tables';
+import { checkInit } from './pretrained';
+import { RankSelection } from './rank-selection';
+import { type Recording, Recordings } from './records';
+import { checkWorld } from './reshard';
+import { Run } from './run';
+
+/** A compiled cell and the ranks that run it. */
+export interface CellRequest {
+  readonly js: string;
+  /** Number of the notebook's cell. */
+  readonly cell: number;
+  readonly selection: Selection;
+  /** Called when the ranks are about to get the cell; not called for a cell that is refused. */
+  readonly begins?: () => void;
+}
+
+/** A cell of Python and the ranks that run it. */
+export interface PythonCell extends Omit<CellRequest, 'js'> {
+  readonly source: string;
+}
+
+export interface TrainOptions {
+  /** Trains on this number of the job's first ranks; default: all. The other ranks stay free for cells and other runs. */
+  readonly ranks?: number | undefined;
+  /** Safetensors files with the initial parameters; default: those in the model's folder, else values from the config's seed. */
+  readonly init?: string | readonly string[] | undefined;
+  /** With engine 'torch': the library that shards the model: 'fsdp2' (fully_shard; default), 'fsdp1' (FullyShardedDataParallel) or 'deepspeed'. */
+  readonly framework?: TorchFramework | undefined;
+  /** With engine 'torch': true compiles the model's blocks by torch.compile; a text names another backend. Default: false. */
+  readonly compile?: boolean | string | undefined;
+}
+
+const TRAIN_OPTIONS = {
+  ranks: anyValue<number>(), // `checkWorld` and `checkInit` check these two
+  init: anyValue<string | readonly string[]>(),
+  framework: z.enum(TORCH_FRAMEWORKS),
+  compile: z.union([z.boolean(), z.string()]),
+} satisfies ShapeOf<TrainOptions>;
+
+/** A run that is being built. */
+export interface PendingRun extends Promise<Run> {
+  /**
+   * Builds the run and loads a checkpoint into it. Throws: errors of job.train and run.load; then the run is disposed.
+   */
+  load(path: string): Promise<Run>;
+}
+
+/** Rank processes that work together. Shown in a notebook as the table of its ranks. */
+export class Job extends StepFigures {
+  readonly ranks: readonly RankInfo[];
+  readonly #fleet: Fleet;
+  readonly #supervisor: Supervisor;
+  readonly #unregister: () => void;
+  readonly #groups: RankGroups;
+  readonly #recordings: Recordings;
+  readonly #runs = new Set<Run>();
+  readonly #data: JobData;
+  #numRuns = 0;
+  #ended: Promise<void> | undefined;
+
+  /** `register` adds the job to the jobs of this process, and returns a function that removes it. */
+  constructor(fleet: Fleet, register: (job: Job) => () => void) {
+    super();
+    this.#fleet = fleet;
+    this.#recordings = new Recordings(fleet.folder, fleet.link);
+    this.#supervisor = new Supervisor(fleet);
+    this.ranks = fleet.reports.map((report, rank) => ({ rank, ...report }));
+    this.#groups = new RankGroups(this.#supervisor, this.ranks.length);
+    this.#data = new JobData(fleet);
+    this.#unregister = register(this);
+  }
+
+  /** The shaped wire between ranks; undefined if the wire is as fast as the transport. */
+  get link(): Link | undefined {
+    return this.#fleet.link;
+  }
+
+  get numRanks(): number {
+    return this.ranks.length;
+  }
+
+  /** Selects ranks: '0-3', '0,2', 2, [0, 2] or 'all'. Throws: CONFIG when the job does not have them. */
+  on(selection: Selection): RankSelection {
+    const ranks = parseSelection(selection, this.numRanks);
+    return new RankSelection(ranks, this.#supervisor, this.#recordings, this.#fleet.engine);
+  }
+
+  /**
+   * Runs a compiled cell in ranks; the cell's variables stay available in later cells of these ranks. Resolves when all
+   * ranks have ended the cell.
+   * Throws: as `on().run` does.
+   * @internal
+   */
+  async runCell({ js, cell, selection, begins }: CellRequest, sink: OutputSink): Promise<void> {
+    requireLanguage(this.#fleet.engine, 'JavaScript', 'a %%ranks cell');
+    const ranks = parseSelection(selection, this.numRanks);
+    const work = { kind: 'cell', js, cell } as const;
+    await this.#recordings.during(ranks, work, (steps) =>
+      this.#supervisor.run(ranks, work, { ...steps, ...(begins && { begins }), output: sink }),
+    );
+  }
+
+  /**
+   * Runs a cell of Python in ranks of PyTorch; its variables stay available in later cells of Python. Throws: CONFIG if the ranks run
+   * JavaScript, and as `on().python` does.
+   * @internal
+   */
+  async runPython({ source, cell, selection, begins }: PythonCell, sink: OutputSink): Promise<void> {
+    requireLanguage(this.#fleet.engine, 'Python', 'a %%ranks --python cell');
+    const ranks = parseSelection(selection, this.numRanks);
+    const work = { kind: 'python', source, cell } as const;
+    await this.#supervisor.run(ranks, work, { ...(begins && { begins }), output: sink });
+  }
+
+  /** Declares variables in all ranks, as `job.on('all').put` does. */
+  put(values: Readonly<Record<string, unknown>>): Promise<void> {
+    return this.on('all').put(values);
+  }
+
+  /** Returns a variable's value from each rank, as `job.on('all').get` does. */
+  get<Name extends string>(name: Name | (keyof RankVariables & string)): Promise<VariableNamed<Name>[]> {
+    return this.on('all').get<Name>(name);
+  }
+
+  /**
+   * Begins a recording of what cells and functions do from now on; job.memory(), job.comm() and the other figures then draw
+   * its steps. `job.records` has all recordings that were begun. Throws: CONFIG for a name that is not a text.
+   * @example
+   * job.record('DDP'); // then a cell trains under DDP
+   * job.record('FSDP'); // then a cell trains under FSDP
+   * sl.compare(job.records, 'memory');
+   */
+  record(name: string): Recording {
+    return this.#recordings.begin(name);
+  }
+
+  /** The recordings that `record` has begun, by name. */
+  get records(): Readonly<Record<string, Recording>> {
+    return this.#recordings.named;
+  }
+
+  /**
+   * Builds a model and its strategy on ranks. `config` is a config, or the name of a preset, a model or a file; `.load(path)`
+   * continues from a checkpoint. The run's steps clip gradients unless `clipNorm` is null; a training loop in a cell clips them
+   * only if it calls optim.clipGradNorm. Throws: CONFIG for a wrong config, and as `on().run` does.
+   * @example
+   * const run = await job.train({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } });
+   */
+  train<Net = Module, Batch = FileBatch>(
+    config: TrainInput<Net, Batch> | string = {},
+    options: TrainOptions = {},
+  ): PendingRun {
+    const building = this.#train(config, options);
+    const load = async (path: string): Promise<Run> => {
+      const run = await building;
+      try {
+        await run.load(path);
+        return run;
+      } catch (error) {
+        // The caller must get the reason why the checkpoint was not loaded.
+        await run.dispose().catch(() => undefined);
+        throw error;
+      }
+    };
+    return Object.assign(building, { load });
+  }
+
+  /**
+   * Prepares the conversations of `data.instructions`, as `train` does, and returns how many rows an epoch has; undefined if the
+   * data are not instructions. Throws: CONFIG, IO.
+   * @internal
+   */
+  countRows(config: TrainConfigInput): Promise<RowCounts | undefined> {
+    return this.#data.countRows(config, this.numRanks);
+  }
+
+  /** Returns a table of what each rank does now; ranks answer even while they compute or wait. */
+  async status(): Promise<Table> {
+    const situations = await this.#supervisor.statuses();
+    const rows = this.#fleet.processes.map(({ rank, pid, exit }) => {
+      const situation = situations.get(rank);
+      const damage = this.#supervisor.damages.get(rank);
+      const does =
+        damage === undefined ? (situation?.state ?? 'no answer') : `damaged (${damage}): launch again`;
+      const state = exit === undefined ? does : `ended (${describeExit(exit)})`;
+      return {
+        rank,
+        pid,
+        state,
+        cell: situation?.cell ?? null,
+        collective: situation?.waiting === undefined ? null : describeCollective(situation.waiting),
+        seconds: situation === undefined ? null : now() - situation.since,
+      };
+    });
+    return createTable(rows, { columns: STATUS_COLUMNS });
+  }
+
+  /**
+   * Returns a hang report: which rank waits for which other rank, in which collective, since when. If no rank waits, the report
+   * is about the last failed call.
+   */
+  async why(): Promise<Why> {
+    const present = await this.#supervisor.why();
+    const last = this.#supervisor.lastIncident;
+    if (present.waits.length > 0 || last === undefined) return present;
+    const { waits, situations, text } = last.why;
+    return createWhy(waits, situations, `${last.event}: ${text}\nnow ${present.text}`);
+  }
+
+  /**
+   * Returns the ranks that run work now, and the system call in which each of their processes is.
+   * @internal
+   */
+  busyRanks(): readonly BusyRank[] {
+    return this.#supervisor.busyRanks();
+  }
+
+  /** Stops running calls. Ranks keep their variables, and the next call works. A running training step is completed first. */
+  async interrupt(): Promise<void> {
+    this.#supervisor.refuseWaiting();
+    const calls = new Set(this.busyRanks().map(({ call }) => call));
+    const gentle = [...this.#runs].map((run) => run.stop());
+    const isStopped = (await Promise.all(gentle)).includes('stopped');
+    // Stopping the steps does not stop calls of other ranks.
+    if (isStopped && !this.busyRanks().some(({ call }) => calls.has(call))) return;
+    await this.#supervisor.interrupt();
+  }
+
+  /** Kills one rank by SIGKILL, to see what the other ranks do. */
+  async kill(rank: number): Promise<void> {
+    for (const chosen of parseSelection(rank, this.numRanks)) {
+      const process = this.#fleet.processes[chosen];
+      process?.kill();
+      await process?.exited;
+    }
+  }
+
+  /** Ends all ranks; kills those that do not end by themselves. Resolves when all processes are gone. */
+  shutdown(): Promise<void> {
+    this.#ended ??= (async () => {
+      this.#supervisor.close();
+      this.#unregister();
+      await this.#fleet.end();
+    })();
+    return this.#ended;
+  }
+
+  [DISPLAY](): DisplayBundle {
+    return ranksTable(this.ranks)[DISPLAY]();
+  }
+
+  /** Returns the text that Node shows for the job. */
+  [inspect.custom](): string {
+    return ranksTable(this.ranks).toText();
+  }
+
+  protected get recorded(): RecordedSteps {
+    return this.#recordings.current.recorded;
+  }
+
+  async #train(input: object | string, options: TrainOptions): Promise<Run> {
+    const form = 'job.train(config, { … })';
+    const { init, ranks: world = this.numRanks } = parseOptions(form, options, TRAIN_OPTIONS);
+    const torch = torchRunOf(this.#fleet, options);
+    checkWorld('train', world, this.numRanks);
+    checkInit(init);
+    const { config, own } = splitInput(typeof input === 'string' ? configNamed(input) : input);
+    if (torch !== undefined && own !== undefined) throw ownOnTorch();
+    const run = await Run.create({
+      config,
+      torch,
+      own,
+      init,
+      numRanks: this.numRanks,
+      world,
+      link: this.link,
+      number: ++this.#numRuns,
+      folder: this.#fleet.folder,
+      supervisor: this.#supervisor,
+      groups: this.#groups,
+      jobData: this.#data,
+      disposed: () => this.#runs.delete(run),
+    });
+    this.#runs.add(run);
+    return run;
+  }
+}

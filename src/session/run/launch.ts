@@ -1,0 +1,35 @@
+import { Progress } from '../../cell/progress';
+import { linkWarning } from '../../wire/transport/link';
+import { warnOnStderr } from '../../launch/control/folded-lines';
+import { startFleet } from '../../launch/fleet';
+import { availableMemory } from '../../launch/host-memory';
+import { type LaunchOptions, planLaunch } from '../../launch/options';
+import { startTorchFleet } from '../../torch/fleet';
+import { Job } from './job';
+import { registerJob } from './registry';
+
+/**
+ * Starts `ranks` processes that train together, and resolves when all are ready. They end when this process ends, for
+ * whatever reason.
+ * Throws: CONFIG for impossible options, LAUNCH when ranks do not fit into memory or do not start; then nothing is left
+ * behind.
+ * @example
+ * const job = await sl.launch({ ranks: 4 });
+ * await job.on('all').run(({ rank, worldSize }) => `${rank} of ${worldSize}`);
+ */
+export async function launch(options: LaunchOptions): Promise<Job> {
+  const plan = planLaunch(options, availableMemory());
+  const warning = plan.link === undefined ? undefined : linkWarning(plan.link);
+  if (warning !== undefined) warnOnStderr(warning);
+  const progress = new Progress('starting', 'ranks');
+  try {
+    const { cluster } = plan;
+    const fleet =
+      cluster === undefined
+        ? startFleet(plan, progress.show)
+        : startTorchFleet({ ...plan, cluster }, progress.show);
+    return new Job(await fleet, registerJob);
+  } finally {
+    progress.end();
+  }
+}

@@ -1,0 +1,232 @@
+import { currentDisplay, replacingDisplay } from '../../cell/display';
+import type { MimeBundle } from '../../cell/mime';
+import { isWithinProgress, type ProgressPlace, progressBundle, timeLeft } from '../../cell/progress';
+import { DISPLAY, type Shown, shownAsText, withShown } from '../../core/display';
+import { median, sumOf } from '../../core/statistics';
+import { now, type Seconds } from '../../core/units';
+import type { Figure } from '../../figures/figure';
+import { counted } from '../../figures/format';
+import { escapeHtml, LIGHT } from '../../figures/grammar/ink';
+import { lossCurve } from '../../figures/loss-curve';
+import type { StepResult } from '../../training/step-result';
+import type { EvaluatedStep } from '../../launch/control/messages';
+import type { ReplicaDrift } from './replicas';
+
+/** If there are fewer points than this, the display is a line of text without a curve. */
+const LEAST_POINTS = 5;
+/** A curve is redrawn after at least REDRAW_MS milliseconds, and at least REDRAW_SHARE times the duration of its last redraw. */
+const REDRAW_MS = 200;
+const REDRAW_SHARE = 20;
+/** If all steps together take less time than this, the remaining time is not shown. */
+const TIME_LEFT_FROM: Seconds = 2;
+/** While steps run, the display shows the speed of this number of newest steps. */
+const NUM_SPEED = 10;
+
+/** The facts that the progress of steps shows besides the steps' results. */
+export interface ProgressOptions {
+  /** null if the number of steps is not known in advance. */
+  readonly numSteps: number | null;
+  readonly hasOwnLoss: boolean;
+  readonly evaluations: () => readonly EvaluatedStep[];
+}
+
+/** The display of steps. */
+export type StepProgress = ReturnType<typeof createProgress>;
+
+/** Shows steps while they run, in one display that is updated at most five times per second, if there is a display. */
+export function createProgress(options: ProgressOptions) {
+  const sink = isWithinProgress() ? undefined : currentDisplay();
+  const display = replacingDisplay(sink, 'shardlab-run');
+  const newest: StepResult[] = [];
+  const state: State = { ...options, start: now(), losses: [], newest, timed: newest };
+  let numSkipped = 0;
+  let whole: Timed = { tokens: 0, seconds: 0 };
+  let drawnAt = -Infinity;
+  let drawingMs = 0;
+  return {
+    show(last: StepResult): void {
+      if (sink === undefined) return;
+      state.losses.push(last.loss);
+      numSkipped += Number(last.skipped);
+      newest.push(last);
+      if (newest.length > NUM_SPEED) newest.shift();
+      whole = { ...last, tokens: whole.tokens + last.tokens, seconds: whole.seconds + last.seconds };
+      const start = performance.now();
+      if (start - drawnAt < Math.max(REDRAW_MS, REDRAW_SHARE * drawingMs)) return;
+      display(runningBundle(state));
+      drawnAt = performance.now();
+      drawingMs = drawnAt - start;
+    },
+    /** Other work between two steps shows its progress here, in the same display. */
+    place: {
+      line: {
+        isNotebook: true,
+        show: (text, done, total) => display(progressBundle(text, done, total, pictureOf(state))),
+        end: () => undefined,
+      },
+    } satisfies ProgressPlace,
+    /**
+     * Shows the final state: the whole figure in the form that documents without plotly need, with the speed of all
+     * steps. `note` says why the steps ended.
+     */
+    finish(note: string | null = null): void {
+      const notes = [note, skippedText(numSkipped, state.losses.length)].filter((text) => text !== null);
+      if (newest.length > 0)
+        display(finalBundle({ ...state, timed: [whole] }, notes.length === 0 ? null : notes.join('; ')));
+    },
+  };
+}
+
+/** Decides which display shows the steps of a call. */
+export class ProgressPlaces {
+  /** The display that the short calls of the running cell share. */
+  #shared: StepProgress | undefined;
+
+  /**
+   * Returns the display of a call. Calls of a few steps, as in a loop of `run.step(1)`, share one display per cell, if the
+   * host says when the cell ends.
+   */
+  of(options: ProgressOptions): StepProgress {
+    const { numSteps } = options;
+    if (numSteps === null || numSteps >= LEAST_POINTS) return createProgress(options);
+    if (this.#shared !== undefined) return this.#shared;
+    const progress = createProgress({ ...options, numSteps: null });
+    const isShared = currentDisplay()?.atEnd?.(() => {
+      this.#shared = undefined;
+      progress.finish();
+    });
+    if (isShared !== true) return createProgress(options);
+    this.#shared = { ...progress, finish: () => undefined };
+    return this.#shared;
+  }
+}
+
+/** The state of a progress display. */
+interface State extends ProgressOptions {
+  readonly start: Seconds;
+  readonly losses: number[];
+  /** Results of the newest steps. */
+  readonly newest: readonly StepResult[];
+  /** The steps whose speed is shown. */
+  readonly timed: readonly Timed[];
+}
+
+/** The numbers from which a speed is computed, of one step or of some steps together. */
+type Timed = Pick<StepResult, 'tokens' | 'seconds' | 'countedRows'>;
+
+function runningBundle(state: State): MimeBundle {
+  const { losses, numSteps } = state;
+  const text = `${progressText(state)}${stepsLeft(state)}`;
+  return progressBundle(text, losses.length, numSteps ?? losses.length, pictureOf(state));
+}
+
+// While steps run, plotly is not used, because JupyterLab's extension draws a display once and ignores its updates.
+function pictureOf(state: State): string {
+  return state.losses.length < LEAST_POINTS ? '' : curveOf(state).toSvg(LIGHT);
+}
+
+function finalBundle(state: State, note: string | null): MimeBundle {
+  const text = note === null ? progressText(state) : `${progressText(state)}  ${note}`;
+  if (state.losses.length < LEAST_POINTS) return { 'text/plain': text };
+  const curve = curveOf(state);
+  const bundle = (note === null ? curve : curve.withNote(escapeHtml(note)))[DISPLAY]();
+  return { ...bundle, 'text/plain': `${text}\n${bundle['text/plain']}` };
+}
+
+/** Returns the time that the remaining steps need if they are as fast as the mean of the steps so far; '' for short work. */
+function stepsLeft({ numSteps, losses, start }: State): string {
+  if (numSteps === null || losses.length === 0) return '';
+  const perStep = (now() - start) / losses.length;
+  const isShort = perStep * numSteps < TIME_LEFT_FROM || losses.length === numSteps;
+  return isShort ? '' : `  ${timeLeft(perStep * (numSteps - losses.length))}`;
+}
+
+function progressText(state: State): string {
+  const { losses, numSteps, newest, timed } = state;
+  const [loss, seconds] = [losses.at(-1) ?? Number.NaN, newest.at(-1)?.seconds ?? Number.NaN];
+  const of = numSteps === null ? '' : `/${firstStepOf(state) + numSteps - 1}`;
+  return (
+    `step ${firstStepOf(state) + losses.length - 1}${of}  loss ${loss.toFixed(4)}  ` +
+    `${speedText(timed)}  ${(seconds * 1e3).toFixed(1)} ms`
+  );
+}
+
+function curveOf(state: State): Figure {
+  const { losses, numSteps, timed, hasOwnLoss } = state;
+  const firstStep = firstStepOf(state);
+  const evaluations = state.evaluations().filter(({ step }) => step >= firstStep);
+  const series = [{ name: '', losses, firstStep, hasOwnLoss, evaluations }];
+  const steps = firstStep + (numSteps ?? losses.length) - 1;
+  return lossCurve(series, { speed: speedText(timed), steps });
+}
+
+/** Returns the number of the first shown step, counted over the whole run. */
+function firstStepOf({ losses, newest }: State): number {
+  return (newest.at(-1)?.step ?? losses.length) - losses.length + 1;
+}
+
+/** Formats the speed of some steps: '1,234 tokens/s', or 'rows/s' if rows have no tokens. */
+function speedText(results: readonly Timed[]): string {
+  const speed = Math.round(tokensPerSecond(results)).toLocaleString('en-US');
+  return `${speed} ${results.at(-1)?.countedRows ? 'rows' : 'tokens'}/s`;
+}
+
+function tokensPerSecond(results: readonly Timed[]): number {
+  return sumOf(results, ({ tokens }) => tokens) / sumOf(results, ({ seconds }) => seconds);
+}
+
+/** Returns a sentence about skipped updates; null if there are none. */
+export function skippedText(numSkipped: number, numSteps: number): string | null {
+  if (numSkipped === 0) return null;
+  const lower = numSkipped === numSteps ? ', so nothing was trained yet; lower gradScaler.initScale' : '';
+  return (
+    `${numSkipped} of ${counted(numSteps, 'update')} skipped, because gradients overflowed; ` +
+    `the GradScaler lowers its scale after each${lower}`
+  );
+}
+
+/** The summary of some steps. Shown in a notebook as one line. */
+export interface RunSummary extends Shown {
+  readonly numSteps: number;
+  /** Number of the last step, from 1. */
+  readonly lastStep: number;
+  readonly firstLoss: number;
+  readonly lastLoss: number;
+  /** The number of steps whose update a GradScaler skipped, because gradients overflowed. */
+  readonly numSkipped: number;
+  /** Tokens per second of all ranks, over the time of the steps; rows per second if rows have no tokens. */
+  readonly tokensPerSecond: number;
+  /** Median time of a step. */
+  readonly stepSeconds: Seconds;
+  /** Says why fewer steps ran than the call asked for (a callback or an early stop); null if all steps ran. */
+  readonly endedEarly: string | null;
+  /** The first parameter whose replicas differed when they were last compared; null if all were equal. */
+  readonly drift: ReplicaDrift | null;
+}
+
+/** Summarizes at least one step. */
+export function createRunSummary(
+  results: readonly StepResult[],
+  endedEarly: string | null = null,
+  drift: ReplicaDrift | null = null,
+): RunSummary {
+  const facts = {
+    numSteps: results.length,
+    lastStep: results.at(-1)?.step ?? 0,
+    firstLoss: results[0]?.loss ?? Number.NaN,
+    lastLoss: results.at(-1)?.loss ?? Number.NaN,
+    numSkipped: results.filter(({ skipped }) => skipped).length,
+    tokensPerSecond: tokensPerSecond(results),
+    stepSeconds: median(results.map(({ seconds }) => seconds)),
+    endedEarly,
+    drift,
+  };
+  const { numSteps, numSkipped, lastStep, firstLoss, lastLoss, stepSeconds } = facts;
+  const before = firstLoss === lastLoss ? '' : `${firstLoss.toFixed(4)} → `;
+  const time = `${speedText(results)}, ${(stepSeconds * 1e3).toFixed(1)} ms per step`;
+  const differs = drift === null ? null : `replicas of ${drift.parameter} differ`;
+  const notes = [endedEarly, skippedText(numSkipped, numSteps), differs].filter((note) => note !== null);
+  const end = notes.map((note) => `; ${note}`).join('');
+  const text = `step ${lastStep}: loss ${before}${lastLoss.toFixed(4)}, ${time}${end}`;
+  return withShown(facts, shownAsText(text));
+}

@@ -1,0 +1,327 @@
+import { join } from 'node:path';
+import { inspect } from 'node:util';
+import { z } from 'zod';
+import { Progress } from '../../cell/progress';
+import { configWarnings } from '../../config/config-warnings';
+import { pythonRefused } from '../../config/functions-missing';
+import { parseOptions, type ShapeOf } from '../../config/parse-options';
+import { placeText } from '../../config/place-text';
+import { modelShape } from '../../config/settings/model';
+import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
+import { DISPLAY, type DisplayBundle } from '../../core/display';
+import { ConfigError } from '../../core/errors';
+import { type ExpertOptions, expertLoads } from '../../figures/expert-loads';
+import type { Figure } from '../../figures/figure';
+import { counted } from '../../figures/format';
+import type { Table } from '../../figures/table';
+import type { VideoSheet } from '../../figures/video-sheet';
+import { SpillFile } from '../../ledger/spill-file';
+import type { PlanPlace } from '../../planner/plan-input';
+import type { StepResult } from '../../training/step-result';
+import { warnOnStderr } from '../../launch/control/folded-lines';
+import type { ExportReport } from '../../programs/export/report';
+import type { CountedRun, CountOptions } from '../plans/count';
+import type { OwnWork } from '../plans/own';
+import { type AnyPlan, type PlannedOptions, plannedOrCounted } from '../plans/plan';
+import { subjectOfRun } from '../plans/subject';
+import { ownOnMeta } from '../../launch/rank/own-on-meta';
+import { RunCalls, type RunHome, type RunParts } from './calls';
+import {
+  loadRun,
+  type RunLoad,
+  type RunLoadOptions,
+  type RunSave,
+  type RunSaveOptions,
+  saveRun,
+} from './checkpoints';
+import { type JobData, withoutValues } from './data';
+import { type ExportOptions, exportRun } from './export';
+import { type RecordedSteps, stepsOfRun } from './figures';
+import { RunHistory } from './history';
+import { type SampleOptions, sampleRun } from './inference';
+import { requireModelRoom } from './model-room';
+import { type PretrainedFolder, type PretrainedOptions, savePretrained } from './pretrained';
+import {
+  changedSettings,
+  measuredLoads,
+  planReshard,
+  type ReshardChange,
+  type ReshardReport,
+} from './reshard';
+import { RunLoop } from './run-loop';
+import { type SampleVideoOptions, sampleVideo } from './sample-video';
+import type { StepRecords } from './steps';
+import { RunTraining } from './training';
+import { tableOfUnits } from './units';
+
+export interface RunOptions extends RunHome {
+  readonly config: TrainConfigInput;
+  /** Files with the initial parameters. Default: the files in the model's folder, else values from the seed. */
+  readonly init?: string | readonly string[] | undefined;
+  /** Number of ranks of the job. */
+  readonly numRanks: number;
+  /** Number of ranks that train: the first ranks of the job. */
+  readonly world: number;
+  /** The job's folder, which stores the steps that are not in memory. */
+  readonly folder: string;
+  readonly jobData: JobData;
+  /** The user's functions; undefined if there are none. */
+  readonly own: OwnWork | undefined;
+  /** Called when the run is disposed. */
+  readonly disposed: () => void;
+}
+
+const EXPERTS = {
+  layer: z.string(),
+  by: z.enum(['expert', 'rank']),
+} satisfies ShapeOf<ExpertOptions>;
+
+/** A model in training on ranks of a job. Shown in a notebook as one line. */
+export class Run extends RunLoop {
+  readonly #parts: RunOptions & RunParts;
+  readonly #training: RunTraining;
+  /** Number of parameters of the whole model; tied parameters count once. */
+  readonly numParams: number;
+  #isDisposed = false;
+
+  private constructor(parts: RunOptions & RunParts, training: RunTraining, numParams: number) {
+    super({ ...parts, warn: warnOnStderr }, training);
+    this.#parts = parts;
+    this.#training = training;
+    this.numParams = numParams;
+  }
+
+  /** Builds the model on its ranks. Throws: CONFIG, OUT_OF_MEMORY and errors of ranks. */
+  static async create(options: RunOptions): Promise<Run> {
+    const { number: run, init, own, world, groups, torch, supervisor } = options;
+    const { numInterrupts } = supervisor;
+    const parsed = parseTrainConfig(options.config);
+    const shape = modelShape(parsed);
+    if (torch === undefined && shape.kind === 'python') throw pythonRefused(shape);
+    const warnings = torch?.check(parsed, world) ?? [];
+    const data = await options.jobData.prepare(parsed, world);
+    const config = withoutValues(parsed);
+    const file = new SpillFile(join(options.folder, `run-${run}-steps`));
+    const calls = new RunCalls(options);
+    const history = new RunHistory({ config, world }, file, warnOnStderr);
+    const parts = { ...options, data, calls, history };
+    const training = new RunTraining(parts);
+    const notes = data?.kind === 'instructions' ? data.notes : [];
+    warn([...configWarnings(options.config, config, world), ...warnings, ...notes]);
+    requireModelRoom(config, world);
+    const group = await groups.of(world);
+    const line = new Progress('building the model', 'parameters');
+    try {
+      const place = { run, config, group };
+      const work =
+        torch === undefined
+          ? ({ kind: 'train', ...place, data, own: own?.sources, init } as const)
+          : torch.train({ ...place, data, init, world }, (done, total) => line.show(done, total));
+      const [numParams = 0] = await calls.during(numInterrupts, () =>
+        calls.on<number>(world, work, { progress: (_, { done, total }) => line.show(done, total) }),
+      );
+      line.end();
+      return new Run(parts, training, numParams);
+    } catch (error) {
+      line.end();
+      // If a rank failed, other ranks may already have built the model and still hold it.
+      await calls.free(world).catch(() => undefined);
+      throw await training.advised(error);
+    }
+  }
+
+  /** The records of all ranks, step by step, rank by rank; each takes tens of kilobytes. `[...run.records]` loads all of them. */
+  get records(): StepRecords {
+    return this.#parts.history.steps;
+  }
+
+  /** The current config; resharding changes it. */
+  get config(): TrainConfig {
+    return this.#parts.history.phase.config;
+  }
+
+  /** Number of ranks that train. */
+  get world(): number {
+    return this.#parts.history.phase.world;
+  }
+
+  /** Number of the last step, from 1; steps before a loaded checkpoint count too. 0 before the first. */
+  get lastStep(): number {
+    return this.#parts.history.lastStep;
+  }
+
+  /** The result of each step. */
+  get results(): readonly StepResult[] {
+    return this.#parts.history.steps.results();
+  }
+
+  /**
+   * Plans the run's config at another place, as sl.plan(config, place, options) does; without `gpus`, on as many GPUs as the run has
+   * ranks. Throws: CONFIG as sl.plan does.
+   * @example
+   * run.plan('H100-80G').whatIf({ strategy: ['NO_SHARD', 'FULL_SHARD'] });
+   * run.plan({ on: 'A100-80G', gpus: 64 }, { count: true }).peak;
+   */
+  plan(place: PlanPlace | undefined, options: CountOptions): CountedRun;
+  plan(place?: PlanPlace, options?: PlannedOptions): AnyPlan;
+  plan(place?: PlanPlace, options: PlannedOptions | CountOptions = {}): AnyPlan | CountedRun {
+    const { config, world } = this;
+    const { own, data } = this.#parts;
+    return plannedOrCounted(subjectOfRun({ config, world, own, data }, place, options), options);
+  }
+
+  /**
+   * Draws how many rows each expert of a layer computed in each step; with `by: 'rank'`, the rows of each rank. The figure's
+   * table has all layers and the dropped tokens. Throws: CONFIG before the first step, without experts, and for an unknown layer.
+   * @example
+   * const moe = { kind: 'moe', layers: 2, dim: 32, heads: 2, vocab: 512, seq: 32, experts: 4 } as const;
+   * const mixed = await job.train({ model: moe });
+   * await mixed.step(2);
+   * mixed.experts({ layer: 'blocks.0.moe' });
+   */
+  experts(options: ExpertOptions = {}): Figure {
+    const drawn = parseOptions('experts({ … })', options, EXPERTS);
+    const steps = this.results.flatMap(({ step, experts, rankRows = {} }) =>
+      experts === undefined ? [] : { step, experts, rankRows },
+    );
+    if (steps.length > 0) return expertLoads(steps, drawn);
+    throw new ConfigError(
+      'experts() draws the loads of experts, and this run has none yet: await run.step() first, with a model that has experts within its layers',
+    );
+  }
+
+  /**
+   * Continues a text, or a list of token ids: a language model chooses one token after the other. Returns the prompt and the
+   * added tokens. Works under every strategy: units are gathered for each token. The model sees at most its last `seq`
+   * tokens. Throws: CONFIG for a model without tokens and for wrong options, and errors of ranks.
+   * @example
+   * console.log(await run.sample('function ', { tokens: 50, temperature: 0.8, topK: 40 }));
+   */
+  async sample<Prompt extends string | readonly number[]>(
+    prompt: Prompt,
+    options: SampleOptions = {},
+  ): Promise<Prompt extends string ? string : number[]> {
+    return this.take('sampling', () => sampleRun(this.#parts, prompt, options));
+  }
+
+  /**
+   * Draws a video for each caption with a dit that trains on 'moving-shapes'. Euler steps begin at noise; each step uses the
+   * expert of its timestep. A fixed coder turns the result into pixels. Throws: CONFIG for other models and captions.
+   * @example
+   * const videos = await job.train({ model: 'wan-tiny', data: 'moving-shapes' });
+   * await videos.sampleVideo(['a red circle moves right', 'a blue square moves up'], { steps: 20 });
+   */
+  async sampleVideo(
+    captions: string | readonly string[],
+    options: SampleVideoOptions = {},
+  ): Promise<VideoSheet> {
+    return this.take('sampling', () => sampleVideo(this.#parts, captions, options));
+  }
+
+  /**
+   * Changes strategy, wrapping, precision or number of ranks in the running job: parameters and optimizer states move
+   * to their new ranks, and each element is compared with the old one, bit by bit. The next step continues from them.
+   * `expertPlacement: 'by-use'` uses the loads of the last steps to move experts, so that ranks compute about equally many rows.
+   * Throws: CONFIG, after which the run is unchanged; CHECK if an element differs; errors of ranks. When states have begun to
+   * move, CHECK and errors of ranks end the run.
+   */
+  async reshard(change: ReshardChange): Promise<ReshardReport> {
+    return this.take('resharding', () => {
+      const from = { config: this.config, world: this.world };
+      const to = planReshard(from, change, this.#parts.numRanks, () => measuredLoads(this.results));
+      warn([
+        ...configWarnings(changedSettings(change), to.config, to.world),
+        ...(this.#parts.torch?.check(to.config, to.world) ?? []),
+      ]);
+      return this.#training.reshard(from, to);
+    });
+  }
+
+  /**
+   * Saves the run into a folder and replaces the checkpoint there when everything is on the disk; each rank writes its
+   * own shards. With `async: true`, save resolves when the state is copied, and `done` resolves when the checkpoint is in
+   * place.
+   * Throws: IO naming file and tensor; the run can then continue, and the previous checkpoint stays complete.
+   */
+  async save(path: string, options: RunSaveOptions = {}): Promise<RunSave> {
+    return this.takeAndCall('saving', 'onSave', () => saveRun(this.#parts, path, options));
+  }
+
+  /**
+   * Saves the model, without the training's state, in Hugging Face's format: config.json, safetensors files with the
+   * published names, and the tokenizer of the folder from which the model came. Adapters of `lora` are merged into their
+   * matrices; with `adapter: true`, only the adapters are saved, in PEFT's format. Throws: CONFIG for a kind of model that
+   * transformers does not have, IO.
+   * @example
+   * await run.savePretrained('my-llama'); // Python: AutoModelForCausalLM.from_pretrained('my-llama')
+   */
+  async savePretrained(folder: string, options: PretrainedOptions = {}): Promise<PretrainedFolder> {
+    return this.take('saving', () => savePretrained(this.#parts, folder, options));
+  }
+
+  /**
+   * Writes a folder that trains this run elsewhere: a training script and its configs, launch scripts, the current parameters, the next
+   * batches, requirements, and REPORT.md, which names the settings that the target writes differently or leaves out.
+   * Returns this report. Throws: CONFIG naming each setting that the target cannot express, IO.
+   * @example
+   * const small = await job.train({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } });
+   * await small.export({ to: 'slurm', out: 'on-slurm', machines: 4, gpusPerMachine: 8 });
+   */
+  async export(options: ExportOptions): Promise<ExportReport> {
+    return this.take('saving', () => exportRun(this.#parts, options));
+  }
+
+  /**
+   * Continues from a checkpoint of the same model, which a run with any world and strategy may have saved. This run's records
+   * of later steps are dropped. Throws: SHAPE naming tensors that do not fit, IO; a damaged file ends the run.
+   */
+  async load(path: string, options: RunLoadOptions = {}): Promise<RunLoad> {
+    const loaded = await this.take('loading', () => loadRun(this.#parts, path, options));
+    if (loaded.step !== null) this.logs.resume(loaded.step);
+    return loaded;
+  }
+
+  /**
+   * Returns a table of the model's units: elements, padding, bytes and hints. On a shaped link, the table also has the times of
+   * all-gathers. Throws: CONFIG if the model has no units (NO_SHARD).
+   */
+  async units(): Promise<Table> {
+    return tableOfUnits(this.#parts);
+  }
+
+  [DISPLAY](): DisplayBundle {
+    return { 'text/plain': this[inspect.custom]() };
+  }
+
+  /** Returns the text that Node shows: 'FULL_SHARD on 4 ranks, 1,063,680 parameters, 20 steps: loss 7.6 → 5.1'. */
+  [inspect.custom](): string {
+    const { losses } = this;
+    const head = `${placeText(this)}, ${this.numParams.toLocaleString('en-US')} parameters`;
+    const [first] = losses;
+    if (first === undefined) {
+      const since = this.lastStep === 0 ? 'yet' : `since step ${this.lastStep} was loaded`;
+      return `${head}, no step ${since}: await run.step(20)`;
+    }
+    const last = losses.at(-1) ?? first;
+    return `${head}, ${counted(losses.length, 'step')}: loss ${first.toFixed(4)} → ${last.toFixed(4)}`;
+  }
+
+  /** Frees the model on all ranks, but not the run's records. */
+  async dispose(): Promise<void> {
+    if (this.#isDisposed) return;
+    this.#isDisposed = true;
+    this.#parts.disposed();
+    this.logs.close();
+    await this.#parts.calls.dispose(this.world);
+  }
+
+  protected get recorded(): RecordedSteps {
+    const { own, data } = this.#parts;
+    return stepsOfRun(this.#parts, own && ownOnMeta(own.functions, data));
+  }
+}
+
+/** Writes each warning as a line of stderr; a notebook shows it under the cell. */
+function warn(messages: readonly string[]): void {
+  for (const message of messages) warnOnStderr(message);
+}

@@ -1,0 +1,162 @@
+import type { DitConfig } from '../config/families/kinds';
+import { modelShape } from '../config/settings/model';
+import type { TrainConfig } from '../config/train-config';
+import { ConfigError } from '../core/errors';
+import type { AnswerLabels, BatchColumn, BatchesOf, TokenBatch } from '../training/data/batch';
+import { createBatches } from '../training/data/batches';
+import type { LatentBatch } from '../training/data/latents';
+import type { PreparedData } from '../training/data/prepared';
+import { inputParts, velocityPart, videosOf } from '../training/data/video-batches';
+import { LRSchedule, rateOf, type ScheduleState } from '../sharding/optim/lr-schedule';
+import { type DataMark, dataMark } from '../training/trainer-state';
+import type { BatchesMade, BatchesNeeded, MadeTensor } from '../launch/control/torch-messages';
+
+/**
+ * [Note: batches for Python ranks] Ranks of PyTorch ask the launcher for their microbatches, so data, seeds and epochs have one
+ * implementation. So a run on PyTorch sees the same tokens or noised videos in the same order as a run of this library. For the
+ * same reason, the launcher also sends the learning rate of each step. Ranks ask early, so they do not wait for microbatches.
+ */
+export class TorchBatches {
+  readonly #config: TrainConfig;
+  readonly #source: BatchesOf<Microbatch>;
+  readonly #prepared: PreparedData | undefined;
+  readonly #base: { lr: number };
+  readonly #schedule: LRSchedule | null;
+
+  /** `world` is the number of ranks of the run. Throws: CONFIG for data that do not fit the model. */
+  constructor(config: TrainConfig, world: number, prepared: PreparedData | undefined) {
+    const { tp, pp, cp } = config.parallel;
+    this.#config = config;
+    this.#prepared = prepared;
+    this.#source = sourceOf(config, world / (tp * pp * cp), prepared);
+    this.#base = { lr: config.optimizer.lr };
+    const { schedule, steps } = config;
+    this.#schedule = schedule && new LRSchedule(this.#base, rateOf(schedule, steps));
+  }
+
+  /** Returns the state of the data and of the schedule that a checkpoint stores after `steps` steps. */
+  stateAfter(steps: number): { readonly data: DataMark; readonly schedule: ScheduleState | null } {
+    const data = dataMark({ config: this.#config, data: this.#prepared });
+    if (this.#schedule === null) return { data, schedule: null };
+    this.#schedule.restore({ ...this.#schedule.state(), steps });
+    return { data, schedule: this.#schedule.state() };
+  }
+
+  /** Continues from a checkpoint's state. */
+  restore(lr: number, schedule: ScheduleState | null): void {
+    if (this.#schedule === null) this.#base.lr = lr;
+    else this.#schedule.restore(schedule);
+  }
+
+  /** Sets the learning rate of the step after `steps` steps; a schedule continues from this rate. */
+  setRate(lr: number, steps: number): void {
+    this.#schedule?.restore({ ...this.#schedule.state(), steps });
+    this.#base.lr = lr;
+    this.#schedule?.state();
+  }
+
+  /** Makes the batches that a rank requests. Throws: CONFIG if the data has no validation rows, and errors of the data. */
+  make({ run, what, rank, first, count }: BatchesNeeded): BatchesMade {
+    if (what === 'validation') return this.#validation({ run, rank, first, count });
+    const indices = Array.from({ length: count }, (_, i) => first + i);
+    const batches = joined(indices.map((index) => this.#source.batch(rank, index, first)));
+    const { accumulation } = this.#config;
+    const steps = indices.filter((index) => index % accumulation === 0).map((index) => index / accumulation);
+    return { run, first, ...batches, lrs: steps.map((step) => [this.#rateOf(step)]) };
+  }
+
+  #rateOf(step: number): number {
+    return this.#schedule === null ? this.#base.lr : this.#schedule.lrAt(step + 1);
+  }
+
+  #validation({ run, rank, first, count }: Omit<BatchesNeeded, 'what'>): BatchesMade {
+    const { validation } = this.#source;
+    if (validation == null) {
+      throw new ConfigError(
+        'evaluate needs rows that are never trained on, and this run has none; give them in the config, as data: { path: ' +
+          "'./text.txt', validation: 0.1 }",
+      );
+    }
+    const end = Math.min(first + count, validation.numBatches);
+    const made = Array.from({ length: Math.max(0, end - first) }, (_, i) =>
+      validation.batch(rank, first + i),
+    );
+    return {
+      run,
+      first,
+      ...joined(made.map(({ batch }) => batch)),
+      lrs: [],
+      counts: made.map(({ counted }) => counted),
+      last: end === validation.numBatches,
+    };
+  }
+}
+
+/** The rows of one microbatch, with one array per tensor. */
+interface Microbatch {
+  readonly batch: number;
+  readonly columns: readonly BatchColumn[];
+  readonly answers?: AnswerLabels | undefined;
+}
+
+function sourceOf(
+  config: TrainConfig,
+  world: number,
+  prepared: PreparedData | undefined,
+): BatchesOf<Microbatch> {
+  const shape = modelShape(config);
+  if (shape.kind !== 'dit') return mapped(createBatches(config, { world, prepared }), ofTokens);
+  return mapped(videosOf({ config, shape, world }), (videos) => ofVideos(shape, videos));
+}
+
+/** Converts all batches of a source. */
+function mapped<Batch>(
+  { name, batch, validation = null }: BatchesOf<Batch>,
+  convert: (batch: Batch) => Microbatch,
+): BatchesOf<Microbatch> {
+  return {
+    name,
+    batch: (rank, index, first) => convert(batch(rank, index, first)),
+    validation: validation && {
+      ...validation,
+      batch(rank, index) {
+        const made = validation.batch(rank, index);
+        return { ...made, batch: convert(made.batch) };
+      },
+    },
+  };
+}
+
+function ofTokens({ batch, seq, tokens, answers }: TokenBatch): Microbatch {
+  const ids: BatchColumn = { shape: [seq + 1], dtype: 'int32', values: tokens };
+  if (answers === undefined) return { batch, columns: [ids] };
+  return { batch, columns: [ids, { shape: [seq], dtype: 'int32', values: answers.labels }], answers };
+}
+
+function ofVideos(shape: DitConfig, videos: LatentBatch): Microbatch {
+  const { batch } = videos;
+  const parts = [velocityPart(shape, videos), ...Object.values(inputParts(shape, videos))];
+  const columns = parts.map(({ shape: extents, fill }): BatchColumn => {
+    const values = new Float32Array(extents.reduce((product, extent) => product * extent, batch));
+    fill(values);
+    return { shape: extents, dtype: 'float32', values };
+  });
+  return { batch, columns };
+}
+
+/** Joins microbatches. A microbatch with fewer rows than the largest is padded with zeros. */
+function joined(batches: readonly Microbatch[]): Pick<BatchesMade, 'tensors' | 'answers'> {
+  const rows = Math.max(0, ...batches.map(({ batch }) => batch));
+  const [{ columns } = { columns: [] }] = batches;
+  const tensors = columns.map(({ shape, dtype }, column): MadeTensor => {
+    const size = shape.reduce((product, extent) => product * extent, rows);
+    const values = new (dtype === 'int32' ? Int32Array : Float32Array)(batches.length * size);
+    for (const [i, batch] of batches.entries()) values.set(batch.columns[column]?.values ?? [], i * size);
+    return { shape: [batches.length, rows, ...shape], values };
+  });
+  const all = batches.flatMap(({ answers }) => answers ?? []);
+  if (all.length === 0) return { tensors };
+  const documents = all.flatMap((answers) => (answers.documents === null ? [] : [answers.documents]));
+  const factors = all.map(({ factor }) => factor);
+  return { tensors, answers: { documents: documents.length === 0 ? null : documents, factors } };
+}

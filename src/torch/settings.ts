@@ -1,0 +1,115 @@
+import { type SettingPath, WHOLE_SETTINGS } from '../config/setting-table';
+import { isChanged, type TrainConfig, usualConfig } from '../config/train-config';
+import { ConfigError } from '../core/errors';
+import type { TorchFramework } from '../launch/control/torch-messages';
+import { refusedValues } from './values';
+
+/** Whether PyTorch's ranks do what a setting says; if not, the reason, and often an alternative. */
+type Support = 'done' | Unread;
+type Unread = { readonly refused: string } | { readonly ignored: string };
+
+/** What all frameworks do in place of a setting, or what some of them do; the others do what the setting says. */
+type Exception = Unread | Readonly<Partial<Record<TorchFramework, Unread>>>;
+
+const refused = (reason: string): Unread => ({ refused: reason });
+const ignored = (reason: string): Unread => ({ ignored: reason });
+
+const ONLY_HERE = (what: string): Unread =>
+  refused(`only this library has ${what}; train with engine 'wasm'`);
+
+const NOT_OFFLOADED = (what: string): Unread =>
+  refused(
+    `CPUs have no second memory for the ${what}, and offload from a GPU to its host is not built for PyTorch`,
+  );
+
+/** The exception of a setting that only FSDP1 reads. */
+const ONLY_FSDP1 = (fullyShard: string): Exception => ({
+  fsdp2: ignored(`fully_shard ${fullyShard}; framework 'fsdp1' reads this setting`),
+  deepspeed: ignored("DeepSpeed has its own order of gathering; framework 'fsdp1' reads this setting"),
+});
+
+/**
+ * [Note: settings on PyTorch] PyTorch's ranks do what a setting says, with these exceptions. A setting that changes nothing needs no
+ * exception. For every other setting that is not here, a test finds the code in Python that reads the setting, or the launcher acts
+ * on it. A setting that is refused may only have its default, or have no effect in the config.
+ */
+const EXCEPTIONS: Readonly<Partial<Record<SettingPath, Exception>>> = {
+  'parallel.reshardAfterForward': {
+    fsdp1: refused("framework 'fsdp1' has only a strategy's default; use framework 'fsdp2'"),
+    deepspeed: ignored(
+      "DeepSpeed itself decides when it frees parameters; framework 'fsdp2' reads this setting",
+    ),
+  },
+  'parallel.wrap': { deepspeed: ignored('DeepSpeed gathers parameters per module, and has no units') },
+  'parallel.unitStrategies': ONLY_HERE('a strategy per unit'),
+  'parallel.ignoredModules': refused(
+    'modules outside of all units are not built for PyTorch; leave the setting out',
+  ),
+  'parallel.forwardPrefetch': ONLY_FSDP1('has its own order of gathering'),
+  'parallel.backwardPrefetch': ONLY_FSDP1("has only 'BACKWARD_PRE'"),
+  'parallel.limitAllGathers': ONLY_FSDP1('always limits all-gathers'),
+  'parallel.noSync': { deepspeed: refused('DeepSpeed decides when it reduces gradients; leave it out') },
+  'parallel.communicationDataType': refused('set mixedPrecision.reduceDtype instead'),
+  'parallel.sparseGradients': ONLY_HERE('sparse reduction of gradients'),
+  'parallel.commHook': refused(
+    "compression of gradients is not built for PyTorch; register torch's own hook in a %%ranks --python cell",
+  ),
+  'parallel.expertPlacement': refused(
+    "on PyTorch each rank has consecutive experts; leave it out, or train with engine 'wasm'",
+  ),
+  'mixedPrecision.bufferDtype': ignored('buffers have the type that the model gives them'),
+  'mixedPrecision.keepLowPrecisionGrads': refused(
+    'PyTorch converts gradients to the type of parameters; leave it out',
+  ),
+  gradScaler: refused("float16 and its scaler are not built for PyTorch; use mixedPrecision: 'bf16'"),
+  'offload.optimizer': NOT_OFFLOADED('states'),
+  'offload.parameters': NOT_OFFLOADED('parameters'),
+  'offload.activations': NOT_OFFLOADED('activations'),
+  textEncoder: refused("text encoders are not built for PyTorch; train with engine 'wasm'"),
+  loss: refused(
+    "a loss of your own is JavaScript; train it with engine 'wasm', or write Python in a %%ranks --python cell",
+  ),
+  'optimizer.fused': ignored("PyTorch's default is used"),
+  'optimizer.blockSize': refused('only adamW8bit reads it, which PyTorch does not have'),
+  'optimizer.groups': refused('groups of parameters are not built for PyTorch; leave them out'),
+  'optimizer.delayedUpdate': ONLY_HERE('the delayed update'),
+  frozen: { deepspeed: refused("not built with framework 'deepspeed'; use framework 'fsdp2'") },
+  lora: { deepspeed: refused("not built with framework 'deepspeed'; use framework 'fsdp2'") },
+};
+
+/** Returns whether ranks of a framework do what a setting says. */
+export function torchSupport(
+  { path, changes }: Pick<(typeof WHOLE_SETTINGS)[number], 'path' | 'changes'>,
+  framework: TorchFramework = 'fsdp2',
+): Support {
+  const exception: Exception = EXCEPTIONS[path] ?? {};
+  const unread = 'refused' in exception || 'ignored' in exception ? exception : exception[framework];
+  return unread ?? (changes === 'nothing' ? ignored('no training depends on it') : 'done');
+}
+
+/**
+ * Returns a warning for each setting that has no effect on PyTorch. Throws: CONFIG, which names each setting that PyTorch's ranks
+ * do not support.
+ */
+export function checkForTorch(config: TrainConfig, framework: TorchFramework, world: number): string[] {
+  const usual = usualConfig(config);
+  // Nothing is float16 on PyTorch, so a scaler that is off is as by default.
+  const asked = WHOLE_SETTINGS.filter(
+    ({ path }) => isChanged(path, config, usual) && !(path === 'gradScaler' && config.gradScaler === false),
+  );
+  const warnings: string[] = [];
+  const problems: string[] = [];
+  for (const row of asked) {
+    const support = torchSupport(row, framework);
+    if (support === 'done') continue;
+    if ('ignored' in support)
+      warnings.push(`${row.path} has no effect with engine 'torch': ${support.ignored}`);
+    else if ((row.idle?.(config) ?? null) === null) problems.push(`${row.path}: ${support.refused}`);
+  }
+  problems.push(...refusedValues(config, framework, world));
+  if (problems.length === 0) return warnings;
+  throw new ConfigError(
+    `engine 'torch' does not do everything that this config asks for:\n${problems.join('\n')}`,
+    { refused: problems },
+  );
+}

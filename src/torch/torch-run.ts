@@ -1,0 +1,177 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { writeInitialValues } from '../training/checkpoint/pretrained/initial-values';
+import { isPythonFile } from '../config/python-model';
+import { routerOf } from '../config/router-options';
+import { ownData } from '../config/settings/data';
+import { modelShape } from '../config/settings/model';
+import type { TrainConfig } from '../config/train-config';
+import { ConfigError } from '../core/errors';
+import { readRegularFile } from '../core/regular-file';
+import type { PreparedData } from '../training/data/prepared';
+import { applyLoRA } from '../nn/lora';
+import { buildModel } from '../nn/models/build-model';
+import type { ScheduleState } from '../sharding/optim/lr-schedule';
+import type { GroupRef, RankWork } from '../launch/control/messages';
+import type {
+  BatchesMade,
+  BatchesNeeded,
+  TorchFramework,
+  TorchModel,
+  TorchState,
+} from '../launch/control/torch-messages';
+import type { Fleet } from '../launch/fleet';
+import { TorchBatches } from './batches';
+import { checkForTorch } from './settings';
+
+/** A run that ranks of PyTorch will build. */
+interface TorchPlace {
+  readonly run: number;
+  readonly config: TrainConfig;
+  readonly data: PreparedData | undefined;
+  readonly init: string | readonly string[] | undefined;
+  readonly group: GroupRef;
+  readonly world: number;
+}
+
+/** A caller's choices for PyTorch in addition to the config. */
+interface TorchOptions {
+  readonly framework?: TorchFramework | undefined;
+  readonly compile?: boolean | string | undefined;
+}
+
+/** The launcher's part of a run on PyTorch: the batches that ranks request, and the values from which ranks build the model. */
+export class TorchRun {
+  readonly framework: TorchFramework;
+  readonly #compile: string | undefined;
+  readonly #folder: string;
+  /** The text of the model's file, which is read once, so that all ranks always have the same model. */
+  #source: string | undefined;
+  #batches: TorchBatches | undefined;
+
+  /** `folder` is the job's folder. */
+  constructor({ framework = 'fsdp2', compile = false }: TorchOptions, folder: string) {
+    this.framework = framework;
+    this.#compile = compile === true ? 'inductor' : compile || undefined;
+    this.#folder = folder;
+  }
+
+  /** Returns warnings about settings without effect. Throws: CONFIG with the settings that PyTorch's ranks do not support. */
+  check(config: TrainConfig, world: number): string[] {
+    const warnings = checkForTorch(config, this.framework, world);
+    if (this.#compile !== undefined) checkCompiled(config, this.framework);
+    return warnings;
+  }
+
+  /** Returns the values that ranks need, beside the config, to build a model. Throws: CONFIG if a Python file cannot be read. */
+  modelOf(config: TrainConfig): TorchModel {
+    const given = modelShape(config);
+    // Ranks get the router's options with all defaults, so that only this library defines the defaults.
+    const shape = given.kind === 'moe' ? { ...given, ...routerOf(given, given.experts) } : given;
+    if (shape.kind === 'python' && isPythonFile(shape.python)) this.#source ??= sourceOf(shape.python);
+    // Only this library knows what `lora.targets` means.
+    const adapted = config.lora === null ? undefined : applyLoRA(buildModel(config), config.lora);
+    return { shape, framework: this.framework, compile: this.#compile, adapted, source: this.#source };
+  }
+
+  /**
+   * Writes a model's initial values to files, and returns the work that builds the model on its ranks. A model in
+   * Python has its own values unless there is `init`. `progress` gets the bytes that are written. Throws: CONFIG for
+   * data that do not fit, SHAPE, IO.
+   */
+  train(
+    { run, config, data, init, group, world }: TorchPlace,
+    progress: (done: number, total: number) => void,
+  ): RankWork & { kind: 'train' } {
+    this.begin(config, world, data);
+    const torch = this.modelOf(config);
+    const to = join(this.#folder, `run-${run}-initial`);
+    // A job that was shut down has no folder any more; the call on its ranks then throws CLOSED.
+    const folder = existsSync(this.#folder)
+      ? writeInitialValues(config, init, to, {
+          progress,
+          insteadOfSpace: 'set TMPDIR to a larger disk before the launch',
+        })
+      : undefined;
+    return { kind: 'train', run, config, data: undefined, own: undefined, init: folder, group, torch };
+  }
+
+  /** From now on, ranks get batches of this config; `world` ranks share the data. Throws: CONFIG for data that do not fit. */
+  begin(config: TrainConfig, world: number, prepared: PreparedData | undefined): void {
+    this.#batches = new TorchBatches(config, world, prepared);
+  }
+
+  /** Makes the batches that a rank requests. */
+  readonly answer = (need: BatchesNeeded): BatchesMade => this.#made.make(need);
+
+  /** Sets the learning rate of the step after `steps` steps. */
+  setRate(lr: number, steps: number): void {
+    this.#made.setRate(lr, steps);
+  }
+
+  /** Returns the launcher's part of the state that a checkpoint stores after `steps` steps. */
+  stateAfter(steps: number): TorchState {
+    return this.#made.stateAfter(steps);
+  }
+
+  /** Continues from a checkpoint. */
+  restore(lr: number, schedule: ScheduleState | null): void {
+    this.#made.restore(lr, schedule);
+  }
+
+  get #made(): TorchBatches {
+    if (this.#batches === undefined) throw new ConfigError('the run has not begun');
+    return this.#batches;
+  }
+}
+
+function sourceOf(file: string): string {
+  try {
+    return readRegularFile(file);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(
+      `model.python: ${file} cannot be read (${reason}); relative paths begin in the notebook's folder`,
+      { cause: error },
+    );
+  }
+}
+
+/** Throws: CONFIG for settings that torch.compile does not support here. */
+function checkCompiled(config: TrainConfig, framework: TorchFramework): void {
+  const { parallel, activationCheckpointing } = config;
+  const what =
+    Math.max(parallel.tp, parallel.pp, parallel.cp, parallel.ep) > 1
+      ? 'parallel.tp, pp, cp and ep'
+      : activationCheckpointing === 'selective'
+        ? "activationCheckpointing 'selective'"
+        : framework === 'deepspeed'
+          ? "framework 'deepspeed'"
+          : modelShape(config).kind === 'dit'
+            ? "a model of kind 'dit'"
+            : config.lora !== null
+              ? 'lora'
+              : ownData(config.data)?.packing === true
+                ? 'data.packing, because the documents in a row change in each step'
+                : undefined;
+  if (what !== undefined)
+    throw new ConfigError(
+      `job.train: compile does not support ${what}; leave out compile, or change this setting`,
+    );
+}
+
+/**
+ * Returns the launcher's part of a run; undefined if the ranks are not ranks of PyTorch. Throws: CONFIG for a framework or
+ * `compile` if the ranks are not ranks of PyTorch.
+ */
+export function torchRunOf(
+  { engine, folder }: Pick<Fleet, 'engine' | 'folder'>,
+  { framework, compile }: TorchOptions,
+): TorchRun | undefined {
+  if (engine === 'torch') return new TorchRun({ framework, compile }, folder);
+  if (framework === undefined && !compile) return undefined;
+  const given = framework === undefined ? `compile ${compile}` : `framework '${framework}'`;
+  throw new ConfigError(
+    `job.train: ${given} is for ranks of PyTorch, and this job's ranks run engine '${engine}'; launch with engine: 'torch'`,
+  );
+}

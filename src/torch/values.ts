@@ -1,0 +1,141 @@
+import { isGathered } from '../config/settings/gathering';
+import { modelShape } from '../config/settings/model';
+import { isSharded, STRATEGIES, type StrategyName } from '../config/strategies';
+import type { TrainConfig } from '../config/train-config';
+import type { TorchFramework } from '../launch/control/torch-messages';
+
+const KINDS: readonly string[] = ['gpt', 'llama', 'moe', 'dit', 'python'];
+const OPTIMIZERS: readonly string[] = ['adamW', 'adam', 'sgd'];
+
+/** What is refused, each with the condition under which it is. */
+type Refused = Readonly<Record<string, boolean>>;
+
+/**
+ * Checks the settings of which PyTorch's ranks support only some values. Returns a message for each value that they do not
+ * support; the message says what to do. `world` is the number of the run's ranks. Python trusts this list and checks nothing
+ * again.
+ */
+export function refusedValues(config: TrainConfig, framework: TorchFramework, world: number): string[] {
+  const { optimizer, activationCheckpointing: recompute } = config;
+  const { kind } = modelShape(config);
+  const refused: Refused = {
+    [`model: kind '${kind}' is not built for PyTorch, which has ${KINDS.join(', ')}; train it with engine 'wasm'`]:
+      !KINDS.includes(kind),
+    [`optimizer.kind: PyTorch has ${OPTIMIZERS.join(', ')}, not '${optimizer.kind}'`]: !OPTIMIZERS.includes(
+      optimizer.kind,
+    ),
+    "activationCheckpointing: PyTorch has 'full', 'selective', { everyNth: n } and null":
+      typeof recompute === 'object' && recompute !== null && !('everyNth' in recompute),
+    'parallel.tp, pp, cp and ep: a model of your own in Python is not divided here; divide it by a strategy, such as FULL_SHARD':
+      kind === 'python' && dividedBy(config) > 1,
+    ...parallelValues(config, framework, world),
+    ...expertValues(config, framework),
+    ...videoValues(config, framework),
+    ...adapterValues(config),
+    ...precisionValues(config),
+    ...(framework === 'deepspeed' ? deepSpeedValues(config) : {}),
+  };
+  return Object.entries(refused).flatMap(([text, isRefused]) => (isRefused ? [text] : []));
+}
+
+/** Whether only the states of the optimizer are sharded, as in ZERO_1. */
+function shardsStatesAlone(strategy: StrategyName): boolean {
+  return isSharded(strategy, 'optimizer') && !isSharded(strategy, 'gradient');
+}
+
+/** Whether a strategy is exactly a stage of DeepSpeed's ZeRO that shards something. */
+function isStage(strategy: StrategyName): boolean {
+  const { zeroStage, isHybrid } = STRATEGIES[strategy];
+  return zeroStage > 0 && !isHybrid && isGathered(strategy) === (zeroStage === 3);
+}
+
+/** Returns the largest of the degrees `tp`, `cp`, `pp` and `ep`. */
+function dividedBy({ parallel: { tp, pp, cp, ep } }: TrainConfig): number {
+  return Math.max(tp, pp, cp, ep);
+}
+
+function parallelValues({ parallel }: TrainConfig, framework: TorchFramework, world: number): Refused {
+  const { strategy, tp, pp, schedule, stageSplit, wrap } = parallel;
+  return {
+    "parallel.strategy: ZERO_2 needs DeepSpeed: job.train(config, { framework: 'deepspeed' }); or use ZERO_1 or SHARD_GRAD_OP":
+      isSharded(strategy, 'gradient') && !isGathered(strategy) && framework !== 'deepspeed',
+    [`parallel.strategy: on PyTorch, ${strategy} cannot replicate matrices that parallel.tp has split; use FULL_SHARD`]:
+      tp > 1 && !isGathered(strategy) && tp * pp < world,
+    'parallel.strategy: ZERO_1 is not built for the stages of a pipeline on PyTorch; use NO_SHARD or FULL_SHARD':
+      pp > 1 && shardsStatesAlone(strategy),
+    "parallel.tp and parallel.pp: framework 'fsdp1' does not divide the model; use framework 'fsdp2'":
+      framework === 'fsdp1' && Math.max(tp, pp) > 1,
+    "parallel.schedule: 'zb' is not built for PyTorch; use '1f1b' or 'interleaved'":
+      pp > 1 && schedule === 'zb',
+    "parallel.stageSplit: PyTorch has 'layers' and layers per stage, as [3, 2]":
+      pp > 1 && stageSplit !== 'layers' && !(Array.isArray(stageSplit) && typeof stageSplit[0] === 'number'),
+    "parallel.wrap: minNumParams is not built for PyTorch; name modules, as { modules: ['blocks.*'] }, or use 'blocks'":
+      typeof wrap === 'object' && 'minNumParams' in wrap,
+  };
+}
+
+function expertValues(config: TrainConfig, framework: TorchFramework): Refused {
+  const shape = modelShape(config);
+  if (shape.kind !== 'moe') return {};
+  const { strategy, tp, pp, cp, ep } = config.parallel;
+  return {
+    "model: a model of kind 'moe' is not built with framework 'deepspeed'; use framework 'fsdp2'":
+      framework === 'deepspeed',
+    'model.biasUpdateRate: biases that balance experts are not built for PyTorch; use auxLossWeight':
+      shape.biasUpdateRate > 0,
+    "parallel.tp: a model of kind 'moe' is not split by tp on PyTorch; use ep or cp": tp > 1,
+    'parallel.ep: ZERO_1 does not support experts that differ between ranks on PyTorch; use NO_SHARD or FULL_SHARD':
+      ep > 1 && shardsStatesAlone(strategy),
+    "parallel.ep: framework 'fsdp1' does not support experts that differ between ranks; use framework 'fsdp2'":
+      ep > 1 && framework === 'fsdp1',
+    'parallel.ep: ep is not built together with pp or cp for PyTorch; set ep to 1, or set pp and cp to 1':
+      ep > 1 && Math.max(pp, cp) > 1,
+  };
+}
+
+function videoValues(config: TrainConfig, framework: TorchFramework): Refused {
+  const shape = modelShape(config);
+  if (shape.kind !== 'dit') return {};
+  const { tp, cp } = config.parallel;
+  return {
+    "model: a model of kind 'dit' is not built with framework 'deepspeed'; use framework 'fsdp2'":
+      framework === 'deepspeed',
+    "parallel.tp and cp: a model of kind 'dit' is not divided on PyTorch; use FULL_SHARD, or engine 'wasm' for cp":
+      Math.max(tp, cp) > 1,
+  };
+}
+
+function adapterValues(config: TrainConfig): Refused {
+  const { lora } = config;
+  if (lora === null) return {};
+  return {
+    "lora: a model of your own in Python gets no adapters here; make them in the model's class, for example by PEFT's get_peft_model":
+      modelShape(config).kind === 'python',
+    'lora.dropout: ranks of PyTorch would draw other random numbers than those of this library; leave it out (shardlab sft: --lora_dropout 0)':
+      lora.dropout > 0,
+  };
+}
+
+function precisionValues({ mixedPrecision }: TrainConfig): Refused {
+  if (mixedPrecision === null) return {};
+  const { paramDtype, reduceDtype, outputDtype } = mixedPrecision;
+  return {
+    "mixedPrecision: float16 and its scaler are not built for PyTorch; use mixedPrecision: 'bf16'": [
+      paramDtype,
+      reduceDtype,
+    ].includes('float16'),
+    'mixedPrecision.outputDtype: PyTorch computes the loss in float32; leave it out':
+      outputDtype !== null && outputDtype !== 'float32',
+  };
+}
+
+function deepSpeedValues({ parallel, mixedPrecision }: TrainConfig): Refused {
+  const { strategy, tp, pp, cp, ep } = parallel;
+  const only = "not built with framework 'deepspeed'";
+  return {
+    [`parallel.strategy: ${strategy} is ${only}, which has ZERO_1, ZERO_2 and FULL_SHARD (its ZeRO-3)`]:
+      !isStage(strategy),
+    [`parallel.tp, pp, cp and ep are ${only}; use framework 'fsdp2'`]: Math.max(tp, pp, cp, ep) > 1,
+    [`mixedPrecision is ${only}; use framework 'fsdp2'`]: mixedPrecision !== null,
+  };
+}

@@ -1,0 +1,251 @@
+import fs from 'node:fs';
+import { ConfigError, type ErrorJson, errorJson } from '../../../core/errors';
+import { linkTarget } from '../../../core/regular-file';
+import { type Bytes, formatBytes } from '../../../core/units';
+import type { Warn } from '../../../core/warn';
+import { prepareFolder, temporaryFolder } from '../format/checkpoint-folder';
+import type { FileSystem } from '../format/file-system';
+import { processMark } from '../format/process-mark';
+import { storedBytes } from '../format/stored-dtypes';
+import { agree, exchange, type Outcome } from '../state/agreement';
+import { integersIn } from '../state/state-access';
+import { accessOf, type SavedTraining } from '../state/training-state';
+import { leaveSave, type SaveSpec } from './commit';
+import type { SaveIdentity } from './part-writer';
+import { checkSaveOptions, describeSave, planSave, type SaveOptions, type SavePlan } from './save-plan';
+import { type SaveSink, ThreadSink } from './save-sink';
+
+/** A save that has been started. */
+export interface CheckpointSave {
+  readonly folder: string;
+  /** Bytes of this rank's states in the save. */
+  readonly totalBytes: Bytes;
+  /** The number of these bytes that are written so far. */
+  readonly writtenBytes: Bytes;
+  /**
+   * Resolves on every rank when the checkpoint is in place. Rejects with IO (with file, tensor and offset) or RANK_DIED. If no
+   * code reads `done`, an error becomes a warning.
+   */
+  readonly done: Promise<void>;
+}
+
+/** Options of a checkpointer. */
+export interface CheckpointerOptions {
+  readonly warn: Warn;
+  /** Maximum bytes that are copied but not yet written; during a larger save, training waits for the disk. Default 256 MiB. */
+  readonly stagingBytes?: Bytes;
+  /** Elements per checksum, and so the minimum number of elements that a load reads. Default 16384 (64 KiB). */
+  readonly blockElements?: number;
+  /** Starts the writer of this rank's part. Default: a function that starts a thread. */
+  readonly startSink?: (spec: SaveSpec) => SaveSink;
+  /** The functions that access files. Default: node:fs. */
+  readonly fileSystem?: FileSystem;
+}
+
+const STAGING_BYTES = 256 * 2 ** 20;
+const BLOCK_ELEMENTS = 2 ** 14;
+/** Number of elements (4 MiB) that are copied at one time. */
+const CHUNK_ELEMENTS = 2 ** 20;
+const NAME = 'saveCheckpoint()';
+const INTERRUPTED: ErrorJson = {
+  code: 'INTERRUPTED',
+  message: 'the save was interrupted while the state was copied',
+};
+
+/** Saves training states; only one save runs at a time. A rank has one checkpointer, and all ranks make the same calls. */
+export class Checkpointer {
+  readonly #options: Required<CheckpointerOptions>;
+  #running: Save | null = null;
+  #numSaves = 0;
+
+  constructor(options: CheckpointerOptions) {
+    const { stagingBytes = STAGING_BYTES } = options;
+    const startSink = (spec: SaveSpec): SaveSink => new ThreadSink(spec, stagingBytes);
+    this.#options = { blockElements: BLOCK_ELEMENTS, startSink, fileSystem: fs, stagingBytes, ...options };
+  }
+
+  /**
+   * Starts a save into a folder. Resolves when the state is copied; then training may continue. When all files are on the disk,
+   * the save replaces the checkpoint in this folder. Throws: CONFIG while another save runs; IO if the folder cannot
+   * be used; errors of collectives.
+   */
+  async start(state: SavedTraining, folder: string, options: SaveOptions = {}): Promise<CheckpointSave> {
+    checkSaveOptions(options);
+    // The save replaces the folder by a rename, which would replace a link to the folder, and not the folder.
+    const target = linkTarget(folder);
+    if (this.#running !== null) await this.#afterGivenUp(this.#running);
+    const identity = this.#enter(state, target, options);
+    let sink: SaveSink | undefined;
+    // An interrupt skips every `finally`, so the next `recover` gives up the save.
+    const withdraw = state.engine.onRecover(() => {
+      this.#giveUp(identity, sink, INTERRUPTED);
+      this.#running = null;
+    });
+    let save: Save;
+    let staged: Promise<() => Promise<void>>;
+    try {
+      this.#prepare(state, identity);
+      const plan = planSave(state, options);
+      const spec = this.#specOf(state, options, identity, plan);
+      sink = this.#options.startSink(spec);
+      staged = this.#stage(state, plan, sink);
+      save = new Save(spec, plan.totalBytes, staged);
+    } catch (error) {
+      withdraw();
+      this.#giveUp(identity, sink, errorJson(error));
+      throw error;
+    }
+    this.#running = save;
+    void save.ended((error) => {
+      this.#running = null;
+      if (error !== null) this.#options.warn(`the save into ${target} failed: ${error.message}`);
+    });
+    await staged;
+    // `withdraw` is called last, because an interrupt can stop this function even after the last copy.
+    withdraw();
+    return save;
+  }
+
+  /** Like `start`, but waits until the checkpoint is in place. */
+  async save(state: SavedTraining, folder: string, options: SaveOptions = {}): Promise<void> {
+    const { done } = await this.start(state, folder, options);
+    await done;
+  }
+
+  /**
+   * If the temporary folder of the running save is gone, other ranks have given up the save; then this function waits for its
+   * end.
+   */
+  async #afterGivenUp(running: Save): Promise<void> {
+    if (this.#options.fileSystem.existsSync(running.temporary)) return;
+    await running.ended(() => undefined);
+    this.#running = null;
+  }
+
+  /**
+   * Checks that all ranks start the same save. Returns the save's id, which rank 0 chooses, and the marks of the ranks'
+   * processes. Throws: CONFIG.
+   */
+  #enter(state: SavedTraining, folder: string, { type, dtype, maxShardBytes }: SaveOptions): SaveIdentity {
+    const running = this.#running;
+    const own = {
+      mark: processMark(),
+      number: this.#numSaves++,
+      what: JSON.stringify({ folder, type, dtype, maxShardBytes }),
+      running: running && `${formatBytes(running.writtenBytes)} of ${formatBytes(running.totalBytes)}`,
+    };
+    const all = exchange(state, NAME, own);
+    const busy = all.findIndex((each) => each.running !== null);
+    if (busy >= 0) {
+      throw new ConfigError(
+        `[rank ${busy}] a save is still being written (${all[busy]?.running}); await that save's 'done' before the next save`,
+      );
+    }
+    const other = all.findIndex(({ what }) => what !== all[0]?.what);
+    const members = all.map(({ mark }) => mark);
+    if (other < 0) return { folder, id: `${members[0]}-${all[0]?.number}`, members, rank: state.group.rank };
+    throw new ConfigError(
+      `rank 0 saves ${all[0]?.what}, rank ${other} saves ${all[other]?.what}; all ranks must give the same folder and options`,
+    );
+  }
+
+  #prepare(state: SavedTraining, { folder, id, rank }: SaveIdentity): void {
+    let outcome: Outcome = null;
+    try {
+      if (rank === 0) prepareFolder(this.#options.fileSystem, folder, id);
+    } catch (error) {
+      outcome = errorJson(error);
+    }
+    agree(state, NAME, outcome);
+  }
+
+  #specOf(state: SavedTraining, options: SaveOptions, identity: SaveIdentity, plan: SavePlan): SaveSpec {
+    const { blockElements } = this.#options;
+    const { heads, indices } = plan;
+    const written = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
+    const description = describeSave(state, plan, options, identity.id);
+    const documents = identity.rank === 0 ? { indices, state: description, blockElements } : null;
+    return { ...identity, heads, blockElements, written, documents };
+  }
+
+  /** Copies the state. Resolves to the function that ends the save; an error goes to the sink. */
+  async #stage(state: SavedTraining, plan: SavePlan, sink: SaveSink): Promise<() => Promise<void>> {
+    try {
+      await this.#copy(state, plan, sink);
+    } catch (error) {
+      sink.fail(errorJson(error));
+    }
+    return () => sink.finish();
+  }
+
+  /**
+   * Copies this rank's elements in chunks of whole checksum blocks, and passes each chunk to the sink before it copies
+   * the next chunk. Resolves when all elements are copied; then the state may change.
+   */
+  async #copy(state: SavedTraining, { tasks }: SavePlan, sink: SaveSink): Promise<void> {
+    const access = accessOf(state);
+    const { blockElements } = this.#options;
+    const most = Math.max(1, Math.floor(CHUNK_ELEMENTS / blockElements)) * blockElements;
+    for (const { array, file, tensor, start, length, at, position } of tasks) {
+      const { dtype } = array;
+      for (let done = 0; done < length; done += most) {
+        const range = { start: start + done, length: Math.min(most, length - done) };
+        // `read` returns a new copy, whose buffer can be transferred to another thread.
+        const read = access.read(array, range) as Float32Array<ArrayBuffer>;
+        const values = dtype === 'I32' ? integersIn(read) : read;
+        const place = { at: at + done, position: position + storedBytes(dtype) * done };
+        await sink.write({ file, tensor, dtype, ...place, values });
+      }
+    }
+  }
+
+  /** Ends this rank's part of a save because of an error before all elements were copied. Does not throw. */
+  #giveUp(identity: SaveIdentity, sink: SaveSink | undefined, error: ErrorJson): void {
+    if (sink === undefined) {
+      leaveSave(this.#options.fileSystem, identity, error);
+      return;
+    }
+    sink.fail(error);
+    // The error is ignored here, because the other ranks report it.
+    sink.finish().catch(() => undefined);
+  }
+}
+
+class Save implements CheckpointSave {
+  readonly folder: string;
+  /** The folder into which the save writes until it is complete. */
+  readonly temporary: string;
+  readonly totalBytes: Bytes;
+  readonly #written: BigInt64Array;
+  readonly #done: Promise<void>;
+  #isAwaited = false;
+
+  constructor({ folder, id, written }: SaveSpec, totalBytes: Bytes, staged: Promise<() => Promise<void>>) {
+    this.folder = folder;
+    this.temporary = temporaryFolder(folder, id);
+    this.totalBytes = totalBytes;
+    this.#written = new BigInt64Array(written);
+    this.#done = staged.then((finish) => finish());
+  }
+
+  get writtenBytes(): Bytes {
+    return Number(Atomics.load(this.#written, 0));
+  }
+
+  get done(): Promise<void> {
+    this.#isAwaited = true;
+    return this.#done;
+  }
+
+  /**
+   * Calls `tell` when the save has ended. The argument is the save's error if no code reads `done`, else null. Does not throw.
+   */
+  async ended(tell: (error: ErrorJson | null) => void): Promise<void> {
+    try {
+      await this.#done;
+      tell(null);
+    } catch (error) {
+      tell(this.#isAwaited ? null : errorJson(error));
+    }
+  }
+}

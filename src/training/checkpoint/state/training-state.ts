@@ -1,0 +1,79 @@
+import type { Engine } from '../../../engine/backend/engine';
+import type { ProcessGroup } from '../../../wire/dist/types';
+import type { Module } from '../../../nn/module';
+import type { Parameter } from '../../../nn/parameter';
+import { readState } from '../../../nn/state-values';
+import type { Optimizer } from '../../../sharding/optim/optimizer';
+import { exchange, type Ranks } from './agreement';
+import { type StateAccess, stateAccess } from './state-access';
+
+/** The state that a save reads and a load writes: a model and its optimizer on this rank, and the group with the other shards. */
+export interface TrainingState {
+  readonly engine: Engine;
+  readonly group: ProcessGroup;
+  /** The ranks that hold the same parts of the model. Default: all ranks of `group`. */
+  readonly replicas?: ProcessGroup | undefined;
+  readonly model: Module;
+  /** The optimizer; null if only parameters are saved or loaded. */
+  readonly optimizer: Optimizer | null;
+}
+
+/** The optimizer states that a save writes in addition to the parameters. */
+export interface SavedStates
+  extends Pick<
+    Optimizer,
+    'steps' | 'stepsLeftOut' | 'updatedFrozen' | 'lr' | 'paramGroups' | 'stateNames' | 'readState'
+  > {}
+
+/** The state that a save reads. In place of an optimizer, it may have other states of the parameters, such as gradients. */
+export interface SavedTraining extends Omit<TrainingState, 'optimizer'> {
+  readonly optimizer: SavedStates | null;
+}
+
+/** The name of the state in the result of `gradientStates`. */
+export const GRADIENT = 'grad';
+
+/** Returns the gradients of the last step, before clipping, as states that a save writes in place of the optimizer's. */
+export function gradientStates(engine: Engine, optimizer: Optimizer): SavedStates {
+  const { steps, stepsLeftOut, lr, paramGroups } = optimizer;
+  return {
+    ...{ steps, stepsLeftOut, updatedFrozen: [], lr, paramGroups },
+    stateNames: [GRADIENT],
+    readState: (buffer, _, offset, length) => readState(engine, buffer, 'grad', offset, length),
+  };
+}
+
+/** The steps that did not update each parameter, and the frozen parameters that were updated before. */
+export type StepCounts = Pick<Optimizer, 'stepsLeftOut' | 'updatedFrozen'>;
+
+/**
+ * Returns the counts of all parameters. They come from all ranks, because ranks may hold different parameters. All ranks call this
+ * function; `name` is the function that the user called.
+ */
+export function stepCountsOf(
+  ranks: Ranks,
+  name: string,
+  { stepsLeftOut, updatedFrozen }: StepCounts,
+): StepCounts {
+  const counts = exchange<StepCounts>(ranks, name, { stepsLeftOut, updatedFrozen });
+  return {
+    // If several ranks have a parameter, the value of the first rank counts.
+    stepsLeftOut: Object.assign({}, ...counts.map((each) => each.stepsLeftOut).reverse()),
+    updatedFrozen: [...new Set(counts.flatMap((each) => each.updatedFrozen))],
+  };
+}
+
+/** Returns, for each parameter of all ranks, the number of steps that did not update it; see `stepCountsOf`. */
+export function stepsLeftOutOf(ranks: Ranks, name: string, optimizer: StepCounts): Optimizer['stepsLeftOut'] {
+  return stepCountsOf(ranks, name, optimizer).stepsLeftOut;
+}
+
+/** Whether an optimizer has states of a parameter: of a trainable one, and of a frozen one that it has updated before. */
+export function hasStates({ name, requiresGrad }: Parameter, updatedFrozen: readonly string[]): boolean {
+  return requiresGrad || updatedFrozen.includes(name);
+}
+
+/** Returns access to this rank's elements, with parameters and buffers in the model's order. */
+export function accessOf({ engine, model, optimizer }: Omit<SavedTraining, 'group'>): StateAccess {
+  return stateAccess(engine, { parameters: [...model.namedState().values()], optimizer });
+}

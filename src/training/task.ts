@@ -1,0 +1,61 @@
+import type { Engine } from '../engine/backend/engine';
+import type { DitConfig } from '../config/families/kinds';
+import type { TrainConfig } from '../config/train-config';
+import type * as tf from '../core/tf';
+import type { UncountedBatches, ValidationBatches } from './data/batch';
+import type { Module } from '../nn/module';
+import type { FrozenTextEncoder } from './text-encoder';
+
+/** The tensors of one microbatch; the caller disposes them. */
+export interface TensorBatch {
+  readonly tensors: readonly tf.Tensor[];
+  /** Number of tokens or patches; number of rows if `countedRows` is true. Speeds are computed from it. */
+  readonly count: number;
+  /** Whether `count` is the number of rows, because the batch has no tokens. Default false. */
+  readonly countedRows?: boolean;
+  /** The batch's loss is the result of `lossOf`, times this factor. Default 1. */
+  readonly factor?: number | undefined;
+}
+
+/** A training task: a model, its data and its loss. */
+export interface Task<B extends TensorBatch = TensorBatch> {
+  readonly model: Module;
+  /** Makes a microbatch of a rank; `index` counts from 0 over the whole run; `first` is the first index of the same step. */
+  batch(rank: number, index: number, first?: number): B;
+  /** The batches that are never trained on; null or undefined if there are none. */
+  readonly validation?: ValidationBatches<B> | UncountedBatches<B> | null | undefined;
+  /**
+   * Returns the mean loss of the batch, a float32 scalar. It must call the model's forward, which records its operations.
+   * `seen` gets the model's output and the batch. Throws: CONFIG if `seen` is given and the model returns only its loss.
+   */
+  lossOf(batch: B, seen?: OutputSeen): tf.Tensor;
+  /** Called when the passes of a batch have ended. */
+  end?(): void;
+  /** How the stages of a pipeline use a batch. Omitted if the model cannot be cut into stages. */
+  readonly stages?: StagedTask<B> | undefined;
+  /** The parts that sampling of videos needs; undefined if the task cannot draw videos. */
+  readonly videos?: VideoParts | undefined;
+  /** Frees the task's tensors, except for the model. */
+  dispose?(): void;
+}
+
+/** How the first and the last stage of a pipeline use a batch. */
+export interface StagedTask<B extends TensorBatch = TensorBatch> {
+  /** Returns the first stage's input `x` and the loss's `target`. The rows of the tensors in both are cut into microbatches. */
+  inputsOf(batch: B): { readonly x: tf.Tensor; readonly target: unknown };
+  /** Returns the mean loss of the last stage's output; omitted if the last stage itself computes the loss. */
+  readonly lossOf?: ((output: tf.Tensor, target: unknown) => tf.Tensor) | undefined;
+}
+
+/** A function that gets the model's output, and the batch in the form in which a user's function gets it. */
+export type OutputSeen = (output: unknown, batch: unknown) => void;
+
+/** The parts of a task on moving shapes that sampling of videos needs. */
+export interface VideoParts {
+  readonly engine: Engine;
+  readonly model: Module;
+  readonly config: TrainConfig;
+  readonly shape: DitConfig;
+  /** The encoder of captions; null if words are fixed vectors. */
+  readonly encoder: FrozenTextEncoder | null;
+}

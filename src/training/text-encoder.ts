@@ -1,0 +1,72 @@
+import { encoderShape } from '../config/settings/videos';
+import type { TrainConfig } from '../config/train-config';
+import * as tf from '../core/tf';
+import { T5Encoder } from '../nn/models/t5-encoder';
+import { Module } from '../nn/module';
+import { fullyShard, type ShardContext } from '../sharding/fsdp/fully-shard';
+import { RowsOfRanks } from '../sharding/fsdp/unit-placement';
+import { abandonUnits } from '../sharding/fsdp/units-of';
+import { policyOf } from '../sharding/precision/mixed-precision';
+
+/** A module around the encoder, so that the names of the encoder's modules begin with `text_encoder` in ledgers. */
+class Beside extends Module {
+  readonly text_encoder: T5Encoder;
+
+  constructor(encoder: T5Encoder) {
+    super();
+    this.text_encoder = encoder;
+  }
+
+  forward(ids: tf.Tensor, mask: tf.Tensor): tf.Tensor {
+    return this.text_encoder.apply(ids, mask);
+  }
+}
+
+/**
+ * A frozen text encoder beside a trained model. With `fsdp`, the encoder's parameters are sharded over the ranks, so every rank
+ * must encode at the same time. Source: Wan2.2's T5EncoderModel and t5_fsdp.
+ */
+export class FrozenTextEncoder {
+  readonly #model: Beside;
+  readonly #context: ShardContext;
+  readonly #isSharded: boolean;
+
+  /** `context.group` has all ranks of the training. */
+  constructor(
+    config: TrainConfig & { readonly textEncoder: NonNullable<TrainConfig['textEncoder']> },
+    context: ShardContext,
+  ) {
+    const { textEncoder, seed } = config;
+    this.#context = context;
+    this.#isSharded = textEncoder.fsdp && context.group.size > 1;
+    this.#model = new Beside(new T5Encoder(encoderShape(textEncoder))).manualSeed(seed).eval();
+    for (const parameter of this.#model.parameters()) parameter.requiresGrad = false;
+    if (!this.#isSharded) return;
+    const { text_encoder: encoder } = this.#model;
+    const options = { precision: policyOf(config) };
+    const place = { ...context, rows: new RowsOfRanks() };
+    for (const block of encoder.blocks)
+      fullyShard(block, place, { precision: { ...options.precision, outputDtype: null } });
+    fullyShard(encoder, place, options);
+  }
+
+  /** Encodes texts. Shapes: tokens [B · L], 0 for padding → [B, L, d], 0 at padding. The caller disposes the result. */
+  encode(tokens: Int32Array, batch: number): tf.Tensor {
+    const { engine } = this.#context;
+    try {
+      return tf.tidy(() => {
+        const ids = tf.tensor(tokens, [batch, tokens.length / batch], 'int32');
+        const seen = tf.cast(tf.notEqual(ids, 0), 'float32');
+        const hidden = this.#model.apply(ids, seen);
+        return engine.tagged({ cause: 'batch', module: '' }, () => tf.mul(hidden, tf.expandDims(seen, 2)));
+      });
+    } finally {
+      if (this.#isSharded) abandonUnits(this.#model.text_encoder);
+    }
+  }
+
+  dispose(): void {
+    for (const parameter of this.#model.parameters()) if (parameter.isAdopted) parameter.state.dispose();
+    this.#model.dispose();
+  }
+}

@@ -1,0 +1,297 @@
+import { currentDraws } from '../engine/backend/current-engine';
+import { wholeSizeOf } from './checkpoint/state/parts';
+import { stepsLeftOutOf } from './checkpoint/state/training-state';
+import { gradScalerOf } from '../config/settings/precision';
+import type { TrainConfig } from '../config/train-config';
+import * as tf from '../core/tf';
+import { markWorld } from '../wire/dist/current-world';
+import type { ProcessGroup } from '../wire/dist/types';
+import { loadState } from '../nn/load-state';
+import { buildModel, chooseTrained } from '../nn/models/build-model';
+import type { Module } from '../nn/module';
+import { clipGradNorm } from '../sharding/optim/clip-grad-norm';
+import { createOptimizer } from '../sharding/optim/create-optimizer';
+import { GradScaler } from '../sharding/optim/grad-scaler';
+import { LRSchedule, rateOf } from '../sharding/optim/lr-schedule';
+import { groupRates, type Optimizer, setRates } from '../sharding/optim/optimizer';
+import { balanceExperts } from '../sharding/experts/balance-experts';
+import { type ParallelModel, parallelize } from '../sharding/parallelize';
+import { applyActivationCheckpointing } from '../sharding/recompute/apply-activation-checkpointing';
+import { taskOf } from './config-task';
+import { type Evaluated, evaluateTask, type Metrics, type Progress } from './evaluation';
+import { meanOverRanks } from './mean-over-ranks';
+import { applyModelParallelism, requireOutput, requireWholeOutput } from './model-parallelism';
+import { ownTask } from './own-task';
+import { type ModelPasses, type PassUse, wholePasses } from './passes';
+import { pipelinePasses } from './pipeline-passes';
+import { type Sampling, sampleFrom } from './sampling';
+import { loadsOf, type StepResult } from './step-result';
+import { Stopwatch, spansOf } from './stopwatch';
+import type { Task, TensorBatch } from './task';
+import type { TrainerOptions, TrainerParts } from './trainer-options';
+import { dataMark, type TrainerState, warnOfOtherData } from './trainer-state';
+import { type SampledVideos, sampleVideos, type VideoSampling } from './video-sampling';
+
+/** Makes a trainer with the model, strategy, data and optimizer of a config. */
+export function createTrainer(given: TrainerOptions): Trainer {
+  const { config, engine, initialState, own, task } = given;
+  const model = task?.model ?? own?.model ?? buildModel(config);
+  if (initialState !== undefined) loadState(engine, model, initialState);
+  chooseTrained(model, config);
+  const { data: group, shards, pipeline } = applyModelParallelism(model, given);
+  const options = { ...given, group, allRanks: given.group, shards, pipeline };
+  const { activationCheckpointing, offload } = config;
+  applyActivationCheckpointing(options, model, activationCheckpointing, offload.activations);
+  const data = options.batches ?? { world: options.group.size, prepared: options.data };
+  const made = () =>
+    own === undefined ? taskOf(given, model, config, data) : ownTask(engine, config, model, own, data);
+  const trained = task ?? made();
+  const sharded = (part: Module): ParallelModel =>
+    (options.parallelize ?? parallelize)(part, config, { ...options, group: shards });
+  const passes =
+    pipeline === null
+      ? wholePasses(engine, model, trained, sharded(model))
+      : pipelinePasses(model, trained, { ...options, pipeline, parallelize: sharded });
+  return new Trainer(options, trained, passes);
+}
+
+/** The result of one or more passes: the mean loss, and the number of tokens or rows. */
+type Done = Required<Pick<TensorBatch, 'count' | 'countedRows'>> & { readonly loss: number };
+
+/** Trains a config's model on one rank; all ranks of the group step together. */
+export class Trainer {
+  readonly config: TrainConfig;
+  readonly optimizer: Optimizer;
+  readonly #options: TrainerParts;
+  readonly #task: Task;
+  readonly #passes: ModelPasses;
+  readonly #schedule: LRSchedule | null;
+  readonly #scaler: GradScaler | null;
+  #steps = 0;
+  #microBatches = 0;
+  #warnedOfLoss = false;
+
+  constructor(options: TrainerParts, task: Task, passes: ModelPasses) {
+    const { config, engine, allRanks, warn } = options;
+    this.config = config;
+    this.#options = options;
+    this.#task = task;
+    this.#passes = passes;
+    const { trained } = passes;
+    this.optimizer = createOptimizer(engine, trained, config.optimizer, config.offload, task.model, warn);
+    const { schedule, steps } = config;
+    this.#schedule = schedule && new LRSchedule(this.optimizer, rateOf(schedule, steps));
+    const scaler = gradScalerOf(config);
+    this.#scaler = scaler && new GradScaler(engine, allRanks, scaler);
+  }
+
+  get model(): Module {
+    return this.#task.model;
+  }
+
+  /** The ranks that hold the same parts of the model. */
+  get replicas(): ProcessGroup {
+    return this.#options.shards;
+  }
+
+  /** Number of parameters of the whole model. */
+  get numParams(): number {
+    return this.model.parameters().reduce((sum, parameter) => sum + wholeSizeOf(parameter), 0);
+  }
+
+  /** Whether this rank reports its experts' loads. Ranks of a tensor-parallel group compute the same rows, so one reports. */
+  get #countsRows(): boolean {
+    return this.#options.allRanks.rank % this.config.parallel.tp === 0;
+  }
+
+  /** Number of training steps so far. */
+  get steps(): number {
+    return this.#steps;
+  }
+
+  /** Runs one step. Its gradients are freed when the next step begins. */
+  step(): StepResult {
+    const watch = new Stopwatch(this.#options.observer, this.#options.engine.clock);
+    const { lr } = this.optimizer;
+    const done = watch.span('step', () => {
+      this.optimizer.zeroGrad();
+      const passes = this.#amongRanks(() => this.#accumulated(watch));
+      const update = watch.span('optimizer', () => this.#update());
+      const loads = balanceExperts(this.model, this.replicas);
+      const loss = watch.span('loss', () =>
+        meanOverRanks(this.#options.engine, this.#options.group, this.#passes.shared(passes.loss, 'loss')),
+      );
+      const tokens = passes.count * this.#options.group.size;
+      return {
+        ...{ ...update, loss, tokens },
+        ...(passes.countedRows ? { countedRows: true } : {}),
+        ...(this.#countsRows ? loadsOf(loads, this.#options.allRanks.rank) : {}),
+      };
+    });
+    this.#steps++;
+    this.#microBatches += this.config.accumulation;
+    const step = this.#steps;
+    if (!Number.isFinite(done.loss) && !this.#warnedOfLoss) {
+      this.#warnedOfLoss = true;
+      this.#options.warn?.(
+        `the loss of step ${step} is ${done.loss}; lower optimizer.lr or set clipNorm. This warning appears once`,
+      );
+    }
+    return { step, lr, ...done, seconds: watch.seconds('step'), spans: spansOf(watch) };
+  }
+
+  /**
+   * Returns the mean loss over all validation rows of all ranks, in eval mode and without gradients. Every rank calls this
+   * method. `progress` is called after each batch. Throws: CONFIG if the data has no validation rows, or for `metrics` of a
+   * model that returns only its loss.
+   */
+  async evaluate(progress: Progress, metrics?: Metrics): Promise<Evaluated> {
+    if (Object.keys(metrics ?? {}).length > 0) requireOutput('run.evaluate({ metrics })', this.config);
+    const parts = { ...this.#options, passes: this.#passes };
+    return this.#inferring(() => evaluateTask(this.#task, parts, progress, metrics));
+  }
+
+  /** Runs `work` with the model in eval mode; then frees the whole parameters that are still gathered after `work`. */
+  async #inferring<T>(work: () => Promise<T>): Promise<T> {
+    const wasTraining = this.model.training;
+    this.#passes.train(false);
+    const world = markWorld(this.#options.group);
+    try {
+      return await work();
+    } finally {
+      markWorld(world);
+      this.#passes.abandon();
+      this.#passes.train(wasTraining);
+    }
+  }
+
+  /**
+   * Adds tokens to `ids`, one after the other; every rank calls it, and all ranks return the same ids. Throws: CONFIG for a model
+   * without logits.
+   */
+  async sample(ids: readonly number[], how: Sampling, progress: Progress): Promise<number[]> {
+    requireWholeOutput('run.sample', this.config);
+    const { engine, group } = this.#options;
+    return this.#inferring(() =>
+      sampleFrom({ engine, group, passes: this.#passes, config: this.config }, ids, how, progress),
+    );
+  }
+
+  /** Samples a video for each caption; every rank calls this. Throws: CONFIG if the model makes no videos or for an unknown caption. */
+  async sampleVideos(
+    captions: readonly string[],
+    how: VideoSampling,
+    progress: Progress,
+  ): Promise<SampledVideos> {
+    return this.#inferring(() => sampleVideos(this.#task, captions, how, progress));
+  }
+
+  /** Returns the state that a checkpoint stores besides parameters and optimizer states. Every rank calls this method. */
+  state(): TrainerState {
+    const { engine, allRanks } = this.#options;
+    return {
+      steps: this.#steps,
+      microBatches: this.#microBatches,
+      data: dataMark(this.#options),
+      optimizerSteps: this.optimizer.steps,
+      stepsLeftOut: stepsLeftOutOf({ engine, group: allRanks }, 'run.save()', this.optimizer),
+      lr: this.optimizer.lr,
+      lrs: groupRates(this.optimizer),
+      schedule: this.#schedule?.state() ?? null,
+      scaler: this.#scaler?.state ?? null,
+    };
+  }
+
+  /** Continues from another trainer's state. The caller sets the parameters and optimizer states separately. */
+  restore({
+    steps,
+    microBatches,
+    data,
+    optimizerSteps,
+    stepsLeftOut,
+    lr,
+    lrs,
+    schedule,
+    scaler,
+  }: TrainerState): void {
+    warnOfOtherData(this.#options, data, microBatches);
+    this.#steps = steps;
+    this.#microBatches = microBatches;
+    this.#warnedOfLoss = false;
+    this.optimizer.restore(optimizerSteps, stepsLeftOut);
+    if (this.#schedule === null) setRates(this.optimizer, lr, lrs);
+    else this.#schedule.restore(schedule);
+    if (scaler !== null) this.#scaler?.restore(scaler);
+  }
+
+  /**
+   * Makes the trainer usable after an interrupted step: frees gradients and whole parameters. The engine and the group must have
+   * recovered before. If the optimizer's update was interrupted, it remains partly done.
+   */
+  recover(): void {
+    this.#passes.abandon();
+    // Discards the overflow that the scaler may have found in the interrupted step.
+    this.#scaler?.restore(this.#scaler.state);
+  }
+
+  dispose(): void {
+    this.optimizer.dispose();
+    this.#passes.dispose();
+    this.#task.dispose?.();
+  }
+
+  /** While `work` runs, "all ranks" are the trainer's ranks, because a job's trainers and cells may have different ranks. */
+  #amongRanks<T>(work: () => T): T {
+    const world = markWorld(this.#options.group);
+    try {
+      return work();
+    } finally {
+      markWorld(world);
+    }
+  }
+
+  /** Runs forward and backward of all microbatches; returns their mean loss. The gradients are those of the mean loss. */
+  #accumulated(watch: Stopwatch): Done {
+    const { accumulation } = this.config;
+    const scale = (this.#scaler?.scale ?? 1) / accumulation;
+    let [loss, count, countedRows] = [0, 0, false];
+    for (let micro = 0; micro < accumulation; micro++) {
+      const index = this.#microBatches + micro;
+      const isLast = micro === accumulation - 1;
+      const run = () => this.#pass(watch, index, { scale, isLast });
+      const done = isLast ? run() : this.#passes.accumulate(run);
+      loss += done.loss / accumulation;
+      count += done.count;
+      countedRows ||= done.countedRows;
+    }
+    return { loss, count, countedRows };
+  }
+
+  /** Runs forward and backward of one batch; adds to existing gradients. `index` counts from 0 over the whole run. */
+  #pass(watch: Stopwatch, index: number, use: PassUse): Done {
+    const { group } = this.#options;
+    Object.assign(currentDraws(), { rank: group.rank, pass: index });
+    const batch = watch.span('data', () => this.#task.batch(group.rank, index, this.#microBatches));
+    try {
+      const { factor = 1 } = batch;
+      const loss = factor * this.#passes.run(batch, { ...use, scale: use.scale * factor }, watch);
+      return { loss, count: batch.count, countedRows: batch.countedRows ?? false };
+    } finally {
+      tf.dispose([...batch.tensors]);
+      this.#task.end?.();
+    }
+  }
+
+  /** Clips gradients and updates parameters; skips the update if scaled gradients overflowed. */
+  #update(): { readonly gradNorm: number; readonly skipped: boolean } {
+    const { engine } = this.#options;
+    const skipped = this.#scaler?.unscaleAndCheck(this.#passes.trained.states()) ?? false;
+    const { norm: gradNorm, scale } = clipGradNorm(engine, this.#passes.trained, this.config.clipNorm);
+    if (!skipped) {
+      this.optimizer.step(scale);
+      this.#schedule?.step();
+    }
+    this.#scaler?.update();
+    return { gradNorm, skipped };
+  }
+}

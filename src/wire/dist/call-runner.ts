@@ -1,0 +1,194 @@
+import { itemBytes } from '../../core/dtypes';
+import type { CollectiveEvent, CollectiveOp } from '../../core/events';
+import type { Bytes, Seconds } from '../../core/units';
+import { type Call, type CallHeader, type CallResult, totalLength, VALUE_BYTES } from '../transport/call';
+import type { GroupIdentity } from '../transport/mismatch';
+import type { PlaneGroup, PostedCall } from '../transport/plane';
+import { copyBlocks, roundBlocks } from './blocks';
+import { type GroupContext, settleEnded } from './group-context';
+import type { Work } from './types';
+import { type CallTensors, FinishedWork, hold, PostedWork } from './work';
+
+/** One moment, as a time on the engine's clock and a time on the main thread's CPU clock. */
+interface Moment {
+  readonly at: Seconds;
+  readonly cpu: Seconds;
+}
+
+/**
+ * Runs a group's calls: blocking calls on the main thread, posted (asynchronous) calls on the comm thread, and all calls of a
+ * group of one rank within the process.
+ */
+export class CallRunner {
+  readonly #context: GroupContext;
+  readonly #identity: GroupIdentity;
+  readonly #plane: PlaneGroup | undefined;
+  /**
+   * The last posted call of each direction (a send to one peer, or a recv from one peer). A blocking call of the same direction
+   * begins only after this posted call has ended.
+   */
+  readonly #directions = new Map<string, PostedWork<unknown>>();
+
+  constructor(context: GroupContext, identity: GroupIdentity, plane: PlaneGroup | undefined) {
+    this.#context = context;
+    this.#identity = identity;
+    this.#plane = plane;
+  }
+
+  /** Starts a call and returns its work handle; the result of the work is `value`. */
+  start<T>(call: Call, tensors: CallTensors, value: T): Work<T> {
+    settleEnded(this.#context);
+    if (this.#plane === undefined) return this.#runAlone(call, value);
+    return call.header.async
+      ? this.#post(this.#plane, call, tensors, value)
+      : this.#runBlocking(this.#plane, call, value);
+  }
+
+  /** Runs an internal call of the group. The status board shows such a call, but the observer gets no event. */
+  runInternal(call: Call): CallResult {
+    if (this.#plane === undefined) {
+      const at = this.#now();
+      return { started: at, ended: at, values: [call.header.value], agrees: true };
+    }
+    return this.#runWatched(this.#plane, call);
+  }
+
+  #runBlocking<T>(plane: PlaneGroup, call: Call, value: T): Work<T> {
+    this.#directions.get(directionOf(call.header))?.settle();
+    const posted = this.#moment();
+    const result = this.#runWatched(plane, call);
+    this.#report(call, result, posted, this.#now() - posted.at);
+    return new FinishedWork(value, result.agrees);
+  }
+
+  #runWatched(plane: PlaneGroup, call: Call): CallResult {
+    const { status, pending } = this.#context;
+    status.enter(call.header, pending.size);
+    try {
+      return plane.run(call);
+    } finally {
+      status.leave();
+    }
+  }
+
+  #post<T>(plane: PlaneGroup, call: Call, { held: needed, made }: CallTensors, value: T): Work<T> {
+    const held = needed.map(hold);
+    const at = this.#moment();
+    let posted: PostedCall;
+    try {
+      posted = plane.post(call);
+    } catch (error) {
+      for (const tensor of held) tensor.dispose();
+      throw error;
+    }
+    const report = (result: CallResult, exposed: Seconds): void => this.#report(call, result, at, exposed);
+    const work = new PostedWork(this.#context, { call, posted }, { held, made }, value, report);
+    if (isPointToPoint(call.header)) this.#directions.set(directionOf(call.header), work);
+    return work;
+  }
+
+  /**
+   * Runs a call in a group of one rank. The results are rounded to the wire's dtype, as they are in a group of several ranks.
+   */
+  #runAlone<T>(call: Call, value: T): Work<T> {
+    const posted = this.#moment();
+    if (this.#context.engine.hasValues) moveAlone(call);
+    const result = { started: posted.at, ended: this.#now(), values: [], agrees: true };
+    this.#report(call, result, posted, this.#now() - posted.at);
+    return new FinishedWork(value, true);
+  }
+
+  #now(): Seconds {
+    return this.#context.engine.clock.now();
+  }
+
+  #moment(): Moment {
+    return { at: this.#now(), cpu: this.#context.cpu?.() ?? 0 };
+  }
+
+  #report(call: Call, result: CallResult, posted: Moment, exposed: Seconds): void {
+    const resumed = this.#moment();
+    const resumption = { resumed: resumed.at, postedCpu: posted.cpu, resumedCpu: resumed.cpu };
+    const { op, group, number, dtype, wireDType, count, cause, module, site, async } = call.header;
+    const { ranks, rank } = this.#identity;
+    const event: CollectiveEvent = {
+      kind: 'collective',
+      // Only public collectives are reported; the calls 'exchange' and 'subgroup' use `runInternal`.
+      op: op as CollectiveOp,
+      group,
+      ranks,
+      ...(isPointToPoint(call.header) && { peer: ranks[call.header.peer] }),
+      number,
+      dtype,
+      wireDType,
+      count,
+      bytes: count * VALUE_BYTES,
+      wireBytes: wireBytes(call, rank, ranks.length),
+      cause,
+      module,
+      cell: site.cell,
+      line: site.line,
+      async,
+      posted: posted.at,
+      started: result.started,
+      ended: result.ended,
+      exposed,
+      ...(result.progress && { progress: { ...result.progress, ...resumption } }),
+    };
+    this.#context.observer.collective(event);
+  }
+}
+
+function moveAlone({ header, inputs: [input], outputs: [output] }: Call): void {
+  const { wireDType } = header;
+  if (input !== undefined && output !== undefined && input !== output) copyBlocks(input, output);
+  if (output !== undefined && (wireDType === 'bfloat16' || wireDType === 'float16'))
+    roundBlocks(output, wireDType);
+}
+
+function isPointToPoint({ op }: CallHeader): boolean {
+  return op === 'send' || op === 'recv';
+}
+
+function directionOf(header: CallHeader): string {
+  return isPointToPoint(header) ? `${header.op} ${header.peer}` : '';
+}
+
+/**
+ * Returns the bytes that a rank of a group receives from the others, at the wire's dtype. The sum over all ranks equals the sum
+ * for the ring algorithm. allReduce is a reduce-scatter of parts whose lengths differ by at most one element, then an
+ * all-gather of the parts.
+ * Source: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms".
+ */
+function wireBytes(call: Call, rank: number, size: number): Bytes {
+  return wireElements(call, rank, size) * itemBytes(call.header.wireDType);
+}
+
+function wireElements({ header, inputs, outputs }: Call, rank: number, size: number): number {
+  const others = size - 1;
+  const outputTotals = outputs.map(totalLength);
+  const fromOthers = (): number =>
+    outputTotals.reduce((sum, length, index) => sum + (index === rank ? 0 : length), 0);
+  switch (header.op) {
+    case 'allReduce': {
+      const total = totalLength(inputs[0] ?? []);
+      const own = partLength(total, rank, size);
+      return others * own + (total - own);
+    }
+    case 'reduceScatter':
+      return others * (outputTotals[0] ?? 0);
+    case 'allGather':
+    case 'allToAll':
+      return fromOthers();
+    case 'broadcast':
+      return header.peer === rank ? 0 : totalLength(inputs[0] ?? []);
+    case 'recv':
+      return outputTotals[0] ?? 0;
+    default:
+      return 0;
+  }
+}
+
+function partLength(total: number, rank: number, size: number): number {
+  return Math.floor(((rank + 1) * total) / size) - Math.floor((rank * total) / size);
+}

@@ -1,0 +1,54 @@
+import type { Engine } from '../../engine/backend/engine';
+import type { CollectiveEvent, Observer } from '../../core/events';
+import type { ThreadCpuClock } from '../../core/thread-cpu';
+import type { CallSite } from '../transport/call';
+import type { Plane } from '../transport/plane';
+import type { StatusWriter } from '../transport/status-board';
+
+/** The part of a group that a dry run uses to count the group's calls and to report them again. */
+export interface MadeGroup {
+  readonly name: string;
+  readonly ranks: readonly number[];
+  /** The number of the group's last call; sends and receives have numbers of their own and do not count here. */
+  lastNumber: number;
+  /** Settles the rank's works whose collectives have ended. */
+  settleEnded(): void;
+  /**
+   * Reports a call of a dry run again. The call gets the number `number`, but a send or a receive gets the next number of its
+   * direction.
+   */
+  repeat(event: CollectiveEvent, number: number): void;
+}
+
+/** Objects and state that all groups of a rank share. */
+export interface GroupContext {
+  readonly engine: Engine;
+  readonly observer: Observer;
+  readonly status: StatusWriter;
+  readonly world: number;
+  /** The plane; undefined in a world of one rank. */
+  readonly plane: Plane | undefined;
+  readonly callSite: () => CallSite;
+  /** Is called with every new group. */
+  readonly groupMade?: ((group: MadeGroup) => void) | undefined;
+  /** For each name and list of ranks, the number of groups that were made so far. */
+  readonly numGroups: Map<string, number>;
+  /** For each kind of things, the number of those that the running work has made so far. */
+  readonly ordinals: Map<string, number>;
+  /** Asynchronous work that is not settled yet. */
+  readonly pending: Set<{ readonly done: boolean; settle(): void }>;
+  /** The main thread's CPU clock; undefined if the system gives no access to it. */
+  readonly cpu: ThreadCpuClock | undefined;
+}
+
+/** Settles works whose collectives have ended: releases their tensors and reports their events. */
+export function settleEnded({ pending }: GroupContext): void {
+  for (const work of pending) if (work.done) work.settle();
+}
+
+/** Counts a thing of this kind that the running work makes; returns how many it made before. */
+export function nextOrdinal({ ordinals }: GroupContext, kind: string): number {
+  const ordinal = ordinals.get(kind) ?? 0;
+  ordinals.set(kind, ordinal + 1);
+  return ordinal;
+}

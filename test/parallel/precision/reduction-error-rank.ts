@@ -1,8 +1,0 @@
-import { type ReductionErrorOptions, reductionError } from '../../../src/parallel/precision/reduction-error';
-import { type RankArgs, runAsRank } from '../../support/rank-process';
-
-interface ReductionArgs extends RankArgs {
-  readonly options: ReductionErrorOptions;
-}
-
-runAsRank<ReductionArgs>(({ engine, group, args }) => reductionError(engine, group, args.options));

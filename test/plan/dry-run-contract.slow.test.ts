@@ -1,4 +1,0 @@
-import { allCasesOf } from '../parallel/contract-cases';
-import { dryRunsEqualRealRuns } from './dry-run-suite';
-
-for (const world of [2, 3, 4]) dryRunsEqualRealRuns(world, allCasesOf(world, 'examples'));

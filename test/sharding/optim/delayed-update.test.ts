@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import type { Engine } from '../../../src/engine/backend/engine';
+import { type OptimizerConfig, optimizerSchema } from '../../../src/config/settings/optimizer';
+import * as tf from '../../../src/core/tf';
+import { Parameter } from '../../../src/nn/parameter';
+import { createOptimizer } from '../../../src/sharding/optim/create-optimizer';
+import type { Optimizer } from '../../../src/sharding/optim/optimizer';
+import { normals, valuesOf } from '../../support/close';
+import { testEngine } from '../../support/wasm-test-engine';
+
+const OFFLOAD = { optimizer: false, parameters: false, activations: false } as const;
+const SIZE = 50;
+
+let engine: Engine;
+before(async () => {
+  engine = await testEngine();
+});
+
+interface Setup {
+  readonly parameter: Parameter;
+  readonly optimizer: Optimizer;
+}
+
+function setup(settings: Partial<OptimizerConfig>): Setup {
+  const parameter = new Parameter(tf.tensor1d(normals(SIZE, 'start')));
+  const model = { states: () => [parameter.state] };
+  return { parameter, optimizer: createOptimizer(engine, model, optimizerSchema.parse(settings), OFFLOAD) };
+}
+
+function step({ parameter, optimizer }: Setup, seed: string | null, scale = 1): Float32Array {
+  if (seed !== null) parameter.grad = tf.tensor1d(normals(SIZE, seed));
+  optimizer.step(scale);
+  optimizer.zeroGrad();
+  return valuesOf(parameter.tensor);
+}
+
+function dispose({ parameter, optimizer }: Setup): void {
+  optimizer.dispose();
+  parameter.tensor.dispose();
+}
+
+test('the first step changes nothing, and each later step equals the step before without delay', () => {
+  for (const settings of [{}, { kind: 'sgd', momentum: 0.9 }] as const) {
+    const [plain, delayed] = [setup(settings), setup({ ...settings, delayedUpdate: true })];
+    let before = valuesOf(delayed.parameter.tensor);
+    for (let t = 0; t < 4; t++) {
+      const scale = 1 / (t + 1);
+      assert.deepEqual(step(delayed, `grad ${t}`, scale), before, `after step ${t + 1}`);
+      before = step(plain, `grad ${t}`, scale);
+    }
+    assert.deepEqual([plain.optimizer.steps, delayed.optimizer.steps], [4, 4]);
+    dispose(plain);
+    dispose(delayed);
+  }
+});
+
+test('a delayed step uses the learning rate of the step in which it is applied', () => {
+  const [plain, delayed] = [setup({}), setup({ delayedUpdate: true })];
+  delayed.optimizer.lr = 5;
+  step(delayed, 'a');
+  delayed.optimizer.lr = 0.1;
+  plain.optimizer.lr = 0.1;
+  assert.deepEqual(step(delayed, 'b'), step(plain, 'a'));
+  dispose(plain);
+  dispose(delayed);
+});
+
+test('a step without gradients applies the waiting gradients, and then none wait', () => {
+  const [plain, delayed] = [setup({}), setup({ delayedUpdate: true })];
+  step(delayed, 'a');
+  const after = step(delayed, null);
+  assert.deepEqual(after, step(plain, 'a'));
+  assert.deepEqual(step(delayed, null), after);
+  dispose(plain);
+  dispose(delayed);
+});
+
+test('waiting gradients are a state: written into another optimizer, they continue to the bit', () => {
+  const [whole, first, second] = [1, 2, 3].map(() => setup({ delayedUpdate: true })) as [Setup, Setup, Setup];
+  for (const each of [whole, first]) step(each, 'a', 0.5);
+  for (const each of [whole, first]) step(each, 'b', 0.5);
+  assert.deepEqual(first.optimizer.stateNames, ['exp_avg', 'exp_avg_sq', 'pending_grad']);
+  for (const name of first.optimizer.stateNames) {
+    const values = first.optimizer.readState(first.parameter.state, name);
+    second.optimizer.writeState(second.parameter.state, name, 0, values);
+  }
+  second.optimizer.restore(first.optimizer.steps);
+  engine.copyInto(second.parameter.tensor, 0, first.parameter.tensor);
+  for (const seed of ['c', 'd']) assert.deepEqual(step(second, seed), step(whole, seed));
+  for (const each of [whole, first, second]) dispose(each);
+});

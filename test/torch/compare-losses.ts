@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict';
+import { before, describe, it, type TestContext } from 'node:test';
+import type { Job } from '../../src/session/run/job';
+import { launch } from '../../src/session/run/launch';
+import type { Run } from '../../src/session/run/run';
+import { type Case, STEPS } from './loss-cases';
+import { lacksDeepSpeed, largestDifference, launchTorch } from './torch-fixture';
+
+/** Losses on PyTorch are within this of the losses of this library's ranks. */
+const BOUND = 1e-4;
+
+/** What is compared of a run's steps. */
+interface Steps {
+  readonly losses: readonly number[];
+  /** Norms of the gradients before clipping. */
+  readonly norms: readonly number[];
+}
+
+function stepsOf({ losses, results }: Run): Steps {
+  return { losses, norms: results.map(({ gradNorm }) => gradNorm) };
+}
+
+/** Declares tests that compare the steps of runs on PyTorch with those of the same runs on this library's ranks. */
+export function compareLosses(cases: readonly Case[]): void {
+  describe(`losses of ${STEPS} steps on PyTorch equal those of this library`, () => {
+    const expected = new Map<Case, Steps>();
+    before(async () => {
+      for (const [ranks, same] of groupsOf(cases, 'dp')) {
+        const job = await launch({ ranks });
+        try {
+          for (const one of same) expected.set(one, await expectedSteps(job, one));
+        } finally {
+          await job.shutdown();
+        }
+      }
+    });
+
+    for (const [ranks, same] of groupsOf(cases, 'ranks')) {
+      it(`on ${ranks} ranks`, async (context) => {
+        const job = await launchTorch(context, { ranks });
+        for (const one of same) {
+          const skip = one.framework === 'deepspeed' && lacksDeepSpeed();
+          await context.test(one.name, { skip }, (test) => compare(job, one, expected.get(one), test));
+        }
+      });
+    }
+  });
+}
+
+async function expectedSteps(job: Job, { config, dp }: Case): Promise<Steps> {
+  const { parallel: _, ...rest } = config;
+  const run = await job.train({ ...rest, parallel: { strategy: 'NO_SHARD' } }, { ranks: dp });
+  await run.step(STEPS);
+  const steps = stepsOf(run);
+  await run.dispose();
+  return steps;
+}
+
+async function compare(
+  job: Job,
+  { config, framework = 'fsdp2', bound = BOUND }: Case,
+  expected: Steps | undefined,
+  test: TestContext,
+): Promise<void> {
+  const run = await job.train(config, { framework });
+  try {
+    await run.step(STEPS);
+    const { losses, norms } = stepsOf(run);
+    const ours = expected ?? { losses: [], norms: [] };
+    const differences = {
+      losses: largestDifference(losses, ours.losses),
+      // A norm may be large in a single step, so its difference is relative.
+      norms: largestDifference(
+        norms.map((norm, i) => norm / (ours.norms[i] ?? Number.NaN)),
+        norms.map(() => 1),
+      ),
+    };
+    for (const [what, difference] of Object.entries(differences)) {
+      test.diagnostic(`${what}: largest difference ${difference.toExponential(1)}`);
+      assert.ok(difference <= bound, `${what}: ${difference} of ${bound}: ${losses}; ${ours.losses}`);
+    }
+  } finally {
+    await run.dispose();
+  }
+}
+
+function groupsOf(cases: readonly Case[], key: 'dp' | 'ranks'): Map<number, Case[]> {
+  const groups = new Map<number, Case[]>();
+  for (const one of cases) groups.set(one[key], [...(groups.get(one[key]) ?? []), one]);
+  return groups;
+}

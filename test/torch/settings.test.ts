@@ -1,0 +1,318 @@
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { test } from 'node:test';
+import { WHOLE_SETTINGS } from '../../src/config/setting-table';
+import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
+import { findInstallation } from '../../src/core/installation';
+import { TORCH_FRAMEWORKS, type TorchFramework } from '../../src/launch/control/torch-messages';
+import { plan } from '../../src/session/notebook/plan';
+import { checkForTorch, torchSupport } from '../../src/torch/settings';
+import { TorchRun, torchRunOf } from '../../src/torch/torch-run';
+import { OTHERWISE } from '../session/setting-values';
+import { DIT } from './torch-fixture';
+
+const check = (config: TrainConfigInput, framework: TorchFramework = 'fsdp2', world = 4): string[] =>
+  checkForTorch(parseTrainConfig(config), framework, world);
+
+test('a config with defaults, and one with settings that PyTorch does, give no warning', () => {
+  assert.deepEqual(check({}), []);
+  const parallel = { strategy: 'SHARD_GRAD_OP', pp: 2, schedule: 'gpipe' } as const;
+  assert.deepEqual(
+    check({ parallel, optimizer: { kind: 'sgd', momentum: 0.9 }, mixedPrecision: 'bf16' }),
+    [],
+  );
+});
+
+test('a vocabulary below 256 is trained on tokens, and refused only for text as bytes', () => {
+  const model = { kind: 'gpt', layers: 1, dim: 8, heads: 2, vocab: 61, seq: 8 } as const;
+  assert.deepEqual(check({ model, data: 'synthetic' }), []);
+  assert.deepEqual(check({ model, data: { tokens: new Uint16Array(100) } }), []);
+  assert.deepEqual(check({ model: { ...model, vocab: 2 }, data: 'synthetic' }), []);
+  assert.throws(() => check({ model }), {
+    code: 'CONFIG',
+    message: /vocab 61 is too small for text as bytes/,
+  });
+});
+
+test('what PyTorch does not do is refused by name, all at once, with what to do', () => {
+  const config = { gradScaler: {}, offload: { optimizer: true }, optimizer: { kind: 'lion' } } as const;
+  assert.throws(() => check(config), {
+    code: 'CONFIG',
+    message:
+      /gradScaler: float16 and its scaler are not built.*\noffload\.optimizer: .*not built for PyTorch\noptimizer\.kind: PyTorch has adamW, adam, sgd, not 'lion'/,
+  });
+});
+
+const GPT = { kind: 'gpt', layers: 4, dim: 32, heads: 4, vocab: 256, seq: 16 } as const;
+const MOE = { ...GPT, kind: 'moe', experts: 4, router: 'topk' } as const;
+const parallel = (
+  settings: TrainConfigInput['parallel'],
+  model: TrainConfigInput['model'] = GPT,
+): TrainConfigInput => ({ model, parallel: settings });
+
+/** Values that are refused, of settings that are done, each beside one that is not refused. */
+const VALUES: readonly (readonly [TrainConfigInput, TrainConfigInput, RegExp, TorchFramework?])[] = [
+  [parallel({ strategy: 'ZERO_2' }), parallel({ strategy: 'ZERO_1' }), /ZERO_2 needs DeepSpeed/],
+  [
+    parallel({ strategy: 'NO_SHARD', tp: 2 }),
+    parallel({ strategy: 'NO_SHARD', tp: 4 }),
+    /on PyTorch, NO_SHARD cannot replicate matrices that parallel\.tp has split; use FULL_SHARD/,
+  ],
+  [
+    parallel({ strategy: 'ZERO_1', pp: 2 }),
+    parallel({ strategy: 'NO_SHARD', pp: 2 }),
+    /ZERO_1 is not built for the stages of a pipeline/,
+  ],
+  [parallel({ tp: 2 }), parallel({ tp: 1 }), /'fsdp1' does not divide the model/, 'fsdp1'],
+  [parallel({ reshardAfterForward: false }), parallel({}), /'fsdp1' has only a strategy's default/, 'fsdp1'],
+  [parallel({ pp: 2, schedule: 'zb' }), parallel({ pp: 2, schedule: 'gpipe' }), /parallel\.schedule: 'zb'/],
+  [
+    parallel({ pp: 2, stageSplit: 'parameters' }),
+    parallel({ pp: 2, stageSplit: [3, 1] }),
+    /parallel\.stageSplit: PyTorch has 'layers' and layers per stage/,
+  ],
+  [
+    parallel({ wrap: { minNumParams: 100 } }),
+    parallel({ wrap: { modules: ['blocks.*'] } }),
+    /parallel\.wrap: minNumParams/,
+  ],
+  [parallel({}, MOE), parallel({}), /kind 'moe' is not built with framework 'deepspeed'/, 'deepspeed'],
+  [parallel({ cp: 2 }), parallel({ cp: 1 }), /parallel\.tp, pp, cp and ep are not built/, 'deepspeed'],
+  [
+    parallel({ tp: 2 }, MOE),
+    parallel({ cp: 2, cpKind: 'ring' }, MOE),
+    /a model of kind 'moe' is not split by tp/,
+  ],
+  [
+    parallel({}, { ...MOE, biasUpdateRate: 0.1 }),
+    parallel({}, { ...MOE, auxLossWeight: 0.1 }),
+    /model\.biasUpdateRate: /,
+  ],
+  [
+    parallel({ strategy: 'ZERO_1', ep: 2 }, MOE),
+    parallel({ strategy: 'NO_SHARD', ep: 2 }, MOE),
+    /parallel\.ep: ZERO_1 does not support experts that differ between ranks/,
+  ],
+  [
+    parallel({ ep: 2 }, MOE),
+    parallel({}, MOE),
+    /'fsdp1' does not support experts that differ between ranks/,
+    'fsdp1',
+  ],
+  [parallel({ ep: 2, cp: 2 }, MOE), parallel({ ep: 2 }, MOE), /ep is not built together with pp or cp/],
+  [
+    parallel(
+      {
+        ep: 2,
+        expertPlacement: {
+          'blocks.0.moe': {
+            experts: [
+              [0, 3],
+              [1, 2],
+            ],
+          },
+        },
+      },
+      MOE,
+    ),
+    parallel({ ep: 2 }, MOE),
+    /parallel\.expertPlacement: on PyTorch each rank has consecutive experts/,
+  ],
+  [parallel({}, DIT), parallel({}), /kind 'dit' is not built with framework 'deepspeed'/, 'deepspeed'],
+  [parallel({ cp: 2 }, DIT), parallel({}, DIT), /a model of kind 'dit' is not divided on PyTorch/],
+  [
+    { ...parallel({}, 'wan-tiny'), textEncoder: { model: 't5-tiny' } },
+    { ...parallel({}, 'wan-tiny'), data: 'moving-shapes', movingShapes: { validation: 3 } },
+    /textEncoder: text encoders are not built/,
+  ],
+  [{ lora: { dropout: 0.1 } }, { lora: { r: 4 } }, /lora\.dropout: .* would draw other random numbers/],
+  [
+    { ...parallel({}, { python: './net.py', class: 'Net', seq: 16 }), lora: {} },
+    parallel({}, { python: './net.py', class: 'Net', seq: 16 }),
+    /lora: a model of your own in Python gets no adapters here/,
+  ],
+  [
+    { activationCheckpointing: { saveOps: ['matMul'] } },
+    { activationCheckpointing: { everyNth: 2 } },
+    /activationCheckpointing: PyTorch has 'full'/,
+  ],
+  [
+    { mixedPrecision: { paramDtype: 'float16' } },
+    { mixedPrecision: { paramDtype: 'bfloat16' } },
+    /mixedPrecision: float16 and its scaler/,
+  ],
+  [
+    { mixedPrecision: { paramDtype: 'bfloat16', outputDtype: 'bfloat16' } },
+    { mixedPrecision: { paramDtype: 'bfloat16', outputDtype: 'float32' } },
+    /mixedPrecision\.outputDtype: PyTorch computes the loss in float32/,
+  ],
+];
+
+for (const [refused, done, message, framework] of VALUES) {
+  test(`a value that PyTorch does not have is refused, and its neighbour is not: ${message}`, () => {
+    assert.throws(() => check(refused, framework), { code: 'CONFIG', message });
+    assert.deepEqual(check(done, framework), []);
+  });
+}
+
+test('a model in Python is not divided on PyTorch, and nothing else runs it', () => {
+  const model = { python: './net.py', class: 'Net', seq: 16 };
+  assert.deepEqual(check({ model, data: 'synthetic' }), []);
+  assert.deepEqual(parseTrainConfig({ model }).model, {
+    ...{ kind: 'python', python: resolve('net.py'), class: 'Net' },
+    ...{ options: {}, vocab: 256, seq: 16 },
+  });
+  assert.throws(
+    () => check({ model, parallel: { tp: 2 } }),
+    /a model of your own in Python is not divided here/,
+  );
+  const refused = {
+    code: 'CONFIG',
+    message: /net\.py' is a model in Python, which only ranks of PyTorch run/,
+  };
+  assert.throws(() => plan({ model }, { on: 'A100-80G', gpus: 8 }), refused);
+  assert.throws(() => plan({ model }, { gpus: 2 }, { count: true }), refused);
+});
+
+test('torch.compile is refused by name where it is not done', () => {
+  const run = new TorchRun({ compile: true }, 'folder');
+  assert.deepEqual(run.check(parseTrainConfig({}), 2), []);
+  const compiled = (config: TrainConfigInput) => () => run.check(parseTrainConfig(config), 2);
+  assert.throws(compiled({ parallel: { tp: 2 } }), /compile does not support parallel\.tp, pp, cp and ep/);
+  assert.throws(
+    compiled({ activationCheckpointing: 'selective' }),
+    /compile does not support activationCheckpointing/,
+  );
+  assert.throws(
+    compiled({ model: DIT, data: 'synthetic' }),
+    /compile does not support a model of kind 'dit'/,
+  );
+  assert.throws(compiled({ lora: {} }), /compile does not support lora/);
+  const wasm = { engine: 'wasm', folder: 'folder' } as const;
+  assert.throws(() => torchRunOf(wasm, { compile: true }), /compile true is for ranks of PyTorch/);
+});
+
+test('what has no effect on PyTorch is a warning that says why', () => {
+  assert.deepEqual(check({ parallel: { backwardPrefetch: null } }), [
+    "parallel.backwardPrefetch has no effect with engine 'torch': fully_shard has only 'BACKWARD_PRE'; framework 'fsdp1' reads this setting",
+  ]);
+  assert.deepEqual(check({ parallel: { backwardPrefetch: null } }, 'fsdp1'), []);
+  assert.deepEqual(check({ parallel: { wrap: 'root' } }, 'deepspeed'), [
+    "parallel.wrap has no effect with engine 'torch': DeepSpeed gathers parameters per module, and has no units",
+  ]);
+});
+
+test('DeepSpeed has the stages of ZeRO, and names what it does not do here', () => {
+  for (const strategy of ['ZERO_1', 'ZERO_2', 'FULL_SHARD'] as const) {
+    assert.deepEqual(check({ model: 'tiny', parallel: { strategy } }, 'deepspeed'), []);
+  }
+  const refused = (config: TrainConfigInput, message: RegExp): void => {
+    assert.throws(() => check({ model: 'tiny', ...config }, 'deepspeed'), { code: 'CONFIG', message });
+  };
+  refused({ parallel: { strategy: 'NO_SHARD' } }, /NO_SHARD is not built with framework 'deepspeed'/);
+  refused({ parallel: { strategy: 'ZERO_1', pp: 2 } }, /parallel\.tp, pp, cp and ep are not built/);
+  refused({ parallel: { strategy: 'ZERO_1' }, mixedPrecision: 'bf16' }, /mixedPrecision is not built/);
+});
+
+/** Values of the settings whose values in `OTHERWISE` would need another model. */
+const MORE: Readonly<Record<string, readonly TrainConfigInput[]>> = {
+  model: [{ model: GPT }],
+  'parallel.strategy': [parallel({ strategy: 'NO_SHARD' }), parallel({ strategy: 'ZERO_1' })],
+  'parallel.ep': [parallel({ ep: 2 }, MOE)],
+  'parallel.expertPlacement': [
+    parallel(
+      {
+        ep: 2,
+        expertPlacement: {
+          'blocks.0.moe': {
+            experts: [
+              [0, 3],
+              [1, 2],
+            ],
+          },
+        },
+      },
+      MOE,
+    ),
+  ],
+  textEncoder: [{ model: 'wan-tiny', textEncoder: { model: 't5-tiny' } }],
+  data: [{ data: 'synthetic' }],
+  seed: [{ seed: 7 }],
+};
+
+/** Settings that Python need not read, with the reason. */
+const NOT_READ: Readonly<Record<string, string>> = {
+  model: 'the launcher sends the sizes with all defaults',
+  movingShapes: 'the launcher makes the batches',
+  schedule: "the launcher sends each step's learning rate",
+  steps: 'the launcher grants each step',
+  'mixedPrecision.outputDtype': 'the only value that is accepted is the one that ranks have',
+};
+
+/** Each framework's own file of the Python package; the other files serve all frameworks. */
+const OWN_FILES = { fsdp1: 'fsdp1.py', fsdp2: 'fsdp2.py', deepspeed: 'deepspeed_zero.py' } as const;
+
+/** The sections of a config by the names of Python's variables. */
+const SECTIONS = {
+  config: '',
+  parallel: 'parallel.',
+  optimizer: 'optimizer.',
+  mixed_precision: 'mixedPrecision.',
+} as const;
+
+/** Returns the paths of the settings that Python reads under a framework, as in parallel["tp"] and config["parallel"]["tp"]. */
+function readInPython(framework: TorchFramework): ReadonlySet<string> {
+  const folder = join(findInstallation(), 'src', 'python', 'shardlab_torch');
+  const others: readonly string[] = TORCH_FRAMEWORKS.filter((one) => one !== framework).map(
+    (one) => OWN_FILES[one],
+  );
+  const files = readdirSync(folder).filter((name) => name.endsWith('.py') && !others.includes(name));
+  const text = files.map((name) => readFileSync(join(folder, name), 'utf8')).join('\n');
+  const reads = text.matchAll(
+    /\b(config|parallel|optimizer|mixed_precision)((?:(?:\[|\.get\()"\w+"[\]),])+)/g,
+  );
+  return new Set(
+    [...reads].map(([, name = '', keys = '']) => {
+      const path = [...keys.matchAll(/\w+(?=")/g)].join('.');
+      return `${SECTIONS[name as keyof typeof SECTIONS]}${path}`; // the pattern has only these names
+    }),
+  );
+}
+
+/** Returns whether a config is accepted without a word about a setting. */
+function isAcceptedSilently(path: string, config: TrainConfigInput, framework: TorchFramework): boolean {
+  try {
+    return !check(config, framework).some((warning) => warning.startsWith(path));
+  } catch {
+    return false;
+  }
+}
+
+test('a setting that is accepted without a warning is read in Python, or needs no reader', () => {
+  const values = { ...OTHERWISE, ...MORE };
+  const silent: string[] = [];
+  for (const framework of TORCH_FRAMEWORKS) {
+    const reads = readInPython(framework);
+    for (const { path, idle } of WHOLE_SETTINGS) {
+      assert.ok((values[path]?.length ?? 0) > 0, `${path} has values here`);
+      if (reads.has(path) || path in NOT_READ) continue;
+      const accepted = values[path]?.filter(
+        (config) =>
+          isAcceptedSilently(path, config, framework) && (idle?.(parseTrainConfig(config)) ?? null) === null,
+      );
+      if (accepted?.length !== 0) silent.push(`${framework} ignores ${path}`);
+    }
+  }
+  assert.deepEqual(silent, []);
+});
+
+test('a setting that is ignored on PyTorch does not change the loss, and one that changes nothing is not refused', () => {
+  for (const framework of TORCH_FRAMEWORKS) {
+    for (const row of WHOLE_SETTINGS) {
+      const support = torchSupport(row, framework);
+      if (support === 'done') continue;
+      assert.notEqual(row.changes, 'ignored' in support ? 'loss' : 'nothing', `${row.path}, ${framework}`);
+    }
+  }
+});
