@@ -1,5 +1,5 @@
 import '../src/core/code-cache/use';
-import { findInstallation } from '../src/core/installation';
+import { findInstallation } from '../src/core';
 import { CompilerClient } from './front/compiler-client';
 
 /** Runs a kernel; Jupyter starts it with: `node main.js CONNECTION_FILE`. */

@@ -9,16 +9,16 @@ async function main(build: string): Promise<void> {
   // The modules must load after the recording has begun, so their imports are here and not at the top of the file.
   const names = await import('../src/index.js');
   for (const name of Object.keys(names)) Reflect.get(names, name); // a name's module loads when the name is first read
-  void (await import('../src/launch/rank/start.js')).startRank;
+  void (await import('../src/launch/index.js')).startRank;
   await import('./executor/cell-runner.js');
   await import('./front/kernel.js');
-  const { createWasmEngine } = await import('../src/engine/backend/wasm-engine.js');
-  const { parseTrainConfig } = await import('../src/config/train-config.js');
-  const { joinWorld } = await import('../src/wire/dist/world.js');
-  const { NO_SITE } = await import('../src/wire/dist/call-site.js');
-  const { Recorder } = await import('../src/ledger/recorder.js');
-  const { createTrainer } = await import('../src/training/trainer.js');
-  const { now } = await import('../src/core/units.js');
+  const { createWasmEngine } = await import('../src/engine/index.js');
+  const { parseTrainConfig } = await import('../src/config/index.js');
+  const { joinWorld } = await import('../src/wire/index.js');
+  const { NO_SITE } = await import('../src/wire/index.js');
+  const { Recorder } = await import('../src/ledger/index.js');
+  const { createTrainer } = await import('../src/training/index.js');
+  const { now } = await import('../src/core/index.js');
   const engine = await createWasmEngine({ blas: 'none', threads: 1, searchPaths: [] });
   const observer = new Recorder({ rank: 0, world: 1 }, now);
   engine.observe(observer);

@@ -2,34 +2,47 @@
  * The names in the scope of a rank's code. A `%%ranks` cell uses them without an import; a function given to
  * `job.on().run` gets them as its first argument. An import outside of a rank throws CONFIG.
  */
-import { currentRankScope } from './launch/rank/scope-host';
+import { currentRankScope } from './launch';
 
-export type { Engine } from './engine/backend/engine';
 /** TensorFlow.js: tensors, operations, gradients and layers. */
 export * as tf from './core/tf';
-export type { DeviceMesh } from './wire/dist/device-mesh';
-export type { Dist } from './wire/dist/facade';
-export type { ModelParallel, ModelParallelSizes } from './wire/dist/model-parallel';
-export type { CollectiveOptions, ProcessGroup, ReduceOp, Work } from './wire/dist/types';
-export { StateDictType } from './launch/rank/checkpoints';
-export * from './sharding/names/context-names';
-export type { RankFsdpWrapper } from './launch/rank/fsdp';
-export * from './sharding/names/fsdp-names';
+export type { Engine } from './engine';
+export type { RankFsdpWrapper, RankScope } from './launch';
+export { StateDictType } from './launch';
 /** Modules, parameters, layers and models, by PyTorch's names. */
 export * as nn from './nn/names/nn-names';
-export type { RankScope } from './launch/rank/scope';
+export type {
+  AdamW,
+  AdamWOptions,
+  ContextParallel,
+  ContextParallelOptions,
+  DdpOptions,
+  Fsdp,
+  FsdpOptions,
+  FullyShardArguments,
+  Optimizer,
+  ParallelPlan,
+  ParallelStyle,
+  PipelineSchedule,
+  PipelineStagesOptions,
+  Placement,
+  ScheduleOptions,
+  StepOptions,
+  WrapPolicy,
+} from './sharding';
+export * from './sharding/names/context-names';
+export * from './sharding/names/fsdp-names';
 export * from './sharding/names/tensor-names';
-export type { AdamW, AdamWOptions } from './sharding/optim/adamw';
-export type { Optimizer } from './sharding/optim/optimizer';
-export type { ContextParallel, ContextParallelOptions } from './sharding/context/context-parallel';
-export type { DdpOptions } from './sharding/ddp/distributed-data-parallel';
-export type { FsdpOptions, FullyShardArguments } from './sharding/fsdp1/fsdp-options';
-export type { Fsdp } from './sharding/fsdp1/fully-sharded-data-parallel';
-export type { PipelineSchedule, ScheduleOptions, StepOptions } from './sharding/pipeline/pipeline-schedule';
-export type { PipelineStagesOptions } from './sharding/pipeline/pipeline-stages';
-export type { ParallelPlan } from './sharding/tensor/parallelize-module';
-export type { ParallelStyle, Placement } from './sharding/tensor/styles';
-export type { WrapPolicy } from './sharding/wrap-policy';
+export type {
+  CollectiveOptions,
+  DeviceMesh,
+  Dist,
+  ModelParallel,
+  ModelParallelSizes,
+  ProcessGroup,
+  ReduceOp,
+  Work,
+} from './wire';
 
 const scope = currentRankScope();
 

@@ -1,5 +1,5 @@
 import ts from 'typescript';
-import type { CellError } from '../../src/cell/cell-error';
+import type { CellError } from '../../src/cell';
 import type { Completeness } from './protocol';
 
 const INDENT = '  ';

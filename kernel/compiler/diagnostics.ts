@@ -1,13 +1,16 @@
 import ts from 'typescript';
-import type { CellError } from '../../src/cell/cell-error';
-import { type PythonPlace, pythonLine, pythonName, pythonSentence } from '../../src/cell/python-habits';
 import {
   adviceOnKey,
   adviceOnMember,
   adviceOnName,
   adviceOnOperator,
   adviceOnType,
-} from '../../src/cell/torch-habits';
+  type CellError,
+  type PythonPlace,
+  pythonLine,
+  pythonName,
+  pythonSentence,
+} from '../../src/cell';
 
 /** The largest number of messages that are shown for one cell. */
 const SHOWN = 10;

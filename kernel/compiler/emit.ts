@@ -1,5 +1,5 @@
 import ts from 'typescript';
-import { nameInCells } from '../../src/cell/shared-names';
+import { nameInCells } from '../../src/cell';
 import { assignedVar, at, hasOwnVars, hoistedVar, letStatement, varNames } from './vars';
 
 const { factory } = ts;

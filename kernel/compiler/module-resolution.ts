@@ -1,6 +1,6 @@
 import { dirname, join } from 'node:path';
 import ts from 'typescript';
-import { ownName } from '../../src/core/installation';
+import { ownName } from '../../src/core';
 
 /** The folders in which modules are searched. */
 export interface ResolutionPlaces {

@@ -1,4 +1,4 @@
-import type { CellError } from '../../src/cell/cell-error';
+import type { CellError } from '../../src/cell';
 import type { NameKind } from './outline';
 
 /** Where a cell's names exist: in the notebook's process, or in the ranks of a job. */

@@ -1,4 +1,4 @@
-import { SHARED_NAMES } from '../../src/cell/shared-names';
+import { SHARED_NAMES } from '../../src/cell';
 import type { NameKind, Outline } from './outline';
 import type { AbsenceCause, Declaration } from './protocol';
 

@@ -1,5 +1,5 @@
 import ts from 'typescript';
-import { nameInCells } from '../../src/cell/shared-names';
+import { nameInCells } from '../../src/cell';
 import { at, hasOwnVars } from './vars';
 
 const { factory } = ts;

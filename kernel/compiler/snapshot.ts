@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { existsSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { makeFolder } from '../../src/core/regular-file';
+import { makeFolder } from '../../src/core';
 
 /**
  * [Note: compiler snapshot] Loading TypeScript and reading its libraries takes about a second of computing. Node can start from

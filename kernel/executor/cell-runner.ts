@@ -1,13 +1,16 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { EvaluateResult, Evaluator } from '../../src/cell/evaluator';
-import { toMimeBundle, toWireBundle } from '../../src/cell/mime';
-import { AGAIN_SECONDS, SecondInterrupt } from '../../src/cell/native-call';
-import type { StrayError } from '../../src/cell/stray-errors';
-import { ShardlabError } from '../../src/core/errors';
-import { rankNames } from '../../src/core/rank-names';
-import type { BusyRank } from '../../src/launch/call';
-import type { Job } from '../../src/session/run/job';
-import { interruptJobs, registeredJobs } from '../../src/session/run/registry';
+import {
+  AGAIN_SECONDS,
+  type EvaluateResult,
+  type Evaluator,
+  SecondInterrupt,
+  type StrayError,
+  toMimeBundle,
+  toWireBundle,
+} from '../../src/cell';
+import { rankNames, ShardlabError } from '../../src/core';
+import type { BusyRank } from '../../src/launch';
+import { interruptJobs, type Job, registeredJobs } from '../../src/session';
 import type { CellTimers } from './cell-timers';
 import type { OutputChannel } from './output-channel';
 import type { Outcome, RunCell, RunRanks } from './protocol';

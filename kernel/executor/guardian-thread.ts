@@ -1,6 +1,6 @@
 import { Socket } from 'node:net';
 import { parentPort, workerData } from 'node:worker_threads';
-import { attachGuardian, interruptInStages } from '../../src/cell/guardian';
+import { attachGuardian, interruptInStages } from '../../src/cell';
 import { INTERRUPT_BYTE, LIFELINE_FD, PATIENT_INTERRUPT_BYTE } from './protocol';
 
 /** After this time, the guardian terminates JavaScript that still waits for interrupted child processes. */

@@ -2,11 +2,16 @@ import '../../src/core/code-cache/use';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
-import { captureConsole } from '../../src/cell/console-capture';
-import { registerDisplay } from '../../src/cell/display';
-import { createEvaluator } from '../../src/cell/evaluator';
-import { watchStrayErrors, writeExitCall } from '../../src/cell/stray-errors';
-import { clearUnbroken, markUnbroken, unbroken } from '../../src/cell/unbroken';
+import {
+  captureConsole,
+  clearUnbroken,
+  createEvaluator,
+  markUnbroken,
+  registerDisplay,
+  unbroken,
+  watchStrayErrors,
+  writeExitCall,
+} from '../../src/cell';
 import { CellRunner } from './cell-runner';
 import { trackTimers } from './cell-timers';
 import { Comms } from './comms';

@@ -1,6 +1,4 @@
-import type { StreamWriter } from '../../src/cell/console-capture';
-import type { DisplaySink } from '../../src/cell/display';
-import { toWireBundle } from '../../src/cell/mime';
+import { type DisplaySink, type StreamWriter, toWireBundle } from '../../src/cell';
 import type { CommMessage, ExecutionId, FromExecutor, Output } from './protocol';
 
 /** Sends the outputs of cells to the front; each output has the number of its execution. */

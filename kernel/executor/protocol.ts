@@ -1,6 +1,4 @@
-import type { CellError } from '../../src/cell/cell-error';
-import type { StreamName } from '../../src/cell/console-capture';
-import type { MimeBundle } from '../../src/cell/mime';
+import type { CellError, MimeBundle, StreamName } from '../../src/cell';
 
 /** Number of an execution. Every output has this number, so that it appears in the cell that wrote it. */
 export type ExecutionId = number;

@@ -1,9 +1,7 @@
-import type { DisplaySink } from '../../src/cell/display';
-import { ShardlabError } from '../../src/core/errors';
-import type { OutputSink } from '../../src/launch/call';
-import { createLiveOutput } from '../../src/launch/outputs';
-import type { Job } from '../../src/session/run/job';
-import { registeredJobs } from '../../src/session/run/registry';
+import type { DisplaySink } from '../../src/cell';
+import { ShardlabError } from '../../src/core';
+import { createLiveOutput, type OutputSink } from '../../src/launch';
+import { type Job, registeredJobs } from '../../src/session';
 import type { RunRanks } from './protocol';
 
 /** Time in which an interrupted cell must end in all ranks. */

@@ -1,6 +1,4 @@
-import type { CellError } from '../../src/cell/cell-error';
-import { shortenedBundle } from '../../src/cell/excerpt';
-import type { MimeBundle } from '../../src/cell/mime';
+import { type CellError, type MimeBundle, shortenedBundle } from '../../src/cell';
 import type { Absence, AbsenceCause, CompiledCell, FailedCheck, Namespace } from '../compiler/protocol';
 import type { Outcome } from '../executor/protocol';
 import type { CompilerClient } from './compiler-client';

@@ -1,10 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { isStopped } from '../../src/cell/native-call';
+import { isStopped } from '../../src/cell';
+import { readProcessStat, ShardlabError } from '../../src/core';
 import { hasCodeCache, saveCodeCache } from '../../src/core/code-cache/save';
-import { ShardlabError } from '../../src/core/errors';
-import { readProcessStat } from '../../src/core/process-stat';
 import {
   type CompilerCall,
   type CompilerCalls,

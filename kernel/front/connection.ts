@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { ShardlabError } from '../../src/core/errors';
+import { ShardlabError } from '../../src/core';
 
 /** A kernel's channels, by their names in the connection file. */
 export const CHANNELS = ['shell', 'control', 'stdin', 'iopub', 'hb'] as const;

@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { metadataOf, shortenedBundle } from '../../src/cell/excerpt';
+import { metadataOf, shortenedBundle } from '../../src/cell';
 import { type CellExecution, type CellOutcome, failedBy } from './cell-execution';
 import type { History } from './history';
 import type { Publisher } from './publisher';

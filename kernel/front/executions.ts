@@ -1,6 +1,5 @@
-import type { StreamName } from '../../src/cell/console-capture';
-import { childrenCountFrom } from '../../src/cell/native-call';
-import type { Seconds } from '../../src/core/units';
+import { childrenCountFrom, type StreamName } from '../../src/cell';
+import type { Seconds } from '../../src/core';
 import type {
   CommMessage,
   ExecutionId,

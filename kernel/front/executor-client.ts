@@ -1,8 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
-import type { StreamName } from '../../src/cell/console-capture';
-import { EVALUATOR_FLAGS } from '../../src/cell/evaluator-flags';
+import { EVALUATOR_FLAGS, type StreamName } from '../../src/cell';
 import {
   type ExecutorSettings,
   type FromExecutor,

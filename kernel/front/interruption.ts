@@ -1,10 +1,5 @@
-import {
-  AGAIN_SECONDS,
-  describeActivity,
-  interruptChildren,
-  SecondInterrupt,
-} from '../../src/cell/native-call';
-import type { Seconds } from '../../src/core/units';
+import { AGAIN_SECONDS, describeActivity, interruptChildren, SecondInterrupt } from '../../src/cell';
+import type { Seconds } from '../../src/core';
 import type { CellExecution } from './cell-execution';
 import type { CompilerClient } from './compiler-client';
 import type { Executions, Running } from './executions';

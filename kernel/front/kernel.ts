@@ -1,6 +1,6 @@
 import { inspect as textOf } from 'node:util';
-import { watchStrayErrors } from '../../src/cell/stray-errors';
-import { type Warn, warnOnce } from '../../src/core/warn';
+import { watchStrayErrors } from '../../src/cell';
+import { type Warn, warnOnce } from '../../src/core';
 import type { CommMessage, ExecutorSettings } from '../executor/protocol';
 import { CellExecution } from './cell-execution';
 import type { CompilerClient } from './compiler-client';

@@ -1,5 +1,4 @@
-import { createStreamBuffer, type StreamName } from '../../src/cell/console-capture';
-import { Excerpt, metadataOf, shortenedBundle } from '../../src/cell/excerpt';
+import { createStreamBuffer, Excerpt, metadataOf, type StreamName, shortenedBundle } from '../../src/cell';
 import type { CommMessage, Output } from '../executor/protocol';
 import type { Sockets } from './sockets';
 import type { Header, Json } from './wire';

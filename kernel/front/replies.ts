@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { shortened } from '../../src/cell/excerpt';
-import { KERNEL_LANGUAGE } from '../../src/cell/kernelspec';
+import { KERNEL_LANGUAGE, shortened } from '../../src/cell';
 import { type Json, PROTOCOL_VERSION } from './wire';
 
 /** Returns the content of kernel_info_reply. */

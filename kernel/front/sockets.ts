@@ -1,8 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { Router, type SocketOptions, XPublisher } from 'zeromq';
-import { ShardlabError } from '../../src/core/errors';
-import { createSender, receiveAll } from '../../src/core/message-loops';
-import type { Warn } from '../../src/core/warn';
+import { createSender, receiveAll, ShardlabError, type Warn } from '../../src/core';
 import { CHANNELS, type Channel, type Connection } from './connection';
 import type { Message, Outgoing, Wire } from './wire';
 

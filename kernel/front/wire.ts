@@ -1,5 +1,5 @@
 import { createHmac, randomUUID, timingSafeEqual } from 'node:crypto';
-import { ConfigError, ShardlabError } from '../../src/core/errors';
+import { ConfigError, ShardlabError } from '../../src/core';
 
 /** Version of the Jupyter messaging protocol that the kernel speaks. */
 export const PROTOCOL_VERSION = '5.4';

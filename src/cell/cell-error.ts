@@ -1,5 +1,5 @@
 import { isNativeError } from 'node:util/types';
-import { ShardlabError } from '../core/errors';
+import { ShardlabError } from '../core';
 import { toPlainText } from './mime';
 import type { CellPosition, StackMapper } from './stack-mapper';
 

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { globalSlot } from '../core/global-slot';
+import { globalSlot } from '../core';
 import { encodeBinary, type MimeBundle, toMimeBundle } from './mime';
 
 export interface DisplayOptions {

@@ -1,7 +1,6 @@
 import { type Runtime, Session } from 'node:inspector';
 import { promiseHooks } from 'node:v8';
-import { ShardlabError } from '../core/errors';
-import { globalSlot } from '../core/global-slot';
+import { globalSlot, ShardlabError } from '../core';
 import { type CellError, describeThrown, readableThrown } from './cell-error';
 import { createDisplayGlobals } from './display';
 import { type GuardedGlobals, guardGlobals, tellRestored } from './guarded-globals';

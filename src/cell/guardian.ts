@@ -1,6 +1,5 @@
 import { Session } from 'node:inspector';
-import { readProcessStat } from '../core/process-stat';
-import { readIfThere } from '../core/read-if-there';
+import { readIfThere, readProcessStat } from '../core';
 import { isUnbroken, numUnbrokenEnded } from './unbroken';
 
 /** Ends the main thread's code, from another thread. */

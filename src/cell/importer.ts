@@ -3,9 +3,7 @@ import { createRequire } from 'node:module';
 import { isAbsolute, join, resolve as resolvePath } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { constants, Script } from 'node:vm';
-import { ShardlabError } from '../core/errors';
-import { findInstallation, ownName } from '../core/installation';
-import { readRegularFile } from '../core/regular-file';
+import { findInstallation, ownName, readRegularFile, ShardlabError } from '../core';
 import { showTensorValues } from './mime';
 import { enableTypescriptFiles, isTypescript, TYPESCRIPT_EXTENSIONS } from './typescript-files';
 
@@ -84,7 +82,8 @@ export function importMeta(baseDir: string): Readonly<Record<string, unknown>> {
  * gradients again.
  */
 function mendGradientsAgain(): void {
-  const engine = require.cache[join(__dirname, '..', 'engine', 'backend', 'mended', 'mended-gradients.js')]?.exports;
+  const engine =
+    require.cache[join(__dirname, '..', 'engine', 'backend', 'mended', 'mended-gradients.js')]?.exports;
   (engine as { readonly mendGradients: () => void } | undefined)?.mendGradients(); // undefined if this process has no engine
 }
 

@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
 import { isPromise, isUint8Array } from 'node:util/types';
-import { ConfigError } from '../core/errors';
+import { ConfigError } from '../core';
 
 /** A value in several media types, of which the front end picks one. The values are plain JSON, with binary values in base64. */
 export type MimeBundle = Readonly<Record<string, unknown>>;

@@ -1,8 +1,6 @@
 import { readdirSync, readlinkSync } from 'node:fs';
 import { uptime } from 'node:os';
-import { type ProcessStat, readProcessStat } from '../core/process-stat';
-import { readIfThere } from '../core/read-if-there';
-import { now, type Seconds } from '../core/units';
+import { now, type ProcessStat, readIfThere, readProcessStat, type Seconds } from '../core';
 
 /*
  * [Note: native calls] Another thread can end JavaScript that V8 runs, but not a system call, a call of a native

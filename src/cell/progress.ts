@@ -1,7 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { Clock } from '../core/clock';
-import { formatBytes, now, type Seconds } from '../core/units';
-import { escapeHtml } from '../figures/grammar/ink';
+import { type Clock, formatBytes, now, type Seconds } from '../core';
+import { escapeHtml } from '../figures';
 import { currentDisplay, type DisplaySink, replacingDisplay } from './display';
 import type { MimeBundle } from './mime';
 

@@ -1,4 +1,4 @@
-import { globalSlot } from '../core/global-slot';
+import { globalSlot } from '../core';
 
 /** The words of shared memory in which the main thread marks unbroken work. [Note: unbroken work] */
 const MARKS = globalSlot<Int32Array>('shardlab.unbroken');

@@ -3,9 +3,8 @@ import guide from '../../claims/fsdp-guide.json';
 import swift from '../../claims/fsdp-megatron-swift.json';
 import zero3 from '../../claims/wan-deepspeed-zero3.json';
 import wan22 from '../../claims/wan22-fsdp.json';
-import { ShardlabError } from '../core/errors';
-import type { MemoryCause } from '../core/events';
-import type { PlanObject } from '../planner/planned-model';
+import { type MemoryCause, ShardlabError } from '../core';
+import type { PlanObject } from '../planner';
 import type { EvidenceKind, Verdict } from './finding';
 import type { StatedPart } from './stated-part';
 

@@ -1,5 +1,5 @@
 import { Parser, type Values } from 'expr-eval-fork';
-import { ShardlabError } from '../core/errors';
+import { ShardlabError } from '../core';
 
 /** A value of an expression. */
 export type Value = number | string | boolean;

@@ -1,4 +1,4 @@
-import type { Estimate } from '../planner/prediction';
+import type { Estimate } from '../planner';
 
 /**
  * 'holds': true under the usual reading. 'holds partly': some parts are true, others not. 'holds only if': true under a

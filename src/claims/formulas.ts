@@ -1,11 +1,8 @@
-import type { StrategyName } from '../config/strategies';
-import type { MemoryCause } from '../core/events';
-import { simulateReductionError } from '../sharding/precision/reduction-error';
-import { ringCost } from '../wire/transport/ring-cost';
-import { GPUS, type GpuName, hardwareOf } from '../planner/hardware';
-import { shapeOf } from '../planner/model-shape';
-import { modelOf } from '../planner/models';
-import { PRICES } from '../planner/prices';
+import type { StrategyName } from '../config';
+import type { MemoryCause } from '../core';
+import { GPUS, type GpuName, hardwareOf, modelOf, PRICES, shapeOf } from '../planner';
+import { simulateReductionError } from '../sharding';
+import { ringCost } from '../wire';
 import { ACCELERATE_FORMULAS } from './accelerate-multinode/formulas';
 import type { Functions } from './expression';
 import { guideFormulas } from './fsdp-guide/formulas';

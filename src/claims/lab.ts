@@ -1,14 +1,10 @@
-import type { TrainConfigInput } from '../config/train-config';
-import type { CollectiveOp, CommCause } from '../core/events';
+import type { TrainConfigInput } from '../config';
+import type { Bytes, CollectiveOp, CommCause, Seconds } from '../core';
 import type * as tf from '../core/tf';
-import type { Bytes, Seconds } from '../core/units';
-import type { Dist } from '../wire/dist/facade';
-import type { ProcessGroup } from '../wire/dist/types';
-import type { BytesByCause } from '../ledger/record';
-import type { TemperatureGating, TemperatureGatingOptions } from '../nn/moe/temperature-gating';
-import type { LinkName, LinkNumbers } from '../wire/transport/link';
-import type { PlanObject } from '../planner/planned-model';
-import type { MemoryPrediction, Prediction } from '../planner/prediction';
+import type { BytesByCause } from '../ledger';
+import type { TemperatureGating, TemperatureGatingOptions } from '../nn';
+import type { MemoryPrediction, PlanObject, Prediction } from '../planner';
+import type { Dist, LinkName, LinkNumbers, ProcessGroup } from '../wire';
 
 /** The planner's functions that checks call. Checks get this object as an argument, so that a test can replace it. */
 export interface PlanLab {

@@ -1,6 +1,5 @@
-import { STRATEGIES, type StrategyName } from '../config/strategies';
-import type { MemoryCause } from '../core/events';
-import type { Bytes } from '../core/units';
+import { STRATEGIES, type StrategyName } from '../config';
+import type { Bytes, MemoryCause } from '../core';
 
 /** Parameters, gradients and Adam's states: 4 + 4 + 8 in fp32, or 2 + 2 + 12 in fp16 with an fp32 master and moments. */
 export const STATE_BYTES_PER_PARAMETER = 16;

@@ -1,7 +1,6 @@
-import { errorsOf, FRAGMENTS, type Fragment } from '../config/fragments';
-import { ShardlabError } from '../core/errors';
-import type { PlanObject } from '../planner/planned-model';
-import type { Prediction } from '../planner/prediction';
+import { errorsOf, FRAGMENTS, type Fragment } from '../config';
+import { ShardlabError } from '../core';
+import type { PlanObject, Prediction } from '../planner';
 import { type Claim, documentedNumber, type Requests } from './claim';
 import type { Facts } from './entry';
 import type { Functions } from './expression';

@@ -1,4 +1,4 @@
-import type { PlanObject } from '../planner/planned-model';
+import type { PlanObject } from '../planner';
 
 /** Returns the cell that shows a prediction: `sl.plan({ … })`. */
 export function planCell(request: PlanObject): string {

@@ -1,6 +1,4 @@
-import { predictMemory } from '../planner/memory/predict-memory';
-import { layoutOf } from '../planner/plan-input';
-import { predict } from '../planner/predict';
+import { layoutOf, predict, predictMemory } from '../planner';
 import type { PlanLab } from './lab';
 
 /** The planner's functions for checks. */

@@ -1,4 +1,4 @@
-import { ShardlabError } from '../core/errors';
+import { ShardlabError } from '../core';
 import type { Claim, Requests, RowCheck } from './claim';
 import type { ClaimEntry, Experiment } from './entry';
 import { type Evaluator, evaluatorOf } from './expression';

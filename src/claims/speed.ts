@@ -1,4 +1,4 @@
-import type { Estimate, Prediction } from '../planner/prediction';
+import type { Estimate, Prediction } from '../planner';
 
 /**
  * Returns by how many percent a layout is faster than a base, in tokens per second per GPU. Both layouts compute the same, so the

@@ -1,5 +1,5 @@
-import { nearest } from '../config/nearest';
-import { ConfigError, ShardlabError } from '../core/errors';
+import { nearest } from '../config';
+import { ConfigError, ShardlabError } from '../core';
 import { type Claim, type ClaimKind, DOCUMENTS } from './claim';
 import type { ClaimEntry, Expectation, Facts } from './entry';
 import { type Finding, numberOf, VERDICTS, type Verdict } from './finding';

@@ -1,10 +1,8 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { z } from 'zod';
-import { nearest } from '../config/nearest';
-import { PARALLEL, type ParallelConfig } from '../config/settings/parallel';
-import { SPLITS } from '../config/settings/pipeline';
-import type { LaunchOptions } from '../launch/options';
-import { type Link, type LinkName, type LinkNumbers, linkOf } from '../wire/transport/link';
+import { nearest, PARALLEL, type ParallelConfig, SPLITS } from '../config';
+import type { LaunchOptions } from '../launch';
+import { type Link, type LinkName, type LinkNumbers, linkOf } from '../wire';
 
 /** Returns a parser of an option's value: an integer of at least `least`. */
 export function wholeNumber(least: number): (text: string) => number {

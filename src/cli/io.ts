@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
-import { type ProgressPlace, processTerminal, type Terminal } from '../cell/progress';
-import { type ErrorCode, ShardlabError } from '../core/errors';
+import { type ProgressPlace, processTerminal, type Terminal } from '../cell';
+import { type ErrorCode, ShardlabError } from '../core';
 
 /** The exit status of a command: 0 if it succeeded, 1 if it failed, 2 for bad usage or bad input. */
 export type ExitStatus = 0 | 1 | 2;

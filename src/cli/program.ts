@@ -1,8 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Command, CommanderError } from 'commander';
-import { ShardlabError } from '../core/errors';
-import { shortened } from '../core/shortened';
+import { ShardlabError, shortened } from '../core';
 import { addCollectivesBench } from './bench/collectives-command';
 import { addGptBench } from './bench/gpt-command';
 import { addKernelBench } from './bench/kernel-command';

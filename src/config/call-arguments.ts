@@ -1,5 +1,4 @@
-import { ConfigError } from '../core/errors';
-import type { Warn } from '../core/warn';
+import { ConfigError, type Warn } from '../core';
 import { camelCase, requireKnownOptions, requireNamed } from './option-names';
 import type { Original } from './setting';
 import { SETTING_ROWS } from './setting-table';

@@ -1,7 +1,4 @@
-import { ConfigError } from '../core/errors';
-import { shortened } from '../core/shortened';
-import { isRecord, shown } from '../core/shown';
-import { isWhole } from '../core/whole-number';
+import { ConfigError, isRecord, isWhole, shortened, shown } from '../core';
 import { requireKnownOptions } from './option-names';
 
 /** The values that an option of a call may have. */

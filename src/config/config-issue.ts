@@ -1,8 +1,5 @@
 import type { z } from 'zod';
-import { ConfigError } from '../core/errors';
-import { ownValue } from '../core/own-value';
-import { shortened } from '../core/shortened';
-import { shown } from '../core/shown';
+import { ConfigError, ownValue, shortened, shown } from '../core';
 import { nearest } from './nearest';
 import { fromOtherName, settingFromOtherName } from './other-names';
 import { unplainParts } from './plain-input';

@@ -1,4 +1,4 @@
-import { ConfigError } from '../core/errors';
+import { ConfigError } from '../core';
 
 const FORMS = {
   model:

@@ -11,8 +11,7 @@ import {
   parseDocument,
   visit,
 } from 'yaml';
-import { ConfigError } from '../core/errors';
-import { shortened } from '../core/shortened';
+import { ConfigError, shortened } from '../core';
 import { issueMessage } from './config-issue';
 import type { ConfigIssue } from './setting';
 

@@ -1,8 +1,5 @@
 import { resolve } from 'node:path';
-import { ConfigError, ShardlabError } from '../core/errors';
-import { MOST_CONFIG_BYTES, readRegularFile } from '../core/regular-file';
-import { shortened } from '../core/shortened';
-import { shown } from '../core/shown';
+import { ConfigError, MOST_CONFIG_BYTES, readRegularFile, ShardlabError, shortened, shown } from '../core';
 import { LONGEST_PATH } from './call-options';
 import { type LocatedText, locatedText } from './located-text';
 import { MODEL_NAMES } from './model-names';

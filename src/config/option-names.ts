@@ -1,6 +1,4 @@
-import { ConfigError, classOf } from '../core/errors';
-import { shortened } from '../core/shortened';
-import { isRecord } from '../core/shown';
+import { ConfigError, classOf, isRecord, shortened } from '../core';
 import { nearest } from './nearest';
 
 /**

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { isRecord } from '../core/shown';
+import { isRecord } from '../core';
 import { callback, type OptionKind, path as pathKind, wrongOption } from './call-options';
 import { nearest } from './nearest';
 import { requireKnownOptions } from './option-names';

@@ -1,6 +1,4 @@
-import { classOf } from '../core/errors';
-import { shortened } from '../core/shortened';
-import { isRecord, shown } from '../core/shown';
+import { classOf, isRecord, shortened, shown } from '../core';
 import type { ConfigIssue } from './setting';
 
 /** Settings are nested less deep, as in a file (located-text.ts). */

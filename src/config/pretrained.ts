@@ -1,8 +1,6 @@
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { parseJson } from '../core/json-text';
-import { MOST_CONFIG_BYTES, readRegularFile } from '../core/regular-file';
-import { shown } from '../core/shown';
+import { MOST_CONFIG_BYTES, parseJson, readRegularFile, shown } from '../core';
 import { BUILT_FAMILIES, builtSizes, familyOf, isVideoModel } from './families/families';
 import { familyName } from './families/family';
 

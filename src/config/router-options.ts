@@ -1,4 +1,4 @@
-import { ConfigError } from '../core/errors';
+import { ConfigError } from '../core';
 
 /** How rows are sent to experts. */
 export interface RouterOptions {

@@ -1,5 +1,5 @@
 import { parse } from 'yaml';
-import { ConfigError } from '../core/errors';
+import { ConfigError } from '../core';
 import { ownData } from './settings/data';
 import { checkTrainConfig, type TrainConfig } from './train-config';
 

@@ -1,4 +1,4 @@
-import { ConfigError } from '../core/errors';
+import { ConfigError } from '../core';
 import { nearest } from './nearest';
 
 /** Keys that programs read from any object, to print it or to find its type. */

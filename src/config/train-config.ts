@@ -1,6 +1,5 @@
 import type { z } from 'zod';
-import { ConfigError } from '../core/errors';
-import { ownValue } from '../core/own-value';
+import { ConfigError, ownValue } from '../core';
 import { issuesMessage, toIssues, type Words } from './config-issue';
 import { PUBLISHED_TRAINING } from './named-models';
 import { unplainParts } from './plain-input';

@@ -1,8 +1,5 @@
-import type { CommCause } from '../core/events';
-import { mean, sumOf } from '../core/statistics';
-import type { Bytes } from '../core/units';
-import { type CommunicationRow, communication } from '../ledger/communication';
-import { byWaitKind } from '../ledger/waits';
+import { type Bytes, type CommCause, mean, sumOf } from '../core';
+import { byWaitKind, type CommunicationRow, communication } from '../ledger';
 import type { RunView } from './run-view';
 import { lastSteps } from './step-times';
 

@@ -1,7 +1,5 @@
-import { COMM_CAUSES, type CommCause } from '../core/events';
-import { sumOf } from '../core/statistics';
-import type { Bytes } from '../core/units';
-import { WAIT_KINDS } from '../ledger/waits';
+import { type Bytes, COMM_CAUSES, type CommCause, sumOf } from '../core';
+import { WAIT_KINDS } from '../ledger';
 import { commCaseOf, type Kind, kindsOf, receivedFor } from './comm-case';
 import {
   CAUSE_WORDS,

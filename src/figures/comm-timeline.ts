@@ -1,6 +1,5 @@
-import { mean } from '../core/statistics';
-import { type Timeline, timeline, waitSeconds, waitShare } from '../ledger/timeline';
-import { waitsOf } from '../ledger/waits';
+import { mean } from '../core';
+import { type Timeline, timeline, waitSeconds, waitShare, waitsOf } from '../ledger';
 import { createFigure, type Figure, quantity } from './figure';
 import { percent, type Scaled, short, timeScale } from './format';
 import { bold, safe, soft, strong } from './grammar/ink';

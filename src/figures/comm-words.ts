@@ -1,6 +1,4 @@
-import type { CommCause } from '../core/events';
-import { sumOf } from '../core/statistics';
-import type { Bytes } from '../core/units';
+import { type Bytes, type CommCause, sumOf } from '../core';
 import type { CommCase, Kind } from './comm-case';
 import type { Title } from './figure';
 import { byteScale, counted, inUnit, percent, quoted, timeScale, timesText } from './format';

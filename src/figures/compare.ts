@@ -1,5 +1,4 @@
-import { ConfigError } from '../core/errors';
-import { shown } from '../core/shown';
+import { ConfigError, shown } from '../core';
 import { compareComm } from './comm-causes';
 import { compareTimeline } from './comm-timeline';
 import type { Figure } from './figure';

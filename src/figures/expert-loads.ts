@@ -1,7 +1,6 @@
-import { nearest } from '../config/nearest';
-import { ConfigError } from '../core/errors';
-import { mean, sumOf, total } from '../core/statistics';
-import type { StepResult } from '../training/step-result';
+import { nearest } from '../config';
+import { ConfigError, mean, sumOf, total } from '../core';
+import type { StepResult } from '../training';
 import { createFigure, type Figure, type Title } from './figure';
 import { percent } from './format';
 import { niceTicks, titled } from './grammar/axes';

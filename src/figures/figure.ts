@@ -1,8 +1,6 @@
 import { closeSync, writeFileSync } from 'node:fs';
 import { extname } from 'node:path';
-import { DISPLAY, type DisplayBundle } from '../core/display';
-import { ConfigError, classOf, ShardlabError } from '../core/errors';
-import { createOutputFile } from '../core/regular-file';
+import { ConfigError, classOf, createOutputFile, DISPLAY, type DisplayBundle, ShardlabError } from '../core';
 import type { DataFrame } from './frame';
 import { DARK, LIGHT, plain, safe, soft, strong, type Theme } from './grammar/ink';
 import type { Layout, Trace } from './grammar/plotly';

@@ -1,4 +1,4 @@
-import type { Bytes, Seconds } from '../core/units';
+import type { Bytes, Seconds } from '../core';
 
 /** A unit for all numbers of a figure; numbers are divided by `divisor`. */
 export interface Scaled {

@@ -1,7 +1,7 @@
 // biome-ignore lint/suspicious/noTsIgnore: the package may be missing where users compile against our declarations.
 /** @ts-ignore danfojs-node is optional; without danfojs-node, the type of a frame is `any`. */
 import type { DataFrame as DanfoFrame } from 'danfojs-node';
-import { ShardlabError } from '../core/errors';
+import { ShardlabError } from '../core';
 
 /** A DataFrame of the library danfojs-node. */
 export type DataFrame = DanfoFrame;

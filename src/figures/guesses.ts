@@ -1,5 +1,4 @@
-import { DISPLAY, type DisplayBundle } from '../core/display';
-import { globalSlot } from '../core/global-slot';
+import { DISPLAY, type DisplayBundle, globalSlot } from '../core';
 import type { Figure } from './figure';
 import { safe } from './grammar/ink';
 import { createTable, type Table } from './table';

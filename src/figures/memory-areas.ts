@@ -1,9 +1,15 @@
-import { MEMORY_CAUSES, type MemoryCause, type SpanName } from '../core/events';
-import { listed } from '../core/listed';
-import type { Bytes, Seconds } from '../core/units';
-import { type MemoryOverTime, memoryAtPeak, memoryAtRest, totalBytes } from '../ledger/memory';
-import { type BytesByCause, noBytes, type StepRecord } from '../ledger/record';
-import { type Timeline, timeline } from '../ledger/timeline';
+import { type Bytes, listed, MEMORY_CAUSES, type MemoryCause, type Seconds, type SpanName } from '../core';
+import {
+  type BytesByCause,
+  type MemoryOverTime,
+  memoryAtPeak,
+  memoryAtRest,
+  noBytes,
+  type StepRecord,
+  type Timeline,
+  timeline,
+  totalBytes,
+} from '../ledger';
 import type { Scaled } from './format';
 import { soft } from './grammar/ink';
 import { line, note, rounded } from './grammar/marks';

@@ -1,10 +1,13 @@
-import { ConfigError } from '../core/errors';
-import { MEMORY_CAUSES } from '../core/events';
-import { sumOf } from '../core/statistics';
-import type { Bytes } from '../core/units';
-import { logicalAtPeak, memoryAtPeak, memoryOverTime, totalBytes } from '../ledger/memory';
-import { modelStatesOf } from '../ledger/model-states';
-import type { BytesByCause, StepRecord } from '../ledger/record';
+import { type Bytes, ConfigError, MEMORY_CAUSES, sumOf } from '../core';
+import {
+  type BytesByCause,
+  logicalAtPeak,
+  memoryAtPeak,
+  memoryOverTime,
+  modelStatesOf,
+  type StepRecord,
+  totalBytes,
+} from '../ledger';
 import { peakOf } from './memory-areas';
 import { higherPeak, type RunView, recordsOfStep } from './run-view';
 import { stepTimes, typicalStep } from './step-times';

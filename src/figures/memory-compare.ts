@@ -1,6 +1,5 @@
-import { MEMORY_CAUSES, type MemoryCause } from '../core/events';
-import { totalBytes } from '../ledger/memory';
-import { noBytes, type StepRecord } from '../ledger/record';
+import { MEMORY_CAUSES, type MemoryCause } from '../core';
+import { noBytes, type StepRecord, totalBytes } from '../ledger';
 import { createFigure, type Figure } from './figure';
 import { byteScale, counted, type Scaled, short } from './format';
 import { STACK_ORDER } from './grammar/palette';

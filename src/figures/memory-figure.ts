@@ -1,4 +1,4 @@
-import { ConfigError } from '../core/errors';
+import { ConfigError } from '../core';
 import type { Figure } from './figure';
 import { memoryRanks } from './memory-ranks';
 import { memorySpaces, memoryTimeline } from './memory-timeline';

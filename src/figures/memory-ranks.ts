@@ -1,5 +1,4 @@
-import { leftAtPeak, memoryAtPeak, memoryAtRest, totalBytes } from '../ledger/memory';
-import type { StepRecord } from '../ledger/record';
+import { leftAtPeak, memoryAtPeak, memoryAtRest, type StepRecord, totalBytes } from '../ledger';
 import { createFigure, type Figure } from './figure';
 import { byteScale, counted, inUnit, type Scaled, short } from './format';
 import { ticks, titled } from './grammar/axes';

@@ -1,9 +1,15 @@
-import type { MemoryCause } from '../core/events';
-import type { Bytes } from '../core/units';
-import { leftAtPeak, type MemoryOverTime, memoryAtPeak, memoryOverTime, totalBytes } from '../ledger/memory';
-import type { BytesByCause, StepRecord } from '../ledger/record';
-import { temporaries } from '../ledger/temporaries';
-import { timeline } from '../ledger/timeline';
+import type { Bytes, MemoryCause } from '../core';
+import {
+  type BytesByCause,
+  leftAtPeak,
+  type MemoryOverTime,
+  memoryAtPeak,
+  memoryOverTime,
+  type StepRecord,
+  temporaries,
+  timeline,
+  totalBytes,
+} from '../ledger';
 import { createFigure, type Figure, type Quantities, quantity } from './figure';
 import { byteScale, counted, inUnit, percent, quoted, type Scaled, short, timeScale } from './format';
 import { titled } from './grammar/axes';

@@ -1,9 +1,5 @@
-import type { MemoryCause } from '../core/events';
-import { listed } from '../core/listed';
-import { sumOf } from '../core/statistics';
-import type { Bytes } from '../core/units';
-import { totalBytes } from '../ledger/memory';
-import type { BytesByCause } from '../ledger/record';
+import { type Bytes, listed, type MemoryCause, sumOf } from '../core';
+import { type BytesByCause, totalBytes } from '../ledger';
 import { type Quantities, type Quantity, quantity, type Title } from './figure';
 import { byteScale, inUnit, percent, quoted, type Scaled, timesText } from './format';
 import { unescaped } from './grammar/ink';

@@ -1,6 +1,5 @@
-import { fields, requireKind } from '../config/call-options';
-import { ConfigError, classOf } from '../core/errors';
-import { shown } from '../core/shown';
+import { fields, requireKind } from '../config';
+import { ConfigError, classOf, shown } from '../core';
 import { createFigure, type Figure } from './figure';
 import { paddedRange } from './grammar/axes';
 import type { Axis, AxisKey, Layout, Trace } from './grammar/plotly';

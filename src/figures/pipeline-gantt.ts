@@ -1,10 +1,6 @@
-import type { PipelineScheduleName } from '../config/settings/pipeline';
-import { ConfigError } from '../core/errors';
-import { rankNames } from '../core/rank-names';
-import { mean, median } from '../core/statistics';
-import type { Seconds } from '../core/units';
-import type { SpanRecord, StepRecord } from '../ledger/record';
-import { type Replay, replay, type TimedAction } from '../sharding/pipeline/replay';
+import type { PipelineScheduleName } from '../config';
+import { ConfigError, mean, median, rankNames, type Seconds } from '../core';
+import type { SpanRecord, StepRecord } from '../ledger';
 import {
   type Action,
   type ActionKind,
@@ -12,7 +8,10 @@ import {
   bubbleShare,
   mostInFlight,
   type PipelineSizes,
-} from '../sharding/pipeline/schedules';
+  type Replay,
+  replay,
+  type TimedAction,
+} from '../sharding';
 import { createFigure, type Figure, quantity } from './figure';
 import { counted, percent, short, timeScale } from './format';
 import { rowAxis, titled } from './grammar/axes';

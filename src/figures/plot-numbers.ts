@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { ofKind, parseOptions, type ShapeOf, textSchema } from '../config/parse-options';
-import { ConfigError, classOf } from '../core/errors';
+import { ofKind, parseOptions, type ShapeOf, textSchema } from '../config';
+import { ConfigError, classOf } from '../core';
 import { createFigure, type Figure, type Title } from './figure';
 import { columnAxis, paddedRange, rowAxis, titled } from './grammar/axes';
 import { plain, safe, soft, strong } from './grammar/ink';

@@ -1,4 +1,4 @@
-import type { StepRecord } from '../ledger/record';
+import type { StepRecord } from '../ledger';
 import { recordsOfStep } from './run-view';
 import { createTable, numbers, type Table } from './table';
 

@@ -1,7 +1,6 @@
-import { ConfigError } from '../core/errors';
-import { shown } from '../core/shown';
-import type { StepRecord } from '../ledger/record';
-import type { RunForecast } from '../planner/dry-run/forecast';
+import { ConfigError, shown } from '../core';
+import type { StepRecord } from '../ledger';
+import type { RunForecast } from '../planner';
 
 /** The part of a run that figures use. */
 export interface RunView {

@@ -1,6 +1,4 @@
-import { ConfigError } from '../core/errors';
-import { listed } from '../core/listed';
-import type { Bytes } from '../core/units';
+import { type Bytes, ConfigError, listed } from '../core';
 import { type Quantity, quantity, type Title } from './figure';
 import { byteScale, inUnit, quoted } from './format';
 import type { RunView } from './run-view';

@@ -1,4 +1,4 @@
-import { median } from '../core/statistics';
+import { median } from '../core';
 import { short } from './format';
 
 /** A quantity over several steps: the median and the quartiles (half of the steps are between `low` and `high`). */

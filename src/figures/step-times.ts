@@ -1,8 +1,14 @@
-import { mean, total } from '../core/statistics';
-import type { Seconds } from '../core/units';
-import { bySteps } from '../ledger/communication';
-import type { StepRecord } from '../ledger/record';
-import { byWaitKind, totalWait, WAIT_KINDS, type WaitKind, waitSecondsOf, waitsOf } from '../ledger/waits';
+import { mean, type Seconds, total } from '../core';
+import {
+  bySteps,
+  byWaitKind,
+  type StepRecord,
+  totalWait,
+  WAIT_KINDS,
+  type WaitKind,
+  waitSecondsOf,
+  waitsOf,
+} from '../ledger';
 import type { RunView } from './run-view';
 import { areApart, ratioOf, type Spread, scaled, spreadOf } from './spread';
 

@@ -1,12 +1,5 @@
-import {
-  anyText,
-  instance,
-  listOf,
-  type OptionKinds,
-  requireKind,
-  requireOptions,
-} from '../config/call-options';
-import { DISPLAY, type DisplayBundle } from '../core/display';
+import { anyText, instance, listOf, type OptionKinds, requireKind, requireOptions } from '../config';
+import { DISPLAY, type DisplayBundle } from '../core';
 import { commonPrototype, type DataFrame, frameOf, rowsOf } from './frame';
 import { escapeHtml } from './grammar/ink';
 

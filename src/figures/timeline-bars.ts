@@ -1,7 +1,5 @@
-import { COMM_CAUSES } from '../core/events';
-import type { Seconds } from '../core/units';
-import type { MainSegment, Timeline, WireSegment } from '../ledger/timeline';
-import { WAIT_KINDS } from '../ledger/waits';
+import { COMM_CAUSES, type Seconds } from '../core';
+import { type MainSegment, type Timeline, WAIT_KINDS, type WireSegment } from '../ledger';
 import { CAUSE_WORDS, spoken } from './comm-words';
 import { short, timeScale } from './format';
 import { rowAxis, titled } from './grammar/axes';

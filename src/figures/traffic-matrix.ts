@@ -1,7 +1,4 @@
-import { ConfigError } from '../core/errors';
-import { listed } from '../core/listed';
-import { sumOf } from '../core/statistics';
-import type { Bytes } from '../core/units';
+import { type Bytes, ConfigError, listed, sumOf } from '../core';
 import { CAUSE_WORDS } from './comm-words';
 import { createFigure, type Figure, quantity, type Title } from './figure';
 import { byteScale, counted, inUnit, percent, type Scaled } from './format';

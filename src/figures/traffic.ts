@@ -1,6 +1,5 @@
-import type { CommCause } from '../core/events';
-import type { Bytes } from '../core/units';
-import type { CollectiveRecord, StepRecord } from '../ledger/record';
+import type { Bytes, CommCause } from '../core';
+import type { CollectiveRecord, StepRecord } from '../ledger';
 
 /** Bytes that a rank receives from another rank per step, for one axis of a mesh. */
 export interface Flow {

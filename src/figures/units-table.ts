@@ -1,6 +1,5 @@
-import { sumOf } from '../core/statistics';
-import { formatBytes, formatSeconds } from '../core/units';
-import { type Link, linkText, transferSeconds } from '../wire/transport/link';
+import { formatBytes, formatSeconds, sumOf } from '../core';
+import { type Link, linkText, transferSeconds } from '../wire';
 import { counted } from './format';
 import { type Column, createTable, numbers, type Table } from './table';
 

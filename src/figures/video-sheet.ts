@@ -1,5 +1,5 @@
 import { writeFileSync } from 'node:fs';
-import { DISPLAY, type Shown, withShown } from '../core/display';
+import { DISPLAY, type Shown, withShown } from '../core';
 import { escapeHtml } from './grammar/ink';
 import { toPng } from './static/png';
 

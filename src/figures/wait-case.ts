@@ -1,7 +1,5 @@
-import { mean, sumOf } from '../core/statistics';
-import type { StepRecord } from '../ledger/record';
-import { timeline } from '../ledger/timeline';
-import { byWaitKind, waitSecondsOf, waitsOf } from '../ledger/waits';
+import { mean, sumOf } from '../core';
+import { byWaitKind, type StepRecord, timeline, waitSecondsOf, waitsOf } from '../ledger';
 import { type RunView, recordsOfStep } from './run-view';
 import { type Spread, scaled } from './spread';
 import { fromMedians, lastSteps, stepTimes, typicalStep } from './step-times';

@@ -1,6 +1,12 @@
-import { listed } from '../core/listed';
-import type { StepRecord } from '../ledger/record';
-import { byWaitKind, totalWait, WAIT_KINDS, type WaitKind, type WaitSeconds } from '../ledger/waits';
+import { listed } from '../core';
+import {
+  byWaitKind,
+  type StepRecord,
+  totalWait,
+  WAIT_KINDS,
+  type WaitKind,
+  type WaitSeconds,
+} from '../ledger';
 import { type Quantities, quantity, type Title } from './figure';
 import { byteScale, counted, inUnit, quoted, short, timeScale } from './format';
 import { safe } from './grammar/ink';

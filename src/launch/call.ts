@@ -1,6 +1,6 @@
-import { childrenCountFrom } from '../cell/native-call';
-import type { RankProgress } from '../training/checkpoint/pretrained/first-state';
-import type { ReplicaSum } from '../sharding/replica-sums';
+import { childrenCountFrom } from '../cell';
+import type { ReplicaSum } from '../sharding';
+import type { RankProgress } from '../training';
 import type { CellStep, Outcome, RankEvent, RankOutput, RankStep, RankWork } from './control/messages';
 import type { BatchesMade, BatchesNeeded } from './control/torch-messages';
 import type { Failure } from './failure';

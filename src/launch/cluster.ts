@@ -1,8 +1,7 @@
 import type { NetworkInterfaceInfo } from 'node:os';
 import { z } from 'zod';
-import type { ShapeOf } from '../config/parse-options';
-import { ConfigError } from '../core/errors';
-import { shown } from '../core/shown';
+import type { ShapeOf } from '../config';
+import { ConfigError, shown } from '../core';
 
 /** The programs that can start ranks of PyTorch. */
 export const LAUNCHERS = ['torchrun', 'ssh', 'mpirun', 'slurm'] as const;

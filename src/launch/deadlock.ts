@@ -1,5 +1,4 @@
-import { rankNames } from '../core/rank-names';
-import { now, type Seconds } from '../core/units';
+import { now, rankNames, type Seconds } from '../core';
 import { isPair, type Situation } from './control/situation';
 import { describeCollective, findWaits, GRACE_SECONDS, type MissingCollective, type Wait } from './waits';
 

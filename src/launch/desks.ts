@@ -1,10 +1,9 @@
-import { type ErrorCode, ShardlabError } from '../core/errors';
-import type { Bytes } from '../core/units';
+import { type Bytes, type ErrorCode, ShardlabError } from '../core';
+import type { CallSink } from './call';
 import type { ControlServer } from './control/control-server';
 import type { FromRank, ToRank } from './control/messages';
 import { firstRanks } from './control/selection';
 import type { Situation } from './control/situation';
-import type { CallSink } from './call';
 import { describeExit, type RankExit } from './rank-process';
 
 /** Asks couriers what their main threads do. Couriers also answer while main threads compute or wait. */

@@ -1,6 +1,5 @@
-import { type ErrorCode, ShardlabError } from '../core/errors';
-import { rankNames } from '../core/rank-names';
-import type { AbortReason } from '../wire/transport/control-block';
+import { type ErrorCode, rankNames, ShardlabError } from '../core';
+import type { AbortReason } from '../wire';
 import type { Outcome, RankError } from './control/messages';
 import { codeOfExit, describeExit, explainExit, type RankExit } from './rank-process';
 

@@ -1,17 +1,13 @@
 import { createServer } from 'node:net';
-import type { ShowProgress } from '../cell/progress';
-import { ShardlabError } from '../core/errors';
-import { findInstallation } from '../core/installation';
-import { now } from '../core/units';
-import type { Link } from '../wire/transport/link';
-import { probeSharedMemory } from '../wire/transport/native';
-import { createSegment, SEGMENT_BYTES, type Segment } from '../wire/transport/segment';
+import type { ShowProgress } from '../cell';
+import { findInstallation, now, ShardlabError } from '../core';
+import { createSegment, type Link, probeSharedMemory, SEGMENT_BYTES, type Segment } from '../wire';
 import { type ControlServer, type NodeControlServer, openControlServer } from './control/control-server';
 import { createJobFolder, removeJobFolder, socketEndpoint } from './control/folder';
 import type { FromRank, ReadyReport } from './control/messages';
 import { firstRanks } from './control/selection';
-import { rankEnvironment } from './rank/setup';
 import type { LaunchPlan } from './options';
+import { rankEnvironment } from './rank/setup';
 import {
   codeOfExit,
   describeExit,

@@ -1,6 +1,5 @@
 import { freemem } from 'node:os';
-import { readIfThere } from '../core/read-if-there';
-import type { Bytes } from '../core/units';
+import { type Bytes, readIfThere } from '../core';
 
 /** Returns a file's text; undefined if the file cannot be read. Tests pass their own function. */
 export type ReadText = (path: string) => string | undefined;

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { availableParallelism } from 'node:os';
 import { setTimeout } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
-import { now, type Seconds } from '../core/units';
+import { now, type Seconds } from '../core';
 
 const SPIN = `
   const { parentPort } = require('node:worker_threads');

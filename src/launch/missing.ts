@@ -1,5 +1,4 @@
-import { rankNames } from '../core/rank-names';
-import { now, type Seconds } from '../core/units';
+import { now, rankNames, type Seconds } from '../core';
 import type { Situation, WaitingIn } from './control/situation';
 import { findDeadlock } from './deadlock';
 import { describeCollective, findWaits, GRACE_SECONDS, type MissingCollective } from './waits';

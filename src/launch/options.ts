@@ -1,19 +1,9 @@
 import { networkInterfaces } from 'node:os';
 import { z } from 'zod';
-import { findBlas } from '../engine/backend/blas';
-import {
-  anyValue,
-  countSchema,
-  parseOptions,
-  pathSchema,
-  positiveSchema,
-  type ShapeOf,
-} from '../config/parse-options';
-import { ConfigError, ShardlabError } from '../core/errors';
-import { isFolder } from '../core/regular-file';
-import { shown } from '../core/shown';
-import { type Bytes, formatBytes } from '../core/units';
-import { type Link, type LinkName, type LinkNumbers, linkOf } from '../wire/transport/link';
+import { anyValue, countSchema, parseOptions, pathSchema, positiveSchema, type ShapeOf } from '../config';
+import { type Bytes, ConfigError, formatBytes, isFolder, ShardlabError, shown } from '../core';
+import { findBlas } from '../engine';
+import { type Link, type LinkName, type LinkNumbers, linkOf } from '../wire';
 import { CLUSTER_OPTIONS, type Cluster, type ClusterOptions, planCluster } from './cluster';
 
 /**

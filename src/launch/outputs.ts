@@ -1,8 +1,13 @@
-import { type DisplaySink, replacingDisplay } from '../cell/display';
-import { LONGEST_TEXT, omission, shortenedBundle } from '../cell/excerpt';
-import type { MimeBundle } from '../cell/mime';
-import { rankNames } from '../core/rank-names';
-import { escapeHtml } from '../figures/grammar/ink';
+import {
+  type DisplaySink,
+  LONGEST_TEXT,
+  type MimeBundle,
+  omission,
+  replacingDisplay,
+  shortenedBundle,
+} from '../cell';
+import { rankNames } from '../core';
+import { escapeHtml } from '../figures';
 import type { RankError, RankEvent } from './control/messages';
 
 /** The output of one rank so far. */

@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
-import { EVALUATOR_FLAGS } from '../cell/evaluator-flags';
-import { type ErrorCode, ShardlabError } from '../core/errors';
-import { LIFELINE_FD } from './rank/setup';
+import { EVALUATOR_FLAGS } from '../cell';
+import { type ErrorCode, ShardlabError } from '../core';
 import { countOomKills } from './host-memory';
+import { LIFELINE_FD } from './rank/setup';
 import { limitBehind } from './system-limits';
 
 /** How a rank's process ended. */

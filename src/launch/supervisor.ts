@@ -1,10 +1,9 @@
-import { describeActivity, interruptChildren } from '../cell/native-call';
-import { unbroken } from '../cell/unbroken';
-import { ShardlabError } from '../core/errors';
-import type { AbortReason } from '../wire/transport/control-block';
+import { describeActivity, interruptChildren, unbroken } from '../cell';
+import { ShardlabError } from '../core';
+import type { AbortReason } from '../wire';
+import { type BusyRank, type Call, type CallSink, Cancellation, createCall, RankLocks } from './call';
 import type { FromRank, Outcome, RankWork, StepGrant, ToRank } from './control/messages';
 import type { Situation } from './control/situation';
-import { type BusyRank, type Call, type CallSink, Cancellation, createCall, RankLocks } from './call';
 import { SaveDesk, StatusDesk, supply } from './desks';
 import { AFTER_DEATH, abortReason, type Failure, failureError } from './failure';
 import type { Fleet, FleetListener } from './fleet';

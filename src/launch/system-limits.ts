@@ -1,6 +1,5 @@
 import { readdirSync } from 'node:fs';
-import { ShardlabError } from '../core/errors';
-import { readIfThere } from '../core/read-if-there';
+import { readIfThere, ShardlabError } from '../core';
 
 /** For each error code, the limit's row in /proc/self/limits and its text for messages. Source: errno(3), getrlimit(2) */
 const LIMITS: Readonly<Record<string, { readonly row?: string; readonly text: string }>> = {

@@ -1,4 +1,4 @@
-import type { Seconds } from '../core/units';
+import type { Seconds } from '../core';
 import { isPair, type Situation, streamOf, type WaitingIn } from './control/situation';
 
 /** Ranks that wait in one collective, and the ranks that have not called it. */

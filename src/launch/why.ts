@@ -1,6 +1,4 @@
-import { type Shown, shownAsText, withShown } from '../core/display';
-import { rankNames } from '../core/rank-names';
-import { formatSeconds, now, type Seconds } from '../core/units';
+import { formatSeconds, now, rankNames, type Seconds, type Shown, shownAsText, withShown } from '../core';
 import { firstRanks } from './control/selection';
 import { isPair, type Situation } from './control/situation';
 import { explainCircle } from './deadlock';

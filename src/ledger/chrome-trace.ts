@@ -1,5 +1,4 @@
-import { MEMORY_CAUSES } from '../core/events';
-import type { Seconds } from '../core/units';
+import { MEMORY_CAUSES, type Seconds } from '../core';
 import { memoryOverTime } from './memory';
 import type { StepRecord } from './record';
 import { timeline } from './timeline';

@@ -1,5 +1,4 @@
-import { COMM_CAUSES, type CommCause } from '../core/events';
-import type { Bytes, Seconds } from '../core/units';
+import { type Bytes, COMM_CAUSES, type CommCause, type Seconds } from '../core';
 import type { CollectiveRecord, StepRecord } from './record';
 import { plusWaits, type WaitSeconds, waitSecondsOf, waitsOf } from './waits';
 

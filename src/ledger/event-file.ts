@@ -1,9 +1,7 @@
 import { constants } from 'node:buffer';
 import { closeSync, writeSync } from 'node:fs';
 import { z } from 'zod';
-import { ShardlabError } from '../core/errors';
-import { parseJson } from '../core/json-text';
-import { createOutputFile, readRegularFile } from '../core/regular-file';
+import { createOutputFile, parseJson, readRegularFile, ShardlabError } from '../core';
 import type { StepRecord } from './record';
 import { stepRecordSchema } from './record-schema';
 

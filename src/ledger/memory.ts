@@ -1,6 +1,12 @@
-import { itemBytes } from '../core/dtypes';
-import { MEMORY_CAUSES, type MemoryCause, type Space, type TemporaryPart } from '../core/events';
-import type { Bytes, Seconds } from '../core/units';
+import {
+  type Bytes,
+  itemBytes,
+  MEMORY_CAUSES,
+  type MemoryCause,
+  type Seconds,
+  type Space,
+  type TemporaryPart,
+} from '../core';
 import { type BytesByCause, type MemoryCurve, noBytes, type Owner, type StepRecord } from './record';
 
 /** Returns bytes in one space (device or host) by cause, from bytes by owner. */

@@ -1,4 +1,4 @@
-import type { Bytes } from '../core/units';
+import type { Bytes } from '../core';
 import { memoryAtRest, memoryOverTime } from './memory';
 import { type BytesByCause, noBytes, type StepRecord } from './record';
 

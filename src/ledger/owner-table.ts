@@ -1,4 +1,4 @@
-import type { Space, Tag } from '../core/events';
+import type { Space, Tag } from '../core';
 import type { Owner } from './record';
 
 /** An owner with its number. */

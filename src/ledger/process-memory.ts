@@ -1,4 +1,4 @@
-import type { Bytes } from '../core/units';
+import type { Bytes } from '../core';
 import type { ProcessMemory } from './record';
 
 /** The fields of process.memoryUsage() that are used. */

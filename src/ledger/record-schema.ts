@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { COLLECTIVE_OPS, COMM_CAUSES, MEMORY_CAUSES, TEMPORARY_PARTS } from '../core/events';
+import { COLLECTIVE_OPS, COMM_CAUSES, MEMORY_CAUSES, TEMPORARY_PARTS } from '../core';
 import type { StepRecord } from './record';
 
 const bytes = z.number();

@@ -1,13 +1,14 @@
-import type { HalfDType } from '../core/dtypes';
 import {
+  type Bytes,
   type CollectiveEvent,
+  type HalfDType,
   MEMORY_CAUSES,
   type MemoryCause,
+  type Seconds,
   type Space,
   type SpanEvent,
   type TemporaryPart,
-} from '../core/events';
-import type { Bytes, Seconds } from '../core/units';
+} from '../core';
 
 /** An owner of bytes: a cause and a module ('' if no module applies), on the device or the host. */
 export interface Owner {

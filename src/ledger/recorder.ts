@@ -1,17 +1,20 @@
-import type { DType } from '../core/dtypes';
-import { ShardlabError } from '../core/errors';
-import type {
-  BufferId,
-  CollectiveEvent,
-  LiveBuffer,
-  MemoryCause,
-  Observer,
-  Space,
-  SpanEvent,
-  Tag,
-} from '../core/events';
-import type { ThreadCpuClock } from '../core/thread-cpu';
-import { type Bytes, formatBytes, now, type Seconds } from '../core/units';
+import {
+  type BufferId,
+  type Bytes,
+  type CollectiveEvent,
+  type DType,
+  formatBytes,
+  type LiveBuffer,
+  type MemoryCause,
+  now,
+  type Observer,
+  type Seconds,
+  ShardlabError,
+  type Space,
+  type SpanEvent,
+  type Tag,
+  type ThreadCpuClock,
+} from '../core';
 import { OwnerTable } from './owner-table';
 import { type BytesByCause, noBytes, type StepRecord } from './record';
 import { type EndedStep, type Moment, type Peak, StepEvents, type StepStart } from './step-events';

@@ -1,5 +1,5 @@
 import { closeSync, openSync, readSync, writeSync } from 'node:fs';
-import { ShardlabError } from '../core/errors';
+import { ShardlabError } from '../core';
 
 /** The position of a block in its file. */
 export interface BlockRange {

@@ -1,5 +1,4 @@
-import type { CollectiveEvent, SpanEvent } from '../core/events';
-import type { Bytes, Seconds } from '../core/units';
+import type { Bytes, CollectiveEvent, Seconds, SpanEvent } from '../core';
 
 /** A step stores at most this number of allocations and frees, because a cell that never updates may run for hours. */
 const MOST_EVENTS = 400_000;

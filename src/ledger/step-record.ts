@@ -1,4 +1,4 @@
-import type { Bytes, Seconds } from '../core/units';
+import type { Bytes, Seconds } from '../core';
 import type { OwnerTable } from './owner-table';
 import type { MemoryCurve, Owner, ProcessMemory, StepRecord } from './record';
 import type { EndedStep, StepEvents } from './step-events';

@@ -1,4 +1,4 @@
-import type { Bytes } from '../core/units';
+import type { Bytes } from '../core';
 import { memoryAtPeak, memoryOverTime, partBytes } from './memory';
 import type { StepRecord } from './record';
 

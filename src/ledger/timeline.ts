@@ -1,5 +1,4 @@
-import type { CommCause, SpanName } from '../core/events';
-import type { Bytes, Seconds } from '../core/units';
+import type { Bytes, CommCause, Seconds, SpanName } from '../core';
 import type { StepRecord } from './record';
 import { type WaitKind, type WaitPart, waitsOf } from './waits';
 

@@ -1,5 +1,4 @@
-import type { CollectiveProgress } from '../core/events';
-import type { Seconds } from '../core/units';
+import type { CollectiveProgress, Seconds } from '../core';
 import type { CollectiveRecord, StepRecord } from './record';
 
 /** The kinds of waits, by what the rank waits for; 'unknown' if the events do not show it. */

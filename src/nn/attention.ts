@@ -1,8 +1,7 @@
-import { causalAttention, causalSoftmax, flashAttention } from '../engine/backend/ops';
-import { finite, flag, type OptionKinds, oneOf, requireOptions, tensor } from '../config/call-options';
-import type { AttentionKind } from '../config/families/kinds';
-import { ShardlabError } from '../core/errors';
+import { type AttentionKind, finite, flag, type OptionKinds, oneOf, requireOptions, tensor } from '../config';
+import { ShardlabError } from '../core';
 import * as tf from '../core/tf';
+import { causalAttention, causalSoftmax, flashAttention } from '../engine';
 import { Module } from './module';
 
 // B sequences, T queries, S keys, H heads of queries, G heads of keys and values, D values per head.

@@ -1,6 +1,6 @@
-import { gelu } from '../engine/backend/ops';
-import type { AttentionKind } from '../config/families/kinds';
+import type { AttentionKind } from '../config';
 import * as tf from '../core/tf';
+import { gelu } from '../engine';
 import { CausalSelfAttention } from './attention';
 import { GPT2, Linear } from './linear';
 import { Module } from './module';

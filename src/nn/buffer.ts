@@ -1,12 +1,7 @@
-import { isSoleOwner } from '../engine/autograd/differentiate';
-import { isReplaying } from '../engine/autograd/recording';
-import { currentEngine } from '../engine/backend/current-engine';
-import { untracked } from '../engine/backend/tfjs-state';
-import { flag, requireOptions } from '../config/call-options';
-import { alias } from '../core/clone';
-import type { DType, HalfDType } from '../core/dtypes';
-import { ConfigError, ShardlabError } from '../core/errors';
+import { flag, requireOptions } from '../config';
+import { alias, ConfigError, type DType, type HalfDType, ShardlabError } from '../core';
 import * as tf from '../core/tf';
+import { currentEngine, isReplaying, isSoleOwner, untracked } from '../engine';
 import { Parameter } from './parameter';
 
 /** Options of a buffer. */

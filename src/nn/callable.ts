@@ -1,5 +1,4 @@
-import { classOf, ShardlabError } from '../core/errors';
-import { tensorsIn } from '../core/tensor-tree';
+import { classOf, ShardlabError, tensorsIn } from '../core';
 import { NoticesFields } from './fields';
 
 /** The function that a wrapper calls to continue: it runs the next inner wrapper, or the module's forward. */

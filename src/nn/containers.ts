@@ -1,5 +1,5 @@
-import { fields, iterable, requireKind } from '../config/call-options';
-import { ConfigError, classOf } from '../core/errors';
+import { fields, iterable, requireKind } from '../config';
+import { ConfigError, classOf } from '../core';
 import type * as tf from '../core/tf';
 import { Module } from './module';
 

@@ -1,5 +1,4 @@
-import type { Contents } from '../wire/transport/call';
-import { wordOf } from '../wire/transport/record';
+import { type Contents, wordOf } from '../wire';
 
 /** A tensor of a model, as ranks compare it. */
 interface Named {

@@ -1,6 +1,6 @@
-import { gelu, layerNorm } from '../engine/backend/ops';
-import type { DitConfig } from '../config/families/kinds';
+import type { DitConfig } from '../config';
 import * as tf from '../core/tf';
+import { gelu, layerNorm } from '../engine';
 import { type Attend, attention, inHeads } from './attention';
 import { Sequential } from './containers';
 import { constant, type FirstValues, normal, xavierUniform } from './init';

@@ -1,7 +1,6 @@
-import { untracked } from '../engine/backend/tfjs-state';
-import { withGradients } from '../core/custom-gradient';
-import { ConfigError } from '../core/errors';
+import { ConfigError, withGradients } from '../core';
 import * as tf from '../core/tf';
+import { untracked } from '../engine';
 import type { ValueSource } from './init';
 import { Parameter } from './parameter';
 

@@ -1,7 +1,7 @@
-import { embedding } from '../engine/backend/ops';
-import { callback, fieldsOf, index, type OptionKinds, orNull, requireOptions } from '../config/call-options';
-import { ConfigError } from '../core/errors';
+import { callback, fieldsOf, index, type OptionKinds, orNull, requireOptions } from '../config';
+import { ConfigError } from '../core';
 import type * as tf from '../core/tf';
+import { embedding } from '../engine';
 import { type FirstValues, normal } from './init';
 import { Module } from './module';
 import { Parameter } from './parameter';

@@ -1,6 +1,6 @@
-import type { Engine } from '../engine/backend/engine';
-import type { HalfDType } from '../core/dtypes';
+import type { HalfDType } from '../core';
 import * as tf from '../core/tf';
+import type { Engine } from '../engine';
 import type { Parameter, Span } from './parameter';
 import { floatsOf } from './spans';
 

@@ -1,4 +1,4 @@
-import { type Random, seeded } from '../core/random';
+import { type Random, seeded } from '../core';
 
 /** The source of a parameter's values: any range can be read, any number of times. */
 export interface ValueSource {

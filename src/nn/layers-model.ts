@@ -1,7 +1,6 @@
-import { leafOf } from '../engine/autograd/leaves';
-import { alias } from '../core/clone';
-import { ConfigError, classOf } from '../core/errors';
+import { alias, ConfigError, classOf } from '../core';
 import * as tf from '../core/tf';
+import { leafOf } from '../engine';
 import { Module } from './module';
 import { Parameter } from './parameter';
 

@@ -1,6 +1,6 @@
-import { linear } from '../engine/backend/ops';
-import { callback, fieldsOf, flag, type OptionKinds, requireOptions } from '../config/call-options';
+import { callback, fieldsOf, flag, type OptionKinds, requireOptions } from '../config';
 import * as tf from '../core/tf';
+import { linear } from '../engine';
 import { type FirstValues, normal, uniform } from './init';
 import { Module } from './module';
 import { Parameter } from './parameter';

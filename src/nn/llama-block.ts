@@ -1,6 +1,6 @@
-import { silu } from '../engine/backend/ops';
-import type { AttentionKind } from '../config/families/kinds';
+import type { AttentionKind } from '../config';
 import * as tf from '../core/tf';
+import { silu } from '../engine';
 import { attention, inHeads, SequenceAttention } from './attention';
 import { constant } from './init';
 import { GPT2, Linear } from './linear';

@@ -1,6 +1,6 @@
-import type { Engine } from '../engine/backend/engine';
-import { ShardlabError } from '../core/errors';
+import { ShardlabError } from '../core';
 import * as tf from '../core/tf';
+import type { Engine } from '../engine';
 import { type ValueSource, valuesOf } from './init';
 import type { Module } from './module';
 

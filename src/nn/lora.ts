@@ -1,6 +1,5 @@
-import { issuesMessage, requirePlain, toIssues } from '../config/config-issue';
-import { type LoraConfig, loraSchema } from '../config/settings/lora';
-import { ConfigError } from '../core/errors';
+import { issuesMessage, type LoraConfig, loraSchema, requirePlain, toIssues } from '../config';
+import { ConfigError } from '../core';
 import * as tf from '../core/tf';
 import { magnitudesOf, perNorm } from './dora';
 import { constant, type FirstValues, uniform } from './init';

@@ -1,5 +1,4 @@
-import { ConfigError, classOf } from '../core/errors';
-import { shortened } from '../core/shortened';
+import { ConfigError, classOf, shortened } from '../core';
 import type { Parameter } from './parameter';
 
 /** The key of the module inside a wrapper; no child can have this name. */

@@ -1,5 +1,5 @@
-import { nearest } from '../config/nearest';
-import { ConfigError } from '../core/errors';
+import { nearest } from '../config';
+import { ConfigError } from '../core';
 import type * as tf from '../core/tf';
 import { Buffer, type BufferOptions, isBuffer } from './buffer';
 import { Callable } from './callable';

@@ -1,9 +1,8 @@
 import { inspect } from 'node:util';
-import { currentEagerTape } from '../engine/autograd/eager';
-import { currentDraws } from '../engine/backend/current-engine';
-import { flag, requireOptions } from '../config/call-options';
-import { type Random, seeded } from '../core/random';
+import { flag, requireOptions } from '../config';
+import { type Random, seeded } from '../core';
 import type * as tf from '../core/tf';
+import { currentDraws, currentEagerTape } from '../engine';
 import { moduleText } from './module-text';
 import { ModuleTree } from './module-tree';
 import type { StateBuffer } from './parameter';

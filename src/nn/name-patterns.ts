@@ -1,6 +1,5 @@
-import { nearest } from '../config/nearest';
-import { ConfigError } from '../core/errors';
-import { shown } from '../core/shown';
+import { nearest } from '../config';
+import { ConfigError, shown } from '../core';
 import type { Module } from './module';
 import type { Parameter } from './parameter';
 

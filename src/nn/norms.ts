@@ -7,7 +7,7 @@ import {
   type OptionKinds,
   requireKind,
   requireOptions,
-} from '../config/call-options';
+} from '../config';
 import type * as tf from '../core/tf';
 import { constant } from './init';
 import { layerNorm, rmsNorm } from './layers/functions';

@@ -1,6 +1,6 @@
-import { leafOf } from '../engine/autograd/leaves';
-import { ConfigError, classOf, ShardlabError } from '../core/errors';
+import { ConfigError, classOf, ShardlabError } from '../core';
 import * as tf from '../core/tf';
+import { leafOf } from '../engine';
 
 /**
  * Throws: CONFIG for a value that is not a tensor, for a trainable tensor that is not float32, and for a tensor that belongs to

@@ -1,4 +1,4 @@
-import { ConfigError, classOf, ShardlabError } from '../core/errors';
+import { ConfigError, classOf, ShardlabError } from '../core';
 import * as tf from '../core/tf';
 
 /** The members of a parameter that functions of its gradient use. */

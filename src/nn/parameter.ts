@@ -1,9 +1,8 @@
-import { type Leaf, markLeaf } from '../engine/autograd/leaves';
-import type { HostArray } from '../engine/backend/host-arrays';
-import { flag, requireOptions } from '../config/call-options';
-import type { DType } from '../core/dtypes';
+import { flag, requireOptions } from '../config';
+import type { DType } from '../core';
 import * as tf from '../core/tf';
-import type { ProcessGroup } from '../wire/dist/types';
+import { type HostArray, type Leaf, markLeaf } from '../engine';
+import type { ProcessGroup } from '../wire';
 import type { FirstValues, ValueSource } from './init';
 import {
   frozenInUnit,

@@ -1,6 +1,4 @@
-import { ConfigError } from '../core/errors';
-import { shown } from '../core/shown';
-import { isWhole } from '../core/whole-number';
+import { ConfigError, isWhole, shown } from '../core';
 
 /** Throws: CONFIG if a size of a layer is not a positive integer; the error names the size. */
 export function requireExtents(layer: string, sizes: Readonly<Record<string, number>>): void {

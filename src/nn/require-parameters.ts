@@ -1,6 +1,5 @@
-import { type OptionKind, requireKind } from '../config/call-options';
-import { ConfigError } from '../core/errors';
-import { isPlain } from '../core/tensor-tree';
+import { type OptionKind, requireKind } from '../config';
+import { ConfigError, isPlain } from '../core';
 import * as tf from '../core/tf';
 import { asModule, isLayer } from './layers-model';
 import { Module } from './module';

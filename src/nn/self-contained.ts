@@ -1,4 +1,4 @@
-import { ConfigError } from '../core/errors';
+import { ConfigError } from '../core';
 import type { Module } from './module';
 import type { ModuleTree } from './module-tree';
 import type { Parameter, ParameterUser } from './parameter';

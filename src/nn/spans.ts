@@ -1,6 +1,6 @@
-import type { Engine } from '../engine/backend/engine';
-import type { Tag } from '../core/events';
+import type { Tag } from '../core';
 import * as tf from '../core/tf';
+import type { Engine } from '../engine';
 import { isOnHost, type Parameter, type Span } from './parameter';
 
 // These functions work for elements on the device and on the host.

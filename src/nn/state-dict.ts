@@ -1,8 +1,7 @@
-import { currentEngine } from '../engine/backend/current-engine';
-import type { Engine } from '../engine/backend/engine';
-import { ConfigError, classOf, ShardlabError } from '../core/errors';
+import { ConfigError, classOf, ShardlabError } from '../core';
 import * as tf from '../core/tf';
-import type { ProcessGroup } from '../wire/dist/types';
+import { currentEngine, type Engine } from '../engine';
+import type { ProcessGroup } from '../wire';
 import { isBuffer } from './buffer';
 import { contentsOf } from './contents';
 import { valuesOf } from './init';

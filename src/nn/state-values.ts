@@ -1,4 +1,4 @@
-import type { Engine } from '../engine/backend/engine';
+import type { Engine } from '../engine';
 import type { Parameter, Span, StateBuffer } from './parameter';
 import { floatsOf } from './spans';
 

@@ -1,6 +1,6 @@
-import { gelu } from '../engine/backend/ops';
-import type { T5Config } from '../config/families/kinds';
+import type { T5Config } from '../config';
 import * as tf from '../core/tf';
+import { gelu } from '../engine';
 import { attention, inHeads } from './attention';
 import { Sequential } from './containers';
 import { Embedding } from './embedding';

@@ -1,4 +1,4 @@
-import type { ProcessGroup } from '../wire/dist/types';
+import type { ProcessGroup } from '../wire';
 
 /** The ranks over which tensors are split. */
 export interface SplitOver {

@@ -1,5 +1,4 @@
-import { mean, median } from '../core/statistics';
-import type { Seconds } from '../core/units';
+import { mean, median, type Seconds } from '../core';
 
 /** How predictions compare with measurements; errors are (predicted ÷ measured) − 1. */
 export interface Accuracy {

@@ -1,7 +1,4 @@
-import { valueAt } from '../config/config-issue';
-import { SETTING_ROWS } from '../config/setting-table';
-import { MODEL_PARTS } from '../config/settings/model';
-import { parseTrainConfig } from '../config/train-config';
+import { MODEL_PARTS, parseTrainConfig, SETTING_ROWS, valueAt } from '../config';
 import { GENERATIONS } from './generations';
 import { meantBoard } from './hardware';
 import type { Layout } from './layout';

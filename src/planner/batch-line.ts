@@ -1,15 +1,20 @@
 import { z } from 'zod';
-import { parsedBy } from '../config/config-issue';
-import { size } from '../config/families/kinds';
-import { nearest } from '../config/nearest';
-import { camelCase, spelled } from '../config/option-names';
-import { PIPELINE, PIPELINE_SCHEDULES } from '../config/settings/pipeline';
-import { FLOAT_WORDS, SHORT_FLOATS } from '../config/settings/precision';
-import type { Stack } from '../config/stacks';
-import { STRATEGIES, STRATEGY_WORDS } from '../config/strategies';
-import { knownKeys } from '../config/train-config';
-import { ConfigError } from '../core/errors';
-import { ownValue } from '../core/own-value';
+import {
+  camelCase,
+  FLOAT_WORDS,
+  knownKeys,
+  nearest,
+  PIPELINE,
+  PIPELINE_SCHEDULES,
+  parsedBy,
+  SHORT_FLOATS,
+  STRATEGIES,
+  STRATEGY_WORDS,
+  type Stack,
+  size,
+  spelled,
+} from '../config';
+import { ConfigError, ownValue } from '../core';
 import names from './batch-names.json';
 import type { Precision } from './layout';
 import { modelOf } from './models';

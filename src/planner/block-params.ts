@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { size } from '../config/families/kinds';
+import { size } from '../config';
 
 /** The matmuls that have biases. 'qkv': queries, keys and values; 'feed': all matmuls of the feed-forward. */
 export const BIASES = ['none', 'qkv', 'attention', 'feed', 'all'] as const;

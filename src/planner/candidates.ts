@@ -1,5 +1,4 @@
-import { STACKS, type Stack } from '../config/stacks';
-import { STRATEGIES, type StrategyName } from '../config/strategies';
+import { STACKS, STRATEGIES, type Stack, type StrategyName } from '../config';
 import { type Layout, RECOMPUTE } from './layout';
 import type { RecommendRequest } from './recommend-request';
 import { STACK_RULES } from './stack-rules';

@@ -1,4 +1,4 @@
-import { STRATEGIES } from '../config/strategies';
+import { STRATEGIES } from '../config';
 import { type Hardware, hardwareOf } from './hardware';
 import type { Layout } from './layout';
 import type { Place } from './place';

@@ -1,5 +1,4 @@
-import { ConfigError } from '../core/errors';
-import { shown } from '../core/shown';
+import { ConfigError, shown } from '../core';
 import { type AnyLayout, isPredicted, type Layout } from './layout';
 import { reservableBytes } from './memory/allocator';
 import type { Estimate, Prediction } from './prediction';

@@ -1,5 +1,4 @@
-import { listed } from '../core/listed';
-import { formatBytes, formatSeconds } from '../core/units';
+import { formatBytes, formatSeconds, listed } from '../core';
 import { bestChange, type Change, nearestFitting } from './changes';
 import { type Planned, tokensPerStep, usdPerMillionTokens } from './cost-of';
 import type { Layout } from './layout';

@@ -1,6 +1,5 @@
 import { z } from 'zod';
-import { ShardlabError } from '../core/errors';
-import { median } from '../core/statistics';
+import { median, ShardlabError } from '../core';
 import { CALIBRATION } from './calibration';
 import { boardsNamed, GPUS, type Gpu } from './hardware';
 import type { HardwareCalibration } from './hardware-calibration';

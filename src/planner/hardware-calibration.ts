@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ConfigError } from '../core/errors';
+import { ConfigError } from '../core';
 import { GPUS } from './hardware';
 import { gpuSchema, type Place } from './place';
 

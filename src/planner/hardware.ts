@@ -1,7 +1,5 @@
-import { nearest } from '../config/nearest';
-import { ConfigError } from '../core/errors';
-import { ownValue } from '../core/own-value';
-import { shortened } from '../core/shortened';
+import { nearest } from '../config';
+import { ConfigError, ownValue, shortened } from '../core';
 import { GENERATIONS, type Generation } from './generations';
 
 /** A GPU's published figures. */

@@ -1,8 +1,5 @@
-import { fields, requireKind } from '../config/call-options';
-import { ConfigError } from '../core/errors';
-import { shortened } from '../core/shortened';
-import { shown } from '../core/shown';
-import { isWhole } from '../core/whole-number';
+import { fields, requireKind } from '../config';
+import { ConfigError, isWhole, shortened, shown } from '../core';
 import type { Layout } from './layout';
 import type { Held } from './layout-of-config';
 import type { Place } from './place';

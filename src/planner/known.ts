@@ -1,4 +1,4 @@
-import { PUBLISHED_NAMES, type PublishedName } from '../config/model-names';
+import { PUBLISHED_NAMES, type PublishedName } from '../config';
 import { GPUS, type GpuName, type Hardware, hardwareOf } from './hardware';
 import { type ModelShape, shapeOf } from './model-shape';
 import { modelOf } from './models';

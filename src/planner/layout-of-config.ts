@@ -1,15 +1,22 @@
-import type { AttentionKernel } from '../config/attention-kernels';
-import type { PlannedPath } from '../config/setting-table';
-import { isGathered } from '../config/settings/gathering';
-import { isOwnModel, modelShape } from '../config/settings/model';
-import { microbatchesOf, type PipelineScheduleName, virtualStagesOf } from '../config/settings/pipeline';
-import { reduceDtypeOf, type SHORT_FLOATS } from '../config/settings/precision';
-import { encoderShape } from '../config/settings/videos';
-import type { Stack } from '../config/stacks';
-import { STRATEGIES, strategyWith } from '../config/strategies';
-import type { TrainConfig } from '../config/train-config';
-import { ConfigError } from '../core/errors';
-import { buildModel, chooseTrained } from '../nn/models/build-model';
+import {
+  type AttentionKernel,
+  encoderShape,
+  isGathered,
+  isOwnModel,
+  microbatchesOf,
+  modelShape,
+  type PipelineScheduleName,
+  type PlannedPath,
+  reduceDtypeOf,
+  type SHORT_FLOATS,
+  STRATEGIES,
+  type Stack,
+  strategyWith,
+  type TrainConfig,
+  virtualStagesOf,
+} from '../config';
+import { ConfigError } from '../core';
+import { buildModel, chooseTrained } from '../nn';
 import { GENERATIONS } from './generations';
 import type { Hardware } from './hardware';
 import type { Layout } from './layout';

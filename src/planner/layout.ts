@@ -1,6 +1,4 @@
-import { RECOMPUTED } from '../config/settings/memory';
-import type { OptimizerConfig } from '../config/settings/optimizer';
-import type { TrainConfig } from '../config/train-config';
+import { type OptimizerConfig, RECOMPUTED, type TrainConfig } from '../config';
 import type { Hardware } from './hardware';
 import type { ModelShape } from './model-shape';
 import type { ReadPlace } from './place';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { llamaFfn, size } from '../config/families/kinds';
+import { llamaFfn, size } from '../config';
 import {
   BIASES,
   type Bias,

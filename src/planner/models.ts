@@ -1,21 +1,21 @@
 import { existsSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { kindOf, readHub } from '../config/families/families';
-import { pythonRefused } from '../config/functions-missing';
 import {
   CATALOGUE,
   isBuilt,
+  kindOf,
   knownModel,
+  type ModelConfig,
   type ModelName,
+  modelShape,
+  nearest,
   PLANNED_NAMES,
   PUBLISHED_NAMES,
-} from '../config/model-names';
-import { nearest } from '../config/nearest';
-import { type ModelConfig, modelShape, positionsOf } from '../config/settings/model';
-import { ConfigError } from '../core/errors';
-import { parseJson } from '../core/json-text';
-import { MOST_CONFIG_BYTES, readRegularFile } from '../core/regular-file';
-import { shortened } from '../core/shortened';
+  positionsOf,
+  pythonRefused,
+  readHub,
+} from '../config';
+import { ConfigError, MOST_CONFIG_BYTES, parseJson, readRegularFile, shortened } from '../core';
 import { type ModelShapeInput, shapeSchema } from './model-shape';
 
 /** Returns the shape of a published model, or of a config.json or its folder. Throws: CONFIG with the nearest name. */

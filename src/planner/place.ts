@@ -1,10 +1,14 @@
 import { z } from 'zod';
-import { ATTENTION_KERNELS, type AttentionKernel, kernelNamed } from '../config/attention-kernels';
-import { parsedBy, requirePlain } from '../config/config-issue';
-import { size } from '../config/families/kinds';
-import { STACKS } from '../config/stacks';
-import { ConfigError } from '../core/errors';
-import { shown } from '../core/shown';
+import {
+  ATTENTION_KERNELS,
+  type AttentionKernel,
+  kernelNamed,
+  parsedBy,
+  requirePlain,
+  STACKS,
+  size,
+} from '../config';
+import { ConfigError, shown } from '../core';
 import { type Hardware, type HardwareOverrides, hardwareOf } from './hardware';
 
 const positive = z.number().positive();

@@ -1,20 +1,27 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { kernelOf } from '../config/attention-kernels';
-import { issuesMessage, requirePlain, valueAt } from '../config/config-issue';
-import { knownModel } from '../config/model-names';
-import { presetNamed, readNamed } from '../config/named-config';
-import { PUBLISHED_TRAINING } from '../config/named-models';
-import { anyValue, parseOptions, type ShapeOf } from '../config/parse-options';
-import type { ConfigIssue } from '../config/setting';
-import { configSchema, FORMS } from '../config/setting-table';
-import { strategyNamed } from '../config/strategies';
-import { checkConfig, type TrainConfig, type TrainConfigInput } from '../config/train-config';
-import { ConfigError } from '../core/errors';
-import { isRecord, shown } from '../core/shown';
-import { foreignOf, readConfig } from '../programs/read';
-import type { Reading } from '../programs/rows/reading';
-import { whereOf } from '../programs/together';
+import {
+  anyValue,
+  type ConfigIssue,
+  checkConfig,
+  configSchema,
+  FORMS,
+  issuesMessage,
+  kernelOf,
+  knownModel,
+  PUBLISHED_TRAINING,
+  parseOptions,
+  presetNamed,
+  readNamed,
+  requirePlain,
+  type ShapeOf,
+  strategyNamed,
+  type TrainConfig,
+  type TrainConfigInput,
+  valueAt,
+} from '../config';
+import { ConfigError, isRecord, shown } from '../core';
+import { foreignOf, type Reading, readConfig, whereOf } from '../programs';
 import { type ConfigReading, placeReadings, readingOf } from './assumed';
 import { isBatchLine, ofBatchLine, ourKey, TODAY } from './batch-line';
 import type { Planned } from './cost-of';

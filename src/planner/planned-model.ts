@@ -1,11 +1,16 @@
-import { kernelOf } from '../config/attention-kernels';
-import { parsedBy } from '../config/config-issue';
-import { modelNamed } from '../config/model-names';
-import { isPretrained } from '../config/pretrained';
-import { isPythonModel } from '../config/python-model';
-import { type ModelSetting, modelSchema, modelShape, publishedModelName } from '../config/settings/model';
-import type { TrainConfigInput } from '../config/train-config';
-import { ConfigError } from '../core/errors';
+import {
+  isPretrained,
+  isPythonModel,
+  kernelOf,
+  type ModelSetting,
+  modelNamed,
+  modelSchema,
+  modelShape,
+  parsedBy,
+  publishedModelName,
+  type TrainConfigInput,
+} from '../config';
+import { ConfigError } from '../core';
 import type { Planable } from './layout-of-config';
 import { type ModelShapeInput, shapeSchema } from './model-shape';
 import { modelOf, shapeOfConfig } from './models';

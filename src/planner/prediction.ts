@@ -1,4 +1,4 @@
-import type { Bytes, Seconds } from '../core/units';
+import type { Bytes, Seconds } from '../core';
 
 /** A predicted number with its interval. */
 export interface Estimate {

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ConfigError } from '../core/errors';
+import { ConfigError } from '../core';
 import { gpuName, type Hardware } from './hardware';
 
 /** The price of a GPU per hour, and its source. */

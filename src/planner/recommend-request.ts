@@ -1,11 +1,7 @@
 import { z } from 'zod';
-import { parsedBy } from '../config/config-issue';
-import { size } from '../config/families/kinds';
-import { STACKS } from '../config/stacks';
-import { strategySchema } from '../config/strategies';
-import { parseTrainConfig } from '../config/train-config';
-import { ConfigError } from '../core/errors';
-import type { Reading } from '../programs/rows/reading';
+import { parsedBy, parseTrainConfig, STACKS, size, strategySchema } from '../config';
+import { ConfigError } from '../core';
+import type { Reading } from '../programs';
 import { type Layout, RECOMPUTE } from './layout';
 import { layoutOfConfig, type Planable } from './layout-of-config';
 import { hardwareSchema, type Place } from './place';

@@ -1,5 +1,4 @@
-import { ConfigError } from '../core/errors';
-import { isWhole } from '../core/whole-number';
+import { ConfigError, isWhole } from '../core';
 import { candidates } from './candidates';
 import { type Planned, tokensPerStep, usdPerMillionTokens } from './cost-of';
 import { familyOf, type Loss, lossOf, type Measure } from './families';

@@ -1,5 +1,4 @@
-import type { Stack } from '../config/stacks';
-import { type ModelState, STRATEGIES, type StrategyName } from '../config/strategies';
+import { type ModelState, STRATEGIES, type Stack, type StrategyName } from '../config';
 import type { Layout, Precision } from './layout';
 import { SHAPE_KINDS, type ShapeKind, traitsOf } from './model-shape';
 

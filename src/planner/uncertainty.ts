@@ -1,4 +1,4 @@
-import type { Stack } from '../config/stacks';
+import type { Stack } from '../config';
 import { CALIBRATION } from './calibration';
 import type { Layout } from './layout';
 import { fitsOnGpu } from './memory/allocator';

@@ -1,4 +1,4 @@
-import { ownValue } from '../core/own-value';
+import { ownValue } from '../core';
 import type { KeyTable } from './rows/key-row';
 import type { LocatedKey } from './rows/meant';
 import { requireFew } from './shell/limits';

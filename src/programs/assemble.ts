@@ -1,10 +1,15 @@
-import { type SettingWarning, settingWarnings } from '../config/config-warnings';
-import { EMBEDDINGS } from '../config/families/families';
-import { NAMED_MODELS } from '../config/named-models';
-import type { ConfigIssue } from '../config/setting';
-import { SETTING_ROWS } from '../config/setting-table';
-import { publishedModelName } from '../config/settings/model';
-import { checkTrainConfig, type TrainConfig, type TrainConfigInput } from '../config/train-config';
+import {
+  type ConfigIssue,
+  checkTrainConfig,
+  EMBEDDINGS,
+  NAMED_MODELS,
+  publishedModelName,
+  SETTING_ROWS,
+  type SettingWarning,
+  settingWarnings,
+  type TrainConfig,
+  type TrainConfigInput,
+} from '../config';
 import { placeFindings } from './place-checks';
 import type { Patch } from './rows/key-row';
 import type { Meant } from './rows/meant';

@@ -1,10 +1,6 @@
 import { dirname, normalize, resolve } from 'node:path';
-import { LONGEST_PATH } from '../config/call-options';
-import { locatedText, requireShort } from '../config/located-text';
-import { knownKeys } from '../config/train-config';
-import { ConfigError } from '../core/errors';
-import { MOST_CONFIG_BYTES, readRegularFile } from '../core/regular-file';
-import { shown } from '../core/shown';
+import { knownKeys, LONGEST_PATH, locatedText, requireShort } from '../config';
+import { ConfigError, MOST_CONFIG_BYTES, readRegularFile, shown } from '../core';
 import { ACCELERATE, FSDP_CONFIG } from './accelerate/accelerate';
 import { DEEPSPEED } from './deepspeed/deepspeed';
 import { HOSTFILE } from './launchers/torchrun';

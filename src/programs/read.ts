@@ -1,9 +1,7 @@
 import { existsSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { either, fields, listOf, requireKind, text } from '../config/call-options';
-import { MODEL_NAMES } from '../config/model-names';
-import { presetNamed } from '../config/named-config';
-import { ConfigError } from '../core/errors';
+import { either, fields, listOf, MODEL_NAMES, presetNamed, requireKind, text } from '../config';
+import { ConfigError } from '../core';
 import { assemble } from './assemble';
 import { isLaunch } from './command';
 import { isScriptName, readForeign, readReferred, writtenBy } from './read-file';

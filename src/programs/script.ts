@@ -1,5 +1,5 @@
-import { nearest } from '../config/nearest';
-import { ownValue } from '../core/own-value';
+import { nearest } from '../config';
+import { ownValue } from '../core';
 import { scalarOf } from './arguments';
 import { isLaunch, type Launch, launchOf, slurmEntries } from './command';
 import { ENVIRONMENT, SLURM, SLURM_WITH_LAUNCHER } from './launchers/environment';

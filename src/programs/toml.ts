@@ -1,6 +1,6 @@
 import { type AST, getStaticTOMLValue, ParseError, parseTOML } from 'toml-eslint-parser';
-import type { LocatedText } from '../config/located-text';
-import { ConfigError } from '../core/errors';
+import type { LocatedText } from '../config';
+import { ConfigError } from '../core';
 
 /** A file's settings, and the lines of its keys. */
 export type Located = Pick<LocatedText, 'input' | 'lineOf'> & Partial<Pick<LocatedText, 'plainOf'>>;

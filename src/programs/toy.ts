@@ -1,7 +1,15 @@
-import { isVideoModel, kindOf } from '../config/families/families';
-import { isOwnModel, modelShape, publishedModelName } from '../config/settings/model';
-import { ENDING, SCHEDULE_DEFAULTS } from '../config/settings/schedule';
-import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../config/train-config';
+import {
+  ENDING,
+  isOwnModel,
+  isVideoModel,
+  kindOf,
+  modelShape,
+  parseTrainConfig,
+  publishedModelName,
+  SCHEDULE_DEFAULTS,
+  type TrainConfig,
+  type TrainConfigInput,
+} from '../config';
 
 /** A config that can be trained on this machine, and a sentence about each part that was made smaller. */
 export interface ToyConfig {

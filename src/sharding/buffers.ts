@@ -1,7 +1,5 @@
-import type { ProcessGroup } from '../wire/dist/types';
-import type { Buffer } from '../nn/buffer';
-import { contentsOfOne } from '../nn/contents';
-import type { Module } from '../nn/module';
+import { type Buffer, contentsOfOne, type Module } from '../nn';
+import type { ProcessGroup } from '../wire';
 import { halfOf, type MixedPrecision } from './precision/mixed-precision';
 
 /** Copies rank 0's buffers to all ranks of a group, in place; masks (bool) are constants and are not sent. */

@@ -1,5 +1,5 @@
-import { currentEngine } from '../engine/backend/current-engine';
-import type { CollectiveOptions } from '../wire/dist/types';
+import { currentEngine } from '../engine';
+import type { CollectiveOptions } from '../wire';
 
 /**
  * Returns the options of an exchange of activations. The default of `module` is the module that runs. Activations of a unit

@@ -1,9 +1,8 @@
-import type { Engine } from '../engine/backend/engine';
-import type { HalfDType } from '../core/dtypes';
+import type { HalfDType } from '../core';
 import * as tf from '../core/tf';
-import type { ProcessGroup } from '../wire/dist/types';
-import type { Parameter } from '../nn/parameter';
-import { signatureOf } from '../wire/transport/record';
+import type { Engine } from '../engine';
+import type { Parameter } from '../nn';
+import { type ProcessGroup, signatureOf } from '../wire';
 import { unionOfRows } from './sparse/row-masks';
 
 /*

@@ -1,9 +1,7 @@
-import type { ParallelConfig } from '../config/settings/parallel';
-import { STRATEGIES, type StrategyProperties } from '../config/strategies';
-import type { TrainConfig } from '../config/train-config';
-import { ShardlabError } from '../core/errors';
-import { type DeviceMesh, initDeviceMesh } from '../wire/dist/device-mesh';
-import type { Module } from '../nn/module';
+import { type ParallelConfig, STRATEGIES, type StrategyProperties, type TrainConfig } from '../config';
+import { ShardlabError } from '../core';
+import type { Module } from '../nn';
+import { type DeviceMesh, initDeviceMesh } from '../wire';
 import { DDP } from './ddp/distributed-data-parallel';
 import { fullyShard, ignoreModule, type ShardContext } from './fsdp/fully-shard';
 import { RowsOfRanks } from './fsdp/unit-placement';

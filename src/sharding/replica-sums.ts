@@ -1,8 +1,6 @@
 import { crc32 } from 'node:zlib';
-import type { Engine } from '../engine/backend/engine';
-import type { Parameter, StateSlice } from '../nn/parameter';
-import { floatsOf } from '../nn/spans';
-import { spansOf } from '../nn/state-values';
+import type { Engine } from '../engine';
+import { floatsOf, type Parameter, type StateSlice, spansOf } from '../nn';
 
 /*
  * [Note: replicas] Several ranks hold the same elements of a parameter: all data-parallel ranks under DDP, the ranks of other

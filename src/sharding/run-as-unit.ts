@@ -1,11 +1,8 @@
-import { type ForwardPhase, runUnit, type Unit, type UnitHooks } from '../engine/autograd/unit';
-import type { Engine } from '../engine/backend/engine';
-import type { HalfDType } from '../core/dtypes';
-import type { Observer } from '../core/events';
+import type { HalfDType, Observer } from '../core';
 import type * as tf from '../core/tf';
-import type { ProcessGroup } from '../wire/dist/types';
-import type { Module } from '../nn/module';
-import type { Parameter } from '../nn/parameter';
+import { type Engine, type ForwardPhase, runUnit, type Unit, type UnitHooks } from '../engine';
+import type { Module, Parameter } from '../nn';
+import type { ProcessGroup } from '../wire';
 
 /** The objects that data-parallel code needs; each rank has its own objects. */
 export interface RankContext {

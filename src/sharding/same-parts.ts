@@ -1,6 +1,6 @@
-import { ConfigError } from '../core/errors';
-import type { ProcessGroup } from '../wire/dist/types';
-import type { Parameter } from '../nn/parameter';
+import { ConfigError } from '../core';
+import type { Parameter } from '../nn';
+import type { ProcessGroup } from '../wire';
 
 /**
  * Throws: CONFIG if a group would reduce or shard parameters, but its ranks have different parts of them. `what` is the

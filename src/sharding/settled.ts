@@ -1,4 +1,4 @@
-import type { Work } from '../wire/dist/types';
+import type { Work } from '../wire';
 
 /** Waits for work whose result is no longer needed, so that the work releases its tensors. */
 export function settled(work: Work<unknown> | null): void {

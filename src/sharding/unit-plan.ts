@@ -1,10 +1,12 @@
-import type { ParallelConfig } from '../config/settings/parallel';
-import { STRATEGIES, type StrategyName } from '../config/strategies';
-import type { Module } from '../nn/module';
-import { Experts } from '../nn/moe/experts';
-import { fitsPattern, modulesMatching } from '../nn/name-patterns';
-import type { Parameter } from '../nn/parameter';
-import { requireSelfContained } from '../nn/self-contained';
+import { type ParallelConfig, STRATEGIES, type StrategyName } from '../config';
+import {
+  Experts,
+  fitsPattern,
+  type Module,
+  modulesMatching,
+  type Parameter,
+  requireSelfContained,
+} from '../nn';
 import { anyWrapPolicy, modulesToWrap, type WrapPolicy, wrapPolicyOf } from './wrap-policy';
 
 /** One unit of a config. */

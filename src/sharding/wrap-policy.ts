@@ -1,15 +1,16 @@
-import { nearest } from '../config/nearest';
-import { requireKnownOptions } from '../config/option-names';
-import type { WrapConfig } from '../config/settings/parallel';
-import { ConfigError } from '../core/errors';
-import { shown } from '../core/shown';
-import { CausalSelfAttention } from '../nn/attention';
-import { Block, MoeBlock } from '../nn/block';
-import { ModuleList } from '../nn/containers';
-import { Linear } from '../nn/linear';
-import { Module } from '../nn/module';
-import { modulesMatching } from '../nn/name-patterns';
-import { isUsedFromOutside, requireSelfContained } from '../nn/self-contained';
+import { nearest, requireKnownOptions, type WrapConfig } from '../config';
+import { ConfigError, shown } from '../core';
+import {
+  Block,
+  CausalSelfAttention,
+  isUsedFromOutside,
+  Linear,
+  Module,
+  ModuleList,
+  MoeBlock,
+  modulesMatching,
+  requireSelfContained,
+} from '../nn';
 
 /**
  * Chooses the modules that become units, as in torch. If `recurse` is true, the policy returns whether to look for units inside

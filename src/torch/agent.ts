@@ -1,7 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { ShardlabError } from '../core/errors';
-import { killGroup, type RankExit } from '../launch/rank-process';
-import { limitBehind } from '../launch/system-limits';
+import { ShardlabError } from '../core';
+import { killGroup, limitBehind, type RankExit } from '../launch';
 import type { AgentCommand } from './agents';
 
 /** The number of last characters of an agent's standard error that are stored. */

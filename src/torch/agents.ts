@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import type { Cluster, CommandHost } from '../launch/cluster';
+import type { Cluster, CommandHost } from '../launch';
 
 /** A command of this machine that starts ranks. */
 export interface AgentCommand {

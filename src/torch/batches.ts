@@ -1,15 +1,21 @@
-import type { DitConfig } from '../config/families/kinds';
-import { modelShape } from '../config/settings/model';
-import type { TrainConfig } from '../config/train-config';
-import { ConfigError } from '../core/errors';
-import type { AnswerLabels, BatchColumn, BatchesOf, TokenBatch } from '../training/data/batch';
-import { createBatches } from '../training/data/batches';
-import type { LatentBatch } from '../training/data/latents';
-import type { PreparedData } from '../training/data/prepared';
-import { inputParts, velocityPart, videosOf } from '../training/data/video-batches';
-import { LRSchedule, rateOf, type ScheduleState } from '../sharding/optim/lr-schedule';
-import { type DataMark, dataMark } from '../training/trainer-state';
-import type { BatchesMade, BatchesNeeded, MadeTensor } from '../launch/control/torch-messages';
+import { type DitConfig, modelShape, type TrainConfig } from '../config';
+import { ConfigError } from '../core';
+import type { BatchesMade, BatchesNeeded, MadeTensor } from '../launch';
+import { LRSchedule, rateOf, type ScheduleState } from '../sharding';
+import {
+  type AnswerLabels,
+  type BatchColumn,
+  type BatchesOf,
+  createBatches,
+  type DataMark,
+  dataMark,
+  inputParts,
+  type LatentBatch,
+  type PreparedData,
+  type TokenBatch,
+  velocityPart,
+  videosOf,
+} from '../training';
 
 /**
  * [Note: batches for Python ranks] Ranks of PyTorch ask the launcher for their microbatches, so data, seeds and epochs have one

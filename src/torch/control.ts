@@ -1,9 +1,7 @@
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
-import { unbroken } from '../cell/unbroken';
-import { now } from '../core/units';
-import { isIndex } from '../core/whole-number';
-import type { ControlServer } from '../launch/control/control-server';
-import type { FromRank, ToRank } from '../launch/control/messages';
+import { unbroken } from '../cell';
+import { isIndex, now } from '../core';
+import type { ControlServer, FromRank, ToRank } from '../launch';
 import {
   decodePayload,
   directionKey,

@@ -2,8 +2,8 @@ import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { ConfigError, ShardlabError } from '../core/errors';
-import { limitBehind } from '../launch/system-limits';
+import { ConfigError, ShardlabError } from '../core';
+import { limitBehind } from '../launch';
 
 /** The oldest PyTorch that the ranks' program supports. */
 export const OLDEST_TORCH = '2.6';

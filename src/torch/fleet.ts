@@ -1,13 +1,19 @@
 import { availableParallelism } from 'node:os';
 import { delimiter, join } from 'node:path';
-import type { ShowProgress } from '../cell/progress';
-import { findInstallation } from '../core/installation';
-import { now } from '../core/units';
-import { createJobFolder, removeJobFolder } from '../launch/control/folder';
-import type { Cluster } from '../launch/cluster';
-import { FAREWELL_MS, type Fleet, type FleetListener, freePort, StartReports } from '../launch/fleet';
-import type { LaunchPlan } from '../launch/options';
-import { checkOpenFiles } from '../launch/system-limits';
+import type { ShowProgress } from '../cell';
+import { findInstallation, now } from '../core';
+import {
+  type Cluster,
+  checkOpenFiles,
+  createJobFolder,
+  FAREWELL_MS,
+  type Fleet,
+  type FleetListener,
+  freePort,
+  type LaunchPlan,
+  removeJobFolder,
+  StartReports,
+} from '../launch';
 import { agentCommands } from './agents';
 import { openTorchControl, type TorchControl, type TorchListener } from './control';
 import { findTorch } from './find-python';

@@ -1,5 +1,5 @@
-import { ConfigError } from '../core/errors';
-import type { LaunchPlan } from '../launch/options';
+import { ConfigError } from '../core';
+import type { LaunchPlan } from '../launch';
 
 const LANGUAGES: Readonly<Record<LaunchPlan['engine'], 'JavaScript' | 'Python'>> = {
   wasm: 'JavaScript',

@@ -1,6 +1,5 @@
 import { constants } from 'node:os';
-import { firstRanks } from '../launch/control/selection';
-import { killGroup, type RankExit, type RankProcess } from '../launch/rank-process';
+import { firstRanks, killGroup, type RankExit, type RankProcess } from '../launch';
 import { Agent, type Written } from './agent';
 import type { AgentCommand } from './agents';
 

@@ -1,4 +1,4 @@
-import type { FromRank, Outcome, ToRank } from '../launch/control/messages';
+import type { FromRank, Outcome, ToRank } from '../launch';
 import type { Payload } from './frames';
 import { decodeValue } from './value-codec';
 

@@ -1,7 +1,6 @@
-import { type SettingPath, WHOLE_SETTINGS } from '../config/setting-table';
-import { isChanged, type TrainConfig, usualConfig } from '../config/train-config';
-import { ConfigError } from '../core/errors';
-import type { TorchFramework } from '../launch/control/torch-messages';
+import { isChanged, type SettingPath, type TrainConfig, usualConfig, WHOLE_SETTINGS } from '../config';
+import { ConfigError } from '../core';
+import type { TorchFramework } from '../launch';
 import { refusedValues } from './values';
 
 /** Whether PyTorch's ranks do what a setting says; if not, the reason, and often an alternative. */

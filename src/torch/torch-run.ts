@@ -1,26 +1,20 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { writeInitialValues } from '../training/checkpoint/pretrained/initial-values';
-import { isPythonFile } from '../config/python-model';
-import { routerOf } from '../config/router-options';
-import { ownData } from '../config/settings/data';
-import { modelShape } from '../config/settings/model';
-import type { TrainConfig } from '../config/train-config';
-import { ConfigError } from '../core/errors';
-import { readRegularFile } from '../core/regular-file';
-import type { PreparedData } from '../training/data/prepared';
-import { applyLoRA } from '../nn/lora';
-import { buildModel } from '../nn/models/build-model';
-import type { ScheduleState } from '../sharding/optim/lr-schedule';
-import type { GroupRef, RankWork } from '../launch/control/messages';
+import { isPythonFile, modelShape, ownData, routerOf, type TrainConfig } from '../config';
+import { ConfigError, readRegularFile } from '../core';
 import type {
   BatchesMade,
   BatchesNeeded,
+  Fleet,
+  GroupRef,
+  RankWork,
   TorchFramework,
   TorchModel,
   TorchState,
-} from '../launch/control/torch-messages';
-import type { Fleet } from '../launch/fleet';
+} from '../launch';
+import { applyLoRA, buildModel } from '../nn';
+import type { ScheduleState } from '../sharding';
+import { type PreparedData, writeInitialValues } from '../training';
 import { TorchBatches } from './batches';
 import { checkForTorch } from './settings';
 

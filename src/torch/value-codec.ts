@@ -1,7 +1,6 @@
 import { types } from 'node:util';
-import { ConfigError, classOf, ShardlabError } from '../core/errors';
-import { formatBytes } from '../core/units';
-import { requireSendable } from '../launch/control/sendable';
+import { ConfigError, classOf, formatBytes, ShardlabError } from '../core';
+import { requireSendable } from '../launch';
 
 /*
  * [Note: values in Python] A value travels as bytes: length of the text (u32) | JSON | the bytes of arrays, little-endian. In the

@@ -1,8 +1,12 @@
-import { isGathered } from '../config/settings/gathering';
-import { modelShape } from '../config/settings/model';
-import { isSharded, STRATEGIES, type StrategyName } from '../config/strategies';
-import type { TrainConfig } from '../config/train-config';
-import type { TorchFramework } from '../launch/control/torch-messages';
+import {
+  isGathered,
+  isSharded,
+  modelShape,
+  STRATEGIES,
+  type StrategyName,
+  type TrainConfig,
+} from '../config';
+import type { TorchFramework } from '../launch';
 
 const KINDS: readonly string[] = ['gpt', 'llama', 'moe', 'dit', 'python'];
 const OPTIMIZERS: readonly string[] = ['adamW', 'adam', 'sgd'];

@@ -1,17 +1,20 @@
-import type { Engine } from '../engine/backend/engine';
-import { isLanguageModel, isVideoModel, kindOf } from '../config/families/families';
-import { functionsMissing, pythonRefused } from '../config/functions-missing';
-import { ownData } from '../config/settings/data';
-import { modelShape } from '../config/settings/model';
-import type { TrainConfig } from '../config/train-config';
-import { ConfigError } from '../core/errors';
+import {
+  functionsMissing,
+  isLanguageModel,
+  isVideoModel,
+  kindOf,
+  modelShape,
+  ownData,
+  pythonRefused,
+  type TrainConfig,
+} from '../config';
+import { ConfigError } from '../core';
 import * as tf from '../core/tf';
+import type { Engine } from '../engine';
+import { LanguageModel, type Module, packSequences } from '../nn';
+import type { RankContext } from '../sharding';
 import { type BatchSource, inputsOf, type TokenBatch, targetsOf } from './data/batch';
 import { createBatches, type DataPlace } from './data/batches';
-import { LanguageModel } from '../nn/models/language-model';
-import type { Module } from '../nn/module';
-import { packSequences } from '../nn/packing';
-import type { RankContext } from '../sharding/run-as-unit';
 import { flowMatchingTask } from './flow-matching';
 import type { Task, TensorBatch } from './task';
 

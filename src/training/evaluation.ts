@@ -1,8 +1,8 @@
-import type { Engine } from '../engine/backend/engine';
-import { gatherWords } from './checkpoint/state/agreement';
-import { ConfigError, classOf } from '../core/errors';
+import { ConfigError, classOf } from '../core';
 import * as tf from '../core/tf';
-import type { ProcessGroup } from '../wire/dist/types';
+import type { Engine } from '../engine';
+import type { ProcessGroup } from '../wire';
+import { gatherWords } from './checkpoint/state/agreement';
 import type { ModelPasses } from './passes';
 import type { OutputSeen, Task, TensorBatch } from './task';
 

@@ -1,18 +1,10 @@
-import type { Engine } from '../engine/backend/engine';
-import { positionsOf } from '../config/settings/model';
+import { positionsOf } from '../config';
 import * as tf from '../core/tf';
+import type { Engine } from '../engine';
+import { floatsOf, type Module, VideoModel } from '../nn';
+import type { RankContext } from '../sharding';
 import type { LatentBatch } from './data/latents';
-import {
-  inputParts,
-  type VideoPart,
-  type VideoSettings,
-  velocityPart,
-  videosOf,
-} from './data/video-batches';
-import { VideoModel } from '../nn/models/video-model';
-import type { Module } from '../nn/module';
-import { floatsOf } from '../nn/spans';
-import type { RankContext } from '../sharding/run-as-unit';
+import { inputParts, type VideoPart, type VideoSettings, velocityPart, videosOf } from './data/video-batches';
 import type { Task, TensorBatch, VideoParts } from './task';
 import { FrozenTextEncoder } from './text-encoder';
 

@@ -1,10 +1,8 @@
-import type { Engine } from '../engine/backend/engine';
-import { isView } from '../engine/backend/kernel-costs';
-import type { TrainConfig } from '../config/train-config';
-import { SILENT } from '../core/events';
+import type { TrainConfig } from '../config';
+import { type Seconds, SILENT } from '../core';
 import * as tf from '../core/tf';
-import type { Seconds } from '../core/units';
-import type { ProcessGroup } from '../wire/dist/types';
+import { type Engine, isView } from '../engine';
+import type { ProcessGroup } from '../wire';
 import { createTrainer } from './trainer';
 
 /** One call of a kernel or of an in-place update in a step. A call within another call is not reported. */

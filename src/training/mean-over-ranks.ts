@@ -1,6 +1,6 @@
-import type { Engine } from '../engine/backend/engine';
 import * as tf from '../core/tf';
-import type { ProcessGroup } from '../wire/dist/types';
+import type { Engine } from '../engine';
+import type { ProcessGroup } from '../wire';
 
 /** Returns the mean of all ranks' numbers, in float32. Every rank must call this function. */
 export function meanOverRanks(engine: Engine, group: ProcessGroup, value: number): number {

@@ -1,16 +1,8 @@
-import { isVideoModel } from '../config/families/families';
-import { modelShape } from '../config/settings/model';
-import type { TrainConfig } from '../config/train-config';
-import { ConfigError } from '../core/errors';
-import { type Warn, warnOnce } from '../core/warn';
-import { initializeModelParallel } from '../wire/dist/model-parallel';
-import type { ProcessGroup } from '../wire/dist/types';
-import { LanguageModel } from '../nn/models/language-model';
-import { VideoModel } from '../nn/models/video-model';
-import type { Module } from '../nn/module';
-import { applyContextParallel } from '../sharding/context/apply-context-parallel';
-import { applyExpertParallel } from '../sharding/experts/apply-expert-parallel';
-import { parallelizeTensors } from '../sharding/tensor/parallelize-tensors';
+import { isVideoModel, modelShape, type TrainConfig } from '../config';
+import { ConfigError, type Warn, warnOnce } from '../core';
+import { LanguageModel, type Module, VideoModel } from '../nn';
+import { applyContextParallel, applyExpertParallel, parallelizeTensors } from '../sharding';
+import { initializeModelParallel, type ProcessGroup } from '../wire';
 
 /** The groups of this rank in a training; each group shares one kind of work. */
 interface TrainingGroups {

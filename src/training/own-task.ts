@@ -1,10 +1,9 @@
-import type { Engine } from '../engine/backend/engine';
-import { isVideoModel } from '../config/families/families';
-import { modelShape } from '../config/settings/model';
-import type { TrainConfig } from '../config/train-config';
-import { ConfigError, classOf, ShardlabError } from '../core/errors';
-import { isPlain, mapTensors, tensorsIn } from '../core/tensor-tree';
+import { isVideoModel, modelShape, type TrainConfig } from '../config';
+import { ConfigError, classOf, isPlain, mapTensors, ShardlabError, tensorsIn } from '../core';
 import * as tf from '../core/tf';
+import type { Engine } from '../engine';
+import type { Module } from '../nn';
+import type { TaskData } from './config-task';
 import {
   type BatchColumn,
   type BatchesOf,
@@ -15,8 +14,6 @@ import {
   type UncountedBatches,
 } from './data/batch';
 import { createBatches, createOwnBatches } from './data/batches';
-import type { Module } from '../nn/module';
-import type { TaskData } from './config-task';
 import type { StagedTask, Task, TensorBatch } from './task';
 
 /** The parts of a training that the user wrote; null for a part that the config defines. */

@@ -1,9 +1,7 @@
-import { gradients } from '../engine/autograd/unit';
-import type { Engine } from '../engine/backend/engine';
 import * as tf from '../core/tf';
-import type { Module } from '../nn/module';
-import type { HasStates } from '../sharding/optim/optimizer';
-import type { ParallelModel } from '../sharding/parallelize';
+import { type Engine, gradients } from '../engine';
+import type { Module } from '../nn';
+import type { HasStates, ParallelModel } from '../sharding';
 import type { Stopwatch } from './stopwatch';
 import type { OutputSeen, Task, TensorBatch } from './task';
 

@@ -1,18 +1,17 @@
-import type { recordPart } from '../engine/autograd/part-pass';
-import type { Engine } from '../engine/backend/engine';
-import { microbatchesOf, virtualStagesOf } from '../config/settings/pipeline';
-import type { TrainConfig } from '../config/train-config';
-import { alias } from '../core/clone';
-import type { Observer } from '../core/events';
-import { tensorsIn } from '../core/tensor-tree';
+import { microbatchesOf, type TrainConfig, virtualStagesOf } from '../config';
+import { alias, type Observer, tensorsIn } from '../core';
 import * as tf from '../core/tf';
-import type { ProcessGroup } from '../wire/dist/types';
-import type { Module } from '../nn/module';
-import type { parallelize } from '../sharding/parallelize';
-import { microbatchIn, microbatchOf } from '../sharding/pipeline/microbatches';
-import { PipelineSchedule } from '../sharding/pipeline/pipeline-schedule';
-import type { PipelineStage } from '../sharding/pipeline/pipeline-stage';
-import { pipelineStages } from '../sharding/pipeline/pipeline-stages';
+import type { Engine, recordPart } from '../engine';
+import type { Module } from '../nn';
+import {
+  microbatchIn,
+  microbatchOf,
+  PipelineSchedule,
+  type PipelineStage,
+  type parallelize,
+  pipelineStages,
+} from '../sharding';
+import type { ProcessGroup } from '../wire';
 import type { ModelPasses, PassUse } from './passes';
 import type { Stopwatch } from './stopwatch';
 import type { Task, TensorBatch } from './task';

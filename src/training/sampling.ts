@@ -1,13 +1,8 @@
-import type { Engine } from '../engine/backend/engine';
-import { isLanguageModel } from '../config/families/families';
-import { ownData } from '../config/settings/data';
-import { modelShape } from '../config/settings/model';
-import type { TrainConfig } from '../config/train-config';
-import { ConfigError, classOf, ShardlabError } from '../core/errors';
-import { seeded } from '../core/random';
+import { isLanguageModel, modelShape, ownData, type TrainConfig } from '../config';
+import { ConfigError, classOf, isIndex, ShardlabError, seeded } from '../core';
 import * as tf from '../core/tf';
-import { isIndex } from '../core/whole-number';
-import type { ProcessGroup } from '../wire/dist/types';
+import type { Engine } from '../engine';
+import type { ProcessGroup } from '../wire';
 import type { ModelPasses } from './passes';
 
 /** Options that say how tokens are chosen. */

@@ -1,6 +1,6 @@
-import type { Seconds } from '../core/units';
-import type { ExpertLoad } from '../nn/moe/mixture-of-experts';
-import type { ExpertLoads } from '../sharding/experts/balance-experts';
+import type { Seconds } from '../core';
+import type { ExpertLoad } from '../nn';
+import type { ExpertLoads } from '../sharding';
 
 /** The main thread's time in each part of a step. */
 export interface StepSpans {

@@ -1,6 +1,4 @@
-import type { Clock } from '../core/clock';
-import type { Observer, SpanName } from '../core/events';
-import type { Seconds } from '../core/units';
+import type { Clock, Observer, Seconds, SpanName } from '../core';
 import type { StepResult } from './step-result';
 
 /** Measures the times of the parts of a step, and reports the parts to an observer as spans. */

@@ -1,9 +1,8 @@
-import type { Engine } from '../engine/backend/engine';
-import type { DitConfig } from '../config/families/kinds';
-import type { TrainConfig } from '../config/train-config';
+import type { DitConfig, TrainConfig } from '../config';
 import type * as tf from '../core/tf';
+import type { Engine } from '../engine';
+import type { Module } from '../nn';
 import type { UncountedBatches, ValidationBatches } from './data/batch';
-import type { Module } from '../nn/module';
 import type { FrozenTextEncoder } from './text-encoder';
 
 /** The tensors of one microbatch; the caller disposes them. */

@@ -1,12 +1,7 @@
-import { encoderShape } from '../config/settings/videos';
-import type { TrainConfig } from '../config/train-config';
+import { encoderShape, type TrainConfig } from '../config';
 import * as tf from '../core/tf';
-import { T5Encoder } from '../nn/models/t5-encoder';
-import { Module } from '../nn/module';
-import { fullyShard, type ShardContext } from '../sharding/fsdp/fully-shard';
-import { RowsOfRanks } from '../sharding/fsdp/unit-placement';
-import { abandonUnits } from '../sharding/fsdp/units-of';
-import { policyOf } from '../sharding/precision/mixed-precision';
+import { Module, T5Encoder } from '../nn';
+import { abandonUnits, fullyShard, policyOf, RowsOfRanks, type ShardContext } from '../sharding';
 
 /** A module around the encoder, so that the names of the encoder's modules begin with `text_encoder` in ledgers. */
 class Beside extends Module {

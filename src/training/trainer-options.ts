@@ -1,13 +1,11 @@
-import type { recordPart } from '../engine/autograd/part-pass';
-import type { Engine } from '../engine/backend/engine';
-import type { TrainConfig } from '../config/train-config';
-import type { Observer } from '../core/events';
-import type { Warn } from '../core/warn';
+import type { TrainConfig } from '../config';
+import type { Observer, Warn } from '../core';
+import type { Engine, recordPart } from '../engine';
+import type { StateDict } from '../nn';
+import type { parallelize } from '../sharding';
+import type { ProcessGroup } from '../wire';
 import type { BatchSource } from './data/batch';
 import type { PreparedData } from './data/prepared';
-import type { ProcessGroup } from '../wire/dist/types';
-import type { StateDict } from '../nn/load-state';
-import type { parallelize } from '../sharding/parallelize';
 import type { OwnParts } from './own-task';
 import type { Task } from './task';
 

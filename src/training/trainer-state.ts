@@ -1,10 +1,7 @@
-import { ownData } from '../config/settings/data';
-import { modelShape } from '../config/settings/model';
-import type { TrainConfig } from '../config/train-config';
-import type { Warn } from '../core/warn';
+import { modelShape, ownData, type TrainConfig } from '../config';
+import type { Warn } from '../core';
+import type { GradScalerState, ScheduleState } from '../sharding';
 import type { PreparedData } from './data/prepared';
-import type { GradScalerState } from '../sharding/optim/grad-scaler';
-import type { ScheduleState } from '../sharding/optim/lr-schedule';
 
 /**
  * The state of a training besides parameters and optimizer states; plain JSON, the same on every rank. It contains no

@@ -1,22 +1,24 @@
-import { currentDraws } from '../engine/backend/current-engine';
+import { gradScalerOf, type TrainConfig } from '../config';
+import * as tf from '../core/tf';
+import { currentDraws } from '../engine';
+import { buildModel, chooseTrained, loadState, type Module } from '../nn';
+import {
+  applyActivationCheckpointing,
+  balanceExperts,
+  clipGradNorm,
+  createOptimizer,
+  GradScaler,
+  groupRates,
+  LRSchedule,
+  type Optimizer,
+  type ParallelModel,
+  parallelize,
+  rateOf,
+  setRates,
+} from '../sharding';
+import { markWorld, type ProcessGroup } from '../wire';
 import { wholeSizeOf } from './checkpoint/state/parts';
 import { stepsLeftOutOf } from './checkpoint/state/training-state';
-import { gradScalerOf } from '../config/settings/precision';
-import type { TrainConfig } from '../config/train-config';
-import * as tf from '../core/tf';
-import { markWorld } from '../wire/dist/current-world';
-import type { ProcessGroup } from '../wire/dist/types';
-import { loadState } from '../nn/load-state';
-import { buildModel, chooseTrained } from '../nn/models/build-model';
-import type { Module } from '../nn/module';
-import { clipGradNorm } from '../sharding/optim/clip-grad-norm';
-import { createOptimizer } from '../sharding/optim/create-optimizer';
-import { GradScaler } from '../sharding/optim/grad-scaler';
-import { LRSchedule, rateOf } from '../sharding/optim/lr-schedule';
-import { groupRates, type Optimizer, setRates } from '../sharding/optim/optimizer';
-import { balanceExperts } from '../sharding/experts/balance-experts';
-import { type ParallelModel, parallelize } from '../sharding/parallelize';
-import { applyActivationCheckpointing } from '../sharding/recompute/apply-activation-checkpointing';
 import { taskOf } from './config-task';
 import { type Evaluated, evaluateTask, type Metrics, type Progress } from './evaluation';
 import { meanOverRanks } from './mean-over-ranks';

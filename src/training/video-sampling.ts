@@ -1,10 +1,8 @@
-import { ConfigError } from '../core/errors';
-import { seeded } from '../core/random';
+import { ConfigError, seeded } from '../core';
 import * as tf from '../core/tf';
+import { NUM_TIMESTEPS, VideoModel } from '../nn';
 import { fillAudio, fillImage } from './data/moving-shape-batches';
 import { fillWord, MovingShapes, sceneOf, tokensOf } from './data/moving-shapes';
-import { NUM_TIMESTEPS } from '../nn/models/dit-experts';
-import { VideoModel } from '../nn/models/video-model';
 import { inputsOf } from './flow-matching';
 import type { VideoParts } from './task';
 

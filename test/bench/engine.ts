@@ -2,6 +2,8 @@
 // Usage: node build/test/bench/engine.js [--blas none|PATH] [--steps N] [--profile]. Prints one JSON line, then the profile.
 import { cpus } from 'node:os';
 import { parseArgs } from 'node:util';
+import { seeded } from '../../src/core/random';
+import * as tf from '../../src/core/tf';
 import { gradients, runUnit, type Unit } from '../../src/engine/autograd/unit';
 import type { Engine } from '../../src/engine/backend/engine';
 import {
@@ -13,8 +15,6 @@ import {
   softmaxCrossEntropy,
 } from '../../src/engine/backend/ops';
 import { createWasmEngine } from '../../src/engine/backend/wasm-engine';
-import { seeded } from '../../src/core/random';
-import * as tf from '../../src/core/tf';
 import { sitePackages } from '../../src/launch/site-packages';
 import { repositoryRoot } from '../support/paths';
 import { profileKernels } from './kernel-profile';

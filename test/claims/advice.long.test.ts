@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { testAdvice } from '../../src/planner/advice';
 import { advised } from '../../src/claims/fsdp-megatron-swift/runs';
 import { PLAN_LAB } from '../../src/claims/plan-lab';
 import { recordedRuns } from '../../src/claims/recorded-runs';
 import { CLAIMS } from '../../src/claims/registry';
 import { selectClaims } from '../../src/claims/survey';
+import { testAdvice } from '../../src/planner/advice';
 import { predict } from '../../src/planner/predict';
 
 test('the recorded counts of claims about advice, and their verdicts, are those of sl.advice', () => {

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { z } from 'zod';
-import { MEMORY_CAUSES } from '../../src/core/events';
 import { CLAIM_ROWS, DOCUMENTS } from '../../src/claims/claim';
 import { evaluatorOf } from '../../src/claims/expression';
 import { VERDICTS } from '../../src/claims/finding';
 import { USES } from '../../src/claims/stated-part';
+import { MEMORY_CAUSES } from '../../src/core/events';
 import { readFiles } from '../project/sources';
 
 const text = z.string().min(1);

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { claims } from '../../src/claims/notebook/claims';
 import { CLAIM_ROWS } from '../../src/claims/claim';
 import { evaluatorOf } from '../../src/claims/expression';
 import { numberOf } from '../../src/claims/finding';
+import { claims } from '../../src/claims/notebook/claims';
 import { readingOf } from '../../src/claims/reading';
 
 const RESULTS = claims().results;

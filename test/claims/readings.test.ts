@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { claims } from '../../src/claims/notebook/claims';
 import { CLAIM_IDS } from '../../src/claims/claim';
 import { VERDICTS } from '../../src/claims/finding';
+import { claims } from '../../src/claims/notebook/claims';
 import source from './readings.json';
 
 /** Verdicts of two readers who know the field and the documents' language, and did not see these checks. */

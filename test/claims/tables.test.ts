@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { claims } from '../../src/claims/notebook/claims';
 import { CLAIM_IDS, DOCUMENTS, STATED_TABLES, type TableName } from '../../src/claims/claim';
 import { type Finding, VERDICTS } from '../../src/claims/finding';
+import { claims } from '../../src/claims/notebook/claims';
 
 const ALL = claims();
 const RESULTS = new Map(ALL.results.map((result) => [result.claim.id, result]));

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { requireOneMachine } from '../../src/cli/claims/command';
 import { recordedRuns } from '../../src/claims/recorded-runs';
 import { CLAIMS } from '../../src/claims/registry';
+import { requireOneMachine } from '../../src/cli/claims/command';
 import { shardlab } from './run-command';
 
 test('without runs each claim has a verdict, and the exit status says whether all claims hold', async () => {

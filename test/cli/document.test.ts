@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { test } from 'node:test';
-import { measureAll } from '../../src/cli/doctor/document-probes';
 import { claimOf, DOCUMENTS, type DocumentName, environmentOf } from '../../src/claims/claim';
+import { measureAll } from '../../src/cli/doctor/document-probes';
 import { shardlab } from './run-command';
 
 /** Without a Python that has PyTorch, and without programs. */

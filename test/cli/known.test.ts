@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { quietPlan as plan } from '../../src/session/plans/plan';
 import { GPUS } from '../../src/planner/hardware';
+import { quietPlan as plan } from '../../src/session/plans/plan';
 import { shardlab } from './run-command';
 
 test('shardlab models lists every model once, with sizes and a source, and each name can be planned', async () => {

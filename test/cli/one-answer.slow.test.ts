@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { stringify } from 'yaml';
 import { SETTING_ROWS } from '../../src/config/setting-table';
+import type { PlanObject } from '../../src/planner/planned-model';
 import { readConfig } from '../../src/programs/read';
 import { quietPlan as plan } from '../../src/session/plans/plan';
-import type { PlanObject } from '../../src/planner/planned-model';
 import { jsonLines, shardlab } from './run-command';
 
 // One training has one plan, whatever door its settings come through.

@@ -3,8 +3,8 @@ import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { makeNamespaces, type Namespaces } from '../torch/namespaces';
 import { repositoryRoot } from '../support/paths';
+import { makeNamespaces, type Namespaces } from '../torch/namespaces';
 
 const MAIN = join(repositoryRoot(), 'build', 'src', 'cli', 'main.js');
 const spaces = makeNamespaces(2);

@@ -4,9 +4,9 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync 
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { processMark } from '../../src/training/checkpoint/format/process-mark';
 import { claimFolder } from '../../src/cli/sft/claim';
 import { OutputFolder } from '../../src/session/run/output-folder';
+import { processMark } from '../../src/training/checkpoint/format/process-mark';
 
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-claim-'));
 after(() => rmSync(folder, { recursive: true, force: true }));

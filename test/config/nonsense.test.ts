@@ -4,9 +4,9 @@ import { SETTING_ROWS } from '../../src/config/setting-table';
 import { KINDS, MODEL_PARTS } from '../../src/config/settings/model';
 import { parseTrainConfig } from '../../src/config/train-config';
 import { planLaunch } from '../../src/launch/options';
-import { splitInput } from '../../src/session/plans/own';
 import { dryRun } from '../../src/planner/dry-run/dry-run';
 import { plannedInput } from '../../src/planner/plan-input';
+import { splitInput } from '../../src/session/plans/own';
 import { nonsense, refusesShortly } from '../support/nonsense';
 
 /** A config with one value at a path. */

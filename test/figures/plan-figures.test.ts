@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { numberOf } from '../../src/claims/finding';
+import { claims } from '../../src/claims/notebook/claims';
 import { LIGHT } from '../../src/figures/grammar/ink';
 import { comparePlans } from '../../src/figures/plans/compare-plans';
-import { claims } from '../../src/claims/notebook/claims';
 import { compare } from '../../src/session/notebook/compare';
 import { quietPlan as plan } from '../../src/session/plans/plan';
 import { whatIf } from '../../src/session/plans/what-if';
-import { numberOf } from '../../src/claims/finding';
 import { loadPlotly, problemsOf } from './plotly-validate';
 import { textFaults } from './svg-texts';
 

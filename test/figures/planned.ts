@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
+import type { Claim, DocumentName } from '../../src/claims/claim';
 import { claimsFigure } from '../../src/claims/figures/claims-figure';
+import { type Finding, type SettledFinding, VERDICTS, type Verdict } from '../../src/claims/finding';
+import type { ClaimResult } from '../../src/claims/survey';
 import type { Figure } from '../../src/figures/figure';
 import { accuracyFigure } from '../../src/figures/plans/accuracy-figure';
 import { planMemory } from '../../src/figures/plans/plan-memory';
@@ -9,9 +12,6 @@ import { type TimeRow, timeBreakdown } from '../../src/figures/plans/time-breakd
 import { whatIfFigure } from '../../src/figures/plans/what-if';
 import type { WhatIfKnob } from '../../src/figures/plans/what-if-settings';
 import type { MeasuredRun } from '../../src/planner/accuracy';
-import type { Claim, DocumentName } from '../../src/claims/claim';
-import { type Finding, type SettledFinding, VERDICTS, type Verdict } from '../../src/claims/finding';
-import type { ClaimResult } from '../../src/claims/survey';
 import { predict } from '../../src/planner/predict';
 import type { Estimate } from '../../src/planner/prediction';
 import { type Recommendation, recommend } from '../../src/planner/recommend';

@@ -1,12 +1,7 @@
 import assert from 'node:assert/strict';
 import { freemem } from 'node:os';
 import { test } from 'node:test';
-import {
-  availableMemory,
-  cachedFiles,
-  countOomKills,
-  type ReadText,
-} from '../../src/launch/host-memory';
+import { availableMemory, cachedFiles, countOomKills, type ReadText } from '../../src/launch/host-memory';
 
 function files(texts: Readonly<Record<string, string>>): ReadText {
   return (path) => texts[path];

@@ -7,8 +7,8 @@ import type { LaunchOptions } from '../../src/launch/options';
 import { startRankProcess } from '../../src/launch/rank-process';
 import { launch } from '../../src/session/run/launch';
 import { registeredJobs } from '../../src/session/run/registry';
-import { valuesHere } from '../support/cases';
 import { isAlive, launchFor, temporaryFolder, withTmpdir } from '../session/job-fixture';
+import { valuesHere } from '../support/cases';
 
 for (const ranks of valuesHere([1, 2, 4], [2])) {
   test(`${ranks} ranks are ${ranks} processes, each in its own group, with torchrun's environment`, async (context) => {

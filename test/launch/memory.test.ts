@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { codeOfExit, explainExit, lastWords, withCause } from '../../src/launch/rank-process';
 import { rankError } from '../../src/launch/rank/error';
+import { codeOfExit, explainExit, lastWords, withCause } from '../../src/launch/rank-process';
 import { launchFor, resultsOf, runCell } from '../session/job-fixture';
 
 const KILLED = { code: null, signal: 'SIGKILL' } as const;

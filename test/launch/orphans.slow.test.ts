@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { fork } from 'node:child_process';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { HAS_ALL_CASES } from '../support/cases';
 import { goneAfter, temporaryFolder } from '../session/job-fixture';
+import { HAS_ALL_CASES } from '../support/cases';
 
 const OCCUPATIONS = {
   'are idle': '',

@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import { launchFor, resultsOf, runCell } from '../session/job-fixture';
 import {
   awaitListeners,
   jobFiles,
@@ -11,7 +12,6 @@ import {
   playStranger,
   secretsOf,
 } from '../support/stranger';
-import { launchFor, resultsOf, runCell } from '../session/job-fixture';
 
 const SUM = 'let x = tf.fill([4], rank); dist.allReduce(x); x.arraySync()[0]';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { BufferTable } from '../../src/engine/backend/buffer-table';
 import { SILENT } from '../../src/core/events';
+import { BufferTable } from '../../src/engine/backend/buffer-table';
 import { memoryAtRest } from '../../src/ledger/memory';
 import { Recorder } from '../../src/ledger/recorder';
 

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import { SILENT } from '../../src/core/events';
+import * as tf from '../../src/core/tf';
 import { gradients } from '../../src/engine/autograd/unit';
 import { currentDraws } from '../../src/engine/backend/current-engine';
 import type { Engine } from '../../src/engine/backend/engine';
 import { withMetaEngine } from '../../src/engine/backend/meta-engine';
-import { SILENT } from '../../src/core/events';
-import * as tf from '../../src/core/tf';
 import { Buffer } from '../../src/nn/buffer';
 import { Sequential } from '../../src/nn/containers';
 import { Linear } from '../../src/nn/linear';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import type { Engine } from '../../src/engine/backend/engine';
 import { seeded } from '../../src/core/random';
 import * as tf from '../../src/core/tf';
+import type { Engine } from '../../src/engine/backend/engine';
 import { wholeTensor, writeValues } from '../../src/nn/first-values';
 import { constant, normal, uniform } from '../../src/nn/init';
 import { loadState } from '../../src/nn/load-state';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import type { Engine } from '../../src/engine/backend/engine';
 import { ConfigError } from '../../src/core/errors';
 import * as tf from '../../src/core/tf';
+import type { Engine } from '../../src/engine/backend/engine';
 import { type DitOptions, dit } from '../../src/nn/models/dit';
 import { DitExperts } from '../../src/nn/models/dit-experts';
 import type { Module } from '../../src/nn/module';

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import { SILENT } from '../../src/core/events';
+import * as tf from '../../src/core/tf';
 import { gradients } from '../../src/engine/autograd/unit';
 import { currentDraws } from '../../src/engine/backend/current-engine';
 import type { Engine } from '../../src/engine/backend/engine';
-import { SILENT } from '../../src/core/events';
-import * as tf from '../../src/core/tf';
 import { Sequential } from '../../src/nn/containers';
 import { Dropout, Dropout2d } from '../../src/nn/layers/dropout';
 import { LSTM } from '../../src/nn/layers/recurrent';

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import { parseTrainConfig } from '../../src/config/train-config';
+import * as tf from '../../src/core/tf';
 import type { Engine } from '../../src/engine/backend/engine';
 import { FUSED } from '../../src/engine/backend/fused/fused-kernel';
 import { interceptKernels } from '../../src/engine/backend/tfjs-state';
-import { parseTrainConfig } from '../../src/config/train-config';
-import * as tf from '../../src/core/tf';
 import { buildModel } from '../../src/nn/models/build-model';
 import { assertClose } from '../support/close';
 import { collectGradients } from '../support/collect-gradients';

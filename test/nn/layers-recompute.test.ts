@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import { SILENT } from '../../src/core/events';
+import * as tf from '../../src/core/tf';
 import { gradients } from '../../src/engine/autograd/unit';
 import { currentDraws } from '../../src/engine/backend/current-engine';
 import type { Engine } from '../../src/engine/backend/engine';
 import { FUSED } from '../../src/engine/backend/fused/fused-kernel';
 import { replaceEngineFunction } from '../../src/engine/backend/tfjs-state';
-import { SILENT } from '../../src/core/events';
-import * as tf from '../../src/core/tf';
 import * as nn from '../../src/nn/names/nn-names';
 import { EXPENSIVE_OPS, kernelsOf } from '../../src/sharding/recompute/apply-activation-checkpointing';
 import { checkpointed } from '../../src/sharding/recompute/checkpointed';

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { before, describe, test } from 'node:test';
+import { SILENT, type Tag } from '../../src/core/events';
+import * as tf from '../../src/core/tf';
 import { gradients } from '../../src/engine/autograd/unit';
 import type { Engine } from '../../src/engine/backend/engine';
 import { withMetaEngine } from '../../src/engine/backend/meta-engine';
-import { SILENT, type Tag } from '../../src/core/events';
-import * as tf from '../../src/core/tf';
 import type { Module } from '../../src/nn/module';
 import { Parameter } from '../../src/nn/parameter';
 import { ENGINE_CASES } from '../support/engines';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import type { Engine } from '../../src/engine/backend/engine';
 import { ConfigError } from '../../src/core/errors';
 import * as tf from '../../src/core/tf';
+import type { Engine } from '../../src/engine/backend/engine';
 import { type LlamaOptions, llama } from '../../src/nn/models/llama';
 import { testEngine } from '../support/wasm-test-engine';
 import { loadReferenceValues, referenceCases, requireReference } from './model-reference';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import type { Engine } from '../../src/engine/backend/engine';
 import type * as tf from '../../src/core/tf';
+import type { Engine } from '../../src/engine/backend/engine';
 import { loadState } from '../../src/nn/load-state';
 import type { Module } from '../../src/nn/module';
 import { assertClose } from '../support/close';

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { inspect } from 'node:util';
-import type { Engine } from '../../src/engine/backend/engine';
 import { ConfigError } from '../../src/core/errors';
 import * as tf from '../../src/core/tf';
+import type { Engine } from '../../src/engine/backend/engine';
 import type { Next } from '../../src/nn/callable';
 import { ModuleDict, ModuleList, Sequential } from '../../src/nn/containers';
 import { Embedding } from '../../src/nn/embedding';

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import type { Engine } from '../../src/engine/backend/engine';
-import { gelu } from '../../src/engine/backend/ops';
 import { ConfigError } from '../../src/core/errors';
 import * as tf from '../../src/core/tf';
+import type { Engine } from '../../src/engine/backend/engine';
+import { gelu } from '../../src/engine/backend/ops';
 import { crossEntropy, nllLoss } from '../../src/nn/layers/losses';
 import { moe } from '../../src/nn/models/gpt';
 import { MixtureOfExperts } from '../../src/nn/moe/mixture-of-experts';

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import type { RouterOptions } from '../../src/config/router-options';
+import * as tf from '../../src/core/tf';
 import { gradients } from '../../src/engine/autograd/unit';
 import type { Engine } from '../../src/engine/backend/engine';
 import { gelu } from '../../src/engine/backend/ops';
-import type { RouterOptions } from '../../src/config/router-options';
-import * as tf from '../../src/core/tf';
 import type { Linear } from '../../src/nn/linear';
 import { moe } from '../../src/nn/models/gpt';
 import { addAuxiliaryLosses, MixtureOfExperts } from '../../src/nn/moe/mixture-of-experts';

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { gradients } from '../../src/engine/autograd/unit';
-import { withMetaEngine } from '../../src/engine/backend/meta-engine';
 import { type CollectiveEvent, SILENT } from '../../src/core/events';
 import * as tf from '../../src/core/tf';
+import { gradients } from '../../src/engine/autograd/unit';
+import { withMetaEngine } from '../../src/engine/backend/meta-engine';
+import * as nn from '../../src/nn/names/nn-names';
 import { markWorld } from '../../src/wire/dist/current-world';
 import { joinMetaWorld } from '../../src/wire/dist/meta-world';
-import * as nn from '../../src/nn/names/nn-names';
 
 test('a SyncBatchNorm gathers one number more than its statistics, and reduces two sums per channel', () => {
   withMetaEngine({}, (engine) => {

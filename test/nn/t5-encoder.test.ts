@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import type { Engine } from '../../src/engine/backend/engine';
 import { parseTrainConfig } from '../../src/config/train-config';
 import * as tf from '../../src/core/tf';
+import type { Engine } from '../../src/engine/backend/engine';
 import { buildModel } from '../../src/nn/models/build-model';
 import { type T5EncoderOptions, t5Encoder } from '../../src/nn/models/t5-encoder';
 import { taskOf } from '../../src/training/config-task';

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { basename } from 'node:path';
 import { test } from 'node:test';
-import { documentTable } from '../../src/claims/figures/document-table';
-import { claims } from '../../src/claims/notebook/claims';
 import { STATED_TABLES } from '../../src/claims/claim';
+import { documentTable } from '../../src/claims/figures/document-table';
 import { numberOf } from '../../src/claims/finding';
+import { claims } from '../../src/claims/notebook/claims';
 import { doorProblems, proseProblems } from './doors';
 import { type Notebook, notebookInputs, readNotebook } from './executed';
 

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
+import type { ActivationCheckpointingConfig } from '../../src/config/settings/memory';
+import * as tf from '../../src/core/tf';
 import { gradients } from '../../src/engine/autograd/unit';
 import type { Engine } from '../../src/engine/backend/engine';
 import { FUSED } from '../../src/engine/backend/fused/fused-kernel';
 import { interceptKernels } from '../../src/engine/backend/tfjs-state';
-import type { ActivationCheckpointingConfig } from '../../src/config/settings/memory';
-import * as tf from '../../src/core/tf';
 import { type GptShape, gpt } from '../../src/nn/models/gpt';
 import { DDP } from '../../src/sharding/ddp/distributed-data-parallel';
 import { applyActivationCheckpointing } from '../../src/sharding/recompute/apply-activation-checkpointing';

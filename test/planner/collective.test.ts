@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { busBandwidth } from '../../src/wire/dist/bench-collectives';
 import { CALIBRATION } from '../../src/planner/calibration';
 import { BUS_FACTOR, bandwidthOf, collectiveSeconds, placeOf } from '../../src/planner/cost/collective';
 import { hardwareOf } from '../../src/planner/hardware';
+import { busBandwidth } from '../../src/wire/dist/bench-collectives';
 
 const A100 = hardwareOf('A100-80G');
 

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import * as tf from '../../src/core/tf';
+import type { RankScope } from '../../src/launch/rank/scope';
+import { dryRun } from '../../src/planner/dry-run/dry-run';
 import { compare } from '../../src/session/notebook/compare';
 import { plan } from '../../src/session/notebook/plan';
 import { recommend } from '../../src/session/notebook/recommend';
-import type { RankScope } from '../../src/launch/rank/scope';
-import { dryRun } from '../../src/planner/dry-run/dry-run';
 import { testData } from '../support/paths';
 
 // Written by test/data/flop_reference.py with torch's FlopCounterMode.

@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { KernelCall } from '../../src/engine/backend/kernel-costs';
-import { withMetaEngine } from '../../src/engine/backend/meta-engine';
 import type { TrainConfigInput } from '../../src/config/train-config';
 import { parseTrainConfig } from '../../src/config/train-config';
 import { ShardlabError } from '../../src/core/errors';
 import * as tf from '../../src/core/tf';
+import type { KernelCall } from '../../src/engine/backend/kernel-costs';
+import { withMetaEngine } from '../../src/engine/backend/meta-engine';
 import { memoryFigure } from '../../src/figures/memory-figure';
-import { viewOf } from '../../src/session/run/figures';
 import { dryRun } from '../../src/planner/dry-run/dry-run';
+import { viewOf } from '../../src/session/run/figures';
 import type { CollectiveCall } from '../../src/wire/transport/meta-plane';
 import { predictRun } from '../support/formulas/zero-units';
 

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { FUSED } from '../../src/engine/backend/fused/fused-kernel';
-import type { KernelCall, KernelTensor } from '../../src/engine/backend/kernel-costs';
 import type { TrainConfigInput } from '../../src/config/train-config';
 import type { HalfDType } from '../../src/core/dtypes';
 import { ShardlabError } from '../../src/core/errors';
+import { FUSED } from '../../src/engine/backend/fused/fused-kernel';
+import type { KernelCall, KernelTensor } from '../../src/engine/backend/kernel-costs';
 import { CALIBRATION } from '../../src/planner/calibration';
 import { productSeconds, trafficSeconds } from '../../src/planner/cost/gemm';
 import { dryRun } from '../../src/planner/dry-run/dry-run';

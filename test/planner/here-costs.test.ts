@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { KernelCall } from '../../src/engine/backend/kernel-costs';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import { ShardlabError } from '../../src/core/errors';
+import type { KernelCall } from '../../src/engine/backend/kernel-costs';
 import { dryRun } from '../../src/planner/dry-run/dry-run';
 import { hereCosts, overheadOfCalls, predictHere } from '../../src/planner/dry-run/here-costs';
 import {

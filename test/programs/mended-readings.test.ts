@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { readConfig } from '../../src/programs/read';
 import { plannedInput } from '../../src/planner/plan-input';
+import { readConfig } from '../../src/programs/read';
 import { effects, folderOf, readText, whyOf } from './read-files';
 
 const MEGATRON = [

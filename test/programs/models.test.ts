@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { modelNamed } from '../../src/config/model-names';
-import { readConfig } from '../../src/programs/read';
 import { plannedInput } from '../../src/planner/plan-input';
+import { readConfig } from '../../src/programs/read';
 import { effects, readText, whyOf } from './read-files';
 
 // Names of models on hubs, and their sizes.

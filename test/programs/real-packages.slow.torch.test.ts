@@ -3,11 +3,11 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { type TestContext, test } from 'node:test';
 import { modelShape } from '../../src/config/settings/model';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
-import type { TargetName } from '../../src/programs/export/targets';
 import { buildModel } from '../../src/nn/models/build-model';
+import type { TargetName } from '../../src/programs/export/targets';
 import { rateOf } from '../../src/sharding/optim/lr-schedule';
-import { bundleOf } from './export/export-fixture';
 import { testData } from '../support/paths';
+import { bundleOf } from './export/export-fixture';
 
 // Exported files are read by the parsers of the programs for which they are: world, rows, precision, strategy and rates are the config's.
 

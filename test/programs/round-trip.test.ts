@@ -3,9 +3,9 @@ import { basename, dirname } from 'node:path';
 import { test } from 'node:test';
 import { modelShape } from '../../src/config/settings/model';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
-import { readConfig } from '../../src/programs/read';
 import type { BundleModel } from '../../src/programs/export/target';
 import { TARGETS, type TargetName } from '../../src/programs/export/targets';
+import { readConfig } from '../../src/programs/read';
 import { folderOf } from './read-files';
 
 /** Writes a bundle's text files, and returns their folder. */

@@ -9,10 +9,10 @@ import { decayStepsOf } from '../../src/config/settings/schedule';
 import { STRATEGIES, STRATEGY_NAMES } from '../../src/config/strategies';
 import { checkTrainConfig, type TrainConfig } from '../../src/config/train-config';
 import { ConfigError } from '../../src/core/errors';
-import { readConfig } from '../../src/programs/read';
 import { exportedSettings } from '../../src/programs/export/report';
 import type { BundleFacts, BundleModel, Target } from '../../src/programs/export/target';
 import { TARGET_NAMES, TARGETS, type TargetName } from '../../src/programs/export/targets';
+import { readConfig } from '../../src/programs/read';
 import { HAS_ALL_CASES } from '../support/cases';
 import { folderOf } from './read-files';
 

@@ -161,7 +161,11 @@ describe('in this repository', () => {
     [
       'src/figures/traffic-matrix.ts',
       ['test/figures/traffic-matrix.test.ts', 'test/figures/figures.test.ts'],
-      ['test/engine/autograd/unit.test.ts', 'test/sharding/optim/sgd.test.ts', 'test/sharding/parity/parity.slow.test.ts'],
+      [
+        'test/engine/autograd/unit.test.ts',
+        'test/sharding/optim/sgd.test.ts',
+        'test/sharding/parity/parity.slow.test.ts',
+      ],
     ],
     [
       'src/engine/autograd/unit.ts',
@@ -193,7 +197,11 @@ describe('in this repository', () => {
     ['test/data/layer_reference.json', ['test/nn/layers.test.ts'], ['test/nn/llama.test.ts']],
     ['test/figures/golden/accuracy-few.txt', ['test/figures/figures.test.ts'], ['test/nn/llama.test.ts']],
     ['docs/settings.md', ['test/config/settings-page.test.ts'], ['test/nn/llama.test.ts']],
-    ['src/config/catalogue.json', ['test/planner/plan-input.test.ts'], ['test/wire/transport/mailbox.test.ts']],
+    [
+      'src/config/catalogue.json',
+      ['test/planner/plan-input.test.ts'],
+      ['test/wire/transport/mailbox.test.ts'],
+    ],
     ['claims/fsdp-guide.json', ['test/cli/claims.test.ts'], ['test/wire/transport/mailbox.test.ts']],
     [
       'src/python/bundle_scripts/gpt.py',

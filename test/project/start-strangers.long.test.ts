@@ -4,9 +4,9 @@ import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
-import { descendantsOf } from '../torch/torch-fixture';
 import { repositoryRoot } from '../support/paths';
 import { listenersOf, noStranger, playStranger, secretsOf } from '../support/stranger';
+import { descendantsOf } from '../torch/torch-fixture';
 import { type Lab, noPython, startLab } from './lab';
 
 test('another user reads no file with the token or a key of npm start, and gets nothing from the ports of its server and kernels', {

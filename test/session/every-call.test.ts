@@ -1,13 +1,14 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import type { Engine } from '../../src/engine/backend/engine';
-import { checkSaveOptions } from '../../src/training/checkpoint/save/save-plan';
+import { claims } from '../../src/claims/notebook/claims';
 import { SILENT } from '../../src/core/events';
-import { initializeModelParallel } from '../../src/wire/dist/model-parallel';
+import type { Engine } from '../../src/engine/backend/engine';
 import { plotNumbers } from '../../src/figures/plot-numbers';
 import { createTable } from '../../src/figures/table';
 import { planLaunch } from '../../src/launch/options';
-import { claims } from '../../src/claims/notebook/claims';
+import { Linear } from '../../src/nn/linear';
+import { gpt } from '../../src/nn/models/gpt';
+import { dryRun } from '../../src/planner/dry-run/dry-run';
 import { plan } from '../../src/session/notebook/plan';
 import { CountedRun } from '../../src/session/plans/count';
 import { scaling } from '../../src/session/plans/scaling';
@@ -20,8 +21,6 @@ import { compareTraining } from '../../src/session/run/parity';
 import { savePretrained } from '../../src/session/run/pretrained';
 import { Run } from '../../src/session/run/run';
 import { sampleVideo } from '../../src/session/run/sample-video';
-import { Linear } from '../../src/nn/linear';
-import { gpt } from '../../src/nn/models/gpt';
 import { ContextParallel } from '../../src/sharding/context/context-parallel';
 import { applyExpertParallel } from '../../src/sharding/experts/apply-expert-parallel';
 import { CPUOffload, CPUOffloadPolicy } from '../../src/sharding/fsdp1/arguments';
@@ -33,9 +32,10 @@ import { parallelizeTensors } from '../../src/sharding/tensor/parallelize-tensor
 import { RowParallelLinear } from '../../src/sharding/tensor/row-parallel-linear';
 import { ColwiseParallel, RowwiseParallel } from '../../src/sharding/tensor/styles';
 import { VocabParallelEmbedding } from '../../src/sharding/tensor/vocab-parallel-embedding';
-import { dryRun } from '../../src/planner/dry-run/dry-run';
-import { standIn } from '../wire/dist/group-stand-in';
+import { checkSaveOptions } from '../../src/training/checkpoint/save/save-plan';
+import { initializeModelParallel } from '../../src/wire/dist/model-parallel';
 import { testEngine } from '../support/wasm-test-engine';
+import { standIn } from '../wire/dist/group-stand-in';
 
 /** A kind of value that hardly any option takes. */
 const WRONG = { date: new Date(0), nan: Number.NaN, negative: -1.5, null: null } as const;

@@ -1,9 +1,9 @@
-import { openFirstState } from '../../src/training/checkpoint/pretrained/open-pretrained';
 import { modelShape } from '../../src/config/settings/model';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import type { MemoryCause } from '../../src/core/events';
 import { buildModel } from '../../src/nn/models/build-model';
 import { readState } from '../../src/nn/state-values';
+import { openFirstState } from '../../src/training/checkpoint/pretrained/open-pretrained';
 import { createTrainer } from '../../src/training/trainer';
 import { LiveBuffers } from '../support/live-buffers';
 import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';

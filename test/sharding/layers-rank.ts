@@ -1,11 +1,11 @@
-import { gradients } from '../../src/engine/autograd/unit';
 import * as tf from '../../src/core/tf';
+import { gradients } from '../../src/engine/autograd/unit';
 import { moduleOf } from '../../src/nn/layers-model';
 import type { Module } from '../../src/nn/module';
 import { readState } from '../../src/nn/state-values';
-import { AdamW } from '../../src/sharding/optim/adamw';
 import { DDP } from '../../src/sharding/ddp/distributed-data-parallel';
 import { fullyShard, type ShardContext } from '../../src/sharding/fsdp/fully-shard';
+import { AdamW } from '../../src/sharding/optim/adamw';
 import { onRanks } from '../support/on-ranks';
 import type { RankArgs, TestRank } from '../support/rank-process';
 import { LAYERS_MODELS, type LayersModelName } from './layers-models';

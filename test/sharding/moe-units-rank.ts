@@ -1,11 +1,11 @@
-import { gradients } from '../../src/engine/autograd/unit';
 import { parseTrainConfig } from '../../src/config/train-config';
 import { tensorsIn } from '../../src/core/tensor-tree';
 import * as tf from '../../src/core/tf';
+import { gradients } from '../../src/engine/autograd/unit';
 import { moe } from '../../src/nn/models/gpt';
 import { readState } from '../../src/nn/state-values';
-import { AdamW } from '../../src/sharding/optim/adamw';
 import { DDP } from '../../src/sharding/ddp/distributed-data-parallel';
+import { AdamW } from '../../src/sharding/optim/adamw';
 import { parallelize } from '../../src/sharding/parallelize';
 import { moeAutoWrapPolicy, rootOnly } from '../../src/sharding/wrap-policy';
 import { onRanks } from '../support/on-ranks';

@@ -1,7 +1,7 @@
-import { exchange } from '../../src/training/checkpoint/state/agreement';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import { readState, writeState } from '../../src/nn/state-values';
 import { type DifferingReplica, differingReplicas, replicaSums } from '../../src/sharding/replica-sums';
+import { exchange } from '../../src/training/checkpoint/state/agreement';
 import { createTrainer } from '../../src/training/trainer';
 import { onRanks } from '../support/on-ranks';
 import type { RankArgs, TestRank } from '../support/rank-process';

@@ -1,12 +1,12 @@
-import { gradients } from '../../src/engine/autograd/unit';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import * as tf from '../../src/core/tf';
+import { gradients } from '../../src/engine/autograd/unit';
 import { Buffer } from '../../src/nn/buffer';
 import { ModuleList } from '../../src/nn/containers';
 import { Linear } from '../../src/nn/linear';
 import { Module } from '../../src/nn/module';
-import { AdamW } from '../../src/sharding/optim/adamw';
 import { fsdp } from '../../src/sharding/fsdp1/fully-sharded-data-parallel';
+import { AdamW } from '../../src/sharding/optim/adamw';
 import { parallelize } from '../../src/sharding/parallelize';
 import { checkpointed, offloaded } from '../../src/sharding/recompute/checkpointed';
 import { onRanks } from '../support/on-ranks';

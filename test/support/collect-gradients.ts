@@ -1,6 +1,6 @@
+import type * as tf from '../../src/core/tf';
 import { gradients } from '../../src/engine/autograd/unit';
 import type { Engine } from '../../src/engine/backend/engine';
-import type * as tf from '../../src/core/tf';
 import type { Module } from '../../src/nn/module';
 import { runAsUnit } from '../../src/sharding/run-as-unit';
 import { valuesOf } from './close';

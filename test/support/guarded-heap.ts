@@ -1,5 +1,5 @@
-import type { WasmBackend } from '../../src/engine/backend/wasm-backend';
 import * as tf from '../../src/core/tf';
+import type { WasmBackend } from '../../src/engine/backend/wasm-backend';
 
 const PAD_BYTES = 4096;
 

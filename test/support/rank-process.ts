@@ -1,7 +1,7 @@
 import { Worker } from 'node:worker_threads';
+import type { Observer } from '../../src/core/events';
 import type { Engine } from '../../src/engine/backend/engine';
 import { createWasmEngine } from '../../src/engine/backend/wasm-engine';
-import type { Observer } from '../../src/core/events';
 import { NO_SITE } from '../../src/wire/dist/call-site';
 import type { ProcessGroup } from '../../src/wire/dist/types';
 import { joinWorld } from '../../src/wire/dist/world';

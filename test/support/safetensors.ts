@@ -1,8 +1,12 @@
 import { readFileSync } from 'node:fs';
-import { MAGIC_BYTES, refuseOtherFormats } from '../../src/training/checkpoint/format/not-safetensors';
-import { headerBytes, LENGTH_BYTES, parseHeader } from '../../src/training/checkpoint/format/safetensors-header';
-import { decodeValues } from '../../src/training/checkpoint/format/stored-dtypes';
 import { ShardlabError } from '../../src/core/errors';
+import { MAGIC_BYTES, refuseOtherFormats } from '../../src/training/checkpoint/format/not-safetensors';
+import {
+  headerBytes,
+  LENGTH_BYTES,
+  parseHeader,
+} from '../../src/training/checkpoint/format/safetensors-header';
+import { decodeValues } from '../../src/training/checkpoint/format/stored-dtypes';
 
 /** One tensor of a safetensors file. */
 export interface StoredTensor {

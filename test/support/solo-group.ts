@@ -1,5 +1,5 @@
-import type { Engine } from '../../src/engine/backend/engine';
 import type * as tf from '../../src/core/tf';
+import type { Engine } from '../../src/engine/backend/engine';
 import type { PieceList, ProcessGroup, Work } from '../../src/wire/dist/types';
 
 const done = <T>(value: T): Work<T> => ({ done: true, agrees: true, wait: () => value });

@@ -3,14 +3,14 @@ import { existsSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { writeInitialValues } from '../../src/training/checkpoint/pretrained/initial-values';
-import { openFirstState } from '../../src/training/checkpoint/pretrained/open-pretrained';
 import { modelShape } from '../../src/config/settings/model';
 import { parseTrainConfig } from '../../src/config/train-config';
+import { buildModel } from '../../src/nn/models/build-model';
+import { TorchBatches } from '../../src/torch/batches';
+import { writeInitialValues } from '../../src/training/checkpoint/pretrained/initial-values';
+import { openFirstState } from '../../src/training/checkpoint/pretrained/open-pretrained';
 import { createBatches } from '../../src/training/data/batches';
 import { videosOf } from '../../src/training/data/video-batches';
-import { TorchBatches } from '../../src/torch/batches';
-import { buildModel } from '../../src/nn/models/build-model';
 
 const MODEL = { kind: 'gpt', layers: 1, dim: 16, heads: 2, vocab: 256, seq: 8 } as const;
 

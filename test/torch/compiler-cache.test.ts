@@ -3,8 +3,8 @@ import { spawnSync } from 'node:child_process';
 import { chmodSync, mkdirSync, statSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { repositoryRoot } from '../support/paths';
 import { temporaryFolder } from '../session/job-fixture';
+import { repositoryRoot } from '../support/paths';
 
 const PYTHON = process.env.SHARDLAB_TORCH_PYTHON ?? process.env.SHARDLAB_PYTHON ?? 'python3';
 const SOURCE =

@@ -3,8 +3,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { launch } from '../../src/session/run/launch';
 import { memoryAtPeak } from '../../src/ledger/memory';
+import { launch } from '../../src/session/run/launch';
 import { DIT, largestDifference, launchTorch } from './torch-fixture';
 
 const BOUND = 1e-4;

@@ -3,11 +3,11 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { openFirstState } from '../../src/training/checkpoint/pretrained/open-pretrained';
 import { modelShape } from '../../src/config/settings/model';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
-import { launch } from '../../src/session/run/launch';
 import { buildModel, chooseTrained } from '../../src/nn/models/build-model';
+import { launch } from '../../src/session/run/launch';
+import { openFirstState } from '../../src/training/checkpoint/pretrained/open-pretrained';
 import { LLAMA, largestDifference, launchTorch } from './torch-fixture';
 
 const BOUND = 1e-4;

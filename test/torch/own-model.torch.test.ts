@@ -6,9 +6,9 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import type { TrainConfigInput } from '../../src/config/train-config';
 import type { TorchFramework } from '../../src/launch/control/torch-messages';
+import { memoryAtPeak } from '../../src/ledger/memory';
 import type { Run } from '../../src/session/run/run';
 import { findTorch } from '../../src/torch/find-python';
-import { memoryAtPeak } from '../../src/ledger/memory';
 import { repositoryRoot } from '../support/paths';
 import { GPT, lacksDeepSpeed, largestDifference, launchTorch } from './torch-fixture';
 

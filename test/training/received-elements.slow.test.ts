@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { TrainConfigInput } from '../../src/config/train-config';
-import type { Job } from '../../src/session/run/job';
 import type { CollectiveRecord, StepRecord } from '../../src/ledger/record';
+import type { Job } from '../../src/session/run/job';
 import { shareJob } from '../session/job-fixture';
 import { casesHere, HAS_ALL_CASES, valuesHere } from '../support/cases';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import type { Engine } from '../../src/engine/backend/engine';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
+import type { Engine } from '../../src/engine/backend/engine';
 import { readState, writeState } from '../../src/nn/state-values';
 import { createTrainer, type Trainer } from '../../src/training/trainer';
 import type { TrainerState } from '../../src/training/trainer-state';

@@ -1,7 +1,6 @@
 import { parse, stringify } from 'yaml';
-import { refuseOtherFormats } from '../../training/checkpoint/format/not-safetensors';
-import { configWarnings } from '../../config/config-warnings';
-import { parseTrainConfig, type TrainConfigInput } from '../../config/train-config';
+import { configWarnings, parseTrainConfig, type TrainConfigInput } from '../../config';
+import { refuseOtherFormats } from '../../training';
 import { environmentOf } from '../claim';
 import type { Functions } from '../expression';
 import { ACCELERATE_YAML, MODEL_PATHS, NCCL_ENV } from './document-files';

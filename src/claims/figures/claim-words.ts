@@ -1,11 +1,8 @@
+import { createTable, dots, type MarkerSymbol, plain, type ScatterTrace, type Table } from '../../figures';
+import type { Estimate } from '../../planner';
 import type { Claim } from '../claim';
 import { detailOf, type Finding, numberOf, VERDICTS, type Verdict } from '../finding';
 import type { ClaimResult } from '../survey';
-import type { Estimate } from '../../planner/prediction';
-import { plain } from '../../figures/grammar/ink';
-import { dots } from '../../figures/grammar/marks';
-import type { MarkerSymbol, ScatterTrace } from '../../figures/grammar/plotly';
-import { createTable, type Table } from '../../figures/table';
 
 const [TRUE, FALSE, UNKNOWN] = ['#2362AC', '#B3401A', '#6b6b6b'] as const;
 

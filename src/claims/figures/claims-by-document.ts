@@ -1,13 +1,27 @@
+import {
+  type BarTrace,
+  bareRowAxis,
+  bars,
+  type Figure,
+  type Fill,
+  fits,
+  hatch,
+  log10,
+  logRange,
+  logTicks,
+  NEUTRAL,
+  type Panel,
+  plot,
+  rowAxis,
+  rowRange,
+  ruleX,
+  type ScatterTrace,
+  safe,
+  strong,
+  textWidth,
+} from '../../figures';
 import { VERDICTS, type Verdict } from '../finding';
 import type { ClaimResult } from '../survey';
-import type { Figure } from '../../figures/figure';
-import { bareRowAxis, log10, logRange, logTicks, rowAxis, rowRange } from '../../figures/grammar/axes';
-import { safe, strong } from '../../figures/grammar/ink';
-import { bars, ruleX } from '../../figures/grammar/marks';
-import { type Fill, hatch, NEUTRAL } from '../../figures/grammar/palette';
-import { type Panel, plot } from '../../figures/grammar/plot';
-import type { BarTrace, ScatterTrace } from '../../figures/grammar/plotly';
-import { fits, textWidth } from '../../figures/grammar/text-width';
 import { claimRatio, countVerdicts, documentedText, foundText, limitRatio, verdictDots } from './claim-words';
 
 const ROW = 62;

@@ -1,16 +1,31 @@
-import { listed } from '../../core/listed';
+import { listed } from '../../core';
+import {
+  type Annotation,
+  bareRowAxis,
+  bars,
+  counted,
+  createFigure,
+  type Figure,
+  type Fill,
+  LINE_COLORS,
+  line,
+  NEUTRAL,
+  NEUTRAL_FILL,
+  note,
+  plot,
+  type Quantities,
+  type ScatterTrace,
+  type Shape,
+  SILENT,
+  safe,
+  soft,
+  strong,
+  type Title,
+  wrapped,
+} from '../../figures';
+import type { Estimate } from '../../planner';
 import { VERDICTS, type Verdict } from '../finding';
 import type { ClaimResult } from '../survey';
-import type { Estimate } from '../../planner/prediction';
-import { createFigure, type Figure, type Quantities, type Title } from '../../figures/figure';
-import { counted } from '../../figures/format';
-import { bareRowAxis } from '../../figures/grammar/axes';
-import { safe, soft, strong } from '../../figures/grammar/ink';
-import { bars, line, note, SILENT } from '../../figures/grammar/marks';
-import { type Fill, LINE_COLORS, NEUTRAL, NEUTRAL_FILL } from '../../figures/grammar/palette';
-import { plot } from '../../figures/grammar/plot';
-import type { Annotation, ScatterTrace, Shape } from '../../figures/grammar/plotly';
-import { wrapped } from '../../figures/grammar/text-width';
 import {
   claimsTable,
   countVerdicts,

@@ -1,7 +1,7 @@
-import { ConfigError } from '../../core/errors';
+import { ConfigError } from '../../core';
+import { createTable, type Table } from '../../figures';
 import { STATED_TABLES, type StatedCell } from '../claim';
 import type { ClaimResult } from '../survey';
-import { createTable, type Table } from '../../figures/table';
 import { documentedText, foundText, plainText } from './claim-words';
 
 /**

@@ -1,10 +1,7 @@
-import type { StrategyName } from '../../config/strategies';
-import { parseTrainConfig } from '../../config/train-config';
-import type { Bytes } from '../../core/units';
-import { totalBytes } from '../../ledger/memory';
-import { noBytes } from '../../ledger/record';
-import { forecastRun } from '../../planner/dry-run/forecast';
-import { GPUS } from '../../planner/hardware';
+import { parseTrainConfig, type StrategyName } from '../../config';
+import type { Bytes } from '../../core';
+import { noBytes, totalBytes } from '../../ledger';
+import { forecastRun, GPUS } from '../../planner';
 import { requestNamed } from '../claim';
 import type { Functions } from '../expression';
 import type { PlanLab } from '../lab';

@@ -1,4 +1,4 @@
-import { median } from '../../core/statistics';
+import { median } from '../../core';
 import type * as tf from '../../core/tf';
 import type { Experiment, Facts } from '../entry';
 import type { LabPlace, LabScope, RunFacts } from '../lab';

@@ -1,6 +1,5 @@
-import { ConfigError } from '../../core/errors';
-import type { PlanObject } from '../../planner/planned-model';
-import type { Prediction } from '../../planner/prediction';
+import { ConfigError } from '../../core';
+import type { PlanObject, Prediction } from '../../planner';
 import type { PlanLab } from '../lab';
 
 /** A model, its GPUs and its batch, which is the same for every compared layout. */

@@ -1,9 +1,8 @@
-import { parseTrainConfig } from '../../config/train-config';
-import { ConfigError } from '../../core/errors';
-import { HALF_FORMATS, roundValues } from '../../core/rounding';
-import { buildModel } from '../../nn/models/build-model';
-import { planUnits } from '../../sharding/unit-plan';
-import { layoutOf } from '../../planner/plan-input';
+import { parseTrainConfig } from '../../config';
+import { ConfigError, HALF_FORMATS, roundValues } from '../../core';
+import { buildModel } from '../../nn';
+import { layoutOf } from '../../planner';
+import { planUnits } from '../../sharding';
 import { requestNamed } from '../claim';
 import type { Functions } from '../expression';
 import type { PlanLab } from '../lab';

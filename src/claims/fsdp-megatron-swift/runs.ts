@@ -1,9 +1,7 @@
-import type { TrainConfigInput } from '../../config/train-config';
-import { ShardlabError } from '../../core/errors';
-import { median } from '../../core/statistics';
+import type { TrainConfigInput } from '../../config';
+import { median, ShardlabError } from '../../core';
 import type * as tf from '../../core/tf';
-import { testAdvice } from '../../planner/advice';
-import { predict } from '../../planner/predict';
+import { predict, testAdvice } from '../../planner';
 import type { Experiment } from '../entry';
 import type { LabScope, RunFacts } from '../lab';
 

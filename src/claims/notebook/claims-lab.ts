@@ -1,17 +1,21 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { TrainConfigInput } from '../../config/train-config';
-import { ShardlabError } from '../../core/errors';
-import { MEMORY_CAUSES } from '../../core/events';
-import { communication } from '../../ledger/communication';
-import { logicalAtPeak, memoryAtPeak, memoryAtRest, memoryOverTime } from '../../ledger/memory';
-import { type BytesByCause, noBytes, type StepRecord } from '../../ledger/record';
+import type { TrainConfigInput } from '../../config';
+import { MEMORY_CAUSES, ShardlabError } from '../../core';
+import { openLoadProbe } from '../../launch';
+import {
+  type BytesByCause,
+  communication,
+  logicalAtPeak,
+  memoryAtPeak,
+  memoryAtRest,
+  memoryOverTime,
+  noBytes,
+  type StepRecord,
+} from '../../ledger';
+import { type Job, launch, type Run } from '../../session';
 import type { LabPlace, LabRun, RunFacts, RunLab } from '../lab';
-import { openLoadProbe } from '../../launch/load-probe';
-import type { Job } from '../../session/run/job';
-import { launch } from '../../session/run/launch';
-import type { Run } from '../../session/run/run';
 
 /** On a busy machine, other programs want at least this share of the cores. */
 const BUSY = 0.25;

@@ -1,5 +1,4 @@
-import { ConfigError } from '../../core/errors';
-import { globalSlot } from '../../core/global-slot';
+import { ConfigError, globalSlot } from '../../core';
 import { CLAIM_IDS, type Claim, type Requests, type RowCheck } from '../claim';
 import type { ClaimEntry } from '../entry';
 import { numberOf } from '../finding';

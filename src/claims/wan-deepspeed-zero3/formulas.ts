@@ -1,7 +1,7 @@
-import { parseTrainConfig, type TrainConfigInput } from '../../config/train-config';
-import { totalBytes } from '../../ledger/memory';
-import { fromFairScale } from '../../sharding/fsdp1/fair-scale';
-import { forecastRun } from '../../planner/dry-run/forecast';
+import { parseTrainConfig, type TrainConfigInput } from '../../config';
+import { totalBytes } from '../../ledger';
+import { forecastRun } from '../../planner';
+import { fromFairScale } from '../../sharding';
 import type { Functions } from '../expression';
 
 const GPUS = 8;

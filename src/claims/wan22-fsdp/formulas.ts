@@ -1,9 +1,13 @@
-import { WarmupCosineLR } from '../../sharding/optim/warmup-cosine-lr';
-import { CALIBRATION } from '../../planner/calibration';
-import { collectiveSeconds, placeOf } from '../../planner/cost/collective';
-import { hardwareOf } from '../../planner/hardware';
-import { modelFlops } from '../../planner/model-flops';
-import { type PlanObject, withSequences } from '../../planner/planned-model';
+import {
+  CALIBRATION,
+  collectiveSeconds,
+  hardwareOf,
+  modelFlops,
+  type PlanObject,
+  placeOf,
+  withSequences,
+} from '../../planner';
+import { WarmupCosineLR } from '../../sharding';
 import { requestNamed } from '../claim';
 import type { Functions } from '../expression';
 import type { PlanLab } from '../lab';

@@ -1,5 +1,4 @@
-import { shapeOf } from '../../planner/model-shape';
-import { modelOf } from '../../planner/models';
+import { modelOf, shapeOf } from '../../planner';
 import { claimOf } from '../claim';
 
 /** The document's description of its run, from claims/wan22-fsdp.json. */

@@ -1,7 +1,7 @@
-import type { TrainConfigInput } from '../../config/train-config';
-import type { CommCause } from '../../core/events';
-import { logicalAtPeak, memoryAtRest } from '../../ledger/memory';
-import { dryRun } from '../../planner/dry-run/dry-run';
+import type { TrainConfigInput } from '../../config';
+import type { CommCause } from '../../core';
+import { logicalAtPeak, memoryAtRest } from '../../ledger';
+import { dryRun } from '../../planner';
 import type { Experiment } from '../entry';
 import type { RunFacts } from '../lab';
 

@@ -1,4 +1,4 @@
-import type { Estimate } from '../../planner/prediction';
+import type { Estimate } from '../../planner';
 
 /** The U-Net of Stable Diffusion XL. Source: its published configuration (unet/config.json of stable-diffusion-xl-base-1.0). */
 const UNET = {

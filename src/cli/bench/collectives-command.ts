@@ -1,16 +1,19 @@
 import { join } from 'node:path';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { z } from 'zod';
-import { type ShowProgress, withProgress } from '../../cell/progress';
-import { ConfigError } from '../../core/errors';
-import { median } from '../../core/statistics';
-import { type Bytes, formatBytes, formatSeconds, type Seconds } from '../../core/units';
-import { isWhole } from '../../core/whole-number';
-import { BENCH_SIZES, type BenchRow, busBandwidth, modelSeconds } from '../../wire/dist/bench-collectives';
-import type { LaunchOptions } from '../../launch/options';
-import type { Job } from '../../session/run/job';
-import { launch } from '../../session/run/launch';
-import { type Link, linkText } from '../../wire/transport/link';
+import { type ShowProgress, withProgress } from '../../cell';
+import {
+  type Bytes,
+  ConfigError,
+  formatBytes,
+  formatSeconds,
+  isWhole,
+  median,
+  type Seconds,
+} from '../../core';
+import type { LaunchOptions } from '../../launch';
+import { type Job, launch } from '../../session';
+import { BENCH_SIZES, type BenchRow, busBandwidth, type Link, linkText, modelSeconds } from '../../wire';
 import { linkNumbers, parseLink, wholeNumber } from '../arguments';
 import { processorName } from '../doctor/checks';
 import { type Io, type Perform, progressOn } from '../io';

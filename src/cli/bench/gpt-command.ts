@@ -1,10 +1,9 @@
 import { join, resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import { z } from 'zod';
-import { withProgress } from '../../cell/progress';
-import type { StrategyName } from '../../config/strategies';
-import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
-import { ConfigError, ShardlabError } from '../../core/errors';
+import { withProgress } from '../../cell';
+import { parseTrainConfig, type StrategyName, type TrainConfig } from '../../config';
+import { ConfigError, ShardlabError } from '../../core';
 import {
   addEngineOptions,
   addParallelOptions,

@@ -1,8 +1,6 @@
 import type { Command } from 'commander';
-import { withProgressSync } from '../../cell/progress';
-import { predict } from '../../planner/predict';
-import { recommend } from '../../planner/recommend';
-import { recommendRequest } from '../../planner/recommend-request';
+import { withProgressSync } from '../../cell';
+import { predict, recommend, recommendRequest } from '../../planner';
 import { wholeNumber } from '../arguments';
 import { processorName } from '../doctor/checks';
 import { type Io, type Perform, progressOn } from '../io';

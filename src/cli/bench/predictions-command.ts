@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
 import { InvalidArgumentError } from 'commander';
-import { isWhole } from '../../core/whole-number';
-import { predictions } from '../../session/notebook/predictions';
-import type { Link } from '../../wire/transport/link';
+import { isWhole } from '../../core';
+import { predictions } from '../../session';
+import type { Link } from '../../wire';
 import { linkNumbers, parseLink, wholeNumber } from '../arguments';
 import { processorName } from '../doctor/checks';
 import { type Io, type Perform, progressOn } from '../io';

@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { ShardlabError } from '../../core/errors';
+import { ShardlabError } from '../../core';
 import type { Io } from '../io';
 
 /**

@@ -1,11 +1,9 @@
 import type { Command } from 'commander';
-import { type ShowProgress, withProgress } from '../../cell/progress';
-import type { TrainConfigInput } from '../../config/train-config';
-import type { Seconds } from '../../core/units';
-import type { Job } from '../../session/run/job';
-import { launch } from '../../session/run/launch';
-import type { Run } from '../../session/run/run';
-import { type Link, linkText } from '../../wire/transport/link';
+import { type ShowProgress, withProgress } from '../../cell';
+import type { TrainConfigInput } from '../../config';
+import type { Seconds } from '../../core';
+import { type Job, launch, type Run } from '../../session';
+import { type Link, linkText } from '../../wire';
 import { linkNumbers, parseLink, wholeNumber } from '../arguments';
 import { processorName } from '../doctor/checks';
 import { type Io, type Perform, progressOn } from '../io';

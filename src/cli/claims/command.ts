@@ -1,27 +1,30 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command } from 'commander';
-import { withProgress } from '../../cell/progress';
-import { ConfigError, ShardlabError } from '../../core/errors';
-import { claimsTable, countVerdicts, verdictText } from '../../claims/figures/claim-words';
-import { claimsOfTable, documentTable } from '../../claims/figures/document-table';
-import { counted } from '../../figures/format';
-import { createTable } from '../../figures/table';
-import { claimsLab } from '../../claims/notebook/claims-lab';
-import type { ClaimEntry } from '../../claims/entry';
-import { type Finding, numberOf } from '../../claims/finding';
-import { mutateClaims } from '../../claims/mutation';
-import { PLAN_LAB } from '../../claims/plan-lab';
-import { recordedRuns } from '../../claims/recorded-runs';
-import { CLAIMS } from '../../claims/registry';
+import { withProgress } from '../../cell';
 import {
+  CLAIMS,
   type ClaimCheck,
+  type ClaimEntry,
   checkClaims,
+  claimsLab,
+  claimsOfTable,
+  claimsTable,
+  countVerdicts,
+  documentTable,
+  type Finding,
+  mutateClaims,
+  numberOf,
+  PLAN_LAB,
   type RecordedRuns,
+  recordedRuns,
   recordRuns,
   selectClaims,
   surveyClaims,
-} from '../../claims/survey';
+  verdictText,
+} from '../../claims';
+import { ConfigError, ShardlabError } from '../../core';
+import { counted, createTable } from '../../figures';
 import { processorName } from '../doctor/checks';
 import { INSTALLATION } from '../install/kernelspec-folder';
 import { type ExitStatus, type Io, type Output, orFail, type Perform, progressOn } from '../io';

@@ -1,8 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { ConfigError, ShardlabError } from '../../core/errors';
-import { type FittedHardware, fitHardware, parseMeasured } from '../../planner/fit-hardware';
-import { GPUS } from '../../planner/hardware';
+import { ConfigError, ShardlabError } from '../../core';
+import { type FittedHardware, fitHardware, GPUS, parseMeasured } from '../../planner';
 import { runPython } from '../bench/python-peer';
 import { jupyterPython } from '../install/python';
 import { type Io, type Output, orFail } from '../io';

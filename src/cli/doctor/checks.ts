@@ -3,11 +3,9 @@ import { existsSync, readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { cpus, totalmem } from 'node:os';
 import { dirname, join } from 'node:path';
-import { findBlas } from '../../engine/backend/blas';
-import { createWasmEngine } from '../../engine/backend/wasm-engine';
-import { formatBytes } from '../../core/units';
-import { probeSharedMemory } from '../../wire/transport/native';
-import { SEGMENT_BYTES } from '../../wire/transport/segment';
+import { formatBytes } from '../../core';
+import { createWasmEngine, findBlas } from '../../engine';
+import { probeSharedMemory, SEGMENT_BYTES } from '../../wire';
 
 /**
  * 'good': the item is present. 'note': it is absent, but everything else works. 'bad': something does not work until it is fixed.

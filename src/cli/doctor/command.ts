@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
-import { ConfigError } from '../../core/errors';
-import { sitePackages } from '../../launch/site-packages';
+import { ConfigError } from '../../core';
+import { sitePackages } from '../../launch';
 import { INSTALLATION } from '../install/kernelspec-folder';
 import type { Io, Perform } from '../io';
 import { type CalibrateOptions, calibrate } from './calibrate';

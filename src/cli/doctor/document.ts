@@ -1,8 +1,7 @@
-import { nearest } from '../../config/nearest';
-import { ConfigError } from '../../core/errors';
-import { wrapped } from '../../programs/reading-text';
-import { DOCUMENTS, type DocumentName, environmentOf } from '../../claims/claim';
-import type { StatedPart } from '../../claims/stated-part';
+import { DOCUMENTS, type DocumentName, environmentOf, type StatedPart } from '../../claims';
+import { nearest } from '../../config';
+import { ConfigError } from '../../core';
+import { wrapped } from '../../programs';
 import type { Io, Output } from '../io';
 import { type Measured, measureAll } from './document-probes';
 

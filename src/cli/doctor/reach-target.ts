@@ -1,8 +1,7 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { ConfigError } from '../../core/errors';
-import { readAll } from '../../programs/read';
-import type { Reading, ReadLine } from '../../programs/rows/reading';
+import { ConfigError } from '../../core';
+import { type Reading, type ReadLine, readAll } from '../../programs';
 import type { Io } from '../io';
 
 /** An address to test. */

@@ -1,5 +1,5 @@
 import { networkInterfaces } from 'node:os';
-import { isPlaceholder } from '../../programs/rows/values';
+import { isPlaceholder } from '../../programs';
 import type { Io } from '../io';
 import type { Check } from './checks';
 import { checkInterfaces } from './interface-variables';

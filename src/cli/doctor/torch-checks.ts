@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { readTorch, TORCH_PROBE, type TorchFound, torchPython } from '../../torch/find-python';
+import { readTorch, TORCH_PROBE, type TorchFound, torchPython } from '../../torch';
 import type { Check } from './checks';
 
 /** The longest time of a check. An import of torch takes seconds, or longer from a slow disk. */

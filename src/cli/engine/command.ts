@@ -1,9 +1,8 @@
 import type { Command } from 'commander';
-import { nearest } from '../../config/nearest';
-import { WHOLE_SETTINGS } from '../../config/setting-table';
-import { ConfigError } from '../../core/errors';
-import { sitePackages } from '../../launch/site-packages';
-import { torchSupport } from '../../torch/settings';
+import { nearest, WHOLE_SETTINGS } from '../../config';
+import { ConfigError } from '../../core';
+import { sitePackages } from '../../launch';
+import { torchSupport } from '../../torch';
 import { asLine, type Check, checkWasm } from '../doctor/checks';
 import { checkTorch } from '../doctor/torch-checks';
 import { INSTALLATION } from '../install/kernelspec-folder';

@@ -1,4 +1,4 @@
-import { Progress, type ProgressPlace } from '../../cell/progress';
+import { Progress, type ProgressPlace } from '../../cell';
 
 /** Shows pip's progress, one piece of work after another, from the lines that pip prints. */
 export interface PipProgress {

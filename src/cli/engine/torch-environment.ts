@@ -1,14 +1,7 @@
 import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { ConfigError, ShardlabError } from '../../core/errors';
-import { makeFolder } from '../../core/regular-file';
-import {
-  completeMark,
-  readTorch,
-  TORCH_PROBE,
-  type TorchVersions,
-  torchEnvironment,
-} from '../../torch/find-python';
+import { ConfigError, makeFolder, ShardlabError } from '../../core';
+import { completeMark, readTorch, TORCH_PROBE, type TorchVersions, torchEnvironment } from '../../torch';
 import { INSTALLATION } from '../install/kernelspec-folder';
 import { makeVenv, venvPython } from '../install/make-venv';
 import { hasPip, installRequirements } from '../install/pip';

@@ -1,5 +1,4 @@
-import { ConfigError } from '../../core/errors';
-import { type Bytes, formatBytes } from '../../core/units';
+import { type Bytes, ConfigError, formatBytes } from '../../core';
 
 /** The sizes of a CUDA build of torch on PyPI, in bytes. */
 interface CudaBuild {

@@ -2,14 +2,17 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { type Command, Option } from 'commander';
-import { configNamed, PRESETS } from '../../config/named-config';
-import { withSettings } from '../../config/set-settings';
-import { dataRanksOf } from '../../config/settings/model-parallel';
-import { parseTrainConfig, type TrainConfigInput } from '../../config/train-config';
-import { ConfigError } from '../../core/errors';
-import { planBundle, writeBundle } from '../../programs/export/bundle';
-import { TARGET_NAMES, TARGETS, type TargetName } from '../../programs/export/targets';
-import { JobData } from '../../session/run/data';
+import {
+  configNamed,
+  dataRanksOf,
+  PRESETS,
+  parseTrainConfig,
+  type TrainConfigInput,
+  withSettings,
+} from '../../config';
+import { ConfigError } from '../../core';
+import { planBundle, TARGET_NAMES, TARGETS, type TargetName, writeBundle } from '../../programs';
+import { JobData } from '../../session';
 import { setOption, wholeNumber } from '../arguments';
 import type { Io, Perform } from '../io';
 import { foreignReading } from '../read/foreign';

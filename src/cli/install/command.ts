@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Command } from 'commander';
-import { ConfigError, ShardlabError } from '../../core/errors';
+import { ConfigError, ShardlabError } from '../../core';
 import { type Io, orFail, type Perform } from '../io';
 import {
   INSTALLATION,

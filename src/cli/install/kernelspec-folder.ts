@@ -1,8 +1,8 @@
 import { readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { basename, dirname, join, relative, resolve } from 'node:path';
-import { KERNEL_NAME, type KernelSpec, kernelSpec } from '../../cell/kernelspec';
-import { makeFolder } from '../../core/regular-file';
+import { KERNEL_NAME, type KernelSpec, kernelSpec } from '../../cell';
+import { makeFolder } from '../../core';
 
 /** The folder of this installation's package.json. */
 export const INSTALLATION = resolve(__dirname, '..', '..', '..', '..');

@@ -1,4 +1,4 @@
-import { ShardlabError } from '../../core/errors';
+import { ShardlabError } from '../../core';
 
 /** The error of a step of set-up that failed: what happened, and what to do. */
 export class SetUpError extends ShardlabError {

@@ -1,6 +1,4 @@
-import type { ConfigReading } from '../../planner/assumed';
-import type { Layout } from '../../planner/layout';
-import type { Estimate, Prediction } from '../../planner/prediction';
+import type { ConfigReading, Estimate, Layout, Prediction } from '../../planner';
 
 /** One line that `plan --batch` writes: a prediction under the keys of the batch format. */
 export type PlanAnswer = ReturnType<typeof planAnswer> & {

@@ -1,13 +1,17 @@
 import { createReadStream } from 'node:fs';
 import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
-import { ConfigError, ShardlabError } from '../../core/errors';
-import { openRegularFile } from '../../core/regular-file';
-import { isBatchLine, ofBatchLine, withoutNotes } from '../../planner/batch-line';
-import type { HardwareCalibration } from '../../planner/hardware-calibration';
-import type { Place } from '../../planner/place';
-import { type PlannedInput, plannedInput } from '../../planner/plan-input';
-import type { PlanObject } from '../../planner/planned-model';
+import { ConfigError, openRegularFile, ShardlabError } from '../../core';
+import {
+  type HardwareCalibration,
+  isBatchLine,
+  ofBatchLine,
+  type Place,
+  type PlannedInput,
+  type PlanObject,
+  plannedInput,
+  withoutNotes,
+} from '../../planner';
 import type { Io } from '../io';
 import { type PlanAnswer, type PlanFailure, planAnswer, readingAnswer } from './answer';
 

@@ -1,12 +1,17 @@
 import type { Command } from 'commander';
-import { withSettings } from '../../config/set-settings';
-import { ConfigError } from '../../core/errors';
-import { foreignOf } from '../../programs/read';
-import { type Plan, quietPlan } from '../../session/plans/plan';
-import { type Cost, costOf } from '../../planner/cost-of';
-import { explained, fittingLines } from '../../planner/explain';
-import { type PlanInput, planInputNamed } from '../../planner/plan-input';
-import type { PriceTable } from '../../planner/prices';
+import { withSettings } from '../../config';
+import { ConfigError } from '../../core';
+import {
+  type Cost,
+  costOf,
+  explained,
+  fittingLines,
+  type PlanInput,
+  type PriceTable,
+  planInputNamed,
+} from '../../planner';
+import { foreignOf } from '../../programs';
+import { type Plan, quietPlan } from '../../session';
 import { positiveNumber, setOption, wholeNumber } from '../arguments';
 import type { Io, Output, Perform } from '../io';
 import { foreignReading } from '../read/foreign';

@@ -1,9 +1,7 @@
 import type { Command } from 'commander';
-import { CATALOGUE, isBuilt, MODEL_NAMES, PLANNED_NAMES } from '../../config/model-names';
-import { createTable } from '../../figures/table';
-import { KNOWN_GPUS } from '../../planner/known';
-import { shapeOf } from '../../planner/model-shape';
-import { modelOf } from '../../planner/models';
+import { CATALOGUE, isBuilt, MODEL_NAMES, PLANNED_NAMES } from '../../config';
+import { createTable } from '../../figures';
+import { KNOWN_GPUS, modelOf, shapeOf } from '../../planner';
 import type { Perform } from '../io';
 
 /** `shardlab models` and `shardlab gpus`: list the names that configs and plans know, with sizes and sources. */

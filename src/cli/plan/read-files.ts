@@ -1,14 +1,16 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { locatedText } from '../../config/located-text';
-import { presetNamed, readNamed } from '../../config/named-config';
-import { ConfigError } from '../../core/errors';
-import { MOST_CONFIG_BYTES, readRegularFile } from '../../core/regular-file';
-import { type HardwareCalibration, parseCalibration } from '../../planner/hardware-calibration';
-import { hubModelAt } from '../../planner/models';
-import { planInputNamed } from '../../planner/plan-input';
-import { type PriceTable, priceTable } from '../../planner/prices';
-import type { RecommendInput } from '../../planner/recommend-request';
+import { locatedText, presetNamed, readNamed } from '../../config';
+import { ConfigError, MOST_CONFIG_BYTES, readRegularFile } from '../../core';
+import {
+  type HardwareCalibration,
+  hubModelAt,
+  type PriceTable,
+  parseCalibration,
+  planInputNamed,
+  priceTable,
+  type RecommendInput,
+} from '../../planner';
 
 /**
  * Reads the input of `recommend`: a published model or a preset by name, a number of parameters, a model's config.json or its

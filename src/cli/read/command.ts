@@ -1,8 +1,6 @@
 import type { Command } from 'commander';
-import { ConfigError } from '../../core/errors';
-import { readAll } from '../../programs/read';
-import { readingText } from '../../programs/reading-text';
-import type { Reading } from '../../programs/rows/reading';
+import { ConfigError } from '../../core';
+import { type Reading, readAll, readingText } from '../../programs';
 import { wholeNumber } from '../arguments';
 import type { Io, Perform } from '../io';
 

@@ -1,9 +1,5 @@
-import { MOST_RANKS_HERE } from '../../programs/assemble';
-import { foreignOf, readConfig } from '../../programs/read';
-import { linesText } from '../../programs/reading-text';
-import type { Reading } from '../../programs/rows/reading';
-import { hubModelAt } from '../../planner/models';
-import { degreesOf, requireReadable } from '../../planner/plan-input';
+import { degreesOf, hubModelAt, requireReadable } from '../../planner';
+import { foreignOf, linesText, MOST_RANKS_HERE, type Reading, readConfig } from '../../programs';
 import type { Io, Output } from '../io';
 
 /**

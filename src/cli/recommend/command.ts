@@ -1,15 +1,22 @@
 import { type Command, Option } from 'commander';
-import { withProgressSync } from '../../cell/progress';
-import { recommendationNotes, recommendationTable } from '../../figures/plans/recommendation-table';
-import { type Planned, usdPerMillionTokens } from '../../planner/cost-of';
-import { familyOf } from '../../planner/families';
-import { inputAt } from '../../planner/plan-input';
-import { withSequences } from '../../planner/planned-model';
-import { predict } from '../../planner/predict';
-import { PRICES, type PriceTable } from '../../planner/prices';
-import { type Recommendation, recommend } from '../../planner/recommend';
-import { type RecommendInput, type RecommendRequest, recommendRequest } from '../../planner/recommend-request';
-import { besideFp8 } from '../../planner/stack-rules';
+import { withProgressSync } from '../../cell';
+import { recommendationNotes, recommendationTable } from '../../figures';
+import {
+  besideFp8,
+  familyOf,
+  inputAt,
+  type Planned,
+  PRICES,
+  type PriceTable,
+  predict,
+  type Recommendation,
+  type RecommendInput,
+  type RecommendRequest,
+  recommend,
+  recommendRequest,
+  usdPerMillionTokens,
+  withSequences,
+} from '../../planner';
 import { positiveNumber, wholeNumber } from '../arguments';
 import { type Io, type Output, type Perform, progressOn } from '../io';
 import { layoutAnswer, planAnswer } from '../plan/answer';

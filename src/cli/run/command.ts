@@ -1,12 +1,9 @@
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
-import { configNamed, PRESETS } from '../../config/named-config';
-import { placeText } from '../../config/place-text';
-import { withSettings } from '../../config/set-settings';
-import { ConfigError } from '../../core/errors';
-import { formatBytes } from '../../core/units';
-import { toyConfig } from '../../programs/toy';
-import { skippedText } from '../../session/run/progress';
+import { configNamed, PRESETS, placeText, withSettings } from '../../config';
+import { ConfigError, formatBytes } from '../../core';
+import { toyConfig } from '../../programs';
+import { skippedText } from '../../session';
 import {
   addEngineOptions,
   addParallelOptions,

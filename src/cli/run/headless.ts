@@ -1,15 +1,10 @@
-import { registerDisplay } from '../../cell/display';
-import { terminalSink } from '../../cell/progress';
-import { requireSavePlace } from '../../training/checkpoint/format/file-system';
-import type { TrainConfig, TrainConfigInput } from '../../config/train-config';
-import { ShardlabError } from '../../core/errors';
-import type { LaunchOptions } from '../../launch/options';
-import type { Job } from '../../session/run/job';
-import { launch } from '../../session/run/launch';
-import type { Run } from '../../session/run/run';
-import { createEventFile, type EventFileWriter } from '../../ledger/event-file';
-import type { StepRecord } from '../../ledger/record';
-import type { StepResult } from '../../training/step-result';
+import { registerDisplay, terminalSink } from '../../cell';
+import type { TrainConfig, TrainConfigInput } from '../../config';
+import { ShardlabError } from '../../core';
+import type { LaunchOptions } from '../../launch';
+import { createEventFile, type EventFileWriter, type StepRecord } from '../../ledger';
+import { type Job, launch, type Run } from '../../session';
+import { requireSavePlace, type StepResult } from '../../training';
 import { type Io, terminalOf } from '../io';
 
 /** Options of a training without a notebook. */

@@ -1,9 +1,7 @@
-import { dataRanksOf } from '../../config/settings/model-parallel';
-import { median } from '../../core/statistics';
-import { communication } from '../../ledger/communication';
-import { memoryAtPeak } from '../../ledger/memory';
-import type { StepRecord } from '../../ledger/record';
-import type { StepResult } from '../../training/step-result';
+import { dataRanksOf } from '../../config';
+import { median } from '../../core';
+import { communication, memoryAtPeak, type StepRecord } from '../../ledger';
+import type { StepResult } from '../../training';
 import type { HeadlessRun } from './headless';
 
 /** Speed and size in the reports of all training commands; the keys are those of the line that torch_gpt_bench.py prints. */

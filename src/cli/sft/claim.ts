@@ -1,9 +1,8 @@
 import fs from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { isRunning, processMark } from '../../training/checkpoint/format/process-mark';
-import { ShardlabError } from '../../core/errors';
-import { makeFolder } from '../../core/regular-file';
+import { makeFolder, ShardlabError } from '../../core';
+import { isRunning, processMark } from '../../training';
 
 /**
  * [Note: claims] A training has a file in its output folder that names its process and its machine. Each training first

@@ -1,7 +1,6 @@
 import type { Command } from 'commander';
-import { placeText } from '../../config/place-text';
-import { ConfigError } from '../../core/errors';
-import { isWhole } from '../../core/whole-number';
+import { placeText } from '../../config';
+import { ConfigError, isWhole } from '../../core';
 import { addEngineOptions, type EngineOptions, engineOf, wholeNumber } from '../arguments';
 import type { Io, Perform } from '../io';
 import { flagsHelp, readFlags } from './flags';

@@ -1,14 +1,18 @@
 import { resolve } from 'node:path';
-import { nearest } from '../../config/nearest';
-import { ConfigError } from '../../core/errors';
-import { ownValue } from '../../core/own-value';
-import { readArguments } from '../../programs/arguments';
-import { readConfig } from '../../programs/read';
-import { isNothing } from '../../programs/rows/key-row';
-import type { LocatedKey } from '../../programs/rows/meant';
-import type { Reading } from '../../programs/rows/reading';
-import { numberOf, wholeOf, word, yesOf } from '../../programs/rows/values';
-import { SWIFT } from '../../programs/trainers/swift';
+import { nearest } from '../../config';
+import { ConfigError, ownValue } from '../../core';
+import {
+  isNothing,
+  type LocatedKey,
+  numberOf,
+  type Reading,
+  readArguments,
+  readConfig,
+  SWIFT,
+  wholeOf,
+  word,
+  yesOf,
+} from '../../programs';
 
 /** An argument of `shardlab sft` that the command itself reads; all other arguments are read as by `shardlab read`. */
 interface SftFlag<Value> {

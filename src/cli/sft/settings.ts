@@ -1,12 +1,17 @@
 import { existsSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { isLanguageModel, kindOf } from '../../config/families/families';
-import { MODEL_NAMES } from '../../config/model-names';
-import { modelShape } from '../../config/settings/model';
-import { dataRanksOf } from '../../config/settings/model-parallel';
-import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
-import { ConfigError } from '../../core/errors';
-import type { LocatedKey } from '../../programs/rows/meant';
+import {
+  dataRanksOf,
+  isLanguageModel,
+  kindOf,
+  MODEL_NAMES,
+  modelShape,
+  parseTrainConfig,
+  type TrainConfig,
+  type TrainConfigInput,
+} from '../../config';
+import { ConfigError } from '../../core';
+import type { LocatedKey } from '../../programs';
 import { readOthers, type SftValues } from './flags';
 
 /** The largest number of tokens per row, unless --max_length gives another one. */

@@ -1,13 +1,10 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { copyTokenizer } from '../../training/checkpoint/pretrained/write-pretrained';
-import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
-import { ConfigError } from '../../core/errors';
-import type { LaunchOptions } from '../../launch/options';
-import type { Job } from '../../session/run/job';
-import { launch } from '../../session/run/launch';
-import { OutputFolder } from '../../session/run/output-folder';
-import type { Run } from '../../session/run/run';
+import { parseTrainConfig, type TrainConfig } from '../../config';
+import { ConfigError } from '../../core';
+import type { LaunchOptions } from '../../launch';
+import { type Job, launch, OutputFolder, type Run } from '../../session';
+import { copyTokenizer } from '../../training';
 import type { Io } from '../io';
 import { onTerminal } from '../run/headless';
 import { claimFolder } from './claim';

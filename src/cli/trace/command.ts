@@ -1,9 +1,8 @@
 import { writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
-import { ConfigError, ShardlabError } from '../../core/errors';
-import { toChromeTrace } from '../../ledger/chrome-trace';
-import { readEventFile } from '../../ledger/event-file';
+import { ConfigError, ShardlabError } from '../../core';
+import { readEventFile, toChromeTrace } from '../../ledger';
 import { type Io, orFail, type Perform } from '../io';
 
 /** `shardlab trace FILE`: converts the events of a run to a trace for Perfetto. */

@@ -1,4 +1,4 @@
-import { ownValue } from '../../core/own-value';
+import { ownValue } from '../../core';
 import { ENCODER_EMBEDDINGS, ENCODERS, T5_KIND } from './encoders';
 import { MIXTURES } from './experts';
 import { type Family, familyName, type HubRead, type HubSizes } from './family';

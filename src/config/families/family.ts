@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { shown } from '../../core/shown';
+import { shown } from '../../core';
 import { type BuiltInModel, size } from './kinds';
 
 /**

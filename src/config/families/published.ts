@@ -1,4 +1,4 @@
-import { ConfigError } from '../../core/errors';
+import { ConfigError } from '../../core';
 import type { ModelConfig } from '../settings/model';
 import { kindOf } from './families';
 import type { HubConfig } from './family';

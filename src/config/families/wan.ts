@@ -1,4 +1,4 @@
-import { ConfigError } from '../../core/errors';
+import { ConfigError } from '../../core';
 import type { ConfigIssue } from '../setting';
 import { type Family, family, type HubConfig, type HubSizes, keysWith, renamed, type Words } from './family';
 import { type DitConfig, ditSchema } from './kinds';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { listed } from '../../core/listed';
+import { listed } from '../../core';
 import { kindOf, MODEL_KINDS } from '../families/families';
 import { type AttentionKind, type BuiltInModel, KIND_SCHEMAS, size } from '../families/kinds';
 import { MODEL_NAMES, type ModelName, modelNamed, PUBLISHED_NAMES, type PublishedName } from '../model-names';

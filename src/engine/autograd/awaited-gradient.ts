@@ -1,5 +1,5 @@
-import { tfjsState } from '../backend/tfjs-state';
 import type * as tf from '../../core/tf';
+import { tfjsState } from '../backend/tfjs-state';
 import { Recording } from './recording';
 import { tidy } from './tape';
 

@@ -1,5 +1,5 @@
-import type { Engine } from '../backend/engine';
 import type * as tf from '../../core/tf';
+import type { Engine } from '../backend/engine';
 import { accumulate } from './differentiate';
 import { type Deferral, LaterGradients } from './later-gradients';
 import type { Gradients, RecordedNode, Recording } from './recording';

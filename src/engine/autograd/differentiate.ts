@@ -1,9 +1,8 @@
+import { alias, ShardlabError } from '../../core';
+import * as tf from '../../core/tf';
 import type { Engine } from '../backend/engine';
 import { readsFirstGradientOnly } from '../backend/fused/fused-kernel';
 import { tfjsState } from '../backend/tfjs-state';
-import { alias } from '../../core/clone';
-import { ShardlabError } from '../../core/errors';
-import * as tf from '../../core/tf';
 import type { Gradients, RecordedNode } from './recording';
 
 /** Adds to `gradients` the gradients of the inputs `names` of an operation. Throws: ENGINE if the operation has no gradient. */

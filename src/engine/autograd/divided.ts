@@ -1,4 +1,4 @@
-import { ConfigError } from '../../core/errors';
+import { ConfigError } from '../../core';
 import type * as tf from '../../core/tf';
 import { leafOf } from './leaves';
 

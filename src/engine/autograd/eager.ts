@@ -1,10 +1,8 @@
+import { ConfigError, type MemoryCause, tensorsIn } from '../../core';
+import * as tf from '../../core/tf';
 import { beginPass } from '../backend/current-engine';
 import type { Engine } from '../backend/engine';
 import { type TfjsState, tfjsState, UNTRACKED, untracked } from '../backend/tfjs-state';
-import { ConfigError } from '../../core/errors';
-import type { MemoryCause } from '../../core/events';
-import { tensorsIn } from '../../core/tensor-tree';
-import * as tf from '../../core/tf';
 import { dividedBy, layerName } from './divided';
 import { dropDead, markOutputs, reachedFrom, releaseUnusable } from './eager-nodes';
 import { isTrainedParameter } from './leaves';

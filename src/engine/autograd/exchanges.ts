@@ -1,5 +1,5 @@
-import { type TapeNode, tfjsState } from '../backend/tfjs-state';
 import type * as tf from '../../core/tf';
+import { type TapeNode, tfjsState } from '../backend/tfjs-state';
 
 /** A collective of backward that has started; `result` has its values after `wait`, and belongs to the caller. */
 export interface StartedExchange {

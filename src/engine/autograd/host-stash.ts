@@ -1,9 +1,8 @@
+import type { DType, Tag } from '../../core';
+import * as tf from '../../core/tf';
 import type { Engine } from '../backend/engine';
 import type { HostArray } from '../backend/host-arrays';
 import { untracked } from '../backend/tfjs-state';
-import type { DType } from '../../core/dtypes';
-import type { Tag } from '../../core/events';
-import * as tf from '../../core/tf';
 
 interface Stashed {
   readonly array: HostArray;

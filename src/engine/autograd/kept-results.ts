@@ -1,8 +1,7 @@
+import { alias, ShardlabError } from '../../core';
+import * as tf from '../../core/tf';
 import type { Engine } from '../backend/engine';
 import { type TapeNode, tfjsState, untracked, watchHostReads } from '../backend/tfjs-state';
-import { alias } from '../../core/clone';
-import { ShardlabError } from '../../core/errors';
-import * as tf from '../../core/tf';
 
 interface Kept {
   readonly kernelName: string;

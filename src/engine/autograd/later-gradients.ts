@@ -1,8 +1,8 @@
+import { alias } from '../../core';
+import * as tf from '../../core/tf';
 import type { Engine } from '../backend/engine';
 import { FUSED } from '../backend/fused/fused-kernel';
 import { untracked } from '../backend/tfjs-state';
-import { alias } from '../../core/clone';
-import * as tf from '../../core/tf';
 import { differentiate } from './differentiate';
 import type { Gradients, RecordedNode, Recording } from './recording';
 

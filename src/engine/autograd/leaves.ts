@@ -1,6 +1,6 @@
-import type { Engine } from '../backend/engine';
-import type { HalfDType } from '../../core/dtypes';
+import type { HalfDType } from '../../core';
 import * as tf from '../../core/tf';
+import type { Engine } from '../backend/engine';
 
 /** A parameter of a model; gradients are computed with respect to it. */
 export interface Leaf {

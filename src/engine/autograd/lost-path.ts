@@ -1,4 +1,4 @@
-import { ConfigError, ShardlabError } from '../../core/errors';
+import { ConfigError, ShardlabError } from '../../core';
 import type * as tf from '../../core/tf';
 
 /**

@@ -1,6 +1,6 @@
-import type { Engine } from '../backend/engine';
-import { tensorsIn } from '../../core/tensor-tree';
+import { tensorsIn } from '../../core';
 import type * as tf from '../../core/tf';
+import type { Engine } from '../backend/engine';
 import { HostStash } from './host-stash';
 import { currentRecording, type RecordedNode, Recording } from './recording';
 import { type Forward, recordForward } from './region-call';

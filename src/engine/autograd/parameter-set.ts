@@ -1,5 +1,5 @@
-import { untracked } from '../backend/tfjs-state';
 import * as tf from '../../core/tf';
+import { untracked } from '../backend/tfjs-state';
 import type { Leaf } from './leaves';
 
 /** A slot in an operation's saved tensors. The slot's tensor, which was a view of a parameter, is disposed. */

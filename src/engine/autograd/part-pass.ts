@@ -1,5 +1,5 @@
-import type { Engine } from '../backend/engine';
 import type * as tf from '../../core/tf';
+import type { Engine } from '../backend/engine';
 import { type Deferral, LaterGradients } from './later-gradients';
 import { type Gradients, requireUnchanged } from './recording';
 import { oneTensor, scalar } from './results';

@@ -1,7 +1,7 @@
+import { ShardlabError } from '../../core';
+import type * as tf from '../../core/tf';
 import type { Engine } from '../backend/engine';
 import { type TapeNode, tfjsState } from '../backend/tfjs-state';
-import { ShardlabError } from '../../core/errors';
-import type * as tf from '../../core/tf';
 import { followDivided } from './divided';
 import { Exchanges } from './exchanges';
 import { type Leaf, leafOf } from './leaves';

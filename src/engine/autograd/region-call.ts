@@ -1,7 +1,6 @@
+import { type Tag, tensorsIn } from '../../core';
 import type { Draws } from '../backend/current-engine';
 import type { Engine } from '../backend/engine';
-import type { Tag } from '../../core/events';
-import { tensorsIn } from '../../core/tensor-tree';
 import type { Recording } from './recording';
 import type { Meter } from './sieve';
 import { ownResults, record } from './tape';

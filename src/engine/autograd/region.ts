@@ -1,7 +1,7 @@
+import { tensorsIn } from '../../core';
+import type * as tf from '../../core/tf';
 import { currentDraws } from '../backend/current-engine';
 import type { Engine } from '../backend/engine';
-import { tensorsIn } from '../../core/tensor-tree';
-import type * as tf from '../../core/tf';
 import { KeptResults } from './kept-results';
 import { leafOf } from './leaves';
 import { currentRecording, noteRead, type RecordedNode, Recording, seedsOf } from './recording';

@@ -1,5 +1,4 @@
-import { ConfigError, classOf, ShardlabError } from '../../core/errors';
-import { tensorsIn } from '../../core/tensor-tree';
+import { ConfigError, classOf, ShardlabError, tensorsIn } from '../../core';
 import * as tf from '../../core/tf';
 
 /** Throws: CONFIG if `root` is not a function, for example a loss that was computed before the recording. */

@@ -1,10 +1,8 @@
+import { alias, mapTensors, ShardlabError, tensorsIn } from '../../core';
+import * as tf from '../../core/tf';
 import { drawingAgain } from '../backend/current-engine';
 import type { Engine } from '../backend/engine';
 import { interceptKernels, tfjsState, untracked } from '../backend/tfjs-state';
-import { alias } from '../../core/clone';
-import { ShardlabError } from '../../core/errors';
-import { mapTensors, tensorsIn } from '../../core/tensor-tree';
-import * as tf from '../../core/tf';
 import { HostStash } from './host-stash';
 import type { KeptResults } from './kept-results';
 import { type Gradients, Recording } from './recording';

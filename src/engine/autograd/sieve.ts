@@ -1,5 +1,5 @@
-import { type TapeNode, tfjsState } from '../backend/tfjs-state';
 import type * as tf from '../../core/tf';
+import { type TapeNode, tfjsState } from '../backend/tfjs-state';
 import type { KeptResults } from './kept-results';
 
 /**

@@ -1,9 +1,8 @@
+import { alias, mapTensors } from '../../core';
+import * as tf from '../../core/tf';
 import type { Engine } from '../backend/engine';
 import { isFusedKernel, markConsumable } from '../backend/fused/fused-kernel';
 import { tfjsState } from '../backend/tfjs-state';
-import { alias } from '../../core/clone';
-import { mapTensors } from '../../core/tensor-tree';
-import * as tf from '../../core/tf';
 import { BesideExchanges } from './beside-exchanges';
 import { differentiate } from './differentiate';
 import type { Deferral } from './later-gradients';

@@ -1,9 +1,8 @@
+import { type HalfDType, tensorsIn } from '../../core';
+import * as tf from '../../core/tf';
 import { beginPass } from '../backend/current-engine';
 import type { Engine } from '../backend/engine';
 import { untracked } from '../backend/tfjs-state';
-import type { HalfDType } from '../../core/dtypes';
-import { tensorsIn } from '../../core/tensor-tree';
-import * as tf from '../../core/tf';
 import { isSoleOwner } from './differentiate';
 import { accumulateGrad, type Leaf } from './leaves';
 import { ParameterSet } from './parameter-set';

@@ -1,7 +1,7 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import { shortened } from '../../core/shortened';
+import { shortened } from '../../core';
 
 /** The module koffi, which calls functions of native libraries. */
 export type Koffi = typeof import('koffi');

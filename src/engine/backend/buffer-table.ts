@@ -1,7 +1,14 @@
-import type { DType } from '../../core/dtypes';
-import { ShardlabError } from '../../core/errors';
-import type { BufferId, LiveBuffer, MemoryCause, Observer, Space, Tag } from '../../core/events';
-import type { Bytes } from '../../core/units';
+import {
+  type BufferId,
+  type Bytes,
+  type DType,
+  type LiveBuffer,
+  type MemoryCause,
+  type Observer,
+  ShardlabError,
+  type Space,
+  type Tag,
+} from '../../core';
 
 /** The tag of buffers that are allocated outside of all scopes. */
 const UNTAGGED: Tag = { cause: 'temp', module: '' };

@@ -1,8 +1,5 @@
-import type { Clock } from '../../core/clock';
-import type { DType } from '../../core/dtypes';
-import type { Observer, Tag } from '../../core/events';
+import type { Bytes, Clock, DType, Observer, Tag } from '../../core';
 import type * as tf from '../../core/tf';
-import type { Bytes } from '../../core/units';
 import type { BlasAbsent, BlasInfo } from './blas';
 import type { Elementwise } from './elementwise';
 import type { HeapDamage } from './heap-health';

@@ -1,4 +1,4 @@
-import { ShardlabError } from '../../core/errors';
+import { ShardlabError } from '../../core';
 
 /** A trap of a kernel. Before the trap, the kernel may have overwritten any values. */
 export interface HeapDamage {

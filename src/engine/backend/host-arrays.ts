@@ -1,8 +1,5 @@
-import { type DType, itemBytes } from '../../core/dtypes';
-import { ShardlabError } from '../../core/errors';
-import type { Tag } from '../../core/events';
+import { type Bytes, type DType, itemBytes, ShardlabError, type Tag } from '../../core';
 import type * as tf from '../../core/tf';
-import type { Bytes } from '../../core/units';
 import type { Elementwise } from './elementwise';
 import { HostHeap } from './host-heap';
 import { type FusedKernels, loadFusedKernels } from './kernels/fused-kernels';

@@ -1,4 +1,4 @@
-import type { Bytes } from '../../core/units';
+import type { Bytes } from '../../core';
 import { HEAP_END } from './out-of-memory';
 
 const ALIGNMENT = 16;

@@ -1,14 +1,5 @@
-import {
-  count,
-  either,
-  flag,
-  type OptionKinds,
-  oneOf,
-  pairFrom,
-  requireOptions,
-} from '../../config/call-options';
-import { ConfigError, ShardlabError } from '../../core/errors';
-import { shown } from '../../core/shown';
+import { count, either, flag, type OptionKinds, oneOf, pairFrom, requireOptions } from '../../config';
+import { ConfigError, ShardlabError, shown } from '../../core';
 import * as tf from '../../core/tf';
 import type { Windows } from './fused/average-pool';
 import { inputGradientOf } from './fused/convolution';

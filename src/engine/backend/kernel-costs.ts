@@ -1,5 +1,4 @@
-import type { DType, HalfDType } from '../../core/dtypes';
-import type { Seconds } from '../../core/units';
+import type { DType, HalfDType, Seconds } from '../../core';
 
 /** The properties of a tensor on which a kernel's cost depends. */
 export interface KernelTensor {

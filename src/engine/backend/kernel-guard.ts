@@ -1,4 +1,4 @@
-import { ShardlabError } from '../../core/errors';
+import { ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
 import { checkOf } from './checks/kernel-checks';
 import { FULL_HEAP, HEAP_END, outOfMemory } from './out-of-memory';

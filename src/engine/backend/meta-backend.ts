@@ -1,6 +1,4 @@
-import type { SimulatedClock } from '../../core/clock';
-import { type DType, itemBytes } from '../../core/dtypes';
-import { ShardlabError } from '../../core/errors';
+import { type DType, itemBytes, ShardlabError, type SimulatedClock } from '../../core';
 import * as tf from '../../core/tf';
 import type { BufferTable } from './buffer-table';
 import { isView, type KernelCall, type KernelCosts, type KernelTensor } from './kernel-costs';

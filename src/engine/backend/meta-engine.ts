@@ -1,8 +1,5 @@
-import { SimulatedClock } from '../../core/clock';
-import { type DType, itemBytes } from '../../core/dtypes';
-import { ShardlabError } from '../../core/errors';
+import { type Bytes, type DType, itemBytes, ShardlabError, SimulatedClock } from '../../core';
 import * as tf from '../../core/tf';
-import type { Bytes } from '../../core/units';
 import { BufferTable } from './buffer-table';
 import type { Engine, Storage } from './engine';
 import { HeapHealth } from './heap-health';

@@ -1,8 +1,5 @@
-import { type DType, itemBytes } from '../../core/dtypes';
-import { ShardlabError } from '../../core/errors';
-import type { Tag } from '../../core/events';
+import { type Bytes, type DType, itemBytes, ShardlabError, type Tag } from '../../core';
 import type * as tf from '../../core/tf';
-import type { Bytes } from '../../core/units';
 import type { BufferTable } from './buffer-table';
 import type { HostArray, HostMemory } from './host-arrays';
 import type { KernelTensor } from './kernel-costs';

@@ -1,4 +1,4 @@
-import type { DType } from '../../core/dtypes';
+import type { DType } from '../../core';
 import type { KernelTensor } from './kernel-costs';
 import type { FusedKernels } from './kernels/fused-kernels';
 

@@ -1,5 +1,4 @@
-import { withGradients } from '../../core/custom-gradient';
-import { ShardlabError } from '../../core/errors';
+import { ShardlabError, withGradients } from '../../core';
 import * as tf from '../../core/tf';
 import { FUSED, hasFused, runForFirst, runFused } from './fused/fused-kernel';
 import {

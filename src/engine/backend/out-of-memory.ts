@@ -1,6 +1,4 @@
-import { ShardlabError } from '../../core/errors';
-import type { Tag } from '../../core/events';
-import { type Bytes, formatBytes } from '../../core/units';
+import { type Bytes, formatBytes, ShardlabError, type Tag } from '../../core';
 import type { BufferTable, Holding } from './buffer-table';
 
 /** The largest end of a wasm heap, because addresses have 32 bits. */

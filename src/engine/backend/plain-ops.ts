@@ -1,4 +1,4 @@
-import { IGNORED_LABEL } from '../../core/ignored-label';
+import { IGNORED_LABEL } from '../../core';
 import * as tf from '../../core/tf';
 
 // The operations of ops.ts, composed of tfjs's operations. Engines without fused kernels run them, and tests compare fused

@@ -1,4 +1,4 @@
-import { ShardlabError } from '../../core/errors';
+import { ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
 import type { Sgemm } from './blas';
 import { batchIndex, type Product, wasmMultiplier } from './products-wasm';

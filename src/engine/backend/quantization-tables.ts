@@ -1,4 +1,4 @@
-import type { Bytes } from '../../core/units';
+import type { Bytes } from '../../core';
 
 /** Whether the map of one-byte codes has negative values (signed). */
 export type DynamicMapKind = 'signed' | 'unsigned';

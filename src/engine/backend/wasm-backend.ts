@@ -1,6 +1,6 @@
 import { dirname } from 'node:path';
 import * as tfWasm from '@tensorflow/tfjs-backend-wasm';
-import { ShardlabError } from '../../core/errors';
+import { ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
 import { HEAP_END } from './out-of-memory';
 

@@ -1,7 +1,5 @@
-import type { DType } from '../../core/dtypes';
-import { ShardlabError } from '../../core/errors';
+import { type Bytes, type DType, ShardlabError } from '../../core';
 import type * as tf from '../../core/tf';
-import type { Bytes } from '../../core/units';
 import type { AdamW8bitStep, AdamWStep, Elementwise, LionStep, Quantized, SgdStep } from './elementwise';
 import type { FusedKernels } from './kernels/fused-kernels';
 import { quantizationTables, TABLES_BYTES } from './quantization-tables';

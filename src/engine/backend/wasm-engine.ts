@@ -1,10 +1,15 @@
-import { type Clock, HOST_CLOCK } from '../../core/clock';
-import { type DType, itemBytes } from '../../core/dtypes';
-import { ShardlabError } from '../../core/errors';
-import type { Observer, Tag } from '../../core/events';
+import {
+  type Bytes,
+  type Clock,
+  type DType,
+  HOST_CLOCK,
+  isWhole,
+  itemBytes,
+  type Observer,
+  ShardlabError,
+  type Tag,
+} from '../../core';
 import * as tf from '../../core/tf';
-import type { Bytes } from '../../core/units';
-import { isWhole } from '../../core/whole-number';
 import { type BlasAbsent, type BlasInfo, type BlasOptions, findBlas, loadKoffi } from './blas';
 import { BufferTable } from './buffer-table';
 import { markEngine } from './current-engine';

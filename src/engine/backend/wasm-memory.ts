@@ -1,8 +1,5 @@
-import type { DType } from '../../core/dtypes';
-import { ShardlabError } from '../../core/errors';
+import { type Bytes, type DType, isWhole, ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
-import type { Bytes } from '../../core/units';
-import { isWhole } from '../../core/whole-number';
 import type { BufferTable } from './buffer-table';
 import type { HeapHealth } from './heap-health';
 import type { Interrupts } from './interrupts';

@@ -1,5 +1,5 @@
-import type { CommCause, MemoryCause, SpanName } from '../../core/events';
-import type { WaitKind } from '../../ledger/waits';
+import type { CommCause, MemoryCause, SpanName } from '../../core';
+import type { WaitKind } from '../../ledger';
 
 /** The fill of an area or bar: a colour, and a hatch if the bytes are transient (freed within the step). */
 export interface Fill {

@@ -1,4 +1,4 @@
-import type { MemoryCause } from '../../core/events';
+import type { MemoryCause } from '../../core';
 import { type Scaled, short } from '../format';
 import { rowAxis, rowRange } from './axes';
 import { safe, soft, strong } from './ink';

@@ -1,8 +1,5 @@
-import { MEMORY_CAUSES, type MemoryCause } from '../../core/events';
-import { sumOf } from '../../core/statistics';
-import type { Bytes } from '../../core/units';
-import { memoryAtPeak, totalBytes } from '../../ledger/memory';
-import type { BytesByCause } from '../../ledger/record';
+import { type Bytes, MEMORY_CAUSES, type MemoryCause, sumOf } from '../../core';
+import { type BytesByCause, memoryAtPeak, totalBytes } from '../../ledger';
 import { kindsOf } from '../comm-case';
 import { byteScale, inUnit } from '../format';
 import { higherPeak, type RunView, recordsOfStep } from '../run-view';

@@ -1,6 +1,5 @@
-import { ConfigError } from '../../core/errors';
-import type { Seconds } from '../../core/units';
-import { type Accuracy, accuracyOf, type MeasuredRun } from '../../planner/accuracy';
+import { ConfigError, type Seconds } from '../../core';
+import { type Accuracy, accuracyOf, type MeasuredRun } from '../../planner';
 import { createFigure, type Figure, quantity, type Title } from '../figure';
 import { counted } from '../format';
 import { log10, logRange, logTicks, titled } from '../grammar/axes';

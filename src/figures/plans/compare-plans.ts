@@ -1,7 +1,5 @@
-import { ConfigError } from '../../core/errors';
-import { shown } from '../../core/shown';
-import { type Planned, tokensPerStep } from '../../planner/cost-of';
-import { type AnyLayout, isPredicted } from '../../planner/layout';
+import { ConfigError, shown } from '../../core';
+import { type AnyLayout, isPredicted, type Planned, tokensPerStep } from '../../planner';
 import { createFigure, type Figure } from '../figure';
 import { quoted } from '../format';
 import { safe } from '../grammar/ink';

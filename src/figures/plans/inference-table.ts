@@ -1,7 +1,5 @@
-import { formatBytes } from '../../core/units';
-import type { Layout } from '../../planner/layout';
-import { reservableBytes } from '../../planner/memory/allocator';
-import type { InferenceMemory } from '../../planner/memory/inference';
+import { formatBytes } from '../../core';
+import { type InferenceMemory, type Layout, reservableBytes } from '../../planner';
 import { counted } from '../format';
 import { createTable, numbers, type Table } from '../table';
 

@@ -1,14 +1,15 @@
-import { type OptionKind, requireOptions } from '../../config/call-options';
-import { ConfigError } from '../../core/errors';
-import type { MemoryCause } from '../../core/events';
-import { listed } from '../../core/listed';
-import { sumOf } from '../../core/statistics';
-import type { Bytes } from '../../core/units';
-import type { Planned } from '../../planner/cost-of';
-import { type AnyLayout, isPredicted } from '../../planner/layout';
-import { reservableBytes } from '../../planner/memory/allocator';
-import { predictStages } from '../../planner/memory/predict-memory';
-import { type Estimate, type MemoryPrediction, peakInBytes } from '../../planner/prediction';
+import { type OptionKind, requireOptions } from '../../config';
+import { type Bytes, ConfigError, listed, type MemoryCause, sumOf } from '../../core';
+import {
+  type AnyLayout,
+  type Estimate,
+  isPredicted,
+  type MemoryPrediction,
+  type Planned,
+  peakInBytes,
+  predictStages,
+  reservableBytes,
+} from '../../planner';
 import { createFigure, type Figure, quantity, type Title } from '../figure';
 import { byteScale, inUnit, percent, quoted, short } from '../format';
 import { safe, unescaped } from '../grammar/ink';

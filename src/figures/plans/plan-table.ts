@@ -1,13 +1,17 @@
-import { listed } from '../../core/listed';
-import { formatBytes, formatSeconds } from '../../core/units';
-import type { ConfigReading } from '../../planner/assumed';
-import type { Planned } from '../../planner/cost-of';
-import { COUNTED } from '../../planner/dry-run/counted-plan';
-import { iterationWords } from '../../planner/explain';
-import { GENERATIONS } from '../../planner/generations';
-import { type AnyLayout, isPredicted } from '../../planner/layout';
-import { reservableBytes } from '../../planner/memory/allocator';
-import { type Estimate, type Prediction, peakInBytes } from '../../planner/prediction';
+import { formatBytes, formatSeconds, listed } from '../../core';
+import {
+  type AnyLayout,
+  COUNTED,
+  type ConfigReading,
+  type Estimate,
+  GENERATIONS,
+  isPredicted,
+  iterationWords,
+  type Planned,
+  type Prediction,
+  peakInBytes,
+  reservableBytes,
+} from '../../planner';
 import type { Figure } from '../figure';
 import { counted } from '../format';
 import { type Column, createTable, numbers, type Table } from '../table';

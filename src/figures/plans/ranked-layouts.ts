@@ -1,8 +1,4 @@
-import type { Planned } from '../../planner/cost-of';
-import { familyOf } from '../../planner/families';
-import { reservableBytes } from '../../planner/memory/allocator';
-import { peakInBytes } from '../../planner/prediction';
-import type { Recommendation } from '../../planner/recommend';
+import { familyOf, type Planned, peakInBytes, type Recommendation, reservableBytes } from '../../planner';
 import { createFigure, type Figure, type Quantities } from '../figure';
 import { byteScale, inUnit, timeScale } from '../format';
 import { log10, logRange, logTicks, titled } from '../grammar/axes';

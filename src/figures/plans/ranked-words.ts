@@ -1,5 +1,5 @@
-import type { Bytes, Seconds } from '../../core/units';
-import type { Recommendation } from '../../planner/recommend';
+import type { Bytes, Seconds } from '../../core';
+import type { Recommendation } from '../../planner';
 import type { Title } from '../figure';
 import { byteScale, counted, inUnit, type Scaled } from '../format';
 import { safe, soft, strong } from '../grammar/ink';

@@ -1,9 +1,5 @@
-import { listed } from '../../core/listed';
-import { formatBytes, formatSeconds } from '../../core/units';
-import type { Planned } from '../../planner/cost-of';
-import { iterationWords } from '../../planner/explain';
-import { familyOf } from '../../planner/families';
-import type { Recommendation } from '../../planner/recommend';
+import { formatBytes, formatSeconds, listed } from '../../core';
+import { familyOf, iterationWords, type Planned, type Recommendation } from '../../planner';
 import { counted } from '../format';
 import { type CellValue, type Column, createTable, numbers, type Table } from '../table';
 import { layoutWords } from './plan-table';

@@ -1,4 +1,4 @@
-import { ConfigError } from '../../core/errors';
+import { ConfigError } from '../../core';
 import { createFigure, type Figure } from '../figure';
 import { log10, logRange, logTicks, niceTicks, ticks, titled } from '../grammar/axes';
 import { bold, PAPER_SHADE, safe, soft, strong } from '../grammar/ink';

@@ -1,5 +1,5 @@
-import { listed } from '../../core/listed';
-import type { Estimate } from '../../planner/prediction';
+import { listed } from '../../core';
+import type { Estimate } from '../../planner';
 import type { Quantities, Title } from '../figure';
 import { quoted } from '../format';
 import { createTable, type Table } from '../table';

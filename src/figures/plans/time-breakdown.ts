@@ -1,9 +1,5 @@
-import { ConfigError } from '../../core/errors';
-import { sumOf } from '../../core/statistics';
-import type { Seconds } from '../../core/units';
-import type { Planned } from '../../planner/cost-of';
-import type { AnyLayout } from '../../planner/layout';
-import type { ComputeCause, Estimate } from '../../planner/prediction';
+import { ConfigError, type Seconds, sumOf } from '../../core';
+import type { AnyLayout, ComputeCause, Estimate, Planned } from '../../planner';
 import { createFigure, type Figure, type Quantities, type Title } from '../figure';
 import { inUnit, percent, quoted, type Scaled, short, timeScale } from '../format';
 import { safe } from '../grammar/ink';

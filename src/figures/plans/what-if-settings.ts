@@ -1,4 +1,4 @@
-import type { Estimate } from '../../planner/prediction';
+import type { Estimate } from '../../planner';
 import type { Quantities, Title } from '../figure';
 import { byteScale, counted, quoted, short } from '../format';
 import { createTable, type Table } from '../table';

@@ -1,6 +1,5 @@
-import { ConfigError } from '../../core/errors';
-import type { Bytes } from '../../core/units';
-import type { Estimate } from '../../planner/prediction';
+import { type Bytes, ConfigError } from '../../core';
+import type { Estimate } from '../../planner';
 import { createFigure, type Figure } from '../figure';
 import { byteScale, inUnit, short, timeScale } from '../format';
 import { columnAxis, titled } from '../grammar/axes';

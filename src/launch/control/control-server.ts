@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { deserialize, serialize } from 'node:v8';
 import { Router } from 'zeromq';
-import { unbroken } from '../../cell/unbroken';
-import { createSender, receiveAll } from '../../core/message-loops';
+import { unbroken } from '../../cell';
+import { createSender, receiveAll } from '../../core';
 import { warnOnStderr } from './folded-lines';
 import { socketEndpoint } from './folder';
 import type { ControlAddress, FromRank, ToRank } from './messages';

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
-import { MESSAGE_THREAD_LIMITS } from '../../core/thread-limits';
+import { MESSAGE_THREAD_LIMITS } from '../../core';
 import type { CourierData, FromRank, ToCourier, ToMain } from './messages';
 import { SHARED_WORDS } from './shared-words';
 

@@ -1,4 +1,4 @@
-import { rankNames } from '../../core/rank-names';
+import { rankNames } from '../../core';
 import type { RankEvent } from './messages';
 
 /**

@@ -1,8 +1,8 @@
 import { lstatSync, mkdtempSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { isRunning, processMark } from '../../training/checkpoint/format/process-mark';
-import { ShardlabError } from '../../core/errors';
+import { ShardlabError } from '../../core';
+import { isRunning, processMark } from '../../training';
 
 /**
  * Makes a folder for a job's sockets. Only this user may enter the folder (mode 0700).

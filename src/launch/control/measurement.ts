@@ -1,5 +1,5 @@
-import type { Bytes } from '../../core/units';
-import type { ProfileOptions } from '../../training/kernel-profile';
+import type { Bytes } from '../../core';
+import type { ProfileOptions } from '../../training';
 
 /** A measurement that all ranks of a job make together. */
 export type Measurement =

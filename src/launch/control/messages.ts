@@ -1,16 +1,16 @@
-import type { CellError } from '../../cell/cell-error';
-import type { MimeBundle } from '../../cell/mime';
-import type { RankProgress } from '../../training/checkpoint/pretrained/first-state';
-import type { SaveOptions } from '../../training/checkpoint/save/save-plan';
-import type { ErrorCode, ErrorDetails } from '../../core/errors';
-import type { Bytes, Seconds } from '../../core/units';
-import type { PreparedData } from '../../training/data/prepared';
-import type { StepRecord } from '../../ledger/record';
-import type { ReplicaSum } from '../../sharding/replica-sums';
-import type { Sampling } from '../../training/sampling';
-import type { StepResult } from '../../training/step-result';
-import type { VideoSampling } from '../../training/video-sampling';
-import type { AbortReason } from '../../wire/transport/control-block';
+import type { CellError, MimeBundle } from '../../cell';
+import type { Bytes, ErrorCode, ErrorDetails, Seconds } from '../../core';
+import type { StepRecord } from '../../ledger';
+import type { ReplicaSum } from '../../sharding';
+import type {
+  PreparedData,
+  RankProgress,
+  Sampling,
+  SaveOptions,
+  StepResult,
+  VideoSampling,
+} from '../../training';
+import type { AbortReason } from '../../wire';
 import type { Measurement } from './measurement';
 import type { Situation } from './situation';
 import type {

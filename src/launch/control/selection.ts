@@ -1,6 +1,4 @@
-import { ConfigError } from '../../core/errors';
-import { rankNames } from '../../core/rank-names';
-import { shown } from '../../core/shown';
+import { ConfigError, rankNames, shown } from '../../core';
 
 /** A selection of ranks: one number, several, '0-3', '0,2', '0,2-3', or 'all'. */
 export type Selection = number | readonly number[] | string;

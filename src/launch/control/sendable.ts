@@ -1,5 +1,5 @@
 import { types } from 'node:util';
-import { ConfigError } from '../../core/errors';
+import { ConfigError } from '../../core';
 import { Tensor } from '../../core/tf';
 
 /*

@@ -1,5 +1,5 @@
 import { DefaultDeserializer, serialize } from 'node:v8';
-import { ConfigError } from '../../core/errors';
+import { ConfigError } from '../../core';
 import { PLAIN, requireSendable } from './sendable';
 
 /*

@@ -1,6 +1,5 @@
-import type { CollectiveOp } from '../../core/events';
-import type { Seconds } from '../../core/units';
-import type { CollectiveStatus, RankStatus } from '../../wire/transport/status-board';
+import type { CollectiveOp, Seconds } from '../../core';
+import type { CollectiveStatus, RankStatus } from '../../wire';
 
 /** The status board has this cell number while the work is not a cell. */
 export const NO_CELL = 0;

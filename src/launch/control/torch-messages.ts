@@ -1,5 +1,4 @@
-import type { AnswerLabels } from '../../training/data/batch';
-import type { TrainerState } from '../../training/trainer-state';
+import type { AnswerLabels, TrainerState } from '../../training';
 
 /** The values from which a rank of PyTorch builds a model, in addition to the config. */
 export interface TorchModel {

@@ -1,7 +1,6 @@
 import { types } from 'node:util';
 import { Script } from 'node:vm';
-import { ConfigError } from '../../core/errors';
-import { shown } from '../../core/shown';
+import { ConfigError, shown } from '../../core';
 import type { Tensor } from '../../core/tf';
 
 declare global {

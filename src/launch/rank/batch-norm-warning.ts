@@ -1,6 +1,5 @@
-import type { Warn } from '../../core/warn';
-import { unsyncedBatchNorm } from '../../nn/layers/batch-norm';
-import type { Module } from '../../nn/module';
+import type { Warn } from '../../core';
+import { type Module, unsyncedBatchNorm } from '../../nn';
 
 /** Warns once per rank, in a cell or a run, that batch norms do not see the batches of other ranks. Torch does not warn. */
 export class BatchNormWarning {

@@ -1,12 +1,7 @@
-import type { Pass } from '../../engine/autograd/unit';
-import type { Engine } from '../../engine/backend/engine';
-import type { SpanName } from '../../core/events';
+import type { Seconds, SpanName, Warn } from '../../core';
 import { Tensor } from '../../core/tf';
-import type { Seconds } from '../../core/units';
-import type { Warn } from '../../core/warn';
-import { explainProcess } from '../../ledger/process-memory';
-import type { Recorder } from '../../ledger/recorder';
-import type { EndedStep, Moment } from '../../ledger/step-events';
+import type { Engine, Pass } from '../../engine';
+import { type EndedStep, explainProcess, type Moment, type Recorder } from '../../ledger';
 import type { CellStep } from '../control/messages';
 
 /*

@@ -1,18 +1,16 @@
-import type { Engine } from '../../engine/backend/engine';
-import type { LoadedCheckpoint } from '../../training/checkpoint/load/load-checkpoint';
-import { StateDicts } from '../../training/checkpoint/load/state-dicts';
-import type { Checkpointer } from '../../training/checkpoint/save/checkpointer';
-import type { SaveOptions } from '../../training/checkpoint/save/save-plan';
-import { LONGEST_PATH } from '../../config/call-options';
-import type { PretrainedInput } from '../../config/pretrained';
-import { strictNames } from '../../config/strict-names';
-import { ConfigError } from '../../core/errors';
-import { shown } from '../../core/shown';
-import type { Warn } from '../../core/warn';
-import type { ProcessGroup } from '../../wire/dist/types';
-import { asModule, type Layer } from '../../nn/layers-model';
-import type { Module } from '../../nn/module';
-import type { Optimizer } from '../../sharding/optim/optimizer';
+import { LONGEST_PATH, type PretrainedInput, strictNames } from '../../config';
+import { ConfigError, shown, type Warn } from '../../core';
+import type { Engine } from '../../engine';
+import { asModule, type Layer, type Module } from '../../nn';
+import type { Optimizer } from '../../sharding';
+import {
+  Checkpointer,
+  type LoadedCheckpoint,
+  loadCheckpoint,
+  type SaveOptions,
+  StateDicts,
+} from '../../training';
+import type { ProcessGroup } from '../../wire';
 import type { LanguageModule, PretrainedFiles, PublishedModule } from './pretrained';
 
 /** Source: torch.distributed.fsdp.StateDictType. */
@@ -59,7 +57,6 @@ export function rankCheckpoints(engine: Engine, group: ProcessGroup, warn: Warn)
     ): Promise<void> {
       const model = asModule(given, 'saveCheckpoint');
       checkFolder('saveCheckpoint', folder);
-      const { Checkpointer } = await import('../../training/checkpoint/save/checkpointer.js');
       checkpointer ??= new Checkpointer({ warn });
       await checkpointer.save({ engine, group, model, optimizer }, folder, options);
     },
@@ -85,7 +82,6 @@ export function rankCheckpoints(engine: Engine, group: ProcessGroup, warn: Warn)
      */
     async savePretrained(given: Module, folder: string, options: PretrainedFiles = {}): Promise<void> {
       checkFolder('savePretrained', folder, 'model, ');
-      const { Checkpointer } = await import('../../training/checkpoint/save/checkpointer.js');
       checkpointer ??= new Checkpointer({ warn });
       const { savePretrained } = await import('./pretrained.js');
       await savePretrained({ engine, group, checkpointer }, given, folder, options);
@@ -98,7 +94,6 @@ export function rankCheckpoints(engine: Engine, group: ProcessGroup, warn: Warn)
     ): Promise<LoadedCheckpoint> {
       const model = asModule(given, 'loadCheckpoint');
       checkFolder('loadCheckpoint', folder);
-      const { loadCheckpoint } = await import('../../training/checkpoint/load/load-checkpoint.js');
       return loadCheckpoint({ engine, group, model, optimizer }, folder);
     },
   };

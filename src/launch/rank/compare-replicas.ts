@@ -1,17 +1,9 @@
-import type { Engine } from '../../engine/backend/engine';
-import { exchange } from '../../training/checkpoint/state/agreement';
-import { type Shown, shownAsText, withShown } from '../../core/display';
-import { rankNames } from '../../core/rank-names';
-import type { ProcessGroup } from '../../wire/dist/types';
-import { requireGroup } from '../../wire/dist/validation';
-import { asModule, type Layer } from '../../nn/layers-model';
-import type { Module } from '../../nn/module';
-import {
-  type DifferingReplica,
-  describeDifference,
-  differingReplicas,
-  replicaSums,
-} from '../../sharding/replica-sums';
+import { rankNames, type Shown, shownAsText, withShown } from '../../core';
+import type { Engine } from '../../engine';
+import { asModule, type Layer, type Module } from '../../nn';
+import { type DifferingReplica, describeDifference, differingReplicas, replicaSums } from '../../sharding';
+import { exchange } from '../../training';
+import { type ProcessGroup, requireGroup } from '../../wire';
 
 /** The result of `dist.compareReplicas`, equal on all ranks. */
 export interface ReplicaReport extends Shown {

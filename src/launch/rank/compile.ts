@@ -1,5 +1,5 @@
 import { Script } from 'node:vm';
-import { ConfigError, ShardlabError } from '../../core/errors';
+import { ConfigError, ShardlabError } from '../../core';
 
 /** Makes a function from its source. `name` is the file in stack traces. Throws: CONFIG if the source is not a function. */
 export function compile(source: string, name: string): (...args: unknown[]) => unknown {

@@ -1,16 +1,26 @@
-import type { Engine } from '../../engine/backend/engine';
-import { agree, exchange, type Outcome } from '../../training/checkpoint/state/agreement';
-import { requireKnownOptions } from '../../config/option-names';
-import { type OwnData, ownData } from '../../config/settings/data';
-import { parseTrainConfig, type TrainConfigInput } from '../../config/train-config';
-import { ConfigError, classOf, errorJson, ShardlabError } from '../../core/errors';
-import { isPlain } from '../../core/tensor-tree';
+import {
+  type OwnData,
+  ownData,
+  parseTrainConfig,
+  requireKnownOptions,
+  type TrainConfigInput,
+} from '../../config';
+import { ConfigError, classOf, errorJson, isPlain, ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
-import type { EpochBatches, RowBatch, ValidationBatches } from '../../training/data/batch';
-import { openData } from '../../training/data/open-data';
-import type { PreparedData } from '../../training/data/prepared';
-import type { ProcessGroup } from '../../wire/dist/types';
-import { type FileBatch, fileBatch } from '../../training/own-task';
+import type { Engine } from '../../engine';
+import {
+  agree,
+  type EpochBatches,
+  exchange,
+  type FileBatch,
+  fileBatch,
+  type Outcome,
+  openData,
+  type PreparedData,
+  type RowBatch,
+  type ValidationBatches,
+} from '../../training';
+import type { ProcessGroup } from '../../wire';
 import type { DataFolders } from './prepare-in-folder';
 
 /** The data of a loader: a path, or the settings that `data` of job.train has. */

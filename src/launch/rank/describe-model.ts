@@ -1,11 +1,8 @@
-import { ConfigError } from '../../core/errors';
-import type { Table } from '../../figures/table';
-import { type UnitFacts, unitsTable } from '../../figures/units-table';
-import { asModule, type Layer } from '../../nn/layers-model';
-import type { Module } from '../../nn/module';
-import type { FsdpUnit } from '../../sharding/fsdp/fsdp-unit';
-import { unitsOf } from '../../sharding/fsdp/units-of';
-import { type Link, type LinkName, type LinkNumbers, linkOf } from '../../wire/transport/link';
+import { ConfigError } from '../../core';
+import { type Table, type UnitFacts, unitsTable } from '../../figures';
+import { asModule, type Layer, type Module } from '../../nn';
+import { type FsdpUnit, unitsOf } from '../../sharding';
+import { type Link, type LinkName, type LinkNumbers, linkOf } from '../../wire';
 
 /**
  * Returns a table of a sharded model's units with their elements, padding and bytes, and with the time of each all-gather if

@@ -1,8 +1,6 @@
 import { resolve } from 'node:path';
-import { type CellError, readableThrown } from '../../cell/cell-error';
-import { toPlainText } from '../../cell/mime';
-import { adviceOnTypeError } from '../../cell/torch-habits';
-import { ShardlabError } from '../../core/errors';
+import { adviceOnTypeError, type CellError, readableThrown, toPlainText } from '../../cell';
+import { ShardlabError } from '../../core';
 import type { RankError } from '../control/messages';
 
 /** Returns a thrown value as data. Errors of shardlab keep their code; other errors get RANK_FAILED. */

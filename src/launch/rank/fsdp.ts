@@ -1,60 +1,75 @@
-import type { Engine } from '../../engine/backend/engine';
-import type { StateDictType } from '../../training/checkpoint/save/save-layout';
-import { type Call, checkArguments } from '../../config/call-arguments';
-import { anything, fields, flag, requireKind, requireOptions, tensor } from '../../config/call-options';
-import type { ActivationCheckpointingConfig } from '../../config/settings/memory';
-import { parseTrainConfig } from '../../config/train-config';
-import { ConfigError } from '../../core/errors';
-import type { Observer } from '../../core/events';
-import type * as tf from '../../core/tf';
-import type { Warn } from '../../core/warn';
-import type { DeviceMesh } from '../../wire/dist/device-mesh';
-import type { ProcessGroup } from '../../wire/dist/types';
-import { requireGroup } from '../../wire/dist/validation';
-import { asModule, isLayer, type Layer } from '../../nn/layers-model';
-import type { GPT, MoeGPT } from '../../nn/models/gpt';
-import type { LanguageModel } from '../../nn/models/language-model';
-import type { Module } from '../../nn/module';
-import { requireModule, withParameters } from '../../nn/require-parameters';
 import {
+  type ActivationCheckpointingConfig,
+  anything,
+  type Call,
+  checkArguments,
+  fields,
+  flag,
+  parseTrainConfig,
+  requireKind,
+  requireOptions,
+  tensor,
+} from '../../config';
+import { ConfigError, type Observer, type Warn } from '../../core';
+import type * as tf from '../../core/tf';
+import type { Engine } from '../../engine';
+import {
+  asModule,
+  type GPT,
+  isLayer,
+  type LanguageModel,
+  type Layer,
+  type Module,
+  type MoeGPT,
+  requireModule,
+  withParameters,
+} from '../../nn';
+import {
+  applyActivationCheckpointing,
+  type CheckpointWrapperOptions,
+  CPUOffloadPolicy,
+  type CPUOffloadPolicyOptions,
+  checkpointWrapper,
   type DdpOptions,
   DDP as DistributedDataParallel,
-} from '../../sharding/ddp/distributed-data-parallel';
-import { fullyShard } from '../../sharding/fsdp/fully-shard';
-import { RowsOfRanks } from '../../sharding/fsdp/unit-placement';
-import { noSync, unitsOf } from '../../sharding/fsdp/units-of';
-import { CPUOffloadPolicy, type CPUOffloadPolicyOptions } from '../../sharding/fsdp1/arguments';
-import { type FairScaleOptions, fromFairScale } from '../../sharding/fsdp1/fair-scale';
-import {
-  type FsdpOptions,
-  type FullyShardArguments,
-  fullyShardOptions,
-} from '../../sharding/fsdp1/fsdp-options';
-import {
+  type FairScaleOptions,
   type Fsdp,
   type FsdpContext,
+  type FsdpOptions,
+  type FullyShardArguments,
+  fromFairScale,
   fsdp,
   fsdpModules,
+  fullyShard,
+  fullyShardOptions,
+  type NaivePipeline,
+  type NaiveStep,
+  type NaiveTraining,
+  naiveContextParallel,
+  naiveDDP,
+  naiveExpertParallel,
+  naiveFullyShard,
+  naivePipeline,
+  naiveTensorParallel,
+  naiveTrain,
+  noSync,
+  type RankContext,
+  type ReductionErrorOptions,
+  RowsOfRanks,
+  reductionError,
+  requireSameParts,
+  type SummonOptions,
   shardInPlace,
-} from '../../sharding/fsdp1/fully-sharded-data-parallel';
-import { type SummonOptions, summonFullParams } from '../../sharding/fsdp1/summon-full-params';
-import { naiveContextParallel } from '../../sharding/naive/context-parallel';
-import { naiveDDP } from '../../sharding/naive/ddp';
-import { naiveExpertParallel } from '../../sharding/naive/expert-parallel';
-import { naiveFullyShard } from '../../sharding/naive/fsdp';
-import { type NaivePipeline, naivePipeline } from '../../sharding/naive/pipeline-parallel';
-import { naiveTensorParallel } from '../../sharding/naive/tensor-parallel';
-import { type NaiveStep, type NaiveTraining, naiveTrain } from '../../sharding/naive/train';
-import { type ReductionErrorOptions, reductionError } from '../../sharding/precision/reduction-error';
-import { applyActivationCheckpointing } from '../../sharding/recompute/apply-activation-checkpointing';
-import { type CheckpointWrapperOptions, checkpointWrapper } from '../../sharding/recompute/checkpointed';
-import type { RankContext } from '../../sharding/run-as-unit';
-import { requireSameParts } from '../../sharding/same-parts';
-import { sparseAllToAll } from '../../sharding/sparse/sparse-all-to-all';
+  sparseAllToAll,
+  summonFullParams,
+  unitsOf,
+} from '../../sharding';
+import * as names from '../../sharding/names/fsdp-names';
+import type { StateDictType } from '../../training';
+import { type DeviceMesh, type ProcessGroup, requireGroup } from '../../wire';
 import type { BatchNormWarning } from './batch-norm-warning';
 import { callableClass } from './callable-class';
 import { type StateDictMethods, stateDictMethods } from './checkpoints';
-import * as names from '../../sharding/names/fsdp-names';
 
 /** DDP's options, and the mesh of one axis over which DDP replicates the model; default: all ranks. */
 type ReplicateOptions = DdpOptions & { readonly mesh?: DeviceMesh | undefined };

@@ -1,8 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
-import type { Evaluated } from '../../training/evaluation';
-import type { Sampling } from '../../training/sampling';
-import type { Trainer } from '../../training/trainer';
-import type { SampledVideos, VideoSampling } from '../../training/video-sampling';
+import type { Evaluated, SampledVideos, Sampling, Trainer, VideoSampling } from '../../training';
 import { type OwnPlace, ownMetrics } from './own-parts';
 
 type Report = (progress: { readonly done: number; readonly total: number }) => void;

@@ -1,8 +1,7 @@
 import '../../core/code-cache/use';
 import { writeFileSync } from 'node:fs';
-import { markUnbroken } from '../../cell/unbroken';
-import { createControlBuffer } from '../../wire/transport/control-block';
-import { createStatusBoard } from '../../wire/transport/status-board';
+import { markUnbroken } from '../../cell';
+import { createControlBuffer, createStatusBoard } from '../../wire';
 import { startCourier } from '../control/courier-handle';
 import { LIFELINE_FD, takeRankSetup } from './setup';
 

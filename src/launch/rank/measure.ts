@@ -1,4 +1,5 @@
-import type { ProcessGroup } from '../../wire/dist/types';
+import { profileSteps, timeSteps } from '../../training';
+import { benchCollectives, type ProcessGroup } from '../../wire';
 import type { Measurement } from '../control/measurement';
 import type { RankScope } from './scope';
 
@@ -7,18 +8,15 @@ export async function measure(measurement: Measurement, scope: RankScope): Promi
   const { group, engine, rank } = scope;
   switch (measurement.what) {
     case 'collectives': {
-      const { benchCollectives } = await import('../../wire/dist/bench-collectives.js');
       const first = firstRanks(group, measurement.numRanks);
       return first === null ? [] : benchCollectives(first, engine, measurement.sizes);
     }
     case 'kernels': {
-      const { profileSteps } = await import('../../training/kernel-profile.js');
       const { numRanks, isAlone } = measurement;
       const own = isAlone ? aloneOf(group, numRanks)[rank] : firstRanks(group, numRanks);
       return own == null ? [] : profileSteps({ engine, group: own, ...measurement.profile });
     }
     case 'steps': {
-      const { timeSteps } = await import('../../training/kernel-profile.js');
       const together = firstRanks(group, measurement.numRanks);
       return together === null ? [] : timeSteps({ engine, group: together, ...measurement.profile });
     }

@@ -1,33 +1,46 @@
-import type { Engine } from '../../engine/backend/engine';
-import { fields, flag, instance, requireKind, requireOptions } from '../../config/call-options';
-import { ENDING, SCHEDULE_DEFAULTS, type ScheduleConfig } from '../../config/settings/schedule';
-import { parseTrainConfig } from '../../config/train-config';
-import { ConfigError } from '../../core/errors';
-import { isRecord, shown } from '../../core/shown';
-import type { Warn } from '../../core/warn';
-import type { ProcessGroup } from '../../wire/dist/types';
-import { asModule, isLayer, type Layer } from '../../nn/layers-model';
-import { Module } from '../../nn/module';
-import type { Parameter } from '../../nn/parameter';
-import { withParameters } from '../../nn/require-parameters';
-import { Adam, AdamW, type AdamWOptions } from '../../sharding/optim/adamw';
-import { AdamW8bit, type AdamW8bitOptions } from '../../sharding/optim/adamw-8bit';
-import { clipGradNormInPlace } from '../../sharding/optim/clip-grad-norm';
-import { GradScaler, type GradScalerOptions } from '../../sharding/optim/grad-scaler';
-import { Lion, type LionOptions } from '../../sharding/optim/lion';
-import { LRSchedule, rateOf, type Scheduled, TORCH_SCHEDULES } from '../../sharding/optim/lr-schedule';
-import type { HasStates } from '../../sharding/optim/optimizer';
 import {
+  ENDING,
+  fields,
+  flag,
+  instance,
+  parseTrainConfig,
+  requireKind,
+  requireOptions,
+  SCHEDULE_DEFAULTS,
+  type ScheduleConfig,
+} from '../../config';
+import { ConfigError, isRecord, shown, type Warn } from '../../core';
+import type { Engine } from '../../engine';
+import { asModule, isLayer, type Layer, Module, type Parameter, withParameters } from '../../nn';
+import {
+  Adam,
+  AdamW,
+  AdamW8bit,
+  type AdamW8bitOptions,
+  type AdamWOptions,
+  clipGradNormInPlace,
   type GivenGroup,
+  GradScaler,
+  type GradScalerOptions,
   givenGroups,
+  type HasStates,
   isParameters,
+  Lion,
+  type LionOptions,
+  LRSchedule,
   type NamedGroup,
   namedGroups,
+  type OptimizerPlacement,
   type ParameterGroup,
-} from '../../sharding/optim/param-groups';
-import type { OptimizerPlacement } from '../../sharding/optim/rule-optimizer';
-import { SGD, type SgdOptions } from '../../sharding/optim/sgd';
-import { WarmupCosineLR, type WarmupCosineOptions } from '../../sharding/optim/warmup-cosine-lr';
+  rateOf,
+  type Scheduled,
+  SGD,
+  type SgdOptions,
+  TORCH_SCHEDULES,
+  WarmupCosineLR,
+  type WarmupCosineOptions,
+} from '../../sharding';
+import type { ProcessGroup } from '../../wire';
 import { callableClass } from './callable-class';
 import type { CellSteps } from './cell-steps';
 

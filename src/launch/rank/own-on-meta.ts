@@ -1,7 +1,7 @@
-import { ConfigError } from '../../core/errors';
-import type { PreparedData } from '../../training/data/prepared';
-import type { World } from '../../wire/dist/world';
-import type { MetaOwn } from '../../planner/dry-run/rank-run';
+import { ConfigError } from '../../core';
+import type { MetaOwn } from '../../planner';
+import type { PreparedData } from '../../training';
+import type { World } from '../../wire';
 import { BatchNormWarning } from './batch-norm-warning';
 import { CellSteps } from './cell-steps';
 import { callModel, dataScopeOf, type OwnFunctions, ownParts, takeModel } from './own-parts';

@@ -1,10 +1,8 @@
-import type { Leaf } from '../../engine/autograd/leaves';
-import type { TrainedParts } from '../../engine/autograd/unit';
-import { firstNames } from '../../core/listed';
-import type { Warn } from '../../core/warn';
-import type { ProcessGroup } from '../../wire/dist/types';
-import { Parameter } from '../../nn/parameter';
-import type { HasStates } from '../../sharding/optim/optimizer';
+import { firstNames, type Warn } from '../../core';
+import type { Leaf, TrainedParts } from '../../engine';
+import { Parameter } from '../../nn';
+import type { HasStates } from '../../sharding';
+import type { ProcessGroup } from '../../wire';
 
 /** Warns about parameters of cells that belong to no wrapper or to no optimizer. */
 export class ParameterWarnings {

@@ -1,12 +1,16 @@
-import type { TrainedParts } from '../../engine/autograd/unit';
-import type { Engine } from '../../engine/backend/engine';
-import type { PipelineScheduleName } from '../../config/settings/pipeline';
-import type { Observer } from '../../core/events';
-import type { ProcessGroup } from '../../wire/dist/types';
-import type { Module } from '../../nn/module';
-import { PipelineSchedule, type ScheduleOptions } from '../../sharding/pipeline/pipeline-schedule';
-import { PipelineStage, type PipelineStageOptions } from '../../sharding/pipeline/pipeline-stage';
-import { type PipelineStagesOptions, pipelineStages } from '../../sharding/pipeline/pipeline-stages';
+import type { PipelineScheduleName } from '../../config';
+import type { Observer } from '../../core';
+import type { Engine, TrainedParts } from '../../engine';
+import type { Module } from '../../nn';
+import {
+  PipelineSchedule,
+  PipelineStage,
+  type PipelineStageOptions,
+  type PipelineStagesOptions,
+  pipelineStages,
+  type ScheduleOptions,
+} from '../../sharding';
+import type { ProcessGroup } from '../../wire';
 import { callableClass } from './callable-class';
 import type { CellSteps } from './cell-steps';
 

@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
-import { withProgress } from '../../cell/progress';
-import type { OwnData } from '../../config/settings/data';
-import { prepareData } from '../../training/data/prepare/prepare-data';
-import type { PreparedData } from '../../training/data/prepared';
+import { withProgress } from '../../cell';
+import type { OwnData } from '../../config';
+import { type PreparedData, prepareData } from '../../training';
 
 /** The folder that the data come from, and the folder in which the data are prepared. */
 export interface DataFolders {

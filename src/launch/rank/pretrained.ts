@@ -1,27 +1,33 @@
 import { resolve } from 'node:path';
-import type { Engine } from '../../engine/backend/engine';
-import { processMark } from '../../training/checkpoint/format/process-mark';
-import { openFirstState } from '../../training/checkpoint/pretrained/open-pretrained';
-import { writePretrained } from '../../training/checkpoint/pretrained/write-pretrained';
-import type { Checkpointer } from '../../training/checkpoint/save/checkpointer';
-import type { SaveOptions } from '../../training/checkpoint/save/save-plan';
-import { kindOf } from '../../config/families/families';
-import { publishedModel } from '../../config/families/published';
-import type { PretrainedInput } from '../../config/pretrained';
-import { type ModelConfig, modelShape } from '../../config/settings/model';
-import { parseTrainConfig } from '../../config/train-config';
-import { ConfigError } from '../../core/errors';
-import { withTemporaryFolder } from '../../core/regular-file';
-import type { ProcessGroup } from '../../wire/dist/types';
-import { loadState } from '../../nn/load-state';
-import { loraOf } from '../../nn/lora';
-import { buildModel } from '../../nn/models/build-model';
-import type { Dit } from '../../nn/models/dit';
-import type { GPT } from '../../nn/models/gpt';
-import { LanguageModel } from '../../nn/models/language-model';
-import type { Llama } from '../../nn/models/llama';
-import { VideoModel } from '../../nn/models/video-model';
-import type { Module } from '../../nn/module';
+import {
+  kindOf,
+  type ModelConfig,
+  modelShape,
+  type PretrainedInput,
+  parseTrainConfig,
+  publishedModel,
+} from '../../config';
+import { ConfigError, withTemporaryFolder } from '../../core';
+import type { Engine } from '../../engine';
+import {
+  buildModel,
+  type Dit,
+  type GPT,
+  LanguageModel,
+  type Llama,
+  loadState,
+  loraOf,
+  type Module,
+  VideoModel,
+} from '../../nn';
+import {
+  type Checkpointer,
+  openFirstState,
+  processMark,
+  type SaveOptions,
+  writePretrained,
+} from '../../training';
+import type { ProcessGroup } from '../../wire';
 
 /** A model that AutoModelForCausalLM can load. */
 export type LanguageModule = GPT | Llama;

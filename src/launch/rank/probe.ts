@@ -1,8 +1,7 @@
-import type { Engine } from '../../engine/backend/engine';
-import type { Bytes, Seconds } from '../../core/units';
-import { memoryAtPeak } from '../../ledger/memory';
-import type { Recorder } from '../../ledger/recorder';
-import type { Trainer } from '../../training/trainer';
+import type { Bytes, Seconds } from '../../core';
+import type { Engine } from '../../engine';
+import { memoryAtPeak, type Recorder } from '../../ledger';
+import type { Trainer } from '../../training';
 
 /** A rank's measurements of a config. */
 export interface ProbeResult {

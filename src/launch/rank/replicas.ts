@@ -1,9 +1,8 @@
-import type { Engine } from '../../engine/backend/engine';
-import type { Observer } from '../../core/events';
-import { now } from '../../core/units';
-import type { Parameter } from '../../nn/parameter';
-import { type ReplicaSum, replicaSums } from '../../sharding/replica-sums';
-import type { Trainer } from '../../training/trainer';
+import { now, type Observer } from '../../core';
+import type { Engine } from '../../engine';
+import type { Parameter } from '../../nn';
+import { type ReplicaSum, replicaSums } from '../../sharding';
+import type { Trainer } from '../../training';
 import type { ComparedReplicas } from '../control/messages';
 
 /**

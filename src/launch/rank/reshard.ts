@@ -1,17 +1,20 @@
-import type { Engine } from '../../engine/backend/engine';
-import { type PlacedState, type Redistributed, redistribute } from '../../training/checkpoint/reshard/redistribute';
-import { exchange } from '../../training/checkpoint/state/agreement';
-import { wholeShapeOf } from '../../training/checkpoint/state/parts';
-import { type StepCounts, stepCountsOf } from '../../training/checkpoint/state/training-state';
-import { fields, requireKind } from '../../config/call-options';
-import { ConfigError, ShardlabError } from '../../core/errors';
-import type { ProcessGroup } from '../../wire/dist/types';
-import type { Module } from '../../nn/module';
-import { requireModule } from '../../nn/require-parameters';
-import { groupRates, type Optimizer, setRates } from '../../sharding/optim/optimizer';
-import { abandonUnits } from '../../sharding/fsdp/units-of';
-import type { Trainer } from '../../training/trainer';
-import type { TrainerState } from '../../training/trainer-state';
+import { fields, requireKind } from '../../config';
+import { ConfigError, ShardlabError } from '../../core';
+import type { Engine } from '../../engine';
+import { type Module, requireModule } from '../../nn';
+import { abandonUnits, groupRates, type Optimizer, setRates } from '../../sharding';
+import {
+  exchange,
+  type PlacedState,
+  type Redistributed,
+  redistribute,
+  type StepCounts,
+  stepCountsOf,
+  type Trainer,
+  type TrainerState,
+  wholeShapeOf,
+} from '../../training';
+import type { ProcessGroup } from '../../wire';
 
 interface ReshardOnRank {
   readonly engine: Engine;

@@ -1,16 +1,19 @@
-import type { Engine } from '../../engine/backend/engine';
-import type { Json } from '../../training/checkpoint/format/checkpoint-state';
-import type { RankProgress } from '../../training/checkpoint/pretrained/first-state';
-import { atTimes, TELL_MS } from '../../training/checkpoint/pretrained/first-state';
-import type { Checkpointer, CheckpointSave } from '../../training/checkpoint/save/checkpointer';
-import { gradientStates } from '../../training/checkpoint/state/training-state';
-import { ConfigError } from '../../core/errors';
-import type { Bytes } from '../../core/units';
-import type { Warn } from '../../core/warn';
-import type { ProcessGroup } from '../../wire/dist/types';
-import type { ScheduleState } from '../../sharding/optim/lr-schedule';
-import type { Trainer } from '../../training/trainer';
-import type { TrainerState } from '../../training/trainer-state';
+import { type Bytes, ConfigError, type Warn } from '../../core';
+import type { Engine } from '../../engine';
+import type { ScheduleState } from '../../sharding';
+import {
+  atTimes,
+  Checkpointer,
+  type CheckpointSave,
+  gradientStates,
+  type Json,
+  loadCheckpoint,
+  type RankProgress,
+  TELL_MS,
+  type Trainer,
+  type TrainerState,
+} from '../../training';
+import type { ProcessGroup } from '../../wire';
 import type { EvaluatedStep, RankWork, SaveNews } from '../control/messages';
 import { rankError } from './error';
 
@@ -48,7 +51,6 @@ export class RankSaves {
     tell: (news: SaveNews) => void,
   ): Promise<Bytes> {
     // The module is loaded on first use.
-    const { Checkpointer } = await import('../../training/checkpoint/save/checkpointer.js');
     this.#checkpointer ??= new Checkpointer({ warn: this.#warn });
     const engine = this.#engine;
     const { model, optimizer, config, replicas } = trainer;
@@ -73,7 +75,6 @@ export class RankSaves {
     group: ProcessGroup,
     tell: (progress: RankProgress) => void,
   ): Promise<RankLoad> {
-    const { loadCheckpoint } = await import('../../training/checkpoint/load/load-checkpoint.js');
     // Pending gradients and whole parameters are dropped, because they belong to the old values.
     trainer.recover();
     const optimizer = parametersOnly ? null : trainer.optimizer;

@@ -1,5 +1,4 @@
-import { ConfigError } from '../../core/errors';
-import { globalSlot } from '../../core/global-slot';
+import { ConfigError, globalSlot } from '../../core';
 import type { RankScope } from './scope';
 
 /** The scope of this process, if it is a rank. */

@@ -1,31 +1,37 @@
-import { EagerTape, recordEagerly } from '../../engine/autograd/eager';
-import { gradients, type Pass, type TrainedParts } from '../../engine/autograd/unit';
-import { currentDraws } from '../../engine/backend/current-engine';
-import type { Engine } from '../../engine/backend/engine';
-import { anything, requireOptions } from '../../config/call-options';
-import { ConfigError, classOf } from '../../core/errors';
-import type { Observer } from '../../core/events';
+import { anything, requireOptions } from '../../config';
+import { ConfigError, classOf, type Observer, type Warn } from '../../core';
 import * as tf from '../../core/tf';
-import type { Warn } from '../../core/warn';
-import { markWorld } from '../../wire/dist/current-world';
-import { type DeviceMesh, initDeviceMesh } from '../../wire/dist/device-mesh';
-import { createDist } from '../../wire/dist/facade';
-import { initializeModelParallel, type ModelParallelSizes } from '../../wire/dist/model-parallel';
-import type { World } from '../../wire/dist/world';
-import type { Table } from '../../figures/table';
-import type { Layer } from '../../nn/layers-model';
-import type { Module } from '../../nn/module';
-import type { Link } from '../../wire/transport/link';
+import {
+  currentDraws,
+  EagerTape,
+  type Engine,
+  gradients,
+  type Pass,
+  recordEagerly,
+  type TrainedParts,
+} from '../../engine';
+import type { Table } from '../../figures';
+import type { Layer, Module } from '../../nn';
+import * as nn from '../../nn/names/nn-names';
+import * as contextNames from '../../sharding/names/context-names';
+import {
+  createDist,
+  type DeviceMesh,
+  initDeviceMesh,
+  initializeModelParallel,
+  type Link,
+  type ModelParallelSizes,
+  markWorld,
+  type World,
+} from '../../wire';
 import type { BatchNormWarning } from './batch-norm-warning';
 import { callableClass } from './callable-class';
 import { type CellSteps, numberOf } from './cell-steps';
 import { type RankCheckpoints, rankCheckpoints } from './checkpoints';
 import { compareReplicas, type ReplicaReport } from './compare-replicas';
-import * as contextNames from '../../sharding/names/context-names';
 import type { DataLoader, LoaderData, LoaderOptions } from './data-loader';
 import { describeModel } from './describe-model';
 import { type GroupOption, type RankFsdp, rankFsdp } from './fsdp';
-import * as nn from '../../nn/names/nn-names';
 import { type RankOptim, type RankSchedules, rankOptim, rankSchedules } from './optim';
 import { ParameterWarnings } from './parameter-warnings';
 import { type RankPipeline, rankPipeline } from './pipeline';

@@ -1,4 +1,4 @@
-import type { Link } from '../../wire/transport/link';
+import type { Link } from '../../wire';
 import type { ControlAddress } from '../control/messages';
 
 /** Name of the environment variable that holds a rank's setup. */

@@ -1,18 +1,24 @@
 import { availableParallelism } from 'node:os';
-import type { Engine } from '../../engine/backend/engine';
-import { createWasmEngine } from '../../engine/backend/wasm-engine';
-import { captureConsole } from '../../cell/console-capture';
-import { createEvaluator, type Evaluator } from '../../cell/evaluator';
-import { showTensorValues } from '../../cell/mime';
-import { watchStrayErrors, writeExitCall } from '../../cell/stray-errors';
+import {
+  captureConsole,
+  createEvaluator,
+  type Evaluator,
+  showTensorValues,
+  watchStrayErrors,
+  writeExitCall,
+} from '../../cell';
+import { now, openThreadCpuClock } from '../../core';
 import { Tensor } from '../../core/tf';
-import { openThreadCpuClock } from '../../core/thread-cpu';
-import { now } from '../../core/units';
-import { findCallSite, NO_SITE } from '../../wire/dist/call-site';
-import { joinWorld, type PlaneConfig } from '../../wire/dist/world';
-import { Recorder } from '../../ledger/recorder';
-import { continueAtParentsEnd } from '../../wire/transport/native';
-import { StatusWriter } from '../../wire/transport/status-board';
+import { createWasmEngine, type Engine } from '../../engine';
+import { Recorder } from '../../ledger';
+import {
+  continueAtParentsEnd,
+  findCallSite,
+  joinWorld,
+  NO_SITE,
+  type PlaneConfig,
+  StatusWriter,
+} from '../../wire';
 import type { CourierHandle } from '../control/courier-handle';
 import type { ReadyReport } from '../control/messages';
 import { BatchNormWarning } from './batch-norm-warning';

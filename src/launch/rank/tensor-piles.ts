@@ -1,6 +1,12 @@
-import { type BufferId, type Observer, SILENT, type Tag } from '../../core/events';
-import { type Bytes, formatBytes } from '../../core/units';
-import type { Warn } from '../../core/warn';
+import {
+  type BufferId,
+  type Bytes,
+  formatBytes,
+  type Observer,
+  SILENT,
+  type Tag,
+  type Warn,
+} from '../../core';
 
 /** There is a warning if a cell leaves `MOST_TENSORS` tensors, or `MANY_TENSORS` tensors that together have `MANY_BYTES`. */
 const MOST_TENSORS = 500;

@@ -1,21 +1,22 @@
-import { ConfigError } from '../../core/errors';
-import { type Warn, warnOnce } from '../../core/warn';
-import type { DeviceMesh } from '../../wire/dist/device-mesh';
-import type { EmbeddingOptions } from '../../nn/embedding';
-import type { LinearOptions } from '../../nn/linear';
-import type { Module } from '../../nn/module';
-import { withParameters } from '../../nn/require-parameters';
-import { type ColumnOptions, ColumnParallelLinear } from '../../sharding/tensor/column-parallel-linear';
-import { groupOfMesh, type ParallelPlan, parallelizeModule } from '../../sharding/tensor/parallelize-module';
-import { parallelizeTensors, type TensorOptions } from '../../sharding/tensor/parallelize-tensors';
-import { type RowOptions, RowParallelLinear } from '../../sharding/tensor/row-parallel-linear';
-import type { ParallelStyle } from '../../sharding/tensor/styles';
+import { ConfigError, type Warn, warnOnce } from '../../core';
+import { type EmbeddingOptions, type LinearOptions, type Module, withParameters } from '../../nn';
 import {
+  type ColumnOptions,
+  ColumnParallelLinear,
+  groupOfMesh,
+  type ParallelPlan,
+  type ParallelStyle,
+  parallelizeModule,
+  parallelizeTensors,
+  type RowOptions,
+  RowParallelLinear,
+  type TensorOptions,
   VocabParallelEmbedding,
   type VocabularyOptions,
-} from '../../sharding/tensor/vocab-parallel-embedding';
-import { callableClass } from './callable-class';
+} from '../../sharding';
 import * as names from '../../sharding/names/tensor-names';
+import type { DeviceMesh } from '../../wire';
+import { callableClass } from './callable-class';
 
 /** The functions of tensor parallelism that are bound to a rank. */
 export interface RankTensor extends Readonly<ReturnType<typeof rankTensor>> {}

@@ -1,15 +1,17 @@
-import type { Engine } from '../../engine/backend/engine';
-import type { RankProgress } from '../../training/checkpoint/pretrained/first-state';
-import { firstStateOf, withReports } from '../../training/checkpoint/pretrained/first-state';
-import type { TrainConfig } from '../../config/train-config';
-import { ShardlabError } from '../../core/errors';
-import type { Warn } from '../../core/warn';
-import type { ProcessGroup } from '../../wire/dist/types';
-import type { World } from '../../wire/dist/world';
-import { explainProcess } from '../../ledger/process-memory';
-import type { StepResult } from '../../training/step-result';
-import type { Trainer } from '../../training/trainer';
-import type { TrainerOptions } from '../../training/trainer-options';
+import type { TrainConfig } from '../../config';
+import { ShardlabError, type Warn } from '../../core';
+import type { Engine } from '../../engine';
+import { explainProcess } from '../../ledger';
+import {
+  createTrainer,
+  firstStateOf,
+  type RankProgress,
+  type StepResult,
+  type Trainer,
+  type TrainerOptions,
+  withReports,
+} from '../../training';
+import type { ProcessGroup, World } from '../../wire';
 import type { CourierHandle } from '../control/courier-handle';
 import type { GroupRef, OwnSources, RankStep, RankWork } from '../control/messages';
 import { firstRanks } from '../control/selection';
@@ -216,7 +218,6 @@ export class RankTraining {
 
   async #builder(run: number, { own: sources, ...parts }: TrainerParts): Promise<() => Trainer> {
     // The module is loaded on first use, so that ranks that never train start sooner.
-    const { createTrainer } = await import('../../training/trainer.js');
     const { engine, recorder, warn } = this.#parts;
     const own = sources && (await makeOwn(sources, { ...this.#parts, ...parts, run }));
     const options = { ...parts, own, engine, observer: recorder, warn };

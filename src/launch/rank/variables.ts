@@ -1,7 +1,6 @@
 import { Script } from 'node:vm';
-import { nameInCells } from '../../cell/shared-names';
-import { ConfigError } from '../../core/errors';
-import { shortened } from '../../core/shortened';
+import { nameInCells } from '../../cell';
+import { ConfigError, shortened } from '../../core';
 import { Tensor } from '../../core/tf';
 import type { RankScope } from './scope';
 

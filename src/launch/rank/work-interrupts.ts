@@ -1,6 +1,6 @@
-import type { Interrupts } from '../../engine/backend/interrupts';
-import { clearUnbroken, isUnbroken, unbroken } from '../../cell/unbroken';
-import { ShardlabError } from '../../core/errors';
+import { clearUnbroken, isUnbroken, unbroken } from '../../cell';
+import { ShardlabError } from '../../core';
+import type { Interrupts } from '../../engine';
 import type { CourierHandle } from '../control/courier-handle';
 
 /** The number that means that no work runs. */

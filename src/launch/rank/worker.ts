@@ -1,18 +1,17 @@
 import { setImmediate } from 'node:timers/promises';
 import { deserialize, serialize } from 'node:v8';
-import { currentEagerTape } from '../../engine/autograd/eager';
-import type { Engine } from '../../engine/backend/engine';
-import { describeDamage } from '../../engine/backend/heap-health';
-import { registerDisplay } from '../../cell/display';
-import type { EvaluateResult, Evaluator } from '../../cell/evaluator';
-import { toMimeBundle, toPlainText } from '../../cell/mime';
-import { nameInCells } from '../../cell/shared-names';
-import type { StrayError } from '../../cell/stray-errors';
-import { ShardlabError } from '../../core/errors';
-import { globalSlot } from '../../core/global-slot';
-import { now, type Seconds } from '../../core/units';
-import type { World } from '../../wire/dist/world';
-import type { StatusWriter } from '../../wire/transport/status-board';
+import {
+  type EvaluateResult,
+  type Evaluator,
+  nameInCells,
+  registerDisplay,
+  type StrayError,
+  toMimeBundle,
+  toPlainText,
+} from '../../cell';
+import { globalSlot, now, type Seconds, ShardlabError } from '../../core';
+import { currentEagerTape, describeDamage, type Engine } from '../../engine';
+import type { StatusWriter, World } from '../../wire';
 import type { CourierHandle } from '../control/courier-handle';
 import type { Outcome, RankOutput, RankWork, ToMain } from '../control/messages';
 import { decodeSent, encodeSent } from '../control/sent-values';

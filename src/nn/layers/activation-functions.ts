@@ -1,7 +1,7 @@
-import { gelu as geluOf, silu as siluOf } from '../../engine/backend/ops';
-import { requireOptions } from '../../config/call-options';
-import { rootOf } from '../../core/stable-ops';
+import { requireOptions } from '../../config';
+import { rootOf } from '../../core';
 import * as tf from '../../core/tf';
+import { gelu as geluOf, silu as siluOf } from '../../engine';
 import { COSINE, GELU, GUMBEL_SOFTMAX, type GumbelSoftmaxOptions, NORMALIZE } from './function-options';
 
 // Activations as functions, with the names, arguments and defaults of torch.nn.functional.

@@ -1,4 +1,4 @@
-import { requireOptions } from '../../config/call-options';
+import { requireOptions } from '../../config';
 import type * as tf from '../../core/tf';
 import { Module } from '../module';
 import * as functional from './activation-functions';

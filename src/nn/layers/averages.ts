@@ -1,9 +1,14 @@
-import type { Windows } from '../../engine/backend/fused/average-pool';
-import { averagePool2d, pairOf, requireHalfPadding } from '../../engine/backend/image-ops';
-import { type Pair, windowNumbers } from '../../engine/backend/window-sizes';
-import { flag, type OptionKinds, pairFrom, requireOptions } from '../../config/call-options';
-import { ShardlabError } from '../../core/errors';
+import { flag, type OptionKinds, pairFrom, requireOptions } from '../../config';
+import { ShardlabError } from '../../core';
 import type * as tf from '../../core/tf';
+import {
+  averagePool2d,
+  type Pair,
+  pairOf,
+  requireHalfPadding,
+  type Windows,
+  windowNumbers,
+} from '../../engine';
 import { requireAtMost } from '../require-extents';
 
 /** Returns the windows along an axis that has `length` pixels: axis 0 is vertical, axis 1 is horizontal. */

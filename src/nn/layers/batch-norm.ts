@@ -1,17 +1,7 @@
-import {
-  anything,
-  atLeast0,
-  finite,
-  flag,
-  type OptionKinds,
-  orNull,
-  requireOptions,
-} from '../../config/call-options';
-import { ConfigError, ShardlabError } from '../../core/errors';
+import { anything, atLeast0, finite, flag, type OptionKinds, orNull, requireOptions } from '../../config';
+import { ConfigError, ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
-import { currentWorld } from '../../wire/dist/current-world';
-import type { ProcessGroup } from '../../wire/dist/types';
-import { requireGroup } from '../../wire/dist/validation';
+import { currentWorld, type ProcessGroup, requireGroup } from '../../wire';
 import { Buffer } from '../buffer';
 import { constant } from '../init';
 import { Module } from '../module';

@@ -1,7 +1,7 @@
-import { FUSED, runForFirst, runFused } from '../../engine/backend/fused/fused-kernel';
-import { withGradients } from '../../core/custom-gradient';
+import { withGradients } from '../../core';
 import * as tf from '../../core/tf';
-import type { CollectiveOptions, ProcessGroup } from '../../wire/dist/types';
+import { FUSED, runForFirst, runFused } from '../../engine';
+import type { CollectiveOptions, ProcessGroup } from '../../wire';
 
 /** The mean [C] and biased variance [C] of each channel; `count` [1] is the number of elements per channel. */
 export interface Moments {

@@ -1,15 +1,15 @@
+import { flag, requireOptions } from '../../config';
+import { ConfigError } from '../../core';
+import type * as tf from '../../core/tf';
 import {
   CONVOLUTION,
   conv2d,
   convTranspose2d,
+  type Pair,
   pairOf,
   TRANSPOSED_CONVOLUTION,
   type ConvOptions as Window,
-} from '../../engine/backend/image-ops';
-import type { Pair } from '../../engine/backend/window-sizes';
-import { flag, requireOptions } from '../../config/call-options';
-import { ConfigError } from '../../core/errors';
-import type * as tf from '../../core/tf';
+} from '../../engine';
 import { uniform } from '../init';
 import { Module } from '../module';
 import { Parameter } from '../parameter';

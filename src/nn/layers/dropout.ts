@@ -1,7 +1,6 @@
-import { dropout } from '../../engine/backend/ops';
-import { ConfigError } from '../../core/errors';
-import { shown } from '../../core/shown';
+import { ConfigError, shown } from '../../core';
 import type * as tf from '../../core/tf';
+import { dropout } from '../../engine';
 import { Module } from '../module';
 
 /**

@@ -10,7 +10,7 @@ import {
   oneOf,
   tensor,
   wholeFrom,
-} from '../../config/call-options';
+} from '../../config';
 import type * as tf from '../../core/tf';
 
 // The options of functions of nn.functional, and their kinds, which some layers check too.

@@ -1,9 +1,14 @@
-import { type ConvOptions, conv2d } from '../../engine/backend/image-ops';
-import { linear as affine, layerNorm as normalized, embedding as rowsOf } from '../../engine/backend/ops';
-import type { Pair } from '../../engine/backend/window-sizes';
-import { requireOptions } from '../../config/call-options';
-import { ShardlabError } from '../../core/errors';
+import { requireOptions } from '../../config';
+import { ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
+import {
+  linear as affine,
+  type ConvOptions,
+  conv2d,
+  layerNorm as normalized,
+  type Pair,
+  embedding as rowsOf,
+} from '../../engine';
 import { attention } from '../attention';
 import { type AvgPoolOptions, adaptiveWindows, averaged, poolingWindows } from './averages';
 import {

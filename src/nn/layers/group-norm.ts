@@ -1,5 +1,5 @@
-import { atLeast0, flag, requireOptions } from '../../config/call-options';
-import { ConfigError } from '../../core/errors';
+import { atLeast0, flag, requireOptions } from '../../config';
+import { ConfigError } from '../../core';
 import * as tf from '../../core/tf';
 import { constant } from '../init';
 import { Module } from '../module';

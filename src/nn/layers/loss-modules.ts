@@ -1,4 +1,4 @@
-import { type OptionKinds, requireOptions } from '../../config/call-options';
+import { type OptionKinds, requireOptions } from '../../config';
 import type * as tf from '../../core/tf';
 import { Module } from '../module';
 import {

@@ -1,9 +1,7 @@
-import { readValues } from '../../engine/backend/meta-backend';
-import { softmaxCrossEntropy } from '../../engine/backend/ops';
-import { requireOptions } from '../../config/call-options';
-import { withGradients } from '../../core/custom-gradient';
-import { ShardlabError } from '../../core/errors';
+import { requireOptions } from '../../config';
+import { ShardlabError, withGradients } from '../../core';
 import * as tf from '../../core/tf';
+import { readValues, softmaxCrossEntropy } from '../../engine';
 import { alongLast, softplus } from './activation-functions';
 import {
   BINARY,

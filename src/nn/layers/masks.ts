@@ -1,4 +1,4 @@
-import { ShardlabError } from '../../core/errors';
+import { ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
 
 /** The number that is added to excluded scores, so that their weight after the softmax is 0. */

@@ -1,7 +1,7 @@
-import { linear } from '../../engine/backend/ops';
-import { count, flag, fraction, type OptionKinds, requireOptions, tensor } from '../../config/call-options';
-import { ConfigError, ShardlabError } from '../../core/errors';
+import { count, flag, fraction, type OptionKinds, requireOptions, tensor } from '../../config';
+import { ConfigError, ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
+import { linear } from '../../engine';
 import { attention } from '../attention';
 import { constant, type FirstValues, uniform, xavierUniform } from '../init';
 import { Linear } from '../linear';

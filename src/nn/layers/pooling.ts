@@ -1,7 +1,6 @@
-import { MAX_POOL, type MaxPoolOptions, maxPool2d, pairOf } from '../../engine/backend/image-ops';
-import type { Pair } from '../../engine/backend/window-sizes';
-import { count, flag, type OptionKinds, requireOptions, wholeFrom } from '../../config/call-options';
+import { count, flag, type OptionKinds, requireOptions, wholeFrom } from '../../config';
 import * as tf from '../../core/tf';
+import { MAX_POOL, type MaxPoolOptions, maxPool2d, type Pair, pairOf } from '../../engine';
 import { Module } from '../module';
 import {
   type AvgPoolOptions,

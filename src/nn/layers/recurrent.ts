@@ -1,8 +1,7 @@
-import { linear } from '../../engine/backend/ops';
-import { count, flag, fraction, type OptionKinds, oneOf, requireOptions } from '../../config/call-options';
-import { MOST_LAYERS } from '../../config/families/kinds';
-import { ShardlabError } from '../../core/errors';
+import { count, flag, fraction, MOST_LAYERS, type OptionKinds, oneOf, requireOptions } from '../../config';
+import { ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
+import { linear } from '../../engine';
 import { type FirstValues, uniform } from '../init';
 import { Module } from '../module';
 import { Parameter } from '../parameter';

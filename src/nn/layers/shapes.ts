@@ -1,7 +1,7 @@
-import type { Pair } from '../../engine/backend/window-sizes';
-import { pairFrom, requireOptions } from '../../config/call-options';
-import { ConfigError, ShardlabError } from '../../core/errors';
+import { pairFrom, requireOptions } from '../../config';
+import { ConfigError, ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
+import type { Pair } from '../../engine';
 import { Module } from '../module';
 import { batched } from './batched';
 

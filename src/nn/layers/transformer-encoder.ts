@@ -5,15 +5,15 @@ import {
   either,
   flag,
   fraction,
+  MOST_LAYERS,
   type OptionKinds,
   oneOf,
   orNull,
   requireKind,
   requireOptions,
   tensor,
-} from '../../config/call-options';
-import { MOST_LAYERS } from '../../config/families/kinds';
-import { ConfigError } from '../../core/errors';
+} from '../../config';
+import { ConfigError } from '../../core';
 import * as tf from '../../core/tf';
 import { ModuleList } from '../containers';
 import { Linear } from '../linear';

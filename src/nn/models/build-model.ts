@@ -1,6 +1,4 @@
-import { functionsMissing, pythonRefused } from '../../config/functions-missing';
-import { modelShape } from '../../config/settings/model';
-import type { TrainConfig } from '../../config/train-config';
+import { functionsMissing, modelShape, pythonRefused, type TrainConfig } from '../../config';
 import { applyLoRA } from '../lora';
 import type { Module } from '../module';
 import { freeze } from '../name-patterns';

@@ -1,9 +1,15 @@
 import type { z } from 'zod';
-import { fields, index, requireKind } from '../../config/call-options';
-import { issuesMessage, requirePlain, toIssues } from '../../config/config-issue';
-import type { BuiltInModel } from '../../config/families/kinds';
-import { modelConflicts } from '../../config/model-conflicts';
-import { ConfigError } from '../../core/errors';
+import {
+  type BuiltInModel,
+  fields,
+  index,
+  issuesMessage,
+  modelConflicts,
+  requireKind,
+  requirePlain,
+  toIssues,
+} from '../../config';
+import { ConfigError } from '../../core';
 
 type ShapeSchema = z.ZodObject<z.ZodRawShape & { kind: z.ZodLiteral<BuiltInModel['kind']> }>;
 

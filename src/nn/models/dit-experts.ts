@@ -1,5 +1,5 @@
-import type { DitConfig } from '../../config/families/kinds';
-import { ConfigError } from '../../core/errors';
+import type { DitConfig } from '../../config';
+import { ConfigError } from '../../core';
 import type * as tf from '../../core/tf';
 import { VideoModel } from './video-model';
 

@@ -1,6 +1,6 @@
-import { gelu, linear, silu } from '../../engine/backend/ops';
-import { type DitConfig, ditSchema } from '../../config/families/kinds';
+import { type DitConfig, ditSchema } from '../../config';
 import * as tf from '../../core/tf';
+import { gelu, linear, silu } from '../../engine';
 import type { Attend } from '../attention';
 import { applyInTurn, ModuleList, Sequential } from '../containers';
 import { DIT, DitBlock, modulated, modulationsOf, type PatchParts } from '../dit-block';

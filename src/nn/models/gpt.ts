@@ -4,9 +4,9 @@ import {
   gptSchema,
   type MoeConfig,
   moeSchema,
-} from '../../config/families/kinds';
-import type { RouterOptions } from '../../config/router-options';
-import { ShardlabError } from '../../core/errors';
+  type RouterOptions,
+} from '../../config';
+import { ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
 import { type AttentionBlock, Block, MoeBlock } from '../block';
 import { ModuleList } from '../containers';

@@ -1,7 +1,7 @@
-import { softmaxCrossEntropy } from '../../engine/backend/ops';
-import type { BuiltInModel } from '../../config/families/kinds';
-import { ShardlabError } from '../../core/errors';
+import type { BuiltInModel } from '../../config';
+import { ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
+import { softmaxCrossEntropy } from '../../engine';
 import { applyInTurn, type ModuleList } from '../containers';
 import type { Embedding } from '../embedding';
 import type { Linear } from '../linear';

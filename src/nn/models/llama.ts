@@ -1,4 +1,4 @@
-import { type LlamaConfig, llamaFfn, llamaSchema } from '../../config/families/kinds';
+import { type LlamaConfig, llamaFfn, llamaSchema } from '../../config';
 import type * as tf from '../../core/tf';
 import { applyInTurn, ModuleList } from '../containers';
 import { Embedding } from '../embedding';

@@ -1,4 +1,4 @@
-import { classOf, ShardlabError } from '../../core/errors';
+import { classOf, ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
 
 /** The dtype of an input, and its extents; a name stands for an extent of any size. */

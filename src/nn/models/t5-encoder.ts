@@ -1,4 +1,4 @@
-import { type T5Config, t5Schema } from '../../config/families/kinds';
+import { type T5Config, t5Schema } from '../../config';
 import * as tf from '../../core/tf';
 import { applyInTurn, ModuleList } from '../containers';
 import { Embedding } from '../embedding';

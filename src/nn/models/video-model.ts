@@ -1,4 +1,4 @@
-import type { DitConfig } from '../../config/families/kinds';
+import type { DitConfig } from '../../config';
 import type { Attend } from '../attention';
 import type { PatchParts } from '../dit-block';
 import { Module } from '../module';

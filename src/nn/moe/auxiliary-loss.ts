@@ -1,8 +1,6 @@
-import { readValues } from '../../engine/backend/meta-backend';
-import { alias } from '../../core/clone';
-import { withGradients } from '../../core/custom-gradient';
-import { ConfigError } from '../../core/errors';
+import { alias, ConfigError, withGradients } from '../../core';
 import * as tf from '../../core/tf';
+import { readValues } from '../../engine';
 
 /** The last forward's auxiliary loss of one layer. */
 interface Auxiliary {

@@ -1,7 +1,6 @@
-import { gelu } from '../../engine/backend/ops';
-import { alias } from '../../core/clone';
-import { withGradients } from '../../core/custom-gradient';
+import { alias, withGradients } from '../../core';
 import * as tf from '../../core/tf';
+import { gelu } from '../../engine';
 import { ModuleList } from '../containers';
 import { GPT2, Linear } from '../linear';
 import { Module } from '../module';

@@ -1,9 +1,6 @@
-import { isReplaying } from '../../engine/autograd/recording';
-import { readValues } from '../../engine/backend/meta-backend';
-import { embedding, sumRows } from '../../engine/backend/ops';
-import { MOST_EXPERTS } from '../../config/families/kinds';
-import { type RouterOptions, type Routers, routerOf } from '../../config/router-options';
+import { MOST_EXPERTS, type RouterOptions, type Routers, routerOf } from '../../config';
 import * as tf from '../../core/tf';
+import { embedding, isReplaying, readValues, sumRows } from '../../engine';
 import { Buffer } from '../buffer';
 import { GPT2, Linear } from '../linear';
 import { Module } from '../module';

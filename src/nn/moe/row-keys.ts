@@ -1,5 +1,5 @@
-import { readValues } from '../../engine/backend/meta-backend';
 import type * as tf from '../../core/tf';
+import { readValues } from '../../engine';
 import { fromBegin, type PositionRange } from '../positions';
 
 /**

@@ -1,8 +1,5 @@
-import { callback, finite, index, type OptionKinds, requireOptions } from '../../config/call-options';
-import { MOST_EXPERTS } from '../../config/families/kinds';
-import { withGradients } from '../../core/custom-gradient';
-import { ConfigError } from '../../core/errors';
-import { seeded } from '../../core/random';
+import { callback, finite, index, MOST_EXPERTS, type OptionKinds, requireOptions } from '../../config';
+import { ConfigError, seeded, withGradients } from '../../core';
 import * as tf from '../../core/tf';
 import { constant } from '../init';
 import { GPT2, Linear } from '../linear';

@@ -2,7 +2,7 @@
  * Operations under the name `nn.functional` of ranks' cells, with the names, arguments and defaults of torch.nn.functional.
  */
 
-export { conv2d, convTranspose2d, maxPool2d } from '../../engine/backend/image-ops';
+export { conv2d, convTranspose2d, maxPool2d } from '../../engine';
 export * from '../layers/activation-functions';
 export type {
   BinaryCrossEntropyOptions,

@@ -1,4 +1,4 @@
-import type { AttentionKernel } from '../../config/attention-kernels';
+import type { AttentionKernel } from '../../config';
 import { GPUS, type Gpu } from '../hardware';
 
 /** A kernel that does not write scores and probabilities to memory. */

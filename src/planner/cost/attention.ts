@@ -1,5 +1,5 @@
-import type { AttentionKernel } from '../../config/attention-kernels';
-import type { Seconds } from '../../core/units';
+import type { AttentionKernel } from '../../config';
+import type { Seconds } from '../../core';
 import type { Calibration } from '../calibration';
 import type { Gpu } from '../hardware';
 import type { Precision } from '../layout';

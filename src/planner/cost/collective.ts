@@ -1,4 +1,4 @@
-import type { Bytes, Seconds } from '../../core/units';
+import type { Bytes, Seconds } from '../../core';
 import type { Calibration } from '../calibration';
 import type { Hardware } from '../hardware';
 

@@ -1,4 +1,4 @@
-import type { Seconds } from '../../core/units';
+import type { Seconds } from '../../core';
 import type { Calibration } from '../calibration';
 import { GENERATIONS } from '../generations';
 import type { Gpu } from '../hardware';

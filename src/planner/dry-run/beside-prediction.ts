@@ -1,6 +1,5 @@
-import { sumOf } from '../../core/statistics';
-import { type Bytes, formatBytes } from '../../core/units';
-import type { BytesByCause } from '../../ledger/record';
+import { type Bytes, formatBytes, sumOf } from '../../core';
+import type { BytesByCause } from '../../ledger';
 import type { Planned } from '../cost-of';
 import { workspaceBytes } from '../memory/allocator';
 import { tokenSizesOf } from '../memory/layer-activations';

@@ -1,4 +1,4 @@
-import { isPlain } from '../../core/tensor-tree';
+import { isPlain } from '../../core';
 import { Tensor } from '../../core/tf';
 import type { MetaOwn } from './rank-run';
 

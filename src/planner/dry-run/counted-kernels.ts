@@ -1,5 +1,5 @@
-import { OPTIMIZER_UPDATES } from '../../engine/backend/meta-updates';
-import type { Seconds } from '../../core/units';
+import type { Seconds } from '../../core';
+import { OPTIMIZER_UPDATES } from '../../engine';
 import type { ComputeCause } from '../prediction';
 import type { TimedKernel } from './gpu-costs';
 import { flopsOf } from './kernel-work';

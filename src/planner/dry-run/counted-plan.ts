@@ -1,10 +1,6 @@
-import { STRATEGIES } from '../../config/strategies';
-import { parseTrainConfig, type TrainConfigInput } from '../../config/train-config';
-import { ConfigError } from '../../core/errors';
-import type { Bytes } from '../../core/units';
-import type { Warn } from '../../core/warn';
-import { logicalByCause, logicalPeak, totalBytes } from '../../ledger/memory';
-import type { StepRecord } from '../../ledger/record';
+import { parseTrainConfig, STRATEGIES, type TrainConfigInput } from '../../config';
+import { type Bytes, ConfigError, type Warn } from '../../core';
+import { logicalByCause, logicalPeak, type StepRecord, totalBytes } from '../../ledger';
 import { CALIBRATION } from '../calibration';
 import type { Planned } from '../cost-of';
 import type { AnyLayout } from '../layout';

@@ -1,20 +1,18 @@
 import { inspect } from 'node:util';
-import { hasRouter } from '../../config/families/families';
-import { placeText } from '../../config/place-text';
-import { modelShape } from '../../config/settings/model';
-import { gradScalerOf } from '../../config/settings/precision';
-import type { TrainConfig } from '../../config/train-config';
-import { MEMORY_CAUSES } from '../../core/events';
-import { type Bytes, formatBytes, formatSeconds, type Seconds } from '../../core/units';
-import { type CommunicationRow, communication } from '../../ledger/communication';
+import { gradScalerOf, hasRouter, modelShape, placeText, type TrainConfig } from '../../config';
+import { type Bytes, formatBytes, formatSeconds, MEMORY_CAUSES, type Seconds } from '../../core';
 import {
+  type BytesByCause,
+  type CollectiveRecord,
+  type CommunicationRow,
+  communication,
   logicalAtPeak,
   type ModuleBytes,
   memoryAtPeak,
   modulesAtPeak,
+  type StepRecord,
   totalBytes,
-} from '../../ledger/memory';
-import type { BytesByCause, CollectiveRecord, StepRecord } from '../../ledger/record';
+} from '../../ledger';
 import type { DryRunEvent } from './event-log';
 import type { RankRun } from './rank-run';
 

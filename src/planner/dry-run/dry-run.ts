@@ -1,19 +1,20 @@
 import { z } from 'zod';
-import { configWarnings } from '../../config/config-warnings';
-import { configNamed } from '../../config/named-config';
 import {
   anyValue,
+  configNamed,
+  configWarnings,
   countSchema,
   flagSchema,
   functionSchema,
+  modelShape,
   parseOptions,
+  parseTrainConfig,
   positiveSchema,
   type ShapeOf,
-} from '../../config/parse-options';
-import { modelShape } from '../../config/settings/model';
-import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
-import { ConfigError } from '../../core/errors';
-import type { Warn } from '../../core/warn';
+  type TrainConfig,
+  type TrainConfigInput,
+} from '../../config';
+import { ConfigError, type Warn } from '../../core';
 import { DryRun } from './dry-run-result';
 import { costsOfRank, type TimeOptions } from './rank-costs';
 import { type DryRunCosts, type MetaOwn, runRank, type StepOptions } from './rank-run';

@@ -1,15 +1,15 @@
-import type { DType } from '../../core/dtypes';
 import {
   type BufferId,
+  type Bytes,
   type CollectiveEvent,
+  type DType,
   type Observer,
   SILENT,
   type Space,
   type SpanEvent,
   type SpanName,
   type Tag,
-} from '../../core/events';
-import type { Bytes } from '../../core/units';
+} from '../../core';
 
 /** An event of a dry run. Buffer ids are unique within the whole dry run. */
 export type DryRunEvent =

@@ -1,11 +1,6 @@
-import type { TrainConfig } from '../../config/train-config';
-import { ShardlabError } from '../../core/errors';
-import type { CommCause } from '../../core/events';
-import { sumOf } from '../../core/statistics';
-import type { Bytes } from '../../core/units';
-import { memoryOverTime } from '../../ledger/memory';
-import { modelStatesOf } from '../../ledger/model-states';
-import { type BytesByCause, noBytes, type StepRecord } from '../../ledger/record';
+import type { TrainConfig } from '../../config';
+import { type Bytes, type CommCause, ShardlabError, sumOf } from '../../core';
+import { type BytesByCause, memoryOverTime, modelStatesOf, noBytes, type StepRecord } from '../../ledger';
 import { type MetaOwn, runRank } from './rank-run';
 
 /** Prediction of each step after the first, from a dry run. */

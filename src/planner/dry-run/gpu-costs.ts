@@ -1,8 +1,7 @@
-import type { KernelCall } from '../../engine/backend/kernel-costs';
-import { kernelOf } from '../../config/attention-kernels';
-import type { Seconds } from '../../core/units';
-import { LINKS } from '../../wire/transport/link';
-import type { CollectiveCall } from '../../wire/transport/meta-plane';
+import { kernelOf } from '../../config';
+import type { Seconds } from '../../core';
+import type { KernelCall } from '../../engine';
+import { type CollectiveCall, LINKS } from '../../wire';
 import { CALIBRATION, type Calibration } from '../calibration';
 import { attentionSeconds } from '../cost/attention';
 import { collectiveSeconds, type GroupOperation, type GroupPlace } from '../cost/collective';

@@ -1,11 +1,14 @@
-import type { KernelCosts } from '../../engine/backend/kernel-costs';
-import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
-import { sumOf } from '../../core/statistics';
-import type { Bytes, Seconds } from '../../core/units';
-import type { CallOp } from '../../wire/transport/call';
-import { type Link, transferSeconds, type WireCost } from '../../wire/transport/link';
-import type { WatchedCall } from '../../wire/transport/meta-plane';
-import { ringCost } from '../../wire/transport/ring-cost';
+import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config';
+import { type Bytes, type Seconds, sumOf } from '../../core';
+import type { KernelCosts } from '../../engine';
+import {
+  type CallOp,
+  type Link,
+  ringCost,
+  transferSeconds,
+  type WatchedCall,
+  type WireCost,
+} from '../../wire';
 import { crowding, type HereMeasurements, keyOf, type MeasuredKernel, sizeOfWork } from './here-measurements';
 import { ActionLog } from './rank-actions';
 import { runRank } from './rank-run';

@@ -1,10 +1,8 @@
-import type { KernelCall } from '../../engine/backend/kernel-costs';
-import type { TrainConfig } from '../../config/train-config';
-import { ShardlabError } from '../../core/errors';
-import { mean, median } from '../../core/statistics';
-import type { Seconds } from '../../core/units';
-import type { TimedStep } from '../../training/kernel-profile';
-import type { CollectiveCall } from '../../wire/transport/meta-plane';
+import type { TrainConfig } from '../../config';
+import { mean, median, type Seconds, ShardlabError } from '../../core';
+import type { KernelCall } from '../../engine';
+import type { TimedStep } from '../../training';
+import type { CollectiveCall } from '../../wire';
 import { flopsOf, workOf } from './kernel-work';
 import { runRank } from './rank-run';
 

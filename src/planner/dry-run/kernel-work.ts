@@ -1,7 +1,5 @@
-import { FUSED } from '../../engine/backend/fused/fused-kernel';
-import type { KernelCall, KernelTensor } from '../../engine/backend/kernel-costs';
-import { itemBytes } from '../../core/dtypes';
-import type { Bytes } from '../../core/units';
+import { type Bytes, itemBytes } from '../../core';
+import { FUSED, type KernelCall, type KernelTensor } from '../../engine';
 import type { AttentionCore } from '../cost/attention';
 import type { Product } from '../cost/gemm';
 

@@ -1,4 +1,4 @@
-import type { BufferId, LiveBuffer, MemoryCause } from '../../core/events';
+import type { BufferId, LiveBuffer, MemoryCause } from '../../core';
 
 /**
  * A buffer in the events of a part. A number n is the n-th buffer that the pass allocated. 'given 0' is a buffer of a given

@@ -1,10 +1,17 @@
-import type { GatherState } from '../../engine/autograd/part-pass';
-import type { MetaEngine } from '../../engine/backend/meta-engine';
-import type { DType } from '../../core/dtypes';
-import type { BufferId, CollectiveEvent, Observer, Space, SpanEvent, SpanName, Tag } from '../../core/events';
+import type {
+  BufferId,
+  Bytes,
+  CollectiveEvent,
+  DType,
+  Observer,
+  Space,
+  SpanEvent,
+  SpanName,
+  Tag,
+} from '../../core';
 import * as tf from '../../core/tf';
-import type { Bytes } from '../../core/units';
-import type { MadeGroup } from '../../wire/dist/group-context';
+import type { GatherState, MetaEngine } from '../../engine';
+import type { MadeGroup } from '../../wire';
 import { described, isState, LiveBuffers, type Slot } from './live-buffers';
 import type { LeftGathered, PartEvent, Segment } from './segment';
 

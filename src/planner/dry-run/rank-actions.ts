@@ -1,6 +1,6 @@
-import type { KernelCosts } from '../../engine/backend/kernel-costs';
-import type { Seconds } from '../../core/units';
-import type { WatchedCall } from '../../wire/transport/meta-plane';
+import type { Seconds } from '../../core';
+import type { KernelCosts } from '../../engine';
+import type { WatchedCall } from '../../wire';
 import type { DryRunCosts } from './rank-run';
 
 /** What a rank's main thread does next: it computes, begins a call (and waits for the call unless it is async), or waits. */

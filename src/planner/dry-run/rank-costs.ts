@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { ConfigError } from '../../core/errors';
+import { ConfigError } from '../../core';
 import { hardwareAt, type hardwareSchema, parsePlace } from '../place';
 import { gpuCosts } from './gpu-costs';
 import type { DryRunCosts } from './rank-run';

@@ -1,8 +1,8 @@
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
-import type { TrainConfig } from '../../config/train-config';
-import { now, type Seconds } from '../../core/units';
+import type { TrainConfig } from '../../config';
+import { now, type Seconds } from '../../core';
 import type { TimeOptions } from './rank-costs';
 import type { RankRun, StepOptions } from './rank-run';
 

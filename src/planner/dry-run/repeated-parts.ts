@@ -1,5 +1,5 @@
-import { type PartPass, type PartRepeats, recordPart } from '../../engine/autograd/part-pass';
 import type * as tf from '../../core/tf';
+import { type PartPass, type PartRepeats, recordPart } from '../../engine';
 import { type PartRecorder, PassBuffers, type RecordedPass } from './part-recorder';
 import { type Half, RepeatedPass, stateKey } from './repeated-pass';
 import type { Segment } from './segment';

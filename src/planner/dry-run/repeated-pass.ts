@@ -1,9 +1,7 @@
-import type { GatherState, PartPass, PartRepeats } from '../../engine/autograd/part-pass';
-import { untracked } from '../../engine/backend/tfjs-state';
-import { itemBytes } from '../../core/dtypes';
-import type { BufferId } from '../../core/events';
+import { type BufferId, itemBytes } from '../../core';
 import * as tf from '../../core/tf';
-import { hold } from '../../wire/dist/work';
+import { type GatherState, type PartPass, type PartRepeats, untracked } from '../../engine';
+import { hold } from '../../wire';
 import type { Slot } from './live-buffers';
 import type { PartRecorder } from './part-recorder';
 import type { LeftGathered, PartEvent, Segment } from './segment';

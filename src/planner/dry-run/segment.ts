@@ -1,7 +1,6 @@
-import type { DType } from '../../core/dtypes';
-import type { CollectiveEvent, LiveBuffer, SpanEvent, SpanName, Tag } from '../../core/events';
+import type { CollectiveEvent, DType, LiveBuffer, SpanEvent, SpanName, Tag } from '../../core';
 import type * as tf from '../../core/tf';
-import type { MadeGroup } from '../../wire/dist/group-context';
+import type { MadeGroup } from '../../wire';
 import type { Slot } from './live-buffers';
 
 /** An event of a part that can happen again. */

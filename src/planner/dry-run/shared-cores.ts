@@ -1,6 +1,5 @@
-import { ShardlabError } from '../../core/errors';
-import type { Seconds } from '../../core/units';
-import type { WatchedCall } from '../../wire/transport/meta-plane';
+import { type Seconds, ShardlabError } from '../../core';
+import type { WatchedCall } from '../../wire';
 import type { RankAction } from './rank-actions';
 
 /** What the ranks of a machine share, and what their calls cost. */

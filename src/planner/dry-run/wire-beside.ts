@@ -1,6 +1,5 @@
-import type { CommCause } from '../../core/events';
-import type { Bytes } from '../../core/units';
-import type { CollectiveRecord, StepRecord } from '../../ledger/record';
+import type { Bytes, CommCause } from '../../core';
+import type { CollectiveRecord, StepRecord } from '../../ledger';
 import { CALIBRATION } from '../calibration';
 import { ITEM_BYTES } from '../cost/gemm';
 import { sentKeyHeads } from '../cost/sequence-exchange';

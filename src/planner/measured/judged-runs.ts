@@ -1,5 +1,4 @@
-import { median } from '../../core/statistics';
-import type { Seconds } from '../../core/units';
+import { median, type Seconds } from '../../core';
 import type { MeasuredRun } from '../accuracy';
 import type { Layout } from '../layout';
 import { modelFlops } from '../model-flops';

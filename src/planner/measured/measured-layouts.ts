@@ -1,5 +1,4 @@
-import { seeded } from '../../core/random';
-import type { Seconds } from '../../core/units';
+import { type Seconds, seeded } from '../../core';
 import type { Layout } from '../layout';
 import { checkedLayout } from '../layout-of-config';
 import { readPlan } from '../plan-input';

@@ -1,4 +1,4 @@
-import type { Bytes } from '../../core/units';
+import type { Bytes } from '../../core';
 import { GENERATIONS } from '../generations';
 import type { AnyLayout, Layout } from '../layout';
 

@@ -1,9 +1,6 @@
 import { z } from 'zod';
-import { issuesMessage, toIssues } from '../../config/config-issue';
-import { size } from '../../config/families/kinds';
-import { keysOf } from '../../config/setting-table';
-import { ConfigError } from '../../core/errors';
-import type { Bytes } from '../../core/units';
+import { issuesMessage, keysOf, size, toIssues } from '../../config';
+import { type Bytes, ConfigError } from '../../core';
 import type { Layout } from '../layout';
 import type { ModelShape } from '../model-shape';
 import { reservableBytes } from './allocator';

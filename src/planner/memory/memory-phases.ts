@@ -1,5 +1,5 @@
-import type { ModelState } from '../../config/strategies';
-import type { Bytes } from '../../core/units';
+import type { ModelState } from '../../config';
+import type { Bytes } from '../../core';
 import type { Layout } from '../layout';
 import type { MemoryPrediction } from '../prediction';
 import { shardedStates } from '../stack-rules';

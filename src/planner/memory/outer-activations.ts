@@ -1,4 +1,4 @@
-import type { Bytes } from '../../core/units';
+import type { Bytes } from '../../core';
 import type { Layout } from '../layout';
 import { isPlainPyTorch, type TokenSizes } from './layer-activations';
 import type { PipelineStage } from './pipeline-stage';

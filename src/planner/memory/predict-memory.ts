@@ -1,4 +1,4 @@
-import type { Bytes } from '../../core/units';
+import type { Bytes } from '../../core';
 import type { Layout } from '../layout';
 import type { Estimate, MemoryPrediction } from '../prediction';
 import { reservableBytes } from './allocator';

@@ -1,4 +1,4 @@
-import type { Bytes } from '../../core/units';
+import type { Bytes } from '../../core';
 import { blockParams } from '../block-params';
 import { type ModelShape, traitsOf } from '../model-shape';
 

@@ -1,7 +1,6 @@
-import type { Stack } from '../../config/stacks';
-import type { ModelState } from '../../config/strategies';
-import type { Bytes } from '../../core/units';
-import { MIN_8BIT_SIZE } from '../../sharding/optim/adamw-8bit';
+import type { ModelState, Stack } from '../../config';
+import type { Bytes } from '../../core';
+import { MIN_8BIT_SIZE } from '../../sharding';
 import type { Layout, PlannedOptimizer, Precision } from '../layout';
 import { shardedStates } from '../stack-rules';
 

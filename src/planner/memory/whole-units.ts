@@ -1,4 +1,4 @@
-import { STRATEGIES } from '../../config/strategies';
+import { STRATEGIES } from '../../config';
 import type { Layout } from '../layout';
 import { shardedStates } from '../stack-rules';
 import type { PipelineStage } from './pipeline-stage';

@@ -1,4 +1,4 @@
-import type { Bytes } from '../../core/units';
+import type { Bytes } from '../../core';
 import type { Calibration } from '../calibration';
 import { expertExchange } from '../cost/expert-exchange';
 import { ITEM_BYTES } from '../cost/gemm';

@@ -1,6 +1,5 @@
-import type { CommHookConfig } from '../../config/settings/comm-hook';
-import { STRATEGIES } from '../../config/strategies';
-import type { Bytes, Seconds } from '../../core/units';
+import { type CommHookConfig, STRATEGIES } from '../../config';
+import type { Bytes, Seconds } from '../../core';
 import type { Calibration } from '../calibration';
 import {
   BUS_FACTOR,

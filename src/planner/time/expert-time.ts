@@ -1,4 +1,4 @@
-import type { Seconds } from '../../core/units';
+import type { Seconds } from '../../core';
 import { expertShare, type MixtureOfExperts } from '../block-params';
 import type { Product } from '../cost/gemm';
 import type { Layout } from '../layout';

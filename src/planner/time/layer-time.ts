@@ -1,4 +1,4 @@
-import type { Seconds } from '../../core/units';
+import type { Seconds } from '../../core';
 import { attentionMatrices, type MixtureOfExperts } from '../block-params';
 import type { Calibration } from '../calibration';
 import { attentionSeconds, type ForwardBackward } from '../cost/attention';

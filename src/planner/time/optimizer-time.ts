@@ -1,4 +1,4 @@
-import type { Seconds } from '../../core/units';
+import type { Seconds } from '../../core';
 import type { Calibration } from '../calibration';
 import { trafficSeconds } from '../cost/gemm';
 import { GENERATIONS, type Generation } from '../generations';

@@ -1,4 +1,4 @@
-import type { Seconds } from '../../core/units';
+import type { Seconds } from '../../core';
 import type { Calibration } from '../calibration';
 import { collectiveSeconds, placeOf } from '../cost/collective';
 import { ITEM_BYTES, productSeconds, trafficSeconds } from '../cost/gemm';

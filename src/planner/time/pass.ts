@@ -1,4 +1,4 @@
-import type { Seconds } from '../../core/units';
+import type { Seconds } from '../../core';
 
 /** The time of one pass through one layer for one microbatch on one rank; seconds. */
 export interface Pass {

@@ -1,4 +1,4 @@
-import type { Seconds } from '../../core/units';
+import type { Seconds } from '../../core';
 
 /** The times of a pipeline's stages for one microbatch, and its schedule. */
 export interface Pipeline {

@@ -1,4 +1,4 @@
-import type { Seconds } from '../../core/units';
+import type { Seconds } from '../../core';
 import { CALIBRATION, type Calibration } from '../calibration';
 import { collectiveSeconds, placeOf } from '../cost/collective';
 import { ITEM_BYTES, trafficSeconds } from '../cost/gemm';

@@ -1,4 +1,4 @@
-import { ConfigError } from '../../core/errors';
+import { ConfigError } from '../../core';
 import { offloadDevice } from '../deepspeed/offload-device';
 import { addressKey, portKey } from '../launchers/torchrun';
 import {

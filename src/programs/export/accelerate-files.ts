@@ -1,6 +1,5 @@
 import { stringify } from 'yaml';
-import { isGathered } from '../../config/settings/gathering';
-import { isSharded, STRATEGIES } from '../../config/strategies';
+import { isGathered, isSharded, STRATEGIES } from '../../config';
 import { deepSpeedConfig } from './deepspeed-config';
 import { portOf, shellFile } from './launch-files';
 import { launchOf } from './launch-lines';

@@ -1,5 +1,4 @@
-import { gradScalerOf, reduceDtypeOf } from '../../config/settings/precision';
-import { STRATEGIES } from '../../config/strategies';
+import { gradScalerOf, reduceDtypeOf, STRATEGIES } from '../../config';
 import { torchOptimizer } from './optimizer-arguments';
 import { jsonText } from './python';
 import { type BundleFacts, nameIn } from './target';

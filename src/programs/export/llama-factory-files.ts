@@ -1,4 +1,4 @@
-import { isGathered } from '../../config/settings/gathering';
+import { isGathered } from '../../config';
 import { writtenKeys } from '../rows/key-row';
 import { DEEPSPEED_FILE, LLAMA_FACTORY } from '../trainers/llama-factory';
 import { accelerateFiles, isByDeepSpeed } from './accelerate-files';

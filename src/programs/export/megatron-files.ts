@@ -1,5 +1,4 @@
-import { llamaFfn } from '../../config/families/kinds';
-import { isGathered } from '../../config/settings/gathering';
+import { isGathered, llamaFfn } from '../../config';
 import { MEGATRON_KEYS } from '../megatron/megatron';
 import { writtenKeys } from '../rows/key-row';
 import { mainLines, shellFile, startComment, torchrunOptions } from './launch-files';

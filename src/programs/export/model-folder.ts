@@ -1,8 +1,7 @@
 import fs from 'node:fs';
 import { join } from 'node:path';
-import { writePublishedValues } from '../../training/checkpoint/pretrained/initial-values';
-import { TOKENIZER_FILES } from '../../training/checkpoint/pretrained/write-pretrained';
-import { publishedModel } from '../../config/families/published';
+import { publishedModel } from '../../config';
+import { TOKENIZER_FILES, writePublishedValues } from '../../training';
 import { hubName } from '../rows/models';
 import type { BundleFacts } from './target';
 

@@ -1,5 +1,4 @@
-import type { OptimizerConfig } from '../../config/settings/optimizer';
-import type { TrainConfig } from '../../config/train-config';
+import type { OptimizerConfig, TrainConfig } from '../../config';
 
 /** The class in torch.optim for each kind of optimizer that PyTorch has. */
 const TORCH_OPTIMIZERS: Readonly<Partial<Record<OptimizerConfig['kind'], string>>> = {

@@ -1,7 +1,7 @@
 import * as fs from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { isRunning, processMark } from '../../training/checkpoint/format/process-mark';
-import { makeFolder } from '../../core/regular-file';
+import { makeFolder } from '../../core';
+import { isRunning, processMark } from '../../training';
 
 /**
  * [Note: partial folders] A bundle is written into a hidden folder, whose entries move to `out` at the end. So a

@@ -1,8 +1,7 @@
-import { peftTarget } from '../../training/checkpoint/pretrained/adapters';
-import type { LoraConfig } from '../../config/settings/lora';
+import type { LoraConfig } from '../../config';
+import { buildModel, targetedLayers } from '../../nn';
+import { peftTarget } from '../../training';
 import type { Exported } from '../rows/key-row';
-import { targetedLayers } from '../../nn/lora';
-import { buildModel } from '../../nn/models/build-model';
 import { type BundleFacts, exportedOf } from './target';
 
 /**

@@ -1,10 +1,13 @@
-import { isGathered } from '../../config/settings/gathering';
-import { dataRanksOf } from '../../config/settings/model-parallel';
-import { virtualStagesOf } from '../../config/settings/pipeline';
-import { usesFloat16 } from '../../config/settings/precision';
-import { ENDING } from '../../config/settings/schedule';
-import { isSharded, STRATEGIES } from '../../config/strategies';
-import { ConfigError } from '../../core/errors';
+import {
+  dataRanksOf,
+  ENDING,
+  isGathered,
+  isSharded,
+  STRATEGIES,
+  usesFloat16,
+  virtualStagesOf,
+} from '../../config';
+import { ConfigError } from '../../core';
 import { layersPerStage } from '../trainers/torchtitan-parallel';
 import { isByDeepSpeed } from './accelerate-files';
 import { MODEL_FOLDER, modelSource } from './model-folder';

@@ -1,7 +1,5 @@
-import { settingAt, WHOLE_SETTINGS } from '../../config/setting-table';
-import { isChanged } from '../../config/train-config';
-import { type Shown, shownAsText, withShown } from '../../core/display';
-import { ConfigError } from '../../core/errors';
+import { isChanged, settingAt, WHOLE_SETTINGS } from '../../config';
+import { ConfigError, type Shown, shownAsText, withShown } from '../../core';
 import type { ExportedLine } from './launch-lines';
 import { asking, keysOf, sayingOf } from './rules';
 import { type BundleFacts, otherNames, type Said, type Target } from './target';

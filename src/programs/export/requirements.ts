@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { findInstallation } from '../../core/installation';
+import { findInstallation } from '../../core';
 
 /** Versions of packages that `shardlab engine torch` does not install. */
 const VERSIONS = {

@@ -1,8 +1,17 @@
-import { type SettingPath, settingAt, type WHOLE_SETTINGS } from '../../config/setting-table';
-import { type FloatDType, reduceDtypeOf, usesFloat16 } from '../../config/settings/precision';
-import { STRATEGIES, strategyWith } from '../../config/strategies';
-import { isChanged, type TrainConfig, usualConfig } from '../../config/train-config';
-import { ConfigError } from '../../core/errors';
+import {
+  type FloatDType,
+  isChanged,
+  reduceDtypeOf,
+  type SettingPath,
+  STRATEGIES,
+  settingAt,
+  strategyWith,
+  type TrainConfig,
+  usesFloat16,
+  usualConfig,
+  type WHOLE_SETTINGS,
+} from '../../config';
+import { ConfigError } from '../../core';
 import {
   type BundleFacts,
   type BundleFile,

@@ -1,7 +1,12 @@
-import { isGathered } from '../../config/settings/gathering';
-import { type FloatDType, gradScalerOf, usesFloat16 } from '../../config/settings/precision';
-import { isSharded, STRATEGIES } from '../../config/strategies';
-import type { TrainConfig } from '../../config/train-config';
+import {
+  type FloatDType,
+  gradScalerOf,
+  isGathered,
+  isSharded,
+  STRATEGIES,
+  type TrainConfig,
+  usesFloat16,
+} from '../../config';
 import {
   left,
   onlyAllShards,

@@ -1,8 +1,11 @@
-import type { BuiltInModel } from '../../config/families/kinds';
-import type { Original } from '../../config/setting';
-import { SETTING_ROWS, type SettingPath } from '../../config/setting-table';
-import type { TrainConfig } from '../../config/train-config';
-import { ShardlabError } from '../../core/errors';
+import {
+  type BuiltInModel,
+  type Original,
+  SETTING_ROWS,
+  type SettingPath,
+  type TrainConfig,
+} from '../../config';
+import { ShardlabError } from '../../core';
 import type { Exported, KeyTable } from '../rows/key-row';
 import type { ReadLine } from '../rows/reading';
 import type { Package } from './requirements';

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { findInstallation } from '../../core/installation';
+import { findInstallation } from '../../core';
 
 /**
  * [Note: templates] train.py of a bundle is made of Python files in src/python/bundle_scripts, which run and are type-checked as they

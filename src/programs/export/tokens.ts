@@ -1,8 +1,7 @@
 import fs from 'node:fs';
 import { join } from 'node:path';
-import { writeAll } from '../../training/checkpoint/format/file-system';
-import { makeFolder } from '../../core/regular-file';
-import type { BatchSource } from '../../training/data/batch';
+import { makeFolder } from '../../core';
+import { type BatchSource, writeAll } from '../../training';
 
 /** The batches that are stored: `numMicrobatches` microbatches of every data-parallel rank, from index `first` on. */
 export interface StoredBatches {

@@ -1,5 +1,4 @@
-import { llamaFfn } from '../../config/families/kinds';
-import { weightsOf } from '../../config/settings/model';
+import { llamaFfn, weightsOf } from '../../config';
 import { writtenKeys } from '../rows/key-row';
 import { TORCHTITAN } from '../trainers/torchtitan';
 import { mainLines, shellFile, startComment, torchrunOptions } from './launch-files';

@@ -1,8 +1,12 @@
-import { llamaFfn } from '../../config/families/kinds';
-import { gradScalerOf, reduceDtypeOf } from '../../config/settings/precision';
-import type { ScheduleConfig } from '../../config/settings/schedule';
-import { isSharded, STRATEGIES } from '../../config/strategies';
-import type { TrainConfig } from '../../config/train-config';
+import {
+  gradScalerOf,
+  isSharded,
+  llamaFfn,
+  reduceDtypeOf,
+  type ScheduleConfig,
+  STRATEGIES,
+  type TrainConfig,
+} from '../../config';
 import { torchOptimizer } from './optimizer-arguments';
 import { keywords, pythonValue } from './python';
 import type { BundleFacts, BundleFile, BundleModel } from './target';

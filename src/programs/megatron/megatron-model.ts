@@ -1,4 +1,4 @@
-import { modelShape } from '../../config/settings/model';
+import { modelShape } from '../../config';
 import {
   type Asked,
   both,

@@ -1,6 +1,5 @@
-import { virtualStagesOf } from '../../config/settings/pipeline';
-import { STRATEGIES } from '../../config/strategies';
-import { ConfigError } from '../../core/errors';
+import { STRATEGIES, virtualStagesOf } from '../../config';
+import { ConfigError } from '../../core';
 import {
   type Asked,
   allNone,

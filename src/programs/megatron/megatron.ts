@@ -1,8 +1,11 @@
-import { dataRanksOf } from '../../config/settings/model-parallel';
-import { microbatchesOf } from '../../config/settings/pipeline';
-import { gradScalerOf } from '../../config/settings/precision';
-import { decayStepsOf, type ScheduleConfig } from '../../config/settings/schedule';
-import type { Stack } from '../../config/stacks';
+import {
+  dataRanksOf,
+  decayStepsOf,
+  gradScalerOf,
+  microbatchesOf,
+  type ScheduleConfig,
+  type Stack,
+} from '../../config';
 import {
   type Asked,
   allNone,

@@ -1,4 +1,4 @@
-import { strategyWith } from '../../config/strategies';
+import { strategyWith } from '../../config';
 import {
   type Asked,
   type Convert,

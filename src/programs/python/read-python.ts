@@ -1,4 +1,4 @@
-import { strategyNamed } from '../../config/strategies';
+import { strategyNamed } from '../../config';
 import { type KeyTable, none, warned } from '../rows/key-row';
 import { type Dialect, type LocatedKey, NOT_KNOWN, type Source } from '../rows/meant';
 import { requireFew } from '../shell/limits';

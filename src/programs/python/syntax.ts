@@ -1,5 +1,5 @@
 import type { SyntaxNode, Tree } from '@lezer/common';
-import { ConfigError } from '../../core/errors';
+import { ConfigError } from '../../core';
 
 /** The nodes of an expression: one, or several for a tuple without brackets and for the generator in f(x for x in y). */
 export type Expression = readonly SyntaxNode[];

@@ -1,8 +1,5 @@
-import type { Original } from '../../config/setting';
-import { SETTING_ROWS, settingAt } from '../../config/setting-table';
-import type { TrainConfig } from '../../config/train-config';
-import { ConfigError, ShardlabError } from '../../core/errors';
-import { shown } from '../../core/shown';
+import { type Original, SETTING_ROWS, settingAt, type TrainConfig } from '../../config';
+import { ConfigError, ShardlabError, shown } from '../../core';
 import type { Effect, Place } from './reading';
 
 /**

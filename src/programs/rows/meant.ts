@@ -1,5 +1,5 @@
-import { nearest } from '../../config/nearest';
-import { ConfigError } from '../../core/errors';
+import { nearest } from '../../config';
+import { ConfigError } from '../../core';
 import type { Asked, KeyRow, KeyTable, Meaning } from './key-row';
 import type { Effect, Entry, Place } from './reading';
 

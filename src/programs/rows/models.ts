@@ -1,7 +1,13 @@
-import { kindOfKernel } from '../../config/attention-kernels';
-import type { AttentionKind } from '../../config/families/kinds';
-import { CATALOGUE, modelNamed, plannedNamed } from '../../config/model-names';
-import { type ModelSetting, modelShape, weightsOf } from '../../config/settings/model';
+import {
+  type AttentionKind,
+  CATALOGUE,
+  kindOfKernel,
+  type ModelSetting,
+  modelNamed,
+  modelShape,
+  plannedNamed,
+  weightsOf,
+} from '../../config';
 import { type Asked, type Exported, isNothing, type KeyRow, type Meaning, place, refused } from './key-row';
 import { wholeOf, yesOf } from './values';
 

@@ -1,6 +1,4 @@
-import type { AttentionKind } from '../../config/families/kinds';
-import type { Stack } from '../../config/stacks';
-import type { TrainConfigInput } from '../../config/train-config';
+import type { AttentionKind, Stack, TrainConfigInput } from '../../config';
 
 /**
  * The effect of a line of the user's settings. 'used': a run does it; 'planned': only a plan does; 'exported': it is for the launcher of the

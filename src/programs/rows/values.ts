@@ -1,7 +1,5 @@
-import { fromOtherName } from '../../config/other-names';
-import { FLOAT_WORDS } from '../../config/settings/precision';
-import { STRATEGIES, strategyNamed } from '../../config/strategies';
-import { isWhole } from '../../core/whole-number';
+import { FLOAT_WORDS, fromOtherName, STRATEGIES, strategyNamed } from '../../config';
+import { isWhole } from '../../core';
 import { type Convert, isNothing, wrongValue } from './key-row';
 
 // Converters of values: from other programs' spelling to ours.

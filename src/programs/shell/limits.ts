@@ -1,4 +1,4 @@
-import { ConfigError } from '../../core/errors';
+import { ConfigError } from '../../core';
 
 /** The most of each part that is read. No real script or config has as many; a larger number would take minutes. */
 const MOST = {

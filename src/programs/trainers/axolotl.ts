@@ -1,4 +1,4 @@
-import { ShardlabError } from '../../core/errors';
+import { ShardlabError } from '../../core';
 import { ACCELERATE_FSDP } from '../accelerate/accelerate-fsdp';
 import {
   type Asked,

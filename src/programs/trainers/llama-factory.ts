@@ -1,4 +1,4 @@
-import { settingAt } from '../../config/setting-table';
+import { settingAt } from '../../config';
 import { MEGATRON } from '../megatron/megatron';
 import {
   type Asked,

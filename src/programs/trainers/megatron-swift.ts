@@ -1,4 +1,4 @@
-import { STRATEGIES } from '../../config/strategies';
+import { STRATEGIES } from '../../config';
 import { beta, MEGATRON_KEYS, megatronStack } from '../megatron/megatron';
 import { SHARDINGS, virtual, writtenRecompute, writtenVirtualStages } from '../megatron/megatron-parallel';
 import { MEGATRON_REST } from '../megatron/megatron-rest';

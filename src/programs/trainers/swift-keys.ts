@@ -1,4 +1,4 @@
-import { STRATEGIES } from '../../config/strategies';
+import { STRATEGIES } from '../../config';
 import { allNone, both, decides, type KeyTable, none, refused } from '../rows/key-row';
 import { wholeOf } from '../rows/values';
 

@@ -1,5 +1,4 @@
-import { settingAt } from '../../config/setting-table';
-import { STRATEGIES } from '../../config/strategies';
+import { STRATEGIES, settingAt } from '../../config';
 import { ACCELERATE_FSDP } from '../accelerate/accelerate-fsdp';
 import {
   type Asked,

@@ -1,8 +1,12 @@
-import { modelNamed } from '../../config/model-names';
-import { modelShape } from '../../config/settings/model';
-import { dataRanksOf } from '../../config/settings/model-parallel';
-import { microbatchesOf, virtualStagesOf } from '../../config/settings/pipeline';
-import { STRATEGIES, strategyWith } from '../../config/strategies';
+import {
+  dataRanksOf,
+  microbatchesOf,
+  modelNamed,
+  modelShape,
+  STRATEGIES,
+  strategyWith,
+  virtualStagesOf,
+} from '../../config';
 import {
   type Asked,
   both,

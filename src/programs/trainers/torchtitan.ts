@@ -1,4 +1,4 @@
-import { decayStepsOf } from '../../config/settings/schedule';
+import { decayStepsOf } from '../../config';
 import {
   type Asked,
   both,

@@ -1,4 +1,4 @@
-import { decayStepsOf, type ScheduleConfig } from '../../config/settings/schedule';
+import { decayStepsOf, type ScheduleConfig } from '../../config';
 import {
   type Asked,
   both,

@@ -1,6 +1,4 @@
-import { isVideoModel } from '../../config/families/families';
-import { modelNamed } from '../../config/model-names';
-import { modelShape } from '../../config/settings/model';
+import { isVideoModel, modelNamed, modelShape } from '../../config';
 import {
   type Asked,
   allNone,

@@ -1,4 +1,4 @@
-import { modelNamed } from '../../config/model-names';
+import { modelNamed } from '../../config';
 import {
   type Asked,
   decides,

@@ -1,24 +1,14 @@
-import {
-  count,
-  finite,
-  instance,
-  listOf,
-  type OptionKinds,
-  requireFields,
-  text,
-} from '../../config/call-options';
-import { DISPLAY } from '../../core/display';
-import { ConfigError } from '../../core/errors';
-import { layoutWords } from '../../figures/plans/plan-table';
-import { createTable, type Table } from '../../figures/table';
+import { count, finite, instance, listOf, type OptionKinds, requireFields, text } from '../../config';
+import { ConfigError, DISPLAY } from '../../core';
+import { createTable, layoutWords, type Table } from '../../figures';
 import {
   ADVICE_GRID,
   type AdviceFinding,
   type AdviceGrid,
   type AdviceName,
+  predict,
   testAdvice,
-} from '../../planner/advice';
-import { predict } from '../../planner/predict';
+} from '../../planner';
 import type { TableView } from '../plans/plan';
 
 /** The documents' advice, compared with the best of all layouts over a grid. Shown in a notebook as a table. */

@@ -1,11 +1,15 @@
-import { fields, type OptionKind, requireKind } from '../../config/call-options';
-import { ConfigError } from '../../core/errors';
-import { type Comparison, compareRuns } from '../../figures/compare';
-import type { Figure } from '../../figures/figure';
-import { sessionGuesses } from '../../figures/guesses';
-import { comparePlans, type PlanComparison } from '../../figures/plans/compare-plans';
-import type { PlanMemoryOptions } from '../../figures/plans/plan-memory';
-import type { RunView } from '../../figures/run-view';
+import { fields, type OptionKind, requireKind } from '../../config';
+import { ConfigError } from '../../core';
+import {
+  type Comparison,
+  comparePlans,
+  compareRuns,
+  type Figure,
+  type PlanComparison,
+  type PlanMemoryOptions,
+  type RunView,
+  sessionGuesses,
+} from '../../figures';
 import type { AnyPlan } from '../plans/plan';
 import { type ScalingOptions, scaling } from '../plans/scaling';
 import { subjectOf } from '../plans/subject';

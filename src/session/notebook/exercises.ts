@@ -1,5 +1,5 @@
-import { DISPLAY, type DisplayBundle } from '../../core/display';
-import { escapeHtml } from '../../figures/grammar/ink';
+import { DISPLAY, type DisplayBundle } from '../../core';
+import { escapeHtml } from '../../figures';
 
 type Answer = { readonly because: string } & (
   | { readonly number: number; readonly tolerance?: number }

@@ -1,18 +1,17 @@
-import { anyText, requireKind } from '../../config/call-options';
 import {
+  anyText,
   errorsOf,
   FRAGMENTS,
   type Fragment,
   fragmentKeys,
   fragmentText,
   lettersOf,
+  nearest,
+  requireKind,
   type Trial,
-} from '../../config/fragments';
-import { nearest } from '../../config/nearest';
-import { type Shown, shownAsText, withShown } from '../../core/display';
-import { ConfigError } from '../../core/errors';
-import { shown } from '../../core/shown';
-import { createTable, type Table } from '../../figures/table';
+} from '../../config';
+import { ConfigError, type Shown, shown, shownAsText, withShown } from '../../core';
+import { createTable, type Table } from '../../figures';
 import { allTerms, type Term } from './terms';
 
 /** What a name means, and what to write here for it. */

@@ -1,6 +1,5 @@
-import type { StrategyName } from '../../config/strategies';
-import type { TrainConfigInput } from '../../config/train-config';
-import type { LinkNumbers } from '../../wire/transport/link';
+import type { StrategyName, TrainConfigInput } from '../../config';
+import type { LinkNumbers } from '../../wire';
 
 /** A run that is predicted, and also executed for comparison. */
 export interface OwnRunCase {

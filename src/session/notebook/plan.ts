@@ -1,7 +1,6 @@
-import type { Module } from '../../nn/module';
-import type { AnyLayout } from '../../planner/layout';
-import type { PlanInput, PlanPlace } from '../../planner/plan-input';
-import type { FileBatch } from '../../training/own-task';
+import type { Module } from '../../nn';
+import type { AnyLayout, PlanInput, PlanPlace } from '../../planner';
+import type { FileBatch } from '../../training';
 import type { CountedRun, CountOptions } from '../plans/count';
 import type { TrainInput } from '../plans/own';
 import { type AnyPlan, type Plan, type PlannedOptions, plannedOrCounted } from '../plans/plan';

@@ -1,7 +1,5 @@
-import type { Figure } from '../../figures/figure';
-import { sessionGuesses } from '../../figures/guesses';
-import { accuracyFigure } from '../../figures/plans/accuracy-figure';
-import { judgedRuns } from '../../planner/measured/judged-runs';
+import { accuracyFigure, type Figure, sessionGuesses } from '../../figures';
+import { judgedRuns } from '../../planner';
 import { advice } from './advice';
 import { predictions } from './predictions';
 

@@ -1,6 +1,11 @@
-import type { Figure } from '../../figures/figure';
-import { type OwnFigure, ownFigure } from '../../figures/own-figure';
-import { type PlotOptions, type Plottable, plotNumbers } from '../../figures/plot-numbers';
+import {
+  type Figure,
+  type OwnFigure,
+  ownFigure,
+  type PlotOptions,
+  type Plottable,
+  plotNumbers,
+} from '../../figures';
 
 /**
  * Draws the user's own numbers in the style of all figures: lines, bars or points. Series longer than 4,000 numbers are

@@ -1,11 +1,14 @@
-import { type ProgressPlace, withProgress } from '../../cell/progress';
-import { type Shown, shownAsText, withShown } from '../../core/display';
-import { formatBytes, formatSeconds } from '../../core/units';
-import type { Figure } from '../../figures/figure';
-import { sessionGuesses } from '../../figures/guesses';
-import { accuracyFigure } from '../../figures/plans/accuracy-figure';
-import { type Column, createTable, type Table } from '../../figures/table';
-import { accuracyOf } from '../../planner/accuracy';
+import { type ProgressPlace, withProgress } from '../../cell';
+import { formatBytes, formatSeconds, type Shown, shownAsText, withShown } from '../../core';
+import {
+  accuracyFigure,
+  type Column,
+  createTable,
+  type Figure,
+  sessionGuesses,
+  type Table,
+} from '../../figures';
+import { accuracyOf } from '../../planner';
 import { type OwnRuns, type OwnRunsOptions, ownRuns } from './own-runs';
 
 /** This machine's own runs, compared with their predictions. Shown in a notebook as a table. */

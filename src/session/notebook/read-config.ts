@@ -1,7 +1,11 @@
-import { type Shown, shownAsText, withShown } from '../../core/display';
-import { type Foreign, type ReadOptions, readConfig as readForeignConfig } from '../../programs/read';
-import { readingText } from '../../programs/reading-text';
-import type { Reading } from '../../programs/rows/reading';
+import { type Shown, shownAsText, withShown } from '../../core';
+import {
+  type Foreign,
+  type Reading,
+  type ReadOptions,
+  readConfig as readForeignConfig,
+  readingText,
+} from '../../programs';
 
 /** Another program's settings as settings of shardlab. Shown in a notebook as a table with one row per line. */
 export type ConfigReading = Reading & Shown;

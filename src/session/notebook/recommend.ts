@@ -1,18 +1,20 @@
-import { withProgressSync } from '../../cell/progress';
-import { fields, requireKind } from '../../config/call-options';
-import type { TrainConfigInput } from '../../config/train-config';
-import type { Reading } from '../../programs/rows/reading';
-import type { Figure } from '../../figures/figure';
-import { rankedLayouts } from '../../figures/plans/ranked-layouts';
-import { recommendationNotes, recommendationTable } from '../../figures/plans/recommendation-table';
-import { configOfLayout } from '../../planner/config-of-layout';
-import type { Loss } from '../../planner/families';
-import { ownModelRefused } from '../../planner/models';
-import type { Place } from '../../planner/place';
-import { predict } from '../../planner/predict';
-import { type OwnPrices, priceTable } from '../../planner/prices';
-import { type Recommendation, recommend as search } from '../../planner/recommend';
-import { type RecommendInput, recommendRequest } from '../../planner/recommend-request';
+import { withProgressSync } from '../../cell';
+import { fields, requireKind, type TrainConfigInput } from '../../config';
+import { type Figure, rankedLayouts, recommendationNotes, recommendationTable } from '../../figures';
+import {
+  configOfLayout,
+  type Loss,
+  type OwnPrices,
+  ownModelRefused,
+  type Place,
+  predict,
+  priceTable,
+  type Recommendation,
+  type RecommendInput,
+  recommendRequest,
+  recommend as search,
+} from '../../planner';
+import type { Reading } from '../../programs';
 import { createPlan, type Plan, type TableView, tableView } from '../plans/plan';
 import { hasOwnModel, predictedSubject } from '../plans/subject';
 

@@ -1,13 +1,7 @@
-import { FRAGMENTS, type Fragment } from '../../config/fragments';
-import { SETTING_ROWS } from '../../config/setting-table';
-import { MODEL_PARTS } from '../../config/settings/model';
+import { FRAGMENTS, type Fragment, MODEL_PARTS, SETTING_ROWS } from '../../config';
 import GLOSSARY from '../../config/terms.json';
-import { DIALECTS, rowOf } from '../../programs/dialect-list';
-import { PYTHON_CALLS } from '../../programs/python/read-python';
-import { placesOf } from '../../programs/rows/meant';
-import type { Effect } from '../../programs/rows/reading';
-import { KNOWN_GPUS } from '../../planner/known';
-import { placeSchema } from '../../planner/place';
+import { KNOWN_GPUS, placeSchema } from '../../planner';
+import { DIALECTS, type Effect, PYTHON_CALLS, placesOf, rowOf } from '../../programs';
 
 /** A name that a library, a program or a document uses. */
 export interface Term {

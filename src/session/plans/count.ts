@@ -1,23 +1,27 @@
 import { z } from 'zod';
-import { withProgressSync } from '../../cell/progress';
-import { countSchema, parseOptions, type ShapeOf, wholeSchema } from '../../config/parse-options';
-import type { TrainConfigInput } from '../../config/train-config';
-import { ConfigError } from '../../core/errors';
-import { formatBytes } from '../../core/units';
-import { warnOnce } from '../../core/warn';
-import type { Figure } from '../../figures/figure';
-import { sessionGuesses } from '../../figures/guesses';
-import { type TrafficOptions, trafficMatrix } from '../../figures/traffic-matrix';
-import { type BytesBeside, besidePrediction } from '../../planner/dry-run/beside-prediction';
-import { configAt } from '../../planner/dry-run/counted-plan';
-import { DRY_RUN_OPTIONS, type DryRunOptions, dryRun } from '../../planner/dry-run/dry-run';
-import { DryRun } from '../../planner/dry-run/dry-run-result';
-import { type WireBeside, wireBeside } from '../../planner/dry-run/wire-beside';
-import { ownModelRefused } from '../../planner/models';
-import { hardwareAt, parsePlace } from '../../planner/place';
-import { PLAN_OPTIONS, type PlanOptions, plannedInput } from '../../planner/plan-input';
-import { plannedModel } from '../../planner/planned-model';
-import { warnOnStderr } from '../../launch/control/folded-lines';
+import { withProgressSync } from '../../cell';
+import { countSchema, parseOptions, type ShapeOf, type TrainConfigInput, wholeSchema } from '../../config';
+import { ConfigError, formatBytes, warnOnce } from '../../core';
+import { type Figure, sessionGuesses, type TrafficOptions, trafficMatrix } from '../../figures';
+import { warnOnStderr } from '../../launch';
+import {
+  type BytesBeside,
+  besidePrediction,
+  configAt,
+  DRY_RUN_OPTIONS,
+  DryRun,
+  type DryRunOptions,
+  dryRun,
+  hardwareAt,
+  ownModelRefused,
+  PLAN_OPTIONS,
+  type PlanOptions,
+  parsePlace,
+  plannedInput,
+  plannedModel,
+  type WireBeside,
+  wireBeside,
+} from '../../planner';
 import type { Subject } from './subject';
 
 /** Options of a counted plan. The place has the number of ranks (`gpus`); if it names a kind of GPU, times are simulated too. */

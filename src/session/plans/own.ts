@@ -1,13 +1,9 @@
-import { requirePlain } from '../../config/config-issue';
-import type { TrainConfigInput } from '../../config/train-config';
-import { ConfigError } from '../../core/errors';
+import { requirePlain, type TrainConfigInput } from '../../config';
+import { ConfigError } from '../../core';
 import type { Tensor } from '../../core/tf';
-import type { Module } from '../../nn/module';
-import type { FileBatch } from '../../training/own-task';
-import type { OwnSources, Shipped } from '../../launch/control/messages';
-import type { RankVariables } from '../../launch/control/variables';
-import type { OwnFunctions, UserFunction } from '../../launch/rank/own-parts';
-import type { RankScope } from '../../launch/rank/scope';
+import type { OwnFunctions, OwnSources, RankScope, RankVariables, Shipped, UserFunction } from '../../launch';
+import type { Module } from '../../nn';
+import type { FileBatch } from '../../training';
 
 /** A model of the user's own: a function that makes it, or its class. Functions are sent to ranks as source code. */
 export type OwnModel<Net> = ((scope: RankScope & RankVariables) => Net | Promise<Net>) | (new () => Net);

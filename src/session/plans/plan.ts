@@ -1,28 +1,47 @@
-import { flagSchema, parseOptions } from '../../config/parse-options';
-import type { TrainConfigInput } from '../../config/train-config';
-import { DISPLAY, type DisplayBundle } from '../../core/display';
-import { warnOnce } from '../../core/warn';
-import type { Figure } from '../../figures/figure';
-import type { DataFrame } from '../../figures/frame';
-import { escapeHtml } from '../../figures/grammar/ink';
-import { inferenceTable } from '../../figures/plans/inference-table';
-import { type PlanMemoryOptions, planMemory } from '../../figures/plans/plan-memory';
-import { planNotes, planTable, readingNotes, withAssumed } from '../../figures/plans/plan-table';
-import { planTime } from '../../figures/plans/time-breakdown';
-import type { Table } from '../../figures/table';
-import type { TrafficOptions } from '../../figures/traffic-matrix';
-import type { ConfigReading } from '../../planner/assumed';
-import { type Cost, costOf, type Planned, type RunLength } from '../../planner/cost-of';
-import { explained } from '../../planner/explain';
-import type { KnobValues } from '../../planner/knobs';
-import { type AnyLayout, isPredicted, type Layout } from '../../planner/layout';
-import { type InferenceMemory, type InferenceRequest, inferenceMemory } from '../../planner/memory/inference';
-import { ownModelRefused } from '../../planner/models';
-import type { Place } from '../../planner/place';
-import { PLAN_OPTIONS, type PlanInput, type PlanOptions, type PlanPlace } from '../../planner/plan-input';
-import { type Estimate, type Prediction, peakInBytes } from '../../planner/prediction';
-import { type OwnPrices, priceTable } from '../../planner/prices';
-import { warnOnStderr } from '../../launch/control/folded-lines';
+import { flagSchema, parseOptions, type TrainConfigInput } from '../../config';
+import { DISPLAY, type DisplayBundle, warnOnce } from '../../core';
+import {
+  type DataFrame,
+  escapeHtml,
+  type Figure,
+  inferenceTable,
+  type PlanMemoryOptions,
+  planMemory,
+  planNotes,
+  planTable,
+  planTime,
+  readingNotes,
+  type Table,
+  type TrafficOptions,
+  withAssumed,
+} from '../../figures';
+import { warnOnStderr } from '../../launch';
+import {
+  type AnyLayout,
+  type ConfigReading,
+  type Cost,
+  costOf,
+  type Estimate,
+  explained,
+  type InferenceMemory,
+  type InferenceRequest,
+  inferenceMemory,
+  isPredicted,
+  type KnobValues,
+  type Layout,
+  type OwnPrices,
+  ownModelRefused,
+  PLAN_OPTIONS,
+  type Place,
+  type PlanInput,
+  type Planned,
+  type PlanOptions,
+  type PlanPlace,
+  type Prediction,
+  peakInBytes,
+  priceTable,
+  type RunLength,
+} from '../../planner';
 import { type CountedRun, type CountOptions, countedRun } from './count';
 import type { TrainInput } from './own';
 import { type ScalingOptions, scaling } from './scaling';

@@ -1,23 +1,17 @@
 import { z } from 'zod';
+import { anyValue, countSchema, parseOptions, positiveSchema, type ShapeOf } from '../../config';
+import { ConfigError } from '../../core';
 import {
-  anyValue,
-  countSchema,
-  parseOptions,
-  positiveSchema,
-  type ShapeOf,
-} from '../../config/parse-options';
-import { ConfigError } from '../../core/errors';
-import type { Figure } from '../../figures/figure';
-import { counted } from '../../figures/format';
-import { safe } from '../../figures/grammar/ink';
-import { sessionGuesses } from '../../figures/guesses';
-import { withAssumed } from '../../figures/plans/plan-table';
-import { scalingCurve } from '../../figures/plans/scaling-curve';
-import type { ScalingPoint, ScalingView } from '../../figures/plans/scaling-view';
-import { isPredicted } from '../../planner/layout';
-import { changedInput } from '../../planner/plan-input';
-import type { Estimate } from '../../planner/prediction';
-import { scalingEfficiency } from '../../planner/scaling-efficiency';
+  counted,
+  type Figure,
+  type ScalingPoint,
+  type ScalingView,
+  safe,
+  scalingCurve,
+  sessionGuesses,
+  withAssumed,
+} from '../../figures';
+import { changedInput, type Estimate, isPredicted, scalingEfficiency } from '../../planner';
 import { type AnyPlanned, plannedSubject, type Subject } from './subject';
 
 /** Options of `scaling`: the numbers of GPUs, and documented or measured values to compare with. */

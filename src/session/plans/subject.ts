@@ -1,26 +1,25 @@
-import { fields, requireKind } from '../../config/call-options';
-import type { TrainConfig, TrainConfigInput } from '../../config/train-config';
-import { warnOnce } from '../../core/warn';
-import type { PreparedData } from '../../training/data/prepared';
-import type { ConfigReading } from '../../planner/assumed';
-import type { Planned } from '../../planner/cost-of';
-import { countedPlan } from '../../planner/dry-run/counted-plan';
-import type { MetaOwn } from '../../planner/dry-run/rank-run';
-import type { AnyLayout } from '../../planner/layout';
-import { ownModelRefused } from '../../planner/models';
-import type { Place } from '../../planner/place';
+import { fields, requireKind, type TrainConfig, type TrainConfigInput } from '../../config';
+import { warnOnce } from '../../core';
+import { ownOnMeta, warnOnStderr } from '../../launch';
 import {
+  type AnyLayout,
+  type ConfigReading,
   calibratedPlace,
+  countedPlan,
   inputAt,
+  type MetaOwn,
+  ownModelRefused,
+  type Place,
   type PlanInput,
+  type Planned,
+  type PlannedConfig,
+  type PlanObject,
   type PlanOptions,
   type PlanPlace,
   partsOf,
   plannedInput,
-} from '../../planner/plan-input';
-import type { PlannedConfig, PlanObject } from '../../planner/planned-model';
-import { warnOnStderr } from '../../launch/control/folded-lines';
-import { ownOnMeta } from '../../launch/rank/own-on-meta';
+} from '../../planner';
+import type { PreparedData } from '../../training';
 import { type OwnWork, splitInput, type TrainInput } from './own';
 
 /** What a plan is about: a config, whose model, loss and data may be the user's own, and its place. */

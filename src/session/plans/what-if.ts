@@ -1,17 +1,28 @@
-import { ConfigError } from '../../core/errors';
-import { listed } from '../../core/listed';
-import type { Figure } from '../../figures/figure';
-import { sessionGuesses } from '../../figures/guesses';
-import { layoutWords, withAssumed } from '../../figures/plans/plan-table';
-import { whatIfFigure } from '../../figures/plans/what-if';
-import type { WhatIfSetting } from '../../figures/plans/what-if-settings';
-import { type Planned, tokensPerStep } from '../../planner/cost-of';
-import { type KnobValues, type Turn, turnsOf } from '../../planner/knobs';
-import type { Held } from '../../planner/layout-of-config';
-import { reservableBytes } from '../../planner/memory/allocator';
-import { changedInput, inputAt, type PlanInput, type PlanPlace, plannedInput } from '../../planner/plan-input';
-import type { PlanObject } from '../../planner/planned-model';
-import { peakInBytes } from '../../planner/prediction';
+import { ConfigError, listed } from '../../core';
+import {
+  type Figure,
+  layoutWords,
+  sessionGuesses,
+  type WhatIfSetting,
+  whatIfFigure,
+  withAssumed,
+} from '../../figures';
+import {
+  changedInput,
+  type Held,
+  inputAt,
+  type KnobValues,
+  type PlanInput,
+  type Planned,
+  type PlanObject,
+  type PlanPlace,
+  peakInBytes,
+  plannedInput,
+  reservableBytes,
+  type Turn,
+  tokensPerStep,
+  turnsOf,
+} from '../../planner';
 
 /**
  * Changes one setting of a plan at a time, and draws iteration time and peak memory for every value. Values that are not legal

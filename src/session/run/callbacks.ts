@@ -1,6 +1,6 @@
-import { functionSchema, parseOptions } from '../../config/parse-options';
-import { ConfigError, ShardlabError } from '../../core/errors';
-import type { StepResult } from '../../training/step-result';
+import { functionSchema, parseOptions } from '../../config';
+import { ConfigError, ShardlabError } from '../../core';
+import type { StepResult } from '../../training';
 import type { RunSave } from './checkpoints';
 import type { Evaluation } from './inference';
 

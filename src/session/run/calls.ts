@@ -1,18 +1,20 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { TrainConfig } from '../../config/train-config';
-import { ConfigError, ShardlabError } from '../../core/errors';
-import type { Seconds } from '../../core/units';
-import type { PreparedData } from '../../training/data/prepared';
-import type { Link } from '../../wire/transport/link';
-import { FoldedLines } from '../../launch/control/folded-lines';
-import type { GroupRef, RankWork } from '../../launch/control/messages';
-import { firstRanks } from '../../launch/control/selection';
-import type { CallSink } from '../../launch/call';
-import type { RankGroups } from '../../launch/groups';
-import type { Supervisor } from '../../launch/supervisor';
+import type { TrainConfig } from '../../config';
+import { ConfigError, type Seconds, ShardlabError } from '../../core';
+import {
+  type CallSink,
+  FoldedLines,
+  firstRanks,
+  type GroupRef,
+  type ProbeResult,
+  type RankGroups,
+  type RankWork,
+  type Supervisor,
+} from '../../launch';
+import type { TorchRun } from '../../torch';
+import type { PreparedData } from '../../training';
+import type { Link } from '../../wire';
 import type { OwnWork } from '../plans/own';
-import type { ProbeResult } from '../../launch/rank/probe';
-import type { TorchRun } from '../../torch/torch-run';
 import type { RunHistory } from './history';
 
 /** The parts that a run gets from its job. */

@@ -1,21 +1,32 @@
 import fs from 'node:fs';
 import { join, relative } from 'node:path';
-import { Progress, type ProgressPlace } from '../../cell/progress';
-import { folderToRead } from '../../training/checkpoint/format/checkpoint-folder';
-import { STATE_FILE } from '../../training/checkpoint/format/checkpoint-mark';
-import { NOTHING_WRITTEN } from '../../training/checkpoint/format/checkpoint-state';
-import { MAGIC_BYTES, refuseOtherFormats } from '../../training/checkpoint/format/not-safetensors';
-import { SAVE_OPTIONS, type SaveOptions } from '../../training/checkpoint/save/save-plan';
-import { LONGEST_PATH } from '../../config/call-options';
-import { flagSchema, parseOptions, type ShapeOf } from '../../config/parse-options';
-import { type Shown, shownAsText, withShown } from '../../core/display';
-import { ConfigError, ShardlabError } from '../../core/errors';
-import { linkTarget, openRegularFile } from '../../core/regular-file';
-import { shown } from '../../core/shown';
-import { type Bytes, formatBytes, formatSeconds, now, type Seconds } from '../../core/units';
-import type { SavedBeside } from '../../launch/control/messages';
-import { firstRanks } from '../../launch/control/selection';
-import type { RankLoad } from '../../launch/rank/saves';
+import { Progress, type ProgressPlace } from '../../cell';
+import { flagSchema, LONGEST_PATH, parseOptions, type ShapeOf } from '../../config';
+import {
+  type Bytes,
+  ConfigError,
+  formatBytes,
+  formatSeconds,
+  linkTarget,
+  now,
+  openRegularFile,
+  type Seconds,
+  ShardlabError,
+  type Shown,
+  shown,
+  shownAsText,
+  withShown,
+} from '../../core';
+import { firstRanks, type RankLoad, type SavedBeside } from '../../launch';
+import {
+  folderToRead,
+  MAGIC_BYTES,
+  NOTHING_WRITTEN,
+  refuseOtherFormats,
+  SAVE_OPTIONS,
+  type SaveOptions,
+  STATE_FILE,
+} from '../../training';
 import type { RunParts } from './calls';
 
 /** Options of run.save. */

@@ -1,15 +1,26 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { isVideoModel } from '../../config/families/families';
-import { isNames, type OwnData, ownData } from '../../config/settings/data';
-import { modelShape } from '../../config/settings/model';
-import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
-import { statIfThere } from '../../core/regular-file';
-import { createBatches, createOwnBatches } from '../../training/data/batches';
-import { findFiles } from '../../training/data/files/find-files';
-import { type TextCodec, textCodecOf, tokenizerFiles } from '../../training/data/prepare/tokenizer';
-import type { PreparedData } from '../../training/data/prepared';
-import { type DataFolders, prepareInFolder } from '../../launch/rank/prepare-in-folder';
+import {
+  isNames,
+  isVideoModel,
+  modelShape,
+  type OwnData,
+  ownData,
+  parseTrainConfig,
+  type TrainConfig,
+  type TrainConfigInput,
+} from '../../config';
+import { statIfThere } from '../../core';
+import { type DataFolders, prepareInFolder } from '../../launch';
+import {
+  createBatches,
+  createOwnBatches,
+  findFiles,
+  type PreparedData,
+  type TextCodec,
+  textCodecOf,
+  tokenizerFiles,
+} from '../../training';
 
 /** The numbers of training rows, validation rows, and training examples. */
 export interface RowCounts {

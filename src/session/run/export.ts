@@ -1,10 +1,7 @@
 import { z } from 'zod';
-import { countSchema, parseOptions, pathSchema, type ShapeOf } from '../../config/parse-options';
-import { ConfigError } from '../../core/errors';
-import { withTemporaryFolder } from '../../core/regular-file';
-import { type BundleOptions, planBundle, writeBundle } from '../../programs/export/bundle';
-import type { ExportReport } from '../../programs/export/report';
-import { TARGET_NAMES } from '../../programs/export/targets';
+import { countSchema, parseOptions, pathSchema, type ShapeOf } from '../../config';
+import { ConfigError, withTemporaryFolder } from '../../core';
+import { type BundleOptions, type ExportReport, planBundle, TARGET_NAMES, writeBundle } from '../../programs';
 import type { RunParts } from './calls';
 import { saveRun } from './checkpoints';
 

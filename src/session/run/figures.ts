@@ -1,27 +1,41 @@
 import { availableParallelism } from 'node:os';
 import { z } from 'zod';
-import { index, requireKind } from '../../config/call-options';
-import { isVideoModel } from '../../config/families/families';
-import { countSchema, parseOptions, type ShapeOf, wholeSchema } from '../../config/parse-options';
-import { placeText } from '../../config/place-text';
-import { isOwnModel, modelShape } from '../../config/settings/model';
-import type { TrainConfig } from '../../config/train-config';
-import { ConfigError } from '../../core/errors';
-import { commCauses } from '../../figures/comm-causes';
-import { type CommTimelineOptions, commTimeline } from '../../figures/comm-timeline';
-import type { Figure } from '../../figures/figure';
-import type { DataFrame } from '../../figures/frame';
-import { sessionGuesses } from '../../figures/guesses';
-import { lossCurve } from '../../figures/loss-curve';
-import { type MemoryOptions, memoryFigure } from '../../figures/memory-figure';
-import { pipelineGantt } from '../../figures/pipeline-gantt';
-import { processTable } from '../../figures/process-table';
-import { notRecorded, type RunView } from '../../figures/run-view';
-import { createTable, shownAsTables, type Table } from '../../figures/table';
-import { type TrafficOptions, trafficMatrix } from '../../figures/traffic-matrix';
-import { forecastRun, type RunForecast } from '../../planner/dry-run/forecast';
-import type { MetaOwn } from '../../planner/dry-run/rank-run';
-import { type Link, linkText } from '../../wire/transport/link';
+import {
+  countSchema,
+  index,
+  isOwnModel,
+  isVideoModel,
+  modelShape,
+  parseOptions,
+  placeText,
+  requireKind,
+  type ShapeOf,
+  type TrainConfig,
+  wholeSchema,
+} from '../../config';
+import { ConfigError } from '../../core';
+import {
+  type CommTimelineOptions,
+  commCauses,
+  commTimeline,
+  createTable,
+  type DataFrame,
+  type Figure,
+  lossCurve,
+  type MemoryOptions,
+  memoryFigure,
+  notRecorded,
+  pipelineGantt,
+  processTable,
+  type RunView,
+  sessionGuesses,
+  shownAsTables,
+  type Table,
+  type TrafficOptions,
+  trafficMatrix,
+} from '../../figures';
+import { forecastRun, type MetaOwn, type RunForecast } from '../../planner';
+import { type Link, linkText } from '../../wire';
 import type { RunParts } from './calls';
 import type { Phase, RunHistory } from './history';
 

@@ -1,10 +1,10 @@
-import type { TrainConfig } from '../../config/train-config';
-import { ShardlabError } from '../../core/errors';
-import type { LossesByStep } from '../../figures/run-view';
-import type { SpillFile } from '../../ledger/spill-file';
-import type { ExpertLoad } from '../../nn/moe/mixture-of-experts';
-import type { RankRows, StepResult } from '../../training/step-result';
-import type { EvaluatedStep, RankStep } from '../../launch/control/messages';
+import type { TrainConfig } from '../../config';
+import { ShardlabError } from '../../core';
+import type { LossesByStep } from '../../figures';
+import type { EvaluatedStep, RankStep } from '../../launch';
+import type { SpillFile } from '../../ledger';
+import type { ExpertLoad } from '../../nn';
+import type { RankRows, StepResult } from '../../training';
 import { ReplicaChecks } from './replicas';
 import { NUM_NEWEST, RunSteps, type WholeStep } from './steps';
 

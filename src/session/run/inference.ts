@@ -1,26 +1,28 @@
 import { z } from 'zod';
-import { Progress, type ProgressPlace } from '../../cell/progress';
-import { isVideoModel } from '../../config/families/families';
+import { Progress, type ProgressPlace } from '../../cell';
 import {
   atLeast0Schema,
   countSchema,
   functionSchema,
+  isVideoModel,
+  modelShape,
   parseOptions,
   type ShapeOf,
   wholeSchema,
-} from '../../config/parse-options';
-import { modelShape } from '../../config/settings/model';
-import { type Shown, shownAsText, withShown } from '../../core/display';
-import { ConfigError } from '../../core/errors';
+} from '../../config';
+import {
+  ConfigError,
+  formatSeconds,
+  now,
+  type Seconds,
+  type Shown,
+  shownAsText,
+  withShown,
+} from '../../core';
 import type { Tensor } from '../../core/tf';
-import { formatSeconds, now, type Seconds } from '../../core/units';
-import type { TextCodec } from '../../training/data/prepare/tokenizer';
-import { counted } from '../../figures/format';
-import type { Evaluated } from '../../training/evaluation';
-import type { FileBatch } from '../../training/own-task';
-import { limitsOf } from '../../training/sampling';
-import type { RankVariables } from '../../launch/control/variables';
-import type { RankScope } from '../../launch/rank/scope';
+import { counted } from '../../figures';
+import type { RankScope, RankVariables } from '../../launch';
+import { type Evaluated, type FileBatch, limitsOf, type TextCodec } from '../../training';
 import type { RunParts } from './calls';
 import type { JobData } from './data';
 

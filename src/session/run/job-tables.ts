@@ -1,6 +1,6 @@
-import { type Bytes, formatBytes } from '../../core/units';
-import { type Column, createTable, type Table } from '../../figures/table';
-import type { ReadyReport } from '../../launch/control/messages';
+import { type Bytes, formatBytes } from '../../core';
+import { type Column, createTable, type Table } from '../../figures';
+import type { ReadyReport } from '../../launch';
 
 /** The report that a rank sends when it is ready. */
 export interface RankInfo extends ReadyReport {

@@ -1,27 +1,30 @@
 import { inspect } from 'node:util';
 import { z } from 'zod';
-import { configNamed } from '../../config/named-config';
-import { anyValue, parseOptions, type ShapeOf } from '../../config/parse-options';
-import type { TrainConfigInput } from '../../config/train-config';
-import { DISPLAY, type DisplayBundle } from '../../core/display';
-import { now } from '../../core/units';
-import { createTable, type Table } from '../../figures/table';
-import type { Module } from '../../nn/module';
-import type { FileBatch } from '../../training/own-task';
-import type { Link } from '../../wire/transport/link';
-import { parseSelection, type Selection } from '../../launch/control/selection';
-import { TORCH_FRAMEWORKS, type TorchFramework } from '../../launch/control/torch-messages';
-import type { RankVariables, VariableNamed } from '../../launch/control/variables';
-import type { BusyRank, OutputSink } from '../../launch/call';
-import type { Fleet } from '../../launch/fleet';
-import { RankGroups } from '../../launch/groups';
-import { describeExit } from '../../launch/rank-process';
-import { Supervisor } from '../../launch/supervisor';
-import { describeCollective } from '../../launch/waits';
-import { createWhy, type Why } from '../../launch/why';
+import { anyValue, configNamed, parseOptions, type ShapeOf, type TrainConfigInput } from '../../config';
+import { DISPLAY, type DisplayBundle, now } from '../../core';
+import { createTable, type Table } from '../../figures';
+import {
+  type BusyRank,
+  createWhy,
+  describeCollective,
+  describeExit,
+  type Fleet,
+  type OutputSink,
+  parseSelection,
+  RankGroups,
+  type RankVariables,
+  type Selection,
+  Supervisor,
+  TORCH_FRAMEWORKS,
+  type TorchFramework,
+  type VariableNamed,
+  type Why,
+} from '../../launch';
+import type { Module } from '../../nn';
+import { requireLanguage, torchRunOf } from '../../torch';
+import type { FileBatch } from '../../training';
+import type { Link } from '../../wire';
 import { ownOnTorch, splitInput, type TrainInput } from '../plans/own';
-import { requireLanguage } from '../../torch/language';
-import { torchRunOf } from '../../torch/torch-run';
 import { JobData, type RowCounts } from './data';
 import { type RecordedSteps, StepFigures } from './figures';
 import { type RankInfo, ranksTable, STATUS_COLUMNS } from './job-tables';

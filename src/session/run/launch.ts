@@ -1,10 +1,7 @@
-import { Progress } from '../../cell/progress';
-import { linkWarning } from '../../wire/transport/link';
-import { warnOnStderr } from '../../launch/control/folded-lines';
-import { startFleet } from '../../launch/fleet';
-import { availableMemory } from '../../launch/host-memory';
-import { type LaunchOptions, planLaunch } from '../../launch/options';
-import { startTorchFleet } from '../../torch/fleet';
+import { Progress } from '../../cell';
+import { availableMemory, type LaunchOptions, planLaunch, startFleet, warnOnStderr } from '../../launch';
+import { startTorchFleet } from '../../torch';
+import { linkWarning } from '../../wire';
 import { Job } from './job';
 import { registerJob } from './registry';
 

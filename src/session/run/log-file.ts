@@ -1,8 +1,6 @@
 import { closeSync, fstatSync, ftruncateSync, readFileSync, writeSync } from 'node:fs';
-import { ShardlabError } from '../../core/errors';
-import { createOutputFile } from '../../core/regular-file';
-import type { Bytes, Seconds } from '../../core/units';
-import type { StepResult } from '../../training/step-result';
+import { type Bytes, createOutputFile, type Seconds, ShardlabError } from '../../core';
+import type { StepResult } from '../../training';
 
 /** One row of a log: a step, or an evaluation after a step. */
 export type LogRow = StepRow | EvaluationRow;

@@ -5,9 +5,9 @@ import {
   parseOptions,
   pathSchema,
   type ShapeOf,
-} from '../../config/parse-options';
-import { ConfigError } from '../../core/errors';
-import type { EvaluatedStep } from '../../launch/control/messages';
+} from '../../config';
+import { ConfigError } from '../../core';
+import type { EvaluatedStep } from '../../launch';
 import type { RunParts } from './calls';
 import { OutputFolder } from './output-folder';
 

@@ -1,13 +1,24 @@
 import { inspect } from 'node:util';
-import type { ShowProgress } from '../../cell/progress';
-import type { BuiltInModel } from '../../config/families/kinds';
-import { isOwnModel, modelShape, positionsOf } from '../../config/settings/model';
-import { STRATEGIES } from '../../config/strategies';
-import type { TrainConfig } from '../../config/train-config';
-import { type ErrorDetails, ShardlabError } from '../../core/errors';
-import { type Bytes, formatBytes, formatSeconds, now, type Seconds } from '../../core/units';
-import { buildModel } from '../../nn/models/build-model';
-import type { ProbeResult } from '../../launch/rank/probe';
+import type { ShowProgress } from '../../cell';
+import {
+  type BuiltInModel,
+  isOwnModel,
+  modelShape,
+  positionsOf,
+  STRATEGIES,
+  type TrainConfig,
+} from '../../config';
+import {
+  type Bytes,
+  type ErrorDetails,
+  formatBytes,
+  formatSeconds,
+  now,
+  type Seconds,
+  ShardlabError,
+} from '../../core';
+import type { ProbeResult } from '../../launch';
+import { buildModel } from '../../nn';
 
 /** A failed run's config, and a function that tries settings on its ranks. */
 export interface AdviceOptions {

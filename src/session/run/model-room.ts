@@ -1,15 +1,17 @@
-import { HEAP_END } from '../../engine/backend/out-of-memory';
-import { kindOf } from '../../config/families/families';
-import { isOwnModel, modelShape } from '../../config/settings/model';
-import { shardRanksOf } from '../../config/settings/model-parallel';
-import { type ModelState, STRATEGIES } from '../../config/strategies';
-import type { TrainConfig } from '../../config/train-config';
-import { itemBytes } from '../../core/dtypes';
-import { ShardlabError } from '../../core/errors';
-import { type Bytes, formatBytes } from '../../core/units';
-import { buildModel, chooseTrained } from '../../nn/models/build-model';
-import { optimizerBytesOf } from '../../planner/memory/state-bytes';
-import { availableMemory } from '../../launch/host-memory';
+import {
+  isOwnModel,
+  kindOf,
+  type ModelState,
+  modelShape,
+  STRATEGIES,
+  shardRanksOf,
+  type TrainConfig,
+} from '../../config';
+import { type Bytes, formatBytes, itemBytes, ShardlabError } from '../../core';
+import { HEAP_END } from '../../engine';
+import { availableMemory } from '../../launch';
+import { buildModel, chooseTrained } from '../../nn';
+import { optimizerBytesOf } from '../../planner';
 
 /**
  * Refuses a model whose parameters and optimizer states alone do not fit on real ranks, before any rank spends minutes

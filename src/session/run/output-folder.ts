@@ -1,11 +1,8 @@
 import fs from 'node:fs';
 import { join, resolve } from 'node:path';
-import { recoverFolder } from '../../training/checkpoint/format/checkpoint-folder';
-import { stateOf } from '../../training/checkpoint/format/checkpoint-state';
-import { isRunning } from '../../training/checkpoint/format/process-mark';
-import { isFolder } from '../../core/regular-file';
-import type { EvaluatedStep } from '../../launch/control/messages';
-import { savedEvaluations } from '../../launch/rank/saves';
+import { isFolder } from '../../core';
+import { type EvaluatedStep, savedEvaluations } from '../../launch';
+import { isRunning, recoverFolder, stateOf } from '../../training';
 
 const CHECKPOINT = /^checkpoint-(\d+)$/;
 /** A checkpoint that is being deleted. It is renamed first, because a killed process would leave only some of its files. */

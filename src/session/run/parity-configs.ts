@@ -1,7 +1,7 @@
 import { inspect } from 'node:util';
-import { SETTING_ROWS, settingAt } from '../../config/setting-table';
-import { ConfigError } from '../../core/errors';
-import { counted } from '../../figures/format';
+import { SETTING_ROWS, settingAt } from '../../config';
+import { ConfigError } from '../../core';
+import { counted } from '../../figures';
 import type { RunParts } from './calls';
 
 /** Settings that change how a step is computed, but not its result; compared runs may differ in these settings. */

@@ -1,12 +1,16 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Catalog, openCatalog, type StoredArray } from '../../training/checkpoint/load/catalog';
-import { StretchReader } from '../../training/checkpoint/load/stretch-reader';
-import { stateKey } from '../../training/checkpoint/save/save-plan';
-import { GRADIENT } from '../../training/checkpoint/state/training-state';
-import { NORMALIZING_OPTIMIZERS } from '../../config/settings/optimizer';
-import { ConfigError, ShardlabError } from '../../core/errors';
-import type { Difference, ParityParameter, ParityStep } from '../../figures/parity/parity-data';
+import { NORMALIZING_OPTIMIZERS } from '../../config';
+import { ConfigError, ShardlabError } from '../../core';
+import type { Difference, ParityParameter, ParityStep } from '../../figures';
+import {
+  type Catalog,
+  GRADIENT,
+  openCatalog,
+  type StoredArray,
+  StretchReader,
+  stateKey,
+} from '../../training';
 
 /**
  * [Note: what counts as equal] The difference of two tensors is the largest difference of their elements, divided by the largest

@@ -1,12 +1,15 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { type ShowProgress, withProgress } from '../../cell/progress';
-import { countSchema, parseOptions, positiveSchema, type ShapeOf } from '../../config/parse-options';
-import { placeText } from '../../config/place-text';
-import type { NamedView, ParityStep } from '../../figures/parity/parity-data';
-import { type ParityFigure, parityFigure } from '../../figures/parity/parity-figure';
-import type { RunView } from '../../figures/run-view';
-import type { SavedBeside } from '../../launch/control/messages';
+import { type ShowProgress, withProgress } from '../../cell';
+import { countSchema, parseOptions, placeText, positiveSchema, type ShapeOf } from '../../config';
+import {
+  type NamedView,
+  type ParityFigure,
+  type ParityStep,
+  parityFigure,
+  type RunView,
+} from '../../figures';
+import type { SavedBeside } from '../../launch';
 import type { RunParts } from './calls';
 import { saveRun } from './checkpoints';
 import { requireSameTraining } from './parity-configs';

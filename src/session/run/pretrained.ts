@@ -1,17 +1,25 @@
 import { resolve } from 'node:path';
-import { withProgressSync } from '../../cell/progress';
-import { processMark } from '../../training/checkpoint/format/process-mark';
-import { writePretrained } from '../../training/checkpoint/pretrained/write-pretrained';
-import { SAVE_OPTIONS, type SaveOptions } from '../../training/checkpoint/save/save-plan';
-import { LONGEST_PATH } from '../../config/call-options';
-import { publishedModel } from '../../config/families/published';
-import { flagSchema, parseOptions, type ShapeOf } from '../../config/parse-options';
-import { modelShape } from '../../config/settings/model';
-import { type Shown, shownAsText, withShown } from '../../core/display';
-import { ConfigError } from '../../core/errors';
-import { isFolder, withTemporaryFolder } from '../../core/regular-file';
-import { shown } from '../../core/shown';
-import { type Bytes, formatBytes } from '../../core/units';
+import { withProgressSync } from '../../cell';
+import {
+  flagSchema,
+  LONGEST_PATH,
+  modelShape,
+  parseOptions,
+  publishedModel,
+  type ShapeOf,
+} from '../../config';
+import {
+  type Bytes,
+  ConfigError,
+  formatBytes,
+  isFolder,
+  type Shown,
+  shown,
+  shownAsText,
+  withShown,
+  withTemporaryFolder,
+} from '../../core';
+import { processMark, SAVE_OPTIONS, type SaveOptions, writePretrained } from '../../training';
 import type { RunParts } from './calls';
 import { saveRun } from './checkpoints';
 

@@ -1,15 +1,16 @@
-import { currentDisplay, replacingDisplay } from '../../cell/display';
-import type { MimeBundle } from '../../cell/mime';
-import { isWithinProgress, type ProgressPlace, progressBundle, timeLeft } from '../../cell/progress';
-import { DISPLAY, type Shown, shownAsText, withShown } from '../../core/display';
-import { median, sumOf } from '../../core/statistics';
-import { now, type Seconds } from '../../core/units';
-import type { Figure } from '../../figures/figure';
-import { counted } from '../../figures/format';
-import { escapeHtml, LIGHT } from '../../figures/grammar/ink';
-import { lossCurve } from '../../figures/loss-curve';
-import type { StepResult } from '../../training/step-result';
-import type { EvaluatedStep } from '../../launch/control/messages';
+import {
+  currentDisplay,
+  isWithinProgress,
+  type MimeBundle,
+  type ProgressPlace,
+  progressBundle,
+  replacingDisplay,
+  timeLeft,
+} from '../../cell';
+import { DISPLAY, median, now, type Seconds, type Shown, shownAsText, sumOf, withShown } from '../../core';
+import { counted, escapeHtml, type Figure, LIGHT, lossCurve } from '../../figures';
+import type { EvaluatedStep } from '../../launch';
+import type { StepResult } from '../../training';
 import type { ReplicaDrift } from './replicas';
 
 /** If there are fewer points than this, the display is a line of text without a curve. */

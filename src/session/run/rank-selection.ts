@@ -1,15 +1,20 @@
-import { currentDisplay } from '../../cell/display';
-import { ConfigError } from '../../core/errors';
-import { shown } from '../../core/shown';
-import type { Measurement } from '../../launch/control/measurement';
-import { decodeSent, encodeSent } from '../../launch/control/sent-values';
-import { type RankVariables, requireName, requireVariables, type VariableNamed } from '../../launch/control/variables';
-import type { LaunchPlan } from '../../launch/options';
-import { createLiveOutput, createPlainOutput } from '../../launch/outputs';
-import type { Supervisor } from '../../launch/supervisor';
-import type { RankScope } from '../../launch/rank/scope';
-import { requireLanguage } from '../../torch/language';
-import { encodeValues } from '../../torch/value-codec';
+import { currentDisplay } from '../../cell';
+import { ConfigError, shown } from '../../core';
+import {
+  createLiveOutput,
+  createPlainOutput,
+  decodeSent,
+  encodeSent,
+  type LaunchPlan,
+  type Measurement,
+  type RankScope,
+  type RankVariables,
+  requireName,
+  requireVariables,
+  type Supervisor,
+  type VariableNamed,
+} from '../../launch';
+import { encodeValues, requireLanguage } from '../../torch';
 import type { Recordings } from './records';
 
 /**

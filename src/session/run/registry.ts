@@ -1,4 +1,4 @@
-import { globalSlot } from '../../core/global-slot';
+import { globalSlot } from '../../core';
 import type { Job } from './job';
 
 /** The jobs of this process; the kernel's magics find them here. */

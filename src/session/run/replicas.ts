@@ -1,9 +1,6 @@
-import { rankNames } from '../../core/rank-names';
-import type { Seconds } from '../../core/units';
-import { describeDifference, differingReplicas, type ReplicaSum } from '../../sharding/replica-sums';
-import { warnOnStderr } from '../../launch/control/folded-lines';
-import type { ComparedReplicas } from '../../launch/control/messages';
-import { ranksOf } from '../../launch/rank/replicas';
+import { rankNames, type Seconds } from '../../core';
+import { type ComparedReplicas, ranksOf, warnOnStderr } from '../../launch';
+import { describeDifference, differingReplicas, type ReplicaSum } from '../../sharding';
 
 /** Replicas of a run that differ. */
 export interface ReplicaDrift {

@@ -1,18 +1,30 @@
 import { inspect } from 'node:util';
-import type { Redistributed } from '../../training/checkpoint/reshard/redistribute';
-import type { ExpertPlacement } from '../../config/expert-placement';
-import { nearest } from '../../config/nearest';
-import { placeText } from '../../config/place-text';
-import { STRATEGIES, strategyNamed } from '../../config/strategies';
-import { knownKeys, parseTrainConfig, type TrainConfigInput } from '../../config/train-config';
-import { DISPLAY, type DisplayBundle, type Shown, withShown } from '../../core/display';
-import { ConfigError } from '../../core/errors';
-import { shortened } from '../../core/shortened';
-import { type Bytes, formatBytes, formatSeconds, type Seconds } from '../../core/units';
-import { isWhole } from '../../core/whole-number';
-import { createTable } from '../../figures/table';
-import { type MeasuredLoads, placementByUse } from '../../sharding/experts/place-experts';
-import type { StepResult } from '../../training/step-result';
+import {
+  type ExpertPlacement,
+  knownKeys,
+  nearest,
+  parseTrainConfig,
+  placeText,
+  STRATEGIES,
+  strategyNamed,
+  type TrainConfigInput,
+} from '../../config';
+import {
+  type Bytes,
+  ConfigError,
+  DISPLAY,
+  type DisplayBundle,
+  formatBytes,
+  formatSeconds,
+  isWhole,
+  type Seconds,
+  type Shown,
+  shortened,
+  withShown,
+} from '../../core';
+import { createTable } from '../../figures';
+import { type MeasuredLoads, placementByUse } from '../../sharding';
+import type { Redistributed, StepResult } from '../../training';
 import type { RunPlace } from './history';
 
 type ParallelInput = NonNullable<TrainConfigInput['parallel']>;

@@ -1,9 +1,8 @@
 import { resolve } from 'node:path';
-import { ConfigError, classOf } from '../../core/errors';
-import { shown } from '../../core/shown';
-import type { StepRecord } from '../../ledger/record';
-import type { StepResult } from '../../training/step-result';
-import type { RankStep } from '../../launch/control/messages';
+import { ConfigError, classOf, shown } from '../../core';
+import type { RankStep } from '../../launch';
+import type { StepRecord } from '../../ledger';
+import type { StepResult } from '../../training';
 import { cellPlace, userCode } from './callbacks';
 import type { Evaluation } from './inference';
 import { type LogFile, type LogRow, openJsonLines, type StepRow } from './log-file';

@@ -1,11 +1,8 @@
-import { ConfigError, classOf } from '../../core/errors';
-import { shown } from '../../core/shown';
+import { ConfigError, classOf, isWhole, shown } from '../../core';
 import type { Tensor } from '../../core/tf';
-import { isWhole } from '../../core/whole-number';
-import type { ParityFigure } from '../../figures/parity/parity-figure';
-import type { FileBatch } from '../../training/own-task';
-import type { StepResult } from '../../training/step-result';
-import type { EvaluatedStep } from '../../launch/control/messages';
+import type { ParityFigure } from '../../figures';
+import type { EvaluatedStep } from '../../launch';
+import type { FileBatch, StepResult } from '../../training';
 import { Callbacks, type CallbackValue, type RunCallback } from './callbacks';
 import { type RunParts, RunTurns, sendRate } from './calls';
 import { hasOwnLoss, StepFigures } from './figures';

@@ -1,30 +1,36 @@
 import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { z } from 'zod';
-import { Progress } from '../../cell/progress';
-import { configWarnings } from '../../config/config-warnings';
-import { pythonRefused } from '../../config/functions-missing';
-import { parseOptions, type ShapeOf } from '../../config/parse-options';
-import { placeText } from '../../config/place-text';
-import { modelShape } from '../../config/settings/model';
-import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
-import { DISPLAY, type DisplayBundle } from '../../core/display';
-import { ConfigError } from '../../core/errors';
-import { type ExpertOptions, expertLoads } from '../../figures/expert-loads';
-import type { Figure } from '../../figures/figure';
-import { counted } from '../../figures/format';
-import type { Table } from '../../figures/table';
-import type { VideoSheet } from '../../figures/video-sheet';
-import { SpillFile } from '../../ledger/spill-file';
-import type { PlanPlace } from '../../planner/plan-input';
-import type { StepResult } from '../../training/step-result';
-import { warnOnStderr } from '../../launch/control/folded-lines';
-import type { ExportReport } from '../../programs/export/report';
+import { Progress } from '../../cell';
+import {
+  configWarnings,
+  modelShape,
+  parseOptions,
+  parseTrainConfig,
+  placeText,
+  pythonRefused,
+  type ShapeOf,
+  type TrainConfig,
+  type TrainConfigInput,
+} from '../../config';
+import { ConfigError, DISPLAY, type DisplayBundle } from '../../core';
+import {
+  counted,
+  type ExpertOptions,
+  expertLoads,
+  type Figure,
+  type Table,
+  type VideoSheet,
+} from '../../figures';
+import { ownOnMeta, warnOnStderr } from '../../launch';
+import { SpillFile } from '../../ledger';
+import type { PlanPlace } from '../../planner';
+import type { ExportReport } from '../../programs';
+import type { StepResult } from '../../training';
 import type { CountedRun, CountOptions } from '../plans/count';
 import type { OwnWork } from '../plans/own';
 import { type AnyPlan, type PlannedOptions, plannedOrCounted } from '../plans/plan';
 import { subjectOfRun } from '../plans/subject';
-import { ownOnMeta } from '../../launch/rank/own-on-meta';
 import { RunCalls, type RunHome, type RunParts } from './calls';
 import {
   loadRun,

@@ -1,14 +1,8 @@
-import { Progress } from '../../cell/progress';
-import {
-  countSchema,
-  parseOptions,
-  positiveSchema,
-  type ShapeOf,
-  wholeSchema,
-} from '../../config/parse-options';
-import { ConfigError } from '../../core/errors';
-import { type VideoSheet, videoSheet } from '../../figures/video-sheet';
-import type { SampledVideos, VideoSampling } from '../../training/video-sampling';
+import { Progress } from '../../cell';
+import { countSchema, parseOptions, positiveSchema, type ShapeOf, wholeSchema } from '../../config';
+import { ConfigError } from '../../core';
+import { type VideoSheet, videoSheet } from '../../figures';
+import type { SampledVideos, VideoSampling } from '../../training';
 import type { RunParts } from './calls';
 
 /** Options that say how `run.sampleVideo` draws videos. Defaults: 20 steps, shift 1, seed 0. */

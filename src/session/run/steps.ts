@@ -1,9 +1,8 @@
 import { deserialize, serialize } from 'node:v8';
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
-import { ShardlabError } from '../../core/errors';
-import type { StepRecord } from '../../ledger/record';
-import type { BlockRange, SpillFile } from '../../ledger/spill-file';
-import type { StepResult } from '../../training/step-result';
+import { ShardlabError } from '../../core';
+import type { BlockRange, SpillFile, StepRecord } from '../../ledger';
+import type { StepResult } from '../../training';
 
 /*
  * [Note: steps on disk] The records of a step are tens of kilobytes per rank. The newest steps are in memory. Older

@@ -1,7 +1,7 @@
-import { unbroken } from '../../cell/unbroken';
-import { ShardlabError } from '../../core/errors';
-import { counted } from '../../figures/format';
-import type { StepResult } from '../../training/step-result';
+import { unbroken } from '../../cell';
+import { ShardlabError } from '../../core';
+import { counted } from '../../figures';
+import type { StepResult } from '../../training';
 import type { Callbacks } from './callbacks';
 import type { RunParts, RunTurns } from './calls';
 import { loadRun, saveRun } from './checkpoints';

@@ -1,10 +1,8 @@
-import { Progress, withProgress } from '../../cell/progress';
-import type { Redistributed } from '../../training/checkpoint/reshard/redistribute';
-import { placeText } from '../../config/place-text';
-import { ShardlabError } from '../../core/errors';
-import { now } from '../../core/units';
-import { FoldedLines } from '../../launch/control/folded-lines';
-import type { ComparedReplicas, RankStep, StepGrant } from '../../launch/control/messages';
+import { Progress, withProgress } from '../../cell';
+import { placeText } from '../../config';
+import { now, ShardlabError } from '../../core';
+import { type ComparedReplicas, FoldedLines, type RankStep, type StepGrant } from '../../launch';
+import type { Redistributed } from '../../training';
 import type { RunParts } from './calls';
 import type { RunPlace } from './history';
 import { isOverMemoryLimit, withMemoryAdvice } from './memory-advice';

@@ -1,8 +1,6 @@
-import { placeText } from '../../config/place-text';
-import { itemBytes } from '../../core/dtypes';
-import { ConfigError } from '../../core/errors';
-import type { Table } from '../../figures/table';
-import { type UnitFacts, unitsTable } from '../../figures/units-table';
+import { placeText } from '../../config';
+import { ConfigError, itemBytes } from '../../core';
+import { type Table, type UnitFacts, unitsTable } from '../../figures';
 import type { RunParts } from './calls';
 
 /** Returns the table of a run's units; `Run.units` says how. */

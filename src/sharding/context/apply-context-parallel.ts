@@ -1,15 +1,17 @@
-import { tidy } from '../../engine/autograd/tape';
-import { sequenceConflict } from '../../config/router-options';
-import { ConfigError, classOf } from '../../core/errors';
+import { sequenceConflict } from '../../config';
+import { ConfigError, classOf } from '../../core';
 import * as tf from '../../core/tf';
-import type { ProcessGroup } from '../../wire/dist/types';
-import { requireGroup } from '../../wire/dist/validation';
-import { SequenceAttention } from '../../nn/attention';
-import { LanguageModel } from '../../nn/models/language-model';
-import { VideoModel } from '../../nn/models/video-model';
-import type { Module } from '../../nn/module';
-import { mixturesIn } from '../../nn/moe/mixture-of-experts';
-import { type DividedSequences, fromBegin } from '../../nn/positions';
+import { tidy } from '../../engine';
+import {
+  type DividedSequences,
+  fromBegin,
+  LanguageModel,
+  type Module,
+  mixturesIn,
+  SequenceAttention,
+  VideoModel,
+} from '../../nn';
+import { type ProcessGroup, requireGroup } from '../../wire';
 import { sumCounts } from '../experts/balance-experts';
 import { ContextParallel, type ContextParallelOptions } from './context-parallel';
 import { requireHeads } from './ulysses-attention';

@@ -1,4 +1,4 @@
-import type { ProcessGroup } from '../../wire/dist/types';
+import type { ProcessGroup } from '../../wire';
 
 /** Options of attention over sequences that are divided over ranks. */
 export interface DividedAttentionOptions {

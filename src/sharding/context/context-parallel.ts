@@ -1,15 +1,9 @@
 import { z } from 'zod';
-import { requireKnownOptions } from '../../config/option-names';
-import { parseOptions, type ShapeOf, wholeSchema } from '../../config/parse-options';
-import { CP_KINDS } from '../../config/settings/model-parallel';
-import { alias } from '../../core/clone';
-import { withGradients } from '../../core/custom-gradient';
-import { ConfigError } from '../../core/errors';
+import { CP_KINDS, parseOptions, requireKnownOptions, type ShapeOf, wholeSchema } from '../../config';
+import { alias, ConfigError, withGradients } from '../../core';
 import * as tf from '../../core/tf';
-import { initDeviceMesh } from '../../wire/dist/device-mesh';
-import type { ProcessGroup } from '../../wire/dist/types';
-import { type Attend, attention } from '../../nn/attention';
-import type { PositionRange } from '../../nn/positions';
+import { type Attend, attention, type PositionRange } from '../../nn';
+import { initDeviceMesh, type ProcessGroup } from '../../wire';
 import { exchangeOptions } from '../exchange-options';
 import { ringAttention } from './ring-attention';
 import {

@@ -1,7 +1,7 @@
-import { currentEngine } from '../../engine/backend/current-engine';
-import { withGradients } from '../../core/custom-gradient';
+import { withGradients } from '../../core';
 import * as tf from '../../core/tf';
-import type { ProcessGroup } from '../../wire/dist/types';
+import { currentEngine } from '../../engine';
+import type { ProcessGroup } from '../../wire';
 import { exchangeOptions } from '../exchange-options';
 
 // B sequences, T positions of all P ranks together, H heads of all ranks, D values per head.

@@ -1,5 +1,5 @@
-import type { FlashAttention } from '../../engine/backend/ops';
 import * as tf from '../../core/tf';
+import type { FlashAttention } from '../../engine';
 import { sliced } from './sequence-order';
 
 const [POSITIONS_OF_OUT, POSITIONS_OF_LSE] = [1, 2];

@@ -1,9 +1,7 @@
-import { oneOf, requireKind } from '../../config/call-options';
-import { requireKnownOptions } from '../../config/option-names';
-import { withGradients } from '../../core/custom-gradient';
-import { ShardlabError } from '../../core/errors';
+import { oneOf, requireKind, requireKnownOptions } from '../../config';
+import { ShardlabError, withGradients } from '../../core';
 import type * as tf from '../../core/tf';
-import { attention } from '../../nn/attention';
+import { attention } from '../../nn';
 import { exchangeOptions } from '../exchange-options';
 import { DIVIDED_ATTENTION_OPTIONS, type DividedAttentionOptions } from './attention-options';
 import { ringBlock } from './ring-blocks';

@@ -1,8 +1,7 @@
-import { tidy } from '../../engine/autograd/tape';
-import { type FlashAttention, flashAttention, flashAttentionGrad } from '../../engine/backend/ops';
-import { ShardlabError } from '../../core/errors';
+import { ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
-import type { CollectiveOptions, ProcessGroup } from '../../wire/dist/types';
+import { type FlashAttention, flashAttention, flashAttentionGrad, tidy } from '../../engine';
+import type { CollectiveOptions, ProcessGroup } from '../../wire';
 import { mergeAttention } from './merge-attention';
 import type { RingBlock } from './ring-blocks';
 import { type Passing, passOn } from './ring-passing';

@@ -1,7 +1,7 @@
-import { currentEngine } from '../../engine/backend/current-engine';
-import { ShardlabError } from '../../core/errors';
+import { ShardlabError } from '../../core';
 import type * as tf from '../../core/tf';
-import type { CollectiveOptions, ProcessGroup } from '../../wire/dist/types';
+import { currentEngine } from '../../engine';
+import type { CollectiveOptions, ProcessGroup } from '../../wire';
 
 /**
  * Tensors that are on their way round the ring. `arrived` waits for the previous rank's tensors and returns them; the caller

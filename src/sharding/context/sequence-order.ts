@@ -1,6 +1,6 @@
-import { ShardlabError } from '../../core/errors';
+import { ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
-import type { PositionRange } from '../../nn/positions';
+import type { PositionRange } from '../../nn';
 
 /*
  * [Note: zigzag] Under the causal mask, late positions attend to more keys than early ones. If each rank of a ring had

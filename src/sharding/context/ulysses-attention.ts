@@ -1,8 +1,7 @@
-import type { AttentionKind } from '../../config/families/kinds';
-import { requireKnownOptions } from '../../config/option-names';
-import { ShardlabError } from '../../core/errors';
+import { type AttentionKind, requireKnownOptions } from '../../config';
+import { ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
-import { attention } from '../../nn/attention';
+import { attention } from '../../nn';
 import { DIVIDED_ATTENTION_OPTIONS, type DividedAttentionOptions } from './attention-options';
 import { headsOfSequence, sequenceOfHeads } from './exchange-heads';
 import { leastCommonMultiple } from './sequence-order';

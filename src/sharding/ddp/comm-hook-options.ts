@@ -1,5 +1,4 @@
-import type { CommHookConfig, CommHookInput } from '../../config/settings/comm-hook';
-import { parseTrainConfig } from '../../config/train-config';
+import { type CommHookConfig, type CommHookInput, parseTrainConfig } from '../../config';
 
 /** Checks a hook's options and adds the defaults. Throws: CONFIG, as for `parallel.commHook` of a config. */
 export function commHookOptions<K extends CommHookConfig['kind']>(

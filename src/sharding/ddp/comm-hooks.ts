@@ -1,8 +1,7 @@
-import type { Engine } from '../../engine/backend/engine';
-import type { WireDType } from '../../core/dtypes';
-import type { PieceList, ProcessGroup, Work } from '../../wire/dist/types';
-import type { Parameter } from '../../nn/parameter';
-import type { Contents } from '../../wire/transport/call';
+import type { WireDType } from '../../core';
+import type { Engine } from '../../engine';
+import type { Parameter } from '../../nn';
+import type { Contents, PieceList, ProcessGroup, Work } from '../../wire';
 
 /** Gradients that are reduced together, in place. Source: torch.distributed.GradBucket. */
 export interface GradBucket {

@@ -1,13 +1,9 @@
-import type { UnitHooks } from '../../engine/autograd/unit';
-import type { Engine } from '../../engine/backend/engine';
-import type { CommHookInput } from '../../config/settings/comm-hook';
-import type { HalfDType } from '../../core/dtypes';
+import type { CommHookInput } from '../../config';
+import type { HalfDType } from '../../core';
 import type * as tf from '../../core/tf';
-import type { ProcessGroup } from '../../wire/dist/types';
-import { contentsOfOne } from '../../nn/contents';
-import { wholeTensor } from '../../nn/first-values';
-import { Module } from '../../nn/module';
-import type { Parameter } from '../../nn/parameter';
+import type { Engine, UnitHooks } from '../../engine';
+import { contentsOfOne, Module, type Parameter, wholeTensor } from '../../nn';
+import type { ProcessGroup } from '../../wire';
 import { broadcastBuffers, roundBuffers } from '../buffers';
 import { withoutSpare } from '../missing-gradients';
 import { castBoundaries } from '../precision/cast-boundaries';

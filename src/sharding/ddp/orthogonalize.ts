@@ -1,4 +1,4 @@
-import type { Random } from '../../core/random';
+import type { Random } from '../../core';
 
 /**
  * Makes the columns of a matrix orthonormal, in place (modified Gram-Schmidt, in float64). A column that is zero, or that depends

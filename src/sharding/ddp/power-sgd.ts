@@ -1,10 +1,9 @@
-import type { Engine } from '../../engine/backend/engine';
-import type { CommHookInput, PowerSGDConfig } from '../../config/settings/comm-hook';
-import { seeded } from '../../core/random';
+import type { CommHookInput, PowerSGDConfig } from '../../config';
+import { seeded } from '../../core';
 import * as tf from '../../core/tf';
-import type { PieceList } from '../../wire/dist/types';
-import type { Parameter } from '../../nn/parameter';
-import { floatsOf } from '../../nn/spans';
+import type { Engine } from '../../engine';
+import { floatsOf, type Parameter } from '../../nn';
+import type { PieceList } from '../../wire';
 import { settled } from '../settled';
 import { commHookOptions } from './comm-hook-options';
 import { allreduceHook, type CommHook, type GradBucket, statefulWork } from './comm-hooks';

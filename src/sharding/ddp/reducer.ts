@@ -1,12 +1,8 @@
-import { accumulateGrad } from '../../engine/autograd/leaves';
-import type { Engine } from '../../engine/backend/engine';
-import { undone } from '../../engine/backend/undone';
-import type { HalfDType, WireDType } from '../../core/dtypes';
-import { ConfigError } from '../../core/errors';
+import { ConfigError, type HalfDType, type WireDType } from '../../core';
 import type * as tf from '../../core/tf';
-import type { ProcessGroup } from '../../wire/dist/types';
-import { contentsOf } from '../../nn/contents';
-import type { Parameter } from '../../nn/parameter';
+import { accumulateGrad, type Engine, undone } from '../../engine';
+import { contentsOf, type Parameter } from '../../nn';
+import type { ProcessGroup } from '../../wire';
 import { missingEverywhere, noteOf, type ReducedBy, zeroGradient } from '../missing-gradients';
 import { replicasOf } from '../same-parts';
 import { settled } from '../settled';

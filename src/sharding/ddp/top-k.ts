@@ -1,9 +1,8 @@
-import type { Engine } from '../../engine/backend/engine';
-import type { CommHookInput, TopKConfig } from '../../config/settings/comm-hook';
+import type { CommHookInput, TopKConfig } from '../../config';
 import * as tf from '../../core/tf';
-import type { Work } from '../../wire/dist/types';
-import type { Parameter } from '../../nn/parameter';
-import { floatsOf } from '../../nn/spans';
+import type { Engine } from '../../engine';
+import { floatsOf, type Parameter } from '../../nn';
+import type { Work } from '../../wire';
 import { settled } from '../settled';
 import { commHookOptions } from './comm-hook-options';
 import { type CommHook, type GradBucket, statefulWork } from './comm-hooks';

@@ -1,18 +1,20 @@
-import { fields, instance, requireKind } from '../../config/call-options';
 import {
   consecutivePlacement,
   copiesPerRank,
   type ExpertPlacement,
+  fields,
+  instance,
   type LayerPlacement,
+  nearest,
+  ofKind,
+  parseOptions,
   placementIssue,
-} from '../../config/expert-placement';
-import { nearest } from '../../config/nearest';
-import { ofKind, parseOptions, type ShapeOf } from '../../config/parse-options';
-import { ConfigError } from '../../core/errors';
-import type { ModelParallel } from '../../wire/dist/model-parallel';
-import type { Module } from '../../nn/module';
-import { type MixtureOfExperts, mixturesIn } from '../../nn/moe/mixture-of-experts';
-import { requireModule } from '../../nn/require-parameters';
+  requireKind,
+  type ShapeOf,
+} from '../../config';
+import { ConfigError } from '../../core';
+import { type MixtureOfExperts, type Module, mixturesIn, requireModule } from '../../nn';
+import type { ModelParallel } from '../../wire';
 import { splitParameter } from '../tensor/split-parameter';
 import { expertCopies } from './expert-copies';
 import { expertExchange } from './expert-exchange';

@@ -1,10 +1,8 @@
-import { readValues } from '../../engine/backend/meta-backend';
-import { mean } from '../../core/statistics';
+import { mean } from '../../core';
 import * as tf from '../../core/tf';
-import type { ProcessGroup } from '../../wire/dist/types';
-import type { Module } from '../../nn/module';
-import { type MixtureOfExperts, mixturesIn, type RankLoad } from '../../nn/moe/mixture-of-experts';
-import { requireModule } from '../../nn/require-parameters';
+import { readValues } from '../../engine';
+import { type MixtureOfExperts, type Module, mixturesIn, type RankLoad, requireModule } from '../../nn';
+import type { ProcessGroup } from '../../wire';
 import { isElsewhere } from '../pipeline/state-elsewhere';
 
 /** A rank's loads of all layers with experts, by the layer's name. */

@@ -1,10 +1,9 @@
-import { awaitGradient } from '../../engine/autograd/awaited-gradient';
-import type { LayerPlacement } from '../../config/expert-placement';
-import { withGradients } from '../../core/custom-gradient';
+import type { LayerPlacement } from '../../config';
+import { withGradients } from '../../core';
 import * as tf from '../../core/tf';
-import type { Piece, PieceList, ProcessGroup } from '../../wire/dist/types';
-import type { ExpertCopies, Experts, FeedForward } from '../../nn/moe/experts';
-import type { Parameter } from '../../nn/parameter';
+import { awaitGradient } from '../../engine';
+import type { ExpertCopies, Experts, FeedForward, Parameter } from '../../nn';
+import type { Piece, PieceList, ProcessGroup } from '../../wire';
 import { exchangeOptions } from '../exchange-options';
 import { requireEngine } from './require-engine';
 

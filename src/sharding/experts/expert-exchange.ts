@@ -1,12 +1,9 @@
-import { awaitGradient } from '../../engine/autograd/awaited-gradient';
-import { readValues } from '../../engine/backend/meta-backend';
-import { copiesPerRank, type LayerPlacement } from '../../config/expert-placement';
-import { withGradients } from '../../core/custom-gradient';
-import { total } from '../../core/statistics';
+import { copiesPerRank, type LayerPlacement } from '../../config';
+import { total, withGradients } from '../../core';
 import * as tf from '../../core/tf';
-import type { PieceList, ProcessGroup } from '../../wire/dist/types';
-import type { ExpertExchange } from '../../nn/moe/mixture-of-experts';
-import { scaleElements } from '../../nn/spans';
+import { awaitGradient, readValues } from '../../engine';
+import { type ExpertExchange, scaleElements } from '../../nn';
+import type { PieceList, ProcessGroup } from '../../wire';
 import { exchangeOptions } from '../exchange-options';
 import { requireEngine } from './require-engine';
 

@@ -1,7 +1,6 @@
-import type { ExpertPlacement, LayerPlacement } from '../../config/expert-placement';
-import { ConfigError } from '../../core/errors';
-import { isWhole } from '../../core/whole-number';
-import type { ModelParallel } from '../../wire/dist/model-parallel';
+import type { ExpertPlacement, LayerPlacement } from '../../config';
+import { ConfigError, isWhole } from '../../core';
+import type { ModelParallel } from '../../wire';
 import { type ExpertLoads, sumCounts } from './balance-experts';
 
 /** Options of `placeExperts`. */

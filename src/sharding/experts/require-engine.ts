@@ -1,6 +1,5 @@
-import { currentEngine } from '../../engine/backend/current-engine';
-import type { Engine } from '../../engine/backend/engine';
-import { ShardlabError } from '../../core/errors';
+import { ShardlabError } from '../../core';
+import { currentEngine, type Engine } from '../../engine';
 
 /** Returns this rank's engine. Throws: ENGINE outside of a rank. */
 export function requireEngine(): Engine {

@@ -1,11 +1,18 @@
-import type { Engine } from '../../engine/backend/engine';
-import type { HalfDType } from '../../core/dtypes';
+import type { HalfDType } from '../../core';
 import type * as tf from '../../core/tf';
-import type { ProcessGroup } from '../../wire/dist/types';
-import { contentsOf, contentsOfOne } from '../../nn/contents';
-import { wholeTensor, writeValues } from '../../nn/first-values';
-import type { Parameter, Span } from '../../nn/parameter';
-import { copyElements, disposeSpan, zerosIn } from '../../nn/spans';
+import type { Engine } from '../../engine';
+import {
+  contentsOf,
+  contentsOfOne,
+  copyElements,
+  disposeSpan,
+  type Parameter,
+  type Span,
+  wholeTensor,
+  writeValues,
+  zerosIn,
+} from '../../nn';
+import type { ProcessGroup } from '../../wire';
 import { chunkOf, type ShardedParameter, type ShardLayout } from './shard-layout';
 import type { UnitSpec } from './unit-placement';
 

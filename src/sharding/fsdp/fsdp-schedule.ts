@@ -1,6 +1,6 @@
-import type { Engine } from '../../engine/backend/engine';
 import type * as tf from '../../core/tf';
-import type { Module } from '../../nn/module';
+import type { Engine } from '../../engine';
+import type { Module } from '../../nn';
 import { withoutSpare } from '../missing-gradients';
 import type { FsdpUnit, UnitSchedule } from './fsdp-unit';
 import type { Reduction } from './reduction';

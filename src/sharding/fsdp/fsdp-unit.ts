@@ -1,9 +1,7 @@
-import type { GatherState } from '../../engine/autograd/part-pass';
-import type { Engine } from '../../engine/backend/engine';
-import type { HalfDType } from '../../core/dtypes';
+import type { HalfDType } from '../../core';
 import type * as tf from '../../core/tf';
-import type { Module } from '../../nn/module';
-import type { Parameter } from '../../nn/parameter';
+import type { Engine, GatherState } from '../../engine';
+import type { Module, Parameter } from '../../nn';
 import { shardLayout } from './shard-layout';
 import { UnitGradients } from './unit-gradients';
 import { type ShardedState, UnitParameters } from './unit-parameters';

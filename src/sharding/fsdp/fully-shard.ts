@@ -1,14 +1,7 @@
-import { STRATEGIES, type StrategyName } from '../../config/strategies';
-import { ConfigError } from '../../core/errors';
-import type { DeviceMesh } from '../../wire/dist/device-mesh';
-import type { ProcessGroup } from '../../wire/dist/types';
-import type { Buffer } from '../../nn/buffer';
-import { contentsOf } from '../../nn/contents';
-import { Module } from '../../nn/module';
-import { Experts } from '../../nn/moe/experts';
-import type { Parameter } from '../../nn/parameter';
-import { requireSelfContained } from '../../nn/self-contained';
-import type { Contents } from '../../wire/transport/call';
+import { STRATEGIES, type StrategyName } from '../../config';
+import { ConfigError } from '../../core';
+import { type Buffer, contentsOf, Experts, Module, type Parameter, requireSelfContained } from '../../nn';
+import type { Contents, DeviceMesh, ProcessGroup } from '../../wire';
 import { broadcastBuffers, roundBuffers } from '../buffers';
 import { castBoundaries } from '../precision/cast-boundaries';
 import { FULL_PRECISION, halfOf, type MixedPrecision } from '../precision/mixed-precision';

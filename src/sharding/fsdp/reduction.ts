@@ -1,6 +1,6 @@
-import type { HalfDType } from '../../core/dtypes';
+import type { HalfDType } from '../../core';
 import * as tf from '../../core/tf';
-import type { Piece, ProcessGroup, Work } from '../../wire/dist/types';
+import type { Piece, ProcessGroup, Work } from '../../wire';
 import { missingEverywhere, noteOf, zeroGradient } from '../missing-gradients';
 import { settled } from '../settled';
 import { type RowMask, type RowTable, touchedByAny } from '../sparse/row-masks';

@@ -1,6 +1,6 @@
 import type * as tf from '../../core/tf';
-import type { Piece } from '../../wire/dist/types';
-import type { Parameter } from '../../nn/parameter';
+import type { Parameter } from '../../nn';
+import type { Piece } from '../../wire';
 
 /**
  * How one parameter is sharded along dim 0: equal chunks of ceil(rows / ranks) rows; the last chunks may be short or

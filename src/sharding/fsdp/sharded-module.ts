@@ -1,8 +1,7 @@
-import type { ForwardPhase, UnitHooks } from '../../engine/autograd/unit';
-import type { Engine } from '../../engine/backend/engine';
-import { ConfigError, ShardlabError } from '../../core/errors';
+import { ConfigError, ShardlabError } from '../../core';
 import type * as tf from '../../core/tf';
-import type { Module } from '../../nn/module';
+import type { Engine, ForwardPhase, UnitHooks } from '../../engine';
+import type { Module } from '../../nn';
 import { FsdpSchedule, type PrefetchOptions } from './fsdp-schedule';
 import type { FsdpUnit } from './fsdp-unit';
 import { unitsOf } from './units-of';

@@ -1,8 +1,14 @@
-import { roundValues } from '../../core/rounding';
+import { roundValues } from '../../core';
 import * as tf from '../../core/tf';
-import type { Span } from '../../nn/parameter';
-import type { Graded, ParameterGradients } from '../../nn/parameter-gradients';
-import { copyElements, disposeSpan, fillElements, zerosIn } from '../../nn/spans';
+import {
+  copyElements,
+  disposeSpan,
+  fillElements,
+  type Graded,
+  type ParameterGradients,
+  type Span,
+  zerosIn,
+} from '../../nn';
 import { noteZeros, zeroGradient } from '../missing-gradients';
 import { declaredGrad, Reduction } from './reduction';
 import { chunkOf, type ShardLayout } from './shard-layout';

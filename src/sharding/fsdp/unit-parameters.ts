@@ -1,7 +1,6 @@
 import * as tf from '../../core/tf';
-import type { Work } from '../../wire/dist/types';
-import { isOnHost, type Parameter, type Span } from '../../nn/parameter';
-import { copyElements, disposeSpan, fillAll } from '../../nn/spans';
+import { copyElements, disposeSpan, fillAll, isOnHost, type Parameter, type Span } from '../../nn';
+import type { Work } from '../../wire';
 import { settled } from '../settled';
 import { firstShard, firstWholes } from './first-chunks';
 import { chunkOf, type ShardLayout, shardLayout, sharesOf } from './shard-layout';

@@ -1,11 +1,7 @@
-import type { Engine } from '../../engine/backend/engine';
-import { STRATEGIES, type StrategyName } from '../../config/strategies';
-import type { HalfDType } from '../../core/dtypes';
-import { ConfigError, ShardlabError } from '../../core/errors';
-import { isWhole } from '../../core/whole-number';
-import type { DeviceMesh } from '../../wire/dist/device-mesh';
-import type { ProcessGroup } from '../../wire/dist/types';
-import type { Contents } from '../../wire/transport/call';
+import { STRATEGIES, type StrategyName } from '../../config';
+import { ConfigError, type HalfDType, isWhole, ShardlabError } from '../../core';
+import type { Engine } from '../../engine';
+import type { Contents, DeviceMesh, ProcessGroup } from '../../wire';
 import type { RowTable } from '../sparse/row-masks';
 
 /**

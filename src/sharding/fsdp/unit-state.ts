@@ -1,6 +1,5 @@
-import type { ProcessGroup } from '../../wire/dist/types';
-import type { StateBuffer, StateSegment, StateSlice } from '../../nn/parameter';
-import type { ParameterGradients } from '../../nn/parameter-gradients';
+import type { ParameterGradients, StateBuffer, StateSegment, StateSlice } from '../../nn';
+import type { ProcessGroup } from '../../wire';
 import { chunkOf, type ShardLayout } from './shard-layout';
 import type { UnitGradients } from './unit-gradients';
 import type { UnitParameters } from './unit-parameters';

@@ -1,9 +1,7 @@
-import type { GatherState } from '../../engine/autograd/part-pass';
-import { undone } from '../../engine/backend/undone';
-import { iterable, requireKind } from '../../config/call-options';
-import { ConfigError, ShardlabError } from '../../core/errors';
-import type { Module } from '../../nn/module';
-import { requireModule } from '../../nn/require-parameters';
+import { iterable, requireKind } from '../../config';
+import { ConfigError, ShardlabError } from '../../core';
+import { type GatherState, undone } from '../../engine';
+import { type Module, requireModule } from '../../nn';
 import { FsdpUnit } from './fsdp-unit';
 import { UnitState } from './unit-state';
 

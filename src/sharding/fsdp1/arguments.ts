@@ -1,12 +1,15 @@
 import type { z } from 'zod';
-import { requireKnownOptions } from '../../config/option-names';
-import { flagSchema, parseOptions, type ShapeOf } from '../../config/parse-options';
-import { MIXED_PRECISION, mixedPrecisionSchema } from '../../config/settings/precision';
-import type { StrategyName } from '../../config/strategies';
-import { strictNames } from '../../config/strict-names';
-import { ConfigError } from '../../core/errors';
-import { shown } from '../../core/shown';
-import type { Warn } from '../../core/warn';
+import {
+  flagSchema,
+  MIXED_PRECISION,
+  mixedPrecisionSchema,
+  parseOptions,
+  requireKnownOptions,
+  type ShapeOf,
+  type StrategyName,
+  strictNames,
+} from '../../config';
+import { ConfigError, shown, type Warn } from '../../core';
 import { mixedPrecision, type MixedPrecision as Policy } from '../precision/mixed-precision';
 
 /** Options of `MixedPrecision`. A dtype is one of 'bf16', 'bfloat16', 'fp16', 'float16', 'fp32', 'float32'. */

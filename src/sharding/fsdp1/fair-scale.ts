@@ -1,5 +1,5 @@
-import { camelCase, requireKnownOptions } from '../../config/option-names';
-import type { Warn } from '../../core/warn';
+import { camelCase, requireKnownOptions } from '../../config';
+import type { Warn } from '../../core';
 import type { MixedPrecision as Policy } from '../precision/mixed-precision';
 import { CPUOffload, MixedPrecision, type MixedPrecisionOptions } from './arguments';
 

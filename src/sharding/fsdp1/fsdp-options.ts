@@ -1,14 +1,14 @@
-import { type Call, checkArguments } from '../../config/call-arguments';
-import { nearest } from '../../config/nearest';
-import { STRATEGIES, STRATEGY_NAMES, type StrategyName } from '../../config/strategies';
-import { ConfigError } from '../../core/errors';
-import { ownValue } from '../../core/own-value';
-import { shown } from '../../core/shown';
-import type { Warn } from '../../core/warn';
-import type { DeviceMesh } from '../../wire/dist/device-mesh';
-import type { ProcessGroup } from '../../wire/dist/types';
-import { requireGroup } from '../../wire/dist/validation';
-import type { Module } from '../../nn/module';
+import {
+  type Call,
+  checkArguments,
+  nearest,
+  STRATEGIES,
+  STRATEGY_NAMES,
+  type StrategyName,
+} from '../../config';
+import { ConfigError, ownValue, shown, type Warn } from '../../core';
+import type { Module } from '../../nn';
+import { type DeviceMesh, type ProcessGroup, requireGroup } from '../../wire';
 import type { FullyShardOptions } from '../fsdp/fully-shard';
 import type { MixedPrecision as Policy } from '../precision/mixed-precision';
 import { rootOnly, type WrapPolicy } from '../wrap-policy';

@@ -1,8 +1,8 @@
-import { type Warn, warnOnce } from '../../core/warn';
-import { Module } from '../../nn/module';
-import { clipGradNormInPlace } from '../optim/clip-grad-norm';
+import { type Warn, warnOnce } from '../../core';
+import { Module } from '../../nn';
 import { type FullyShardOptions, fullyShard, type ShardContext } from '../fsdp/fully-shard';
 import { noSync, unitsOf } from '../fsdp/units-of';
+import { clipGradNormInPlace } from '../optim/clip-grad-norm';
 import { modulesToWrap } from '../wrap-policy';
 import { type FsdpOptions, fsdpSettings } from './fsdp-options';
 

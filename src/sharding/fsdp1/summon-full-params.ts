@@ -1,11 +1,15 @@
-import type { Engine } from '../../engine/backend/engine';
-import { ShardlabError } from '../../core/errors';
+import { ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
-import { contentsOf } from '../../nn/contents';
-import type { Module } from '../../nn/module';
-import type { Parameter, StateBuffer } from '../../nn/parameter';
-import { copyElements } from '../../nn/spans';
-import { readState, writePart } from '../../nn/state-values';
+import type { Engine } from '../../engine';
+import {
+  contentsOf,
+  copyElements,
+  type Module,
+  type Parameter,
+  readState,
+  type StateBuffer,
+  writePart,
+} from '../../nn';
 import { shardLayout, sharesOf } from '../fsdp/shard-layout';
 
 /** Options of `summonFullParams`. */

@@ -1,10 +1,8 @@
-import { tidy } from '../../engine/autograd/tape';
-import { withGradients } from '../../core/custom-gradient';
-import { ShardlabError } from '../../core/errors';
+import { ShardlabError, withGradients } from '../../core';
 import * as tf from '../../core/tf';
-import type { ProcessGroup } from '../../wire/dist/types';
-import { type Attend, attention } from '../../nn/attention';
-import type { GPT } from '../../nn/models/gpt';
+import { tidy } from '../../engine';
+import { type Attend, attention, type GPT } from '../../nn';
+import type { ProcessGroup } from '../../wire';
 import { exchangeOptions } from '../exchange-options';
 
 /**

@@ -1,8 +1,6 @@
-import { accumulateGrad } from '../../engine/autograd/leaves';
 import type * as tf from '../../core/tf';
-import { contentsOfOne } from '../../nn/contents';
-import { wholeTensor } from '../../nn/first-values';
-import type { Module } from '../../nn/module';
+import { accumulateGrad } from '../../engine';
+import { contentsOfOne, type Module, wholeTensor } from '../../nn';
 import { noteZeros, zeroGradient } from '../missing-gradients';
 import { type RankContext, runAsUnit } from '../run-as-unit';
 

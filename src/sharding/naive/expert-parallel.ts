@@ -1,9 +1,7 @@
-import { withGradients } from '../../core/custom-gradient';
-import { ConfigError } from '../../core/errors';
+import { ConfigError, withGradients } from '../../core';
 import * as tf from '../../core/tf';
-import type { PieceList, ProcessGroup } from '../../wire/dist/types';
-import type { MoeGPT } from '../../nn/models/gpt';
-import type { ExpertExchange, MixtureOfExperts } from '../../nn/moe/mixture-of-experts';
+import type { ExpertExchange, MixtureOfExperts, MoeGPT } from '../../nn';
+import type { PieceList, ProcessGroup } from '../../wire';
 import { exchangeOptions } from '../exchange-options';
 import { splitParameter } from '../tensor/split-parameter';
 

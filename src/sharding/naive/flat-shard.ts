@@ -1,6 +1,6 @@
 import type * as tf from '../../core/tf';
-import type { ProcessGroup } from '../../wire/dist/types';
-import type { Parameter, StateBuffer, StateSegment, StateSlice, TensorSpan } from '../../nn/parameter';
+import type { Parameter, StateBuffer, StateSegment, StateSlice, TensorSpan } from '../../nn';
+import type { ProcessGroup } from '../../wire';
 import { firstShard } from '../fsdp/first-chunks';
 import { chunkOf, type ShardLayout, shardLayout } from '../fsdp/shard-layout';
 import type { RankContext } from '../run-as-unit';

@@ -1,6 +1,5 @@
 import * as tf from '../../core/tf';
-import { contentsOf } from '../../nn/contents';
-import type { Module } from '../../nn/module';
+import { contentsOf, type Module } from '../../nn';
 import { sharesOf } from '../fsdp/shard-layout';
 import { noteZeros } from '../missing-gradients';
 import { type RankContext, runAsUnit } from '../run-as-unit';

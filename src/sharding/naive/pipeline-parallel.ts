@@ -1,8 +1,7 @@
-import { type PartPass, recordPart } from '../../engine/autograd/part-pass';
 import * as tf from '../../core/tf';
-import type { CollectiveOptions } from '../../wire/dist/types';
-import type { LanguageModel } from '../../nn/models/language-model';
-import type { Module } from '../../nn/module';
+import { type PartPass, recordPart } from '../../engine';
+import type { LanguageModel, Module } from '../../nn';
+import type { CollectiveOptions } from '../../wire';
 import { requireDivisible } from '../pipeline/microbatches';
 import { pipelineStages } from '../pipeline/pipeline-stages';
 import { sumSharedGradients } from '../pipeline/shared-gradients';

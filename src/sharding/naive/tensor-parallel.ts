@@ -1,9 +1,7 @@
-import { alias } from '../../core/clone';
-import { withGradients } from '../../core/custom-gradient';
+import { alias, withGradients } from '../../core';
 import * as tf from '../../core/tf';
-import type { ProcessGroup } from '../../wire/dist/types';
-import { affine, type Linear } from '../../nn/linear';
-import type { GPT } from '../../nn/models/gpt';
+import { affine, type GPT, type Linear } from '../../nn';
+import type { ProcessGroup } from '../../wire';
 import { exchangeOptions } from '../exchange-options';
 import { type Cut, evenCut, headCut, splitParameter } from '../tensor/split-parameter';
 import { requireHeads } from '../tensor/styles';

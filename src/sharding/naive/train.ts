@@ -1,6 +1,6 @@
-import { gradients } from '../../engine/autograd/unit';
 import * as tf from '../../core/tf';
-import type { Module } from '../../nn/module';
+import { gradients } from '../../engine';
+import type { Module } from '../../nn';
 import { clipGradNorm } from '../optim/clip-grad-norm';
 import type { Optimizer } from '../optim/optimizer';
 import type { RankContext } from '../run-as-unit';

@@ -2,8 +2,7 @@
  * The names of context and expert parallelism. They need a separate module, because src/rank.ts exports the same names.
  */
 
-import type { ProcessGroup } from '../../wire/dist/types';
-import { requireGroup } from '../../wire/dist/validation';
+import { type ProcessGroup, requireGroup } from '../../wire';
 import { ContextParallel, type ContextParallelOptions } from '../context/context-parallel';
 
 export { applyContextParallel } from '../context/apply-context-parallel';

@@ -3,7 +3,7 @@
  * exports the same names.
  */
 
-import { strictNames } from '../../config/strict-names';
+import { strictNames } from '../../config';
 import { CheckpointImpl as Implementations } from '../recompute/checkpointed';
 
 export { allreduceHook, bf16CompressHook, fp16CompressHook } from '../ddp/comm-hooks';

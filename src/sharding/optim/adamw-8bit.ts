@@ -1,7 +1,6 @@
-import { ADAMW_8BIT_DEFAULTS } from '../../config/settings/optimizer';
-import { ConfigError } from '../../core/errors';
-import type { Tag } from '../../core/events';
-import type { StateBuffer } from '../../nn/parameter';
+import { ADAMW_8BIT_DEFAULTS } from '../../config';
+import { ConfigError, type Tag } from '../../core';
+import type { StateBuffer } from '../../nn';
 import { type AdamWOptions, adamFactors, adamSettings, adamWRule } from './adamw';
 import { BlockwiseValues } from './blockwise-values';
 import { optimizerClass } from './rule-optimizer';

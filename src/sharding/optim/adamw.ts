@@ -1,4 +1,4 @@
-import { ADAM_DEFAULTS, ADAMW_DEFAULTS } from '../../config/settings/optimizer';
+import { ADAM_DEFAULTS, ADAMW_DEFAULTS } from '../../config';
 import type { CommonOptions } from './optimizer-options';
 import { optimizerClass } from './rule-optimizer';
 import { floatStates, type GroupSettings, type UpdateRule } from './update-rule';

@@ -1,6 +1,5 @@
-import type { Quantized } from '../../engine/backend/elementwise';
-import { type DynamicMapKind, dynamicMap, SIGNED_ZERO } from '../../engine/backend/quantization-tables';
-import type { Tag } from '../../core/events';
+import type { Tag } from '../../core';
+import { type DynamicMapKind, dynamicMap, type Quantized, SIGNED_ZERO } from '../../engine';
 import type { FlatArray, StateMemory } from './update-rule';
 
 /** A block that is written in parts. The block is encoded when it is complete, because all its values share a scale. */

@@ -1,10 +1,8 @@
-import type { Engine } from '../../engine/backend/engine';
-import { ConfigError } from '../../core/errors';
-import { shown } from '../../core/shown';
+import { ConfigError, shown } from '../../core';
 import * as tf from '../../core/tf';
-import type { ProcessGroup } from '../../wire/dist/types';
-import type { Parameter, StateBuffer } from '../../nn/parameter';
-import { gradSpansOf, scaleElements, sumOfSquares } from '../../nn/spans';
+import type { Engine } from '../../engine';
+import { gradSpansOf, type Parameter, type StateBuffer, scaleElements, sumOfSquares } from '../../nn';
+import type { ProcessGroup } from '../../wire';
 import type { HasStates } from './optimizer';
 import { cutByKind } from './segment-cuts';
 

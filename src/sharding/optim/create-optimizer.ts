@@ -1,8 +1,7 @@
-import type { Engine } from '../../engine/backend/engine';
-import type { OffloadConfig } from '../../config/settings/memory';
-import type { OptimizerConfig } from '../../config/settings/optimizer';
-import type { Warn } from '../../core/warn';
-import type { Module } from '../../nn/module';
+import type { OffloadConfig, OptimizerConfig } from '../../config';
+import type { Warn } from '../../core';
+import type { Engine } from '../../engine';
+import type { Module } from '../../nn';
 import { adamWRule } from './adamw';
 import { adamW8bitRule } from './adamw-8bit';
 import { DelayedUpdate } from './delayed-update';

@@ -1,6 +1,15 @@
-import type { Engine } from '../../engine/backend/engine';
-import type { Parameter, Span, StateBuffer, StateSegment } from '../../nn/parameter';
-import { copyElements, disposeSpan, floatsOf, scaleElements, zerosIn } from '../../nn/spans';
+import type { Engine } from '../../engine';
+import {
+  copyElements,
+  disposeSpan,
+  floatsOf,
+  type Parameter,
+  type Span,
+  type StateBuffer,
+  type StateSegment,
+  scaleElements,
+  zerosIn,
+} from '../../nn';
 import type { HasStates, Optimizer } from './optimizer';
 import { keepsStatesOnHost, type OptimizerPlacement } from './rule-optimizer';
 import { cutByKind, slicesIn } from './segment-cuts';

@@ -1,9 +1,8 @@
-import type { Engine } from '../../engine/backend/engine';
-import { DEFAULT_GRAD_SCALER, type GradScalerConfig } from '../../config/settings/precision';
-import { ConfigError } from '../../core/errors';
-import type { ProcessGroup } from '../../wire/dist/types';
-import type { StateBuffer } from '../../nn/parameter';
-import { scaleElements, sumOfSquares } from '../../nn/spans';
+import { DEFAULT_GRAD_SCALER, type GradScalerConfig } from '../../config';
+import { ConfigError } from '../../core';
+import type { Engine } from '../../engine';
+import { type StateBuffer, scaleElements, sumOfSquares } from '../../nn';
+import type { ProcessGroup } from '../../wire';
 import { reduceNumber } from './clip-grad-norm';
 
 /** The settings of a GradScaler, with torch's defaults. */

@@ -1,8 +1,6 @@
-import type { Engine } from '../../engine/backend/engine';
-import type { Seconds } from '../../core/units';
-import type { Warn } from '../../core/warn';
-import type { StateBuffer, StateSegment } from '../../nn/parameter';
-import { floatsOf, sumOfSquares } from '../../nn/spans';
+import type { Seconds, Warn } from '../../core';
+import type { Engine } from '../../engine';
+import { floatsOf, type StateBuffer, type StateSegment, sumOfSquares } from '../../nn';
 import { cutByKind } from './segment-cuts';
 
 /**

@@ -1,8 +1,6 @@
-import type { Engine } from '../../engine/backend/engine';
-import type { HostArray } from '../../engine/backend/host-arrays';
-import { undone } from '../../engine/backend/undone';
-import type { Bytes } from '../../core/units';
-import { isOnHost, type Span, type StateSegment } from '../../nn/parameter';
+import type { Bytes } from '../../core';
+import { type Engine, type HostArray, undone } from '../../engine';
+import { isOnHost, type Span, type StateSegment } from '../../nn';
 import type { BufferState, ParamGroup } from './update-rule';
 
 /** The maximum size of a copied chunk, in bytes; values and gradients have separate chunks. */

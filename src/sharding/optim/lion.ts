@@ -1,4 +1,4 @@
-import { LION_DEFAULTS } from '../../config/settings/optimizer';
+import { LION_DEFAULTS } from '../../config';
 import type { CommonOptions } from './optimizer-options';
 import { optimizerClass } from './rule-optimizer';
 import { floatStates, type UpdateRule } from './update-rule';

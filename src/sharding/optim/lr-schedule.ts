@@ -1,5 +1,5 @@
-import { decayStepsOf, type ScheduleConfig } from '../../config/settings/schedule';
-import { ConfigError } from '../../core/errors';
+import { decayStepsOf, type ScheduleConfig } from '../../config';
+import { ConfigError } from '../../core';
 import { requireGroups } from './optimizer';
 import { checkedOptions } from './optimizer-options';
 

@@ -1,7 +1,5 @@
-import { firstNames } from '../../core/listed';
-import type { Warn } from '../../core/warn';
-import { Module } from '../../nn/module';
-import type { Parameter, StateBuffer } from '../../nn/parameter';
+import { firstNames, type Warn } from '../../core';
+import { Module, type Parameter, type StateBuffer } from '../../nn';
 
 const MOST_WARNINGS = 3;
 

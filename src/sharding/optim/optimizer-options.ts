@@ -1,9 +1,6 @@
 import { z } from 'zod';
-import { nearest } from '../../config/nearest';
-import { optimizerFields } from '../../config/settings/optimizer';
-import { ConfigError, classOf } from '../../core/errors';
-import { shortened } from '../../core/shortened';
-import { isRecord, shown } from '../../core/shown';
+import { nearest, optimizerFields } from '../../config';
+import { ConfigError, classOf, isRecord, shortened, shown } from '../../core';
 
 /** The options that all optimizers have. */
 export interface CommonOptions {

@@ -1,6 +1,6 @@
-import { ConfigError } from '../../core/errors';
-import type { ProcessGroup } from '../../wire/dist/types';
-import type { Parameter, StateBuffer } from '../../nn/parameter';
+import { ConfigError } from '../../core';
+import type { Parameter, StateBuffer } from '../../nn';
+import type { ProcessGroup } from '../../wire';
 import type { ParamGroup } from './update-rule';
 
 /** An object that has state buffers, such as a module. */

@@ -1,8 +1,5 @@
-import { ConfigError, classOf } from '../../core/errors';
-import type { Module } from '../../nn/module';
-import { groupParameters } from '../../nn/name-patterns';
-import { Parameter } from '../../nn/parameter';
-import { stateBuffers } from '../../nn/state-values';
+import { ConfigError, classOf } from '../../core';
+import { groupParameters, type Module, Parameter, stateBuffers } from '../../nn';
 import type { HasStates } from './optimizer';
 import { checkedOptions } from './optimizer-options';
 import type { GroupSettings, ParamGroup } from './update-rule';

@@ -1,12 +1,8 @@
-import type { Engine } from '../../engine/backend/engine';
-import type { HostArray } from '../../engine/backend/host-arrays';
-import { nearest } from '../../config/nearest';
-import { ConfigError } from '../../core/errors';
-import type { Tag } from '../../core/events';
+import { nearest } from '../../config';
+import { ConfigError, type Seconds, type Tag, type Warn } from '../../core';
 import type * as tf from '../../core/tf';
-import type { Seconds } from '../../core/units';
-import type { Warn } from '../../core/warn';
-import { isOnHost, type Parameter, type Span, type StateBuffer, type StateSegment } from '../../nn/parameter';
+import type { Engine, HostArray } from '../../engine';
+import { isOnHost, type Parameter, type Span, type StateBuffer, type StateSegment } from '../../nn';
 import { GradientWatch } from './gradient-watch';
 import { type SteppedSegment, updateOnHost } from './host-transit';
 import { MissingWatch } from './missing-watch';

@@ -1,4 +1,4 @@
-import type { Parameter, Span, StateBuffer, StateSegment, StateSlice } from '../../nn/parameter';
+import type { Parameter, Span, StateBuffer, StateSegment, StateSlice } from '../../nn';
 
 /** Returns the slices that are in a segment. */
 export function slicesIn(buffer: StateBuffer, { offset, length }: StateSegment): StateSlice[] {

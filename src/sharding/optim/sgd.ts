@@ -1,5 +1,5 @@
-import { SGD_DEFAULTS } from '../../config/settings/optimizer';
-import { ConfigError } from '../../core/errors';
+import { SGD_DEFAULTS } from '../../config';
+import { ConfigError } from '../../core';
 import type { CommonOptions } from './optimizer-options';
 import { optimizerClass } from './rule-optimizer';
 import { floatStates, type UpdateRule } from './update-rule';

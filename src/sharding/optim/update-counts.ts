@@ -1,4 +1,4 @@
-import type { Parameter, StateBuffer, StateSlice } from '../../nn/parameter';
+import type { Parameter, StateBuffer, StateSlice } from '../../nn';
 
 /** The numbers of a saved optimizer. */
 export interface SavedCounts {

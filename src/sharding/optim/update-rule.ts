@@ -1,10 +1,7 @@
-import type { Elementwise } from '../../engine/backend/elementwise';
-import type { Engine } from '../../engine/backend/engine';
-import type { HostArray } from '../../engine/backend/host-arrays';
-import type { DType } from '../../core/dtypes';
-import type { Tag } from '../../core/events';
+import type { DType, Tag } from '../../core';
 import * as tf from '../../core/tf';
-import type { StateBuffer } from '../../nn/parameter';
+import type { Elementwise, Engine, HostArray } from '../../engine';
+import type { StateBuffer } from '../../nn';
 
 /** The settings that may differ between groups of parameters. */
 export interface GroupSettings {

@@ -1,5 +1,5 @@
-import { SCHEDULE_DEFAULTS } from '../../config/settings/schedule';
-import { ConfigError } from '../../core/errors';
+import { SCHEDULE_DEFAULTS } from '../../config';
+import { ConfigError } from '../../core';
 import { LRSchedule, rateOf, type Scheduled } from './lr-schedule';
 import { checkedOptions } from './optimizer-options';
 

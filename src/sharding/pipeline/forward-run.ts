@@ -1,6 +1,6 @@
-import { untracked } from '../../engine/backend/tfjs-state';
-import { tensorsIn } from '../../core/tensor-tree';
+import { tensorsIn } from '../../core';
 import * as tf from '../../core/tf';
+import { untracked } from '../../engine';
 import type { Mail } from './mail';
 import type { PipelineContext } from './pipeline-context';
 import type { PipelineStage } from './pipeline-stage';

@@ -1,10 +1,7 @@
-import type { Engine } from '../../engine/backend/engine';
-import { untracked } from '../../engine/backend/tfjs-state';
-import { alias } from '../../core/clone';
-import { ShardlabError } from '../../core/errors';
+import { alias, ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
-import type { CollectiveOptions, ProcessGroup, Work } from '../../wire/dist/types';
-import { signatureOf } from '../../wire/transport/record';
+import { type Engine, untracked } from '../../engine';
+import { type CollectiveOptions, type ProcessGroup, signatureOf, type Work } from '../../wire';
 import { settled } from '../settled';
 import type { Action } from './schedules';
 

@@ -1,14 +1,8 @@
-import { type PartPass, recordPart } from '../../engine/autograd/part-pass';
-import { currentDraws } from '../../engine/backend/current-engine';
-import type { Engine } from '../../engine/backend/engine';
-import { untracked } from '../../engine/backend/tfjs-state';
-import { alias } from '../../core/clone';
+import { alias, openThreadCpuClock, type Seconds } from '../../core';
 import * as tf from '../../core/tf';
-import { openThreadCpuClock } from '../../core/thread-cpu';
-import type { Seconds } from '../../core/units';
-import type { ProcessGroup } from '../../wire/dist/types';
-import type { Module } from '../../nn/module';
-import { stateBuffers } from '../../nn/state-values';
+import { currentDraws, type Engine, type PartPass, recordPart, untracked } from '../../engine';
+import { type Module, stateBuffers } from '../../nn';
+import type { ProcessGroup } from '../../wire';
 import type { Piece } from './pieces';
 import type { LossFn } from './pipeline-context';
 

@@ -1,9 +1,6 @@
-import type { Engine } from '../../engine/backend/engine';
-import { untracked } from '../../engine/backend/tfjs-state';
-import { alias } from '../../core/clone';
-import { ConfigError, ShardlabError } from '../../core/errors';
-import { mapTensors } from '../../core/tensor-tree';
+import { alias, ConfigError, mapTensors, ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
+import { type Engine, untracked } from '../../engine';
 
 /** Throws: SHAPE unless the rows of `x` can be divided into `count` equal microbatches. */
 export function requireDivisible(x: tf.Tensor, count: number, what: string): void {

@@ -1,12 +1,8 @@
-import { tidy } from '../../engine/autograd/tape';
-import { untracked } from '../../engine/backend/tfjs-state';
-import { stageConflict } from '../../config/router-options';
-import { ConfigError } from '../../core/errors';
+import { stageConflict } from '../../config';
+import { ConfigError } from '../../core';
 import * as tf from '../../core/tf';
-import { ModuleDict, ModuleList, Sequential } from '../../nn/containers';
-import { LanguageModel } from '../../nn/models/language-model';
-import type { Module } from '../../nn/module';
-import { mixturesIn } from '../../nn/moe/mixture-of-experts';
+import { tidy, untracked } from '../../engine';
+import { LanguageModel, type Module, ModuleDict, ModuleList, mixturesIn, Sequential } from '../../nn';
 import { cutTargets } from '../context/apply-context-parallel';
 import { traceChain } from './trace-chain';
 

@@ -1,8 +1,6 @@
-import type { recordPart } from '../../engine/autograd/part-pass';
-import type { TrainedParts } from '../../engine/autograd/unit';
-import type { Engine } from '../../engine/backend/engine';
-import type { Observer } from '../../core/events';
+import type { Observer } from '../../core';
 import type * as tf from '../../core/tf';
+import type { Engine, recordPart, TrainedParts } from '../../engine';
 
 /** The objects that a schedule needs from its rank. */
 export interface PipelineContext {

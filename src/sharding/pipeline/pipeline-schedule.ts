@@ -1,12 +1,14 @@
-import { countSchema, functionSchema, parseOptions, type ShapeOf } from '../../config/parse-options';
-import type { PipelineScheduleName } from '../../config/settings/pipeline';
-import { ConfigError, classOf } from '../../core/errors';
-import { tensorsIn } from '../../core/tensor-tree';
+import {
+  countSchema,
+  functionSchema,
+  type PipelineScheduleName,
+  parseOptions,
+  type ShapeOf,
+} from '../../config';
+import { ConfigError, classOf, openThreadCpuClock, type ThreadCpuClock, tensorsIn } from '../../core';
 import * as tf from '../../core/tf';
-import { openThreadCpuClock, type ThreadCpuClock } from '../../core/thread-cpu';
-import type { ProcessGroup } from '../../wire/dist/types';
-import type { StateBuffer } from '../../nn/parameter';
-import { stateBuffers } from '../../nn/state-values';
+import { type StateBuffer, stateBuffers } from '../../nn';
+import type { ProcessGroup } from '../../wire';
 import type { HasStates, OtherParts } from '../optim/optimizer';
 import { tagModules } from '../run-as-unit';
 import { ForwardRun } from './forward-run';

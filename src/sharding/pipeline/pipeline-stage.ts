@@ -1,9 +1,7 @@
-import { ConfigError } from '../../core/errors';
+import { ConfigError, isIndex, isWhole } from '../../core';
 import type * as tf from '../../core/tf';
-import { isIndex, isWhole } from '../../core/whole-number';
-import type { ProcessGroup } from '../../wire/dist/types';
-import type { Module } from '../../nn/module';
-import type { Parameter } from '../../nn/parameter';
+import type { Module, Parameter } from '../../nn';
+import type { ProcessGroup } from '../../wire';
 import { DDP } from '../ddp/distributed-data-parallel';
 import { noSync } from '../fsdp/units-of';
 import { layersOf } from '../wrap-policy';

@@ -1,13 +1,16 @@
-import { instance, type OptionKind } from '../../config/call-options';
-import { anyValue, countSchema, ofKind, parseOptions, type ShapeOf } from '../../config/parse-options';
-import { ConfigError, ShardlabError } from '../../core/errors';
-import { isRecord } from '../../core/shown';
-import { isPlain } from '../../core/tensor-tree';
+import {
+  anyValue,
+  countSchema,
+  instance,
+  type OptionKind,
+  ofKind,
+  parseOptions,
+  type ShapeOf,
+} from '../../config';
+import { ConfigError, isPlain, isRecord, ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
-import type { ProcessGroup } from '../../wire/dist/types';
-import { LanguageModel } from '../../nn/models/language-model';
-import type { Module } from '../../nn/module';
-import type { Parameter } from '../../nn/parameter';
+import { LanguageModel, type Module, type Parameter } from '../../nn';
+import type { ProcessGroup } from '../../wire';
 import { type Example, type MeasureContext, measurePieces } from './measure-pieces';
 import { type Piece, piecesOf } from './pieces';
 import { PipelineStage } from './pipeline-stage';

@@ -1,5 +1,4 @@
-import { ShardlabError } from '../../core/errors';
-import type { Seconds } from '../../core/units';
+import { type Seconds, ShardlabError } from '../../core';
 import type { Action } from './schedules';
 
 /** An action with its start and end, in seconds after the step's first action begins. */

@@ -1,5 +1,5 @@
-import type { Engine } from '../../engine/backend/engine';
 import type * as tf from '../../core/tf';
+import type { Engine } from '../../engine';
 import { Mail } from './mail';
 import { microbatchIn, microbatchOf } from './microbatches';
 import type { LossFn } from './pipeline-context';

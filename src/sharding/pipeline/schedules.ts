@@ -1,6 +1,5 @@
-import type { PipelineScheduleName } from '../../config/settings/pipeline';
-import { ConfigError } from '../../core/errors';
-import { isWhole } from '../../core/whole-number';
+import type { PipelineScheduleName } from '../../config';
+import { ConfigError, isWhole } from '../../core';
 
 /**
  * The kinds of computation that a stage does with one microbatch. Zero-bubble schedules divide backward into 'backwardInput'

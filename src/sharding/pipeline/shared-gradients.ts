@@ -1,9 +1,7 @@
-import type { Engine } from '../../engine/backend/engine';
-import { ShardlabError } from '../../core/errors';
-import type { PieceList } from '../../wire/dist/types';
-import { contentsOf } from '../../nn/contents';
-import { isOnHost } from '../../nn/parameter';
-import { copyElements, disposeSpan, gradSpansOf, type SpanOf, zerosIn } from '../../nn/spans';
+import { ShardlabError } from '../../core';
+import type { Engine } from '../../engine';
+import { contentsOf, copyElements, disposeSpan, gradSpansOf, isOnHost, type SpanOf, zerosIn } from '../../nn';
+import type { PieceList } from '../../wire';
 import type { SharedParameter } from './pipeline-stage';
 
 /**

@@ -1,8 +1,5 @@
-import { nearest } from '../../config/nearest';
-import { SPLITS } from '../../config/settings/pipeline';
-import { ConfigError } from '../../core/errors';
-import type { Seconds } from '../../core/units';
-import { isWhole } from '../../core/whole-number';
+import { nearest, SPLITS } from '../../config';
+import { ConfigError, isWhole, type Seconds } from '../../core';
 import type { Piece } from './pieces';
 
 /**

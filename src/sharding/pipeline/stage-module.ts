@@ -1,8 +1,6 @@
-import { ShardlabError } from '../../core/errors';
+import { ShardlabError } from '../../core';
 import type * as tf from '../../core/tf';
-import { ModuleList, ModuleListPart } from '../../nn/containers';
-import { Module } from '../../nn/module';
-import type { Parameter } from '../../nn/parameter';
+import { Module, ModuleList, ModuleListPart, type Parameter } from '../../nn';
 import type { Piece } from './pieces';
 
 /** A module to which other modules can be added under their names. */

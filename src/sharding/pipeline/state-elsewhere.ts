@@ -1,4 +1,4 @@
-import type { Parameter, StateBuffer } from '../../nn/parameter';
+import type { Parameter, StateBuffer } from '../../nn';
 
 /** The state of a parameter that only other stages of a pipeline have: this rank holds no element of it. */
 class StateElsewhere implements StateBuffer {

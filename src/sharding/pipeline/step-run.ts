@@ -1,10 +1,6 @@
-import { type GatherState, type PartPass, type PartRepeats, recordPart } from '../../engine/autograd/part-pass';
-import { untracked } from '../../engine/backend/tfjs-state';
-import type { PipelineWork } from '../../core/events';
-import { mean } from '../../core/statistics';
-import { tensorsIn } from '../../core/tensor-tree';
+import { mean, type PipelineWork, type ThreadCpuClock, tensorsIn } from '../../core';
 import * as tf from '../../core/tf';
-import type { ThreadCpuClock } from '../../core/thread-cpu';
+import { type GatherState, type PartPass, type PartRepeats, recordPart, untracked } from '../../engine';
 import { gatherStateOf } from '../fsdp/units-of';
 import type { Mail } from './mail';
 import type { PipelineContext } from './pipeline-context';

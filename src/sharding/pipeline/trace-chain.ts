@@ -1,5 +1,5 @@
 import * as tf from '../../core/tf';
-import type { Module } from '../../nn/module';
+import type { Module } from '../../nn';
 
 /** A call of a part during tracing. */
 interface Call {

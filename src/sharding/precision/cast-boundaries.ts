@@ -1,9 +1,7 @@
-import type { Engine } from '../../engine/backend/engine';
-import { withGradients } from '../../core/custom-gradient';
-import type { HalfDType } from '../../core/dtypes';
-import { mapTensors } from '../../core/tensor-tree';
+import { type HalfDType, mapTensors, withGradients } from '../../core';
 import type * as tf from '../../core/tf';
-import type { Module } from '../../nn/module';
+import type { Engine } from '../../engine';
+import type { Module } from '../../nn';
 import { halfOf, type MixedPrecision } from './mixed-precision';
 
 /**

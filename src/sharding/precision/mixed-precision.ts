@@ -4,9 +4,8 @@ import {
   type PrecisionSettings,
   precisionConflict,
   reduceDtypeOf,
-} from '../../config/settings/precision';
-import type { HalfDType } from '../../core/dtypes';
-import { ConfigError } from '../../core/errors';
+} from '../../config';
+import { ConfigError, type HalfDType } from '../../core';
 
 /**
  * The dtypes in which a model computes and in which its gradients are sent.

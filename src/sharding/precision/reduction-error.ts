@@ -1,9 +1,7 @@
-import type { Engine } from '../../engine/backend/engine';
-import type { HalfDType } from '../../core/dtypes';
-import { ConfigError } from '../../core/errors';
+import { ConfigError, type HalfDType, isWhole } from '../../core';
 import * as tf from '../../core/tf';
-import { isWhole } from '../../core/whole-number';
-import type { ProcessGroup } from '../../wire/dist/types';
+import type { Engine } from '../../engine';
+import type { ProcessGroup } from '../../wire';
 import {
   type Accumulation,
   type GradientDistribution,

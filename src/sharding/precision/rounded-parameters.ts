@@ -1,7 +1,7 @@
-import type { Engine } from '../../engine/backend/engine';
-import type { HalfDType } from '../../core/dtypes';
+import type { HalfDType } from '../../core';
 import * as tf from '../../core/tf';
-import type { Parameter } from '../../nn/parameter';
+import type { Engine } from '../../engine';
+import type { Parameter } from '../../nn';
 
 /**
  * Replaces whole parameters by rounded copies between `enter` and `leave`, while a module computes. The optimizer's

@@ -1,6 +1,4 @@
-import type { HalfDType } from '../../core/dtypes';
-import { type Random, seeded } from '../../core/random';
-import { HALF_FORMATS, roundValues } from '../../core/rounding';
+import { HALF_FORMATS, type HalfDType, type Random, roundValues, seeded } from '../../core';
 
 /**
  * When sums are rounded: at the end ('float32', as in our collectives), or after each addition ('wire', as in a ring with 16

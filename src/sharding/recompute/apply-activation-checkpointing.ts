@@ -1,9 +1,8 @@
-import { FUSED, hasFused } from '../../engine/backend/fused/fused-kernel';
-import { nearest } from '../../config/nearest';
-import type { ActivationCheckpointingConfig } from '../../config/settings/memory';
-import { ConfigError } from '../../core/errors';
+import { type ActivationCheckpointingConfig, nearest } from '../../config';
+import { ConfigError } from '../../core';
 import * as tf from '../../core/tf';
-import type { Module } from '../../nn/module';
+import { FUSED, hasFused } from '../../engine';
+import type { Module } from '../../nn';
 import { layersOf } from '../wrap-policy';
 import { type ActivationCheckpointing, BudgetedLayers } from './budgeted';
 import { type CheckpointContext, checkpointed, offloaded } from './checkpointed';

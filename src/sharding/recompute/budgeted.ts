@@ -1,8 +1,6 @@
-import { runOffloaded } from '../../engine/autograd/offloaded';
-import { tensorsIn } from '../../core/tensor-tree';
-import type { Bytes } from '../../core/units';
-import type { Next } from '../../nn/callable';
-import type { Module } from '../../nn/module';
+import { type Bytes, tensorsIn } from '../../core';
+import { runOffloaded } from '../../engine';
+import type { Module, Next } from '../../nn';
 import { type CheckpointContext, checkpointWrapperOf } from './checkpointed';
 import { chooseLayers, type LayerChoice } from './choose-layers';
 import { LayerMeter } from './layer-meter';

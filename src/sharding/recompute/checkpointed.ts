@@ -1,12 +1,8 @@
 import { z } from 'zod';
-import { runOffloaded } from '../../engine/autograd/offloaded';
-import { runRegion } from '../../engine/autograd/region';
-import type { Region } from '../../engine/autograd/region-call';
-import { flagSchema, parseOptions, type ShapeOf } from '../../config/parse-options';
-import type { Warn } from '../../core/warn';
-import type { Wrapper } from '../../nn/callable';
-import type { Module } from '../../nn/module';
-import { requireModule } from '../../nn/require-parameters';
+import { flagSchema, parseOptions, type ShapeOf } from '../../config';
+import type { Warn } from '../../core';
+import { type Region, runOffloaded, runRegion } from '../../engine';
+import { type Module, requireModule, type Wrapper } from '../../nn';
 import type { RankContext } from '../run-as-unit';
 
 /** The objects that a checkpointed module needs; the observer gets a span 'recompute' for each second forward. */

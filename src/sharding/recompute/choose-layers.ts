@@ -1,5 +1,4 @@
-import { ConfigError } from '../../core/errors';
-import type { Bytes } from '../../core/units';
+import { type Bytes, ConfigError } from '../../core';
 import type { LayerCost } from './layer-meter';
 
 /** The layers that run forward again, the bytes that are saved, and the cost of running forward again. */

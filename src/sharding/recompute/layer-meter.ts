@@ -1,10 +1,6 @@
-import type { RecordedNode } from '../../engine/autograd/recording';
-import type { Meter } from '../../engine/autograd/sieve';
-import type { Engine } from '../../engine/backend/engine';
-import { FUSED } from '../../engine/backend/fused/fused-kernel';
-import { itemBytes } from '../../core/dtypes';
+import { type Bytes, itemBytes } from '../../core';
 import type * as tf from '../../core/tf';
-import type { Bytes } from '../../core/units';
+import { type Engine, FUSED, type Meter, type RecordedNode } from '../../engine';
 
 /** Kernels that only move or reshape values. */
 const NO_FLOPS: ReadonlySet<string> = new Set([

@@ -1,11 +1,7 @@
-import type { Engine } from '../../engine/backend/engine';
-import { readValues } from '../../engine/backend/meta-backend';
 import * as tf from '../../core/tf';
-import type { CollectiveOptions, ProcessGroup } from '../../wire/dist/types';
-import { Embedding } from '../../nn/embedding';
-import type { Module } from '../../nn/module';
-import { MixtureOfExperts } from '../../nn/moe/mixture-of-experts';
-import type { Parameter } from '../../nn/parameter';
+import { type Engine, readValues } from '../../engine';
+import { Embedding, MixtureOfExperts, type Module, type Parameter } from '../../nn';
+import type { CollectiveOptions, ProcessGroup } from '../../wire';
 
 /** A parameter whose gradient is nonzero only in some rows. */
 export interface RowTable {

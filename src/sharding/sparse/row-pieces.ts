@@ -1,5 +1,5 @@
 import type * as tf from '../../core/tf';
-import type { Piece, PieceList } from '../../wire/dist/types';
+import type { Piece, PieceList } from '../../wire';
 import type { RowMask } from './row-masks';
 
 /** The elements [start, start + length) of a tensor or a list of pieces. */

@@ -1,9 +1,7 @@
-import type { Engine } from '../../engine/backend/engine';
-import { ShardlabError } from '../../core/errors';
-import { total } from '../../core/statistics';
+import { isIndex, ShardlabError, total } from '../../core';
 import * as tf from '../../core/tf';
-import { isIndex } from '../../core/whole-number';
-import type { PieceList, ProcessGroup } from '../../wire/dist/types';
+import type { Engine } from '../../engine';
+import type { PieceList, ProcessGroup } from '../../wire';
 
 /** The rows that this rank received, and a function that sends rows back. */
 export interface RoutedRows {

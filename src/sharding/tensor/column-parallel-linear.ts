@@ -1,12 +1,9 @@
-import { markPart } from '../../engine/autograd/divided';
-import { fields, requireKind } from '../../config/call-options';
-import { countSchema, flagSchema, parseOptions, type ShapeOf } from '../../config/parse-options';
-import { ConfigError } from '../../core/errors';
+import { countSchema, fields, flagSchema, parseOptions, requireKind, type ShapeOf } from '../../config';
+import { ConfigError, type Warn } from '../../core';
 import * as tf from '../../core/tf';
-import type { Warn } from '../../core/warn';
-import type { ProcessGroup } from '../../wire/dist/types';
-import { affine, Linear, type LinearOptions } from '../../nn/linear';
-import type { Parameter } from '../../nn/parameter';
+import { markPart } from '../../engine';
+import { affine, Linear, type LinearOptions, type Parameter } from '../../nn';
+import type { ProcessGroup } from '../../wire';
 import { copyToTensorParallelRegion, gatherFromTensorParallelRegion } from './mappings';
 import { entered } from './shared-input';
 import { evenCut, headCut, splitParameter, type Ties } from './split-parameter';

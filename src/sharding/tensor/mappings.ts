@@ -1,14 +1,18 @@
-import { isSoleOwner } from '../../engine/autograd/differentiate';
-import { dividedBy, layerName, markPart, markWhole } from '../../engine/autograd/divided';
-import { noteExchange, type StartedExchange } from '../../engine/autograd/exchanges';
-import { tidy } from '../../engine/autograd/tape';
-import { currentEngine } from '../../engine/backend/current-engine';
-import type { Engine } from '../../engine/backend/engine';
-import { alias } from '../../core/clone';
-import { withGradients } from '../../core/custom-gradient';
-import { ConfigError, ShardlabError } from '../../core/errors';
+import { alias, ConfigError, ShardlabError, withGradients } from '../../core';
 import * as tf from '../../core/tf';
-import type { PieceList, ProcessGroup } from '../../wire/dist/types';
+import {
+  currentEngine,
+  dividedBy,
+  type Engine,
+  isSoleOwner,
+  layerName,
+  markPart,
+  markWhole,
+  noteExchange,
+  type StartedExchange,
+  tidy,
+} from '../../engine';
+import type { PieceList, ProcessGroup } from '../../wire';
 import { exchangeOptions } from '../exchange-options';
 
 /*

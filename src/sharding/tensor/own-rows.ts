@@ -1,7 +1,7 @@
-import { currentEngine } from '../../engine/backend/current-engine';
-import { ShardlabError } from '../../core/errors';
+import { ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
-import type { ProcessGroup } from '../../wire/dist/types';
+import { currentEngine } from '../../engine';
+import type { ProcessGroup } from '../../wire';
 import { evenCut } from './split-parameter';
 
 /** The rows of a vocabulary that a rank has. */

@@ -1,9 +1,6 @@
-import { ConfigError, classOf } from '../../core/errors';
-import type { DeviceMesh } from '../../wire/dist/device-mesh';
-import type { ProcessGroup } from '../../wire/dist/types';
-import type { Module } from '../../nn/module';
-import { modulesByPattern } from '../../nn/name-patterns';
-import type { Parameter } from '../../nn/parameter';
+import { ConfigError, classOf } from '../../core';
+import { type Module, modulesByPattern, type Parameter } from '../../nn';
+import type { DeviceMesh, ProcessGroup } from '../../wire';
 import type { Ties } from './split-parameter';
 import { drawAs, type ParallelStyle } from './styles';
 import type { TensorContext } from './tensor-context';

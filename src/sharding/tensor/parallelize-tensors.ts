@@ -1,9 +1,7 @@
-import { flagSchema, parseOptions, type ShapeOf } from '../../config/parse-options';
-import { ConfigError } from '../../core/errors';
+import { flagSchema, parseOptions, type ShapeOf } from '../../config';
+import { ConfigError } from '../../core';
 import * as tf from '../../core/tf';
-import { LanguageModel, type LogitsReader, type TensorPlan } from '../../nn/models/language-model';
-import type { Module } from '../../nn/module';
-import { mixturesIn } from '../../nn/moe/mixture-of-experts';
+import { LanguageModel, type LogitsReader, type Module, mixturesIn, type TensorPlan } from '../../nn';
 import { toColumnParallel } from './column-parallel-linear';
 import {
   copyToTensorParallelRegion,

@@ -1,10 +1,8 @@
-import { fields, requireKind } from '../../config/call-options';
-import { flagSchema, parseOptions, type ShapeOf } from '../../config/parse-options';
-import { ShardlabError } from '../../core/errors';
+import { fields, flagSchema, parseOptions, requireKind, type ShapeOf } from '../../config';
+import { ShardlabError, type Warn } from '../../core';
 import * as tf from '../../core/tf';
-import type { Warn } from '../../core/warn';
-import type { ProcessGroup } from '../../wire/dist/types';
-import { affine, Linear, type LinearOptions } from '../../nn/linear';
+import { affine, Linear, type LinearOptions } from '../../nn';
+import type { ProcessGroup } from '../../wire';
 import {
   copyToTensorParallelRegion,
   reduceFromTensorParallelRegion,

@@ -1,7 +1,6 @@
 import type * as tf from '../../core/tf';
-import type { ProcessGroup } from '../../wire/dist/types';
-import { LayerNorm, RMSNorm } from '../../nn/norms';
-import type { Parameter } from '../../nn/parameter';
+import { LayerNorm, type Parameter, RMSNorm } from '../../nn';
+import type { ProcessGroup } from '../../wire';
 import { copyToTensorParallelRegion } from './mappings';
 
 // Each rank normalizes its part of the sequence. The gradients of weight and bias are sums over the whole sequence, so backward

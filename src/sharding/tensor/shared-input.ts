@@ -1,6 +1,6 @@
-import { tfjsState } from '../../engine/backend/tfjs-state';
 import type * as tf from '../../core/tf';
-import type { ProcessGroup } from '../../wire/dist/types';
+import { tfjsState } from '../../engine';
+import type { ProcessGroup } from '../../wire';
 import { copyToTensorParallelRegion, gatherFromSequenceParallelRegion } from './mappings';
 
 const ENTERED = Symbol('this tensor inside tensor-parallel regions');

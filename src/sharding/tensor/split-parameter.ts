@@ -1,9 +1,6 @@
-import { ConfigError } from '../../core/errors';
+import { ConfigError } from '../../core';
 import * as tf from '../../core/tf';
-import type { ValueSource } from '../../nn/init';
-import type { Module } from '../../nn/module';
-import { Parameter } from '../../nn/parameter';
-import type { Range, TensorSplit } from '../../nn/tensor-split';
+import { type Module, Parameter, type Range, type TensorSplit, type ValueSource } from '../../nn';
 
 /** One rank's part of a dim that is cut between ranks. */
 export interface Cut {

@@ -1,13 +1,7 @@
-import { currentDraws } from '../../engine/backend/current-engine';
-import { countSchema, ofKind, parseOptions, type ShapeOf } from '../../config/parse-options';
-import { ConfigError } from '../../core/errors';
-import { isRecord, shown } from '../../core/shown';
-import { CausalSelfAttention } from '../../nn/attention';
-import { Embedding } from '../../nn/embedding';
-import { Dropout } from '../../nn/layers/dropout';
-import { Linear } from '../../nn/linear';
-import type { Module } from '../../nn/module';
-import { LayerNorm, RMSNorm } from '../../nn/norms';
+import { countSchema, ofKind, parseOptions, type ShapeOf } from '../../config';
+import { ConfigError, isRecord, shown } from '../../core';
+import { currentDraws } from '../../engine';
+import { CausalSelfAttention, Dropout, Embedding, LayerNorm, Linear, type Module, RMSNorm } from '../../nn';
 import { toColumnParallel } from './column-parallel-linear';
 import { toRowParallel } from './row-parallel-linear';
 import { toSequenceParallel } from './sequence-parallel-norms';

@@ -1,11 +1,7 @@
-import { instance } from '../../config/call-options';
-import { ofKind } from '../../config/parse-options';
-import { ConfigError } from '../../core/errors';
-import type { Warn } from '../../core/warn';
-import { currentWorld } from '../../wire/dist/current-world';
-import type { ProcessGroup } from '../../wire/dist/types';
-import type { Module } from '../../nn/module';
-import type { SplitOver } from '../../nn/tensor-split';
+import { instance, ofKind } from '../../config';
+import { ConfigError, type Warn } from '../../core';
+import type { Module, SplitOver } from '../../nn';
+import { currentWorld, type ProcessGroup } from '../../wire';
 
 /** The objects that tensor-parallel modules need from their rank. */
 export interface TensorContext {

@@ -1,11 +1,8 @@
-import { markWhole } from '../../engine/autograd/divided';
-import { readValues } from '../../engine/backend/meta-backend';
-import { fields, requireKind, tensor } from '../../config/call-options';
-import { withGradients } from '../../core/custom-gradient';
-import { ShardlabError } from '../../core/errors';
-import { IGNORED_LABEL } from '../../core/ignored-label';
+import { fields, requireKind, tensor } from '../../config';
+import { IGNORED_LABEL, ShardlabError, withGradients } from '../../core';
 import * as tf from '../../core/tf';
-import type { CollectiveOptions, ProcessGroup } from '../../wire/dist/types';
+import { markWhole, readValues } from '../../engine';
+import type { CollectiveOptions, ProcessGroup } from '../../wire';
 import { type OwnRows, ownRowsOf, readRows, requireRows } from './own-rows';
 import { type GroupOptions, groupOf } from './tensor-context';
 

@@ -1,10 +1,9 @@
-import { embedding } from '../../engine/backend/ops';
-import { fields, requireKind } from '../../config/call-options';
-import { flagSchema, parseOptions, type ShapeOf } from '../../config/parse-options';
+import { fields, flagSchema, parseOptions, requireKind, type ShapeOf } from '../../config';
+import type { Warn } from '../../core';
 import * as tf from '../../core/tf';
-import type { Warn } from '../../core/warn';
-import type { ProcessGroup } from '../../wire/dist/types';
-import { Embedding, type EmbeddingOptions } from '../../nn/embedding';
+import { embedding } from '../../engine';
+import { Embedding, type EmbeddingOptions } from '../../nn';
+import type { ProcessGroup } from '../../wire';
 import { reduceFromTensorParallelRegion, reduceScatterToSequenceParallelRegion } from './mappings';
 import { type OwnRows, ownRowsOf, readRows, requireRows } from './own-rows';
 import { evenCut, splitParameter, type Ties } from './split-parameter';

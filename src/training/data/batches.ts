@@ -1,12 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { isVideoModel } from '../../config/families/families';
-import { functionsMissing } from '../../config/functions-missing';
-import { ownData } from '../../config/settings/data';
-import { modelShape } from '../../config/settings/model';
-import type { TrainConfig } from '../../config/train-config';
-import { ConfigError, ShardlabError } from '../../core/errors';
-import { seeded } from '../../core/random';
+import { functionsMissing, isVideoModel, modelShape, ownData, type TrainConfig } from '../../config';
+import { ConfigError, ShardlabError, seeded } from '../../core';
 import type { BatchesOf, BatchShape, BatchSource, RowBatch, TokenBatch } from './batch';
 import { openRows, openTokens } from './open-data';
 import { openInstructions } from './open-instructions';

@@ -1,6 +1,6 @@
-import type { DitConfig } from '../../config/families/kinds';
-import { type Random, seeded } from '../../core/random';
-import { NUM_TIMESTEPS } from '../../nn/models/dit-experts';
+import type { DitConfig } from '../../config';
+import { type Random, seeded } from '../../core';
+import { NUM_TIMESTEPS } from '../../nn';
 import type { ValidationBatches } from './batch';
 
 /**

@@ -1,6 +1,6 @@
-import type { MovingShapesConfig } from '../../config/settings/videos';
-import { seeded } from '../../core/random';
-import { NUM_TIMESTEPS } from '../../nn/models/dit-experts';
+import type { MovingShapesConfig } from '../../config';
+import { seeded } from '../../core';
+import { NUM_TIMESTEPS } from '../../nn';
 import type { ValidationBatches } from './batch';
 import { type LatentBatch, type LatentOptions, type LatentSource, timeOf } from './latents';
 import { type Clip, fillWord, MovingShapes, type Scene, tokensOf } from './moving-shapes';

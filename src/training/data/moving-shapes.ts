@@ -1,7 +1,5 @@
-import type { DitConfig } from '../../config/families/kinds';
-import { coderPatch, type MovingShapesConfig } from '../../config/settings/videos';
-import { ConfigError } from '../../core/errors';
-import { type Random, seeded } from '../../core/random';
+import { coderPatch, type DitConfig, type MovingShapesConfig } from '../../config';
+import { ConfigError, type Random, seeded } from '../../core';
 import { PatchCoder } from './patch-coder';
 
 /** The contents of a video in the words of its caption. */

@@ -1,6 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { ConfigError } from '../../core/errors';
-import { IGNORED_LABEL } from '../../core/ignored-label';
+import { ConfigError, IGNORED_LABEL } from '../../core';
 import type { EpochBatches, TokenBatch } from './batch';
 import { requireVocab, type TokenBatchingOptions } from './open-data';
 import {

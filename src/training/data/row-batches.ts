@@ -1,4 +1,4 @@
-import { ConfigError } from '../../core/errors';
+import { ConfigError } from '../../core';
 import type { EpochBatches, ValidationBatches } from './batch';
 import { createSampler } from './sampler';
 

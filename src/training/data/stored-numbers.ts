@@ -1,5 +1,5 @@
 import { closeSync, openSync, readSync } from 'node:fs';
-import { ShardlabError } from '../../core/errors';
+import { ShardlabError } from '../../core';
 import type { TokenArray } from './prepared';
 
 type Stored = TokenArray | Float64Array;

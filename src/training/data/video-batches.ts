@@ -1,6 +1,4 @@
-import type { DitConfig } from '../../config/families/kinds';
-import { encoderShape } from '../../config/settings/videos';
-import type { TrainConfig } from '../../config/train-config';
+import { type DitConfig, encoderShape, type TrainConfig } from '../../config';
 import { type LatentBatch, type LatentSource, syntheticLatents } from './latents';
 import { movingShapeBatches } from './moving-shape-batches';
 

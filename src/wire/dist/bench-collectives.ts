@@ -1,7 +1,5 @@
-import type { Engine } from '../../engine/backend/engine';
-import type { Tag } from '../../core/events';
-import { median } from '../../core/statistics';
-import { type Bytes, now, type Seconds } from '../../core/units';
+import { type Bytes, median, now, type Seconds, type Tag } from '../../core';
+import type { Engine } from '../../engine';
 import { type Link, transferSeconds } from '../transport/link';
 import { ringCost } from '../transport/ring-cost';
 import type { PieceList, ProcessGroup } from './types';

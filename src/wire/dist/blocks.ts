@@ -1,9 +1,6 @@
-import type { Engine, Storage } from '../../engine/backend/engine';
-import type { HalfDType } from '../../core/dtypes';
-import { ShardlabError } from '../../core/errors';
-import { roundValues } from '../../core/rounding';
+import { type HalfDType, isWhole, roundValues, ShardlabError } from '../../core';
 import type * as tf from '../../core/tf';
-import { isWhole } from '../../core/whole-number';
+import type { Engine, Storage } from '../../engine';
 import type { Block, BlockList, CallOp, ValueDType } from '../transport/call';
 import { totalLength, VALUE_BYTES } from '../transport/call';
 import type { PieceList } from './types';

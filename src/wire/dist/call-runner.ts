@@ -1,6 +1,4 @@
-import { itemBytes } from '../../core/dtypes';
-import type { CollectiveEvent, CollectiveOp } from '../../core/events';
-import type { Bytes, Seconds } from '../../core/units';
+import { type Bytes, type CollectiveEvent, type CollectiveOp, itemBytes, type Seconds } from '../../core';
 import { type Call, type CallHeader, type CallResult, totalLength, VALUE_BYTES } from '../transport/call';
 import type { GroupIdentity } from '../transport/mismatch';
 import type { PlaneGroup, PostedCall } from '../transport/plane';

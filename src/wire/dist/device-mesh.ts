@@ -1,7 +1,6 @@
 import { inspect } from 'node:util';
-import { anything, listOf, requireKind, text } from '../../config/call-options';
-import { ShardlabError } from '../../core/errors';
-import { isIndex, isWhole } from '../../core/whole-number';
+import { anything, listOf, requireKind, text } from '../../config';
+import { isIndex, isWhole, ShardlabError } from '../../core';
 import type { ProcessGroup } from './types';
 
 /**

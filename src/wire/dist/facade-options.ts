@@ -9,9 +9,8 @@ import {
   requireKind,
   requireOptions,
   tensor,
-} from '../../config/call-options';
-import { ConfigError } from '../../core/errors';
-import { shown } from '../../core/shown';
+} from '../../config';
+import { ConfigError, shown } from '../../core';
 
 /** A collective of `dist`, as cells call it. */
 interface Collective {

@@ -1,12 +1,7 @@
-import type { Engine } from '../../engine/backend/engine';
-import { index, listOf, requireKind } from '../../config/call-options';
-import { strictNames } from '../../config/strict-names';
-import type { DType } from '../../core/dtypes';
-import { ConfigError, ShardlabError } from '../../core/errors';
-import { shortened } from '../../core/shortened';
-import { shown } from '../../core/shown';
+import { index, listOf, requireKind, strictNames } from '../../config';
+import { ConfigError, type DType, ShardlabError, shortened, shown, type Warn } from '../../core';
 import type * as tf from '../../core/tf';
-import type { Warn } from '../../core/warn';
+import type { Engine } from '../../engine';
 import { wholeTensor } from './blocks';
 import { type CollectiveName, collectiveOptions, limitArguments } from './facade-options';
 import type { CollectiveOptions, PieceList, ProcessGroup, ReduceOp, Work } from './types';

@@ -1,6 +1,5 @@
-import type { Engine } from '../../engine/backend/engine';
-import type { CollectiveEvent, Observer } from '../../core/events';
-import type { ThreadCpuClock } from '../../core/thread-cpu';
+import type { CollectiveEvent, Observer, ThreadCpuClock } from '../../core';
+import type { Engine } from '../../engine';
 import type { CallSite } from '../transport/call';
 import type { Plane } from '../transport/plane';
 import type { StatusWriter } from '../transport/status-board';

@@ -1,7 +1,5 @@
-import type { MetaEngine } from '../../engine/backend/meta-engine';
-import { ConfigError } from '../../core/errors';
-import type { Observer } from '../../core/events';
-import { isIndex, isWhole } from '../../core/whole-number';
+import { ConfigError, isIndex, isWhole, type Observer } from '../../core';
+import type { MetaEngine } from '../../engine';
 import { type CallWatch, type CollectiveCosts, openMetaPlane } from '../transport/meta-plane';
 import { createStatusBoard, StatusWriter } from '../transport/status-board';
 import { NO_SITE } from './call-site';

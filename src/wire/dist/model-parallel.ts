@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
-import { countSchema, parseOptions, type ShapeOf } from '../../config/parse-options';
-import { ShardlabError } from '../../core/errors';
+import { countSchema, parseOptions, type ShapeOf } from '../../config';
+import { ShardlabError } from '../../core';
 import { type DeviceMesh, initDeviceMesh } from './device-mesh';
 import type { ProcessGroup } from './types';
 

@@ -1,5 +1,4 @@
-import { ConfigError, ShardlabError } from '../../core/errors';
-import type { CollectiveEvent } from '../../core/events';
+import { type CollectiveEvent, ConfigError, ShardlabError } from '../../core';
 import type * as tf from '../../core/tf';
 import type { Call, CallHeader, CallOp, ValueDType } from '../transport/call';
 import { type GroupIdentity, speaker } from '../transport/mismatch';

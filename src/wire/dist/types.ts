@@ -1,5 +1,4 @@
-import type { WireDType } from '../../core/dtypes';
-import type { CommCause } from '../../core/events';
+import type { CommCause, WireDType } from '../../core';
 import type * as tf from '../../core/tf';
 import type { Contents } from '../transport/call';
 

@@ -1,8 +1,5 @@
-import type { WireDType } from '../../core/dtypes';
-import { ConfigError, classOf, ShardlabError } from '../../core/errors';
-import { shown } from '../../core/shown';
+import { ConfigError, classOf, isIndex, ShardlabError, shown, type WireDType } from '../../core';
 import type * as tf from '../../core/tf';
-import { isIndex } from '../../core/whole-number';
 import type { CallOp, Contents, ValueDType } from '../transport/call';
 import { type GroupIdentity, speaker } from '../transport/mismatch';
 import { wordOf } from '../transport/record';

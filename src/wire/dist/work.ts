@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
+import type { Seconds } from '../../core';
 import * as tf from '../../core/tf';
-import type { Seconds } from '../../core/units';
 import type { Call, CallResult } from '../transport/call';
 import type { PostedCall } from '../transport/plane';
 import type { GroupContext } from './group-context';

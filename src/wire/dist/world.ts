@@ -1,9 +1,13 @@
-import type { Engine } from '../../engine/backend/engine';
-import { ConfigError, ShardlabError } from '../../core/errors';
-import type { Observer } from '../../core/events';
-import { openThreadCpuClock } from '../../core/thread-cpu';
-import type { Bytes } from '../../core/units';
-import { isIndex, isWhole } from '../../core/whole-number';
+import {
+  type Bytes,
+  ConfigError,
+  isIndex,
+  isWhole,
+  type Observer,
+  openThreadCpuClock,
+  ShardlabError,
+} from '../../core';
+import type { Engine } from '../../engine';
 import type { CallSite } from '../transport/call';
 import { MAX_RANKS } from '../transport/layout';
 import type { Link } from '../transport/link';

@@ -1,7 +1,11 @@
-import type { Storage } from '../../engine/backend/engine';
-import type { WireDType } from '../../core/dtypes';
-import { COLLECTIVE_OPS, type CollectiveProgress, type CommCause } from '../../core/events';
-import type { Seconds } from '../../core/units';
+import {
+  COLLECTIVE_OPS,
+  type CollectiveProgress,
+  type CommCause,
+  type Seconds,
+  type WireDType,
+} from '../../core';
+import type { Storage } from '../../engine';
 
 /** The operations that combine the ranks' contributions, always in rank order, so the result does not depend on timing. */
 export const REDUCTIONS = ['sum', 'avg', 'max'] as const;

@@ -1,5 +1,4 @@
-import type { ThreadCpuClock } from '../../core/thread-cpu';
-import type { Seconds } from '../../core/units';
+import type { Seconds, ThreadCpuClock } from '../../core';
 import type { Arrival, ThreadProgress } from './call';
 import type { GroupMemory } from './group-memory';
 import { ringCost } from './ring-cost';

@@ -1,5 +1,4 @@
-import { ShardlabError } from '../../core/errors';
-import { now, type Seconds } from '../../core/units';
+import { now, type Seconds, ShardlabError } from '../../core';
 import type { Arrival, CallHeader } from './call';
 import { arrivalsIn, barrierWord, countIn, isLater, isStale, phaseOf } from './epoch-word';
 import { type GroupMemory, sleepOn } from './group-memory';

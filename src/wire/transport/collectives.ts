@@ -1,4 +1,4 @@
-import type { Seconds } from '../../core/units';
+import type { Seconds } from '../../core';
 import type { Arrival } from './call';
 import type { Lane } from './carried';
 import { Channel } from './channel';

@@ -1,8 +1,7 @@
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
-import { type ErrorJson, ShardlabError } from '../../core/errors';
-import { MESSAGE_THREAD_LIMITS } from '../../core/thread-limits';
+import { type ErrorJson, MESSAGE_THREAD_LIMITS, ShardlabError } from '../../core';
 import type { CallResult } from './call';
 import type { PostedCall } from './plane';
 import { type CommFailure, NUM_TICKETS, TicketBoard, WHOLE_THREAD } from './tickets';

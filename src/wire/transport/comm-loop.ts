@@ -1,6 +1,5 @@
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
-import { errorJson, ShardlabError } from '../../core/errors';
-import { now, type Seconds } from '../../core/units';
+import { errorJson, now, type Seconds, ShardlabError } from '../../core';
 import { type Arrival, allAgree } from './call';
 import { type Carried, carried, progressOf } from './carried';
 import { CollectiveLane } from './collectives';

@@ -1,7 +1,7 @@
 // The first script of a comm thread, which loads the plane's script. While the main thread blocks in a wait for the comm
 // thread, it gets no events. So shared memory reports an error of the plane's script, even an error while the script loads.
 import { workerData } from 'node:worker_threads';
-import { errorJson } from '../../core/errors';
+import { errorJson } from '../../core';
 import type { CommThreadInput } from './comm-client';
 import { type CommFailure, TicketBoard, WHOLE_THREAD } from './tickets';
 

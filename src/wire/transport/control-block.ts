@@ -1,4 +1,4 @@
-import { type ErrorCode, ShardlabError } from '../../core/errors';
+import { type ErrorCode, ShardlabError } from '../../core';
 
 /** The reason why every waiting rank must give up. */
 export interface AbortReason {

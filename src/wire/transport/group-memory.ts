@@ -1,4 +1,4 @@
-import type { ThreadCpuClock } from '../../core/thread-cpu';
+import type { ThreadCpuClock } from '../../core';
 import type { ControlBlock } from './control-block';
 import { instantiateKernels, type ReductionKernels } from './kernels/load';
 import { RegionLayout } from './layout';

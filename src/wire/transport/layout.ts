@@ -1,4 +1,4 @@
-import type { Bytes } from '../../core/units';
+import type { Bytes } from '../../core';
 import { PAGE_BYTES } from './segment';
 
 /** The two threads that run a rank's collectives. Each has its own barriers and slots, so the threads never interfere. */

@@ -1,4 +1,4 @@
-import { now, type Seconds } from '../../core/units';
+import { now, type Seconds } from '../../core';
 import { type Link, transferSeconds, type WireCost } from './link';
 import type { Wait } from './wait';
 

@@ -1,8 +1,5 @@
-import { nearest } from '../../config/nearest';
-import { ConfigError } from '../../core/errors';
-import { shortened } from '../../core/shortened';
-import { isRecord, shown } from '../../core/shown';
-import type { Bytes, Seconds } from '../../core/units';
+import { nearest } from '../../config';
+import { type Bytes, ConfigError, isRecord, type Seconds, shortened, shown } from '../../core';
 
 /** A link between ranks in the alpha-beta model: each step takes the latency, and each byte takes 1 / bandwidth. */
 export interface Link {

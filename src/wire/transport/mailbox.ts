@@ -1,8 +1,6 @@
 import { timingSafeEqual } from 'node:crypto';
 import { Pull, Push } from 'zeromq';
-import { ShardlabError } from '../../core/errors';
-import { createSender, receiveAll, type Sender } from '../../core/message-loops';
-import type { Warn } from '../../core/warn';
+import { createSender, receiveAll, type Sender, ShardlabError, type Warn } from '../../core';
 
 /** A received message: the sender's fingerprint and data. */
 export interface Letter {

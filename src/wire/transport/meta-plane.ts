@@ -1,7 +1,4 @@
-import type { SimulatedClock } from '../../core/clock';
-import { itemBytes } from '../../core/dtypes';
-import type { CollectiveOp } from '../../core/events';
-import type { Bytes, Seconds } from '../../core/units';
+import { type Bytes, type CollectiveOp, itemBytes, type Seconds, type SimulatedClock } from '../../core';
 import { type Call, type CallHeader, type CallOp, type CallResult, totalLength } from './call';
 import type { GroupIdentity } from './mismatch';
 import type { Plane, PlaneGroup, PostedCall } from './plane';

@@ -1,4 +1,4 @@
-import { ShardlabError } from '../../core/errors';
+import { ShardlabError } from '../../core';
 import type { CallSide } from './record';
 
 /** The names and numbers of a group and of this rank, which errors show. */

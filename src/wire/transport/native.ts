@@ -1,7 +1,6 @@
 import { constants } from 'node:os';
 import type * as Koffi from 'koffi';
-import { ShardlabError } from '../../core/errors';
-import type { Bytes } from '../../core/units';
+import { type Bytes, ShardlabError } from '../../core';
 
 /** Functions of libc that the shared memory plane needs; koffi calls them. */
 export interface Native {

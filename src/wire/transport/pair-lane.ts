@@ -1,5 +1,4 @@
-import type { ShardlabError } from '../../core/errors';
-import { now, type Seconds } from '../../core/units';
+import { now, type Seconds, type ShardlabError } from '../../core';
 import type { Arrival, CallHeader } from './call';
 import type { Lane } from './carried';
 import { pairRecord, recordsOf } from './channel';

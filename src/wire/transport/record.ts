@@ -1,4 +1,4 @@
-import type { Seconds } from '../../core/units';
+import type { Seconds } from '../../core';
 import { CALL_OPS, type CallHeader, type CallOp, type CallSite, REDUCTIONS, WIRE_DTYPES } from './call';
 
 /**

@@ -1,5 +1,4 @@
-import { itemBytes, type WireDType } from '../../core/dtypes';
-import { total } from '../../core/statistics';
+import { itemBytes, total, type WireDType } from '../../core';
 import type { CallOp } from './call';
 import type { WireCost } from './link';
 

@@ -1,5 +1,4 @@
-import { ShardlabError } from '../../core/errors';
-import type { Bytes } from '../../core/units';
+import { type Bytes, ShardlabError } from '../../core';
 import { type AbortReason, CONTROL_BYTES, ControlBlock } from './control-block';
 import { loadNative, type Native } from './native';
 

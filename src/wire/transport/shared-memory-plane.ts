@@ -1,9 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import { collectGarbage } from '../../core/collect-garbage';
-import { ShardlabError } from '../../core/errors';
-import { openThreadCpuClock } from '../../core/thread-cpu';
-import { type Bytes, now } from '../../core/units';
+import { type Bytes, collectGarbage, now, openThreadCpuClock, ShardlabError } from '../../core';
 import { allAgree, type Call, type CallResult } from './call';
 import { carried, progressOf } from './carried';
 import { CollectiveLane } from './collectives';

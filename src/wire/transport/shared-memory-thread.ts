@@ -1,6 +1,6 @@
 // The comm thread of a rank on the shared memory plane.
 import { workerData } from 'node:worker_threads';
-import { openThreadCpuClock } from '../../core/thread-cpu';
+import { openThreadCpuClock } from '../../core';
 import type { CommThreadInput } from './comm-client';
 import { CommLoop } from './comm-loop';
 import { ControlBlock } from './control-block';

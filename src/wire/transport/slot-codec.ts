@@ -1,4 +1,4 @@
-import { itemBytes, type WireDType } from '../../core/dtypes';
+import { itemBytes, type WireDType } from '../../core';
 import type { Reduction } from './call';
 import type { GroupMemory } from './group-memory';
 import { BLOCK_LENGTH, type Stream } from './layout';

@@ -1,5 +1,4 @@
-import { COMM_CAUSES } from '../../core/events';
-import { now, type Seconds } from '../../core/units';
+import { COMM_CAUSES, now, type Seconds } from '../../core';
 import type { CallHeader, CallSite } from './call';
 import { CallRecord } from './record';
 

@@ -1,4 +1,4 @@
-import { type ErrorJson, ShardlabError } from '../../core/errors';
+import { type ErrorJson, ShardlabError } from '../../core';
 import type { CallResult } from './call';
 
 /** Maximum number of calls in flight; the next call waits for the oldest one. */

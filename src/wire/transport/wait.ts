@@ -1,4 +1,4 @@
-import { now, type Seconds } from '../../core/units';
+import { now, type Seconds } from '../../core';
 import type { CallHeader } from './call';
 import { abortError, type ControlBlock } from './control-block';
 import { type GroupIdentity, speaker } from './mismatch';

@@ -1,4 +1,4 @@
-import { itemBytes, type WireDType } from '../../core/dtypes';
+import { itemBytes, type WireDType } from '../../core';
 import type { Reduction } from './call';
 import { instantiateKernels, type ReductionKernels } from './kernels/load';
 import { roundUp } from './layout';

@@ -1,5 +1,4 @@
-import { ShardlabError } from '../../core/errors';
-import type { Seconds } from '../../core/units';
+import { type Seconds, ShardlabError } from '../../core';
 import { type CallHeader, VALUE_BYTES } from './call';
 import type { LinkClock } from './link-clock';
 import type { Letter, Mailbox } from './mailbox';

@@ -1,7 +1,6 @@
 import { setImmediate, setTimeout } from 'node:timers/promises';
 import type { MessagePort } from 'node:worker_threads';
-import { errorJson, ShardlabError } from '../../core/errors';
-import { now, type Seconds } from '../../core/units';
+import { errorJson, now, type Seconds, ShardlabError } from '../../core';
 import { VALUE_BYTES } from './call';
 import type { CommThreadInput } from './comm-client';
 import { ControlBlock } from './control-block';

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import type { Bytes } from '../../core/units';
+import type { Bytes } from '../../core';
 import { allAgree, type BlockList, type Call, type CallResult, totalLength, VALUE_BYTES } from './call';
 import { CommClient } from './comm-client';
 import { ControlBlock } from './control-block';

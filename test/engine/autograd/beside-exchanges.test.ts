@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, beforeEach, test } from 'node:test';
+import { withGradients } from '../../../src/core/custom-gradient';
+import * as tf from '../../../src/core/tf';
 import { noteExchange, type StartedExchange } from '../../../src/engine/autograd/exchanges';
 import { recordPart } from '../../../src/engine/autograd/part-pass';
 import { runRegion } from '../../../src/engine/autograd/region';
@@ -7,8 +9,6 @@ import { gradients, runUnit } from '../../../src/engine/autograd/unit';
 import type { Engine } from '../../../src/engine/backend/engine';
 import { linear } from '../../../src/engine/backend/ops';
 import { interceptKernels } from '../../../src/engine/backend/tfjs-state';
-import { withGradients } from '../../../src/core/custom-gradient';
-import * as tf from '../../../src/core/tf';
 import { Parameter } from '../../../src/nn/parameter';
 import { normals, valuesOf } from '../../support/close';
 import { testEngine } from '../../support/wasm-test-engine';

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import { runInNewContext } from 'node:vm';
+import { withGradients } from '../../../src/core/custom-gradient';
+import * as tf from '../../../src/core/tf';
 import { noteExchange } from '../../../src/engine/autograd/exchanges';
 import { runOffloaded } from '../../../src/engine/autograd/offloaded';
 import { runRegion } from '../../../src/engine/autograd/region';
@@ -9,8 +11,6 @@ import type { Engine } from '../../../src/engine/backend/engine';
 import { FUSED } from '../../../src/engine/backend/fused/fused-kernel';
 import { gelu, linear } from '../../../src/engine/backend/ops';
 import { interceptKernels } from '../../../src/engine/backend/tfjs-state';
-import { withGradients } from '../../../src/core/custom-gradient';
-import * as tf from '../../../src/core/tf';
 import { normals, valuesOf } from '../../support/close';
 import { testEngine } from '../../support/wasm-test-engine';
 

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import * as tf from '../../../src/core/tf';
 import { runOffloaded } from '../../../src/engine/autograd/offloaded';
 import { runRegion } from '../../../src/engine/autograd/region';
 import { gradients, runUnit } from '../../../src/engine/autograd/unit';
 import type { Engine } from '../../../src/engine/backend/engine';
-import * as tf from '../../../src/core/tf';
 import { Parameter } from '../../../src/nn/parameter';
 import { assertClose } from '../../support/close';
 import { testEngine } from '../../support/wasm-test-engine';

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import * as tf from '../../../src/core/tf';
 import { reachedFrom } from '../../../src/engine/autograd/eager-nodes';
 import { runOffloaded } from '../../../src/engine/autograd/offloaded';
 import { Recording } from '../../../src/engine/autograd/recording';
@@ -7,7 +8,6 @@ import { runRegion } from '../../../src/engine/autograd/region';
 import { record } from '../../../src/engine/autograd/tape';
 import { runUnit } from '../../../src/engine/autograd/unit';
 import type { Engine } from '../../../src/engine/backend/engine';
-import * as tf from '../../../src/core/tf';
 import { Parameter } from '../../../src/nn/parameter';
 import { testEngine } from '../../support/wasm-test-engine';
 

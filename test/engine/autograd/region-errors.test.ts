@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
+import * as tf from '../../../src/core/tf';
 import { runOffloaded } from '../../../src/engine/autograd/offloaded';
 import { runRegion } from '../../../src/engine/autograd/region';
 import type { Region } from '../../../src/engine/autograd/region-call';
 import { gradients, type Pass, runUnit, type Unit } from '../../../src/engine/autograd/unit';
 import type { Engine } from '../../../src/engine/backend/engine';
-import * as tf from '../../../src/core/tf';
 import { normals } from '../../support/close';
 import { testEngine } from '../../support/wasm-test-engine';
 

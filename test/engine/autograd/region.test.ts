@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
+import * as tf from '../../../src/core/tf';
 import { runRegion } from '../../../src/engine/autograd/region';
 import { gradients, runUnit } from '../../../src/engine/autograd/unit';
 import type { Engine } from '../../../src/engine/backend/engine';
 import { gelu, layerNorm } from '../../../src/engine/backend/ops';
-import * as tf from '../../../src/core/tf';
 import { normals } from '../../support/close';
 import { ENGINE_CASES } from '../../support/engines';
 import { ShardedUnit } from './sharded-unit';

@@ -1,5 +1,5 @@
-import type { Unit, UnitHooks } from '../../../src/engine/autograd/unit';
 import * as tf from '../../../src/core/tf';
+import type { Unit, UnitHooks } from '../../../src/engine/autograd/unit';
 import { valuesOf } from '../../support/close';
 
 type Forward = (x: tf.Tensor, parameters: readonly tf.Tensor[]) => tf.Tensor;

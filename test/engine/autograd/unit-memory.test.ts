@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
+import * as tf from '../../../src/core/tf';
 import { gradients, runUnit, type Unit } from '../../../src/engine/autograd/unit';
 import type { Engine } from '../../../src/engine/backend/engine';
-import * as tf from '../../../src/core/tf';
 import { ENGINE_CASES } from '../../support/engines';
 import { block, DIM, input, ROWS } from './unit-blocks';
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
+import * as tf from '../../../src/core/tf';
 import { gradients, runUnit } from '../../../src/engine/autograd/unit';
 import type { Engine } from '../../../src/engine/backend/engine';
 import { gelu, layerNorm, linear } from '../../../src/engine/backend/ops';
-import * as tf from '../../../src/core/tf';
 import { assertClose, normals, valuesOf } from '../../support/close';
 import { ENGINE_CASES } from '../../support/engines';
 import { ShardedUnit } from './sharded-unit';

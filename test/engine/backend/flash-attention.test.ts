@@ -1,12 +1,16 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
-import { gradients, runUnit } from '../../../src/engine/autograd/unit';
-import type { Engine } from '../../../src/engine/backend/engine';
-import { type FlashSizes, flashScratchSize, flashSizes } from '../../../src/engine/backend/fused/flash-attention';
-import { type FlashAttention, flashAttention } from '../../../src/engine/backend/ops';
-import { plainFlashAttention } from '../../../src/engine/backend/plain-ops';
 import type { MemoryCause } from '../../../src/core/events';
 import * as tf from '../../../src/core/tf';
+import { gradients, runUnit } from '../../../src/engine/autograd/unit';
+import type { Engine } from '../../../src/engine/backend/engine';
+import {
+  type FlashSizes,
+  flashScratchSize,
+  flashSizes,
+} from '../../../src/engine/backend/fused/flash-attention';
+import { type FlashAttention, flashAttention } from '../../../src/engine/backend/ops';
+import { plainFlashAttention } from '../../../src/engine/backend/plain-ops';
 import { assertClose, normals, valuesOf } from '../../support/close';
 import { ENGINE_CASES } from '../../support/engines';
 

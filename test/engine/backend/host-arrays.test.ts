@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import * as fc from 'fast-check';
+import { ShardlabError } from '../../../src/core/errors';
+import * as tf from '../../../src/core/tf';
 import type { Engine } from '../../../src/engine/backend/engine';
 import type { HostArray } from '../../../src/engine/backend/host-arrays';
 import { HostHeap } from '../../../src/engine/backend/host-heap';
 import { createWasmEngine } from '../../../src/engine/backend/wasm-engine';
-import { ShardlabError } from '../../../src/core/errors';
-import * as tf from '../../../src/core/tf';
 import { normals, valuesOf } from '../../support/close';
 import { LiveBuffers } from '../../support/live-buffers';
 

@@ -1,9 +1,15 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import fc from 'fast-check';
-import { type ConvOptions, conv2d, convTranspose2d, maxPool2d, pairOf } from '../../../src/engine/backend/image-ops';
-import { withMetaEngine } from '../../../src/engine/backend/meta-engine';
 import * as tf from '../../../src/core/tf';
+import {
+  type ConvOptions,
+  conv2d,
+  convTranspose2d,
+  maxPool2d,
+  pairOf,
+} from '../../../src/engine/backend/image-ops';
+import { withMetaEngine } from '../../../src/engine/backend/meta-engine';
 import { assertClose, normals } from '../../support/close';
 import { ENGINE_CASES } from '../../support/engines';
 

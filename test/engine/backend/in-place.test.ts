@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
-import type { Engine } from '../../../src/engine/backend/engine';
 import * as tf from '../../../src/core/tf';
+import type { Engine } from '../../../src/engine/backend/engine';
 import { assertClose, normals, valuesOf } from '../../support/close';
 import { ENGINE_CASES } from '../../support/engines';
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
+import * as tf from '../../../src/core/tf';
 import { withMetaEngine } from '../../../src/engine/backend/meta-engine';
 import { embedding, softmaxCrossEntropy } from '../../../src/engine/backend/ops';
-import * as tf from '../../../src/core/tf';
 import { gpt } from '../../../src/nn/models/gpt';
 import { ENGINE_CASES } from '../../support/engines';
 

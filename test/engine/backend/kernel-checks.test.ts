@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import fc from 'fast-check';
-import { CHECKS, UNCHECKED } from '../../../src/engine/backend/checks/kernel-checks';
-import type { Engine } from '../../../src/engine/backend/engine';
 import { ShardlabError } from '../../../src/core/errors';
 import * as tf from '../../../src/core/tf';
+import { CHECKS, UNCHECKED } from '../../../src/engine/backend/checks/kernel-checks';
+import type { Engine } from '../../../src/engine/backend/engine';
 import { ENGINE_CASES } from '../../support/engines';
 import { GuardedHeap } from '../../support/guarded-heap';
 import { type KernelArguments, TRUSTED_NUMBERS, type TrustedNumber } from './kernel-calls';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { causalSoftmax, layerNorm, softmaxCrossEntropy } from '../../../src/engine/backend/ops';
 import * as tf from '../../../src/core/tf';
+import { causalSoftmax, layerNorm, softmaxCrossEntropy } from '../../../src/engine/backend/ops';
 import { testEngine } from '../../support/wasm-test-engine';
 
 const LENGTH = 2 ** 20 + 3;

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
+import { alias } from '../../../src/core/clone';
+import { ShardlabError } from '../../../src/core/errors';
+import * as tf from '../../../src/core/tf';
 import type { Engine } from '../../../src/engine/backend/engine';
 import { layerNorm } from '../../../src/engine/backend/ops';
 import type { WasmBackend } from '../../../src/engine/backend/wasm-backend';
 import { createWasmEngine } from '../../../src/engine/backend/wasm-engine';
-import { alias } from '../../../src/core/clone';
-import { ShardlabError } from '../../../src/core/errors';
-import * as tf from '../../../src/core/tf';
 import { ENGINE_CASES } from '../../support/engines';
 import { LiveBuffers } from '../../support/live-buffers';
 

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import { SILENT } from '../../../src/core/events';
+import * as tf from '../../../src/core/tf';
 import { gradients, runUnit, type UnitHooks } from '../../../src/engine/autograd/unit';
 import type { Engine } from '../../../src/engine/backend/engine';
 import { layerNorm } from '../../../src/engine/backend/ops';
-import { SILENT } from '../../../src/core/events';
-import * as tf from '../../../src/core/tf';
 import { valuesOf } from '../../support/close';
 import { testEngine } from '../../support/wasm-test-engine';
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
+import * as tf from '../../../src/core/tf';
 import { gradients, runUnit } from '../../../src/engine/autograd/unit';
 import type { Engine } from '../../../src/engine/backend/engine';
 import {
@@ -20,7 +21,6 @@ import {
   plainLayerNorm,
   plainLinear,
 } from '../../../src/engine/backend/plain-ops';
-import * as tf from '../../../src/core/tf';
 import { assertClose, normals, valuesOf } from '../../support/close';
 import { ENGINE_CASES } from '../../support/engines';
 

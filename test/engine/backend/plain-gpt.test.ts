@@ -1,4 +1,5 @@
 import { before, describe, test } from 'node:test';
+import * as tf from '../../../src/core/tf';
 import {
   plainCausalAttention,
   plainCrossEntropy,
@@ -7,7 +8,6 @@ import {
   plainLayerNorm,
   plainLinear,
 } from '../../../src/engine/backend/plain-ops';
-import * as tf from '../../../src/core/tf';
 import { assertClose, normals } from '../../support/close';
 import { onBothBackends } from '../../support/cpu-reference';
 import { ENGINE_CASES } from '../../support/engines';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import fc from 'fast-check';
-import type { Engine } from '../../../src/engine/backend/engine';
 import * as tf from '../../../src/core/tf';
+import type { Engine } from '../../../src/engine/backend/engine';
 import { assertClose, normals } from '../../support/close';
 import { onBothBackends } from '../../support/cpu-reference';
 import { ENGINE_CASES } from '../../support/engines';

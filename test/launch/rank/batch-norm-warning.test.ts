@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { withMetaEngine } from '../../../src/engine/backend/meta-engine';
 import type { Tensor } from '../../../src/core/tf';
+import { withMetaEngine } from '../../../src/engine/backend/meta-engine';
 import { BatchNormWarning } from '../../../src/launch/rank/batch-norm-warning';
 import { BatchNorm2d, SyncBatchNorm } from '../../../src/nn/layers/batch-norm';
 import { Module } from '../../../src/nn/module';

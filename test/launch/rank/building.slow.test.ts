@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { encodeHeader } from '../../../src/training/checkpoint/format/safetensors-header';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
 import { ShardlabError } from '../../../src/core/errors';
 import { buildModel } from '../../../src/nn/models/build-model';
+import { encodeHeader } from '../../../src/training/checkpoint/format/safetensors-header';
 import { launchFor, temporaryFolder } from '../../session/job-fixture';
 
 const CONFIG: TrainConfigInput = {

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import type { RankEvent } from '../../../src/launch/control/messages';
 import type { Job } from '../../../src/session/run/job';
+import { runCell } from '../../session/job-fixture';
 import { assertClose } from '../../support/close';
 import { testData } from '../../support/paths';
-import { runCell } from '../../session/job-fixture';
 
 /** Parameters' values by name. */
 export type Values = Readonly<Record<string, readonly number[]>>;

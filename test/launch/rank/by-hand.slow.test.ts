@@ -4,9 +4,9 @@ import type * as tf from '../../../src/core/tf';
 import type { RankScope } from '../../../src/launch/rank/scope';
 import type { Linear } from '../../../src/nn/linear';
 import type { Module } from '../../../src/nn/module';
+import { launchForAll } from '../../session/job-fixture';
 import { casesHere } from '../../support/cases';
 import { assertClose } from '../../support/close';
-import { launchForAll } from '../../session/job-fixture';
 import { assertSteps, printedBy, TORCH, type Values } from './by-hand-models';
 
 const shared = launchForAll({ ranks: 2 });

@@ -7,8 +7,8 @@ import type { TrainConfigInput } from '../../../src/config/train-config';
 import type { Tensor } from '../../../src/core/tf';
 import type { LoaderData } from '../../../src/launch/rank/data-loader';
 import type { RankScope } from '../../../src/launch/rank/scope';
-import { testData } from '../../support/paths';
 import { launchFor, resultsOf, runCell, temporaryFolder, withTmpdir } from '../../session/job-fixture';
+import { testData } from '../../support/paths';
 
 const baseDir = mkdtempSync(join(tmpdir(), 'shardlab-loader-'));
 after(() => rmSync(baseDir, { recursive: true, force: true }));

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { launchForAll, runCell } from '../../session/job-fixture';
 import { assertClose } from '../../support/close';
 import { testData } from '../../support/paths';
 import { type PlacedPart, placesOf } from '../../support/split-places';
-import { launchForAll, runCell } from '../../session/job-fixture';
 
 /** Losses and parameters of the whole model in one process. Source: divided_reference.py. */
 const TORCH = JSON.parse(readFileSync(testData('divided_reference.json'), 'utf8')) as Readonly<

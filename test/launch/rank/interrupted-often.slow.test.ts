@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { HAS_ALL_CASES } from '../../support/cases';
 import { launchForAll, runCell } from '../../session/job-fixture';
+import { HAS_ALL_CASES } from '../../support/cases';
 
 const shared = launchForAll({ ranks: 2 });
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { launchForAll, runCell } from '../../session/job-fixture';
 import { assertClose } from '../../support/close';
 import { testData } from '../../support/paths';
-import { launchForAll, runCell } from '../../session/job-fixture';
 
 interface Reference {
   readonly losses: readonly number[];

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { shareJob } from '../../session/job-fixture';
 import { HAS_ALL_CASES } from '../../support/cases';
 import { testData } from '../../support/paths';
-import { shareJob } from '../../session/job-fixture';
 
 /** The wrapper of the model, or none. */
 const AROUND: readonly string[] = [

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { assertClose } from '../../support/close';
 import { launchForAll, runCell } from '../../session/job-fixture';
+import { assertClose } from '../../support/close';
 
 /** Losses and norms of the gradients, of torch 2.13 on the whole model with two microbatches and SGD. */
 const TORCH_FROZEN = [0.157885276, 0.541488945, 0.120795108, 0.074008584, 0.131796353, 0.136207089];

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { RankScope } from '../../../src/launch/rank/scope';
-import { HAS_ALL_CASES } from '../../support/cases';
 import { launchFor, launchForAll, runCell } from '../../session/job-fixture';
 import { RESNET } from '../../session/run/own-image-models';
 import { requireTorch } from '../../session/run/own-model-cases';
 import { type OwnScope, VALUES_CELL } from '../../session/run/own-values';
+import { HAS_ALL_CASES } from '../../support/cases';
 
 const AROUND = ['DDP', 'ZERO_1', 'ZERO_2', 'fullyShard', 'fullyShard, checkpointed', 'FSDP', 'SHARD_GRAD_OP'];
 

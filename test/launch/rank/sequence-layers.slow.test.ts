@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { valuesHere } from '../../support/cases';
 import { shareJob } from '../../session/job-fixture';
+import { valuesHere } from '../../support/cases';
 
 const AROUND = ['none', 'DDP', 'fullyShard', 'fullyShard, checkpointed'];
 

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { launchFor, runCell } from '../../session/job-fixture';
 import { casesHere } from '../../support/cases';
 import { assertClose } from '../../support/close';
 import { testData } from '../../support/paths';
-import { launchFor, runCell } from '../../session/job-fixture';
 
 type Values = Readonly<Record<string, readonly number[]>>;
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { quietPlan as plan } from '../../../src/session/plans/plan';
 import { reservableBytes } from '../../../src/planner/memory/allocator';
 import { inferenceMemory } from '../../../src/planner/memory/inference';
+import { quietPlan as plan } from '../../../src/session/plans/plan';
 import { layoutOfLine } from '../../support/batch-lines';
 
 const OPT_13B = { kind: 'gpt', layers: 40, dim: 5120, heads: 40, vocab: 50_272, seq: 2048 };

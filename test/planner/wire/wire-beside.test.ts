@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TrainConfigInput } from '../../../src/config/train-config';
-import { plan } from '../../../src/session/notebook/plan';
 import type { WireBeside } from '../../../src/planner/dry-run/wire-beside';
+import { plan } from '../../../src/session/notebook/plan';
 
 const LLAMA = { kind: 'llama', layers: 4, dim: 64, heads: 8, ffn: 128, vocab: 256, seq: 64 } as const;
 const GROUPED = { ...LLAMA, kvHeads: 2 };

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { parse } from 'yaml';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
-import { createBatches } from '../../../src/training/data/batches';
 import { TARGET_NAMES, TARGETS } from '../../../src/programs/export/targets';
+import { createBatches } from '../../../src/training/data/batches';
 import { bundleOf, GPT, LLAMA } from './export-fixture';
 
 test('a bundle has a script without an import of ours, under 150 lines, and a README of ten lines', (context) => {

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { parseTrainConfig } from '../../../src/config/train-config';
 import { createBatches } from '../../../src/training/data/batches';
-import { readSafetensors } from '../../support/safetensors';
 import { launchFor } from '../../session/job-fixture';
+import { readSafetensors } from '../../support/safetensors';
 import { GPT, testFolder } from './export-fixture';
 
 test("run.export writes the run's current parameters and its next batches", async (context) => {

@@ -3,10 +3,10 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { parseTrainConfig } from '../../../src/config/train-config';
-import { type Foreign, readConfig } from '../../../src/programs/read';
 import { planBundle, writeBundle } from '../../../src/programs/export/bundle';
 import { launchLines } from '../../../src/programs/export/launch-lines';
 import { TARGET_NAMES, type TargetName } from '../../../src/programs/export/targets';
+import { type Foreign, readConfig } from '../../../src/programs/read';
 import { GPT, LLAMA, testFolder } from './export-fixture';
 
 const FILES = {

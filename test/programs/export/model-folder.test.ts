@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { writeInitialValues } from '../../../src/training/checkpoint/pretrained/initial-values';
 import { parseTrainConfig } from '../../../src/config/train-config';
+import { writeInitialValues } from '../../../src/training/checkpoint/pretrained/initial-values';
 import { bundleOf, GPT, LLAMA, testFolder } from './export-fixture';
 
 for (const model of [GPT, LLAMA]) {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { claims } from '../../../src/claims/notebook/claims';
 import { DISPLAY } from '../../../src/core/display';
 import { ConfigError } from '../../../src/core/errors';
-import { claims } from '../../../src/claims/notebook/claims';
 
 test('claims are counted by document and verdict', () => {
   const all = claims();

@@ -5,8 +5,8 @@ import * as sl from '../../../src';
 import { SETTING_ROWS } from '../../../src/config/setting-table';
 import GLOSSARY from '../../../src/config/terms.json';
 import { parseTrainConfig } from '../../../src/config/train-config';
-import { lookup } from '../../../src/session/notebook/lookup';
 import * as nn from '../../../src/nn/names/nn-names';
+import { lookup } from '../../../src/session/notebook/lookup';
 
 /** Names that the five documents print, as they print them. */
 const PRINTED = `

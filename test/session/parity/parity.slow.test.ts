@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { LENGTH_BYTES, parseHeader } from '../../../src/training/checkpoint/format/safetensors-header';
 import type { TrainConfigInput } from '../../../src/config/train-config';
+import { LENGTH_BYTES, parseHeader } from '../../../src/training/checkpoint/format/safetensors-header';
 import { launchFor, temporaryFolder } from '../job-fixture';
 
 const MODEL = { kind: 'gpt', layers: 2, dim: 32, heads: 4, vocab: 256, seq: 16 } as const;

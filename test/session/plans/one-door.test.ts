@@ -5,6 +5,8 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import * as tf from '../../../src/core/tf';
+import type { RankScope } from '../../../src/launch/rank/scope';
+import { dryRun } from '../../../src/planner/dry-run/dry-run';
 import { readConfig } from '../../../src/programs/read';
 import { compare } from '../../../src/session/notebook/compare';
 import { plan } from '../../../src/session/notebook/plan';
@@ -12,9 +14,7 @@ import { recommend } from '../../../src/session/notebook/recommend';
 import { CountedRun } from '../../../src/session/plans/count';
 import { quietPlan } from '../../../src/session/plans/plan';
 import { whatIf } from '../../../src/session/plans/what-if';
-import type { RankScope } from '../../../src/launch/rank/scope';
 import type { Job } from '../../../src/session/run/job';
-import { dryRun } from '../../../src/planner/dry-run/dry-run';
 
 const STRATEGIES: readonly TrainConfigInput[] = [
   { parallel: { strategy: 'NO_SHARD' } },

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import type * as tf from '../../../src/core/tf';
-import { plan } from '../../../src/session/notebook/plan';
 import type { RankScope } from '../../../src/launch/rank/scope';
+import { plan } from '../../../src/session/notebook/plan';
 import { launchForAll } from '../job-fixture';
 
 const job = launchForAll({ ranks: 2 });

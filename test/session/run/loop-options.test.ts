@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import type { PreparedData } from '../../../src/training/data/prepared';
 import { Callbacks } from '../../../src/session/run/callbacks';
 import { checkLoopOptions, type LoopOptions } from '../../../src/session/run/loop-options';
 import { RunLogs } from '../../../src/session/run/run-logs';
+import type { PreparedData } from '../../../src/training/data/prepared';
 import { temporaryFolder } from '../job-fixture';
 
 /** Data with rows for validation. */

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
-import type { Pass } from '../../../src/engine/autograd/unit';
 import type { TrainConfigInput } from '../../../src/config/train-config';
+import type { Pass } from '../../../src/engine/autograd/unit';
 import type { RankScope } from '../../../src/launch/rank/scope';
-import type { Job } from '../../../src/session/run/job';
 import type { StepRecord } from '../../../src/ledger/record';
+import type { Job } from '../../../src/session/run/job';
 import type { Optimizer } from '../../../src/sharding/optim/optimizer';
 import { launchFor, runCell } from '../job-fixture';
 import { LOOP_MODELS, type LoopModel } from './loops-by-hand-models';

@@ -12,10 +12,10 @@ import type { Figure } from '../../../src/figures/figure';
 import { memoryFigure } from '../../../src/figures/memory-figure';
 import { processTable } from '../../../src/figures/process-table';
 import type { RunView } from '../../../src/figures/run-view';
-import { viewOf } from '../../../src/session/run/figures';
-import { RunHistory } from '../../../src/session/run/history';
 import type { StepRecord } from '../../../src/ledger/record';
 import { SpillFile } from '../../../src/ledger/spill-file';
+import { viewOf } from '../../../src/session/run/figures';
+import { RunHistory } from '../../../src/session/run/history';
 import { simulateRanks } from '../../ledger/simulated-step';
 
 const WORLD = 2;

@@ -4,8 +4,8 @@ import { test } from 'node:test';
 import type { Tensor } from '@tensorflow/tfjs';
 import type { RankScope } from '../../../src/launch/rank/scope';
 import type { Run } from '../../../src/session/run/run';
-import { differences, readCheckpoint } from '../../training/checkpoint/state-files';
 import { valuesHere } from '../../support/cases';
+import { differences, readCheckpoint } from '../../training/checkpoint/state-files';
 import { launchFor, temporaryFolder } from '../job-fixture';
 
 const ROWS = 30;

@@ -3,8 +3,8 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { Tensor } from '@tensorflow/tfjs';
-import { plan } from '../../../src/session/notebook/plan';
 import type { RankScope } from '../../../src/launch/rank/scope';
+import { plan } from '../../../src/session/notebook/plan';
 import { launchFor, shareJob, temporaryFolder } from '../job-fixture';
 
 const model = ({ nn }: RankScope) => new nn.Linear(2, 1);

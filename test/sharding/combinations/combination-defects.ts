@@ -1,12 +1,12 @@
-import type { Engine } from '../../../src/engine/backend/engine';
 import { modelShape } from '../../../src/config/settings/model';
 import type { TrainConfig } from '../../../src/config/train-config';
 import * as tf from '../../../src/core/tf';
+import type { Engine } from '../../../src/engine/backend/engine';
+import type { StateDict } from '../../../src/nn/load-state';
+import { buildModel } from '../../../src/nn/models/build-model';
 import type { BatchSource } from '../../../src/training/data/batch';
 import { syntheticBatches } from '../../../src/training/data/batches';
 import type { ProcessGroup, ReduceOp, Work } from '../../../src/wire/dist/types';
-import type { StateDict } from '../../../src/nn/load-state';
-import { buildModel } from '../../../src/nn/models/build-model';
 
 /** A defect that the comparison with one process must find. */
 export type CombinationDefect =

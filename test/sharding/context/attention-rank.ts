@@ -1,13 +1,13 @@
-import { gradients } from '../../../src/engine/autograd/unit';
-import type { Engine } from '../../../src/engine/backend/engine';
 import type { CollectiveEvent } from '../../../src/core/events';
 import * as tf from '../../../src/core/tf';
-import type { ProcessGroup } from '../../../src/wire/dist/types';
+import { gradients } from '../../../src/engine/autograd/unit';
+import type { Engine } from '../../../src/engine/backend/engine';
 import { attention } from '../../../src/nn/attention';
 import { Module } from '../../../src/nn/module';
 import { Parameter } from '../../../src/nn/parameter';
 import { ContextParallel } from '../../../src/sharding/context/context-parallel';
 import { checkpointed } from '../../../src/sharding/recompute/checkpointed';
+import type { ProcessGroup } from '../../../src/wire/dist/types';
 import { normals, relativeDistance, valuesOf } from '../../support/close';
 import type { TestRank } from '../../support/rank-process';
 import type { AttentionCase, Defect } from './attention-cases';

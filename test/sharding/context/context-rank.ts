@@ -1,5 +1,5 @@
-import { gradients } from '../../../src/engine/autograd/unit';
 import * as tf from '../../../src/core/tf';
+import { gradients } from '../../../src/engine/autograd/unit';
 import { Parameter } from '../../../src/nn/parameter';
 import { ContextParallel } from '../../../src/sharding/context/context-parallel';
 import { type RankArgs, runAsRank, type TestRank } from '../../support/rank-process';

@@ -1,12 +1,10 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import fc from 'fast-check';
-import { gradients } from '../../../src/engine/autograd/unit';
-import { withMetaEngine } from '../../../src/engine/backend/meta-engine';
 import { type CollectiveEvent, SILENT } from '../../../src/core/events';
 import * as tf from '../../../src/core/tf';
-import { joinMetaWorld } from '../../../src/wire/dist/meta-world';
-import type { ProcessGroup } from '../../../src/wire/dist/types';
+import { gradients } from '../../../src/engine/autograd/unit';
+import { withMetaEngine } from '../../../src/engine/backend/meta-engine';
 import { gpt, moe } from '../../../src/nn/models/gpt';
 import { llama } from '../../../src/nn/models/llama';
 import { applyContextParallel } from '../../../src/sharding/context/apply-context-parallel';
@@ -17,6 +15,8 @@ import { cutSequence, restoreSequence, type SequenceCut } from '../../../src/sha
 import { ulyssesAttention } from '../../../src/sharding/context/ulysses-attention';
 import { DDP } from '../../../src/sharding/ddp/distributed-data-parallel';
 import { mixedPrecision } from '../../../src/sharding/precision/mixed-precision';
+import { joinMetaWorld } from '../../../src/wire/dist/meta-world';
+import type { ProcessGroup } from '../../../src/wire/dist/types';
 import { testEngine } from '../../support/wasm-test-engine';
 
 const [B, T, DIM, HEADS] = [2, 16, 24, 12];

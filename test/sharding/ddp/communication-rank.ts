@@ -1,8 +1,8 @@
-import { gradients } from '../../../src/engine/autograd/unit';
 import type { WireDType } from '../../../src/core/dtypes';
 import type { CollectiveEvent } from '../../../src/core/events';
 import { seeded } from '../../../src/core/random';
 import * as tf from '../../../src/core/tf';
+import { gradients } from '../../../src/engine/autograd/unit';
 import { gpt, moe } from '../../../src/nn/models/gpt';
 import type { Module } from '../../../src/nn/module';
 import { bf16CompressHook, fp16CompressHook } from '../../../src/sharding/ddp/comm-hooks';

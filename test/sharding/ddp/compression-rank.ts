@@ -1,6 +1,6 @@
-import { gradients } from '../../../src/engine/autograd/unit';
 import type { CommHookInput } from '../../../src/config/settings/comm-hook';
 import * as tf from '../../../src/core/tf';
+import { gradients } from '../../../src/engine/autograd/unit';
 import { Module } from '../../../src/nn/module';
 import { Parameter } from '../../../src/nn/parameter';
 import { DDP } from '../../../src/sharding/ddp/distributed-data-parallel';

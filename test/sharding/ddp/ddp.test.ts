@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { gradients } from '../../../src/engine/autograd/unit';
-import type { Engine } from '../../../src/engine/backend/engine';
 import { SILENT } from '../../../src/core/events';
 import * as tf from '../../../src/core/tf';
-import type { ProcessGroup, Work } from '../../../src/wire/dist/types';
+import { gradients } from '../../../src/engine/autograd/unit';
+import type { Engine } from '../../../src/engine/backend/engine';
 import { ModuleList } from '../../../src/nn/containers';
 import { Linear } from '../../../src/nn/linear';
 import { Module } from '../../../src/nn/module';
 import { DDP, type DdpOptions } from '../../../src/sharding/ddp/distributed-data-parallel';
 import { rootOnly } from '../../../src/sharding/wrap-policy';
+import type { ProcessGroup, Work } from '../../../src/wire/dist/types';
 import { soloGroup } from '../../support/solo-group';
 import { testEngine } from '../../support/wasm-test-engine';
 

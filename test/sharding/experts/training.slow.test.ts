@@ -6,8 +6,8 @@ import { test } from 'node:test';
 import { inspect } from 'node:util';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import type { RankScope } from '../../../src/launch/rank/scope';
-import type { Run } from '../../../src/session/run/run';
 import { communication } from '../../../src/ledger/communication';
+import type { Run } from '../../../src/session/run/run';
 import { shareJob } from '../../session/job-fixture';
 import { casesHere, HAS_ALL_CASES } from '../../support/cases';
 

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { runInNewContext } from 'node:vm';
-import { gradients } from '../../../src/engine/autograd/unit';
-import type { Engine } from '../../../src/engine/backend/engine';
 import { SILENT } from '../../../src/core/events';
 import * as tf from '../../../src/core/tf';
+import { gradients } from '../../../src/engine/autograd/unit';
+import type { Engine } from '../../../src/engine/backend/engine';
 import { DDP } from '../../../src/sharding/ddp/distributed-data-parallel';
 import { fullyShard } from '../../../src/sharding/fsdp/fully-shard';
 import { noSync, unitsOf } from '../../../src/sharding/fsdp/units-of';

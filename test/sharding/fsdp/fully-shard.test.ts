@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { gradients } from '../../../src/engine/autograd/unit';
-import type { Engine } from '../../../src/engine/backend/engine';
 import { ShardlabError } from '../../../src/core/errors';
 import { SILENT } from '../../../src/core/events';
 import * as tf from '../../../src/core/tf';
+import { gradients } from '../../../src/engine/autograd/unit';
+import type { Engine } from '../../../src/engine/backend/engine';
 import { Linear } from '../../../src/nn/linear';
 import { Module } from '../../../src/nn/module';
 import { Parameter } from '../../../src/nn/parameter';

@@ -1,5 +1,5 @@
-import { gradients } from '../../../src/engine/autograd/unit';
 import * as tf from '../../../src/core/tf';
+import { gradients } from '../../../src/engine/autograd/unit';
 import { readState, writeState } from '../../../src/nn/state-values';
 import { fullyShard } from '../../../src/sharding/fsdp/fully-shard';
 import { unitsOf } from '../../../src/sharding/fsdp/units-of';

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { gradients } from '../../../src/engine/autograd/unit';
-import type { Engine } from '../../../src/engine/backend/engine';
 import { SILENT } from '../../../src/core/events';
 import * as tf from '../../../src/core/tf';
+import { gradients } from '../../../src/engine/autograd/unit';
+import type { Engine } from '../../../src/engine/backend/engine';
 import { Linear } from '../../../src/nn/linear';
 import { gpt } from '../../../src/nn/models/gpt';
 import type { Module } from '../../../src/nn/module';

@@ -1,13 +1,11 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { gradients } from '../../../src/engine/autograd/unit';
-import type { Engine } from '../../../src/engine/backend/engine';
 import type { StrategyName } from '../../../src/config/strategies';
 import { SILENT } from '../../../src/core/events';
 import * as tf from '../../../src/core/tf';
-import type { ProcessGroup } from '../../../src/wire/dist/types';
+import { gradients } from '../../../src/engine/autograd/unit';
+import type { Engine } from '../../../src/engine/backend/engine';
 import { readState, writeState } from '../../../src/nn/state-values';
-import { AdamW } from '../../../src/sharding/optim/adamw';
 import {
   type FullyShardOptions,
   fullyShard,
@@ -19,7 +17,9 @@ import {
   setModulesToForwardPrefetch,
   unitsOf,
 } from '../../../src/sharding/fsdp/units-of';
+import { AdamW } from '../../../src/sharding/optim/adamw';
 import { mixedPrecision } from '../../../src/sharding/precision/mixed-precision';
+import type { ProcessGroup } from '../../../src/wire/dist/types';
 import { soloGroup } from '../../support/solo-group';
 import { testEngine } from '../../support/wasm-test-engine';
 import { Chain } from '../chain-model';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
+import * as tf from '../../../src/core/tf';
 import { gradients } from '../../../src/engine/autograd/unit';
 import type { Engine } from '../../../src/engine/backend/engine';
-import * as tf from '../../../src/core/tf';
 import { Block } from '../../../src/nn/block';
 import { gpt, moe } from '../../../src/nn/models/gpt';
 import { readState } from '../../../src/nn/state-values';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import * as tf from '../../../src/core/tf';
 import type { Engine } from '../../../src/engine/backend/engine';
 import { dynamicMap, quantizationTables } from '../../../src/engine/backend/quantization-tables';
-import * as tf from '../../../src/core/tf';
 import { Parameter } from '../../../src/nn/parameter';
 import { stateBuffers } from '../../../src/nn/state-values';
 import { AdamW } from '../../../src/sharding/optim/adamw';

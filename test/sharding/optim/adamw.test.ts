@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import type { Engine } from '../../../src/engine/backend/engine';
 import * as tf from '../../../src/core/tf';
+import type { Engine } from '../../../src/engine/backend/engine';
 import { Parameter } from '../../../src/nn/parameter';
 import { stateBuffers } from '../../../src/nn/state-values';
 import { AdamW, type AdamWOptions } from '../../../src/sharding/optim/adamw';

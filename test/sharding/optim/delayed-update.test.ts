@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import type { Engine } from '../../../src/engine/backend/engine';
 import { type OptimizerConfig, optimizerSchema } from '../../../src/config/settings/optimizer';
 import * as tf from '../../../src/core/tf';
+import type { Engine } from '../../../src/engine/backend/engine';
 import { Parameter } from '../../../src/nn/parameter';
 import { createOptimizer } from '../../../src/sharding/optim/create-optimizer';
 import type { Optimizer } from '../../../src/sharding/optim/optimizer';

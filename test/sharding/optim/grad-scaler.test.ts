@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import type { Engine } from '../../../src/engine/backend/engine';
 import { seeded } from '../../../src/core/random';
 import * as tf from '../../../src/core/tf';
-import type { ProcessGroup } from '../../../src/wire/dist/types';
+import type { Engine } from '../../../src/engine/backend/engine';
 import { Parameter, type StateBuffer } from '../../../src/nn/parameter';
 import { GradScaler, type GradScalerOptions } from '../../../src/sharding/optim/grad-scaler';
+import type { ProcessGroup } from '../../../src/wire/dist/types';
 import { soloGroup } from '../../support/solo-group';
 import { testEngine } from '../../support/wasm-test-engine';
 

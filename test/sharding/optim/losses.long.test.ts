@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import type { Engine } from '../../../src/engine/backend/engine';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
+import type { Engine } from '../../../src/engine/backend/engine';
 import { createTrainer } from '../../../src/training/trainer';
 import { soloGroup } from '../../support/solo-group';
 import { TallyObserver } from '../../support/tally-observer';

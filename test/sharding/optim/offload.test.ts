@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import type { Engine } from '../../../src/engine/backend/engine';
-import type { HostArray } from '../../../src/engine/backend/host-arrays';
 import { type OptimizerConfig, optimizerSchema } from '../../../src/config/settings/optimizer';
 import * as tf from '../../../src/core/tf';
+import type { Engine } from '../../../src/engine/backend/engine';
+import type { HostArray } from '../../../src/engine/backend/host-arrays';
 import { Parameter, type StateBuffer } from '../../../src/nn/parameter';
 import { stateBuffers } from '../../../src/nn/state-values';
 import { createOptimizer } from '../../../src/sharding/optim/create-optimizer';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import type { Engine } from '../../../src/engine/backend/engine';
 import { parseTrainConfig } from '../../../src/config/train-config';
+import type { Engine } from '../../../src/engine/backend/engine';
 import { buildModel } from '../../../src/nn/models/build-model';
 import type { Module } from '../../../src/nn/module';
 import { AdamW } from '../../../src/sharding/optim/adamw';

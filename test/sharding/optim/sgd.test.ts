@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import type { Engine } from '../../../src/engine/backend/engine';
 import * as tf from '../../../src/core/tf';
+import type { Engine } from '../../../src/engine/backend/engine';
 import { Parameter } from '../../../src/nn/parameter';
 import { SGD, type SgdOptions } from '../../../src/sharding/optim/sgd';
 import { normals, valuesOf } from '../../support/close';

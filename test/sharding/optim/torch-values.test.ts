@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import type { Engine } from '../../../src/engine/backend/engine';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
 import * as tf from '../../../src/core/tf';
+import type { Engine } from '../../../src/engine/backend/engine';
 import { Parameter } from '../../../src/nn/parameter';
 import { Adam, AdamW } from '../../../src/sharding/optim/adamw';
 import { createOptimizer } from '../../../src/sharding/optim/create-optimizer';

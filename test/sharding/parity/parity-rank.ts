@@ -1,14 +1,14 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Engine } from '../../../src/engine/backend/engine';
 import { modelShape } from '../../../src/config/settings/model';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
 import * as tf from '../../../src/core/tf';
-import { type BatchSource, inputsOf, targetsOf } from '../../../src/training/data/batch';
-import { syntheticBatches } from '../../../src/training/data/batches';
+import type { Engine } from '../../../src/engine/backend/engine';
 import { loadState } from '../../../src/nn/load-state';
 import { readState } from '../../../src/nn/state-values';
 import { type NaiveTraining, naiveTrain } from '../../../src/sharding/naive/train';
+import { type BatchSource, inputsOf, targetsOf } from '../../../src/training/data/batch';
+import { syntheticBatches } from '../../../src/training/data/batches';
 import { createTrainer, type Trainer } from '../../../src/training/trainer';
 import { onRanks } from '../../support/on-ranks';
 import { testData } from '../../support/paths';

@@ -1,21 +1,21 @@
 import { type Observer, SILENT } from '../../../src/core/events';
 import * as tf from '../../../src/core/tf';
-import { initializeModelParallel, type ModelParallel } from '../../../src/wire/dist/model-parallel';
 import { LanguageModel } from '../../../src/nn/models/language-model';
 import type { Module } from '../../../src/nn/module';
 import type { StateBuffer } from '../../../src/nn/parameter';
 import { readState } from '../../../src/nn/state-values';
-import { clipGradNormInPlace } from '../../../src/sharding/optim/clip-grad-norm';
-import type { HasStates } from '../../../src/sharding/optim/optimizer';
-import { SGD } from '../../../src/sharding/optim/sgd';
 import { DDP } from '../../../src/sharding/ddp/distributed-data-parallel';
 import { fullyShard } from '../../../src/sharding/fsdp/fully-shard';
 import { unitsOf } from '../../../src/sharding/fsdp/units-of';
 import { naivePipeline } from '../../../src/sharding/naive/pipeline-parallel';
+import { clipGradNormInPlace } from '../../../src/sharding/optim/clip-grad-norm';
+import type { HasStates } from '../../../src/sharding/optim/optimizer';
+import { SGD } from '../../../src/sharding/optim/sgd';
 import { PipelineSchedule } from '../../../src/sharding/pipeline/pipeline-schedule';
 import type { PipelineStage } from '../../../src/sharding/pipeline/pipeline-stage';
 import { pipelineStages } from '../../../src/sharding/pipeline/pipeline-stages';
 import { applyActivationCheckpointing } from '../../../src/sharding/recompute/apply-activation-checkpointing';
+import { initializeModelParallel, type ModelParallel } from '../../../src/wire/dist/model-parallel';
 import { onRanks } from '../../support/on-ranks';
 import type { RankArgs, TestRank } from '../../support/rank-process';
 import {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
+import * as tf from '../../../src/core/tf';
 import { gradients } from '../../../src/engine/autograd/unit';
 import type { Engine } from '../../../src/engine/backend/engine';
-import * as tf from '../../../src/core/tf';
 import type { Module } from '../../../src/nn/module';
 import { clipGradNormInPlace } from '../../../src/sharding/optim/clip-grad-norm';
 import { SGD } from '../../../src/sharding/optim/sgd';

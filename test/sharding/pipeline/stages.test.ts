@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import * as tf from '../../../src/core/tf';
 import { currentDraws } from '../../../src/engine/backend/current-engine';
 import type { Engine } from '../../../src/engine/backend/engine';
-import * as tf from '../../../src/core/tf';
-import type { ProcessGroup } from '../../../src/wire/dist/types';
 import { ModuleList, Sequential } from '../../../src/nn/containers';
 import { Embedding } from '../../../src/nn/embedding';
 import { Linear } from '../../../src/nn/linear';
@@ -16,9 +15,10 @@ import { PipelineSchedule, type ScheduleOptions } from '../../../src/sharding/pi
 import { PipelineStage } from '../../../src/sharding/pipeline/pipeline-stage';
 import { pipelineStages } from '../../../src/sharding/pipeline/pipeline-stages';
 import { splitPieces } from '../../../src/sharding/pipeline/split';
-import { standIn } from '../../wire/dist/group-stand-in';
+import type { ProcessGroup } from '../../../src/wire/dist/types';
 import { valuesOf } from '../../support/close';
 import { testEngine } from '../../support/wasm-test-engine';
+import { standIn } from '../../wire/dist/group-stand-in';
 
 let engine: Engine;
 before(async () => {

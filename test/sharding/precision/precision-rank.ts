@@ -1,8 +1,8 @@
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
 import type { CollectiveEvent } from '../../../src/core/events';
+import { readState } from '../../../src/nn/state-values';
 import type { BatchSource } from '../../../src/training/data/batch';
 import { syntheticBatches } from '../../../src/training/data/batches';
-import { readState } from '../../../src/nn/state-values';
 import { createTrainer, type Trainer } from '../../../src/training/trainer';
 import { onRanks } from '../../support/on-ranks';
 import type { RankArgs, TestRank } from '../../support/rank-process';

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { gradients } from '../../../src/engine/autograd/unit';
-import type { Engine } from '../../../src/engine/backend/engine';
 import type { HalfDType } from '../../../src/core/dtypes';
 import { SILENT } from '../../../src/core/events';
 import { HALF_FORMATS, roundValues } from '../../../src/core/rounding';
 import * as tf from '../../../src/core/tf';
+import { gradients } from '../../../src/engine/autograd/unit';
+import type { Engine } from '../../../src/engine/backend/engine';
 import { byCause, logicalByCause } from '../../../src/ledger/memory';
 import { Recorder } from '../../../src/ledger/recorder';
 import { Linear } from '../../../src/nn/linear';

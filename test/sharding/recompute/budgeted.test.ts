@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import { SILENT } from '../../../src/core/events';
+import * as tf from '../../../src/core/tf';
 import { gradients } from '../../../src/engine/autograd/unit';
 import type { Engine } from '../../../src/engine/backend/engine';
 import { FUSED } from '../../../src/engine/backend/fused/fused-kernel';
-import { SILENT } from '../../../src/core/events';
-import * as tf from '../../../src/core/tf';
 import { DDP } from '../../../src/sharding/ddp/distributed-data-parallel';
 import { applyActivationCheckpointing } from '../../../src/sharding/recompute/apply-activation-checkpointing';
 import { flopsOf } from '../../../src/sharding/recompute/layer-meter';

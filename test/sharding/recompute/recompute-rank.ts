@@ -1,15 +1,15 @@
 import { createHash } from 'node:crypto';
-import { gradients } from '../../../src/engine/autograd/unit';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
 import * as tf from '../../../src/core/tf';
-import { inputsOf, targetsOf } from '../../../src/training/data/batch';
-import { createBatches } from '../../../src/training/data/batches';
+import { gradients } from '../../../src/engine/autograd/unit';
 import { buildModel } from '../../../src/nn/models/build-model';
 import { readState } from '../../../src/nn/state-values';
 import { parallelize } from '../../../src/sharding/parallelize';
 import { applyActivationCheckpointing } from '../../../src/sharding/recompute/apply-activation-checkpointing';
 import { checkpointed } from '../../../src/sharding/recompute/checkpointed';
 import { layersOf } from '../../../src/sharding/wrap-policy';
+import { inputsOf, targetsOf } from '../../../src/training/data/batch';
+import { createBatches } from '../../../src/training/data/batches';
 import { onRanks } from '../../support/on-ranks';
 import type { RankArgs, TestRank } from '../../support/rank-process';
 

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import * as fc from 'fast-check';
-import type { Engine } from '../../../src/engine/backend/engine';
 import * as tf from '../../../src/core/tf';
-import type { Piece } from '../../../src/wire/dist/types';
+import type { Engine } from '../../../src/engine/backend/engine';
 import { moe } from '../../../src/nn/models/gpt';
 import { maskWords, rowTables, touchedRows } from '../../../src/sharding/sparse/row-masks';
 import { piecesOfRows, slicePieces, touchedRanges } from '../../../src/sharding/sparse/row-pieces';
+import type { Piece } from '../../../src/wire/dist/types';
 import { testEngine } from '../../support/wasm-test-engine';
 
 let engine: Engine;

@@ -1,7 +1,6 @@
+import * as tf from '../../../src/core/tf';
 import { runRegion } from '../../../src/engine/autograd/region';
 import { gradients } from '../../../src/engine/autograd/unit';
-import * as tf from '../../../src/core/tf';
-import type { ProcessGroup } from '../../../src/wire/dist/types';
 import { Parameter } from '../../../src/nn/parameter';
 import {
   copyToTensorParallelRegion,
@@ -12,6 +11,7 @@ import {
   scatterToSequenceParallelRegion,
   scatterToTensorParallelRegion,
 } from '../../../src/sharding/tensor/mappings';
+import type { ProcessGroup } from '../../../src/wire/dist/types';
 import { runAsRank } from '../../support/rank-process';
 
 type Mapping = (x: tf.Tensor, group: ProcessGroup, module: string) => tf.Tensor;

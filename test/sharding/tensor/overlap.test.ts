@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { gradients } from '../../../src/engine/autograd/unit';
-import { withMetaEngine } from '../../../src/engine/backend/meta-engine';
 import { type CollectiveEvent, SILENT } from '../../../src/core/events';
 import * as tf from '../../../src/core/tf';
-import { joinMetaWorld } from '../../../src/wire/dist/meta-world';
+import { gradients } from '../../../src/engine/autograd/unit';
+import { withMetaEngine } from '../../../src/engine/backend/meta-engine';
 import { fullyShard } from '../../../src/sharding/fsdp/fully-shard';
 import { applyActivationCheckpointing } from '../../../src/sharding/recompute/apply-activation-checkpointing';
 import { parallelizeTensors } from '../../../src/sharding/tensor/parallelize-tensors';
 import { layersOf } from '../../../src/sharding/wrap-policy';
+import { joinMetaWorld } from '../../../src/wire/dist/meta-world';
 import { type ModelCase, modelOf, sizesOf } from './tensor-models';
 
 const GPT: ModelCase = { kind: 'gpt', layers: 2, dim: 24, heads: 6, vocab: 64, seq: 12 };

@@ -1,10 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { withMetaEngine } from '../../../src/engine/backend/meta-engine';
 import * as tf from '../../../src/core/tf';
 import { warnOnce } from '../../../src/core/warn';
-import { initDeviceMesh } from '../../../src/wire/dist/device-mesh';
-import type { ProcessGroup } from '../../../src/wire/dist/types';
+import { withMetaEngine } from '../../../src/engine/backend/meta-engine';
 import { Sequential } from '../../../src/nn/containers';
 import { Embedding } from '../../../src/nn/embedding';
 import { MultiheadAttention } from '../../../src/nn/layers/multihead-attention';
@@ -27,6 +25,8 @@ import {
   SequenceParallel,
   Shard,
 } from '../../../src/sharding/tensor/styles';
+import { initDeviceMesh } from '../../../src/wire/dist/device-mesh';
+import type { ProcessGroup } from '../../../src/wire/dist/types';
 import { standIn } from '../../wire/dist/group-stand-in';
 
 const GPT = { layers: 2, dim: 24, heads: 6, vocab: 61, seq: 8 };

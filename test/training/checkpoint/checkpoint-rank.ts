@@ -1,12 +1,12 @@
 import nodeFs, { mkdirSync } from 'node:fs';
+import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
+import { ShardlabError } from '../../../src/core/errors';
 import type { ArraySlice } from '../../../src/training/checkpoint/load/fit';
 import { loadCheckpoint } from '../../../src/training/checkpoint/load/load-checkpoint';
 import { StateDicts } from '../../../src/training/checkpoint/load/state-dicts';
 import { Checkpointer, type CheckpointerOptions } from '../../../src/training/checkpoint/save/checkpointer';
 import type { SaveOptions } from '../../../src/training/checkpoint/save/save-plan';
 import type { TrainingState } from '../../../src/training/checkpoint/state/training-state';
-import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
-import { ShardlabError } from '../../../src/core/errors';
 import { createTrainer, type Trainer } from '../../../src/training/trainer';
 import { type RankArgs, runAsRank, type TestRank } from '../../support/rank-process';
 import { directSink } from './solo';

@@ -3,12 +3,12 @@ import fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { ShardlabError } from '../../../src/core/errors';
 import { indexText, parseIndex } from '../../../src/training/checkpoint/format/index-file';
 import { SafetensorsFile } from '../../../src/training/checkpoint/format/safetensors-file';
 import { openCatalog } from '../../../src/training/checkpoint/load/catalog';
 import { loadCheckpoint } from '../../../src/training/checkpoint/load/load-checkpoint';
 import type { TrainingState } from '../../../src/training/checkpoint/state/training-state';
-import { ShardlabError } from '../../../src/core/errors';
 import { testEngine } from '../../support/wasm-test-engine';
 import { soloCheckpointer, soloState } from './solo';
 

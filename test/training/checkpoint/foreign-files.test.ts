@@ -4,11 +4,11 @@ import fs, { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { createEventFile, readEventFile } from '../../../src/ledger/event-file';
 import { prepareFolder } from '../../../src/training/checkpoint/format/checkpoint-folder';
 import { decodeValues } from '../../../src/training/checkpoint/format/stored-dtypes';
 import { openCatalog, type StoredArray } from '../../../src/training/checkpoint/load/catalog';
 import { requireFit } from '../../../src/training/checkpoint/load/fit';
-import { createEventFile, readEventFile } from '../../../src/ledger/event-file';
 
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-foreign-'));
 after(() => rmSync(folder, { recursive: true, force: true }));

@@ -1,9 +1,9 @@
 import { appendFileSync, existsSync } from 'node:fs';
+import { parseTrainConfig } from '../../../src/config/train-config';
+import { writeState } from '../../../src/nn/state-values';
 import { loadCheckpoint } from '../../../src/training/checkpoint/load/load-checkpoint';
 import { Checkpointer } from '../../../src/training/checkpoint/save/checkpointer';
 import type { TrainingState } from '../../../src/training/checkpoint/state/training-state';
-import { parseTrainConfig } from '../../../src/config/train-config';
-import { writeState } from '../../../src/nn/state-values';
 import { createTrainer } from '../../../src/training/trainer';
 import { type RankArgs, runAsRank } from '../../support/rank-process';
 import { tinyConfig } from './runs';

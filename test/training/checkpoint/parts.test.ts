@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
+import type { TensorSplit } from '../../../src/nn/tensor-split';
 import { partsOf, wholeRangesOf } from '../../../src/training/checkpoint/state/parts';
 import { overlapOf } from '../../../src/training/checkpoint/state/ranges';
-import type { TensorSplit } from '../../../src/nn/tensor-split';
 
 /** A parameter whose dim `dim` is divided into stripes, which ranks take in turn, and the parts of all ranks. */
 const SPLITS = fc.record({

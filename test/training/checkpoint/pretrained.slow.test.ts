@@ -3,12 +3,12 @@ import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { openCatalog } from '../../../src/training/checkpoint/load/catalog';
 import type { DitConfig } from '../../../src/config/families/kinds';
 import { modelShape } from '../../../src/config/settings/model';
 import { parseTrainConfig } from '../../../src/config/train-config';
-import { plan } from '../../../src/session/notebook/plan';
 import type { Dit } from '../../../src/nn/models/dit';
+import { plan } from '../../../src/session/notebook/plan';
+import { openCatalog } from '../../../src/training/checkpoint/load/catalog';
 import { launchForAll } from '../../session/job-fixture';
 import { valuesHere } from '../../support/cases';
 import { testData } from '../../support/paths';

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import type { Engine } from '../../../src/engine/backend/engine';
-import { type PlacedState, redistribute } from '../../../src/training/checkpoint/reshard/redistribute';
 import { parseTrainConfig } from '../../../src/config/train-config';
 import { SILENT } from '../../../src/core/events';
+import type { Engine } from '../../../src/engine/backend/engine';
 import type { StateBuffer } from '../../../src/nn/parameter';
+import { type PlacedState, redistribute } from '../../../src/training/checkpoint/reshard/redistribute';
 import { createTrainer, type Trainer } from '../../../src/training/trainer';
 import { soloGroup } from '../../support/solo-group';
 import { testEngine } from '../../support/wasm-test-engine';

@@ -1,4 +1,7 @@
 import fs from 'node:fs';
+import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
+import { ShardlabError } from '../../../src/core/errors';
+import { SILENT } from '../../../src/core/events';
 import type { Engine } from '../../../src/engine/backend/engine';
 import type { FileSystem } from '../../../src/training/checkpoint/format/file-system';
 import { Checkpointer, type CheckpointerOptions } from '../../../src/training/checkpoint/save/checkpointer';
@@ -6,9 +9,6 @@ import { finishPart, type SaveSpec } from '../../../src/training/checkpoint/save
 import { PartWriter } from '../../../src/training/checkpoint/save/part-writer';
 import type { SaveSink } from '../../../src/training/checkpoint/save/save-sink';
 import type { TrainingState } from '../../../src/training/checkpoint/state/training-state';
-import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
-import { ShardlabError } from '../../../src/core/errors';
-import { SILENT } from '../../../src/core/events';
 import { createTrainer } from '../../../src/training/trainer';
 import { soloGroup } from '../../support/solo-group';
 import { tinyConfig } from './runs';

@@ -1,11 +1,11 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { readState } from '../../../src/nn/state-values';
 import { openCatalog } from '../../../src/training/checkpoint/load/catalog';
 import { checksumsOf, StretchReader } from '../../../src/training/checkpoint/load/stretch-reader';
 import type { ArrayKind } from '../../../src/training/checkpoint/save/save-layout';
 import { buffersOf } from '../../../src/training/checkpoint/state/placement';
 import type { TrainingState } from '../../../src/training/checkpoint/state/training-state';
-import { readState } from '../../../src/nn/state-values';
 
 /** Whole arrays by name: parameters, and optimizer states as 'blocks.0.qkv.weight.exp_avg'. */
 export type Arrays = Map<string, Float32Array>;

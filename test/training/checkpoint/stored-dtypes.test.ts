@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { decodeValues, encodeValues } from '../../../src/training/checkpoint/format/stored-dtypes';
 import * as tf from '../../../src/core/tf';
+import { decodeValues, encodeValues } from '../../../src/training/checkpoint/format/stored-dtypes';
 import { testEngine } from '../../support/wasm-test-engine';
 
 const ALL_HALVES = Uint16Array.from({ length: 65536 }, (_, bits) => bits);

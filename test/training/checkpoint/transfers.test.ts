@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { seeded } from '../../../src/core/random';
 import { roundsOf, transfersOf, within } from '../../../src/training/checkpoint/reshard/transfers';
 import type { Placement } from '../../../src/training/checkpoint/state/placement';
 import { overlapOf, type Range, withoutRanges } from '../../../src/training/checkpoint/state/ranges';
-import { seeded } from '../../../src/core/random';
 
 test('overlapOf returns the common part of two ranges, and withoutRanges the rest of a range', () => {
   assert.deepEqual(overlapOf({ start: 2, length: 5 }, { start: 4, length: 9 }), { start: 4, length: 3 });

@@ -27,11 +27,7 @@ test('text batches repeat for the same seed, rank and index, and differ otherwis
   const source = textBatches(text, 0, shape);
   const first = source.batch(0, 0);
   assert.deepEqual(textBatches(text, 0, shape).batch(0, 0), first);
-  for (const other of [
-    source.batch(1, 0),
-    source.batch(0, 1),
-    textBatches(text, 1, shape).batch(0, 0),
-  ]) {
+  for (const other of [source.batch(1, 0), source.batch(0, 1), textBatches(text, 1, shape).batch(0, 0)]) {
     assert.notDeepEqual(other.tokens, first.tokens);
   }
   assert.equal(first.tokens.length, 2 * 33);

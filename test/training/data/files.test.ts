@@ -32,35 +32,58 @@ const records = (file: string, format: RecordFormat, ...columns: string[]) =>
   all(recordsOf(file, format, columns, ignored));
 
 test('a folder stands for the files in it and in its folders, in order, without hidden files', () => {
-  for (const name of ['b.txt', 'a/c.md', 'a/b.txt', '.hidden/x.txt', '.DS_Store']) write(`texts/${name}`, name);
+  for (const name of ['b.txt', 'a/c.md', 'a/b.txt', '.hidden/x.txt', '.DS_Store'])
+    write(`texts/${name}`, name);
   const found = findFiles({ paths: 'texts', format: undefined, baseDir: folder });
   const texts = join(folder, 'texts');
-  assert.deepEqual(found, { format: 'text', files: ['a/b.txt', 'a/c.md', 'b.txt'].map((name) => join(texts, name)), folder: texts });
+  assert.deepEqual(found, {
+    format: 'text',
+    files: ['a/b.txt', 'a/c.md', 'b.txt'].map((name) => join(texts, name)),
+    folder: texts,
+  });
 });
 
 test('files of several formats need a format, which then chooses among them', () => {
   for (const name of ['README.md', 'a.parquet', 'b.parquet']) write(`mixed/${name}`, name);
   const query = { paths: './mixed', baseDir: folder };
-  assert.throws(() => findFiles({ ...query, format: undefined }), /different formats \('text' and 'parquet'\); give format: 'parquet'/);
+  assert.throws(
+    () => findFiles({ ...query, format: undefined }),
+    /different formats \('text' and 'parquet'\); give format: 'parquet'/,
+  );
   assert.equal(findFiles({ ...query, format: 'parquet' }).files.length, 2);
   assert.throws(() => findFiles({ ...query, format: 'csv' }), /no files of format 'csv'/);
 });
 
 test('a path that does not exist is named with the folder in which it was looked for', () => {
   const query = { paths: 'typscript', format: undefined, baseDir: folder };
-  assert.throws(() => findFiles(query), new RegExp(`no file or folder typscript in ${folder}; did you mean 'typescript'`));
-  assert.throws(() => findFiles({ ...query, paths: './mine.txt' }), /built-in data are 'typescript' and 'synthetic'/);
+  assert.throws(
+    () => findFiles(query),
+    new RegExp(`no file or folder typscript in ${folder}; did you mean 'typescript'`),
+  );
+  assert.throws(
+    () => findFiles({ ...query, paths: './mine.txt' }),
+    /built-in data are 'typescript' and 'synthetic'/,
+  );
 });
 
 test('lines end with either kind of line end, and the last line may have none', async () => {
   const lines = await all(linesOf(write('lines.txt', '\ufeffone\r\ntwo\n\nfour'), ignored));
-  assert.deepEqual(lines.map(({ text }) => text), ['one', 'two', '', 'four']);
+  assert.deepEqual(
+    lines.map(({ text }) => text),
+    ['one', 'two', '', 'four'],
+  );
   assert.equal(lines[3]?.number, 4);
 });
 
 test('bytes that are not text are reported with their line', async () => {
-  const latin = write('latin.txt', Buffer.concat([Buffer.from('a\nb\nna'), Buffer.from([0xef]), Buffer.from('ve\n')]));
-  await assert.rejects(all(linesOf(latin, ignored)), /latin\.txt is not a text: it has bytes that are not UTF-8 at line 1 or soon after/);
+  const latin = write(
+    'latin.txt',
+    Buffer.concat([Buffer.from('a\nb\nna'), Buffer.from([0xef]), Buffer.from('ve\n')]),
+  );
+  await assert.rejects(
+    all(linesOf(latin, ignored)),
+    /latin\.txt is not a text: it has bytes that are not UTF-8 at line 1 or soon after/,
+  );
   const binary = write('binary.bin', 'a\nb\0c');
   await assert.rejects(all(linesOf(binary, ignored)), /has a zero byte at line 2 or soon after/);
 });
@@ -74,7 +97,10 @@ test('cells in quotes may have separators, line ends and doubled quotes', async 
     { line: 5, cells: ['3', '4'] },
     { line: 6, cells: ['', '5'] },
   ]);
-  await assert.rejects(all(csvRows(write('open.csv', 'a\n1\n"2'), ignored)), /open\.csv, line 3: a quote begins/);
+  await assert.rejects(
+    all(csvRows(write('open.csv', 'a\n1\n"2'), ignored)),
+    /open\.csv, line 3: a quote begins/,
+  );
   const tabs = await records(write('tabs.tsv', 'a\tb\n1\t2,3'), 'csv', 'b');
   assert.deepEqual(tabs[0]?.values, { a: '1', b: '2,3' });
 });
@@ -83,7 +109,10 @@ test('a wrong row is reported with file, line and column', async () => {
   const json = write('wrong.jsonl', '{"text":"a"}\n\n{"text":}\n');
   await assert.rejects(records(json, 'jsonl', 'text'), /wrong\.jsonl, line 3 is not JSON/);
   const array = write('array.json', '[1, 2]\n');
-  await assert.rejects(records(array, 'jsonl', 'text'), /line 1 is not a JSON object; write one object per line/);
+  await assert.rejects(
+    records(array, 'jsonl', 'text'),
+    /line 1 is not a JSON object; write one object per line/,
+  );
   const other = write('other.jsonl', '{"content":"a","id":1}\n');
   await assert.rejects(records(other, 'jsonl', 'text'), /line 1 has no column 'text'.*content/);
   const empty = write('null.jsonl', '{"text":"a"}\n{"text":null}\n');

@@ -47,7 +47,10 @@ const TEMPLATES: Readonly<Record<string, readonly [string, RegExp]>> = {
     '{% for i in range(1000000000000) %}x{% endfor %}',
     /range\(\) of 1000000000000 numbers; the most is 100000/,
   ],
-  'a range that counts down without end': ['{{ range(0, -1000000000000, -1)|length }}', /of 1000000000000 numbers/],
+  'a range that counts down without end': [
+    '{{ range(0, -1000000000000, -1)|length }}',
+    /of 1000000000000 numbers/,
+  ],
   'a range of step 0': ['{{ range(0, 5, 0) }}', /step must not be zero/],
   'ranges within a range': [
     '{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}',
@@ -152,7 +155,8 @@ test('a row without end is named by its line before it fills the memory', async 
   writeFileSync(quoted, `text\none\n"two${'x\n'.repeat(5_000_000)}`);
   await assert.rejects(readAll(quoted, 'csv', 'text'), {
     code: 'CONFIG',
-    message: /quoted\.csv, line 3: a quote begins in this row and has no end within 8388608 characters; close it$/,
+    message:
+      /quoted\.csv, line 3: a quote begins in this row and has no end within 8388608 characters; close it$/,
   });
   const wide = join(folder, 'wide.csv');
   writeFileSync(wide, `text\n${','.repeat(9_000_000)}`);
@@ -171,21 +175,31 @@ test('a line of quotes that have no end is read once, and an integer of any leng
   const line = join(folder, 'quotes.jsonl');
   writeFileSync(line, `1234567890123456${'"\\'.repeat(200_000)}`);
   const began = process.cpuUsage();
-  await assert.rejects(readAll(line, 'jsonl', 'text'), { code: 'CONFIG', message: /quotes\.jsonl, line 1 is not JSON/ });
+  await assert.rejects(readAll(line, 'jsonl', 'text'), {
+    code: 'CONFIG',
+    message: /quotes\.jsonl, line 1 is not JSON/,
+  });
   assert.ok(process.cpuUsage(began).user < 2e6);
   const long = '9'.repeat(400);
   writeFileSync(line, `{"text": ${long}}`);
-  for await (const { values } of recordsOf(line, 'jsonl', ['text'], () => undefined)) assert.equal(values.text, long);
+  for await (const { values } of recordsOf(line, 'jsonl', ['text'], () => undefined))
+    assert.equal(values.text, long);
 });
 
 test('a column that only every object inherits is missing, and a list of instructions must be UTF-8', async () => {
   const line = join(folder, 'inherited.jsonl');
   writeFileSync(line, '{"text": "a"}');
-  await assert.rejects(readAll(line, 'jsonl', 'constructor'), { code: 'CONFIG', message: /no column 'constructor'/ });
+  await assert.rejects(readAll(line, 'jsonl', 'constructor'), {
+    code: 'CONFIG',
+    message: /no column 'constructor'/,
+  });
   const list = join(folder, 'latin.json');
   writeFileSync(list, Buffer.from('[{"messages": [{"role": "user", "content": "caf\xe9"}]}]', 'latin1'));
   const read = async () => {
-    for await (const _ of instructionRecords({ files: [list], format: 'jsonl', folder: null }, () => undefined));
+    for await (const _ of instructionRecords(
+      { files: [list], format: 'jsonl', folder: null },
+      () => undefined,
+    ));
   };
   await assert.rejects(read, { code: 'CONFIG', message: /not UTF-8 in line 1; save it as UTF-8/ });
 });
@@ -236,7 +250,8 @@ for (const [name, written] of Object.entries(BOMBS)) {
       for await (const _ of parquet.rows(['text']));
     };
     // On a busy machine the time ends before the memory does.
-    const message = /a part of its rows takes (more than 64 MiB of memory|longer than 1 s)\); it is damaged, or has/;
+    const message =
+      /a part of its rows takes (more than 64 MiB of memory|longer than 1 s)\); it is damaged, or has/;
     await assert.rejects(read, { code: 'CONFIG', message });
     parquet.close();
     await assert.rejects(read, { code: 'CONFIG' });
@@ -247,9 +262,14 @@ test('a Parquet file whose row groups have another number of rows than the file 
   const two = [...plainText('a'), ...plainText('b')];
   const rows: string[] = [];
   const whole = parquetFile('whole', { numRows: 2, page: two });
-  for await (const { values } of recordsOf(whole, 'parquet', ['text'], () => undefined)) rows.push(String(values.text));
+  for await (const { values } of recordsOf(whole, 'parquet', ['text'], () => undefined))
+    rows.push(String(values.text));
   assert.deepEqual(rows, ['a', 'b']);
-  for (const [numRows, numRowsOfFile] of [[2, 5], [-2, -2], [2, 0]] as const) {
+  for (const [numRows, numRowsOfFile] of [
+    [2, 5],
+    [-2, -2],
+    [2, 0],
+  ] as const) {
     const file = parquetFile('numbers', { numRows, numRowsOfFile, page: two });
     const message = new RegExp(`it says ${numRowsOfFile} rows, but its row groups have ${numRows}`);
     await assert.rejects(readAll(file, 'parquet', 'text'), { code: 'CONFIG', message });
@@ -259,7 +279,11 @@ test('a Parquet file whose row groups have another number of rows than the file 
 /** Settings that name a file, and the message about a file of which no byte may be read. */
 const NAMED: readonly (readonly [string, (path: string) => Promise<unknown>, RegExp])[] = [
   ['data', async (path) => findFiles({ paths: path, baseDir: folder, format: undefined }), /neither a file/],
-  ['data.tokenizer', (tokenizer) => textCodecOf({ tokenizer }, folder), /cannot be read \(.* is a (FIFO|device)/],
+  [
+    'data.tokenizer',
+    (tokenizer) => textCodecOf({ tokenizer }, folder),
+    /cannot be read \(.* is a (FIFO|device)/,
+  ],
   [
     'data.chatTemplate',
     async (chatTemplate) => chatTemplateOf({ chatTemplate, tokenizer: undefined }, folder),
@@ -275,7 +299,8 @@ for (const [setting, open, refusal] of NAMED) {
     symlinkSync('/dev/zero', at('zero'));
     symlinkSync('loop', at('loop'));
     writeFileSync(at('file'), '');
-    for (const name of ['fifo', 'zero']) await assert.rejects(open(at(name)), { code: 'CONFIG', message: refusal });
+    for (const name of ['fifo', 'zero'])
+      await assert.rejects(open(at(name)), { code: 'CONFIG', message: refusal });
     for (const name of ['loop', 'gone', 'file/x', 'a\0b', 'n'.repeat(300)]) {
       const expected = { code: 'CONFIG', message: new RegExp(`^${setting}: there is no file `) };
       await assert.rejects(open(at(name)), expected, name.slice(0, 9));

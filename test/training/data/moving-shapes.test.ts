@@ -3,12 +3,12 @@ import { test } from 'node:test';
 import { type DitConfig, ditSchema } from '../../../src/config/families/kinds';
 import { CAPTION_LENGTH, MIN_VOCAB } from '../../../src/config/settings/videos';
 import { parseTrainConfig } from '../../../src/config/train-config';
-import { normals } from '../../support/close';
+import { seeded } from '../../../src/core/random';
 import type { LatentBatch } from '../../../src/training/data/latents';
 import { movingShapeBatches } from '../../../src/training/data/moving-shape-batches';
 import { captionOf, MovingShapes, sceneOf, tokensOf } from '../../../src/training/data/moving-shapes';
 import { PatchCoder } from '../../../src/training/data/patch-coder';
-import { seeded } from '../../../src/core/random';
+import { normals } from '../../support/close';
 
 const SHAPE: DitConfig = ditSchema.parse({
   ...{ kind: 'dit', layers: 1, dim: 8, heads: 2, ffn: 8, textDim: 4, textLen: 8, experts: 2, boundary: 0.5 },
@@ -17,7 +17,11 @@ const SHAPE: DitConfig = ditSchema.parse({
 const CONFIG = parseTrainConfig({}).movingShapes;
 const PLACES = 3 * 4 * 5;
 
-function batchesOf({ world = 1, batch = 2, ...config }: Partial<typeof CONFIG & { world: number; batch: number }> = {}) {
+function batchesOf({
+  world = 1,
+  batch = 2,
+  ...config
+}: Partial<typeof CONFIG & { world: number; batch: number }> = {}) {
   const movingShapes = { ...CONFIG, validation: 5, ...config };
   return movingShapeBatches({ shape: SHAPE, batch, accumulation: 1, seed: 3, world, movingShapes });
 }
@@ -38,9 +42,18 @@ function valuesOf(batch: LatentBatch) {
 
 test('the patch coder is orthonormal: it keeps lengths, and decodes what it encodes', () => {
   for (const [patch, grid] of [
-    [[1, 2, 2], [3, 4, 5]],
-    [[2, 1, 1], [2, 3, 1]],
-    [[1, 4, 4], [1, 2, 2]],
+    [
+      [1, 2, 2],
+      [3, 4, 5],
+    ],
+    [
+      [2, 1, 1],
+      [2, 3, 1],
+    ],
+    [
+      [1, 4, 4],
+      [1, 2, 2],
+    ],
   ] as const) {
     const coder = new PatchCoder(patch);
     const pixels = normals(coder.channels * grid.reduce<number>((a, b) => a * b, 1), 'pixels');
@@ -53,10 +66,13 @@ test('the patch coder is orthonormal: it keeps lengths, and decodes what it enco
 
 test('a grey picture has all its values in the first channel of each patch', () => {
   const latents = new PatchCoder([1, 2, 2]).encode(new Float32Array(12 * 6).fill(1), [1, 2, 3]);
-  assert.deepEqual([...latents].map((value) => Math.round(value * 1e5) / 1e5), [
-    ...new Array<number>(6).fill(3.4641), // the square root of 12 pixels
-    ...new Array<number>(66).fill(0),
-  ]);
+  assert.deepEqual(
+    [...latents].map((value) => Math.round(value * 1e5) / 1e5),
+    [
+      ...new Array<number>(6).fill(3.4641), // the square root of 12 pixels
+      ...new Array<number>(66).fill(0),
+    ],
+  );
 });
 
 test('a video shows what its caption says: the colour, and the way of its centre', () => {
@@ -73,13 +89,19 @@ test('a video shows what its caption says: the colour, and the way of its centre
       const red = pixels[frame * plane + i] ?? 0;
       sum += red;
       weighted += red * (i % columns);
-      assert.ok(Math.abs((pixels[(frames + frame) * plane + i] ?? 0) + red) < 1e-5, 'green is -1 where red is 1');
+      assert.ok(
+        Math.abs((pixels[(frames + frame) * plane + i] ?? 0) + red) < 1e-5,
+        'green is -1 where red is 1',
+      );
     }
     return weighted / sum;
   };
   assert.ok(centreOf(0) - centreOf(frames - 1) > 0.3 * columns);
   assert.throws(() => sceneOf('a red dog moves left'), /"a red dog moves left" is no caption/);
-  assert.equal(new Set(['red', 'blue'].map((color) => tokensOf(sceneOf(`a ${color} square moves left`), 8).join())).size, 2);
+  assert.equal(
+    new Set(['red', 'blue'].map((color) => tokensOf(sceneOf(`a ${color} square moves left`), 8).join())).size,
+    2,
+  );
 });
 
 test('a config is checked against the tokens of all captions, and the words of the longest', () => {
@@ -87,7 +109,10 @@ test('a config is checked against the tokens of all captions, and the words of t
   const random = seeded(0, 'captions');
   const captions = Array.from({ length: 400 }, () => tokensOf(shapes.scene(random), 8));
   assert.equal(new Set(captions.flatMap((tokens) => [...tokens])).size, MIN_VOCAB);
-  assert.equal(Math.max(...captions.map((tokens) => tokens.filter((token) => token > 0).length)), CAPTION_LENGTH);
+  assert.equal(
+    Math.max(...captions.map((tokens) => tokens.filter((token) => token > 0).length)),
+    CAPTION_LENGTH,
+  );
 });
 
 test('batches are the same in every run, follow a straight line to noise, and carry image and audio', () => {
@@ -128,7 +153,8 @@ test('validation has the same rows on any number of ranks, and all ranks are at 
         const { batch, counted } = validation.batch(rank, index);
         const { velocity } = valuesOf(batch);
         for (const time of batch.timesteps) times.add(time);
-        for (let row = 0; row < counted; row++) rows.push(`${batch.timesteps[row]} ${velocity[row * 12 * PLACES]}`);
+        for (let row = 0; row < counted; row++)
+          rows.push(`${batch.timesteps[row]} ${velocity[row * 12 * PLACES]}`);
       }
       assert.equal(times.size, 1);
     }

@@ -14,12 +14,28 @@ const [INT32, INT64, BINARY, LIST, STRUCT] = [5, 6, 8, 9, 12];
 type Field = readonly [id: number, type: number | undefined, bytes: readonly number[]];
 
 /** Returns the bytes of the file. Source: Thrift's compact protocol, parquet.thrift. */
-export function parquetBytes({ numRows, encoding = 'plain', isOptional = false, page, ...more }: WrittenParquet): Buffer {
+export function parquetBytes({
+  numRows,
+  encoding = 'plain',
+  isOptional = false,
+  page,
+  ...more
+}: WrittenParquet): Buffer {
   const { numRowsOfFile = numRows } = more;
   const code = whole(ENCODINGS[encoding]);
   const size = whole(page.length);
-  const numbers: Field[] = [[1, INT32, whole(numRows)], [2, INT32, code], [3, INT32, whole(3)], [4, INT32, whole(3)]];
-  const header = struct([[1, INT32, whole(0)], [2, INT32, size], [3, INT32, size], [5, STRUCT, struct(numbers)]]);
+  const numbers: Field[] = [
+    [1, INT32, whole(numRows)],
+    [2, INT32, code],
+    [3, INT32, whole(3)],
+    [4, INT32, whole(3)],
+  ];
+  const header = struct([
+    [1, INT32, whole(0)],
+    [2, INT32, size],
+    [3, INT32, size],
+    [5, STRUCT, struct(numbers)],
+  ]);
   const bytes = whole(header.length + page.length);
   const column = struct([
     [1, INT32, whole(6)],
@@ -31,11 +47,26 @@ export function parquetBytes({ numRows, encoding = 'plain', isOptional = false, 
     [7, INT64, bytes],
     [9, INT64, whole(4)],
   ]);
-  const chunk = struct([[2, INT64, whole(4)], [3, STRUCT, column]]);
-  const group = struct([[1, LIST, list(STRUCT, [chunk])], [2, INT64, bytes], [3, INT64, whole(numRows)]]);
-  const root = struct([[4, BINARY, text('schema')], [5, INT32, whole(1)]]);
+  const chunk = struct([
+    [2, INT64, whole(4)],
+    [3, STRUCT, column],
+  ]);
+  const group = struct([
+    [1, LIST, list(STRUCT, [chunk])],
+    [2, INT64, bytes],
+    [3, INT64, whole(numRows)],
+  ]);
+  const root = struct([
+    [4, BINARY, text('schema')],
+    [5, INT32, whole(1)],
+  ]);
   const repetition = whole(isOptional ? 1 : 0);
-  const element = struct([[1, INT32, whole(6)], [3, INT32, repetition], [4, BINARY, text('text')], [6, INT32, whole(0)]]);
+  const element = struct([
+    [1, INT32, whole(6)],
+    [3, INT32, repetition],
+    [4, BINARY, text('text')],
+    [6, INT32, whole(0)],
+  ]);
   const footer = struct([
     [1, INT32, whole(1)],
     [2, LIST, list(STRUCT, [root, element])],
@@ -80,6 +111,9 @@ function list(type: number | undefined, items: readonly (readonly number[])[]): 
 }
 
 function struct(fields: readonly Field[]): number[] {
-  const parts = fields.map(([id, type = 0, bytes], i) => [((id - (fields[i - 1]?.[0] ?? 0)) << 4) | type, ...bytes]);
+  const parts = fields.map(([id, type = 0, bytes], i) => [
+    ((id - (fields[i - 1]?.[0] ?? 0)) << 4) | type,
+    ...bytes,
+  ]);
   return [...parts.flat(), 0];
 }

@@ -27,7 +27,10 @@ test('the process that decodes a Parquet file ends when the process that reads i
   const reader = spawn(process.execPath, ['-e', program], { stdio: ['ignore', 'pipe', 'inherit'] });
   context.after(() => reader.kill('SIGKILL'));
   await once(reader.stdout, 'data');
-  const children = readFileSync(`/proc/${reader.pid}/task/${reader.pid}/children`, 'utf8').trim().split(' ').map(Number);
+  const children = readFileSync(`/proc/${reader.pid}/task/${reader.pid}/children`, 'utf8')
+    .trim()
+    .split(' ')
+    .map(Number);
   assert.equal(children.length, 1);
   reader.kill('SIGKILL');
   assert.notEqual(await goneAfter(children), undefined, 'the process decodes on without a reader');

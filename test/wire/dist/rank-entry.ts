@@ -1,8 +1,9 @@
 // A rank process of a test: joins the world, then runs the scenarios that its parent names, one per message.
-import { createWasmEngine } from '../../../src/engine/backend/wasm-engine';
+
 import { ShardlabError } from '../../../src/core/errors';
 import type { CollectiveEvent } from '../../../src/core/events';
 import { SILENT } from '../../../src/core/events';
+import { createWasmEngine } from '../../../src/engine/backend/wasm-engine';
 import { joinWorld } from '../../../src/wire/dist/world';
 import { ControlBlock, createControlBuffer } from '../../../src/wire/transport/control-block';
 import { createStatusBoard } from '../../../src/wire/transport/status-board';

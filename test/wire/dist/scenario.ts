@@ -1,6 +1,6 @@
-import type { Engine } from '../../../src/engine/backend/engine';
 import type { ErrorJson } from '../../../src/core/errors';
 import type { CollectiveEvent } from '../../../src/core/events';
+import type { Engine } from '../../../src/engine/backend/engine';
 import type { ProcessGroup } from '../../../src/wire/dist/types';
 import type { World } from '../../../src/wire/dist/world';
 import type { Link } from '../../../src/wire/transport/link';

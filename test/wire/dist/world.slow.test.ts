@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import test from 'node:test';
-import type { Engine } from '../../../src/engine/backend/engine';
 import { SILENT } from '../../../src/core/events';
+import type { Engine } from '../../../src/engine/backend/engine';
 import { joinWorld } from '../../../src/wire/dist/world';
 import { probeSharedMemory } from '../../../src/wire/transport/native';
 import { RankProcesses } from './rank-processes';

@@ -1,4 +1,4 @@
-import { ShardlabError } from '../../../core/errors';
+import { ShardlabError } from '../../../core';
 import type * as tf from '../../../core/tf';
 import { sizeOf, type WasmContext } from '../wasm-context';
 

@@ -1,4 +1,4 @@
-import { IGNORED_LABEL } from '../../../core/ignored-label';
+import { IGNORED_LABEL } from '../../../core';
 import * as tf from '../../../core/tf';
 import { sizeOf } from '../wasm-context';
 import { type CheckedCall, computed, type KernelCheck, told } from './checked-call';

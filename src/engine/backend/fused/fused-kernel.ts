@@ -1,4 +1,4 @@
-import type { Tag } from '../../../core/events';
+import type { Tag } from '../../../core';
 import * as tf from '../../../core/tf';
 import { tfjsState } from '../tfjs-state';
 import { aliasOf, given, isSoleOwner, offsetOf, type WasmContext } from '../wasm-context';

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { ShardlabError } from '../../../core/errors';
+import { ShardlabError } from '../../../core';
 import type { Sgemm } from '../blas';
 
 /** A tuple of N numbers: a kernel's arguments, which are byte offsets, sizes and factors. */

@@ -1,5 +1,5 @@
 import { basename, dirname, join } from 'node:path';
-import { makeFolder } from '../../../core/regular-file';
+import { makeFolder } from '../../../core';
 import { markIn, STATE_FILE } from './checkpoint-mark';
 import { type FileSystem, fileError, syncFolder, writeError } from './file-system';
 import { isRunning } from './process-mark';

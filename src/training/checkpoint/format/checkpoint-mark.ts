@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { readRegularFile } from '../../../core/regular-file';
+import { readRegularFile } from '../../../core';
 
 /** The file that makes a folder a checkpoint. A save writes this file last. */
 export const STATE_FILE = 'trainer_state.json';

@@ -1,7 +1,6 @@
 import { join } from 'node:path';
 import { z } from 'zod';
-import { parseJson } from '../../../core/json-text';
-import { readRegularFile } from '../../../core/regular-file';
+import { parseJson, readRegularFile } from '../../../core';
 import { CHECKPOINT_FORMAT, STATE_FILE } from './checkpoint-mark';
 import { fileError } from './file-system';
 

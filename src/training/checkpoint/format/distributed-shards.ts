@@ -1,6 +1,5 @@
 import { z } from 'zod';
-import type { ShardlabError } from '../../../core/errors';
-import { parseJson } from '../../../core/json-text';
+import { parseJson, type ShardlabError } from '../../../core';
 import { fileError } from './file-system';
 import type { SafetensorsFile } from './safetensors-file';
 import { numElements, type TensorEntry } from './safetensors-header';

@@ -1,8 +1,6 @@
 import fs from 'node:fs';
 import { dirname } from 'node:path';
-import { ShardlabError } from '../../../core/errors';
-import { makeFolder } from '../../../core/regular-file';
-import { shortenedWithin } from '../../../core/shortened';
+import { makeFolder, ShardlabError, shortenedWithin } from '../../../core';
 
 /** The functions of node:fs that a save needs. Tests pass functions that behave like a full disk. */
 export type FileSystem = Pick<

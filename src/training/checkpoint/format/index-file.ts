@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { parseJson } from '../../../core/json-text';
+import { parseJson } from '../../../core';
 import { fileError } from './file-system';
 import { STORED_DTYPES } from './stored-dtypes';
 

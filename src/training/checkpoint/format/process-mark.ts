@@ -1,4 +1,4 @@
-import { readProcessStat } from '../../../core/process-stat';
+import { readProcessStat } from '../../../core';
 
 /**
  * Returns a text of process number and start time, such as '1234-567890'. A later process with the same number has another text.

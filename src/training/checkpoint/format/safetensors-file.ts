@@ -1,6 +1,5 @@
 import { closeSync, fstatSync, readSync } from 'node:fs';
-import { ShardlabError } from '../../../core/errors';
-import { openRegularFile } from '../../../core/regular-file';
+import { openRegularFile, ShardlabError } from '../../../core';
 import { fileError } from './file-system';
 import { MAGIC_BYTES, refuseOtherFormats } from './not-safetensors';
 import {

@@ -1,6 +1,5 @@
 import { z } from 'zod';
-import { endOfString } from '../../../core/json-text';
-import { shown } from '../../../core/shown';
+import { endOfString, shown } from '../../../core';
 import { fileError } from './file-system';
 import { isStoredDType, type StoredDType, storedBytes } from './stored-dtypes';
 

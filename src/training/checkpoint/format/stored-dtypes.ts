@@ -1,5 +1,4 @@
-import { ShardlabError } from '../../../core/errors';
-import { roundValues } from '../../../core/rounding';
+import { roundValues, ShardlabError } from '../../../core';
 
 /** Supported types of values in safetensors files; a load reads I64, but a save does not write it. Source: safetensors' Dtype. */
 export const STORED_DTYPES = ['F32', 'I32', 'I64', 'BF16', 'F16'] as const;

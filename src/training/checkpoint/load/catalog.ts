@@ -1,7 +1,6 @@
 import fs from 'node:fs';
 import { dirname, isAbsolute, join, normalize, resolve } from 'node:path';
-import { isFolder, readRegularFile } from '../../../core/regular-file';
-import { shown } from '../../../core/shown';
+import { isFolder, readRegularFile, shown } from '../../../core';
 import { DISTRIBUTED_SHARD, slicedTensors } from '../format/distributed-shards';
 import { fileError } from '../format/file-system';
 import { isSliced, parseIndex, type SlicedIndex, type WholeIndex } from '../format/index-file';

@@ -1,5 +1,5 @@
-import { ShardlabError } from '../../../core/errors';
-import type { Parameter } from '../../../nn/parameter';
+import { ShardlabError } from '../../../core';
+import type { Parameter } from '../../../nn';
 import { heldRanges } from '../state/placement';
 import { overlapOf } from '../state/ranges';
 

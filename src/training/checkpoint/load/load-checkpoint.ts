@@ -1,10 +1,8 @@
 import fs from 'node:fs';
 import { join } from 'node:path';
-import { errorJson, ShardlabError } from '../../../core/errors';
-import { linkTarget, readRegularFile } from '../../../core/regular-file';
-import type { Bytes } from '../../../core/units';
-import type { Parameter } from '../../../nn/parameter';
-import { requireGroups, setRates } from '../../../sharding/optim/optimizer';
+import { type Bytes, errorJson, linkTarget, readRegularFile, ShardlabError } from '../../../core';
+import type { Parameter } from '../../../nn';
+import { requireGroups, setRates } from '../../../sharding';
 import { folderToRead } from '../format/checkpoint-folder';
 import { markIn, STATE_FILE } from '../format/checkpoint-mark';
 import { type CheckpointState, NOTHING_WRITTEN, parseCheckpointState } from '../format/checkpoint-state';

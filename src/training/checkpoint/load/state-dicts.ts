@@ -1,8 +1,7 @@
-import { ConfigError, ShardlabError } from '../../../core/errors';
+import { ConfigError, ShardlabError } from '../../../core';
 import * as tf from '../../../core/tf';
-import { Module } from '../../../nn/module';
-import type { Parameter } from '../../../nn/parameter';
-import { groupRates, type Optimizer, setRates } from '../../../sharding/optim/optimizer';
+import { Module, type Parameter } from '../../../nn';
+import { groupRates, type Optimizer, setRates } from '../../../sharding';
 import type { StateDictType } from '../save/save-layout';
 import { checkStateDictType } from '../save/save-plan';
 import { exchange, type Ranks, together } from '../state/agreement';

@@ -1,8 +1,6 @@
 import fs from 'node:fs';
 import { basename, join } from 'node:path';
-import type { ShardlabError } from '../../../core/errors';
-import { readRegularFile } from '../../../core/regular-file';
-import type { Bytes } from '../../../core/units';
+import { type Bytes, readRegularFile, type ShardlabError } from '../../../core';
 import { CHECKSUM_FILE } from '../format/checkpoint-mark';
 import { type ChecksumRun, type Checksums, parseChecksums } from '../format/checksums';
 import { blockChecksum, checksumOf } from '../format/crc32';

@@ -1,7 +1,10 @@
-import { isLanguageModel } from '../../../config/families/families';
-import { isTransposed, publishedName } from '../../../config/families/published';
-import type { LoraConfig } from '../../../config/settings/lora';
-import type { ModelConfig } from '../../../config/settings/model';
+import {
+  isLanguageModel,
+  isTransposed,
+  type LoraConfig,
+  type ModelConfig,
+  publishedName,
+} from '../../../config';
 import { decodeValues, encodeValues } from '../format/stored-dtypes';
 import type { StoredArray } from '../load/catalog';
 

@@ -1,7 +1,5 @@
-import { isOwnModel, modelShape } from '../../../config/settings/model';
-import type { TrainConfig } from '../../../config/train-config';
-import type { StateDict, StateEntry } from '../../../nn/load-state';
-import { buildModel } from '../../../nn/models/build-model';
+import { isOwnModel, modelShape, type TrainConfig } from '../../../config';
+import { buildModel, type StateDict, type StateEntry } from '../../../nn';
 import { type FirstState, openFirstState } from './open-pretrained';
 
 /** Progress of a rank's long work. */

@@ -1,13 +1,8 @@
 import fs from 'node:fs';
 import { join } from 'node:path';
-import { publishedName } from '../../../config/families/published';
-import { modelShape } from '../../../config/settings/model';
-import type { TrainConfig } from '../../../config/train-config';
-import { ShardlabError } from '../../../core/errors';
-import { makeFolder } from '../../../core/regular-file';
-import type { StateEntry } from '../../../nn/load-state';
-import { buildModel, chooseTrained } from '../../../nn/models/build-model';
-import type { Parameter } from '../../../nn/parameter';
+import { modelShape, publishedName, type TrainConfig } from '../../../config';
+import { makeFolder, ShardlabError } from '../../../core';
+import { buildModel, chooseTrained, type Parameter, type StateEntry } from '../../../nn';
 import { failedWrite, writeAll } from '../format/file-system';
 import { encodeHeader } from '../format/safetensors-header';
 import { firstStateOf } from './first-state';

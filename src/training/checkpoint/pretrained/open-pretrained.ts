@@ -1,6 +1,5 @@
-import { isSurplus, namesInFile, publishedName } from '../../../config/families/published';
-import type { ModelConfig } from '../../../config/settings/model';
-import type { StateDict, StateEntry } from '../../../nn/load-state';
+import { isSurplus, type ModelConfig, namesInFile, publishedName } from '../../../config';
+import type { StateDict, StateEntry } from '../../../nn';
 import { type Catalog, openCatalog, type StoredArray } from '../load/catalog';
 import { type ReadTally, StretchReader } from '../load/stretch-reader';
 

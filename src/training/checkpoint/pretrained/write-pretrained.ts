@@ -1,10 +1,7 @@
 import fs from 'node:fs';
 import { join } from 'node:path';
-import { publishedModel, publishedName } from '../../../config/families/published';
-import type { LoraConfig } from '../../../config/settings/lora';
-import type { ModelConfig } from '../../../config/settings/model';
-import { makeFolder } from '../../../core/regular-file';
-import type { Bytes } from '../../../core/units';
+import { type LoraConfig, type ModelConfig, publishedModel, publishedName } from '../../../config';
+import { type Bytes, makeFolder } from '../../../core';
 import { fileError, writeAll } from '../format/file-system';
 import { indexText } from '../format/index-file';
 import { processMark } from '../format/process-mark';

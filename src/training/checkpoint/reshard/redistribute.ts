@@ -1,10 +1,8 @@
-import type { Engine } from '../../../engine/backend/engine';
-import { ShardlabError } from '../../../core/errors';
+import { type Bytes, ShardlabError } from '../../../core';
 import type * as tf from '../../../core/tf';
-import type { Bytes } from '../../../core/units';
-import type { Piece, PieceList, ProcessGroup } from '../../../wire/dist/types';
-import type { Parameter, StateBuffer } from '../../../nn/parameter';
-import { floatsOf } from '../../../nn/spans';
+import type { Engine } from '../../../engine';
+import { floatsOf, type Parameter, type StateBuffer } from '../../../nn';
+import type { Piece, PieceList, ProcessGroup } from '../../../wire';
 import { wholeSizeOf } from '../state/parts';
 import { buffersOf, heldRanges, type Placement, sharePlacement } from '../state/placement';
 import { totalLength } from '../state/ranges';

@@ -1,8 +1,13 @@
 import fs from 'node:fs';
-import { ConfigError, type ErrorJson, errorJson } from '../../../core/errors';
-import { linkTarget } from '../../../core/regular-file';
-import { type Bytes, formatBytes } from '../../../core/units';
-import type { Warn } from '../../../core/warn';
+import {
+  type Bytes,
+  ConfigError,
+  type ErrorJson,
+  errorJson,
+  formatBytes,
+  linkTarget,
+  type Warn,
+} from '../../../core';
 import { prepareFolder, temporaryFolder } from '../format/checkpoint-folder';
 import type { FileSystem } from '../format/file-system';
 import { processMark } from '../format/process-mark';

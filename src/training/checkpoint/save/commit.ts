@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
-import { type ErrorJson, ShardlabError } from '../../../core/errors';
+import { type ErrorJson, ShardlabError } from '../../../core';
 import { failedFolder, replaceFolder, temporaryFolder } from '../format/checkpoint-folder';
 import { CHECKSUM_FILE, markIn, STATE_FILE } from '../format/checkpoint-mark';
 import type { CheckpointState } from '../format/checkpoint-state';

@@ -1,4 +1,4 @@
-import { ShardlabError } from '../../../core/errors';
+import { ShardlabError } from '../../../core';
 import type { Placement } from '../state/placement';
 import type { Range } from '../state/ranges';
 

@@ -1,7 +1,6 @@
 import { constants } from 'node:fs';
 import { join } from 'node:path';
-import type { ErrorJson, ShardlabError } from '../../../core/errors';
-import type { Bytes } from '../../../core/units';
+import type { Bytes, ErrorJson, ShardlabError } from '../../../core';
 import { temporaryFolder } from '../format/checkpoint-folder';
 import type { ChecksumRun, FileChecksums } from '../format/checksums';
 import { checksumOf } from '../format/crc32';

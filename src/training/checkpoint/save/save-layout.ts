@@ -1,4 +1,4 @@
-import type { Bytes } from '../../../core/units';
+import type { Bytes } from '../../../core';
 import { indexText, type SlicedArray } from '../format/index-file';
 import { numElements } from '../format/safetensors-header';
 import { type StoredDType, storedBytes } from '../format/stored-dtypes';

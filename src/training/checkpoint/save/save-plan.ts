@@ -1,8 +1,7 @@
 import { z } from 'zod';
-import { anyValue, limitAbove, parseOptions, type ShapeOf } from '../../../config/parse-options';
-import { ConfigError } from '../../../core/errors';
-import type { Bytes } from '../../../core/units';
-import { groupRates } from '../../../sharding/optim/optimizer';
+import { anyValue, limitAbove, parseOptions, type ShapeOf } from '../../../config';
+import { type Bytes, ConfigError } from '../../../core';
+import { groupRates } from '../../../sharding';
 import type { Json } from '../format/checkpoint-state';
 import { encodeHeader } from '../format/safetensors-header';
 import { type StoredDType, storedBytes } from '../format/stored-dtypes';

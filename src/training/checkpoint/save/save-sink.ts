@@ -1,7 +1,6 @@
 import { join } from 'node:path';
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
-import { type ErrorJson, ShardlabError } from '../../../core/errors';
-import type { Bytes } from '../../../core/units';
+import { type Bytes, type ErrorJson, ShardlabError } from '../../../core';
 import type { SaveSpec } from './commit';
 import type { Chunk } from './part-writer';
 import type { FromSaveThread, SaveThreadInput, ToSaveThread } from './save-thread';

@@ -1,7 +1,7 @@
 // Writes a rank's part of a checkpoint while its main thread trains.
 import fs from 'node:fs';
 import { type MessagePort, workerData } from 'node:worker_threads';
-import { type ErrorJson, errorJson, ShardlabError } from '../../../core/errors';
+import { type ErrorJson, errorJson, ShardlabError } from '../../../core';
 import { finishPart, type SaveSpec } from './commit';
 import { type Chunk, PartWriter } from './part-writer';
 

@@ -1,7 +1,7 @@
-import type { Engine } from '../../../engine/backend/engine';
-import { type ErrorCode, type ErrorJson, ShardlabError } from '../../../core/errors';
+import { type ErrorCode, type ErrorJson, ShardlabError } from '../../../core';
 import * as tf from '../../../core/tf';
-import type { ProcessGroup } from '../../../wire/dist/types';
+import type { Engine } from '../../../engine';
+import type { ProcessGroup } from '../../../wire';
 
 /** A rank's error as JSON, so that it can be sent; null if the rank succeeded. */
 export type Outcome = ErrorJson | null;

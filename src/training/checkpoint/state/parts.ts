@@ -1,4 +1,4 @@
-import type { Parameter } from '../../../nn/parameter';
+import type { Parameter } from '../../../nn';
 import { overlapOf, type Range } from './ranges';
 
 /** A range of the whole flattened parameter, and the position of this range in this rank's tensor. */

@@ -1,5 +1,5 @@
-import { ShardlabError } from '../../../core/errors';
-import type { Parameter, StateBuffer } from '../../../nn/parameter';
+import { ShardlabError } from '../../../core';
+import type { Parameter, StateBuffer } from '../../../nn';
 import { gatherWords, type Ranks } from './agreement';
 import { wholeRangesOf } from './parts';
 import type { Range } from './ranges';

@@ -1,8 +1,6 @@
-import type { Engine } from '../../../engine/backend/engine';
-import type { DType } from '../../../core/dtypes';
-import { ShardlabError } from '../../../core/errors';
-import type { Parameter, StateBuffer } from '../../../nn/parameter';
-import { readState, writePart } from '../../../nn/state-values';
+import { type DType, ShardlabError } from '../../../core';
+import type { Engine } from '../../../engine';
+import { type Parameter, readState, type StateBuffer, writePart } from '../../../nn';
 import { wholeRangesOf } from './parts';
 import type { Range } from './ranges';
 

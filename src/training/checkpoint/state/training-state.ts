@@ -1,9 +1,7 @@
-import type { Engine } from '../../../engine/backend/engine';
-import type { ProcessGroup } from '../../../wire/dist/types';
-import type { Module } from '../../../nn/module';
-import type { Parameter } from '../../../nn/parameter';
-import { readState } from '../../../nn/state-values';
-import type { Optimizer } from '../../../sharding/optim/optimizer';
+import type { Engine } from '../../../engine';
+import { type Module, type Parameter, readState } from '../../../nn';
+import type { Optimizer } from '../../../sharding';
+import type { ProcessGroup } from '../../../wire';
 import { exchange, type Ranks } from './agreement';
 import { type StateAccess, stateAccess } from './state-access';
 

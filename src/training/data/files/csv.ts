@@ -1,5 +1,5 @@
 import { extname } from 'node:path';
-import { ConfigError } from '../../../core/errors';
+import { ConfigError } from '../../../core';
 import { type BytesRead, textChunks } from './text-file';
 
 /** A row of a CSV file. */

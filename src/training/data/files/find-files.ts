@@ -1,11 +1,7 @@
 import { type Dirent, readdirSync, type Stats } from 'node:fs';
 import { basename, extname, join, resolve } from 'node:path';
-import { LONGEST_PATH } from '../../../config/call-options';
-import { nearest } from '../../../config/nearest';
-import type { DataFormat } from '../../../config/settings/data';
-import { ConfigError } from '../../../core/errors';
-import { statIfThere } from '../../../core/regular-file';
-import { shortened } from '../../../core/shortened';
+import { type DataFormat, LONGEST_PATH, nearest } from '../../../config';
+import { ConfigError, shortened, statIfThere } from '../../../core';
 
 /** Files of one format. */
 export interface FoundFiles {

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { ConfigError } from '../../../core/errors';
+import { ConfigError } from '../../../core';
 
 /** Rows and columns of pixels. */
 export type ImageSize = readonly [number, number];

@@ -1,7 +1,6 @@
 import { constants } from 'node:buffer';
 import { closeSync, openSync, readSync, statSync } from 'node:fs';
-import { ConfigError } from '../../../core/errors';
-import { readRegularFile } from '../../../core/regular-file';
+import { ConfigError, readRegularFile } from '../../../core';
 import type { FoundFiles } from './find-files';
 import { type FileRecord, recordsOf } from './records';
 import type { BytesRead } from './text-file';

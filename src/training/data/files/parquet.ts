@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
-import { ConfigError } from '../../../core/errors';
+import { ConfigError } from '../../../core';
 import type { ParquetReply, ParquetRequest } from './parquet-process';
 import type { ParquetRows } from './parquet-reader';
 

@@ -1,7 +1,6 @@
 import { statSync } from 'node:fs';
-import { nearest } from '../../../config/nearest';
-import { ConfigError } from '../../../core/errors';
-import { ownValue } from '../../../core/own-value';
+import { nearest } from '../../../config';
+import { ConfigError, ownValue } from '../../../core';
 import { csvRows } from './csv';
 import { ParquetFile } from './parquet';
 import { type BytesRead, linesOf } from './text-file';

@@ -1,5 +1,5 @@
 import { createReadStream } from 'node:fs';
-import { ConfigError } from '../../../core/errors';
+import { ConfigError } from '../../../core';
 
 /** A function that gets the number of bytes that were read since its last call. */
 export type BytesRead = (bytes: number) => void;

@@ -1,8 +1,7 @@
 import { existsSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import type { OwnData } from '../../../config/settings/data';
-import { ConfigError } from '../../../core/errors';
-import { TimeLimit } from '../../../core/time-limit';
+import type { OwnData } from '../../../config';
+import { ConfigError, TimeLimit } from '../../../core';
 import type { Message } from './conversation';
 import { readJson, readNamed, tokenizerFiles } from './tokenizer';
 

@@ -1,5 +1,4 @@
-import { ConfigError } from '../../../core/errors';
-import { shown } from '../../../core/shown';
+import { ConfigError, shown } from '../../../core';
 import type { ColumnFile } from '../prepared';
 import { NumberFile } from './number-file';
 

@@ -1,5 +1,4 @@
-import { ConfigError } from '../../../core/errors';
-import { ownValue } from '../../../core/own-value';
+import { ConfigError, ownValue } from '../../../core';
 import type { FileRecord } from '../files/records';
 
 /** A message of a conversation, in the form that chat templates read. */

@@ -1,4 +1,4 @@
-import { ConfigError } from '../../../core/errors';
+import { ConfigError } from '../../../core';
 import type { ChatTemplate } from './chat-template';
 import { ASSISTANT, type Message } from './conversation';
 import type { TextCodec } from './tokenizer';

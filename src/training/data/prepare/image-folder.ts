@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { closeSync, openSync, readFileSync, readSync, statSync } from 'node:fs';
 import { basename, relative, sep } from 'node:path';
-import type { OwnData } from '../../../config/settings/data';
-import { ConfigError } from '../../../core/errors';
+import type { OwnData } from '../../../config';
+import { ConfigError } from '../../../core';
 import type { FoundFiles } from '../files/find-files';
 import { type ImageSize, imageSizeOf } from '../files/image';
 import type { ImageFiles, PreparedRows } from '../prepared';

@@ -1,6 +1,5 @@
-import type { OwnData } from '../../../config/settings/data';
-import { ConfigError } from '../../../core/errors';
-import { TimeLimit } from '../../../core/time-limit';
+import type { OwnData } from '../../../config';
+import { ConfigError, TimeLimit } from '../../../core';
 import type { FoundFiles } from '../files/find-files';
 import { instructionRecords } from '../files/instruction-records';
 import { type ExamplePart, type PreparedInstructions, TOKEN_ARRAYS, tokenBytes } from '../prepared';

@@ -1,7 +1,6 @@
 import { statSync } from 'node:fs';
-import { isNames, type OwnData } from '../../../config/settings/data';
-import { ShardlabError } from '../../../core/errors';
-import type { Bytes } from '../../../core/units';
+import { isNames, type OwnData } from '../../../config';
+import { type Bytes, ShardlabError } from '../../../core';
 import { findFiles } from '../files/find-files';
 import type { PreparedData } from '../prepared';
 import { prepareImages } from './image-folder';

@@ -1,5 +1,5 @@
-import { isNames, type NumberArray, type OwnData } from '../../../config/settings/data';
-import { ConfigError } from '../../../core/errors';
+import { isNames, type NumberArray, type OwnData } from '../../../config';
+import { ConfigError } from '../../../core';
 import type { FoundFiles } from '../files/find-files';
 import { recordsOf } from '../files/records';
 import type { ColumnFile, ColumnFiles, PreparedRows, RowPart } from '../prepared';

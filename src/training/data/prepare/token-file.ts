@@ -1,6 +1,5 @@
-import type { OwnData } from '../../../config/settings/data';
-import { ConfigError } from '../../../core/errors';
-import { isWhole } from '../../../core/whole-number';
+import type { OwnData } from '../../../config';
+import { ConfigError, isWhole } from '../../../core';
 import type { FoundFiles } from '../files/find-files';
 import { recordsOf } from '../files/records';
 import { type BytesRead, textChunks } from '../files/text-file';

@@ -1,12 +1,7 @@
 import { existsSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import type { OwnData } from '../../../config/settings/data';
-import { ConfigError } from '../../../core/errors';
-import { parseJson } from '../../../core/json-text';
-import { isFolder, readRegularFile } from '../../../core/regular-file';
-import { shown } from '../../../core/shown';
-import { TimeLimit } from '../../../core/time-limit';
-import { isIndex } from '../../../core/whole-number';
+import type { OwnData } from '../../../config';
+import { ConfigError, isFolder, isIndex, parseJson, readRegularFile, shown, TimeLimit } from '../../../core';
 
 /** Turns texts into token ids and back. */
 export interface TextCodec {

@@ -1,5 +1,5 @@
-import type { OwnData } from '../../../config/settings/data';
-import { ConfigError } from '../../../core/errors';
+import type { OwnData } from '../../../config';
+import { ConfigError } from '../../../core';
 
 /**
  * Returns how many of `count` rows, tokens or examples are for validation; 0 if `data.validation` is not a share. Throws: CONFIG

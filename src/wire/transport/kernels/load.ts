@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { HalfDType, WireDType } from '../../../core/dtypes';
+import type { HalfDType, WireDType } from '../../../core';
 
 type Reduce = (
   op: number,

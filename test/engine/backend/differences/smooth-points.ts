@@ -1,6 +1,7 @@
 // One table, with a row for each gradient; it stays in one file, so that a test can compare it with all gradients of the engine.
-import * as ops from '../../../../src/engine/backend/ops';
+
 import * as tf from '../../../../src/core/tf';
+import * as ops from '../../../../src/engine/backend/ops';
 import * as F from '../../../../src/nn/names/functional-names';
 
 /** An input whose elements are scattered between two bounds and pairwise different, so that no two are equal within a step. */

@@ -1,7 +1,12 @@
-import { causalAttention, causalSoftmax, dropout, softmaxCrossEntropy } from '../../../../src/engine/backend/ops';
 import * as tf from '../../../../src/core/tf';
-import * as F from '../../../../src/nn/names/functional-names';
+import {
+  causalAttention,
+  causalSoftmax,
+  dropout,
+  softmaxCrossEntropy,
+} from '../../../../src/engine/backend/ops';
 import { normalizeChannels, scaleChannels } from '../../../../src/nn/layers/channel-norm';
+import * as F from '../../../../src/nn/names/functional-names';
 import { ofRanks, type Structural } from './structure-calls';
 
 type Loss = (

@@ -1,0 +1,59 @@
+export type { BusyRank, CallSink, OutputSink } from './call';
+export type { Cluster, CommandHost } from './cluster';
+export type { ControlServer } from './control/control-server';
+export { FoldedLines, warnOnStderr } from './control/folded-lines';
+export { createJobFolder, removeJobFolder } from './control/folder';
+export type { Measurement } from './control/measurement';
+export type {
+  CellStep,
+  ComparedReplicas,
+  EvaluatedStep,
+  FromRank,
+  GroupRef,
+  Outcome,
+  OwnSources,
+  RankEvent,
+  RankStep,
+  RankWork,
+  ReadyReport,
+  SavedBeside,
+  Shipped,
+  StepGrant,
+  ToRank,
+} from './control/messages';
+export { firstRanks, parseSelection, type Selection } from './control/selection';
+export { requireSendable } from './control/sendable';
+export { decodeSent, encodeSent } from './control/sent-values';
+export {
+  type BatchesMade,
+  type BatchesNeeded,
+  type MadeTensor,
+  TORCH_FRAMEWORKS,
+  type TorchFramework,
+  type TorchModel,
+  type TorchState,
+} from './control/torch-messages';
+export { type RankVariables, requireName, requireVariables, type VariableNamed } from './control/variables';
+export { FAREWELL_MS, type Fleet, type FleetListener, freePort, StartReports, startFleet } from './fleet';
+export { RankGroups } from './groups';
+export { availableMemory } from './host-memory';
+export { type LoadProbe, openLoadProbe } from './load-probe';
+export { type LaunchOptions, type LaunchPlan, MAX_RANKS, planLaunch } from './options';
+export { createLiveOutput, createPlainOutput } from './outputs';
+export { StateDictType } from './rank/checkpoints';
+export type { RankFsdpWrapper } from './rank/fsdp';
+export { ownOnMeta } from './rank/own-on-meta';
+export type { OwnFunctions, UserFunction } from './rank/own-parts';
+export { type DataFolders, prepareInFolder } from './rank/prepare-in-folder';
+export type { ProbeResult } from './rank/probe';
+export { ranksOf } from './rank/replicas';
+export { type RankLoad, savedEvaluations } from './rank/saves';
+export type { RankScope } from './rank/scope';
+export { currentRankScope } from './rank/scope-host';
+export { startRank } from './rank/start';
+export { describeExit, killGroup, type RankExit, type RankProcess } from './rank-process';
+export { sitePackages } from './site-packages';
+export { Supervisor } from './supervisor';
+export { checkOpenFiles, limitBehind } from './system-limits';
+export { describeCollective } from './waits';
+export { createWhy, type Why } from './why';

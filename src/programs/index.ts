@@ -1,0 +1,16 @@
+export { readArguments } from './arguments';
+export { MOST_RANKS_HERE } from './assemble';
+export { DIALECTS, rowOf } from './dialect-list';
+export { type BundleOptions, planBundle, writeBundle } from './export/bundle';
+export type { ExportedSetting, ExportReport } from './export/report';
+export { TARGET_NAMES, TARGETS, type TargetName } from './export/targets';
+export { PYTHON_CALLS } from './python/read-python';
+export { type Foreign, foreignOf, type ReadOptions, readAll, readConfig } from './read';
+export { linesText, readingText, wrapped } from './reading-text';
+export { isNothing } from './rows/key-row';
+export { type LocatedKey, placesOf } from './rows/meant';
+export type { Effect, Reading, ReadLine } from './rows/reading';
+export { isPlaceholder, numberOf, wholeOf, word, yesOf } from './rows/values';
+export { whereOf } from './together';
+export { toyConfig } from './toy';
+export { SWIFT } from './trainers/swift';

@@ -1,0 +1,14 @@
+export {
+  completeMark,
+  readTorch,
+  TORCH_PROBE,
+  type TorchFound,
+  type TorchVersions,
+  torchEnvironment,
+  torchPython,
+} from './find-python';
+export { startTorchFleet } from './fleet';
+export { requireLanguage } from './language';
+export { torchSupport } from './settings';
+export { type TorchRun, torchRunOf } from './torch-run';
+export { encodeValues } from './value-codec';
