@@ -1,5 +1,5 @@
 import { existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { root } from './lib/places.mjs';
 import { mustRun } from './lib/run.mjs';
@@ -7,13 +7,17 @@ import { runMain } from './lib/step.mjs';
 
 /**
  * Compiles src/<folder>/kernels/assembly/index.ts (AssemblyScript, with the options of asconfig.json beside it)
- * to <build>/src/<folder>/kernels/kernels.wasm for every folder with kernels, if the result is older than its sources.
+ * to <build>/src/<folder>/kernels/kernels.wasm for every folder with kernels, if the result is older than its sources. A
+ * folder here is a room of a flat: engine/backend.
  */
 export async function buildKernels(clone, build) {
-  for (const layer of readdirSync(join(clone, 'src'))) {
-    const assembly = join(clone, 'src', layer, 'kernels', 'assembly');
+  const rooms = readdirSync(join(clone, 'src'), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.name === 'kernels' && entry.isDirectory())
+    .map(({ parentPath }) => relative(join(clone, 'src'), parentPath));
+  for (const room of rooms) {
+    const assembly = join(clone, 'src', room, 'kernels', 'assembly');
     if (!existsSync(join(assembly, 'index.ts'))) continue;
-    const output = join(build, 'src', layer, 'kernels', 'kernels.wasm');
+    const output = join(build, 'src', room, 'kernels', 'kernels.wasm');
     if (isNewer(output, assembly)) continue;
     mkdirSync(dirname(output), { recursive: true });
     const config = join(assembly, 'asconfig.json');
@@ -27,7 +31,7 @@ export async function buildKernels(clone, build) {
         output,
       ],
       { cwd: assembly },
-      `The WebAssembly kernels of src/${layer} do not compile.`,
+      `The WebAssembly kernels of src/${room} do not compile.`,
       'correct the lines named above and run the command again',
     );
   }

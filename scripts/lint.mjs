@@ -8,5 +8,8 @@ await runMain(async () => {
   await step('build', ensureBuild);
   await step('lint', (say) => runBiome(say, process.argv.slice(2)));
   await step('data', checkDataLines);
-  return runTests(testFiles({ only: ['test/project/layers', 'test/project/sizes'] }), process.env);
+  return runTests(
+    testFiles({ only: ['test/project/layers', 'test/project/flats', 'test/project/sizes'] }),
+    process.env,
+  );
 });

@@ -15,6 +15,7 @@ const OTHER_INPUTS = [
   'package-lock.json',
   'scripts/build-kernels.mjs',
   'scripts/lib/build.mjs',
+  'scripts/lib/lazy-doors.mjs',
   'scripts/lib/plain-types.mjs',
   'scripts/lib/slim.mjs',
   'scripts/lib/used-declarations.mjs',

@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join, relative } from 'node:path';
+import { lazyDoor } from './lazy-doors.mjs';
 import { filesBelow, root } from './places.mjs';
 import { withPlainTypes } from './plain-types.mjs';
 import { usedDeclarations } from './used-declarations.mjs';
@@ -13,10 +14,14 @@ import { usedDeclarations } from './used-declarations.mjs';
 export function slimBuild(build, folders) {
   keepPublicTypes(build, folders);
   for (const file of [...folders, 'claims'].flatMap((folder) => filesBelow(join(build, folder)))) {
+    if (DOOR.test(relative(build, file))) rewrite(file, lazyDoor);
     if (file.endsWith('.js')) slimScript(file);
     else if (file.endsWith('.json')) rewrite(file, withoutSpaces);
   }
 }
+
+/** The script of a flat's door. */
+const DOOR = /^src\/\w+\/index\.js$/;
 
 function rewrite(file, slim) {
   const text = readFileSync(file, 'utf8');
@@ -103,7 +108,8 @@ const IMPORT = /(?:from |import\(|^import )["'](\.[^"']*)["']/gm;
 const WHOLE = /(?:\* as \w+ from |export \* from |import\((?=["'][^"']*["']\)(?!\.)))["'](\.[^"']*)["']/g;
 
 function imported(file, path) {
-  return `${join(dirname(file), path.replace(/\.js$/, ''))}.d.ts`;
+  const target = join(dirname(file), path.replace(/\.js$/, ''));
+  return existsSync(`${target}.d.ts`) ? `${target}.d.ts` : join(target, 'index.d.ts');
 }
 
 function withoutSpaces(json) {

@@ -48,11 +48,25 @@ const PATH = /(?:\bfrom |\bimport\()["'](\.[^"']*)["']/g;
 function statementsOf(text) {
   const ts = createRequire(join(root, 'package.json'))('typescript');
   const file = ts.createSourceFile('a.d.ts', text, ts.ScriptTarget.ESNext, true);
-  return file.statements.map((statement) => ({
-    text: text.slice(statement.getFullStart(), statement.end),
-    names: namesOf(ts, statement),
-    paths: [...statement.getText(file).matchAll(PATH)].map(([, path]) => path),
-    words: new Set(statement.getText(file).match(/[\p{ID_Start}$_][\p{ID_Continue}$]*/gu)),
+  return file.statements.flatMap((statement) =>
+    exportsOf(ts, statement).map(({ text: code, names }) => ({
+      text:
+        code === statement.getText(file) ? text.slice(statement.getFullStart(), statement.end) : `\n${code}`,
+      names,
+      paths: [...code.matchAll(PATH)].map(([, path]) => path),
+      words: new Set(code.match(/[\p{ID_Start}$_][\p{ID_Continue}$]*/gu)),
+    })),
+  );
+}
+
+/** Divides an export of another file's names, such as a door has, into one per name, so that unused names can go. */
+function exportsOf(ts, statement) {
+  const { exportClause, moduleSpecifier, isTypeOnly } = statement;
+  const isDoor = ts.isExportDeclaration(statement) && moduleSpecifier && exportClause?.elements;
+  if (!isDoor) return [{ text: statement.getText(), names: namesOf(ts, statement) }];
+  return exportClause.elements.map((one) => ({
+    text: `export ${isTypeOnly ? 'type ' : ''}{ ${one.getText()} } from ${moduleSpecifier.getText()};`,
+    names: [one.name.text],
   }));
 }
 

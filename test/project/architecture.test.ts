@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { LAYERS, ROOMS } from './layers';
+import { FLATS, ROOMS } from './layers';
 import { ROOT, readFiles, readSources } from './sources';
 
 /** More files are too many for one reading. */
@@ -24,11 +24,11 @@ test('the folders of src, and rooms that have an order, are in the order of thei
     });
   assert.deepEqual(
     within('src').filter((name) => !['python', 'index', 'rank'].includes(name)),
-    LAYERS,
+    FLATS,
   );
   for (const [folder, rooms] of Object.entries(ROOMS)) {
     assert.deepEqual(
-      within(`src/${folder}`),
+      within(`src/${folder}`).filter((room) => rooms.includes(room)),
       rooms.filter((room) => room !== '.'),
       folder,
     );
@@ -120,5 +120,7 @@ function folders(top: string): string[] {
   const below = readdirSync(join(ROOT, top), { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isDirectory())
     .map((entry) => `${join(entry.parentPath, entry.name).slice(ROOT.length + 1)}/`);
-  return below.filter((path) => !/^src\/(cli|plan\/claims|python)\/.|\/assembly\/|__pycache__/.test(path));
+  return below.filter(
+    (path) => !/^src\/((cli|python)\/.|claims\/(?!figures|notebook).)|\/assembly\/|__pycache__/.test(path),
+  );
 }

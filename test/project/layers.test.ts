@@ -3,21 +3,23 @@ import { test } from 'node:test';
 import { layerViolations } from './layers';
 import { readSources } from './sources';
 
-test('every import of src and kernel points down the order of folders', () => {
+test('every import of src and kernel points down the order of flats, through their doors', () => {
   const violations = layerViolations(readSources('src', 'kernel'));
   assert.equal(violations.length, 0, `\n${violations.join('\n')}`);
 });
 
 test('an import that points up is found, and both sides are named', () => {
   const sources = new Map([
-    ['src/wire/dist/group.ts', `import { train } from '../train/trainer';`],
-    ['src/training/trainer.ts', `import type { Group } from '../dist/group';`],
+    ['src/wire/group.ts', `import { train } from '../training';`],
+    ['src/wire/index.ts', `export type { Group } from './group';`],
+    ['src/training/index.ts', `export { train } from './trainer';`],
+    ['src/training/trainer.ts', `import type { Group } from '../wire';`],
   ]);
   const violations = layerViolations(sources);
   assert.equal(violations.length, 1);
   assert.match(
     violations[0] ?? '',
-    /^src\/dist\/group\.ts imports src\/train\/trainer\.ts: dist lies below train/,
+    /^src\/wire\/group\.ts imports src\/training\/index\.ts: wire lies below training/,
   );
 });
 
@@ -39,14 +41,35 @@ test('an upward import is found in every form of import', () => {
   }
 });
 
-test('an upward import between rooms of a folder is found', () => {
+test('an import that passes a door is found, also from the kernel', () => {
   const sources = new Map([
-    ['src/launch/rank/scope.ts', `import { launch } from '../launch/fleet';`],
-    ['src/launch/fleet.ts', `import '../rank/setup';`],
-    ['src/launch/rank/setup.ts', ''],
+    ['src/nn/linear.ts', `import { ConfigError } from '../core/errors';\nimport * as tf from '../core/tf';`],
+    [
+      'kernel/executor.ts',
+      `import { shown } from '../src/core';\nimport { Linear } from '../src/nn/linear';`,
+    ],
+    ['src/core/errors.ts', ''],
+    ['src/core/tf.ts', ''],
+    ['src/core/index.ts', `export { ConfigError } from './errors';`],
   ]);
   assert.deepEqual(layerViolations(sources), [
-    'src/launch/rank/scope.ts imports src/launch/fleet.ts: job/rank lies below job/launch.',
+    "src/nn/linear.ts imports src/core/errors.ts: import from the flat's door, src/core, and export the name there.",
+    "kernel/executor.ts imports src/nn/linear.ts: import from the flat's door, src/nn, and export the name there.",
+  ]);
+});
+
+test('an upward import between rooms of a folder, or of a room, is found; a door exports names of all rooms', () => {
+  const sources = new Map([
+    ['src/session/index.ts', `export { launch } from './notebook/fleet';`],
+    ['src/session/plans/scope.ts', `import { launch } from '../notebook/fleet';`],
+    ['src/session/notebook/fleet.ts', `import '../plans/setup';`],
+    ['src/session/plans/setup.ts', ''],
+    ['src/training/checkpoint/state/part.ts', `import { save } from '../save/save';`],
+    ['src/training/checkpoint/save/save.ts', ''],
+  ]);
+  assert.deepEqual(layerViolations(sources), [
+    'src/session/plans/scope.ts imports src/session/notebook/fleet.ts: session/plans lies below session/notebook.',
+    'src/training/checkpoint/state/part.ts imports src/training/checkpoint/save/save.ts: training/checkpoint/state lies below training/checkpoint/save.',
   ]);
 });
 
@@ -65,19 +88,19 @@ test('files of a folder itself are a room of their own, except those that the or
 
 test("the kernel's front may import only core and cell, also through its own files", () => {
   const sources = new Map([
-    ['kernel/main.ts', `import './session';\nimport { wire } from '../src/core/wire';`],
-    ['kernel/session.ts', `import '../src/cell/display';\nimport '../src/job/job';`],
+    ['kernel/main.ts', `import './session';\nimport { wire } from '../src/core';`],
+    ['kernel/session.ts', `import '../src/cell';\nimport '../src/session';`],
     ['kernel/executor.ts', `import '../src/index';`],
-    ['src/core/wire.ts', ''],
-    ['src/cell/display.ts', ''],
-    ['src/session/job.ts', ''],
+    ['src/core/index.ts', ''],
+    ['src/cell/index.ts', ''],
+    ['src/session/index.ts', ''],
     ['src/index.ts', ''],
   ]);
   assert.deepEqual(layerViolations(sources), [
-    "kernel/session.ts imports src/session/job.ts: the kernel's front imports core and cell only.",
+    "kernel/session.ts imports src/session/index.ts: the kernel's front imports core and cell only.",
   ]);
 });
 
-test('a folder of src that is not in the order is an error', () => {
+test('a folder of src that is not in the order of flats is an error', () => {
   assert.throws(() => layerViolations(new Map([['src/misc/a.ts', `import '../core/b';`]])), /src\/misc/);
 });

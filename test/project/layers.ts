@@ -1,35 +1,38 @@
 import { dirname, join, normalize } from 'node:path';
 import * as ts from 'typescript';
 
-/** The folders of src, lowest first; a folder imports itself and those before it. */
-export const LAYERS: readonly string[] = [
+/** The flats of src, lowest first; a flat imports itself, and the doors of those before it. */
+export const FLATS: readonly string[] = [
   'core',
   'config',
-  'dialects',
-  'backend',
-  'autograd',
-  'transport',
-  'dist',
+  'engine',
+  'wire',
   'nn',
-  'data',
-  'optim',
-  'parallel',
-  'checkpoint',
-  'train',
+  'sharding',
+  'training',
   'ledger',
-  'plan',
+  'programs',
+  'planner',
   'figures',
   'cell',
-  'job',
+  'launch',
+  'torch',
+  'session',
+  'claims',
   'cli',
 ];
 
 /**
  * Folders whose rooms have an order too, lowest first; a room imports itself and those before it. '.' is the files of the folder
- * itself, except those that are named here.
+ * itself and all rooms that are not named here.
  */
 export const ROOMS: Readonly<Record<string, readonly string[]>> = {
-  dialects: [
+  engine: ['backend', 'autograd'],
+  wire: ['transport', 'dist'],
+  sharding: ['optim', '.', 'names'],
+  training: ['data', 'checkpoint', '.'],
+  'training/checkpoint': ['format', 'state', 'save', 'load', 'reshard', 'pretrained'],
+  programs: [
     'shell',
     'rows',
     'launchers',
@@ -40,11 +43,16 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
     'python',
     'videos',
     '.',
+    'export',
   ],
-  figures: ['format', 'grammar', 'static', '.', 'parity', 'plans', 'claims'],
-  checkpoint: ['format', 'state', 'save', 'load', 'reshard', 'pretrained'],
-  job: ['control', 'rank', 'plans', 'launch', 'torch', 'export', 'run', 'notebook'],
+  figures: ['format', 'grammar', 'static', '.', 'parity', 'plans'],
+  launch: ['control', 'rank', '.'],
+  session: ['plans', 'run', 'notebook'],
+  claims: ['.', 'figures', 'notebook'],
 };
+
+/** Files beside a door that other flats may import: namespaces that cells see as a whole, and code that runs before any door. */
+const BESIDE_DOORS = /^src\/(core\/(tf|code-cache\/.*)|cell\/tslab|(nn|sharding)\/names\/.*)\.ts$/;
 
 /** The names of src/index.ts and src/rank.ts in the order: above every folder. */
 const FACADE = 'index and rank';
@@ -61,39 +69,52 @@ interface Import {
   readonly to: string;
 }
 
-/** Every import that points up the folder order or leaves the part for the kernel's front, each in a sentence. */
+/** Every import that points up the order, passes a door, or leaves the part for the kernel's front, each in a sentence. */
 export function layerViolations(sources: Sources): readonly string[] {
   const imports = importsOf(sources);
-  const upward = imports.flatMap(({ from, to }) => upwardImport(from, to) ?? []);
-  return [...upward, ...frontViolations(imports)];
+  const wrong = imports.flatMap(({ from, to }) => upwardImport(from, to) ?? passedDoor(from, to) ?? []);
+  return [...wrong, ...frontViolations(imports)];
+}
+
+/** An import of a file in another flat that is not the flat's door. */
+function passedDoor(from: string, to: string): string | undefined {
+  const flat = flatOf(to);
+  if (flat === undefined || flat === FACADE || flat === flatOf(from)) return undefined;
+  if (isDoor(to) || to.endsWith('.json') || BESIDE_DOORS.test(to)) return undefined;
+  return `${from} imports ${to}: import from the flat's door, src/${flat}, and export the name there.`;
 }
 
 function upwardImport(from: string, to: string): string | undefined {
-  const [lower, upper] = [layerOf(from), layerOf(to)];
+  const [lower, upper] = [flatOf(from), flatOf(to)];
   if (lower === undefined) return undefined;
   if (upper === undefined && /^claims\/.*\.json$/.test(to)) return undefined; // data that belongs to no folder of src
   if (upper === undefined) return `${from} imports ${to}: src imports nothing outside src.`;
   if (rankOf(upper) < rankOf(lower)) return undefined;
-  if (upper === lower) return upwardRoom(from, to);
+  if (upper === lower) return upwardRoom(lower, from, to);
   return (
-    `${from} imports ${to}: ${lower} lies below ${upper}, and a folder imports only those below itself. ` +
+    `${from} imports ${to}: ${lower} lies below ${upper}, and a flat imports only those below itself. ` +
     `Move what both need down, or pass it as an argument.`
   );
 }
 
-function upwardRoom(from: string, to: string): string | undefined {
-  const folder = layerOf(from) ?? '';
+function upwardRoom(folder: string, from: string, to: string): string | undefined {
   const rooms = ROOMS[folder];
-  if (rooms === undefined) return undefined;
-  const [lower, upper] = [roomOf(from, rooms), roomOf(to, rooms)];
+  if (rooms === undefined || isDoor(from)) return undefined;
+  const [lower, upper] = [roomOf(folder, from, rooms), roomOf(folder, to, rooms)];
+  if (upper === lower) return upwardRoom(`${folder}/${lower}`, from, to);
   if (rooms.indexOf(upper) <= rooms.indexOf(lower)) return undefined;
   return `${from} imports ${to}: ${folder}/${lower} lies below ${folder}/${upper}.`;
 }
 
-function roomOf(path: string, rooms: readonly string[]): string {
-  const [, , name = '', ...rest] = path.split('/');
+/** Whether a file is the door of a flat, which may export names of all rooms. */
+export function isDoor(path: string): boolean {
+  return /^src\/\w+\/index\.ts$/.test(path);
+}
+
+function roomOf(folder: string, path: string, rooms: readonly string[]): string {
+  const [name = ''] = path.slice(`src/${folder}/`.length).split('/');
   const room = name.replace(/\.ts$/, '');
-  return rest.length > 0 || rooms.includes(room) ? room : '.';
+  return rooms.includes(room) ? room : '.';
 }
 
 /** The front process is kernel/main.ts and all its imports of kernel/; the executor is started by its path. */
@@ -104,21 +125,21 @@ function frontViolations(imports: readonly Import[]): readonly string[] {
   }
   return imports
     .filter(({ from, to }) => front.has(from) && to.startsWith('src/'))
-    .filter(({ to }) => !FRONT_MAY_USE.includes(layerOf(to) ?? ''))
+    .filter(({ to }) => !FRONT_MAY_USE.includes(flatOf(to) ?? ''))
     .map(({ from, to }) => `${from} imports ${to}: the kernel's front imports core and cell only.`);
 }
 
-/** The folder of src that contains a file; undefined outside src. Throws: Error when the order does not know the folder. */
-function layerOf(path: string): string | undefined {
+/** The flat that contains a file; undefined outside src. Throws: Error when the order does not know the folder. */
+export function flatOf(path: string): string | undefined {
   const [top, folder, ...rest] = path.split('/');
   if (top !== 'src' || folder === undefined) return undefined;
   if (rest.length === 0) return FACADE;
-  if (!LAYERS.includes(folder)) throw new Error(`${path}: src/${folder} is not in the order of folders.`);
+  if (!FLATS.includes(folder)) throw new Error(`${path}: src/${folder} is not in the order of flats.`);
   return folder;
 }
 
 function rankOf(layer: string): number {
-  return layer === FACADE ? LAYERS.length : LAYERS.indexOf(layer);
+  return layer === FACADE ? FLATS.length : FLATS.indexOf(layer);
 }
 
 /** All relative imports of these files, in every form of import. */

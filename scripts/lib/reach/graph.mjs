@@ -14,6 +14,9 @@ const DATA = new Set(['claims', 'notebooks', 'docs']);
 /** Whether a file is part of the package; others are tests and scripts. */
 const isLibrary = (path) => /^(src|kernel)\//.test(path);
 
+/** Whether a file is the door of a flat. */
+const isDoor = (path) => /^src\/\w+\/index\.ts$/.test(path);
+
 /**
  * The declarations of all sources, and what each of them names.
  *
@@ -76,14 +79,15 @@ export class Graph {
     return links;
   }
 
-  /** Files that are loaded with a file. */
+  /** Files that are loaded with a file; a door loads a file when one of its names is read ([Note: doors] in src/core/index.ts). */
   loadedBy(file) {
     file.loaded ??= [
       ...new Set(
         [
           ...file.loads,
           ...file.stars,
-          ...[...Object.values(file.imports), ...Object.values(file.exports)].map(({ from }) => from),
+          ...Object.values(file.imports).map(({ from }) => from),
+          ...(isDoor(file.path) ? [] : Object.values(file.exports).map(({ from }) => from)),
         ]
           .filter((from) => from !== undefined)
           .map((from) => this.#imported(file, from)),
@@ -212,7 +216,9 @@ export class Graph {
 
   #source(path) {
     const stem = path.replace(/\.m?js$/, '');
-    const found = [path, `${stem}.ts`, `${stem}.mjs`].find((name) => this.#files.has(name));
+    const found = [path, `${stem}.ts`, `${stem}.mjs`, `${stem}/index.ts`].find((name) =>
+      this.#files.has(name),
+    );
     return found ?? (this.#paths.has(path) ? path : undefined);
   }
 }
@@ -296,6 +302,7 @@ class Visit {
     this.#reached.set(declaration, this.#from);
     this.#isFound ||= this.#wanted.has(declaration);
     this.#todo.push(declaration);
+    this.#load(declaration.file);
   }
 
   #follow(declaration) {
