@@ -66,7 +66,9 @@ export type MemoryCase = ReturnType<typeof memoryCaseOf>;
 export interface ComparedCase {
   readonly name: string;
   readonly rank: number;
+  /** Predicted states of rank 0. */
   readonly predicted: BytesByCause | null;
+  /** Measured states: of rank 0 beside a prediction, else of the rank with the highest peak. */
   readonly states: BytesByCause;
   readonly peak: BytesByCause;
   /** The peak's bytes if values had their declared types; less than `peak` if values were rounded to 16 bits. */
@@ -76,9 +78,10 @@ export interface ComparedCase {
 
 /** Returns the bars of a run's last step. */
 export function comparedCaseOf(name: string, run: RunView): ComparedCase {
-  const record = recordsOfStep(run.records).reduce(higherPeak);
+  const records = recordsOfStep(run.records);
+  const record = records.reduce(higherPeak);
   const predicted = run.forecast?.()?.states ?? null;
-  const states = modelStatesOf(record);
+  const states = modelStatesOf((predicted && records.find(({ rank }) => rank === 0)) ?? record);
   const [peak, logicalPeak] = [memoryAtPeak(record), logicalAtPeak(record)];
   // The differences are absolute, because two causes' differences must not cancel.
   const residual = predicted && sumOf(MEMORY_CAUSES, (cause) => Math.abs(states[cause] - predicted[cause]));

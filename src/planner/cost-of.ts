@@ -91,12 +91,12 @@ function stepsOf(layout: AnyLayout, length: RunLength): number {
       `the batches of ${layout.model.name} are not tokens; give the run's length as { samples } or { steps }`,
     );
   }
+  const sizes = { steps: 1, samples: layout.globalBatch, tokens: tokensPerStep(layout) };
   // Callers in JavaScript may pass anything.
-  const { steps, samples, tokens }: Partial<Record<'steps' | 'samples' | 'tokens', number>> = length ?? {};
-  const asked =
-    steps ??
-    (tokens === undefined ? (samples ?? Number.NaN) / layout.globalBatch : tokens / tokensPerStep(layout));
-  if (!Number.isFinite(asked) || asked <= 0) {
+  const [[unit, given] = ['', null], ...more] = Object.entries(length ?? {});
+  const size = Object.hasOwn(sizes, unit) ? sizes[unit as keyof typeof sizes] : Number.NaN; // one of its keys
+  const asked = typeof given === 'number' ? given / size : Number.NaN;
+  if (!Number.isFinite(asked) || asked <= 0 || more.length > 0) {
     throw new ConfigError(
       `a run's length is { tokens }, { samples } or { steps } above 0, got ${shown(length)}`,
     );

@@ -1,23 +1,28 @@
 import {
   type ActivationCheckpointingConfig,
   anything,
+  atLeast0,
   type Call,
+  callback,
   checkArguments,
+  count,
   fields,
   flag,
+  type OptionKinds,
+  orNull,
   parseTrainConfig,
   requireKind,
   requireOptions,
   tensor,
 } from '../../config';
-import { ConfigError, type Observer, type Warn } from '../../core';
+import { ConfigError, classOf, type Observer, type Warn } from '../../core';
 import type * as tf from '../../core/tf';
 import type { Engine } from '../../engine';
 import {
   asModule,
   type GPT,
   isLayer,
-  type LanguageModel,
+  LanguageModel,
   type Layer,
   type Module,
   type MoeGPT,
@@ -207,22 +212,51 @@ function naiveForms(context: RankContext, all: ProcessGroup) {
     /** Divides the matrices of an `nn.gpt`; returns the model. All ranks give it the same batch. */
     tensorParallel(model: GPT, group?: ProcessGroup): GPT {
       const ranks = within('naive.tensorParallel', group);
+      requireLanguageModel(model, 'naive.tensorParallel', 'gpt');
       return naiveTensorParallel(unheld(model, 'naive.tensorParallel', ranks), ranks);
     },
     /** Divides the sequences of an `nn.gpt`; returns the model. All ranks give it the same batch; then call `naive.DDP`. */
-    contextParallel: (model: GPT, group?: ProcessGroup): GPT =>
-      naiveContextParallel(model, within('naive.contextParallel', group)),
+    contextParallel(model: GPT, group?: ProcessGroup): GPT {
+      requireLanguageModel(model, 'naive.contextParallel', 'gpt');
+      return naiveContextParallel(model, within('naive.contextParallel', group));
+    },
     /** Divides the experts of an `nn.moe`; returns the model. Then call `DDP`. */
     expertParallel(model: MoeGPT, group?: ProcessGroup): MoeGPT {
       const ranks = within('naive.expertParallel', group);
+      requireLanguageModel(model, 'naive.expertParallel', 'moe');
       return naiveExpertParallel(unheld(model, 'naive.expertParallel', ranks), ranks);
     },
     /** Divides the layers of a language model; returns the rank's stage, whose `step` runs GPipe. */
-    pipeline: (model: LanguageModel, group?: ProcessGroup): NaivePipeline =>
-      naivePipeline(model, { ...context, group: within('naive.pipeline', group) }),
+    pipeline(model: LanguageModel, group?: ProcessGroup): NaivePipeline {
+      requireLanguageModel(model, 'naive.pipeline');
+      return naivePipeline(model, { ...context, group: within('naive.pipeline', group) });
+    },
     /** Trains a model, step by step: `for (const { loss } of naive.train({ model, optimizer, batch })) …`. */
-    train: (training: NaiveTraining): Generator<NaiveStep> => naiveTrain(training, context),
+    train(training: NaiveTraining): Generator<NaiveStep> {
+      requireOptions('naive.train', training, NAIVE_TRAINING);
+      return naiveTrain(training, context);
+    },
   };
+}
+
+const NAIVE_TRAINING: OptionKinds<NaiveTraining> = {
+  model: anything,
+  optimizer: anything,
+  batch: callback,
+  accumulation: count,
+  clipNorm: orNull(atLeast0),
+};
+
+/** A layer of a block by which the naive forms know a kind of models. */
+const LAYER = { gpt: 'fc1', moe: 'moe' } as const;
+
+/** Throws: CONFIG unless a value is a language model, of this kind if one is given. */
+function requireLanguageModel(given: unknown, what: string, kind?: keyof typeof LAYER): void {
+  const isKind = ({ blocks }: LanguageModel): boolean =>
+    kind === undefined || [...blocks].every((block) => LAYER[kind] in block);
+  if (given instanceof LanguageModel && isKind(given)) return;
+  const wanted = kind === undefined ? 'a language model, such as nn.gpt({ … })' : `an nn.${kind}({ … })`;
+  throw new ConfigError(`${what} takes ${wanted}, but got ${classOf(given)}`);
 }
 
 /** Functions for rows and rounding, on the group of all ranks. */
