@@ -36,6 +36,9 @@ test(`four ranks over ${plane}`, { timeout: 60_000 }, async (t) => {
     await t.test("use collectives by torch's names", async () => {
       await valuesOf('theFacadeSpeaksAsTorch');
     });
+    await t.test('do nothing, with a warning, for a group without the rank', async () => {
+      await valuesOf('aCallOnARankOutsideOfItsGroupDoesNothing');
+    });
     await t.test("refuse a caller's mistake before it reaches others", async () => {
       await valuesOf('callersMistakesAreTypedAndHurtNobody');
     });
