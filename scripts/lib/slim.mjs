@@ -15,6 +15,7 @@ export function slimBuild(build, folders) {
   keepPublicTypes(build, folders);
   for (const file of [...folders, 'claims'].flatMap((folder) => filesBelow(join(build, folder)))) {
     if (DOOR.test(relative(build, file))) rewrite(file, lazyDoor);
+    if (file.endsWith('.js')) rewrite(file, (text) => withDoorFiles(file, relative(build, file), text));
     if (file.endsWith('.js')) slimScript(file);
     else if (file.endsWith('.json')) rewrite(file, withoutSpaces);
   }
@@ -22,6 +23,23 @@ export function slimBuild(build, folders) {
 
 /** The script of a flat's door. */
 const DOOR = /^src\/\w+\/index\.js$/;
+
+/** Scripts that a heap snapshot holds (kernel/compiler/snapshot.ts): nothing can be loaded after it, so doors must not wait. */
+const IN_SNAPSHOT = /^(kernel\/compiler|src\/cell)\//;
+
+/**
+ * Names the file of each door that a script loads, as the loader of a snapshot knows only files; scripts of the snapshot read the
+ * names that they use at once.
+ */
+function withDoorFiles(file, path, text) {
+  return text.replace(/^(const (\w+) = require\(")(\.[^"]*)("\);)$/gm, (whole, start, name, from, end) => {
+    const target = join(dirname(file), from.replace(/\/index$/, ''));
+    if (!existsSync(join(target, 'index.js')) || existsSync(`${target}.js`)) return whole;
+    const used = new Set([...text.matchAll(new RegExp(`\\b${name}\\.(\\w+)`, 'g'))].map(([use]) => use));
+    const reads = IN_SNAPSHOT.test(path) && used.size > 0 ? ` void [${[...used].join(', ')}];` : '';
+    return `${start}${from.replace(/\/index$/, '')}/index${end}${reads}`;
+  });
+}
 
 function rewrite(file, slim) {
   const text = readFileSync(file, 'utf8');
