@@ -6,16 +6,22 @@
  */
 export function lazyDoor(text) {
   const paths = new Map([...text.matchAll(REQUIRED)].map(([, variable, path]) => [variable, path]));
-  return text.replace(REQUIRED, '').replace(EXPORTED, (line, name, variable, imported) => {
-    const path = paths.get(variable);
-    if (path === undefined) return line;
-    return (
-      `Object.defineProperty(exports, "${name}", { enumerable: true, configurable: true, get: function () { ` +
-      `var value = require("${path}").${imported}; ` +
-      `Object.defineProperty(exports, "${name}", { value: value }); return value; } });`
-    );
-  });
+  return text
+    .replace(REQUIRED, '')
+    .replace(MODULE, (line) => line + LAZY)
+    .replace(EXPORTED, (line, name, variable, imported) => {
+      const path = paths.get(variable);
+      if (path === undefined) return line;
+      return `lazy("${name}", () => require("${path}")${imported === name ? '' : `, "${imported}"`});`;
+    });
 }
+
+/** The line that begins each of tsc's modules. */
+const MODULE = /^Object\.defineProperty\(exports, "__esModule", \{ value: true \}\);$/m;
+/** Defines an export that loads its file when it is read, and keeps the value. */
+const LAZY =
+  ' const lazy = (name, load, own = name) => Object.defineProperty(exports, name, { enumerable: true, configurable: true, ' +
+  'get() { const value = load()[own]; Object.defineProperty(exports, name, { value }); return value; } });';
 
 /** A line in which tsc loads a file that is exported further; its line end stays. */
 const REQUIRED = /^var (\w+) = require\("(\.[^"]+)"\);$/gm;
