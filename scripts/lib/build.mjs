@@ -22,6 +22,7 @@ const OTHER_INPUTS = [
 ];
 const build = join(root, 'build');
 const stamp = join(build, '.inputs');
+const toolStamp = join(build, '.tools');
 
 /** Compiles TypeScript and WebAssembly kernels that changed, and copies the other files of the source folders. */
 export async function ensureBuild(say) {
@@ -36,7 +37,10 @@ export async function ensureBuild(say) {
       'copy the clone to a folder of your own and run the command there',
     );
   }
-  if (!existsSync(stamp)) rmSync(join(build, '.tsbuildinfo'), { force: true });
+  // What these scripts make of tsc's files cannot be made twice, so tsc writes all files again if a script has changed.
+  const tools = hashOf(OTHER_INPUTS.map((name) => join(root, name)));
+  const isSame = existsSync(stamp) && existsSync(toolStamp) && readFileSync(toolStamp, 'utf8') === tools;
+  if (!isSame) rmSync(join(build, '.tsbuildinfo'), { force: true });
   rmSync(stamp, { force: true });
   await compile();
   copyAssets(files);
@@ -45,6 +49,7 @@ export async function ensureBuild(say) {
   await buildKernels(root, build);
   const command = join(build, 'src', 'cli', 'main.js');
   if (existsSync(command)) chmodSync(command, 0o755);
+  writeFileSync(toolStamp, tools);
   writeFileSync(stamp, hash);
   say('built');
 }
@@ -62,7 +67,7 @@ async function compile() {
 
 function copyAssets(files) {
   for (const file of files) {
-    if (file.endsWith('.ts') || file.includes('/assembly/')) continue;
+    if (/\.(ts|md)$/.test(file) || file.includes('/assembly/')) continue;
     const target = join(build, relative(root, file));
     mkdirSync(dirname(target), { recursive: true });
     copyFileSync(file, target);

@@ -7,8 +7,8 @@ import { withPlainTypes } from './plain-types.mjs';
 import { usedDeclarations } from './used-declarations.mjs';
 
 /**
- * Reduces the build to what the package ships: scripts without comments, with tabs and with one short `__importStar`, data without spaces, and only the
- * declarations that the package's exports import, without notes for whoever changes the code. Line numbers of scripts do not
+ * Reduces the build to what the package ships: scripts without comments and indentation, with one short `__importStar` and lazy doors, data without
+ * spaces, and only the declarations that the package's exports import, without notes for whoever changes the code. Line numbers of scripts do not
  * change, and source maps get the new columns.
  */
 export function slimBuild(build, folders) {
@@ -49,7 +49,7 @@ function rewrite(file, slim) {
 
 function slimScript(file) {
   const text = readFileSync(file, 'utf8');
-  const { slimmed, removed } = withTabs(withShortImports(withoutComments(text)));
+  const { slimmed, removed } = withoutIndentation(withShortImports(withoutComments(text)));
   if (slimmed === text) return;
   // The map is written first: if the build ends in between, tsc writes both files again.
   if (existsSync(`${file}.map`)) {
@@ -145,8 +145,8 @@ function tabs(spaces) {
   return '\t'.repeat(spaces.length / 4);
 }
 
-/** Writes indentation as tabs, except within templates; `removed` has the number of characters that each line lost. */
-function withTabs(text) {
+/** Removes indentation, except within templates; `removed` has the number of characters that each line lost. */
+function withoutIndentation(text) {
   const removed = [];
   if (text.search(INDENT) < 0) return { slimmed: text, removed };
   const { ts, file } = parsed(text);
@@ -162,7 +162,7 @@ function withTabs(text) {
   };
   collect(file);
   const lines = text.split('\n').map((line, i) => {
-    const slimmed = inTemplate.has(i) ? line : line.replace(INDENT, tabs);
+    const slimmed = inTemplate.has(i) ? line : line.replace(INDENT, '');
     removed.push(line.length - slimmed.length);
     return slimmed;
   });
