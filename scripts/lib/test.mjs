@@ -1,6 +1,5 @@
 import { parseArgs } from 'node:util';
 import { runBiome } from './biome.mjs';
-import { chooseTests } from './reach/choose.mjs';
 import { runTests, smokeFiles, testFiles } from './run-tests.mjs';
 import { setUp } from './setup.mjs';
 import { runMain, step, UsageError } from './step.mjs';
@@ -56,7 +55,9 @@ async function chosenFiles({ fast, long, golden, all, since }, only) {
   const files = testFiles({ fast, long, only });
   const isUsual = !fast && !long && !golden && only.length === 0;
   if (all || (since === undefined && !isUsual)) return { files };
-  return step('tests', (say) => {
+  return step('tests', async (say) => {
+    // It needs TypeScript, which a fresh clone has only after the set-up.
+    const { chooseTests } = await import('./reach/choose.mjs');
     const { tests, changed, why } = chooseTests(files, since);
     say(tests === undefined ? `all: ${why}` : `${why}; and the smoke`);
     return tests === undefined
