@@ -2,26 +2,9 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Command, CommanderError } from 'commander';
 import { ShardlabError, shortened } from '../core';
-import { addCollectivesBench } from './bench/collectives-command';
-import { addGptBench } from './bench/gpt-command';
-import { addKernelBench } from './bench/kernel-command';
-import { addPlanBench } from './bench/plan-command';
-import { addPredictionsBench } from './bench/predictions-command';
-import { addSettingsBench } from './bench/settings-command';
-import { addClaims } from './claims/command';
-import { addDoctor } from './doctor/command';
-import { addEngine } from './engine/command';
-import { addExport } from './export/command';
-import { addInstall } from './install/command';
+import { COMMANDS } from './commands';
 import { INSTALLATION } from './install/kernelspec-folder';
 import { createOutput, type ExitStatus, exitStatusOf, type Io, type Output, type Perform } from './io';
-import { addPlan } from './plan/command';
-import { addKnown } from './plan/known-command';
-import { addRead } from './read/command';
-import { addRecommend } from './recommend/command';
-import { addRun } from './run/command';
-import { addSft } from './sft/command';
-import { addTrace } from './trace/command';
 
 /** Runs the `shardlab` command with these arguments; returns its exit status and never throws. */
 export async function runCommand(argv: readonly string[], io: Io): Promise<ExitStatus> {
@@ -45,22 +28,7 @@ export async function runCommand(argv: readonly string[], io: Io): Promise<ExitS
       }
     });
   };
-  const commands = [
-    addDoctor,
-    addEngine,
-    addInstall,
-    addRun,
-    addSft,
-    addPlan,
-    addRecommend,
-    addKnown,
-    addClaims,
-    addRead,
-    addBench,
-    addTrace,
-    addExport,
-  ];
-  for (const add of commands) add(program, perform, io);
+  await addCommands(program, argv, perform, io);
   try {
     await program.parseAsync(argv, { from: 'user' });
   } catch (error) {
@@ -70,17 +38,18 @@ export async function runCommand(argv: readonly string[], io: Io): Promise<ExitS
   return status;
 }
 
-/** `shardlab bench`: benchmarks, optionally against PyTorch or other kernels. */
-function addBench(program: Command, perform: Perform, io: Io): void {
-  const bench = program
-    .command('bench')
-    .description('runs benchmarks, optionally against PyTorch or other kernels');
-  addGptBench(bench, perform, io);
-  addCollectivesBench(bench, perform, io);
-  addKernelBench(bench, perform, io);
-  addSettingsBench(bench, perform, io);
-  addPlanBench(bench, perform, io);
-  addPredictionsBench(bench, perform, io);
+/** Adds all commands as the list of commands shows them; only the one that is called has its options and its action. */
+async function addCommands(
+  program: Command,
+  argv: readonly string[],
+  perform: Perform,
+  io: Io,
+): Promise<void> {
+  for (const { name, args, description, load } of COMMANDS) {
+    const command = program.command(name).description(description);
+    if (argv.includes(name)) (await load())(command, perform, io);
+    else command.option('--json').arguments(args ?? '');
+  }
 }
 
 function createProgram(io: Io): Command {

@@ -1,27 +1,19 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
 import { test } from 'node:test';
+import { COMMANDS } from '../../src/cli/commands';
+import { repositoryRoot } from '../support/paths';
 import { shardlab } from './run-command';
 
-const COMMANDS = [
-  'doctor',
-  'engine',
-  'install',
-  'uninstall',
-  'run',
-  'bench gpt',
-  'bench collectives',
-  'bench kernel',
-  'bench settings',
-  'bench plan',
-  'bench predictions',
-  'plan',
-  'recommend',
-  'claims',
-  'trace',
-];
+const BENCHMARKS = ['gpt', 'collectives', 'kernel', 'settings', 'plan', 'predictions'];
+
+const NAMES = COMMANDS.flatMap(({ name }) =>
+  name === 'bench' ? BENCHMARKS.map((benchmark) => `bench ${benchmark}`) : [name],
+);
 
 test('every subcommand has a help, which exits with status 0', async () => {
-  for (const name of COMMANDS) {
+  for (const name of NAMES) {
     const { status, stdout } = await shardlab([...name.split(' '), '--help']);
     assert.equal(status, 0, name);
     assert.match(stdout, new RegExp(`^Usage: shardlab ${name}`));
@@ -32,6 +24,26 @@ test('every subcommand has a help, which exits with status 0', async () => {
       `${name}: an option without a description`,
     );
   }
+});
+
+test('the list of commands gives the arguments that each command takes', async () => {
+  const { stdout } = await shardlab(['--help']);
+  for (const { name, args } of COMMANDS) {
+    assert.match(stdout, new RegExp(`^  ${name} \\[options\\]`, 'm'));
+    if (name === 'bench') continue;
+    const help = (await shardlab([name, '--help'])).stdout.replaceAll(/\s+/g, ' ');
+    assert.ok(help.startsWith(`Usage: shardlab ${name} [options]${args ? ` ${args}` : ''} `), help);
+  }
+});
+
+test('the list of commands loads none of them', () => {
+  const main = join(repositoryRoot(), 'build', 'src', 'cli', 'main.js');
+  const code = `process.argv[2] = '--help';
+    require(${JSON.stringify(main)});
+    process.on('exit', () => console.error(Object.keys(require.cache).join()));`;
+  const { stderr } = spawnSync(process.execPath, ['-e', code], { encoding: 'utf8' });
+  assert.match(stderr, /program\.js/);
+  assert.doesNotMatch(stderr, /\/cli\/\w+\/command|\/zod\//);
 });
 
 test('the error of an unknown subcommand names the nearest subcommand', async () => {

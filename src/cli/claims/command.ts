@@ -38,10 +38,8 @@ interface ClaimsOptions {
 }
 
 /** `shardlab claims`: checks the documents' statements again. The exit status is 1 if a verdict's evidence no longer holds. */
-export function addClaims(program: Command, perform: Perform, io: Io): void {
-  const command = program
-    .command('claims')
-    .description('checks the statements of the documents; exits with status 1 if a verdict no longer holds')
+export function declareClaims(command: Command, perform: Perform, io: Io): void {
+  command
     .argument('[id...]', "ids of claims; '*' stands for any text, as in wan.mem.*")
     .option('--no-runs', 'makes no new runs; uses the recorded results of earlier runs')
     .option('--record', 'stores the results of the runs, for --no-runs and notebooks')

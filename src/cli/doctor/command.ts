@@ -22,10 +22,8 @@ import { MOST_SECONDS } from './reach-probe';
 import { checkTorch } from './torch-checks';
 
 /** `shardlab doctor`: reports what this machine has, and how to add what is missing. */
-export function addDoctor(program: Command, perform: Perform, io: Io): void {
-  const command = program
-    .command('doctor')
-    .description('reports what this machine has, and how to add what is missing')
+export function declareDoctor(command: Command, perform: Perform, io: Io): void {
+  command
     .option(
       '--reach <host:port,...>',
       `instead of the report, tests whether this machine reaches these addresses, or the addresses that a file names (Accelerate's YAML, a launch script, a hostfile), and says what is wrong; ends within ${MOST_SECONDS} s`,

@@ -16,11 +16,9 @@ interface EngineOptions extends TorchRequest {
 }
 
 /** `shardlab engine`: lists engines, and makes the environment of engine 'torch'. */
-export function addEngine(program: Command, perform: Perform, io: Io): void {
-  const command = program
-    .command('engine')
+export function declareEngine(command: Command, perform: Perform, io: Io): void {
+  command
     .argument('[name]', `${NAMES.join(' or ')}; without a name, lists engines`)
-    .description('lists engines; `engine torch` makes a Python environment with PyTorch')
     .option('--cuda', 'engine torch: fails if the installed torch has no CUDA')
     .option(
       '--deepspeed',

@@ -28,13 +28,9 @@ interface ExportCommandOptions {
 }
 
 /** `shardlab export CONFIG --to NAME --out DIR`: writes a folder with which PyTorch trains the config elsewhere. */
-export function addExport(program: Command, perform: Perform, io: Io): void {
+export function declareExport(command: Command, perform: Perform, io: Io): void {
   const targets = TARGET_NAMES.map((name) => `${name}: ${TARGETS[name].says}`).join('; ');
-  const command = program
-    .command('export')
-    .description(
-      'writes a folder that trains a config elsewhere: script, launch files, weights, data, report',
-    )
+  command
     .argument(
       '<config...>',
       `a YAML or JSON file, a preset (${Object.keys(PRESETS).join(', ')}), a model's name, a file of another program (shardlab read), or, after --, a command that launches a training`,

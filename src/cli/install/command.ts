@@ -19,18 +19,20 @@ interface Place {
   readonly sysPrefix?: boolean;
 }
 
-/** `shardlab install` and `shardlab uninstall`: write and delete the Jupyter kernelspec. */
-export function addInstall(program: Command, perform: Perform, io: Io): void {
-  const install = withPlace(program.command('install').description('installs the Jupyter kernelspec'));
-  perform<Place>(install, async (_, place, output) => {
+/** `shardlab install`: writes the Jupyter kernelspec. */
+export function declareInstall(command: Command, perform: Perform, io: Io): void {
+  perform<Place>(withPlace(command), async (_, place, output) => {
     const data = await dataFolder(place, io);
     checkBuilt();
     const folder = written(data, writeKernelspec);
     output.answer({ installed: folder }, () => `installed ${folder}`);
     return 0;
   });
-  const uninstall = withPlace(program.command('uninstall').description('removes the Jupyter kernelspec'));
-  perform<Place>(uninstall, async (_, place, output) => {
+}
+
+/** `shardlab uninstall`: deletes the Jupyter kernelspec. */
+export function declareUninstall(command: Command, perform: Perform, io: Io): void {
+  perform<Place>(withPlace(command), async (_, place, output) => {
     const data = await dataFolder(place, io);
     const folder = kernelspecFolder(data);
     const removed = written(data, removeKernelspec);

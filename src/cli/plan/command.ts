@@ -34,10 +34,8 @@ interface PlanCommandOptions {
 }
 
 /** `shardlab plan`: predicts time and memory of layouts as text, or line by line for programs (--batch). */
-export function addPlan(program: Command, perform: Perform, io: Io): void {
-  const command = program
-    .command('plan')
-    .description('predicts time and memory of a training on GPUs')
+export function declarePlan(command: Command, perform: Perform, io: Io): void {
+  command
     .argument(
       '[config...]',
       'TrainConfigs (YAML or JSON), presets, published models, files of other programs (shardlab read), or, after --, a command that launches a training',

@@ -4,19 +4,17 @@ import { createTable } from '../../figures';
 import { KNOWN_GPUS, modelOf, shapeOf } from '../../planner';
 import type { Perform } from '../io';
 
-/** `shardlab models` and `shardlab gpus`: list the names that configs and plans know, with sizes and sources. */
-export function addKnown(program: Command, perform: Perform): void {
-  const models = program
-    .command('models')
-    .description('lists the models that configs and plans know by name, with sizes and sources');
+/** `shardlab models`: lists the models that configs and plans know by name. */
+export function declareModels(models: Command, perform: Perform): void {
   perform<object>(models, async (_, __, output) => {
     const rows = [...MODEL_NAMES, ...PLANNED_NAMES].map(modelRow);
     output.answer(rows, () => createTable(rows).toText(rows.length));
     return 0;
   });
-  const gpus = program
-    .command('gpus')
-    .description('lists the kinds of GPU that plans know by name, with figures and sources');
+}
+
+/** `shardlab gpus`: lists the kinds of GPU that plans know by name. */
+export function declareGpus(gpus: Command, perform: Perform): void {
   perform<object>(gpus, async (_, __, output) => {
     const rows = Object.values(KNOWN_GPUS).map((gpu) => ({
       name: gpu.name,

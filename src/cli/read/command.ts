@@ -9,10 +9,8 @@ interface ReadCommandOptions {
 }
 
 /** `shardlab read FILE` or `-- COMMAND…`: says what each line of another program's settings means here. */
-export function addRead(program: Command, perform: Perform, io: Io): void {
-  const command = program
-    .command('read')
-    .description("says what each line of another program's settings or launch script means here")
+export function declareRead(command: Command, perform: Perform, io: Io): void {
+  command
     .argument(
       '<file-or-command...>',
       'a file of Accelerate, DeepSpeed, LLaMA-Factory, Axolotl or TorchTitan, a Python script, a launch script (file:line for one of its launches), or, after --, a command',

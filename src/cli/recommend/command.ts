@@ -52,12 +52,8 @@ function gpuCounts(text: string): GpuCounts {
 }
 
 /** `shardlab recommend`: ranks the best layouts of a model, and says why other layouts are slower or do not fit. */
-export function addRecommend(program: Command, perform: Perform, io: Io): void {
-  const command = program
-    .command('recommend')
-    .description(
-      'tries every legal layout of a model on some GPUs, ranks the layouts that fit, and says why the others are slower',
-    )
+export function declareRecommend(command: Command, perform: Perform, io: Io): void {
+  command
     .requiredOption(
       '--model <name>',
       'a published model, a number of parameters (7.5e9), or a file with its shape, a TrainConfig or settings of another program (shardlab read)',

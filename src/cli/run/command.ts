@@ -31,10 +31,8 @@ interface RunCommandOptions extends EngineOptions, ParallelOptions {
 }
 
 /** `shardlab run CONFIG`: trains a config without a notebook. */
-export function addRun(program: Command, perform: Perform, io: Io): void {
-  const command = program
-    .command('run')
-    .description('trains without a notebook')
+export function declareRun(command: Command, perform: Perform, io: Io): void {
+  command
     .argument(
       '<config...>',
       `a YAML or JSON file, a preset (${Object.keys(PRESETS).join(', ')}), a model's name, a file of another program (shardlab read), or, after --, a command that launches a training`,

@@ -11,10 +11,8 @@ interface SftCommandOptions extends EngineOptions {
 }
 
 /** `shardlab sft`: supervised fine-tuning with the arguments of ms-swift's `swift sft`. */
-export function addSft(program: Command, perform: Perform, io: Io): void {
-  const command = program
-    .command('sft')
-    .description('trains on conversations, with the arguments of swift sft (LoRA or full)')
+export function declareSft(command: Command, perform: Perform, io: Io): void {
+  command
     .argument('[arguments...]', 'arguments of swift sft, listed below')
     .option('--nproc <n>', 'number of rank processes (default: NPROC_PER_NODE, or 1)', wholeNumber(1))
     .allowUnknownOption()

@@ -6,10 +6,8 @@ import { readEventFile, toChromeTrace } from '../../ledger';
 import { type Io, orFail, type Perform } from '../io';
 
 /** `shardlab trace FILE`: converts the events of a run to a trace for Perfetto. */
-export function addTrace(program: Command, perform: Perform, io: Io): void {
-  const command = program
-    .command('trace')
-    .description("converts a run's event file to a Perfetto / Chrome trace")
+export function declareTrace(command: Command, perform: Perform, io: Io): void {
+  command
     .argument('<file>', 'the event file (JSON lines)')
     .option('-o, --output <file>', 'the file for the trace (default: FILE.trace.json)');
   perform<{ output?: string }>(command, async ([file = ''], options, output) => {
