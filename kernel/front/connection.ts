@@ -53,6 +53,6 @@ export function parseConnection(content: unknown, path: string): Connection {
   };
 }
 
-function unusable(path: string, what: string): ShardlabError {
-  return new ShardlabError('CONFIG', `the connection file ${path} ${what}`);
+function unusable(path: string, problem: string): ShardlabError {
+  return new ShardlabError('CONFIG', `the connection file ${path} ${problem}`);
 }

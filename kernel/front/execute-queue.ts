@@ -71,8 +71,8 @@ export class ExecuteQueue {
         this.#publisher.publish('execute_result', result, header);
       }
       const payload = outcome.page === undefined ? [] : [outcome.page];
-      const asked = isJson(content.user_expressions) ? content.user_expressions : {};
-      const values = await this.#cells.evaluateAll(request, asked, number);
+      const expressions = isJson(content.user_expressions) ? content.user_expressions : {};
+      const values = await this.#cells.evaluateAll(request, expressions, number);
       return { status: 'ok', payload, user_expressions: values };
     }
     const error = errorReply(outcome.error);

@@ -16,9 +16,9 @@ export class History {
    * Source: Jupyter protocol, history_request
    */
   find(request: Json): unknown[] {
-    const found = this.#select(request);
-    if (request.output !== true) return found;
-    return found.map(([session, line, source]) => [session, line, [source, null]]);
+    const entries = this.#select(request);
+    if (request.output !== true) return entries;
+    return entries.map(([session, line, source]) => [session, line, [source, null]]);
   }
 
   #select({ hist_access_type: access, n, start, stop, pattern, unique }: Json): HistoryEntry[] {

@@ -28,17 +28,17 @@ export async function complete(compiler: CompilerClient, content: Json): Promise
 export async function inspect(compiler: CompilerClient, content: Json): Promise<Json> {
   const { offset, source, namespace } = cursor(content);
   if (namespace === undefined) return { status: 'ok', found: false, data: {}, metadata: {} };
-  const found = await compiler.call('inspect', { source, namespace, offset });
-  const data = found === undefined ? {} : { 'text/plain': found.text, 'text/markdown': found.markdown };
-  return { status: 'ok', found: found !== undefined, data, metadata: {} };
+  const help = await compiler.call('inspect', { source, namespace, offset });
+  const data = help === undefined ? {} : { 'text/plain': help.text, 'text/markdown': help.markdown };
+  return { status: 'ok', found: help !== undefined, data, metadata: {} };
 }
 
 /** Answers is_complete_request. */
 export async function isComplete(compiler: CompilerClient, content: Json): Promise<Json> {
   const code = readText(content, 'code');
-  const asked = readMagics(code);
-  if (asked.kind !== 'notebook' && asked.kind !== 'ranks') return { status: 'complete' };
-  return { ...(await compiler.call('isComplete', asked.source)) };
+  const magics = readMagics(code);
+  if (magics.kind !== 'notebook' && magics.kind !== 'ranks') return { status: 'complete' };
+  return { ...(await compiler.call('isComplete', magics.source)) };
 }
 
 interface Cursor {
@@ -66,9 +66,9 @@ function cursor(content: Json): Cursor {
   const code = readText(content, 'code');
   const position = typeof content.cursor_pos === 'number' ? content.cursor_pos : codePoints(code);
   const offset = [...code].slice(0, position).join('').length;
-  const asked = readMagics(code);
-  const namespace = NAMESPACES[asked.kind];
-  return { code, source: asked.kind === 'ranks' ? asked.source : code, offset, namespace };
+  const magics = readMagics(code);
+  const namespace = NAMESPACES[magics.kind];
+  return { code, source: magics.kind === 'ranks' ? magics.source : code, offset, namespace };
 }
 
 function codePoints(text: string): number {

@@ -68,13 +68,13 @@ function byDoing(ranks: readonly number[], doing: (rank: number) => string, join
   const groups = new Map<string, number[]>();
   for (const rank of ranks) groups.set(doing(rank), [...(groups.get(doing(rank)) ?? []), rank]);
   return [...groups]
-    .map(([what, same]) => `${rankNames(same)}${joint}${plural(what, same.length)}`)
+    .map(([activity, same]) => `${rankNames(same)}${joint}${plural(activity, same.length)}`)
     .join('; ');
 }
 
-function plural(what: string, count: number): string {
-  if (count === 1) return what;
-  return what
+function plural(activity: string, count: number): string {
+  if (count === 1) return activity;
+  return activity
     .replace(/^(run|wait)s /, '$1 ')
     .replace(/^is /, 'are ')
     .replace(/^has /, 'have ')

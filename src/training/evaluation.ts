@@ -98,9 +98,9 @@ function numberOf(name: string, value: unknown): number {
   if (typeof value === 'number') return value;
   if (value instanceof tf.Tensor && value.size === 1) return value.dataSync()[0] ?? Number.NaN;
   if (value instanceof Promise) value.catch(() => undefined);
-  const found = value instanceof tf.Tensor ? `a tensor [${value.shape.join(', ')}]` : classOf(value);
+  const description = value instanceof tf.Tensor ? `a tensor [${value.shape.join(', ')}]` : classOf(value);
   throw new ConfigError(
-    `run.evaluate: metrics.${name} returned ${found}; return a number or a scalar, such as the mean over the batch's rows`,
+    `run.evaluate: metrics.${name} returned ${description}; return a number or a scalar, such as the mean over the batch's rows`,
   );
 }
 

@@ -35,18 +35,20 @@ import { dataMark, type TrainerState, warnOfOtherData } from './trainer-state';
 import { type SampledVideos, sampleVideos, type VideoSampling } from './video-sampling';
 
 /** Makes a trainer with the model, strategy, data and optimizer of a config. */
-export function createTrainer(given: TrainerOptions): Trainer {
-  const { config, engine, initialState, own, task } = given;
+export function createTrainer(trainerOptions: TrainerOptions): Trainer {
+  const { config, engine, initialState, own, task } = trainerOptions;
   const model = task?.model ?? own?.model ?? buildModel(config);
   if (initialState !== undefined) loadState(engine, model, initialState);
   chooseTrained(model, config);
-  const { data: group, shards, pipeline } = applyModelParallelism(model, given);
-  const options = { ...given, group, allRanks: given.group, shards, pipeline };
+  const { data: group, shards, pipeline } = applyModelParallelism(model, trainerOptions);
+  const options = { ...trainerOptions, group, allRanks: trainerOptions.group, shards, pipeline };
   const { activationCheckpointing, offload } = config;
   applyActivationCheckpointing(options, model, activationCheckpointing, offload.activations);
   const data = options.batches ?? { world: options.group.size, prepared: options.data };
   const made = () =>
-    own === undefined ? taskOf(given, model, config, data) : ownTask(engine, config, model, own, data);
+    own === undefined
+      ? taskOf(trainerOptions, model, config, data)
+      : ownTask(engine, config, model, own, data);
   const trained = task ?? made();
   const sharded = (part: Module): ParallelModel =>
     (options.parallelize ?? parallelize)(part, config, { ...options, group: shards });

@@ -104,6 +104,6 @@ function ulyssesSeconds(tokens: number): number {
   const hardware = hardwareOf('A100-80G');
   // Each of the 8 ranks holds an eighth of the tokens; an all-to-all exchanges one tensor of these tokens.
   const bytes = ((batch * tokens) / gpus) * 5120 * 2;
-  const one = collectiveSeconds('allToAll', bytes, placeOf(gpus, 1, gpus), hardware, CALIBRATION);
-  return grad_accum * layers * 2 * 4 * one;
+  const exchangeSeconds = collectiveSeconds('allToAll', bytes, placeOf(gpus, 1, gpus), hardware, CALIBRATION);
+  return grad_accum * layers * 2 * 4 * exchangeSeconds;
 }

@@ -121,8 +121,8 @@ function addressesOf(host: string): Promise<readonly string[] | string> {
     const limits = { timeout: NAME_SECONDS * 1e3, killSignal: 'SIGKILL' } as const;
     execFile(process.execPath, ['-e', LOOKUP, host], limits, (error, stdout) => {
       if (error !== null) return resolve('EAI_AGAIN');
-      const found: readonly string[] | string = JSON.parse(stdout);
-      resolve(found.length === 0 ? 'ENOTFOUND' : found);
+      const addresses: readonly string[] | string = JSON.parse(stdout);
+      resolve(addresses.length === 0 ? 'ENOTFOUND' : addresses);
     });
   });
 }
@@ -138,9 +138,9 @@ function routeOf(address: string, port: number): Promise<Route | string> {
     socket.connect(port, address, () => {
       const source = socket.address().address;
       socket.close();
-      const found = interfaceOf(source);
-      const isDirect = found !== undefined && isWithin(address, found.info);
-      resolve({ interface: found?.name ?? 'an unknown interface', source, isDirect });
+      const ownInterface = interfaceOf(source);
+      const isDirect = ownInterface !== undefined && isWithin(address, ownInterface.info);
+      resolve({ interface: ownInterface?.name ?? 'an unknown interface', source, isDirect });
     });
   });
 }

@@ -51,12 +51,12 @@ export interface GatherState {
 }
 
 /**
- * Parts that have the same `text` do the same work on their `given` tensors, which forward reads. A dry run may execute
+ * Parts that have the same `text` do the same work on their `inputs`, which forward reads. A dry run may execute
  * only one of these parts.
  */
 export interface PartRepeats {
   readonly text: string;
-  readonly given: readonly tf.Tensor[];
+  readonly inputs: readonly tf.Tensor[];
   /** The gather state of the part; null if the part's parameters are always whole. */
   readonly gathers: GatherState | null;
   /**
@@ -82,10 +82,10 @@ export function recordPart(engine: Engine, { input, forward, isLoss, trained }: 
         return;
       }
       requireUnchanged(tape);
-      const found = backward(engine, tape, new Map([[output.id, seed]]), deferral);
-      gradient = (input && found.get(input.id)) ?? null;
-      if (input !== null) found.delete(input.id);
-      handOut(engine, tape, found);
+      const gradients = backward(engine, tape, new Map([[output.id, seed]]), deferral);
+      gradient = (input && gradients.get(input.id)) ?? null;
+      if (input !== null) gradients.delete(input.id);
+      handOut(engine, tape, gradients);
     });
     return gradient;
   };
@@ -108,9 +108,9 @@ export function recordPart(engine: Engine, { input, forward, isLoss, trained }: 
       }
     },
     backwardWeight() {
-      const found: Gradients = new Map();
-      later.compute(engine, found);
-      handOut(engine, tape, found);
+      const gradients: Gradients = new Map();
+      later.compute(engine, gradients);
+      handOut(engine, tape, gradients);
       trained?.(trainedParts(tape));
     },
     dispose() {

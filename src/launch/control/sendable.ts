@@ -27,30 +27,30 @@ const LONG_ARRAY = 100_000;
 const MOST_PARTS = 2 ** 24;
 
 /**
- * Checks that a value arrives as it is. `what` is the caller, 'job.put'; `name` is the value in messages, 'X'. Throws: CONFIG,
+ * Checks that a value arrives as it is. `caller` is the caller, 'job.put'; `name` is the value in messages, 'X'. Throws: CONFIG,
  * which names the path of the first part that cannot be sent.
  */
-export function requireSendable(value: unknown, what: string, name: string, language: Language): void {
-  const walk = new Walk(what, language);
+export function requireSendable(value: unknown, caller: string, name: string, language: Language): void {
+  const walk = new Walk(caller, language);
   try {
     walk.visit(value, { of: undefined, step: name });
   } catch (error) {
     const isTooDeep = error instanceof RangeError && error.message.includes('call stack');
     if (!isTooDeep) throw error;
-    throw new ConfigError(`${what}: ${name} is nested too deeply to be sent; send a flatter value`);
+    throw new ConfigError(`${caller}: ${name} is nested too deeply to be sent; send a flatter value`);
   }
 }
 
 class Walk {
-  readonly #what: string;
+  readonly #caller: string;
   readonly #language: Language;
   /** The number of values in each container that was visited. */
   readonly #parts = new Map<object, number>();
   /** The containers around the visited value. */
   readonly #around = new Map<object, Place>();
 
-  constructor(what: string, language: Language) {
-    this.#what = what;
+  constructor(caller: string, language: Language) {
+    this.#caller = caller;
     this.#language = language;
   }
 
@@ -100,8 +100,8 @@ class Walk {
         'send a text or a number',
       );
     }
-    const other = otherKind(value);
-    if (other !== undefined) return this.#refuse(place, ...other);
+    const refusal = otherKind(value);
+    if (refusal !== undefined) return this.#refuse(place, ...refusal);
     return this.#visitKeys(value, place);
   }
 
@@ -145,12 +145,12 @@ class Walk {
   }
 
   /** Python finds keys by equality, in which 1, 1n and true are one key, and cannot use a list or a dict as a key. */
-  #requireKey(key: unknown, seen: Map<unknown, unknown>, place: Place, what: 'key' | 'member'): void {
+  #requireKey(key: unknown, seen: Map<unknown, unknown>, place: Place, role: 'key' | 'member'): void {
     if (this.#language === 'JavaScript') return;
     if (typeof key === 'object' && key !== null) {
       this.#refuse(
         place,
-        `a collection with an object as a ${what}, which Python cannot look up`,
+        `a collection with an object as a ${role}, which Python cannot look up`,
         'use texts or numbers',
       );
     }
@@ -159,7 +159,7 @@ class Walk {
       const both = `${shown(seen.get(inPython))} and ${shown(key)}`;
       this.#refuse(
         place,
-        `a collection with the ${what}s ${both}, which are equal in Python`,
+        `a collection with the ${role}s ${both}, which are equal in Python`,
         'use one of them',
       );
     }
@@ -205,7 +205,7 @@ class Walk {
 
   #refuse(place: Place, kind: string, advice: string): never {
     const path = pathOf(place);
-    throw new ConfigError(`${this.#what}: ${path} is ${kind}, which cannot be sent; ${advice}`, { path });
+    throw new ConfigError(`${this.#caller}: ${path} is ${kind}, which cannot be sent; ${advice}`, { path });
   }
 }
 
@@ -277,7 +277,7 @@ const PATH_LENGTH = 200;
 
 function pathOf(place: Place): string {
   let path = '';
-  for (let one: Place | undefined = place; one !== undefined; one = one.of) path = one.step + path;
+  for (let node: Place | undefined = place; node !== undefined; node = node.of) path = node.step + path;
   const half = PATH_LENGTH / 2;
   return path.length <= PATH_LENGTH ? path : `${path.slice(0, half)}…${path.slice(-half)}`;
 }

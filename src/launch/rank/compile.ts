@@ -42,6 +42,6 @@ export function explainedAbsence(error: unknown, scope: object): unknown {
 /** Returns the place in a function of job.train in which an error was thrown, as text; '' if there is none. */
 export function placeInFunction(thrown: unknown): string {
   const stack = thrown instanceof Error ? thrown.stack : undefined;
-  const found = /\bjob\.train (\w+):(\d+):/.exec(stack ?? '');
-  return found === null ? '' : ` (in job.train's ${found[1]}, line ${found[2]} of the function)`;
+  const match = /\bjob\.train (\w+):(\d+):/.exec(stack ?? '');
+  return match === null ? '' : ` (in job.train's ${match[1]}, line ${match[2]} of the function)`;
 }

@@ -97,8 +97,8 @@ async function loadShipped(shipped: Shipped, name: string, load: Importer): Prom
   if ('source' in shipped) return compile(shipped.source, `job.train ${name}`);
   const { file, exported } = shipped;
   const all = await load(file, [exported]);
-  const found: unknown = Object.entries(all).find(([key]) => key === exported)?.[1];
-  if (typeof found === 'function') return found as UserFunction; // a function takes any arguments
+  const exportedValue: unknown = Object.entries(all).find(([key]) => key === exported)?.[1];
+  if (typeof exportedValue === 'function') return exportedValue as UserFunction; // a function takes any arguments
   const names = Object.keys(all).filter((key) => key !== 'default' || exported === 'default');
   throw new ConfigError(
     `${name}: ${file} has no function or class '${exported}'; ${names.length === 0 ? 'it exports nothing' : `it exports ${names.join(', ')}`}`,

@@ -177,8 +177,8 @@ function rankBasics(
     report(loss: tf.Tensor | number): void {
       const value = numberOf(loss);
       if (value === undefined) {
-        const what = loss instanceof tf.Tensor ? `a tensor [${loss.shape}]` : classOf(loss);
-        throw new ConfigError(`report takes a number or a tensor of one element, not ${what}`);
+        const description = loss instanceof tf.Tensor ? `a tensor [${loss.shape}]` : classOf(loss);
+        throw new ConfigError(`report takes a number or a tensor of one element, not ${description}`);
       }
       steps.report(value);
     },

@@ -50,7 +50,7 @@ function ulysses(layout: Layout, tokens: number, cal: Calibration): SequenceExch
   });
   const all = [own, shared, shared, own].map(sent);
   const pass = {
-    seconds: all.reduce((sum, one) => sum + exchangeSeconds(one, hardware, cal), 0),
+    seconds: all.reduce((sum, exchange) => sum + exchangeSeconds(exchange, hardware, cal), 0),
     bytes: all.reduce((sum, { inside, outside }) => sum + inside + outside, 0),
   };
   return { forward: pass, backward: pass };

@@ -70,11 +70,11 @@ const MOST_PASSES = 20_000;
  */
 export function dryRun(
   input: TrainConfigInput | string,
-  given: DryRunOptions,
+  callOptions: DryRunOptions,
   own?: MetaOwn,
   progress?: (done: number, total: number) => void,
 ): DryRun {
-  const options: DryRunOptions = parseOptions('dryRun(config, { … })', given, OPTIONS);
+  const options: DryRunOptions = parseOptions('dryRun(config, { … })', callOptions, OPTIONS);
   const config = configNamed(input);
   const full = parseTrainConfig(config);
   const { world, steps = 2, warn } = options;

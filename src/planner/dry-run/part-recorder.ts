@@ -80,7 +80,7 @@ export class PartRecorder implements Observer {
   /** Runs `work` and stores its events as a segment; the segment is null if the events cannot be repeated. */
   record<T>(
     { buffers, gathers }: RecordedPass,
-    given: ReadonlyMap<Slot, tf.Tensor>,
+    tensorsBySlot: ReadonlyMap<Slot, tf.Tensor>,
     work: () => T,
     resultOf: (made: T) => tf.Tensor | null,
   ): { readonly made: T; readonly segment: Segment | null } {
@@ -88,8 +88,8 @@ export class PartRecorder implements Observer {
     const [gradients, parameters] = [this.#live.gradients(), this.parameters()];
     const earlier = gathers?.tensors() ?? [];
     const { backend } = tf.engine();
-    const uses = [...given.values()].map(({ dataId }) => backend.refCount(dataId));
-    for (const [slot, { dataId }] of given) buffers.slots.set(this.engine.buffers.idOf(dataId), slot);
+    const uses = [...tensorsBySlot.values()].map(({ dataId }) => backend.refCount(dataId));
+    for (const [slot, { dataId }] of tensorsBySlot) buffers.slots.set(this.engine.buffers.idOf(dataId), slot);
     const numbers = new Map([...this.#groups.values()].map((group) => [group, group.lastNumber]));
     const draft: Draft = {
       buffers,
@@ -101,7 +101,7 @@ export class PartRecorder implements Observer {
       made: new Map(),
       isRepeatable: true,
     };
-    if (given.has('seed')) buffers.open.add('seed');
+    if (tensorsBySlot.has('seed')) buffers.open.add('seed');
     this.#draft = draft;
     try {
       const made = work();
@@ -109,7 +109,7 @@ export class PartRecorder implements Observer {
       const left = gathers && this.#leftGathered(draft, gathers, earlier);
       const isExplained = gathers === null ? this.parameters() === parameters : left !== null;
       const isSame = draft.isRepeatable && this.#live.gradients() === gradients && isExplained;
-      const held = [...given].flatMap(([slot, { dataId }], i) =>
+      const held = [...tensorsBySlot].flatMap(([slot, { dataId }], i) =>
         slot === 'seed' ? [] : backend.refCount(dataId) > (uses[i] ?? 0) ? [slot] : [],
       );
       for (const slot of held) buffers.open.add(slot);

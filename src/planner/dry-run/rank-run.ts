@@ -98,12 +98,12 @@ export function runRank(options: RankRunOptions): RankRun {
   }
 }
 
-/** Returns a run's result. If the run finds that a part has no equal part before it, returns the result of `other`. */
-function unlessRepeated(run: () => RankRun, other: () => RankRun): RankRun {
+/** Returns a run's result. If the run finds that a part has no equal part before it, returns the result of `runAgain`. */
+function unlessRepeated(run: () => RankRun, runAgain: () => RankRun): RankRun {
   try {
     return run();
   } catch (error) {
-    if (error instanceof NotRepeated) return other();
+    if (error instanceof NotRepeated) return runAgain();
     throw error;
   }
 }

@@ -75,14 +75,14 @@ class FirstPass implements PartPass {
 
   constructor(
     recorder: PartRecorder,
-    { given: tensors, gathers }: PartRepeats,
+    { inputs: tensors, gathers }: PartRepeats,
     forward: () => PartPass,
     store: (segment: Segment) => void,
   ) {
     this.#recorder = recorder;
     this.#own = { buffers: new PassBuffers(), gathers };
-    const given = new Map(tensors.map((tensor, i) => [`given ${i}`, tensor]));
-    const { made, segment } = recorder.record(this.#own, given, forward, ({ output }) => output);
+    const tensorsBySlot = new Map(tensors.map((tensor, i) => [`given ${i}`, tensor]));
+    const { made, segment } = recorder.record(this.#own, tensorsBySlot, forward, ({ output }) => output);
     this.#pass = made;
     this.#last = segment;
     this.output = made.output;
@@ -111,8 +111,8 @@ class FirstPass implements PartPass {
 
   #stored(half: Half, seed: tf.Tensor | null, work: () => tf.Tensor | null): tf.Tensor | null {
     const key = stateKey(half, this.#recorder, this.#own.gathers);
-    const given = new Map(seed === null ? [] : [['seed', seed]]);
-    const { made, segment } = this.#recorder.record(this.#own, given, work, (result) => result);
+    const tensorsBySlot = new Map(seed === null ? [] : [['seed', seed]]);
+    const { made, segment } = this.#recorder.record(this.#own, tensorsBySlot, work, (result) => result);
     const isWhole = half === 'backwardInput' || this.#own.buffers.open.size === 0;
     if (segment !== null && isWhole) this.#last?.next.set(key, segment);
     this.#last = segment;

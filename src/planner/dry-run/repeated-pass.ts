@@ -32,11 +32,11 @@ export class RepeatedPass implements PartPass {
   readonly #gathers: GatherState | null;
   #last: Segment;
 
-  constructor(recorder: PartRecorder, forward: Segment, { given, gathers }: PartRepeats) {
+  constructor(recorder: PartRecorder, forward: Segment, { inputs, gathers }: PartRepeats) {
     this.#recorder = recorder;
     this.#gathers = gathers;
     this.#last = forward;
-    given.forEach((tensor, i) => {
+    inputs.forEach((tensor, i) => {
       if (forward.held.includes(`given ${i}`)) this.#held.set(`given ${i}`, heldIn(hold(tensor)));
     });
     this.output = this.#repeat(forward) as tf.Tensor; // a forward returns a tensor
@@ -79,7 +79,7 @@ export class RepeatedPass implements PartPass {
       this.#held.set(slot, tensor ? heldIn(tensor) : { key, free: () => buffers.remove(key) });
     }
     const made = [...(result ? [result] : []), ...(left?.tensors ?? [])];
-    const tensors = new Set(made.flatMap((one) => ('slot' in one ? [one.slot] : [])));
+    const tensors = new Set(made.flatMap((madeTensor) => ('slot' in madeTensor ? [madeTensor.slot] : [])));
     for (const event of events) {
       if (event.kind !== 'collective') {
         if (!('slot' in event && brief.has(event.slot))) this.#happen(event, tensors);
@@ -90,7 +90,8 @@ export class RepeatedPass implements PartPass {
     // Each `state` is a slot of `states`.
     for (const { slot, state } of replacing) buffers.rekey(this.#of(slot).key, replaced.get(state) as object);
     if (left !== null) this.#leave(left, gathered);
-    for (const slot of [...states.keys(), ...replacing.map((one) => one.slot)]) this.#held.delete(slot);
+    for (const slot of [...states.keys(), ...replacing.map((replacement) => replacement.slot)])
+      this.#held.delete(slot);
     return result && this.#tensorOf(result);
   }
 
@@ -121,10 +122,10 @@ export class RepeatedPass implements PartPass {
 
   /** Sets the units' gathered tensors to those that were gathered at the segment's end. */
   #leave({ tensors, restore }: LeftGathered, earlier: readonly tf.Tensor[]): void {
-    const wholes = tensors.map((one) =>
-      'index' in one
-        ? (earlier[one.index] as tf.Tensor) // the same number of tensors was gathered before the segment was stored
-        : this.#tensorOf({ ...one, dtype: 'float32', isHeld: false }),
+    const wholes = tensors.map((tensor) =>
+      'index' in tensor
+        ? (earlier[tensor.index] as tf.Tensor) // the same number of tensors was gathered before the segment was stored
+        : this.#tensorOf({ ...tensor, dtype: 'float32', isHeld: false }),
     );
     restore(wholes);
   }

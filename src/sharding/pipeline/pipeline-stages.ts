@@ -85,9 +85,9 @@ export function pipelineStages(
 
 /** Throws: CONFIG, with the form of the call, for a group or a mesh in place of options. */
 function requireRanks(options: PipelineStagesOptions): void {
-  const given: object = options;
-  const isGroup = isPlain(given) && Array.isArray((options as Partial<PipelineStagesOptions>).group?.ranks);
-  if (isGroup && !('axisNames' in given || 'mesh' in given)) return;
+  const value: object = options;
+  const isGroup = isPlain(value) && Array.isArray((options as Partial<PipelineStagesOptions>).group?.ranks);
+  if (isGroup && !('axisNames' in value || 'mesh' in value)) return;
   throw new ConfigError(
     'pipelineStages(model, { … }) takes the ranks of the pipeline as { group }; write pipelineStages(model, { group: parallel.pp }), ' +
       'with parallel = initializeModelParallel({ pipelineModelParallelSize: 2 })',

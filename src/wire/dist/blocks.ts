@@ -46,9 +46,9 @@ function checkRange(tensor: tf.Tensor, offset: number, length: number): void {
   );
 }
 
-function checkLength(value: number, what: string): void {
+function checkLength(value: number, field: string): void {
   if (isWhole(value, 0)) return;
-  throw new ShardlabError('SHAPE', `a piece's ${what} must be an integer of at least 0, not ${value}`);
+  throw new ShardlabError('SHAPE', `a piece's ${field} must be an integer of at least 0, not ${value}`);
 }
 
 /** Returns the dtype of all pieces. Throws: SHAPE if dtypes differ, or for a dtype other than float32 and int32. */

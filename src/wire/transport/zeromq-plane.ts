@@ -160,10 +160,10 @@ export class StagingPool {
 
   /** Returns memory of exactly `bytes` bytes, which may hold old data. */
   take(bytes: Bytes): SharedArrayBuffer {
-    const found = this.#free.get(bytes)?.pop();
-    if (found === undefined) return new SharedArrayBuffer(bytes);
+    const buffer = this.#free.get(bytes)?.pop();
+    if (buffer === undefined) return new SharedArrayBuffer(bytes);
     this.#kept -= bytes;
-    return found;
+    return buffer;
   }
 
   /** Takes back memory that is no longer in use. */

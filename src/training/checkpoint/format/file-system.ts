@@ -118,8 +118,8 @@ export function failedWrite(
     noSpace === undefined
       ? (ADVICE[code] ?? 'check whether the folder is writable')
       : `${noSpace}, or ${insteadOfSpace}`;
-  const what = cause instanceof Error ? cause.message : String(cause);
-  return new ShardlabError('IO', `cannot write ${file}${at}: ${advice} (${what})${after}`, {
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  return new ShardlabError('IO', `cannot write ${file}${at}: ${advice} (${reason})${after}`, {
     cause,
     details: { file, tensor, offset, system: code },
   });

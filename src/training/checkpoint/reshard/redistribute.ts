@@ -108,12 +108,12 @@ class Redistribution {
   /** Checks that at least one rank holds each element that the new side needs. Throws: INTERNAL. */
   #checkComplete(wanted: Placement): void {
     this.#parameters.forEach(({ name }, place) => {
-      const found = totalLength(this.#transfers[place] ?? []);
+      const numHeld = totalLength(this.#transfers[place] ?? []);
       const needed = totalLength(wanted.flatMap((held) => held[place] ?? []));
-      if (found === needed) return;
+      if (numHeld === needed) return;
       throw new ShardlabError(
         'INTERNAL',
-        `the ranks hold only ${found} of the ${needed} elements of ${name} that the new placement needs; nothing was moved yet`,
+        `the ranks hold only ${numHeld} of the ${needed} elements of ${name} that the new placement needs; nothing was moved yet`,
       );
     });
   }
@@ -240,7 +240,7 @@ class Staging {
   constructor(engine: Engine, group: ProcessGroup, all: readonly Move[], end: 'from' | 'to') {
     this.#engine = engine;
     const moves = all.filter((move) => move[end] === group.rank);
-    const other = end === 'from' ? 'to' : 'from';
+    const peerEnd = end === 'from' ? 'to' : 'from';
     const size = totalLength(moves);
     const tag = { cause: 'comm', module: '' } as const;
     const tensor = size === 0 ? null : engine.allocate([size], 'float32', tag);
@@ -249,7 +249,7 @@ class Staging {
     let offset = 0;
     this.#moves = moves.map((move) => {
       const placed = { move, offset };
-      if (tensor !== null) lists[move[other]]?.push({ tensor, offset, length: move.length });
+      if (tensor !== null) lists[move[peerEnd]]?.push({ tensor, offset, length: move.length });
       offset += move.length;
       return placed;
     });

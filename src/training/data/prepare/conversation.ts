@@ -28,13 +28,13 @@ const FORMS =
  * if the record has no system message. Throws: CONFIG naming the record.
  */
 export function conversationOf({ place, values }: FileRecord, system: string | undefined): Message[] {
-  const found = messagesIn(place, values);
-  const given = values.system ?? system;
-  const hasSystem = found[0]?.role === 'system';
+  const ownMessages = messagesIn(place, values);
+  const systemText = values.system ?? system;
+  const hasSystem = ownMessages[0]?.role === 'system';
   const messages =
-    hasSystem || given === undefined || given === null || given === ''
-      ? found
-      : [{ role: 'system', content: textOf(place, 'system', given) }, ...found];
+    hasSystem || systemText === undefined || systemText === null || systemText === ''
+      ? ownMessages
+      : [{ role: 'system', content: textOf(place, 'system', systemText) }, ...ownMessages];
   if (messages.at(-1)?.role !== ASSISTANT)
     throw wrong(place, 'does not end with an answer of the assistant', 'add the answer, or omit the record');
   if (messages.find(({ role }) => role !== 'system')?.role === ASSISTANT)
@@ -55,11 +55,11 @@ function messagesIn(place: string, values: FileRecord['values']): Message[] {
     const keys = Object.keys(values).join(', ') || 'nothing';
     throw wrong(place, `has the keys ${keys}, which are no conversation`, FORMS);
   }
-  const asked = textOf(place, isAlpaca ? 'instruction' : 'query', question);
+  const questionText = textOf(place, isAlpaca ? 'instruction' : 'query', question);
   const more = isAlpaca && input !== undefined && input !== null ? textOf(place, 'input', input) : '';
   return [
     ...historyOf(place, values.history),
-    { role: 'user', content: more === '' ? asked : `${asked}\n${more}` },
+    { role: 'user', content: more === '' ? questionText : `${questionText}\n${more}` },
     { role: ASSISTANT, content: textOf(place, isAlpaca ? 'output' : 'response', answer) },
   ];
 }
@@ -87,7 +87,7 @@ function messageOf(place: string, message: unknown, index: number): Message {
 }
 
 /** Returns the text of a message's content: a text, or a list of parts with texts. */
-function textOf(place: string, what: string, value: unknown): string {
+function textOf(place: string, partName: string, value: unknown): string {
   if (typeof value === 'string') return value;
   if (Array.isArray(value)) {
     const texts = value.map((part: unknown) =>
@@ -95,10 +95,10 @@ function textOf(place: string, what: string, value: unknown): string {
     );
     if (texts.every((text) => typeof text === 'string')) return texts.join('');
   }
-  const found = value === undefined || value === null ? 'nothing' : typeof value;
-  throw wrong(place, `has ${found} as ${what}`, 'give a text; images and sound are not trained here');
+  const kind = value === undefined || value === null ? 'nothing' : typeof value;
+  throw wrong(place, `has ${kind} as ${partName}`, 'give a text; images and sound are not trained here');
 }
 
-function wrong(place: string, what: string, advice: string): ConfigError {
-  return new ConfigError(`data: ${place} ${what}; ${advice}`);
+function wrong(place: string, problem: string, advice: string): ConfigError {
+  return new ConfigError(`data: ${place} ${problem}; ${advice}`);
 }
