@@ -5,10 +5,10 @@ import type { CompilerClient } from './compiler-client';
 import { type Ending, type Executions, INTERRUPTED } from './executions';
 import { readMagics } from './magics';
 import { describeFailure, errorReply } from './replies';
-import type { Json, Message } from './wire';
+import type { JsonObject, Message } from './wire';
 
 /** The outcome of a cell: the cell's result, a help page, or an error. */
-export type CellOutcome = Outcome & { readonly page?: Json | undefined };
+export type CellOutcome = Outcome & { readonly page?: JsonObject | undefined };
 
 /** Compiles and runs the code of requests. */
 export class CellExecution {
@@ -64,7 +64,7 @@ export class CellExecution {
   }
 
   /** Evaluates expressions; returns their values in the form of the protocol's user_expressions. */
-  async evaluateAll(request: Message, expressions: Json, cell: number): Promise<Json> {
+  async evaluateAll(request: Message, expressions: JsonObject, cell: number): Promise<JsonObject> {
     const values: Record<string, unknown> = {};
     for (const [name, source] of Object.entries(expressions)) {
       const outcome =

@@ -1,5 +1,5 @@
 import type { Claim, RowCheck } from './claim';
-import type { Evaluator } from './expression';
+import type { ExpressionEvaluator } from './expression';
 import { isNear, type Verdict } from './finding';
 
 const NONE = 'no reading found makes it right';
@@ -21,7 +21,7 @@ export function readingOf(
   { readings = {}, tolerance }: RowCheck,
   verdict: Verdict,
   foundValue: unknown,
-  { evaluate, text }: Pick<Evaluator, 'evaluate' | 'text'>,
+  { evaluate, text }: Pick<ExpressionEvaluator, 'evaluate' | 'text'>,
 ): string {
   const isWrong = verdict === 'off' || verdict === 'contradicts itself';
   if (verdict === 'holds' || (!isWrong && Object.keys(readings).length === 0)) return '';

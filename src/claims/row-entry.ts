@@ -1,7 +1,7 @@
 import { ShardlabError } from '../core';
 import type { Claim, Requests, RowCheck } from './claim';
 import type { ClaimEntry, Experiment } from './entry';
-import { type Evaluator, evaluatorOf } from './expression';
+import { type ExpressionEvaluator, evaluatorOf } from './expression';
 import {
   type Finding,
   factorOff,
@@ -88,7 +88,7 @@ function byOf(
   { by }: RowCheck,
   verdict: Verdict,
   foundValue: unknown,
-  text: Evaluator['text'],
+  text: ExpressionEvaluator['text'],
 ): string {
   if (verdict === 'holds') return '';
   if (by !== undefined) return text(by);
@@ -104,7 +104,7 @@ function completed(
   check: RowCheck,
   verdict: Verdict,
   common: Common,
-  text: Evaluator['text'],
+  text: ExpressionEvaluator['text'],
 ): Finding {
   const part = (name: 'part' | 'condition' | 'otherwise' | 'needs' | 'command'): string => {
     const template = check[name];
@@ -128,7 +128,12 @@ function completed(
   }
 }
 
-function verdictOf(claim: Claim, check: RowCheck, { truth }: Evaluator, foundValue: unknown): Verdict {
+function verdictOf(
+  claim: Claim,
+  check: RowCheck,
+  { truth }: ExpressionEvaluator,
+  foundValue: unknown,
+): Verdict {
   const word = check.else ?? 'off';
   if (check.judged !== undefined) return check.expected.verdict;
   if (check.open !== undefined && truth(check.open)) return 'open';
@@ -148,7 +153,7 @@ function numbersCompared(claim: Claim, foundValue: unknown): [number, number] {
   );
 }
 
-function numbersOf({ found, measured }: RowCheck, lab: PlanLab, { number }: Evaluator) {
+function numbersOf({ found, measured }: RowCheck, lab: PlanLab, { number }: ExpressionEvaluator) {
   const end = (expression: string, name: string): number => lab.figure(name, number(expression));
   return {
     ...(found === undefined

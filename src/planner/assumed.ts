@@ -28,7 +28,7 @@ const ROWS = SETTING_ROWS.flatMap(({ path, planned, idle }) => {
 });
 
 /** Finds the settings that differ from their defaults and whose values the plan does not use. */
-export function readingOf(settings: PlanSettings, model: unknown): ConfigReading {
+export function configReadingOf(settings: PlanSettings, model: unknown): ConfigReading {
   const assumed: Assumed[] = [];
   const withoutEffect = valuesOfModel(model);
   for (const { path, keys, planned, idle, usual } of ROWS) {

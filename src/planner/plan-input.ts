@@ -22,7 +22,7 @@ import {
 } from '../config';
 import { ConfigError, isRecord, shown } from '../core';
 import { foreignOf, type Reading, readConfig, whereOf } from '../programs';
-import { type ConfigReading, placeReadings, readingOf } from './assumed';
+import { type ConfigReading, configReadingOf, placeReadings } from './assumed';
 import { isBatchLine, ofBatchLine, ourKey, TODAY } from './batch-line';
 import type { Planned } from './cost-of';
 import { type HardwareCalibration, parseCalibration, withCalibration } from './hardware-calibration';
@@ -106,7 +106,7 @@ export function readPlan(input: object): PlanRead {
   const settings = withHardware(checked.config);
   const { shape, kernel } = model ?? builtModel(settings);
   if (model !== undefined) requireNoAdapters(settings);
-  const { assumed, withoutEffect } = readingOf(settings, model === undefined ? modelInput : undefined);
+  const { assumed, withoutEffect } = configReadingOf(settings, model === undefined ? modelInput : undefined);
   const leftOut = leftOutOf(shape);
   const all = leftOut === null ? assumed : [...assumed, { setting: 'model', says: leftOut }];
   return { settings, shape, kernel, assumed: all, withoutEffect };

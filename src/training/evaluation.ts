@@ -7,10 +7,10 @@ import type { ModelPasses } from './passes';
 import type { OutputSeen, Task, TensorBatch } from './task';
 
 /** A function that long work calls after each part; its promise resolves when the rank has handled its messages. */
-export type Progress = (done: number, total: number) => Promise<void>;
+export type ReportProgress = (done: number, total: number) => Promise<void>;
 
 /** The result of an evaluation. */
-export interface Evaluated {
+export interface EvaluationResult {
   /** The mean loss of all rows. */
   readonly loss: number;
   /** The number of evaluated rows, summed over ranks. */
@@ -32,9 +32,9 @@ export async function evaluateTask(
     group,
     passes,
   }: { readonly engine: Engine; readonly group: ProcessGroup; readonly passes: Pick<ModelPasses, 'lossOf'> },
-  progress: Progress,
+  progress: ReportProgress,
   metrics: Metrics = {},
-): Promise<Evaluated> {
+): Promise<EvaluationResult> {
   const { validation } = task;
   if (validation == null) {
     throw new ConfigError(

@@ -7,10 +7,10 @@ import type { TaskData } from './config-task';
 import {
   type BatchColumn,
   type BatchesOf,
-  inputsOf,
   type RowBatch,
   type TokenBatch,
   targetsOf,
+  tokenInputsOf,
   type UncountedBatches,
 } from './data/batch';
 import { createBatches, createOwnBatches } from './data/batches';
@@ -123,7 +123,7 @@ function tensorsOf(read: TokenBatch | RowBatch): OwnBatch {
 /** Makes x and y from a batch of tokens. Shapes: x and y [B, T]. */
 function tokenBatch(tokens: TokenBatch): OwnBatch {
   const { batch, seq } = tokens;
-  const x = tf.tensor(inputsOf(tokens), [batch, seq], 'int32');
+  const x = tf.tensor(tokenInputsOf(tokens), [batch, seq], 'int32');
   const y = tf.tensor(targetsOf(tokens), [batch, seq], 'int32');
   return { tensors: [x, y], count: batch * seq, batch: { x, y } };
 }

@@ -20,7 +20,7 @@ import { markWorld, type ProcessGroup } from '../wire';
 import { wholeSizeOf } from './checkpoint/state/parts';
 import { stepsLeftOutOf } from './checkpoint/state/training-state';
 import { taskOf } from './config-task';
-import { type Evaluated, evaluateTask, type Metrics, type Progress } from './evaluation';
+import { type EvaluationResult, evaluateTask, type Metrics, type ReportProgress } from './evaluation';
 import { meanOverRanks } from './mean-over-ranks';
 import { applyModelParallelism, requireOutput, requireWholeOutput } from './model-parallelism';
 import { ownTask } from './own-task';
@@ -28,7 +28,7 @@ import { type ModelPasses, type PassUse, wholePasses } from './passes';
 import { pipelinePasses } from './pipeline-passes';
 import { type Sampling, sampleFrom } from './sampling';
 import { loadsOf, type StepResult } from './step-result';
-import { Stopwatch, spansOf } from './stopwatch';
+import { Stopwatch, stepSpansOf } from './stopwatch';
 import type { Task, TensorBatch } from './task';
 import type { TrainerOptions, TrainerParts } from './trainer-options';
 import { dataMark, type TrainerState, warnOfOtherData } from './trainer-state';
@@ -141,7 +141,7 @@ export class Trainer {
         `the loss of step ${step} is ${done.loss}; lower optimizer.lr or set clipNorm. This warning appears once`,
       );
     }
-    return { step, lr, ...done, seconds: watch.seconds('step'), spans: spansOf(watch) };
+    return { step, lr, ...done, seconds: watch.seconds('step'), spans: stepSpansOf(watch) };
   }
 
   /**
@@ -149,7 +149,7 @@ export class Trainer {
    * method. `progress` is called after each batch. Throws: CONFIG if the data has no validation rows, or for `metrics` of a
    * model that returns only its loss.
    */
-  async evaluate(progress: Progress, metrics?: Metrics): Promise<Evaluated> {
+  async evaluate(progress: ReportProgress, metrics?: Metrics): Promise<EvaluationResult> {
     if (Object.keys(metrics ?? {}).length > 0) requireOutput('run.evaluate({ metrics })', this.config);
     const parts = { ...this.#options, passes: this.#passes };
     return this.#inferring(() => evaluateTask(this.#task, parts, progress, metrics));
@@ -173,7 +173,7 @@ export class Trainer {
    * Adds tokens to `ids`, one after the other; every rank calls it, and all ranks return the same ids. Throws: CONFIG for a model
    * without logits.
    */
-  async sample(ids: readonly number[], how: Sampling, progress: Progress): Promise<number[]> {
+  async sample(ids: readonly number[], how: Sampling, progress: ReportProgress): Promise<number[]> {
     requireWholeOutput('run.sample', this.config);
     const { engine, group } = this.#options;
     return this.#inferring(() =>
@@ -185,7 +185,7 @@ export class Trainer {
   async sampleVideos(
     captions: readonly string[],
     how: VideoSampling,
-    progress: Progress,
+    progress: ReportProgress,
   ): Promise<SampledVideos> {
     return this.#inferring(() => sampleVideos(this.#task, captions, how, progress));
   }

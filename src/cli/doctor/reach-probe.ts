@@ -4,7 +4,7 @@ import { BlockList, connect, isIP } from 'node:net';
 import { type NetworkInterfaceInfo, networkInterfaces } from 'node:os';
 
 /** The result of one test. 'silent': there was no answer in time; 'no host': the network says that no machine has the address. */
-export type Outcome =
+export type ReachOutcome =
   | 'open'
   | 'refused'
   | 'silent'
@@ -26,7 +26,7 @@ export interface Route {
 
 /** The findings of the test of one address. */
 export interface Probed {
-  readonly outcome: Outcome;
+  readonly outcome: ReachOutcome;
   /** The tested address of the name; undefined: the name has no address. */
   readonly address: string | undefined;
   /** All addresses of the name. */
@@ -47,7 +47,7 @@ export const CONNECT_SECONDS = 5;
 /** The longest time that a test takes, with any number of addresses, because all are tested at once. */
 export const MOST_SECONDS = NAME_SECONDS + CONNECT_SECONDS + 1;
 
-const OUTCOMES: Readonly<Record<string, Outcome>> = {
+const OUTCOMES: Readonly<Record<string, ReachOutcome>> = {
   ECONNREFUSED: 'refused',
   ETIMEDOUT: 'silent',
   EHOSTUNREACH: 'no host',

@@ -26,7 +26,7 @@ export interface PartPass {
 }
 
 /** The computation of a part, and the input for which it needs a gradient. */
-export interface Part {
+export interface RecordedPart {
   /** The input that gets a gradient; null for the first part of a model. */
   readonly input: tf.Tensor | null;
   readonly forward: () => tf.Tensor;
@@ -67,7 +67,7 @@ export interface PartRepeats {
 }
 
 /** Runs a part of a model and records it. Throws: SHAPE if the output is no tensor, or the loss is no float32 scalar. */
-export function recordPart(engine: Engine, { input, forward, isLoss, trained }: Part): PartPass {
+export function recordPart(engine: Engine, { input, forward, isLoss, trained }: RecordedPart): PartPass {
   const root = (): tf.Tensor => {
     const output = oneTensor(forward(), isLoss ? 'The loss' : 'The output of a stage');
     return isLoss ? scalar(output) : output;

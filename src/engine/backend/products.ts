@@ -1,7 +1,7 @@
 import { ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
 import type { Sgemm } from './blas';
-import { batchIndex, type Product, wasmMultiplier } from './products-wasm';
+import { type BroadcastMatmul, batchIndex, wasmMultiplier } from './products-wasm';
 import {
   offsetOf,
   present,
@@ -33,7 +33,7 @@ export function registerProducts(context: WasmContext): void {
 type Multiply = (
   a: tf.TensorInfo,
   b: tf.TensorInfo,
-  product: Product,
+  product: BroadcastMatmul,
   bias: tf.TensorInfo | null,
 ) => tf.TensorInfo;
 
@@ -47,7 +47,11 @@ function multiplier(context: WasmContext): Multiply {
   };
 }
 
-function readProduct(a: tf.TensorInfo, b: tf.TensorInfo, attrs: Readonly<Record<string, unknown>>): Product {
+function readProduct(
+  a: tf.TensorInfo,
+  b: tf.TensorInfo,
+  attrs: Readonly<Record<string, unknown>>,
+): BroadcastMatmul {
   const transposeA = Boolean(attrs.transposeA);
   const transposeB = Boolean(attrs.transposeB);
   const [rowsA = 0, columnsA = 0] = a.shape.slice(-2);
@@ -72,7 +76,7 @@ function multiplyByBlas(
   sgemm: Sgemm,
   a: tf.TensorInfo,
   b: tf.TensorInfo,
-  product: Product,
+  product: BroadcastMatmul,
   bias: tf.TensorInfo | null,
 ): tf.TensorInfo {
   const { transposeA, transposeB, m, n, k, batch } = product;

@@ -51,7 +51,7 @@ export function aliasOf(context: WasmContext, info: tf.TensorInfo, shape: number
 }
 
 /** Whether no other tensor shares the tensor's buffer. */
-export function isSoleOwner(context: WasmContext, info: tf.TensorInfo): boolean {
+export function ownsBufferAlone(context: WasmContext, info: tf.TensorInfo): boolean {
   return context.backend.refCount(info.dataId) === 1;
 }
 

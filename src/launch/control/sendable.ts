@@ -13,8 +13,8 @@ import { Tensor } from '../../core/tf';
 export type Language = 'JavaScript' | 'Python';
 
 /** The place of a value: the name of the outermost value, then keys and indices. */
-export interface Place {
-  readonly of: Place | undefined;
+export interface ValuePath {
+  readonly of: ValuePath | undefined;
   /** The text that follows the path of `of`: '.a', '[2]'. */
   readonly step: string;
 }
@@ -47,7 +47,7 @@ class Walk {
   /** The number of values in each container that was visited. */
   readonly #parts = new Map<object, number>();
   /** The containers around the visited value. */
-  readonly #around = new Map<object, Place>();
+  readonly #around = new Map<object, ValuePath>();
 
   constructor(caller: string, language: Language) {
     this.#caller = caller;
@@ -55,7 +55,7 @@ class Walk {
   }
 
   /** Checks a value; returns the number of values in it. */
-  visit(value: unknown, place: Place): number {
+  visit(value: unknown, place: ValuePath): number {
     if (typeof value === 'function')
       return this.#refuse(place, 'a function', 'a function can be sent only by job.on().run');
     if (typeof value === 'symbol') return this.#refuse(place, 'a symbol', 'send a text');
@@ -80,7 +80,7 @@ class Walk {
     return count;
   }
 
-  #visitObject(value: object, place: Place): number {
+  #visitObject(value: object, place: ValuePath): number {
     if (types.isProxy(value)) return this.#refuse(place, 'a Proxy', 'send a copy, as { ...x }');
     if (Array.isArray(value)) return this.#visitArray(value, place);
     if (types.isMap(value)) return this.#visitMap(value, place);
@@ -105,7 +105,7 @@ class Walk {
     return this.#visitKeys(value, place);
   }
 
-  #visitArray(value: readonly unknown[], place: Place): number {
+  #visitArray(value: readonly unknown[], place: ValuePath): number {
     let count = 1;
     for (let i = 0; i < value.length; i++) {
       const item = value[i];
@@ -123,7 +123,7 @@ class Walk {
     return count;
   }
 
-  #visitMap(value: ReadonlyMap<unknown, unknown>, place: Place): number {
+  #visitMap(value: ReadonlyMap<unknown, unknown>, place: ValuePath): number {
     let count = 1;
     const seen = new Map<unknown, unknown>();
     for (const [key, item] of value) {
@@ -134,7 +134,7 @@ class Walk {
     return count;
   }
 
-  #visitSet(value: ReadonlySet<unknown>, place: Place): number {
+  #visitSet(value: ReadonlySet<unknown>, place: ValuePath): number {
     let count = 1;
     const seen = new Map<unknown, unknown>();
     for (const item of value) {
@@ -145,7 +145,7 @@ class Walk {
   }
 
   /** Python finds keys by equality, in which 1, 1n and true are one key, and cannot use a list or a dict as a key. */
-  #requireKey(key: unknown, seen: Map<unknown, unknown>, place: Place, role: 'key' | 'member'): void {
+  #requireKey(key: unknown, seen: Map<unknown, unknown>, place: ValuePath, role: 'key' | 'member'): void {
     if (this.#language === 'JavaScript') return;
     if (typeof key === 'object' && key !== null) {
       this.#refuse(
@@ -166,7 +166,7 @@ class Walk {
     seen.set(inPython, key);
   }
 
-  #visitDate(value: Date, place: Place): number {
+  #visitDate(value: Date, place: ValuePath): number {
     const milliseconds = value.getTime();
     const isInPython = milliseconds >= FIRST_DATE && milliseconds < END_DATE;
     if (this.#language === 'JavaScript' || isInPython) return 1;
@@ -174,23 +174,23 @@ class Walk {
     return this.#refuse(place, `${kind}, which Python does not have`, 'send a number');
   }
 
-  #visitError(value: Error, place: Place): number {
+  #visitError(value: Error, place: ValuePath): number {
     for (const key of ['name', 'message', 'stack'] as const) this.#read(value, key, place);
     const cause = this.#read(value, 'cause', place);
     return 1 + (cause === undefined ? 0 : this.visit(cause, { of: place, step: '.cause' }));
   }
 
-  #visitKeys(value: object, place: Place): number {
+  #visitKeys(value: object, place: ValuePath): number {
     let count = 1;
     for (const key of Object.keys(value)) count += this.#visitKey(value, key, place);
     return count;
   }
 
-  #visitKey(value: object, key: string, place: Place): number {
+  #visitKey(value: object, key: string, place: ValuePath): number {
     return this.visit(this.#read(value, key, place), { of: place, step: stepTo(key) });
   }
 
-  #read(value: object, key: string, place: Place): unknown {
+  #read(value: object, key: string, place: ValuePath): unknown {
     try {
       return Reflect.get(value, key);
     } catch (error) {
@@ -203,7 +203,7 @@ class Walk {
     }
   }
 
-  #refuse(place: Place, kind: string, advice: string): never {
+  #refuse(place: ValuePath, kind: string, advice: string): never {
     const path = pathOf(place);
     throw new ConfigError(`${this.#caller}: ${path} is ${kind}, which cannot be sent; ${advice}`, { path });
   }
@@ -275,9 +275,9 @@ function stepTo(key: string): string {
 
 const PATH_LENGTH = 200;
 
-function pathOf(place: Place): string {
+function pathOf(place: ValuePath): string {
   let path = '';
-  for (let node: Place | undefined = place; node !== undefined; node = node.of) path = node.step + path;
+  for (let node: ValuePath | undefined = place; node !== undefined; node = node.of) path = node.step + path;
   const half = PATH_LENGTH / 2;
   return path.length <= PATH_LENGTH ? path : `${path.slice(0, half)}…${path.slice(-half)}`;
 }

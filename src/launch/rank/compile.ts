@@ -19,7 +19,7 @@ export function compile(source: string, name: string): (...args: unknown[]) => u
 }
 
 /** Adds an explanation to an error about a name that a function does not see in its rank; returns other errors unchanged. */
-export function explained(error: unknown, why: string): unknown {
+export function explainedError(error: unknown, why: string): unknown {
   if (!(error instanceof ReferenceError && error.message.endsWith('is not defined'))) return error;
   return new ShardlabError('RANK_FAILED', `${error.message} in this rank. ${why}`, { cause: error });
 }

@@ -14,9 +14,9 @@ import {
   exchange,
   type FileBatch,
   fileBatch,
-  type Outcome,
   openData,
   type PreparedData,
+  type RankFailure,
   type RowBatch,
   type ValidationBatches,
 } from '../../training';
@@ -48,7 +48,7 @@ export async function openLoader(
   const { engine, group } = place;
   const { data, batch, seed } = settingsOf(source, options);
   let made: PreparedData | null = null;
-  let outcome: Outcome = null;
+  let outcome: RankFailure = null;
   try {
     if (group.rank === 0) made = await prepare(place, data, seed);
   } catch (error) {

@@ -7,7 +7,7 @@ import type { Metrics, OwnParts } from '../../training';
 import type { ProcessGroup } from '../../wire';
 import type { OwnSources, Shipped } from '../control/messages';
 import type { BatchNormWarning } from './batch-norm-warning';
-import { compile, explained, explainedAbsence } from './compile';
+import { compile, explainedAbsence, explainedError } from './compile';
 import type { RankScope } from './scope';
 import { withVariables } from './variables';
 
@@ -174,7 +174,7 @@ function calling(name: string, scope: RankScope, call: () => unknown): unknown {
 }
 
 function thrown(error: unknown, name: string, scope: RankScope): never {
-  throw explained(
+  throw explainedError(
     explainedAbsence(error, scope),
     `${name} is sent to ranks as source code: it sees its arguments, the rank's scope and the variables of %%ranks ` +
       'cells, not the variables and imports of the notebook; write the values into the function, or send them by await job.put({ … })',

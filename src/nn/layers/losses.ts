@@ -16,7 +16,7 @@ import {
   type KlDivOptions,
   LOSS,
   type LossOptions,
-  type Reduction,
+  type LossReduction,
   SMOOTH_L1,
 } from './function-options';
 
@@ -284,7 +284,7 @@ function weighted(losses: tf.Tensor, weight: tf.Tensor | undefined): tf.Tensor {
   return weight === undefined ? losses : tf.mul(losses, weight);
 }
 
-function reduced(losses: tf.Tensor, reduction: Reduction = 'mean'): tf.Tensor {
+function reduced(losses: tf.Tensor, reduction: LossReduction = 'mean'): tf.Tensor {
   if (reduction === 'none') return losses;
   return reduction === 'sum' ? tf.sum(losses) : tf.mean(losses);
 }
@@ -294,7 +294,7 @@ function reducedBy(
   losses: tf.Tensor,
   factors: tf.Tensor,
   shape: readonly number[],
-  reduction: Reduction = 'mean',
+  reduction: LossReduction = 'mean',
 ): tf.Tensor {
   if (reduction === 'none') return tf.reshape(losses, [...shape]);
   return reduction === 'sum' ? tf.sum(losses) : tf.div(tf.sum(losses), tf.sum(factors));

@@ -21,7 +21,7 @@ export interface DryRunCosts {
 }
 
 /** Options for the steps of any rank. */
-export interface StepOptions {
+export interface RankStepOptions {
   /** Number of ranks; it may be large, because only the chosen ranks run. */
   readonly world: number;
   /** Simulated times of kernels and collectives. Default: nothing takes time. */
@@ -60,7 +60,7 @@ export interface MetaOwn {
 }
 
 /** Options for the steps of one rank. */
-interface RankRunOptions extends StepOptions {
+interface RankRunOptions extends RankStepOptions {
   readonly config: TrainConfig;
   readonly rank: number;
   readonly own?: MetaOwn | undefined;

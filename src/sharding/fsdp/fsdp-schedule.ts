@@ -3,7 +3,7 @@ import type { Engine } from '../../engine';
 import type { Module } from '../../nn';
 import { withoutSpare } from '../missing-gradients';
 import type { FsdpUnit, UnitSchedule } from './fsdp-unit';
-import type { Reduction } from './reduction';
+import type { GradientReduction } from './reduction';
 import { unitsOf } from './units-of';
 
 /**
@@ -33,7 +33,7 @@ const MOST_GATHERS = 2;
 
 interface Reducing {
   readonly unit: FsdpUnit;
-  readonly reduction: Reduction;
+  readonly reduction: GradientReduction;
 }
 
 /**

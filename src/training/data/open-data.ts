@@ -2,10 +2,10 @@ import { ConfigError, ShardlabError } from '../../core';
 import {
   type BatchColumn,
   type EpochBatches,
-  inputsOf,
   type RowBatch,
   type TokenBatch,
   targetsOf,
+  tokenInputsOf,
 } from './batch';
 import { CHANNELS, readImage } from './files/image';
 import {
@@ -112,7 +112,7 @@ export function openData(
 function asRows(tokens: TokenBatch): RowBatch {
   const { batch, seq } = tokens;
   const column = (values: Int32Array): BatchColumn => ({ shape: [batch, seq], dtype: 'int32', values });
-  return { batch, x: column(inputsOf(tokens)), y: column(targetsOf(tokens)) };
+  return { batch, x: column(tokenInputsOf(tokens)), y: column(targetsOf(tokens)) };
 }
 
 /** Opens prepared rows as batches with inputs x and targets y. */

@@ -2,7 +2,7 @@ import { index, listOf, requireKind, strictNames } from '../../config';
 import { ConfigError, type DType, ShardlabError, shortened, shown, type Warn } from '../../core';
 import type * as tf from '../../core/tf';
 import type { Engine } from '../../engine';
-import { wholeTensor } from './blocks';
+import { wholePiece } from './blocks';
 import { type CollectiveName, collectiveOptions, limitArguments } from './facade-options';
 import type { CollectiveOptions, PieceList, ProcessGroup, ReduceOp, Work } from './types';
 import { requireGroup } from './validation';
@@ -188,7 +188,7 @@ function gatherList(
 ): Work<tf.Tensor[]> {
   const outputs = group.ranks.map(() => engine.allocate(x.shape, dtypeOf(x), { cause: 'comm', module: '' }));
   return disposingOnError(outputs, () => {
-    const work = group.allGatherPieces(wholeTensor(x), outputs.map(wholeTensor), options);
+    const work = group.allGatherPieces(wholePiece(x), outputs.map(wholePiece), options);
     return giving(work, outputs);
   });
 }
@@ -208,9 +208,9 @@ function scatterList(
     );
   }
   const output = engine.allocate(own.shape, dtypeOf(own), { cause: 'comm', module: '' });
-  const lists: PieceList[] = parts.map(wholeTensor);
+  const lists: PieceList[] = parts.map(wholePiece);
   return disposingOnError([output], () => {
-    return giving(group.reduceScatterPieces(lists, wholeTensor(output), op, options), output);
+    return giving(group.reduceScatterPieces(lists, wholePiece(output), op, options), output);
   });
 }
 

@@ -25,7 +25,7 @@ export function wireOf(
 }
 
 /** Returns what ranks compare about the data of a call: what the caller says, or the name of the module. */
-export function contentsOf({ contents, module = '' }: CollectiveOptions): Contents | undefined {
+export function contentsIn({ contents, module = '' }: CollectiveOptions): Contents | undefined {
   return contents ?? (module === '' ? undefined : { word: wordOf(module), text: '' });
 }
 

@@ -44,8 +44,8 @@ export class Channel implements Wait {
     this.#word = group.layout.barrier(stream) >> 2;
     this.#sleepers = group.layout.sleepers(stream) >> 2;
     this.#poison = group.layout.poison() >> 2;
-    this.#records = recordsOf(group, stream);
-    this.#otherRecords = recordsOf(group, stream === STREAM.main ? STREAM.comm : STREAM.main);
+    this.#records = callRecordsOf(group, stream);
+    this.#otherRecords = callRecordsOf(group, stream === STREAM.main ? STREAM.comm : STREAM.main);
   }
 
   /** Index (0 or 1) of the buffer to write in this phase. */
@@ -227,7 +227,10 @@ export class Channel implements Wait {
 }
 
 /** Returns the records of all ranks on a stream, indexed by the phase's parity, then by rank. */
-export function recordsOf({ buffer, layout, size, identity }: GroupMemory, stream: Stream): CallRecord[][] {
+export function callRecordsOf(
+  { buffer, layout, size, identity }: GroupMemory,
+  stream: Stream,
+): CallRecord[][] {
   return [0, 1].map((parity) =>
     identity.ranks.map((_, rank) => new CallRecord(buffer, layout.record(stream, parity, rank), size)),
   );

@@ -1,7 +1,7 @@
 import type { Tag } from '../../../core';
 import * as tf from '../../../core/tf';
 import { tfjsState } from '../tfjs-state';
-import { aliasOf, isSoleOwner, offsetOf, present, type WasmContext } from '../wasm-context';
+import { aliasOf, offsetOf, ownsBufferAlone, present, type WasmContext } from '../wasm-context';
 
 /** Names of the engine's own kernels in tfjs's registry. */
 export const FUSED = {
@@ -131,7 +131,7 @@ export function outputLike(
   like: tf.TensorInfo,
 ): { info: tf.TensorInfo; offset: number } {
   const info =
-    isConsumable(like) && isSoleOwner(context, like)
+    isConsumable(like) && ownsBufferAlone(context, like)
       ? aliasOf(context, like, like.shape)
       : context.backend.makeOutput(like.shape, like.dtype);
   return { info, offset: offsetOf(context, info) };

@@ -8,7 +8,7 @@ import { markIn, STATE_FILE } from '../format/checkpoint-mark';
 import { type CheckpointState, NOTHING_WRITTEN, parseCheckpointState } from '../format/checkpoint-state';
 import { fileError } from '../format/file-system';
 import { stateKey } from '../save/save-plan';
-import { agree, exchange, type Outcome, requireSuccess } from '../state/agreement';
+import { agree, exchange, type RankFailure, requireSuccess } from '../state/agreement';
 import { wholeShapeOf } from '../state/parts';
 import { buffersOf, heldRanges } from '../state/placement';
 import { asStored, VALUES } from '../state/state-access';
@@ -119,7 +119,7 @@ function idIn(folder: string): string | null {
 }
 
 /** Runs `work`; returns its value, or its error as an outcome. */
-function attempt<T>(work: () => T): { readonly value?: T; readonly outcome: Outcome } {
+function attempt<T>(work: () => T): { readonly value?: T; readonly outcome: RankFailure } {
   try {
     return { value: work(), outcome: null };
   } catch (error) {

@@ -4,7 +4,7 @@ import type { Engine } from '../../../engine';
 import { floatsOf, type Parameter, type StateBuffer } from '../../../nn';
 import type { Piece, PieceList, ProcessGroup } from '../../../wire';
 import { wholeSizeOf } from '../state/parts';
-import { buffersOf, heldRanges, type Placement, sharePlacement } from '../state/placement';
+import { buffersOf, heldRanges, type StatePlacement, sharePlacement } from '../state/placement';
 import { totalLength } from '../state/ranges';
 import {
   type ElementStates,
@@ -89,7 +89,7 @@ class Redistribution {
     const { engine, group, before, after, hasStates } = options;
     this.#options = options;
     this.#parameters = (before ?? after)?.parameters ?? [];
-    const share = (side: PlacedState | null): Placement =>
+    const share = (side: PlacedState | null): StatePlacement =>
       sharePlacement(options, side === null ? [] : heldRanges(side.parameters), this.#parameters.length);
     const [old, wanted] = [share(before), share(after)];
     this.#transfers = this.#parameters.map((_, place) => transfersOf(old, wanted, place));
@@ -106,7 +106,7 @@ class Redistribution {
   }
 
   /** Checks that at least one rank holds each element that the new side needs. Throws: INTERNAL. */
-  #checkComplete(wanted: Placement): void {
+  #checkComplete(wanted: StatePlacement): void {
     this.#parameters.forEach(({ name }, place) => {
       const numHeld = totalLength(this.#transfers[place] ?? []);
       const needed = totalLength(wanted.flatMap((held) => held[place] ?? []));

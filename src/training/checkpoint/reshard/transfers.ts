@@ -1,4 +1,4 @@
-import type { Placement } from '../state/placement';
+import type { StatePlacement } from '../state/placement';
 import { commonRanges, overlapOf, type Range, withoutRanges } from '../state/ranges';
 import type { StateName } from '../state/state-access';
 
@@ -19,7 +19,7 @@ export type Round = readonly Window[];
  * has. Each missing element comes from one rank; if several ranks have the element, they take turns. All ranks compute the same
  * result.
  */
-export function transfersOf(before: Placement, after: Placement, parameter: number): Transfer[] {
+export function transfersOf(before: StatePlacement, after: StatePlacement, parameter: number): Transfer[] {
   const holders = before.map((held) => held[parameter] ?? []);
   return after.flatMap((wanted, to) => {
     const parts = wanted[parameter] ?? [];

@@ -12,7 +12,7 @@ import { prepareFolder, temporaryFolder } from '../format/checkpoint-folder';
 import type { FileSystem } from '../format/file-system';
 import { processMark } from '../format/process-mark';
 import { storedBytes } from '../format/stored-dtypes';
-import { agree, exchange, type Outcome } from '../state/agreement';
+import { agree, exchange, type RankFailure } from '../state/agreement';
 import { integersIn } from '../state/state-access';
 import { accessOf, type SavedTraining } from '../state/training-state';
 import { leaveSave, type SaveSpec } from './commit';
@@ -156,7 +156,7 @@ export class Checkpointer {
   }
 
   #prepare(state: SavedTraining, { folder, id, rank }: SaveIdentity): void {
-    let outcome: Outcome = null;
+    let outcome: RankFailure = null;
     try {
       if (rank === 0) prepareFolder(this.#options.fileSystem, folder, id);
     } catch (error) {

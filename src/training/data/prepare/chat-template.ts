@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type { OwnData } from '../../../config';
 import { ConfigError, TimeLimit } from '../../../core';
-import type { Message } from './conversation';
+import type { ChatMessage } from './conversation';
 import { readJson, readNamed, tokenizerFiles } from './tokenizer';
 
 /** Turns messages into the text that a model reads. */
@@ -10,7 +10,7 @@ export interface ChatTemplate {
   /** The template's source, for error messages. */
   readonly name: string;
   /** Returns the text; if `asks` is true, it ends with the beginning of an answer. Throws: CONFIG with the template's message. */
-  render(messages: readonly Message[], asks: boolean): string;
+  render(messages: readonly ChatMessage[], asks: boolean): string;
 }
 
 /** The name of the built-in template. */

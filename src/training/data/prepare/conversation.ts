@@ -2,7 +2,7 @@ import { ConfigError, ownValue } from '../../../core';
 import type { FileRecord } from '../files/records';
 
 /** A message of a conversation, in the form that chat templates read. */
-export interface Message {
+export interface ChatMessage {
   readonly role: string;
   readonly content: string;
 }
@@ -27,7 +27,7 @@ const FORMS =
  * input and output (Alpaca), or query and response. Records of the last two forms may have system and history. `system` is used
  * if the record has no system message. Throws: CONFIG naming the record.
  */
-export function conversationOf({ place, values }: FileRecord, system: string | undefined): Message[] {
+export function conversationOf({ place, values }: FileRecord, system: string | undefined): ChatMessage[] {
   const ownMessages = messagesIn(place, values);
   const systemText = values.system ?? system;
   const hasSystem = ownMessages[0]?.role === 'system';
@@ -42,7 +42,7 @@ export function conversationOf({ place, values }: FileRecord, system: string | u
   return messages;
 }
 
-function messagesIn(place: string, values: FileRecord['values']): Message[] {
+function messagesIn(place: string, values: FileRecord['values']): ChatMessage[] {
   const { messages, conversations, instruction, input, output, query, response } = values;
   const list = messages ?? conversations;
   if (list !== undefined) {
@@ -65,10 +65,10 @@ function messagesIn(place: string, values: FileRecord['values']): Message[] {
 }
 
 /** Returns the messages of a history, which is a list of pairs of a question and an answer. */
-function historyOf(place: string, history: unknown): Message[] {
+function historyOf(place: string, history: unknown): ChatMessage[] {
   if (history === undefined || history === null) return [];
   const pairs: readonly unknown[] = Array.isArray(history) ? history : [history];
-  return pairs.flatMap((pair): Message[] => {
+  return pairs.flatMap((pair): ChatMessage[] => {
     if (!Array.isArray(pair) || pair.length !== 2)
       throw wrong(place, 'has a history that is no list of pairs', 'write history: [["question", "answer"]]');
     return [
@@ -78,7 +78,7 @@ function historyOf(place: string, history: unknown): Message[] {
   });
 }
 
-function messageOf(place: string, message: unknown, index: number): Message {
+function messageOf(place: string, message: unknown, index: number): ChatMessage {
   const fields = typeof message === 'object' && message !== null ? { ...message } : {};
   const { role, from, content, value } = fields as Readonly<Record<string, unknown>>;
   const who = role ?? from;
