@@ -57,19 +57,19 @@ export interface FaultyCell {
 
 /** Describes the checker's messages as one error of the cell. Positions are positions in the cell's source. */
 export function describeDiagnostics(diagnostics: readonly ts.Diagnostic[], cell: FaultyCell): CellError {
-  const found = diagnostics.map((diagnostic) => locate(diagnostic, cell));
-  const first = found[0];
+  const problems = diagnostics.map((diagnostic) => locate(diagnostic, cell));
+  const first = problems[0];
   if (first === undefined) throw new Error('an error was described without a diagnostic');
   const python = pythonPlace(diagnostics, cell);
   const ename = python === undefined ? `TypeScriptError[TS${first.code}]` : 'PythonCell';
   const sentence = python && pythonSentence(python);
-  const rest = found.length > SHOWN ? [`… and ${found.length - SHOWN} more`] : [];
+  const rest = problems.length > SHOWN ? [`… and ${problems.length - SHOWN} more`] : [];
   return {
     ename,
     evalue: sentence ?? first.message,
     traceback: [
       ...(sentence === undefined ? [] : [sentence]),
-      ...found.slice(0, SHOWN).flatMap((each) => underline(each, cell)),
+      ...problems.slice(0, SHOWN).flatMap((each) => underline(each, cell)),
       ...rest,
     ],
     line: first.line + 1,
@@ -101,8 +101,8 @@ function pythonPlace(
  */
 function pythonLineAt(lines: readonly string[], before: readonly string[]): PythonPlace | undefined {
   const line = before.length;
-  const found = pythonLine(lines[line - 1] ?? '', line);
-  if (found !== undefined || before.at(-1)?.trim() !== '') return found;
+  const place = pythonLine(lines[line - 1] ?? '', line);
+  if (place !== undefined || before.at(-1)?.trim() !== '') return place;
   const last = lines.slice(0, line - 1).findLastIndex((text) => text.trim() !== '');
   return last < 0 ? undefined : pythonLine(lines[last] ?? '', last + 1);
 }
@@ -160,8 +160,8 @@ function sentence(advice: string | undefined): string | undefined {
   return advice === undefined ? undefined : `${advice}.`;
 }
 
-function underline(found: ReturnType<typeof locate>, { source, name }: FaultyCell): string[] {
-  const { code, message, line, column, length } = found;
+function underline(problem: ReturnType<typeof locate>, { source, name }: FaultyCell): string[] {
+  const { code, message, line, column, length } = problem;
   const text = source.split('\n')[line] ?? '';
   const mark = '~'.repeat(Math.max(1, Math.min(length, text.length - column)));
   return [

@@ -23,7 +23,7 @@ export function createModuleResolver(
   virtual: (file: string) => boolean,
 ): NonNullable<ts.LanguageServiceHost['resolveModuleNameLiterals']> {
   const { cellDir, installation } = places;
-  const found = new Map<string, ts.ResolvedModuleWithFailedLookupLocations>();
+  const resolutions = new Map<string, ts.ResolvedModuleWithFailedLookupLocations>();
   const resolve = (specifier: string, file: string): ts.ResolvedModuleWithFailedLookupLocations => {
     const inCell = dirname(file) === cellDir;
     const cell = join(cellDir, specifier.replace(/\.mjs$/, '.mts'));
@@ -45,10 +45,10 @@ export function createModuleResolver(
     literals.map(({ text }) => {
       const folder = dirname(containingFile);
       const key = `${folder === cellDir ? places.baseDir : folder}\u0000${text}`;
-      const known = found.get(key);
+      const known = resolutions.get(key);
       if (known !== undefined) return known;
       const result = resolve(text, containingFile);
-      if (result.resolvedModule !== undefined || folder !== cellDir) found.set(key, result);
+      if (result.resolvedModule !== undefined || folder !== cellDir) resolutions.set(key, result);
       return result;
     });
 }
@@ -57,15 +57,15 @@ export function createModuleResolver(
 export function createTypeReferenceResolver(
   options: ts.CompilerOptions,
 ): NonNullable<ts.LanguageServiceHost['resolveTypeReferenceDirectiveReferences']> {
-  const found = new Map<string, ts.ResolvedTypeReferenceDirectiveWithFailedLookupLocations>();
+  const resolutions = new Map<string, ts.ResolvedTypeReferenceDirectiveWithFailedLookupLocations>();
   return (references, containingFile) =>
     references.map((reference) => {
       const name = typeof reference === 'string' ? reference : reference.fileName;
       const key = `${dirname(containingFile)}\u0000${name}`;
-      const known = found.get(key);
+      const known = resolutions.get(key);
       if (known !== undefined) return known;
       const result = ts.resolveTypeReferenceDirective(name, containingFile, options, ts.sys);
-      found.set(key, result);
+      resolutions.set(key, result);
       return result;
     });
 }

@@ -12,16 +12,16 @@ export function namedTypes(
 ): Record<string, string> {
   const checker = program.getTypeChecker();
   const module = checker.getSymbolAtLocation(file);
-  const found: Record<string, string> = {};
+  const typeTexts: Record<string, string> = {};
   // If a cell adds to the types of a package, later cells need the text of the cell itself.
-  if (module === undefined || file.statements.some(ts.isModuleDeclaration)) return found;
+  if (module === undefined || file.statements.some(ts.isModuleDeclaration)) return typeTexts;
   for (const exported of checker.getExportsOfModule(module)) {
     const kind = declared.get(exported.name);
     if (kind !== 'const' && kind !== 'let') continue;
     const text = importOf(checker.getTypeOfSymbol(exported), file, checker);
-    if (text !== undefined) found[exported.name] = text;
+    if (text !== undefined) typeTexts[exported.name] = text;
   }
-  return found;
+  return typeTexts;
 }
 
 function importOf(type: ts.Type, cell: ts.SourceFile, checker: ts.TypeChecker): string | undefined {

@@ -56,10 +56,10 @@ export class NotebookCompiler implements CompilerCalls {
     this.isComplete('1');
   }
 
-  compile(asked: CellSource): Compiled {
-    const { source, cell } = asked;
+  compile(cellSource: CellSource): Compiled {
+    const { source, cell } = cellSource;
     return unlessTooDeep(
-      () => this.#compile(asked),
+      () => this.#compile(cellSource),
       () => {
         this.#files.drop(this.#pathOf(this.#modules));
         return { ok: false, error: depthError(source, nameOf(cell)), imports: undefined, missed: [] };
@@ -67,8 +67,8 @@ export class NotebookCompiler implements CompilerCalls {
     );
   }
 
-  #compile(asked: CellSource): Compiled {
-    const { source, namespace, cell } = asked;
+  #compile(cellSource: CellSource): Compiled {
+    const { source, namespace, cell } = cellSource;
     this.#learnRankGlobals(namespace);
     const outline = outlineOf(parse(source));
     const module = ++this.#modules;
@@ -84,7 +84,7 @@ export class NotebookCompiler implements CompilerCalls {
     const diagnostics = errorsOf(program, file);
     if (diagnostics.length > 0) {
       this.#files.drop(path);
-      return this.#failedCheck(asked, outline, diagnostics);
+      return this.#failedCheck(cellSource, outline, diagnostics);
     }
     const shared = this.#scopes[namespace].sharedNames(outline);
     const js = emit(program, file, source, nameOf(cell), shared);
@@ -157,14 +157,14 @@ export class NotebookCompiler implements CompilerCalls {
     this.#rankGlobalsKnown &&= namespace !== 'ranks';
   }
 
-  #failedCheck(asked: CellSource, outline: Outline, diagnostics: readonly ts.Diagnostic[]): FailedCheck {
-    const { source, namespace, cell } = asked;
+  #failedCheck(cellSource: CellSource, outline: Outline, diagnostics: readonly ts.Diagnostic[]): FailedCheck {
+    const { source, namespace, cell } = cellSource;
     const adviceFor = (unknown: string): string | undefined =>
       this.#scopes[namespace].absenceOf(unknown) ?? this.#elsewhere(unknown, namespace);
     const wasDeclared = (known: string): boolean => this.#scopes[namespace].has(known);
     const error = describeDiagnostics(diagnostics, { source, name: nameOf(cell), adviceFor, wasDeclared });
     const text = rightImports(source, diagnostics);
-    const compiled = text === undefined ? undefined : this.compile({ ...asked, source: text });
+    const compiled = text === undefined ? undefined : this.compile({ ...cellSource, source: text });
     // The check of the imports alone may find an error that a syntax error elsewhere in the cell has hidden.
     const imports = compiled?.ok === false ? compiled.imports : compiled;
     const kept = new Set(Object.keys(imports?.declaration.names ?? {}));

@@ -1,5 +1,5 @@
 import { type DisplaySink, type StreamWriter, toWireBundle } from '../../src/cell';
-import type { CommMessage, ExecutionId, FromExecutor, Output } from './protocol';
+import type { CellOutput, CommMessage, ExecutionId, FromExecutor } from './protocol';
 
 /** Sends the outputs of cells to the front; each output has the number of its execution. */
 export class OutputChannel {
@@ -62,7 +62,7 @@ export class OutputChannel {
     if (process.connected) process.send?.(message, undefined, undefined, () => undefined);
   }
 
-  #output(output: Output): void {
+  #output(output: CellOutput): void {
     this.send({ type: 'output', id: this.current, output });
   }
 }

@@ -47,7 +47,7 @@ export type ToExecutor =
   | { readonly type: 'input'; readonly value: string }
   | CommMessage;
 
-export type Output =
+export type CellOutput =
   | { readonly kind: 'stream'; readonly name: StreamName; readonly text: string }
   | {
       readonly kind: 'display' | 'update';
@@ -70,7 +70,7 @@ export type FromExecutor =
   | { readonly type: 'ready' }
   /** The main thread has noticed an interrupt of the execution. */
   | { readonly type: 'interrupting'; readonly id: ExecutionId }
-  | { readonly type: 'output'; readonly id: ExecutionId; readonly output: Output }
+  | { readonly type: 'output'; readonly id: ExecutionId; readonly output: CellOutput }
   | { readonly type: 'done'; readonly id: ExecutionId; readonly outcome: Outcome }
   | {
       readonly type: 'inputRequest';

@@ -5,10 +5,10 @@ import type { CompilerClient } from './compiler-client';
 import { type Ending, type Executions, INTERRUPTED } from './executions';
 import { readMagics } from './magics';
 import { describeFailure, errorReply } from './replies';
-import type { Json, Message } from './wire';
+import type { JsonObject, Message } from './wire';
 
 /** The outcome of a cell: the cell's result, a help page, or an error. */
-export type CellOutcome = Outcome & { readonly page?: Json | undefined };
+export type CellOutcome = Outcome & { readonly page?: JsonObject | undefined };
 
 /** Compiles and runs the code of requests. */
 export class CellExecution {
@@ -35,36 +35,36 @@ export class CellExecution {
   }
 
   async #perform(request: Message, code: string, cell: number): Promise<CellOutcome> {
-    const asked = readMagics(code);
-    switch (asked.kind) {
+    const magics = readMagics(code);
+    switch (magics.kind) {
       case 'help':
-        return this.#help(asked);
+        return this.#help(magics);
       case 'unknown':
         return failed(
           'UnknownMagic',
-          `${asked.magic} is not known; write %%ranks [--check | --python] [selection] or ?name (help)`,
+          `${magics.magic} is not known; write %%ranks [--check | --python] [selection] or ?name (help)`,
         );
       case 'python':
-        if (asked.source.trim() === '') return { ok: true, result: undefined };
+        if (magics.source.trim() === '') return { ok: true, result: undefined };
         return this.#executions.run(request, {
           type: 'ranks',
           cell,
-          code: asked.source,
+          code: magics.source,
           language: 'Python',
-          selection: asked.selection,
+          selection: magics.selection,
         });
       case 'notebook':
       case 'ranks':
-        if (asked.source.trim() === '') return { ok: true, result: undefined };
-        if (asked.checkOnly === true) return this.#check(asked.source, cell);
-        return this.#compileAndRun(request, asked.source, cell, asked.selection);
+        if (magics.source.trim() === '') return { ok: true, result: undefined };
+        if (magics.checkOnly === true) return this.#check(magics.source, cell);
+        return this.#compileAndRun(request, magics.source, cell, magics.selection);
       default:
-        return asked satisfies never;
+        return magics satisfies never;
     }
   }
 
   /** Evaluates expressions; returns their values in the form of the protocol's user_expressions. */
-  async evaluateAll(request: Message, expressions: Json, cell: number): Promise<Json> {
+  async evaluateAll(request: Message, expressions: JsonObject, cell: number): Promise<JsonObject> {
     const values: Record<string, unknown> = {};
     for (const [name, source] of Object.entries(expressions)) {
       const outcome =
@@ -158,11 +158,11 @@ export class CellExecution {
   async #help({ name, inRanks }: { readonly name: string; readonly inRanks: boolean }): Promise<CellOutcome> {
     const at = { source: name, offset: name.length };
     // A help request of the notebook also finds names that only ranks have, such as nn.Linear.
-    const found =
+    const help =
       (inRanks ? undefined : await this.#compiler.call('inspect', { ...at, namespace: 'notebook' })) ??
       (await this.#compiler.call('inspect', { ...at, namespace: 'ranks' }));
-    if (found === undefined) return failed('NotFound', `nothing is known about ${name}`);
-    const data: MimeBundle = { 'text/plain': found.text, 'text/markdown': found.markdown };
+    if (help === undefined) return failed('NotFound', `nothing is known about ${name}`);
+    const data: MimeBundle = { 'text/plain': help.text, 'text/markdown': help.markdown };
     return { ok: true, result: undefined, page: { source: 'page', data, start: 0 } };
   }
 }

@@ -170,11 +170,12 @@ export class CompilerClient {
 }
 
 function endedTwice({ call }: CompilerRequest, how: string): ShardlabError {
-  const what = call === 'compile' ? 'checked this cell, which did not run' : `answered a request (${call})`;
+  const activity =
+    call === 'compile' ? 'checked this cell, which did not run' : `answered a request (${call})`;
   const advice = 'the types may need more memory than is available; the types of earlier cells are preserved';
   return new ShardlabError(
     'INTERNAL',
-    `the compiler's process ended twice (${how}) while it ${what}; ${advice}`,
+    `the compiler's process ended twice (${how}) while it ${activity}; ${advice}`,
   );
 }
 

@@ -2,14 +2,14 @@ import { readFileSync } from 'node:fs';
 import { ShardlabError } from '../../src/core';
 
 /** A kernel's channels, by their names in the connection file. */
-export const CHANNELS = ['shell', 'control', 'stdin', 'iopub', 'hb'] as const;
-export type Channel = (typeof CHANNELS)[number];
+export const JUPYTER_CHANNELS = ['shell', 'control', 'stdin', 'iopub', 'hb'] as const;
+export type JupyterChannel = (typeof JUPYTER_CHANNELS)[number];
 
 /** The content of a connection file. Source: jupyter_client, connect.py */
 export interface Connection {
   /** Key of the messages' signatures; '' if messages are not signed. */
   readonly key: string;
-  readonly endpoints: Readonly<Record<Channel, string>>;
+  readonly endpoints: Readonly<Record<JupyterChannel, string>>;
   /** The kernel's CurveZMQ key pair (Z85); undefined unless the client asks for encryption. */
   readonly curve: { readonly publicKey: string; readonly secretKey: string } | undefined;
 }
@@ -36,7 +36,7 @@ export function parseConnection(content: unknown, path: string): Connection {
   const scheme = text('signature_scheme') ?? 'hmac-sha256';
   if (scheme !== 'hmac-sha256')
     throw unusable(path, `asks for signatures by ${scheme}; only hmac-sha256 is known`);
-  const address = (channel: Channel): string => {
+  const address = (channel: JupyterChannel): string => {
     const port = fields.get(`${channel}_port`);
     if (typeof port !== 'number') throw unusable(path, `needs a number in ${channel}_port`);
     const [transport, ip] = [text('transport') ?? 'tcp', text('ip') ?? '127.0.0.1'];
@@ -47,12 +47,12 @@ export function parseConnection(content: unknown, path: string): Connection {
     key: text('key') ?? '',
     // The object has an address for every channel.
     endpoints: Object.fromEntries(
-      CHANNELS.map((channel) => [channel, address(channel)]),
+      JUPYTER_CHANNELS.map((channel) => [channel, address(channel)]),
     ) as Connection['endpoints'],
     curve: publicKey !== undefined && secretKey !== undefined ? { publicKey, secretKey } : undefined,
   };
 }
 
-function unusable(path: string, what: string): ShardlabError {
-  return new ShardlabError('CONFIG', `the connection file ${path} ${what}`);
+function unusable(path: string, problem: string): ShardlabError {
+  return new ShardlabError('CONFIG', `the connection file ${path} ${problem}`);
 }

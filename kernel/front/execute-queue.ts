@@ -5,7 +5,7 @@ import type { History } from './history';
 import type { Publisher } from './publisher';
 import { describeFailure, errorReply } from './replies';
 import type { Sockets } from './sockets';
-import { type Json, type Message, readText } from './wire';
+import { type JsonObject, type Message, readText } from './wire';
 
 /** Runs execute requests in order. After an error, aborts the waiting requests. */
 export class ExecuteQueue {
@@ -59,7 +59,12 @@ export class ExecuteQueue {
     this.#reply(request, { ...reply, execution_count: number });
   }
 
-  async #conclude(request: Message, outcome: CellOutcome, number: number, silent: boolean): Promise<Json> {
+  async #conclude(
+    request: Message,
+    outcome: CellOutcome,
+    number: number,
+    silent: boolean,
+  ): Promise<JsonObject> {
     const { content, header } = request;
     if (outcome.ok) {
       if (outcome.result !== undefined && !silent) {
@@ -71,8 +76,8 @@ export class ExecuteQueue {
         this.#publisher.publish('execute_result', result, header);
       }
       const payload = outcome.page === undefined ? [] : [outcome.page];
-      const asked = isJson(content.user_expressions) ? content.user_expressions : {};
-      const values = await this.#cells.evaluateAll(request, asked, number);
+      const expressions = isJson(content.user_expressions) ? content.user_expressions : {};
+      const values = await this.#cells.evaluateAll(request, expressions, number);
       return { status: 'ok', payload, user_expressions: values };
     }
     const error = errorReply(outcome.error);
@@ -93,7 +98,7 @@ export class ExecuteQueue {
     }
   }
 
-  #reply(request: Message, content: Json): void {
+  #reply(request: Message, content: JsonObject): void {
     const { header: parent, identities } = request;
     this.#sockets.send('shell', { type: 'execute_reply', content, parent, identities });
     this.#publisher.endStreams(parent);
@@ -101,6 +106,6 @@ export class ExecuteQueue {
   }
 }
 
-function isJson(value: unknown): value is Json {
+function isJson(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null;
 }

@@ -1,4 +1,4 @@
-import type { Json } from './wire';
+import type { JsonObject } from './wire';
 
 /** One executed cell: the session, the cell's number, and its source. */
 export type HistoryEntry = readonly [session: number, line: number, source: string];
@@ -15,13 +15,13 @@ export class History {
    * Returns the entries that a history_request asks for. If `output` is true, each source becomes the pair [source, null].
    * Source: Jupyter protocol, history_request
    */
-  find(request: Json): unknown[] {
-    const found = this.#select(request);
-    if (request.output !== true) return found;
-    return found.map(([session, line, source]) => [session, line, [source, null]]);
+  find(request: JsonObject): unknown[] {
+    const entries = this.#select(request);
+    if (request.output !== true) return entries;
+    return entries.map(([session, line, source]) => [session, line, [source, null]]);
   }
 
-  #select({ hist_access_type: access, n, start, stop, pattern, unique }: Json): HistoryEntry[] {
+  #select({ hist_access_type: access, n, start, stop, pattern, unique }: JsonObject): HistoryEntry[] {
     const last = typeof n === 'number' && n > 0 ? n : this.#entries.length;
     if (access === 'range') {
       const from = typeof start === 'number' ? start : 0;

@@ -13,7 +13,7 @@ import { Publisher } from './publisher';
 import { describeFailure, errorReply, kernelInfo } from './replies';
 import { bindSockets, type RequestChannel, type Sockets } from './sockets';
 import { complete, inspect, isComplete } from './tooling-requests';
-import { type Json, type Message, readText, Wire } from './wire';
+import { type JsonObject, type Message, readText, Wire } from './wire';
 
 /** Time between two checks whether the kernel's parent process still exists. */
 const PARENT_CHECK_MS = 500;
@@ -59,7 +59,7 @@ function endWithParent(ended: () => void): void {
   }, PARENT_CHECK_MS);
 }
 
-type Answer = (request: Message) => Json | Promise<Json>;
+type Answer = (request: Message) => JsonObject | Promise<JsonObject>;
 
 export interface SessionParts {
   readonly sockets: Sockets;
@@ -163,7 +163,7 @@ export class KernelSession {
     const { header: parent, identities } = request;
     const answer = this.#answers.get(type);
     if (answer === undefined) return;
-    let content: Json;
+    let content: JsonObject;
     try {
       content = await answer(request);
     } catch (thrown) {
@@ -194,7 +194,7 @@ export class CommRegistry {
   }
 
   /** Returns the content of comm_info_reply. */
-  info(content: Json): Json {
+  info(content: JsonObject): JsonObject {
     const wanted = content.target_name;
     const open = [...this.#targets].filter(
       ([, target]) => wanted === undefined || wanted === '' || wanted === target,

@@ -1,7 +1,7 @@
 import { createStreamBuffer, Excerpt, metadataOf, type StreamName, shortenedBundle } from '../../src/cell';
-import type { CommMessage, Output } from '../executor/protocol';
+import type { CellOutput, CommMessage } from '../executor/protocol';
 import type { Sockets } from './sockets';
-import type { Header, Json } from './wire';
+import type { Header, JsonObject } from './wire';
 
 /** Within these limits, several prints become one message, so that a loop of prints does not send one message per print. */
 const STREAM_LIMITS = { windowMs: 20, maxLength: 65_536 };
@@ -24,7 +24,7 @@ export class Publisher {
     this.#sockets = sockets;
   }
 
-  publish(type: string, content: Json, parent: Header | undefined, extra: PublishExtra = {}): void {
+  publish(type: string, content: JsonObject, parent: Header | undefined, extra: PublishExtra = {}): void {
     this.#streams.flush();
     this.#send(type, content, parent, extra);
   }
@@ -54,7 +54,7 @@ export class Publisher {
     this.#streams.write(name, text);
   }
 
-  output(output: Output, parent: Header | undefined): void {
+  output(output: CellOutput, parent: Header | undefined): void {
     switch (output.kind) {
       case 'stream':
         this.stream(output.name, output.text, parent);
@@ -89,12 +89,12 @@ export class Publisher {
     this.publish('status', { execution_state: state }, parent);
   }
 
-  #send(type: string, content: Json, parent: Header | undefined, extra: PublishExtra = {}): void {
+  #send(type: string, content: JsonObject, parent: Header | undefined, extra: PublishExtra = {}): void {
     this.#sockets.send('iopub', { type, content, parent, identities: [type], ...extra });
   }
 }
 
 interface PublishExtra {
-  readonly metadata?: Json;
+  readonly metadata?: JsonObject;
   readonly buffers?: readonly Uint8Array[];
 }

@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { KERNEL_LANGUAGE, shortened } from '../../src/cell';
-import { type Json, PROTOCOL_VERSION } from './wire';
+import { type JsonObject, PROTOCOL_VERSION } from './wire';
 
 /** Returns the content of kernel_info_reply. */
-export function kernelInfo(installation: string): Json {
+export function kernelInfo(installation: string): JsonObject {
   const version = packageVersion(installation);
   const typescript = packageVersion(dirname(require.resolve('typescript/package.json')));
   return {
@@ -29,7 +29,11 @@ export function kernelInfo(installation: string): Json {
 }
 
 /** Returns the content of a reply that reports an error. */
-export function errorReply(error: { ename: string; evalue: string; traceback: readonly string[] }): Json {
+export function errorReply(error: {
+  ename: string;
+  evalue: string;
+  traceback: readonly string[];
+}): JsonObject {
   const { ename, evalue, traceback } = error;
   return {
     status: 'error',

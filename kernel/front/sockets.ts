@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { Router, type SocketOptions, XPublisher } from 'zeromq';
 import { createSender, receiveAll, ShardlabError, type Warn } from '../../src/core';
-import { CHANNELS, type Channel, type Connection } from './connection';
+import { type Connection, JUPYTER_CHANNELS, type JupyterChannel } from './connection';
 import type { Message, Outgoing, Wire } from './wire';
 
 /**
@@ -30,7 +30,7 @@ export interface Sockets {
 /** Binds all sockets; `warn` is called for ignored messages. Throws: TRANSPORT if an address is taken. */
 export async function bindSockets(connection: Connection, wire: Wire, warn: Warn): Promise<Sockets> {
   const sockets = createSockets(connection);
-  const bind = async (channel: Channel): Promise<void> => {
+  const bind = async (channel: JupyterChannel): Promise<void> => {
     const endpoint = connection.endpoints[channel];
     try {
       await sockets[channel].bind(endpoint);
@@ -40,7 +40,7 @@ export async function bindSockets(connection: Connection, wire: Wire, warn: Warn
       });
     }
   };
-  await Promise.all(CHANNELS.map(bind));
+  await Promise.all(JUPYTER_CHANNELS.map(bind));
   const senders = {
     shell: createSender('shell', sockets.shell, warn),
     control: createSender('control', sockets.control, warn),

@@ -1,10 +1,10 @@
 import type { Namespace } from '../compiler/protocol';
 import type { CompilerClient } from './compiler-client';
 import { readMagics } from './magics';
-import { type Json, readText } from './wire';
+import { type JsonObject, readText } from './wire';
 
 /** Answers complete_request. The protocol's positions count code points; the compiler's positions count UTF-16 units. */
-export async function complete(compiler: CompilerClient, content: Json): Promise<Json> {
+export async function complete(compiler: CompilerClient, content: JsonObject): Promise<JsonObject> {
   const { code, offset, source, namespace } = cursor(content);
   if (namespace === undefined) return nothingAt(codePoints(code.slice(0, offset)));
   const { matches, kinds, start, end } = await compiler.call('complete', { source, namespace, offset });
@@ -25,20 +25,20 @@ export async function complete(compiler: CompilerClient, content: Json): Promise
 }
 
 /** Answers inspect_request. */
-export async function inspect(compiler: CompilerClient, content: Json): Promise<Json> {
+export async function inspect(compiler: CompilerClient, content: JsonObject): Promise<JsonObject> {
   const { offset, source, namespace } = cursor(content);
   if (namespace === undefined) return { status: 'ok', found: false, data: {}, metadata: {} };
-  const found = await compiler.call('inspect', { source, namespace, offset });
-  const data = found === undefined ? {} : { 'text/plain': found.text, 'text/markdown': found.markdown };
-  return { status: 'ok', found: found !== undefined, data, metadata: {} };
+  const help = await compiler.call('inspect', { source, namespace, offset });
+  const data = help === undefined ? {} : { 'text/plain': help.text, 'text/markdown': help.markdown };
+  return { status: 'ok', found: help !== undefined, data, metadata: {} };
 }
 
 /** Answers is_complete_request. */
-export async function isComplete(compiler: CompilerClient, content: Json): Promise<Json> {
+export async function isComplete(compiler: CompilerClient, content: JsonObject): Promise<JsonObject> {
   const code = readText(content, 'code');
-  const asked = readMagics(code);
-  if (asked.kind !== 'notebook' && asked.kind !== 'ranks') return { status: 'complete' };
-  return { ...(await compiler.call('isComplete', asked.source)) };
+  const magics = readMagics(code);
+  if (magics.kind !== 'notebook' && magics.kind !== 'ranks') return { status: 'complete' };
+  return { ...(await compiler.call('isComplete', magics.source)) };
 }
 
 interface Cursor {
@@ -58,17 +58,17 @@ const NAMESPACES: Readonly<Record<ReturnType<typeof readMagics>['kind'], Namespa
   python: undefined,
 };
 
-function nothingAt(position: number): Json {
+function nothingAt(position: number): JsonObject {
   return { status: 'ok', matches: [], cursor_start: position, cursor_end: position, metadata: {} };
 }
 
-function cursor(content: Json): Cursor {
+function cursor(content: JsonObject): Cursor {
   const code = readText(content, 'code');
   const position = typeof content.cursor_pos === 'number' ? content.cursor_pos : codePoints(code);
   const offset = [...code].slice(0, position).join('').length;
-  const asked = readMagics(code);
-  const namespace = NAMESPACES[asked.kind];
-  return { code, source: asked.kind === 'ranks' ? asked.source : code, offset, namespace };
+  const magics = readMagics(code);
+  const namespace = NAMESPACES[magics.kind];
+  return { code, source: magics.kind === 'ranks' ? magics.source : code, offset, namespace };
 }
 
 function codePoints(text: string): number {

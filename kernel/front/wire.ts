@@ -13,25 +13,25 @@ export interface Header {
   readonly version: string;
 }
 
-export type Json = Readonly<Record<string, unknown>>;
+export type JsonObject = Readonly<Record<string, unknown>>;
 
 /** A received message of the Jupyter protocol. */
 export interface Message {
   /** Routing frames, which name the receiver of the answer. */
   readonly identities: readonly Buffer[];
   readonly header: Header;
-  readonly metadata: Json;
-  readonly content: Json;
+  readonly metadata: JsonObject;
+  readonly content: JsonObject;
   readonly buffers: readonly Buffer[];
 }
 
 /** A message to send. `identities` are the first frames, which zeromq uses for routing; on iopub, there is one: the topic. */
 export interface Outgoing {
   readonly type: string;
-  readonly content: Json;
+  readonly content: JsonObject;
   readonly parent?: Header | undefined;
   readonly identities?: readonly (Buffer | string)[] | undefined;
-  readonly metadata?: Json | undefined;
+  readonly metadata?: JsonObject | undefined;
   readonly buffers?: readonly Uint8Array[] | undefined;
 }
 
@@ -114,7 +114,7 @@ function readHeader(frame: Buffer): Header {
   return header as unknown as Header;
 }
 
-function readObject(name: string, frame: Buffer): Json {
+function readObject(name: string, frame: Buffer): JsonObject {
   let value: unknown;
   try {
     value = JSON.parse(frame.toString());
@@ -125,7 +125,7 @@ function readObject(name: string, frame: Buffer): Json {
     throw refused(`its ${name} is not a JSON object`);
   }
   // An object of JSON is a record.
-  return value as Json;
+  return value as JsonObject;
 }
 
 function refused(why: string): ShardlabError {
@@ -133,7 +133,7 @@ function refused(why: string): ShardlabError {
 }
 
 /** Returns the field `key` of a message's content; '' if the field is missing. Throws: CONFIG if it is not a string. */
-export function readText(content: Json, key: string): string {
+export function readText(content: JsonObject, key: string): string {
   const value = content[key] ?? '';
   if (typeof value === 'string') return value;
   throw new ConfigError(`${key} of the request has type ${typeof value}, but must be a string`);

@@ -93,7 +93,7 @@ function makeVenv(pythons, folder, env) {
 function install(python, env, patienceSeconds) {
   return fromBuild('cli/install/pip')
     .installRequirements(python, requirementFiles('test'), {
-      what: 'JupyterLab, plotly and numpy',
+      packagesName: 'JupyterLab, plotly and numpy',
       env,
       patienceSeconds,
     })
@@ -103,7 +103,7 @@ function install(python, env, patienceSeconds) {
 function asStepError(error) {
   if (error.advice === undefined) throw error;
   throw new StepError(
-    error.what,
+    error.failure,
     ...error.advice,
     'or use a Python that has JupyterLab, plotly and numpy: SHARDLAB_PYTHON=/path/to/python npm start',
   );

@@ -88,13 +88,13 @@ async function ensurePackages(python, env, say, file, target, options = {}) {
   const { installRequirements } = fromBuild('cli/install/pip');
   try {
     await installRequirements(python, [requirements], {
-      what: `the packages of ${file}`,
+      packagesName: `the packages of ${file}`,
       env,
       target,
       ...options,
     });
   } catch (error) {
-    throw error.advice ? new StepError(error.what, ...error.advice) : error;
+    throw error.advice ? new StepError(error.failure, ...error.advice) : error;
   }
   writeFileSync(stamp, hash);
 }

@@ -107,8 +107,8 @@ function positionIn(name: string, frames: readonly string[]): CellPosition | und
   for (const frame of frames) {
     const start = frame.indexOf(`${name}:`);
     if (start < 0) continue;
-    const found = /^(\d+):(\d+)/.exec(frame.slice(start + name.length + 1));
-    if (found !== null) return { line: Number(found[1]), column: Number(found[2]) };
+    const match = /^(\d+):(\d+)/.exec(frame.slice(start + name.length + 1));
+    if (match !== null) return { line: Number(match[1]), column: Number(match[2]) };
   }
   return undefined;
 }

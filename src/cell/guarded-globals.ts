@@ -100,13 +100,14 @@ function addMethods(methods: GuardedMethod[], name: string, value: object): void
 }
 
 function isIntact({ name, descriptor, value, isReplaceable }: GuardedGlobal): boolean {
-  const found = getOwnPropertyDescriptor(host, name);
-  if (found === undefined) return false;
+  const currentDescriptor = getOwnPropertyDescriptor(host, name);
+  if (currentDescriptor === undefined) return false;
   // Most getters of web interfaces replace themselves by the interface when they are first read.
   if (!('value' in descriptor))
-    return isReplaceable || (found.get === descriptor.get && found.get?.() === value);
-  if (found.value === value) return true;
-  if (isReplaceable) return typeof found.value === typeof value && found.value !== null;
-  if (typeof value !== 'function' || typeof found.value !== 'function') return false;
-  return found.value.prototype !== undefined && getPrototypeOf(found.value) === value;
+    return isReplaceable || (currentDescriptor.get === descriptor.get && currentDescriptor.get?.() === value);
+  if (currentDescriptor.value === value) return true;
+  if (isReplaceable)
+    return typeof currentDescriptor.value === typeof value && currentDescriptor.value !== null;
+  if (typeof value !== 'function' || typeof currentDescriptor.value !== 'function') return false;
+  return currentDescriptor.value.prototype !== undefined && getPrototypeOf(currentDescriptor.value) === value;
 }

@@ -66,8 +66,10 @@ export function importMeta(baseDir: string): Readonly<Record<string, unknown>> {
   const require = requireFrom(baseDir);
   const resolve = (specifier: string): string => {
     if (specifier.startsWith('node:')) return specifier;
-    const found = /^\.{0,2}\//.test(specifier) ? resolvePath(baseDir, specifier) : require.resolve(specifier);
-    return isAbsolute(found) ? pathToFileURL(found).href : `node:${found}`;
+    const resolvedPath = /^\.{0,2}\//.test(specifier)
+      ? resolvePath(baseDir, specifier)
+      : require.resolve(specifier);
+    return isAbsolute(resolvedPath) ? pathToFileURL(resolvedPath).href : `node:${resolvedPath}`;
   };
   return Object.assign(Object.create(null), {
     dirname: baseDir,
@@ -113,11 +115,11 @@ function locate(specifier: string, baseDir: string): Located {
   const path = resolvePath(baseDir, specifier);
   const candidates = [path, ...EXTENSIONS.map((end) => path + end), path.replace(/\.(m?)js$/, '.$1ts')];
   const isBare = !/\.\w+$/.test(path);
-  const found = candidates.find((file) => existsSync(file) && !(isBare && file === path));
-  const typescript = found !== undefined && isTypescript(found);
-  const { href } = pathToFileURL(found ?? path);
+  const existingFile = candidates.find((file) => existsSync(file) && !(isBare && file === path));
+  const typescript = existingFile !== undefined && isTypescript(existingFile);
+  const { href } = pathToFileURL(existingFile ?? path);
   // Node caches modules by URL: an edited TypeScript file gets a new URL, so that running the cell again reads it.
-  return { url: typescript ? `${href}?${statSync(found).mtimeMs}` : href, typescript };
+  return { url: typescript ? `${href}?${statSync(existingFile).mtimeMs}` : href, typescript };
 }
 
 /** Returns the path of the JSON file that a specifier names; undefined if it names something else, or nothing. */

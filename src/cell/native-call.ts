@@ -57,12 +57,12 @@ export function childrenCountFrom(): Seconds {
 export function interruptChildren(pid: number, since: Seconds): boolean {
   const present = childrenOf(pid, since);
   const heard = new Set(present.map((child) => child.pid));
-  const asked = uptime();
+  const requestTime = uptime();
   for (const child of present) sendInterrupt(child.pid);
   setTimeout(() => {
     // Processes that were just starting were not in /proc yet; processes that started later belong to the next work.
     const late = childrenOf(pid, since).filter(
-      (child) => child.startSeconds <= asked && !heard.has(child.pid),
+      (child) => child.startSeconds <= requestTime && !heard.has(child.pid),
     );
     for (const child of late) sendInterrupt(child.pid);
   }, LATE_MS).unref();
@@ -121,9 +121,9 @@ interface Member extends ProcessStat {
  */
 function childrenOf(pid: number, since: Seconds): Member[] {
   const group = new Map(
-    numbersIn('/proc').flatMap((one) => {
-      const stat = one === pid ? undefined : readProcessStat(one);
-      return stat?.group === pid && stat.state !== 'Z' ? [[one, { ...stat, pid: one }]] : [];
+    numbersIn('/proc').flatMap((memberPid) => {
+      const stat = memberPid === pid ? undefined : readProcessStat(memberPid);
+      return stat?.group === pid && stat.state !== 'Z' ? [[memberPid, { ...stat, pid: memberPid }]] : [];
     }),
   );
   // The clock of /proc has ticks, so a process that began with the work may seem to be one tick older.

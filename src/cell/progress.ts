@@ -17,8 +17,8 @@ const REDRAW: Seconds = 0.25;
 /** Time between two lines of a log, which cannot be redrawn. */
 const LOG_LINE: Seconds = 10;
 
-/** Reports how much of the work is done. `what` replaces the name of the work. */
-export type ShowProgress = (done: number, total: number, what?: string) => void;
+/** Reports how much of the work is done. `workName` replaces the name of the work. */
+export type ShowProgress = (done: number, total: number, workName?: string) => void;
 
 interface RankPart {
   readonly done: number;
@@ -71,12 +71,12 @@ export function isWithinProgress(): boolean {
 
 /** Shows the progress of asynchronous work that itself shows nothing. The line is removed at the end, also after an error. */
 export async function withProgress<T>(
-  what: string,
+  workName: string,
   unit: string,
   work: (show: ShowProgress) => Promise<T>,
   place: ProgressPlace = {},
 ): Promise<T> {
-  const progress = new Progress(what, unit, place);
+  const progress = new Progress(workName, unit, place);
   try {
     return await WITHIN.run(true, () => work(progress.show));
   } finally {
@@ -86,12 +86,15 @@ export async function withProgress<T>(
 
 /** Shows the progress of work that blocks the thread. The line is removed at the end, also after an error or an interrupt. */
 export function withProgressSync<T>(
-  what: string,
+  workName: string,
   unit: string,
   work: (show: ShowProgress) => T,
   place: ProgressPlace = {},
 ): T {
-  const progress = new Progress(what, unit, { ...place, clock: { ...(place.clock ?? HOST), every: never } });
+  const progress = new Progress(workName, unit, {
+    ...place,
+    clock: { ...(place.clock ?? HOST), every: never },
+  });
   // V8 skips `finally` when an interrupt terminates the work; this immediate callback then ends the line.
   const after = setImmediate(() => progress.end());
   try {
@@ -111,15 +114,15 @@ export class Progress {
   readonly #stop: () => void;
   /** The progress of each rank's part of the work, by rank. */
   readonly #parts = new Map<number, RankPart>();
-  #what: string;
+  #workName: string;
   #done = 0;
   #total = 0;
   #drawnAt = Number.NEGATIVE_INFINITY;
 
   /** `unit` is a plural ('ranks'), or 'bytes'. */
-  constructor(what: string, unit: string, place: ProgressPlace = {}) {
+  constructor(workName: string, unit: string, place: ProgressPlace = {}) {
     const { clock = HOST } = place;
-    this.#what = what;
+    this.#workName = workName;
     this.#unit = unit;
     this.#clock = clock;
     this.#line = lineAt(place);
@@ -128,10 +131,10 @@ export class Progress {
   }
 
   /** Reports how much is done. Code may call this in a loop, because a line is drawn at most four times per second. */
-  readonly show: ShowProgress = (done, total, what = this.#what) => {
+  readonly show: ShowProgress = (done, total, workName = this.#workName) => {
     this.#done = done;
     this.#total = total;
-    this.#what = what;
+    this.#workName = workName;
     this.#draw();
   };
 
@@ -139,7 +142,7 @@ export class Progress {
   readonly showOf = (rank: number, part: RankPart): void => {
     this.#parts.set(rank, part);
     const parts = [...this.#parts.values()];
-    const sum = (key: keyof RankPart): number => parts.reduce((all, one) => all + one[key], 0);
+    const sum = (key: keyof RankPart): number => parts.reduce((all, part) => all + part[key], 0);
     this.show(sum('done'), sum('total'));
   };
 
@@ -166,13 +169,13 @@ export class Progress {
 
   #text(seconds: Seconds): string {
     const [done, total] = [this.#done, this.#total];
-    if (total === 0) return `${this.#what}: ${durationText(seconds)}`;
+    if (total === 0) return `${this.#workName}: ${durationText(seconds)}`;
     const amounts =
       this.#unit === 'bytes'
         ? `${formatBytes(done)} of ${formatBytes(total)}`
         : `${done.toLocaleString('en-US')} of ${total.toLocaleString('en-US')} ${this.#unit}`;
     const left = done === 0 ? '' : `, ${timeLeft((seconds * (total - done)) / done)}`;
-    return `${this.#what}: ${amounts}, ${Math.floor((100 * done) / total)}%${left}`;
+    return `${this.#workName}: ${amounts}, ${Math.floor((100 * done) / total)}%${left}`;
   }
 }
 
@@ -207,10 +210,10 @@ interface Line {
   end(last: string): void;
 }
 
-function lineAt({ line, terminal, sink: given }: ProgressPlace): Line {
+function lineAt({ line, terminal, sink: ownSink }: ProgressPlace): Line {
   if (isWithinProgress()) return { isNotebook: false, show: () => undefined, end: () => undefined };
   if (line !== undefined) return line;
-  const sink = given ?? (terminal === undefined ? currentDisplay() : undefined);
+  const sink = ownSink ?? (terminal === undefined ? currentDisplay() : undefined);
   if (sink !== undefined) {
     const draw = replacingDisplay(sink);
     return {

@@ -62,8 +62,8 @@ export function pythonName(name: string): string | undefined {
 
 /** Returns the place if a line that does not parse as TypeScript is Python. */
 export function pythonLine(text: string, line: number): PythonPlace | undefined {
-  const found = LINES.find(([pattern]) => pattern.test(text));
-  return found && { line, advice: found[1] };
+  const habit = LINES.find(([pattern]) => pattern.test(text));
+  return habit && { line, advice: habit[1] };
 }
 
 /** Says that a cell is Python. */

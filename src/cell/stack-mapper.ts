@@ -28,8 +28,8 @@ export function createStackMapper() {
     originalPosition(sources.get(name), compiled);
   const mapFrame = (frame: string): string =>
     frame.replace(CELL_FRAME, (_, name: string, line: string, column: string) => {
-      const found = original(name, { line: Number(line), column: Number(column) });
-      return `${name}:${found.line}:${found.column}`;
+      const position = original(name, { line: Number(line), column: Number(column) });
+      return `${name}:${position.line}:${position.column}`;
     });
   Error.prepareStackTrace = (error, frames) => formatStack(error, frames.map(String), mapFrame);
   return {

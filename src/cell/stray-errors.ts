@@ -47,8 +47,8 @@ export function writeExitCall(fd: number, code: number): void {
 function cellOf(thrown: unknown): number | undefined {
   try {
     if (!(thrown instanceof Error) || typeof thrown.stack !== 'string') return undefined;
-    const found = /\bIn\[(\d+)\]:\d/.exec(thrown.stack);
-    return found === null ? undefined : Number(found[1]);
+    const match = /\bIn\[(\d+)\]:\d/.exec(thrown.stack);
+    return match === null ? undefined : Number(match[1]);
   } catch {
     // A getter of the error threw, and no caller would catch this second error.
     return undefined;

@@ -187,9 +187,20 @@ export const CLAIM_IDS: readonly string[] = [...STATED.keys()];
 
 function statedIn(document: DocumentName, row: ClaimRow): Claim {
   const { id, kind, where, says, zh, documented = null, unit = null, relation, cause } = row;
-  const given = typeof row.given === 'string' ? FILES[document].given[row.given] : row.given;
+  const circumstances = typeof row.given === 'string' ? FILES[document].given[row.given] : row.given;
   const more = { ...(relation === undefined ? {} : { relation }), ...(cause === undefined ? {} : { cause }) };
-  return { id, document, kind, where, statement: says, zh, documented, unit, given: given ?? {}, ...more };
+  return {
+    id,
+    document,
+    kind,
+    where,
+    statement: says,
+    zh,
+    documented,
+    unit,
+    given: circumstances ?? {},
+    ...more,
+  };
 }
 
 /** Returns the claim with an id. Throws: CHECK if there is none. */
@@ -222,10 +233,10 @@ export function requestsOf(document: DocumentName): Requests {
 
 /** Returns a document's request by its name. Throws: CHECK if there is none. */
 export function requestNamed(document: DocumentName, name: string): PlanObject {
-  const found = FILES[document].plans[name];
-  if (found === undefined) {
+  const request = FILES[document].plans[name];
+  if (request === undefined) {
     throw new ShardlabError('CHECK', `claims/${document}.json has no plan '${name}': add it to its plans`);
   }
-  const { extends: base, ...own } = found;
+  const { extends: base, ...own } = request;
   return base === undefined ? own : { ...requestNamed(document, base), ...own };
 }

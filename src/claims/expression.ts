@@ -8,7 +8,7 @@ export type Value = number | string | boolean;
 export type Functions = Readonly<Record<string, (...args: never[]) => Value>>;
 
 /** Evaluates expressions of one claim. */
-export interface Evaluator {
+export interface ExpressionEvaluator {
   number(expression: string): number;
   truth(expression: string): boolean;
   /** Returns a number, a text or a truth. */
@@ -24,7 +24,7 @@ export function evaluatorOf(
   owner: string,
   values: Readonly<Record<string, unknown>>,
   functions: Functions,
-): Evaluator {
+): ExpressionEvaluator {
   const parser = new Parser({ operators: { assignment: false, fndef: false, random: false } });
   parser.functions = { ...PLAIN, ...functions };
   const evaluate = (expression: string): unknown => {

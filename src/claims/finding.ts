@@ -30,7 +30,7 @@ export interface Evidence {
   readonly source: string;
 }
 
-interface Found {
+interface CheckedNumber {
   /** The number from a formula, a dry run or the cost model. */
   readonly predicted?: number | Estimate | undefined;
   /** The number from a run on this machine. */
@@ -57,19 +57,19 @@ interface Found {
 }
 
 /** A finding whose number, or whose text `by`, shows how wrong the sentence is. */
-export interface SettledFinding extends Found {
+export interface SettledFinding extends CheckedNumber {
   readonly verdict: 'holds' | 'off' | 'contradicts itself' | 'undefined';
 }
 
 /** A finding about a sentence with several parts; `by` says which part is wrong. */
-export interface PartialFinding extends Found {
+export interface PartialFinding extends CheckedNumber {
   readonly verdict: 'holds partly';
   /** The part of the sentence that is true. */
   readonly part: string;
 }
 
 /** A finding about a sentence that leaves out a condition. */
-export interface ConditionalFinding extends Found {
+export interface ConditionalFinding extends CheckedNumber {
   readonly verdict: 'holds only if';
   /** The condition, in words that can follow 'only if'. */
   readonly condition: string;
@@ -78,7 +78,7 @@ export interface ConditionalFinding extends Found {
 }
 
 /** A finding that needs other hardware: its name, the command to run there, and the expected result. */
-export interface OpenFinding extends Found {
+export interface OpenFinding extends CheckedNumber {
   readonly verdict: 'open';
   readonly predicted: Estimate;
   /** The hardware that is missing. */

@@ -118,12 +118,12 @@ function verdictWith(entry: ClaimEntry, lab: PlanLab, facts: Facts, read: Read):
 function watched<Value extends object>(value: Value, read: Read, before = ''): Value {
   return new Proxy(value, {
     get(target, key) {
-      const found: unknown = Reflect.get(target, key);
-      if (typeof key === 'symbol') return found;
+      const member: unknown = Reflect.get(target, key);
+      if (typeof key === 'symbol') return member;
       const path = `${before}${key}`;
-      if (typeof found === 'number' || typeof found === 'boolean') return read(path, found);
-      const isInner = typeof found === 'object' && found !== null && !Array.isArray(found);
-      return isInner ? watched(found, read, `${path}.`) : found;
+      if (typeof member === 'number' || typeof member === 'boolean') return read(path, member);
+      const isInner = typeof member === 'object' && member !== null && !Array.isArray(member);
+      return isInner ? watched(member, read, `${path}.`) : member;
     },
   });
 }

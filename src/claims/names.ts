@@ -18,8 +18,8 @@ export interface Names {
 /** Returns the names of a claim. A prediction is made when its name is first used; a formula's result passes `lab.figure`. */
 export function namesOf(claim: Claim, requests: Requests, lab: PlanLab, facts: Facts): Names {
   const request = (name: string): PlanObject => {
-    const found = requests[name];
-    if (found !== undefined) return found;
+    const planRequest = requests[name];
+    if (planRequest !== undefined) return planRequest;
     throw new ShardlabError('CHECK', `${claim.id} has no plan '${name}': add it to its plans`);
   };
   const byName = <Result>(predict: (request: PlanObject) => Result): Readonly<Record<string, Result>> => {

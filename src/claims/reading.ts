@@ -1,5 +1,5 @@
 import type { Claim, RowCheck } from './claim';
-import type { Evaluator } from './expression';
+import type { ExpressionEvaluator } from './expression';
 import { isNear, type Verdict } from './finding';
 
 const NONE = 'no reading found makes it right';
@@ -20,12 +20,12 @@ export function readingOf(
   claim: Claim,
   { readings = {}, tolerance }: RowCheck,
   verdict: Verdict,
-  found: unknown,
-  { evaluate, text }: Pick<Evaluator, 'evaluate' | 'text'>,
+  foundValue: unknown,
+  { evaluate, text }: Pick<ExpressionEvaluator, 'evaluate' | 'text'>,
 ): string {
   const isWrong = verdict === 'off' || verdict === 'contradicts itself';
   if (verdict === 'holds' || (!isWrong && Object.keys(readings).length === 0)) return '';
-  const numbers: Reading[] = typeof found === 'number' ? [{ words: [], value: found }] : [];
+  const numbers: Reading[] = typeof foundValue === 'number' ? [{ words: [], value: foundValue }] : [];
   for (const [template, expression] of Object.entries(readings)) {
     const value = evaluate(expression);
     if (value === true) return `holds only if ${text(template)}`;
@@ -33,15 +33,15 @@ export function readingOf(
   }
   const { documented } = claim;
   if (typeof documented !== 'number') return NONE;
-  const all = changesOf(claim).flatMap((change) => numbers.map((one) => change(one)));
+  const all = changesOf(claim).flatMap((change) => numbers.map((number) => change(number)));
   const right = all.find(({ words, value }) => words.length > 0 && isNear(documented, value, tolerance));
   if (right === undefined) return NONE;
   return `holds only if ${right.words.join(', and ')} (then ${Number(right.value.toPrecision(3))})`;
 }
 
 /** Returns the changes of a number's meaning that the number's unit allows, the simplest first. */
-function changesOf({ unit, given }: Claim): ((one: Reading) => Reading)[] {
-  const same = (one: Reading): Reading => one;
+function changesOf({ unit, given }: Claim): ((reading: Reading) => Reading)[] {
+  const same = (reading: Reading): Reading => reading;
   if (unit !== 'GB') return [same];
   const times =
     (factor: number, more: string) =>
@@ -53,5 +53,5 @@ function changesOf({ unit, given }: Claim): ((one: Reading) => Reading)[] {
     times(gpus, `all ${gpus} GPUs are meant`),
     times(1 / gpus, `one of the ${gpus} GPUs is meant`),
   ];
-  return [same, gib, sum, share, (one) => gib(sum(one)), (one) => gib(share(one))];
+  return [same, gib, sum, share, (reading) => gib(sum(reading)), (reading) => gib(share(reading))];
 }

@@ -1,7 +1,7 @@
 import { ShardlabError } from '../core';
 import type { Claim, Requests, RowCheck } from './claim';
 import type { ClaimEntry, Experiment } from './entry';
-import { type Evaluator, evaluatorOf } from './expression';
+import { type ExpressionEvaluator, evaluatorOf } from './expression';
 import {
   type Finding,
   factorOff,
@@ -87,14 +87,14 @@ function byOf(
   { documented, unit }: Claim,
   { by }: RowCheck,
   verdict: Verdict,
-  found: unknown,
-  text: Evaluator['text'],
+  foundValue: unknown,
+  text: ExpressionEvaluator['text'],
 ): string {
   if (verdict === 'holds') return '';
   if (by !== undefined) return text(by);
   const isWrong = verdict === 'off' || verdict === 'contradicts itself';
-  if (!isWrong || typeof documented !== 'number' || typeof found !== 'number') return '';
-  return unit === '%' ? pointsOff(documented, found) : factorOff(documented, found);
+  if (!isWrong || typeof documented !== 'number' || typeof foundValue !== 'number') return '';
+  return unit === '%' ? pointsOff(documented, foundValue) : factorOff(documented, foundValue);
 }
 
 type Common = Omit<Finding, 'verdict' | 'part' | 'condition' | 'otherwise' | 'needs' | 'command'>;
@@ -104,7 +104,7 @@ function completed(
   check: RowCheck,
   verdict: Verdict,
   common: Common,
-  text: Evaluator['text'],
+  text: ExpressionEvaluator['text'],
 ): Finding {
   const part = (name: 'part' | 'condition' | 'otherwise' | 'needs' | 'command'): string => {
     const template = check[name];
@@ -128,26 +128,32 @@ function completed(
   }
 }
 
-function verdictOf(claim: Claim, check: RowCheck, { truth }: Evaluator, found: unknown): Verdict {
+function verdictOf(
+  claim: Claim,
+  check: RowCheck,
+  { truth }: ExpressionEvaluator,
+  foundValue: unknown,
+): Verdict {
   const word = check.else ?? 'off';
   if (check.judged !== undefined) return check.expected.verdict;
   if (check.open !== undefined && truth(check.open)) return 'open';
   if (check.parts !== undefined) return ofParts(...check.parts.map(truth));
   if (check.onlyIf !== undefined) return onlyIf(truth(check.onlyIf[0]), truth(check.onlyIf[1]));
   if (check.holds !== undefined) return holdsOr(truth(check.holds), word);
-  const [stated, ours] = numbersCompared(claim, found);
+  const [stated, ours] = numbersCompared(claim, foundValue);
   return holdsOr(isNear(stated, ours, check.tolerance), word);
 }
 
-function numbersCompared(claim: Claim, found: unknown): [number, number] {
-  if (typeof claim.documented === 'number' && typeof found === 'number') return [claim.documented, found];
+function numbersCompared(claim: Claim, foundValue: unknown): [number, number] {
+  if (typeof claim.documented === 'number' && typeof foundValue === 'number')
+    return [claim.documented, foundValue];
   throw new ShardlabError(
     'CHECK',
     `${claim.id} has no two numbers to compare: write 'holds', 'parts' or 'onlyIf'`,
   );
 }
 
-function numbersOf({ found, measured }: RowCheck, lab: PlanLab, { number }: Evaluator) {
+function numbersOf({ found, measured }: RowCheck, lab: PlanLab, { number }: ExpressionEvaluator) {
   const end = (expression: string, name: string): number => lab.figure(name, number(expression));
   return {
     ...(found === undefined

@@ -47,9 +47,9 @@ export function selectClaims(
   const ids = entries.map(({ claim }) => claim.id);
   const chosen = new Set<string>();
   for (const pattern of wanted) {
-    const found = ids.filter((id) => matches(id, pattern));
-    if (found.length === 0) throw unknownClaim(pattern, ids);
-    for (const id of found) chosen.add(id);
+    const matchingIds = ids.filter((id) => matches(id, pattern));
+    if (matchingIds.length === 0) throw unknownClaim(pattern, ids);
+    for (const id of matchingIds) chosen.add(id);
   }
   return entries.filter(({ claim }) => chosen.has(claim.id));
 }
@@ -84,15 +84,15 @@ export function filterClaims(
 
 /** Returns the wanted values as a list; by default, all known values. */
 function requireKnown(
-  what: string,
+  field: string,
   wanted: OneOrMore<string> | undefined,
   known: readonly string[],
 ): readonly string[] {
   const values = wanted === undefined ? known : typeof wanted === 'string' ? [wanted] : wanted;
   for (const value of values) {
     if (known.includes(value)) continue;
-    throw new ConfigError(`no claim has the ${what} '${value}'; choose one of ${known.join(', ')}`, {
-      [what]: value,
+    throw new ConfigError(`no claim has the ${field} '${value}'; choose one of ${known.join(', ')}`, {
+      [field]: value,
     });
   }
   return values;
@@ -168,19 +168,19 @@ function checkOf(entry: ClaimEntry, lab: PlanLab, recorded: RecordedRuns): Claim
 
 /** Describes the difference between an expectation and a finding; '' if there is none. */
 export function changeOf(expected: Expectation, finding: Finding): string {
-  const found = numberOf(finding);
+  const number = numberOf(finding);
   const changes: string[] = [];
   if (finding.verdict !== expected.verdict) {
     changes.push(`the verdict was '${expected.verdict}' and is now '${finding.verdict}'`);
   }
   if (expected.value !== undefined) {
     const within = expected.within ?? Math.abs(expected.value) * 0.005;
-    if (found === null || !(Math.abs(found - expected.value) <= within)) {
+    if (number === null || !(Math.abs(number - expected.value) <= within)) {
       changes.push(
-        `the number was ${expected.value} (within ${Number(within.toPrecision(2))}) and is now ${shown(found)}`,
+        `the number was ${expected.value} (within ${Number(within.toPrecision(2))}) and is now ${shown(number)}`,
       );
     }
-  } else if (found !== null) changes.push(`there was no number, and now there is ${shown(found)}`);
+  } else if (number !== null) changes.push(`there was no number, and now there is ${shown(number)}`);
   return changes.join('; ');
 }
 

@@ -113,8 +113,8 @@ function parseStageSplit(text: string): ParallelConfig['stageSplit'] {
 
 /** Returns the settings of `parallel` that were given as options. */
 export function parallelSettings(options: ParallelOptions): ParallelOptions {
-  const given = PARALLEL_OPTIONS.map((key) => [key, options[key]] as const);
-  return Object.fromEntries(given.filter(([, value]) => value !== undefined));
+  const entries = PARALLEL_OPTIONS.map((key) => [key, options[key]] as const);
+  return Object.fromEntries(entries.filter(([, value]) => value !== undefined));
 }
 
 /** Parses an option's value as a number above 0, such as 1e9. */

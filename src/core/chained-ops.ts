@@ -46,8 +46,8 @@ const OTHERS: Readonly<Record<string, Method>> = {
     return oneHot(this, depth, ...values);
   },
   ...Object.fromEntries(['as2D', 'as3D', 'as4D', 'as5D'].map((name) => [name, reshapeTo])),
-  reshapeAs(other: core.Tensor) {
-    return core.reshape(this, other.shape);
+  reshapeAs(template: core.Tensor) {
+    return core.reshape(this, template.shape);
   },
   concat(others: core.Tensor | core.Tensor[], dim?: number) {
     return core.concat([this, ...listOf(others)], dim);
@@ -64,8 +64,8 @@ const OTHERS: Readonly<Record<string, Method>> = {
   toBool: castTo('bool'),
   toFloat: castTo('float32'),
   toInt: castTo('int32'),
-  where(condition: core.Tensor, other: core.Tensor) {
-    return core.where(condition, this, other);
+  where(condition: core.Tensor, otherwise: core.Tensor) {
+    return core.where(condition, this, otherwise);
   },
 };
 

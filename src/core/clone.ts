@@ -11,12 +11,12 @@ export const alias = core.clone;
  * the memory, so it would change with a parameter, a gradient or a tensor that a collective writes to.
  */
 export function clone<T extends core.Tensor>(x: T | core.TensorLike): T {
-  const given = (x instanceof core.Tensor ? x : core.tensor(x as core.TensorLike)) as T;
-  if (given.dtype === 'complex64') return core.clone(given);
-  if (given.dtype !== 'float32') return copyOf(given);
+  const source = (x instanceof core.Tensor ? x : core.tensor(x as core.TensorLike)) as T;
+  if (source.dtype === 'complex64') return core.clone(source);
+  if (source.dtype !== 'float32') return copyOf(source);
   return core.customGrad((tensor) => {
     return { value: copyOf(tensor as core.Tensor), gradFunc: (dy: core.Tensor) => alias(dy) };
-  })(given) as T;
+  })(source) as T;
 }
 
 function copyOf<T extends core.Tensor>(x: T): T {

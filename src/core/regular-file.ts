@@ -66,8 +66,8 @@ const BYTE_ORDER_MARK = '\uFEFF';
 /** What a decoder writes in place of wrong bytes. */
 const REPLACEMENT = '\uFFFD';
 
-function refused(path: string, what: string): ShardlabError {
-  return new ShardlabError('IO', `${path} ${what}`, { details: { file: path } });
+function refused(path: string, reason: string): ShardlabError {
+  return new ShardlabError('IO', `${path} ${reason}`, { details: { file: path } });
 }
 
 /** The functions of node:fs by which folders are created. */

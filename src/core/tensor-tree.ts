@@ -4,12 +4,12 @@ import * as tf from './tf';
 
 /** Returns the tensors of a tree, in order; a tensor that is in the tree twice appears once. */
 export function tensorsIn(tree: unknown): tf.Tensor[] {
-  const found = new Set<tf.Tensor>();
+  const tensors = new Set<tf.Tensor>();
   mapTensors(tree, (tensor) => {
-    found.add(tensor);
+    tensors.add(tensor);
     return tensor;
   });
-  return [...found];
+  return [...tensors];
 }
 
 /** Returns a copy of a tree with the tensors that `map` returns; the tree itself if these are the same tensors. */

@@ -9,7 +9,7 @@ const SECONDS_PER_CHARACTER = 20e-6;
 /** What runs under a limit. */
 export interface Limited {
   /** The beginning of the error: what takes too long. */
-  readonly what: string;
+  readonly subject: string;
   /** The end of the error: what to change. */
   readonly advice: string;
   /** The number of characters that are read. */
@@ -53,8 +53,8 @@ export class TimeLimit {
       // The error is one of another realm, whose Error is not ours.
       const { code } = { ...(error as { readonly code?: unknown }) };
       if (code !== 'ERR_SCRIPT_EXECUTION_TIMEOUT') throw error;
-      const { what, advice } = this.#innermost;
-      throw new ConfigError(`${what} took longer than ${Math.round(seconds)} s and was ended; ${advice}`);
+      const { subject, advice } = this.#innermost;
+      throw new ConfigError(`${subject} took longer than ${Math.round(seconds)} s and was ended; ${advice}`);
     } finally {
       this.#innermost = undefined;
       this.#context.work = undefined;

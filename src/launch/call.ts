@@ -1,7 +1,7 @@
 import { childrenCountFrom } from '../cell';
 import type { ReplicaSum } from '../sharding';
 import type { RankProgress } from '../training';
-import type { CellStep, Outcome, RankEvent, RankOutput, RankStep, RankWork } from './control/messages';
+import type { CellStep, RankEvent, RankOutcome, RankOutput, RankStep, RankWork } from './control/messages';
 import type { BatchesMade, BatchesNeeded } from './control/torch-messages';
 import type { Failure } from './failure';
 
@@ -44,10 +44,10 @@ const TITLES: Readonly<Record<Exclude<RankWork['kind'], 'cell'>, string>> = {
 };
 
 /** Work that runs on some ranks at the same time, from its start until the last rank has ended it. */
-export type Call = ReturnType<typeof createCall>;
+export type RankCall = ReturnType<typeof createCall>;
 
 export function createCall(id: number, ranks: readonly number[], work: RankWork, sink: CallSink) {
-  const outcomes = new Map<number, Outcome>();
+  const outcomes = new Map<number, RankOutcome>();
   const cell = 'cell' in work ? work.cell : undefined;
   let resolve = (): void => undefined;
   return {
@@ -69,7 +69,7 @@ export function createCall(id: number, ranks: readonly number[], work: RankWork,
       sink.output?.({ ...output, rank, cell });
     },
     /** Records a rank's outcome; later reports about the same rank are ignored. */
-    end(rank: number, outcome: Outcome): void {
+    end(rank: number, outcome: RankOutcome): void {
       if (outcomes.has(rank)) return;
       outcomes.set(rank, outcome);
       if (outcomes.size === ranks.length) resolve();

@@ -1,6 +1,12 @@
 import { now, rankNames, type Seconds } from '../core';
 import { isPair, type Situation } from './control/situation';
-import { describeCollective, findWaits, GRACE_SECONDS, type MissingCollective, type Wait } from './waits';
+import {
+  type CollectiveWait,
+  describeCollective,
+  findWaits,
+  GRACE_SECONDS,
+  type MissingCollective,
+} from './waits';
 
 /**
  * [Note: deadlocks] A rank's wait ends only when all ranks that it waits for have called the other side. A rank that waits calls
@@ -22,7 +28,7 @@ export function findDeadlock(
 }
 
 /** Returns the sentence for the first circle of ranks that wait for each other; undefined if there is none. */
-export function explainCircle(waits: readonly Wait[]): string | undefined {
+export function explainCircle(waits: readonly CollectiveWait[]): string | undefined {
   const circle = circleIn(waits);
   return circle && `${rankNames(circle.map(({ rank }) => rank))} wait for each other. ${adviceFor(circle)}`;
 }
@@ -34,10 +40,10 @@ function isStuck({ waiting, since, numPosted }: Situation, at: Seconds): boolean
 /** A rank of a circle, and the wait that holds it. */
 interface Link {
   readonly rank: number;
-  readonly wait: Wait;
+  readonly wait: CollectiveWait;
 }
 
-function circleIn(waits: readonly Wait[]): Link[] | undefined {
+function circleIn(waits: readonly CollectiveWait[]): Link[] | undefined {
   const waitOf = new Map(waits.flatMap((wait) => wait.ranks.map((rank) => [rank, wait] as const)));
   const left = new Set(waitOf.keys());
   const search = (path: readonly Link[], rank: number): Link[] | undefined => {

@@ -9,7 +9,7 @@ import { describeExit, type RankExit } from './rank-process';
 /** Asks couriers what their main threads do. Couriers also answer while main threads compute or wait. */
 export class StatusDesk {
   /** The functions that receive ranks' answers, by the question's id. If `status` is omitted, the rank's process has ended. */
-  readonly #asked = new Map<number, (rank: number, status?: Situation) => void>();
+  readonly #listeners = new Map<number, (rank: number, status?: Situation) => void>();
   readonly #control: ControlServer;
   #nextId = 1;
 
@@ -26,11 +26,11 @@ export class StatusDesk {
     return new Promise((resolve) => {
       const finish = (): void => {
         clearTimeout(timer);
-        this.#asked.delete(id);
+        this.#listeners.delete(id);
         resolve(answers);
       };
       const timer = setTimeout(finish, timeoutMs);
-      this.#asked.set(id, (rank, status) => {
+      this.#listeners.set(id, (rank, status) => {
         if (status !== undefined) answers.set(rank, status);
         if (unanswered.delete(rank) && unanswered.size === 0) finish();
       });
@@ -39,12 +39,12 @@ export class StatusDesk {
   }
 
   receive(rank: number, { id, status }: FromRank & { type: 'status' }): void {
-    this.#asked.get(id)?.(rank, status);
+    this.#listeners.get(id)?.(rank, status);
   }
 
   /** Stops waiting for the answers of a rank whose process has ended. */
   died(rank: number): void {
-    for (const answer of this.#asked.values()) answer(rank);
+    for (const answer of this.#listeners.values()) answer(rank);
   }
 }
 
@@ -104,7 +104,7 @@ export class SaveDesk {
       save.written.set(rank, news);
       const all = [...save.written.values()];
       const sum = (key: 'writtenBytes' | 'totalBytes'): Bytes =>
-        all.reduce((total, one) => total + one[key], 0);
+        all.reduce((total, part) => total + part[key], 0);
       save.listener(sum('writtenBytes'), sum('totalBytes'));
     } else if (news.error !== null) {
       const { code, evalue, details = {} } = news.error;

@@ -1,6 +1,6 @@
 import { type ErrorCode, rankNames, ShardlabError } from '../core';
 import type { AbortReason } from '../wire';
-import type { Outcome, RankError } from './control/messages';
+import type { RankError, RankOutcome } from './control/messages';
 import { codeOfExit, describeExit, explainExit, type RankExit } from './rank-process';
 
 /** Why a call failed. The first reason counts; later failures are its consequences. */
@@ -21,7 +21,7 @@ export type Failure =
 export interface FailedCall {
   /** "cell 8" or "job.on().run". */
   readonly title: string;
-  readonly outcomes: ReadonlyMap<number, Outcome>;
+  readonly outcomes: ReadonlyMap<number, RankOutcome>;
 }
 
 /** Codes of errors that a rank throws because another rank failed or did not call a collective, or because of an interrupt. */
@@ -126,7 +126,7 @@ function place(title: string, error: RankError): string {
   return error.line === undefined ? title : `${title}, line ${error.line}`;
 }
 
-function errorsByRank(outcomes: ReadonlyMap<number, Outcome>): Record<number, RankError> {
+function errorsByRank(outcomes: ReadonlyMap<number, RankOutcome>): Record<number, RankError> {
   const errors: Record<number, RankError> = {};
   for (const [rank, outcome] of [...outcomes].sort(([a], [b]) => a - b)) {
     if (!outcome.ok) errors[rank] = outcome.error;

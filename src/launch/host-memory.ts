@@ -51,8 +51,8 @@ function folders(read: ReadText): string[] {
 
 function firstNumber(paths: readonly string[], pattern: RegExp, read: ReadText): number | undefined {
   for (const path of paths) {
-    const found = pattern.exec(read(path) ?? '')?.[1];
-    if (found !== undefined) return Number(found);
+    const text = pattern.exec(read(path) ?? '')?.[1];
+    if (text !== undefined) return Number(text);
   }
   return undefined;
 }

@@ -10,9 +10,9 @@ export type {
   EvaluatedStep,
   FromRank,
   GroupRef,
-  Outcome,
   OwnSources,
   RankEvent,
+  RankOutcome,
   RankStep,
   RankWork,
   ReadyReport,
@@ -47,7 +47,7 @@ export type { OwnFunctions, UserFunction } from './rank/own-parts';
 export { type DataFolders, prepareInFolder } from './rank/prepare-in-folder';
 export type { ProbeResult } from './rank/probe';
 export { ranksOf } from './rank/replicas';
-export { type RankLoad, savedEvaluations } from './rank/saves';
+export { type LoadResult, savedEvaluations } from './rank/saves';
 export type { RankScope } from './rank/scope';
 export { currentRankScope } from './rank/scope-host';
 export { startRank } from './rank/start';

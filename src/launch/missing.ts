@@ -39,7 +39,7 @@ export function findMissing(
  */
 export function watchForMissing(
   look: () => Promise<MissingCollective | undefined>,
-  found: (missing: MissingCollective) => void,
+  report: (missing: MissingCollective) => void,
   isBusy: () => boolean,
 ): () => void {
   let before: string | undefined;
@@ -55,7 +55,7 @@ export function watchForMissing(
       }
       void look().then((missing) => {
         if (hasEnded) return;
-        if (missing !== undefined && missing.text === before) found(missing);
+        if (missing !== undefined && missing.text === before) report(missing);
         before = missing?.text;
         again();
       });

@@ -87,10 +87,10 @@ const OPTIONS = {
  * Checks the options of `launch` against this machine.
  * Throws: CONFIG for a wrong or unknown option, LAUNCH when the ranks do not fit into memory.
  */
-export function planLaunch(given: LaunchOptions, availableMemory: Bytes): LaunchPlan {
-  const options = parseOptions('launch({ … })', given, OPTIONS);
+export function planLaunch(launchOptions: LaunchOptions, availableMemory: Bytes): LaunchPlan {
+  const options = parseOptions('launch({ … })', launchOptions, OPTIONS);
   const { engine, blas, transport, memoryLimit, python } = options;
-  checkEngineOptions(engine, given);
+  checkEngineOptions(engine, launchOptions);
   const numHosts = engine === 'torch' ? (options.hosts?.length ?? 0) : 0;
   const { ranks } = options;
   checkRanks(ranks, Math.max(1, numHosts));
@@ -105,9 +105,9 @@ export function planLaunch(given: LaunchOptions, availableMemory: Bytes): Launch
 
 /** Throws: CONFIG if the file that the user names is not a BLAS, because ranks would silently use WebAssembly. */
 function checkBlas(blas: { readonly path: string }): void {
-  const found = findBlas({ blas });
-  if (found.library !== null) return;
-  throw new ConfigError(`blas: { path } names no BLAS that can be used: ${found.reason}`, {
+  const blasOrReason = findBlas({ blas });
+  if (blasOrReason.library !== null) return;
+  throw new ConfigError(`blas: { path } names no BLAS that can be used: ${blasOrReason.reason}`, {
     path: shown(blas.path),
   });
 }
@@ -142,12 +142,12 @@ const ONLY_OF: Readonly<Record<(typeof ENGINES)[number], readonly (keyof LaunchO
 /** Refuses options that the engine would ignore. */
 function checkEngineOptions(engine: (typeof ENGINES)[number], options: LaunchOptions): void {
   for (const [only, names] of Object.entries(ONLY_OF)) {
-    const given = only === engine ? undefined : names.find((name) => options[name] !== undefined);
-    if (given === undefined) continue;
+    const option = only === engine ? undefined : names.find((name) => options[name] !== undefined);
+    if (option === undefined) continue;
     throw new ConfigError(
-      `launch({ ${given} }) is an option of engine '${only}', and the engine is '${engine}'; leave it out`,
+      `launch({ ${option} }) is an option of engine '${only}', and the engine is '${engine}'; leave it out`,
       {
-        option: given,
+        option,
         engine,
       },
     );

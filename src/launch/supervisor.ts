@@ -1,8 +1,8 @@
 import { describeActivity, interruptChildren, unbroken } from '../cell';
 import { ShardlabError } from '../core';
 import type { AbortReason } from '../wire';
-import { type BusyRank, type Call, type CallSink, Cancellation, createCall, RankLocks } from './call';
-import type { FromRank, Outcome, RankWork, StepGrant, ToRank } from './control/messages';
+import { type BusyRank, type CallSink, Cancellation, createCall, type RankCall, RankLocks } from './call';
+import type { FromRank, RankOutcome, RankWork, StepGrant, ToRank } from './control/messages';
 import type { Situation } from './control/situation';
 import { SaveDesk, StatusDesk, supply } from './desks';
 import { AFTER_DEATH, abortReason, type Failure, failureError } from './failure';
@@ -39,7 +39,7 @@ export class Supervisor implements FleetListener {
   readonly saves = new SaveDesk();
   readonly #fleet: Fleet;
   readonly #desk: StatusDesk;
-  readonly #running = new Map<number, Call>();
+  readonly #running = new Map<number, RankCall>();
   readonly #locks = new RankLocks();
   #nextId = 1;
   #numInterrupts = 0;
@@ -170,7 +170,7 @@ export class Supervisor implements FleetListener {
     this.#fail({ kind: 'closed' }, INTERRUPT_DELAY_MS);
   }
 
-  async #execute(call: Call): Promise<unknown[]> {
+  async #execute(call: RankCall): Promise<unknown[]> {
     unbroken(() => this.#send(call));
     const endWatch = watchForMissing(
       async () =>
@@ -190,14 +190,14 @@ export class Supervisor implements FleetListener {
     });
   }
 
-  #send(call: Call): void {
+  #send(call: RankCall): void {
     for (const rank of call.ranks) {
       this.#running.set(rank, call);
       this.#fleet.control.send(rank, { type: 'work', id: call.id, work: call.work });
     }
   }
 
-  #ended(rank: number, call: Call, outcome: Outcome): void {
+  #ended(rank: number, call: RankCall, outcome: RankOutcome): void {
     this.#running.delete(rank);
     if (!outcome.ok) {
       call.failure ??= { kind: 'thrown', rank };
@@ -299,7 +299,7 @@ export class Supervisor implements FleetListener {
     return why.waits.length === 0 ? '' : why.text;
   }
 
-  #error(failure: Failure, call: Call): ShardlabError {
+  #error(failure: Failure, call: RankCall): ShardlabError {
     return failureError(failure, call, this.#fleet.processes.length);
   }
 

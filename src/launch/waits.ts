@@ -2,7 +2,7 @@ import type { Seconds } from '../core';
 import { isPair, type Situation, streamOf, type WaitingIn } from './control/situation';
 
 /** Ranks that wait in one collective, and the ranks that have not called it. */
-export interface Wait {
+export interface CollectiveWait {
   readonly ranks: readonly number[];
   readonly collective: WaitingIn;
   /** When the first of the waiting ranks began to wait. */
@@ -21,7 +21,7 @@ export interface MissingCollective {
 }
 
 /** Groups ranks that wait in the same collective, and says which ranks have not called it. */
-export function findWaits(situations: ReadonlyMap<number, Situation>): Wait[] {
+export function findWaits(situations: ReadonlyMap<number, Situation>): CollectiveWait[] {
   const waits = new Map<string, { ranks: number[]; collective: WaitingIn; since: Seconds }>();
   for (const [rank, { waiting, since }] of [...situations].sort(([a], [b]) => a - b)) {
     if (waiting === undefined) continue;
@@ -37,7 +37,7 @@ export function findWaits(situations: ReadonlyMap<number, Situation>): Wait[] {
 }
 
 /** Returns the ranks for which the waiting ranks may wait: for a send or recv, only the peer. */
-function othersOf({ collective }: Pick<Wait, 'collective'>): readonly number[] {
+function othersOf({ collective }: Pick<CollectiveWait, 'collective'>): readonly number[] {
   return isPair(collective) ? collective.ranks.slice(1) : collective.ranks;
 }
 

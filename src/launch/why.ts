@@ -3,11 +3,11 @@ import { firstRanks } from './control/selection';
 import { isPair, type Situation } from './control/situation';
 import { explainCircle } from './deadlock';
 import { describeExit, type RankExit } from './rank-process';
-import { describeCollective, findWaits, type Wait } from './waits';
+import { type CollectiveWait, describeCollective, findWaits } from './waits';
 
 /** A hang report: who waits for whom, as data and as a sentence. A notebook shows the sentence. */
 export interface Why extends Shown {
-  readonly waits: readonly Wait[];
+  readonly waits: readonly CollectiveWait[];
   readonly situations: ReadonlyMap<number, Situation>;
   readonly text: string;
 }
@@ -41,7 +41,7 @@ export function explain(
 
 /** Creates a report with this text. */
 export function createWhy(
-  waits: readonly Wait[],
+  waits: readonly CollectiveWait[],
   situations: ReadonlyMap<number, Situation>,
   text: string,
 ): Why {
@@ -51,7 +51,7 @@ export function createWhy(
 /** The advice for a rank whose heap is damaged. */
 const AFTER_DAMAGE = 'await job.shutdown(), then launch again';
 
-function waitSentence(wait: Wait, doing: (rank: number) => string, at: Seconds): string {
+function waitSentence(wait: CollectiveWait, doing: (rank: number) => string, at: Seconds): string {
   const verb = wait.ranks.length === 1 ? 'waits' : 'wait';
   const head = `${rankNames(wait.ranks)} ${verb} in ${describeCollective(wait.collective)}`;
   const tail = ` (${formatSeconds(Math.max(0, at - wait.since))} so far)`;
@@ -68,13 +68,13 @@ function byDoing(ranks: readonly number[], doing: (rank: number) => string, join
   const groups = new Map<string, number[]>();
   for (const rank of ranks) groups.set(doing(rank), [...(groups.get(doing(rank)) ?? []), rank]);
   return [...groups]
-    .map(([what, same]) => `${rankNames(same)}${joint}${plural(what, same.length)}`)
+    .map(([activity, same]) => `${rankNames(same)}${joint}${plural(activity, same.length)}`)
     .join('; ');
 }
 
-function plural(what: string, count: number): string {
-  if (count === 1) return what;
-  return what
+function plural(activity: string, count: number): string {
+  if (count === 1) return activity;
+  return activity
     .replace(/^(run|wait)s /, '$1 ')
     .replace(/^is /, 'are ')
     .replace(/^has /, 'have ')

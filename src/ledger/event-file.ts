@@ -58,14 +58,18 @@ function nonFiniteToText(_key: string, value: unknown): unknown {
 /** Advice for each operation that can fail. */
 const ADVICE = { create: '; name another path', write: '; free some space or name another path', read: '' };
 
-function attempt<T>(path: string, what: keyof typeof ADVICE, work: () => T): T {
+function attempt<T>(path: string, operation: keyof typeof ADVICE, work: () => T): T {
   try {
     return work();
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new ShardlabError('IO', `cannot ${what} the event file ${path}: ${reason}${ADVICE[what]}`, {
-      cause,
-    });
+    throw new ShardlabError(
+      'IO',
+      `cannot ${operation} the event file ${path}: ${reason}${ADVICE[operation]}`,
+      {
+        cause,
+      },
+    );
   }
 }
 

@@ -64,13 +64,13 @@ export class SpillFile {
     return this.#file;
   }
 
-  #attempt<T>(what: 'read' | 'write', work: () => T): T {
+  #attempt<T>(operation: 'read' | 'write', work: () => T): T {
     try {
       return work();
     } catch (cause) {
       const reason = cause instanceof Error ? cause.message : String(cause);
       const details = { file: this.path };
-      throw new ShardlabError('IO', `cannot ${what} ${this.path}: ${reason}`, { cause, details });
+      throw new ShardlabError('IO', `cannot ${operation} ${this.path}: ${reason}`, { cause, details });
     }
   }
 }

@@ -24,15 +24,15 @@ export type WaitSeconds = Readonly<Record<WaitKind, Seconds>>;
 
 const NO_WAITS: WaitSeconds = { wire: 0, peer: 0, core: 0, unknown: 0 };
 
-type Told = CollectiveRecord & { readonly progress: CollectiveProgress };
+type TimedCollective = CollectiveRecord & { readonly progress: CollectiveProgress };
 
 /** A rank's collective, and how long the main thread lacked a core between its last wait and the posting of this collective. */
 interface Arrived {
   readonly rank: number;
-  readonly event: Told;
+  readonly event: TimedCollective;
   readonly mainLacked: Seconds;
   /** Returns the rank's previous collective in the same queue as `event`. */
-  readonly before?: () => Told | undefined;
+  readonly before?: () => TimedCollective | undefined;
 }
 
 /** The ranks' collectives, by the key that `keyOf` returns. */
@@ -91,28 +91,28 @@ function keyOf({ group, ranks, number, op }: CollectiveRecord): string {
 }
 
 function arrivalsOf(records: readonly StepRecord[]): Arrivals {
-  const found = new Map<string, Arrived[]>();
+  const arrivalsByKey = new Map<string, Arrived[]>();
   for (const record of records) {
-    const told = withLack(record);
-    const others = told.map(([event]) => event);
-    for (const [event, mainLacked] of told) {
-      const before = (): Told | undefined => previousOf(event, others);
+    const eventsWithLack = withLack(record);
+    const others = eventsWithLack.map(([event]) => event);
+    for (const [event, mainLacked] of eventsWithLack) {
+      const before = (): TimedCollective | undefined => previousOf(event, others);
       const arrived = { rank: record.rank, event, mainLacked, before };
-      const known = found.get(keyOf(event));
-      if (known === undefined) found.set(keyOf(event), [arrived]);
+      const known = arrivalsByKey.get(keyOf(event));
+      if (known === undefined) arrivalsByKey.set(keyOf(event), [arrived]);
       else known.push(arrived);
     }
   }
-  return found;
+  return arrivalsByKey;
 }
 
 /** Returns the last collective in the queue of `event` at which the rank arrived before `event` could begin. */
-function previousOf(event: Told, all: readonly Told[]): Told | undefined {
-  const isBefore = (other: Told): boolean =>
-    other.async &&
-    other.group === event.group &&
-    other.number < event.number &&
-    other.progress.arrived < event.progress.free;
+function previousOf(event: TimedCollective, all: readonly TimedCollective[]): TimedCollective | undefined {
+  const isBefore = (candidate: TimedCollective): boolean =>
+    candidate.async &&
+    candidate.group === event.group &&
+    candidate.number < event.number &&
+    candidate.progress.arrived < event.progress.free;
   return latest(all.filter(isBefore), ({ progress }) => progress.arrived);
 }
 
@@ -123,10 +123,10 @@ function latest<T>(values: readonly T[], timeOf: (value: T) => Seconds): T | und
 }
 
 /** Returns each collective, and how long the main thread lacked a core from its last wait (or the step's start) to posting. */
-function withLack({ start, startCpu, collectives }: StepRecord): [Told, Seconds][] {
-  const told = collectives.filter((event): event is Told => event.progress !== undefined);
-  const waited = told.filter(({ exposed }) => exposed > 0);
-  return told.map((event) => {
+function withLack({ start, startCpu, collectives }: StepRecord): [TimedCollective, Seconds][] {
+  const events = collectives.filter((event): event is TimedCollective => event.progress !== undefined);
+  const waited = events.filter(({ exposed }) => exposed > 0);
+  return events.map((event) => {
     const before = waited.filter(({ progress }) => progress.resumed <= event.posted);
     const last = latest(before, ({ progress }) => progress.resumed);
     const [at, cpu] =
@@ -138,7 +138,7 @@ function withLack({ start, startCpu, collectives }: StepRecord): [Told, Seconds]
 }
 
 /** Returns the time from a collective's end on this rank until this rank's main thread continued. */
-function lateAfter({ ended, exposed, progress: { resumed } }: Told): Seconds {
+function lateAfter({ ended, exposed, progress: { resumed } }: TimedCollective): Seconds {
   return Math.min(exposed, Math.max(0, resumed - ended));
 }
 
@@ -156,7 +156,13 @@ function partsOf(event: CollectiveRecord, rank: number, arrivals: Arrivals): Wai
 type Stretch = Omit<WaitPart, 'event'>;
 
 /** Returns what a rank in a collective waits for between two times. */
-function stretchesOf(event: Told, rank: number, arrivals: Arrivals, from: Seconds, to: Seconds): Stretch[] {
+function stretchesOf(
+  event: TimedCollective,
+  rank: number,
+  arrivals: Arrivals,
+  from: Seconds,
+  to: Seconds,
+): Stretch[] {
   const own: Arrived = { rank, event, mainLacked: 0 };
   const all = [own, ...(arrivals.get(keyOf(event)) ?? [])];
   const last = latest(all, (arrived) => arrived.event.progress.arrived) ?? own;

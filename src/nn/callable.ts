@@ -53,10 +53,10 @@ export abstract class Callable extends NoticesFields {
       return this.forward(...inputs);
     } catch (error) {
       if (!(error instanceof TypeError) || !isShort(inputs, this.forward.length)) throw error;
-      const given = inputs.length === 0 ? 'no input' : inputs.map(classOf).join(', ');
+      const inputClasses = inputs.length === 0 ? 'no input' : inputs.map(classOf).join(', ');
       throw new ShardlabError(
         'SHAPE',
-        `${this.constructor.name} was called with ${given}, but its forward has ${this.forward.length} ` +
+        `${this.constructor.name} was called with ${inputClasses}, but its forward has ${this.forward.length} ` +
           `${this.forward.length === 1 ? 'input' : 'inputs'}: ${error.message}`,
         { cause: error },
       );

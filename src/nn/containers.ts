@@ -110,9 +110,9 @@ export class Sequential extends Module {
   readonly #steps: readonly Step[];
 
   /** Takes the steps one by one, as torch does, or as a list. */
-  constructor(...given: readonly (Step | readonly Step[])[]) {
+  constructor(...stepsOrLists: readonly (Step | readonly Step[])[]) {
     super();
-    const steps = given.flat();
+    const steps = stepsOrLists.flat();
     const wrong = steps.find((step) => !(step instanceof Module || typeof step === 'function'));
     if (wrong !== undefined) {
       throw new ConfigError(

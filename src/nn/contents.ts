@@ -20,9 +20,9 @@ const SHOWN_LENGTH = 160;
  */
 export function contentsOf(module: string, tensors: readonly Named[], ordinal = 0): Contents {
   const texts = tensors.map(({ name, shape }) => `${name} [${shape.join(', ')}]`);
-  const which = ordinal === 0 ? '' : `, equal module ${ordinal + 1} of its cell`;
-  const word = wordOf(`${module}: ${texts.join()}${which}`);
-  return { word, text: `carries ${shortened(texts, word)}${which}` };
+  const ordinalText = ordinal === 0 ? '' : `, equal module ${ordinal + 1} of its cell`;
+  const word = wordOf(`${module}: ${texts.join()}${ordinalText}`);
+  return { word, text: `carries ${shortened(texts, word)}${ordinalText}` };
 }
 
 /** Returns the contents of one tensor of a list that all ranks send one after another. */

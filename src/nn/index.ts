@@ -60,4 +60,4 @@ export {
   zerosIn,
 } from './spans';
 export { readState, spansOf, stateBuffers, writePart } from './state-values';
-export type { Range, SplitOver, TensorSplit } from './tensor-split';
+export type { IndexRange, SplitOver, TensorSplit } from './tensor-split';

@@ -48,15 +48,15 @@ export function moduleOf(layer: Layer): Module {
 }
 
 /**
- * Returns the value itself if it is a module, or the module of a tfjs layer or model. `what` is the caller's name, such
+ * Returns the value itself if it is a module, or the module of a tfjs layer or model. `caller` is the caller's name, such
  * as 'fullyShard', for the message.
  * Throws: CONFIG for anything else.
  */
-export function asModule(value: unknown, what: string): Module {
+export function asModule(value: unknown, caller: string): Module {
   if (value instanceof Module) return value;
   if (isLayer(value)) return moduleOf(value);
   throw new ConfigError(
-    `${what} takes a module, such as nn.gpt({ … }), or a tf.LayersModel, not ${described(value)}`,
+    `${caller} takes a module, such as nn.gpt({ … }), or a tf.LayersModel, not ${described(value)}`,
   );
 }
 
@@ -90,8 +90,8 @@ class LayerModule extends Module {
     const taken = new Set(parts.flatMap((part) => part.weights));
     for (const variable of layer.weights) if (!taken.has(variable)) this.#adopt(variable);
     this.#call = layer.call.bind(layer);
-    layer.call = (inputs, given) => {
-      this.#arguments = given;
+    layer.call = (inputs, callArguments) => {
+      this.#arguments = callArguments;
       const self: LayerModule = this; // the type `this` hides the type of forward
       return self.apply(...(Array.isArray(inputs) ? inputs : [inputs]));
     };

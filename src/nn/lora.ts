@@ -137,10 +137,10 @@ function adapt(layer: Layer, config: LoraConfig): void {
     // The layer's forward reads the matrices, so the matrices cannot be separate units.
     for (const { weight } of matrices) weight.usedBy(layer);
   }
-  layer.wrapOnce(WRAPPED, (given, next) => {
+  layer.wrapOnce(WRAPPED, (inputs, next) => {
     const adapter = adapterOf(layer);
-    const y = next(...given) as tf.Tensor;
-    const [x] = given as [tf.Tensor]; // a linear layer's input
+    const y = next(...inputs) as tf.Tensor;
+    const [x] = inputs as [tf.Tensor]; // a linear layer's input
     return adapter === null ? y : adaptedOf(layer, adapter, x, y);
   });
 }
@@ -201,23 +201,23 @@ function adapterOf(module: Module): Adapter | null {
 function layersOf(model: Module, targets: LoraConfig['targets']): Layer[] {
   const isLayer = (module: Module): module is Layer => module instanceof Linear;
   if (targets === 'all-linear') {
-    const found = model
+    const linears = model
       .modules()
       .filter((module): module is Layer => isLayer(module) && module.path !== 'lm_head');
-    if (found.length > 0) return found;
+    if (linears.length > 0) return linears;
     throw new ConfigError(
       `applyLoRA: ${model.constructor.name} has no nn.Linear; adapters are for linear layers only`,
     );
   }
-  const found = targets.flatMap((target) => {
+  const layers = targets.flatMap((target) => {
     const modules = modulesEndingWith(model, target, 'lora.targets');
-    const other = modules.find((module) => !isLayer(module));
-    if (other === undefined) return modules.filter(isLayer);
+    const nonLinear = modules.find((module) => !isLayer(module));
+    if (nonLinear === undefined) return modules.filter(isLayer);
     throw new ConfigError(
-      `lora.targets: "${target}" names ${other.path}, a ${other.constructor.name}; adapters are for nn.Linear only, so name the layers inside it`,
+      `lora.targets: "${target}" names ${nonLinear.path}, a ${nonLinear.constructor.name}; adapters are for nn.Linear only, so name the layers inside it`,
     );
   });
-  return [...new Set(found)];
+  return [...new Set(layers)];
 }
 
 function checked(options: LoraOptions): LoraConfig {

@@ -84,18 +84,18 @@ export abstract class ModuleTree extends Callable {
    * Throws: CONFIG if no module has the name.
    */
   getSubmodule(target: string): ModuleTree {
-    let found: ModuleTree = this;
+    let module: ModuleTree = this;
     for (const name of target === '' ? [] : target.split('.')) {
-      const child = found.#children.get(name) ?? found.#children.get(INNER)?.children.get(name);
+      const child = module.#children.get(name) ?? module.#children.get(INNER)?.children.get(name);
       if (child === undefined) {
         const near = nearest(target, [...this.namedModules().keys()]);
         throw new ConfigError(
           `getSubmodule: ${this.constructor.name} has no module '${target}'${near === undefined ? '' : `; did you mean '${near}'?`}`,
         );
       }
-      found = child;
+      module = child;
     }
-    return found;
+    return module;
   }
 
   /** Returns all parameters (also of modules inside) by their names; a tied parameter appears once, under its first name. */
@@ -208,13 +208,13 @@ export abstract class ModuleTree extends Callable {
 
   /** Returns the parameters and buffers for which `includes` is true, by name; a tied parameter appears once. */
   #named<P extends Parameter>(includes: (tensor: Parameter) => tensor is P): Map<string, P> {
-    const found = new Map<P, string>();
+    const namesByTensor = new Map<P, string>();
     for (const [module, path] of this.#names('')) {
       for (const [name, tensor] of module.#tensors) {
-        if (includes(tensor) && !found.has(tensor)) found.set(tensor, joined(path, name));
+        if (includes(tensor) && !namesByTensor.has(tensor)) namesByTensor.set(tensor, joined(path, name));
       }
     }
-    return new Map([...found].map(([tensor, name]) => [name, tensor]));
+    return new Map([...namesByTensor].map(([tensor, name]) => [name, tensor]));
   }
 
   #takeChild(name: string, child: ModuleTree): void {
@@ -257,7 +257,9 @@ export abstract class ModuleTree extends Callable {
     if (!(next instanceof ModuleTree)) this.#children.delete(name);
     const parameter = this.#tensors.get(name);
     if (!(next instanceof Parameter)) this.#tensors.delete(name);
-    const isStillHeld = [...this.#tensors].some(([other, held]) => held === parameter && other !== name);
+    const isStillHeld = [...this.#tensors].some(
+      ([heldName, held]) => held === parameter && heldName !== name,
+    );
     if (parameter !== next && !isStillHeld) parameter?.noLongerUsedBy(this);
   }
 

@@ -25,8 +25,8 @@ export function modulesMatching(model: Module, pattern: string, setting: string)
 export function modulesByPattern(model: Module, setting: string): (pattern: string) => Module[] {
   const own = namesOf(model);
   return (pattern) => {
-    const found = fitting(own, pattern);
-    if (found.length > 0) return found;
+    const modules = fitting(own, pattern);
+    if (modules.length > 0) return modules;
     const { whole } = model;
     // A stage of a pipeline has only some of the model's names.
     if (whole !== model && fitting(namesOf(whole), pattern).length > 0) return [];
@@ -54,8 +54,8 @@ export function parametersMatching(model: Module, pattern: string, setting: stri
  */
 export function modulesEndingWith(model: Module, pattern: string, setting: string): Module[] {
   const { modules, names } = namesOf(model);
-  const found = modules.filter((_, i) => fitsEnd(names[i] ?? '', pattern));
-  if (found.length > 0) return found;
+  const matches = modules.filter((_, i) => fitsEnd(names[i] ?? '', pattern));
+  if (matches.length > 0) return matches;
   throw unmatched(
     pattern,
     setting,
@@ -82,26 +82,26 @@ export function groupParameters(
   const modules = own.names.map((name, i) => [name, own.modules[i]] as const);
   const parameters = [...model.namedParameters()];
   const within = names.modules.flatMap((wanted) => {
-    const found = modules.filter(
+    const matches = modules.filter(
       ([name, module]) => fitsEnd(name, wanted) || module?.constructor.name === wanted,
     );
-    if (found.length === 0)
+    if (matches.length === 0)
       throw unmatched(
         wanted,
         `${setting}.modules`,
         modules.flatMap(([name, module]) => [name, lastPart(name), module?.constructor.name ?? '']),
       );
-    return found.flatMap(([, module]) => module?.parameters() ?? []);
+    return matches.flatMap(([, module]) => module?.parameters() ?? []);
   });
   const direct = names.parameters.flatMap((wanted) => {
-    const found = parameters.filter(([name]) => fitsEnd(name, wanted));
-    if (found.length === 0)
+    const matches = parameters.filter(([name]) => fitsEnd(name, wanted));
+    if (matches.length === 0)
       throw unmatched(
         wanted,
         `${setting}.parameters`,
         parameters.flatMap(([name]) => [name, lastPart(name)]),
       );
-    return found.map(([, parameter]) => parameter);
+    return matches.map(([, parameter]) => parameter);
   });
   return [...new Set([...within, ...direct])];
 }

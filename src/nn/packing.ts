@@ -25,7 +25,7 @@ export class PackedSequences {
   }
 
   readonly positionsOf: typeof fromBegin = (length) =>
-    this.#lengths?.map((one) => ({ start: 0, length: one })) ?? fromBegin(length);
+    this.#lengths?.map((packedLength) => ({ start: 0, length: packedLength })) ?? fromBegin(length);
 
   readonly attend: Attend = (q, k, v, options) => {
     const lengths = this.#lengths;

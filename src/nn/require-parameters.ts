@@ -10,40 +10,40 @@ export const aModule: OptionKind = {
   accepts: (value) => value instanceof Module,
 };
 
-/** Returns a module after a check; `what` is the call that got it. Throws: CONFIG for another value. */
-export function requireModule<M extends Module>(what: string, model: M): M {
-  requireKind(what, 'the model', model, aModule);
+/** Returns a module after a check; `caller` is the call that got it. Throws: CONFIG for another value. */
+export function requireModule<M extends Module>(caller: string, model: M): M {
+  requireKind(caller, 'the model', model, aModule);
   return model;
 }
 
 /**
- * Converts a value to a module, as `asModule` does, and checks that the module has parameters. `what` is the caller's name,
+ * Converts a value to a module, as `asModule` does, and checks that the module has parameters. `caller` is the caller's name,
  * such as 'DDP'. Throws: CONFIG for a module without parameters, and for a module with unregistered modules.
  */
-export function withParameters(value: unknown, what: string): Module {
-  const module = asModule(value, what);
-  requireSeen(module, what);
+export function withParameters(value: unknown, caller: string): Module {
+  const module = asModule(value, caller);
+  requireSeen(module, caller);
   if (module.parameters().length > 0) return module;
   throw new ConfigError(
-    `${what}: ${named(module)} has no parameters. A module knows the parameters of modules in its fields ` +
+    `${caller}: ${named(module)} has no parameters. A module knows the parameters of modules in its fields ` +
       '(fc = new nn.Linear(7, 13)) and in nn.ModuleList, nn.ModuleDict and nn.Sequential; it does not see parameters in ' +
       'private #fields and in variables',
   );
 }
 
 /** Throws: CONFIG if modules or parameters are in a field's array, set, map or object; the error names the field. */
-function requireSeen(model: Module, what: string): void {
+function requireSeen(model: Module, caller: string): void {
   const seen = new Set<unknown>([...model.modules(), ...model.parameters(), ...model.buffers()]);
   for (const module of model.modules()) {
     for (const [field, value] of Object.entries(module)) {
       const foreign = foreignTo(value);
-      if (foreign !== null) throw new ConfigError(`${what}: ${named(module)}.${field} ${foreign}`);
+      if (foreign !== null) throw new ConfigError(`${caller}: ${named(module)}.${field} ${foreign}`);
       const unseen = partsOf(value)
         .filter(isPart)
         .find((part) => !seen.has(part));
       if (unseen === undefined) continue;
       throw new ConfigError(
-        `${what}: ${named(module)}.${field} holds a ${unseen.constructor.name} in a plain ${value.constructor.name}, where its ` +
+        `${caller}: ${named(module)}.${field} holds a ${unseen.constructor.name} in a plain ${value.constructor.name}, where its ` +
           'parameters are not seen and would not train; write new nn.ModuleList([…]), or, for names, new nn.ModuleDict({ … })',
       );
     }

@@ -20,10 +20,10 @@ export function isUsedFromOutside(module: Module): boolean {
 }
 
 /**
- * Throws: CONFIG if modules cannot be a separate unit; the error names what it shares and with which modules. `what` is the
+ * Throws: CONFIG if modules cannot be a separate unit; the error names what it shares and with which modules. `caller` is the
  * caller's name.
  */
-export function requireSelfContained(modules: readonly Module[], what: string): void {
+export function requireSelfContained(modules: readonly Module[], caller: string): void {
   const use = useFromOutside(modules);
   if (use === null) return;
   const { parameter, shared, users } = use;
@@ -39,7 +39,7 @@ export function requireSelfContained(modules: readonly Module[], what: string): 
     .map((module) => (module.path === '' ? `this ${module.constructor.name}` : `"${module.path}"`))
     .join(' and ');
   throw new ConfigError(
-    `${what}: ${own} cannot be a separate unit, because ${why} (a tied or shared ` +
+    `${caller}: ${own} cannot be a separate unit, because ${why} (a tied or shared ` +
       `parameter belongs in one unit with all its readers); leave ${own} to the unit around it`,
   );
 }

@@ -63,11 +63,11 @@ export function stateDictOf(named: ReadonlyMap<string, Parameter>): Map<string, 
 export function loadStateValues(
   model: string,
   named: ReadonlyMap<string, Parameter>,
-  given: StateValues,
+  stateValues: StateValues,
   strict: boolean,
 ): LoadedNames {
   const engine = requireEngine('loadStateDict()');
-  const dict = given instanceof Map ? given : new Map(Object.entries(given));
+  const dict = stateValues instanceof Map ? stateValues : new Map(Object.entries(stateValues));
   const loaded = new Set([...named].filter(([name]) => dict.has(name)).map(([, parameter]) => parameter));
   const missingKeys = [...named].filter(([, parameter]) => !loaded.has(parameter)).map(([name]) => name);
   const unexpectedKeys = [...dict.keys()].filter((name) => !named.has(name));
@@ -199,10 +199,10 @@ function quoted(names: readonly string[]): string {
   return names.map((name) => `"${name}"`).join(', ');
 }
 
-function requireEngine(what: string): Engine {
+function requireEngine(caller: string): Engine {
   const engine = currentEngine();
   if (engine !== null) return engine;
   throw new ConfigError(
-    `${what} needs a rank's engine; call it in a %%ranks cell or in job.on('all').run(…)`,
+    `${caller} needs a rank's engine; call it in a %%ranks cell or in job.on('all').run(…)`,
   );
 }

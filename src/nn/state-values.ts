@@ -7,11 +7,11 @@ import { floatsOf } from './spans';
  * backward still has a gradient: as in torch, the next step uses this gradient, and zeroGrad frees it.
  */
 export function stateBuffers(parameters: Iterable<Parameter>): StateBuffer[] {
-  const found = new Set<StateBuffer>();
+  const buffers = new Set<StateBuffer>();
   for (const parameter of parameters) {
-    if (parameter.requiresGrad || parameter.hasWholeGrad) found.add(parameter.state);
+    if (parameter.requiresGrad || parameter.hasWholeGrad) buffers.add(parameter.state);
   }
-  return [...found];
+  return [...buffers];
 }
 
 /**
@@ -21,12 +21,12 @@ export function stateBuffers(parameters: Iterable<Parameter>): StateBuffer[] {
 export function readState(
   engine: Engine,
   buffer: StateBuffer,
-  what: 'values' | 'grad' = 'values',
+  content: 'values' | 'grad' = 'values',
   offset = 0,
   length = buffer.size - offset,
 ): Float32Array {
   const read = new Float32Array(length);
-  for (const part of spansOf(buffer, what, offset, length)) {
+  for (const part of spansOf(buffer, content, offset, length)) {
     read.set(floatsOf(engine, part.span, part.length), part.at);
   }
   return read;
@@ -56,12 +56,12 @@ interface Overlap {
 /** Returns where a range of a buffer's elements is in memory; elements without a segment are left out. */
 export function spansOf(
   buffer: StateBuffer,
-  what: 'values' | 'grad',
+  content: 'values' | 'grad',
   offset: number,
   length: number,
 ): Overlap[] {
   return buffer.segments().flatMap((segment) => {
-    const span = segment[what];
+    const span = segment[content];
     const from = Math.max(offset, segment.offset);
     const to = Math.min(offset + length, segment.offset + segment.length);
     if (span === null || to <= from) return [];

@@ -14,7 +14,7 @@ export interface SplitOver {
 }
 
 /** Indices [begin, end). */
-export interface Range {
+export interface IndexRange {
   readonly begin: number;
   readonly end: number;
 }
@@ -30,5 +30,5 @@ export interface TensorSplit {
   /** The dim that is split. */
   readonly dim: number;
   /** Which indices of the whole tensor along `dim` the part has, in order. The rest of the part along `dim` is padding. */
-  readonly ranges: readonly Range[];
+  readonly ranges: readonly IndexRange[];
 }

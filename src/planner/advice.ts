@@ -71,7 +71,7 @@ interface Advice {
   /** Returns whether advised layouts are compared with `layout`. Default: they are compared with all layouts. */
   isOther?(layout: Layout): boolean;
   /** Returns the layouts whose times per sample are compared. Default: the best advised layout and the best other layout. */
-  pair?(advised: Layout): { readonly advised: Layout; readonly other: Layout };
+  pair?(advised: Layout): { readonly advised: Layout; readonly alternative: Layout };
   /**
    * What the advice claims. Default: the advised layout takes at most LEVEL times as long as the best layout. 'needed':
    * every other layout that fits takes more than LEVEL times as long as the advised layout.
@@ -116,7 +116,7 @@ const ADVICE = {
     isAdvised: ({ pp }) => pp > 1,
     isOther: () => false,
     // Compares a pipeline with eight microbatches per stage with the same pipeline with one microbatch per stage.
-    pair: (layout) => ({ advised: accumulating(layout, 8), other: accumulating(layout, 1) }),
+    pair: (layout) => ({ advised: accumulating(layout, 8), alternative: accumulating(layout, 1) }),
   },
 } as const satisfies Record<string, Advice>;
 
@@ -181,7 +181,7 @@ interface Timed {
 /** The fastest fitting layout among the advised layouts, and among the other layouts. */
 interface Sides {
   advised?: Timed;
-  other?: Timed;
+  alternative?: Timed;
 }
 
 /** Finds the fastest layout that fits and, for each advice, the fastest advised layout and the fastest other layout that fit. */
@@ -196,7 +196,7 @@ function bestOf(base: Layout, about: readonly AdviceName[], predict: (layout: La
     for (const [name, side] of sides) {
       const { isAdvised, isOther } = adviceOf(name);
       if (isAdvised(layout)) side.advised = faster(side.advised, timed);
-      else if (isOther === undefined || isOther(layout)) side.other = faster(side.other, timed);
+      else if (isOther === undefined || isOther(layout)) side.alternative = faster(side.alternative, timed);
     }
   }
   return { all, sides };
@@ -212,22 +212,23 @@ function paired({ pair }: Advice, sides: Sides, predict: (layout: Layout) => Pre
     layout,
     seconds: predict(layout).seconds.value / layout.globalBatch,
   });
-  const { advised, other } = pair(sides.advised.layout);
-  return { advised: timed(advised), other: timed(other) };
+  const { advised, alternative } = pair(sides.advised.layout);
+  return { advised: timed(advised), alternative: timed(alternative) };
 }
 
 /** Returns undefined if no layout fits, if no layout of the two sides fits, or if there is nothing to compare with. */
 function caseOf(
   { model, gpus, hardware }: Layout,
   { claim, isOther }: Advice,
-  { advised, other }: Sides,
+  { advised, alternative }: Sides,
   best: Timed | undefined,
 ): AdviceCase | undefined {
-  if (best === undefined || (advised === undefined && other === undefined)) return undefined;
+  if (best === undefined || (advised === undefined && alternative === undefined)) return undefined;
   // No other layout exists: for example, the number of heads forbids TP across nodes.
-  if (other === undefined && isOther !== undefined && claim !== 'needed') return undefined;
-  const ratio = advised === undefined ? null : other === undefined ? 1 : advised.seconds / other.seconds;
-  const needed = ratio !== null && (other === undefined || ratio < 1 / LEVEL);
+  if (alternative === undefined && isOther !== undefined && claim !== 'needed') return undefined;
+  const ratio =
+    advised === undefined ? null : alternative === undefined ? 1 : advised.seconds / alternative.seconds;
+  const needed = ratio !== null && (alternative === undefined || ratio < 1 / LEVEL);
   return {
     model: model.name,
     params: model.params,

@@ -28,7 +28,7 @@ const ROWS = SETTING_ROWS.flatMap(({ path, planned, idle }) => {
 });
 
 /** Finds the settings that differ from their defaults and whose values the plan does not use. */
-export function readingOf(settings: PlanSettings, model: unknown): ConfigReading {
+export function configReadingOf(settings: PlanSettings, model: unknown): ConfigReading {
   const assumed: Assumed[] = [];
   const withoutEffect = valuesOfModel(model);
   for (const { path, keys, planned, idle, usual } of ROWS) {
@@ -70,11 +70,11 @@ export function placeReadings(settings: PlanSettings, layout: Layout): readonly 
   const board = meantBoard((typeof hardware === 'object' ? hardware.like : hardware) ?? '');
   return [
     ...Object.entries(planned)
-      .map(([setting, value]) => ({ setting, value, asked: Reflect.get(settings, setting) }))
-      .filter(({ value, asked }) => asked !== undefined && asked !== value)
-      .map(({ setting, value, asked }) => ({
+      .map(([setting, value]) => ({ setting, value, writtenValue: Reflect.get(settings, setting) }))
+      .filter(({ value, writtenValue }) => writtenValue !== undefined && writtenValue !== value)
+      .map(({ setting, value, writtenValue }) => ({
         setting,
-        says: `${setting} ${asked} has no effect here: planned as ${value}`,
+        says: `${setting} ${writtenValue} has no effect here: planned as ${value}`,
       })),
     ...(board === undefined ? [] : [{ setting: 'on', says: `on: ${board}` }]),
     ...(layout.baseWeights === null ? [] : [DEQUANTIZED]),

@@ -29,7 +29,7 @@ export const mlaSchema = z.strictObject({
   valueDim: size,
 });
 
-export type MixtureOfExperts = Readonly<z.output<typeof moeSchema>>;
+export type ExpertSizes = Readonly<z.output<typeof moeSchema>>;
 export type LatentAttention = Readonly<z.output<typeof mlaSchema>>;
 
 /** The sizes of one block. */
@@ -41,7 +41,7 @@ export interface BlockSizes {
   readonly headDim: number;
   readonly ffn: number;
   readonly gatedFfn: boolean;
-  readonly moe: MixtureOfExperts | null;
+  readonly moe: ExpertSizes | null;
   readonly mla: LatentAttention | null;
   /** Parameters of the routed experts of a layer; the mean over the layers. */
   readonly expertParams: number;
@@ -69,10 +69,7 @@ function feedParams({ dim, ffn, gatedFfn, moe, layers }: BlockSizes): number {
 }
 
 /** Returns the share of the layers that have experts. */
-export function expertShare(
-  { layers }: Pick<BlockSizes, 'layers'>,
-  { denseLayers }: MixtureOfExperts,
-): number {
+export function expertShare({ layers }: Pick<BlockSizes, 'layers'>, { denseLayers }: ExpertSizes): number {
   return (layers - denseLayers) / layers;
 }
 

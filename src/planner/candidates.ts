@@ -29,8 +29,8 @@ const WHOLE_WEIGHTS = {
  * Yields every layout that the frameworks' rules allow: strategies, degrees, microbatches, recompute. `base` has everything
  * that is not searched: model, hardware, gpus, batch, precision, attention, compile.
  */
-export function* candidates(base: Layout, asked: SearchSpace = {}): Generator<Layout> {
-  const space = base.baseWeights === null ? asked : { ...asked, ...WHOLE_WEIGHTS };
+export function* candidates(base: Layout, searchSpace: SearchSpace = {}): Generator<Layout> {
+  const space = base.baseWeights === null ? searchSpace : { ...searchSpace, ...WHOLE_WEIGHTS };
   for (const cut of cuts(base, space)) {
     for (const way of ways(base, cut, space)) {
       for (const microBatch of microBatches(base, cut, space)) {

@@ -58,7 +58,7 @@ export function nearestFitting(planned: Planned): readonly Change[] {
   const { layout } = planned;
   const twice = { ...layout, gpus: 2 * layout.gpus };
   const fitting = [...candidates(layout), ...candidates(twice)]
-    .map((other) => changeTo(layout, other))
+    .map((candidate) => changeTo(layout, candidate))
     .filter(({ prediction, distance }) => prediction.fits && distance > 0)
     .sort((a, b) => frameworks(layout, a) - frameworks(layout, b) || a.distance - b.distance || gain(a, b));
   const nearest: Change[] = [];
@@ -81,8 +81,8 @@ const LEAST_GAIN = 1.02;
 export function bestChange(planned: Planned): Change | undefined {
   const { layout, prediction } = planned;
   const [best] = [...candidates(layout)]
-    .filter((other) => other.stack === layout.stack && distanceOf(layout, other) === 1)
-    .map((other) => changeTo(layout, other))
+    .filter((candidate) => candidate.stack === layout.stack && distanceOf(layout, candidate) === 1)
+    .map((candidate) => changeTo(layout, candidate))
     .filter((change) => change.prediction.fits)
     .sort(gain);
   return best !== undefined && prediction.seconds.value / best.prediction.seconds.value > LEAST_GAIN

@@ -93,15 +93,15 @@ function stepsOf(layout: AnyLayout, length: RunLength): number {
   }
   const sizes = { steps: 1, samples: layout.globalBatch, tokens: tokensPerStep(layout) };
   // Callers in JavaScript may pass anything.
-  const [[unit, given] = ['', null], ...more] = Object.entries(length ?? {});
+  const [[unit, amount] = ['', null], ...more] = Object.entries(length ?? {});
   const size = Object.hasOwn(sizes, unit) ? sizes[unit as keyof typeof sizes] : Number.NaN; // one of its keys
-  const asked = typeof given === 'number' ? given / size : Number.NaN;
-  if (!Number.isFinite(asked) || asked <= 0 || more.length > 0) {
+  const numSteps = typeof amount === 'number' ? amount / size : Number.NaN;
+  if (!Number.isFinite(numSteps) || numSteps <= 0 || more.length > 0) {
     throw new ConfigError(
       `a run's length is { tokens }, { samples } or { steps } above 0, got ${shown(length)}`,
     );
   }
-  return Math.ceil(asked);
+  return Math.ceil(numSteps);
 }
 
 function times({ value, low, high }: Estimate, factor: number): Estimate {

@@ -33,8 +33,11 @@ export function parseCalibration(input: unknown, from = 'calibration'): Hardware
  * Throws: CONFIG if the place names another kind of GPU than the calibration.
  */
 export function withCalibration({ on, hardware, ...place }: Place, calibration: HardwareCalibration): Place {
-  const asked = hardware ?? on;
-  const said = typeof asked === 'object' && asked !== null ? asked : { like: asked ?? calibration.like };
+  const namedHardware = hardware ?? on;
+  const said =
+    typeof namedHardware === 'object' && namedHardware !== null
+      ? namedHardware
+      : { like: namedHardware ?? calibration.like };
   if (said.like !== calibration.like) {
     throw new ConfigError(
       `the calibration is of ${calibration.like}, but the plan's hardware is ${String(said.like)}; ` +

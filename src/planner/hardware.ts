@@ -160,9 +160,9 @@ export function gpuName(name: string): keyof typeof GPUS | undefined {
 export function boardsNamed(name: string): readonly (readonly [name: string, gpu: Gpu])[] {
   const isPcie = /pcie/i.test(name);
   const family = (known: string): string => spelled(known.replace(/(-PCIe)?-\d+G$/, ''));
-  const found = Object.entries<Gpu>(GPUS).filter(([known]) => spelled(name).startsWith(family(known)));
-  const same = found.filter(([known]) => /pcie/i.test(known) === isPcie);
-  return same.length > 0 ? same : found;
+  const boards = Object.entries<Gpu>(GPUS).filter(([known]) => spelled(name).startsWith(family(known)));
+  const same = boards.filter(([known]) => /pcie/i.test(known) === isPcie);
+  return same.length > 0 ? same : boards;
 }
 
 /** Removes the parts in which names of the same board differ: 'NVIDIA A100-SXM4-80GB' is A100-80G. PCIe boards differ. */

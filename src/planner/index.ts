@@ -4,7 +4,7 @@ export type { ConfigReading } from './assumed';
 export { isBatchLine, ofBatchLine, withoutNotes } from './batch-line';
 export { CALIBRATION } from './calibration';
 export { configOfLayout } from './config-of-layout';
-export { collectiveSeconds, placeOf } from './cost/collective';
+export { collectiveSeconds, groupPlaceOf } from './cost/collective';
 export {
   type Cost,
   costOf,

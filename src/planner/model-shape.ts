@@ -4,8 +4,8 @@ import {
   BIASES,
   type Bias,
   blockParams,
+  type ExpertSizes,
   type LatentAttention,
-  type MixtureOfExperts,
   mlaSchema,
   moeSchema,
   withExperts,
@@ -52,7 +52,7 @@ export interface ModelShape {
   /** Number of complete sets of blocks; each step uses one set (a dit's two experts, chosen by the timestep). */
   readonly experts: number;
   /** Experts within layers, of which each token visits topK; null: none. */
-  readonly moe: MixtureOfExperts | null;
+  readonly moe: ExpertSizes | null;
   /** Low-rank projections of attention (DeepSeek's latent attention); null: none. */
   readonly mla: LatentAttention | null;
   /** Parameters of routed experts, which expert parallelism divides; mean over the layers. */

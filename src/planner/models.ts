@@ -111,9 +111,9 @@ export function shapeOfConfig(config: { readonly model: ModelConfig | ModelName 
 }
 
 /** Returns the error for a model of the user's own in a function that needs formulas. */
-export function ownModelRefused(what = 'model'): ConfigError {
+export function ownModelRefused(caller = 'model'): ConfigError {
   return new ConfigError(
-    `${what}: there are formulas only for models of known kinds. For a model of your own, call sl.plan(config, { on: 'A100-80G', ` +
+    `${caller}: there are formulas only for models of known kinds. For a model of your own, call sl.plan(config, { on: 'A100-80G', ` +
       'gpus: 8 }), which runs the model on shapes. To choose settings, compare such plans with sl.compare or .scaling of a plan',
   );
 }

@@ -22,7 +22,7 @@ import {
 } from '../config';
 import { ConfigError, isRecord, shown } from '../core';
 import { foreignOf, type Reading, readConfig, whereOf } from '../programs';
-import { type ConfigReading, placeReadings, readingOf } from './assumed';
+import { type ConfigReading, configReadingOf, placeReadings } from './assumed';
 import { isBatchLine, ofBatchLine, ourKey, TODAY } from './batch-line';
 import type { Planned } from './cost-of';
 import { type HardwareCalibration, parseCalibration, withCalibration } from './hardware-calibration';
@@ -96,9 +96,9 @@ export function readPlan(input: object): PlanRead {
   const { written: config, place } = partsOf(input);
   const at = Object.entries(place).filter(([, value]) => value !== null);
   const written = { ...config, ...Object.fromEntries(at) };
-  const { model: asked, ...others } = written;
+  const { model: modelInput, ...others } = written;
   const issues: ConfigIssue[] = [];
-  const model = gathered(issues, () => plannedModel(asked, valueAt(written, ['parallel', 'pp'])));
+  const model = gathered(issues, () => plannedModel(modelInput, valueAt(written, ['parallel', 'pp'])));
   const own = issues.length > 0 ? others : written;
   const checked = checkConfig(model === undefined ? own : unbuilt(own, model), PLAN_SCHEMA, PLAN_WORDS);
   if ('issues' in checked) issues.push(...checked.issues);
@@ -106,7 +106,7 @@ export function readPlan(input: object): PlanRead {
   const settings = withHardware(checked.config);
   const { shape, kernel } = model ?? builtModel(settings);
   if (model !== undefined) requireNoAdapters(settings);
-  const { assumed, withoutEffect } = readingOf(settings, model === undefined ? asked : undefined);
+  const { assumed, withoutEffect } = configReadingOf(settings, model === undefined ? modelInput : undefined);
   const leftOut = leftOutOf(shape);
   const all = leftOut === null ? assumed : [...assumed, { setting: 'model', says: leftOut }];
   return { settings, shape, kernel, assumed: all, withoutEffect };
@@ -130,9 +130,9 @@ function gathered<Result>(issues: ConfigIssue[], read: () => Result): Result | u
   try {
     return read();
   } catch (error) {
-    const found = error instanceof ConfigError ? error.details.issues : undefined;
-    if (!Array.isArray(found)) throw error;
-    issues.push(...(found as ConfigIssue[])); // checks of settings make the issues
+    const newIssues = error instanceof ConfigError ? error.details.issues : undefined;
+    if (!Array.isArray(newIssues)) throw error;
+    issues.push(...(newIssues as ConfigIssue[])); // checks of settings make the issues
     return undefined;
   }
 }
@@ -198,10 +198,10 @@ function readingNamed(input: unknown, world: number | undefined): Reading | null
 
 /** Returns the input of a name, or any other object as it is. Throws: CONFIG for anything else. */
 function inputOf(input: unknown): object {
-  const asked = typeof input === 'string' ? planInputNamed(input) : input;
-  requirePlain(asked);
-  if (typeof asked === 'object' && asked !== null && !Array.isArray(asked)) return asked;
-  throw new ConfigError(`a plan needs a TrainConfig or a model's name, got ${shown(asked)}`);
+  const planInput = typeof input === 'string' ? planInputNamed(input) : input;
+  requirePlain(planInput);
+  if (typeof planInput === 'object' && planInput !== null && !Array.isArray(planInput)) return planInput;
+  throw new ConfigError(`a plan needs a TrainConfig or a model's name, got ${shown(planInput)}`);
 }
 
 /** Whether an input is the reading of another program's settings, as sl.readConfig returns it. */
@@ -265,13 +265,15 @@ function requireWorld({ world, place: { globalBatch } }: Reading, { gpus }: Plan
 /** Replaces the input's keys by the place's keys that have a value. Keys within `parallel` are replaced one by one. */
 export function withPlace(input: object, place: object): object {
   const written: Readonly<Record<string, unknown>> = { ...input };
-  const { on, hardware, ...given } = keysWithValues(place);
+  const { on, hardware, ...placeSettings } = keysWithValues(place);
   const { parallel } = written;
   return {
     ...written,
-    ...given,
+    ...placeSettings,
     ...(isRecord(parallel) &&
-      isRecord(given.parallel) && { parallel: { ...parallel, ...keysWithValues(given.parallel) } }),
+      isRecord(placeSettings.parallel) && {
+        parallel: { ...parallel, ...keysWithValues(placeSettings.parallel) },
+      }),
     // Both names of the hardware have one meaning, and the place decides.
     ...((on !== undefined || hardware !== undefined) && { on, hardware }),
   };
@@ -297,9 +299,9 @@ export function planInputNamed(name: string, cwd = '.'): object {
   if (!isRecord(input) || Array.isArray(input) || Object.keys(input).length === 0)
     throw new ConfigError(`${name} contains no settings; write model, parallel, batch, on and gpus`);
   try {
-    const asked = isBatchLine(input) ? ofBatchLine(input) : input;
-    readPlan(asked);
-    return asked;
+    const planInput = isBatchLine(input) ? ofBatchLine(input) : input;
+    readPlan(planInput);
+    return planInput;
   } catch (error) {
     const issues = error instanceof ConfigError ? error.details.issues : undefined;
     // The type is known, because checks of settings make the issues.

@@ -51,12 +51,13 @@ export function plannedModel(model: unknown, pp: unknown = 1): PlannedModel | un
   const isPublished =
     typeof like === 'string' && (modelNamed(like) === null || publishedModelName(like) !== null);
   const written = Object.entries(parsedBy(shapeSchema, sizes, ['model']));
-  const given = Object.fromEntries(written.filter(([, value]) => value !== undefined));
+  const ownSizes = Object.fromEntries(written.filter(([, value]) => value !== undefined));
   // A config's schema asks for the sizes.
-  if (base === undefined && !('params' in given || ('layers' in given && 'dim' in given))) return undefined;
+  if (base === undefined && !('params' in ownSizes || ('layers' in ownSizes && 'dim' in ownSizes)))
+    return undefined;
   const isFlash =
     attention === 'flash' || (isPublished && attention !== 'eager') || sizes.kind === 't5-encoder';
-  return { shape: { ...base, ...given }, isPublished, kernel: kernelOf(isFlash ? 'flash' : 'eager') };
+  return { shape: { ...base, ...ownSizes }, isPublished, kernel: kernelOf(isFlash ? 'flash' : 'eager') };
 }
 
 /** Returns a model, given by its name or by its sizes, whose samples have this number of tokens. */

@@ -68,14 +68,14 @@ export function priceTable(input: unknown, from = 'prices'): PriceTable {
   }
   const { cnyPerUsd, ...own } = parsed.data;
   const rate = cnyPerUsd === undefined ? {} : { cnyPerUsd };
-  const asked = Object.entries(own).map(([name, price]) => {
+  const ownPrices = Object.entries(own).map(([name, price]) => {
     const { source = from, date = 'as given' } = typeof price === 'number' ? {} : price;
     return [
       gpuName(name) ?? name,
       { usdPerHour: usdOf(price, cnyPerUsd, `${from}: ${name}`), source, date },
     ] as const;
   });
-  const all: PriceTable = { ...PRICES, ...Object.fromEntries(asked) };
+  const all: PriceTable = { ...PRICES, ...Object.fromEntries(ownPrices) };
   return Object.fromEntries(Object.entries(all).map(([name, price]) => [name, { ...price, ...rate }]));
 }
 

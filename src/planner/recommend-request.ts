@@ -68,8 +68,8 @@ export function recommendRequest(
   input: RecommendInput | Reading | string,
   options: RecommendInput = {},
 ): RecommendRequest {
-  const { on, ...given } = withPlace(inputAt(input, {}), options) as RecommendInput; // the schemas check it
-  const entries = Object.entries(on === undefined ? given : { ...given, hardware: on });
+  const { on, ...request } = withPlace(inputAt(input, {}), options) as RecommendInput; // the schemas check it
+  const entries = Object.entries(on === undefined ? request : { ...request, hardware: on });
   const isOwn = ([key]: readonly [string, unknown]): boolean => Object.hasOwn(recommendSchema.shape, key);
   const wanted = parsedBy(recommendSchema, Object.fromEntries(entries.filter(isOwn)));
   const { written, place } = partsOf(Object.fromEntries(entries.filter((entry) => !isOwn(entry))));

@@ -163,5 +163,5 @@ function unheardOf({ stack, strategy, tp, pp, cp, cpKind, overlapExperts, cudaGr
     ],
     [cudaGraph !== 'none' && !rules.graphsAndOverlap, `CUDA graphs (cudaGraph '${cudaGraph}')`],
   ];
-  return lacks.filter(([holds]) => holds).map(([, what]) => `${stack} itself lacks ${what}`);
+  return lacks.filter(([holds]) => holds).map(([, feature]) => `${stack} itself lacks ${feature}`);
 }

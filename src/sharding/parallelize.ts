@@ -100,12 +100,12 @@ function meshOf(parallel: ParallelConfig, { group }: ShardContext): DeviceMesh |
   const isHybrid = strategies.some((strategy) => STRATEGIES[strategy].isHybrid);
   if (!isHybrid || parallel.mesh === null) return undefined;
   const { dpReplicate, dpShard } = parallel.mesh;
-  const [asked, { tp, pp }] = [dpReplicate * dpShard, parallel];
-  if (tp * pp > 1 && asked !== group.size) {
+  const [meshSize, { tp, pp }] = [dpReplicate * dpShard, parallel];
+  if (tp * pp > 1 && meshSize !== group.size) {
     throw new ShardlabError(
       'MESH',
-      `parallel.mesh dpReplicate(${dpReplicate}) x dpShard(${dpShard}) = ${asked}, but parallel.tp ${tp}${pp === 1 ? '' : ` and pp ${pp}`} leaves ${group.size} ranks ` +
-        `to shard over; give numbers whose product is ${group.size}, or train on ${asked * tp * pp} ranks`,
+      `parallel.mesh dpReplicate(${dpReplicate}) x dpShard(${dpShard}) = ${meshSize}, but parallel.tp ${tp}${pp === 1 ? '' : ` and pp ${pp}`} leaves ${group.size} ranks ` +
+        `to shard over; give numbers whose product is ${group.size}, or train on ${meshSize * tp * pp} ranks`,
       { details: { dpReplicate, dpShard, tp, pp, ranks: group.size } },
     );
   }

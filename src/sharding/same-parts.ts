@@ -3,10 +3,14 @@ import type { Parameter } from '../nn';
 import type { ProcessGroup } from '../wire';
 
 /**
- * Throws: CONFIG if a group would reduce or shard parameters, but its ranks have different parts of them. `what` is the
+ * Throws: CONFIG if a group would reduce or shard parameters, but its ranks have different parts of them. `caller` is the
  * caller's name.
  */
-export function requireSameParts(parameters: readonly Parameter[], group: ProcessGroup, what: string): void {
+export function requireSameParts(
+  parameters: readonly Parameter[],
+  group: ProcessGroup,
+  caller: string,
+): void {
   const wrong = parameters.find(({ split }) => {
     if (split?.over.replicas !== undefined) return false;
     const others = split?.over.group.ranks.filter((rank) => group.ranks.includes(rank)) ?? [];
@@ -14,7 +18,7 @@ export function requireSameParts(parameters: readonly Parameter[], group: Proces
   });
   if (wrong === undefined) return;
   throw new ConfigError(
-    `${what}: ranks ${group.ranks.join(', ')} have different parts of ${wrong.name}, which is split over tensor-parallel ranks ` +
+    `${caller}: ranks ${group.ranks.join(', ')} have different parts of ${wrong.name}, which is split over tensor-parallel ranks ` +
       `${wrong.split?.over.group.ranks.join(', ')}; give the ranks that have different batches: { mesh: parallel.mesh.slice('dp') }`,
   );
 }

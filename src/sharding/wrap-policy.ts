@@ -143,9 +143,9 @@ function classList(classes: unknown, form: string): readonly ModuleClass[] {
   const list = isIterable(classes) ? [...classes] : [];
   const wrong = list.find((item) => !isModuleClass(item));
   if (list.length === 0 || wrong !== undefined) {
-    const given = wrong === undefined ? shown(classes) : `${shown(wrong)} in its list`;
+    const description = wrong === undefined ? shown(classes) : `${shown(wrong)} in its list`;
     throw new ConfigError(
-      `${form.slice(0, form.indexOf('('))} takes classes of modules, not ${given}; write ${form}`,
+      `${form.slice(0, form.indexOf('('))} takes classes of modules, not ${description}; write ${form}`,
     );
   }
   return list.filter(isModuleClass);
@@ -172,7 +172,7 @@ export function moduleListWrapPolicy(modules: Iterable<Module>): WrapPolicy {
 
 /** Makes a module a unit if at least one of the policies chooses it. Source: torch.distributed.fsdp.wrap._or_policy. */
 export function anyWrapPolicy(...policies: readonly WrapPolicy[]): WrapPolicy {
-  return (module, recurse, numel) => policies.some((policy) => asked(policy, module, recurse, numel));
+  return (module, recurse, numel) => policies.some((policy) => answerOf(policy, module, recurse, numel));
 }
 
 /**
@@ -225,26 +225,26 @@ interface Walk {
 function wrapWithin(module: Module, walk: Walk): number {
   const { policy, ignored, chosen, root } = walk;
   const numel = numelWithout(module, ignored);
-  if (!asked(policy, module, true, numel)) return 0;
+  if (!answerOf(policy, module, true, numel)) return 0;
   let wrapped = 0;
   for (const child of [...module.children.values()].reverse()) {
     if (!ignored.has(child) && !chosen.has(child)) wrapped += wrapWithin(child, walk);
   }
-  if (module === root || !asked(policy, module, false, numel - wrapped)) return wrapped;
+  if (module === root || !answerOf(policy, module, false, numel - wrapped)) return wrapped;
   if (isUsedFromOutside(module)) return wrapped;
   chosen.add(module);
   return numel;
 }
 
 function numelWithout(module: Module, ignored: ReadonlySet<Module>): number {
-  const left = new Set([...ignored].flatMap((other) => [...other.ownParameters.values()]));
+  const left = new Set([...ignored].flatMap((ignoredModule) => [...ignoredModule.ownParameters.values()]));
   return module
     .parameters()
     .filter((parameter) => !left.has(parameter))
     .reduce((sum, parameter) => sum + parameter.size, 0);
 }
 
-function asked(policy: WrapPolicy, module: Module, recurse: boolean, numel: number): boolean {
+function answerOf(policy: WrapPolicy, module: Module, recurse: boolean, numel: number): boolean {
   if (policy.length <= 1 && recurse) return true;
   const answer: unknown = policy(module, recurse, numel);
   if (typeof answer === 'boolean') return answer;
@@ -269,8 +269,8 @@ function classNamed(name: string, model: Module): ModuleClass {
     if (module !== model && module !== model.whole)
       classes.set(module.constructor.name, module.constructor as ModuleClass);
   }
-  const found = classes.get(name);
-  if (found !== undefined) return found;
+  const moduleClass = classes.get(name);
+  if (moduleClass !== undefined) return moduleClass;
   const near = nearest(name, [...classes.keys()]);
   const hint = near === undefined ? `it has ${[...classes.keys()].join(', ')}` : `did you mean "${near}"?`;
   throw new ConfigError(`parallel.wrap.layerCls: the model has no module of class "${name}"; ${hint}`);

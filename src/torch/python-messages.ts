@@ -1,4 +1,4 @@
-import type { FromRank, Outcome, ToRank } from '../launch';
+import type { FromRank, RankOutcome, ToRank } from '../launch';
 import type { Payload } from './frames';
 import { decodeValue } from './value-codec';
 
@@ -52,7 +52,7 @@ export function fromPython({ json, bytes }: Payload): FromRank {
 }
 
 /** Returns the outcome of work whose value is in some bytes. An error, as of memory, must not end the launcher. */
-function decoded(bytes: Buffer): Outcome {
+function decoded(bytes: Buffer): RankOutcome {
   try {
     return { ok: true, value: decodeValue(bytes) };
   } catch (error) {

@@ -13,7 +13,7 @@ import * as tf from '../core/tf';
 import type { Engine } from '../engine';
 import { LanguageModel, type Module, packSequences } from '../nn';
 import type { RankContext } from '../sharding';
-import { type BatchSource, inputsOf, type TokenBatch, targetsOf } from './data/batch';
+import { type BatchSource, type TokenBatch, targetsOf, tokenInputsOf } from './data/batch';
 import { createBatches, type DataPlace } from './data/batches';
 import { flowMatchingTask } from './flow-matching';
 import type { Task, TensorBatch } from './task';
@@ -61,7 +61,7 @@ function languageModelTask(
     const shape: [number, number] = documents === undefined ? [batch, seq] : [1, batch * seq];
     return engine.tagged({ cause: 'batch', module: '' }, () => ({
       tensors: [
-        tf.tensor(inputsOf(tokens), shape, 'int32'),
+        tf.tensor(tokenInputsOf(tokens), shape, 'int32'),
         tf.tensor(targetsOf(tokens), [batch * seq], 'int32'),
       ],
       count: batch * seq,

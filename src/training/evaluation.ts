@@ -7,10 +7,10 @@ import type { ModelPasses } from './passes';
 import type { OutputSeen, Task, TensorBatch } from './task';
 
 /** A function that long work calls after each part; its promise resolves when the rank has handled its messages. */
-export type Progress = (done: number, total: number) => Promise<void>;
+export type ReportProgress = (done: number, total: number) => Promise<void>;
 
 /** The result of an evaluation. */
-export interface Evaluated {
+export interface EvaluationResult {
   /** The mean loss of all rows. */
   readonly loss: number;
   /** The number of evaluated rows, summed over ranks. */
@@ -32,9 +32,9 @@ export async function evaluateTask(
     group,
     passes,
   }: { readonly engine: Engine; readonly group: ProcessGroup; readonly passes: Pick<ModelPasses, 'lossOf'> },
-  progress: Progress,
+  progress: ReportProgress,
   metrics: Metrics = {},
-): Promise<Evaluated> {
+): Promise<EvaluationResult> {
   const { validation } = task;
   if (validation == null) {
     throw new ConfigError(
@@ -98,9 +98,9 @@ function numberOf(name: string, value: unknown): number {
   if (typeof value === 'number') return value;
   if (value instanceof tf.Tensor && value.size === 1) return value.dataSync()[0] ?? Number.NaN;
   if (value instanceof Promise) value.catch(() => undefined);
-  const found = value instanceof tf.Tensor ? `a tensor [${value.shape.join(', ')}]` : classOf(value);
+  const description = value instanceof tf.Tensor ? `a tensor [${value.shape.join(', ')}]` : classOf(value);
   throw new ConfigError(
-    `run.evaluate: metrics.${name} returned ${found}; return a number or a scalar, such as the mean over the batch's rows`,
+    `run.evaluate: metrics.${name} returned ${description}; return a number or a scalar, such as the mean over the batch's rows`,
   );
 }
 

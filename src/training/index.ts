@@ -23,7 +23,7 @@ export { type PlacedState, type Redistributed, redistribute } from './checkpoint
 export { Checkpointer, type CheckpointSave } from './checkpoint/save/checkpointer';
 export type { StateDictType } from './checkpoint/save/save-layout';
 export { SAVE_OPTIONS, type SaveOptions, stateKey } from './checkpoint/save/save-plan';
-export { agree, exchange, type Outcome } from './checkpoint/state/agreement';
+export { agree, exchange, type RankFailure } from './checkpoint/state/agreement';
 export { wholeShapeOf } from './checkpoint/state/parts';
 export { GRADIENT, gradientStates, type StepCounts, stepCountsOf } from './checkpoint/state/training-state';
 export type {
@@ -44,7 +44,7 @@ export { prepareData } from './data/prepare/prepare-data';
 export { type TextCodec, textCodecOf, tokenizerFiles } from './data/prepare/tokenizer';
 export type { PreparedData } from './data/prepared';
 export { inputParts, velocityPart, videosOf } from './data/video-batches';
-export type { Evaluated, Metrics } from './evaluation';
+export type { EvaluationResult, Metrics } from './evaluation';
 export { type ProfileOptions, profileSteps, type TimedStep, timeSteps } from './kernel-profile';
 export { type FileBatch, fileBatch, type OwnParts } from './own-task';
 export { limitsOf, type Sampling } from './sampling';

@@ -45,13 +45,13 @@ export function applyModelParallelism(
   return { data: ranks.dp, shards: ranks.dpCp, pipeline: pp > 1 ? ranks.pp : null };
 }
 
-/** Throws: CONFIG if not every rank has the model's output. `what` is the call that reads the output. */
-export function requireOutput(what: string, config: Pick<TrainConfig, 'parallel' | 'model'>): void {
-  requireWholeOutput(what, config);
+/** Throws: CONFIG if not every rank has the model's output. `caller` is the call that reads the output. */
+export function requireOutput(caller: string, config: Pick<TrainConfig, 'parallel' | 'model'>): void {
+  requireWholeOutput(caller, config);
   const { pp } = config.parallel;
   if (pp === 1) return;
   throw new ConfigError(
-    `${what} reads the model's output, but with parallel.pp ${pp} only the ranks of the last stage have it; ` +
+    `${caller} reads the model's output, but with parallel.pp ${pp} only the ranks of the last stage have it; ` +
       'await run.reshard({ pp: 1 }) first',
   );
 }
@@ -67,13 +67,13 @@ function requireDivisible(model: Module, tp: number): void {
   );
 }
 
-/** Throws: CONFIG if each rank has only the outputs of its own positions. `what` is the call that reads the outputs of all positions. */
-export function requireWholeOutput(what: string, config: Pick<TrainConfig, 'parallel' | 'model'>): void {
+/** Throws: CONFIG if each rank has only the outputs of its own positions. `caller` is the call that reads the outputs of all positions. */
+export function requireWholeOutput(caller: string, config: Pick<TrainConfig, 'parallel' | 'model'>): void {
   const { cp } = config.parallel;
   // The ranks of a model of videos gather the whole video, so each rank has the whole output.
   if (cp === 1 || isVideoModel(modelShape(config))) return;
   throw new ConfigError(
-    `${what} needs the outputs of whole sequences, but with parallel.cp ${cp} a rank has only outputs of its own positions; ` +
+    `${caller} needs the outputs of whole sequences, but with parallel.cp ${cp} a rank has only outputs of its own positions; ` +
       'await run.reshard({ cp: 1 }) first',
   );
 }

@@ -7,10 +7,10 @@ import type { TaskData } from './config-task';
 import {
   type BatchColumn,
   type BatchesOf,
-  inputsOf,
   type RowBatch,
   type TokenBatch,
   targetsOf,
+  tokenInputsOf,
   type UncountedBatches,
 } from './data/batch';
 import { createBatches, createOwnBatches } from './data/batches';
@@ -123,7 +123,7 @@ function tensorsOf(read: TokenBatch | RowBatch): OwnBatch {
 /** Makes x and y from a batch of tokens. Shapes: x and y [B, T]. */
 function tokenBatch(tokens: TokenBatch): OwnBatch {
   const { batch, seq } = tokens;
-  const x = tf.tensor(inputsOf(tokens), [batch, seq], 'int32');
+  const x = tf.tensor(tokenInputsOf(tokens), [batch, seq], 'int32');
   const y = tf.tensor(targetsOf(tokens), [batch, seq], 'int32');
   return { tensors: [x, y], count: batch * seq, batch: { x, y } };
 }
@@ -200,9 +200,11 @@ function checkedBatch(made: unknown): Batch {
     );
   }
   if (!isPlain(made) || !('x' in made || Array.isArray(made.inputs))) {
-    const found = isPlain(made) ? `an object with the keys ${Object.keys(made).join(', ')}` : classOf(made);
+    const description = isPlain(made)
+      ? `an object with the keys ${Object.keys(made).join(', ')}`
+      : classOf(made);
     throw new ConfigError(
-      `data returned ${found}; return an object with x, as { x, y }, or with the model's inputs in order, as { inputs: [a, b], y }`,
+      `data returned ${description}; return an object with x, as { x, y }, or with the model's inputs in order, as { inputs: [a, b], y }`,
     );
   }
   const batch = Object.fromEntries(
@@ -219,19 +221,19 @@ function checkedBatch(made: unknown): Batch {
 }
 
 /** Converts arrays of numbers (typed or nested) to tensors, also within lists and plain objects. */
-function withTensors(value: unknown, what: string): unknown {
+function withTensors(value: unknown, name: string): unknown {
   if (ArrayBuffer.isView(value) || isNumbers(value)) {
     try {
       return tf.tensor(converted(value));
     } catch (error) {
       throw new ConfigError(
-        `${what} is no tensor: ${error instanceof Error ? error.message : String(error)}`,
+        `${name} is no tensor: ${error instanceof Error ? error.message : String(error)}`,
       );
     }
   }
-  if (Array.isArray(value)) return value.map((item: unknown) => withTensors(item, what));
+  if (Array.isArray(value)) return value.map((item: unknown) => withTensors(item, name));
   if (!isPlain(value)) return value;
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withTensors(item, what)]));
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withTensors(item, name)]));
 }
 
 /** Whether a value is an array of numbers, or of such arrays. */

@@ -27,18 +27,18 @@ export interface SamplingParts {
 /** Adds tokens to ids; see `Trainer.sample`. */
 export async function sampleFrom(
   { engine, group, passes, config }: SamplingParts,
-  given: readonly number[],
+  promptIds: readonly number[],
   { tokens, temperature, topK, seed }: Sampling,
   progress: (done: number, total: number) => Promise<void>,
 ): Promise<number[]> {
   const { seq, vocab } = limitsOf(config);
-  const wrong = given.find((id) => !isIndex(id, vocab));
+  const wrong = promptIds.find((id) => !isIndex(id, vocab));
   if (wrong !== undefined)
     throw new ConfigError(
       `sample: the model has the tokens 0 to ${vocab - 1}, but an id is ${wrong}; give ids of these tokens`,
     );
   const random = seeded(seed, 'sample');
-  const ids = [...given];
+  const ids = [...promptIds];
   for (let done = 0; done < tokens; done++) {
     const logits = lastLogits(engine, passes, ids.slice(-seq));
     const draw = random.uniform();
@@ -79,10 +79,11 @@ function lastLogits(
       const logits = passes.outputOf(input);
       if (logits === null) return [];
       if (!(logits instanceof tf.Tensor && logits.rank === 3 && logits.shape[1] === ids.length)) {
-        const found = logits instanceof tf.Tensor ? `a tensor [${logits.shape.join(', ')}]` : classOf(logits);
+        const description =
+          logits instanceof tf.Tensor ? `a tensor [${logits.shape.join(', ')}]` : classOf(logits);
         throw new ShardlabError(
           'SHAPE',
-          `sample: for ids [1, ${ids.length}] the model returned ${found}, but logits are [1, ${ids.length}, vocabulary]`,
+          `sample: for ids [1, ${ids.length}] the model returned ${description}, but logits are [1, ${ids.length}, vocabulary]`,
         );
       }
       const vocab = logits.shape[2] ?? 1;

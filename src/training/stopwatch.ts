@@ -41,7 +41,7 @@ export class Stopwatch {
 }
 
 /** Returns the times of a step's parts. */
-export function spansOf(watch: Stopwatch): StepResult['spans'] {
+export function stepSpansOf(watch: Stopwatch): StepResult['spans'] {
   return {
     data: watch.seconds('data'),
     forward: watch.seconds('forward'),

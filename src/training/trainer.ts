@@ -20,7 +20,7 @@ import { markWorld, type ProcessGroup } from '../wire';
 import { wholeSizeOf } from './checkpoint/state/parts';
 import { stepsLeftOutOf } from './checkpoint/state/training-state';
 import { taskOf } from './config-task';
-import { type Evaluated, evaluateTask, type Metrics, type Progress } from './evaluation';
+import { type EvaluationResult, evaluateTask, type Metrics, type ReportProgress } from './evaluation';
 import { meanOverRanks } from './mean-over-ranks';
 import { applyModelParallelism, requireOutput, requireWholeOutput } from './model-parallelism';
 import { ownTask } from './own-task';
@@ -28,25 +28,27 @@ import { type ModelPasses, type PassUse, wholePasses } from './passes';
 import { pipelinePasses } from './pipeline-passes';
 import { type Sampling, sampleFrom } from './sampling';
 import { loadsOf, type StepResult } from './step-result';
-import { Stopwatch, spansOf } from './stopwatch';
+import { Stopwatch, stepSpansOf } from './stopwatch';
 import type { Task, TensorBatch } from './task';
 import type { TrainerOptions, TrainerParts } from './trainer-options';
 import { dataMark, type TrainerState, warnOfOtherData } from './trainer-state';
 import { type SampledVideos, sampleVideos, type VideoSampling } from './video-sampling';
 
 /** Makes a trainer with the model, strategy, data and optimizer of a config. */
-export function createTrainer(given: TrainerOptions): Trainer {
-  const { config, engine, initialState, own, task } = given;
+export function createTrainer(trainerOptions: TrainerOptions): Trainer {
+  const { config, engine, initialState, own, task } = trainerOptions;
   const model = task?.model ?? own?.model ?? buildModel(config);
   if (initialState !== undefined) loadState(engine, model, initialState);
   chooseTrained(model, config);
-  const { data: group, shards, pipeline } = applyModelParallelism(model, given);
-  const options = { ...given, group, allRanks: given.group, shards, pipeline };
+  const { data: group, shards, pipeline } = applyModelParallelism(model, trainerOptions);
+  const options = { ...trainerOptions, group, allRanks: trainerOptions.group, shards, pipeline };
   const { activationCheckpointing, offload } = config;
   applyActivationCheckpointing(options, model, activationCheckpointing, offload.activations);
   const data = options.batches ?? { world: options.group.size, prepared: options.data };
   const made = () =>
-    own === undefined ? taskOf(given, model, config, data) : ownTask(engine, config, model, own, data);
+    own === undefined
+      ? taskOf(trainerOptions, model, config, data)
+      : ownTask(engine, config, model, own, data);
   const trained = task ?? made();
   const sharded = (part: Module): ParallelModel =>
     (options.parallelize ?? parallelize)(part, config, { ...options, group: shards });
@@ -139,7 +141,7 @@ export class Trainer {
         `the loss of step ${step} is ${done.loss}; lower optimizer.lr or set clipNorm. This warning appears once`,
       );
     }
-    return { step, lr, ...done, seconds: watch.seconds('step'), spans: spansOf(watch) };
+    return { step, lr, ...done, seconds: watch.seconds('step'), spans: stepSpansOf(watch) };
   }
 
   /**
@@ -147,7 +149,7 @@ export class Trainer {
    * method. `progress` is called after each batch. Throws: CONFIG if the data has no validation rows, or for `metrics` of a
    * model that returns only its loss.
    */
-  async evaluate(progress: Progress, metrics?: Metrics): Promise<Evaluated> {
+  async evaluate(progress: ReportProgress, metrics?: Metrics): Promise<EvaluationResult> {
     if (Object.keys(metrics ?? {}).length > 0) requireOutput('run.evaluate({ metrics })', this.config);
     const parts = { ...this.#options, passes: this.#passes };
     return this.#inferring(() => evaluateTask(this.#task, parts, progress, metrics));
@@ -171,7 +173,7 @@ export class Trainer {
    * Adds tokens to `ids`, one after the other; every rank calls it, and all ranks return the same ids. Throws: CONFIG for a model
    * without logits.
    */
-  async sample(ids: readonly number[], how: Sampling, progress: Progress): Promise<number[]> {
+  async sample(ids: readonly number[], how: Sampling, progress: ReportProgress): Promise<number[]> {
     requireWholeOutput('run.sample', this.config);
     const { engine, group } = this.#options;
     return this.#inferring(() =>
@@ -183,7 +185,7 @@ export class Trainer {
   async sampleVideos(
     captions: readonly string[],
     how: VideoSampling,
-    progress: Progress,
+    progress: ReportProgress,
   ): Promise<SampledVideos> {
     return this.#inferring(() => sampleVideos(this.#task, captions, how, progress));
   }

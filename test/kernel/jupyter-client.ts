@@ -6,8 +6,8 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { curveKeyPair, Dealer, Subscriber } from 'zeromq';
-import type { Channel as KernelChannel } from '../../kernel/front/connection';
-import { type Header, type Json, type Message, Wire } from '../../kernel/front/wire';
+import type { JupyterChannel as KernelChannel } from '../../kernel/front/connection';
+import { type Header, type JsonObject, type Message, Wire } from '../../kernel/front/wire';
 
 /** The kernel's program, as built beside these tests. */
 export const KERNEL_MAIN = join(__dirname, '..', '..', 'kernel', 'main.js');
@@ -39,7 +39,7 @@ export class JupyterClient {
   answerInput: ((prompt: string) => string) | undefined;
   /** The kernel's working folder, unless another was given. */
   readonly folder: string;
-  readonly #connection: Json;
+  readonly #connection: JsonObject;
   readonly #wire: Wire;
   readonly #sockets: Record<Channel, Dealer>;
   readonly #iopub: Subscriber;
@@ -76,7 +76,7 @@ export class JupyterClient {
 
   private constructor(
     folder: string,
-    connection: Json,
+    connection: JsonObject,
     serverKey: string | undefined,
     options: StartOptions,
   ) {
@@ -120,7 +120,7 @@ export class JupyterClient {
   }
 
   /** Sends a request; resolves with its reply. */
-  request(type: string, content: Json = {}, channel: Channel = 'shell'): Promise<Message> {
+  request(type: string, content: JsonObject = {}, channel: Channel = 'shell'): Promise<Message> {
     const frames = this.#wire.encode({ type, content });
     const id = messageId(frames);
     const reply = new Promise<Message>((resolve) => this.#replies.set(id, resolve));
@@ -128,7 +128,7 @@ export class JupyterClient {
   }
 
   /** Sends a message that has no reply. */
-  async tell(type: string, content: Json): Promise<void> {
+  async tell(type: string, content: JsonObject): Promise<void> {
     await this.#sockets.shell.send(this.#wire.encode({ type, content }));
   }
 
@@ -145,7 +145,7 @@ export class JupyterClient {
   }
 
   /** Executes code; resolves when the reply and idle have come. */
-  async execute(code: string, extra: Json = {}): Promise<Exchange> {
+  async execute(code: string, extra: JsonObject = {}): Promise<Exchange> {
     const content = {
       code,
       silent: false,
@@ -252,7 +252,7 @@ async function freePorts(count: number): Promise<number[]> {
 }
 
 /** Contents of the published messages of a type. */
-export function contents({ published }: Exchange, type: string): Json[] {
+export function contents({ published }: Exchange, type: string): JsonObject[] {
   return published.filter(({ header }) => header.msg_type === type).map(({ content }) => content);
 }
 

@@ -1,5 +1,5 @@
 import { after, before, describe, it } from 'node:test';
-import { CHANNELS } from '../../kernel/front/connection';
+import { JUPYTER_CHANNELS } from '../../kernel/front/connection';
 import { seeded } from '../../src/core/random';
 import { JupyterClient } from './jupyter-client';
 import { sendMutants } from './mutants';
@@ -15,7 +15,7 @@ before(async () => {
 after(() => client.stop());
 
 describe('a kernel that gets messages without end', () => {
-  for (const channel of CHANNELS) {
+  for (const channel of JUPYTER_CHANNELS) {
     it(`answers after 10,000 random frames on ${channel}`, async () => {
       await pester(client.port(channel), 10_000, seeded(80, channel));
       await assertAlive(client, 'kept', '7');

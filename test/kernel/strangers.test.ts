@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { CHANNELS } from '../../kernel/front/connection';
+import { JUPYTER_CHANNELS } from '../../kernel/front/connection';
 import { seeded } from '../../src/core/random';
 import { JupyterClient, resultText } from './jupyter-client';
 import { sendMutants } from './mutants';
@@ -21,7 +21,7 @@ describe('a kernel whose ports are open to everybody on the host', () => {
     await assertAlive(client, 'kept', '7');
   });
 
-  for (const channel of CHANNELS) {
+  for (const channel of JUPYTER_CHANNELS) {
     it(`answers after random frames on ${channel}`, async () => {
       await pester(client.port(channel), 300, seeded(8, channel));
       await assertAlive(client, 'kept', '7');

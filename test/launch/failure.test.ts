@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Outcome, RankError } from '../../src/launch/control/messages';
+import type { RankError, RankOutcome } from '../../src/launch/control/messages';
 import { type Failure, failureError } from '../../src/launch/failure';
 import { lastWords } from '../../src/launch/rank-process';
 
@@ -12,11 +12,11 @@ const BOO: RankError = {
   line: 2,
 };
 
-function failed(error: RankError): Outcome {
+function failed(error: RankError): RankOutcome {
   return { ok: false, error };
 }
 
-function errorOf(failure: Failure, outcomes: readonly Outcome[]) {
+function errorOf(failure: Failure, outcomes: readonly RankOutcome[]) {
   return failureError(failure, { title: 'cell 8', outcomes: new Map(outcomes.entries()) }, 3);
 }
 
@@ -41,7 +41,7 @@ test("an error of shardlab's own with the code RANK_FAILED is shown without its 
 });
 
 test('errors that differ only in their rank are folded into one', () => {
-  const mismatch = (rank: number): Outcome =>
+  const mismatch = (rank: number): RankOutcome =>
     failed({
       ...BOO,
       code: 'COLLECTIVE_MISMATCH',

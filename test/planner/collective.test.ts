@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CALIBRATION } from '../../src/planner/calibration';
-import { BUS_FACTOR, bandwidthOf, collectiveSeconds, placeOf } from '../../src/planner/cost/collective';
+import { BUS_FACTOR, bandwidthOf, collectiveSeconds, groupPlaceOf } from '../../src/planner/cost/collective';
 import { hardwareOf } from '../../src/planner/hardware';
 import { busBandwidth } from '../../src/wire/dist/bench-collectives';
 
@@ -22,7 +22,7 @@ test("bus bandwidth over algorithm bandwidth equals NCCL's: 2(n-1)/n, (n-1)/n, a
 test("a large collective gets the bandwidth of the links in a node, or of the members' network cards", () => {
   const bytes = 64e9;
   const busGBps = (size: number, stride: number): number => {
-    const place = placeOf(size, stride, A100.gpusPerNode);
+    const place = groupPlaceOf(size, stride, A100.gpusPerNode);
     return (
       (bytes * BUS_FACTOR.allReduce(size)) /
       collectiveSeconds('allReduce', bytes, place, A100, CALIBRATION) /
@@ -37,10 +37,11 @@ test("a large collective gets the bandwidth of the links in a node, or of the me
 
 test('a small collective takes its latency, which grows with the ring; one rank takes no time', () => {
   const seconds = (size: number): number =>
-    collectiveSeconds('allGather', 8, placeOf(size, 1, 8), A100, CALIBRATION);
+    collectiveSeconds('allGather', 8, groupPlaceOf(size, 1, 8), A100, CALIBRATION);
   assert.equal(seconds(1), 0);
   assert.ok(seconds(2) < seconds(8) && seconds(8) < seconds(64) && seconds(64) < seconds(1024));
   assert.ok(
-    bandwidthOf(placeOf(4, 1, 8), A100, CALIBRATION) > bandwidthOf(placeOf(4, 8, 8), A100, CALIBRATION),
+    bandwidthOf(groupPlaceOf(4, 1, 8), A100, CALIBRATION) >
+      bandwidthOf(groupPlaceOf(4, 8, 8), A100, CALIBRATION),
   );
 });

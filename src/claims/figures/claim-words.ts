@@ -40,20 +40,22 @@ export function claimRatio({ claim, finding }: ClaimResult): number | null {
 }
 
 /** Returns whether both units are equal, or the found unit ('GB per card') begins with the document's unit ('GB'). */
-export function isSameUnit(documented: string | null, found: string | null): boolean {
-  return documented === found || (documented !== null && found?.startsWith(`${documented} `) === true);
+export function isSameUnit(documented: string | null, foundUnit: string | null): boolean {
+  return (
+    documented === foundUnit || (documented !== null && foundUnit?.startsWith(`${documented} `) === true)
+  );
 }
 
-function ratio(documented: Claim['documented'], found: number | null): number | null {
-  if (documented === null || found === null) return null;
-  const stated = typeof documented === 'number' ? documented : nearestEnd(documented, found);
-  const quotient = stated / found;
+function ratio(documented: Claim['documented'], foundNumber: number | null): number | null {
+  if (documented === null || foundNumber === null) return null;
+  const stated = typeof documented === 'number' ? documented : nearestEnd(documented, foundNumber);
+  const quotient = stated / foundNumber;
   return Number.isFinite(quotient) && quotient > 0 ? quotient : null;
 }
 
 /** Returns the number within a documented range that is nearest to the found number. */
-function nearestEnd([low, high]: readonly [number, number], found: number): number {
-  return Math.min(high, Math.max(low, found));
+function nearestEnd([low, high]: readonly [number, number], foundNumber: number): number {
+  return Math.min(high, Math.max(low, foundNumber));
 }
 
 const RELATIONS = { '>': '&gt; ', '>=': '≥ ', '<': '&lt; ', 'up to': 'up to ' } as const;
@@ -148,14 +150,14 @@ export function verdictDots(
 
 /** Makes a table of claims: one row per claim with both numbers, the verdict and its reason. */
 export function claimsTable(results: readonly ClaimResult[]): Table {
-  const rows = results.map((one) => {
-    const { claim, finding } = one;
+  const rows = results.map((result) => {
+    const { claim, finding } = result;
     return {
       id: claim.id,
       documented: plainText(documentedText(claim)),
       found: plainText(foundText(finding)),
       value: numberOf(finding),
-      ratio: claimRatio(one),
+      ratio: claimRatio(result),
       reading: finding.reading,
       verdict: finding.verdict,
       by: finding.by,

@@ -54,7 +54,7 @@ export function claimsByDocument(
   const names = [...new Set(results.map(({ claim }) => claim.document))];
   const groups = names.map((name) => results.filter(({ claim }) => claim.document === name));
   const left = 14 + 1.1 * Math.max(...names.map((name) => textWidth(name, 11)));
-  const limited = results.flatMap((one) => limitedRatio(one) ?? []);
+  const limited = results.flatMap((result) => limitedRatio(result) ?? []);
   const range = logRange([...limited, 0.8, 1.25], 0.06);
   const counts: Panel = {
     heading: 'How many',
@@ -76,8 +76,8 @@ export function claimsByDocument(
   };
 }
 
-function limitedRatio(one: ClaimResult): number | null {
-  const ratio = claimRatio(one);
+function limitedRatio(result: ClaimResult): number | null {
+  const ratio = claimRatio(result);
   return ratio === null ? null : limitRatio(ratio);
 }
 
@@ -111,18 +111,18 @@ function ratioDots(
 
 function swarm(group: readonly ClaimResult[], row: number, perPixel: number) {
   const columns = new Map<number, ClaimResult[]>();
-  for (const one of group) {
-    const ratio = limitedRatio(one);
+  for (const result of group) {
+    const ratio = limitedRatio(result);
     if (ratio === null) continue;
     const column = Math.round(log10(ratio) / perPixel / (DOT + 2));
-    columns.set(column, [...(columns.get(column) ?? []), one]);
+    columns.set(column, [...(columns.get(column) ?? []), result]);
   }
   return [...columns.values()].flatMap((column) =>
-    column.map((one, i) => {
+    column.map((result, i) => {
       const step = Math.min((DOT + 2) / ROW, 0.8 / column.length);
       const y = row + (i - (column.length - 1) / 2) * step;
-      const x = log10(limitedRatio(one) ?? 1);
-      return { x, y, text: hoverOf(one), verdict: one.finding.verdict };
+      const x = log10(limitedRatio(result) ?? 1);
+      return { x, y, text: hoverOf(result), verdict: result.finding.verdict };
     }),
   );
 }

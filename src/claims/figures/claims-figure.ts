@@ -118,8 +118,8 @@ interface Item {
 /** Lays out the claims below each other; each row is as high as its highest column. */
 function rowsOf(results: readonly ClaimResult[]) {
   let top = 0;
-  return results.map((one) => {
-    const { claim, finding } = one;
+  return results.map((result) => {
+    const { claim, finding } = result;
     const name = wrapped(claim.id, 11, WIDTHS.statement);
     const statement = wrapped(claim.statement, 11, WIDTHS.statement);
     const verdict = wrapped(
@@ -127,7 +127,7 @@ function rowsOf(results: readonly ClaimResult[]) {
       11,
       WIDTHS.verdict,
     );
-    const numbers = numbersOf(one);
+    const numbers = numbersOf(result);
     const stack = STEP * numbers.reduce((sum, { lines }) => sum + lines.length, 0);
     const texts = LINE * Math.max(name.length + statement.length, verdict.length);
     const row = {
@@ -166,8 +166,8 @@ function numbersOf({ claim, finding }: ClaimResult): Omit<Item, 'at'>[] {
   const whole = documented === null || typeof documented === 'number' ? documented : documented[1];
   const isDrawn = whole !== null && whole !== 0 && isSameUnit(claim.unit, unit);
   const of = (source: Source, said: string, { value, low, high }: Estimate, hasBar = isDrawn) => {
-    const [length, ...ends] = (hasBar ? [value, low, high] : []).map((one) => one / (whole ?? 1));
-    const limited = (one: number): number => Math.max(-1, Math.min(MOST, one));
+    const [length, ...ends] = (hasBar ? [value, low, high] : []).map((bound) => bound / (whole ?? 1));
+    const limited = (share: number): number => Math.max(-1, Math.min(MOST, share));
     const end = Math.max(0, ...[length ?? 0, ...ends].map(limited));
     const arrow = length === undefined || limited(length) === length ? '' : length > 0 ? '→ ' : '← ';
     const text = `${arrow}${plainText(said)}`;
@@ -261,8 +261,8 @@ function claimsTitle(results: readonly ClaimResult[]): Title {
   const all = counted(results.length, 'claim');
   const sum = (...verdicts: readonly Verdict[]): number =>
     verdicts.reduce((total, verdict) => total + counts[verdict], 0);
-  const number = (count: number, one: string, many: string): string[] =>
-    count === 0 ? [] : [`${count} ${count === 1 ? one : many}`];
+  const number = (count: number, singular: string, many: string): string[] =>
+    count === 0 ? [] : [`${count} ${count === 1 ? singular : many}`];
   const short = [
     say('holds'),
     ...number(sum('holds partly', 'holds only if'), 'in part', 'in part'),

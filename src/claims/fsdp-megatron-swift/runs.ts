@@ -50,12 +50,12 @@ export const swapped: Experiment = {
       dist.allReduce(tf.zeros([4]));
       if (rank === 0) dist.barrier();
     });
-    const told = await ended.then(
+    const numErrors = await ended.then(
       () => 0,
       (error: unknown) => (isMismatch(error) ? Object.keys(error.details.errors).length : 0),
     );
     return {
-      ranksTold: told,
+      ranksTold: numErrors,
       seconds: (Date.now() - started) / 1000,
     };
   },

@@ -124,7 +124,9 @@ function factsOf(run: Run): RunFacts {
   const last = run.records.newest();
   const [first] = last;
   if (first === undefined) throw new ShardlabError('INTERNAL', 'a run has no facts before its first step');
-  const highest = last.reduce((best, one) => (one.memory.peakBytes > best.memory.peakBytes ? one : best));
+  const highest = last.reduce((best, record) =>
+    record.memory.peakBytes > best.memory.peakBytes ? record : best,
+  );
   return {
     world: run.world,
     numParams: run.numParams,

@@ -163,18 +163,18 @@ export class Claims implements Iterable<ClaimResult> {
  * sl.claims().table('memory');
  * sl.claims({ id: 'mine.bubble', says: 'A bubble of 10% with 16 microbatches on 4 stages', documented: 10, unit: '%', found: 'bubble(4, 16)' });
  */
-export function claims(which?: string | readonly string[] | ClaimFilter): Claims;
+export function claims(choice?: string | readonly string[] | ClaimFilter): Claims;
 export function claims(own: OwnClaim): Claims;
-export function claims(which: string | readonly string[] | ClaimFilter | OwnClaim = {}): Claims {
-  if (isOwnClaim(which)) return new Claims([registerClaim(which)]);
-  const filter = filterOf(which);
+export function claims(choice: string | readonly string[] | ClaimFilter | OwnClaim = {}): Claims {
+  if (isOwnClaim(choice)) return new Claims([registerClaim(choice)]);
+  const filter = filterOf(choice);
   const isNamed = (filter.id ?? '').length > 0 || filter.document !== undefined;
   const entries = isNamed ? [...CLAIMS, ...ownClaims()] : CLAIMS;
   return new Claims(filterClaims(entries, filter, (entry) => resultOf(entry).finding.verdict));
 }
 
-function isOwnClaim(which: object | string): which is OwnClaim {
-  return typeof which === 'object' && which !== null && 'says' in which;
+function isOwnClaim(choice: object | string): choice is OwnClaim {
+  return typeof choice === 'object' && choice !== null && 'says' in choice;
 }
 
 const NAMES = either(anyText, listOf(anyText));
@@ -187,9 +187,10 @@ const FILTER = {
   verdict: ofKind<NonNullable<ClaimFilter['verdict']>>(NAMES),
 } satisfies ShapeOf<ClaimFilter>;
 
-function filterOf(which: string | readonly string[] | ClaimFilter): ClaimFilter {
-  if (typeof which === 'string' || Array.isArray(which)) return { id: which as string | readonly string[] };
-  return parseOptions('sl.claims', which as ClaimFilter, FILTER);
+function filterOf(choice: string | readonly string[] | ClaimFilter): ClaimFilter {
+  if (typeof choice === 'string' || Array.isArray(choice))
+    return { id: choice as string | readonly string[] };
+  return parseOptions('sl.claims', choice as ClaimFilter, FILTER);
 }
 
 function verification(checks: readonly ClaimCheck[]): Verification {

@@ -1,10 +1,10 @@
 import {
   CALIBRATION,
   collectiveSeconds,
+  groupPlaceOf,
   hardwareOf,
   modelFlops,
   type PlanObject,
-  placeOf,
   withSequences,
 } from '../../planner';
 import { WarmupCosineLR } from '../../sharding';
@@ -104,6 +104,12 @@ function ulyssesSeconds(tokens: number): number {
   const hardware = hardwareOf('A100-80G');
   // Each of the 8 ranks holds an eighth of the tokens; an all-to-all exchanges one tensor of these tokens.
   const bytes = ((batch * tokens) / gpus) * 5120 * 2;
-  const one = collectiveSeconds('allToAll', bytes, placeOf(gpus, 1, gpus), hardware, CALIBRATION);
-  return grad_accum * layers * 2 * 4 * one;
+  const exchangeSeconds = collectiveSeconds(
+    'allToAll',
+    bytes,
+    groupPlaceOf(gpus, 1, gpus),
+    hardware,
+    CALIBRATION,
+  );
+  return grad_accum * layers * 2 * 4 * exchangeSeconds;
 }

@@ -46,7 +46,7 @@ export const BF16_RUNS: Experiment = {
 export const FSDP_CONFIG_RUN: Experiment = {
   name: 'FSDP settings',
   async run(lab) {
-    const one = await lab.train(
+    const facts = await lab.train(
       {
         ...GPT,
         parallel: { strategy: 'FULL_SHARD', wrap: { layerCls: ['Block'] }, forwardPrefetch: true },
@@ -55,10 +55,10 @@ export const FSDP_CONFIG_RUN: Experiment = {
       { ...PLACE, steps: 2 },
     );
     return {
-      gathers: counted(one, 'allGather', 'param'),
-      reductions: counted(one, 'reduceScatter', 'grad'),
-      paramBytesOnWire: wireBytes(one, 'param') / one.numParams,
-      gradBytesOnWire: wireBytes(one, 'grad') / one.numParams,
+      gathers: counted(facts, 'allGather', 'param'),
+      reductions: counted(facts, 'reduceScatter', 'grad'),
+      paramBytesOnWire: wireBytes(facts, 'param') / facts.numParams,
+      gradBytesOnWire: wireBytes(facts, 'grad') / facts.numParams,
     };
   },
 };
@@ -129,8 +129,8 @@ export const EVERY_FOURTH: Experiment = {
     const none = await lab.train(GPT, place);
     const fourth = await lab.train({ ...GPT, activationCheckpointing: { everyNth: 4 } }, place);
     const full = await lab.train({ ...GPT, activationCheckpointing: 'full' }, place);
-    const saved = (one: RunFacts): number =>
-      100 * (1 - one.peakByCause.activation / none.peakByCause.activation);
+    const saved = (facts: RunFacts): number =>
+      100 * (1 - facts.peakByCause.activation / none.peakByCause.activation);
     return {
       savedPercent: saved(fourth),
       savedPercentFull: saved(full),
@@ -148,10 +148,10 @@ export const SHARDED_CHECKPOINT: Experiment = {
       await run.save(`${folder}/checkpoint`);
       await run.step(2);
       const straight = run.facts().losses.slice(-2);
-      return lab.withRun({ ...SHORT, parallel: { strategy: 'SHARD_GRAD_OP' } }, PLACE, async (other) => {
-        await other.load(`${folder}/checkpoint`);
-        await other.step(2);
-        return { lossDifference: largestDifference(other.facts().losses.slice(-2), straight) };
+      return lab.withRun({ ...SHORT, parallel: { strategy: 'SHARD_GRAD_OP' } }, PLACE, async (resumedRun) => {
+        await resumedRun.load(`${folder}/checkpoint`);
+        await resumedRun.step(2);
+        return { lossDifference: largestDifference(resumedRun.facts().losses.slice(-2), straight) };
       });
     });
   },
@@ -228,15 +228,16 @@ export const DELAYED_UPDATE: Experiment = {
 
 function wireBytes({ collectives }: RunFacts, cause?: CommCause): number {
   return collectives.reduce(
-    (sum, one) => sum + (cause === undefined || one.cause === cause ? one.wireBytes : 0),
+    (sum, collective) => sum + (cause === undefined || collective.cause === cause ? collective.wireBytes : 0),
     0,
   );
 }
 
 function counted({ collectives }: RunFacts, op?: string, cause?: CommCause): number {
-  return collectives.reduce((sum, one) => {
-    const isMeant = (op === undefined || one.op === op) && (cause === undefined || one.cause === cause);
-    return sum + (isMeant ? one.count : 0);
+  return collectives.reduce((sum, collective) => {
+    const isMeant =
+      (op === undefined || collective.op === op) && (cause === undefined || collective.cause === cause);
+    return sum + (isMeant ? collective.count : 0);
   }, 0);
 }
 

@@ -108,7 +108,7 @@ export function addCollectivesBench(bench: Command, perform: Perform, io: Io): v
 
 async function timeOurs(job: Job, sizes: readonly Bytes[]): Promise<readonly Timing[]> {
   const numRanks = job.ranks.length;
-  const [rows] = await job.on('all').measure<BenchRow[]>({ what: 'collectives', numRanks, sizes });
+  const [rows] = await job.on('all').measure<BenchRow[]>({ kind: 'collectives', numRanks, sizes });
   return rows ?? [];
 }
 

@@ -144,7 +144,7 @@ export function addGptBench(bench: Command, perform: Perform, io: Io): void {
 /** Returns the report with the median ratio, and adds the ratios of all rounds to it. */
 function middleOf(reports: readonly GptReport[]): GptReport {
   const ratioOf = ({ ratio_tokens_per_s: ratio = 1 }: GptReport): number => ratio;
-  const sorted = [...reports].sort((one, two) => ratioOf(one) - ratioOf(two));
+  const sorted = [...reports].sort((first, second) => ratioOf(first) - ratioOf(second));
   const middle = sorted[Math.floor((sorted.length - 1) / 2)] as GptReport; // there is at least one round
   return reports.length === 1 ? middle : { ...middle, ratios_tokens_per_s: reports.map(ratioOf) };
 }

@@ -44,8 +44,8 @@ export function addPredictionsBench(parent: Command, perform: Perform, io: Io): 
     async (_, { worlds, rounds, link, sharedMemory, modelParallel }, output) => {
       const shaped = link === undefined ? { gbit: 2, latencyUs: 50 } : linkNumbers(link);
       const links = [shaped, ...(sharedMemory ? [null] : [])];
-      const found = await predictions({ worlds, links, rounds, modelParallel }, progressOn(io));
-      const { measured, runs, meanError, worstError, isExactInBytes } = found;
+      const comparison = await predictions({ worlds, links, rounds, modelParallel }, progressOn(io));
+      const { measured, runs, meanError, worstError, isExactInBytes } = comparison;
       const { kernels, ...calibration } = measured;
       const processor = processorName();
       const report = {
@@ -54,12 +54,12 @@ export function addPredictionsBench(parent: Command, perform: Perform, io: Io): 
         calibration: { ...calibration, kernels: kernels.length },
         mean_error: meanError,
         worst_error: worstError,
-        data_parallel_error: found.dataParallelError,
-        model_parallel_error: found.modelParallelError,
+        data_parallel_error: comparison.dataParallelError,
+        model_parallel_error: comparison.modelParallelError,
         bytes_equal: isExactInBytes,
         rows: runs,
       };
-      output.answer(report, () => `${processor}, ${measured.cores} cores\n${found}`);
+      output.answer(report, () => `${processor}, ${measured.cores} cores\n${comparison}`);
       return isExactInBytes ? 0 : 1;
     },
   );

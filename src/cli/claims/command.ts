@@ -199,9 +199,9 @@ function moreOf(finding: Finding): Readonly<Record<string, string>> {
 
 function oneClaim({ claim, finding, holds, change, unjudged }: ClaimCheck): string {
   const [row] = claimsTable([{ claim, finding }]).rows;
-  const told = (word: string, value: unknown): string =>
+  const numberText = (word: string, value: unknown): string =>
     value === '' || value === undefined ? '' : `${word} ${value}, `;
-  const numbers = `${told('documented', row?.documented)}${told('found', row?.found)}`;
+  const numbers = `${numberText('documented', row?.documented)}${numberText('found', row?.found)}`;
   const more = Object.entries(moreOf(finding)).map(([name, text]) => `${name}: ${text}`);
   return [
     `${claim.id} (${claim.document}): ${claim.statement}`,

@@ -34,10 +34,10 @@ export async function calibrate(options: CalibrateOptions, io: Io, output: Outpu
 }
 
 /** Returns the measurements. Throws: ENGINE if torch or CUDA is missing. */
-function present(found: unknown, python: string): unknown {
+function present(answer: unknown, python: string): unknown {
   const missing =
-    typeof found === 'object' && found !== null && 'missing' in found ? found.missing : undefined;
-  if (missing === undefined) return found;
+    typeof answer === 'object' && answer !== null && 'missing' in answer ? answer.missing : undefined;
+  if (missing === undefined) return answer;
   throw new ShardlabError(
     'ENGINE',
     missing === 'torch'

@@ -38,20 +38,25 @@ export function checkNode(version: string = process.versions.node): Check {
   const [major = 0, minor = 0] = version.split('.').map(Number);
   const [leastMajor, leastMinor] = LEAST_NODE;
   const isNew = major > leastMajor || (major === leastMajor && minor >= leastMinor);
-  const found = `${version} (${process.platform} ${process.arch})`;
-  if (isNew) return { name: 'Node', status: 'good', found, facts: { version } };
-  return { name: 'Node', status: 'bad', found, advice: `install Node ${LEAST_NODE.join('.')} or newer` };
+  const finding = `${version} (${process.platform} ${process.arch})`;
+  if (isNew) return { name: 'Node', status: 'good', found: finding, facts: { version } };
+  return {
+    name: 'Node',
+    status: 'bad',
+    found: finding,
+    advice: `install Node ${LEAST_NODE.join('.')} or newer`,
+  };
 }
 
 /** Reports this machine's processor and memory. */
 export function checkHost(): Check {
   const processors = cpus();
   const model = processorName();
-  const found = `${processors.length} × ${model}, ${formatBytes(totalmem())} of memory`;
+  const finding = `${processors.length} × ${model}, ${formatBytes(totalmem())} of memory`;
   return {
     name: 'host',
     status: 'good',
-    found,
+    found: finding,
     facts: { processor: model, cores: processors.length, memoryBytes: totalmem() },
   };
 }
@@ -69,8 +74,8 @@ export async function checkWasm(searchPaths: readonly string[]): Promise<readonl
   try {
     await createWasmEngine({ searchPaths });
   } catch (error) {
-    const found = `does not start: ${error instanceof Error ? error.message : String(error)}`;
-    return [{ name: 'engine wasm', status: 'bad', found, advice: 'npm ci, then npm run build' }];
+    const finding = `does not start: ${error instanceof Error ? error.message : String(error)}`;
+    return [{ name: 'engine wasm', status: 'bad', found: finding, advice: 'npm ci, then npm run build' }];
   }
   return [{ name: 'engine wasm', status: 'good', found: 'starts' }, checkBlas(searchPaths)];
 }

@@ -98,8 +98,8 @@ async function measure(probe: Probe, known: Known): Promise<Measured> {
   }
 }
 
-function without(what: string, { torch, missing }: Known): string {
-  return torch === undefined ? missing : `torch is built without ${what}`;
+function without(feature: string, { torch, missing }: Known): string {
+  return torch === undefined ? missing : `torch is built without ${feature}`;
 }
 
 function measurePackage(name: string, { torch, missing, packages }: Known): Measured {
@@ -108,8 +108,8 @@ function measurePackage(name: string, { torch, missing, packages }: Known): Meas
   return version === null ? absent('not installed') : present(`${name} ${version}`);
 }
 
-function enough(found: number, least: number, here: string): Measured {
-  return { here, isPresent: found >= least };
+function enough(amount: number, least: number, here: string): Measured {
+  return { here, isPresent: amount >= least };
 }
 
 function gpus(least: number, { status, found, facts }: Check): Measured {
@@ -131,8 +131,8 @@ function networks(): Measured {
 const ADAPTERS = '/sys/class/infiniband';
 
 function adapters(): Measured {
-  const found = existsSync(ADAPTERS) ? readdirSync(ADAPTERS) : [];
-  return found.length > 0 ? present(found.join(', ')) : absent('no InfiniBand or RoCE adapter');
+  const names = existsSync(ADAPTERS) ? readdirSync(ADAPTERS) : [];
+  return names.length > 0 ? present(names.join(', ')) : absent('no InfiniBand or RoCE adapter');
 }
 
 function program(name: string, env: NodeJS.ProcessEnv): Measured {

@@ -96,8 +96,8 @@ function whyText({ section, why, claim }: Row): string {
 /** Returns the document with an id. Throws: CONFIG with the nearest id if there is none. */
 function documentNamed(id: string): DocumentName {
   const names = Object.keys(DOCUMENTS) as DocumentName[]; // the keys are the names in the type
-  const found = names.find((name) => name === id);
-  if (found !== undefined) return found;
+  const documentName = names.find((name) => name === id);
+  if (documentName !== undefined) return documentName;
   const close = nearest(id, names) ?? names.find((name) => id !== '' && name.includes(id.toLowerCase()));
   throw new ConfigError(
     `no document is called '${id}'${close === undefined ? '.' : `; did you mean '${close}'?`} There are ${names.join(', ')}`,

@@ -18,27 +18,27 @@ function checkVariable(
   interfaces: readonly string[],
   route: string | undefined,
 ): Check {
-  const chosen = interfaces.filter((one) => matches(name, value, one));
+  const chosen = interfaces.filter((interfaceName) => matches(name, value, interfaceName));
   const said = `${value} (${where})`;
   const facts = { value, where, interfaces, chosen, route: route ?? null };
   if (chosen.length === 0) {
-    const found = `${said} matches no interface of this machine`;
+    const finding = `${said} matches no interface of this machine`;
     const isPattern = !name.startsWith('NCCL') && /[=^]/.test(value);
     const advice = isPattern
       ? `gloo takes names only, not ^ or =; this machine has ${interfaces.join(', ')}`
       : `name one of ${interfaces.join(', ')}; each machine may need its own name`;
-    return { name, status: 'bad', found, advice, facts };
+    return { name, status: 'bad', found: finding, advice, facts };
   }
-  if (chosen.every((one) => one === 'lo')) {
-    const advice = `the interface lo reaches no other machine: name one of ${interfaces.filter((one) => one !== 'lo').join(', ')}`;
+  if (chosen.every((interfaceName) => interfaceName === 'lo')) {
+    const advice = `the interface lo reaches no other machine: name one of ${interfaces.filter((interfaceName) => interfaceName !== 'lo').join(', ')}`;
     return { name, status: 'bad', found: `${said} chooses lo`, advice, facts };
   }
   if (route === undefined || route === 'lo' || chosen.includes(route)) {
     return { name, status: 'good', found: `${said} chooses ${chosen.join(', ')}`, facts };
   }
   const advice = `all machines must reach each other by ${chosen.join(', ')} too; if they do not, name ${route}`;
-  const found = `${said} chooses ${chosen.join(', ')}, but machine 0 is reached by ${route}`;
-  return { name, status: 'note', found, advice, facts };
+  const finding = `${said} chooses ${chosen.join(', ')}, but machine 0 is reached by ${route}`;
+  return { name, status: 'note', found: finding, advice, facts };
 }
 
 /**
@@ -46,9 +46,11 @@ function checkVariable(
  * are excluded. gloo and TensorPipe read whole names. Source: NVIDIA's list of NCCL's environment variables; PyTorch's
  * documentation of torch.distributed.
  */
-function matches(variable: string, value: string, one: string): boolean {
-  if (!variable.startsWith('NCCL')) return value.split(',').includes(one);
+function matches(variable: string, value: string, interfaceName: string): boolean {
+  if (!variable.startsWith('NCCL')) return value.split(',').includes(interfaceName);
   const [, isExcluded, isWhole, names = ''] = /^(\^?)(=?)(.*)$/.exec(value) ?? [];
-  const isNamed = names.split(',').some((name) => (isWhole ? one === name : one.startsWith(name)));
+  const isNamed = names
+    .split(',')
+    .some((name) => (isWhole ? interfaceName === name : interfaceName.startsWith(name)));
   return isExcluded ? !isNamed : isNamed;
 }

@@ -23,12 +23,13 @@ function checkPackages(environment: PythonEnvironment | undefined, command: stri
   const { python, version, packages } = environment;
   const present = Object.entries(packages).flatMap(([pkg, v]) => (v === null ? [] : [`${pkg} ${v}`]));
   const absent = Object.keys(packages).filter((pkg) => packages[pkg] === null);
-  const found = `${[`Python ${version}`, ...present].join(', ')} (${python})`;
-  if (absent.length === 0) return { name, status: 'good', found, facts: { python, version, packages } };
+  const finding = `${[`Python ${version}`, ...present].join(', ')} (${python})`;
+  if (absent.length === 0)
+    return { name, status: 'good', found: finding, facts: { python, version, packages } };
   return {
     name,
     status: 'note',
-    found: `${found}; without ${absent.join(', ')}`,
+    found: `${finding}; without ${absent.join(', ')}`,
     advice: 'npm start makes an environment with these packages',
     facts: { python, version, packages },
   };
@@ -47,9 +48,14 @@ function checkKernelspec(env: NodeJS.ProcessEnv, prefix: string | undefined): Ch
   }
   const missing = first.argv.slice(0, 2).filter((path) => !existsSync(path));
   if (missing.length > 0) {
-    const found = `${first.folder} names ${missing.join(', ')}, which does not exist`;
-    return { name, status: 'bad', found, advice: 'shardlab install --user in the clone that you use' };
+    const finding = `${first.folder} names ${missing.join(', ')}, which does not exist`;
+    return {
+      name,
+      status: 'bad',
+      found: finding,
+      advice: 'shardlab install --user in the clone that you use',
+    };
   }
-  const found = installed.map(({ folder }) => folder).join(', ');
-  return { name, status: 'good', found, facts: { folders: installed.map(({ folder }) => folder) } };
+  const finding = installed.map(({ folder }) => folder).join(', ');
+  return { name, status: 'good', found: finding, facts: { folders: installed.map(({ folder }) => folder) } };
 }

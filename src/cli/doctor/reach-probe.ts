@@ -4,7 +4,7 @@ import { BlockList, connect, isIP } from 'node:net';
 import { type NetworkInterfaceInfo, networkInterfaces } from 'node:os';
 
 /** The result of one test. 'silent': there was no answer in time; 'no host': the network says that no machine has the address. */
-export type Outcome =
+export type ReachOutcome =
   | 'open'
   | 'refused'
   | 'silent'
@@ -26,7 +26,7 @@ export interface Route {
 
 /** The findings of the test of one address. */
 export interface Probed {
-  readonly outcome: Outcome;
+  readonly outcome: ReachOutcome;
   /** The tested address of the name; undefined: the name has no address. */
   readonly address: string | undefined;
   /** All addresses of the name. */
@@ -47,7 +47,7 @@ export const CONNECT_SECONDS = 5;
 /** The longest time that a test takes, with any number of addresses, because all are tested at once. */
 export const MOST_SECONDS = NAME_SECONDS + CONNECT_SECONDS + 1;
 
-const OUTCOMES: Readonly<Record<string, Outcome>> = {
+const OUTCOMES: Readonly<Record<string, ReachOutcome>> = {
   ECONNREFUSED: 'refused',
   ETIMEDOUT: 'silent',
   EHOSTUNREACH: 'no host',
@@ -121,8 +121,8 @@ function addressesOf(host: string): Promise<readonly string[] | string> {
     const limits = { timeout: NAME_SECONDS * 1e3, killSignal: 'SIGKILL' } as const;
     execFile(process.execPath, ['-e', LOOKUP, host], limits, (error, stdout) => {
       if (error !== null) return resolve('EAI_AGAIN');
-      const found: readonly string[] | string = JSON.parse(stdout);
-      resolve(found.length === 0 ? 'ENOTFOUND' : found);
+      const addresses: readonly string[] | string = JSON.parse(stdout);
+      resolve(addresses.length === 0 ? 'ENOTFOUND' : addresses);
     });
   });
 }
@@ -138,9 +138,9 @@ function routeOf(address: string, port: number): Promise<Route | string> {
     socket.connect(port, address, () => {
       const source = socket.address().address;
       socket.close();
-      const found = interfaceOf(source);
-      const isDirect = found !== undefined && isWithin(address, found.info);
-      resolve({ interface: found?.name ?? 'an unknown interface', source, isDirect });
+      const ownInterface = interfaceOf(source);
+      const isDirect = ownInterface !== undefined && isWithin(address, ownInterface.info);
+      resolve({ interface: ownInterface?.name ?? 'an unknown interface', source, isDirect });
     });
   });
 }

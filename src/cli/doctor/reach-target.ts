@@ -22,7 +22,7 @@ export interface InterfaceVariable {
 }
 
 /** The addresses and variables that `--reach` has to test. */
-export interface Asked {
+export interface ReachRequest {
   readonly targets: readonly Target[];
   readonly variables: readonly InterfaceVariable[];
   /** The index of this machine, from 0, if a file gives it. */
@@ -44,22 +44,22 @@ const MOST_TARGETS = 64;
  * Reads what to test: 'HOST:PORT,HOST:PORT', or a file or command of another program that names the address where machines
  * meet. Throws: CONFIG if the text is neither, or if the file names no address.
  */
-export function askedOf(text: string, { cwd, env }: Pick<Io, 'cwd' | 'env'>): Asked {
+export function reachRequestOf(text: string, { cwd, env }: Pick<Io, 'cwd' | 'env'>): ReachRequest {
   if (text.trim() === '') throw noAddress('without a text');
   const file = text.replace(/:\d+$/, '');
   const isFile = existsSync(resolve(cwd, text)) || existsSync(resolve(cwd, file));
   const isCommand = /\s/.test(text.trim().replaceAll(/\s*,\s*/g, ','));
-  const asked = isFile || isCommand ? ofFile(text, readAll(text, { cwd }), env) : ofAddresses(text);
-  if (asked.targets.length > MOST_TARGETS) {
+  const request = isFile || isCommand ? ofFile(text, readAll(text, { cwd }), env) : ofAddresses(text);
+  if (request.targets.length > MOST_TARGETS) {
     throw new ConfigError(
-      `--reach: ${asked.targets.length} addresses are too many; give at most ${MOST_TARGETS} at once`,
+      `--reach: ${request.targets.length} addresses are too many; give at most ${MOST_TARGETS} at once`,
     );
   }
-  const known = new Set(asked.variables.map(({ name }) => name));
-  return { ...asked, variables: [...asked.variables, ...variablesOf(env, known)] };
+  const known = new Set(request.variables.map(({ name }) => name));
+  return { ...request, variables: [...request.variables, ...variablesOf(env, known)] };
 }
 
-function ofAddresses(text: string): Asked {
+function ofAddresses(text: string): ReachRequest {
   const targets = text.split(',').map((each): Target => {
     const address = each.trim();
     const { host, port } = parseAddress(address) ?? {};
@@ -103,7 +103,7 @@ function finder(lines: readonly ReadLine[]): Find {
   return (...keys) => lines.findLast((line) => line.value !== null && keys.includes(nameOf(line)));
 }
 
-function ofFile(text: string, readings: readonly Reading[], env: NodeJS.ProcessEnv): Asked {
+function ofFile(text: string, readings: readonly Reading[], env: NodeJS.ProcessEnv): ReachRequest {
   const lines = readings.flatMap((reading) => reading.lines);
   const targets = readings.flatMap((reading) => {
     const find = finder(reading.lines);

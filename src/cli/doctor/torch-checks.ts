@@ -41,20 +41,20 @@ export async function checkTorch(
     env,
     patienceMilliseconds,
   );
-  const found = looked.stdout.includes('\n')
+  const torchOrFailure = looked.stdout.includes('\n')
     ? readTorch(looked.stdout)
     : (looked.failure ?? 'it prints nothing');
-  if (typeof found === 'string') {
+  if (typeof torchOrFailure === 'string') {
     const advice = isNamed ? `correct SHARDLAB_TORCH_PYTHON, or unset it and run ${COMMAND}` : COMMAND;
-    return [{ name, status: 'bad', found: `${python}: ${found}`, advice }];
+    return [{ name, status: 'bad', found: `${python}: ${torchOrFailure}`, advice }];
   }
   const first: Check = {
     name,
     status: 'good',
-    found: `torch ${found.torch}, Python ${found.python} (${python})`,
-    facts: { ...found, python, pythonVersion: found.python },
+    found: `torch ${torchOrFailure.torch}, Python ${torchOrFailure.python} (${python})`,
+    facts: { ...torchOrFailure, python, pythonVersion: torchOrFailure.python },
   };
-  return withImport ? [first, checkDevices(looked, found.cuda)] : [first];
+  return withImport ? [first, checkDevices(looked, torchOrFailure.cuda)] : [first];
 }
 
 function checkDevices({ stdout, failure }: Looked, cuda: string | null): Check {

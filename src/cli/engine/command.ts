@@ -45,11 +45,13 @@ function checkUsage(
       `there is no engine '${name}'; ${near === undefined ? `give ${NAMES.join(' or ')}` : `did you mean ${near}?`}`,
     );
   }
-  const given = Object.entries({ '--cuda': cuda, '--deepspeed': deepspeed, '--python': python }).find(
-    ([, one]) => one !== undefined,
+  const torchOption = Object.entries({ '--cuda': cuda, '--deepspeed': deepspeed, '--python': python }).find(
+    ([, value]) => value !== undefined,
   );
-  if (given !== undefined && (name !== 'torch' || lists === true)) {
-    throw new ConfigError(`${given[0]} belongs to \`shardlab engine torch\`, which makes the environment`);
+  if (torchOption !== undefined && (name !== 'torch' || lists === true)) {
+    throw new ConfigError(
+      `${torchOption[0]} belongs to \`shardlab engine torch\`, which makes the environment`,
+    );
   }
   if (lists === true && name === 'wasm') {
     throw new ConfigError(

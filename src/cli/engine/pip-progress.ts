@@ -10,9 +10,9 @@ export interface PipProgress {
 /** Shows a bar per file that pip downloads, and the time while it installs. */
 export function showPip(place: ProgressPlace): PipProgress {
   let progress: Progress | undefined;
-  const begin = (what: string): void => {
+  const begin = (activity: string): void => {
     progress?.end();
-    progress = new Progress(what, 'bytes', place);
+    progress = new Progress(activity, 'bytes', place);
   };
   begin('asking the package index');
   return {

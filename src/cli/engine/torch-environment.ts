@@ -82,14 +82,14 @@ export async function ensureTorch(
   rmSync(completeMark(environment), { force: true });
   await makeEnvironment(work);
   await install(work, files);
-  const found = await versions(work);
+  const versionsOrFailure = await versions(work);
   stopIfAsked(work);
-  if (typeof found === 'string') {
-    throw new SetUpError(`${environment} does not work after the installation: ${found}`, [
+  if (typeof versionsOrFailure === 'string') {
+    throw new SetUpError(`${environment} does not work after the installation: ${versionsOrFailure}`, [
       `delete ${environment} and run \`npx shardlab engine torch\` again`,
     ]);
   }
-  const answer = asAnswer(work, found);
+  const answer = asAnswer(work, versionsOrFailure);
   mark(environment, files);
   return answer;
 }
@@ -153,28 +153,30 @@ async function makeEnvironment(work: Work): Promise<void> {
   } catch (error) {
     stopIfAsked(work);
     if (!(error instanceof SetUpError)) throw error;
-    throw new SetUpError(error.what, [...error.advice, 'or another Python: --python /path/to/python']);
+    throw new SetUpError(error.failure, [...error.advice, 'or another Python: --python /path/to/python']);
   }
 }
 
 /** Returns the Pythons that can make the environment. Throws: CONFIG if the given Python does not fit, ENGINE if there is none. */
-async function usablePythons(given: string | undefined, { env, cwd }: Io): Promise<readonly string[]> {
+async function usablePythons(namedPython: string | undefined, { env, cwd }: Io): Promise<readonly string[]> {
   const least = LEAST_PYTHON.join('.');
-  if (given !== undefined) {
-    const python = given.includes('/') ? resolve(cwd, given) : given;
-    const found = await describePython(python, env);
-    if (found === undefined) {
-      throw new ConfigError(`--python ${given} does not run; name a Python ${least} or newer`);
+  if (namedPython !== undefined) {
+    const python = namedPython.includes('/') ? resolve(cwd, namedPython) : namedPython;
+    const description = await describePython(python, env);
+    if (description === undefined) {
+      throw new ConfigError(`--python ${namedPython} does not run; name a Python ${least} or newer`);
     }
-    if (!isNewEnough(found.version)) {
+    if (!isNewEnough(description.version)) {
       throw new ConfigError(
-        `--python ${given} is Python ${found.version}; torch needs ${least} or newer, so name another`,
+        `--python ${namedPython} is Python ${description.version}; torch needs ${least} or newer, so name another`,
       );
     }
     return [python];
   }
-  const found = await Promise.all(pythonsOnPath(env).map((path) => describePython(path, env)));
-  const usable = found.flatMap((one) => (one !== undefined && isNewEnough(one.version) ? [one.python] : []));
+  const pythons = await Promise.all(pythonsOnPath(env).map((path) => describePython(path, env)));
+  const usable = pythons.flatMap((python) =>
+    python !== undefined && isNewEnough(python.version) ? [python.python] : [],
+  );
   if (usable.length > 0) return usable;
   throw new SetUpError(`No Python ${least} or newer was found on the PATH; torch needs one.`, [
     'Debian, Ubuntu: sudo apt-get install python3 python3-venv',
@@ -193,7 +195,7 @@ async function install(work: Work, files: readonly string[]): Promise<void> {
   const progress = showPip(progressOn(io));
   try {
     await installRequirements(venvPython(environment), files, {
-      what: `torch, numpy, safetensors${files === WITH_DEEPSPEED ? ', accelerate and deepspeed' : ' and accelerate'}`,
+      packagesName: `torch, numpy, safetensors${files === WITH_DEEPSPEED ? ', accelerate and deepspeed' : ' and accelerate'}`,
       // DeepSpeed compiles its operations at their first use, not now.
       env: { ...io.env, DS_BUILD_OPS: '0' },
       signal,

@@ -52,9 +52,9 @@ export function readKernelspec(jupyterData: string): KernelSpec | undefined {
 
 /** Deletes our kernelspec in a Jupyter data folder; returns whether it was there. */
 export function removeKernelspec(jupyterData: string): boolean {
-  const found = readKernelspec(jupyterData) !== undefined;
+  const wasThere = readKernelspec(jupyterData) !== undefined;
   rmSync(kernelspecFolder(jupyterData), { recursive: true, force: true });
-  return found;
+  return wasThere;
 }
 
 /** Returns the user's Jupyter data folder. Source: jupyter_core.paths.jupyter_data_dir. */

@@ -10,7 +10,7 @@ const FIRST_WITH_RAW_PROGRESS = [24, 1] as const;
 
 export interface PipOptions extends Omit<ProgramOptions, 'expect'> {
   /** A name for the installed packages, used in messages. */
-  readonly what: string;
+  readonly packagesName: string;
   readonly patienceSeconds?: number;
   /** Installs into this folder; default: into the Python's virtual environment. */
   readonly target?: string;
@@ -25,7 +25,15 @@ export interface PipOptions extends Omit<ProgramOptions, 'expect'> {
 export async function installRequirements(
   python: string,
   files: readonly string[],
-  { what, patienceSeconds = INDEX_PATIENCE_SECONDS, target, dependencies, env, signal, line }: PipOptions,
+  {
+    packagesName,
+    patienceSeconds = INDEX_PATIENCE_SECONDS,
+    target,
+    dependencies,
+    env,
+    signal,
+    line,
+  }: PipOptions,
 ): Promise<void> {
   const pip = ['-I', '-m', 'pip'];
   const place = target === undefined ? [] : ['--target', target];
@@ -40,7 +48,7 @@ export async function installRequirements(
   const reason = result.isLate
     ? `the package index did not answer within ${patienceSeconds} s`
     : (result.missing?.message ?? lastLines(result.stderr || result.stdout, 8));
-  throw new SetUpError(`pip did not install ${what}:\n${reason}`, [
+  throw new SetUpError(`pip did not install ${packagesName}:\n${reason}`, [
     `is the package index reachable? ${python} -m pip config list names it; behind a proxy: HTTPS_PROXY=URL`,
     'for a private certificate authority: PIP_CERT=FILE; for a private index: pip config set global.index-url URL',
   ]);

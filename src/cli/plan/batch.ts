@@ -80,8 +80,8 @@ function answerLine(
   try {
     const request = jsonOf(line);
     id = idOf(request);
-    const { line: asked, ignored } = withoutNotes(request);
-    const input = (isBatchLine(asked) ? ofBatchLine(asked) : asked) as PlanObject; // `plannedInput` checks it
+    const { line: ownRequest, ignored } = withoutNotes(request);
+    const input = (isBatchLine(ownRequest) ? ofBatchLine(ownRequest) : ownRequest) as PlanObject; // `plannedInput` checks it
     const answer = answerOf(id ?? undefined, plannedInput(input, place, { calibration }));
     return ignored.length === 0 ? answer : { ...answer, ignored };
   } catch (error) {

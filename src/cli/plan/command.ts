@@ -75,8 +75,8 @@ export function declarePlan(command: Command, perform: Perform, io: Io): void {
     const plans = (isCommand ? [configs] : configs.map((name) => [name])).map((words) => {
       const [name = ''] = words.length > 1 ? ['command line'] : words;
       const reading = foreignReading(words, { io, output, world: gpus });
-      const asked = withSettings(reading?.config ?? planInputNamed(name, io.cwd), options.set);
-      const input = (reading === null ? asked : { ...reading, config: asked }) as PlanInput; // `plan` checks it
+      const settings = withSettings(reading?.config ?? planInputNamed(name, io.cwd), options.set);
+      const input = (reading === null ? settings : { ...reading, config: settings }) as PlanInput; // `plan` checks it
       const planned = naming(name, () => quietPlan(input, place, { calibration }));
       for (const { says } of planned.assumed) output.note(`warning: ${name}: ${says}`);
       const cost = tokens === undefined ? undefined : costOf(planned, { tokens }, prices);

@@ -16,10 +16,10 @@ export function declareRead(command: Command, perform: Perform, io: Io): void {
       'a file of Accelerate, DeepSpeed, LLaMA-Factory, Axolotl or TorchTitan, a Python script, a launch script (file:line for one of its launches), or, after --, a command',
     )
     .option('--world <n>', 'number of ranks, if the settings do not say it', wholeNumber(1));
-  perform<ReadCommandOptions>(command, async (asked, { world }, output) => {
-    const [first] = asked;
+  perform<ReadCommandOptions>(command, async (words, { world }, output) => {
+    const [first] = words;
     if (first === undefined) throw new ConfigError('name a file, or give a command after --');
-    const readings = readAll(asked.length === 1 ? first : asked, { cwd: io.cwd, world });
+    const readings = readAll(words.length === 1 ? first : words, { cwd: io.cwd, world });
     const answers = readings.map(readingAnswer);
     output.answer(answers.length === 1 ? answers[0] : answers, () => readings.map(readingText).join('\n\n'));
     return readings.some(({ lines }) => lines.some(({ effect }) => effect === 'error')) ? 2 : 0;

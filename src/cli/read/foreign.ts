@@ -13,9 +13,9 @@ export function foreignReading(
 ): Reading | null {
   const [word = '', ...more] = words;
   if (more.length === 0 && hubModelAt(word, io.cwd) !== undefined) return null;
-  const asked = foreignOf(words, io.cwd);
-  if (asked === null) return null;
-  const reading = readConfig(asked, { cwd: io.cwd, world });
+  const source = foreignOf(words, io.cwd);
+  if (source === null) return null;
+  const reading = readConfig(source, { cwd: io.cwd, world });
   output.note(linesText(reading.lines));
   requireReadable(reading);
   const { model: name } = reading.place;
@@ -33,9 +33,11 @@ export function foreignReading(
 /** Returns the number of ranks to start: as many as the reading says, up to a limit for this machine. */
 export function ranksHere(reading: Reading, output: Output): number {
   const degrees = degreesOf(reading);
-  const asked = reading.world ?? Math.max(2, degrees);
-  if (asked <= MOST_RANKS_HERE) return asked;
+  const numRanks = reading.world ?? Math.max(2, degrees);
+  if (numRanks <= MOST_RANKS_HERE) return numRanks;
   const ranks = degrees * Math.max(1, Math.floor(MOST_RANKS_HERE / degrees));
-  output.note(`the settings ask for ${asked} ranks, but ${ranks} run here; --ranks chooses another number`);
+  output.note(
+    `the settings ask for ${numRanks} ranks, but ${ranks} run here; --ranks chooses another number`,
+  );
   return ranks;
 }

@@ -88,15 +88,15 @@ export function declareRecommend(command: Command, perform: Perform, io: Io): vo
   perform<RecommendCommandOptions>(command, async (_, options, output) => {
     const prices = readPrices(options.prices, io.cwd) ?? PRICES;
     const request = requestOf(options, io, output);
-    const found = withProgressSync(
+    const recommendation = withProgressSync(
       'searching',
       'layouts',
       (progress) => recommend(request, { predict, prices, top: options.top, progress }),
       progressOn(io),
     );
-    output.answer(asJson(found, prices), () => asText(found));
-    if (found.ranked.length > 0) return 0;
-    const [nearest] = found.losses;
+    output.answer(asJson(recommendation, prices), () => asText(recommendation));
+    if (recommendation.ranked.length > 0) return 0;
+    const [nearest] = recommendation.losses;
     output.note(`shardlab: nothing fits; ${nearest?.family} comes nearest: ${nearest?.why}`);
     return 1;
   });
@@ -126,14 +126,14 @@ function precisionKeys(precision: NonNullable<RecommendCommandOptions['precision
   return { mixedPrecision: { paramDtype: besideFp8(precision) }, ...(precision === 'fp8' && { fp8: true }) };
 }
 
-function asJson(found: Recommendation, prices: PriceTable): Readonly<Record<string, unknown>> {
+function asJson(recommendation: Recommendation, prices: PriceTable): Readonly<Record<string, unknown>> {
   return {
-    by: found.request.by,
-    candidates: found.numCandidates,
-    fitting: found.numFitting,
-    ranked: found.ranked.map((planned) => plannedAnswer(planned, prices)),
-    ...(found.fewest === undefined ? {} : { fewest: plannedAnswer(found.fewest, prices) }),
-    lost: found.losses.map(({ family, best, tried, fitting, why, undecided }) => ({
+    by: recommendation.request.by,
+    candidates: recommendation.numCandidates,
+    fitting: recommendation.numFitting,
+    ranked: recommendation.ranked.map((planned) => plannedAnswer(planned, prices)),
+    ...(recommendation.fewest === undefined ? {} : { fewest: plannedAnswer(recommendation.fewest, prices) }),
+    lost: recommendation.losses.map(({ family, best, tried, fitting, why, undecided }) => ({
       family,
       why,
       ...(undecided === undefined ? {} : { decided_by: undecided }),
@@ -141,7 +141,7 @@ function asJson(found: Recommendation, prices: PriceTable): Readonly<Record<stri
       fitting,
       best: plannedAnswer(best, prices),
     })),
-    not_tried: found.notTried,
+    not_tried: recommendation.notTried,
   };
 }
 
@@ -155,6 +155,6 @@ function plannedAnswer(planned: Planned, prices: PriceTable): Readonly<Record<st
   };
 }
 
-function asText(found: Recommendation): string {
-  return [recommendationTable(found).toText(100), ...recommendationNotes(found)].join('\n');
+function asText(recommendation: Recommendation): string {
+  return [recommendationTable(recommendation).toText(100), ...recommendationNotes(recommendation)].join('\n');
 }

@@ -65,9 +65,9 @@ export function declareRun(command: Command, perform: Perform, io: Io): void {
       throw new ConfigError('--init and --resume both define the initial parameters; give one of them');
     }
     const path = (option: 'init' | 'events' | 'save' | 'resume'): string | undefined => {
-      const given = options[option];
-      if (given === '') throw new ConfigError(`--${option} needs a path, not an empty text`);
-      return given && resolve(io.cwd, given);
+      const value = options[option];
+      if (value === '') throw new ConfigError(`--${option} needs a path, not an empty text`);
+      return value && resolve(io.cwd, value);
     };
     const [init, events] = [path('init'), path('events')];
     const [save, resume] = [path('save'), path('resume')];
@@ -102,8 +102,8 @@ function askedTraining(words: readonly string[], { sets, options, io, output }: 
     return { config: steps === undefined ? named : { ...named, steps }, ranks: options.ranks ?? 2 };
   }
   const ranks = options.ranks ?? ranksHere(reading, output);
-  const asked = withSettings(reading.config, sets);
-  const { config, notes } = toyConfig(asked, { steps, ranks, isScaled: ranks !== reading.world });
+  const settings = withSettings(reading.config, sets);
+  const { config, notes } = toyConfig(settings, { steps, ranks, isScaled: ranks !== reading.world });
   for (const note of notes) output.note(note);
   return { config, ranks };
 }

@@ -90,7 +90,7 @@ function maxRssOf(job: Job, engine: LaunchOptions['engine']): Promise<number[]> 
   const all = job.on('all');
   return engine === 'torch'
     ? (all.python('import resource\nresource.getrusage(resource.RUSAGE_SELF).ru_maxrss') as Promise<number[]>)
-    : all.measure<number>({ what: 'maxRss' });
+    : all.measure<number>({ kind: 'maxRss' });
 }
 
 /** Returns the number of remaining steps: `steps` minus the steps that the checkpoint contains. */

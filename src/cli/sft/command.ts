@@ -30,12 +30,12 @@ export function declareSft(command: Command, perform: Perform, io: Io): void {
 }
 
 function ranksOf({ nproc }: SftCommandOptions, { env }: Io): number {
-  const { NPROC_PER_NODE: given } = env;
+  const { NPROC_PER_NODE: nprocPerNode } = env;
   if (nproc !== undefined) return nproc;
-  if (given === undefined || given === '') return 1;
-  const ranks = Number(given);
+  if (nprocPerNode === undefined || nprocPerNode === '') return 1;
+  const ranks = Number(nprocPerNode);
   if (isWhole(ranks, 1)) return ranks;
-  throw new ConfigError(`sft: NPROC_PER_NODE is ${given}; give an integer of at least 1`);
+  throw new ConfigError(`sft: NPROC_PER_NODE is ${nprocPerNode}; give an integer of at least 1`);
 }
 
 /** Returns the answer of --json. */

@@ -203,10 +203,10 @@ export function flagsHelp(): string {
 }
 
 /** Returns a path of local data. Throws: CONFIG for a name of a hub. */
-function localPath(given: string, cwd: string): string {
-  if (/[#:]/.test(given) && !/^[A-Za-z]:/.test(given))
+function localPath(path: string, cwd: string): string {
+  if (/[#:]/.test(path) && !/^[A-Za-z]:/.test(path))
     throw new ConfigError(
-      `${given} names a part of a hub's data set; download the data set and give its files`,
+      `${path} names a part of a hub's data set; download the data set and give its files`,
     );
-  return resolve(cwd, given);
+  return resolve(cwd, path);
 }

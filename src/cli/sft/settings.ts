@@ -34,7 +34,7 @@ export interface SftSettings {
 
 /** Returns the config of a training, except for the number of its steps. Throws: CONFIG naming the argument. */
 export function configOf({ values, others, ranks, cwd, note }: SftSettings): TrainConfigInput {
-  const { dataset, val_dataset: given, split_dataset_ratio: share = 0 } = values;
+  const { dataset, val_dataset: validationFiles, split_dataset_ratio: share = 0 } = values;
   if (dataset === undefined)
     throw new ConfigError(
       'sft: --dataset is missing; name a file with conversations, such as --dataset chats.jsonl',
@@ -52,7 +52,7 @@ export function configOf({ values, others, ranks, cwd, note }: SftSettings): Tra
       system: values.system,
       packing: values.packing ?? false,
       truncation: values.truncation_strategy ?? 'delete',
-      validation: given ?? (share > 0 ? share : null),
+      validation: validationFiles ?? (share > 0 ? share : null),
     },
   } as const;
   const parsed = parseTrainConfig(config);

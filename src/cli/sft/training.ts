@@ -111,11 +111,11 @@ function begin(job: Job, config: ReturnType<typeof withSteps>, from: string | un
  * checkpoint.
  */
 function checkpointOf(
-  { resume_from_checkpoint: asked }: SftValues,
+  { resume_from_checkpoint: checkpoint }: SftValues,
   output: OutputFolder,
 ): string | undefined {
-  if (asked === undefined || asked === false) return undefined;
-  if (typeof asked === 'string') return asked;
+  if (checkpoint === undefined || checkpoint === false) return undefined;
+  if (typeof checkpoint === 'string') return checkpoint;
   const newest = output.steps().at(-1);
   if (newest !== undefined) return output.of(newest);
   throw new ConfigError(

@@ -137,8 +137,8 @@ export function recordCode(): (path: string, build: string) => void {
   loader._load = (request, parent, isMain) => {
     const from = parent?.filename;
     if (from) {
-      const found = requires.get(from) ?? new Map<string, string>();
-      requires.set(from, found.set(request, loader._resolveFilename(request, parent, isMain)));
+      const targets = requires.get(from) ?? new Map<string, string>();
+      requires.set(from, targets.set(request, loader._resolveFilename(request, parent, isMain)));
     }
     return load.call(loader, request, parent, isMain);
   };
@@ -152,7 +152,7 @@ export function recordCode(): (path: string, build: string) => void {
       const code = /\bimport\(/.test(text) ? Buffer.alloc(0) : script.createCachedData();
       parts.push(bytes, code);
       const { size, mtimeMs } = statSync(file);
-      const found = [...(requires.get(file) ?? [])].map(([request, target]) => [
+      const targetIndices = [...(requires.get(file) ?? [])].map(([request, target]) => [
         request,
         indices.get(target),
       ]);
@@ -163,7 +163,7 @@ export function recordCode(): (path: string, build: string) => void {
         textBytes: bytes.length,
         isAscii: bytes.length === text.length,
         codeBytes: code.length,
-        requires: Object.fromEntries(found.filter(([, index]) => index !== undefined)),
+        requires: Object.fromEntries(targetIndices.filter(([, index]) => index !== undefined)),
       };
     });
     const all = Buffer.concat(parts);
@@ -218,12 +218,12 @@ function readCache(
     const rest = file.subarray(line + 1);
     if (sha1 !== sha1Of(rest)) return undefined;
     let end = 0;
-    const found = modules.map((entry): CachedModule => {
+    const cachedModules = modules.map((entry): CachedModule => {
       const [start, middle] = [end, end + entry.textBytes];
       end = middle + entry.codeBytes;
       return { ...entry, text: rest.subarray(start, middle), code: rest.subarray(middle, end) };
     });
-    return { build, modules: found };
+    return { build, modules: cachedModules };
   } catch {
     return undefined;
   }

@@ -77,13 +77,13 @@ function withResults(nodes: readonly RecordedNode[]): RecordedNode[] {
 
 /** Returns each operation with the clones that it saves, which follow it on the tape; the last group comes first. */
 function groups(nodes: readonly RecordedNode[]): RecordedNode[][] {
-  const found: RecordedNode[][] = [];
+  const nodeGroups: RecordedNode[][] = [];
   for (const node of nodes) {
-    const last = found.at(-1);
+    const last = nodeGroups.at(-1);
     if (node.isSavedClone === true && last !== undefined) last.push(node);
-    else found.push([node]);
+    else nodeGroups.push([node]);
   }
-  return found.reverse();
+  return nodeGroups.reverse();
 }
 
 /** Releases the operations at a tape's end whose results are all disposed, because no loss can depend on them. */
@@ -105,7 +105,7 @@ function isAlive({ outputs, isSavedClone = false }: RecordedNode): boolean {
 export function markOutputs({ outputs, kernelName }: RecordedNode, path: LostPath | EndOfRecording): void {
   for (const output of outputs) {
     if (output.isDisposed) continue;
-    markLost(output, 'place' in path ? { ...path, what: describeTensor(output, kernelName) } : path);
+    markLost(output, 'place' in path ? { ...path, description: describeTensor(output, kernelName) } : path);
   }
 }
 

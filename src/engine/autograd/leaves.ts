@@ -47,7 +47,7 @@ export function leafOf(tensor: tf.Tensor): Leaf | undefined {
     unit: null,
     grad: null,
     version: 0, // tfjs writes new values into another buffer, so saved tensors keep the old values
-    isIn: (other) => other === tensor,
+    isIn: (candidate) => candidate === tensor,
   };
   markLeaf(tensor, made);
   return made;

@@ -11,7 +11,7 @@ import type * as tf from '../../core/tf';
  */
 export type LostPath =
   | { readonly reason: 'unit'; readonly unit: string }
-  | (EndOfRecording & { readonly what: string })
+  | (EndOfRecording & { readonly description: string })
   | { readonly reason: 'changed'; readonly parameter: string };
 
 /** Why a recording ended; `place` is the cell and line in parentheses, or empty. */
@@ -49,18 +49,18 @@ export function lostError(path: LostPath): ShardlabError {
       return changedError(path.parameter);
     case 'backward':
       return new ConfigError(
-        `loss.backward(): the loss depends on ${path.what}, and a backward${path.place} has already run through this tensor's forward ` +
+        `loss.backward(): the loss depends on ${path.description}, and a backward${path.place} has already run through this tensor's forward ` +
           'and freed what was recorded. Add the losses up and run backward once, call the model again, or write x.detach() where ' +
           'no gradient should flow',
       );
     case 'cell':
       return new ConfigError(
-        `loss.backward(): no forward is recorded for this loss: it depends on ${path.what}, which a cell that has ended computed. ` +
+        `loss.backward(): no forward is recorded for this loss: it depends on ${path.description}, which a cell that has ended computed. ` +
           'Compute it in the same cell as the loss, or write x.detach() where no gradient should flow',
       );
     case 'error':
       return new ConfigError(
-        `loss.backward(): no forward is recorded for this loss: it depends on ${path.what}, whose recording an interrupt or an ` +
+        `loss.backward(): no forward is recorded for this loss: it depends on ${path.description}, whose recording an interrupt or an ` +
           'error ended. Call the model again',
       );
     default:

@@ -26,7 +26,7 @@ export interface PartPass {
 }
 
 /** The computation of a part, and the input for which it needs a gradient. */
-export interface Part {
+export interface RecordedPart {
   /** The input that gets a gradient; null for the first part of a model. */
   readonly input: tf.Tensor | null;
   readonly forward: () => tf.Tensor;
@@ -51,12 +51,12 @@ export interface GatherState {
 }
 
 /**
- * Parts that have the same `text` do the same work on their `given` tensors, which forward reads. A dry run may execute
+ * Parts that have the same `text` do the same work on their `inputs`, which forward reads. A dry run may execute
  * only one of these parts.
  */
 export interface PartRepeats {
   readonly text: string;
-  readonly given: readonly tf.Tensor[];
+  readonly inputs: readonly tf.Tensor[];
   /** The gather state of the part; null if the part's parameters are always whole. */
   readonly gathers: GatherState | null;
   /**
@@ -67,7 +67,7 @@ export interface PartRepeats {
 }
 
 /** Runs a part of a model and records it. Throws: SHAPE if the output is no tensor, or the loss is no float32 scalar. */
-export function recordPart(engine: Engine, { input, forward, isLoss, trained }: Part): PartPass {
+export function recordPart(engine: Engine, { input, forward, isLoss, trained }: RecordedPart): PartPass {
   const root = (): tf.Tensor => {
     const output = oneTensor(forward(), isLoss ? 'The loss' : 'The output of a stage');
     return isLoss ? scalar(output) : output;
@@ -82,10 +82,10 @@ export function recordPart(engine: Engine, { input, forward, isLoss, trained }: 
         return;
       }
       requireUnchanged(tape);
-      const found = backward(engine, tape, new Map([[output.id, seed]]), deferral);
-      gradient = (input && found.get(input.id)) ?? null;
-      if (input !== null) found.delete(input.id);
-      handOut(engine, tape, found);
+      const gradients = backward(engine, tape, new Map([[output.id, seed]]), deferral);
+      gradient = (input && gradients.get(input.id)) ?? null;
+      if (input !== null) gradients.delete(input.id);
+      handOut(engine, tape, gradients);
     });
     return gradient;
   };
@@ -108,9 +108,9 @@ export function recordPart(engine: Engine, { input, forward, isLoss, trained }: 
       }
     },
     backwardWeight() {
-      const found: Gradients = new Map();
-      later.compute(engine, found);
-      handOut(engine, tape, found);
+      const gradients: Gradients = new Map();
+      later.compute(engine, gradients);
+      handOut(engine, tape, gradients);
       trained?.(trainedParts(tape));
     },
     dispose() {

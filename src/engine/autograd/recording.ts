@@ -376,13 +376,13 @@ export function isReplaying(): boolean {
 }
 
 /** Returns the active recording; null if no gradient is needed. Throws: ENGINE inside tf.grads and similar functions. */
-export function currentRecording(what: string): Recording | null {
+export function currentRecording(caller: string): Recording | null {
   const { activeTape, gradientDepth, kernelDepth } = tfjsState();
   if (gradientDepth === 0 || kernelDepth > 0) return null;
   if (activeTape instanceof Recording && gradientDepth === 1) return activeTape;
   throw new ShardlabError(
     'ENGINE',
-    `${what} cannot run inside tf.grad and similar functions, whose tape would keep the tensors that must be freed after forward. ` +
+    `${caller} cannot run inside tf.grad and similar functions, whose tape would keep the tensors that must be freed after forward. ` +
       'Gradients of parameters need only loss.backward(), or gradients(() => loss). For the gradient of an input, write const x = new nn.Parameter(data), run backward on a loss of model(x.tensor), and read x.grad. ' +
       'For a gradient penalty, leave the model without a wrapper and without checkpointing, and average its gradients after backward: ' +
       'for (const p of model.parameters()) dist.allReduce(p.grad, dist.ReduceOp.AVG).',

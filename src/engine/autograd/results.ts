@@ -10,20 +10,23 @@ export function requireFunction(root: unknown): void {
 }
 
 /** Returns the value if it is a single tensor. Throws: SHAPE for no value, a promise, or several tensors. */
-export function oneTensor(value: unknown, what: string): tf.Tensor {
+export function oneTensor(value: unknown, source: string): tf.Tensor {
   if (value instanceof tf.Tensor) return value;
-  throw new ShardlabError('SHAPE', `${what} is ${mistake(value)} Return one tensor that tf operations made.`);
+  throw new ShardlabError(
+    'SHAPE',
+    `${source} is ${mistake(value)} Return one tensor that tf operations made.`,
+  );
 }
 
 /**
  * Returns the value if it has tensors: a tensor, or arrays and plain objects of tensors. Throws: SHAPE for no value, a
  * promise, and a value without tensors.
  */
-export function requireTensors<T>(value: T, what: string): T {
+export function requireTensors<T>(value: T, source: string): T {
   if (tensorsIn(value).length > 0) return value;
   throw new ShardlabError(
     'SHAPE',
-    `${what} is ${mistake(value)} Return a tensor that tf operations made, or an array or a plain object of such tensors.`,
+    `${source} is ${mistake(value)} Return a tensor that tf operations made, or an array or a plain object of such tensors.`,
   );
 }
 

@@ -39,9 +39,9 @@ export class HeldInputs {
       this.#views.push(untracked(() => tf.keep(alias(input))));
     }
     // With a stash, inputs are not kept here: an input that was moved to the host returns as another tensor.
-    const given = new Set(this.#stash === null ? [] : this.#ids);
+    const inputIds = new Set(this.#stash === null ? [] : this.#ids);
     for (const tensor of surroundings.shortLived(outer.firstScope)) {
-      if (!given.has(tensor.id)) this.#lent.push(tf.keep(tensor));
+      if (!inputIds.has(tensor.id)) this.#lent.push(tf.keep(tensor));
     }
     for (const tensor of region.ownsInputs === false ? this.#lent : [...this.#views, ...this.#lent]) {
       if (engine.tagOf(tensor).cause === 'temp')
@@ -134,9 +134,9 @@ export class SecondForward {
   /** Returns the current ids of the tensors that get gradients, by the ids that they had in the first forward. */
   #names(): Map<number, number> {
     const { outer, inputs } = this.#call;
-    const given = new Map(tensorsIn(inputs).map((input) => [input.id, this.#held.now(input)]));
+    const currentInputs = new Map(tensorsIn(inputs).map((input) => [input.id, this.#held.now(input)]));
     return new Map(
-      this.#first.sources.map((id) => [id, (given.get(id) ?? outer.parameterNow(id))?.id ?? id]),
+      this.#first.sources.map((id) => [id, (currentInputs.get(id) ?? outer.parameterNow(id))?.id ?? id]),
     );
   }
 
@@ -146,7 +146,7 @@ export class SecondForward {
    */
   #forward(tape: Recording, names: ReadonlyMap<number, number>): [number, number][] {
     const { forward, inputs, draws, engine } = this.#call;
-    const given = inputs.map((tree) => mapTensors(tree, (input) => this.#held.now(input)));
+    const currentInputs = inputs.map((tree) => mapTensors(tree, (input) => this.#held.now(input)));
     const leaves = tensorsIn(inputs).filter(({ id }) => names.has(id));
     const current = leaves.map((input) => this.#held.now(input));
     const passedOn = new Set<tf.Tensor>();
@@ -156,7 +156,9 @@ export class SecondForward {
       for (const value of tensorsIn(result)) if (value.kept || value.scopeId !== scope) passedOn.add(value);
       return result;
     };
-    const result = this.#explained(() => drawingAgain(draws, () => recordForward(tape, run, given, current)));
+    const result = this.#explained(() =>
+      drawingAgain(draws, () => recordForward(tape, run, currentInputs, current)),
+    );
     const values = tensorsIn(result);
     const made = values.filter((value) => !passedOn.has(value));
     const known = new Set(names.values());
@@ -196,9 +198,9 @@ export class SecondForward {
   #requireEqual(results: readonly Result[], isKnown: boolean, made: readonly tf.Tensor[]): void {
     const isRead = this.#held.results?.isValueRead ?? true;
     const first = this.#first.results;
-    const other = first.findIndex((result, i) => !isSame(result, results[i], isRead));
+    const firstUnequal = first.findIndex((result, i) => !isSame(result, results[i], isRead));
     const dependsOnTheSame = isKnown && first.every(({ flows }, i) => flows === results[i]?.flows);
-    if (other < 0 && first.length === results.length && dependsOnTheSame) return;
+    if (firstUnequal < 0 && first.length === results.length && dependsOnTheSame) return;
     tf.dispose([...made]);
     throw new ShardlabError(
       'ENGINE',

@@ -226,8 +226,8 @@ function unitNode(
     outputs,
     saved: [],
     gradient: (dys) => {
-      const found = backwardUnit(engine, unit, tape, parameters, seedsOf(outputs, dys));
-      return Object.fromEntries([...found].map(([id, gradient]) => [String(id), () => gradient]));
+      const gradients = backwardUnit(engine, unit, tape, parameters, seedsOf(outputs, dys));
+      return Object.fromEntries([...gradients].map(([id, gradient]) => [String(id), () => gradient]));
     },
     inner: tape,
     units: [unit.module, ...tape.units],
@@ -254,9 +254,11 @@ function backwardUnit(
   return engine.tagged({ cause: 'temp', module, declared }, () => {
     // The outer tape does not need the seeds any more, so the first operations here may overwrite the seeds, which are then
     // freed early.
-    const found = backward(engine, tape, seeds);
-    const own = parameters.pick(found).map((gradient) => gradient && handedOver(engine, gradient, module));
-    for (const id of parameters.ids) found.delete(id);
+    const gradients = backward(engine, tape, seeds);
+    const own = parameters
+      .pick(gradients)
+      .map((gradient) => gradient && handedOver(engine, gradient, module));
+    for (const id of parameters.ids) gradients.delete(id);
     // The hook waits for other ranks, so it may be interrupted. After an interrupt, the tape disposes these gradients.
     for (const gradient of own) if (gradient !== null) tape.unfinished.add(gradient);
     try {
@@ -264,8 +266,8 @@ function backwardUnit(
     } finally {
       tape.unfinished.clear();
     }
-    for (const gradient of found.values()) asRing(engine, gradient, module);
-    return found;
+    for (const gradient of gradients.values()) asRing(engine, gradient, module);
+    return gradients;
   });
 }
 
@@ -278,13 +280,13 @@ export function trainedParts(tape: Recording): TrainedParts {
  * Adds gradients to loose parameters, and frees all other gradients. A parameter that was frozen after forward gets none, as in
  * torch.
  */
-export function handOut(engine: Engine, tape: Recording, found: Gradients): void {
+export function handOut(engine: Engine, tape: Recording, gradients: Gradients): void {
   // If this function is interrupted, the tape releases these gradients.
-  tape.inFlight = found;
-  for (const [id, gradient] of found) {
+  tape.inFlight = gradients;
+  for (const [id, gradient] of gradients) {
     const leaf = tape.loose.get(id);
     const own = leaf?.requiresGrad !== true ? null : handedOver(engine, gradient, leaf.module);
-    found.delete(id);
+    gradients.delete(id);
     if (leaf === undefined || own === null) gradient.dispose();
     else accumulateGrad(engine, leaf, own);
   }

@@ -103,9 +103,9 @@ export function findBlas(options: BlasOptions = {}): BlasFound | BlasAbsent {
   if (native.koffi === null) return { library: null, reason: native.reason };
   const tried: string[] = [];
   for (const path of candidates(blas, searchPaths)) {
-    const found = open(native.koffi, path, threads);
-    if (typeof found !== 'string') return found;
-    tried.push(shortened(ABSENT.test(found) ? path : `${path}: ${found}`, MOST_REASON));
+    const libraryOrReason = open(native.koffi, path, threads);
+    if (typeof libraryOrReason !== 'string') return libraryOrReason;
+    tried.push(shortened(ABSENT.test(libraryOrReason) ? path : `${path}: ${libraryOrReason}`, MOST_REASON));
   }
   return {
     library: null,

@@ -107,14 +107,14 @@ export class WasmHostMemory extends WasmElementwise<HostArray> implements HostMe
    * Returns the bytes of a range of the tensor and of a range of the array. Throws: SHAPE if the types differ, or if a
    * range ends outside of the tensor or array.
    */
-  #ranges(what: string, tensor: tf.Tensor, offset: number, length: number, array: HostArray, at: number) {
+  #ranges(caller: string, tensor: tf.Tensor, offset: number, length: number, array: HostArray, at: number) {
     const { dtype, size } = tensor;
     const fits =
       offset >= 0 && length >= 0 && at >= 0 && offset + length <= size && at + length <= array.length;
     if (dtype !== array.dtype || !fits) {
       throw new ShardlabError(
         'SHAPE',
-        `${what}: elements [${offset}, ${offset + length}) of a tensor ${dtype} [${tensor.shape}] and elements ` +
+        `${caller}: elements [${offset}, ${offset + length}) of a tensor ${dtype} [${tensor.shape}] and elements ` +
           `[${at}, ${at + length}) of a host array ${array.dtype} [${array.length}] do not match; the types must be equal, and both ranges must exist.`,
       );
     }

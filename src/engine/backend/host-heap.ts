@@ -71,8 +71,8 @@ export class HostHeap {
 
   /** Adds a free block and joins it with its neighbours. */
   #release(start: number, bytes: Bytes): void {
-    const found = this.#free.findIndex((block) => block.start > start);
-    const index = found < 0 ? this.#free.length : found;
+    const nextIndex = this.#free.findIndex((block) => block.start > start);
+    const index = nextIndex < 0 ? this.#free.length : nextIndex;
     const before = this.#free[index - 1];
     const after = this.#free[index];
     const joinsAfter = after !== undefined && start + bytes === after.start;

@@ -147,14 +147,14 @@ export function averagePool2d(x: tf.Tensor, rows: Windows, columns: Windows): tf
 
 /** Throws SHAPE if the padding is more than half of a pooling window. Source: torch's error 'pad should be at most half'. */
 export function requireHalfPadding(
-  what: string,
+  operation: string,
   kernel: readonly number[],
   padding: readonly number[],
 ): void {
   if (padding.every((amount, axis) => 2 * amount <= (kernel[axis] ?? 0))) return;
   throw new ShardlabError(
     'SHAPE',
-    `${what}: padding [${padding}] is more than half of the window [${kernel}]; give less padding.`,
+    `${operation}: padding [${padding}] is more than half of the window [${kernel}]; give less padding.`,
   );
 }
 
@@ -168,7 +168,7 @@ export function pairOf(pair: Pair): [number, number] {
 }
 
 function convAttributes(
-  what: string,
+  operation: string,
   { shape }: tf.Tensor,
   { stride = 1, padding = 0, dilation = 1, groups = 1 }: ConvOptions,
 ): WindowAttributes & { readonly groups: number } {
@@ -179,7 +179,7 @@ function convAttributes(
     return { ...shared, padding: [y, y, x, x] };
   }
   if (strides.some((step) => step !== 1))
-    throw new ShardlabError('SHAPE', `${what}: padding 'same' needs stride 1, not [${strides}].`);
+    throw new ShardlabError('SHAPE', `${operation}: padding 'same' needs stride 1, not [${strides}].`);
   const sides = dilations.flatMap((step, axis) => {
     const total = step * ((shape[2 + axis] ?? 1) - 1);
     return [Math.floor(total / 2), Math.ceil(total / 2)];

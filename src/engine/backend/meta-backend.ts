@@ -162,13 +162,19 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
       this.#kernelDepth--;
     }
     // tfjs passes lists for Concat and similar kernels, and null for optional inputs; its types do not allow this.
-    const given = Object.values(call.inputs) as (tf.TensorInfo | null | undefined)[];
-    const inputs = given.filter((input) => input != null);
+    const inputsOrNulls = Object.values(call.inputs) as (tf.TensorInfo | null | undefined)[];
+    const inputs = inputsOrNulls.filter((input) => input != null);
     const outputs = Array.isArray(made) ? made : [made];
     if (!isView(name, inputs[0], outputs)) {
-      const told = (info: tf.TensorInfo): KernelTensor => this.#told(info);
+      const describe = (info: tf.TensorInfo): KernelTensor => this.#describe(info);
       const attrs = call.attrs ?? {};
-      this.#charge({ name, inputs: inputs.map(told), outputs: outputs.map(told), attrs, place: 'device' });
+      this.#charge({
+        name,
+        inputs: inputs.map(describe),
+        outputs: outputs.map(describe),
+        attrs,
+        place: 'device',
+      });
     }
     return made;
   }
@@ -192,7 +198,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
     this.#times.clock.compute(this.#times.costs({ ...call, declared, module }));
   }
 
-  #told({ dataId, shape, dtype }: tf.TensorInfo): KernelTensor {
+  #describe({ dataId, shape, dtype }: tf.TensorInfo): KernelTensor {
     return { shape, dtype: dtype as DType, declared: this.#table.tagOf(dataId).declared };
   }
 }

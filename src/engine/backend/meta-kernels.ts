@@ -1,6 +1,6 @@
 import * as tf from '../../core/tf';
 import type { MetaBackend } from './meta-backend';
-import { conv2DInfo, given } from './wasm-context';
+import { conv2DInfo, present } from './wasm-context';
 
 type Infos = Readonly<Record<string, tf.TensorInfo>>;
 
@@ -46,15 +46,15 @@ const COMPARISONS = 'Equal Greater GreaterEqual Less LessEqual LogicalAnd Logica
 export function registerMetaKernels(): void {
   for (const name of SAME_TYPE.split(' ')) register(name, (backend, { x }) => like(backend, x));
   for (const name of TO_BOOL.split(' '))
-    register(name, (backend, { x }) => backend.makeOutput(given(x).shape, 'bool'));
+    register(name, (backend, { x }) => backend.makeOutput(present(x).shape, 'bool'));
   for (const name of BINARY.split(' ')) {
     register(name, (backend, inputs) => {
       const [a, b] = Object.values(inputs);
-      return backend.makeOutput(broadcast(given(a), given(b)), given(a).dtype);
+      return backend.makeOutput(broadcast(present(a), present(b)), present(a).dtype);
     });
   }
   for (const name of COMPARISONS.split(' '))
-    register(name, (backend, { a, b }) => backend.makeOutput(broadcast(given(a), given(b)), 'bool'));
+    register(name, (backend, { a, b }) => backend.makeOutput(broadcast(present(a), present(b)), 'bool'));
   for (const name of ['Sum', 'Prod', 'Max', 'Min', 'Mean', 'All', 'Any']) register(name, reduction(name));
   for (const name of ['ArgMax', 'ArgMin']) register(name, argument);
   for (const [name, kernel] of Object.entries(OTHERS)) register(name, kernel);
@@ -74,43 +74,43 @@ export function timeMetaKernels(): void {
 }
 
 const OTHERS: Readonly<Record<string, MetaKernel>> = {
-  Identity: (backend, { x }) => view(backend, given(x), given(x).shape),
+  Identity: (backend, { x }) => view(backend, present(x), present(x).shape),
   Reshape: (backend, { x }, { shape }) => {
     return view(
       backend,
-      given(x),
-      tf.util.inferFromImplicitShape(shape, tf.util.sizeFromShape(given(x).shape)),
+      present(x),
+      tf.util.inferFromImplicitShape(shape, tf.util.sizeFromShape(present(x).shape)),
     );
   },
   ExpandDims: (backend, { input }, { dim }) => {
-    const { shape } = given(input);
-    return view(backend, given(input), shape.toSpliced(dim < 0 ? shape.length + dim + 1 : dim, 0, 1));
+    const { shape } = present(input);
+    return view(backend, present(input), shape.toSpliced(dim < 0 ? shape.length + dim + 1 : dim, 0, 1));
   },
-  Cast: (backend, { x }, { dtype }) => backend.makeOutput(given(x).shape, dtype),
+  Cast: (backend, { x }, { dtype }) => backend.makeOutput(present(x).shape, dtype),
   AddN: (backend, inputs) => like(backend, Object.values(inputs)[0]),
   Softmax: (backend, { logits }) => like(backend, logits),
   Cumsum: (backend, { x }) => like(backend, x),
   Cumprod: (backend, { x }) => like(backend, x),
   LRN: (backend, { x }) => like(backend, x),
   LRNGrad: (backend, { x }) => like(backend, x),
-  Diag: (backend, { x }) => backend.makeOutput([...given(x).shape, ...given(x).shape], given(x).dtype),
-  SearchSorted: (backend, { values }) => backend.makeOutput(given(values).shape, 'int32'),
-  Bincount: (backend, { weights }, { size }) => backend.makeOutput([size as number], given(weights).dtype),
-  ScatterNd: (backend, { updates }, { shape }) => backend.makeOutput(shape, given(updates).dtype),
+  Diag: (backend, { x }) => backend.makeOutput([...present(x).shape, ...present(x).shape], present(x).dtype),
+  SearchSorted: (backend, { values }) => backend.makeOutput(present(values).shape, 'int32'),
+  Bincount: (backend, { weights }, { size }) => backend.makeOutput([size as number], present(weights).dtype),
+  ScatterNd: (backend, { updates }, { shape }) => backend.makeOutput(shape, present(updates).dtype),
   GatherNd: (backend, { params, indices }) => {
-    const [depth = 0] = given(indices).shape.slice(-1);
-    const shape = [...given(indices).shape.slice(0, -1), ...given(params).shape.slice(depth)];
-    return backend.makeOutput(shape, given(params).dtype);
+    const [depth = 0] = present(indices).shape.slice(-1);
+    const shape = [...present(indices).shape.slice(0, -1), ...present(params).shape.slice(depth)];
+    return backend.makeOutput(shape, present(params).dtype);
   },
   DepthToSpace: (backend, { x }, { blockSize }) => {
-    const [batch = 0, height = 0, width = 0, depth = 0] = given(x).shape;
+    const [batch = 0, height = 0, width = 0, depth = 0] = present(x).shape;
     const shape = [batch, height * blockSize, width * blockSize, depth / blockSize ** 2];
-    return backend.makeOutput(shape, given(x).dtype);
+    return backend.makeOutput(shape, present(x).dtype);
   },
   ResizeBilinear: resized,
   ResizeNearestNeighbor: resized,
   Conv3D: (backend, { x, filter }, { strides, pad }) => {
-    const shapes = [given(x).shape, given(filter).shape] as [Shape5, Shape5]; // the kernel's check has tested the ranks
+    const shapes = [present(x).shape, present(filter).shape] as [Shape5, Shape5]; // the kernel's check has tested the ranks
     const { outShape } = tf.backend_util.computeConv3DInfo(...shapes, strides, 1, pad);
     return backend.makeOutput(outShape, 'float32');
   },
@@ -120,27 +120,27 @@ const OTHERS: Readonly<Record<string, MetaKernel>> = {
   Range: (backend, _, { start, stop, step, dtype }) =>
     backend.makeOutput([Math.max(0, Math.ceil((stop - start) / step))], dtype),
   OneHot: (backend, { indices }, { depth, dtype }) =>
-    backend.makeOutput([...given(indices).shape, depth], dtype),
+    backend.makeOutput([...present(indices).shape, depth], dtype),
   Tile: (backend, { x }, { reps }) =>
     backend.makeOutput(
-      given(x).shape.map((length, i) => length * (reps[i] ?? 1)),
-      given(x).dtype,
+      present(x).shape.map((length, i) => length * (reps[i] ?? 1)),
+      present(x).dtype,
     ),
   PadV2: padded,
   MirrorPad: padded,
   Reverse: (backend, { x }) => like(backend, x),
-  Transpose: (backend, { x }, { perm }) => transposed(backend, given(x), perm),
+  Transpose: (backend, { x }, { perm }) => transposed(backend, present(x), perm),
   Concat: (backend, inputs, { axis }) => concatenated(backend, Object.values(inputs), axis),
   Pack: (backend, inputs, { axis }) => packed(backend, Object.values(inputs), axis),
   GatherV2: (backend, { x, indices }, { axis, batchDims }) => {
-    const place = tf.util.parseAxisParam(axis, given(x).shape)[0] ?? 0;
+    const place = tf.util.parseAxisParam(axis, present(x).shape)[0] ?? 0;
     const info = tf.backend_util.segment_util.collectGatherOpShapeInfo(
-      given(x) as tf.Tensor, // reads only shapes
-      given(indices) as tf.Tensor,
+      present(x) as tf.Tensor, // reads only shapes
+      present(indices) as tf.Tensor,
       place,
       batchDims,
     );
-    return backend.makeOutput(info.outputShape, given(x).dtype);
+    return backend.makeOutput(info.outputShape, present(x).dtype);
   },
   Conv2D: convolution,
   FusedConv2D: convolution,
@@ -151,12 +151,14 @@ const OTHERS: Readonly<Record<string, MetaKernel>> = {
 type Shape5 = [number, number, number, number, number];
 
 function padded(backend: MetaBackend, { x }: Infos, { paddings }: Attributes): tf.TensorInfo {
-  const shape = given(x).shape.map((length, i) => length + (paddings[i]?.[0] ?? 0) + (paddings[i]?.[1] ?? 0));
-  return backend.makeOutput(shape, given(x).dtype);
+  const shape = present(x).shape.map(
+    (length, i) => length + (paddings[i]?.[0] ?? 0) + (paddings[i]?.[1] ?? 0),
+  );
+  return backend.makeOutput(shape, present(x).dtype);
 }
 
 function resized(backend: MetaBackend, { images }: Infos, { size }: Attributes): tf.TensorInfo {
-  const { 0: batch = 0, 3: channels = 0 } = given(images).shape;
+  const { 0: batch = 0, 3: channels = 0 } = present(images).shape;
   return backend.makeOutput([batch, ...(size as number[]), channels], 'float32');
 }
 
@@ -174,7 +176,7 @@ function register(kernelName: string, kernel: MetaKernel): void {
 }
 
 function like(backend: MetaBackend, info: tf.TensorInfo | undefined): tf.TensorInfo {
-  return backend.makeOutput(given(info).shape, given(info).dtype);
+  return backend.makeOutput(present(info).shape, present(info).dtype);
 }
 
 function view(backend: MetaBackend, info: tf.TensorInfo, shape: number[]): tf.TensorInfo {
@@ -196,12 +198,12 @@ function transposed(backend: MetaBackend, x: tf.TensorInfo, perm: readonly numbe
 function reduction(name: string): MetaKernel {
   return (backend, { x }, { axis, reductionIndices, keepDims }) => {
     // tfjs's max and min use the name reductionIndices.
-    const axes = tf.util.parseAxisParam(axis ?? reductionIndices, given(x).shape);
-    const moved = innermost(backend, given(x), axes);
-    const isCast = name === 'Mean' && given(x).dtype !== 'float32';
-    const cast = isCast ? backend.makeOutput(given(x).shape, 'float32') : null;
-    const kept = given(x).shape.filter((_, axis) => !axes.includes(axis));
-    const out = backend.makeOutput(kept, isCast ? 'float32' : given(x).dtype);
+    const axes = tf.util.parseAxisParam(axis ?? reductionIndices, present(x).shape);
+    const moved = innermost(backend, present(x), axes);
+    const isCast = name === 'Mean' && present(x).dtype !== 'float32';
+    const cast = isCast ? backend.makeOutput(present(x).shape, 'float32') : null;
+    const kept = present(x).shape.filter((_, axis) => !axes.includes(axis));
+    const out = backend.makeOutput(kept, isCast ? 'float32' : present(x).dtype);
     if (moved !== null) backend.disposeData(moved.dataId);
     if (keepDims) out.shape = tf.backend_util.expandShapeToKeepDim(kept, axes);
     if (cast !== null) backend.disposeData(cast.dataId);
@@ -210,10 +212,10 @@ function reduction(name: string): MetaKernel {
 }
 
 function argument(backend: MetaBackend, { x }: Infos, { axis }: Attributes): tf.TensorInfo {
-  const axes = tf.util.parseAxisParam(axis, given(x).shape);
-  const moved = innermost(backend, given(x), axes);
+  const axes = tf.util.parseAxisParam(axis, present(x).shape);
+  const moved = innermost(backend, present(x), axes);
   const out = backend.makeOutput(
-    given(x).shape.filter((_, place) => !axes.includes(place)),
+    present(x).shape.filter((_, place) => !axes.includes(place)),
     'int32',
   );
   if (moved !== null) backend.disposeData(moved.dataId);
@@ -227,11 +229,11 @@ function innermost(backend: MetaBackend, x: tf.TensorInfo, axes: number[]): tf.T
 
 function concatenated(backend: MetaBackend, inputs: readonly tf.TensorInfo[], axis: number): tf.TensorInfo {
   const shapes = inputs.map(({ shape }) => shape);
-  const place = tf.util.parseAxisParam(axis, given(shapes[0]))[0] ?? 0;
+  const place = tf.util.parseAxisParam(axis, present(shapes[0]))[0] ?? 0;
   const filled = inputs.filter(({ shape }) => tf.util.sizeFromShape(shape) > 0);
   // tfjs's Identity kernel copies the tensor.
   if (filled.length === 1) return like(backend, filled[0]);
-  return backend.makeOutput(tf.backend_util.computeOutShape(shapes, place), given(inputs[0]).dtype);
+  return backend.makeOutput(tf.backend_util.computeOutShape(shapes, place), present(inputs[0]).dtype);
 }
 
 function packed(backend: MetaBackend, inputs: readonly tf.TensorInfo[], axis: number): tf.TensorInfo {
@@ -239,7 +241,7 @@ function packed(backend: MetaBackend, inputs: readonly tf.TensorInfo[], axis: nu
     return { ...input, shape: input.shape.toSpliced(axis < 0 ? input.shape.length + axis + 1 : axis, 0, 1) };
   });
   const [only, ...others] = expanded;
-  if (others.length === 0) return view(backend, given(only), given(only).shape);
+  if (others.length === 0) return view(backend, present(only), present(only).shape);
   return concatenated(backend, expanded, axis);
 }
 
@@ -249,6 +251,6 @@ function convolution(
   attrs: Attributes,
   depthwise = false,
 ): tf.TensorInfo {
-  const { outShape } = conv2DInfo(given(x).shape, given(filter).shape, { ...attrs }, depthwise);
+  const { outShape } = conv2DInfo(present(x).shape, present(filter).shape, { ...attrs }, depthwise);
   return backend.makeOutput(outShape, 'float32');
 }

@@ -66,11 +66,11 @@ export function metaKernelFunctions(charge: ChargeUpdate): FusedKernels {
       const shape = [values[update.length] ?? 0];
       const isWithoutBuffer = name === 'sgd' && values[2] === 0;
       const hasMaxima = name === 'adamW' && values[MAXIMA] !== 0;
-      const told = (dtypes: readonly DType[]): KernelTensor[] =>
+      const describe = (dtypes: readonly DType[]): KernelTensor[] =>
         [...dtypes.slice(isWithoutBuffer ? 1 : 0), ...floats(hasMaxima ? 1 : 0)].map((dtype) => {
           return { shape, dtype, declared: undefined };
         });
-      charge(update.name, told(update.reads), told(update.writes));
+      charge(update.name, describe(update.reads), describe(update.writes));
       return result;
     };
   };

@@ -216,23 +216,25 @@ export function dropout(
   return runForFirst(FUSED.dropout, { x }, { rate, period, seeds: [...seeds] });
 }
 
-function requireWhole(what: string, tensors: Readonly<Record<string, tf.Tensor>>): void {
+function requireWhole(operation: string, tensors: Readonly<Record<string, tf.Tensor>>): void {
   for (const [name, { dtype, shape }] of Object.entries(tensors)) {
     if (dtype === 'int32') continue;
     throw new ShardlabError(
       'SHAPE',
-      `${what}: ${name} are ${dtype} [${shape}] but must be int32: use tf.tensor(values, shape, 'int32') or tf.cast(${name}, 'int32').`,
+      `${operation}: ${name} are ${dtype} [${shape}] but must be int32: use tf.tensor(values, shape, 'int32') or tf.cast(${name}, 'int32').`,
     );
   }
 }
 
 function requireFit(
-  what: string,
+  operation: string,
   fits: boolean,
   tensors: Readonly<Record<string, tf.Tensor>>,
   hint = "see the shapes in the operation's docstring",
 ): void {
   if (fits) return;
-  const given = Object.entries(tensors).map(([name, { dtype, shape }]) => `${name} ${dtype} [${shape}]`);
-  throw new ShardlabError('SHAPE', `${what}: ${given.join(', ')} do not fit together; ${hint}.`);
+  const descriptions = Object.entries(tensors).map(
+    ([name, { dtype, shape }]) => `${name} ${dtype} [${shape}]`,
+  );
+  throw new ShardlabError('SHAPE', `${operation}: ${descriptions.join(', ')} do not fit together; ${hint}.`);
 }

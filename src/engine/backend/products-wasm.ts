@@ -2,7 +2,7 @@ import type * as tf from '../../core/tf';
 import { aliasOf, offsetOf, sizeOf, type WasmContext } from './wasm-context';
 
 /** A matmul over broadcast batches: op(A) is [m, k], op(B) is [k, n]. */
-export interface Product {
+export interface BroadcastMatmul {
   readonly transposeA: boolean;
   readonly transposeB: boolean;
   readonly m: number;
@@ -30,7 +30,7 @@ type MatMul = (
  */
 export function wasmMultiplier(
   context: WasmContext,
-): (a: tf.TensorInfo, b: tf.TensorInfo, product: Product) => tf.TensorInfo {
+): (a: tf.TensorInfo, b: tf.TensorInfo, product: BroadcastMatmul) => tf.TensorInfo {
   const types = ['number', 'array', 'number', 'number', 'array', 'number', 'number', 'number', 'number'];
   const matMul = context.backend.wasm.cwrap('BatchMatMul', null, types) as MatMul;
   return (a, b, product) => {
@@ -64,7 +64,7 @@ function multiplyEach(
   left: tf.TensorInfo,
   right: tf.TensorInfo,
   out: tf.TensorInfo,
-  product: Product,
+  product: BroadcastMatmul,
 ): void {
   const { n, k, batch } = product;
   const isTall = !product.transposeA && sizeOf(right.shape) === k * n;
@@ -120,7 +120,7 @@ export function batchIndex(own: readonly number[], batch: readonly number[]): (p
 /**
  * Checks that the packed copy of the right operand fits: without memory for it, wasm's matmul only warns and writes no result.
  */
-function requireScratch(context: WasmContext, { k, n }: Product): void {
+function requireScratch(context: WasmContext, { k, n }: BroadcastMatmul): void {
   const { wasm } = context.backend;
   const packed = wasm._malloc(4 * (k + 16) * (n + 16)) >>> 0;
   if (packed !== 0) {

@@ -1,10 +1,10 @@
 import { ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
 import type { Sgemm } from './blas';
-import { batchIndex, type Product, wasmMultiplier } from './products-wasm';
+import { type BroadcastMatmul, batchIndex, wasmMultiplier } from './products-wasm';
 import {
-  given,
   offsetOf,
+  present,
   replaced,
   replaceKernel,
   runKernel,
@@ -19,12 +19,12 @@ import {
 export function registerProducts(context: WasmContext): void {
   const multiply = multiplier(context);
   replaceKernel('BatchMatMul', () => ({ a, b }, attrs) => {
-    return multiply(given(a), given(b), readProduct(given(a), given(b), attrs), null);
+    return multiply(present(a), present(b), readProduct(present(a), present(b), attrs), null);
   });
   replaceKernel('_FusedMatMul', () => ({ a, b, bias, preluActivationWeights }, attrs) => {
-    const product = readProduct(given(a), given(b), attrs);
+    const product = readProduct(present(a), present(b), attrs);
     const isRow = bias?.shape.at(-1) === product.n && sizeOf(bias.shape) === product.n;
-    let out = multiply(given(a), given(b), product, isRow ? bias : null);
+    let out = multiply(present(a), present(b), product, isRow ? bias : null);
     if (bias && !isRow) out = replaced(context, out, runKernel('Add', { a: out, b: bias }));
     return activate(context, out, attrs, preluActivationWeights);
   });
@@ -33,7 +33,7 @@ export function registerProducts(context: WasmContext): void {
 type Multiply = (
   a: tf.TensorInfo,
   b: tf.TensorInfo,
-  product: Product,
+  product: BroadcastMatmul,
   bias: tf.TensorInfo | null,
 ) => tf.TensorInfo;
 
@@ -47,7 +47,11 @@ function multiplier(context: WasmContext): Multiply {
   };
 }
 
-function readProduct(a: tf.TensorInfo, b: tf.TensorInfo, attrs: Readonly<Record<string, unknown>>): Product {
+function readProduct(
+  a: tf.TensorInfo,
+  b: tf.TensorInfo,
+  attrs: Readonly<Record<string, unknown>>,
+): BroadcastMatmul {
   const transposeA = Boolean(attrs.transposeA);
   const transposeB = Boolean(attrs.transposeB);
   const [rowsA = 0, columnsA = 0] = a.shape.slice(-2);
@@ -72,7 +76,7 @@ function multiplyByBlas(
   sgemm: Sgemm,
   a: tf.TensorInfo,
   b: tf.TensorInfo,
-  product: Product,
+  product: BroadcastMatmul,
   bias: tf.TensorInfo | null,
 ): tf.TensorInfo {
   const { transposeA, transposeB, m, n, k, batch } = product;
@@ -125,6 +129,6 @@ function activate(
       `fused.matMul does not have the activation '${activation}'. It has: linear, ${Object.keys(ACTIVATIONS).join(', ')}.`,
     );
   }
-  const inputs = kernel === 'Prelu' ? { x: out, alpha: given(alpha) } : { x: out };
+  const inputs = kernel === 'Prelu' ? { x: out, alpha: present(alpha) } : { x: out };
   return replaced(context, out, runKernel(kernel, inputs, { alpha: attrs.leakyreluAlpha ?? 0 }));
 }

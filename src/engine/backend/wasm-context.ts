@@ -51,7 +51,7 @@ export function aliasOf(context: WasmContext, info: tf.TensorInfo, shape: number
 }
 
 /** Whether no other tensor shares the tensor's buffer. */
-export function isSoleOwner(context: WasmContext, info: tf.TensorInfo): boolean {
+export function ownsBufferAlone(context: WasmContext, info: tf.TensorInfo): boolean {
   return context.backend.refCount(info.dataId) === 1;
 }
 
@@ -115,7 +115,7 @@ export function replaced(context: WasmContext, old: tf.TensorInfo, result: tf.Te
 }
 
 /** Returns a value that tfjs always passes, such as a kernel's input. Throws: INTERNAL if the value is missing. */
-export function given<T>(value: T | null | undefined): T {
+export function present<T>(value: T | null | undefined): T {
   if (value === null || value === undefined)
     throw new ShardlabError('INTERNAL', 'A kernel was called without an input that it needs.');
   return value;

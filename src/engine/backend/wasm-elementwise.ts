@@ -130,20 +130,23 @@ export class WasmElementwise<T extends FlatArray> implements Elementwise<T> {
   }
 
   /** Returns the byte offset of a range of elements. Throws: SHAPE if the range ends outside of the array. */
-  #at(what: string, array: T, offset = 0, length: number): number {
+  #at(caller: string, array: T, offset = 0, length: number): number {
     if (array.dtype === 'float32' && offset >= 0 && length >= 0 && offset + length <= sizeOf(array))
       return this.#places.offsetOf(array) + 4 * offset;
     throw new ShardlabError(
       'SHAPE',
-      `${what} needs a float32 array with elements [${offset}, ${offset + length}), but got ${describe(array)}.`,
+      `${caller} needs a float32 array with elements [${offset}, ${offset + length}), but got ${describe(array)}.`,
     );
   }
 
-  #requireSameSize(what: string, arrays: readonly T[]): void {
+  #requireSameSize(caller: string, arrays: readonly T[]): void {
     const sizes = new Set(arrays.map(sizeOf));
     if (sizes.size === 1 && arrays.every(({ dtype }) => dtype === 'float32')) return;
-    const given = arrays.map(describe).join(', ');
-    throw new ShardlabError('SHAPE', `${what} needs float32 arrays of equal size, but got ${given}.`);
+    const descriptions = arrays.map(describe).join(', ');
+    throw new ShardlabError(
+      'SHAPE',
+      `${caller} needs float32 arrays of equal size, but got ${descriptions}.`,
+    );
   }
 
   #requireBlocks(codes: T, scales: T, end: number, blockSize: number): void {

@@ -51,8 +51,8 @@ export async function createWasmEngine(options: WasmEngineOptions = {}): Promise
   const health = new HeapHealth(complaints, options.place);
   const interrupts = options.interrupts ?? NO_INTERRUPTS;
   observeAllocations(backend, table, limit, health, interrupts);
-  const found = findBlas(options);
-  const sgemm = found.library === null ? null : found.sgemm;
+  const foundBlas = findBlas(options);
+  const sgemm = foundBlas.library === null ? null : foundBlas.sgemm;
   const context: WasmContext = {
     backend,
     table,
@@ -66,7 +66,9 @@ export async function createWasmEngine(options: WasmEngineOptions = {}): Promise
   };
   registerEngineKernels(context);
   const blas =
-    found.library === null ? found : { library: found.library, path: found.path, threads: found.threads };
+    foundBlas.library === null
+      ? foundBlas
+      : { library: foundBlas.library, path: foundBlas.path, threads: foundBlas.threads };
   return new WasmEngine(context, blas);
 }
 
@@ -268,10 +270,10 @@ function touch({ backend, interrupts }: WasmContext, tensor: tf.Tensor): void {
   });
 }
 
-function requireSameType(what: string, target: tf.Tensor, source: tf.Tensor): void {
+function requireSameType(caller: string, target: tf.Tensor, source: tf.Tensor): void {
   if (target.dtype === source.dtype) return;
   throw new ShardlabError(
     'SHAPE',
-    `${what}: ${source.dtype} values cannot be copied into a ${target.dtype} tensor; cast them first.`,
+    `${caller}: ${source.dtype} values cannot be copied into a ${target.dtype} tensor; cast them first.`,
   );
 }

@@ -127,12 +127,12 @@ class Courier {
   }
 
   /** Interrupts work `id`, and interrupts it again if the main thread noticed the interrupt but did not end its work. */
-  #end(id: number, asked: Seconds = now(), stoodSince?: Seconds): void {
+  #end(id: number, requestTime: Seconds = now(), stoodSince?: Seconds): void {
     if (!this.#runs(id)) return;
     const { collective } = readStatus(this.#data.statusBoard);
     const stands = collective !== undefined && (stoodSince === undefined || stoodSince === collective.since);
-    if (stands && now() - asked < NOTICE_SECONDS) {
-      setTimeout(() => this.#end(id, asked, collective.since), LOOK_MS);
+    if (stands && now() - requestTime < NOTICE_SECONDS) {
+      setTimeout(() => this.#end(id, requestTime, collective.since), LOOK_MS);
       return;
     }
     Atomics.store(this.#shared, SHARED_WORDS.interrupted, id);

@@ -151,7 +151,7 @@ export type RankWork =
   | { readonly kind: 'recover' };
 
 /** The result of a rank's work. Structured clone must be able to copy `value`. */
-export type Outcome =
+export type RankOutcome =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly error: RankError };
 
@@ -245,7 +245,7 @@ export type FromRank =
   | {
       readonly type: 'ended';
       readonly id: number;
-      readonly outcome: Outcome;
+      readonly outcome: RankOutcome;
       /** The WebAssembly kernel that crashed in this work or in earlier work, and may have damaged the rank's heap. */
       readonly damage?: string | undefined;
     }

@@ -13,8 +13,8 @@ import { Tensor } from '../../core/tf';
 export type Language = 'JavaScript' | 'Python';
 
 /** The place of a value: the name of the outermost value, then keys and indices. */
-export interface Place {
-  readonly of: Place | undefined;
+export interface ValuePath {
+  readonly of: ValuePath | undefined;
   /** The text that follows the path of `of`: '.a', '[2]'. */
   readonly step: string;
 }
@@ -27,35 +27,35 @@ const LONG_ARRAY = 100_000;
 const MOST_PARTS = 2 ** 24;
 
 /**
- * Checks that a value arrives as it is. `what` is the caller, 'job.put'; `name` is the value in messages, 'X'. Throws: CONFIG,
+ * Checks that a value arrives as it is. `caller` is the caller, 'job.put'; `name` is the value in messages, 'X'. Throws: CONFIG,
  * which names the path of the first part that cannot be sent.
  */
-export function requireSendable(value: unknown, what: string, name: string, language: Language): void {
-  const walk = new Walk(what, language);
+export function requireSendable(value: unknown, caller: string, name: string, language: Language): void {
+  const walk = new Walk(caller, language);
   try {
     walk.visit(value, { of: undefined, step: name });
   } catch (error) {
     const isTooDeep = error instanceof RangeError && error.message.includes('call stack');
     if (!isTooDeep) throw error;
-    throw new ConfigError(`${what}: ${name} is nested too deeply to be sent; send a flatter value`);
+    throw new ConfigError(`${caller}: ${name} is nested too deeply to be sent; send a flatter value`);
   }
 }
 
 class Walk {
-  readonly #what: string;
+  readonly #caller: string;
   readonly #language: Language;
   /** The number of values in each container that was visited. */
   readonly #parts = new Map<object, number>();
   /** The containers around the visited value. */
-  readonly #around = new Map<object, Place>();
+  readonly #around = new Map<object, ValuePath>();
 
-  constructor(what: string, language: Language) {
-    this.#what = what;
+  constructor(caller: string, language: Language) {
+    this.#caller = caller;
     this.#language = language;
   }
 
   /** Checks a value; returns the number of values in it. */
-  visit(value: unknown, place: Place): number {
+  visit(value: unknown, place: ValuePath): number {
     if (typeof value === 'function')
       return this.#refuse(place, 'a function', 'a function can be sent only by job.on().run');
     if (typeof value === 'symbol') return this.#refuse(place, 'a symbol', 'send a text');
@@ -80,7 +80,7 @@ class Walk {
     return count;
   }
 
-  #visitObject(value: object, place: Place): number {
+  #visitObject(value: object, place: ValuePath): number {
     if (types.isProxy(value)) return this.#refuse(place, 'a Proxy', 'send a copy, as { ...x }');
     if (Array.isArray(value)) return this.#visitArray(value, place);
     if (types.isMap(value)) return this.#visitMap(value, place);
@@ -100,12 +100,12 @@ class Walk {
         'send a text or a number',
       );
     }
-    const other = otherKind(value);
-    if (other !== undefined) return this.#refuse(place, ...other);
+    const refusal = otherKind(value);
+    if (refusal !== undefined) return this.#refuse(place, ...refusal);
     return this.#visitKeys(value, place);
   }
 
-  #visitArray(value: readonly unknown[], place: Place): number {
+  #visitArray(value: readonly unknown[], place: ValuePath): number {
     let count = 1;
     for (let i = 0; i < value.length; i++) {
       const item = value[i];
@@ -123,7 +123,7 @@ class Walk {
     return count;
   }
 
-  #visitMap(value: ReadonlyMap<unknown, unknown>, place: Place): number {
+  #visitMap(value: ReadonlyMap<unknown, unknown>, place: ValuePath): number {
     let count = 1;
     const seen = new Map<unknown, unknown>();
     for (const [key, item] of value) {
@@ -134,7 +134,7 @@ class Walk {
     return count;
   }
 
-  #visitSet(value: ReadonlySet<unknown>, place: Place): number {
+  #visitSet(value: ReadonlySet<unknown>, place: ValuePath): number {
     let count = 1;
     const seen = new Map<unknown, unknown>();
     for (const item of value) {
@@ -145,12 +145,12 @@ class Walk {
   }
 
   /** Python finds keys by equality, in which 1, 1n and true are one key, and cannot use a list or a dict as a key. */
-  #requireKey(key: unknown, seen: Map<unknown, unknown>, place: Place, what: 'key' | 'member'): void {
+  #requireKey(key: unknown, seen: Map<unknown, unknown>, place: ValuePath, role: 'key' | 'member'): void {
     if (this.#language === 'JavaScript') return;
     if (typeof key === 'object' && key !== null) {
       this.#refuse(
         place,
-        `a collection with an object as a ${what}, which Python cannot look up`,
+        `a collection with an object as a ${role}, which Python cannot look up`,
         'use texts or numbers',
       );
     }
@@ -159,14 +159,14 @@ class Walk {
       const both = `${shown(seen.get(inPython))} and ${shown(key)}`;
       this.#refuse(
         place,
-        `a collection with the ${what}s ${both}, which are equal in Python`,
+        `a collection with the ${role}s ${both}, which are equal in Python`,
         'use one of them',
       );
     }
     seen.set(inPython, key);
   }
 
-  #visitDate(value: Date, place: Place): number {
+  #visitDate(value: Date, place: ValuePath): number {
     const milliseconds = value.getTime();
     const isInPython = milliseconds >= FIRST_DATE && milliseconds < END_DATE;
     if (this.#language === 'JavaScript' || isInPython) return 1;
@@ -174,23 +174,23 @@ class Walk {
     return this.#refuse(place, `${kind}, which Python does not have`, 'send a number');
   }
 
-  #visitError(value: Error, place: Place): number {
+  #visitError(value: Error, place: ValuePath): number {
     for (const key of ['name', 'message', 'stack'] as const) this.#read(value, key, place);
     const cause = this.#read(value, 'cause', place);
     return 1 + (cause === undefined ? 0 : this.visit(cause, { of: place, step: '.cause' }));
   }
 
-  #visitKeys(value: object, place: Place): number {
+  #visitKeys(value: object, place: ValuePath): number {
     let count = 1;
     for (const key of Object.keys(value)) count += this.#visitKey(value, key, place);
     return count;
   }
 
-  #visitKey(value: object, key: string, place: Place): number {
+  #visitKey(value: object, key: string, place: ValuePath): number {
     return this.visit(this.#read(value, key, place), { of: place, step: stepTo(key) });
   }
 
-  #read(value: object, key: string, place: Place): unknown {
+  #read(value: object, key: string, place: ValuePath): unknown {
     try {
       return Reflect.get(value, key);
     } catch (error) {
@@ -203,9 +203,9 @@ class Walk {
     }
   }
 
-  #refuse(place: Place, kind: string, advice: string): never {
+  #refuse(place: ValuePath, kind: string, advice: string): never {
     const path = pathOf(place);
-    throw new ConfigError(`${this.#what}: ${path} is ${kind}, which cannot be sent; ${advice}`, { path });
+    throw new ConfigError(`${this.#caller}: ${path} is ${kind}, which cannot be sent; ${advice}`, { path });
   }
 }
 
@@ -275,9 +275,9 @@ function stepTo(key: string): string {
 
 const PATH_LENGTH = 200;
 
-function pathOf(place: Place): string {
+function pathOf(place: ValuePath): string {
   let path = '';
-  for (let one: Place | undefined = place; one !== undefined; one = one.of) path = one.step + path;
+  for (let node: ValuePath | undefined = place; node !== undefined; node = node.of) path = node.step + path;
   const half = PATH_LENGTH / 2;
   return path.length <= PATH_LENGTH ? path : `${path.slice(0, half)}…${path.slice(-half)}`;
 }

@@ -8,12 +8,12 @@ import { PLAIN, requireSendable } from './sendable';
  */
 
 /** Returns the bytes of values by their names. Throws: CONFIG, which names the path of the first part that cannot be sent. */
-export function encodeSent(values: Readonly<Record<string, unknown>>, what: string): Buffer {
-  for (const [name, value] of Object.entries(values)) requireSendable(value, what, name, 'JavaScript');
+export function encodeSent(values: Readonly<Record<string, unknown>>, caller: string): Buffer {
+  for (const [name, value] of Object.entries(values)) requireSendable(value, caller, name, 'JavaScript');
   try {
     return serialize(values);
   } catch (cause) {
-    throw new ConfigError(`${what}: a value cannot be sent (${String(cause)}); ${PLAIN}`);
+    throw new ConfigError(`${caller}: a value cannot be sent (${String(cause)}); ${PLAIN}`);
   }
 }
 

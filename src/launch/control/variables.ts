@@ -22,13 +22,13 @@ export type VariableNamed<Name extends string> = Name extends keyof RankVariable
   ? Received<RankVariables[Name]>
   : unknown;
 
-/** Throws: CONFIG unless the value is a plain object whose keys are names of variables; `what` is the called function. */
+/** Throws: CONFIG unless the value is a plain object whose keys are names of variables; `caller` is the called function. */
 export function requireVariables(
   values: unknown,
-  what: string,
+  caller: string,
 ): asserts values is Readonly<Record<string, unknown>> {
   if (typeof values !== 'object' || values === null || !isPlain(values)) {
-    throw new ConfigError(`${what} takes an object of values by name: await job.put({ X })`);
+    throw new ConfigError(`${caller} takes an object of values by name: await job.put({ X })`);
   }
   for (const name of Object.keys(values)) requireName(name, 'put');
 }
@@ -39,11 +39,11 @@ function isPlain(value: object): boolean {
 }
 
 /** Throws: CONFIG unless the name can be that of a variable. */
-export function requireName(name: unknown, what: 'put' | 'get'): asserts name is string {
+export function requireName(name: unknown, caller: 'put' | 'get'): asserts name is string {
   if (typeof name === 'string' && isName(name)) return;
   throw new ConfigError(
-    `${what}: ${shown(name)} cannot be the name of a variable; give a name such as ` +
-      (what === 'get' ? "'losses': await job.get('losses')" : 'losses: await job.put({ losses })'),
+    `${caller}: ${shown(name)} cannot be the name of a variable; give a name such as ` +
+      (caller === 'get' ? "'losses': await job.get('losses')" : 'losses: await job.put({ losses })'),
   );
 }
 

@@ -95,7 +95,7 @@ export class CellSteps {
   pass(forward: () => Pass): Pass {
     this.begins();
     const pass = this.forward(forward);
-    this.#notes.losses.push(numberOf(pass.loss) ?? Number.NaN);
+    this.#notes.losses.push(scalarValueOf(pass.loss) ?? Number.NaN);
     return { ...pass, backward: (seed) => this.#timed('backward', () => pass.backward(seed)) };
   }
 
@@ -113,7 +113,7 @@ export class CellSteps {
 
   /** Runs the backward of a loss whose forward was recorded by the eager tape, without a call of `pass`. */
   backward(loss: Tensor, work: () => void): void {
-    this.#notes.losses.push(numberOf(loss) ?? Number.NaN);
+    this.#notes.losses.push(scalarValueOf(loss) ?? Number.NaN);
     this.#timed('backward', work);
   }
 
@@ -275,7 +275,7 @@ function isOnlyTemporary({ collectives, spans, memory }: NonNullable<CellStep['r
 }
 
 /** Returns the value of a scalar tensor, or the number; undefined for another value. */
-export function numberOf(value: unknown): number | undefined {
+export function scalarValueOf(value: unknown): number | undefined {
   if (typeof value === 'number') return value;
   if (!(value instanceof Tensor) || value.size !== 1 || value.isDisposed) return undefined;
   return value.dataSync()[0];
@@ -284,6 +284,6 @@ export function numberOf(value: unknown): number | undefined {
 /** Returns a cell's value if it can be a loss: a float32 scalar, or a number that is not an integer. */
 function lossOf(value: unknown): number | undefined {
   if (value instanceof Tensor && value.dtype !== 'float32') return undefined;
-  const number = numberOf(value);
+  const number = scalarValueOf(value);
   return value instanceof Tensor || !Number.isInteger(number) ? number : undefined;
 }

@@ -50,12 +50,12 @@ export function rankCheckpoints(engine: Engine, group: ProcessGroup, warn: Warn)
      * and the tensor, and the offset.
      */
     async saveCheckpoint(
-      given: Module | Layer,
+      moduleOrLayer: Module | Layer,
       optimizer: Optimizer | null,
       folder: string,
       options?: SaveOptions,
     ): Promise<void> {
-      const model = asModule(given, 'saveCheckpoint');
+      const model = asModule(moduleOrLayer, 'saveCheckpoint');
       checkFolder('saveCheckpoint', folder);
       checkpointer ??= new Checkpointer({ warn });
       await checkpointer.save({ engine, group, model, optimizer }, folder, options);
@@ -80,19 +80,19 @@ export function rankCheckpoints(engine: Engine, group: ProcessGroup, warn: Warn)
      * Saves a model's parameters, also if they are sharded, in Hugging Face's format. Every rank calls it. Throws: CONFIG
      * for a model that transformers does not have, COLLECTIVE_MISSING on all ranks when only rank 0 calls it, IO.
      */
-    async savePretrained(given: Module, folder: string, options: PretrainedFiles = {}): Promise<void> {
+    async savePretrained(module: Module, folder: string, options: PretrainedFiles = {}): Promise<void> {
       checkFolder('savePretrained', folder, 'model, ');
       checkpointer ??= new Checkpointer({ warn });
       const { savePretrained } = await import('./pretrained.js');
-      await savePretrained({ engine, group, checkpointer }, given, folder, options);
+      await savePretrained({ engine, group, checkpointer }, module, folder, options);
     },
     /** Loads a checkpoint, which any world and strategy may have saved. Every rank must call this function. Throws: IO, SHAPE. */
     async loadCheckpoint(
-      given: Module | Layer,
+      moduleOrLayer: Module | Layer,
       optimizer: Optimizer | null,
       folder: string,
     ): Promise<LoadedCheckpoint> {
-      const model = asModule(given, 'loadCheckpoint');
+      const model = asModule(moduleOrLayer, 'loadCheckpoint');
       checkFolder('loadCheckpoint', folder);
       return loadCheckpoint({ engine, group, model, optimizer }, folder);
     },
@@ -106,9 +106,9 @@ export function stateDictMethods(engine: Engine, group: ProcessGroup): StateDict
   return Object.fromEntries(bound) as StateDictMethods; // one method per name
 }
 
-function checkFolder(what: string, folder: unknown, before = 'model, optimizer, '): void {
+function checkFolder(caller: string, folder: unknown, before = 'model, optimizer, '): void {
   if (typeof folder === 'string' && folder !== '' && folder.length <= LONGEST_PATH) return;
   throw new ConfigError(
-    `${what}(${before}folder) takes a folder's path, such as 'ckpt', not ${shown(folder)}`,
+    `${caller}(${before}folder) takes a folder's path, such as 'ckpt', not ${shown(folder)}`,
   );
 }

@@ -19,7 +19,7 @@ export function compile(source: string, name: string): (...args: unknown[]) => u
 }
 
 /** Adds an explanation to an error about a name that a function does not see in its rank; returns other errors unchanged. */
-export function explained(error: unknown, why: string): unknown {
+export function explainedError(error: unknown, why: string): unknown {
   if (!(error instanceof ReferenceError && error.message.endsWith('is not defined'))) return error;
   return new ShardlabError('RANK_FAILED', `${error.message} in this rank. ${why}`, { cause: error });
 }
@@ -42,6 +42,6 @@ export function explainedAbsence(error: unknown, scope: object): unknown {
 /** Returns the place in a function of job.train in which an error was thrown, as text; '' if there is none. */
 export function placeInFunction(thrown: unknown): string {
   const stack = thrown instanceof Error ? thrown.stack : undefined;
-  const found = /\bjob\.train (\w+):(\d+):/.exec(stack ?? '');
-  return found === null ? '' : ` (in job.train's ${found[1]}, line ${found[2]} of the function)`;
+  const match = /\bjob\.train (\w+):(\d+):/.exec(stack ?? '');
+  return match === null ? '' : ` (in job.train's ${match[1]}, line ${match[2]} of the function)`;
 }

@@ -14,9 +14,9 @@ import {
   exchange,
   type FileBatch,
   fileBatch,
-  type Outcome,
   openData,
   type PreparedData,
+  type RankFailure,
   type RowBatch,
   type ValidationBatches,
 } from '../../training';
@@ -42,13 +42,13 @@ const NAME = 'dataLoader()';
 /** Prepares data on rank 0 and opens them on every rank; `dataLoader` of src/rank.ts describes it. */
 export async function openLoader(
   place: LoaderPlace,
-  given: LoaderData,
+  source: LoaderData,
   options: LoaderOptions = {},
 ): Promise<DataLoader> {
   const { engine, group } = place;
-  const { data, batch, seed } = settingsOf(given, options);
+  const { data, batch, seed } = settingsOf(source, options);
   let made: PreparedData | null = null;
-  let outcome: Outcome = null;
+  let outcome: RankFailure = null;
   try {
     if (group.rank === 0) made = await prepare(place, data, seed);
   } catch (error) {
@@ -59,10 +59,10 @@ export async function openLoader(
     ArrayBuffer.isView(value) ? `${value.byteLength} bytes` : value,
   );
   const [first, ...others] = exchange(place, NAME, { made, settings });
-  const other = others.findIndex((each) => each.settings !== first?.settings);
-  if (other >= 0) {
+  const unequalIndex = others.findIndex((each) => each.settings !== first?.settings);
+  if (unequalIndex >= 0) {
     throw new ConfigError(
-      `${NAME}: rank 0 gives ${first?.settings}, rank ${other + 1} gives ${others[other]?.settings}; all ranks must give the same settings`,
+      `${NAME}: rank 0 gives ${first?.settings}, rank ${unequalIndex + 1} gives ${others[unequalIndex]?.settings}; all ranks must give the same settings`,
     );
   }
   if (!first?.made) throw new ShardlabError('INTERNAL', 'the data was not prepared');
@@ -74,16 +74,16 @@ export async function openLoader(
 }
 
 /** Checks the settings as job.train does. Throws: CONFIG. */
-function settingsOf(given: unknown, options: LoaderOptions) {
+function settingsOf(source: unknown, options: LoaderOptions) {
   requireKnownOptions('dataLoader(data, { … })', options, ['batch', 'seed']);
-  const isBuiltIn = given === 'typescript' || given === 'synthetic' || given === 'function';
-  if (isBuiltIn || (typeof given !== 'string' && !isPlain(given))) {
+  const isBuiltIn = source === 'typescript' || source === 'synthetic' || source === 'function';
+  if (isBuiltIn || (typeof source !== 'string' && !isPlain(source))) {
     throw new ConfigError(
-      `dataLoader reads files and arrays, not ${classOf(given)}; write dataLoader('./images') or dataLoader({ path: './my.txt', seq: 128 }). ` +
+      `dataLoader reads files and arrays, not ${classOf(source)}; write dataLoader('./images') or dataLoader({ path: './my.txt', seq: 128 }). ` +
         'If a function of your own makes the batches, call it in the loop, without a loader',
     );
   }
-  const config = parseTrainConfig({ ...options, data: given, model: { kind: 'own' }, loss: 'function' });
+  const config = parseTrainConfig({ ...options, data: source, model: { kind: 'own' }, loss: 'function' });
   // Built-in data were refused above.
   return { ...config, data: ownData(config.data) as OwnData };
 }

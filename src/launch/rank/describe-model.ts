@@ -9,10 +9,10 @@ import { type Link, type LinkName, type LinkNumbers, linkOf } from '../../wire';
  * there is a link. A hint says if a unit is too small or too large. Throws: CONFIG for a model without units.
  */
 export function describeModel(
-  given: Module | Layer,
+  moduleOrLayer: Module | Layer,
   { link }: { readonly link?: Link | LinkName | LinkNumbers | undefined } = {},
 ): Table {
-  const model = asModule(given, 'describe');
+  const model = asModule(moduleOrLayer, 'describe');
   const units = unitFacts(model);
   if (units.length === 0) {
     throw new ConfigError(

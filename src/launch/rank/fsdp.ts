@@ -158,26 +158,26 @@ export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh
     ...names,
     /** Shards a module or a tfjs layer, or a list of them as one unit, and returns what it got. */
     fullyShard<M extends Module | Layer | readonly (Module | Layer)[]>(
-      given: M,
+      target: M,
       options: FullyShardArguments = {},
     ): M {
       requireKind('fullyShard', 'the second argument', options, fields);
       const context = contextOf(options.mesh);
       const shared = fullyShardOptions(options);
-      if (Array.isArray(given)) {
-        const modules = given.map((each: Module | Layer) => shardable(each));
+      if (Array.isArray(target)) {
+        const modules = target.map((each: Module | Layer) => shardable(each));
         for (const module of modules) batchNorms.check(module, context.group.size);
         fullyShard(modules, context, shared);
-        return given;
+        return target;
       }
-      const module = shardable(given as Module | Layer); // a list is an array
+      const module = shardable(target as Module | Layer); // a list is an array
       batchNorms.check(module, context.group.size);
       fullyShard(module, context, shared);
-      return given;
+      return target;
     },
-    DDP: callableClass((module: Module | Layer, given: ReplicateOptions = {}) => {
-      requireKind('DDP', 'the second argument', given, fields);
-      const { mesh: chosen, ...options } = given;
+    DDP: callableClass((module: Module | Layer, ddpOptions: ReplicateOptions = {}) => {
+      requireKind('DDP', 'the second argument', ddpOptions, fields);
+      const { mesh: chosen, ...options } = ddpOptions;
       checkArguments(DDP_CALL, options, warn);
       const context = contextOf(chosen);
       const taken = replicable(module);
@@ -202,7 +202,7 @@ export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh
  * ranks that take part; default: all.
  */
 function naiveForms(context: RankContext, all: ProcessGroup) {
-  const within = (what: string, group: ProcessGroup = all): ProcessGroup => requireGroup(what, group);
+  const within = (caller: string, group: ProcessGroup = all): ProcessGroup => requireGroup(caller, group);
   return {
     /** Replicates a module; returns the module. */
     DDP: <M extends Module>(module: M): M => naiveDDP(unheld(module, 'naive.DDP', all), context),
@@ -251,12 +251,12 @@ const NAIVE_TRAINING: OptionKinds<NaiveTraining> = {
 const LAYER = { gpt: 'fc1', moe: 'moe' } as const;
 
 /** Throws: CONFIG unless a value is a language model, of this kind if one is given. */
-function requireLanguageModel(given: unknown, what: string, kind?: keyof typeof LAYER): void {
+function requireLanguageModel(model: unknown, caller: string, kind?: keyof typeof LAYER): void {
   const isKind = ({ blocks }: LanguageModel): boolean =>
     kind === undefined || [...blocks].every((block) => LAYER[kind] in block);
-  if (given instanceof LanguageModel && isKind(given)) return;
+  if (model instanceof LanguageModel && isKind(model)) return;
   const wanted = kind === undefined ? 'a language model, such as nn.gpt({ … })' : `an nn.${kind}({ … })`;
-  throw new ConfigError(`${what} takes ${wanted}, but got ${classOf(given)}`);
+  throw new ConfigError(`${caller} takes ${wanted}, but got ${classOf(model)}`);
 }
 
 /** Functions for rows and rounding, on the group of all ranks. */
@@ -268,15 +268,15 @@ function rowFunctions(engine: Engine, all: ProcessGroup) {
       destinations: ArrayLike<number> | tf.Tensor,
       options: GroupOption = {},
     ) => {
-      const what = 'sparseAllToAll';
-      requireKind(what, 'the first argument', rows, tensor);
-      const { group = all } = requireOptions(what, options, { group: anything });
-      return sparseAllToAll(engine, requireGroup(what, group), rows, destinations);
+      const caller = 'sparseAllToAll';
+      requireKind(caller, 'the first argument', rows, tensor);
+      const { group = all } = requireOptions(caller, options, { group: anything });
+      return sparseAllToAll(engine, requireGroup(caller, group), rows, destinations);
     },
     /** Averages random gradients with 16 bits per element on the wire; reports the error of the means. Every rank calls it. */
-    reductionError: (given: ReductionErrorOptions & GroupOption = {}) => {
-      requireKind('reductionError', 'the argument', given, fields);
-      const { group = all, ...options } = given;
+    reductionError: (allOptions: ReductionErrorOptions & GroupOption = {}) => {
+      requireKind('reductionError', 'the argument', allOptions, fields);
+      const { group = all, ...options } = allOptions;
       return reductionError(engine, requireGroup('reductionError', group), options);
     },
   };
@@ -290,13 +290,13 @@ function recomputeFunctions(engine: Engine, observer: Observer) {
       config: ActivationCheckpointingConfig | null = 'full',
       options: { readonly offloadToHost?: boolean } = {},
     ) => {
-      const what = 'applyActivationCheckpointing';
-      const { offloadToHost = false } = requireOptions(what, options, { offloadToHost: flag });
+      const caller = 'applyActivationCheckpointing';
+      const { offloadToHost = false } = requireOptions(caller, options, { offloadToHost: flag });
       // Throws: CONFIG unless the value has one of the forms of a config's activationCheckpointing.
       const { activationCheckpointing } = parseTrainConfig({ activationCheckpointing: config });
       return applyActivationCheckpointing(
         { engine, observer },
-        requireModule(what, model),
+        requireModule(caller, model),
         activationCheckpointing,
         offloadToHost,
       );
@@ -311,14 +311,14 @@ function fsdpFunction(
   batchNorms: BatchNormWarning,
 ): FsdpFunction {
   const dicts = stateDictMethods(engine, group);
-  function FSDP(given: Module | Layer, options?: FsdpOptions): Module | Layer {
+  function FSDP(moduleOrLayer: Module | Layer, options?: FsdpOptions): Module | Layer {
     if (options !== undefined) requireKind('FSDP', 'the second argument', options, fields);
-    const module = withParameters(unwrapped(given, 'FSDP'), 'FSDP');
+    const module = withParameters(unwrapped(moduleOrLayer, 'FSDP'), 'FSDP');
     const context = contextOf();
     batchNorms.check(module, group.size);
-    if (isLayer(given)) {
+    if (isLayer(moduleOrLayer)) {
       shardInPlace(module, context, options);
-      return given;
+      return moduleOrLayer;
     }
     const wrapper = fsdp(module, context, options);
     const stateDict = wrapper.stateDict.bind(wrapper);
@@ -340,8 +340,8 @@ function fsdpFunction(
 }
 
 /** Returns the module that fullyShard shards. Throws: CONFIG unless it is a module with parameters on which fullyShard was not called. */
-function shardable(given: Module | Layer): Module {
-  const module = withParameters(unwrapped(given, 'fullyShard'), 'fullyShard');
+function shardable(moduleOrLayer: Module | Layer): Module {
+  const module = withParameters(unwrapped(moduleOrLayer, 'fullyShard'), 'fullyShard');
   if (!unitsOf(module).some(({ owners }) => owners.includes(module))) return module;
   const name = module.path === '' ? `this ${module.constructor.name}` : `"${module.path}"`;
   throw new ConfigError(
@@ -350,10 +350,10 @@ function shardable(given: Module | Layer): Module {
 }
 
 /** Returns the value. Throws: CONFIG for DDP's wrapper. */
-function unwrapped<T>(value: T, what: string): T {
+function unwrapped<T>(value: T, caller: string): T {
   if (!(value instanceof DistributedDataParallel)) return value;
   throw new ConfigError(
-    `${what} takes a module without DDP, but got one in DDP; build the model again, and do not wrap it in DDP`,
+    `${caller} takes a module without DDP, but got one in DDP; build the model again, and do not wrap it in DDP`,
   );
 }
 
@@ -369,12 +369,12 @@ function requireFull(type: StateDictType): void {
  * Returns the module. Throws: CONFIG for a value that is not a module with parameters, and for a module with parameters that a
  * strategy already holds or splits.
  */
-function unheld<M extends Module>(module: M, what: string, group: ProcessGroup): M {
-  withParameters(module, what);
-  requireSameParts(module.parameters(), group, what);
+function unheld<M extends Module>(module: M, caller: string, group: ProcessGroup): M {
+  withParameters(module, caller);
+  requireSameParts(module.parameters(), group, caller);
   if (!module.parameters().some(({ isAdopted, unit }) => isAdopted || unit !== null)) return module;
   throw new ConfigError(
-    `${what}(model): DDP, FSDP or fullyShard already holds parameters of the model; build the model again`,
+    `${caller}(model): DDP, FSDP or fullyShard already holds parameters of the model; build the model again`,
   );
 }
 

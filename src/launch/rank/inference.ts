@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
-import type { Evaluated, SampledVideos, Sampling, Trainer, VideoSampling } from '../../training';
+import type { EvaluationResult, SampledVideos, Sampling, Trainer, VideoSampling } from '../../training';
 import { type OwnPlace, ownMetrics } from './own-parts';
 
 type Report = (progress: { readonly done: number; readonly total: number }) => void;
@@ -9,7 +9,7 @@ export function evaluateRun(
   metrics: Readonly<Record<string, string>>,
   { trainer, ...place }: Pick<OwnPlace, 'scope' | 'group'> & { readonly trainer: Trainer },
   report: Report,
-): Promise<Evaluated> {
+): Promise<EvaluationResult> {
   return trainer.evaluate(reporting(report), ownMetrics(metrics, place));
 }
 

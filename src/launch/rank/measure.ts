@@ -6,7 +6,7 @@ import type { RankScope } from './scope';
 /** Measures this rank; every rank of the job calls this function. Code is loaded on first use. */
 export async function measure(measurement: Measurement, scope: RankScope): Promise<unknown> {
   const { group, engine, rank } = scope;
-  switch (measurement.what) {
+  switch (measurement.kind) {
     case 'collectives': {
       const first = firstRanks(group, measurement.numRanks);
       return first === null ? [] : benchCollectives(first, engine, measurement.sizes);
@@ -29,7 +29,7 @@ export async function measure(measurement: Measurement, scope: RankScope): Promi
 
 /** Returns an entry per rank: for this rank, a group that has only this rank; for other ranks, null. */
 function aloneOf(group: ProcessGroup, numRanks: number): readonly (ProcessGroup | null)[] {
-  return group.ranks.slice(0, numRanks).map((one) => group.subgroup([one], `rank ${one} alone`));
+  return group.ranks.slice(0, numRanks).map((rank) => group.subgroup([rank], `rank ${rank} alone`));
 }
 
 function firstRanks(group: ProcessGroup, numRanks: number): ProcessGroup | null {

@@ -85,11 +85,11 @@ export function rankOptim({ engine, warn, steps }: OptimParts, takes: (model: Ha
       make: (model: HasStates, options: Options, placement: OptimizerPlacement) => Made,
     ) =>
     (
-      given: Optimized | readonly GivenGroup[] | readonly Parameter[],
+      modelOrParameters: Optimized | readonly GivenGroup[] | readonly Parameter[],
       options: Options & CellOptions = {} as Options,
     ): Made => {
       requireNamed(`optim.${name}`, options);
-      const { states, groups } = trainedBy(given, options, `optim.${name}`);
+      const { states, groups } = trainedBy(modelOrParameters, options, `optim.${name}`);
       const { onHost = false, groups: _, ...own } = options;
       takes(states);
       steps.optimizes();
@@ -160,14 +160,14 @@ export function rankOptim({ engine, warn, steps }: OptimParts, takes: (model: Ha
 }
 
 /** Throws: CONFIG unless an optimizer's options are given by name, as { lr: 0.001 }; the optimizer checks the other options. */
-function requireNamed(what: string, options: CellOptions): void {
+function requireNamed(caller: string, options: CellOptions): void {
   if (!isRecord(options))
-    throw new ConfigError(`${what}: options are ${shown(options)}, not an object; write { lr: 0.001 }`);
+    throw new ConfigError(`${caller}: options are ${shown(options)}, not an object; write { lr: 0.001 }`);
   const { onHost = false, groups = [] } = options;
-  requireOptions(what, { onHost }, { onHost: flag });
+  requireOptions(caller, { onHost }, { onHost: flag });
   if (!Array.isArray(groups))
     throw new ConfigError(
-      `${what}: groups is ${shown(groups)}; write groups: [{ names: ['*.bias'], weightDecay: 0 }]`,
+      `${caller}: groups is ${shown(groups)}; write groups: [{ names: ['*.bias'], weightDecay: 0 }]`,
     );
 }
 
@@ -182,9 +182,9 @@ export function rankSchedules(engine: Engine, group: ProcessGroup, steps: CellSt
       (optimizer: Scheduled, options: WarmupCosineOptions) => new WarmupCosineLR(optimizer, options),
     ),
     /** Source: torch.amp.GradScaler. */
-    GradScaler: callableClass((given: GradScalerOptions = {}): GradScaler => {
-      requireKind('GradScaler', 'the argument', given, fields);
-      const { enabled, ...options } = given;
+    GradScaler: callableClass((allOptions: GradScalerOptions = {}): GradScaler => {
+      requireKind('GradScaler', 'the argument', allOptions, fields);
+      const { enabled, ...options } = allOptions;
       // The settings and the errors are those of a config.
       parseTrainConfig({ gradScaler: options });
       const own = { ...options, ...(enabled === undefined ? {} : { enabled }) };
@@ -202,34 +202,40 @@ export function rankSchedules(engine: Engine, group: ProcessGroup, steps: CellSt
   };
 }
 
-/** Returns the states that an optimizer of a cell trains; `given` is a model, torch's groups, or parameters. Throws: CONFIG. */
+/** Returns the states that an optimizer of a cell trains; `modelOrParameters` is a model, torch's groups, or parameters. Throws: CONFIG. */
 function trainedBy(
-  given: Optimized | readonly GivenGroup[] | readonly Parameter[],
+  modelOrParameters: Optimized | readonly GivenGroup[] | readonly Parameter[],
   { groups }: CellOptions,
-  what: string,
+  caller: string,
 ): { readonly states: HasStates; readonly groups?: readonly ParameterGroup[] | undefined } {
-  if (!Array.isArray(given)) {
-    // `given` is not an array here.
-    const model = given as Optimized;
-    const states = statesOf(model, what);
+  if (!Array.isArray(modelOrParameters)) {
+    // `modelOrParameters` is not an array here.
+    const model = modelOrParameters as Optimized;
+    const states = statesOf(model, caller);
     if (groups === undefined) return { states };
-    return { states, groups: namedGroups(states instanceof Module ? states : asModule(model, what), groups) };
+    return {
+      states,
+      groups: namedGroups(states instanceof Module ? states : asModule(model, caller), groups),
+    };
   }
-  const made = givenGroups(isParameters(given) ? [{ params: given }] : (given as GivenGroup[]), what);
+  const made = givenGroups(
+    isParameters(modelOrParameters) ? [{ params: modelOrParameters }] : (modelOrParameters as GivenGroup[]),
+    caller,
+  );
   if (groups !== undefined)
-    throw new ConfigError(`${what}: groups by name need the model; give the model first`);
-  return { states: statesOf(made.model, what), groups: made.groups };
+    throw new ConfigError(`${caller}: groups by name need the model; give the model first`);
+  return { states: statesOf(made.model, caller), groups: made.groups };
 }
 
 /**
  * Returns the model to train. Throws: CONFIG for a value that is not a model, and for a model without trainable parameters; a rank's
  * stages of a pipeline may have none, because another rank's stages train.
  */
-function statesOf(model: Optimized, what: string): HasStates {
-  const found: HasStates = hasStates(model) ? model : withParameters(model, what);
-  if (found.states().length > 0 || found.otherParts !== undefined) return found;
+function statesOf(model: Optimized, caller: string): HasStates {
+  const states: HasStates = hasStates(model) ? model : withParameters(model, caller);
+  if (states.states().length > 0 || states.otherParts !== undefined) return states;
   throw new ConfigError(
-    `${what}: all parameters of the model are frozen (requiresGrad is false), so nothing would train; freeze fewer of them`,
+    `${caller}: all parameters of the model are frozen (requiresGrad is false), so nothing would train; freeze fewer of them`,
   );
 }
 

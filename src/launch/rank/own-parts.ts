@@ -7,7 +7,7 @@ import type { Metrics, OwnParts } from '../../training';
 import type { ProcessGroup } from '../../wire';
 import type { OwnSources, Shipped } from '../control/messages';
 import type { BatchNormWarning } from './batch-norm-warning';
-import { compile, explained, explainedAbsence } from './compile';
+import { compile, explainedAbsence, explainedError } from './compile';
 import type { RankScope } from './scope';
 import { withVariables } from './variables';
 
@@ -97,8 +97,8 @@ async function loadShipped(shipped: Shipped, name: string, load: Importer): Prom
   if ('source' in shipped) return compile(shipped.source, `job.train ${name}`);
   const { file, exported } = shipped;
   const all = await load(file, [exported]);
-  const found: unknown = Object.entries(all).find(([key]) => key === exported)?.[1];
-  if (typeof found === 'function') return found as UserFunction; // a function takes any arguments
+  const exportedValue: unknown = Object.entries(all).find(([key]) => key === exported)?.[1];
+  if (typeof exportedValue === 'function') return exportedValue as UserFunction; // a function takes any arguments
   const names = Object.keys(all).filter((key) => key !== 'default' || exported === 'default');
   throw new ConfigError(
     `${name}: ${file} has no function or class '${exported}'; ${names.length === 0 ? 'it exports nothing' : `it exports ${names.join(', ')}`}`,
@@ -174,7 +174,7 @@ function calling(name: string, scope: RankScope, call: () => unknown): unknown {
 }
 
 function thrown(error: unknown, name: string, scope: RankScope): never {
-  throw explained(
+  throw explainedError(
     explainedAbsence(error, scope),
     `${name} is sent to ranks as source code: it sees its arguments, the rank's scope and the variables of %%ranks ` +
       'cells, not the variables and imports of the notebook; write the values into the function, or send them by await job.put({ … })',

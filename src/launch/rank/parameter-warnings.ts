@@ -8,7 +8,7 @@ import type { ProcessGroup } from '../../wire';
 export class ParameterWarnings {
   readonly #group: ProcessGroup;
   readonly #warn: Warn;
-  readonly #told = new WeakSet<Leaf>();
+  readonly #knownLeaves = new WeakSet<Leaf>();
   /** The parameters that optimizers train, and the root modules of these parameters. */
   readonly #trained = new WeakSet<object>();
   #hasSpoken = false;
@@ -39,8 +39,8 @@ export class ParameterWarnings {
    */
   #checkWrappers(loose: readonly Leaf[], units: readonly string[]): void {
     if (this.#group.size === 1 || units.length === 0 || loose.length === 0) return;
-    const isKnown = loose.some((leaf) => this.#told.has(leaf));
-    for (const leaf of loose) this.#told.add(leaf);
+    const isKnown = loose.some((leaf) => this.#knownLeaves.has(leaf));
+    for (const leaf of loose) this.#knownLeaves.add(leaf);
     if (isKnown) return;
     this.#warn(
       `${firstNames(loose.map(({ name }) => name || 'a parameter without a module'))} ${loose.length === 1 ? 'is' : 'are'} under no wrapper, while ` +

@@ -42,12 +42,12 @@ export type PretrainedFiles = Pick<SaveOptions, 'maxShardBytes' | 'dtype'>;
 const OPEN = new FinalizationRegistry<() => void>((close) => close());
 
 /** Builds the model of a folder. A parameter is read from the files when it is sharded or used. */
-export function loadPretrained(engine: Engine, given: PretrainedInput): PublishedModule {
-  const { model: setting } = parseTrainConfig({ model: given, data: 'synthetic' });
+export function loadPretrained(engine: Engine, input: PretrainedInput): PublishedModule {
+  const { model: setting } = parseTrainConfig({ model: input, data: 'synthetic' });
   const shape = modelShape({ model: setting });
   const model = buildModel({ model: setting, seed: 0 });
   const source = 'from' in shape ? shape.from : undefined;
-  const first = openFirstState(source ?? given.from, shape, [...model.namedParameters().keys()]);
+  const first = openFirstState(source ?? input.from, shape, [...model.namedParameters().keys()]);
   try {
     loadState(engine, model, first.state);
   } catch (error) {

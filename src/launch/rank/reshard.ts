@@ -127,10 +127,10 @@ function placed({ model, optimizer }: ModelAndOptimizer): PlacedState {
 
 /** Reports progress after every twentieth of the work, and at its end. */
 function seldom(tell: (done: number, total: number) => void): (done: number, total: number) => void {
-  let told = 0;
+  let reportedShare = 0;
   return (done, total) => {
-    if (done < total && done / total < told + TELL_EVERY) return;
-    told = done / total;
+    if (done < total && done / total < reportedShare + TELL_EVERY) return;
+    reportedShare = done / total;
     tell(done, total);
   };
 }

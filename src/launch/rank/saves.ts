@@ -21,7 +21,7 @@ type SaveWork = Extract<RankWork, { kind: 'save' }>;
 type LoadWork = Extract<RankWork, { kind: 'load' }>;
 
 /** The result of a rank's load. */
-export interface RankLoad {
+export interface LoadResult {
   /** Steps after which the checkpoint was saved; null if only parameters were loaded. */
   readonly steps: number | null;
   /** The validation losses up to the checkpoint. */
@@ -74,7 +74,7 @@ export class RankSaves {
     trainer: Trainer,
     group: ProcessGroup,
     tell: (progress: RankProgress) => void,
-  ): Promise<RankLoad> {
+  ): Promise<LoadResult> {
     // Pending gradients and whole parameters are dropped, because they belong to the old values.
     trainer.recover();
     const optimizer = parametersOnly ? null : trainer.optimizer;

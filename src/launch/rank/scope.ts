@@ -26,7 +26,7 @@ import {
 } from '../../wire';
 import type { BatchNormWarning } from './batch-norm-warning';
 import { callableClass } from './callable-class';
-import { type CellSteps, numberOf } from './cell-steps';
+import { type CellSteps, scalarValueOf } from './cell-steps';
 import { type RankCheckpoints, rankCheckpoints } from './checkpoints';
 import { compareReplicas, type ReplicaReport } from './compare-replicas';
 import type { DataLoader, LoaderData, LoaderOptions } from './data-loader';
@@ -175,10 +175,10 @@ function rankBasics(
      * Throws: CONFIG for a value that is neither a number nor a tensor of one element.
      */
     report(loss: tf.Tensor | number): void {
-      const value = numberOf(loss);
+      const value = scalarValueOf(loss);
       if (value === undefined) {
-        const what = loss instanceof tf.Tensor ? `a tensor [${loss.shape}]` : classOf(loss);
-        throw new ConfigError(`report takes a number or a tensor of one element, not ${what}`);
+        const description = loss instanceof tf.Tensor ? `a tensor [${loss.shape}]` : classOf(loss);
+        throw new ConfigError(`report takes a number or a tensor of one element, not ${description}`);
       }
       steps.report(value);
     },

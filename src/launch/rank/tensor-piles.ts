@@ -99,8 +99,8 @@ export class TensorPiles {
       (sum) => sum !== undefined && sum.count === last?.count && sum.bytes >= LEAST_BYTES_PER_STEP,
     );
     if (last === undefined || !isPile) return undefined;
-    const what = last.count === 1 ? 'a tensor' : `${last.count} tensors`;
-    return `cell ${this.#cell}: each step leaves ${what} (${formatBytes(last.bytes)}) ${REMEDY}`;
+    const leftTensors = last.count === 1 ? 'a tensor' : `${last.count} tensors`;
+    return `cell ${this.#cell}: each step leaves ${leftTensors} (${formatBytes(last.bytes)}) ${REMEDY}`;
   }
 
   #cellWarning(): string | undefined {

@@ -296,8 +296,8 @@ export class RankTraining {
     return this.#groups.get(id) ?? this.#missing(`group ${id} of ${size} ranks`);
   }
 
-  #missing(what: string): never {
+  #missing(description: string): never {
     const { rank } = this.#parts;
-    throw new ShardlabError('INTERNAL', `rank ${rank} has no ${what}`, { rank });
+    throw new ShardlabError('INTERNAL', `rank ${rank} has no ${description}`, { rank });
   }
 }

@@ -13,11 +13,11 @@ import { globalSlot, now, type Seconds, ShardlabError } from '../../core';
 import { currentEagerTape, describeDamage, type Engine } from '../../engine';
 import type { StatusWriter, World } from '../../wire';
 import type { CourierHandle } from '../control/courier-handle';
-import type { Outcome, RankOutput, RankWork, ToMain } from '../control/messages';
+import type { RankOutcome, RankOutput, RankWork, ToMain } from '../control/messages';
 import { decodeSent, encodeSent } from '../control/sent-values';
 import { NO_CELL } from '../control/situation';
 import type { CellSteps } from './cell-steps';
-import { compile, explained, placeInFunction } from './compile';
+import { compile, explainedError, placeInFunction } from './compile';
 import { rankError } from './error';
 import { measure } from './measure';
 import type { CellReplicas } from './replicas';
@@ -122,7 +122,7 @@ export class RankWorker {
   }
 
   /** Reports the end of a work once. */
-  #report(id: number, outcome: Outcome): void {
+  #report(id: number, outcome: RankOutcome): void {
     if (id !== this.#id || id === this.#reported) return;
     const { courier, board, engine, interrupts } = this.#parts;
     interrupts.end();
@@ -133,7 +133,7 @@ export class RankWorker {
     this.#reported = id;
   }
 
-  async #outcome(work: RankWork): Promise<Outcome> {
+  async #outcome(work: RankWork): Promise<RankOutcome> {
     const result = await this.#evaluate(work);
     const { steps } = this.#parts;
     if (!result.ok) {
@@ -241,7 +241,7 @@ export async function runShipped(
   try {
     return await work(withVariables(scope), ...args);
   } catch (error) {
-    throw explained(
+    throw explainedError(
       error,
       "A function is sent to ranks as source code: it sees its arguments and the rank's scope, " +
         'not the variables and imports of the notebook; pass their values as arguments of run(fn, ...args)',

@@ -43,11 +43,11 @@ interface AxisWindow {
 }
 
 /** Returns the windows of average pooling. Throws: SHAPE for padding of more than half of a window. */
-export function poolingWindows(what: string, kernelSize: Pair, options: AvgPoolOptions): WindowsAlong {
-  requireOptions(what, options, OPTIONS);
+export function poolingWindows(caller: string, kernelSize: Pair, options: AvgPoolOptions): WindowsAlong {
+  requireOptions(caller, options, OPTIONS);
   const kernel = pairOf(kernelSize);
   const [strides, padding] = [pairOf(options.stride ?? kernel), pairOf(options.padding ?? 0)];
-  requireHalfPadding(what, kernel, padding);
+  requireHalfPadding(caller, kernel, padding);
   const { ceilMode = false, countIncludePad = true } = options;
   return (length, axis) =>
     windowsOf(length, {

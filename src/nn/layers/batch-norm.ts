@@ -202,8 +202,8 @@ export interface SyncBatchNormOptions extends BatchNormOptions {
  * const model = nn.SyncBatchNorm.convertSyncBatchnorm(new Net());
  */
 export class SyncBatchNorm extends BatchNorm {
-  constructor(numFeatures: number, given: SyncBatchNormOptions = {}) {
-    const { processGroup, ...options } = requireOptions('nn.SyncBatchNorm', given, {
+  constructor(numFeatures: number, allOptions: SyncBatchNormOptions = {}) {
+    const { processGroup, ...options } = requireOptions('nn.SyncBatchNorm', allOptions, {
       ...OPTIONS,
       processGroup: anything,
     });

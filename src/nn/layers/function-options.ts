@@ -16,13 +16,13 @@ import type * as tf from '../../core/tf';
 // The options of functions of nn.functional, and their kinds, which some layers check too.
 
 /** Says how the losses of elements become the result; 'none' returns the losses of all elements. Default 'mean'. */
-export type Reduction = 'none' | 'mean' | 'sum';
+export type LossReduction = 'none' | 'mean' | 'sum';
 
 const reduction = oneOf('none', 'mean', 'sum');
 
 /** Options of losses that compare each element with a target. */
 export interface LossOptions {
-  readonly reduction?: Reduction;
+  readonly reduction?: LossReduction;
 }
 
 export const LOSS: OptionKinds<LossOptions> = { reduction };
@@ -47,7 +47,7 @@ export const BINARY_LOGITS: OptionKinds<BinaryCrossEntropyOptions & { posWeight?
 /** Options of `klDiv`. */
 export interface KlDivOptions {
   /** 'batchmean' divides the sum by the first dim, which is the mathematical definition. Default 'mean', as in torch. */
-  readonly reduction?: Reduction | 'batchmean';
+  readonly reduction?: LossReduction | 'batchmean';
   /** Whether the target is also a logarithm. Default false. */
   readonly logTarget?: boolean;
 }
@@ -59,7 +59,7 @@ export const KL_DIV: OptionKinds<KlDivOptions> = {
 
 /** Options that `nllLoss` and `crossEntropy` have. */
 export interface ClassLossOptions {
-  readonly reduction?: Reduction;
+  readonly reduction?: LossReduction;
   /** [C]: the factor of each class's losses. 'mean' divides the sum of losses by the sum of the labels' factors. */
   readonly weight?: tf.Tensor;
   /** Rows with this label do not count. Default −100. */

@@ -77,13 +77,13 @@ export function rmsNorm(
 }
 
 function lastDims(
-  what: string,
+  caller: string,
   x: tf.Tensor,
   normalizedShape: number | readonly number[],
 ): readonly number[] {
   const shape = [normalizedShape].flat();
   if (x.shape.slice(-shape.length).join() === shape.join()) return shape;
-  throw new ShardlabError('SHAPE', `${what}: x is [${x.shape}], but its last dims must be [${shape}].`);
+  throw new ShardlabError('SHAPE', `${caller}: x is [${x.shape}], but its last dims must be [${shape}].`);
 }
 
 /** Reshapes x to two dims. A row has the elements of the last dims, whose sizes are `shape`. */
@@ -135,8 +135,8 @@ export function scaledDotProductAttention(
   value: tf.Tensor,
   options: ScaledDotProductOptions = {},
 ): tf.Tensor {
-  const what = 'scaledDotProductAttention';
-  const { attnMask, isCausal = false, scale } = requireOptions(what, options, SCALED_DOT_PRODUCT);
+  const caller = 'scaledDotProductAttention';
+  const { attnMask, isCausal = false, scale } = requireOptions(caller, options, SCALED_DOT_PRODUCT);
   const [queries = 0, dim = 1] = query.shape.slice(-2);
   const keys = key.shape.at(-2) ?? 0;
   const fits = [query, key, value].every(({ rank }) => rank === 4) && key.shape.at(-1) === dim;

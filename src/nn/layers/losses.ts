@@ -16,7 +16,7 @@ import {
   type KlDivOptions,
   LOSS,
   type LossOptions,
-  type Reduction,
+  type LossReduction,
   SMOOTH_L1,
 } from './function-options';
 
@@ -58,9 +58,9 @@ export function smoothL1Loss(
 export function huberLoss(
   input: tf.Tensor,
   target: tf.Tensor,
-  given: LossOptions & { readonly delta?: number } = {},
+  allOptions: LossOptions & { readonly delta?: number } = {},
 ): tf.Tensor {
-  const { delta = 1, ...options } = requireOptions('huberLoss', given, HUBER);
+  const { delta = 1, ...options } = requireOptions('huberLoss', allOptions, HUBER);
   return tf.mul(smoothL1Loss(input, target, { ...options, beta: delta }), delta);
 }
 
@@ -73,8 +73,8 @@ export function binaryCrossEntropyWithLogits(
   target: tf.Tensor,
   options: BinaryCrossEntropyOptions & { readonly posWeight?: tf.Tensor } = {},
 ): tf.Tensor {
-  const what = 'binaryCrossEntropyWithLogits';
-  const { weight, posWeight, reduction } = requireOptions(what, options, BINARY_LOGITS);
+  const caller = 'binaryCrossEntropyWithLogits';
+  const { weight, posWeight, reduction } = requireOptions(caller, options, BINARY_LOGITS);
   requireSameShape('binaryCrossEntropyWithLogits', input, target);
   const below = tf.mul(tf.sub(1, target), input);
   const factor = posWeight === undefined ? null : tf.add(tf.mul(tf.sub(posWeight, 1), target), 1);
@@ -272,11 +272,11 @@ function requireClasses(target: tf.Tensor, classes: number, ignoreIndex: number)
   );
 }
 
-function requireSameShape(what: string, input: tf.Tensor, target: tf.Tensor): void {
+function requireSameShape(caller: string, input: tf.Tensor, target: tf.Tensor): void {
   if (input.shape.join() === target.shape.join()) return;
   throw new ShardlabError(
     'SHAPE',
-    `${what}: input [${input.shape}] and target [${target.shape}] must have the same shape; reshape one of them.`,
+    `${caller}: input [${input.shape}] and target [${target.shape}] must have the same shape; reshape one of them.`,
   );
 }
 
@@ -284,7 +284,7 @@ function weighted(losses: tf.Tensor, weight: tf.Tensor | undefined): tf.Tensor {
   return weight === undefined ? losses : tf.mul(losses, weight);
 }
 
-function reduced(losses: tf.Tensor, reduction: Reduction = 'mean'): tf.Tensor {
+function reduced(losses: tf.Tensor, reduction: LossReduction = 'mean'): tf.Tensor {
   if (reduction === 'none') return losses;
   return reduction === 'sum' ? tf.sum(losses) : tf.mean(losses);
 }
@@ -294,7 +294,7 @@ function reducedBy(
   losses: tf.Tensor,
   factors: tf.Tensor,
   shape: readonly number[],
-  reduction: Reduction = 'mean',
+  reduction: LossReduction = 'mean',
 ): tf.Tensor {
   if (reduction === 'none') return tf.reshape(losses, [...shape]);
   return reduction === 'sum' ? tf.sum(losses) : tf.div(tf.sum(losses), tf.sum(factors));

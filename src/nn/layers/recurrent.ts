@@ -138,8 +138,8 @@ abstract class Recurrent extends Module {
   #weightsOf(name: string, width: number, hasBias: boolean): Weights {
     const rows = this.#cell.gates * this.#size;
     const within: FirstValues = uniform(1 / Math.sqrt(this.#size));
-    const add = (what: string, shape: number[]): Parameter =>
-      this.addParameter(`${what}_${name}`, Parameter.deferred(shape, within));
+    const add = (kind: string, shape: number[]): Parameter =>
+      this.addParameter(`${kind}_${name}`, Parameter.deferred(shape, within));
     return {
       weightInput: add('weight_ih', [rows, width]),
       weightState: add('weight_hh', [rows, this.#size]),
@@ -216,10 +216,10 @@ export class RNN extends Recurrent {
   constructor(
     inputSize: number,
     hiddenSize: number,
-    given: RecurrentOptions & { readonly nonlinearity?: 'tanh' | 'relu' } = {},
+    allOptions: RecurrentOptions & { readonly nonlinearity?: 'tanh' | 'relu' } = {},
   ) {
     const kinds = { ...OPTIONS, nonlinearity: oneOf('tanh', 'relu') };
-    const { nonlinearity = 'tanh', ...options } = requireOptions('nn.RNN', given, kinds);
+    const { nonlinearity = 'tanh', ...options } = requireOptions('nn.RNN', allOptions, kinds);
     super(nonlinearity === 'tanh' ? TANH_CELL : RELU_CELL, inputSize, hiddenSize, options);
   }
 

@@ -79,10 +79,10 @@ export class Upsample extends Module {
 }
 
 /** Returns the index of a dim that may count from the end. */
-function dimOf(what: string, x: tf.Tensor, dim: number): number {
+function dimOf(argument: string, x: tf.Tensor, dim: number): number {
   if (Number.isInteger(dim) && dim >= -x.rank && dim < x.rank) return dim < 0 ? x.rank + dim : dim;
   throw new ShardlabError(
     'SHAPE',
-    `${what} is ${dim}, but x [${x.shape}] has ${x.rank} dims; give a dim from ${-x.rank} to ${x.rank - 1}.`,
+    `${argument} is ${dim}, but x [${x.shape}] has ${x.rank} dims; give a dim from ${-x.rank} to ${x.rank - 1}.`,
   );
 }

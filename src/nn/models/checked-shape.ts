@@ -26,11 +26,11 @@ export type ShapeOptions<S extends z.ZodType> = Omit<z.input<S>, 'kind'> & {
 export function checkedShape<S extends ShapeSchema>(
   kind: BuiltInModel['kind'],
   schema: S,
-  given: object & { readonly seed?: number },
+  argument: object & { readonly seed?: number },
 ): z.output<S> {
-  requireKind(kind, 'the argument', given, fields);
-  requirePlain(given);
-  const { seed = 0, ...sizes } = given;
+  requireKind(kind, 'the argument', argument, fields);
+  requirePlain(argument);
+  const { seed = 0, ...sizes } = argument;
   requireKind(kind, 'seed', seed, index);
   const parsed = schema.safeParse({ ...sizes, kind });
   const issues = parsed.success

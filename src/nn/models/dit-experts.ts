@@ -19,7 +19,7 @@ export class DitExperts<M extends Expert = Expert> extends VideoModel {
   readonly shape: DitConfig;
   readonly high_noise_model: M;
   readonly low_noise_model: M;
-  #told: number | null = null;
+  #timestep: number | null = null;
 
   constructor(shape: DitConfig, expert: () => M) {
     super();
@@ -36,17 +36,17 @@ export class DitExperts<M extends Expert = Expert> extends VideoModel {
   }
 
   override tell(timestep: number): void {
-    this.#told = timestep;
+    this.#timestep = timestep;
   }
 
-  override dividePatches(...given: Parameters<VideoModel['dividePatches']>): boolean {
-    return [this.high_noise_model, this.low_noise_model].every((expert) => expert.dividePatches(...given));
+  override dividePatches(...inputs: Parameters<VideoModel['dividePatches']>): boolean {
+    return [this.high_noise_model, this.low_noise_model].every((expert) => expert.dividePatches(...inputs));
   }
 
   forward(latents: tf.Tensor, timesteps: tf.Tensor, text: tf.Tensor, audio?: tf.Tensor): tf.Tensor {
-    const told = this.#told;
-    this.#told = null;
-    const expert = told === null ? this.#expertOfAll(timesteps.dataSync()) : this.expertOf(told);
+    const timestep = this.#timestep;
+    this.#timestep = null;
+    const expert = timestep === null ? this.#expertOfAll(timesteps.dataSync()) : this.expertOf(timestep);
     return (expert as Expert).apply(latents, timesteps, text, audio);
   }
 

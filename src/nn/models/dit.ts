@@ -77,8 +77,8 @@ export class Dit extends VideoModel {
   forward(latents: tf.Tensor, timesteps: tf.Tensor, text: tf.Tensor, audio?: tf.Tensor): tf.Tensor {
     const { dim, heads, patch } = this.shape;
     const isPerFrame = timesteps?.rank === 2;
-    const given = { latents, timesteps, text, ...(this.audio_encoder === null ? {} : { audio }) };
-    requireInputs('Dit', wantedInputs(this.shape, latents, isPerFrame), given);
+    const inputs = { latents, timesteps, text, ...(this.audio_encoder === null ? {} : { audio }) };
+    requireInputs('Dit', wantedInputs(this.shape, latents, isPerFrame), inputs);
     const [frames = 0, rows = 0, columns = 0] = latents.shape.slice(2);
     const grid: Grid = [frames / patch[0], rows / patch[1], columns / patch[2]];
     const cut = (x: tf.Tensor, along: number): tf.Tensor => this.parts?.cut(x, along) ?? x;

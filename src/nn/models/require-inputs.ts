@@ -13,16 +13,16 @@ export interface WantedInput {
 export function requireInputs(
   model: string,
   wanted: Readonly<Record<string, WantedInput>>,
-  given: Readonly<Record<string, unknown>>,
+  inputs: Readonly<Record<string, unknown>>,
 ): void {
-  if (Object.entries(wanted).every(([name, want]) => fits(given[name], want))) return;
+  if (Object.entries(wanted).every(([name, want]) => fits(inputs[name], want))) return;
   const forms = Object.entries(wanted).map(([name, { dtype, shape, multiples = {} }]) => {
     const extents = shape.map((extent, dim) =>
       multiples[dim] === undefined ? extent : `${extent} (a multiple of ${multiples[dim]})`,
     );
     return `${name} ${dtype} [${extents.join(', ')}]`;
   });
-  const got = Object.keys(wanted).map((name) => `${name} ${describeInput(given[name])}`);
+  const got = Object.keys(wanted).map((name) => `${name} ${describeInput(inputs[name])}`);
   throw new ShardlabError('SHAPE', `${model} takes ${forms.join(', ')}; it was given ${got.join(', ')}`);
 }
 

@@ -11,7 +11,7 @@ export type {
   CrossEntropyOptions,
   KlDivOptions,
   LossOptions,
-  Reduction,
+  LossReduction,
   ScaledDotProductOptions,
 } from '../layers/function-options';
 export * from '../layers/functions';

@@ -207,8 +207,9 @@ function ratesAt(curves: readonly Measured[], point: Point, ratio: number) {
   const forward = rateAt(rates?.forward ?? [], point.keys);
   if (rates?.backward !== undefined) return { forward, backward: rateAt(rates.backward, point.keys) };
   // If backward was measured only for another mask or head size, the ratio of backward to forward is that of the measured curve.
-  const other = whole?.backward === undefined ? curves.findLast(({ backward }) => backward) : whole;
-  const share = rateAt(other?.backward ?? [], point.keys) / rateAt(other?.forward ?? [], point.keys);
+  const ratioCurve = whole?.backward === undefined ? curves.findLast(({ backward }) => backward) : whole;
+  const share =
+    rateAt(ratioCurve?.backward ?? [], point.keys) / rateAt(ratioCurve?.forward ?? [], point.keys);
   return { forward, backward: forward * share };
 }
 

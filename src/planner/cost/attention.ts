@@ -4,7 +4,7 @@ import type { Calibration } from '../calibration';
 import type { Gpu } from '../hardware';
 import type { Precision } from '../layout';
 import { attentionRates, type FusedKernel } from './attention-rates';
-import { productSeconds, rateOf, trafficSeconds } from './gemm';
+import { matmulRateOf, productSeconds, trafficSeconds } from './gemm';
 
 /** The core of attention, between the projections: scores, softmax, weighted sum. */
 export interface AttentionCore {
@@ -71,6 +71,6 @@ function fusedSeconds(
   const flops = 4 * batch * queries * keys * headDim * (isHalf ? 0.5 : 1);
   const rates = attentionRates(kernel, { keys, headDim, causal }, gpu);
   // With fp8 matmuls, attention is still in 16 bits; float32 uses a kernel at the rate of TF32.
-  const share = 1e12 * (precision === 'fp32' ? rateOf(precision, gpu) : 1);
+  const share = 1e12 * (precision === 'fp32' ? matmulRateOf(precision, gpu) : 1);
   return { forward: flops / (rates.forward * share), backward: (2.5 * flops) / (rates.backward * share) };
 }

@@ -9,7 +9,7 @@ export interface GroupPlace {
 }
 
 /** Returns the place of `size` ranks whose indices are `stride` apart, as on a mesh axis whose inner axes have `stride` ranks. */
-export function placeOf(size: number, stride: number, gpusPerNode: number): GroupPlace {
+export function groupPlaceOf(size: number, stride: number, gpusPerNode: number): GroupPlace {
   return { size, perNode: Math.max(1, Math.min(size, Math.floor(gpusPerNode / stride))) };
 }
 

@@ -1,8 +1,8 @@
 import type { Bytes, Seconds } from '../../core';
-import { expertShare, type MixtureOfExperts } from '../block-params';
+import { type ExpertSizes, expertShare } from '../block-params';
 import type { Calibration } from '../calibration';
 import type { Layout } from '../layout';
-import { exchangeSeconds, type GroupPlace, placeOf } from './collective';
+import { exchangeSeconds, type GroupPlace, groupPlaceOf } from './collective';
 import { ITEM_BYTES } from './gemm';
 
 /** Copies of a token that one exchange sends over the links within a node, and over the network cards. */
@@ -41,12 +41,12 @@ function reached(n: number, draws: number): number {
  * experts' ranks, and another exchange sends the results back. Under tensor parallelism each rank sends its part of the tokens.
  * Ranks send to each other directly, in 16 bits. Source: Megatron-LM's fused_a2a.py.
  */
-export function expertExchange(layout: Layout, tokens: number, cal: Calibration) {
+export function expertExchangeCost(layout: Layout, tokens: number, cal: Calibration) {
   const { model, tp, ep, hardware, precision, dispatcher } = layout;
   const { moe } = model;
   if (moe === null || ep === 1) return { seconds: 0 as Seconds, bytes: 0 as Bytes };
   const share = expertShare(model, moe);
-  const place = placeOf(ep, tp, hardware.gpusPerNode);
+  const place = groupPlaceOf(ep, tp, hardware.gpusPerNode);
   const { inside, outside } = copiesOf(place, moe.topK, dispatcher);
   const row = (tokens * model.dim * ITEM_BYTES[precision]) / tp;
   const once = exchangeSeconds({ inside: row * inside, outside: row * outside }, hardware, cal);
@@ -62,7 +62,7 @@ export function expertExchange(layout: Layout, tokens: number, cal: Calibration)
  */
 export function permutedBytes(
   { model, tp, ep, sequenceParallel, dispatcher }: Layout,
-  moe: MixtureOfExperts,
+  moe: ExpertSizes,
 ): number {
   const { topK } = moe;
   const share = expertShare(model, moe);

@@ -5,7 +5,7 @@ import type { Gpu } from '../hardware';
 import type { Precision } from '../layout';
 
 /** `batch` matmuls of [m, k] x [k, n]. */
-export interface Product {
+export interface Matmul {
   readonly m: number;
   readonly n: number;
   readonly k: number;
@@ -28,7 +28,7 @@ const TILES = [
 const SPLITS = [1, 2, 4] as const;
 
 /** Returns the rate of matmuls in a precision divided by their rate in bf16. */
-export function rateOf(precision: Precision, { generation }: Pick<Gpu, 'generation'>): number {
+export function matmulRateOf(precision: Precision, { generation }: Pick<Gpu, 'generation'>): number {
   const { fp32Rate, fp8Rate, sustained } = GENERATIONS[generation];
   if (precision === 'fp32') return fp32Rate;
   return precision === 'fp8' ? (fp8Rate ?? 1) : sustained;
@@ -41,16 +41,16 @@ export const ITEM_BYTES: Record<Precision, number> = { bf16: 2, fp16: 2, fp32: 4
  * (ramp in k). Its time is never less than the time of its memory traffic.
  */
 export function productSeconds(
-  { m, n, k, batch = 1, isGrouped = false }: Product,
+  { m, n, k, batch = 1, isGrouped = false }: Matmul,
   gpu: Gpu,
   precision: Precision,
   cal: Calibration,
 ): Seconds {
   const { sms } = gpu;
-  const flopsPerSm = (gpu.gemmTflops * 1e12 * rateOf(precision, gpu) * cal.gemmEfficiency) / sms;
+  const flopsPerSm = (gpu.gemmTflops * 1e12 * matmulRateOf(precision, gpu) * cal.gemmEfficiency) / sms;
   // Prologue and epilogue take as long in fp8 as in 16 bits: the results have 16 bits.
   const ramp =
-    (batch > 1 && !isGrouped ? cal.batchedRampK : cal.gemmRampK) * Math.max(1, rateOf(precision, gpu));
+    (batch > 1 && !isGrouped ? cal.batchedRampK : cal.gemmRampK) * Math.max(1, matmulRateOf(precision, gpu));
   let best = Number.POSITIVE_INFINITY;
   for (const { rows, columns, reach } of TILES) {
     const tiles = Math.ceil(m / rows) * Math.ceil(n / columns) * batch;

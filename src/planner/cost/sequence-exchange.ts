@@ -2,7 +2,7 @@ import type { Bytes, Seconds } from '../../core';
 import type { Calibration } from '../calibration';
 import type { Layout } from '../layout';
 import type { ForwardBackward } from './attention';
-import { collectiveSeconds, exchangeSeconds, placeOf } from './collective';
+import { collectiveSeconds, exchangeSeconds, groupPlaceOf } from './collective';
 import { ITEM_BYTES } from './gemm';
 
 /** What attention exchanges under context parallelism in one direction of a layer's pass: the time that it waits, and the received bytes. */
@@ -40,7 +40,7 @@ export function sequenceExchanges(
  */
 function ulysses(layout: Layout, tokens: number, cal: Calibration): SequenceExchanges {
   const { cp, tp, hardware, model, precision } = layout;
-  const { perNode } = placeOf(cp, tp, hardware.gpusPerNode);
+  const { perNode } = groupPlaceOf(cp, tp, hardware.gpusPerNode);
   const head = tokens * model.headDim * ITEM_BYTES[precision];
   const own = (model.heads / tp) * head;
   const shared = sentKeyHeads(layout) * head;
@@ -50,7 +50,7 @@ function ulysses(layout: Layout, tokens: number, cal: Calibration): SequenceExch
   });
   const all = [own, shared, shared, own].map(sent);
   const pass = {
-    seconds: all.reduce((sum, one) => sum + exchangeSeconds(one, hardware, cal), 0),
+    seconds: all.reduce((sum, exchange) => sum + exchangeSeconds(exchange, hardware, cal), 0),
     bytes: all.reduce((sum, { inside, outside }) => sum + inside + outside, 0),
   };
   return { forward: pass, backward: pass };
@@ -80,7 +80,7 @@ function ring(
   cal: Calibration,
 ): SequenceExchanges {
   const { cp, tp, stack, hardware, model, precision } = layout;
-  const place = placeOf(cp, tp, hardware.gpusPerNode);
+  const place = groupPlaceOf(cp, tp, hardware.gpusPerNode);
   const part = 2 * tokens * sentKeyHeads(layout) * model.headDim * ITEM_BYTES[precision];
   const gather = collectiveSeconds('allGather', part * cp, place, hardware, cal);
   const forward = { seconds: gather, bytes: (cp - 1) * part };

@@ -105,12 +105,12 @@ function divided({ layout: { tp, pp } }: Parts): readonly string[] {
 
 function parameterReasons(parts: Parts, { logical }: DryRunPeak): readonly string[] {
   const { whole, isSharded } = parts;
-  const other = master(parts);
+  const masterReasons = master(parts);
   const gathered = `whole parameters of units in use take ${formatBytes(logical['param.full'])} here, and ${formatBytes(whole.parameters)} there`;
-  if (isSharded) return [...other, gathered, ...divided(parts)].slice(0, 2);
+  if (isSharded) return [...masterReasons, gathered, ...divided(parts)].slice(0, 2);
   const copies = `autocast holds 16-bit copies of all weights there (${formatBytes(whole.parameters)}), and a unit's copy here`;
-  if (whole.parameters > 0) return [...other, copies];
-  return other.length > 0 ? other : divided(parts);
+  if (whole.parameters > 0) return [...masterReasons, copies];
+  return masterReasons.length > 0 ? masterReasons : divided(parts);
 }
 
 function gradientReasons(parts: Parts, { logical }: DryRunPeak): readonly string[] {
@@ -131,8 +131,8 @@ function gradientReasons(parts: Parts, { logical }: DryRunPeak): readonly string
 }
 
 function optimizerReasons(parts: Parts): readonly string[] {
-  const other = master(parts);
-  return other.length > 0 ? other : divided(parts);
+  const masterReasons = master(parts);
+  return masterReasons.length > 0 ? masterReasons : divided(parts);
 }
 
 function activationReasons({ lossBytes }: Parts): readonly string[] {

@@ -109,12 +109,12 @@ function requireMeaning(place: ReadPlace): void {
 /** Returns the config with a mesh for its number of GPUs; under hybrid strategies, each node has a replica, as in a prediction. */
 export function configAt(
   input: TrainConfigInput,
-  given: number | undefined,
+  chosenGpus: number | undefined,
   gpusPerNode: number,
 ): { readonly config: TrainConfigInput; readonly gpus: number } {
   const { parallel } = parseTrainConfig(input);
   const { mesh, strategy, tp, pp } = parallel;
-  const gpus = given ?? defaultGpus(parallel);
+  const gpus = chosenGpus ?? defaultGpus(parallel);
   const ranks = gpus / (tp * pp);
   const inNode = Math.max(1, Math.min(ranks, Math.floor(gpusPerNode / tp)));
   const dpShard = mesh?.dpShard ?? (STRATEGIES[strategy].isHybrid ? inNode : undefined);
@@ -173,7 +173,7 @@ function memoryOf(record: StepRecord): MemoryPrediction {
     optimizer: bytes.optimizer,
     activations: bytes.activation + bytes.batch,
   };
-  const temporary: Bytes = peakBytes - Object.values(held).reduce((sum, one) => sum + one, 0);
+  const temporary: Bytes = peakBytes - Object.values(held).reduce((sum, part) => sum + part, 0);
   return {
     peak: withoutInterval(peakBytes / 2 ** 30),
     peakBytes,

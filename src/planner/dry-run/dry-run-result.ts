@@ -227,11 +227,13 @@ function traffic({ lastStep }: DryRun): string[] {
     return { rows, received: rows.reduce((sum, { wireBytes }) => sum + wireBytes, 0) };
   });
   // Ranks of different stages receive different numbers of bytes.
-  const { rows, received } = ofRanks.reduce((most, one) => (one.received > most.received ? one : most));
+  const { rows, received } = ofRanks.reduce((most, candidate) =>
+    candidate.received > most.received ? candidate : most,
+  );
   if (rows.length === 0) return ['No collectives.'];
   return [
     `Bytes that a rank receives per step: ${formatBytes(received)}`,
-    ...rows.map((one) => row(`  ${named(one)}`, one.wireBytes, '')),
+    ...rows.map((collective) => row(`  ${named(collective)}`, collective.wireBytes, '')),
   ];
 }
 

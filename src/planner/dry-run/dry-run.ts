@@ -17,11 +17,11 @@ import {
 import { ConfigError, type Warn } from '../../core';
 import { DryRun } from './dry-run-result';
 import { costsOfRank, type TimeOptions } from './rank-costs';
-import { type DryRunCosts, type MetaOwn, runRank, type StepOptions } from './rank-run';
+import { type DryRunCosts, type MetaOwn, type RankStepOptions, runRank } from './rank-run';
 import { type RankOptions, type RankThreadResult, runRanks } from './rank-threads';
 
 /** Options of a dry run. */
-export interface DryRunOptions extends StepOptions, Pick<TimeOptions, 'hardware'> {
+export interface DryRunOptions extends RankStepOptions, Pick<TimeOptions, 'hardware'> {
   /**
    * The rank that runs in place of all ranks. Default: rank 0; under a pipeline, the first rank of each stage. If shards differ
    * in size, the first rank holds the largest.
@@ -70,11 +70,11 @@ const MOST_PASSES = 20_000;
  */
 export function dryRun(
   input: TrainConfigInput | string,
-  given: DryRunOptions,
+  callOptions: DryRunOptions,
   own?: MetaOwn,
   progress?: (done: number, total: number) => void,
 ): DryRun {
-  const options: DryRunOptions = parseOptions('dryRun(config, { … })', given, OPTIONS);
+  const options: DryRunOptions = parseOptions('dryRun(config, { … })', callOptions, OPTIONS);
   const config = configNamed(input);
   const full = parseTrainConfig(config);
   const { world, steps = 2, warn } = options;

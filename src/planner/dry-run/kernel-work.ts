@@ -1,13 +1,13 @@
 import { type Bytes, itemBytes } from '../../core';
 import { FUSED, type KernelCall, type KernelTensor } from '../../engine';
 import type { AttentionCore } from '../cost/attention';
-import type { Product } from '../cost/gemm';
+import type { Matmul } from '../cost/gemm';
 
 /** The work of a kernel, on any device. */
 export type KernelWork = {
   /** Bytes read and written, in the declared types. */
   readonly bytes: Bytes;
-} & (CoreWork | { readonly kind: 'product'; readonly product: Product } | { readonly kind: 'traffic' });
+} & (CoreWork | { readonly kind: 'product'; readonly product: Matmul } | { readonly kind: 'traffic' });
 
 /** The work of a kernel that computes the core of attention. */
 interface CoreWork extends Omit<AttentionCore, 'kernel' | 'dropout'> {
@@ -68,7 +68,7 @@ function attentionOf({ name, inputs, attrs }: KernelCall): CoreWork | undefined 
   return { ...shared, batch: batch * heads, queries: seq, keys: seq, headDim, causal: true };
 }
 
-function productOf({ name, inputs, outputs, attrs }: KernelCall): Product | undefined {
+function productOf({ name, inputs, outputs, attrs }: KernelCall): Matmul | undefined {
   const [a, b] = inputs.map(({ shape }) => shape);
   const out = outputs[0]?.shape;
   if (a === undefined || b === undefined || out === undefined) return undefined;
@@ -108,7 +108,7 @@ function convolutionOf(
   b: readonly number[],
   out: readonly number[],
   groups: number,
-): Product {
+): Matmul {
   const filter = name === FUSED.conv2dFilterGrad ? out : b;
   const images = name === FUSED.conv2d ? out : name === FUSED.conv2dInputGrad ? a : b;
   // filter [outputs, C / groups, height, width], images [N, outputs, H, W].

@@ -62,15 +62,15 @@ export class LiveBuffers {
   /** Returns, for each slot, a buffer that has the slot's description. */
   find(states: ReadonlyMap<Slot, string>): Map<Slot, BufferId> {
     const left = new Map(states);
-    const found = new Map<Slot, BufferId>();
+    const bufferBySlot = new Map<Slot, BufferId>();
     for (const [id, text] of this.#states) {
       if (left.size === 0) break;
       const [slot] = [...left].find(([, description]) => description === text) ?? [];
       if (slot === undefined) continue;
       left.delete(slot);
-      found.set(slot, id);
+      bufferBySlot.set(slot, id);
     }
-    return found;
+    return bufferBySlot;
   }
 
   #countsOf({ tag }: Described): Counts | undefined {

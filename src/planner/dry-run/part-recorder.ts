@@ -13,10 +13,10 @@ import * as tf from '../../core/tf';
 import type { GatherState, MetaEngine } from '../../engine';
 import type { MadeGroup } from '../../wire';
 import { described, isState, LiveBuffers, type Slot } from './live-buffers';
-import type { LeftGathered, PartEvent, Segment } from './segment';
+import type { LeftGathered, PartEvent, PassSegment } from './segment';
 
 /** A pass whose parts are stored. */
-export interface RecordedPass {
+export interface StoredPass {
   readonly buffers: PassBuffers;
   readonly gathers: GatherState | null;
 }
@@ -29,7 +29,7 @@ export class PassBuffers {
   numMade = 0;
 }
 
-interface Draft extends RecordedPass {
+interface Draft extends StoredPass {
   readonly events: PartEvent[];
   readonly numbers: ReadonlyMap<MadeGroup, number>;
   readonly states: Map<Slot, string>;
@@ -79,17 +79,17 @@ export class PartRecorder implements Observer {
 
   /** Runs `work` and stores its events as a segment; the segment is null if the events cannot be repeated. */
   record<T>(
-    { buffers, gathers }: RecordedPass,
-    given: ReadonlyMap<Slot, tf.Tensor>,
+    { buffers, gathers }: StoredPass,
+    tensorsBySlot: ReadonlyMap<Slot, tf.Tensor>,
     work: () => T,
     resultOf: (made: T) => tf.Tensor | null,
-  ): { readonly made: T; readonly segment: Segment | null } {
+  ): { readonly made: T; readonly segment: PassSegment | null } {
     this.settle();
     const [gradients, parameters] = [this.#live.gradients(), this.parameters()];
     const earlier = gathers?.tensors() ?? [];
     const { backend } = tf.engine();
-    const uses = [...given.values()].map(({ dataId }) => backend.refCount(dataId));
-    for (const [slot, { dataId }] of given) buffers.slots.set(this.engine.buffers.idOf(dataId), slot);
+    const uses = [...tensorsBySlot.values()].map(({ dataId }) => backend.refCount(dataId));
+    for (const [slot, { dataId }] of tensorsBySlot) buffers.slots.set(this.engine.buffers.idOf(dataId), slot);
     const numbers = new Map([...this.#groups.values()].map((group) => [group, group.lastNumber]));
     const draft: Draft = {
       buffers,
@@ -101,7 +101,7 @@ export class PartRecorder implements Observer {
       made: new Map(),
       isRepeatable: true,
     };
-    if (given.has('seed')) buffers.open.add('seed');
+    if (tensorsBySlot.has('seed')) buffers.open.add('seed');
     this.#draft = draft;
     try {
       const made = work();
@@ -109,7 +109,7 @@ export class PartRecorder implements Observer {
       const left = gathers && this.#leftGathered(draft, gathers, earlier);
       const isExplained = gathers === null ? this.parameters() === parameters : left !== null;
       const isSame = draft.isRepeatable && this.#live.gradients() === gradients && isExplained;
-      const held = [...given].flatMap(([slot, { dataId }], i) =>
+      const held = [...tensorsBySlot].flatMap(([slot, { dataId }], i) =>
         slot === 'seed' ? [] : backend.refCount(dataId) > (uses[i] ?? 0) ? [slot] : [],
       );
       for (const slot of held) buffers.open.add(slot);
@@ -194,7 +194,7 @@ export class PartRecorder implements Observer {
     tensor: tf.Tensor | null,
     held: readonly Slot[],
     left: LeftGathered | null,
-  ): Segment | null {
+  ): PassSegment | null {
     const { buffers, events, numbers, states, freedStates, made } = draft;
     const replacing = [...freedStates].flatMap((state) => {
       for (const [slot, id] of made) {
@@ -242,7 +242,7 @@ export class PartRecorder implements Observer {
     return { tensors, restore };
   }
 
-  #resultOf(buffers: PassBuffers, tensor: tf.Tensor | null): Segment['result'] {
+  #resultOf(buffers: PassBuffers, tensor: tf.Tensor | null): PassSegment['result'] {
     if (tensor === null) return null;
     const { dataId, shape, dtype } = tensor;
     const slot = buffers.slots.get(this.engine.buffers.idOf(dataId));

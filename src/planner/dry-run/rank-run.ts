@@ -21,7 +21,7 @@ export interface DryRunCosts {
 }
 
 /** Options for the steps of any rank. */
-export interface StepOptions {
+export interface RankStepOptions {
   /** Number of ranks; it may be large, because only the chosen ranks run. */
   readonly world: number;
   /** Simulated times of kernels and collectives. Default: nothing takes time. */
@@ -60,7 +60,7 @@ export interface MetaOwn {
 }
 
 /** Options for the steps of one rank. */
-interface RankRunOptions extends StepOptions {
+interface RankRunOptions extends RankStepOptions {
   readonly config: TrainConfig;
   readonly rank: number;
   readonly own?: MetaOwn | undefined;
@@ -98,12 +98,12 @@ export function runRank(options: RankRunOptions): RankRun {
   }
 }
 
-/** Returns a run's result. If the run finds that a part has no equal part before it, returns the result of `other`. */
-function unlessRepeated(run: () => RankRun, other: () => RankRun): RankRun {
+/** Returns a run's result. If the run finds that a part has no equal part before it, returns the result of `runAgain`. */
+function unlessRepeated(run: () => RankRun, runAgain: () => RankRun): RankRun {
   try {
     return run();
   } catch (error) {
-    if (error instanceof NotRepeated) return other();
+    if (error instanceof NotRepeated) return runAgain();
     throw error;
   }
 }

@@ -4,7 +4,7 @@ import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from '
 import type { TrainConfig } from '../../config';
 import { now, type Seconds } from '../../core';
 import type { TimeOptions } from './rank-costs';
-import type { RankRun, StepOptions } from './rank-run';
+import type { RankRun, RankStepOptions } from './rank-run';
 
 /** Threads start if the ranks that have not run yet would take longer than this on one thread. */
 const LONG: Seconds = 3;
@@ -17,7 +17,7 @@ const PATIENCE = 20;
 const YOUNG_MB = 96;
 
 /** What all ranks of a dry run have in common; plain data, which can be sent to another thread. */
-export interface RankOptions extends Omit<StepOptions, 'costs' | 'warn'>, Pick<TimeOptions, 'hardware'> {
+export interface RankOptions extends Omit<RankStepOptions, 'costs' | 'warn'>, Pick<TimeOptions, 'hardware'> {
   readonly config: TrainConfig;
 }
 
@@ -49,7 +49,7 @@ export function tellSent(shared: Int32Array): void {
 }
 
 /** The ranks of a dry run, and how each of them runs. */
-export interface RankWork {
+export interface SimulatedRanks {
   readonly ranks: readonly number[];
   /** Undefined if the options cannot be sent to another thread. */
   readonly options: RankOptions | undefined;
@@ -66,7 +66,7 @@ export interface RankWork {
  * thread also runs ranks, and is blocked until all results exist. A rank that fails on another thread runs again on the calling
  * thread, which then throws the rank's error.
  */
-export function runRanks(work: RankWork): RankRun[] {
+export function runRanks(work: SimulatedRanks): RankRun[] {
   const { ranks, run, options, isLarge } = work;
   if (options !== undefined && isLarge) return onThreads({ ...work, options });
   const [first, ...rest] = ranks;
@@ -83,7 +83,7 @@ function onThreads({
   options,
   run,
   arrived,
-}: RankWork & { readonly options: RankOptions }): RankRun[] {
+}: SimulatedRanks & { readonly options: RankOptions }): RankRun[] {
   const numThreads = Math.min(availableParallelism(), ranks.length) - 1;
   const runs = new Map<number, RankRun>();
   const shared = new Int32Array(new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT));

@@ -1,8 +1,8 @@
 import type * as tf from '../../core/tf';
 import { type PartPass, type PartRepeats, recordPart } from '../../engine';
-import { type PartRecorder, PassBuffers, type RecordedPass } from './part-recorder';
-import { type Half, RepeatedPass, stateKey } from './repeated-pass';
-import type { Segment } from './segment';
+import { type PartRecorder, PassBuffers, type StoredPass } from './part-recorder';
+import { type Half, passStateKey, RepeatedPass } from './repeated-pass';
+import type { PassSegment } from './segment';
 
 /** Which parts may be repeated; 'later': all parts except the first part that adds to earlier gradients. */
 export type Repeats = 'all' | 'later' | 'none';
@@ -30,7 +30,7 @@ function includes(repeats: Repeats, { isFirstToAdd }: PartRepeats): boolean {
  * user.
  */
 export function repeatedParts(recorder: PartRecorder, repeats: Repeats): typeof recordPart {
-  const known = new Map<string, Segment>();
+  const known = new Map<string, PassSegment>();
   /** Describes gathered parameters and gradients before the last part that cannot be repeated, such as a step's first part. */
   let before = '';
   return (engine, part) => {
@@ -42,7 +42,7 @@ export function repeatedParts(recorder: PartRecorder, repeats: Repeats): typeof 
     const key = [text, recorder.parameters(), before, gathers?.describe()].join(' ');
     const forward = known.get(key);
     if (forward !== undefined) return new RepeatedPass(recorder, forward, part.repeats);
-    const store = (segment: Segment): void => void known.set(key, segment);
+    const store = (segment: PassSegment): void => void known.set(key, segment);
     return new FirstPass(recorder, part.repeats, () => recordPart(engine, part), store);
   };
 }
@@ -70,19 +70,19 @@ class FirstPass implements PartPass {
   readonly output: tf.Tensor;
   readonly #recorder: PartRecorder;
   readonly #pass: PartPass;
-  readonly #own: RecordedPass;
-  #last: Segment | null;
+  readonly #own: StoredPass;
+  #last: PassSegment | null;
 
   constructor(
     recorder: PartRecorder,
-    { given: tensors, gathers }: PartRepeats,
+    { inputs: tensors, gathers }: PartRepeats,
     forward: () => PartPass,
-    store: (segment: Segment) => void,
+    store: (segment: PassSegment) => void,
   ) {
     this.#recorder = recorder;
     this.#own = { buffers: new PassBuffers(), gathers };
-    const given = new Map(tensors.map((tensor, i) => [`given ${i}`, tensor]));
-    const { made, segment } = recorder.record(this.#own, given, forward, ({ output }) => output);
+    const tensorsBySlot = new Map(tensors.map((tensor, i) => [`given ${i}`, tensor]));
+    const { made, segment } = recorder.record(this.#own, tensorsBySlot, forward, ({ output }) => output);
     this.#pass = made;
     this.#last = segment;
     this.output = made.output;
@@ -110,9 +110,9 @@ class FirstPass implements PartPass {
   }
 
   #stored(half: Half, seed: tf.Tensor | null, work: () => tf.Tensor | null): tf.Tensor | null {
-    const key = stateKey(half, this.#recorder, this.#own.gathers);
-    const given = new Map(seed === null ? [] : [['seed', seed]]);
-    const { made, segment } = this.#recorder.record(this.#own, given, work, (result) => result);
+    const key = passStateKey(half, this.#recorder, this.#own.gathers);
+    const tensorsBySlot = new Map(seed === null ? [] : [['seed', seed]]);
+    const { made, segment } = this.#recorder.record(this.#own, tensorsBySlot, work, (result) => result);
     const isWhole = half === 'backwardInput' || this.#own.buffers.open.size === 0;
     if (segment !== null && isWhole) this.#last?.next.set(key, segment);
     this.#last = segment;

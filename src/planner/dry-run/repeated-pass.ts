@@ -4,7 +4,7 @@ import { type GatherState, type PartPass, type PartRepeats, untracked } from '..
 import { hold } from '../../wire';
 import type { Slot } from './live-buffers';
 import type { PartRecorder } from './part-recorder';
-import type { LeftGathered, PartEvent, Segment } from './segment';
+import type { LeftGathered, PartEvent, PassSegment } from './segment';
 
 /** A backward should repeat an earlier backward, but none is equal, so the rank must run again with less repetition. */
 export class NotRepeated extends Error {}
@@ -13,7 +13,7 @@ export class NotRepeated extends Error {}
 export type Half = 'backward' | 'backwardInput' | 'backwardWeight';
 
 /** Describes the state in which a backward, or a half of a backward, begins. */
-export function stateKey(half: Half, recorder: PartRecorder, gathers: GatherState | null): string {
+export function passStateKey(half: Half, recorder: PartRecorder, gathers: GatherState | null): string {
   return [half, recorder.state(), gathers?.describe()].join(' ');
 }
 
@@ -30,13 +30,13 @@ export class RepeatedPass implements PartPass {
   /** Buffers that only the recorder sees, because a segment allocates and frees them. */
   readonly #brief = new Map<Slot, BufferId>();
   readonly #gathers: GatherState | null;
-  #last: Segment;
+  #last: PassSegment;
 
-  constructor(recorder: PartRecorder, forward: Segment, { given, gathers }: PartRepeats) {
+  constructor(recorder: PartRecorder, forward: PassSegment, { inputs, gathers }: PartRepeats) {
     this.#recorder = recorder;
     this.#gathers = gathers;
     this.#last = forward;
-    given.forEach((tensor, i) => {
+    inputs.forEach((tensor, i) => {
       if (forward.held.includes(`given ${i}`)) this.#held.set(`given ${i}`, heldIn(hold(tensor)));
     });
     this.output = this.#repeat(forward) as tf.Tensor; // a forward returns a tensor
@@ -61,14 +61,14 @@ export class RepeatedPass implements PartPass {
 
   #next(half: Half, seed: tf.Tensor | null): tf.Tensor | null {
     this.#recorder.settle();
-    const segment = this.#last.next.get(stateKey(half, this.#recorder, this.#gathers));
+    const segment = this.#last.next.get(passStateKey(half, this.#recorder, this.#gathers));
     if (segment === undefined) throw new NotRepeated();
     if (seed !== null) this.#held.set('seed', heldIn(seed));
     this.#last = segment;
     return this.#repeat(segment);
   }
 
-  #repeat(segment: Segment): tf.Tensor | null {
+  #repeat(segment: PassSegment): tf.Tensor | null {
     const { events, brief, calls, result, states, replacing, left } = segment;
     const { buffers } = this.#recorder.engine;
     const gathered = this.#gathers?.tensors() ?? [];
@@ -79,7 +79,7 @@ export class RepeatedPass implements PartPass {
       this.#held.set(slot, tensor ? heldIn(tensor) : { key, free: () => buffers.remove(key) });
     }
     const made = [...(result ? [result] : []), ...(left?.tensors ?? [])];
-    const tensors = new Set(made.flatMap((one) => ('slot' in one ? [one.slot] : [])));
+    const tensors = new Set(made.flatMap((madeTensor) => ('slot' in madeTensor ? [madeTensor.slot] : [])));
     for (const event of events) {
       if (event.kind !== 'collective') {
         if (!('slot' in event && brief.has(event.slot))) this.#happen(event, tensors);
@@ -90,7 +90,8 @@ export class RepeatedPass implements PartPass {
     // Each `state` is a slot of `states`.
     for (const { slot, state } of replacing) buffers.rekey(this.#of(slot).key, replaced.get(state) as object);
     if (left !== null) this.#leave(left, gathered);
-    for (const slot of [...states.keys(), ...replacing.map((one) => one.slot)]) this.#held.delete(slot);
+    for (const slot of [...states.keys(), ...replacing.map((replacement) => replacement.slot)])
+      this.#held.delete(slot);
     return result && this.#tensorOf(result);
   }
 
@@ -121,10 +122,10 @@ export class RepeatedPass implements PartPass {
 
   /** Sets the units' gathered tensors to those that were gathered at the segment's end. */
   #leave({ tensors, restore }: LeftGathered, earlier: readonly tf.Tensor[]): void {
-    const wholes = tensors.map((one) =>
-      'index' in one
-        ? (earlier[one.index] as tf.Tensor) // the same number of tensors was gathered before the segment was stored
-        : this.#tensorOf({ ...one, dtype: 'float32', isHeld: false }),
+    const wholes = tensors.map((tensor) =>
+      'index' in tensor
+        ? (earlier[tensor.index] as tf.Tensor) // the same number of tensors was gathered before the segment was stored
+        : this.#tensorOf({ ...tensor, dtype: 'float32', isHeld: false }),
     );
     restore(wholes);
   }
@@ -160,7 +161,7 @@ export class RepeatedPass implements PartPass {
     return this.#held.get(slot) as Held; // a segment's events name only buffers that exist
   }
 
-  #tensorOf({ slot, shape, dtype, isHeld }: NonNullable<Segment['result']>): tf.Tensor {
+  #tensorOf({ slot, shape, dtype, isHeld }: NonNullable<PassSegment['result']>): tf.Tensor {
     const own = this.#of(slot);
     const { backend } = tf.engine();
     backend.incRef(own.key);

@@ -18,7 +18,7 @@ export type PartEvent =
   | SpanEvent;
 
 /** What a forward, a backward or a half of a backward did. */
-export interface Segment {
+export interface PassSegment {
   readonly events: readonly PartEvent[];
   /** The buffers that the segment allocated and freed. */
   readonly brief: ReadonlySet<Slot>;
@@ -40,7 +40,7 @@ export interface Segment {
   /** The gathered parameters that the segment left; null if parameters are always whole. */
   readonly left: LeftGathered | null;
   /** The segments that followed, by their kind and the state in which they began. */
-  readonly next: Map<string, Segment>;
+  readonly next: Map<string, PassSegment>;
 }
 
 /** The state of gathered parameters after a part. */

@@ -5,7 +5,7 @@ import { ITEM_BYTES } from '../cost/gemm';
 import { sentKeyHeads } from '../cost/sequence-exchange';
 import type { Planned } from '../cost-of';
 import type { Layout } from '../layout';
-import { type PipelineStage, stageOf } from '../memory/pipeline-stage';
+import { type StageSizes, stageOf } from '../memory/pipeline-stage';
 import type { CommAxis } from '../prediction';
 import { type CommCounts, countsOf, stageCommBytes } from '../time/comm-bytes';
 import type { DryRun } from './dry-run-result';
@@ -65,7 +65,7 @@ function received(events: readonly CollectiveRecord[]): Bytes {
 function rowOf(
   axis: CommAxis,
   layout: Layout,
-  stage: PipelineStage,
+  stage: StageSizes,
   events: readonly CollectiveRecord[],
 ): WireBeside {
   const of = (changed: Layout, counts?: CommCounts): Bytes =>
@@ -158,7 +158,7 @@ function times(count: number): string {
 }
 
 /** Returns the bytes of all-reduces that are not those of the loss; sequence parallelism has no others. */
-function normBytes(layout: Layout, { isLast }: PipelineStage, events: readonly CollectiveRecord[]): Bytes {
+function normBytes(layout: Layout, { isLast }: StageSizes, events: readonly CollectiveRecord[]): Bytes {
   const { model, microBatch, cp, tp, numMicroBatches } = layout;
   const tokens = (microBatch * model.seq) / cp;
   const ofLoss = isLast && model.logits > 0 ? 3 * tokens * ITEM_BYTES.fp32 * numMicroBatches : 0;
@@ -167,7 +167,7 @@ function normBytes(layout: Layout, { isLast }: PipelineStage, events: readonly C
 }
 
 /** Returns the bytes of this library's rings; see [Note: ring attention] in parallel/context/ring-attention.ts. */
-function ringHere(layout: Layout, { layers }: PipelineStage): Bytes {
+function ringHere(layout: Layout, { layers }: StageSizes): Bytes {
   const { model, microBatch, cp, tp, precision, numMicroBatches, recompute } = layout;
   const values = 2 * ((microBatch * model.seq) / cp) * (model.kvHeads / tp) * model.headDim;
   const forwards = recompute === 'full' ? 2 : 1;

@@ -6,7 +6,7 @@ import { shardedStates } from '../stack-rules';
 import { holesOf, workspaceBytes } from './allocator';
 import { layerActivations, tokenSizesOf } from './layer-activations';
 import { keptOutputs, lossBytesOf, outerActivations, pipelineBuffers } from './outer-activations';
-import type { PipelineStage } from './pipeline-stage';
+import type { StageSizes } from './pipeline-stage';
 import { nf4Bytes } from './quantized-weights';
 import {
   activationBytesOf,
@@ -56,7 +56,7 @@ interface Passing {
  * gradients count in every phase, even in a forward that begins without gradients. Source: c10/cuda/CUDACachingAllocator.cpp,
  * whose free blocks match only their own stream.
  */
-export function memoryPhases(layout: Layout, stage: PipelineStage): MemoryPhase[] {
+export function memoryPhases(layout: Layout, stage: StageSizes): MemoryPhase[] {
   const ground = groundOf(layout, stage);
   return [
     ...turnsOf(ground).flatMap((turn) => [...lossPhases(turn), ...backwardPhases(turn)]),
@@ -81,7 +81,7 @@ function turnsOf(ground: Ground): Ground[] {
 }
 
 /** Returns what all moments of a stage have in common. */
-function groundOf(layout: Layout, stage: PipelineStage) {
+function groundOf(layout: Layout, stage: StageSizes) {
   const sizes = tokenSizesOf(layout);
   const bytes = stateBytesOf(layout);
   const layer = layerActivations(layout);
@@ -175,7 +175,7 @@ function outerReduction(ground: Ground): MemoryPhase {
  * Returns the number of parameters whose state a rank holds between steps: a shard of all parameters or, if the state is not
  * sharded, all parameters except other ranks' experts.
  */
-function heldParams(layout: Layout, { params, allParams }: PipelineStage, state: ModelState): number {
+function heldParams(layout: Layout, { params, allParams }: StageSizes, state: ModelState): number {
   const shards = shardsOfState(layout, state);
   return shards > 1 ? allParams / shards : params;
 }

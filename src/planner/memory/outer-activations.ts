@@ -1,7 +1,7 @@
 import type { Bytes } from '../../core';
 import type { Layout } from '../layout';
 import { isPlainPyTorch, type TokenSizes } from './layer-activations';
-import type { PipelineStage } from './pipeline-stage';
+import type { StageSizes } from './pipeline-stage';
 
 /**
  * Returns the activations that are stored outside the layers: a mask of the embedding's dropout for every microbatch in flight
@@ -9,7 +9,7 @@ import type { PipelineStage } from './pipeline-stage';
  * operations in float32, unless the program has fused norms.
  * Source: Korthikanti et al. 2022, section 4.3 (sbhp/t for the mask, 4sbh/t for norm and head).
  */
-export function outerActivations(layout: Layout, stage: PipelineStage, sizes: TokenSizes): Bytes {
+export function outerActivations(layout: Layout, stage: StageSizes, sizes: TokenSizes): Bytes {
   const { tokens, itemBytes, dim, part } = sizes;
   const { model, dropout, fusedNorms, virtualStages } = layout;
   const mask = stage.isFirst && dropout ? (part * stage.chunksInFlight) / virtualStages : 0;
@@ -25,7 +25,7 @@ export function outerActivations(layout: Layout, stage: PipelineStage, sizes: To
  * buffers.
  * Source: torch.distributed.pipelining, stage.py: args_recv_info, grad_recv_info, fwd_cache.
  */
-export function pipelineBuffers(layout: Layout, stage: PipelineStage, stream: Bytes): Bytes {
+export function pipelineBuffers(layout: Layout, stage: StageSizes, stream: Bytes): Bytes {
   const { stack, pp, numMicroBatches, virtualStages } = layout;
   if (stack !== 'fsdp2' || pp === 1) return 0;
   const all = numMicroBatches * virtualStages;

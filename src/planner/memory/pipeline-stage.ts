@@ -1,7 +1,7 @@
 import type { Layout } from '../layout';
 
 /** The part of the model on one pipeline rank, with all its virtual stages; numbers of parameters are divided by tp. */
-export type PipelineStage = Readonly<ReturnType<typeof stageOf>>;
+export type StageSizes = Readonly<ReturnType<typeof stageOf>>;
 
 /** Returns the stage of a pipeline rank. */
 export function stageOf(layout: Layout, place: number) {

@@ -16,7 +16,7 @@ export function predictMemory(layout: Layout): MemoryPrediction {
   const last = layout.pp - 1;
   const { stage, phase } = [...new Set([0, Math.min(1, last), last])]
     .map((place) => ({ stage: place, phase: peakPhase(layout, place) }))
-    .reduce((most, other) => (sumOf(other.phase) > sumOf(most.phase) ? other : most));
+    .reduce((most, candidate) => (sumOf(candidate.phase) > sumOf(most.phase) ? candidate : most));
   return predictionOf(layout, stage, phase);
 }
 

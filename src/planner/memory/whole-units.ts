@@ -1,7 +1,7 @@
 import { STRATEGIES } from '../../config';
 import type { Layout } from '../layout';
 import { shardedStates } from '../stack-rules';
-import type { PipelineStage } from './pipeline-stage';
+import type { StageSizes } from './pipeline-stage';
 import { dequantizedBytes } from './quantized-weights';
 import type { StateBytes } from './state-bytes';
 
@@ -35,7 +35,7 @@ export const MAX_LIVE = 1e9;
 export const PREFETCH = 5e7;
 
 /** Returns the whole units of a stage in the layout's framework. */
-export function wholeUnits(layout: Layout, stage: PipelineStage, bytes: StateBytes): WholeUnits {
+export function wholeUnits(layout: Layout, stage: StageSizes, bytes: StateBytes): WholeUnits {
   const sharded = shardedStates(layout);
   const gathers = sharded.includes('parameter');
   switch (layout.stack) {
@@ -71,7 +71,7 @@ export function wholeUnits(layout: Layout, stage: PipelineStage, bytes: StateByt
  * schedules.py; torchtitan, parallelize_llama.py, December 2024 to June 2025 (later releases make the embedding, and norm with
  * head, units of their own).
  */
-function unitsOfFsdp2(layout: Layout, stage: PipelineStage, bytes: StateBytes): WholeUnits {
+function unitsOfFsdp2(layout: Layout, stage: StageSizes, bytes: StateBytes): WholeUnits {
   const { gathered, reduced } = bytes;
   const { layerParams, layers, headParams, params } = stage;
   const { model, tp, virtualStages } = layout;
@@ -101,13 +101,13 @@ function unitsOfFsdp2(layout: Layout, stage: PipelineStage, bytes: StateBytes): 
 }
 
 /** DDP has buckets in addition to gradients (gradient_as_bucket_view = false); autocast stores bf16 weights until backward. */
-function unitsOfDdp({ params }: PipelineStage, { gradient, gathered, parameter }: StateBytes): WholeUnits {
+function unitsOfDdp({ params }: StageSizes, { gradient, gathered, parameter }: StateBytes): WholeUnits {
   return { ...NONE, parameters: gathered < parameter ? gathered * params : 0, buckets: gradient * params };
 }
 
 /** ZeRO-3 limits the number of whole parameters, and every ZeRO stage reduces through a bucket of fixed size. */
 function unitsOfDeepSpeed(
-  { layerParams, params }: PipelineStage,
+  { layerParams, params }: StageSizes,
   { gathered, reduced }: StateBytes,
   gathers: boolean,
   reduces: boolean,

@@ -1,10 +1,10 @@
 import type { Bytes } from '../../core';
 import type { Calibration } from '../calibration';
-import { expertExchange } from '../cost/expert-exchange';
+import { expertExchangeCost } from '../cost/expert-exchange';
 import { ITEM_BYTES } from '../cost/gemm';
 import { sequenceExchanges } from '../cost/sequence-exchange';
 import { type Layout, recomputedShare } from '../layout';
-import type { PipelineStage } from '../memory/pipeline-stage';
+import type { StageSizes } from '../memory/pipeline-stage';
 import type { CommAxis } from '../prediction';
 import { afterStep, commPerMicroBatch, type GatherCounts, gatherCounts, unitComm } from './data-parallel';
 import { layerAttention, numTensorParallelPairs } from './layer-time';
@@ -12,7 +12,7 @@ import { layerAttention, numTensorParallelPairs } from './layer-time';
 /** Returns the wire bytes that a GPU receives in an iteration, by axis, each on the stage that receives most. */
 export function commBytes(
   layout: Layout,
-  stages: readonly PipelineStage[],
+  stages: readonly StageSizes[],
   cal: Calibration,
 ): Readonly<Record<CommAxis, Bytes>> {
   const all = stages.map((stage) => stageCommBytes(layout, stage, cal));
@@ -28,7 +28,7 @@ export interface CommCounts extends GatherCounts {
 /** Returns the wire bytes that a GPU of a stage receives in an iteration, by axis; by default with the framework's own counts. */
 export function stageCommBytes(
   layout: Layout,
-  stage: PipelineStage,
+  stage: StageSizes,
   cal: Calibration,
   counts: CommCounts = countsOf(layout),
 ): Readonly<Record<CommAxis, Bytes>> {
@@ -36,7 +36,7 @@ export function stageCommBytes(
   const tokens = (microBatch * model.seq) / cp;
   const forwards = recompute === 'full' ? 1 + recomputedShare(layout) : 1;
   const attention = sequenceExchanges(layout, tokens, layerAttention(layout, cal), cal);
-  const experts = expertExchange(layout, tokens, cal);
+  const experts = expertExchangeCost(layout, tokens, cal);
   const passes = stage.layers * numMicroBatches;
   return {
     dp: dataBytes(layout, stage, counts, cal),
@@ -53,7 +53,7 @@ export function countsOf(layout: Layout): CommCounts {
   return { ...gatherCounts(layout), reductions };
 }
 
-function dataBytes(layout: Layout, stage: PipelineStage, counts: CommCounts, cal: Calibration): Bytes {
+function dataBytes(layout: Layout, stage: StageSizes, counts: CommCounts, cal: Calibration): Bytes {
   const params = stage.params / layout.model.experts;
   const layers = stage.layers * stage.layerParams;
   const gathered = counts.layer * layers + counts.root * (params - layers);
@@ -69,7 +69,7 @@ function dataBytes(layout: Layout, stage: PipelineStage, counts: CommCounts, cal
  * head's gradient, and three of the loss's values per token. Source: Shoeybi et al. 2019, section 3, and Megatron-LM's
  * cross_entropy.py; sequence parallelism halves and doubles the collectives, and sends as much.
  */
-function tensorBytes(layout: Layout, { layers, isFirst, isLast }: PipelineStage, tokens: number): Bytes {
+function tensorBytes(layout: Layout, { layers, isFirst, isLast }: StageSizes, tokens: number): Bytes {
   const { model, tp, precision, numMicroBatches, recompute } = layout;
   const hidden = tokens * model.dim * ITEM_BYTES[precision];
   const passes = recompute === 'full' ? 2 + recomputedShare(layout) : 2;
@@ -84,7 +84,7 @@ function tensorBytes(layout: Layout, { layers, isFirst, isLast }: PipelineStage,
  * stage after, except the last stage's. Under tensor parallelism each rank sends its part. Source: Narayanan et al. 2021,
  * section 4.1.
  */
-function stageBytes(layout: Layout, { isFirst, isLast }: PipelineStage, tokens: number): Bytes {
+function stageBytes(layout: Layout, { isFirst, isLast }: StageSizes, tokens: number): Bytes {
   const { model, tp, precision, numMicroBatches, virtualStages } = layout;
   const received = 2 * virtualStages - (isFirst ? 1 : 0) - (isLast ? 1 : 0);
   return (numMicroBatches * received * tokens * model.dim * ITEM_BYTES[precision]) / tp;

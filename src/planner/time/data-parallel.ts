@@ -6,8 +6,8 @@ import {
   collectiveSeconds,
   type GroupOperation,
   type GroupPlace,
+  groupPlaceOf,
   passLatency,
-  placeOf,
 } from '../cost/collective';
 import { ITEM_BYTES } from '../cost/gemm';
 import type { Layout } from '../layout';
@@ -28,8 +28,8 @@ function wireItems({ stack, precision, reduceDtype, fp8AllGather }: Layout) {
 /** Returns the groups of data parallelism: ranks that share shards, and ranks with replicas of the same shard. */
 function groupsOf({ tp, cp, dp, shards, hardware }: Layout) {
   return {
-    shards: placeOf(shards, tp, hardware.gpusPerNode),
-    copies: placeOf((dp * cp) / shards, tp * shards, hardware.gpusPerNode),
+    shards: groupPlaceOf(shards, tp, hardware.gpusPerNode),
+    copies: groupPlaceOf((dp * cp) / shards, tp * shards, hardware.gpusPerNode),
   };
 }
 
@@ -52,7 +52,7 @@ export function unitComm(layout: Layout, params: number, cal: Calibration) {
   const gather = gathers ? run('allGather', params * item.param, groups.shards) : 0;
   const gatherBytes = gathers ? wireBytes('allGather', params * item.param, groups.shards) : 0;
   const op = sharded.includes('optimizer') ? 'reduceScatter' : 'allReduce';
-  const all = placeOf(layout.dp * layout.cp, layout.tp, hardware.gpusPerNode);
+  const all = groupPlaceOf(layout.dp * layout.cp, layout.tp, hardware.gpusPerNode);
   const place = op === 'allReduce' ? all : groups.shards;
   const chunk = gradients / groups.shards.size;
   const copies = op === 'allReduce' ? 0 : run('allReduce', chunk, groups.copies);

@@ -1,11 +1,11 @@
 import type { Seconds } from '../../core';
-import { expertShare, type MixtureOfExperts } from '../block-params';
-import type { Product } from '../cost/gemm';
+import { type ExpertSizes, expertShare } from '../block-params';
+import type { Matmul } from '../cost/gemm';
 import type { Layout } from '../layout';
-import { addPasses, type Pass, passSeconds } from './pass';
+import { addPasses, type PassTime, passSeconds } from './pass';
 
 /** A matmul of a layer; `weight`: the share of the layers that have this matmul, if not all layers have it. */
-export interface LayerProduct extends Product {
+export interface LayerProduct extends Matmul {
   readonly weight?: number;
 }
 
@@ -22,7 +22,7 @@ export function feedProducts({ model, tp }: Layout, tokens: number, ffn: number)
  * shared experts. A rank has experts / ep routed experts, which get tokens of all ep ranks. Source: Megatron-LM's and
  * TorchTitan's grouped matmuls; auxiliary losses and biases of the router aim at equal loads.
  */
-export function expertProducts(layout: Layout, moe: MixtureOfExperts, tokens: number): LayerProduct[] {
+export function expertProducts(layout: Layout, moe: ExpertSizes, tokens: number): LayerProduct[] {
   const { model, ep } = layout;
   const share = expertShare(model, moe);
   const local = moe.experts / ep;
@@ -55,7 +55,12 @@ const EXCHANGE_SMS = 32;
  * the layer, and in forward the GPU idles for `idle`, the time of the first launches after the wait. A graph of the whole
  * iteration has no wait. Source: Megatron-LM's moe/token_dispatcher.py and moe/experts.py (m_splits.tolist()).
  */
-export function passWithExperts(layout: Layout, before: Pass, experts: Pass, idle: Seconds): Pass {
+export function passWithExperts(
+  layout: Layout,
+  before: PassTime,
+  experts: PassTime,
+  idle: Seconds,
+): PassTime {
   const both = addPasses(before, experts);
   const compute = both.products + both.attention + both.elementwise;
   // The first microbatch's exchange has no other microbatch beside it.

@@ -1,10 +1,10 @@
 import type { Seconds } from '../../core';
-import { attentionMatrices, type MixtureOfExperts } from '../block-params';
+import { attentionMatrices, type ExpertSizes } from '../block-params';
 import type { Calibration } from '../calibration';
 import { attentionSeconds, type ForwardBackward } from '../cost/attention';
-import { collectiveSeconds, type GroupOperation, placeOf } from '../cost/collective';
+import { collectiveSeconds, type GroupOperation, groupPlaceOf } from '../cost/collective';
 import { layerKernels, layerTraffic, type Traffic } from '../cost/elementwise';
-import { expertExchange, permutedBytes } from '../cost/expert-exchange';
+import { expertExchangeCost, permutedBytes } from '../cost/expert-exchange';
 import { expertKernels, KERNELS_BEFORE_EXCHANGE } from '../cost/expert-launches';
 import { castBytes } from '../cost/fp8-casts';
 import { ITEM_BYTES, productSeconds, trafficSeconds } from '../cost/gemm';
@@ -12,13 +12,13 @@ import { sequenceExchanges } from '../cost/sequence-exchange';
 import { type Layout, recomputedShare } from '../layout';
 import { type ModelShape, traitsOf } from '../model-shape';
 import { expertProducts, feedProducts, type LayerProduct, passWithExperts } from './expert-time';
-import { NO_PASS, type Pass, scaledPass } from './pass';
+import { NO_PASS, type PassTime, scaledPass } from './pass';
 
 /** The times of one layer: forward, recomputation before backward, and backward. */
 export interface LayerTime {
-  readonly forward: Pass;
-  readonly recompute: Pass;
-  readonly backward: Pass;
+  readonly forward: PassTime;
+  readonly recompute: PassTime;
+  readonly backward: PassTime;
 }
 
 /** Returns the time of one layer of the layout's model. */
@@ -27,7 +27,7 @@ export function layerTime(layout: Layout, cal: Calibration): LayerTime {
   const tokens = (microBatch * model.seq) / cp;
   const own = ownPasses(layout, tokens, cal);
   const experts = model.moe === null ? null : expertPasses(layout, model.moe, tokens, cal);
-  const passOf = (direction: Direction, launches: number): Pass => {
+  const passOf = (direction: Direction, launches: number): PassTime => {
     const idle = launches * launchSeconds(layout, cal);
     return experts === null
       ? own[direction]
@@ -41,7 +41,7 @@ export function layerTime(layout: Layout, cal: Calibration): LayerTime {
 }
 
 type Direction = 'forward' | 'backward';
-type Passes = Readonly<Record<Direction, Pass>>;
+type Passes = Readonly<Record<Direction, PassTime>>;
 
 /** Returns the passes of a layer without its experts. */
 function ownPasses(layout: Layout, tokens: number, cal: Calibration): Passes {
@@ -58,7 +58,7 @@ function ownPasses(layout: Layout, tokens: number, cal: Calibration): Passes {
   const kernels = layerKernels(layout);
   const launch = launchSeconds(layout, cal);
   const isGraph = layout.cudaGraph === 'attention' || layout.cudaGraph === 'iteration';
-  const passOf = (direction: Direction): Pass => ({
+  const passOf = (direction: Direction): PassTime => ({
     products: products[direction],
     attention: attention[direction],
     elementwise: trafficSeconds(moved(traffic[direction]) + tokens * casts[direction], hardware, cal),
@@ -69,13 +69,13 @@ function ownPasses(layout: Layout, tokens: number, cal: Calibration): Passes {
 }
 
 /** Returns the part of a layer's passes from its router to the sum of the experts' results. */
-function expertPasses(layout: Layout, moe: MixtureOfExperts, tokens: number, cal: Calibration): Passes {
+function expertPasses(layout: Layout, moe: ExpertSizes, tokens: number, cal: Calibration): Passes {
   const products = productsTime(layout, expertProducts(layout, moe, tokens), cal);
-  const passOf = (direction: Direction): Pass => ({
+  const passOf = (direction: Direction): PassTime => ({
     products: products[direction],
     attention: 0,
     elementwise: trafficSeconds(tokens * permutedBytes(layout, moe), layout.hardware, cal),
-    comm: expertExchange(layout, tokens, cal).seconds,
+    comm: expertExchangeCost(layout, tokens, cal).seconds,
     host: expertKernels(layout, direction) * launchSeconds(layout, cal),
   });
   return { forward: passOf('forward'), backward: passOf('backward') };
@@ -167,7 +167,7 @@ export function numTensorParallelPairs({ crossTokens }: ModelShape): number {
  */
 function layerCollectives(layout: Layout, tokens: number, core: ForwardBackward, cal: Calibration) {
   const { tp, hardware, precision, model, sequenceParallel, asyncTensorParallel } = layout;
-  const place = placeOf(tp, 1, hardware.gpusPerNode);
+  const place = groupPlaceOf(tp, 1, hardware.gpusPerNode);
   const bytes = tokens * model.dim * ITEM_BYTES[precision];
   const run = (op: GroupOperation): Seconds => collectiveSeconds(op, bytes, place, hardware, cal);
   const once = sequenceParallel ? run('allGather') + run('reduceScatter') : run('allReduce');
@@ -199,7 +199,7 @@ function asyncShare({ stack, tp }: Layout, cal: Calibration): number {
 }
 
 /** Returns the recomputation: full recompute runs forward again; selective recompute runs what the framework does not store. */
-function recomputed(layout: Layout, forward: Pass, coreHost: Seconds): Pass {
+function recomputed(layout: Layout, forward: PassTime, coreHost: Seconds): PassTime {
   const { recompute, stack, attention } = layout;
   if (recompute === 'none') return NO_PASS;
   if (recompute === 'full') return scaledPass(forward, recomputedShare(layout));

@@ -1,6 +1,6 @@
 import type { Seconds } from '../../core';
 import type { Calibration } from '../calibration';
-import { collectiveSeconds, placeOf } from '../cost/collective';
+import { collectiveSeconds, groupPlaceOf } from '../cost/collective';
 import { ITEM_BYTES, productSeconds, trafficSeconds } from '../cost/gemm';
 import type { Layout, Precision } from '../layout';
 import { besideFp8 } from '../stack-rules';
@@ -13,7 +13,7 @@ export function outerTime(layout: Layout, cal: Calibration) {
   const moved = (bytes: number): Seconds => trafficSeconds(bytes, hardware, cal);
   const item = ITEM_BYTES[precision];
   const hidden = tokens * model.dim * item;
-  const place = placeOf(tp, 1, hardware.gpusPerNode);
+  const place = groupPlaceOf(tp, 1, hardware.gpusPerNode);
   const shared = tp > 1 ? collectiveSeconds('allReduce', hidden, place, hardware, cal) : 0;
   const host = 10 * cal.launchSeconds;
   const first = {

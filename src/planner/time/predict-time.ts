@@ -1,9 +1,9 @@
 import type { Seconds } from '../../core';
 import { CALIBRATION, type Calibration } from '../calibration';
-import { collectiveSeconds, placeOf } from '../cost/collective';
+import { collectiveSeconds, groupPlaceOf } from '../cost/collective';
 import { ITEM_BYTES, trafficSeconds } from '../cost/gemm';
 import type { Layout } from '../layout';
-import { type PipelineStage, stageOf } from '../memory/pipeline-stage';
+import { type StageSizes, stageOf } from '../memory/pipeline-stage';
 import { modelFlops } from '../model-flops';
 import type { ComputeCause, TimePrediction } from '../prediction';
 import { shardedStates } from '../stack-rules';
@@ -21,7 +21,7 @@ import {
 import { type LayerTime, layerTime } from './layer-time';
 import { offloadTime, optimizerSeconds } from './optimizer-time';
 import { outerTime } from './outer-time';
-import { addPasses, deviceSeconds, NO_PASS, type Pass, passSeconds, scaledPass } from './pass';
+import { addPasses, deviceSeconds, NO_PASS, type PassTime, passSeconds, scaledPass } from './pass';
 import { pipelineTime } from './pipeline-time';
 
 /** Share of SMs that a collective takes from compute that runs beside it. Source: NCCL's channels on NVLink machines. */
@@ -101,7 +101,7 @@ function stageTimes(
 /** Returns the times of one stage for one microbatch. */
 function stageTime(
   layout: Layout,
-  stage: PipelineStage,
+  stage: StageSizes,
   layer: LayerTime,
   outer: ReturnType<typeof outerTime>,
   cal: Calibration,
@@ -111,11 +111,11 @@ function stageTime(
   const last = isLast ? outer.last : NOTHING;
   const again = addPasses(layer.recompute, layer.backward);
   const waits = unitWaits(layout, layer, stage, cal);
-  const times = (pass: Pass): Pass => scaledPass(pass, layers);
+  const times = (pass: PassTime): PassTime => scaledPass(pass, layers);
   const forward = addPasses(times(layer.forward), addPasses(first.forward, last.forward));
   const backward = addPasses(times(again), addPasses(first.backward, last.backward));
   // Each pass ends when the CPU waits for the GPU: at the loss, and at a transfer between stages.
-  const seconds = (inside: Pass, ...outside: Pass[]): Seconds =>
+  const seconds = (inside: PassTime, ...outside: PassTime[]): Seconds =>
     layers * passSeconds(inside) + outside.reduce((sum, pass) => sum + passSeconds(pass), 0);
   return {
     stage,
@@ -143,7 +143,7 @@ interface UnitWaits {
  * next layer. The microbatch waits if a collective takes longer than that layer's compute, for the first all-gather and the last
  * reduction, and because collectives take SMs from compute.
  */
-function unitWaits(layout: Layout, layer: LayerTime, stage: PipelineStage, cal: Calibration): UnitWaits {
+function unitWaits(layout: Layout, layer: LayerTime, stage: StageSizes, cal: Calibration): UnitWaits {
   const { layers, layerParams, embeddingParams, headParams } = stage;
   if (layout.reshardsStages) return reshardedWaits(layout, layer, stage, cal);
   const each = commPerMicroBatch(layout);
@@ -182,7 +182,7 @@ function unitWaits(layout: Layout, layer: LayerTime, stage: PipelineStage, cal: 
 function reshardedWaits(
   layout: Layout,
   layer: LayerTime,
-  { place, layers, layerParams }: PipelineStage,
+  { place, layers, layerParams }: StageSizes,
   cal: Calibration,
 ): UnitWaits {
   const m = layout.numMicroBatches;
@@ -207,7 +207,7 @@ function beside(compute: Seconds, wire: Seconds): Seconds {
 /** Returns the time to send activations to the next stage, sharded by tp. Source: Narayanan et al. 2021, section 4.1. */
 function handOver(layout: Layout, cal: Calibration): Seconds {
   const { tp, cp, dp, hardware, model, microBatch, precision } = layout;
-  const place = placeOf(2, tp * cp * dp, hardware.gpusPerNode);
+  const place = groupPlaceOf(2, tp * cp * dp, hardware.gpusPerNode);
   const bytes = ((microBatch * model.seq) / cp) * model.dim * ITEM_BYTES[precision];
   const wait = layout.stack === 'fsdp2' ? 0 : cal.handOverSeconds;
   return wait + collectiveSeconds('send', bytes / tp, place, hardware, cal);

@@ -125,7 +125,7 @@ async function measureHere(probe: LoadProbe): Promise<HereMeasurements> {
     }
     const loads = [await probe.others()];
     const [collectives = []] = await job.on('all').measure<BenchRow[]>({
-      what: 'collectives',
+      kind: 'collectives',
       numRanks: CALIBRATED_WORLD,
       sizes: COLLECTIVE_SIZES,
     });
@@ -165,7 +165,7 @@ async function processorTime(job: Job, config: TrainConfig): Promise<Seconds> {
   const profile = { config, warmUp: WARM_UP_STEPS, rounds: PROFILED_STEPS };
   const [steps = []] = await job
     .on('all')
-    .measure<Seconds[]>({ what: 'steps', numRanks: CALIBRATED_WORLD, profile });
+    .measure<Seconds[]>({ kind: 'steps', numRanks: CALIBRATED_WORLD, profile });
   return median(steps);
 }
 
@@ -181,7 +181,7 @@ async function profile(job: Job, config: TrainConfig, isAlone: boolean): Promise
   const profile = { config, warmUp: WARM_UP_STEPS, rounds: PROFILED_STEPS };
   const [steps = []] = await job
     .on('all')
-    .measure<TimedStep[]>({ what: 'kernels', numRanks: CALIBRATED_WORLD, isAlone, profile });
+    .measure<TimedStep[]>({ kind: 'kernels', numRanks: CALIBRATED_WORLD, isAlone, profile });
   return steps;
 }
 

@@ -17,7 +17,7 @@ import {
   shownAsText,
   withShown,
 } from '../../core';
-import { firstRanks, type RankLoad, type SavedBeside } from '../../launch';
+import { firstRanks, type LoadResult, type SavedBeside } from '../../launch';
 import {
   folderToRead,
   MAGIC_BYTES,
@@ -160,7 +160,7 @@ export async function loadRun(
   const line = new Progress(`loading ${shortened(path)}`, 'bytes', place);
   try {
     const work = { kind: 'load', run, folder: path, parametersOnly } as const;
-    const ranks = await calls.on<RankLoad>(history.phase.world, work, { progress: line.showOf });
+    const ranks = await calls.on<LoadResult>(history.phase.world, work, { progress: line.showOf });
     const step = ranks[0]?.steps ?? null;
     if (step !== null) history.resume(step, ranks[0]?.evaluations);
     const { lr, schedule = null } = ranks[0] ?? {};

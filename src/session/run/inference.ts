@@ -22,7 +22,7 @@ import {
 import type { Tensor } from '../../core/tf';
 import { counted } from '../../figures';
 import type { RankScope, RankVariables } from '../../launch';
-import { type Evaluated, type FileBatch, limitsOf, type TextCodec } from '../../training';
+import { type EvaluationResult, type FileBatch, limitsOf, type TextCodec } from '../../training';
 import type { RunParts } from './calls';
 import type { JobData } from './data';
 
@@ -99,7 +99,9 @@ export async function evaluateRun<Name extends string = never, Output = Tensor, 
   const line = new Progress('evaluating', 'batches', place);
   const work = { kind: 'evaluate', run, metrics: sources } as const;
   const ranks = await calls
-    .on<Evaluated>(history.phase.world, work, { progress: (_, { done, total }) => line.show(done, total) })
+    .on<EvaluationResult>(history.phase.world, work, {
+      progress: (_, { done, total }) => line.show(done, total),
+    })
     .finally(() => line.end());
   const { loss = Number.NaN, rows = 0, countedRows = false, metrics: means = {} } = ranks[0] ?? {};
   history.evaluated(loss);

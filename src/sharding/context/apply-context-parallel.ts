@@ -14,7 +14,7 @@ import {
 import { type ProcessGroup, requireGroup } from '../../wire';
 import { sumCounts } from '../experts/balance-experts';
 import { ContextParallel, type ContextParallelOptions } from './context-parallel';
-import { requireHeads } from './ulysses-attention';
+import { requireUlyssesHeads } from './ulysses-attention';
 
 /**
  * Divides the sequences of a model of `nn.gpt`, `nn.moe` or `nn.llama`, or the patches of an `nn.dit`, over the ranks of
@@ -38,7 +38,7 @@ export function applyContextParallel(
     throw new ConfigError(CALLED);
   }
   const context = new ContextParallel(group, options);
-  if (context.ulysses !== null) requireHeads(sequenceModel.shape.heads, context.ulysses.size);
+  if (context.ulysses !== null) requireUlyssesHeads(sequenceModel.shape.heads, context.ulysses.size);
   for (const module of model.modules()) {
     if (module instanceof SequenceAttention) module.attend = context.attend(() => module.path);
   }
@@ -76,7 +76,7 @@ function dividePatches(
     group,
     kind === 'ulysses' ? options : { order: 'contiguous', ...options },
   );
-  if (context.ulysses !== null) requireHeads(model.shape.heads, context.ulysses.size);
+  if (context.ulysses !== null) requireUlyssesHeads(model.shape.heads, context.ulysses.size);
   if (!model.dividePatches(context, (module) => context.attend(() => module.path)))
     throw new ConfigError(CALLED);
   return context;

@@ -31,8 +31,8 @@ export function ringForward(ring: Ring, q: tf.Tensor, k: tf.Tensor, v: tf.Tensor
       const { firstQuery, isCausal } = block;
       const [keys, values] = keysOf(part, block);
       const options = { causal: isCausal, scale: ring.scale };
-      const found = flashAttention(from(q, firstQuery), keys, values, options);
-      return before === null ? found : mergeAttention(before, found, firstQuery);
+      const blockAttention = flashAttention(from(q, firstQuery), keys, values, options);
+      return before === null ? blockAttention : mergeAttention(before, blockAttention, firstQuery);
     });
     if (before !== null) tf.dispose([before.out, before.lse]);
   }

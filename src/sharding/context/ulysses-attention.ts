@@ -42,14 +42,14 @@ export function exchangingHeads(
 ): tf.Tensor {
   if (group.size === 1) return attend(q, k, v);
   const heads = q.shape[2] ?? 0;
-  requireHeads(heads, group.size);
+  requireUlyssesHeads(heads, group.size);
   const all = (x: tf.Tensor): tf.Tensor => headsOfSequence(x, group, module);
   const [ownQ, ownK, ownV] = [all(q), all(repeated(k, group.size)), all(repeated(v, group.size))];
   return sequenceOfHeads(attend(ownQ, ownK, ownV), group, module);
 }
 
 /** Throws: SHAPE if the ranks do not divide the heads. */
-export function requireHeads(heads: number, ranks: number): void {
+export function requireUlyssesHeads(heads: number, ranks: number): void {
   if (heads % ranks === 0) return;
   const divisors = Array.from({ length: heads }, (_, i) => i + 1).filter((size) => heads % size === 0);
   throw new ShardlabError(

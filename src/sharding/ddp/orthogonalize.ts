@@ -24,9 +24,9 @@ export function orthogonalize(matrix: Float32Array, columns: number, random: Ran
  * the caller then replaces the vector. A vector with infinity or NaN is not replaced.
  */
 function normalized(values: Float64Array, unit: readonly Float64Array[]): boolean {
-  for (const other of unit) {
-    const along = dot(values, other);
-    for (let i = 0; i < values.length; i++) values[i] = (values[i] ?? 0) - along * (other[i] ?? 0);
+  for (const unitVector of unit) {
+    const along = dot(values, unitVector);
+    for (let i = 0; i < values.length; i++) values[i] = (values[i] ?? 0) - along * (unitVector[i] ?? 0);
   }
   const norm = Math.sqrt(dot(values, values));
   if (norm === 0) return false;

@@ -46,8 +46,8 @@ export function applyExpertParallel<M extends Module>(
   parallel: Pick<ModelParallel, 'ep' | 'edp'>,
   options: ExpertParallelOptions = {},
 ): M {
-  const given = parseOptions('applyExpertParallel(model, parallel, { … })', options, OPTIONS);
-  const placement = given.placement ?? {};
+  const settings = parseOptions('applyExpertParallel(model, parallel, { … })', options, OPTIONS);
+  const placement = settings.placement ?? {};
   requireKind('applyExpertParallel', 'the second argument', parallel, instance);
   const { ep, edp } = parallel;
   const mixtures = mixturesIn(requireModule('applyExpertParallel', model));

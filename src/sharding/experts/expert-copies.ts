@@ -36,7 +36,7 @@ export function expertCopies(
   return {
     experts: here.map(({ expert }) => expert),
     values(modules) {
-      const given = givenBy(
+      const sentExperts = sentExpertsOf(
         modules,
         all.filter(({ home }) => home === group.rank),
       );
@@ -45,7 +45,7 @@ export function expertCopies(
         group,
         layer,
         here,
-        given,
+        sentExperts,
         size: shapes.reduce((sum, shape) => sum + sizeOf(shape), 0),
         trains: () => modules.parameters().some(({ requiresGrad }) => requiresGrad),
       });
@@ -56,7 +56,7 @@ export function expertCopies(
 }
 
 /** This rank's experts that have copies, whose values this rank sends to the ranks with the copies. */
-interface Given {
+interface SentExperts {
   /** The copies of this rank's experts, expert by expert. */
   readonly copies: readonly Copy[];
   /** The parameters of these experts; all have the same shapes. */
@@ -68,7 +68,7 @@ interface Given {
   readonly anchor: Parameter | null;
 }
 
-function givenBy(modules: Experts, copies: readonly Copy[]): Given {
+function sentExpertsOf(modules: Experts, copies: readonly Copy[]): SentExperts {
   const parametersOf = (expert: number): Parameter[] => modules.at(expert)?.parameters() ?? [];
   const sorted = [...copies].sort((a, b) => a.expert - b.expert || a.rank - b.rank);
   const parameters = new Map(sorted.map(({ expert }) => [expert, parametersOf(expert)]));
@@ -82,7 +82,7 @@ interface Journey {
   readonly layer: string;
   /** The copies that this rank computes. */
   readonly here: readonly Copy[];
-  readonly given: Given;
+  readonly sentExperts: SentExperts;
   /** The number of an expert's elements. */
   readonly size: number;
   /** Whether an expert of the layer trains, on any rank. */
@@ -90,8 +90,8 @@ interface Journey {
 }
 
 /** Sends values; backward returns gradients. Shapes: the parameters of this rank's copied experts → [copies here, elements]. */
-function travelled({ group, layer, here, given, size, trains }: Journey): tf.Tensor {
-  const { copies, parameters, anchor } = given;
+function travelled({ group, layer, here, sentExperts, size, trains }: Journey): tf.Tensor {
+  const { copies, parameters, anchor } = sentExperts;
   const sources = anchor === null ? [...parameters.values()].flat() : [anchor];
   const shapes = sources.map(({ shape }) => shape);
   const counts = [...parameters.keys()].map(
@@ -126,9 +126,9 @@ function travelled({ group, layer, here, given, size, trains }: Journey): tf.Ten
       value: values,
       gradients: (dy) => {
         const received = sentHome(dy);
-        const found = anchor === null ? sums(received, counts, shapes) : [tf.zeros([...anchor.shape])];
+        const gradients = anchor === null ? sums(received, counts, shapes) : [tf.zeros([...anchor.shape])];
         received.dispose();
-        return found;
+        return gradients;
       },
     };
   });
@@ -137,7 +137,7 @@ function travelled({ group, layer, here, given, size, trains }: Journey): tf.Ten
 }
 
 /** Returns the values of experts as pieces. */
-function wholePieces(parameters: Given['parameters']): ReadonlyMap<number, readonly Piece[]> {
+function wholePieces(parameters: SentExperts['parameters']): ReadonlyMap<number, readonly Piece[]> {
   return new Map(
     [...parameters].map(([expert, own]) => [
       expert,

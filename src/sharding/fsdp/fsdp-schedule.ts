@@ -3,7 +3,7 @@ import type { Engine } from '../../engine';
 import type { Module } from '../../nn';
 import { withoutSpare } from '../missing-gradients';
 import type { FsdpUnit, UnitSchedule } from './fsdp-unit';
-import type { Reduction } from './reduction';
+import type { GradientReduction } from './reduction';
 import { unitsOf } from './units-of';
 
 /**
@@ -33,7 +33,7 @@ const MOST_GATHERS = 2;
 
 interface Reducing {
   readonly unit: FsdpUnit;
-  readonly reduction: Reduction;
+  readonly reduction: GradientReduction;
 }
 
 /**
@@ -138,8 +138,8 @@ export class FsdpSchedule implements UnitSchedule {
   /** `unit` is null for a root without a unit. */
   preBackward(unit: FsdpUnit | null): void {
     if (unit !== null && unit.owners.length > 1) this.#awaitOneLess(unit);
-    else this.#awaitingBackward = this.#awaitingBackward.filter((other) => other !== unit);
-    const others = this.#awaitingBackward.filter((other) => other !== unit);
+    else this.#awaitingBackward = this.#awaitingBackward.filter((waitingUnit) => waitingUnit !== unit);
+    const others = this.#awaitingBackward.filter((waitingUnit) => waitingUnit !== unit);
     const next = this.#prefetch.backward === 'BACKWARD_PRE' ? others.slice(-1) : [];
     this.#unshard(unit, unit?.backwardPrefetch ?? next);
   }
@@ -276,7 +276,7 @@ export class FsdpSchedule implements UnitSchedule {
 
   /** Gathers a unit and waits until it is gathered; also starts the gathers of the units in `ahead`. */
   #unshard(unit: FsdpUnit | null, ahead: readonly FsdpUnit[]): void {
-    this.#wanted = this.#wanted.filter((other) => other !== unit);
+    this.#wanted = this.#wanted.filter((wantedUnit) => wantedUnit !== unit);
     unit?.unshard();
     this.#prefetchUnshard(ahead);
     unit?.waitForUnshard();

@@ -188,7 +188,7 @@ export class FsdpUnit implements StateOwner {
   released(state: UnitState): void {
     this.#released.add(state);
     const states = [this.trained, this.frozen].filter(({ slices }) => slices.length > 0);
-    if (states.every((one) => this.#released.has(one))) this.dispose();
+    if (states.every((ownState) => this.#released.has(ownState))) this.dispose();
   }
 
   /** Frees all that the unit holds. */

@@ -80,11 +80,11 @@ export interface FullyShardOptions {
  * forward throws CONFIG if the root was sharded after a unit had run.
  */
 export function fullyShard<M extends Module | readonly Module[]>(
-  given: M,
+  target: M,
   context: ShardContext,
   options: FullyShardOptions = {},
 ): M {
-  const modules = given instanceof Module ? [given] : requireGroup(given);
+  const modules = target instanceof Module ? [target] : requireGroup(target);
   const { mesh, rows = new RowsOfRanks() } = context;
   const isMesh = mesh !== undefined && mesh.axisNames.length > 1;
   const { strategy = isMesh ? 'HYBRID_SHARD' : 'FULL_SHARD' } = options;
@@ -93,7 +93,7 @@ export function fullyShard<M extends Module | readonly Module[]>(
   const placement = placementOf(strategy, options.reshardAfterForward, { ...ranks, rows });
   for (const ignored of options.ignoredModules ?? []) ignoreModule(ignored, context, options);
   makeUnit(modules, placement, ranks, options);
-  return given;
+  return target;
 }
 
 /** Throws: CONFIG for an empty list, and for a module that is in it twice, is in another one, or is in a unit of its own. */
@@ -106,7 +106,7 @@ function requireGroup(modules: readonly Module[]): readonly Module[] {
   for (const [i, module] of modules.entries()) {
     if (modules.indexOf(module) < i)
       throw new ConfigError(`fullyShard: the list has ${named(module)} twice; name it once`);
-    const outer = modules.find((other) => other !== module && other.modules().includes(module));
+    const outer = modules.find((container) => container !== module && container.modules().includes(module));
     if (outer !== undefined)
       throw new ConfigError(
         `fullyShard: ${named(module)} is inside ${named(outer)}, so the unit has its parameters already; leave it out of the list`,

@@ -4,7 +4,7 @@ import type { Piece, ProcessGroup, Work } from '../../wire';
 import { missingEverywhere, noteOf, zeroGradient } from '../missing-gradients';
 import { settled } from '../settled';
 import { type RowMask, type RowTable, touchedByAny } from '../sparse/row-masks';
-import { type Range, slicePieces, touchedRanges } from '../sparse/row-pieces';
+import { type ElementRange, slicePieces, touchedRanges } from '../sparse/row-pieces';
 import { ownPieces, type ShardedParameter, type ShardLayout, shareOf, sharesOf } from './shard-layout';
 import type { UnitSpec } from './unit-placement';
 
@@ -20,7 +20,7 @@ interface Stage {
  * Reduces one unit's gradients to their mean over all ranks: first over the ranks that shard the unit, then over the
  * replicas. A reduction owns the gradients that it gets.
  */
-export class Reduction {
+export class GradientReduction {
   readonly #spec: UnitSpec;
   readonly #layout: ShardLayout;
   readonly #result: Reduced;
@@ -32,7 +32,7 @@ export class Reduction {
   /** Per parameter: whether no rank has a gradient, among the groups whose collectives are done. */
   #missing: readonly boolean[];
   /** By rank, the ranges of the rank's share that are sent; null: all elements are sent. */
-  #travelling: readonly (readonly Range[])[] | null = null;
+  #travelling: readonly (readonly ElementRange[])[] | null = null;
 
   /** Starts the reduction; zeros are sent in place of missing gradients. See [Note: missing gradients]. */
   constructor(spec: UnitSpec, layout: ShardLayout, grads: readonly (tf.Tensor | null)[]) {
@@ -204,7 +204,7 @@ function touchedShares(
   layout: ShardLayout,
   grads: readonly (tf.Tensor | null)[],
   groups: readonly ProcessGroup[],
-): Range[][] {
+): ElementRange[][] {
   const gradOf = (table: RowTable): tf.Tensor | null =>
     grads[layout.entries.findIndex(({ parameter }) => parameter === table.parameter)] ?? null;
   const touched = touchedByAny(engine, groups, tables, gradOf, module);
@@ -214,7 +214,7 @@ function touchedShares(
   );
 }
 
-function rangesOf(entry: ShardedParameter, mask: RowMask | undefined, rank: number): Range[] {
+function rangesOf(entry: ShardedParameter, mask: RowMask | undefined, rank: number): ElementRange[] {
   const { offset, chunk, parameter } = entry;
   // The mask of an expert's parameter has one flag for all rows.
   if (mask === undefined || mask.length === 1) {

@@ -10,7 +10,7 @@ import {
   zerosIn,
 } from '../../nn';
 import { noteZeros, zeroGradient } from '../missing-gradients';
-import { declaredGrad, Reduction } from './reduction';
+import { declaredGrad, GradientReduction } from './reduction';
 import { chunkOf, type ShardLayout } from './shard-layout';
 import type { UnitSpec } from './unit-placement';
 
@@ -109,18 +109,18 @@ export class UnitGradients implements ParameterGradients {
   }
 
   /** Starts to reduce the sum of `grads` and the local gradients; takes ownership of `grads`. */
-  reduce(grads: readonly (tf.Tensor | null)[]): Reduction {
+  reduce(grads: readonly (tf.Tensor | null)[]): GradientReduction {
     const all = this.#withLocal(grads);
     this.#local = [];
     if (this.#spec.missingAreZeros) {
       const parameters = this.#layout.entries.map(({ parameter }) => parameter);
       noteZeros(parameters, all, this.#shard === null && this.#wholes === null);
     }
-    return new Reduction(this.#spec, this.#layout, all);
+    return new GradientReduction(this.#spec, this.#layout, all);
   }
 
   /** Waits for a reduction and adds its result to the mean gradients. */
-  add(reduction: Reduction): void {
+  add(reduction: GradientReduction): void {
     const reduced = reduction.finish();
     reduction.missing.forEach((isMissing, i) => {
       if (!isMissing) this.#present.add(i);

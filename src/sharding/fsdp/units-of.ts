@@ -68,14 +68,14 @@ export function setModulesToBackwardPrefetch(module: Module, modules: readonly M
 }
 
 function setPrefetch(
-  what: string,
+  caller: string,
   direction: 'forwardPrefetch' | 'backwardPrefetch',
   module: Module,
   modules: readonly Module[],
 ): void {
-  requireKind(what, 'the second argument', modules, iterable);
-  const units = Array.from(modules, (each) => unitOf(requireModule(what, each)));
-  unitOf(requireModule(what, module))[direction] = units;
+  requireKind(caller, 'the second argument', modules, iterable);
+  const units = Array.from(modules, (each) => unitOf(requireModule(caller, each)));
+  unitOf(requireModule(caller, module))[direction] = units;
 }
 
 function unitOf(module: Module): FsdpUnit {

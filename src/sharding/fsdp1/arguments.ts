@@ -32,13 +32,13 @@ export function MixedPrecisionPolicy(options: MixedPrecisionOptions = {}): Polic
   return policyFrom('MixedPrecisionPolicy', options);
 }
 
-function policyFrom(what: string, options: MixedPrecisionOptions): Policy {
-  requireKnownOptions(`${what}({ … })`, options, Object.keys(MIXED_PRECISION));
+function policyFrom(caller: string, options: MixedPrecisionOptions): Policy {
+  requireKnownOptions(`${caller}({ … })`, options, Object.keys(MIXED_PRECISION));
   const parsed = mixedPrecisionSchema.safeParse(options);
   if (parsed.success) return mixedPrecision(parsed.data ?? {});
   const wrong = Object.entries(options).map(([name, value]) => `${name}: ${shown(value)}`);
   throw new ConfigError(
-    `${what}({ ${wrong.join(', ')} }) names an unknown type; choose one of 'bf16', 'fp16', 'fp32', 'bfloat16', 'float16', 'float32'`,
+    `${caller}({ ${wrong.join(', ')} }) names an unknown type; choose one of 'bf16', 'fp16', 'fp32', 'bfloat16', 'float16', 'float32'`,
   );
 }
 

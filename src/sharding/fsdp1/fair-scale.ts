@@ -65,22 +65,22 @@ const WITHOUT_EFFECT = Object.entries(FAIR_SCALE_NAMES).filter(([, ours]) => our
  * Converts FairScale's arguments to arguments of FSDP. Warns about arguments without effect. Throws: CONFIG for an argument
  * that FairScale does not have.
  */
-export function fromFairScale(given: FairScaleOptions, warn: Warn): FairScaleAsFsdp {
+export function fromFairScale(options: FairScaleOptions, warn: Warn): FairScaleAsFsdp {
   const known = [...Object.keys(FAIR_SCALE_NAMES), ...SHARED].filter((name) => name === snakeCase(name));
-  requireKnownOptions('fromFairScale({ … })', given, known);
+  requireKnownOptions('fromFairScale({ … })', options, known);
   for (const [name, ours] of WITHOUT_EFFECT) {
-    if (Object.hasOwn(given, name)) warn(`fromFairScale got ${name}; here ${ours}`);
+    if (Object.hasOwn(options, name)) warn(`fromFairScale got ${name}; here ${ours}`);
   }
-  if (given.move_grads_to_cpu !== undefined && given.move_grads_to_cpu !== offloads(given)) {
+  if (options.move_grads_to_cpu !== undefined && options.move_grads_to_cpu !== offloads(options)) {
     warn(
       'fromFairScale: move_grads_to_cpu has no effect, because gradients are always stored where their parameters are; set move_params_to_cpu',
     );
   }
-  const { reshard_after_forward: reshard = true } = given;
+  const { reshard_after_forward: reshard = true } = options;
   return {
     shardingStrategy: reshard ? 'FULL_SHARD' : 'SHARD_GRAD_OP',
-    ...(given.mixed_precision === true ? { mixedPrecision: precisionOf(given) } : {}),
-    ...(offloads(given) ? { cpuOffload: CPUOffload({ offloadParams: true }) } : {}),
+    ...(options.mixed_precision === true ? { mixedPrecision: precisionOf(options) } : {}),
+    ...(offloads(options) ? { cpuOffload: CPUOffload({ offloadParams: true }) } : {}),
   };
 }
 
@@ -88,8 +88,12 @@ function offloads({ cpu_offload, move_params_to_cpu }: FairScaleOptions): boolea
   return cpu_offload ?? move_params_to_cpu ?? false;
 }
 
-function precisionOf(given: FairScaleOptions) {
-  const { compute_dtype: paramDtype = 'float16', fp32_reduce_scatter: isFull = false, buffer_dtype } = given;
+function precisionOf(options: FairScaleOptions) {
+  const {
+    compute_dtype: paramDtype = 'float16',
+    fp32_reduce_scatter: isFull = false,
+    buffer_dtype,
+  } = options;
   return MixedPrecision({
     paramDtype,
     reduceDtype: isFull ? 'float32' : paramDtype,

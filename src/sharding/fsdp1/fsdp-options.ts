@@ -88,35 +88,35 @@ export interface FsdpSettings {
  * Checks FSDP's arguments and converts them. Throws: CONFIG; for an unknown argument, the error names a similar one, its
  * camelCase form, or what to write in place of another library's argument.
  */
-export function fsdpSettings(given: FsdpOptions, warn: Warn): FsdpSettings {
-  refuseFairScale(given);
-  checkArguments(FSDP, given, warn);
-  const ignoredModules = [...(given.ignoredModules ?? [])];
-  const strategy = strategyOf(given, warn);
-  const mesh = given.deviceMesh;
-  const { forwardPrefetch, limitAllGathers, syncModuleStates, processGroup } = given;
+export function fsdpSettings(options: FsdpOptions, warn: Warn): FsdpSettings {
+  refuseFairScale(options);
+  checkArguments(FSDP, options, warn);
+  const ignoredModules = [...(options.ignoredModules ?? [])];
+  const strategy = strategyOf(options, warn);
+  const mesh = options.deviceMesh;
+  const { forwardPrefetch, limitAllGathers, syncModuleStates, processGroup } = options;
   return {
-    policy: policyOf(given.autoWrapPolicy ?? null),
+    policy: policyOf(options.autoWrapPolicy ?? null),
     ignoredModules,
     group: processGroup === undefined ? mesh?.group : requireGroup('FSDP', processGroup),
     mesh,
     options: {
       strategy,
       forwardPrefetch,
-      backwardPrefetch: backwardPrefetchOf(given.backwardPrefetch),
+      backwardPrefetch: backwardPrefetchOf(options.backwardPrefetch),
       limitAllGathers,
       syncModuleStates,
       ignoredModules,
-      precision: precisionOf(given.mixedPrecision),
-      offloadParameters: offloadOf(given.cpuOffload),
+      precision: precisionOf(options.mixedPrecision),
+      offloadParameters: offloadOf(options.cpuOffload),
       missingAreZeros: true,
     },
   };
 }
 
 /** Throws: CONFIG for FairScale's arguments; the error says what to write here. */
-function refuseFairScale(given: FsdpOptions): void {
-  for (const name of Object.keys(given)) {
+function refuseFairScale(options: FsdpOptions): void {
+  for (const name of Object.keys(options)) {
     const ours = ownValue(FAIR_SCALE_NAMES, name);
     if (ours === undefined) continue;
     throw new ConfigError(
@@ -200,9 +200,9 @@ const FULLY_SHARD: Call<'fullyShard', FullyShardArguments> = {
  * Converts fully_shard's arguments for `fullyShard`. Throws: CONFIG for an unknown argument (the error names a similar
  * one), and for a value that is not a policy.
  */
-export function fullyShardOptions(given: FullyShardArguments): FullyShardOptions {
-  checkArguments(FULLY_SHARD, given, () => {});
-  const { mesh: _mesh, mpPolicy, offloadPolicy, ...options } = given;
+export function fullyShardOptions(callArguments: FullyShardArguments): FullyShardOptions {
+  checkArguments(FULLY_SHARD, callArguments, () => {});
+  const { mesh: _mesh, mpPolicy, offloadPolicy, ...options } = callArguments;
   if (mpPolicy !== undefined && (typeof mpPolicy !== 'object' || !('castForwardInputs' in mpPolicy))) {
     throw new ConfigError(
       `fullyShard: mpPolicy is ${shown(mpPolicy)}; write mpPolicy: MixedPrecisionPolicy({ paramDtype: 'bfloat16' })`,

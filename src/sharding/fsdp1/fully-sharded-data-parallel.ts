@@ -21,15 +21,25 @@ export type Fsdp<M extends Module> = FullyShardedDataParallel<M> & Omit<M, keyof
  * mesh does not match the ranks.
  * Source: torch.distributed.fsdp.FullyShardedDataParallel.
  */
-export function fsdp<M extends Module>(module: M, context: FsdpContext, given: FsdpOptions = {}): Fsdp<M> {
-  shardInPlace(module, context, given);
+export function fsdp<M extends Module>(
+  module: M,
+  context: FsdpContext,
+  fsdpOptions: FsdpOptions = {},
+): Fsdp<M> {
+  shardInPlace(module, context, fsdpOptions);
   // The constructor adds the module's fields to the wrapper.
   return new FullyShardedDataParallel(module, context) as Fsdp<M>;
 }
 
 /** Does the same as `fsdp`, but returns no wrapper: call the module itself. Throws the same errors as `fsdp`. */
-export function shardInPlace(module: Module, context: FsdpContext, given: FsdpOptions = {}): void {
-  const { policy, ignoredModules, group = context.group, mesh, options } = fsdpSettings(given, context.warn);
+export function shardInPlace(module: Module, context: FsdpContext, fsdpOptions: FsdpOptions = {}): void {
+  const {
+    policy,
+    ignoredModules,
+    group = context.group,
+    mesh,
+    options,
+  } = fsdpSettings(fsdpOptions, context.warn);
   const shardContext: ShardContext = { ...context, group, mesh };
   for (const inner of modulesToWrap(module, policy, ignoredModules)) {
     shardUnlessDone(inner, shardContext, options);
@@ -107,7 +117,7 @@ export function fsdpModules(model: Module, options: { readonly rootOnly?: boolea
   const owners = unitsOf(model).flatMap(({ owners }) => owners);
   if (options.rootOnly !== true) return owners;
   return owners.filter(
-    (owner) => !owners.some((other) => other !== owner && other.modules().includes(owner)),
+    (owner) => !owners.some((container) => container !== owner && container.modules().includes(owner)),
   );
 }
 

@@ -45,7 +45,7 @@ export function summonFullParams<T>(
   const states = [...new Set(model.parameters().map(({ state }) => state))];
   const summoned = new Map<StateBuffer, Summoned[]>();
   const release = (): void => {
-    for (const one of [...summoned.values()].flat()) dismiss(one);
+    for (const whole of [...summoned.values()].flat()) dismiss(whole);
     summoned.clear();
   };
   const forget = engine.onRecover(release);

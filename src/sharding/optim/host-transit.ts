@@ -38,13 +38,13 @@ export function updateOnHost(
   const chunk = Math.max(1, Math.floor(CHUNK_BYTES / ITEM_BYTES / granularity)) * granularity;
   const rooms = new Map<'values' | 'grad', HostArray>();
   /** Returns the span's array if it is on the host; otherwise an array for copies of `length` elements. */
-  const arrayFor = (what: 'values' | 'grad', span: Span, length: number): HostArray => {
+  const arrayFor = (content: 'values' | 'grad', span: Span, length: number): HostArray => {
     if (isOnHost(span)) return span.host;
-    const there = rooms.get(what);
+    const there = rooms.get(content);
     if (there !== undefined && there.length >= length) return there;
     there?.dispose();
     const made = host.allocate(length, { cause: 'comm', module });
-    rooms.set(what, made);
+    rooms.set(content, made);
     return made;
   };
   const updateSegment = ({ values, grad, offset, length, step, group }: SteppedSegment): void => {

@@ -12,7 +12,7 @@ const MOST_WARNINGS = 3;
 export class MissingWatch {
   readonly #warn: Warn;
   readonly #named = new WeakSet<Parameter>();
-  #found: Parameter[] = [];
+  #missing: Parameter[] = [];
   #numWarnings = 0;
   #hasSpoken = false;
 
@@ -29,21 +29,21 @@ export class MissingWatch {
   /** Notes that a parameter has no gradient in this step. */
   note(parameter: Parameter): void {
     if (this.#numWarnings >= MOST_WARNINGS || parameter.isSpare || this.#named.has(parameter)) return;
-    this.#found.push(parameter);
+    this.#missing.push(parameter);
   }
 
   /** Ends a step, in which at least one parameter had a gradient if `hasUpdated`. */
   end(step: number, hasUpdated: boolean): void {
-    const found = this.#found.splice(0).filter((parameter) => !isOptional(parameter));
-    if (found.length === 0) return;
+    const missing = this.#missing.splice(0).filter((parameter) => !isOptional(parameter));
+    if (missing.length === 0) return;
     if (!hasUpdated) {
       if (!this.#hasSpoken) this.#warn(nothingUpdated(step));
       this.#hasSpoken = true;
       return;
     }
     this.#numWarnings++;
-    for (const parameter of found) this.#named.add(parameter);
-    const names = found.map(({ name }) => name || 'a parameter without a module');
+    for (const parameter of missing) this.#named.add(parameter);
+    const names = missing.map(({ name }) => name || 'a parameter without a module');
     this.#warn(
       `step ${step}: ${firstNames(names)} got no gradient on this rank, so ${names.length === 1 ? 'it does' : 'they do'} not train: the loss does not ` +
         'depend on them. Check that forward uses them, that what they compute reaches the loss, and that no value on the way was read ' +

@@ -35,8 +35,8 @@ export function checkedOptions<T extends object>(optimizer: string, options: obj
     const kind = typeof expected === 'number' ? 'a number of at least 0' : `like ${JSON.stringify(expected)}`;
     throw new ConfigError(`${optimizer}: ${key} must be ${kind}, got ${shown(value)}`);
   }
-  const given = Object.entries(options).filter(([, value]) => value !== undefined);
-  return { ...defaults, ...Object.fromEntries(given) };
+  const entries = Object.entries(options).filter(([, value]) => value !== undefined);
+  return { ...defaults, ...Object.fromEntries(entries) };
 }
 
 /** Throws: CONFIG for a value that a config would refuse too. */

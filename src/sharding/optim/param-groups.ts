@@ -35,12 +35,12 @@ export function namedGroups(model: Module, groups: readonly NamedGroup[]): Param
   const taken = new Set<Parameter>();
   const named = groups.map(({ modules = [], parameters = [], ...own }, i) => {
     const where = `optimizer.groups.${i}`;
-    const found = groupParameters(
+    const members = groupParameters(
       model,
       { modules: [modules].flat(), parameters: [parameters].flat() },
       where,
     );
-    const free = found.filter((parameter) => !taken.has(parameter));
+    const free = members.filter((parameter) => !taken.has(parameter));
     for (const parameter of free) taken.add(parameter);
     return { parameters: free, own };
   });
@@ -53,22 +53,22 @@ export function namedGroups(model: Module, groups: readonly NamedGroup[]): Param
  */
 export function givenGroups(
   groups: readonly GivenGroup[],
-  what: string,
+  caller: string,
 ): { readonly model: HasStates; readonly groups: ParameterGroup[] } {
   if (groups.length === 0)
-    throw new ConfigError(`${what} got an empty list; give the model, or model.parameters()`);
+    throw new ConfigError(`${caller} got an empty list; give the model, or model.parameters()`);
   const taken = new Set<Parameter>();
   const made = groups.map((group, i): ParameterGroup => {
     if (typeof group !== 'object' || group === null || group.params === undefined) {
       throw new ConfigError(
-        `${what}: group ${i} is ${classOf(group)} without params; write { params: model.parameters(), lr: 0.001 }`,
+        `${caller}: group ${i} is ${classOf(group)} without params; write { params: model.parameters(), lr: 0.001 }`,
       );
     }
     const { params, ...own } = group;
-    const parameters = parametersIn(params, `${what}: params of group ${i}`);
+    const parameters = parametersIn(params, `${caller}: params of group ${i}`);
     const twice = parameters.find((parameter) => taken.has(parameter));
     if (twice !== undefined)
-      throw new ConfigError(`${what}: ${twice.name} is in more than one group; keep it in one group`);
+      throw new ConfigError(`${caller}: ${twice.name} is in more than one group; keep it in one group`);
     for (const parameter of parameters) taken.add(parameter);
     return { parameters, own };
   });
@@ -80,14 +80,14 @@ export function isParameters(value: readonly unknown[]): value is readonly Param
   return value.length > 0 && value.every((each) => each instanceof Parameter);
 }
 
-function parametersIn(given: GivenParameters, what: string): Parameter[] {
-  if (given instanceof Parameter) return [given];
-  if ('parameters' in given && typeof given.parameters === 'function') return given.parameters();
-  const found = Symbol.iterator in given ? [...given].flat() : [];
-  const parameters = found.filter((each) => each instanceof Parameter);
+function parametersIn(source: GivenParameters, subject: string): Parameter[] {
+  if (source instanceof Parameter) return [source];
+  if ('parameters' in source && typeof source.parameters === 'function') return source.parameters();
+  const items = Symbol.iterator in source ? [...source].flat() : [];
+  const parameters = items.filter((each) => each instanceof Parameter);
   if (parameters.length > 0) return [...new Set(parameters)];
   throw new ConfigError(
-    `${what} are ${classOf(given)} without parameters; give model.parameters(), parameters of model.namedParameters(), or a module`,
+    `${subject} are ${classOf(source)} without parameters; give model.parameters(), parameters of model.namedParameters(), or a module`,
   );
 }
 

@@ -22,13 +22,13 @@ export class WarmupCosineLR extends LRSchedule {
   /** Throws: CONFIG if maxSteps is missing or not above warmupSteps. */
   constructor(optimizer: Scheduled, options: WarmupCosineOptions) {
     const defaults = { warmupSteps: 0, maxSteps: 0, etaMin: 0 };
-    const given = checkedOptions<Required<WarmupCosineOptions>>('WarmupCosineLR', options, defaults);
-    const { warmupSteps, maxSteps } = given;
+    const settings = checkedOptions<Required<WarmupCosineOptions>>('WarmupCosineLR', options, defaults);
+    const { warmupSteps, maxSteps } = settings;
     if (maxSteps < 1 || maxSteps <= warmupSteps) {
       throw new ConfigError(
         `WarmupCosineLR: maxSteps ${maxSteps} with warmupSteps ${warmupSteps} leaves no steps for the cosine; give a maxSteps that is at least 1 and larger than warmupSteps.`,
       );
     }
-    super(optimizer, rateOf({ ...SCHEDULE_DEFAULTS, ...given }, maxSteps));
+    super(optimizer, rateOf({ ...SCHEDULE_DEFAULTS, ...settings }, maxSteps));
   }
 }

@@ -9,7 +9,7 @@ import type { Action } from './schedules';
 type Content = 'output' | 'gradient';
 
 /** A tensor that passes from one stage to a neighbour. */
-export interface Message {
+export interface StageMessage {
   /** 'output': a stage's output, for the next stage; 'gradient': the gradient of that output, from the next stage. */
   readonly content: Content;
   /** The stage that computed the output; for a gradient, the stage that receives it. */
@@ -60,7 +60,7 @@ const MOST_DIMS = 7;
 export class Mail {
   readonly #options: MailOptions;
   /** By sender, the messages that this rank still has to receive. */
-  readonly #expected: readonly Message[][];
+  readonly #expected: readonly StageMessage[][];
   readonly #stored = new Map<string, tf.Tensor>();
   readonly #sent: Sent[] = [];
   #action = 0;
@@ -80,7 +80,7 @@ export class Mail {
   }
 
   /** Sends a tensor, which the caller still owns. */
-  send(message: Message, tensor: tf.Tensor): void {
+  send(message: StageMessage, tensor: tf.Tensor): void {
     const { group } = this.#options;
     const { content, stage } = message;
     const to = this.#receiverOf(message);
@@ -110,12 +110,12 @@ export class Mail {
    * Returns the tensor of a message; the caller owns it. If the message has not been received yet, receives it and all messages
    * before it from the same sender.
    */
-  take(message: Message): tf.Tensor {
+  take(message: StageMessage): tf.Tensor {
     const key = keyOf(message);
     const from = this.#senderOf(message);
     const expected = this.#expected[from] ?? [];
     while (!this.#stored.has(key) && expected.length > 0) {
-      const next = expected[0] as Message; // the list is not empty
+      const next = expected[0] as StageMessage; // the list is not empty
       this.#stored.set(keyOf(next), this.#receive(next, from));
       expected.shift();
     }
@@ -173,7 +173,7 @@ export class Mail {
     }
   }
 
-  #receive(message: Message, from: number): tf.Tensor {
+  #receive(message: StageMessage, from: number): tf.Tensor {
     const { engine, group } = this.#options;
     const { stage } = message;
     const shape = this.#shapes.get(stage) ?? this.#receiveShape(message, from);
@@ -190,7 +190,7 @@ export class Mail {
     return tensor;
   }
 
-  #receiveShape(message: Message, from: number): readonly number[] {
+  #receiveShape(message: StageMessage, from: number): readonly number[] {
     const { engine, group, shape } = this.#options;
     const header = untracked(() => tf.zeros([MOST_DIMS + 1], 'int32'));
     try {
@@ -203,19 +203,19 @@ export class Mail {
     }
   }
 
-  #headerOptions(message: Message): CollectiveOptions {
+  #headerOptions(message: StageMessage): CollectiveOptions {
     const { schedule } = this.#options;
     const { detail, ...options } = optionsOf(message);
     const note = signatureOf([...schedule].map((letter) => letter.charCodeAt(0)));
     return { ...options, cause: 'control', note, detail: `the shape of ${detail}, ${schedule}` };
   }
 
-  #receiverOf({ content, stage }: Message): number {
+  #receiverOf({ content, stage }: StageMessage): number {
     const { group } = this.#options;
     return (content === 'output' ? stage + 1 : stage) % group.size;
   }
 
-  #senderOf({ content, stage }: Message): number {
+  #senderOf({ content, stage }: StageMessage): number {
     const { group } = this.#options;
     return (content === 'output' ? stage : stage + 1) % group.size;
   }
@@ -226,7 +226,7 @@ function messagesOf(
   { kind, microbatch, chunk }: Action,
   rank: number,
   { group, numStages }: MailOptions,
-): Message[] {
+): StageMessage[] {
   const stage = chunk * group.size + rank;
   if (kind === 'forward') return stage + 1 < numStages ? [{ content: 'output', stage, microbatch }] : [];
   if (kind === 'backwardWeight' || stage === 0) return [];
@@ -238,7 +238,7 @@ function boundaryOf(stage: number): string {
   return `stage ${stage} | ${stage + 1}`;
 }
 
-function optionsOf(message: Message): CollectiveOptions {
+function optionsOf(message: StageMessage): CollectiveOptions {
   const { content, stage, microbatch } = message;
   const from = content === 'output' ? stage : stage + 1;
   return {
@@ -249,7 +249,7 @@ function optionsOf(message: Message): CollectiveOptions {
   };
 }
 
-function keyOf({ content, stage, microbatch }: Message): string {
+function keyOf({ content, stage, microbatch }: StageMessage): string {
   return `${content} ${stage} ${microbatch}`;
 }
 

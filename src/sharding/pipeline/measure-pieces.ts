@@ -3,11 +3,11 @@ import * as tf from '../../core/tf';
 import { currentDraws, type Engine, type PartPass, recordPart, untracked } from '../../engine';
 import { type Module, stateBuffers } from '../../nn';
 import type { ProcessGroup } from '../../wire';
-import type { Piece } from './pieces';
+import type { ModelPiece } from './pieces';
 import type { LossFn } from './pipeline-context';
 
 /** A microbatch on which pieces are timed. */
-export interface Example {
+export interface TimedMicrobatch {
   readonly x: tf.Tensor;
   /** The target that the loss reads; without a target, the time of the loss does not count. */
   readonly target?: unknown;
@@ -33,8 +33,8 @@ const NUM_TRIALS = 4;
  */
 export function measurePieces(
   model: Module,
-  pieces: readonly Piece[],
-  example: Example,
+  pieces: readonly ModelPiece[],
+  example: TimedMicrobatch,
   { engine, world }: MeasureContext,
 ): Seconds[] {
   const draws = { ...currentDraws() };
@@ -49,7 +49,11 @@ export function measurePieces(
   }
 }
 
-function timesOf(engine: Engine, pieces: readonly Piece[], { x, target, lossFn }: Example): Seconds[] {
+function timesOf(
+  engine: Engine,
+  pieces: readonly ModelPiece[],
+  { x, target, lossFn }: TimedMicrobatch,
+): Seconds[] {
   const cpu = engine.hasValues ? openThreadCpuClock() : undefined;
   const clock = cpu ?? (() => engine.clock.now());
   let input = untracked(() => tf.keep(alias(x)));
@@ -75,7 +79,7 @@ function timesOf(engine: Engine, pieces: readonly Piece[], { x, target, lossFn }
 }
 
 /** Runs forward and backward several times. The caller owns the output. */
-function shortest(clock: () => Seconds, record: () => PartPass, { modules }: Piece) {
+function shortest(clock: () => Seconds, record: () => PartPass, { modules }: ModelPiece) {
   let seconds = Number.POSITIVE_INFINITY;
   let output: tf.Tensor | null = null;
   for (let trial = 0; trial < NUM_TRIALS; trial++) {
@@ -91,7 +95,7 @@ function shortest(clock: () => Seconds, record: () => PartPass, { modules }: Pie
 }
 
 /** Runs `work`, which makes the piece's deferred values, and then frees and defers these values again. */
-function withValues<T>({ modules }: Piece, work: () => T): T {
+function withValues<T>({ modules }: ModelPiece, work: () => T): T {
   const deferred = [...new Set(modules.flatMap((module) => module.parameters()))].flatMap((parameter) => {
     const { source } = parameter;
     return source === null ? [] : [{ parameter, source }];

@@ -3,12 +3,12 @@ import * as tf from '../../core/tf';
 import { type Engine, untracked } from '../../engine';
 
 /** Throws: SHAPE unless the rows of `x` can be divided into `count` equal microbatches. */
-export function requireDivisible(x: tf.Tensor, count: number, what: string): void {
+export function requireDivisible(x: tf.Tensor, count: number, name: string): void {
   const [rows] = x.shape;
   if (rows !== undefined && rows > 0 && rows % count === 0) return;
   throw new ShardlabError(
     'SHAPE',
-    `schedule.step: ${what} [${x.shape}] cannot be divided into ${count} equal microbatches, and the mean over unequal microbatches is not the ` +
+    `schedule.step: ${name} [${x.shape}] cannot be divided into ${count} equal microbatches, and the mean over unequal microbatches is not the ` +
       `mean over the batch; give a multiple of ${count} rows`,
     { details: { shape: x.shape, numMicrobatches: count } },
   );
@@ -32,9 +32,9 @@ export function microbatchIn(engine: Engine, tree: unknown, index: number, count
 }
 
 /** Returns x. Throws: CONFIG if x, which the stage needs, is missing. */
-export function requireGiven<T>(x: T | undefined, what: string, stage: string): T {
+export function requireGiven<T>(x: T | undefined, name: string, stage: string): T {
   if (x !== undefined) return x;
   throw new ConfigError(
-    `schedule.step: the ${stage} stage needs ${what}; write schedule.step(x, { target }) on all ranks, or at least on this rank`,
+    `schedule.step: the ${stage} stage needs ${name}; write schedule.step(x, { target }) on all ranks, or at least on this rank`,
   );
 }

@@ -7,7 +7,7 @@ import { cutTargets } from '../context/apply-context-parallel';
 import { traceChain } from './trace-chain';
 
 /** A part of a model that cannot be divided between stages. A model applies its pieces one after another. */
-export interface Piece {
+export interface ModelPiece {
   /** The name of the piece's first module, at which a stage may begin. */
   readonly name: string;
   /** The modules whose parameters the piece reads. */
@@ -20,7 +20,7 @@ export interface Piece {
 
 /** A model as a sequence of pieces. */
 export interface PieceChain {
-  readonly pieces: readonly Piece[];
+  readonly pieces: readonly ModelPiece[];
   /** Whether the last piece computes the model's own loss from targets. */
   readonly hasLoss: boolean;
 }
@@ -49,7 +49,7 @@ export function piecesOf(model: Module): PieceChain {
 }
 
 /** Returns the embedding, the layers and the head of a language model. */
-function languagePieces(model: LanguageModel): Piece[] {
+function languagePieces(model: LanguageModel): ModelPiece[] {
   for (const { options, experts } of mixturesIn(model)) {
     const reason = stageConflict(options, experts.length);
     if (reason !== null) throw uncut(model, reason);
@@ -99,12 +99,12 @@ function headOf(model: LanguageModel, x: tf.Tensor, targets: tf.Tensor | undefin
   );
 }
 
-function layerPiece(module: Module, run: (x: tf.Tensor) => tf.Tensor): Piece {
+function layerPiece(module: Module, run: (x: tf.Tensor) => tf.Tensor): ModelPiece {
   return { name: module.path, modules: [module], isLayer: true, run };
 }
 
 /** A function between modules belongs to the piece before it. Functions before the first module belong to the first piece. */
-function stepPieces({ steps }: Sequential): Piece[] {
+function stepPieces({ steps }: Sequential): ModelPiece[] {
   const starts = steps.flatMap((step, i) => (typeof step === 'function' && !('path' in step) ? [] : [i]));
   return starts.map((start, i) => {
     const own = steps.slice(i === 0 ? 0 : start, starts[i + 1] ?? steps.length);

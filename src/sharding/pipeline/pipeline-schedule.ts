@@ -170,8 +170,8 @@ export class PipelineSchedule<Target = tf.Tensor> implements HasStates {
     for (const { isFirst, isLast, shared } of this.stages) {
       if (isFirst) requireDivisible(requireGiven(x, 'its input x', 'first'), this.numMicrobatches, 'x');
       if (isLast) {
-        const given = tensorsIn(requireGiven(target, 'the target', 'last'));
-        for (const tensor of given) requireDivisible(tensor, this.numMicrobatches, 'target');
+        const targets = tensorsIn(requireGiven(target, 'the target', 'last'));
+        for (const tensor of targets) requireDivisible(tensor, this.numMicrobatches, 'target');
       }
       if (this.#areSummed) requireNoSharedGradients(shared);
     }
@@ -183,9 +183,11 @@ function requireOwnStages(stages: readonly PipelineStage[]): PipelineStage {
   const [first] = stages;
   if (first === undefined)
     throw new ConfigError('a schedule got no stages; give it the stages that pipelineStages returns');
-  const other = stages.find((stage) => !(stage instanceof PipelineStage));
-  if (other !== undefined)
-    throw new ConfigError(`a schedule got ${classOf(other)}; give it the stages that pipelineStages returns`);
+  const nonStage = stages.find((stage) => !(stage instanceof PipelineStage));
+  if (nonStage !== undefined)
+    throw new ConfigError(
+      `a schedule got ${classOf(nonStage)}; give it the stages that pipelineStages returns`,
+    );
   const { group, numStages } = first;
   const fits = stages.every(
     ({ stageIndex, group: own }, chunk) => own === group && stageIndex === chunk * group.size + group.rank,

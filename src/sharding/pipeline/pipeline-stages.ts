@@ -11,8 +11,8 @@ import { ConfigError, isPlain, isRecord, ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
 import { LanguageModel, type Module, type Parameter } from '../../nn';
 import type { ProcessGroup } from '../../wire';
-import { type Example, type MeasureContext, measurePieces } from './measure-pieces';
-import { type Piece, piecesOf } from './pieces';
+import { type MeasureContext, measurePieces, type TimedMicrobatch } from './measure-pieces';
+import { type ModelPiece, piecesOf } from './pieces';
 import { PipelineStage } from './pipeline-stage';
 import { type Split, splitPieces } from './split';
 import { StageModule } from './stage-module';
@@ -27,7 +27,7 @@ export interface PipelineStagesOptions {
   /** How the model is cut into stages. Default 'layers'. */
   readonly split?: Split | undefined;
   /** One microbatch, on which split 'time' measures the model's parts. */
-  readonly example?: Example | undefined;
+  readonly example?: TimedMicrobatch | undefined;
 }
 
 const EXAMPLE: OptionKind = {
@@ -39,7 +39,7 @@ const OPTIONS = {
   group: ofKind<ProcessGroup>(instance).nonoptional(),
   virtualStages: countSchema.default(1),
   split: anyValue<Split>().default('layers'), // `splitPieces` checks it
-  example: ofKind<Example>(EXAMPLE),
+  example: ofKind<TimedMicrobatch>(EXAMPLE),
 } satisfies ShapeOf<PipelineStagesOptions>;
 
 /**
@@ -85,9 +85,9 @@ export function pipelineStages(
 
 /** Throws: CONFIG, with the form of the call, for a group or a mesh in place of options. */
 function requireRanks(options: PipelineStagesOptions): void {
-  const given: object = options;
-  const isGroup = isPlain(given) && Array.isArray((options as Partial<PipelineStagesOptions>).group?.ranks);
-  if (isGroup && !('axisNames' in given || 'mesh' in given)) return;
+  const value: object = options;
+  const isGroup = isPlain(value) && Array.isArray((options as Partial<PipelineStagesOptions>).group?.ranks);
+  if (isGroup && !('axisNames' in value || 'mesh' in value)) return;
   throw new ConfigError(
     'pipelineStages(model, { … }) takes the ranks of the pipeline as { group }; write pipelineStages(model, { group: parallel.pp }), ' +
       'with parallel = initializeModelParallel({ pipelineModelParallelSize: 2 })',
@@ -110,7 +110,7 @@ function requireUnsharded(model: Module): void {
  * same groups.
  */
 function sharedGroups(
-  stages: readonly (readonly Piece[])[],
+  stages: readonly (readonly ModelPiece[])[],
   group: ProcessGroup,
 ): ReadonlyMap<Parameter, ProcessGroup> {
   const readers = new Map<Parameter, Set<number>>();
@@ -136,7 +136,7 @@ function sharedGroups(
   return groups;
 }
 
-function parametersOf(pieces: readonly Piece[]): Set<Parameter> {
+function parametersOf(pieces: readonly ModelPiece[]): Set<Parameter> {
   return new Set(pieces.flatMap(({ modules }) => modules.flatMap((module) => module.parameters())));
 }
 

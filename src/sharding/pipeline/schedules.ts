@@ -99,9 +99,9 @@ export function bubbleShare(
 
 function checkSizes(name: PipelineScheduleName, sizes: PipelineSizes): void {
   const { numRanks, numMicrobatches, virtualStages } = sizes;
-  for (const [what, value] of Object.entries(sizes)) {
+  for (const [sizeName, value] of Object.entries(sizes)) {
     if (!isWhole(value, 1))
-      throw new ConfigError(`pipeline: ${what} is ${value}, but must be an integer of at least 1`);
+      throw new ConfigError(`pipeline: ${sizeName} is ${value}, but must be an integer of at least 1`);
   }
   if (name !== 'interleaved') {
     if (virtualStages === 1) return;

@@ -1,6 +1,6 @@
 import { nearest, SPLITS } from '../../config';
 import { ConfigError, isWhole, type Seconds } from '../../core';
-import type { Piece } from './pieces';
+import type { ModelPiece } from './pieces';
 
 /**
  * How to choose the places at which a model is cut. 'layers' (default): equally many layers per stage; 'parameters': the largest
@@ -17,18 +17,18 @@ export type Split = (typeof SPLITS)[number] | readonly number[] | readonly strin
  * names that do not fit.
  */
 export function splitPieces(
-  pieces: readonly Piece[],
+  pieces: readonly ModelPiece[],
   numStages: number,
   split: Split,
   measure: () => readonly Seconds[] = noTimes,
-): Piece[][] {
+): ModelPiece[][] {
   const starts =
     split === 'time' ? timedStarts(pieces, numStages, measure()) : startsOf(pieces, numStages, split);
   return starts.map((start, stage) => pieces.slice(start, starts[stage + 1] ?? pieces.length));
 }
 
 /** Returns the index of each stage's first piece. */
-function startsOf(pieces: readonly Piece[], numStages: number, split: Exclude<Split, 'time'>): number[] {
+function startsOf(pieces: readonly ModelPiece[], numStages: number, split: Exclude<Split, 'time'>): number[] {
   if (split === 'parameters') return balancedStarts(pieces.map(sizeOf), numStages);
   if (typeof split === 'string' && split !== 'layers') {
     throw new ConfigError(
@@ -75,7 +75,7 @@ function startsOfLayers(layers: readonly number[], counts: readonly number[]): n
   });
 }
 
-function namedStarts(pieces: readonly Piece[], numStages: number, names: readonly string[]): number[] {
+function namedStarts(pieces: readonly ModelPiece[], numStages: number, names: readonly string[]): number[] {
   const known = pieces.map(({ name }) => name);
   const starts = names.map((name) => {
     const index = known.indexOf(name);
@@ -96,7 +96,7 @@ function namedStarts(pieces: readonly Piece[], numStages: number, names: readonl
 }
 
 /** A dry run without costs of kernels has no times; the numbers of parameters then replace the times. */
-function timedStarts(pieces: readonly Piece[], numStages: number, times: readonly Seconds[]): number[] {
+function timedStarts(pieces: readonly ModelPiece[], numStages: number, times: readonly Seconds[]): number[] {
   return balancedStarts(times.some((time) => time > 0) ? times : pieces.map(sizeOf), numStages);
 }
 
@@ -120,7 +120,7 @@ function balancedStarts(sizes: readonly number[], numStages: number): number[] {
   return sizes.map((_, i) => i).slice(0, numStages);
 }
 
-function sizeOf({ modules }: Piece): number {
+function sizeOf({ modules }: ModelPiece): number {
   const parameters = new Set(modules.flatMap((module) => module.parameters()));
   return [...parameters].reduce((sum, { size }) => sum + size, 0);
 }

@@ -1,7 +1,7 @@
 import { ShardlabError } from '../../core';
 import type * as tf from '../../core/tf';
 import { Module, ModuleList, ModuleListPart, type Parameter } from '../../nn';
-import type { Piece } from './pieces';
+import type { ModelPiece } from './pieces';
 
 /** A module to which other modules can be added under their names. */
 interface Container {
@@ -28,11 +28,11 @@ class Shell extends Module {
  * stage.
  */
 export class StageModule extends Shell {
-  readonly #pieces: readonly Piece[];
+  readonly #pieces: readonly ModelPiece[];
   readonly #whole: Module;
 
   /** Moves the pieces' modules out of the model, whose forward must not be called afterwards. */
-  constructor(model: Module, pieces: readonly Piece[]) {
+  constructor(model: Module, pieces: readonly ModelPiece[]) {
     super();
     this.#pieces = pieces;
     this.#whole = model;

@@ -110,14 +110,14 @@ export class StepRun {
    * Returns the `repeats` of a forward; forwards that do equal work have equal texts. Returns undefined for the first
    * microbatch, which makes gradients, and for the last microbatch, which reduces gradients.
    */
-  #repeatsOf(stage: PipelineStage, action: Action, given: readonly tf.Tensor[]): PartRepeats | undefined {
+  #repeatsOf(stage: PipelineStage, action: Action, inputs: readonly tf.Tensor[]): PartRepeats | undefined {
     const { microbatch } = action;
     if (microbatch < 1 || microbatch === this.#inputs.numMicrobatches - 1) return undefined;
     const known = this.#gathers.get(stage);
     const gathers = known === undefined ? gatherStateOf(stage.submod) : known;
     this.#gathers.set(stage, gathers);
     const text = circumstances(this.#inputs, action, gathers !== null);
-    return { text, given, gathers, isFirstToAdd: microbatch === 1 };
+    return { text, inputs, gathers, isFirstToAdd: microbatch === 1 };
   }
 
   /** Receives the gradient of the output; the returned function computes backward or one half of backward. */
@@ -133,9 +133,9 @@ export class StepRun {
       : this.#mail.take({ content: 'gradient', stage: stageIndex, microbatch });
     return () => {
       const half = kind === 'backward' ? 'backward' : 'backwardInput';
-      const found = this.#timed(stage, action, () => pass[half](seed));
+      const passGradient = this.#timed(stage, action, () => pass[half](seed));
       if (isFirst) return;
-      const gradient = found ?? untracked(() => tf.zeros(this.#mail.shapeOf(stageIndex - 1)));
+      const gradient = passGradient ?? untracked(() => tf.zeros(this.#mail.shapeOf(stageIndex - 1)));
       this.#mail.send({ content: 'gradient', stage: stageIndex - 1, microbatch }, gradient);
       gradient.dispose();
     };
@@ -173,7 +173,7 @@ const HALVES: Partial<Record<ActionKind, PipelineWork['half']>> = {
 function isLastOfKind(actions: readonly Action[], index: number): boolean {
   const own = actions[index];
   return !actions.some(
-    ({ kind, chunk }, other) => other > index && kind === own?.kind && chunk === own.chunk,
+    ({ kind, chunk }, otherIndex) => otherIndex > index && kind === own?.kind && chunk === own.chunk,
   );
 }
 
@@ -189,10 +189,12 @@ function circumstances(inputs: StepInputs, { chunk, microbatch }: Action, gather
     .flatMap((own, index) => {
       if (own.chunk !== chunk || own.microbatch !== microbatch) return [];
       const earlier = actions.slice(0, index);
-      const reduced = earlier.filter((other) => other.microbatch === last && other.kind !== 'forward').length;
+      const reduced = earlier.filter(
+        (action) => action.microbatch === last && action.kind !== 'forward',
+      ).length;
       const makers = earlier.filter(({ kind }) => kind === 'backward' || kind === 'backwardWeight');
-      const made = own.kind === 'forward' ? [] : [...new Set(makers.map((other) => other.chunk))].sort();
-      const previous = gathers ? earlier.filter((other) => other.chunk === chunk).at(-1)?.kind : '';
+      const made = own.kind === 'forward' ? [] : [...new Set(makers.map((action) => action.chunk))].sort();
+      const previous = gathers ? earlier.filter((action) => action.chunk === chunk).at(-1)?.kind : '';
       return [`${chunk} ${own.kind} after ${reduced} reductions, gradients of ${made}, ${previous}`];
     })
     .join(', ');

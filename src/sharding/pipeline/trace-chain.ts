@@ -25,11 +25,11 @@ export function traceChain(model: Module, parts: readonly Module[]): readonly Mo
       return output;
     });
   }
-  let found: readonly Module[] | string = [];
+  let chainOrReason: readonly Module[] | string = [];
   try {
     tf.tidy(() => {
       const input = tf.scalar(0);
-      found = chainOf(calls, parts, input, model.forward(input));
+      chainOrReason = chainOf(calls, parts, input, model.forward(input));
     });
   } catch (error) {
     const text = error instanceof Error ? error.message : String(error);
@@ -37,7 +37,7 @@ export function traceChain(model: Module, parts: readonly Module[]): readonly Mo
   } finally {
     isTracing = false;
   }
-  return found;
+  return chainOrReason;
 }
 
 function chainOf(

@@ -60,8 +60,8 @@ export function policyOf(settings: PrecisionSettings): MixedPrecision {
 
 /** Returns a policy from the options of a cell. Defaults: float32 for paramDtype, and paramDtype for reduceDtype. */
 export function mixedPrecision(options: Partial<MixedPrecisionConfig>): MixedPrecision {
-  const given = { ...FULL_PRECISION, ...options, paramDtype: options.paramDtype ?? null };
-  const config = { ...given, reduceDtype: options.reduceDtype ?? null };
+  const allOptions = { ...FULL_PRECISION, ...options, paramDtype: options.paramDtype ?? null };
+  const config = { ...allOptions, reduceDtype: options.reduceDtype ?? null };
   return policyOf({ mixedPrecision: config, parallel: { communicationDataType: null } });
 }
 

@@ -54,7 +54,7 @@ export class LayerMeter {
 
   readonly meter: Meter = (node, saved) => {
     this.#note(saved, this.#saved);
-    this.#flops += flopsOf(node);
+    this.#flops += layerFlopsOf(node);
   };
 
   /** Adds tensors' bytes; parameters and batches do not count, because they are in memory anyway. */
@@ -73,7 +73,7 @@ function sum(bytes: ReadonlyMap<object, Bytes>): Bytes {
 }
 
 /** Returns an operation's multiplications and additions: one per element except in matmuls, attention and convolutions. */
-export function flopsOf({
+export function layerFlopsOf({
   kernelName,
   inputs,
   outputs,

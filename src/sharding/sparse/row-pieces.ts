@@ -3,14 +3,14 @@ import type { Piece, PieceList } from '../../wire';
 import type { RowMask } from './row-masks';
 
 /** The elements [start, start + length) of a tensor or a list of pieces. */
-export interface Range {
+export interface ElementRange {
   readonly start: number;
   readonly length: number;
 }
 
 /** Returns the touched rows of [from, to) as ranges of elements, relative to row `from`; adjacent rows are one range. */
-export function touchedRanges(mask: RowMask, width: number, from = 0, to = mask.length): Range[] {
-  const ranges: Range[] = [];
+export function touchedRanges(mask: RowMask, width: number, from = 0, to = mask.length): ElementRange[] {
+  const ranges: ElementRange[] = [];
   for (let row = from; row < to; ) {
     if (mask[row] === 0) {
       row++;
@@ -30,7 +30,7 @@ export function piecesOfRows(tensor: tf.Tensor, mask: RowMask): Piece[] {
 }
 
 /** Returns the parts of a list of pieces that are in the ranges; ranges must ascend and must not overlap. */
-export function slicePieces(pieces: PieceList, ranges: readonly Range[]): Piece[] {
+export function slicePieces(pieces: PieceList, ranges: readonly ElementRange[]): Piece[] {
   const sliced: Piece[] = [];
   let at = 0;
   let next = 0;

@@ -131,7 +131,7 @@ function splitColumns(linear: Linear<boolean>, options: EnteredOptions, warn: Wa
     throw new ConfigError(
       `${layer}: gatherOutput cannot restore the order of fused outputs or of heads that ranks share; leave it out`,
     );
-  if (cut.copies === 1) warnOfPadding(warn, { what: 'outputs', length: outputs, ranks: group.size });
+  if (cut.copies === 1) warnOfPadding(warn, { dimName: 'outputs', length: outputs, ranks: group.size });
   const over = { group, copies: cut.copies };
   for (const [name, { shape: wholeShape }] of linear.ownParameters)
     splitParameter(

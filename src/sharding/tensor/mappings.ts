@@ -272,10 +272,10 @@ function blockOf(tensor: tf.Tensor, dim: number, begin: number, length: number):
 function partOf({ shape }: tf.Tensor, group: ProcessGroup, dim: number): number {
   const length = shape[dim] ?? 0;
   if (length % group.size === 0) return length / group.size;
-  const what = dim === SEQUENCE && shape.length === 3 ? 'the sequence' : `dim ${dim}`;
+  const dimName = dim === SEQUENCE && shape.length === 3 ? 'the sequence' : `dim ${dim}`;
   throw new ShardlabError(
     'SHAPE',
-    `tensor parallelism: ${group.size} ranks do not divide ${what} of [${shape}] (length ${length}); ` +
+    `tensor parallelism: ${group.size} ranks do not divide ${dimName} of [${shape}] (length ${length}); ` +
       `give a multiple of ${group.size}, or another number of ranks`,
     { details: { shape, dim, ranks: group.size } },
   );

@@ -74,11 +74,12 @@ function isStyle(value: unknown): value is ParallelStyle {
 }
 
 /** Returns the ranks of a mesh of one axis. Throws: CONFIG for other meshes. */
-export function groupOfMesh(what: string, mesh: DeviceMesh): ProcessGroup {
+export function groupOfMesh(caller: string, mesh: DeviceMesh): ProcessGroup {
   if (mesh?.axisNames?.length === 1) return mesh.group;
-  const given = mesh?.axisNames === undefined ? classOf(mesh) : `a mesh of ${mesh.axisNames.join(', ')}`;
+  const description =
+    mesh?.axisNames === undefined ? classOf(mesh) : `a mesh of ${mesh.axisNames.join(', ')}`;
   throw new ConfigError(
-    `${what} takes a mesh of one axis, not ${given}; write parallel.mesh.slice('tp'), or initDeviceMesh([worldSize], ['tp'])`,
+    `${caller} takes a mesh of one axis, not ${description}; write parallel.mesh.slice('tp'), or initDeviceMesh([worldSize], ['tp'])`,
   );
 }
 
@@ -90,10 +91,10 @@ function requireSeparate(chosen: ReadonlyMap<Module, ParallelStyle>): void {
   for (const [module, { name }] of chosen) {
     if (name === 'SequenceParallel') continue;
     for (const parameter of module.ownParameters.values()) {
-      const other = [...parameter.users].find((user) => !chosen.has(user as Module));
-      if (other === undefined) continue;
+      const outsideUser = [...parameter.users].find((user) => !chosen.has(user as Module));
+      if (outsideUser === undefined) continue;
       throw new ConfigError(
-        `parallelizeModule: "${other.path === '' ? 'the model itself' : other.path}" also reads ${parameter.name}, of which each rank ` +
+        `parallelizeModule: "${outsideUser.path === '' ? 'the model itself' : outsideUser.path}" also reads ${parameter.name}, of which each rank ` +
           `would have only a part; name this module in the plan too, or do not share the parameter (for a built-in model, call parallelizeTensors(model, mesh))`,
       );
     }

@@ -76,13 +76,13 @@ export class RowParallelLinear<HasBias extends boolean = true> extends Linear<Ha
 function requirePart(x: tf.Tensor, { inputs, cut }: RowState, layer: string): void {
   const features = x.shape.at(-1);
   if (features === cut.length) return;
-  const what =
+  const problem =
     features === inputs
       ? 'has all features; give inputIsParallel: false (RowwiseParallel: inputLayouts: Replicate()), and the layer takes its part'
       : `must be this rank's part of ${inputs} features, […, ${cut.length}], as ColumnParallelLinear returns it`;
   throw new ShardlabError(
     'SHAPE',
-    `RowParallelLinear${layer === '' ? '' : ` "${layer}"`}: the input [${x.shape}] ${what}`,
+    `RowParallelLinear${layer === '' ? '' : ` "${layer}"`}: the input [${x.shape}] ${problem}`,
     {
       details: { shape: x.shape, inputs, own: cut.length },
     },
@@ -122,7 +122,7 @@ function splitRows(linear: Linear<boolean>, options: RowOptions, warn: Warn, tie
   const { shape: wholeShape } = linear.weight;
   const inputs = wholeShape[1] ?? 0;
   const cut = evenCut(inputs, { ranks: group.size, rank: group.rank });
-  warnOfPadding(warn, { what: 'inputs', length: inputs, ranks: group.size });
+  warnOfPadding(warn, { dimName: 'inputs', length: inputs, ranks: group.size });
   const over = { group, copies: 1 };
   const split = { over, wholeShape, dim: 1, ranges: cut.ranges };
   splitParameter(linear, 'weight', { split, length: cut.length }, ties);

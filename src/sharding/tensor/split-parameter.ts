@@ -1,11 +1,11 @@
 import { ConfigError } from '../../core';
 import * as tf from '../../core/tf';
-import { type Module, Parameter, type Range, type TensorSplit, type ValueSource } from '../../nn';
+import { type IndexRange, type Module, Parameter, type TensorSplit, type ValueSource } from '../../nn';
 
 /** One rank's part of a dim that is cut between ranks. */
 export interface Cut {
   /** The ranges that this rank has, in order. */
-  readonly ranges: readonly Range[];
+  readonly ranges: readonly IndexRange[];
   /** The length of each rank's part, with padding. */
   readonly length: number;
   /** The number of ranks that have the same part. */
@@ -64,7 +64,7 @@ export function headCut(length: number, { heads, parts, layer }: Arrangement, be
 }
 
 /** A part of a whole tensor, and the length of its split dim with padding. */
-export interface Part {
+export interface SplitPart {
   readonly split: TensorSplit;
   readonly length: number;
 }
@@ -77,7 +77,7 @@ export type Ties = Map<Parameter, Parameter>;
  * so a rank computes or reads only the values of its part; the tensor of a parameter with values is freed. Throws: CONFIG if
  * another module shares the parameter and has cut it differently.
  */
-export function splitParameter(module: Module, name: string, part: Part, ties: Ties = new Map()): void {
+export function splitParameter(module: Module, name: string, part: SplitPart, ties: Ties = new Map()): void {
   const whole = module.ownParameters.get(name);
   if (whole === undefined) return;
   const known = ties.get(whole);
@@ -94,7 +94,7 @@ export function splitParameter(module: Module, name: string, part: Part, ties: T
   for (const user of users) own.usedBy(user);
 }
 
-function partOf(whole: Parameter, { split, length }: Part): Parameter {
+function partOf(whole: Parameter, { split, length }: SplitPart): Parameter {
   const shape = whole.shape.with(split.dim, length);
   const values = whole.isWhole ? new Float32Array(tf.util.sizeFromShape(shape)) : null;
   if (values !== null) {

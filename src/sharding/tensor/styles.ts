@@ -59,8 +59,8 @@ const COLUMNS = {
  * CONFIG for other layouts, and when the style is applied to another module.
  */
 export function ColwiseParallel(options: ColwiseOptions = {}): ParallelStyle {
-  const given = parseOptions('ColwiseParallel({ … })', options, COLUMNS);
-  const { inputLayouts = Replicate(), outputLayouts = Shard(-1), heads, parts } = given;
+  const settings = parseOptions('ColwiseParallel({ … })', options, COLUMNS);
+  const { inputLayouts = Replicate(), outputLayouts = Shard(-1), heads, parts } = settings;
   const sequenceParallel =
     choice('ColwiseParallel: inputLayouts', inputLayouts, [Replicate(), Shard(1)]) === 1;
   const gatherOutput =
@@ -82,8 +82,8 @@ export function ColwiseParallel(options: ColwiseOptions = {}): ParallelStyle {
  * another module.
  */
 export function RowwiseParallel(options: Layouts = {}): ParallelStyle {
-  const given = parseOptions('RowwiseParallel({ … })', options, LAYOUTS);
-  const { inputLayouts = Shard(-1), outputLayouts = Replicate() } = given;
+  const layouts = parseOptions('RowwiseParallel({ … })', options, LAYOUTS);
+  const { inputLayouts = Shard(-1), outputLayouts = Replicate() } = layouts;
   const inputIsParallel =
     choice('RowwiseParallel: inputLayouts', inputLayouts, [Replicate(), Shard(-1)]) === 1;
   const sequenceParallel =
@@ -160,12 +160,12 @@ export function drawAs(module: Module, rank: number): void {
 }
 
 /** Returns the index of a layout among the two possible layouts. */
-function choice(what: string, layout: Placement, choices: readonly [Placement, Placement]): number {
+function choice(argument: string, layout: Placement, choices: readonly [Placement, Placement]): number {
   const textOf = (placement: Placement): string =>
     placement.kind === 'shard' ? `Shard(${placement.dim})` : 'Replicate()';
   const index = choices.findIndex((possible) => textOf(possible) === textOf(layout));
   if (index >= 0) return index;
-  throw new ConfigError(`${what} is ${textOf(layout)}, but must be ${choices.map(textOf).join(' or ')}`);
+  throw new ConfigError(`${argument} is ${textOf(layout)}, but must be ${choices.map(textOf).join(' or ')}`);
 }
 
 function unfit(style: string, module: Module, wanted: string): ConfigError {

@@ -23,8 +23,8 @@ export function groupSchema() {
 
 /** Returns the group of the options; without one, returns all ranks. Throws: CONFIG outside of a rank. */
 export function groupOf(layer: string, { group }: GroupOptions): ProcessGroup {
-  const found = group ?? currentWorld();
-  if (found !== null) return found;
+  const groupOrWorld = group ?? currentWorld();
+  if (groupOrWorld !== null) return groupOrWorld;
   throw new ConfigError(`${layer}: give the ranks over which the layer is split, as { group: parallel.tp }`);
 }
 
@@ -56,12 +56,12 @@ export function sharersOf(group: ProcessGroup, { copies }: Pick<SplitOver, 'copi
 /** Warns that a size was padded. The message names no layer, so that `warnOnce` reports each size once. */
 export function warnOfPadding(
   warn: Warn,
-  { what, length, ranks }: { readonly what: string; readonly length: number; readonly ranks: number },
+  { dimName, length, ranks }: { readonly dimName: string; readonly length: number; readonly ranks: number },
 ): void {
   const padded = Math.ceil(length / ranks) * ranks;
   if (padded === length) return;
   warn(
-    `tensor parallelism: ${ranks} ranks do not divide ${length} ${what} of a matrix, so the ${what} are padded to ${padded}; padding is ` +
+    `tensor parallelism: ${ranks} ranks do not divide ${length} ${dimName} of a matrix, so the ${dimName} are padded to ${padded}; padding is ` +
       'zero, gets no gradient and changes no result, but takes memory and time',
   );
 }

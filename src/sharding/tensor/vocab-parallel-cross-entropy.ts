@@ -33,17 +33,17 @@ export function vocabParallelCrossEntropy(
   targets: tf.Tensor,
   options: VocabParallelLossOptions = {},
 ): tf.Tensor {
-  const what = 'vocabParallelCrossEntropy';
-  requireKind(what, 'logits', logits, tensor);
-  requireKind(what, 'targets', targets, tensor);
-  requireKind(what, 'the options', options, fields);
-  const group = groupOf(what, options);
+  const caller = 'vocabParallelCrossEntropy';
+  requireKind(caller, 'logits', logits, tensor);
+  requireKind(caller, 'targets', targets, tensor);
+  requireKind(caller, 'the options', options, fields);
+  const group = groupOf(caller, options);
   const width = logits.shape.at(-1) ?? 1;
   const { classes = width * group.size, module = '' } = options;
   const own = ownRowsOf(classes, group);
   const numRows = logits.size / width;
   requireFit(logits, targets, { own, numRows, classes });
-  requireRows(targets, classes, what, IGNORED_LABEL);
+  requireRows(targets, classes, caller, IGNORED_LABEL);
   const rows = tf.reshape(logits, [numRows, width]);
   const labels = tf.reshape(targets, [numRows]);
   const sent = { cause: 'activation', module } as const;

@@ -56,8 +56,8 @@ export class VocabParallelEmbedding extends Embedding {
     const { local, isOwn } = readRows(ids, own);
     const padding = this.paddingIdx === undefined ? undefined : this.paddingIdx - own.begin;
     const isHere = padding !== undefined && padding >= 0 && padding < own.count;
-    const found = embedding(this.weight.tensor, local, isHere ? padding : undefined);
-    const part = tf.mul(found, tf.expandDims(isOwn, -1));
+    const vectors = embedding(this.weight.tensor, local, isHere ? padding : undefined);
+    const part = tf.mul(vectors, tf.expandDims(isOwn, -1));
     const reduce = isSequence ? reduceScatterToSequenceParallelRegion : reduceFromTensorParallelRegion;
     return reduce(part, group, this.path);
   }
@@ -76,7 +76,7 @@ function splitRows(table: Embedding, options: VocabularyOptions, warn: Warn, tie
   const rows = wholeShape[0] ?? 0;
   const { sequenceParallel: isSequence = false } = options;
   const { ranges, length } = evenCut(rows, { ranks: group.size, rank: group.rank });
-  warnOfPadding(warn, { what: 'rows', length: rows, ranks: group.size });
+  warnOfPadding(warn, { dimName: 'rows', length: rows, ranks: group.size });
   const split = { over: { group, copies: 1 }, wholeShape, dim: 0, ranges };
   splitParameter(table, 'weight', { split, length }, ties);
   const vocabulary: VocabularyState = { group, own: ownRowsOf(rows, group), rows, isSequence };

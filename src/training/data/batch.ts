@@ -90,7 +90,7 @@ export interface BatchShape {
 }
 
 /** Returns the inputs [batch · seq] of a token batch. */
-export function inputsOf(tokens: TokenBatch): Int32Array {
+export function tokenInputsOf(tokens: TokenBatch): Int32Array {
   return columns(tokens, 0);
 }
 

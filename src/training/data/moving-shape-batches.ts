@@ -34,9 +34,9 @@ export function movingShapeBatches(options: MovingShapeOptions): LatentSource {
     const labels = ['video', rank, index, row];
     const random = seeded(seed, 'clip', ...labels);
     const clip = shapes.clip(random);
-    const other = shapes.scene(random);
+    const randomScene = shapes.scene(random);
     const time = timeOf(options, index, random.uniform());
-    return { clip, time, caption: movingShapes.shuffleCaptions ? other : clip.scene, labels };
+    return { clip, time, caption: movingShapes.shuffleCaptions ? randomScene : clip.scene, labels };
   };
   return {
     name: 'moving shapes',

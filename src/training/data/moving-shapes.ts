@@ -139,13 +139,13 @@ export function captionOf({ shape, color, direction }: Scene): string {
 /** Returns the scene that a caption describes. Throws: CONFIG for a caption of another form. */
 export function sceneOf(caption: string): Scene {
   const [, color, shape, direction] = /^a (\w+) (\w+) moves (\w+(?: \w+)?)$/.exec(caption) ?? [];
-  const [found, hue, way] = [
+  const [knownShape, hue, way] = [
     SHAPES.find((name) => name === shape),
     COLORS.find(([name]) => name === color)?.[0],
     DIRECTIONS.find(([name]) => name === direction)?.[0],
   ];
-  if (found !== undefined && hue !== undefined && way !== undefined)
-    return { shape: found, color: hue, direction: way };
+  if (knownShape !== undefined && hue !== undefined && way !== undefined)
+    return { shape: knownShape, color: hue, direction: way };
   throw new ConfigError(
     `"${caption}" is no caption; captions are "a <colour> <shape> moves <direction>" with the colours ${COLORS.map(([name]) => name).join(', ')}; ` +
       `the shapes ${SHAPES.join(', ')}; and the directions ${DIRECTIONS.map(([name]) => name).join(', ')}`,

@@ -2,10 +2,10 @@ import { ConfigError, ShardlabError } from '../../core';
 import {
   type BatchColumn,
   type EpochBatches,
-  inputsOf,
   type RowBatch,
   type TokenBatch,
   targetsOf,
+  tokenInputsOf,
 } from './batch';
 import { CHANNELS, readImage } from './files/image';
 import {
@@ -38,18 +38,18 @@ export function openTokens(data: PreparedTokens, options: TokenBatchingOptions):
   const { seq, vocab } = options;
   const { name, train, validation, shuffle, dropLast } = data;
   requireVocab(data, vocab);
-  const partOf = (part: TokenSpan, what: string) => {
+  const partOf = (part: TokenSpan, purpose: string) => {
     const numRows = Math.floor((part.count - 1) / seq);
     if (numRows < 1) {
       throw new ConfigError(
-        `data: ${name} has ${part.count} tokens${what}, but a row has seq + 1 = ${seq + 1}; give more text or a smaller model.seq`,
+        `data: ${name} has ${part.count} tokens${purpose}, but a row has seq + 1 = ${seq + 1}; give more text or a smaller model.seq`,
       );
     }
     return { numRows, read: (rows: readonly number[]) => readTokens(data, part, rows, seq) };
   };
   const own = partOf(train, '');
-  const rest = validation && partOf(validation, ' for validation');
-  return createRowBatches({ name, shuffle, dropLast, ...own, validation: rest }, options);
+  const heldOut = validation && partOf(validation, ' for validation');
+  return createRowBatches({ name, shuffle, dropLast, ...own, validation: heldOut }, options);
 }
 
 /** Throws: CONFIG if the data's vocabulary is larger than the model's. */
@@ -112,7 +112,7 @@ export function openData(
 function asRows(tokens: TokenBatch): RowBatch {
   const { batch, seq } = tokens;
   const column = (values: Int32Array): BatchColumn => ({ shape: [batch, seq], dtype: 'int32', values });
-  return { batch, x: column(inputsOf(tokens)), y: column(targetsOf(tokens)) };
+  return { batch, x: column(tokenInputsOf(tokens)), y: column(targetsOf(tokens)) };
 }
 
 /** Opens prepared rows as batches with inputs x and targets y. */
@@ -123,8 +123,8 @@ export function openRows(data: PreparedRows, options: BatchingOptions): EpochBat
       `data: ${name} has no rows to train on; give more rows or a smaller validation share`,
     );
   }
-  const rest = validation && rowsOf(validation);
-  return createRowBatches({ name, shuffle, dropLast, ...rowsOf(train), validation: rest }, options);
+  const heldOut = validation && rowsOf(validation);
+  return createRowBatches({ name, shuffle, dropLast, ...rowsOf(train), validation: heldOut }, options);
 }
 
 function rowsOf({ source, from, count, orderSeed }: RowPart) {

@@ -37,8 +37,8 @@ export function openInstructions(
       `data: rows were prepared with ${seq} tokens each, but model.seq is ${options.seq}`,
     );
   const train = openPart(data, data.train);
-  const rest = data.validation && openPart(data, data.validation);
-  const source = createRowBatches({ name, shuffle, dropLast, ...train, validation: rest }, options);
+  const heldOut = data.validation && openPart(data, data.validation);
+  const source = createRowBatches({ name, shuffle, dropLast, ...train, validation: heldOut }, options);
   const positions = numRows * seq;
   let known = { first: -1, factor: 1 };
   /** Returns a step's number of positions, divided by its number of targets; `first` is the index of its first microbatch. */
@@ -53,9 +53,9 @@ export function openInstructions(
   };
   const { validation } = source;
   const restFactor =
-    rest === null
+    heldOut === null
       ? 1
-      : (rest.numRows * seq) / rest.targetsIn(Array.from({ length: rest.numRows }, (_, i) => i));
+      : (heldOut.numRows * seq) / heldOut.targetsIn(Array.from({ length: heldOut.numRows }, (_, i) => i));
   return {
     ...source,
     batch: (rank, index, first = index - (index % accumulation)) =>

@@ -69,12 +69,12 @@ function benchSize(group: ProcessGroup, engine: Engine, bytes: Bytes): BenchRow[
   const length = bytes / 4;
   const part = Math.floor(length / group.size);
   const whole = engine.allocate([length], 'float32', TAG);
-  const other = engine.allocate([length], 'float32', TAG);
+  const received = engine.allocate([length], 'float32', TAG);
   const share = engine.allocate([part], 'float32', TAG);
-  for (const tensor of [whole, other, share]) engine.fill(tensor, 0);
+  for (const tensor of [whole, received, share]) engine.fill(tensor, 0);
   const partsOf = (tensor: typeof whole): PieceList[] =>
     group.ranks.map((_, rank) => [{ tensor, offset: rank * part, length: part }]);
-  const [wholeParts, otherParts] = [partsOf(whole), partsOf(other)];
+  const [wholeParts, otherParts] = [partsOf(whole), partsOf(received)];
   const own: PieceList = [{ tensor: share, offset: 0, length: part }];
   const run: Record<BenchOp, () => unknown> = {
     allReduce: () => group.allReduce(whole),
@@ -88,7 +88,7 @@ function benchSize(group: ProcessGroup, engine: Engine, bytes: Bytes): BenchRow[
       return { op, bytes, seconds, bytesPerSecond: busBandwidth(op, bytes, seconds, group.size) };
     });
   } finally {
-    for (const tensor of [whole, other, share]) tensor.dispose();
+    for (const tensor of [whole, received, share]) tensor.dispose();
   }
 }
 

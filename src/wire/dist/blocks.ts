@@ -1,12 +1,12 @@
 import { type HalfDType, isWhole, roundValues, ShardlabError } from '../../core';
 import type * as tf from '../../core/tf';
 import type { Engine, Storage } from '../../engine';
-import type { Block, BlockList, CallOp, ValueDType } from '../transport/call';
-import { totalLength, VALUE_BYTES } from '../transport/call';
+import type { BlockList, CallOp, StorageBlock, ValueDType } from '../transport/call';
+import { blocksLength, VALUE_BYTES } from '../transport/call';
 import type { PieceList } from './types';
 
 /** Returns the whole tensor as one piece. */
-export function wholeTensor(tensor: tf.Tensor): PieceList {
+export function wholePiece(tensor: tf.Tensor): PieceList {
   return [{ tensor, offset: 0, length: tensor.size }];
 }
 
@@ -14,8 +14,8 @@ export function wholeTensor(tensor: tf.Tensor): PieceList {
  * Returns the memory blocks that the pieces name. Throws: SHAPE if a piece ends outside of its tensor, or if its tensor was
  * disposed.
  */
-export function resolve(engine: Engine, pieces: PieceList): BlockList {
-  return pieces.map((piece): Block => {
+export function resolvePieces(engine: Engine, pieces: PieceList): BlockList {
+  return pieces.map((piece): StorageBlock => {
     if ('padding' in piece) {
       checkLength(piece.padding, 'padding');
       return { storage: undefined, offset: 0, length: piece.padding };
@@ -46,9 +46,9 @@ function checkRange(tensor: tf.Tensor, offset: number, length: number): void {
   );
 }
 
-function checkLength(value: number, what: string): void {
+function checkLength(value: number, field: string): void {
   if (isWhole(value, 0)) return;
-  throw new ShardlabError('SHAPE', `a piece's ${what} must be an integer of at least 0, not ${value}`);
+  throw new ShardlabError('SHAPE', `a piece's ${field} must be an integer of at least 0, not ${value}`);
 }
 
 /** Returns the dtype of all pieces. Throws: SHAPE if dtypes differ, or for a dtype other than float32 and int32. */
@@ -79,7 +79,7 @@ export function commonDType(lists: readonly PieceList[]): ValueDType {
 /** Returns a call's number of elements, the `count` of its CollectiveEvent. */
 export function countOf(op: CallOp, inputs: readonly BlockList[], outputs: readonly BlockList[]): number {
   const lists = op === 'recv' ? outputs : inputs;
-  return lists.reduce((sum, list) => sum + totalLength(list), 0);
+  return lists.reduce((sum, list) => sum + blocksLength(list), 0);
 }
 
 /** Returns the tensors that lists of pieces name, each once. */
@@ -118,7 +118,13 @@ export function roundBlocks(list: BlockList, dtype: HalfDType): void {
   }
 }
 
-function copyPart(from: Block, readFrom: number, to: Block, writeTo: number, length: number): void {
+function copyPart(
+  from: StorageBlock,
+  readFrom: number,
+  to: StorageBlock,
+  writeTo: number,
+  length: number,
+): void {
   if (to.storage === undefined || length === 0) return;
   const at = (to.offset + writeTo) * VALUE_BYTES;
   const view = to.storage.view();

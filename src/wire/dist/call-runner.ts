@@ -1,5 +1,5 @@
 import { type Bytes, type CollectiveEvent, type CollectiveOp, itemBytes, type Seconds } from '../../core';
-import { type Call, type CallHeader, type CallResult, totalLength, VALUE_BYTES } from '../transport/call';
+import { blocksLength, type Call, type CallHeader, type CallResult, VALUE_BYTES } from '../transport/call';
 import type { GroupIdentity } from '../transport/mismatch';
 import type { PlaneGroup, PostedCall } from '../transport/plane';
 import { copyBlocks, roundBlocks } from './blocks';
@@ -164,12 +164,12 @@ function wireBytes(call: Call, rank: number, size: number): Bytes {
 
 function wireElements({ header, inputs, outputs }: Call, rank: number, size: number): number {
   const others = size - 1;
-  const outputTotals = outputs.map(totalLength);
+  const outputTotals = outputs.map(blocksLength);
   const fromOthers = (): number =>
     outputTotals.reduce((sum, length, index) => sum + (index === rank ? 0 : length), 0);
   switch (header.op) {
     case 'allReduce': {
-      const total = totalLength(inputs[0] ?? []);
+      const total = blocksLength(inputs[0] ?? []);
       const own = partLength(total, rank, size);
       return others * own + (total - own);
     }
@@ -179,7 +179,7 @@ function wireElements({ header, inputs, outputs }: Call, rank: number, size: num
     case 'allToAll':
       return fromOthers();
     case 'broadcast':
-      return header.peer === rank ? 0 : totalLength(inputs[0] ?? []);
+      return header.peer === rank ? 0 : blocksLength(inputs[0] ?? []);
     case 'recv':
       return outputTotals[0] ?? 0;
     default:

@@ -2,13 +2,13 @@ import { join, sep } from 'node:path';
 import type { CallSite } from '../transport/call';
 
 /** A position in a cell; lines and columns are counted from 1. */
-export interface Place {
+export interface SourcePosition {
   readonly line: number;
   readonly column: number;
 }
 
 /** Maps a position in a cell's compiled code to the position in the cell's source. */
-export type ToWritten = (cell: string, compiled: Place) => Place;
+export type ToWritten = (cell: string, compiled: SourcePosition) => SourcePosition;
 
 const CELL = /^In\[(\d+)\]/;
 const OWN_CODE = join(__dirname, '..', '..') + sep;

@@ -67,12 +67,12 @@ const COLLECTIVES = {
 export type CollectiveName = keyof typeof COLLECTIVES;
 
 /** Returns a collective's options after a check; {} for a call without options. Throws: CONFIG. */
-export function collectiveOptions<T extends object>(name: CollectiveName, given: unknown): T {
+export function collectiveOptions<T extends object>(name: CollectiveName, options: unknown): T {
   const { short, kinds, form }: Collective = COLLECTIVES[name];
-  if (given === undefined || (short !== undefined && typeof given === short)) return {} as T;
-  if (typeof given !== 'object')
-    throw new ConfigError(`dist.${name}: ${shown(given)} is in the place of the options; write ${form}`);
-  return requireOptions<object>(`dist.${name}`, given as object, kinds) as T;
+  if (options === undefined || (short !== undefined && typeof options === short)) return {} as T;
+  if (typeof options !== 'object')
+    throw new ConfigError(`dist.${name}: ${shown(options)} is in the place of the options; write ${form}`);
+  return requireOptions<object>(`dist.${name}`, options as object, kinds) as T;
 }
 
 /** Makes the collectives of an object refuse arguments that they would ignore. */

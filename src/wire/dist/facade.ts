@@ -2,7 +2,7 @@ import { index, listOf, requireKind, strictNames } from '../../config';
 import { ConfigError, type DType, ShardlabError, shortened, shown, type Warn } from '../../core';
 import type * as tf from '../../core/tf';
 import type { Engine } from '../../engine';
-import { wholeTensor } from './blocks';
+import { wholePiece } from './blocks';
 import { type CollectiveName, collectiveOptions, limitArguments } from './facade-options';
 import type { CollectiveOptions, PieceList, ProcessGroup, ReduceOp, Work } from './types';
 import { requireGroup } from './validation';
@@ -91,11 +91,11 @@ export function createDist(world: Pick<World, 'group'>, engine: Engine, warn: Wa
   const warned = new Set<string>();
   const run = <T, O, R = T>(
     name: CollectiveName,
-    given: O | undefined,
+    callOptions: O | undefined,
     start: (group: ProcessGroup, plain: CollectiveOptions) => Work<T>,
     outside: T | null,
   ): Outcome<R, O> => {
-    const options = collectiveOptions<DistOptions>(name, given);
+    const options = collectiveOptions<DistOptions>(name, callOptions);
     const { group = world.group, asyncOp = false } = options;
     if (group === null && !warned.has(name)) {
       warned.add(name);
@@ -147,8 +147,8 @@ export function createDist(world: Pick<World, 'group'>, engine: Engine, warn: Wa
 }
 
 /** Returns a group after a check; null on ranks outside of it. Throws: CONFIG for a value that is not a group. */
-function groupOrNull(what: string, group: ProcessGroup | null): ProcessGroup | null {
-  return group === null ? null : requireGroup(what, group);
+function groupOrNull(caller: string, group: ProcessGroup | null): ProcessGroup | null {
+  return group === null ? null : requireGroup(caller, group);
 }
 
 /**
@@ -165,14 +165,14 @@ function opOf(options: Reduction | undefined): ReduceOp | undefined {
 }
 
 /** Returns the rank index (in the group) of the global rank that a call names. Throws: CONFIG if the group lacks this rank. */
-function placeOf(group: ProcessGroup, options: FromRank | ToRank, what: 'src' | 'dst'): number {
+function placeOf(group: ProcessGroup, options: FromRank | ToRank, key: 'src' | 'dst'): number {
   const named: { readonly src?: number; readonly dst?: number } =
-    typeof options === 'object' && options !== null ? options : { [what]: options };
-  const globalRank = named[what] ?? Number.NaN;
+    typeof options === 'object' && options !== null ? options : { [key]: options };
+  const globalRank = named[key] ?? Number.NaN;
   const place = group.ranks.indexOf(globalRank);
   if (place >= 0) return place;
   throw new ConfigError(
-    `${what} ${shown(globalRank)} is not in group ${group.name} (global ranks ${group.ranks.join(', ')})`,
+    `${key} ${shown(globalRank)} is not in group ${group.name} (global ranks ${group.ranks.join(', ')})`,
   );
 }
 
@@ -188,7 +188,7 @@ function gatherList(
 ): Work<tf.Tensor[]> {
   const outputs = group.ranks.map(() => engine.allocate(x.shape, dtypeOf(x), { cause: 'comm', module: '' }));
   return disposingOnError(outputs, () => {
-    const work = group.allGatherPieces(wholeTensor(x), outputs.map(wholeTensor), options);
+    const work = group.allGatherPieces(wholePiece(x), outputs.map(wholePiece), options);
     return giving(work, outputs);
   });
 }
@@ -208,9 +208,9 @@ function scatterList(
     );
   }
   const output = engine.allocate(own.shape, dtypeOf(own), { cause: 'comm', module: '' });
-  const lists: PieceList[] = parts.map(wholeTensor);
+  const lists: PieceList[] = parts.map(wholePiece);
   return disposingOnError([output], () => {
-    return giving(group.reduceScatterPieces(lists, wholeTensor(output), op, options), output);
+    return giving(group.reduceScatterPieces(lists, wholePiece(output), op, options), output);
   });
 }
 

@@ -4,7 +4,7 @@ import type { Call, CallHeader, CallOp, ValueDType } from '../transport/call';
 import { type GroupIdentity, speaker } from '../transport/mismatch';
 import type { PlaneGroup } from '../transport/plane';
 import { signatureOf } from '../transport/record';
-import { commonDType, countOf, resolve, tensorsOf, wholeTensor } from './blocks';
+import { commonDType, countOf, resolvePieces, tensorsOf, wholePiece } from './blocks';
 import { CallRunner } from './call-runner';
 import { type GroupContext, type MadeGroup, nextOrdinal, settleEnded } from './group-context';
 import type { CollectiveOptions, PieceList, ProcessGroup, ReduceOp, Work } from './types';
@@ -13,7 +13,7 @@ import {
   checkOwnPart,
   checkRank,
   checkSubgroup,
-  contentsOf,
+  contentsIn,
   rowsPerRank,
   wireOf,
 } from './validation';
@@ -59,7 +59,7 @@ export class Group implements ProcessGroup, MadeGroup {
   }
 
   allReduce(tensor: tf.Tensor, op: ReduceOp = 'sum', options: CollectiveOptions = {}): Work<tf.Tensor> {
-    const whole = [wholeTensor(tensor)];
+    const whole = [wholePiece(tensor)];
     return this.#start({ op: 'allReduce', inputs: whole, outputs: whole, reduction: op }, options, tensor);
   }
 
@@ -113,23 +113,23 @@ export class Group implements ProcessGroup, MadeGroup {
       offset += length * row;
       return [piece];
     });
-    return this.#startInto({ op: 'allGather', inputs: [wholeTensor(tensor)], outputs }, options, gathered);
+    return this.#startInto({ op: 'allGather', inputs: [wholePiece(tensor)], outputs }, options, gathered);
   }
 
   reduceScatter(tensor: tf.Tensor, op: ReduceOp = 'sum', options: CollectiveOptions = {}): Work<tf.Tensor> {
     const rows = rowsPerRank(this.#identity, 'reduceScatter', tensor);
-    const dtype = commonDType([wholeTensor(tensor)]);
+    const dtype = commonDType([wholePiece(tensor)]);
     const tag = { cause: 'comm', module: options.module ?? '' } as const;
     const shape = [rows, ...tensor.shape.slice(1)];
     const part = this.#context.engine.allocate(shape, dtype, tag);
     const inputs = this.#partsOf(tensor);
-    const outputs = [wholeTensor(part)];
+    const outputs = [wholePiece(part)];
     return this.#startInto({ op: 'reduceScatter', inputs, outputs, reduction: op }, options, part);
   }
 
   allToAll(tensor: tf.Tensor, options: CollectiveOptions = {}): Work<tf.Tensor> {
     rowsPerRank(this.#identity, 'allToAll', tensor);
-    const dtype = commonDType([wholeTensor(tensor)]);
+    const dtype = commonDType([wholePiece(tensor)]);
     const tag = { cause: 'comm', module: options.module ?? '' } as const;
     const received = this.#context.engine.allocate(tensor.shape, dtype, tag);
     const parts = { inputs: this.#partsOf(tensor), outputs: this.#partsOf(received) };
@@ -138,19 +138,19 @@ export class Group implements ProcessGroup, MadeGroup {
 
   broadcast(tensor: tf.Tensor, source: number, options: CollectiveOptions = {}): Work<tf.Tensor> {
     checkRank(this.#identity, 'broadcast', 'source', source);
-    const whole = [wholeTensor(tensor)];
+    const whole = [wholePiece(tensor)];
     return this.#start({ op: 'broadcast', inputs: whole, outputs: whole, peer: source }, options, tensor);
   }
 
   send(tensor: tf.Tensor, destination: number, options: CollectiveOptions = {}): Work<void> {
     checkRank(this.#identity, 'send', 'destination', destination, true);
-    const inputs = [wholeTensor(tensor)];
+    const inputs = [wholePiece(tensor)];
     return this.#start({ op: 'send', inputs, outputs: [], peer: destination }, options, undefined);
   }
 
   recv(tensor: tf.Tensor, source: number, options: CollectiveOptions = {}): Work<tf.Tensor> {
     checkRank(this.#identity, 'recv', 'source', source, true);
-    const outputs = [wholeTensor(tensor)];
+    const outputs = [wholePiece(tensor)];
     return this.#start({ op: 'recv', inputs: [], outputs, peer: source }, options, tensor);
   }
 
@@ -252,7 +252,7 @@ export class Group implements ProcessGroup, MadeGroup {
     rest: readonly number[],
     options: CollectiveOptions,
   ): readonly number[] {
-    const dtype = commonDType([wholeTensor(tensor)]);
+    const dtype = commonDType([wholePiece(tensor)]);
     const parts = { op: 'exchange', inputs: [], outputs: [], value, signature: signatureOf(rest) } as const;
     const header = this.#header(parts, { ...options, async: false }, dtype, tensor.size);
     return this.#runner.runInternal({ header, inputs: [], outputs: [] }).values;
@@ -271,9 +271,9 @@ export class Group implements ProcessGroup, MadeGroup {
   #start<T>(parts: CallParts, options: CollectiveOptions, value: T, made?: tf.Tensor): Work<T> {
     const { engine } = this.#context;
     const dtype = commonDType([...parts.inputs, ...parts.outputs]);
-    const inputs = parts.inputs.map((list) => resolve(engine, list));
+    const inputs = parts.inputs.map((list) => resolvePieces(engine, list));
     const same = parts.inputs === parts.outputs;
-    const outputs = same ? inputs : parts.outputs.map((list) => resolve(engine, list));
+    const outputs = same ? inputs : parts.outputs.map((list) => resolvePieces(engine, list));
     const header = this.#header(parts, options, dtype, countOf(parts.op, inputs, outputs));
     const call: Call = { header, inputs, outputs };
     return this.#runner.start(
@@ -304,7 +304,7 @@ export class Group implements ProcessGroup, MadeGroup {
       signature,
       cause: options.cause ?? 'user',
       module: options.module ?? '',
-      contents: contentsOf(options),
+      contents: contentsIn(options),
       detail: options.detail,
       site: this.#context.callSite(),
     };

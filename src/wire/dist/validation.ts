@@ -25,20 +25,20 @@ export function wireOf(
 }
 
 /** Returns what ranks compare about the data of a call: what the caller says, or the name of the module. */
-export function contentsOf({ contents, module = '' }: CollectiveOptions): Contents | undefined {
+export function contentsIn({ contents, module = '' }: CollectiveOptions): Contents | undefined {
   return contents ?? (module === '' ? undefined : { word: wordOf(module), text: '' });
 }
 
 /**
- * Returns the group that a caller in JavaScript gave to the function `what`. Throws: CONFIG for null, which `newGroup` returns on
+ * Returns the group that a caller in JavaScript gave to the function `caller`. Throws: CONFIG for null, which `newGroup` returns on
  * ranks outside of the group, and for a value that is not a group.
  */
-export function requireGroup(what: string, group: ProcessGroup | null): ProcessGroup {
+export function requireGroup(caller: string, group: ProcessGroup | null): ProcessGroup {
   if (group !== null && isGroup(group)) return group;
   throw new ConfigError(
     group === null
-      ? `${what} got the group null, which newGroup gives on ranks outside of the group; call ${what} only on the group's ranks`
-      : `${what} takes a group of dist.newGroup or of a mesh, not ${classOf(group)}; leave the group out for all ranks`,
+      ? `${caller} got the group null, which newGroup gives on ranks outside of the group; call ${caller} only on the group's ranks`
+      : `${caller} takes a group of dist.newGroup or of a mesh, not ${classOf(group)}; leave the group out for all ranks`,
   );
 }
 
@@ -54,14 +54,14 @@ function isGroup(value: ProcessGroup): boolean {
 export function checkOneListEach(
   identity: GroupIdentity,
   call: string,
-  what: string,
+  contents: string,
   lists: readonly PieceList[],
 ): void {
   const size = identity.ranks.length;
   if (lists.length === size) return;
   throw new ShardlabError(
     'SHAPE',
-    `${speaker(identity)} ${call} in group ${identity.name} of ${size} ranks got ${lists.length} ${what}; give one list for each rank`,
+    `${speaker(identity)} ${call} in group ${identity.name} of ${size} ranks got ${lists.length} ${contents}; give one list for each rank`,
   );
 }
 
@@ -98,19 +98,19 @@ export function rowsPerRank(identity: GroupIdentity, call: string, tensor: tf.Te
 export function checkRank(
   identity: GroupIdentity,
   call: string,
-  what: string,
+  role: string,
   rank: number,
   isPeer = false,
 ): void {
   const size = identity.ranks.length;
   if (!isIndex(rank, size)) {
     throw new ConfigError(
-      `${speaker(identity)} ${call} got ${what} ${rank}, but group ${identity.name} has ranks 0 to ${size - 1}`,
+      `${speaker(identity)} ${call} got ${role} ${rank}, but group ${identity.name} has ranks 0 to ${size - 1}`,
     );
   }
   if (isPeer && rank === identity.rank) {
     throw new ConfigError(
-      `${speaker(identity)} ${call} got its own rank as ${what}; name another rank of the group`,
+      `${speaker(identity)} ${call} got its own rank as ${role}; name another rank of the group`,
     );
   }
 }

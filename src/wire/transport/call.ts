@@ -73,14 +73,14 @@ export interface CallHeader {
 }
 
 /** A range of elements in a tensor's storage. A block without a storage is padding, which exists only on the wire. */
-export interface Block {
+export interface StorageBlock {
   readonly storage: Storage | undefined;
   readonly offset: number;
   readonly length: number;
 }
 
 /** The blocks of a tensor or a part, in the order in which the wire carries them. */
-export type BlockList = readonly Block[];
+export type BlockList = readonly StorageBlock[];
 
 /**
  * A collective with its data. The op determines which lists the call has.
@@ -117,7 +117,7 @@ export function allAgree(values: readonly number[]): boolean {
   return values.every((value) => value === values[0]);
 }
 
-export function totalLength(list: BlockList): number {
+export function blocksLength(list: BlockList): number {
   let total = 0;
   for (const block of list) total += block.length;
   return total;

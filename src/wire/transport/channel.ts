@@ -44,8 +44,8 @@ export class Channel implements Wait {
     this.#word = group.layout.barrier(stream) >> 2;
     this.#sleepers = group.layout.sleepers(stream) >> 2;
     this.#poison = group.layout.poison() >> 2;
-    this.#records = recordsOf(group, stream);
-    this.#otherRecords = recordsOf(group, stream === STREAM.main ? STREAM.comm : STREAM.main);
+    this.#records = callRecordsOf(group, stream);
+    this.#otherRecords = callRecordsOf(group, stream === STREAM.main ? STREAM.comm : STREAM.main);
   }
 
   /** Index (0 or 1) of the buffer to write in this phase. */
@@ -80,8 +80,8 @@ export class Channel implements Wait {
     if (link !== undefined) this.allReady = Math.max(...records.map(({ freeAt }) => freeAt));
     const first = records[0];
     if (first === undefined) return records;
-    for (let other = 1; other < records.length; other++) {
-      if (records[other]?.agreesWith(first) !== true) throw this.#mismatch(records);
+    for (let rank = 1; rank < records.length; rank++) {
+      if (records[rank]?.agreesWith(first) !== true) throw this.#mismatch(records);
     }
     if (header.op === 'allToAll' && !lengthsMatch(records)) throw this.#mismatch(records);
     this.values = records.map(({ value }) => value);
@@ -174,24 +174,24 @@ export class Channel implements Wait {
   #rankThatAwaitsUs(): number | undefined {
     if (this.#stream !== STREAM.main) return undefined;
     const { words, layout, rank, size } = this.#group;
-    for (let other = 0; other < size; other++) {
-      const partner = countIn(Atomics.load(words, layout.partner(other) >> 2), this.#epoch);
-      if (other === rank || partner !== rank + 1 || this.#serves(other)) continue;
-      if (this.#lacksOurs(other, rank, other) || this.#lacksOurs(rank, other, other)) return other;
+    for (let peer = 0; peer < size; peer++) {
+      const partner = countIn(Atomics.load(words, layout.partner(peer) >> 2), this.#epoch);
+      if (peer === rank || partner !== rank + 1 || this.#serves(peer)) continue;
+      if (this.#lacksOurs(peer, rank, peer) || this.#lacksOurs(rank, peer, peer)) return peer;
     }
     return undefined;
   }
 
   /**
-   * Whether `other` began a send or recv from `sender` to `receiver` whose other side this rank did not begin. If this rank
-   * began its side too, the thread of `other` will continue soon.
+   * Whether `peer` began a send or recv from `sender` to `receiver` whose other side this rank did not begin. If this rank
+   * began its side too, the thread of `peer` will continue soon.
    */
-  #lacksOurs(sender: number, receiver: number, other: number): boolean {
+  #lacksOurs(sender: number, receiver: number, peer: number): boolean {
     const numberOf = (side: 0 | 1): number => {
       const record = pairRecord(this.#group, sender, receiver, side);
       return record.epoch === this.#epoch ? record.number : 0;
     };
-    return other === sender ? numberOf(0) > numberOf(1) : numberOf(1) > numberOf(0);
+    return peer === sender ? numberOf(0) > numberOf(1) : numberOf(1) > numberOf(0);
   }
 
   #sidesWithPartner(header: CallHeader, partner: number): CallSide[] {
@@ -227,7 +227,10 @@ export class Channel implements Wait {
 }
 
 /** Returns the records of all ranks on a stream, indexed by the phase's parity, then by rank. */
-export function recordsOf({ buffer, layout, size, identity }: GroupMemory, stream: Stream): CallRecord[][] {
+export function callRecordsOf(
+  { buffer, layout, size, identity }: GroupMemory,
+  stream: Stream,
+): CallRecord[][] {
   return [0, 1].map((parity) =>
     identity.ranks.map((_, rank) => new CallRecord(buffer, layout.record(stream, parity, rank), size)),
   );

@@ -215,10 +215,10 @@ export class CollectiveLane implements Lane {
     const targets = outputs.map((spans) => this.#cursor(spans));
     return (t) => {
       for (let i = 1; i <= size; i++) {
-        const other = (rank + i) % size;
-        const target = targets[other];
-        const slot = this.#slot(other, this.#channel.readBuffer) + at;
-        if (target !== undefined) codec.drain(slot, target, pieceOf(outputs[other], t, chunk));
+        const peer = (rank + i) % size;
+        const target = targets[peer];
+        const slot = this.#slot(peer, this.#channel.readBuffer) + at;
+        if (target !== undefined) codec.drain(slot, target, pieceOf(outputs[peer], t, chunk));
       }
     };
   }

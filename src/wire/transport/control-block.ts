@@ -77,9 +77,14 @@ export function createControlBuffer(): SharedArrayBuffer {
   return new SharedArrayBuffer(CONTROL_BYTES);
 }
 
-/** Returns the error of a rank that gave up in the collective `what`. */
-export function abortError(reason: AbortReason, who: string, rank: number, what: string): ShardlabError {
-  return new ShardlabError(reason.code, `${who} gave up in ${what}: ${reason.text}`, {
+/** Returns the error of a rank that gave up in the collective `collective`. */
+export function abortError(
+  reason: AbortReason,
+  who: string,
+  rank: number,
+  collective: string,
+): ShardlabError {
+  return new ShardlabError(reason.code, `${who} gave up in ${collective}: ${reason.text}`, {
     rank,
     details: { rank: reason.rank, reason: reason.text },
   });

@@ -62,8 +62,8 @@ export class RegionLayout {
   table(stream: Stream): number {
     return stream * STREAM_PRIVATE;
   }
-  scratch(stream: Stream, which: 0 | 1): number {
-    return stream * STREAM_PRIVATE + TABLE_BYTES + which * SCRATCH_STRIDE;
+  scratch(stream: Stream, index: 0 | 1): number {
+    return stream * STREAM_PRIVATE + TABLE_BYTES + index * SCRATCH_STRIDE;
   }
   barrier(stream: Stream): number {
     return this.privateBytes + stream * 2 * LINE;
@@ -84,8 +84,8 @@ export class RegionLayout {
   pair(sender: number, receiver: number): number {
     return this.#pairsAt + (sender * this.size + receiver) * this.#pairBytes;
   }
-  pairRecord(sender: number, receiver: number, which: 0 | 1): number {
-    return this.pair(sender, receiver) + 5 * LINE + which * this.#recordBytes;
+  pairRecord(sender: number, receiver: number, side: 0 | 1): number {
+    return this.pair(sender, receiver) + 5 * LINE + side * this.#recordBytes;
   }
   slot(stream: Stream, rank: number, buffer: number): number {
     return this.#slotsAt + ((stream * 2 + buffer) * (this.size + 1) + rank) * SLOT_STRIDE;

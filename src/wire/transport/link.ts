@@ -47,9 +47,9 @@ export const LINKS = {
 export type LinkName = keyof typeof LINKS;
 
 /** Checks a link. Throws: CONFIG for an unknown name (the message suggests the nearest name), and for impossible numbers. */
-export function linkOf(asked: LinkName | LinkNumbers): Link {
-  if (typeof asked === 'string') return named(asked);
-  const { gbit, latencyUs } = numbersIn(asked);
+export function linkOf(link: LinkName | LinkNumbers): Link {
+  if (typeof link === 'string') return named(link);
+  const { gbit, latencyUs } = numbersIn(link);
   return { name: '', bytesPerSecond: (gbit * 1e9) / 8, latencySeconds: latencyUs / 1e6 };
 }
 
@@ -67,10 +67,10 @@ function named(name: string): Link {
   );
 }
 
-function numbersIn(asked: unknown): LinkNumbers {
-  const given = isRecord(asked) ? asked : {};
-  const unknown = Object.keys(given).find((key) => key !== 'gbit' && key !== 'latencyUs');
-  const { gbit, latencyUs } = given;
+function numbersIn(link: unknown): LinkNumbers {
+  const numbers = isRecord(link) ? link : {};
+  const unknown = Object.keys(numbers).find((key) => key !== 'gbit' && key !== 'latencyUs');
+  const { gbit, latencyUs } = numbers;
   const good =
     unknown === undefined &&
     typeof gbit === 'number' &&
@@ -81,9 +81,9 @@ function numbersIn(asked: unknown): LinkNumbers {
     Number.isFinite(latencyUs);
   if (good) return { gbit, latencyUs };
   throw new ConfigError(
-    `link is ${shown(asked)}, but must be a name such as '10GbE', or { gbit, latencyUs } ` +
+    `link is ${shown(link)}, but must be a name such as '10GbE', or { gbit, latencyUs } ` +
       'with gbit above 0 and latencyUs of at least 0',
-    { link: shown(asked) },
+    { link: shown(link) },
   );
 }
 

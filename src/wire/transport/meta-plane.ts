@@ -1,5 +1,5 @@
 import { type Bytes, type CollectiveOp, itemBytes, type Seconds, type SimulatedClock } from '../../core';
-import { type Call, type CallHeader, type CallOp, type CallResult, totalLength } from './call';
+import { blocksLength, type Call, type CallHeader, type CallOp, type CallResult } from './call';
 import type { GroupIdentity } from './mismatch';
 import type { Plane, PlaneGroup, PostedCall } from './plane';
 
@@ -136,7 +136,7 @@ class MetaGroup implements PlaneGroup {
 
 function payloadBytes({ header, inputs, outputs }: Call): Bytes {
   const lists = hasWholeInOutputs(header) ? outputs : inputs;
-  return lists.reduce((sum, list) => sum + totalLength(list), 0) * itemBytes(header.wireDType);
+  return lists.reduce((sum, list) => sum + blocksLength(list), 0) * itemBytes(header.wireDType);
 }
 
 function hasWholeInOutputs({ op }: CallHeader): boolean {

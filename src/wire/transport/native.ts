@@ -47,8 +47,8 @@ export function loadNative(): Native {
   const memset = libc.func('intptr_t memset(uint64_t, int, size_t)');
   const syscall = libc.func('long syscall(long, uint64_t, int, uint32_t, void*, void*, uint32_t)');
   const timespec = Buffer.alloc(16);
-  const fail = (what: string): never => {
-    throw new ShardlabError('TRANSPORT', `${what} failed with errno ${koffi.errno()}`);
+  const fail = (call: string): never => {
+    throw new ShardlabError('TRANSPORT', `${call} failed with errno ${koffi.errno()}`);
   };
   return {
     createMemoryFile(name, bytes) {

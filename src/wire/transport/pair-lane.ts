@@ -1,7 +1,7 @@
 import { now, type Seconds, type ShardlabError } from '../../core';
 import type { Arrival, CallHeader } from './call';
 import type { Lane } from './carried';
-import { pairRecord, recordsOf } from './channel';
+import { callRecordsOf, pairRecord } from './channel';
 import { ahead, countIn, tagged } from './epoch-word';
 import { type GroupMemory, sleepOn } from './group-memory';
 import { STREAM, type Stream } from './layout';
@@ -209,7 +209,7 @@ class Pair {
   #mismatchWithCollective(): ShardlabError {
     const { identity } = this.#group;
     const { peer, epoch } = this.#header;
-    const theirs = recordsOf(this.#group, STREAM.main)
+    const theirs = callRecordsOf(this.#group, STREAM.main)
       .flatMap((records) => records[peer] ?? [])
       .filter((record) => record.epoch === epoch)
       .sort((a, b) => b.number - a.number)

@@ -125,18 +125,18 @@ export class CallRecord {
   }
 
   /** Whether both records describe the same collective with the same lengths and contents. */
-  agreesWith(other: CallRecord): boolean {
-    if (this.#words[WORD.contents] !== other.#words[WORD.contents]) return false;
+  agreesWith(record: CallRecord): boolean {
+    if (this.#words[WORD.contents] !== record.#words[WORD.contents]) return false;
     for (let i = COMPARED_FROM; i <= COMPARED_TO; i++) {
-      if (this.#words[i] !== other.#words[i]) return false;
+      if (this.#words[i] !== record.#words[i]) return false;
     }
     return true;
   }
 
   /** Whether a send and a recv have the same call number, dtype, wire dtype, number of elements, value and contents. */
-  fitsPeer(other: CallRecord): boolean {
+  fitsPeer(record: CallRecord): boolean {
     return [WORD.number, WORD.dtype, WORD.wire, WORD.signature, WORD.value, WORD.contents].every(
-      (word) => this.#words[word] === other.#words[word],
+      (word) => this.#words[word] === record.#words[word],
     );
   }
 

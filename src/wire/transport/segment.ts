@@ -43,7 +43,7 @@ export function createSegment(bytes: Bytes = SEGMENT_BYTES): Segment {
 /**
  * A part of the segment, mapped over the end of a WebAssembly memory, so that wasm kernels use the shared bytes without a copy.
  */
-export interface Region {
+export interface MappedSegment {
   readonly memory: WebAssembly.Memory;
   /** The memory's address in this process. */
   readonly base: number;
@@ -59,7 +59,7 @@ export interface OpenSegment {
    * Makes a memory of `privateBytes` ordinary bytes, followed by bytes [offset, offset + bytes) of the segment. Throws:
    * TRANSPORT.
    */
-  region(offset: Bytes, bytes: Bytes, privateBytes: Bytes): Region;
+  region(offset: Bytes, bytes: Bytes, privateBytes: Bytes): MappedSegment;
 }
 
 /** Opens an inherited segment. Throws: TRANSPORT. */
@@ -85,7 +85,13 @@ export function openSegment(fd: number, bytes = SEGMENT_BYTES, native = loadNati
   };
 }
 
-function mapRegion(native: Native, fd: number, offset: Bytes, bytes: Bytes, privateBytes: Bytes): Region {
+function mapRegion(
+  native: Native,
+  fd: number,
+  offset: Bytes,
+  bytes: Bytes,
+  privateBytes: Bytes,
+): MappedSegment {
   const pages = Math.ceil((privateBytes + bytes) / PAGE_BYTES);
   const memory = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true });
   const base = native.addressOf(new Uint8Array(memory.buffer));

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import type { Bytes } from '../../core';
-import { allAgree, type BlockList, type Call, type CallResult, totalLength, VALUE_BYTES } from './call';
+import { allAgree, type BlockList, blocksLength, type Call, type CallResult, VALUE_BYTES } from './call';
 import { CommClient } from './comm-client';
 import { ControlBlock } from './control-block';
 import type { Link } from './link';
@@ -120,14 +120,14 @@ function stage(call: Call, size: number, pool: StagingPool): StagedCall {
   const outputs =
     call.outputs === call.inputs
       ? inputs
-      : call.outputs.map((list) => pool.take(totalLength(list) * VALUE_BYTES));
-  const totals = (lists: readonly BlockList[]) => lists.map((list) => ({ total: totalLength(list) }));
+      : call.outputs.map((list) => pool.take(blocksLength(list) * VALUE_BYTES));
+  const totals = (lists: readonly BlockList[]) => lists.map((list) => ({ total: blocksLength(list) }));
   const lengths = lengthsOf({ header, inputs: totals(call.inputs), outputs: totals(call.outputs) });
   return { header, lengths, inputs, outputs, values: new SharedArrayBuffer(size * 4) };
 }
 
 function stageList(list: BlockList, pool: StagingPool): SharedArrayBuffer {
-  const staged = pool.take(totalLength(list) * VALUE_BYTES);
+  const staged = pool.take(blocksLength(list) * VALUE_BYTES);
   const bytes = new Uint8Array(staged);
   let at = 0;
   for (const { storage, offset, length } of list) {
@@ -160,10 +160,10 @@ export class StagingPool {
 
   /** Returns memory of exactly `bytes` bytes, which may hold old data. */
   take(bytes: Bytes): SharedArrayBuffer {
-    const found = this.#free.get(bytes)?.pop();
-    if (found === undefined) return new SharedArrayBuffer(bytes);
+    const buffer = this.#free.get(bytes)?.pop();
+    if (buffer === undefined) return new SharedArrayBuffer(bytes);
     this.#kept -= bytes;
-    return found;
+    return buffer;
   }
 
   /** Takes back memory that is no longer in use. */

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CALIBRATION } from '../../../src/planner/calibration';
 import { configOfLayout } from '../../../src/planner/config-of-layout';
-import { copiesOf, expertExchange, permutedBytes } from '../../../src/planner/cost/expert-exchange';
+import { copiesOf, expertExchangeCost, permutedBytes } from '../../../src/planner/cost/expert-exchange';
 import { expertKernels } from '../../../src/planner/cost/expert-launches';
 import { castBytes } from '../../../src/planner/cost/fp8-casts';
-import { productSeconds, rateOf } from '../../../src/planner/cost/gemm';
+import { matmulRateOf, productSeconds } from '../../../src/planner/cost/gemm';
 import { GENERATIONS } from '../../../src/planner/generations';
 import { hardwareOf } from '../../../src/planner/hardware';
 import type { Layout } from '../../../src/planner/layout';
@@ -49,10 +49,11 @@ test("an exchange between nodes takes the time of a GPU's own network card, and 
   const row = 4096 * 2048 * 2;
   const card = (400e9 * CALIBRATION.nicEfficiency) / 8;
   const start = CALIBRATION.collectiveSeconds + CALIBRATION.hopSeconds;
-  near(expertExchange(own, 4096, CALIBRATION).seconds, 2 * (start + (row * 4) / card));
-  near(expertExchange(own, 4096, CALIBRATION).bytes, 2 * row * 7.5);
+  near(expertExchangeCost(own, 4096, CALIBRATION).seconds, 2 * (start + (row * 4) / card));
+  near(expertExchangeCost(own, 4096, CALIBRATION).bytes, 2 * row * 7.5);
   const rack = (ep: number): number =>
-    expertExchange(layout({ gpus: 64, gpusPerNode: 64, hardware: 'GB200' }, { ep }), 1, CALIBRATION).seconds;
+    expertExchangeCost(layout({ gpus: 64, gpusPerNode: 64, hardware: 'GB200' }, { ep }), 1, CALIBRATION)
+      .seconds;
   near(rack(64), rack(8), 0.01);
 });
 
@@ -119,7 +120,7 @@ test('fp8 casts the inputs of last matmuls and the gradients of all outputs, and
 
 test('fp8 shortens the loop of a matmul by its published rate, not prologue and epilogue; only 16 bits fall below the measured rate', () => {
   const gpu = hardwareOf('H100-80G');
-  assert.equal(rateOf('fp8', gpu), 1.78);
+  assert.equal(matmulRateOf('fp8', gpu), 1.78);
   const gain = (k: number): number =>
     productSeconds({ m: 16_384, n: 16_384, k }, gpu, 'bf16', CALIBRATION) /
     productSeconds({ m: 16_384, n: 16_384, k }, gpu, 'fp8', CALIBRATION);

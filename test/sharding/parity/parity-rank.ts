@@ -7,7 +7,7 @@ import type { Engine } from '../../../src/engine/backend/engine';
 import { loadState } from '../../../src/nn/load-state';
 import { readState } from '../../../src/nn/state-values';
 import { type NaiveTraining, naiveTrain } from '../../../src/sharding/naive/train';
-import { type BatchSource, inputsOf, targetsOf } from '../../../src/training/data/batch';
+import { type BatchSource, targetsOf, tokenInputsOf } from '../../../src/training/data/batch';
 import { syntheticBatches } from '../../../src/training/data/batches';
 import { createTrainer, type Trainer } from '../../../src/training/trainer';
 import { onRanks } from '../../support/on-ranks';
@@ -94,7 +94,7 @@ function naiveTraining({ group }: TestRank<RankArgs>, trainer: Trainer, config: 
     batch(index) {
       const tokens = source.batch(group.rank, index);
       return {
-        ids: tf.tensor(inputsOf(tokens), [batch, seq], 'int32'),
+        ids: tf.tensor(tokenInputsOf(tokens), [batch, seq], 'int32'),
         targets: tf.tensor(targetsOf(tokens), [batch * seq], 'int32'),
       };
     },

@@ -7,7 +7,7 @@ import type { Engine } from '../../../src/engine/backend/engine';
 import { FUSED } from '../../../src/engine/backend/fused/fused-kernel';
 import { DDP } from '../../../src/sharding/ddp/distributed-data-parallel';
 import { applyActivationCheckpointing } from '../../../src/sharding/recompute/apply-activation-checkpointing';
-import { flopsOf } from '../../../src/sharding/recompute/layer-meter';
+import { layerFlopsOf } from '../../../src/sharding/recompute/layer-meter';
 import { soloGroup } from '../../support/solo-group';
 import { testEngine } from '../../support/wasm-test-engine';
 import { Chain } from '../chain-model';
@@ -58,7 +58,7 @@ test('a matmul costs the same whichever operands are transposed', () => {
     const a = tf.zeros(transposeA ? [2, 5, 3] : [2, 3, 5]);
     const b = tf.zeros(transposeB ? [2, 3, 5] : [2, 5, 3]);
     const product = tf.matMul(a, b, transposeA, transposeB);
-    const flops = flopsOf({ kernelName: 'BatchMatMul', inputs: { a, b }, outputs: [product] });
+    const flops = layerFlopsOf({ kernelName: 'BatchMatMul', inputs: { a, b }, outputs: [product] });
     assert.equal(flops, 2 * 2 * 3 * 3 * 5);
     tf.dispose([a, b, product]);
   }
@@ -73,8 +73,8 @@ test('the meter counts the multiplications of convolutions', () => {
   ].map((shape) => tf.zeros(shape)) as [tf.Tensor, tf.Tensor, tf.Tensor];
   const expected = 2 * result.size * 2 * 3 * 2;
   const convolution = { kernelName: FUSED.conv2d, inputs: { x: image, filter }, outputs: [result] };
-  assert.equal(flopsOf(convolution), expected);
+  assert.equal(layerFlopsOf(convolution), expected);
   const transposed = { kernelName: FUSED.conv2dInputGrad, inputs: { dy: result, filter }, outputs: [image] };
-  assert.equal(flopsOf(transposed), expected);
+  assert.equal(layerFlopsOf(transposed), expected);
   tf.dispose([image, filter, result]);
 });

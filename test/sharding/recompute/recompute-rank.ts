@@ -8,7 +8,7 @@ import { parallelize } from '../../../src/sharding/parallelize';
 import { applyActivationCheckpointing } from '../../../src/sharding/recompute/apply-activation-checkpointing';
 import { checkpointed } from '../../../src/sharding/recompute/checkpointed';
 import { layersOf } from '../../../src/sharding/wrap-policy';
-import { inputsOf, targetsOf } from '../../../src/training/data/batch';
+import { targetsOf, tokenInputsOf } from '../../../src/training/data/batch';
 import { createBatches } from '../../../src/training/data/batches';
 import { onRanks } from '../../support/on-ranks';
 import type { RankArgs, TestRank } from '../../support/rank-process';
@@ -62,7 +62,7 @@ function runPasses(rank: TestRank<RankArgs>, run: RecomputeRun): RecomputeResult
     const pass = (): void => {
       const tokens = batches.batch(group.rank, i);
       const { ids, targets } = engine.tagged({ cause: 'batch', module: '' }, () => ({
-        ids: tf.tensor(inputsOf(tokens), [tokens.batch, tokens.seq], 'int32'),
+        ids: tf.tensor(tokenInputsOf(tokens), [tokens.batch, tokens.seq], 'int32'),
         targets: tf.tensor(targetsOf(tokens), [tokens.batch * tokens.seq], 'int32'),
       }));
       const { loss, backward } = gradients(engine, () => model.apply(ids, targets));

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import type { TensorSplit } from '../../../src/nn/tensor-split';
-import { partsOf, wholeRangesOf } from '../../../src/training/checkpoint/state/parts';
+import { placedPartsOf, wholeRangesOf } from '../../../src/training/checkpoint/state/parts';
 import { overlapOf } from '../../../src/training/checkpoint/state/ranges';
 
 /** A parameter whose dim `dim` is divided into stripes, which ranks take in turn, and the parts of all ranks. */
@@ -37,7 +37,7 @@ test('the parts of all ranks cover a matrix exactly once, and no two of a rank c
       const size = one.outer * one.inner * one.stripes.reduce((sum, width) => sum + width, 0);
       const covered = new Uint8Array(size);
       for (const parameter of parameters) {
-        const parts = partsOf(parameter);
+        const parts = placedPartsOf(parameter);
         parts.forEach(({ start, at, length }, i) => {
           for (let k = start; k < start + length; k++) covered[k] = (covered[k] ?? 0) + 1;
           const before = parts[i - 1];
@@ -66,7 +66,7 @@ test('ranges of a part, and of the whole, are those that all parts have', () => 
           )
           .sort();
       for (const parameter of partsOfRanks(one)) {
-        const all = partsOf(parameter).flatMap((part) =>
+        const all = placedPartsOf(parameter).flatMap((part) =>
           Array.from({ length: part.length }, (_, i) => ({
             start: part.start + i,
             at: part.at + i,

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { seeded } from '../../../src/core/random';
 import { roundsOf, transfersOf, within } from '../../../src/training/checkpoint/reshard/transfers';
-import type { Placement } from '../../../src/training/checkpoint/state/placement';
+import type { StatePlacement } from '../../../src/training/checkpoint/state/placement';
 import { overlapOf, type Range, withoutRanges } from '../../../src/training/checkpoint/state/ranges';
 
 test('overlapOf returns the common part of two ranges, and withoutRanges the rest of a range', () => {
@@ -49,14 +49,14 @@ test('every rank receives each element that it lacks exactly once, from a rank t
 
 test('ranks with the same elements take turns as the source', () => {
   const whole = [[{ start: 0, length: 8 }]];
-  const before: Placement = [whole, whole, [[]], [[]]];
-  const after: Placement = [[[]], [[]], whole, whole];
+  const before: StatePlacement = [whole, whole, [[]], [[]]];
+  const after: StatePlacement = [[[]], [[]], whole, whole];
   const sources = transfersOf(before, after, 0).map(({ from, to }) => [from, to]);
   assert.deepEqual(sources, [
     [0, 2],
     [0, 3],
   ]);
-  const three: Placement = [whole, whole, whole, [[]], [[]]];
+  const three: StatePlacement = [whole, whole, whole, [[]], [[]]];
   const moved = transfersOf(three, [[[]], whole, [[]], whole, whole], 0).map(({ from, to }) => [from, to]);
   assert.deepEqual(moved, [
     [1, 1],
@@ -90,7 +90,7 @@ test("rounds hold every element of every state once, in the order of parameters,
 });
 
 /** Whole copies or shards, on some of the ranks; together they contain all elements. */
-function randomPlacement(integer: (bound: number) => number, size: number, numRanks: number): Placement {
+function randomPlacement(integer: (bound: number) => number, size: number, numRanks: number): StatePlacement {
   const active = 1 + integer(numRanks);
   const isWhole = integer(3) === 0;
   const chunk = Math.ceil(size / active);

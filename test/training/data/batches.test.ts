@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ConfigError } from '../../../src/core/errors';
-import { inputsOf, targetsOf } from '../../../src/training/data/batch';
+import { targetsOf, tokenInputsOf } from '../../../src/training/data/batch';
 import { syntheticBatches, textBatches, typescriptText } from '../../../src/training/data/batches';
 
 test("synthetic tokens follow the torch benchmark's formula", () => {
@@ -12,7 +12,7 @@ test("synthetic tokens follow the torch benchmark's formula", () => {
 
 test('inputs are all columns except the last, targets all columns except the first', () => {
   const tokens = { batch: 2, seq: 2, tokens: Int32Array.of(0, 1, 2, 10, 11, 12) };
-  assert.deepEqual([...inputsOf(tokens)], [0, 1, 10, 11]);
+  assert.deepEqual([...tokenInputsOf(tokens)], [0, 1, 10, 11]);
   assert.deepEqual([...targetsOf(tokens)], [1, 2, 11, 12]);
 });
 

@@ -120,7 +120,7 @@ test('a token with an id that is no number of a token is named, before texts bec
 
 test('work within limited work is named when the limit ends it, and the next work runs', () => {
   const limit = new TimeLimit(SECONDS);
-  const words = (what: string) => ({ what, advice: 'change it', numCharacters: 0 });
+  const words = (subject: string) => ({ subject, advice: 'change it', numCharacters: 0 });
   const endless = (): never => {
     for (;;);
   };

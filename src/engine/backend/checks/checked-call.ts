@@ -30,25 +30,25 @@ export class CheckedCall {
     this.attrs = attrs;
   }
 
-  refuse(what: string): never {
+  refuse(problem: string): never {
     const { module } = this.#context.table.currentTag;
     const kernel = this.kernel.replace(/^Shardlab/, '');
-    throw new ShardlabError('SHAPE', `${kernel}${module === '' ? '' : ` in ${module}`}: ${what}`, {
+    throw new ShardlabError('SHAPE', `${kernel}${module === '' ? '' : ` in ${module}`}: ${problem}`, {
       details: { kernel: this.kernel, module },
     });
   }
 
   /** All inputs that are not missing. */
-  get given(): tf.TensorInfo[] {
+  get presentInputs(): tf.TensorInfo[] {
     return Object.values(this.#inputs).filter((input) => input != null);
   }
 
   /** Checks that all inputs have the same type and shape. */
   alike(): void {
-    const [first, ...others] = this.given;
-    for (const other of others)
-      if (first !== undefined && told(other) !== told(first))
-        this.refuse(`${told(other)} and ${told(first)} must have the same type and shape.`);
+    const [first, ...others] = this.presentInputs;
+    for (const input of others)
+      if (first !== undefined && typeAndShape(input) !== typeAndShape(first))
+        this.refuse(`${typeAndShape(input)} and ${typeAndShape(first)} must have the same type and shape.`);
   }
 
   input(name: string): tf.TensorInfo {
@@ -62,7 +62,8 @@ export class CheckedCall {
 
   ranked(name: string, rank: number): tf.TensorInfo {
     const info = this.input(name);
-    if (info.shape.length !== rank) this.refuse(`${name} must have ${rank} axes, but is ${told(info)}.`);
+    if (info.shape.length !== rank)
+      this.refuse(`${name} must have ${rank} axes, but is ${typeAndShape(info)}.`);
     return info;
   }
 
@@ -102,14 +103,14 @@ export class CheckedCall {
   sameShape(name: string, shape: readonly number[]): void {
     const info = this.input(name);
     if (info.shape.join() !== shape.join())
-      this.refuse(`${name} is ${told(info)}, but its shape must be [${shape}].`);
+      this.refuse(`${name} is ${typeAndShape(info)}, but its shape must be [${shape}].`);
   }
 
   sizes(size: number, ...names: readonly string[]): void {
     for (const name of names) {
       const info = this.optional(name);
       if (info !== undefined && sizeOf(info.shape) !== size)
-        this.refuse(`${name} is ${told(info)}, but must have ${size} elements.`);
+        this.refuse(`${name} is ${typeAndShape(info)}, but must have ${size} elements.`);
     }
   }
 
@@ -118,7 +119,7 @@ export class CheckedCall {
     for (const name of names) {
       const info = this.optional(name);
       if (info !== undefined && info.dtype !== dtype)
-        this.refuse(`${name} is ${told(info)}, but must be ${dtype}; cast it.`);
+        this.refuse(`${name} is ${typeAndShape(info)}, but must be ${dtype}; cast it.`);
     }
   }
 
@@ -156,7 +157,7 @@ export class CheckedCall {
 export type KernelCheck = (call: CheckedCall) => void;
 
 /** Returns a tensor's type and shape as a text for errors. */
-export function told({ dtype, shape }: tf.TensorInfo): string {
+export function typeAndShape({ dtype, shape }: tf.TensorInfo): string {
   return `${dtype} [${shape}]`;
 }
 

@@ -1,7 +1,7 @@
 import { IGNORED_LABEL } from '../../../core';
 import * as tf from '../../../core/tf';
 import { sizeOf } from '../wasm-context';
-import { type CheckedCall, computed, type KernelCheck, told } from './checked-call';
+import { type CheckedCall, computed, type KernelCheck, typeAndShape } from './checked-call';
 
 /**
  * Checks of kernels whose inputs contain indices. An index outside of the bounds is always an error, even in kernels in which
@@ -16,12 +16,12 @@ export const INDEX_CHECKS: Readonly<Record<string, KernelCheck>> = {
     const [data, at] = [x as tf.Tensor, indices as tf.Tensor];
     const batchDims = Number(call.attrs.batchDims ?? 0);
     computed(call, () => tf.backend_util.segment_util.collectGatherOpShapeInfo(data, at, axis, batchDims));
-    call.indices('indices', x.shape[axis] ?? 0, `axis ${axis} of x ${told(x)}`);
+    call.indices('indices', x.shape[axis] ?? 0, `axis ${axis} of x ${typeAndShape(x)}`);
   },
   GatherNd: (call) => {
     const [params, indices] = [call.input('params'), call.input('indices')];
     computed(call, () => tf.gather_util.prepareAndValidate(params as tf.Tensor, indices as tf.Tensor));
-    requireRows(call, 'indices', indices.shape.at(-1) ?? 1, params.shape, `params ${told(params)}`);
+    requireRows(call, 'indices', indices.shape.at(-1) ?? 1, params.shape, `params ${typeAndShape(params)}`);
   },
   ScatterNd: (call) => scattered(call, shapeOf(call, 'shape')),
   TensorScatterUpdate: (call) => {
@@ -37,7 +37,7 @@ export const INDEX_CHECKS: Readonly<Record<string, KernelCheck>> = {
     const shape = shapeOf(call, 'outputShape');
     const columns = indices.shape.length < 2 ? 1 : (indices.shape[1] ?? 1);
     if (columns !== shape.length)
-      call.refuse(`sparseIndices ${told(indices)} must have a column for each axis of [${shape}].`);
+      call.refuse(`sparseIndices ${typeAndShape(indices)} must have a column for each axis of [${shape}].`);
     call.indices('sparseIndices', shape, `a tensor of shape [${shape}]`);
   },
   UnsortedSegmentSum: (call) => {
@@ -45,7 +45,7 @@ export const INDEX_CHECKS: Readonly<Record<string, KernelCheck>> = {
     const numSegments = call.whole('numSegments', call.attrs.numSegments, 0);
     call.typed('float32', 'x');
     if (x.shape.slice(0, ids.shape.length).join() !== ids.shape.join())
-      call.refuse(`x ${told(x)} must begin with the shape of segmentIds ${told(ids)}.`);
+      call.refuse(`x ${typeAndShape(x)} must begin with the shape of segmentIds ${typeAndShape(ids)}.`);
     call.indices('segmentIds', numSegments, `${numSegments} segments`);
   },
   SparseSegmentSum: sparseSegments,
@@ -83,7 +83,7 @@ export const INDEX_CHECKS: Readonly<Record<string, KernelCheck>> = {
     call.typed('float32', 'boxes');
     call.finiteValues('boxes');
     call.wholes('cropSize', call.attrs.cropSize, 2, 1);
-    call.indices('boxInd', image.shape[0] ?? 0, `the images ${told(image)}`);
+    call.indices('boxInd', image.shape[0] ?? 0, `the images ${typeAndShape(image)}`);
   },
   NonMaxSuppressionV3: boxesAndScores,
   NonMaxSuppressionV4: boxesAndScores,
@@ -92,7 +92,9 @@ export const INDEX_CHECKS: Readonly<Record<string, KernelCheck>> = {
     const sorted = call.ranked('sortedSequence', 2);
     const values = call.ranked('values', 2);
     if (sorted.shape[0] !== values.shape[0])
-      call.refuse(`values ${told(values)} must have as many rows as sortedSequence ${told(sorted)}.`);
+      call.refuse(
+        `values ${typeAndShape(values)} must have as many rows as sortedSequence ${typeAndShape(sorted)}.`,
+      );
   },
   ShardlabEmbedding: (call) => {
     const table = call.ranked('table', 2);
@@ -133,7 +135,7 @@ function requireRows(
   of: string,
 ): void {
   if (columns > shape.length)
-    call.refuse(`${name} ${told(call.input(name))} has more columns than ${of} has axes.`);
+    call.refuse(`${name} ${typeAndShape(call.input(name))} has more columns than ${of} has axes.`);
   if (columns > 0) call.indices(name, shape.slice(0, columns), of);
 }
 
@@ -144,14 +146,14 @@ function scattered(call: CheckedCall, shape: readonly number[]): void {
   requireRows(call, 'indices', columns, shape, `a tensor of shape [${shape}]`);
   const fits = [...(isFlat ? indices.shape : indices.shape.slice(0, -1)), ...shape.slice(columns)];
   if (updates.shape.join() !== fits.join())
-    call.refuse(`updates is ${told(updates)}, but its shape must be [${fits}].`);
+    call.refuse(`updates is ${typeAndShape(updates)}, but its shape must be [${fits}].`);
 }
 
 function sparseSegments(call: CheckedCall): void {
   const data = call.input('data');
   call.sizes(sizeOf(call.input('indices').shape), 'segmentIds');
   call.typed('int32', 'segmentIds');
-  call.indices('indices', data.shape[0] ?? 0, `the rows of data ${told(data)}`);
+  call.indices('indices', data.shape[0] ?? 0, `the rows of data ${typeAndShape(data)}`);
   const ids = call.values('segmentIds');
   for (let i = 0; i < ids.length; i++) {
     const least = i === 0 ? 0 : (ids[i - 1] ?? 0);
@@ -162,7 +164,7 @@ function sparseSegments(call: CheckedCall): void {
 function bincount(call: CheckedCall): void {
   const x = call.input('x');
   if (x.shape.length > (call.kernel === 'Bincount' ? 1 : 2))
-    call.refuse(`x is ${told(x)}; it has too many axes.`);
+    call.refuse(`x is ${typeAndShape(x)}; it has too many axes.`);
   const size = call.whole('size', call.attrs.size, 0);
   const weights = call.input('weights');
   if (sizeOf(weights.shape) > 0) call.sameShape('weights', x.shape);

@@ -1,5 +1,5 @@
 import type { WasmContext } from '../wasm-context';
-import { CheckedCall, type GivenInputs, type KernelCheck, told } from './checked-call';
+import { CheckedCall, type GivenInputs, type KernelCheck, typeAndShape } from './checked-call';
 import { INDEX_CHECKS } from './index-checks';
 import { SHAPE_CHECKS } from './shape-checks';
 import { VALUE_CHECKS } from './value-checks';
@@ -94,7 +94,9 @@ export function checkOf(
     for (const name in inputs) {
       const input = inputs[name];
       if (input != null && !allowed.has(input.dtype))
-        callOf(inputs, attrs).refuse(`${name} is ${told(input)}; cast it to ${[...allowed].join(' or ')}.`);
+        callOf(inputs, attrs).refuse(
+          `${name} is ${typeAndShape(input)}; cast it to ${[...allowed].join(' or ')}.`,
+        );
     }
     if (isOfOneType && inputs.a?.dtype !== inputs.b?.dtype)
       callOf(inputs, attrs).refuse(

@@ -1,6 +1,6 @@
 import * as tf from '../../../core/tf';
 import { sizeOf } from '../wasm-context';
-import { type CheckedCall, computed, type KernelCheck, told } from './checked-call';
+import { type CheckedCall, computed, type KernelCheck, typeAndShape } from './checked-call';
 import { shapeOf } from './index-checks';
 
 /** Checks of kernels that copy parts of a tensor, join tensors, or reorder elements. */
@@ -14,12 +14,16 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
     );
     const [begins = [], sizes = []] = parsed;
     if (begins.length !== x.shape.length || sizes.length !== x.shape.length)
-      call.refuse(`begin [${begins}] and size [${sizes}] must have a number for each axis of x ${told(x)}.`);
+      call.refuse(
+        `begin [${begins}] and size [${sizes}] must have a number for each axis of x ${typeAndShape(x)}.`,
+      );
     x.shape.forEach((length, axis) => {
       const start = call.whole(`begin[${axis}]`, begins[axis], 0);
       const count = call.whole(`size[${axis}]`, sizes[axis], 0);
       if (start + count > length)
-        call.refuse(`${count} elements from ${start} along axis ${axis} end outside of x ${told(x)}.`);
+        call.refuse(
+          `${count} elements from ${start} along axis ${axis} end outside of x ${typeAndShape(x)}.`,
+        );
     });
   },
   StridedSlice: (call) => void strided(call, call.input('x').shape),
@@ -31,7 +35,7 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
     const { shape } = call.input('dy');
     const inputShape = call.wholes('inputShape', call.attrs.inputShape, shape.length, 0);
     if (inputShape.slice(0, -1).join() !== shape.slice(0, -1).join())
-      call.refuse(`dy ${told(call.input('dy'))} does not have the rows of [${inputShape}].`);
+      call.refuse(`dy ${typeAndShape(call.input('dy'))} does not have the rows of [${inputShape}].`);
     call.sameShape('indices', shape);
     call.indices('indices', inputShape.at(-1) ?? 1, 'a row');
   },
@@ -42,29 +46,29 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
     const { numOrSizeSplits: parts } = call.attrs;
     if (!Array.isArray(parts)) {
       if (length % call.whole('numOrSizeSplits', parts, 1) !== 0)
-        call.refuse(`axis ${axis} of x ${told(x)} is not divisible into ${parts} equal parts.`);
+        call.refuse(`axis ${axis} of x ${typeAndShape(x)} is not divisible into ${parts} equal parts.`);
       return;
     }
     const sizes = call.wholes('numOrSizeSplits', parts, undefined, -1);
     const open = sizes.filter((size) => size === -1).length;
     const sum = sizes.reduce((total, size) => total + Math.max(0, size), 0);
     if (open > 1 || sum > length || (open === 0 && sum !== length))
-      call.refuse(`sizes [${sizes}] do not add up to the length of axis ${axis} of x ${told(x)}.`);
+      call.refuse(`sizes [${sizes}] do not add up to the length of axis ${axis} of x ${typeAndShape(x)}.`);
   },
   Unpack: (call) => void call.axis('axis', call.attrs.axis ?? 0, call.input('value').shape.length),
   Concat: (call) => {
-    const [first, ...others] = call.given;
+    const [first, ...others] = call.presentInputs;
     if (first === undefined) return call.refuse('it needs at least one tensor.');
     const axis = call.axis('axis', call.attrs.axis ?? 0, first.shape.length);
     for (const { dtype, shape } of others) {
       const same =
         shape.length === first.shape.length && shape.every((n, i) => i === axis || n === first.shape[i]);
       if (!same || (dtype === 'string') !== (first.dtype === 'string'))
-        call.refuse(`${dtype} [${shape}] cannot be joined to ${told(first)} along axis ${axis}.`);
+        call.refuse(`${dtype} [${shape}] cannot be joined to ${typeAndShape(first)} along axis ${axis}.`);
     }
   },
   Pack: (call) => {
-    const [first] = call.given;
+    const [first] = call.presentInputs;
     if (first === undefined) return call.refuse('it needs at least one tensor.');
     call.axis('axis', call.attrs.axis ?? 0, first.shape.length + 1);
     call.alike();
@@ -74,7 +78,7 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
     const shape = call.wholes('shape', call.attrs.shape, undefined, -1);
     const size = computed(call, () => sizeOf(tf.util.inferFromImplicitShape(shape, sizeOf(x.shape))));
     if (size !== sizeOf(x.shape))
-      call.refuse(`x ${told(x)} does not have the ${size} elements of [${shape}].`);
+      call.refuse(`x ${typeAndShape(x)} does not have the ${size} elements of [${shape}].`);
   },
   ExpandDims: (call) => {
     const { length } = call.input('input').shape;
@@ -135,7 +139,7 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
     const x = call.input('x');
     const block = call.wholes('blockShape', call.attrs.blockShape, undefined, 1);
     if (block.length >= x.shape.length || (x.shape[0] ?? 0) % sizeOf(block) !== 0)
-      call.refuse(`x ${told(x)} is not divisible into blocks of [${block}].`);
+      call.refuse(`x ${typeAndShape(x)} is not divisible into blocks of [${block}].`);
     pairs(call, 'crops', block.length).forEach((pair, i) => {
       const most = (x.shape[i + 1] ?? 0) * (block[i] ?? 1);
       call.whole(`the sum of crops[${i}]`, pair[0] + pair[1], 0, most);
@@ -144,12 +148,13 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
   SpaceToBatchND: (call) => {
     const x = call.input('x');
     const block = call.wholes('blockShape', call.attrs.blockShape, undefined, 1);
-    if (block.length >= x.shape.length) call.refuse(`x ${told(x)} has no axes for blocks of [${block}].`);
+    if (block.length >= x.shape.length)
+      call.refuse(`x ${typeAndShape(x)} has no axes for blocks of [${block}].`);
     pairs(call, 'paddings', block.length).forEach(([before, after], i) => {
       const length = (x.shape[i + 1] ?? 0) + before + after;
       if (length % (block[i] ?? 1) !== 0)
         call.refuse(
-          `axis ${i + 1} of x ${told(x)}, padded to ${length}, is not divisible into blocks of ${block[i]}.`,
+          `axis ${i + 1} of x ${typeAndShape(x)}, padded to ${length}, is not divisible into blocks of ${block[i]}.`,
         );
     });
   },
@@ -158,7 +163,7 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
     const block = call.whole('blockSize', call.attrs.blockSize, 2);
     const depth = x.shape[call.attrs.dataFormat === 'NCHW' ? 1 : 3] ?? 0;
     if (depth % block ** 2 !== 0)
-      call.refuse(`the depth of x ${told(x)} is not divisible by ${block} squared.`);
+      call.refuse(`the depth of x ${typeAndShape(x)} is not divisible by ${block} squared.`);
   },
 };
 
@@ -189,10 +194,10 @@ function strides(call: CheckedCall, name: string): void {
 
 /** Returns the checked attribute `name`: pairs of integers of at least 0. */
 function pairs(call: CheckedCall, name: string, length: number): [number, number][] {
-  const given = call.attrs[name];
-  if (!Array.isArray(given) || given.length !== length)
+  const list = call.attrs[name];
+  if (!Array.isArray(list) || list.length !== length)
     call.refuse(`${name} must have ${length} pairs of numbers.`);
-  return given.map((pair, i) => call.wholes(`${name}[${i}]`, pair, 2, 0) as [number, number]);
+  return list.map((pair, i) => call.wholes(`${name}[${i}]`, pair, 2, 0) as [number, number]);
 }
 
 function paddings(call: CheckedCall): [number, number][] {
@@ -211,7 +216,7 @@ function placed(call: CheckedCall): void {
   const axis = call.axis('axis', call.attrs.axis, x.shape.length);
   if (x.shape[axis] === 0 && x.shape.every((length, i) => length > 0 || i === axis))
     call.refuse(
-      `x ${told(x)} has no elements along axis ${axis}, so none of them is the largest or smallest.`,
+      `x ${typeAndShape(x)} has no elements along axis ${axis}, so none of them is the largest or smallest.`,
     );
 }
 

@@ -1,5 +1,5 @@
 import { sizeOf } from '../wasm-context';
-import { type CheckedCall, type KernelCheck, told } from './checked-call';
+import { type CheckedCall, type KernelCheck, typeAndShape } from './checked-call';
 
 /** Checks of kernels that assume that the shapes of two inputs match, or that numbers are finite. */
 export const VALUE_CHECKS: Readonly<Record<string, KernelCheck>> = {
@@ -42,7 +42,7 @@ export const VALUE_CHECKS: Readonly<Record<string, KernelCheck>> = {
     const image = call.ranked('image', 4);
     const transforms = call.ranked('transforms', 2);
     if (transforms.shape[1] !== 8 || ![1, image.shape[0]].includes(transforms.shape[0]))
-      call.refuse(`transforms is ${told(transforms)}, but must be [1 or ${image.shape[0]}, 8].`);
+      call.refuse(`transforms is ${typeAndShape(transforms)}, but must be [1 or ${image.shape[0]}, 8].`);
     call.typed('float32', 'transforms');
     call.finiteValues('transforms');
     if (call.attrs.outputShape !== undefined && call.attrs.outputShape !== null)
@@ -101,7 +101,7 @@ function trailing(call: CheckedCall, name: string, shape: readonly number[]): vo
   if (info === undefined || sizeOf(info.shape) === 1) return;
   const own = info.shape.slice(info.shape.findIndex((length) => length !== 1));
   if (own.length > shape.length || own.join() !== shape.slice(shape.length - own.length).join())
-    call.refuse(`${name} is ${told(info)}, but its shape must equal the last axes of [${shape}].`);
+    call.refuse(`${name} is ${typeAndShape(info)}, but its shape must equal the last axes of [${shape}].`);
 }
 
 /** Refuses an integer division by zero: in WebAssembly it is a trap, and in C++ its result is undefined. */
@@ -111,7 +111,9 @@ function divisor(call: CheckedCall): void {
   const values = call.values('b');
   for (let i = 0; i < values.length; i++)
     if (values[i] === 0)
-      call.refuse(`element ${i} of the divisor ${told(b)} is 0; cast a and b to float32 to get infinity.`);
+      call.refuse(
+        `element ${i} of the divisor ${typeAndShape(b)} is 0; cast a and b to float32 to get infinity.`,
+      );
 }
 
 function resized(call: CheckedCall): void {
@@ -124,13 +126,15 @@ function resizedGrad(call: CheckedCall): void {
   const dy = call.ranked('dy', 4);
   call.typed('float32', 'dy');
   if (dy.shape[0] !== images.shape[0] || dy.shape[3] !== images.shape[3])
-    call.refuse(`dy ${told(dy)} cannot be the gradient of a resize of images ${told(images)}.`);
+    call.refuse(
+      `dy ${typeAndShape(dy)} cannot be the gradient of a resize of images ${typeAndShape(images)}.`,
+    );
 }
 
 /** Checks that x is [N, C, …], and that the other inputs have one element for each of the C channels. */
 function perChannel(call: CheckedCall, ...names: readonly string[]): void {
   const x = call.input('x');
-  if (x.shape.length < 2) call.refuse(`x is ${told(x)}; it must be [images, channels, …].`);
+  if (x.shape.length < 2) call.refuse(`x is ${typeAndShape(x)}; it must be [images, channels, …].`);
   call.sizes(x.shape[1] ?? 0, ...names);
 }
 
@@ -150,7 +154,7 @@ function flash(call: CheckedCall): readonly number[] {
   const groups = k.shape[2] ?? 0;
   if (k.shape[0] !== batch || k.shape[3] !== headDim || heads % groups !== 0)
     call.refuse(
-      `k ${told(k)} does not fit q [${shape}]: batch and head size must be equal, and q's heads divisible by k's.`,
+      `k ${typeAndShape(k)} does not fit q [${shape}]: batch and head size must be equal, and q's heads divisible by k's.`,
     );
   return shape;
 }

@@ -2,7 +2,7 @@ import * as tf from '../../../core/tf';
 import type { Windows } from '../fused/average-pool';
 import { conv2DInfo, sizeOf } from '../wasm-context';
 import { windowNumbers } from '../window-sizes';
-import { type CheckedCall, computed, type KernelCheck, told } from './checked-call';
+import { type CheckedCall, computed, type KernelCheck, typeAndShape } from './checked-call';
 
 type Shape4 = [number, number, number, number];
 type Shape5 = [number, number, number, number, number];
@@ -49,7 +49,7 @@ export const WINDOW_CHECKS: Readonly<Record<string, KernelCheck>> = {
     call.sameShape('places', dy.shape);
     const inputShape = call.wholes('inputShape', call.attrs.inputShape, 4, 0);
     if (inputShape.slice(0, 2).join() !== dy.shape.slice(0, 2).join())
-      call.refuse(`dy ${told(dy)} is not the gradient of pooled images [${inputShape}].`);
+      call.refuse(`dy ${typeAndShape(dy)} is not the gradient of pooled images [${inputShape}].`);
     const pixels = sizeOf(inputShape.slice(2));
     call.indices('places', pixels, `a plane of ${pixels} pixels`);
   },
@@ -231,5 +231,5 @@ function fused(call: CheckedCall, outShape: readonly number[]): void {
   call.sizes(channels, 'bias');
   const alpha = call.optional('preluActivationWeights');
   if (alpha !== undefined && alpha.shape.length > 0 && alpha.shape.at(-1) !== channels)
-    call.refuse(`preluActivationWeights is ${told(alpha)}, but must have ${channels} elements.`);
+    call.refuse(`preluActivationWeights is ${typeAndShape(alpha)}, but must have ${channels} elements.`);
 }

@@ -1,5 +1,5 @@
 import * as tf from '../../../core/tf';
-import { given, replaceKernel, sizeOf, type WasmContext } from '../wasm-context';
+import { present, replaceKernel, sizeOf, type WasmContext } from '../wasm-context';
 import { FUSED, runForFirst } from './fused-kernel';
 
 /**
@@ -22,7 +22,7 @@ export function registerAveragePool(context: WasmContext): void {
     const { inputShape, rows, columns } = attrs as unknown as PoolAttributes; // attrs were checked
     const y = backend.makeOutput([...inputShape.slice(0, 2), rows.length, columns.length], 'float32');
     if (!context.hasValues) return y;
-    const [from, to] = [backend.typedArrayFromHeap(given(x)), backend.typedArrayFromHeap(y)];
+    const [from, to] = [backend.typedArrayFromHeap(present(x)), backend.typedArrayFromHeap(y)];
     forEachWindow(inputShape, rows, columns, (begin, end, width, height, share, out) => {
       let sum = 0;
       for (let line = 0; line < height; line++)
@@ -35,7 +35,7 @@ export function registerAveragePool(context: WasmContext): void {
     const { inputShape, rows, columns } = attrs as unknown as PoolAttributes; // attrs were checked
     const dx = backend.makeOutput(inputShape, 'float32');
     if (!context.hasValues) return dx;
-    const [from, to] = [backend.typedArrayFromHeap(given(dy)), backend.typedArrayFromHeap(dx).fill(0)];
+    const [from, to] = [backend.typedArrayFromHeap(present(dy)), backend.typedArrayFromHeap(dx).fill(0)];
     forEachWindow(inputShape, rows, columns, (begin, end, width, height, share, out) => {
       const each = (from[out] as number) * share;
       for (let line = 0; line < height; line++)

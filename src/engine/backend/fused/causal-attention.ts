@@ -1,6 +1,6 @@
 import * as tf from '../../../core/tf';
 import type { Sgemm } from '../blas';
-import { given, offsetOf, replaceKernel, type WasmContext } from '../wasm-context';
+import { offsetOf, present, replaceKernel, type WasmContext } from '../wasm-context';
 import { differentiateBy, FUSED } from './fused-kernel';
 
 /** Numbers of sequences, positions, heads, and values per head. */
@@ -27,18 +27,18 @@ export function registerCausalAttention(context: WasmContext): void {
     return;
   }
   replaceKernel(FUSED.causalAttention, () => ({ qkv }, attrs) => {
-    const sizes = sizesOf(given(qkv), Number(attrs.heads));
+    const sizes = sizesOf(present(qkv), Number(attrs.heads));
     const { batch, seq, heads, headDim } = sizes;
     const y = backend.makeOutput([batch, seq, heads * headDim], 'float32');
     const p = backend.makeOutput([batch, heads, seq, seq], 'float32');
-    forward(context, sgemm, sizes, given(qkv), y, p);
+    forward(context, sgemm, sizes, present(qkv), y, p);
     return [y, p];
   });
   replaceKernel(FUSED.causalAttentionGrad, () => ({ qkv, p, dy }, attrs) => {
-    const sizes = sizesOf(given(qkv), Number(attrs.heads));
-    const dQkv = backend.makeOutput(given(qkv).shape, 'float32');
+    const sizes = sizesOf(present(qkv), Number(attrs.heads));
+    const dQkv = backend.makeOutput(present(qkv).shape, 'float32');
     const scratch = backend.makeOutput([sizes.seq, sizes.seq], 'float32');
-    backward(context, sgemm, sizes, { qkv: given(qkv), p: given(p), dy: given(dy), dQkv, scratch });
+    backward(context, sgemm, sizes, { qkv: present(qkv), p: present(p), dy: present(dy), dQkv, scratch });
     backend.disposeData(scratch.dataId);
     return dQkv;
   });

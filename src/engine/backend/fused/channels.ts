@@ -1,5 +1,5 @@
 import type * as tf from '../../../core/tf';
-import { given, offsetOf, replaceKernel, sizeOf, type WasmContext } from '../wasm-context';
+import { offsetOf, present, replaceKernel, sizeOf, type WasmContext } from '../wasm-context';
 import { FUSED } from './fused-kernel';
 
 /**
@@ -8,33 +8,33 @@ import { FUSED } from './fused-kernel';
  */
 export function registerChannels(context: WasmContext): void {
   const { kernels, backend } = context;
-  const at = (info: tf.TensorInfo | undefined): number => offsetOf(context, given(info));
+  const at = (info: tf.TensorInfo | undefined): number => offsetOf(context, present(info));
   const perChannel = (x: tf.TensorInfo | undefined): tf.TensorInfo =>
-    backend.makeOutput([given(x).shape[1] ?? 1], 'float32');
+    backend.makeOutput([present(x).shape[1] ?? 1], 'float32');
   replaceKernel(FUSED.channelMoments, () => ({ x }) => {
     const [mean, variance] = [perChannel(x), perChannel(x)];
-    kernels.channelMoments(at(x), at(mean), at(variance), ...sizesOf(given(x)));
+    kernels.channelMoments(at(x), at(mean), at(variance), ...sizesOf(present(x)));
     return [mean, variance];
   });
   replaceKernel(FUSED.channelSums, () => ({ x }) => {
     const sums = perChannel(x);
-    kernels.channelSums(at(x), at(sums), ...sizesOf(given(x)));
+    kernels.channelSums(at(x), at(sums), ...sizesOf(present(x)));
     return sums;
   });
   replaceKernel(FUSED.channelProducts, () => ({ x, dy, mean }) => {
     const products = perChannel(x);
-    kernels.channelProducts(at(x), at(dy), at(mean), at(products), ...sizesOf(given(x)));
+    kernels.channelProducts(at(x), at(dy), at(mean), at(products), ...sizesOf(present(x)));
     return products;
   });
   replaceKernel(FUSED.channelAffine, () => ({ x, scale, shift }) => {
-    const y = backend.makeOutput(given(x).shape, 'float32');
-    kernels.channelAffine(at(x), at(scale), at(shift), at(y), ...sizesOf(given(x)));
+    const y = backend.makeOutput(present(x).shape, 'float32');
+    kernels.channelAffine(at(x), at(scale), at(shift), at(y), ...sizesOf(present(x)));
     return y;
   });
   replaceKernel(FUSED.channelGrad, () => ({ x, dy, mean, scale, offset, slope }) => {
-    const dx = backend.makeOutput(given(x).shape, 'float32');
+    const dx = backend.makeOutput(present(x).shape, 'float32');
     const factors = [at(mean), at(scale), at(offset), at(slope)] as const;
-    kernels.channelGrad(at(x), at(dy), ...factors, at(dx), ...sizesOf(given(x)));
+    kernels.channelGrad(at(x), at(dy), ...factors, at(dx), ...sizesOf(present(x)));
     return dx;
   });
 }

@@ -1,9 +1,9 @@
 import * as tf from '../../../core/tf';
 import {
   type Attributes,
-  given,
   heapProduct,
   offsetOf,
+  present,
   replaceKernel,
   sizeOf,
   type WasmContext,
@@ -24,25 +24,25 @@ export function registerConvolutions(context: WasmContext): void {
     FUSED.conv2d,
     () =>
       ({ x, filter, bias }, attrs) =>
-        convolve(context, given(x), given(filter), bias, attrs),
+        convolve(context, present(x), present(filter), bias, attrs),
   );
   replaceKernel(
     FUSED.conv2dInputGrad,
     () =>
       ({ dy, filter }, attrs) =>
-        inputGradient(context, given(dy), given(filter), attrs),
+        inputGradient(context, present(dy), present(filter), attrs),
   );
   replaceKernel(
     FUSED.conv2dFilterGrad,
     () =>
       ({ x, dy }, attrs) =>
-        filterGradient(context, given(x), given(dy), attrs),
+        filterGradient(context, present(x), present(dy), attrs),
   );
   tf.registerGradient({
     kernelName: FUSED.conv2d,
     inputsToSave: ['x', 'filter'],
     gradFunc: (dy, saved, attrs) => {
-      const [x, filter] = [given(saved[0]), given(saved[1])];
+      const [x, filter] = [present(saved[0]), present(saved[1])];
       const gradient = dy as tf.Tensor; // the kernel has one output
       return {
         x: () => inputGradientOf(gradient, filter, x.shape, attrs),
@@ -56,7 +56,7 @@ export function registerConvolutions(context: WasmContext): void {
     kernelName: FUSED.conv2dInputGrad,
     inputsToSave: ['dy', 'filter'],
     gradFunc: (gradient, saved, attrs) => {
-      const [dy, filter] = [given(saved[0]), given(saved[1])];
+      const [dy, filter] = [present(saved[0]), present(saved[1])];
       const x = gradient as tf.Tensor; // the kernel has one output
       return {
         dy: () => runForFirst(FUSED.conv2d, { x, filter }, attrs as tf.NamedAttrMap),

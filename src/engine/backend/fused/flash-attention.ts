@@ -1,6 +1,6 @@
 import * as tf from '../../../core/tf';
 import type { Sgemm } from '../blas';
-import { given, heapProduct, offsetOf, replaceKernel, sizeOf, type WasmContext } from '../wasm-context';
+import { heapProduct, offsetOf, present, replaceKernel, sizeOf, type WasmContext } from '../wasm-context';
 import { FUSED, runFused, withScratch } from './fused-kernel';
 
 /*
@@ -15,22 +15,22 @@ export function registerFlashAttention(context: WasmContext): void {
   const { backend } = context;
   const makeLike = (info: tf.TensorInfo): tf.TensorInfo => backend.makeOutput(info.shape, 'float32');
   replaceKernel(FUSED.flashAttention, () => ({ q, k, v }, attrs) => {
-    const pass = passOf(context, given(q), given(k), attrs);
+    const pass = passOf(context, present(q), present(k), attrs);
     const { batch, heads, queries } = pass.sizes;
-    const out = makeLike(given(q));
+    const out = makeLike(present(q));
     const lse = backend.makeOutput([batch, heads, queries], 'float32');
     withScratch(context, flashScratchSize('forward', pass.sizes), (scratch) => {
-      forward(context, pass, { q: given(q), k: given(k), v: given(v), out, lse, scratch });
+      forward(context, pass, { q: present(q), k: present(k), v: present(v), out, lse, scratch });
     });
     return [out, lse];
   });
   replaceKernel(FUSED.flashAttentionGrad, () => (inputs, attrs) => {
-    const [q, k, v] = [given(inputs.q), given(inputs.k), given(inputs.v)];
-    const [out, lse] = [given(inputs.out), given(inputs.lse)];
+    const [q, k, v] = [present(inputs.q), present(inputs.k), present(inputs.v)];
+    const [out, lse] = [present(inputs.out), present(inputs.lse)];
     const pass = passOf(context, q, k, attrs);
     const [dq, dk, dv] = [makeLike(q), makeLike(k), makeLike(v)];
     withScratch(context, flashScratchSize('backward', pass.sizes), (scratch) => {
-      const gradients = { dOut: given(inputs.dOut), dLse: given(inputs.dLse), dq, dk, dv };
+      const gradients = { dOut: present(inputs.dOut), dLse: present(inputs.dLse), dq, dk, dv };
       backward(context, pass, { q, k, v, out, lse, scratch, ...gradients });
     });
     return [dq, dk, dv];
@@ -40,14 +40,20 @@ export function registerFlashAttention(context: WasmContext): void {
     inputsToSave: ['q', 'k', 'v'],
     outputsToSave: [true, true],
     gradFunc: (dys, saved, attrs) => {
-      const [q, k, v, out, lse] = saved.map(given) as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor];
+      const [q, k, v, out, lse] = saved.map(present) as [
+        tf.Tensor,
+        tf.Tensor,
+        tf.Tensor,
+        tf.Tensor,
+        tf.Tensor,
+      ];
       const [dOut, dLse] = dys as [tf.Tensor, tf.Tensor]; // one gradient per output
       const [dq, dk, dv] = runFused(
         FUSED.flashAttentionGrad,
         { q, k, v, out, lse, dOut, dLse },
         attrs as tf.NamedAttrMap,
       );
-      return { q: () => given(dq), k: () => given(dk), v: () => given(dv) };
+      return { q: () => present(dq), k: () => present(dk), v: () => present(dv) };
     },
   });
 }

@@ -1,7 +1,7 @@
 import type { Tag } from '../../../core';
 import * as tf from '../../../core/tf';
 import { tfjsState } from '../tfjs-state';
-import { aliasOf, given, isSoleOwner, offsetOf, type WasmContext } from '../wasm-context';
+import { aliasOf, offsetOf, ownsBufferAlone, present, type WasmContext } from '../wasm-context';
 
 /** Names of the engine's own kernels in tfjs's registry. */
 export const FUSED = {
@@ -86,7 +86,7 @@ export function runForFirst(
   attrs: tf.NamedAttrMap = {},
 ): tf.Tensor {
   const [first, ...others] = runFused(name, inputs, attrs);
-  for (const other of others) other.dispose();
+  for (const output of others) output.dispose();
   return first as tf.Tensor; // every kernel has at least one output
 }
 
@@ -111,13 +111,13 @@ export function differentiateBy(
     inputsToSave: [...inputs],
     outputsToSave: outputs.map((name) => name !== null),
     gradFunc: (dys, saved, attrs) => {
-      const known = Object.fromEntries(names.map((name, i) => [name, given(saved[i])]));
+      const known = Object.fromEntries(names.map((name, i) => [name, present(saved[i])]));
       const gradients = runFused(
         gradient,
-        { ...known, [dy]: given([dys].flat()[0]) },
+        { ...known, [dy]: present([dys].flat()[0]) },
         attrs as tf.NamedAttrMap,
       );
-      return Object.fromEntries(of.map((name, i) => [name, () => given(gradients[i])]));
+      return Object.fromEntries(of.map((name, i) => [name, () => present(gradients[i])]));
     },
   });
 }
@@ -131,7 +131,7 @@ export function outputLike(
   like: tf.TensorInfo,
 ): { info: tf.TensorInfo; offset: number } {
   const info =
-    isConsumable(like) && isSoleOwner(context, like)
+    isConsumable(like) && ownsBufferAlone(context, like)
       ? aliasOf(context, like, like.shape)
       : context.backend.makeOutput(like.shape, like.dtype);
   return { info, offset: offsetOf(context, info) };

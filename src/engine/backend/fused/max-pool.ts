@@ -1,5 +1,5 @@
 import * as tf from '../../../core/tf';
-import { given, offsetOf, replaceKernel, sizeOf, type WasmContext } from '../wasm-context';
+import { offsetOf, present, replaceKernel, sizeOf, type WasmContext } from '../wasm-context';
 import { type WindowAttributes, windowNumbers } from '../window-sizes';
 import { FUSED, runForFirst } from './fused-kernel';
 
@@ -9,9 +9,9 @@ import { FUSED, runForFirst } from './fused-kernel';
  */
 export function registerMaxPool(context: WasmContext): void {
   const { kernels, backend } = context;
-  const at = (info: tf.TensorInfo | undefined): number => offsetOf(context, given(info));
+  const at = (info: tf.TensorInfo | undefined): number => offsetOf(context, present(info));
   replaceKernel(FUSED.maxPool2d, () => ({ x }, attrs) => {
-    const [images = 0, channels = 0, ...image] = given(x).shape;
+    const [images = 0, channels = 0, ...image] = present(x).shape;
     const window = attrs as unknown as WindowAttributes & { readonly kernel: readonly number[] }; // attrs were checked
     const numbers = windowNumbers(image, window.kernel, window);
     const shape = [images, channels, numbers[10], numbers[11]];
@@ -23,7 +23,7 @@ export function registerMaxPool(context: WasmContext): void {
     const inputShape = attrs.inputShape as number[]; // attrs were checked
     const planes = sizeOf(inputShape.slice(0, 2));
     const dx = backend.makeOutput(inputShape, 'float32');
-    const [size, count] = [sizeOf(inputShape.slice(2)), sizeOf(given(dy).shape.slice(2))];
+    const [size, count] = [sizeOf(inputShape.slice(2)), sizeOf(present(dy).shape.slice(2))];
     kernels.maxPoolGrad(at(dy), at(places), at(dx), planes, size, count);
     return dx;
   });
@@ -35,7 +35,7 @@ export function registerMaxPool(context: WasmContext): void {
       x: () =>
         runForFirst(
           FUSED.maxPool2dGrad,
-          { dy: given([dys].flat()[0]), places: given(places) },
+          { dy: present([dys].flat()[0]), places: present(places) },
           { inputShape: (attrs as { inputShape: number[] }).inputShape },
         ),
     }),

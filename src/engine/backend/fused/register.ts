@@ -1,5 +1,5 @@
 import * as tf from '../../../core/tf';
-import { given, offsetOf, replaceKernel, runKernel, sizeOf, type WasmContext } from '../wasm-context';
+import { offsetOf, present, replaceKernel, runKernel, sizeOf, type WasmContext } from '../wasm-context';
 import { registerAveragePool } from './average-pool';
 import { registerCausalAttention } from './causal-attention';
 import { registerChannels } from './channels';
@@ -36,13 +36,13 @@ export function registerFusedKernels(context: WasmContext): void {
 function registerLinear(): void {
   replaceKernel(FUSED.linear, () => ({ x, weight, bias }) => {
     const attrs = { transposeA: false, transposeB: true };
-    return runKernel('_FusedMatMul', { a: given(x), b: given(weight), bias: given(bias) }, attrs);
+    return runKernel('_FusedMatMul', { a: present(x), b: present(weight), bias: present(bias) }, attrs);
   });
   tf.registerGradient({
     kernelName: FUSED.linear,
     inputsToSave: ['x', 'weight'],
     gradFunc: (dy, saved) => {
-      const [gradient, x, weight] = [dy as tf.Tensor2D, given(saved[0]), given(saved[1])];
+      const [gradient, x, weight] = [dy as tf.Tensor2D, present(saved[0]), present(saved[1])];
       return {
         x: () => tf.matMul(gradient, weight),
         weight: () => tf.matMul(gradient, x, true, false),
@@ -57,18 +57,18 @@ function registerLayerNorm(context: WasmContext): void {
   const { kernels, backend } = context;
   const at = offsetsOn(context);
   replaceKernel(FUSED.layerNorm, () => ({ x, weight, bias }, attrs) => {
-    const [rows, width] = rowsOf(given(x));
-    const y = backend.makeOutput(given(x).shape, 'float32');
+    const [rows, width] = rowsOf(present(x));
+    const y = backend.makeOutput(present(x).shape, 'float32');
     const stats = backend.makeOutput([rows, 2], 'float32');
     kernels.layerNorm(at(x), at(weight), at(bias), at(y), at(stats), rows, width, Number(attrs.eps));
     return [y, stats];
   });
   replaceKernel(FUSED.layerNormGrad, () => ({ x, weight, stats, dy }) => {
-    const width = given(weight).shape[0] ?? 1;
+    const width = present(weight).shape[0] ?? 1;
     const dWeight = backend.makeOutput([width], 'float32');
     const dBias = backend.makeOutput([width], 'float32');
-    const dx = outputLike(context, given(dy));
-    const rows = sizeOf(given(x).shape) / width;
+    const dx = outputLike(context, present(dy));
+    const rows = sizeOf(present(x).shape) / width;
     const run = (totals: number): void => {
       const outputs = [dx.offset, at(dWeight), at(dBias)] as const;
       kernels.layerNormGrad(at(x), at(weight), at(stats), at(dy), ...outputs, totals, ROW_BLOCK, rows, width);
@@ -92,15 +92,15 @@ function registerGelu(context: WasmContext): void {
   const { kernels, backend } = context;
   const at = offsetsOn(context);
   replaceKernel(FUSED.gelu, () => ({ x }, { exact }) => {
-    const y = backend.makeOutput(given(x).shape, 'float32');
+    const y = backend.makeOutput(present(x).shape, 'float32');
     const compute = exact === true ? kernels.geluExact : kernels.gelu;
     compute(at(x), at(y), sizeOf(y.shape));
     return y;
   });
   replaceKernel(FUSED.geluGrad, () => ({ x, dy }, { exact }) => {
-    const dx = outputLike(context, given(dy));
+    const dx = outputLike(context, present(dy));
     const compute = exact === true ? kernels.geluExactGrad : kernels.geluGrad;
-    compute(at(x), at(dy), dx.offset, sizeOf(given(x).shape));
+    compute(at(x), at(dy), dx.offset, sizeOf(present(x).shape));
     return dx.info;
   });
   differentiateBy(FUSED.gelu, FUSED.geluGrad, ['x'], { inputs: ['x'] });
@@ -113,15 +113,15 @@ function registerCausalSoftmax(context: WasmContext): void {
   const { kernels, backend } = context;
   const at = offsetsOn(context);
   replaceKernel(FUSED.causalSoftmax, () => ({ scores }, attrs) => {
-    const { shape } = given(scores);
+    const { shape } = present(scores);
     const [rows = 1, columns = 1] = shape.slice(-2);
     const p = backend.makeOutput(shape, 'float32');
     kernels.causalSoftmax(at(scores), at(p), sizeOf(shape.slice(0, -2)), rows, columns, Number(attrs.scale));
     return p;
   });
   replaceKernel(FUSED.softmaxGrad, () => ({ p, dp }, attrs) => {
-    const [rows, columns] = rowsOf(given(p));
-    const out = outputLike(context, given(dp));
+    const [rows, columns] = rowsOf(present(p));
+    const out = outputLike(context, present(dp));
     kernels.softmaxGrad(at(p), at(dp), out.offset, rows, columns, Number(attrs.scale));
     return out.info;
   });
@@ -136,16 +136,16 @@ function registerCrossEntropy(context: WasmContext): void {
   const { kernels, backend } = context;
   const at = offsetsOn(context);
   replaceKernel(FUSED.crossEntropy, () => ({ logits, labels }) => {
-    const [rows, classes] = rowsOf(given(logits));
+    const [rows, classes] = rowsOf(present(logits));
     const norms = backend.makeOutput([rows], 'float32');
     const losses = backend.makeOutput([rows], 'float32');
     kernels.crossEntropy(at(logits), at(labels), at(losses), at(norms), rows, classes);
     return [meanOf(context, losses), norms];
   });
   replaceKernel(FUSED.crossEntropyGrad, () => ({ logits, labels, norms, dy }) => {
-    const [rows, classes] = rowsOf(given(logits));
-    const out = outputLike(context, given(logits));
-    const scale = numberIn(context, given(dy)) / rows;
+    const [rows, classes] = rowsOf(present(logits));
+    const out = outputLike(context, present(logits));
+    const scale = numberIn(context, present(dy)) / rows;
     kernels.crossEntropyGrad(at(logits), at(labels), at(norms), out.offset, rows, classes, scale);
     return out.info;
   });
@@ -160,15 +160,15 @@ function registerCrossEntropyInPlace(context: WasmContext): void {
   const { kernels, backend } = context;
   const at = offsetsOn(context);
   replaceKernel(FUSED.crossEntropyInPlace, () => ({ logits, labels }) => {
-    const [rows, classes] = rowsOf(given(logits));
+    const [rows, classes] = rowsOf(present(logits));
     const losses = backend.makeOutput([rows], 'float32');
     kernels.crossEntropyInPlace(at(logits), at(labels), at(losses), rows, classes, 1 / rows);
     return meanOf(context, losses);
   });
   replaceKernel(FUSED.scaledGrad, () => ({ x, dy }) => {
-    const size = sizeOf(given(x).shape);
-    const scale = numberIn(context, given(dy));
-    const out = outputLike(context, given(x));
+    const size = sizeOf(present(x).shape);
+    const scale = numberIn(context, present(dy));
+    const out = outputLike(context, present(x));
     if (out.offset !== at(x)) backend.wasm.HEAPU8.copyWithin(out.offset, at(x), at(x) + 4 * size);
     if (scale !== 1) kernels.scale(out.offset, scale, size);
     return out.info;
@@ -177,7 +177,7 @@ function registerCrossEntropyInPlace(context: WasmContext): void {
     kernelName: FUSED.crossEntropyInPlace,
     inputsToSave: ['logits'],
     gradFunc: (dy, saved) => ({
-      logits: () => runForFirst(FUSED.scaledGrad, { x: given(saved[0]), dy: dy as tf.Tensor }),
+      logits: () => runForFirst(FUSED.scaledGrad, { x: present(saved[0]), dy: dy as tf.Tensor }),
     }),
   });
 }
@@ -187,17 +187,17 @@ function registerEmbedding(context: WasmContext): void {
   const { kernels, backend } = context;
   const at = offsetsOn(context);
   replaceKernel(FUSED.embedding, () => ({ table, ids }) => {
-    const [rows = 0, width = 0] = given(table).shape;
-    const out = backend.makeOutput([...given(ids).shape, width], 'float32');
-    kernels.takeRows(at(table), at(ids), at(out), sizeOf(given(ids).shape), rows, width);
+    const [rows = 0, width = 0] = present(table).shape;
+    const out = backend.makeOutput([...present(ids).shape, width], 'float32');
+    kernels.takeRows(at(table), at(ids), at(out), sizeOf(present(ids).shape), rows, width);
     return out;
   });
   replaceKernel(FUSED.embeddingGrad, () => ({ ids, dy }, attrs) => {
     const rows = Number(attrs.rows);
-    const width = given(dy).shape.at(-1) ?? 1;
+    const width = present(dy).shape.at(-1) ?? 1;
     const out = backend.makeOutput([rows, width], 'float32');
     kernels.fill(at(out), 0, rows * width);
-    kernels.addToRows(at(out), at(ids), at(dy), sizeOf(given(ids).shape), rows, width);
+    kernels.addToRows(at(out), at(ids), at(dy), sizeOf(present(ids).shape), rows, width);
     const { paddingIndex } = attrs;
     if (typeof paddingIndex === 'number') kernels.fill(at(out) + 4 * paddingIndex * width, 0, width);
     return out;
@@ -209,10 +209,10 @@ function registerEmbedding(context: WasmContext): void {
 function registerDropout(context: WasmContext): void {
   const at = offsetsOn(context);
   replaceKernel(FUSED.dropout, () => ({ x }, { rate, period, seeds }) => {
-    const out = outputLike(context, given(x));
+    const out = outputLike(context, present(x));
     const [seed = 0, otherSeed = 0] = seeds as readonly number[]; // the kernel's check has tested the attributes
     const p = Number(rate);
-    const numbers = [sizeOf(given(x).shape), Number(period), seed, otherSeed] as const;
+    const numbers = [sizeOf(present(x).shape), Number(period), seed, otherSeed] as const;
     context.kernels.dropout(at(x), out.offset, ...numbers, (p * 2 ** 32) | 0, p === 1 ? 0 : 1 / (1 - p));
     return out.info;
   });
@@ -226,7 +226,7 @@ function registerDropout(context: WasmContext): void {
 }
 
 function offsetsOn(context: WasmContext): (info: tf.TensorInfo | undefined) => number {
-  return (info) => offsetOf(context, given(info));
+  return (info) => offsetOf(context, present(info));
 }
 
 /** Returns the number of rows and the length of a row (the last axis). */

@@ -1,8 +1,8 @@
 import {
   type Attributes,
-  given,
   type Kernel,
   offsetOf,
+  present,
   replaceKernel,
   sizeOf,
   type WasmContext,
@@ -30,7 +30,7 @@ export function registerComparisons(context: WasmContext): void {
   replaceKernel('Pow', (original) => integersBy(pairwise(context, integerPower), original));
   replaceKernel('Prelu', () => {
     const run = pairwise(context, (x, alpha) => (x > 0 ? x : Math.imul(x, alpha)), prelu);
-    return ({ x, alpha }, attrs) => run({ a: given(x), b: given(alpha) }, attrs);
+    return ({ x, alpha }, attrs) => run({ a: present(x), b: present(alpha) }, attrs);
   });
   const clip = (attrs: Attributes) => [Number(attrs.clipValueMin), Number(attrs.clipValueMax)] as const;
   replaceKernel('ClipByValue', () => clamp(context, clip));
@@ -42,7 +42,7 @@ export function registerComparisons(context: WasmContext): void {
   for (const [name, answer] of Object.entries(INTEGER_TESTS)) {
     replaceKernel(name, (original) =>
       integersBy(({ x }) => {
-        const out = context.backend.makeOutput(given(x).shape, 'bool');
+        const out = context.backend.makeOutput(present(x).shape, 'bool');
         context.backend.typedArrayFromHeap(out).fill(answer);
         return out;
       }, original),
@@ -83,7 +83,7 @@ function integerPower(base: number, exponent: number): number {
 function integersBy(integers: Kernel, original: Kernel | null): Kernel {
   return (inputs, attrs) => {
     const [first] = Object.values(inputs);
-    return (given(first).dtype === 'float32' ? given(original) : integers)(inputs, attrs);
+    return (present(first).dtype === 'float32' ? present(original) : integers)(inputs, attrs);
   };
 }
 
@@ -94,7 +94,7 @@ function pairwise(
   floats?: Pairwise,
 ): Kernel {
   return ({ a, b }) => {
-    const infos = [given(a), given(b)] as const;
+    const infos = [present(a), present(b)] as const;
     const { shape, length, aStep, bStep, all } = runsOf(infos[0].shape, infos[1].shape);
     const { backend } = context;
     const out = backend.makeOutput(shape, infos[0].dtype);
@@ -125,7 +125,7 @@ function unary(
   floats?: (x: number, out: number, n: number) => void,
 ): Kernel {
   return ({ x }) => {
-    const input = given(x);
+    const input = present(x);
     const out = context.backend.makeOutput(input.shape, input.dtype);
     if (!context.hasValues) return out;
     if (floats !== undefined && input.dtype === 'float32')
@@ -143,6 +143,6 @@ function clamp(context: WasmContext, limits: (attrs: Attributes) => readonly [nu
     const [low, high] = limits(attrs);
     const floats = (from: number, out: number, n: number): void =>
       context.kernels.clamp(from, out, n, low, high);
-    return unary(context, (value) => Math.min(high, Math.max(low, value)), floats)({ x: given(x) }, attrs);
+    return unary(context, (value) => Math.min(high, Math.max(low, value)), floats)({ x: present(x) }, attrs);
   };
 }

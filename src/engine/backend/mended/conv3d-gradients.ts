@@ -1,5 +1,5 @@
 import * as tf from '../../../core/tf';
-import { type Attributes, given, type Kernel, replaceKernel, type WasmContext } from '../wasm-context';
+import { type Attributes, type Kernel, present, replaceKernel, type WasmContext } from '../wasm-context';
 
 /** Replaces the gradients of convolutions of volumes, which read outside of their tensors in tfjs. */
 export function registerConv3dGradients(context: WasmContext): void {
@@ -10,13 +10,13 @@ export function registerConv3dGradients(context: WasmContext): void {
 /** Returns the kernel of the gradient of `target`: a sum of products of dy and the other operand (x or filter). */
 function gradientOf({ backend, hasValues }: WasmContext, target: 'filter' | 'input'): Kernel {
   return ({ x, filter, dy }, attrs) => {
-    const other = given(target === 'filter' ? x : filter);
+    const operand = present(target === 'filter' ? x : filter);
     const shape = attrs[`${target}Shape`] as number[]; // an attribute of tfjs's kernel
-    const [inputShape, filterShape] = target === 'filter' ? [other.shape, shape] : [shape, other.shape];
+    const [inputShape, filterShape] = target === 'filter' ? [operand.shape, shape] : [shape, operand.shape];
     const out = backend.makeOutput(shape, 'float32');
     if (!hasValues) return out;
     const result = backend.typedArrayFromHeap(out).fill(0);
-    const [factors, gradients] = [other, given(dy)].map((info) => backend.typedArrayFromHeap(info)) as [
+    const [factors, gradients] = [operand, present(dy)].map((info) => backend.typedArrayFromHeap(info)) as [
       Float32Array,
       Float32Array,
     ];

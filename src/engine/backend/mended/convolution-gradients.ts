@@ -2,9 +2,9 @@ import type * as tf from '../../../core/tf';
 import {
   type ConvInfo,
   conv2DInfo,
-  given,
   type Kernel,
   offsetOf,
+  present,
   replaceKernel,
   runKernel,
   sizeOf,
@@ -27,10 +27,10 @@ export function registerConvolutionGradients(context: WasmContext): void {
 /** tfjs pads as 'same' wrongly where the stride is larger than the filter; explicit amounts of the same padding are right. */
 function withExplicitPads(original: Kernel | null, depthwise: boolean): Kernel {
   return (inputs, attrs) => {
-    if (attrs.pad !== 'same') return given(original)(inputs, attrs);
+    if (attrs.pad !== 'same') return present(original)(inputs, attrs);
     const { top, bottom, left, right } = conv2DInfo(
-      given(inputs.x).shape,
-      given(inputs.filter).shape,
+      present(inputs.x).shape,
+      present(inputs.filter).shape,
       attrs,
       depthwise,
     ).padInfo;
@@ -40,7 +40,7 @@ function withExplicitPads(original: Kernel | null, depthwise: boolean): Kernel {
       [left, right],
       [0, 0],
     ];
-    return given(original)(inputs, { ...attrs, pad });
+    return present(original)(inputs, { ...attrs, pad });
   };
 }
 
@@ -50,12 +50,12 @@ function inputGradient(context: WasmContext, original: Kernel | null): Kernel {
     const inputShape = attrs.inputShape as number[]; // tfjs's kernel has this attribute
     const isDilated = ((attrs.dilations ?? 1) as number | number[]).toString().replace(/[1,]/g, '') !== '';
     if (!isDilated && inputShape[0] !== 0)
-      return given(original)({ dy: given(dy), filter: given(filter) }, attrs);
-    const info = conv2DInfo(inputShape, given(filter).shape, attrs, false);
+      return present(original)({ dy: present(dy), filter: present(filter) }, attrs);
+    const info = conv2DInfo(inputShape, present(filter).shape, attrs, false);
     const { batchSize, outHeight, outWidth, outChannels, inChannels, filterHeight, filterWidth } = info;
     const [rows, width] = [batchSize * outHeight * outWidth, filterHeight * filterWidth * inChannels];
-    const a = { ...given(dy), shape: [rows, outChannels] };
-    const b = { ...given(filter), shape: [width, outChannels] };
+    const a = { ...present(dy), shape: [rows, outChannels] };
+    const b = { ...present(filter), shape: [width, outChannels] };
     const columns = runKernel('BatchMatMul', { a, b }, { transposeA: false, transposeB: true });
     const out = context.backend.makeOutput(inputShape, 'float32');
     const [from, to] = [offsetOf(context, columns), offsetOf(context, out)];
@@ -89,7 +89,7 @@ const COLUMN_BYTES = 32 * 2 ** 20;
  */
 function filterGradient(context: WasmContext): Kernel {
   return ({ x, dy }, attrs) => {
-    const [input, gradient] = [given(x), given(dy)];
+    const [input, gradient] = [present(x), present(dy)];
     const filterShape = attrs.filterShape as number[]; // tfjs's kernel has this attribute
     const info = conv2DInfo(input.shape, filterShape, attrs, false);
     const { batchSize, outHeight, outWidth, outChannels, inChannels, filterHeight, filterWidth } = info;
@@ -151,15 +151,15 @@ function layOut(
  */
 function depthwiseGradient(context: WasmContext, target: 'filter' | 'input'): Kernel {
   return ({ x, filter, dy }, attrs) => {
-    const [other, factor] =
-      target === 'filter' ? [given(x), 'input' as const] : [given(filter), 'filter' as const];
+    const [operand, factor] =
+      target === 'filter' ? [present(x), 'input' as const] : [present(filter), 'filter' as const];
     const shape = attrs[`${target}Shape`] as number[]; // an attribute of tfjs's kernel
-    const [inputShape, filterShape] = target === 'filter' ? [other.shape, shape] : [shape, other.shape];
+    const [inputShape, filterShape] = target === 'filter' ? [operand.shape, shape] : [shape, operand.shape];
     const info = conv2DInfo(inputShape, filterShape, attrs, true);
     const out = context.backend.makeOutput(shape, 'float32');
     if (!context.hasValues) return out;
     const result = context.backend.typedArrayFromHeap(out).fill(0);
-    const [factors, dys] = [other, given(dy)].map((one) => context.backend.typedArrayFromHeap(one));
+    const [factors, dys] = [operand, present(dy)].map((info) => context.backend.typedArrayFromHeap(info));
     visitDepthwise(info, filterShape, (at) => {
       result[at[target]] = (result[at[target]] ?? 0) + (factors?.[at[factor]] ?? 0) * (dys?.[at.output] ?? 0);
     });

@@ -1,8 +1,8 @@
 import * as tf from '../../../core/tf';
 import {
   type Attributes,
-  given,
   type Kernel,
+  present,
   replaceKernel,
   sizeOf,
   type WasmContext,
@@ -27,7 +27,7 @@ type Shape4 = [number, number, number, number];
  */
 function dilation({ backend, hasValues }: WasmContext, target: 'x' | 'filter' | null): Kernel {
   return ({ x, filter, dy }, attrs) => {
-    const [input, kernel] = [given(x), given(filter)];
+    const [input, kernel] = [present(x), present(filter)];
     const info = tf.backend_util.computeDilation2DInfo(
       input.shape as Shape4, // the kernel's check has tested the ranks and attributes
       kernel.shape as [number, number, number],
@@ -39,8 +39,8 @@ function dilation({ backend, hasValues }: WasmContext, target: 'x' | 'filter' | 
     const made = target === null ? info.outShape : target === 'x' ? input.shape : kernel.shape;
     const out = backend.makeOutput(made, input.dtype);
     if (!hasValues) return out;
-    const values = (one: tf.TensorInfo | undefined) =>
-      one === undefined ? [] : backend.typedArrayFromHeap(one);
+    const values = (info: tf.TensorInfo | undefined) =>
+      info === undefined ? [] : backend.typedArrayFromHeap(info);
     const [from, by, gradient, to] = [
       values(input),
       values(kernel),
@@ -100,13 +100,13 @@ function forEachWindow(
 /** Returns the kernel of a projective transform of images. Source: TensorFlow's ImageProjectiveTransformV3. */
 function transform({ backend, hasValues }: WasmContext): Kernel {
   return ({ image, transforms }, attrs: Attributes) => {
-    const [batch = 0, height = 0, width = 0, channels = 0] = given(image).shape;
+    const [batch = 0, height = 0, width = 0, channels = 0] = present(image).shape;
     const [outHeight = height, outWidth = width] = (attrs.outputShape ?? []) as number[];
-    const out = backend.makeOutput([batch, outHeight, outWidth, channels], given(image).dtype);
+    const out = backend.makeOutput([batch, outHeight, outWidth, channels], present(image).dtype);
     if (!hasValues) return out;
     const [from, numbers] = [
-      backend.typedArrayFromHeap(given(image)),
-      backend.typedArrayFromHeap(given(transforms)),
+      backend.typedArrayFromHeap(present(image)),
+      backend.typedArrayFromHeap(present(transforms)),
     ];
     const to = backend.typedArrayFromHeap(out);
     const fill = Number(attrs.fillValue ?? 0);
@@ -115,13 +115,13 @@ function transform({ backend, hasValues }: WasmContext): Kernel {
     for (let i = 0; i < sizeOf(out.shape); i++) {
       const channel = i % channels;
       const [x, y] = [Math.floor(i / channels) % outWidth, Math.floor(i / channels / outWidth) % outHeight];
-      const one = Math.floor(i / channels / outWidth / outHeight);
-      const start = given(transforms).shape[0] === 1 ? 0 : 8 * one;
+      const image = Math.floor(i / channels / outWidth / outHeight);
+      const start = present(transforms).shape[0] === 1 ? 0 : 8 * image;
       const [a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0] = numbers.subarray(start, start + 8);
       const depth = g * x + h * y + 1;
       const pixel = (row: number, column: number): number =>
         row >= 0 && row < height && column >= 0 && column < width
-          ? Number(from[((one * height + row) * width + column) * channels + channel])
+          ? Number(from[((image * height + row) * width + column) * channels + channel])
           : fill;
       const row = place((d * x + e * y + f) / depth, height);
       const column = place((a * x + b * y + c) / depth, width);

@@ -1,5 +1,5 @@
 import * as tf from '../../../core/tf';
-import { given } from '../wasm-context';
+import { present } from '../wasm-context';
 import { sumTo } from './broadcast-runs';
 import { CUMPROD_GRAD } from './scan-kernels';
 import { STRUCTURE_GRADIENTS } from './structure-gradients';
@@ -35,11 +35,11 @@ function unaryGradient(
 const OF_X = { inputsToSave: ['x'] };
 
 const GRADIENTS: Readonly<Record<string, Omit<tf.GradConfig, 'kernelName'>>> = {
-  Sum: unaryGradient(OF_X, (dy, [x], { axis }) => repeatAlong(dy, given(x), axis as number[])),
+  Sum: unaryGradient(OF_X, (dy, [x], { axis }) => repeatAlong(dy, present(x), axis as number[])),
   Mean: unaryGradient(OF_X, (dy, [x], { axis }) =>
-    repeatAlong(tf.div(dy, given(x).size / Math.max(1, dy.size)), given(x), axis as number[]),
+    repeatAlong(tf.div(dy, present(x).size / Math.max(1, dy.size)), present(x), axis as number[]),
   ),
-  Abs: unaryGradient(OF_X, (dy, [x]) => tf.mul(dy, tf.sign(given(x)))),
+  Abs: unaryGradient(OF_X, (dy, [x]) => tf.mul(dy, tf.sign(present(x)))),
   Max: extremeGradient(),
   Min: extremeGradient(),
   Maximum: pairGradient((dy, a, b) => halfWhereEqual(dy, tf.greater(a, b), tf.equal(a, b))),
@@ -50,7 +50,7 @@ const GRADIENTS: Readonly<Record<string, Omit<tf.GradConfig, 'kernelName'>>> = {
   Select: {
     inputsToSave: ['condition'],
     gradFunc: (gradient, [condition]) => {
-      const [dy, chosen] = [gradient as tf.Tensor, given(condition)];
+      const [dy, chosen] = [gradient as tf.Tensor, present(condition)];
       return {
         condition: () => tf.zerosLike(tf.cast(chosen, 'float32')),
         // A product would make NaN of the gradient's infinities where it is masked.
@@ -63,35 +63,35 @@ const GRADIENTS: Readonly<Record<string, Omit<tf.GradConfig, 'kernelName'>>> = {
     tf.cumsum(dy, Number(axis), exclusive === true, reverse !== true),
   ),
   Cumprod: unaryGradient(OF_X, (dy, [x], attrs) =>
-    tf.engine().runKernel(CUMPROD_GRAD, { x: given(x), dy }, { ...attrs }),
+    tf.engine().runKernel(CUMPROD_GRAD, { x: present(x), dy }, { ...attrs }),
   ),
   Rsqrt: unaryGradient({ outputsToSave: [true] }, (dy, [y]) =>
-    tf.mul(tf.mul(dy, -0.5), tf.mul(given(y), tf.square(given(y)))),
+    tf.mul(tf.mul(dy, -0.5), tf.mul(present(y), tf.square(present(y)))),
   ),
-  Tan: unaryGradient({ outputsToSave: [true] }, (dy, [y]) => tf.mul(dy, tf.add(tf.square(given(y)), 1))),
+  Tan: unaryGradient({ outputsToSave: [true] }, (dy, [y]) => tf.mul(dy, tf.add(tf.square(present(y)), 1))),
 };
 
 /** The gradient of max and min: equal elements share it. */
 function extremeGradient(): Omit<tf.GradConfig, 'kernelName'> {
   return unaryGradient({ ...OF_X, outputsToSave: [true] }, (dy, [x, y], attrs) => {
-    const axes = tf.util.parseAxisParam((attrs.reductionIndices ?? attrs.axis) as number[], given(x).shape);
+    const axes = tf.util.parseAxisParam((attrs.reductionIndices ?? attrs.axis) as number[], present(x).shape);
     const kept = tf.backend_util.expandShapeToKeepDim(
-      given(x).shape.filter((_, i) => !axes.includes(i)),
+      present(x).shape.filter((_, i) => !axes.includes(i)),
       axes,
     );
-    const chosen = tf.cast(tf.equal(given(x), tf.reshape(given(y), kept)), 'float32');
+    const chosen = tf.cast(tf.equal(present(x), tf.reshape(present(y), kept)), 'float32');
     return tf.mul(chosen, tf.div(tf.reshape(dy, kept), tf.sum(chosen, axes, true)));
   });
 }
 
 /** A gradient of two broadcast inputs: `compute` returns that of the first from (dy, first, second), in the result's shape. */
 function pairGradient(
-  compute: (dy: tf.Tensor, own: tf.Tensor, other: tf.Tensor) => tf.Tensor,
+  compute: (dy: tf.Tensor, own: tf.Tensor, factor: tf.Tensor) => tf.Tensor,
 ): Omit<tf.GradConfig, 'kernelName'> {
   return {
     inputsToSave: ['a', 'b'],
     gradFunc: (dy, saved) => {
-      const [a, b] = [given(saved[0]), given(saved[1])];
+      const [a, b] = [present(saved[0]), present(saved[1])];
       return {
         a: () => sumTo(compute(dy as tf.Tensor, a, b), a.shape),
         b: () => sumTo(compute(dy as tf.Tensor, b, a), b.shape),
@@ -110,13 +110,13 @@ const BROADCAST = ['Add', 'Sub', 'Multiply', 'RealDiv', 'Pow', 'Mod', 'Atan2'];
 
 /** tfjs does not see that an axis of length 1 was broadcast to length 0; the gradients of a result without elements are 0. */
 function acceptNothing(kernelName: string): void {
-  const { gradFunc, ...config } = given(tf.getGradient(kernelName));
+  const { gradFunc, ...config } = present(tf.getGradient(kernelName));
   tf.unregisterGradient(kernelName);
   tf.registerGradient({
     ...config,
     gradFunc: (dy, saved, attrs) => {
       if (Array.isArray(dy) || dy.size > 0) return gradFunc(dy, saved, attrs);
-      const [a, b] = [given(saved[0]), given(saved[1])];
+      const [a, b] = [present(saved[0]), present(saved[1])];
       return { a: () => tf.zerosLike(a), b: () => tf.zerosLike(b) };
     },
   });
@@ -124,14 +124,14 @@ function acceptNothing(kernelName: string): void {
 
 /** tfjs's gradient of a product takes no axis that counts from the end. */
 function fromStart(kernelName: 'Prod'): void {
-  const { gradFunc, ...config } = given(tf.getGradient(kernelName));
+  const { gradFunc, ...config } = present(tf.getGradient(kernelName));
   tf.unregisterGradient(kernelName);
   tf.registerGradient({
     ...config,
     gradFunc: (dy, saved, { axis, ...attrs }) =>
       gradFunc(dy, saved, {
         ...attrs,
-        axis: tf.util.parseAxisParam(axis as number[], given(saved[0]).shape),
+        axis: tf.util.parseAxisParam(axis as number[], present(saved[0]).shape),
       }),
   });
 }
@@ -141,7 +141,7 @@ const TO_LISTS = ['Unpack', 'SplitV'] as const;
 
 /** tfjs passes the gradient of a single output as a tensor, but the gradients of these kernels read a list. */
 function acceptOnePart(kernelName: (typeof TO_LISTS)[number]): void {
-  const { gradFunc, ...config } = given(tf.getGradient(kernelName));
+  const { gradFunc, ...config } = present(tf.getGradient(kernelName));
   tf.unregisterGradient(kernelName);
   tf.registerGradient({
     ...config,

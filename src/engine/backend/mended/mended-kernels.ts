@@ -1,9 +1,9 @@
 import type * as tf from '../../../core/tf';
 import {
   aliasOf,
-  given,
   type Kernel,
   offsetOf,
+  present,
   replaceKernel,
   sizeOf,
   type WasmContext,
@@ -29,8 +29,8 @@ export function mendKernels(context: WasmContext): void {
 
 function identity(context: WasmContext, original: Kernel | null): Kernel {
   return ({ x }, attrs) => {
-    if (given(x).dtype === 'string') return given(original)({ x: given(x) }, attrs);
-    return aliasOf(context, given(x), [...given(x).shape]);
+    if (present(x).dtype === 'string') return present(original)({ x: present(x) }, attrs);
+    return aliasOf(context, present(x), [...present(x).shape]);
   };
 }
 
@@ -40,9 +40,9 @@ function identity(context: WasmContext, original: Kernel | null): Kernel {
  */
 function cast(context: WasmContext, original: Kernel | null): Kernel {
   return ({ x }, attrs) => {
-    const input = given(x);
+    const input = present(x);
     if (attrs.dtype === input.dtype) return aliasOf(context, input, [...input.shape]);
-    if (attrs.dtype !== 'bool' || input.dtype === 'string') return given(original)({ x: input }, attrs);
+    if (attrs.dtype !== 'bool' || input.dtype === 'string') return present(original)({ x: input }, attrs);
     const out = context.backend.makeOutput(input.shape, 'bool');
     const values = context.backend.typedArrayFromHeap(input);
     context.backend.typedArrayFromHeap(out).set(Uint8Array.from(values, (value) => Number(value !== 0)));
@@ -59,8 +59,8 @@ function unaryFunctions({ kernels }: WasmContext): Readonly<Record<string, Unary
 
 function unary(context: WasmContext, original: Kernel | null, compute: Unary): Kernel {
   return ({ x }, attrs) => {
-    const input = given(x);
-    if (input.dtype !== 'float32') return given(original)({ x: input }, attrs);
+    const input = present(x);
+    if (input.dtype !== 'float32') return present(original)({ x: input }, attrs);
     const out = context.backend.makeOutput(input.shape, 'float32');
     compute(offsetOf(context, input), offsetOf(context, out), sizeOf(input.shape));
     return out;
@@ -72,11 +72,11 @@ const MOST_MULTIPLICATIONS = 8;
 /** Returns the kernel Pow: powers with small integer exponents are multiplications. */
 function pow(context: WasmContext, original: Kernel | null): Kernel {
   return ({ a, b }, attrs) => {
-    const [base, exponent] = [given(a), given(b)];
+    const [base, exponent] = [present(a), present(b)];
     const value = sizeOf(exponent.shape) === 1 ? Number(context.backend.typedArrayFromHeap(exponent)[0]) : 0;
     const isPlain = base.dtype === 'float32' && exponent.shape.length <= base.shape.length;
     if (!isPlain || !Number.isInteger(value) || value < 1 || value > MOST_MULTIPLICATIONS) {
-      return given(original)({ a: base, b: exponent }, attrs);
+      return present(original)({ a: base, b: exponent }, attrs);
     }
     const out = context.backend.makeOutput(base.shape, 'float32');
     context.kernels.power(offsetOf(context, base), offsetOf(context, out), sizeOf(base.shape), value);
@@ -87,13 +87,13 @@ function pow(context: WasmContext, original: Kernel | null): Kernel {
 /** Returns the kernel GatherV2: it copies whole rows along the first axis; tfjs's kernel handles other cases. */
 function gather(context: WasmContext, original: Kernel | null): Kernel {
   return ({ x, indices }, attrs) => {
-    const [input, ids] = [given(x), given(indices)];
+    const [input, ids] = [present(x), present(indices)];
     const [rows = 0] = input.shape;
     const width = rows === 0 ? 0 : sizeOf(input.shape) / rows;
     const isByRows =
       attrs.axis === 0 && !attrs.batchDims && (input.dtype === 'float32' || input.dtype === 'int32');
     if (!isByRows || ids.dtype !== 'int32') {
-      return given(original)({ x: input, indices: ids }, attrs);
+      return present(original)({ x: input, indices: ids }, attrs);
     }
     const out = context.backend.makeOutput([...ids.shape, ...input.shape.slice(1)], input.dtype);
     const at = (info: tf.TensorInfo): number => offsetOf(context, info);
@@ -106,11 +106,11 @@ function gather(context: WasmContext, original: Kernel | null): Kernel {
 function oneHot(context: WasmContext): Kernel {
   return ({ indices }, { depth, onValue, offValue, dtype }) => {
     const classes = Number(depth);
-    const shape = [...given(indices).shape, classes];
+    const shape = [...present(indices).shape, classes];
     const out = context.backend.makeOutput(shape, (dtype ?? 'int32') as tf.DataType);
     if (!context.hasValues) return out;
     const hot = context.backend.typedArrayFromHeap(out).fill(Number(offValue));
-    const at = context.backend.typedArrayFromHeap(given(indices));
+    const at = context.backend.typedArrayFromHeap(present(indices));
     for (let i = 0; i < at.length; i++) hot[i * classes + (at[i] ?? 0)] = Number(onValue);
     return out;
   };
@@ -119,15 +119,15 @@ function oneHot(context: WasmContext): Kernel {
 /** Returns the kernel UnsortedSegmentSum: out[s] = sum of all x[i] with segmentIds[i] = s. */
 function unsortedSegmentSum(context: WasmContext): Kernel {
   return ({ x, segmentIds }, attrs) => {
-    const input = given(x);
+    const input = present(x);
     const numSegments = Number(attrs.numSegments);
-    const numIds = sizeOf(given(segmentIds).shape);
+    const numIds = sizeOf(present(segmentIds).shape);
     const width = numIds === 0 ? 0 : sizeOf(input.shape) / numIds;
-    const inner = input.shape.slice(given(segmentIds).shape.length);
+    const inner = input.shape.slice(present(segmentIds).shape.length);
     const out = context.backend.makeOutput([numSegments, ...inner], input.dtype);
     const at = offsetOf(context, out);
     context.kernels.fill(at, 0, sizeOf(out.shape));
-    const ids = offsetOf(context, given(segmentIds));
+    const ids = offsetOf(context, present(segmentIds));
     context.kernels.addToRows(at, ids, offsetOf(context, input), numIds, numSegments, width);
     return out;
   };

@@ -1,9 +1,9 @@
 import * as tf from '../../../core/tf';
 import {
-  given,
   type Inputs,
   type Kernel,
   offsetOf,
+  present,
   replaceKernel,
   sizeOf,
   type WasmContext,
@@ -47,11 +47,11 @@ type Combine = (context: WasmContext, pixels: readonly number[], out: number, ch
 function pool(context: WasmContext, suffix: string, combine: Combine, original: Kernel | null): Kernel {
   return ({ x }, attrs) => {
     // tfjs's kernels are faster, and right for finite numbers.
-    if (original !== null && isFiniteIn(context, given(x))) return original({ x: given(x) }, attrs);
-    const sizes = poolOf(given(x).shape, attrs, suffix);
+    if (original !== null && isFiniteIn(context, present(x))) return original({ x: present(x) }, attrs);
+    const sizes = poolOf(present(x).shape, attrs, suffix);
     const out = context.backend.makeOutput(sizes.outShape, 'float32');
     if (!context.hasValues) return out;
-    const [from, to] = [offsetOf(context, given(x)), offsetOf(context, out)];
+    const [from, to] = [offsetOf(context, present(x)), offsetOf(context, out)];
     const bytes = 4 * sizes.channels;
     forEachWindow(sizes, (pixels, position) => {
       const places = pixels.map((pixel) => from + bytes * pixel);
@@ -93,11 +93,11 @@ type Spread = (
 
 function poolGradient({ backend, hasValues }: WasmContext, suffix: string, spread: Spread): Kernel {
   return ({ dy, input }: Inputs, attrs) => {
-    const x = given(input);
+    const x = present(input);
     const sizes = poolOf(x.shape, attrs, suffix);
     const dx = backend.makeOutput(x.shape, 'float32');
     if (!hasValues) return dx;
-    const [values, gradient, out] = [x, given(dy), dx].map((info) => backend.typedArrayFromHeap(info)) as [
+    const [values, gradient, out] = [x, present(dy), dx].map((info) => backend.typedArrayFromHeap(info)) as [
       Float32Array,
       Float32Array,
       Float32Array,
@@ -134,7 +134,7 @@ const toAll: Spread = (_, dy, dx, pixels, position, channels) => {
 function poolOf(shape: readonly number[], attrs: Readonly<Record<string, unknown>>, suffix: string): Pool {
   const { filterSize, strides, pad, dimRoundingMode } = attrs;
   // The kernel's check has validated these attributes.
-  const given = [filterSize, strides, 1, pad, dimRoundingMode] as never as [
+  const sizesAndPadding = [filterSize, strides, 1, pad, dimRoundingMode] as never as [
     number,
     number,
     1,
@@ -143,7 +143,7 @@ function poolOf(shape: readonly number[], attrs: Readonly<Record<string, unknown
   ];
   const { computePool2DInfo, computePool3DInfo } = tf.backend_util;
   if (suffix === '') {
-    const info = computePool2DInfo(shape as [number, number, number, number], ...given);
+    const info = computePool2DInfo(shape as [number, number, number, number], ...sizesAndPadding);
     const { padInfo } = info;
     const axes = [
       { length: 1, outLength: 1, size: 1, stride: 1, before: 0 },
@@ -152,7 +152,7 @@ function poolOf(shape: readonly number[], attrs: Readonly<Record<string, unknown
     ];
     return { batch: info.batchSize, channels: info.inChannels, outShape: info.outShape, axes };
   }
-  const info = computePool3DInfo(shape as [number, number, number, number, number], ...given);
+  const info = computePool3DInfo(shape as [number, number, number, number, number], ...sizesAndPadding);
   const { padInfo } = info;
   const axes = [
     axisOf(info.inDepth, info.outDepth, info.filterDepth, info.strideDepth, padInfo.front),

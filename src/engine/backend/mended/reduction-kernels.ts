@@ -1,10 +1,10 @@
 import * as tf from '../../../core/tf';
 import {
   type Attributes,
-  given,
   type Inputs,
   type Kernel,
   offsetOf,
+  present,
   replaceKernel,
   runKernel,
   sizeOf,
@@ -45,19 +45,19 @@ export function registerReductions(context: WasmContext): void {
   const smallest = folded(context, INT32.max, Math.min);
   const product = folded(context, 1, (a, b) => a * b);
   const bitsOf = { all: folded(context, 1, (a, b) => a & b), any: folded(context, 0, (a, b) => a | b) };
-  const reductions: Readonly<Record<string, { readonly float: Compute; readonly other: Compute }>> = {
-    Sum: { float: sums(false), other: add },
-    Mean: { float: sums(true), other: add },
-    Max: { float: extremes(true), other: largest },
-    Min: { float: extremes(false), other: smallest },
-    Prod: { float: product, other: folded(context, 1, Math.imul) },
-    All: { float: bitsOf.all, other: bitsOf.all },
-    Any: { float: bitsOf.any, other: bitsOf.any },
+  const reductions: Readonly<Record<string, { readonly float: Compute; readonly integer: Compute }>> = {
+    Sum: { float: sums(false), integer: add },
+    Mean: { float: sums(true), integer: add },
+    Max: { float: extremes(true), integer: largest },
+    Min: { float: extremes(false), integer: smallest },
+    Prod: { float: product, integer: folded(context, 1, Math.imul) },
+    All: { float: bitsOf.all, integer: bitsOf.all },
+    Any: { float: bitsOf.any, integer: bitsOf.any },
   };
-  for (const [name, { float, other }] of Object.entries(reductions)) {
+  for (const [name, { float, integer }] of Object.entries(reductions)) {
     replaceKernel(name, () => ({ x }, attrs) => {
-      const input = name === 'Mean' ? asFloat(given(x)) : given(x);
-      const out = reduced(context, input, attrs, input.dtype, input.dtype === 'float32' ? float : other);
+      const input = name === 'Mean' ? asFloat(present(x)) : present(x);
+      const out = reduced(context, input, attrs, input.dtype, input.dtype === 'float32' ? float : integer);
       if (input !== x) context.backend.disposeData(input.dataId);
       return out;
     });
@@ -136,7 +136,7 @@ function folded(
 /** Returns the kernel ArgMax or ArgMin: the place of the first best element; a NaN is better than every number, as in torch. */
 function argument(context: WasmContext, isBetter: (a: number, b: number) => boolean): Kernel {
   return ({ x }, attrs) =>
-    reduced(context, given(x), attrs, 'int32', (input, out, { outer, length, inner }) => {
+    reduced(context, present(x), attrs, 'int32', (input, out, { outer, length, inner }) => {
       const from = context.backend.typedArrayFromHeap(input);
       const to = context.backend.typedArrayFromHeap(out);
       for (let i = 0; i < outer; i++) {
@@ -161,7 +161,7 @@ const SHORT_ROW = 4096;
 /** Returns the kernel Softmax, along the last axis. */
 function softmax(context: WasmContext, original: Kernel | null): Kernel {
   return ({ logits }: Inputs, attrs) => {
-    const input = given(logits);
+    const input = present(logits);
     const isShort = (input.shape.at(-1) ?? 1) <= SHORT_ROW && sizeOf(input.shape) > 0;
     if (isShort && original !== null) return original({ logits: input }, attrs);
     const out = context.backend.makeOutput(input.shape, 'float32');

@@ -1,4 +1,4 @@
-import { type Attributes, given, type Kernel, replaceKernel, type WasmContext } from '../wasm-context';
+import { type Attributes, type Kernel, present, replaceKernel, type WasmContext } from '../wasm-context';
 
 /** The pixels along one axis that a result's pixel is made of, with their weights. */
 type Taps = readonly (readonly [pixel: number, weight: number])[];
@@ -21,15 +21,15 @@ type TapsOf = (out: number, outLength: number, length: number, centers: Centers)
 
 function resizeGradient({ backend, hasValues, kernels }: WasmContext, tapsOf: TapsOf): Kernel {
   return ({ images, dy }, attrs: Attributes) => {
-    const [batch = 0, height = 0, width = 0, channels = 0] = given(images).shape;
-    const [, outHeight = 0, outWidth = 0] = given(dy).shape;
-    const dx = backend.makeOutput(given(images).shape, 'float32');
+    const [batch = 0, height = 0, width = 0, channels = 0] = present(images).shape;
+    const [, outHeight = 0, outWidth = 0] = present(dy).shape;
+    const dx = backend.makeOutput(present(images).shape, 'float32');
     if (!hasValues) return dx;
     const centers = {
       alignCorners: attrs.alignCorners === true,
       halfPixelCenters: attrs.halfPixelCenters === true,
     };
-    const [from, to] = [given(dy), dx].map(
+    const [from, to] = [present(dy), dx].map(
       (info) => backend.dataIdMap.get(info.dataId).memoryOffset ?? 0,
     ) as [number, number];
     kernels.fill(to, 0, batch * height * width * channels);

@@ -1,5 +1,5 @@
 import type * as tf from '../../../core/tf';
-import { given, type Kernel, replaceKernel, sizeOf, type WasmContext } from '../wasm-context';
+import { type Kernel, present, replaceKernel, sizeOf, type WasmContext } from '../wasm-context';
 
 /** The kernel of the gradient of Cumprod. */
 export const CUMPROD_GRAD = 'ShardlabCumprodGrad';
@@ -16,7 +16,7 @@ export function registerScans(context: WasmContext): void {
  */
 function cumprodGrad({ backend, hasValues }: WasmContext): Kernel {
   return ({ x, dy }, { axis, exclusive, reverse }) => {
-    const { shape } = given(x);
+    const { shape } = present(x);
     const dx = backend.makeOutput(shape, 'float32');
     if (!hasValues) return dx;
     const [from, by, to] = [x, dy, dx].map((info) => backend.typedArrayFromHeap(info as tf.TensorInfo)) as [

@@ -1,5 +1,5 @@
 import * as tf from '../../../core/tf';
-import { given, type Kernel, offsetOf, replaceKernel, sizeOf, type WasmContext } from '../wasm-context';
+import { type Kernel, offsetOf, present, replaceKernel, sizeOf, type WasmContext } from '../wasm-context';
 
 /**
  * Replaces Slice, SplitV and Unpack: for each part, tfjs copies the whole tensor out of the heap. Here each contiguous run
@@ -7,13 +7,13 @@ import { given, type Kernel, offsetOf, replaceKernel, sizeOf, type WasmContext }
  */
 export function registerSlices(context: WasmContext): void {
   replaceKernel('Slice', (original) => ({ x }, attrs) => {
-    if (given(x).dtype === 'string') return given(original)({ x: given(x) }, attrs);
+    if (present(x).dtype === 'string') return present(original)({ x: present(x) }, attrs);
     const [begin, size] = tf.slice_util.parseSliceParams(
-      given(x) as tf.Tensor, // tfjs reads only its shape
+      present(x) as tf.Tensor, // tfjs reads only its shape
       attrs.begin as number[],
       (attrs.size ?? -1) as number[],
     );
-    return slice(context, given(x), begin ?? [], size ?? []);
+    return slice(context, present(x), begin ?? [], size ?? []);
   });
   replaceKernel('SplitV', (original) => split(context, original));
   replaceKernel('Unpack', (original) => unpack(context, original));
@@ -21,8 +21,8 @@ export function registerSlices(context: WasmContext): void {
 
 function split(context: WasmContext, original: Kernel | null): Kernel {
   return ({ x }, attrs) => {
-    const input = given(x);
-    if (input.dtype === 'string') return given(original)({ x: input }, attrs);
+    const input = present(x);
+    if (input.dtype === 'string') return present(original)({ x: input }, attrs);
     const axis = tf.util.parseAxisParam(attrs.axis as number, input.shape)[0] ?? 0;
     const parts = attrs.numOrSizeSplits as number[];
     let end = 0;
@@ -35,8 +35,8 @@ function split(context: WasmContext, original: Kernel | null): Kernel {
 
 function unpack(context: WasmContext, original: Kernel | null): Kernel {
   return ({ value }, attrs) => {
-    const input = given(value);
-    if (input.dtype === 'string') return given(original)({ value: input }, attrs);
+    const input = present(value);
+    if (input.dtype === 'string') return present(original)({ value: input }, attrs);
     const axis = tf.util.parseAxisParam(attrs.axis as number, input.shape)[0] ?? 0;
     const shape = input.shape.filter((_, i) => i !== axis);
     return Array.from({ length: input.shape[axis] ?? 0 }, (_, position) => {

@@ -1,8 +1,8 @@
 import * as tf from '../../../core/tf';
 import {
   type Attributes,
-  given,
   type Kernel,
+  present,
   replaceKernel,
   sizeOf,
   type WasmContext,
@@ -19,11 +19,11 @@ export const TOP_K_GRAD = 'ShardlabTopKGrad';
 export function registerStrided(context: WasmContext): void {
   const { backend } = context;
   replaceKernel('StridedSlice', () => ({ x }, attrs) => {
-    const info = sliceOf(given(x).shape, attrs);
-    const out = backend.makeOutput(info.finalShape, given(x).dtype);
+    const info = sliceOf(present(x).shape, attrs);
+    const out = backend.makeOutput(info.finalShape, present(x).dtype);
     if (!context.hasValues) return out;
-    const [from, to] = [backend.typedArrayFromHeap(given(x)), backend.typedArrayFromHeap(out)];
-    forEachElement(info, given(x).shape, (place, i) => {
+    const [from, to] = [backend.typedArrayFromHeap(present(x)), backend.typedArrayFromHeap(out)];
+    forEachElement(info, present(x).shape, (place, i) => {
       to[i] = from[place] as number;
     });
     return out;
@@ -32,7 +32,7 @@ export function registerStrided(context: WasmContext): void {
     const shape = attrs.inputShape as number[]; // from mended-gradients.ts
     const dx = backend.makeOutput(shape, 'float32');
     if (!context.hasValues) return dx;
-    const [from, to] = [backend.typedArrayFromHeap(given(dy)), backend.typedArrayFromHeap(dx).fill(0)];
+    const [from, to] = [backend.typedArrayFromHeap(present(dy)), backend.typedArrayFromHeap(dx).fill(0)];
     forEachElement(sliceOf(shape, attrs), shape, (place, i) => {
       to[place] = from[i] as number;
     });
@@ -44,11 +44,11 @@ export function registerStrided(context: WasmContext): void {
     const dx = backend.makeOutput(shape, 'float32');
     if (!context.hasValues) return dx;
     const [from, places] = [
-      backend.typedArrayFromHeap(given(dy)),
-      backend.typedArrayFromHeap(given(indices)),
+      backend.typedArrayFromHeap(present(dy)),
+      backend.typedArrayFromHeap(present(indices)),
     ];
     const to = backend.typedArrayFromHeap(dx).fill(0);
-    const [columns, k] = [shape.at(-1) ?? 1, given(dy).shape.at(-1) ?? 1];
+    const [columns, k] = [shape.at(-1) ?? 1, present(dy).shape.at(-1) ?? 1];
     for (let i = 0; i < from.length; i++)
       to[Math.floor(i / k) * columns + (places[i] as number)] = from[i] as number;
     return dx;
@@ -98,12 +98,12 @@ function forEachElement(
 /** Returns the kernel TopK: NaN is the largest, and of equal elements the first comes first. */
 function topK({ backend, hasValues }: WasmContext): Kernel {
   return ({ x }, attrs) => {
-    const { shape, dtype } = given(x);
+    const { shape, dtype } = present(x);
     const [k, columns] = [Number(attrs.k), shape.at(-1) ?? 1];
     const values = backend.makeOutput([...shape.slice(0, -1), k], dtype);
     const indices = backend.makeOutput([...shape.slice(0, -1), k], 'int32');
     if (!hasValues || k === 0) return [values, indices];
-    const from = backend.typedArrayFromHeap(given(x));
+    const from = backend.typedArrayFromHeap(present(x));
     const [tops, places] = [backend.typedArrayFromHeap(values), backend.typedArrayFromHeap(indices)];
     const rank = (value: number): number => (Number.isNaN(value) ? 1 : 0);
     for (let row = 0; row < sizeOf(shape.slice(0, -1)); row++) {
@@ -124,8 +124,8 @@ function topK({ backend, hasValues }: WasmContext): Kernel {
 /** Returns the kernel PadV2 of numbers that are not float32, whose constant tfjs rounds to float32. */
 function pad({ backend, hasValues }: WasmContext, original: Kernel | null): Kernel {
   return ({ x }, attrs) => {
-    const input = given(x);
-    if (input.dtype === 'float32' || input.dtype === 'string') return given(original)({ x: input }, attrs);
+    const input = present(x);
+    if (input.dtype === 'float32' || input.dtype === 'string') return present(original)({ x: input }, attrs);
     const paddings = attrs.paddings as [number, number][]; // the kernel's check has validated it
     const shape = input.shape.map(
       (length, axis) => length + (paddings[axis]?.[0] ?? 0) + (paddings[axis]?.[1] ?? 0),

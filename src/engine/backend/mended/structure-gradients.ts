@@ -1,5 +1,5 @@
 import * as tf from '../../../core/tf';
-import { given } from '../wasm-context';
+import { present } from '../wasm-context';
 import { sumTo } from './broadcast-runs';
 import { STRIDED_SLICE_GRAD, TOP_K_GRAD } from './strided-kernels';
 
@@ -15,7 +15,7 @@ export const STRUCTURE_GRADIENTS: Readonly<Record<string, Config>> = {
   BatchMatMul: {
     inputsToSave: ['a', 'b'],
     gradFunc: (gradient, saved, { transposeA, transposeB }) => {
-      const [dy, a, b] = [gradient as tf.Tensor, given(saved[0]), given(saved[1])];
+      const [dy, a, b] = [gradient as tf.Tensor, present(saved[0]), present(saved[1])];
       const [isA, isB] = [transposeA === true, transposeB === true];
       return {
         a: () => sumTo(isA ? tf.matMul(b, dy, isB, true) : tf.matMul(dy, b, false, !isB), a.shape),
@@ -29,7 +29,12 @@ export const STRUCTURE_GRADIENTS: Readonly<Record<string, Config>> = {
     inputsToSave: ['x'],
     gradFunc: (dy, [x], { paddings, mode }) => ({
       x: () =>
-        foldBack(dy as tf.Tensor, given(x).shape, paddings as unknown as Pair[], mode === 'reflect' ? 1 : 0),
+        foldBack(
+          dy as tf.Tensor,
+          present(x).shape,
+          paddings as unknown as Pair[],
+          mode === 'reflect' ? 1 : 0,
+        ),
     }),
   },
   ResizeBilinear: resized('ResizeBilinearGrad'),
@@ -37,7 +42,7 @@ export const STRUCTURE_GRADIENTS: Readonly<Record<string, Config>> = {
   GatherNd: {
     inputsToSave: ['params', 'indices'],
     gradFunc: (dy, saved) => {
-      const [params, indices] = [given(saved[0]), given(saved[1])];
+      const [params, indices] = [present(saved[0]), present(saved[1])];
       return {
         params: () => tf.scatterND(indices, dy as tf.Tensor, params.shape),
         indices: () => tf.zerosLike(indices),
@@ -47,29 +52,29 @@ export const STRUCTURE_GRADIENTS: Readonly<Record<string, Config>> = {
   ScatterNd: {
     inputsToSave: ['indices'],
     gradFunc: (dy, [indices]) => ({
-      updates: () => tf.gatherND(dy as tf.Tensor, given(indices)),
-      indices: () => tf.zerosLike(given(indices)),
+      updates: () => tf.gatherND(dy as tf.Tensor, present(indices)),
+      indices: () => tf.zerosLike(present(indices)),
     }),
   },
   StridedSlice: {
     inputsToSave: ['x'],
     gradFunc: (dy, [x], attrs) => ({
-      x: () => run(STRIDED_SLICE_GRAD, { dy: dy as tf.Tensor }, { ...attrs, inputShape: given(x).shape }),
+      x: () => run(STRIDED_SLICE_GRAD, { dy: dy as tf.Tensor }, { ...attrs, inputShape: present(x).shape }),
     }),
   },
   TopK: {
     inputsToSave: ['x'],
     outputsToSave: [false, true],
     gradFunc: (dys, saved) => {
-      const [x, indices] = [given(saved[0]), given(saved[1])];
+      const [x, indices] = [present(saved[0]), present(saved[1])];
       const [dy] = [dys].flat();
-      return { x: () => run(TOP_K_GRAD, { dy: given(dy), indices }, { inputShape: x.shape }) };
+      return { x: () => run(TOP_K_GRAD, { dy: present(dy), indices }, { inputShape: x.shape }) };
     },
   },
   DepthToSpace: {
     inputsToSave: ['x'],
     gradFunc: (dy, [x], { blockSize, dataFormat }) => ({
-      x: () => spaceToDepth(dy as tf.Tensor, given(x).shape, Number(blockSize), dataFormat !== 'NCHW'),
+      x: () => spaceToDepth(dy as tf.Tensor, present(x).shape, Number(blockSize), dataFormat !== 'NCHW'),
     }),
   },
 };
@@ -79,7 +84,7 @@ function convolution(kernelName: string): Config {
   return {
     inputsToSave: ['x', 'filter'],
     gradFunc: (gradient, saved, attrs) => {
-      const [dy, x, filter] = [gradient as tf.Tensor, given(saved[0]), given(saved[1])];
+      const [dy, x, filter] = [gradient as tf.Tensor, present(saved[0]), present(saved[1])];
       return {
         x: () => run(`${kernelName}BackpropInput`, { dy, filter }, { ...attrs, inputShape: x.shape }),
         filter: () => run(`${kernelName}BackpropFilter`, { x, dy }, { ...attrs, filterShape: filter.shape }),
@@ -92,7 +97,7 @@ function resized(kernelName: string): Config {
   return {
     inputsToSave: ['images'],
     gradFunc: (dy, [images], attrs) => ({
-      images: () => run(kernelName, { images: given(images), dy: dy as tf.Tensor }, attrs as object),
+      images: () => run(kernelName, { images: present(images), dy: dy as tf.Tensor }, attrs as object),
     }),
   };
 }

@@ -1,4 +1,4 @@
-import { aliasOf, given, offsetOf, replaceKernel, sizeOf, type WasmContext } from '../wasm-context';
+import { aliasOf, offsetOf, present, replaceKernel, sizeOf, type WasmContext } from '../wasm-context';
 
 /** An axis of the result: its length, and its stride in elements of the input. */
 interface Axis {
@@ -14,14 +14,14 @@ const MAX_AXES = 5;
  */
 export function registerTranspose(context: WasmContext): void {
   replaceKernel('Transpose', (original) => ({ x }, attrs) => {
-    const input = given(x);
+    const input = present(x);
     const perm = attrs.perm as number[];
     const shape = perm.map((axis) => input.shape[axis] ?? 1);
     // tfjs's kernel divides by lengths.
     if (sizeOf(shape) === 0) return context.backend.makeOutput(shape, input.dtype);
     const axes = mergeAxes(input.shape, perm);
     if (axes.length > MAX_AXES || (input.dtype !== 'float32' && input.dtype !== 'int32')) {
-      return given(original)({ x: input }, attrs);
+      return present(original)({ x: input }, attrs);
     }
     if (axes.length <= 1) return aliasOf(context, input, shape);
     const out = context.backend.makeOutput(shape, input.dtype);

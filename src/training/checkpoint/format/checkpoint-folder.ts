@@ -92,8 +92,8 @@ export function folderToRead(fs: FileSystem, folder: string): string {
   if (fs.existsSync(folder)) return folder;
   const others = listed(fs, dirname(folder)).filter((name) => !name.startsWith('.'));
   const there = others.length === 0 ? 'nothing' : others.slice(0, 5).join(', ');
-  const what = `there is no folder ${folder}; in ${dirname(folder)} there is ${there}`;
-  throw fileError(what, { file: folder });
+  const message = `there is no folder ${folder}; in ${dirname(folder)} there is ${there}`;
+  throw fileError(message, { file: folder });
 }
 
 function recover(fs: FileSystem, folder: string): void {

@@ -34,7 +34,7 @@ const infoSchema = z.record(z.string(), z.looseObject({ saved_offsets: z.array(z
  * tensors. Throws: IO for invalid offsets, and for a slice that does not consist of whole rows.
  */
 export function slicedTensors(files: readonly SafetensorsFile[]): ReadonlyMap<string, SlicedTensor> {
-  const found = new Map<string, Slice[]>();
+  const slicesByName = new Map<string, Slice[]>();
   for (const file of files) {
     const info = offsetsOf(file);
     for (const [name, entry] of file.header.tensors) {
@@ -46,10 +46,10 @@ export function slicedTensors(files: readonly SafetensorsFile[]): ReadonlyMap<st
           name,
         );
       }
-      found.set(name, [...(found.get(name) ?? []), { file, entry, offsets }]);
+      slicesByName.set(name, [...(slicesByName.get(name) ?? []), { file, entry, offsets }]);
     }
   }
-  return new Map([...found].map(([name, slices]) => [name, tensorOf(name, slices)]));
+  return new Map([...slicesByName].map(([name, slices]) => [name, tensorOf(name, slices)]));
 }
 
 interface Slice {
@@ -90,6 +90,6 @@ function offsetsOf(file: SafetensorsFile): z.output<typeof infoSchema> {
   }
 }
 
-function wrong({ file }: SafetensorsFile, what: string, tensor?: string): ShardlabError {
-  return fileError(`${file}: ${what}`, { file, tensor });
+function wrong({ file }: SafetensorsFile, problem: string, tensor?: string): ShardlabError {
+  return fileError(`${file}: ${problem}`, { file, tensor });
 }

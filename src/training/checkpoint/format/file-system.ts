@@ -20,7 +20,7 @@ export type FileSystem = Pick<
 >;
 
 /** The file, tensor and byte at which an error occurred. */
-export interface Place {
+export interface FilePosition {
   readonly file: string;
   readonly tensor?: string | undefined;
   /** Bytes from the file's beginning. */
@@ -28,7 +28,7 @@ export interface Place {
 }
 
 /** Returns the IO error for a file that cannot be used. */
-export function fileError(message: string, place: Place, cause?: unknown): ShardlabError {
+export function fileError(message: string, place: FilePosition, cause?: unknown): ShardlabError {
   return new ShardlabError('IO', shortenedWithin(message, MOST_MESSAGE), { cause, details: { ...place } });
 }
 
@@ -91,7 +91,7 @@ const ADVICE: Readonly<Record<string, string>> = {
 };
 
 /** Returns the error of a write of a checkpoint that failed, with file, tensor, offset and advice. */
-export function writeError(cause: unknown, place: Place): ShardlabError {
+export function writeError(cause: unknown, place: FilePosition): ShardlabError {
   return failedWrite(cause, place, { after: '. The previous checkpoint is unchanged' });
 }
 
@@ -104,7 +104,7 @@ interface WriteAdvice {
 /** Returns the error of a write that failed, with file, tensor, offset and advice. */
 export function failedWrite(
   cause: unknown,
-  { file, tensor, offset }: Place,
+  { file, tensor, offset }: FilePosition,
   { after = '', insteadOfSpace = 'save to another disk' }: WriteAdvice = {},
 ): ShardlabError {
   if (cause instanceof ShardlabError) return cause;
@@ -118,8 +118,8 @@ export function failedWrite(
     noSpace === undefined
       ? (ADVICE[code] ?? 'check whether the folder is writable')
       : `${noSpace}, or ${insteadOfSpace}`;
-  const what = cause instanceof Error ? cause.message : String(cause);
-  return new ShardlabError('IO', `cannot write ${file}${at}: ${advice} (${what})${after}`, {
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  return new ShardlabError('IO', `cannot write ${file}${at}: ${advice} (${reason})${after}`, {
     cause,
     details: { file, tensor, offset, system: code },
   });

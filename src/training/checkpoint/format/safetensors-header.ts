@@ -223,6 +223,6 @@ function tallyOf(text: string): {
   return { levels, numValues, numNames };
 }
 
-function fail(file: string, what: string, tensor?: string, offset?: number): never {
-  throw fileError(`${file} ${what}`, { file, tensor, offset });
+function fail(file: string, problem: string, tensor?: string, offset?: number): never {
+  throw fileError(`${file} ${problem}`, { file, tensor, offset });
 }

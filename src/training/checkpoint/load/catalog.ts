@@ -105,10 +105,10 @@ function arraysOfFiles(files: readonly SafetensorsFile[]): Arrays {
   for (const stored of files) {
     const { file } = stored;
     for (const name of stored.header.tensors.keys()) {
-      const other = arrays.get(name)?.pieces[0]?.file.file;
-      if (other !== undefined) {
-        const what = `tensor ${name} is in ${other} and in ${file}; omit one of the files`;
-        throw fileError(what, { file, tensor: name });
+      const firstFile = arrays.get(name)?.pieces[0]?.file.file;
+      if (firstFile !== undefined) {
+        const message = `tensor ${name} is in ${firstFile} and in ${file}; omit one of the files`;
+        throw fileError(message, { file, tensor: name });
       }
       arrays.set(name, wholeArray(stored, name));
     }
@@ -158,10 +158,10 @@ function slicedArrays(index: SlicedIndex, indexFile: string, open: Open): Arrays
 function shardedArrays(folder: string, files: readonly SafetensorsFile[]): Arrays {
   const arrays: Arrays = new Map();
   for (const [name, { shape, pieces }] of slicedTensors(files)) {
-    const [dtype = 'F32', other] = new Set(pieces.map(({ file }) => file.entry(name).dtype));
-    if (other !== undefined) {
-      const what = `${folder}: ${name} is ${dtype} in one file and ${other} in another; copy it again`;
-      throw fileError(what, { file: folder, tensor: name });
+    const [dtype = 'F32', secondDtype] = new Set(pieces.map(({ file }) => file.entry(name).dtype));
+    if (secondDtype !== undefined) {
+      const message = `${folder}: ${name} is ${dtype} in one file and ${secondDtype} in another; copy it again`;
+      throw fileError(message, { file: folder, tensor: name });
     }
     arrays.set(name, piecedArray({ name, dtype, shape, pieces }, folder));
   }

@@ -18,12 +18,12 @@ export interface FitFacts {
 export function requireFit(
   head: string,
   wanted: ReadonlyMap<string, readonly number[]>,
-  given: ReadonlyMap<string, { readonly shape: readonly number[] }>,
+  arrays: ReadonlyMap<string, { readonly shape: readonly number[] }>,
   { where = () => '', unread }: FitFacts = {},
 ): void {
-  const wrong = [...given.keys()].filter((name) => !wanted.has(name)).map((name) => `${name} is unknown`);
+  const wrong = [...arrays.keys()].filter((name) => !wanted.has(name)).map((name) => `${name} is unknown`);
   for (const [name, shape] of wanted) {
-    const array = given.get(name);
+    const array = arrays.get(name);
     if (array === undefined) wrong.push(`${name} ${unread?.get(name) ?? 'is missing'}`);
     else if (array.shape.join() !== shape.join()) {
       wrong.push(
@@ -66,23 +66,23 @@ export interface PlacedSlice {
 export function heldPart(
   named: readonly (readonly [string, Parameter])[],
   arrays: ReadonlyMap<string, DictArray>,
-  what: string,
+  subject: string,
 ): PlacedSlice[] {
   return heldRanges(named.map(([, parameter]) => parameter)).map(({ parameter, ...range }) => {
     const name = named[parameter]?.[0] ?? '';
     const values = new Float32Array(range.length);
-    let found = 0;
+    let numCovered = 0;
     for (const slice of arrays.get(name)?.slices ?? []) {
       const common = overlapOf(range, { start: slice.start, length: slice.values.length });
       if (common === null) continue;
       const from = common.start - slice.start;
       values.set(slice.values.subarray(from, from + common.length), common.start - range.start);
-      found += common.length;
+      numCovered += common.length;
     }
-    if (found === range.length) return { parameter, slice: { start: range.start, values } };
+    if (numCovered === range.length) return { parameter, slice: { start: range.start, values } };
     throw new ShardlabError(
       'SHAPE',
-      `${what} has ${found} of the ${range.length} elements of ${name} that this rank needs, from element ${range.start} on; ` +
+      `${subject} has ${numCovered} of the ${range.length} elements of ${name} that this rank needs, from element ${range.start} on; ` +
         'a SHARDED dict fits only its own placement: use a FULL dict, or saveCheckpoint and loadCheckpoint, which reshard',
       { details: { parameter: name } },
     );

@@ -8,7 +8,7 @@ import { markIn, STATE_FILE } from '../format/checkpoint-mark';
 import { type CheckpointState, NOTHING_WRITTEN, parseCheckpointState } from '../format/checkpoint-state';
 import { fileError } from '../format/file-system';
 import { stateKey } from '../save/save-plan';
-import { agree, exchange, type Outcome, requireSuccess } from '../state/agreement';
+import { agree, exchange, type RankFailure, requireSuccess } from '../state/agreement';
 import { wholeShapeOf } from '../state/parts';
 import { buffersOf, heldRanges } from '../state/placement';
 import { asStored, VALUES } from '../state/state-access';
@@ -64,12 +64,12 @@ export function loadCheckpoint(
   const catalogs: Catalog[] = [];
   const open = (folder: string): Fitting => {
     for (const catalog of catalogs.splice(0)) catalog.close();
-    const found = findFitting(state, folder, (catalog) => {
+    const fitting = findFitting(state, folder, (catalog) => {
       catalogs.push(catalog);
       return catalog;
     });
-    accept?.(found.saved);
-    return found;
+    accept?.(fitting.saved);
+    return fitting;
   };
   try {
     const fitting = openSame(state, linkTarget(source), open);
@@ -119,7 +119,7 @@ function idIn(folder: string): string | null {
 }
 
 /** Runs `work`; returns its value, or its error as an outcome. */
-function attempt<T>(work: () => T): { readonly value?: T; readonly outcome: Outcome } {
+function attempt<T>(work: () => T): { readonly value?: T; readonly outcome: RankFailure } {
   try {
     return { value: work(), outcome: null };
   } catch (error) {
@@ -197,11 +197,11 @@ function fill(
     return sum + ITEM_BYTES * numArrays * length;
   }, 0);
   for (const { parameter, ...range } of ranges) {
-    const found = named[parameter];
-    if (found === undefined) throw new ShardlabError('INTERNAL', `there is no parameter ${parameter}`);
-    const [name, one] = found;
-    const { dtype } = one;
-    for (const kind of [VALUES, ...statesOf(one)]) {
+    const entry = named[parameter];
+    if (entry === undefined) throw new ShardlabError('INTERNAL', `there is no parameter ${parameter}`);
+    const [name, namedParameter] = entry;
+    const { dtype } = namedParameter;
+    for (const kind of [VALUES, ...statesOf(namedParameter)]) {
       const array = kind === VALUES ? model.arrays.get(name) : moments?.arrays.get(stateKey(name, kind));
       if (array === undefined) continue;
       reader.read(array, range, (values, start) => {

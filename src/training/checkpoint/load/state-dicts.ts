@@ -186,11 +186,11 @@ export class StateDicts {
   #callTogether(name: string, model: Module): void {
     const own = JSON.stringify({ numParams: model.numParams(), ...this.#types.get(model) });
     const all = exchange(this.#ranks, name, own);
-    const other = all.findIndex((each) => each !== all[0]);
-    if (other < 0) return;
+    const unequalRank = all.findIndex((each) => each !== all[0]);
+    if (unequalRank < 0) return;
     throw new ShardlabError(
       'COLLECTIVE_MISMATCH',
-      `${name}: rank 0 calls it with ${all[0]}, rank ${other} with ${all[other]}; all ranks must have the same model and settings`,
+      `${name}: rank 0 calls it with ${all[0]}, rank ${unequalRank} with ${all[unequalRank]}; all ranks must have the same model and settings`,
     );
   }
 
@@ -209,10 +209,10 @@ export class StateDicts {
     const held = heldRanges(parameters);
     const placement = type === 'FULL_STATE_DICT' ? sharePlacement(this.#ranks, held, named.length) : null;
     const arrays = new Map<string, DictArray>();
-    named.forEach(([key, one], parameter) => {
-      const { dtype } = one;
-      const shape = wholeShapeOf(one);
-      if (states !== null && !hasStates(one, states.frozen)) return;
+    named.forEach(([key, namedParameter], parameter) => {
+      const { dtype } = namedParameter;
+      const shape = wholeShapeOf(namedParameter);
+      if (states !== null && !hasStates(namedParameter, states.frozen)) return;
       const own = held
         .filter((range) => range.parameter === parameter)
         .map((range) => ({
@@ -224,7 +224,7 @@ export class StateDicts {
         return;
       }
       const holders = placement.map((ranges) => ranges[parameter] ?? []);
-      const values = this.#whole(name, holders, wholeSizeOf(one), own);
+      const values = this.#whole(name, holders, wholeSizeOf(namedParameter), own);
       if (options.rank0Only !== true || group.rank === 0)
         arrays.set(key, { shape, slices: [{ start: 0, values }] });
     });

@@ -32,15 +32,15 @@ export function adaptersIn(
   arrays: ReadonlyMap<string, StoredArray>,
   { alpha, r }: Pick<LoraConfig, 'alpha' | 'r'>,
 ): Map<string, StoredAdapter> {
-  const found = new Map<string, StoredAdapter>();
+  const adapters = new Map<string, StoredAdapter>();
   for (const [name, a] of arrays) {
     const [, layer = '', part] = PART.exec(name) ?? [];
     const b = arrays.get(`${layer}lora_B.weight`);
     if (part !== 'A.weight' || b === undefined) continue;
     const magnitudes = arrays.get(`${layer}lora_magnitude_vector`);
-    found.set(`${layer}weight`, { a, b, magnitudes, scale: alpha / r });
+    adapters.set(`${layer}weight`, { a, b, magnitudes, scale: alpha / r });
   }
-  return found;
+  return adapters;
 }
 
 /** The stored bytes of consecutive elements of an array; `start` is the index of the first element. */

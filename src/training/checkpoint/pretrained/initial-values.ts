@@ -161,10 +161,10 @@ function ownValues({ name, source }: Parameter): Fill {
 /** Returns the values of a file. */
 function filed(name: string, { shape }: Pick<Parameter, 'shape'>, entry: StateEntry | undefined): Fill {
   if (entry === undefined || entry.shape.join() !== shape.join()) {
-    const found = entry === undefined ? 'is missing' : `has shape [${entry.shape.join(', ')}]`;
+    const difference = entry === undefined ? 'is missing' : `has shape [${entry.shape.join(', ')}]`;
     throw new ShardlabError(
       'SHAPE',
-      `the values do not fit the model: ${name} ${found}, and the model's shape is [${shape.join(', ')}]`,
+      `the values do not fit the model: ${name} ${difference}, and the model's shape is [${shape.join(', ')}]`,
     );
   }
   if ('source' in entry) return (start, values) => entry.source.fill(start, values);

@@ -29,7 +29,7 @@ export function openFirstState(
   const state = new Map<string, StateEntry>();
   for (const name of names) {
     const published = publishedName(shape, name);
-    const stored = namesInFile(shape, name).find((one) => left.has(one)) ?? '';
+    const stored = namesInFile(shape, name).find((storedName) => left.has(storedName)) ?? '';
     const array = left.get(stored);
     if (array === undefined) continue;
     left.delete(stored);
@@ -53,8 +53,8 @@ function unreadOf(
   names: Iterable<string>,
 ): ReadonlyMap<string, string> {
   const known = [...names].flatMap((name) =>
-    namesInFile(shape, name).flatMap((one): [string, string][] => {
-      const why = unread.get(one);
+    namesInFile(shape, name).flatMap((storedName): [string, string][] => {
+      const why = unread.get(storedName);
       return why === undefined ? [] : [[name, why]];
     }),
   );

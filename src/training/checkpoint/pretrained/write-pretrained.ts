@@ -88,7 +88,7 @@ export function writePretrained({
     const names = files.map((_, i) =>
       files.length === 1 ? `${prefix}.safetensors` : shardName(prefix, i + 1, files.length),
     );
-    const bytes = tensors.reduce((sum, one) => sum + bytesOf(one), 0);
+    const bytes = tensors.reduce((sum, tensor) => sum + bytesOf(tensor), 0);
     let done = 0;
     const written = (more: Bytes): void => {
       done += more;

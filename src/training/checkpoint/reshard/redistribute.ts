@@ -4,7 +4,7 @@ import type { Engine } from '../../../engine';
 import { floatsOf, type Parameter, type StateBuffer } from '../../../nn';
 import type { Piece, PieceList, ProcessGroup } from '../../../wire';
 import { wholeSizeOf } from '../state/parts';
-import { buffersOf, heldRanges, type Placement, sharePlacement } from '../state/placement';
+import { buffersOf, heldRanges, type StatePlacement, sharePlacement } from '../state/placement';
 import { totalLength } from '../state/ranges';
 import {
   type ElementStates,
@@ -89,7 +89,7 @@ class Redistribution {
     const { engine, group, before, after, hasStates } = options;
     this.#options = options;
     this.#parameters = (before ?? after)?.parameters ?? [];
-    const share = (side: PlacedState | null): Placement =>
+    const share = (side: PlacedState | null): StatePlacement =>
       sharePlacement(options, side === null ? [] : heldRanges(side.parameters), this.#parameters.length);
     const [old, wanted] = [share(before), share(after)];
     this.#transfers = this.#parameters.map((_, place) => transfersOf(old, wanted, place));
@@ -106,14 +106,14 @@ class Redistribution {
   }
 
   /** Checks that at least one rank holds each element that the new side needs. Throws: INTERNAL. */
-  #checkComplete(wanted: Placement): void {
+  #checkComplete(wanted: StatePlacement): void {
     this.#parameters.forEach(({ name }, place) => {
-      const found = totalLength(this.#transfers[place] ?? []);
+      const numHeld = totalLength(this.#transfers[place] ?? []);
       const needed = totalLength(wanted.flatMap((held) => held[place] ?? []));
-      if (found === needed) return;
+      if (numHeld === needed) return;
       throw new ShardlabError(
         'INTERNAL',
-        `the ranks hold only ${found} of the ${needed} elements of ${name} that the new placement needs; nothing was moved yet`,
+        `the ranks hold only ${numHeld} of the ${needed} elements of ${name} that the new placement needs; nothing was moved yet`,
       );
     });
   }
@@ -240,7 +240,7 @@ class Staging {
   constructor(engine: Engine, group: ProcessGroup, all: readonly Move[], end: 'from' | 'to') {
     this.#engine = engine;
     const moves = all.filter((move) => move[end] === group.rank);
-    const other = end === 'from' ? 'to' : 'from';
+    const peerEnd = end === 'from' ? 'to' : 'from';
     const size = totalLength(moves);
     const tag = { cause: 'comm', module: '' } as const;
     const tensor = size === 0 ? null : engine.allocate([size], 'float32', tag);
@@ -249,7 +249,7 @@ class Staging {
     let offset = 0;
     this.#moves = moves.map((move) => {
       const placed = { move, offset };
-      if (tensor !== null) lists[move[other]]?.push({ tensor, offset, length: move.length });
+      if (tensor !== null) lists[move[peerEnd]]?.push({ tensor, offset, length: move.length });
       offset += move.length;
       return placed;
     });

@@ -1,4 +1,4 @@
-import type { Placement } from '../state/placement';
+import type { StatePlacement } from '../state/placement';
 import { commonRanges, overlapOf, type Range, withoutRanges } from '../state/ranges';
 import type { StateName } from '../state/state-access';
 
@@ -19,7 +19,7 @@ export type Round = readonly Window[];
  * has. Each missing element comes from one rank; if several ranks have the element, they take turns. All ranks compute the same
  * result.
  */
-export function transfersOf(before: Placement, after: Placement, parameter: number): Transfer[] {
+export function transfersOf(before: StatePlacement, after: StatePlacement, parameter: number): Transfer[] {
   const holders = before.map((held) => held[parameter] ?? []);
   return after.flatMap((wanted, to) => {
     const parts = wanted[parameter] ?? [];
@@ -35,15 +35,15 @@ export function transfersOf(before: Placement, after: Placement, parameter: numb
  * Chooses the ranks that send a range to rank `to`. The search begins at the rank after `to`, so that replicas share the work.
  */
 function sourcesOf(range: Range, holders: readonly (readonly Range[])[], to: number): Transfer[] {
-  const found: Transfer[] = [];
+  const transfers: Transfer[] = [];
   let left = [range];
   for (let turn = 1; turn <= holders.length && left.length > 0; turn++) {
     const from = (to + turn) % holders.length;
     const held = holders[from] ?? [];
-    found.push(...commonRanges(left, held).map((range) => ({ ...range, from, to })));
+    transfers.push(...commonRanges(left, held).map((range) => ({ ...range, from, to })));
     left = withoutRanges(left, held);
   }
-  return found;
+  return transfers;
 }
 
 /** Returns the parts of transfers that are in a window. */

@@ -12,7 +12,7 @@ import { prepareFolder, temporaryFolder } from '../format/checkpoint-folder';
 import type { FileSystem } from '../format/file-system';
 import { processMark } from '../format/process-mark';
 import { storedBytes } from '../format/stored-dtypes';
-import { agree, exchange, type Outcome } from '../state/agreement';
+import { agree, exchange, type RankFailure } from '../state/agreement';
 import { integersIn } from '../state/state-access';
 import { accessOf, type SavedTraining } from '../state/training-state';
 import { leaveSave, type SaveSpec } from './commit';
@@ -136,7 +136,7 @@ export class Checkpointer {
     const own = {
       mark: processMark(),
       number: this.#numSaves++,
-      what: JSON.stringify({ folder, type, dtype, maxShardBytes }),
+      request: JSON.stringify({ folder, type, dtype, maxShardBytes }),
       running: running && `${formatBytes(running.writtenBytes)} of ${formatBytes(running.totalBytes)}`,
     };
     const all = exchange(state, NAME, own);
@@ -146,16 +146,17 @@ export class Checkpointer {
         `[rank ${busy}] a save is still being written (${all[busy]?.running}); await that save's 'done' before the next save`,
       );
     }
-    const other = all.findIndex(({ what }) => what !== all[0]?.what);
+    const unequalRank = all.findIndex(({ request }) => request !== all[0]?.request);
     const members = all.map(({ mark }) => mark);
-    if (other < 0) return { folder, id: `${members[0]}-${all[0]?.number}`, members, rank: state.group.rank };
+    if (unequalRank < 0)
+      return { folder, id: `${members[0]}-${all[0]?.number}`, members, rank: state.group.rank };
     throw new ConfigError(
-      `rank 0 saves ${all[0]?.what}, rank ${other} saves ${all[other]?.what}; all ranks must give the same folder and options`,
+      `rank 0 saves ${all[0]?.request}, rank ${unequalRank} saves ${all[unequalRank]?.request}; all ranks must give the same folder and options`,
     );
   }
 
   #prepare(state: SavedTraining, { folder, id, rank }: SaveIdentity): void {
-    let outcome: Outcome = null;
+    let outcome: RankFailure = null;
     try {
       if (rank === 0) prepareFolder(this.#options.fileSystem, folder, id);
     } catch (error) {

@@ -99,8 +99,8 @@ async function allReports(fs: FileSystem, spec: CommitSpec): Promise<PartReport[
   const lacking = (): number[] => [...spec.members.keys()].filter((rank) => !reports.has(rank));
   await until(spec, lacking, () => {
     if (!fs.existsSync(temporary)) {
-      const what = `${temporary} was deleted while a checkpoint was written into it; save again`;
-      throw fileError(what, { file: temporary });
+      const message = `${temporary} was deleted while a checkpoint was written into it; save again`;
+      throw fileError(message, { file: temporary });
     }
     for (const rank of lacking()) {
       const report = readReport(fs, reportFile(temporary, rank));

@@ -1,5 +1,5 @@
 import { ShardlabError } from '../../../core';
-import type { Placement } from '../state/placement';
+import type { StatePlacement } from '../state/placement';
 import type { Range } from '../state/ranges';
 
 /** Elements of a parameter that one rank writes. */
@@ -13,7 +13,7 @@ export interface OwnedRange extends Range {
  * Throws: INTERNAL for elements that no rank holds.
  */
 export function ownersOf(
-  placement: Placement,
+  placement: StatePlacement,
   parameters: readonly { readonly name: string; readonly size: number }[],
 ): OwnedRange[][] {
   const loads = placement.map(() => 0);

@@ -4,7 +4,7 @@ import type { Bytes, ErrorJson, ShardlabError } from '../../../core';
 import { temporaryFolder } from '../format/checkpoint-folder';
 import type { ChecksumRun, FileChecksums } from '../format/checksums';
 import { checksumOf } from '../format/crc32';
-import { type FileSystem, type Place, writeAll, writeError, writeWhole } from '../format/file-system';
+import { type FilePosition, type FileSystem, writeAll, writeError, writeWhole } from '../format/file-system';
 import { encodeValues, type StoredDType } from '../format/stored-dtypes';
 
 /** A file whose header this rank writes. */
@@ -181,12 +181,12 @@ export class PartWriter {
   }
 
   /** Does the same as `#try`, but does nothing after an error. */
-  #attempt(place: Place, work: () => void): void {
+  #attempt(place: FilePosition, work: () => void): void {
     if (this.#error === undefined) this.#try(place, work);
   }
 
   /** Runs `work`. Stores an error of `work` for the report, which contains only the first error. */
-  #try(place: Place, work: () => void): void {
+  #try(place: FilePosition, work: () => void): void {
     try {
       work();
     } catch (cause) {

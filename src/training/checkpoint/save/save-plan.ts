@@ -147,12 +147,12 @@ function savedArrays(
   { dtype = 'F32' }: SaveOptions,
   updatedFrozen: readonly string[],
 ): SavedArray[] {
-  return [...model.namedState()].flatMap(([name, one], parameter) => {
-    const { dtype: own } = one;
-    const shape = wholeShapeOf(one);
+  return [...model.namedState()].flatMap(([name, namedParameter], parameter) => {
+    const { dtype: own } = namedParameter;
+    const shape = wholeShapeOf(namedParameter);
     const stored = own === 'int32' ? 'I32' : dtype;
     const values = { kind: 'model', name, parameter, state: VALUES, dtype: stored, shape } as const;
-    const states = hasStates(one, updatedFrozen) ? (optimizer?.stateNames ?? []) : [];
+    const states = hasStates(namedParameter, updatedFrozen) ? (optimizer?.stateNames ?? []) : [];
     return [
       values,
       ...states.map((state): SavedArray => {

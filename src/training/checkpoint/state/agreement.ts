@@ -4,7 +4,7 @@ import type { Engine } from '../../../engine';
 import type { ProcessGroup } from '../../../wire';
 
 /** A rank's error as JSON, so that it can be sent; null if the rank succeeded. */
-export type Outcome = ErrorJson | null;
+export type RankFailure = ErrorJson | null;
 
 /** A group of ranks that act together, and this rank's engine. */
 export interface Ranks {
@@ -65,12 +65,12 @@ export function together<T>(name: string, collective: () => T): T {
 }
 
 /** If some rank has an error, throws the error of the lowest such rank on every rank. */
-export function agree(ranks: Ranks, name: string, outcome: Outcome): void {
+export function agree(ranks: Ranks, name: string, outcome: RankFailure): void {
   requireSuccess(ranks, exchange(ranks, name, outcome));
 }
 
 /** If some of the ranks' outcomes is an error, throws the first error. */
-export function requireSuccess(ranks: Ranks, outcomes: readonly Outcome[]): void {
+export function requireSuccess(ranks: Ranks, outcomes: readonly RankFailure[]): void {
   const rank = outcomes.findIndex((each) => each !== null);
   const error = outcomes[rank];
   if (error === undefined || error === null) return;

@@ -30,7 +30,7 @@ interface Parts {
 const KNOWN = new WeakMap<Part, Parts>();
 
 /** Returns the ranges of the whole parameter that this rank's tensor has, in the tensor's order; padding is left out. */
-export function partsOf(parameter: Part): readonly PlacedPart[] {
+export function placedPartsOf(parameter: Part): readonly PlacedPart[] {
   return knownParts(parameter).inTensor;
 }
 

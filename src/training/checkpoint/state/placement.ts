@@ -11,7 +11,7 @@ export interface PlacedRange extends Range {
 }
 
 /** The ranges that each rank of a group holds. The first index is the rank, the second is the parameter. */
-export type Placement = readonly (readonly (readonly Range[])[])[];
+export type StatePlacement = readonly (readonly (readonly Range[])[])[];
 
 /** Number of words per range in a message: parameter, start, length. */
 const WORDS = 3;
@@ -46,7 +46,11 @@ export function heldRanges(parameters: readonly Parameter[]): PlacedRange[] {
 }
 
 /** Returns the placement of all ranks on every rank of the group. All ranks of the group call this function. */
-export function sharePlacement(ranks: Ranks, held: readonly PlacedRange[], numParameters: number): Placement {
+export function sharePlacement(
+  ranks: Ranks,
+  held: readonly PlacedRange[],
+  numParameters: number,
+): StatePlacement {
   const rows = [NO_STRETCH, ...held.map(({ parameter, start, length }) => [parameter, start, length])];
   const words = gatherWords(ranks, Int32Array.from(rows.flat()), [rows.length, WORDS], '');
   const placement = ranks.group.ranks.map(() => Array.from({ length: numParameters }, (): Range[] => []));

@@ -13,7 +13,7 @@ export function overlapOf(a: Range, b: Range): Range | null {
 
 /** Returns the parts of `ranges` that are also in one of `others`, in the order of `ranges`. */
 export function commonRanges(ranges: readonly Range[], others: readonly Range[]): Range[] {
-  return ranges.flatMap((range) => others.flatMap((other) => overlapOf(range, other) ?? []));
+  return ranges.flatMap((range) => others.flatMap((candidate) => overlapOf(range, candidate) ?? []));
 }
 
 /** Returns the sum of the lengths of ranges. */
@@ -24,12 +24,12 @@ export function totalLength(ranges: readonly Range[]): number {
 /** Returns the parts of `ranges` that are in no range of `taken`, in the order of `ranges`. */
 export function withoutRanges(ranges: readonly Range[], taken: readonly Range[]): Range[] {
   let left = ranges.filter(({ length }) => length > 0);
-  for (const other of taken) left = left.flatMap((part) => outside(part, other));
+  for (const takenRange of taken) left = left.flatMap((part) => outside(part, takenRange));
   return left;
 }
 
-function outside(part: Range, other: Range): Range[] {
-  const common = overlapOf(part, other);
+function outside(part: Range, cut: Range): Range[] {
+  const common = overlapOf(part, cut);
   if (common === null) return [part];
   const end = part.start + part.length;
   const after = common.start + common.length;

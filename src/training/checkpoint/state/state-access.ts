@@ -48,11 +48,11 @@ export function stateAccess(
   const partsOf = (name: StateName, range: Range): Part[] => {
     const parameter = side?.parameters[name.parameter];
     const parts = parameter === undefined ? [] : overlaps(parameter, range);
-    const found = parts.reduce((sum, { length }) => sum + length, 0);
-    if (found === range.length) return parts;
+    const numHeld = parts.reduce((sum, { length }) => sum + length, 0);
+    if (numHeld === range.length) return parts;
     throw new ShardlabError(
       'INTERNAL',
-      `this rank holds ${found} of ${range.length} elements of ${parameter?.name ?? 'a parameter'} from ${range.start} on`,
+      `this rank holds ${numHeld} of ${range.length} elements of ${parameter?.name ?? 'a parameter'} from ${range.start} on`,
     );
   };
   return {

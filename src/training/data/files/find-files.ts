@@ -42,7 +42,7 @@ export interface FileQuery {
  */
 export function findFiles({ paths, format, baseDir }: FileQuery): FoundFiles {
   const named = [paths].flat().map((path) => ({ path, full: resolve(baseDir, path) }));
-  const found = named.flatMap(({ path, full }) => {
+  const files = named.flatMap(({ path, full }) => {
     if (!statOf(path, full, baseDir).isDirectory()) return [full];
     const inside = filesIn(full);
     if (inside.length === 0)
@@ -54,9 +54,9 @@ export function findFiles({ paths, format, baseDir }: FileQuery): FoundFiles {
       `data: the folder ${path} has no files of format '${format}'; it has ${basename(inside[0] ?? '')}; change format or the folder`,
     );
   });
-  const [only, other] = named;
-  const isFolder = only !== undefined && other === undefined && only.full !== found[0];
-  return { format: format ?? commonFormat(found), files: found, folder: isFolder ? only.full : null };
+  const [only, second] = named;
+  const isFolder = only !== undefined && second === undefined && only.full !== files[0];
+  return { format: format ?? commonFormat(files), files, folder: isFolder ? only.full : null };
 }
 
 function statOf(path: string, full: string, baseDir: string): Stats {
@@ -93,10 +93,10 @@ function formatOf(file: string): DataFormat {
 function commonFormat(files: readonly string[]): DataFormat {
   const [first = '', ...rest] = files;
   const format = formatOf(first);
-  const other = rest.find((file) => formatOf(file) !== format);
-  if (other === undefined) return format;
+  const unlikeFile = rest.find((file) => formatOf(file) !== format);
+  if (unlikeFile === undefined) return format;
   throw new ConfigError(
-    `data: ${first} and ${other} have different formats ('${format}' and '${formatOf(other)}'); ` +
-      `give format: '${formatOf(other)}' to read only files of that format, or name another folder`,
+    `data: ${first} and ${unlikeFile} have different formats ('${format}' and '${formatOf(unlikeFile)}'); ` +
+      `give format: '${formatOf(unlikeFile)}' to read only files of that format, or name another folder`,
   );
 }

@@ -143,6 +143,6 @@ function noColumn(place: string, column: string, known: readonly string[]): Conf
     : near === undefined
       ? `its columns are ${known.join(', ')}; name a column, for example data: { path, text: '${choice}' }`
       : `did you mean '${near}'?`;
-  const found = known.includes(column) ? `no value in column '${column}'` : `no column '${column}'`;
-  return new ConfigError(`data: ${place} has ${found}; ${hint}`, { column });
+  const problem = known.includes(column) ? `no value in column '${column}'` : `no column '${column}'`;
+  return new ConfigError(`data: ${place} has ${problem}; ${hint}`, { column });
 }

@@ -35,9 +35,9 @@ export async function* textChunks(file: string, read: BytesRead): AsyncGenerator
   yield decoded();
 }
 
-function notText(file: string, line: number, found: string): ConfigError {
+function notText(file: string, line: number, content: string): ConfigError {
   return new ConfigError(
-    `data: ${file} is not a text: it has ${found} at line ${line} or soon after; convert the file to UTF-8; for another kind of file, give data.format`,
+    `data: ${file} is not a text: it has ${content} at line ${line} or soon after; convert the file to UTF-8; for another kind of file, give data.format`,
     { file, line },
   );
 }

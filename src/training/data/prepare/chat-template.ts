@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type { OwnData } from '../../../config';
 import { ConfigError, TimeLimit } from '../../../core';
-import type { Message } from './conversation';
+import type { ChatMessage } from './conversation';
 import { readJson, readNamed, tokenizerFiles } from './tokenizer';
 
 /** Turns messages into the text that a model reads. */
@@ -10,7 +10,7 @@ export interface ChatTemplate {
   /** The template's source, for error messages. */
   readonly name: string;
   /** Returns the text; if `asks` is true, it ends with the beginning of an answer. Throws: CONFIG with the template's message. */
-  render(messages: readonly Message[], asks: boolean): string;
+  render(messages: readonly ChatMessage[], asks: boolean): string;
 }
 
 /** The name of the built-in template. */
@@ -42,7 +42,7 @@ export async function chatTemplateOf(
     );
   };
   const words = {
-    what: `data.chatTemplate: ${name}`,
+    subject: `data.chatTemplate: ${name}`,
     advice: 'shorten its loops, or name another template',
   };
   let template: InstanceType<typeof Template>;
@@ -56,9 +56,9 @@ export async function chatTemplateOf(
     name,
     render(messages, asks) {
       try {
-        const given = { ...tokens, messages, add_generation_prompt: asks, [RANGE]: range };
+        const variables = { ...tokens, messages, add_generation_prompt: asks, [RANGE]: range };
         const numCharacters = messages.reduce((sum, { content }) => sum + content.length, 0);
-        return limit.run({ ...words, numCharacters }, () => template.render(given));
+        return limit.run({ ...words, numCharacters }, () => template.render(variables));
       } catch (error) {
         throw failed(error);
       }
@@ -88,22 +88,22 @@ interface TemplateText {
 }
 
 function templateText(
-  asked: string | undefined,
+  templateSetting: string | undefined,
   tokenizer: string | undefined,
   baseDir: string,
 ): TemplateText {
   const [file, configFile] = tokenizer === undefined ? ['', ''] : tokenizerFiles(tokenizer, baseDir);
   const config = configFile !== '' && existsSync(configFile) ? readJson(configFile) : {};
   const tokens = specialTokens(config);
-  if (asked === CHATML || (asked === undefined && tokenizer === undefined))
+  if (templateSetting === CHATML || (templateSetting === undefined && tokenizer === undefined))
     return { name: CHATML, text: CHATML_TEXT, tokens };
-  if (asked !== undefined) {
-    const named = resolve(baseDir, asked);
+  if (templateSetting !== undefined) {
+    const named = resolve(baseDir, templateSetting);
     if (!existsSync(named))
       throw new ConfigError(
         `data.chatTemplate: there is no file ${named}; name a file of Jinja, or '${CHATML}'`,
       );
-    return { name: asked, text: readNamed(named, 'data.chatTemplate'), tokens };
+    return { name: templateSetting, text: readNamed(named, 'data.chatTemplate'), tokens };
   }
   const beside = join(dirname(file), 'chat_template.jinja');
   if (existsSync(beside)) return { name: beside, text: readNamed(beside, 'data.chatTemplate'), tokens };
@@ -118,19 +118,19 @@ function templateText(
 function templateIn(value: unknown): string | undefined {
   if (typeof value === 'string') return value;
   const list: readonly unknown[] = Array.isArray(value) ? value : [];
-  for (const one of list) {
-    const { name, template } = { ...(one as object) } as Readonly<Record<string, unknown>>;
+  for (const entry of list) {
+    const { name, template } = { ...(entry as object) } as Readonly<Record<string, unknown>>;
     if (name === 'default' && typeof template === 'string') return template;
   }
   return undefined;
 }
 
 function specialTokens(config: Readonly<Record<string, unknown>>): Record<string, string> {
-  const found = Object.entries(config).flatMap(([key, value]) => {
+  const tokens = Object.entries(config).flatMap(([key, value]) => {
     if (!key.endsWith('_token')) return [];
     // A token is a text, or an object that has the text as `content`.
     const text = typeof value === 'object' && value !== null && 'content' in value ? value.content : value;
     return typeof text === 'string' ? [[key, text] as const] : [];
   });
-  return Object.fromEntries(found);
+  return Object.fromEntries(tokens);
 }

@@ -17,7 +17,7 @@ export interface WrittenColumn {
 }
 
 /** The file to which a column is written, and the form of its values. */
-export interface ColumnOptions {
+export interface ColumnFileOptions {
   readonly names: ColumnNames;
   readonly path: string;
   /** Whether the column is a target. Inputs are float32; targets are int32 if all are whole numbers or words. */
@@ -28,7 +28,7 @@ export interface ColumnOptions {
 
 /** Writes one column, an input or a target, for all rows. The caller closes the writer. */
 export class ColumnWriter {
-  readonly #options: ColumnOptions;
+  readonly #options: ColumnFileOptions;
   readonly #file: NumberFile<Float64Array>;
   #shape: readonly number[] | undefined;
   #isWhole = true;
@@ -37,7 +37,7 @@ export class ColumnWriter {
   /** For each row, the index of its word in `#words`. */
   readonly #rows: number[] = [];
 
-  constructor(options: ColumnOptions) {
+  constructor(options: ColumnFileOptions) {
     this.#options = options;
     this.#file = new NumberFile(options.path, Float64Array);
   }

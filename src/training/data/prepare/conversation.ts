@@ -2,7 +2,7 @@ import { ConfigError, ownValue } from '../../../core';
 import type { FileRecord } from '../files/records';
 
 /** A message of a conversation, in the form that chat templates read. */
-export interface Message {
+export interface ChatMessage {
   readonly role: string;
   readonly content: string;
 }
@@ -27,14 +27,14 @@ const FORMS =
  * input and output (Alpaca), or query and response. Records of the last two forms may have system and history. `system` is used
  * if the record has no system message. Throws: CONFIG naming the record.
  */
-export function conversationOf({ place, values }: FileRecord, system: string | undefined): Message[] {
-  const found = messagesIn(place, values);
-  const given = values.system ?? system;
-  const hasSystem = found[0]?.role === 'system';
+export function conversationOf({ place, values }: FileRecord, system: string | undefined): ChatMessage[] {
+  const ownMessages = messagesIn(place, values);
+  const systemText = values.system ?? system;
+  const hasSystem = ownMessages[0]?.role === 'system';
   const messages =
-    hasSystem || given === undefined || given === null || given === ''
-      ? found
-      : [{ role: 'system', content: textOf(place, 'system', given) }, ...found];
+    hasSystem || systemText === undefined || systemText === null || systemText === ''
+      ? ownMessages
+      : [{ role: 'system', content: textOf(place, 'system', systemText) }, ...ownMessages];
   if (messages.at(-1)?.role !== ASSISTANT)
     throw wrong(place, 'does not end with an answer of the assistant', 'add the answer, or omit the record');
   if (messages.find(({ role }) => role !== 'system')?.role === ASSISTANT)
@@ -42,7 +42,7 @@ export function conversationOf({ place, values }: FileRecord, system: string | u
   return messages;
 }
 
-function messagesIn(place: string, values: FileRecord['values']): Message[] {
+function messagesIn(place: string, values: FileRecord['values']): ChatMessage[] {
   const { messages, conversations, instruction, input, output, query, response } = values;
   const list = messages ?? conversations;
   if (list !== undefined) {
@@ -55,20 +55,20 @@ function messagesIn(place: string, values: FileRecord['values']): Message[] {
     const keys = Object.keys(values).join(', ') || 'nothing';
     throw wrong(place, `has the keys ${keys}, which are no conversation`, FORMS);
   }
-  const asked = textOf(place, isAlpaca ? 'instruction' : 'query', question);
+  const questionText = textOf(place, isAlpaca ? 'instruction' : 'query', question);
   const more = isAlpaca && input !== undefined && input !== null ? textOf(place, 'input', input) : '';
   return [
     ...historyOf(place, values.history),
-    { role: 'user', content: more === '' ? asked : `${asked}\n${more}` },
+    { role: 'user', content: more === '' ? questionText : `${questionText}\n${more}` },
     { role: ASSISTANT, content: textOf(place, isAlpaca ? 'output' : 'response', answer) },
   ];
 }
 
 /** Returns the messages of a history, which is a list of pairs of a question and an answer. */
-function historyOf(place: string, history: unknown): Message[] {
+function historyOf(place: string, history: unknown): ChatMessage[] {
   if (history === undefined || history === null) return [];
   const pairs: readonly unknown[] = Array.isArray(history) ? history : [history];
-  return pairs.flatMap((pair): Message[] => {
+  return pairs.flatMap((pair): ChatMessage[] => {
     if (!Array.isArray(pair) || pair.length !== 2)
       throw wrong(place, 'has a history that is no list of pairs', 'write history: [["question", "answer"]]');
     return [
@@ -78,7 +78,7 @@ function historyOf(place: string, history: unknown): Message[] {
   });
 }
 
-function messageOf(place: string, message: unknown, index: number): Message {
+function messageOf(place: string, message: unknown, index: number): ChatMessage {
   const fields = typeof message === 'object' && message !== null ? { ...message } : {};
   const { role, from, content, value } = fields as Readonly<Record<string, unknown>>;
   const who = role ?? from;
@@ -87,7 +87,7 @@ function messageOf(place: string, message: unknown, index: number): Message {
 }
 
 /** Returns the text of a message's content: a text, or a list of parts with texts. */
-function textOf(place: string, what: string, value: unknown): string {
+function textOf(place: string, partName: string, value: unknown): string {
   if (typeof value === 'string') return value;
   if (Array.isArray(value)) {
     const texts = value.map((part: unknown) =>
@@ -95,10 +95,10 @@ function textOf(place: string, what: string, value: unknown): string {
     );
     if (texts.every((text) => typeof text === 'string')) return texts.join('');
   }
-  const found = value === undefined || value === null ? 'nothing' : typeof value;
-  throw wrong(place, `has ${found} as ${what}`, 'give a text; images and sound are not trained here');
+  const kind = value === undefined || value === null ? 'nothing' : typeof value;
+  throw wrong(place, `has ${kind} as ${partName}`, 'give a text; images and sound are not trained here');
 }
 
-function wrong(place: string, what: string, advice: string): ConfigError {
-  return new ConfigError(`data: ${place} ${what}; ${advice}`);
+function wrong(place: string, problem: string, advice: string): ConfigError {
+  return new ConfigError(`data: ${place} ${problem}; ${advice}`);
 }

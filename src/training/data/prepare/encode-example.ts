@@ -1,6 +1,6 @@
 import { ConfigError } from '../../../core';
 import type { ChatTemplate } from './chat-template';
-import { ASSISTANT, type Message } from './conversation';
+import { ASSISTANT, type ChatMessage } from './conversation';
 import type { TextCodec } from './tokenizer';
 
 /** A conversation as token ids. */
@@ -17,7 +17,7 @@ export interface Example {
  * after its question.
  */
 export function encodeExample(
-  messages: readonly Message[],
+  messages: readonly ChatMessage[],
   {
     template,
     codec,

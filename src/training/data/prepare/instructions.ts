@@ -40,7 +40,7 @@ export async function prepareInstructions(data: OwnData, parts: PrepareParts): P
   const notes: string[] = [];
   const store = (files: FoundFiles) => storeExamples(data, { ...parts, files, seq, codec, limit, notes });
   const all = await store(parts.files);
-  const given = validationFiles === null ? null : await store(validationFiles);
+  const validationExamples = validationFiles === null ? null : await store(validationFiles);
   const numAll = all.examples.length;
   const share = validationCount(data, numAll, 'examples');
   // This order chooses the same validation rows as torch's random_split; rows.ts does the same.
@@ -54,7 +54,7 @@ export async function prepareInstructions(data: OwnData, parts: PrepareParts): P
   });
   const write = (part: StoredExamples) => writeRows(part, { ...data, seq }, parts);
   const train = write(chosen(0, numAll - share));
-  const rest = given ?? (share === 0 ? null : chosen(numAll - share, numAll));
+  const heldOut = validationExamples ?? (share === 0 ? null : chosen(numAll - share, numAll));
   return {
     ...{
       kind: 'instructions',
@@ -67,7 +67,7 @@ export async function prepareInstructions(data: OwnData, parts: PrepareParts): P
     isPacked: data.packing,
     fingerprint: `${all.digest}:${train.digest}`,
     train: train.part,
-    validation: rest && write(rest).part,
+    validation: heldOut && write(heldOut).part,
     shuffle: data.shuffle,
     dropLast: data.dropLast,
   };
@@ -94,7 +94,7 @@ async function storeExamples(data: OwnData, parts: StoreParts): Promise<StoredEx
       const messages = conversationOf(record, data.system);
       const numCharacters = messages.reduce((sum, { content }) => sum + content.length, 0);
       // A limit costs a tenth of a millisecond, so a record has one for all its texts.
-      const whole = limit.run({ what: `data: ${place}`, advice: 'shorten it', numCharacters }, () =>
+      const whole = limit.run({ subject: `data: ${place}`, advice: 'shorten it', numCharacters }, () =>
         encodeExample(messages, { template, codec, place }),
       );
       counts.read++;

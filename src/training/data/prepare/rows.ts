@@ -42,14 +42,14 @@ export function prepareArrays(
 type RowFacts = Pick<PreparedRows, 'name' | 'classes'> & { readonly digest: string; readonly seed: number };
 
 /**
- * Returns rows with a part to train on and a part for validation. The rows for validation are `given`, or a share of `source`.
+ * Returns rows with a part to train on and a part for validation. The rows for validation are `validationSource`, or a share of `source`.
  * Source: torch.utils.data.random_split with a generator of the same seed, which chooses the same rows.
  */
 export function rowsOf(
   data: OwnData,
   { name, classes, digest, seed }: RowFacts,
   source: RowPart['source'],
-  given: RowPart['source'] | null,
+  validationSource: RowPart['source'] | null,
 ): PreparedRows {
   const { numRows } = source;
   const share = validationCount(data, numRows, 'rows');
@@ -61,7 +61,10 @@ export function rowsOf(
     classes,
     fingerprint: `${digest}:${numRows - share}:${orderSeed}`,
     train: { source, from: 0, count: numRows - share, orderSeed },
-    validation: given === null ? cut : { source: given, from: 0, count: given.numRows, orderSeed: null },
+    validation:
+      validationSource === null
+        ? cut
+        : { source: validationSource, from: 0, count: validationSource.numRows, orderSeed: null },
     shuffle: data.shuffle,
     dropLast: data.dropLast,
   };
@@ -111,11 +114,11 @@ async function writeTable(
 
 function writeArray(
   key: 'x' | 'y',
-  given: OwnData['x'],
+  array: OwnData['x'],
   fileFor: PrepareParts['fileFor'],
 ): { readonly column: ColumnFile; readonly digest: string; readonly numRows: number } | null {
-  if (given === undefined || isNames(given)) return null;
-  const { values, shape } = isNumbers(given) ? { values: given, shape: [given.length] } : given;
+  if (array === undefined || isNames(array)) return null;
+  const { values, shape } = isNumbers(array) ? { values: array, shape: [array.length] } : array;
   const [numRows = 0, ...extents] = shape;
   const size = shape.reduce((product, extent) => product * extent, 1);
   if (size !== values.length) {

@@ -144,6 +144,6 @@ const CUT = /\S\n(?=\S)/g;
 
 function cutAfter(text: string, from: number): number | undefined {
   CUT.lastIndex = from;
-  const found = CUT.exec(text);
-  return found === null ? undefined : found.index + found[0].length;
+  const match = CUT.exec(text);
+  return match === null ? undefined : match.index + match[0].length;
 }

@@ -66,7 +66,7 @@ export async function textCodecOf(
   const vocab = [...ids.values()].reduce((most, id) => Math.max(most, id + 1), 0);
   const eos = eosOf(file, ids, config, eosToken);
   const words = {
-    what: `data.tokenizer: ${file}`,
+    subject: `data.tokenizer: ${file}`,
     advice: 'one of its regular expressions backtracks without end on this text; name another tokenizer',
   };
   return {
@@ -91,11 +91,11 @@ export async function textCodecOf(
 function requireIds(file: string, { model, added_tokens: added }: Readonly<Record<string, unknown>>): void {
   // The vocabulary of some models is a list, in which a token's place is its id.
   const { vocab } = Object(model) as { readonly vocab?: unknown };
-  const given: readonly (readonly [unknown, unknown])[] = [
+  const tokenIds: readonly (readonly [unknown, unknown])[] = [
     ...(Array.isArray(vocab) ? [] : Object.entries(Object(vocab))),
     ...(Array.isArray(added) ? added : []).map((token) => [Object(token).content, Object(token).id] as const),
   ];
-  for (const [token, id] of given) {
+  for (const [token, id] of tokenIds) {
     if (isIndex(id, MOST_IDS)) continue;
     throw new ConfigError(
       `data.tokenizer: ${file} has the id ${shown(id)} for the token ${shown(token)}; ids are integers from 0 to ${MOST_IDS - 1}: download or save the file again`,
@@ -129,15 +129,15 @@ function eosOf(
   file: string,
   ids: ReadonlyMap<string, number>,
   config: Readonly<Record<string, unknown>>,
-  asked: string | null | undefined,
+  eosToken: string | null | undefined,
 ): number | null {
-  if (asked === null) return null;
-  if (asked !== undefined) {
-    const id = ids.get(asked);
+  if (eosToken === null) return null;
+  if (eosToken !== undefined) {
+    const id = ids.get(eosToken);
     if (id !== undefined) return id;
     const known = USUAL_EOS.filter((token) => ids.has(token));
     throw new ConfigError(
-      `data.eosToken: ${file} has no token ${asked}; ${known.length === 0 ? '' : `it has ${known.join(', ')}; `}name one of its tokens, or write null for none`,
+      `data.eosToken: ${file} has no token ${eosToken}; ${known.length === 0 ? '' : `it has ${known.join(', ')}; `}name one of its tokens, or write null for none`,
     );
   }
   const own = config.eos_token;

@@ -8,12 +8,12 @@ import { ConfigError } from '../../../core';
 export function validationCount(
   { validation }: Pick<OwnData, 'validation'>,
   count: number,
-  what: string,
+  unit: string,
 ): number {
   if (typeof validation !== 'number') return 0;
   const part = Math.floor(count * validation);
   if (part > 0) return part;
   throw new ConfigError(
-    `data.validation: a share of ${validation} of ${count} ${what} is less than one of them; give a larger share, files for validation, or null`,
+    `data.validation: a share of ${validation} of ${count} ${unit} is less than one of them; give a larger share, files for validation, or null`,
   );
 }
