@@ -76,6 +76,7 @@ export {
   type Trial,
 } from './fragments';
 export { functionsMissing, pythonRefused } from './functions-missing';
+export { wordsOfIssues } from './issue-words';
 export { type LocatedText, locatedText, requireShort } from './located-text';
 export { modelConflicts } from './model-conflicts';
 export {
