@@ -28,8 +28,8 @@ export {
   oneOf,
   orNull,
   pairFrom,
+  refuseNull,
   requireArity,
-  requireFields,
   requireKind,
   requireOptions,
   tensor,
@@ -108,7 +108,6 @@ export {
   pathSchema,
   positiveSchema,
   type ShapeOf,
-  textSchema,
   wholeSchema,
 } from './parse-options';
 export { placeText } from './place-text';

@@ -113,10 +113,12 @@ export interface DdpFunction {
   new (layer: Layer, options?: ReplicateOptions): DistributedDataParallel;
 }
 
-const DDP_CALL: Call<'ddp', DdpOptions> = {
+const DDP_CALL: Call<'ddp', ReplicateOptions> = {
   what: 'DDP(model, { … })',
   by: 'ddp',
+  values: DistributedDataParallel.values,
   own: {
+    mesh: true,
     firstBucketBytes: true,
     policy: true,
     broadcastBuffers: true,
@@ -162,8 +164,8 @@ export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh
       options: FullyShardArguments = {},
     ): M {
       requireKind('fullyShard', 'the second argument', options, fields);
-      const context = contextOf(options.mesh);
       const shared = fullyShardOptions(options);
+      const context = contextOf(options.mesh);
       if (Array.isArray(given)) {
         const modules = given.map((each: Module | Layer) => shardable(each));
         for (const module of modules) batchNorms.check(module, context.group.size);
@@ -177,8 +179,8 @@ export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh
     },
     DDP: callableClass((module: Module | Layer, given: ReplicateOptions = {}) => {
       requireKind('DDP', 'the second argument', given, fields);
+      checkArguments(DDP_CALL, given, warn);
       const { mesh: chosen, ...options } = given;
-      checkArguments(DDP_CALL, options, warn);
       const context = contextOf(chosen);
       const taken = replicable(module);
       batchNorms.check(taken, context.group.size);
