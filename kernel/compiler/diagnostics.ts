@@ -28,8 +28,11 @@ const UNKNOWN_MEMBERS: readonly number[] = [2339, 2551];
 /** Codes of "Object literal may only specify known properties": without and with the nearest key. */
 const UNKNOWN_KEYS: readonly number[] = [2353, 2561];
 
+/** Code of "No overload matches this call." */
+const NO_OVERLOAD = 2769;
+
 /** Codes of "Type 'A' is not assignable to type 'B'.": for a value, an argument, and an argument of an overloaded function. */
-const WRONG_TYPES: readonly number[] = [2322, 2345, 2769];
+const WRONG_TYPES: readonly number[] = [2322, 2345, NO_OVERLOAD];
 
 /**
  * Codes of an operator between values that it does not take: for `+` and comparisons, and for the left and the right side of
@@ -113,9 +116,9 @@ function locate(diagnostic: ts.Diagnostic, cell: FaultyCell) {
   const { source } = cell;
   const offset = Math.min(start, source.length);
   const before = source.slice(0, offset).split('\n');
-  const message = ts
-    .flattenDiagnosticMessageText(messageText, '\n')
-    .replace(/import\("[^"]*\/__cell[^"]*"\)\./g, '');
+  const text =
+    code === NO_OVERLOAD ? overloadText(messageText) : ts.flattenDiagnosticMessageText(messageText, '\n');
+  const message = text.replace(/import\("[^"]*\/__cell[^"]*"\)\./g, '');
   return {
     code,
     message: [message, ...advice(diagnostic, cell)].join(' '),
@@ -123,6 +126,15 @@ function locate(diagnostic: ts.Diagnostic, cell: FaultyCell) {
     column: before.at(-1)?.length ?? 0,
     length,
   };
+}
+
+/** Says why no form of an overloaded function takes a call's arguments, one sentence per reason, without the forms' declarations. */
+function overloadText(text: string | ts.DiagnosticMessageChain): string {
+  if (typeof text === 'string') return text;
+  const reasons = (text.next ?? []).flatMap(({ next = [], messageText }) =>
+    next.length === 0 ? [messageText] : next.map((reason) => reason.messageText),
+  );
+  return ['No form of this function takes these arguments.', ...new Set(reasons)].join(' ');
 }
 
 function advice(

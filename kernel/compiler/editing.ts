@@ -44,7 +44,8 @@ export function inspectionAt(
   const at = Math.min(wordStart(source, offset), Math.max(0, source.length - 1));
   const info = service.getQuickInfoAtPosition(path, shift + at);
   if (info === undefined) return undefined;
-  const declaration = ts.displayPartsToString(info.displayParts);
+  // A type that the cell cannot name has its file before it: import("…/module").Module.
+  const declaration = ts.displayPartsToString(info.displayParts).replace(/import\("[^"]*"\)\./g, '');
   // The checker describes an unknown name as `any`.
   if (declaration === 'any') return undefined;
   const documentation = ts.displayPartsToString(info.documentation);

@@ -15,12 +15,16 @@ interface CellSource {
 }
 
 const INLINE_MAP = /\n?\/\/# sourceMappingURL=data:application\/json;base64,([A-Za-z0-9+/=]+)\s*$/;
+/** The frames that V8 records, so that a call deep in the library is traced to its cell; V8's own limit is 10. */
+const MOST_FRAMES = 100;
+/** The first frames, which a stack shows even if they are in no cell. */
+const SHOWN_FRAMES = 10;
 const CELL_FRAME = /(In\[\d+\]):(\d+):(\d+)/g;
 
 /**
  * Hooks into the formatting of stack traces (V8's `Error.prepareStackTrace`), so that `error.stack`,
  * `console.log(error)` and the kernel's tracebacks show lines of the cell as written. Frames of the runner below a cell
- * are removed.
+ * are removed. Of a long stack, only the first frames and those in cells remain.
  */
 export function createStackMapper() {
   const sources = new Map<string, CellSource>();
@@ -31,6 +35,7 @@ export function createStackMapper() {
       const position = original(name, { line: Number(line), column: Number(column) });
       return `${name}:${position.line}:${position.column}`;
     });
+  Error.stackTraceLimit = MOST_FRAMES;
   Error.prepareStackTrace = (error, frames) => formatStack(error, frames.map(String), mapFrame);
   return {
     /** Stores the source map of a compiled cell; returns its JavaScript without the inlined map. */
@@ -63,7 +68,8 @@ function originalPosition(source: CellSource | undefined, compiled: CellPosition
 
 function formatStack(error: Error, frames: readonly string[], mapFrame: (frame: string) => string): string {
   const runner = frames.findIndex((frame) => frame.includes('(node:inspector:'));
-  const visible = runner > 0 ? frames.slice(0, runner) : frames;
+  const own = runner > 0 ? frames.slice(0, runner) : frames;
+  const visible = own.filter((frame, i) => i < SHOWN_FRAMES || /\bIn\[\d+\]:/.test(frame));
   return [header(error), ...visible.map((frame) => `    at ${mapFrame(frame)}`)].join('\n');
 }
 

@@ -1,5 +1,6 @@
 import { ConfigError, type Warn } from '../core';
 import { camelCase, requireKnownOptions, requireNamed } from './option-names';
+import { parseValues, type ShapeOf } from './parse-options';
 import type { Original } from './setting';
 import { SETTING_ROWS } from './setting-table';
 import type { SETTINGS } from './settings/training';
@@ -34,14 +35,17 @@ export interface Call<By extends Original, Options> {
   readonly by: By;
   readonly own: Readonly<Record<Exclude<keyof Options & string, SettingArgument<By>>, OwnArgument>> &
     Readonly<Record<string, OwnArgument>>;
+  /** The schema of each argument's value. */
+  readonly values: ShapeOf<Options>;
 }
 
 /**
- * Checks the names of a call's arguments; warns about arguments without effect.
- * Throws: CONFIG for an unknown name, with the nearest name, camelCase for snake_case, or what to write instead.
+ * Checks the names and values of a call's arguments; warns about arguments without effect.
+ * Throws: CONFIG for an unknown name, with the nearest name, camelCase for snake_case, or what to write instead; and for a wrong
+ * value, with what is allowed.
  */
 export function checkArguments<By extends Original, Options extends object>(
-  { what, by, own }: Call<By, Options>,
+  { what, by, own, values }: Call<By, Options>,
   options: Options,
   warn: Warn,
 ): void {
@@ -56,6 +60,7 @@ export function checkArguments<By extends Original, Options extends object>(
     ([, argument]) => argument === true || 'noEffect' in argument,
   );
   requireKnownOptions(what, options, [...taken, ...others.map(([name]) => name)]);
+  parseValues(what, options, values);
   for (const [name, argument] of others) {
     if (argument === true || !('noEffect' in argument) || !Object.hasOwn(options, name)) continue;
     warn(`${what.replace(/\(.*/, '')}: ${name} has no effect: ${argument.noEffect}`);

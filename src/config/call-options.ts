@@ -27,20 +27,19 @@ export function requireOptions<T extends object>(what: string, given: T, kinds: 
   return given;
 }
 
-/** Does the same as `requireOptions` for an argument whose fields are all needed. */
-export function requireFields<T extends object>(what: string, given: T, kinds: OptionKinds<T>): T {
-  requireOptions(what, given, kinds);
-  for (const name of Object.keys(kinds) as (keyof T & string)[])
-    requireKind(what, name, given[name], kinds[name]);
-  return given;
-}
-
 /**
  * Throws: CONFIG if a value is not of its kind, with what to give. `name` is the option's, or the name of an argument that has only
  * a position.
  */
 export function requireKind(what: string, name: string, value: unknown, kind: OptionKind): void {
   if (!isAccepted(value, kind)) throw wrongOption(what, name, value, kind.words);
+}
+
+/** Throws: CONFIG if one of these options is null, which would look like an option that was left out. */
+export function refuseNull(what: string, options: object, isOption: (name: string) => boolean): void {
+  for (const [name, value] of Object.entries(options)) {
+    if (value === null && isOption(name)) throw wrongOption(what, name, value, 'a value, or left out');
+  }
 }
 
 /** Returns the error for a value that an option cannot have; `allowed` says which values it can have, after "must be". */

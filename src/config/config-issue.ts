@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import { ConfigError, ownValue, shortened, shown } from '../core';
+import { wordsOfIssue } from './issue-words';
 import { nearest } from './nearest';
 import { fromOtherName, settingFromOtherName } from './other-names';
 import { unplainParts } from './plain-input';
@@ -83,7 +84,7 @@ function firstOfLists(issues: readonly ConfigIssue[]): readonly ConfigIssue[] {
 
 const MOST_OF_LIST = 3;
 
-/** Returns an issue as one line, such as 'optimizer.lr: expected number, got "fast"'. */
+/** Returns an issue as one line, such as 'optimizer.lr: expected a number, got "fast"'. */
 export function issueMessage(issue: ConfigIssue): string {
   return issue.path.length === 0 ? issue.message : `${issue.path.join('.')}: ${issue.message}`;
 }
@@ -119,12 +120,12 @@ function translate(
         ? !errors.some((error) => error.path.length === 0 && WRONG_FORM.includes(error.code))
         : true,
     );
-    const said = (branch ?? []).flatMap((error) => translate(error, path, input, words));
-    if (said.length > 0) return said;
-    const found = value === undefined ? 'is missing' : `has a wrong form, got ${shown(value)}`;
-    return [{ path, message: `${found}${formOf(path, words)}` }];
+    const inner = (branch ?? []).flatMap((error) => translate(error, path, input, words));
+    if (inner.length > 0) return inner;
+    const fault = value === undefined ? 'is missing' : `has a wrong form, got ${shown(value)}`;
+    return [{ path, message: `${fault}${formOf(path, words) || kindsOf(issue)}` }];
   }
-  const expected = expectation(issue);
+  const expected = wordsOfIssue(issue);
   if (value === undefined) return [{ path, message: `is missing: ${expected}${formOf(path, words)}` }];
   const hint = issue.code === 'invalid_value' ? meant(value, issue.values.map(String)) : '';
   return [{ path, message: `${expected}, got ${shown(value)}${hint === '' ? formOf(path, words) : hint}` }];
@@ -133,8 +134,10 @@ function translate(
 /** Issues that a branch of a union reports if the branch accepts no objects. */
 const WRONG_FORM: readonly ZodIssue['code'][] = ['invalid_value', 'invalid_type'];
 
-function expectation({ message }: ZodIssue): string {
-  return lowerFirst(message.replace(/^Invalid (input|option): /, '').replace(/, received .*$/, ''));
+/** Returns the values of `kind`, or of another key that decides between forms, if the issue is that this value is none of them. */
+function kindsOf(issue: Extract<ZodIssue, { readonly code: 'invalid_union' }>): string {
+  const kinds: readonly unknown[] = 'options' in issue && Array.isArray(issue.options) ? issue.options : [];
+  return kinds.length === 0 ? '' : `; write ${kinds.map(shown).join(' or ')}`;
 }
 
 function formOf(path: readonly (string | number)[], { forms }: Pick<Words, 'forms'>): string {
@@ -195,8 +198,4 @@ export function valueAt(input: unknown, path: readonly (string | number)[]): unk
     value = Object.hasOwn(value, part) ? Reflect.get(value, part) : undefined;
   }
   return value;
-}
-
-function lowerFirst(text: string): string {
-  return text.charAt(0).toLowerCase() + text.slice(1);
 }

@@ -28,8 +28,8 @@ export {
   oneOf,
   orNull,
   pairFrom,
+  refuseNull,
   requireArity,
-  requireFields,
   requireKind,
   requireOptions,
   tensor,
@@ -76,6 +76,7 @@ export {
   type Trial,
 } from './fragments';
 export { functionsMissing, pythonRefused } from './functions-missing';
+export { wordsOfIssues } from './issue-words';
 export { type LocatedText, locatedText, requireShort } from './located-text';
 export { modelConflicts } from './model-conflicts';
 export {
@@ -107,7 +108,6 @@ export {
   pathSchema,
   positiveSchema,
   type ShapeOf,
-  textSchema,
   wholeSchema,
 } from './parse-options';
 export { placeText } from './place-text';

@@ -25,7 +25,7 @@ export type ShapeOf<Options> = {
 };
 
 /** The options that a shape accepts. TypeScript reports an interface that has other options. */
-type Given<S extends Shape> = { readonly [Key in keyof S]?: z.input<S[Key]> | undefined };
+type GivenOptions<S extends Shape> = { readonly [Key in keyof S]?: z.input<S[Key]> | undefined };
 
 /** The names of options that have a value after the check: those with a default, and those that every call must give. */
 type Present<S extends Shape> = {
@@ -42,11 +42,19 @@ export type Parsed<S extends Shape> = { readonly [Key in Present<S>]: z.output<S
  * Throws: CONFIG for an unknown name, with the nearest name, and for a wrong value, with the call, the option, the value and
  * what is allowed.
  */
-export function parseOptions<S extends Shape>(form: string, given: Given<S>, shape: S): Parsed<S> {
+export function parseOptions<S extends Shape>(form: string, given: GivenOptions<S>, shape: S): Parsed<S> {
   requireKnownOptions(form, given, Object.keys(shape));
+  return parseValues(form, given, shape) as Parsed<S>; // each value is its schema's output
+}
+
+/**
+ * Returns the values of options whose names are checked elsewhere, with defaults. Throws: CONFIG for a wrong value, as
+ * `parseOptions` does.
+ */
+export function parseValues(form: string, options: object, shape: Shape): Readonly<Record<string, unknown>> {
   const parsed: Record<string, unknown> = {};
   for (const [name, schema] of Object.entries(shape)) {
-    const value: unknown = given[name];
+    const value: unknown = Reflect.get(options, name);
     const hasValue = value !== undefined || schema instanceof z.ZodDefault;
     if (!hasValue && !(schema instanceof z.ZodNonOptional)) continue;
     const { data, path = [], isRight } = parsedValue(schema, value);
@@ -57,7 +65,7 @@ export function parseOptions<S extends Shape>(form: string, given: Given<S>, sha
     const wrong = innermost({ name, schema, value }, path);
     throw wrongOption(callOf(form), wrong.name, wrong.value, allowedBy(wrong.schema, wrong.value));
   }
-  return parsed as Parsed<S>; // each value is its schema's output
+  return parsed;
 }
 
 /** Returns the name of a call: 'run.parity' for 'run.parity(other, { … })'. */
@@ -75,10 +83,21 @@ interface CheckedValue {
 function parsedValue(schema: z.ZodType, value: unknown): CheckedValue {
   try {
     const { success, data, error } = schema.safeParse(value);
-    return success ? { isRight: true, data } : { isRight: false, path: error.issues[0]?.path };
+    return success ? { isRight: true, data } : { isRight: false, path: pathOf(error.issues[0]) };
   } catch {
     return { isRight: false }; // reading the value throws; zod also reads it to word its error
   }
+}
+
+/** Returns the path of an issue; for a value that has one of several forms, the path within the form whose keys it has. */
+function pathOf(issue: z.core.$ZodIssue | undefined): readonly PropertyKey[] | undefined {
+  if (issue?.code !== 'invalid_union') return issue?.path;
+  const within = issue.errors.flatMap((errors) =>
+    errors.some(({ code }) => code === 'unrecognized_keys')
+      ? []
+      : (errors.find(({ path }) => path.length > 0) ?? []),
+  );
+  return [...issue.path, ...(within[0]?.path ?? [])];
 }
 
 /** A value, its name and its schema. */
@@ -100,7 +119,9 @@ function innermost(option: Named, path: readonly PropertyKey[]): Named {
 }
 
 function fieldOf(schema: z.core.$ZodType, key: string): z.core.$ZodType | undefined {
-  return schema instanceof z.ZodObject ? schema.shape[key] : undefined;
+  if (schema instanceof z.ZodObject) return schema.shape[key];
+  if (!(schema instanceof z.ZodUnion)) return undefined;
+  return schema.options.map((option) => fieldOf(option, key)).find((field) => field !== undefined);
 }
 
 /** A whole number. */
@@ -135,9 +156,9 @@ export function limitAbove(bound: number) {
   return ofKind<number>({ words: `a number above ${bound}`, accepts });
 }
 
-/** Returns the schema of values of any type, which other code checks. */
+/** Returns the schema of values that other code checks. null is none of them, because an option without a value is left out. */
 export function anyValue<T>() {
-  return z.custom<T>();
+  return ofKind<T>({ words: 'a value, or left out', accepts: (value) => value !== null });
 }
 
 /** Says what a schema allows, after "must be"; for a misspelled name, also says which one is similar. */

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ofKind, parseOptions, type ShapeOf, textSchema } from '../config';
+import { ofKind, parseOptions, type ShapeOf } from '../config';
 import { ConfigError, classOf } from '../core';
 import { createFigure, type Figure, type Title } from './figure';
 import { columnAxis, paddedRange, rowAxis, titled } from './grammar/axes';
@@ -41,10 +41,10 @@ const OPTIONS = {
     words: 'a list of numbers or of names',
     accepts: (value) => Array.isArray(value) || isTyped(value),
   }),
-  title: textSchema,
-  subtitle: textSchema,
-  xTitle: textSchema,
-  yTitle: textSchema,
+  title: z.string(),
+  subtitle: z.string(),
+  xTitle: z.string(),
+  yTitle: z.string(),
 } satisfies ShapeOf<PlotOptions>;
 /** A line with more points is thinned, because a picture has fewer pixels than the line has points. */
 const MAX_POINTS = 4000;

@@ -1,6 +1,7 @@
 import { constants } from 'node:buffer';
 import { closeSync, writeSync } from 'node:fs';
 import { z } from 'zod';
+import { wordsOfIssues } from '../config';
 import { createOutputFile, parseJson, readRegularFile, ShardlabError } from '../core';
 import type { StepRecord } from './record';
 import { stepRecordSchema } from './record-schema';
@@ -118,6 +119,5 @@ export function readEventFile(path: string): EventFile {
 }
 
 function firstIssue(error: z.ZodError): string {
-  const issue = error.issues[0];
-  return issue === undefined ? 'unknown' : `${issue.path.join('.') || 'line'}: ${issue.message}`;
+  return wordsOfIssues(error.issues.slice(0, 1));
 }

@@ -88,7 +88,7 @@ function* ways(base: Layout, cut: Cut, space: SearchSpace): Generator<Way> {
     const rules = STACK_RULES[stack];
     if (!rules.kinds.includes(base.model.kind)) continue;
     if (cut.tp > 1 && !rules.tensorParallel) continue;
-    if (cut.cp > 1 && !rules.contextParallel.includes(cut.cpKind)) continue;
+    if (cut.cp > 1 && !exchangesSequence(stack, base, cut)) continue;
     if (rules.evenStages && base.model.layers % cut.pp !== 0) continue;
     for (const strategy of strategiesFor(stack, base, cut)) {
       if (space.strategies !== undefined && !space.strategies.includes(strategy)) continue;
@@ -106,6 +106,12 @@ function* ways(base: Layout, cut: Cut, space: SearchSpace): Generator<Way> {
       }
     }
   }
+}
+
+/** A framework may lack an exchange that the layout itself uses, as swift's own Ulysses on FSDP2; then the search keeps it. */
+function exchangesSequence(stack: Stack, base: Layout, { cpKind }: Cut): boolean {
+  const isOwn = base.cp > 1 && base.stack === stack && base.cpKind === cpKind;
+  return isOwn || STACK_RULES[stack].contextParallel.includes(cpKind);
 }
 
 /** Only Megatron-LM has expert parallelism here; fully_shard and ZeRO gather experts like other parameters. */

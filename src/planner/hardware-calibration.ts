@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { wordsOfIssues } from '../config';
 import { ConfigError } from '../core';
 import { GPUS } from './hardware';
 import { gpuSchema, type Place } from './place';
@@ -15,11 +16,8 @@ export type HardwareCalibration = Readonly<z.output<typeof calibrationSchema>>;
 export function parseCalibration(input: unknown, from = 'calibration'): HardwareCalibration {
   const parsed = calibrationSchema.safeParse(input);
   if (!parsed.success) {
-    const issues = parsed.error.issues.map(
-      ({ path, message }) => `${path.join('.') || 'content'}: ${message}`,
-    );
     throw new ConfigError(
-      `${from} is not a calibration (${issues.join('; ')}); \`shardlab doctor --calibrate --out FILE\` writes one`,
+      `${from} is not a calibration (${wordsOfIssues(parsed.error.issues)}); \`shardlab doctor --calibrate --out FILE\` writes one`,
     );
   }
   if (parsed.data.like in GPUS) return parsed.data;

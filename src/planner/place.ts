@@ -111,7 +111,7 @@ export function isPlaceKey(key: string): key is keyof Place {
 /** Checks a place. Throws: CONFIG with every key that is wrong, and the nearest known key. */
 export function parsePlace(input: object): ReadPlace {
   requirePlain(input);
-  const written = Object.fromEntries(Object.entries(input).filter(([, value]) => value != null));
+  const written = Object.fromEntries(Object.entries(input).filter(([, value]) => value !== undefined));
   return withHardware(parsedBy(placeSchema, written, [], { forms: PLACE_FORMS }));
 }
 

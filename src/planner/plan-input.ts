@@ -13,6 +13,7 @@ import {
   parseOptions,
   presetNamed,
   readNamed,
+  refuseNull,
   requirePlain,
   type ShapeOf,
   strategyNamed,
@@ -94,8 +95,7 @@ interface PlanRead extends ConfigReading, Planable {}
 /** Reads the keys of a config and of its place. Throws: CONFIG as `plannedInput` does, with everything that is wrong. */
 export function readPlan(input: object): PlanRead {
   const { written: config, place } = partsOf(input);
-  const at = Object.entries(place).filter(([, value]) => value !== null);
-  const written = { ...config, ...Object.fromEntries(at) };
+  const written: Readonly<Record<string, unknown>> = { ...config, ...place };
   const { model: modelInput, ...others } = written;
   const issues: ConfigIssue[] = [];
   const model = gathered(issues, () => plannedModel(modelInput, valueAt(written, ['parallel', 'pp'])));
@@ -198,10 +198,12 @@ function readingNamed(input: unknown, world: number | undefined): Reading | null
 
 /** Returns the input of a name, or any other object as it is. Throws: CONFIG for anything else. */
 function inputOf(input: unknown): object {
-  const planInput = typeof input === 'string' ? planInputNamed(input) : input;
-  requirePlain(planInput);
-  if (typeof planInput === 'object' && planInput !== null && !Array.isArray(planInput)) return planInput;
-  throw new ConfigError(`a plan needs a TrainConfig or a model's name, got ${shown(planInput)}`);
+  const settings = typeof input === 'string' ? planInputNamed(input) : input;
+  requirePlain(settings);
+  if (typeof settings !== 'object' || settings === null || Array.isArray(settings))
+    throw new ConfigError(`a plan needs a TrainConfig or a model's name, got ${shown(settings)}`);
+  refuseNull('plan', settings, isPlaceKey);
+  return settings;
 }
 
 /** Whether an input is the reading of another program's settings, as sl.readConfig returns it. */
@@ -317,5 +319,6 @@ export function placeOf(place: PlanPlace): PlanObject {
     );
   }
   requirePlain(place);
+  if (typeof place === 'object') refuseNull('plan', place, isPlaceKey);
   return typeof place === 'string' || 'like' in place ? { on: place } : place;
 }

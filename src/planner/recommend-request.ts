@@ -1,10 +1,10 @@
 import { z } from 'zod';
-import { parsedBy, parseTrainConfig, STACKS, size, strategySchema } from '../config';
+import { parsedBy, parseTrainConfig, refuseNull, STACKS, size, strategySchema } from '../config';
 import { ConfigError } from '../core';
 import type { Reading } from '../programs';
 import { type Layout, RECOMPUTE } from './layout';
 import { layoutOfConfig, type Planable } from './layout-of-config';
-import { hardwareSchema, type Place } from './place';
+import { hardwareSchema, isPlaceKey, type Place } from './place';
 import { inputAt, partsOf, readPlan, withPlace } from './plan-input';
 import type { PlannedConfig } from './planned-model';
 
@@ -68,9 +68,10 @@ export function recommendRequest(
   input: RecommendInput | Reading | string,
   options: RecommendInput = {},
 ): RecommendRequest {
-  const { on, ...request } = withPlace(inputAt(input, {}), options) as RecommendInput; // the schemas check it
-  const entries = Object.entries(on === undefined ? request : { ...request, hardware: on });
-  const isOwn = ([key]: readonly [string, unknown]): boolean => Object.hasOwn(recommendSchema.shape, key);
+  const { on, ...settings } = withPlace(inputAt(input, {}), options) as RecommendInput; // the schemas check it
+  refuseNull('recommend', { on, ...settings }, (name) => name === 'on' || isPlaceKey(name) || isOwnKey(name));
+  const entries = Object.entries(on === undefined ? settings : { ...settings, hardware: on });
+  const isOwn = ([key]: readonly [string, unknown]): boolean => isOwnKey(key);
   const wanted = parsedBy(recommendSchema, Object.fromEntries(entries.filter(isOwn)));
   const { written, place } = partsOf(Object.fromEntries(entries.filter((entry) => !isOwn(entry))));
   const planable = readPlan({ ...written, ...place });
@@ -92,6 +93,10 @@ export function recommendRequest(
     kinds: Array.isArray(hardware) ? hardware : [hardware],
     config: written,
   };
+}
+
+function isOwnKey(key: string): boolean {
+  return Object.hasOwn(recommendSchema.shape, key);
 }
 
 /** Returns what the search keeps, with the usual values of everything else. */

@@ -128,7 +128,7 @@ function readText(name: string, cwd: string): string {
     const isAbsent = error instanceof Error && 'code' in error && error.code === 'ENOENT';
     const reason = error instanceof Error ? error.message : String(error);
     const message = isAbsent
-      ? `there is no file ${name} (${path}); correct its path`
+      ? `there is no file ${name}${path === name ? '' : ` (${path})`}; correct its path`
       : `${name} cannot be read (${reason})`;
     throw new ConfigError(message, { file: name });
   }

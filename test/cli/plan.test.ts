@@ -37,7 +37,7 @@ test("the error of a wrong key names file, line, column and the nearest key, als
   const { status, stderr } = await shardlab(['plan', name], { cwd: folder });
   assert.equal(status, 2);
   assert.match(stderr, /plan\.yaml:2:1: paralel: unknown key; did you mean "parallel"/);
-  assert.match(stderr, /plan\.yaml:5:1: gpus: expected number/);
+  assert.match(stderr, /plan\.yaml:5:1: gpus: expected a number/);
   const wrongBatch = file('batch.yaml', 'model: llama3-8b\nbatch:\n  micr: 1\n');
   const batch = await shardlab(['plan', wrongBatch], { cwd: folder });
   assert.match(batch.stderr, /batch\.yaml:3:3: batch\.micr: unknown key; did you mean "micro"/);

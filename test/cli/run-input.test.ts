@@ -33,6 +33,17 @@ test('the error of a missing file of data names the folder; --set adds settings 
   assert.match(wrong.stderr, /data\.tokenizer: there is no file .*none\.json/);
 });
 
+test('a file or folder to start from that does not exist is bad input', async () => {
+  for (const [option, kind] of [
+    ['--resume', 'folder'],
+    ['--init', 'file'],
+  ] as const) {
+    const { status, stderr } = await shardlab(['run', 'tiny', option, '/nowhere']);
+    assert.equal(status, 2, option);
+    assert.match(stderr, new RegExp(`${option}: there is no ${kind} "/nowhere"; correct its path`));
+  }
+});
+
 test('impossible numbers of ranks are bad usage', async () => {
   for (const ranks of ['0', '-1', '2.5', 'two']) {
     const { status, stderr } = await shardlab(['run', 'tiny', '--ranks', ranks]);

@@ -45,8 +45,8 @@ test('run prints one JSON document with speed, memory and communication, and a s
   assert.doesNotMatch(nothingLeft.stdout, /NaN|undefined/);
   const one = ['run', 'small.yaml', '--ranks', '1', '--json'];
   const wrong = await shardlab([...one, '--resume', 'nothing'], { cwd: folder });
-  assert.equal(wrong.status, 1);
-  assert.match(wrong.stderr, /there is no folder .*nothing/);
+  assert.equal(wrong.status, 2);
+  assert.match(wrong.stderr, /--resume: there is no folder .*nothing/);
 });
 
 test('the same config from YAML and from JSON gives the same losses; a default value without effect gives a warning', async (context) => {

@@ -75,7 +75,7 @@ describe("a model's folder", () => {
       { ...LLAMA, head_dim: 16 },
       /head_dim is 16, but models here have hidden_size \/ num_attention_heads = 8/,
     );
-    refused({ ...LLAMA, head_dim: 'x' }, /head_dim: .*expected number, received string/);
+    refused({ ...LLAMA, head_dim: 'x' }, /head_dim: expected a number, got "x"/);
     refused(LLAMA, /latent has no meaning for a language model/, { latent: [1, 2, 2] });
     refused(WAN, /does not say how large videos are; give latent/);
     refused(WAN, /seq has no meaning for a model of videos/, { latent: [1, 2, 2], seq: 8 });

@@ -137,7 +137,7 @@ test('the error of a text names file, line, column and key', () => {
   assert.match(message, /^run\.yaml:4:3: optimizer\.epz: unknown key; did you mean "eps"\?$/m);
   assert.match(
     message,
-    /^run\.yaml:5:1: batch: expected number, got "many"; write the rows of a rank and pass/m,
+    /^run\.yaml:5:1: batch: expected a number, got "many"; write the rows of a rank and pass/m,
   );
 });
 
@@ -182,7 +182,7 @@ test("the error of a setting in the wrong place, or with another library's name,
 
 test('the error of a wrong value shows the forms of the setting', () => {
   const cases: readonly [unknown, RegExp][] = [
-    ['tiny', /expected object, got "tiny"; write \{ model: 'tiny'/],
+    ['tiny', /expected an object, got "tiny"; write \{ model: 'tiny'/],
     [
       { model: { layers: 2, dim: 16, heads: 2, vocab: 256, seq: 8 } },
       /^model\.kind: is missing; write 'gpt', 'moe', 'llama', 'dit', 't5-encoder' or 'python'$/,
@@ -192,9 +192,9 @@ test('the error of a wrong value shows the forms of the setting', () => {
     [{ mixedPrecision: { paramDtype: 'torch.bfloat16' } }, /did you mean "bfloat16"/],
     [{ parallel: { backwardPrefetch: 'none' } }, /or null$/],
     [{ parallel: { backwardPrefetch: 'BackwardPrefetch.BACKWARD_POST' } }, /did you mean "BACKWARD_POST"/],
-    [{ offload: true }, /offload: expected object, got true; write \{ optimizer: true \}/],
-    [{ optimizer: { lr: Number.NaN } }, /optimizer\.lr: expected number, got NaN$/],
-    [{ schedule: { maxSteps: 'x' } }, /schedule\.maxSteps: expected number/],
+    [{ offload: true }, /offload: expected an object, got true; write \{ optimizer: true \}/],
+    [{ optimizer: { lr: Number.NaN } }, /optimizer\.lr: expected a number, got NaN$/],
+    [{ schedule: { maxSteps: 'x' } }, /schedule\.maxSteps: expected a number/],
     [{ parallel: { mesh: [2, 2] } }, /write \{ dpReplicate: 2, dpShard: 2 \}/],
   ];
   for (const [config, message] of cases)

@@ -42,6 +42,35 @@ describe('the compiler', () => {
     assert.match(inRanks?.text ?? '', /unit of FSDP in place[\s\S]*fullyShard\(model\);/);
   });
 
+  it('shows what each naive form does, and no types by the paths of their files', () => {
+    const forms = compiler.complete({ source: 'naive.', namespace: 'ranks', offset: 6 }).matches;
+    assert.equal(forms.length, 7);
+    for (const source of [...forms.map((name) => `naive.${name}`), 'fullyShard', 'DDP', 'optim.adamW']) {
+      const { text = '' } = compiler.inspect({ source, namespace: 'ranks', offset: source.length - 1 }) ?? {};
+      assert.doesNotMatch(text, /import\("/, source);
+      if (source.startsWith('naive.'))
+        assert.match(text, /\n\n.*Its source:\ssrc\/sharding\/naive\//s, source);
+    }
+  });
+
+  it('says why no form of an overloaded function takes the arguments, without the declarations of the forms', () => {
+    for (const call of [
+      'sl.compare(3)',
+      "sl.compare({ a: 3 }, 'memory')",
+      'sl.plan(3)',
+      'sl.plan({ gpus: "8" }, 1)',
+    ]) {
+      const [message = ''] = messages(`import * as sl from 'shardlab';\n${call};`);
+      assert.match(
+        message,
+        /TS2769: No form of this function takes these arguments\. .*is not assignable/,
+        call,
+      );
+      assert.doesNotMatch(message, /Overload \d/, call);
+      assert.equal(message.split('\n').length, 1, message);
+    }
+  });
+
   it('offers few names after a dot, and no internal ones', () => {
     const offered = (source: string): readonly string[] =>
       compiler.complete({ source, namespace: 'notebook', offset: source.length }).matches;

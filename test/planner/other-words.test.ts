@@ -96,7 +96,7 @@ test('an interleaved schedule has two stages per GPU by default', () => {
 });
 
 test('the error of a wrong value in a model or GPU names its key', () => {
-  assert.match(refused({ model: { params: '7B' } }), /^model\.params: expected number, got "7B"/);
+  assert.match(refused({ model: { params: '7B' } }), /^model\.params: expected a number, got "7B"/);
   assert.match(refused({ model: { ...GPT, kind: 'gpt2' } }), /^model\.kind: .*got "gpt2"/);
   assert.match(refused({ hardware: { memoryGB: 64 } }), /^hardware\.like: is missing/);
 });

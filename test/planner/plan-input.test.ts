@@ -229,8 +229,8 @@ test('keys of older lines, and keys of a place within parallel, are refused once
     [{ recompute: 'full' }, /^recompute: unknown key; write activationCheckpointing, as 'full'$/],
     [{ seq: 2048 }, /^seq: unknown key; write model: \{ like: 'llama3-8b', seq \}$/],
     [{ parallel: { stack: 'megatron' } }, /^parallel\.stack: unknown key; write stack beside the model/],
-    [{ batch: { micro: 1 } }, /^batch: expected number, got .*; write the rows of a rank and pass/],
-    [{ model: { params: '7B' } }, /^model\.params: expected number, got "7B"$/],
+    [{ batch: { micro: 1 } }, /^batch: expected a number, got .*; write the rows of a rank and pass/],
+    [{ model: { params: '7B' } }, /^model\.params: expected a number, got "7B"$/],
     [{ model: { like: 'llama3-8b', sqe: 3 } }, /^model\.sqe: unknown key; [^\n]*$/],
   ] as const)
     assert.throws(() => layoutOfInput({ model: 'llama3-8b', ...input }), { code: 'CONFIG', message });

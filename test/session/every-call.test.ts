@@ -1,15 +1,21 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { claims } from '../../src/claims/notebook/claims';
+import { parseTrainConfig } from '../../src/config/train-config';
 import { SILENT } from '../../src/core/events';
 import type { Engine } from '../../src/engine/backend/engine';
 import { plotNumbers } from '../../src/figures/plot-numbers';
 import { createTable } from '../../src/figures/table';
 import { planLaunch } from '../../src/launch/options';
+import { rankFsdp } from '../../src/launch/rank/fsdp';
 import { Linear } from '../../src/nn/linear';
 import { gpt } from '../../src/nn/models/gpt';
 import { dryRun } from '../../src/planner/dry-run/dry-run';
+import { advice } from '../../src/session/notebook/advice';
+import { ownRuns } from '../../src/session/notebook/own-runs';
 import { plan } from '../../src/session/notebook/plan';
+import { readConfig } from '../../src/session/notebook/read-config';
+import { recommend } from '../../src/session/notebook/recommend';
 import { CountedRun } from '../../src/session/plans/count';
 import { scaling } from '../../src/session/plans/scaling';
 import { Callbacks } from '../../src/session/run/callbacks';
@@ -19,13 +25,19 @@ import { evaluateRun, sampleRun } from '../../src/session/run/inference';
 import { checkLoopOptions } from '../../src/session/run/loop-options';
 import { compareTraining } from '../../src/session/run/parity';
 import { savePretrained } from '../../src/session/run/pretrained';
+import { planReshard } from '../../src/session/run/reshard';
 import { Run } from '../../src/session/run/run';
 import { sampleVideo } from '../../src/session/run/sample-video';
 import { ContextParallel } from '../../src/sharding/context/context-parallel';
 import { applyExpertParallel } from '../../src/sharding/experts/apply-expert-parallel';
-import { CPUOffload, CPUOffloadPolicy } from '../../src/sharding/fsdp1/arguments';
+import { CPUOffload, CPUOffloadPolicy, MixedPrecisionPolicy } from '../../src/sharding/fsdp1/arguments';
+import { fromFairScale } from '../../src/sharding/fsdp1/fair-scale';
+import { fsdpSettings, fullyShardOptions } from '../../src/sharding/fsdp1/fsdp-options';
+import { fsdpModules } from '../../src/sharding/fsdp1/fully-sharded-data-parallel';
+import { summonFullParams } from '../../src/sharding/fsdp1/summon-full-params';
 import { PipelineSchedule } from '../../src/sharding/pipeline/pipeline-schedule';
 import { pipelineStages } from '../../src/sharding/pipeline/pipeline-stages';
+import { simulateReductionError } from '../../src/sharding/precision/reduction-error';
 import { checkpointWrapper } from '../../src/sharding/recompute/checkpointed';
 import { ColumnParallelLinear } from '../../src/sharding/tensor/column-parallel-linear';
 import { parallelizeTensors } from '../../src/sharding/tensor/parallelize-tensors';
@@ -50,7 +62,8 @@ interface Call {
   readonly options: Readonly<Record<string, readonly Kind[]>>;
 }
 
-const ALL: readonly Kind[] = ['date', 'nan', 'negative', 'null'];
+/** Other code refuses values of other types; null is always refused by name. */
+const ALL: readonly Kind[] = ['date', 'nan', 'negative'];
 /** A run that is never used, because the options are refused first. */
 const RUN = {} as never;
 const GROUP = standIn([0], 0);
@@ -163,6 +176,48 @@ const NOTEBOOK: Readonly<Record<string, Call>> = {
     options: strict('kind', 'x', 'title', 'subtitle', 'xTitle', 'yTitle'),
   },
   createTable: { call: (options) => createTable([{ a: 1 }], options), options: {} },
+  'plan (its place)': {
+    call: (place) => plan('tiny', place),
+    options: {
+      ...{ on: ALL, hardware: ALL, gpus: ALL, gpusPerNode: ALL, nicGbit: ALL, stack: ALL, attention: ALL },
+      ...{ fp8: ALL, dispatcher: ALL, cudaGraph: ALL, trainedShare: ALL, exampleTokens: ALL },
+    },
+  },
+  recommend: {
+    call: (options) => recommend('tiny', options),
+    needs: { gpus: 1 },
+    options: {
+      ...strict('top'),
+      ...{
+        on: ALL,
+        hardware: ALL,
+        gpus: ALL,
+        by: ALL,
+        fewestGpus: ALL,
+        globalBatch: ALL,
+        within: ALL,
+        prices: ALL,
+      },
+    },
+  },
+  readConfig: {
+    call: (options) => readConfig('torchrun --nproc_per_node=2 train.py --bf16', options),
+    options: strict('cwd', 'world'),
+  },
+  advice: {
+    call: (options) => advice(options),
+    needs: { models: [], gpus: [], hardware: [], nicGbit: [] },
+    options: { ...strict('models', 'gpus', 'hardware'), nicGbit: [] },
+  },
+  predictions: {
+    call: (options) => ownRuns(options, () => undefined),
+    options: strict('worlds', 'links', 'modelParallel', 'rounds'),
+  },
+  reshard: {
+    call: (options) => planReshard({ config: parseTrainConfig({ model: 'tiny' }), world: 1 }, options, 2),
+    needs: { strategy: 'FULL_SHARD' },
+    options: { ...strict('world', 'redundantExperts'), ep: [] },
+  },
   'sl.claims': { call: (options) => claims(options), options: strict('id', 'document', 'kind', 'verdict') },
 };
 
@@ -178,6 +233,54 @@ const RANKS: Readonly<Record<string, Call>> = {
       ...strict('tensorModelParallelSize', 'pipelineModelParallelSize'),
       ...strict('contextParallelSize', 'expertModelParallelSize'),
     },
+  },
+  FSDP: {
+    call: (options) => fsdpSettings(options, warn),
+    options: {
+      ...strict('forwardPrefetch', 'limitAllGathers', 'syncModuleStates', 'deviceMesh', 'useOrigParams'),
+      ...strict('shardingStrategy'),
+      ...{ autoWrapPolicy: ['null'], mixedPrecision: ['null'], backwardPrefetch: ['null'] },
+      ...{ cpuOffload: ['null'], ignoredModules: ['null'], processGroup: Object.keys(WRONG) as Kind[] },
+    },
+  },
+  fullyShard: {
+    call: (options) => fullyShardOptions(options),
+    options: {
+      ...strict('strategy', 'forwardPrefetch', 'limitAllGathers', 'ignoredModules', 'syncModuleStates'),
+      ...strict('precision', 'sparseGradients', 'offloadParameters', 'mesh', 'mpPolicy', 'offloadPolicy'),
+      ...{ reshardAfterForward: ['null'], backwardPrefetch: ['null'] },
+    },
+  },
+  DDP: {
+    call: (options) => ranks().DDP(gpt(SIZES), options),
+    options: {
+      ...strict('bucketBytes', 'firstBucketBytes', 'policy', 'precision', 'broadcastBuffers', 'mesh'),
+      ...strict('sparseGradients'),
+      commHook: ['null'],
+    },
+  },
+  fromFairScale: {
+    call: (options) => fromFairScale(options, warn),
+    options: {
+      ...strict('reshard_after_forward', 'mixed_precision', 'fp32_reduce_scatter', 'cpu_offload'),
+      ...strict('move_params_to_cpu', 'move_grads_to_cpu'),
+    },
+  },
+  MixedPrecisionPolicy: {
+    call: (options) => MixedPrecisionPolicy(options),
+    options: {
+      ...strict('castForwardInputs', 'keepLowPrecisionGrads'),
+      ...{ paramDtype: ['null'], reduceDtype: ['null'], outputDtype: ['null'], bufferDtype: ['null'] },
+    },
+  },
+  summonFullParams: {
+    call: (options) => summonFullParams(engine, gpt(SIZES), () => undefined, options),
+    options: strict('writeback'),
+  },
+  fsdpModules: { call: (options) => fsdpModules(gpt(SIZES), options), options: strict('rootOnly') },
+  reductionError: {
+    call: (options) => simulateReductionError(options),
+    options: strict('dtypes', 'sizes', 'scales', 'worlds', 'distributions', 'lossScales', 'seed'),
   },
   CPUOffload: { call: (options) => CPUOffload(options), options: strict('offloadParams') },
   CPUOffloadPolicy: { call: (options) => CPUOffloadPolicy(warn, options), options: strict('pinMemory') },
@@ -234,6 +337,12 @@ const RANKS: Readonly<Record<string, Call>> = {
     options: strict('kind', 'ulyssesDegree', 'order'),
   },
 };
+
+/** The functions of a rank alone. */
+function ranks() {
+  const mesh = { group: GROUP, axisNames: ['dp'] } as never; // DDP refuses the options before it uses the mesh
+  return rankFsdp({ engine, observer: SILENT, warn, batchNorms: { check: warn } as never }, mesh);
+}
 
 async function refused(call: () => unknown, message: RegExp, what: string): Promise<void> {
   await assert.rejects(async () => await call(), { code: 'CONFIG', message }, what);

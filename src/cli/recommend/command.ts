@@ -1,4 +1,4 @@
-import { type Command, Option } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { withProgressSync } from '../../cell';
 import { recommendationNotes, recommendationTable } from '../../figures';
 import {
@@ -48,7 +48,10 @@ interface GpuCounts {
 function gpuCounts(text: string): GpuCounts {
   const [, first = '', second] = /^(.*?)(?:\.\.(.*))?$/.exec(text) ?? [];
   const number = wholeNumber(1);
-  return second === undefined ? { most: number(first) } : { fewest: number(first), most: number(second) };
+  if (second === undefined) return { most: number(first) };
+  const counts = { fewest: number(first), most: number(second) };
+  if (counts.fewest <= counts.most) return counts;
+  throw new InvalidArgumentError(`Give the smaller number first: ${counts.most}..${counts.fewest}.`);
 }
 
 /** `shardlab recommend`: ranks the best layouts of a model, and says why other layouts are slower or do not fit. */

@@ -1,7 +1,8 @@
+import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { configNamed, PRESETS, placeText, withSettings } from '../../config';
-import { ConfigError, formatBytes } from '../../core';
+import { ConfigError, formatBytes, shown } from '../../core';
 import { toyConfig } from '../../programs';
 import { skippedText } from '../../session';
 import {
@@ -69,8 +70,14 @@ export function declareRun(command: Command, perform: Perform, io: Io): void {
       if (value === '') throw new ConfigError(`--${option} needs a path, not an empty text`);
       return value && resolve(io.cwd, value);
     };
-    const [init, events] = [path('init'), path('events')];
-    const [save, resume] = [path('save'), path('resume')];
+    const source = (option: 'init' | 'resume'): string | undefined => {
+      const at = path(option);
+      if (at === undefined || existsSync(at)) return at;
+      const kind = option === 'init' ? 'file' : 'folder';
+      throw new ConfigError(`--${option}: there is no ${kind} ${shown(at)}; correct its path`);
+    };
+    const [init, events] = [source('init'), path('events')];
+    const [save, resume] = [path('save'), source('resume')];
     const run = await trainHeadless({ ...engineOf(options), config, ranks, init, events, save, resume }, io);
     const report = runReport(run);
     output.answer(report, () => asText(placeText(run), report));

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { shown } from '../../core';
+import { wordsOfIssues } from '../issue-words';
 import { type BuiltInModel, size } from './kinds';
 
 /**
@@ -89,7 +90,8 @@ function wordsIn<K extends Keys>(config: object, keys: K): Words<K> | string {
     const names = namesOf(written);
     const name = names.find((each) => valueAt(config, each) != null);
     const parsed = name === undefined ? undefined : (types[word] ?? size).safeParse(valueAt(config, name));
-    if (parsed?.error !== undefined) return `${name}: ${parsed.error.issues[0]?.message}`;
+    if (parsed?.error !== undefined)
+      return `${name}: ${wordsOfIssues(parsed.error.issues.slice(0, 1))}, got ${shown(valueAt(config, name ?? ''))}`;
     if (parsed !== undefined) words[word] = parsed.data;
     else if (!written.endsWith('?')) missing.push(names.at(-1) ?? '');
   }

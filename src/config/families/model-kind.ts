@@ -39,7 +39,7 @@ export interface SmallSizes {
 /**
  * [Note: kinds of models] Shared code does not ask for the name of a kind; it asks for the properties below, which each kind
  * declares once: here for settings and files, as a subclass of `LanguageModel` or `VideoModel` for ranks (embedding, layers and
- * head, and how they are divided), and in src/planner/model-shape.ts for plans. docs/architecture.md lists the files of a new kind.
+ * head, and how they are divided), and in src/planner/model-shape.ts for plans. CONTRIBUTING.md lists the files of a new kind.
  */
 export interface ModelKind<Shape = BuiltInModel> {
   readonly schema: z.ZodObject;

@@ -113,10 +113,12 @@ export interface DdpFunction {
   new (layer: Layer, options?: ReplicateOptions): DistributedDataParallel;
 }
 
-const DDP_CALL: Call<'ddp', DdpOptions> = {
+const DDP_CALL: Call<'ddp', ReplicateOptions> = {
   what: 'DDP(model, { … })',
   by: 'ddp',
+  values: DistributedDataParallel.values,
   own: {
+    mesh: true,
     firstBucketBytes: true,
     policy: true,
     broadcastBuffers: true,
@@ -162,8 +164,8 @@ export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh
       options: FullyShardArguments = {},
     ): M {
       requireKind('fullyShard', 'the second argument', options, fields);
-      const context = contextOf(options.mesh);
       const shared = fullyShardOptions(options);
+      const context = contextOf(options.mesh);
       if (Array.isArray(target)) {
         const modules = target.map((each: Module | Layer) => shardable(each));
         for (const module of modules) batchNorms.check(module, context.group.size);
@@ -177,8 +179,8 @@ export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh
     },
     DDP: callableClass((module: Module | Layer, ddpOptions: ReplicateOptions = {}) => {
       requireKind('DDP', 'the second argument', ddpOptions, fields);
+      checkArguments(DDP_CALL, ddpOptions, warn);
       const { mesh: chosen, ...options } = ddpOptions;
-      checkArguments(DDP_CALL, options, warn);
       const context = contextOf(chosen);
       const taken = replicable(module);
       batchNorms.check(taken, context.group.size);
@@ -201,38 +203,51 @@ export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh
  * The simplest form of each parallelism and of the training loop (src/sharding/naive), for reading and comparing. `group`: the
  * ranks that take part; default: all.
  */
-function naiveForms(context: RankContext, all: ProcessGroup) {
+export interface NaiveForms {
+  /** Replicates a module; returns the module. Its source: src/sharding/naive/ddp.ts. */
+  DDP<M extends Module>(module: M): M;
+  /** Shards a module as one unit; returns the module. Its source: src/sharding/naive/fsdp.ts. */
+  fullyShard<M extends Module>(module: M): M;
+  /** Divides the matrices of an `nn.gpt`; returns the model. All ranks give it the same batch. Its source: src/sharding/naive/tensor-parallel.ts. */
+  tensorParallel(model: GPT, group?: ProcessGroup): GPT;
+  /**
+   * Divides the sequences of an `nn.gpt`; returns the model. All ranks give it the same batch; then call `naive.DDP`. Its source:
+   * src/sharding/naive/context-parallel.ts.
+   */
+  contextParallel(model: GPT, group?: ProcessGroup): GPT;
+  /** Divides the experts of an `nn.moe`; returns the model. Then call `DDP`. Its source: src/sharding/naive/expert-parallel.ts. */
+  expertParallel(model: MoeGPT, group?: ProcessGroup): MoeGPT;
+  /** Divides the layers of a language model; returns the rank's stage, whose `step` runs GPipe. Its source: src/sharding/naive/pipeline-parallel.ts. */
+  pipeline(model: LanguageModel, group?: ProcessGroup): NaivePipeline;
+  /** Trains a model, step by step: `for (const { loss } of naive.train({ model, optimizer, batch })) …`. Its source: src/sharding/naive/train.ts. */
+  train(training: NaiveTraining): Generator<NaiveStep>;
+}
+
+/** Returns the simplest forms, bound to a rank; `all` has all ranks. */
+function naiveForms(context: RankContext, all: ProcessGroup): NaiveForms {
   const within = (caller: string, group: ProcessGroup = all): ProcessGroup => requireGroup(caller, group);
   return {
-    /** Replicates a module; returns the module. */
-    DDP: <M extends Module>(module: M): M => naiveDDP(unheld(module, 'naive.DDP', all), context),
-    /** Shards a module as one unit; returns the module. */
-    fullyShard: <M extends Module>(module: M): M =>
-      naiveFullyShard(unheld(module, 'naive.fullyShard', all), context),
-    /** Divides the matrices of an `nn.gpt`; returns the model. All ranks give it the same batch. */
-    tensorParallel(model: GPT, group?: ProcessGroup): GPT {
+    DDP: (module) => naiveDDP(unheld(module, 'naive.DDP', all), context),
+    fullyShard: (module) => naiveFullyShard(unheld(module, 'naive.fullyShard', all), context),
+    tensorParallel(model, group) {
       const ranks = within('naive.tensorParallel', group);
       requireLanguageModel(model, 'naive.tensorParallel', 'gpt');
       return naiveTensorParallel(unheld(model, 'naive.tensorParallel', ranks), ranks);
     },
-    /** Divides the sequences of an `nn.gpt`; returns the model. All ranks give it the same batch; then call `naive.DDP`. */
-    contextParallel(model: GPT, group?: ProcessGroup): GPT {
+    contextParallel(model, group) {
       requireLanguageModel(model, 'naive.contextParallel', 'gpt');
       return naiveContextParallel(model, within('naive.contextParallel', group));
     },
-    /** Divides the experts of an `nn.moe`; returns the model. Then call `DDP`. */
-    expertParallel(model: MoeGPT, group?: ProcessGroup): MoeGPT {
+    expertParallel(model, group) {
       const ranks = within('naive.expertParallel', group);
       requireLanguageModel(model, 'naive.expertParallel', 'moe');
       return naiveExpertParallel(unheld(model, 'naive.expertParallel', ranks), ranks);
     },
-    /** Divides the layers of a language model; returns the rank's stage, whose `step` runs GPipe. */
-    pipeline(model: LanguageModel, group?: ProcessGroup): NaivePipeline {
+    pipeline(model, group) {
       requireLanguageModel(model, 'naive.pipeline');
       return naivePipeline(model, { ...context, group: within('naive.pipeline', group) });
     },
-    /** Trains a model, step by step: `for (const { loss } of naive.train({ model, optimizer, batch })) …`. */
-    train(training: NaiveTraining): Generator<NaiveStep> {
+    train(training) {
       requireOptions('naive.train', training, NAIVE_TRAINING);
       return naiveTrain(training, context);
     },

@@ -1,4 +1,4 @@
-import { count, finite, instance, listOf, type OptionKinds, requireFields, text } from '../../config';
+import { count, finite, instance, listOf, ofKind, parseOptions, type ShapeOf, text } from '../../config';
 import { ConfigError, DISPLAY } from '../../core';
 import { createTable, layoutWords, type Table } from '../../figures';
 import {
@@ -18,16 +18,16 @@ export interface AdviceView extends TableView {
   cases(name: AdviceName): Table;
 }
 
-const GRID: OptionKinds<AdviceGrid> = {
-  models: listOf(instance),
-  gpus: listOf(count),
-  hardware: listOf(text),
-  nicGbit: listOf(finite),
-};
+const GRID = {
+  models: ofKind<AdviceGrid['models']>(listOf(instance)).nonoptional(),
+  gpus: ofKind<AdviceGrid['gpus']>(listOf(count)).nonoptional(),
+  hardware: ofKind<AdviceGrid['hardware']>(listOf(text)).nonoptional(),
+  nicGbit: ofKind<AdviceGrid['nicGbit']>(listOf(finite)).nonoptional(),
+} satisfies ShapeOf<AdviceGrid>;
 
 /** Compares the documents' advice with the best layout of every case; the default grid takes some seconds. */
 export function advice(grid: AdviceGrid = ADVICE_GRID): AdviceView {
-  requireFields('advice', grid, GRID);
+  parseOptions('advice({ … })', grid, GRID);
   const findings = testAdvice(predict, grid);
   const table = adviceTable(findings);
   return {

@@ -1,6 +1,18 @@
+import { z } from 'zod';
 import type { ShowProgress } from '../../cell';
-import { parseTrainConfig, type TrainConfig } from '../../config';
-import { type Bytes, ConfigError, isWhole, median, type Seconds } from '../../core';
+import {
+  countSchema,
+  fields,
+  flagSchema,
+  listOf,
+  ofKind,
+  orNull,
+  parseOptions,
+  parseTrainConfig,
+  type ShapeOf,
+  type TrainConfig,
+} from '../../config';
+import { type Bytes, ConfigError, median, type Seconds } from '../../core';
 import { type LoadProbe, MAX_RANKS, openLoadProbe } from '../../launch';
 import { communication, type StepRecord } from '../../ledger';
 import { type HereMeasurements, measuredKernels, overheadOfCalls, predictHere } from '../../planner';
@@ -74,16 +86,23 @@ const STEPS_PER_ROUND = 3;
 const COLLECTIVE_SIZES: readonly Bytes[] = [4096, 65_536, 1 << 20, 16 << 20];
 const DEFAULT_LINKS = [{ gbit: 2, latencyUs: 50 }, null] as const;
 
+const OPTIONS = {
+  worlds: z.array(countSchema).readonly().default([1, 2, 4]),
+  links: ofKind<NonNullable<OwnRunsOptions['links']>>(listOf(orNull(fields))).default(DEFAULT_LINKS),
+  modelParallel: flagSchema.default(true),
+  rounds: countSchema.default(5),
+} satisfies ShapeOf<OwnRunsOptions>;
+
 /**
  * Measures kernels and collectives in one job of two ranks, predicts runs of other worlds, strategies and links from these
  * measurements alone, executes the runs, and compares. `progress` gets the number of finished runs. Takes minutes. See
  * [Note: predictions of this machine's own runs].
  */
 export async function ownRuns(options: OwnRunsOptions, progress: ShowProgress): Promise<OwnRuns> {
-  const { worlds = [1, 2, 4], links = DEFAULT_LINKS, rounds = 5, modelParallel = true } = options;
-  if (worlds.length === 0 || links.length === 0 || !isWhole(rounds, 1)) {
+  const { worlds, links, rounds, modelParallel } = parseOptions('predictions({ … })', options, OPTIONS);
+  if (worlds.length === 0 || links.length === 0) {
     throw new ConfigError(
-      `predictions: ${worlds.length} worlds, ${links.length} links, ${rounds} rounds; give at least one of each`,
+      `predictions: ${worlds.length} worlds, ${links.length} links; give at least one of each`,
     );
   }
   const probe = openLoadProbe();

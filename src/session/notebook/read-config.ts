@@ -1,3 +1,4 @@
+import { countSchema, parseOptions, pathSchema, type ShapeOf } from '../../config';
 import { type Shown, shownAsText, withShown } from '../../core';
 import {
   type Foreign,
@@ -10,6 +11,8 @@ import {
 /** Another program's settings as settings of shardlab. Shown in a notebook as a table with one row per line. */
 export type ConfigReading = Reading & Shown;
 
+const OPTIONS = { cwd: pathSchema, world: countSchema } satisfies ShapeOf<ReadOptions>;
+
 /**
  * Reads another program's settings (docs/dialects.md): a file, a launch script, or a command as a text or as words. In the
  * result, `config` is a config for `job.train`, and `lines` says what each line does here. `sl.plan` takes the whole result,
@@ -21,6 +24,6 @@ export type ConfigReading = Reading & Shown;
  * sl.readConfig('torchrun --nproc_per_node=8 train.py --learning_rate 2.5e-5');
  */
 export function readConfig(settings: Foreign, options: ReadOptions = {}): ConfigReading {
-  const reading = readForeignConfig(settings, options);
+  const reading = readForeignConfig(settings, parseOptions('readConfig(settings, { … })', options, OPTIONS));
   return withShown({ ...reading }, shownAsText(readingText(reading)));
 }

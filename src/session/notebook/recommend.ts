@@ -1,5 +1,13 @@
 import { withProgressSync } from '../../cell';
-import { fields, requireKind, type TrainConfigInput } from '../../config';
+import {
+  anyValue,
+  countSchema,
+  fields,
+  parseOptions,
+  requireKind,
+  type ShapeOf,
+  type TrainConfigInput,
+} from '../../config';
 import { type Figure, rankedLayouts, recommendationNotes, recommendationTable } from '../../figures';
 import {
   configOfLayout,
@@ -47,6 +55,12 @@ export type RecommendViewOptions = RecommendInput & {
   readonly top?: number;
 };
 
+/** The options that are no keys of a place. */
+const OPTIONS = {
+  prices: anyValue<OwnPrices>(),
+  top: countSchema.default(5),
+} satisfies ShapeOf<Pick<RecommendViewOptions, 'prices' | 'top'>>;
+
 /**
  * Tries every legal layout of a model on this number of GPUs and ranks the layouts that fit. `input` can also be a
  * TrainConfig or a model's name, as recommend('llama3-8b', { on: 'H100-80G', gpus: 64 }). Throws: CONFIG for a wrong request,
@@ -60,12 +74,18 @@ export function recommend(
 ): Recommended {
   if (hasOwnModel(input)) throw ownModelRefused('recommend');
   requireKind('recommend', 'the second argument', options, fields);
-  const { prices, top = 5, ...place } = options;
-  const asked = recommendRequest(input, place);
-  const found = withProgressSync('searching', 'layouts', (progress) =>
-    search(asked, { predict, top, progress, ...(prices && { prices: priceTable(prices) }) }),
+  const { prices, top, ...place } = options;
+  const request = recommendRequest(input, place);
+  const own = parseOptions('recommend(input, { … })', { prices, top }, OPTIONS);
+  const recommendation = withProgressSync('searching', 'layouts', (progress) =>
+    search(request, {
+      predict,
+      top: own.top,
+      progress,
+      ...(prices !== undefined && { prices: priceTable(prices) }),
+    }),
   );
-  return createRecommended(found);
+  return createRecommended(recommendation);
 }
 
 function createRecommended(found: Recommendation): Recommended {

@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { anyValue, countSchema, parseOptions, positiveSchema, type ShapeOf } from '../../config';
-import { ConfigError } from '../../core';
+import { countSchema, ofKind, parseOptions, positiveSchema, type ShapeOf } from '../../config';
+import { ConfigError, isRecord } from '../../core';
 import {
   counted,
   type Figure,
@@ -29,13 +29,23 @@ export interface ScalingOptions extends Pick<ScalingView, 'documented' | 'measur
   readonly batch?: { readonly perGpu: number } | { readonly global: number };
 }
 
+/** Returns the schema of a list of points; `form` says how a point is written. */
+function points<Points extends readonly object[]>(form: string) {
+  return ofKind<Points>({
+    words: `a list, each ${form} with numbers for count and value`,
+    accepts: (value) =>
+      Array.isArray(value) &&
+      value.every((point) => isRecord(point) && Number.isFinite(point.count) && Number.isFinite(point.value)),
+  });
+}
+
 const OPTIONS = {
   counts: z.array(countSchema).readonly().nonoptional(),
   countedIn: z.enum(['GPUs', 'nodes']).default('GPUs'),
   quantity: z.enum(['efficiency', 'tokensPerSecond']).default('efficiency'),
   batch: z.union([z.strictObject({ perGpu: positiveSchema }), z.strictObject({ global: countSchema })]),
-  documented: anyValue<NonNullable<ScalingOptions['documented']>>(),
-  measured: anyValue<NonNullable<ScalingOptions['measured']>>(),
+  documented: points<NonNullable<ScalingOptions['documented']>>('{ count, value, id }'),
+  measured: points<NonNullable<ScalingOptions['measured']>>('{ count, value }'),
   measuredWhat: z.string(),
 } satisfies ShapeOf<ScalingOptions>;
 
@@ -44,8 +54,8 @@ const OPTIONS = {
  * relative to the first count, and its band shows a slower and a faster network. The band of tokens per second shows the
  * interval of the time. Throws: CONFIG if a config is not legal at a count, and for an option that does not exist.
  */
-export function scaling(subjects: Readonly<Record<string, Subject>>, given: ScalingOptions): Figure {
-  const options = parseOptions('scaling({ … })', given, OPTIONS);
+export function scaling(subjects: Readonly<Record<string, Subject>>, written: ScalingOptions): Figure {
+  const options = parseOptions('scaling({ … })', written, OPTIONS);
   const { countedIn, quantity } = options;
   const plans = Object.entries(subjects).map(([name, subject]) => ({
     name,

@@ -171,6 +171,31 @@ const STOP_MS = 3000;
 /** The kinds of work with which a run can be busy. */
 type Business = 'stepping' | 'comparing' | 'resharding' | 'saving' | 'loading' | 'evaluating' | 'sampling';
 
+/*
+ * [Note: lines of calls] An error shows the line of the cell that made the call, because V8 follows a chain of awaits from the
+ * error to the cell. The chain ends where an async function returns a promise without `await`, and at a promise to which
+ * anything else than one `await` listens. So each function between a method of a run and its work has `return await`. An error of a
+ * rank has the rank's stack, and no chain leads to it: `withCallLine` adds the frames of the call.
+ */
+
+const CELL_FRAME = /^\s+at .*\bIn\[\d+\]:\d/;
+
+/** Runs a call's work; an error whose stack has no line of a cell gets the lines of the cell that made the call. */
+export async function withCallLine<T>(work: () => Promise<T>): Promise<T> {
+  const call = new Error('the call');
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof ShardlabError && !cellFrames(error).length)
+      error.stack = [error.stack ?? String(error), ...cellFrames(call)].join('\n');
+    throw error;
+  }
+}
+
+function cellFrames({ stack = '' }: Error): readonly string[] {
+  return stack.split('\n').filter((line) => CELL_FRAME.test(line));
+}
+
 /**
  * Allows one piece of a run's work at a time. New work waits for work that is stopping, and is refused during other
  * work.
@@ -194,12 +219,16 @@ export class RunTurns {
         `this run is already ${before.business}; await the running call before ${business === before.business ? `${business} again` : business}`,
       );
     }
-    const running = this.#after(before?.ended, work);
-    const turn = { business, ended: Promise.allSettled([running]) };
+    let end = (): void => undefined;
+    const ended = new Promise<void>((resolve) => {
+      end = resolve;
+    });
+    const turn = { business, ended };
     this.#turn = turn;
     try {
-      return await running;
+      return await this.#after(before?.ended, work);
     } finally {
+      end();
       if (this.#turn === turn) this.#turn = undefined;
     }
   }
@@ -258,6 +287,6 @@ export class RunTurns {
   async #after<T>(ended: Promise<unknown> | undefined, work: () => Promise<T>): Promise<T> {
     await ended;
     this.#isStopping = false;
-    return work();
+    return await work();
   }
 }

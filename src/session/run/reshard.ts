@@ -5,9 +5,12 @@ import {
   nearest,
   parseTrainConfig,
   placeText,
+  refuseNull,
+  requireKind,
   STRATEGIES,
   strategyNamed,
   type TrainConfigInput,
+  wholeFrom,
 } from '../../config';
 import {
   type Bytes,
@@ -20,6 +23,7 @@ import {
   type Seconds,
   type Shown,
   shortened,
+  shown,
   withShown,
 } from '../../core';
 import { createTable } from '../../figures';
@@ -86,6 +90,7 @@ export function planReshard(
   loads: () => MeasuredLoads = () => ({}),
 ): RunPlace {
   checkKeys(change);
+  refuseNull('reshard', change, (name) => name === 'world' || name === 'redundantExperts');
   const {
     world = from.world,
     mixedPrecision = from.config.mixedPrecision,
@@ -104,6 +109,8 @@ export function planReshard(
   if (!isHybrid || world !== from.world) delete kept.mesh;
   const { ep = from.config.parallel.ep } = parallel;
   if (ep !== from.config.parallel.ep) delete kept.expertPlacement;
+  if (redundantExperts !== undefined)
+    requireKind('reshard', 'redundantExperts', redundantExperts, wholeFrom(0));
   if (expertPlacement !== BY_USE && redundantExperts !== undefined)
     throw new ConfigError(
       `reshard: redundantExperts ${redundantExperts} needs expertPlacement: '${BY_USE}', which chooses the experts that are copied`,
@@ -122,6 +129,8 @@ function placedByUse(
   ep: number,
   redundantExperts: number | undefined,
 ): ExpertPlacement {
+  if (!isWhole(ep, 1))
+    throw new ConfigError(`reshard: ep is ${shown(ep)}, but must be a whole number of at least 1`);
   if (ep === 1)
     throw new ConfigError(
       `reshard: expertPlacement '${BY_USE}' needs ranks that share the experts, but parallel.ep is 1; give ep too: run.reshard({ ep: 2, expertPlacement: '${BY_USE}' })`,
@@ -157,7 +166,7 @@ function checkKeys(change: ReshardChange): void {
   const keys = typeof change === 'object' && change !== null ? Object.keys(change) : [];
   if (keys.length === 0) {
     throw new ConfigError(
-      "reshard takes the settings that change, as run.reshard({ strategy: 'SHARD_GRAD_OP' })",
+      `reshard takes the settings that change, as run.reshard({ strategy: 'SHARD_GRAD_OP' }), not ${shown(change)}`,
     );
   }
   for (const key of keys) {
@@ -173,7 +182,7 @@ export function checkWorld(what: 'train' | 'reshard', world: unknown, numRanks: 
   if (isWhole(world, 1) && world <= numRanks) return;
   const name = what === 'train' ? 'ranks' : 'world';
   throw new ConfigError(
-    `${what}: ${name} is ${String(world)}, but this job has ${numRanks} ranks; give a whole number from 1 to ${numRanks}, ` +
+    `${what}: ${name} is ${shown(world)}, but this job has ${numRanks} ranks; give a whole number from 1 to ${numRanks}, ` +
       'or launch a job with more ranks',
     { [name]: world, numRanks },
   );

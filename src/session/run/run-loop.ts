@@ -4,7 +4,7 @@ import type { ParityFigure } from '../../figures';
 import type { EvaluatedStep } from '../../launch';
 import type { FileBatch, StepResult } from '../../training';
 import { Callbacks, type CallbackValue, type RunCallback } from './callbacks';
-import { type RunParts, RunTurns, sendRate } from './calls';
+import { type RunParts, RunTurns, sendRate, withCallLine } from './calls';
 import { hasOwnLoss, StepFigures } from './figures';
 import { type EvaluateOptions, type Evaluation, evaluateRun } from './inference';
 import type { LogRow } from './log-file';
@@ -80,7 +80,7 @@ export abstract class RunLoop extends StepFigures {
   async step(numSteps = 1, options: LoopOptions = {}): Promise<RunSummary> {
     const loop = this.#loop('run.step', numSteps, options);
     const { history } = this.#parts;
-    return this.take('stepping', async () => {
+    return await this.take('stepping', async () => {
       const first = history.steps.numSteps;
       this.#loops.add(loop);
       try {
@@ -152,7 +152,7 @@ export abstract class RunLoop extends StepFigures {
   async parity(other: this, options: ParityOptions = {}): Promise<ParityFigure> {
     if (!(other instanceof RunLoop))
       throw new ConfigError(`run.parity takes another run, as run.parity(other), not ${classOf(other)}`);
-    return compareTraining([this.#compared, other.#compared], options);
+    return await compareTraining([this.#compared, other.#compared], options);
   }
 
   /**
@@ -170,7 +170,7 @@ export abstract class RunLoop extends StepFigures {
   async evaluate<Name extends string = never, Output = Tensor, Batch = FileBatch>(
     options: EvaluateOptions<Name, Output, Batch> = {},
   ): Promise<Evaluation<Name>> {
-    return this.takeAndCall('evaluating', 'onEvaluate', async () => {
+    return await this.takeAndCall('evaluating', 'onEvaluate', async () => {
       const evaluation = await evaluateRun(this.#parts, options);
       this.logs.evaluated(evaluation);
       return evaluation;
@@ -185,15 +185,17 @@ export abstract class RunLoop extends StepFigures {
     return this.#turns.stop(() => this.#training.stop(), STOP_STEPS * (last?.seconds ?? 0));
   }
 
-  /** Runs `work` alone, after the ranks got the learning rate that was set. */
+  /** Runs `work` alone, after the ranks got the learning rate that was set. [Note: lines of calls] */
   protected take<T>(business: Parameters<RunTurns['take']>[0], work: () => Promise<T>): Promise<T> {
     const { calls, supervisor } = this.#parts;
     const { numInterrupts } = supervisor;
-    return this.#turns.take(business, () =>
-      calls.during(numInterrupts, async () => {
-        await this.#sendRate();
-        return work();
-      }),
+    return withCallLine(() =>
+      this.#turns.take(business, () =>
+        calls.during(numInterrupts, async () => {
+          await this.#sendRate();
+          return await work();
+        }),
+      ),
     );
   }
 

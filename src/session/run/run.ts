@@ -207,7 +207,7 @@ export class Run extends RunLoop {
     prompt: Prompt,
     options: SampleOptions = {},
   ): Promise<Prompt extends string ? string : number[]> {
-    return this.take('sampling', () => sampleRun(this.#parts, prompt, options));
+    return await this.take('sampling', () => sampleRun(this.#parts, prompt, options));
   }
 
   /**
@@ -221,7 +221,7 @@ export class Run extends RunLoop {
     captions: string | readonly string[],
     options: SampleVideoOptions = {},
   ): Promise<VideoSheet> {
-    return this.take('sampling', () => sampleVideo(this.#parts, captions, options));
+    return await this.take('sampling', () => sampleVideo(this.#parts, captions, options));
   }
 
   /**
@@ -232,14 +232,14 @@ export class Run extends RunLoop {
    * move, CHECK and errors of ranks end the run.
    */
   async reshard(change: ReshardChange): Promise<ReshardReport> {
-    return this.take('resharding', () => {
+    return await this.take('resharding', async () => {
       const from = { config: this.config, world: this.world };
       const to = planReshard(from, change, this.#parts.numRanks, () => measuredLoads(this.results));
       warn([
         ...configWarnings(changedSettings(change), to.config, to.world),
         ...(this.#parts.torch?.check(to.config, to.world) ?? []),
       ]);
-      return this.#training.reshard(from, to);
+      return await this.#training.reshard(from, to);
     });
   }
 
@@ -250,7 +250,7 @@ export class Run extends RunLoop {
    * Throws: IO naming file and tensor; the run can then continue, and the previous checkpoint stays complete.
    */
   async save(path: string, options: RunSaveOptions = {}): Promise<RunSave> {
-    return this.takeAndCall('saving', 'onSave', () => saveRun(this.#parts, path, options));
+    return await this.takeAndCall('saving', 'onSave', () => saveRun(this.#parts, path, options));
   }
 
   /**
@@ -262,7 +262,7 @@ export class Run extends RunLoop {
    * await run.savePretrained('my-llama'); // Python: AutoModelForCausalLM.from_pretrained('my-llama')
    */
   async savePretrained(folder: string, options: PretrainedOptions = {}): Promise<PretrainedFolder> {
-    return this.take('saving', () => savePretrained(this.#parts, folder, options));
+    return await this.take('saving', () => savePretrained(this.#parts, folder, options));
   }
 
   /**
@@ -274,7 +274,7 @@ export class Run extends RunLoop {
    * await small.export({ to: 'slurm', out: 'on-slurm', machines: 4, gpusPerMachine: 8 });
    */
   async export(options: ExportOptions): Promise<ExportReport> {
-    return this.take('saving', () => exportRun(this.#parts, options));
+    return await this.take('saving', () => exportRun(this.#parts, options));
   }
 
   /**
@@ -292,7 +292,7 @@ export class Run extends RunLoop {
    * all-gathers. Throws: CONFIG if the model has no units (NO_SHARD).
    */
   async units(): Promise<Table> {
-    return tableOfUnits(this.#parts);
+    return await tableOfUnits(this.#parts);
   }
 
   [DISPLAY](): DisplayBundle {

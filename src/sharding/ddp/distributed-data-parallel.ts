@@ -1,11 +1,12 @@
-import type { CommHookInput } from '../../config';
+import { type CommHookInput, countSchema, flagSchema, PARALLEL, type ShapeOf } from '../../config';
 import type { HalfDType } from '../../core';
 import type * as tf from '../../core/tf';
 import type { Engine, UnitHooks } from '../../engine';
 import { contentsOfOne, Module, type Parameter, wholeTensor } from '../../nn';
-import type { ProcessGroup } from '../../wire';
+import type { DeviceMesh, ProcessGroup } from '../../wire';
 import { broadcastBuffers, roundBuffers } from '../buffers';
 import { withoutSpare } from '../missing-gradients';
+import { MESH_VALUE, POLICY, WRAP_POLICY } from '../option-values';
 import { castBoundaries } from '../precision/cast-boundaries';
 import { FULL_PRECISION, halfOf, type MixedPrecision } from '../precision/mixed-precision';
 import { RoundedParameters } from '../precision/rounded-parameters';
@@ -45,6 +46,21 @@ export interface DdpOptions extends Partial<BucketSizes> {
  * Source: torch.nn.parallel.DistributedDataParallel.
  */
 export class DDP<M extends Module = Module> extends Module {
+  /**
+   * The values of the options that a cell may give.
+   * @internal
+   */
+  static readonly values = {
+    bucketBytes: countSchema,
+    firstBucketBytes: countSchema,
+    policy: WRAP_POLICY,
+    precision: POLICY,
+    broadcastBuffers: flagSchema,
+    sparseGradients: flagSchema,
+    commHook: PARALLEL.commHook.schema.describe(PARALLEL.commHook.form),
+    mesh: MESH_VALUE,
+  } satisfies ShapeOf<DdpOptions & { readonly mesh?: DeviceMesh | undefined }>;
+
   readonly module: M;
   readonly #engine: Engine;
   readonly #group: ProcessGroup;

@@ -1,10 +1,12 @@
 import type { z } from 'zod';
 import {
+  flag,
   flagSchema,
   MIXED_PRECISION,
   mixedPrecisionSchema,
   parseOptions,
   requireKnownOptions,
+  requireOptions,
   type ShapeOf,
   type StrategyName,
   strictNames,
@@ -32,8 +34,12 @@ export function MixedPrecisionPolicy(options: MixedPrecisionOptions = {}): Polic
   return policyFrom('MixedPrecisionPolicy', options);
 }
 
+const FLAGS = { castForwardInputs: flag, keepLowPrecisionGrads: flag };
+
 function policyFrom(caller: string, options: MixedPrecisionOptions): Policy {
   requireKnownOptions(`${caller}({ … })`, options, Object.keys(MIXED_PRECISION));
+  const { castForwardInputs, keepLowPrecisionGrads } = options;
+  requireOptions(caller, { castForwardInputs, keepLowPrecisionGrads }, FLAGS);
   const parsed = mixedPrecisionSchema.safeParse(options);
   if (parsed.success) return mixedPrecision(parsed.data ?? {});
   const wrong = Object.entries(options).map(([name, value]) => `${name}: ${shown(value)}`);

@@ -1,4 +1,4 @@
-import { camelCase, requireKnownOptions } from '../../config';
+import { camelCase, flag, requireKnownOptions, requireOptions } from '../../config';
 import type { Warn } from '../../core';
 import type { MixedPrecision as Policy } from '../precision/mixed-precision';
 import { CPUOffload, MixedPrecision, type MixedPrecisionOptions } from './arguments';
@@ -59,6 +59,16 @@ export const FAIR_SCALE_NAMES: Readonly<Record<string, string>> = inBothSpelling
 /** FairScale's arguments that FSDP has too (here in camelCase). */
 const SHARED = ['mixed_precision', 'cpu_offload'];
 
+const FLAGS = [
+  'reshard_after_forward',
+  'mixed_precision',
+  'fp32_reduce_scatter',
+  'cpu_offload',
+  'move_params_to_cpu',
+  'move_grads_to_cpu',
+] as const;
+const FLAG_KINDS = Object.fromEntries(FLAGS.map((name) => [name, flag]));
+
 const WITHOUT_EFFECT = Object.entries(FAIR_SCALE_NAMES).filter(([, ours]) => ours.includes(NOTHING));
 
 /**
@@ -68,6 +78,7 @@ const WITHOUT_EFFECT = Object.entries(FAIR_SCALE_NAMES).filter(([, ours]) => our
 export function fromFairScale(options: FairScaleOptions, warn: Warn): FairScaleAsFsdp {
   const known = [...Object.keys(FAIR_SCALE_NAMES), ...SHARED].filter((name) => name === snakeCase(name));
   requireKnownOptions('fromFairScale({ … })', options, known);
+  requireOptions('fromFairScale', Object.fromEntries(FLAGS.map((name) => [name, options[name]])), FLAG_KINDS);
   for (const [name, ours] of WITHOUT_EFFECT) {
     if (Object.hasOwn(options, name)) warn(`fromFairScale got ${name}; here ${ours}`);
   }

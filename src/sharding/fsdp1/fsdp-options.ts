@@ -1,15 +1,20 @@
+import { z } from 'zod';
 import {
+  anyValue,
   type Call,
   checkArguments,
+  flagSchema,
   nearest,
+  type ShapeOf,
   STRATEGIES,
   STRATEGY_NAMES,
   type StrategyName,
 } from '../../config';
-import { ConfigError, ownValue, shown, type Warn } from '../../core';
+import { ConfigError, isRecord, ownValue, shown, type Warn } from '../../core';
 import type { Module } from '../../nn';
 import { type DeviceMesh, type ProcessGroup, requireGroup } from '../../wire';
 import type { FullyShardOptions } from '../fsdp/fully-shard';
+import { MESH_VALUE, MODULES, POLICY, PREFETCH, RESHARD } from '../option-values';
 import type { MixedPrecision as Policy } from '../precision/mixed-precision';
 import { rootOnly, type WrapPolicy } from '../wrap-policy';
 import { BackwardPrefetch, type CPUOffload } from './arguments';
@@ -52,10 +57,32 @@ export interface FsdpOptions {
   readonly ignoreUnusedParameters?: unknown;
 }
 
+const FSDP_VALUES = {
+  forwardPrefetch: flagSchema,
+  limitAllGathers: flagSchema,
+  syncModuleStates: flagSchema,
+  ignoredModules: MODULES.nullable(),
+  deviceMesh: MESH_VALUE,
+  useOrigParams: flagSchema,
+  // Functions below check these, and say what to write.
+  autoWrapPolicy: z.any(),
+  shardingStrategy: anyValue<StrategyName>(),
+  mixedPrecision: z.any(),
+  backwardPrefetch: z.any(),
+  cpuOffload: z.any(),
+  processGroup: z.any(),
+  // These have no effect, or are refused.
+  deviceId: z.any(),
+  paramInitFn: z.any(),
+  checkpointWrapper: z.any(),
+  ignoreUnusedParameters: z.any(),
+} satisfies ShapeOf<FsdpOptions>;
+
 /** The arguments that FSDP accepts: settings, and (in `own`) arguments that are not settings. */
 const FSDP: Call<'fsdp', FsdpOptions> = {
   what: 'FSDP(model, { … })',
   by: 'fsdp',
+  values: FSDP_VALUES,
   own: {
     processGroup: true,
     deviceId: { noEffect: 'every rank has one engine, and the model is on it from the start' },
@@ -116,6 +143,7 @@ export function fsdpSettings(options: FsdpOptions, warn: Warn): FsdpSettings {
 
 /** Throws: CONFIG for FairScale's arguments; the error says what to write here. */
 function refuseFairScale(options: FsdpOptions): void {
+  if (!isRecord(options)) return; // `checkArguments` refuses it
   for (const name of Object.keys(options)) {
     const ours = ownValue(FAIR_SCALE_NAMES, name);
     if (ours === undefined) continue;
@@ -194,6 +222,22 @@ const FULLY_SHARD: Call<'fullyShard', FullyShardArguments> = {
   what: 'fullyShard(module, { … })',
   by: 'fullyShard',
   own: {},
+  values: {
+    strategy: z.enum(STRATEGY_NAMES),
+    reshardAfterForward: RESHARD,
+    forwardPrefetch: flagSchema,
+    backwardPrefetch: PREFETCH,
+    limitAllGathers: flagSchema,
+    ignoredModules: MODULES,
+    syncModuleStates: flagSchema,
+    precision: POLICY,
+    sparseGradients: flagSchema,
+    offloadParameters: flagSchema,
+    mesh: MESH_VALUE,
+    // `fullyShardOptions` checks these, and says what to write.
+    mpPolicy: anyValue<Policy>(),
+    offloadPolicy: anyValue<CPUOffload>(),
+  },
 };
 
 /**
@@ -208,7 +252,7 @@ export function fullyShardOptions(callArguments: FullyShardArguments): FullyShar
       `fullyShard: mpPolicy is ${shown(mpPolicy)}; write mpPolicy: MixedPrecisionPolicy({ paramDtype: 'bfloat16' })`,
     );
   }
-  if (offloadPolicy !== undefined && typeof offloadPolicy !== 'object') {
+  if (offloadPolicy !== undefined && typeof offloadPolicy?.offloadParams !== 'boolean') {
     throw new ConfigError(
       `fullyShard: offloadPolicy is ${shown(offloadPolicy)}; write offloadPolicy: CPUOffloadPolicy()`,
     );

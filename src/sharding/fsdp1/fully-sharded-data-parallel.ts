@@ -1,3 +1,4 @@
+import { flagSchema, parseOptions, type ShapeOf } from '../../config';
 import { type Warn, warnOnce } from '../../core';
 import { Module } from '../../nn';
 import { type FullyShardOptions, fullyShard, type ShardContext } from '../fsdp/fully-shard';
@@ -112,10 +113,18 @@ export class FullyShardedDataParallel<M extends Module = Module> extends Module 
   }
 }
 
+interface FsdpModulesOptions {
+  /** Whether only the outermost modules are returned. Default false. */
+  readonly rootOnly?: boolean;
+}
+
+const MODULES_OPTIONS = { rootOnly: flagSchema.default(false) } satisfies ShapeOf<FsdpModulesOptions>;
+
 /** Returns all modules of a model that have a unit. Source: FullyShardedDataParallel.fsdp_modules. */
-export function fsdpModules(model: Module, options: { readonly rootOnly?: boolean } = {}): Module[] {
+export function fsdpModules(model: Module, options: FsdpModulesOptions = {}): Module[] {
+  const { rootOnly } = parseOptions('FSDP.fsdpModules(model, { … })', options, MODULES_OPTIONS);
   const owners = unitsOf(model).flatMap(({ owners }) => owners);
-  if (options.rootOnly !== true) return owners;
+  if (!rootOnly) return owners;
   return owners.filter(
     (owner) => !owners.some((container) => container !== owner && container.modules().includes(owner)),
   );

@@ -1,3 +1,4 @@
+import { flagSchema, parseOptions, type ShapeOf } from '../../config';
 import { ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
 import type { Engine } from '../../engine';
@@ -26,6 +27,8 @@ interface Summoned {
   readonly before: tf.Tensor | null;
 }
 
+const SUMMON = { writeback: flagSchema.default(false) } satisfies ShapeOf<SummonOptions>;
+
 const NAME = 'FSDP.summonFullParams()';
 
 /**
@@ -40,8 +43,9 @@ export function summonFullParams<T>(
   engine: Engine,
   model: Module,
   work: () => T,
-  { writeback = false }: SummonOptions = {},
+  options: SummonOptions = {},
 ): T {
+  const { writeback } = parseOptions('FSDP.summonFullParams(model, work, { … })', options, SUMMON);
   const states = [...new Set(model.parameters().map(({ state }) => state))];
   const summoned = new Map<StateBuffer, Summoned[]>();
   const release = (): void => {

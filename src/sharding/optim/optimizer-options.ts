@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { nearest, optimizerFields } from '../../config';
+import { nearest, optimizerFields, wordsOfIssues } from '../../config';
 import { ConfigError, classOf, isRecord, shortened, shown } from '../../core';
 
 /** The options that all optimizers have. */
@@ -47,6 +47,5 @@ function requireInRange(optimizer: string, key: string, value: unknown): void {
     .safeParse({ [key]: value });
   const [issue] = checked.error?.issues ?? [];
   if (issue === undefined) return;
-  const where = issue.path.map(String).join('.');
-  throw new ConfigError(`${optimizer}: ${where}: ${issue.message}; got ${shown(value)}`);
+  throw new ConfigError(`${optimizer}: ${wordsOfIssues([issue])}, got ${shown(value)}`);
 }

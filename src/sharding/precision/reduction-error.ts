@@ -1,3 +1,4 @@
+import { count, index, listOf, type OptionKind, type OptionKinds, oneOf, requireOptions } from '../../config';
 import { ConfigError, type HalfDType, isWhole } from '../../core';
 import * as tf from '../../core/tf';
 import type { Engine } from '../../engine';
@@ -40,6 +41,21 @@ export interface ReductionErrorRow extends ReductionErrorMeasure {
   readonly lossScale: number;
 }
 
+const POSITIVE: OptionKind = {
+  words: 'a number above 0',
+  accepts: (value) => typeof value === 'number' && value > 0 && Number.isFinite(value),
+};
+
+const OPTIONS: OptionKinds<ReductionErrorOptions> = {
+  dtypes: listOf(oneOf('float16', 'bfloat16')),
+  sizes: listOf(count),
+  scales: listOf(POSITIVE),
+  worlds: listOf(count),
+  distributions: listOf(oneOf('normal', 'logNormal')),
+  lossScales: listOf(POSITIVE),
+  seed: index,
+};
+
 type Case = Omit<ReductionErrorRow, keyof ReductionErrorMeasure>;
 
 /**
@@ -59,6 +75,7 @@ export function reductionError(
   group: ProcessGroup,
   options: ReductionErrorOptions = {},
 ): ReductionErrorRow[] {
+  requireOptions('reductionError', options, OPTIONS);
   const { worlds = [group.size] } = options;
   return worlds.flatMap((world) => {
     const ranks = subgroupOf(group, world);
@@ -74,6 +91,7 @@ export function reductionError(
  * after each addition. Rows of 'float32' equal the rows of `reductionError`, to the bit.
  */
 export function simulateReductionError(options: ReductionErrorOptions = {}): ReductionErrorRow[] {
+  requireOptions('reductionError', options, OPTIONS);
   const { worlds = [2, 4, 8, 64], sizes = [4096] } = options;
   return worlds.flatMap((world) =>
     compared({ ...options, sizes }, world, ['float32', 'wire'], (contributions, { dtype, accumulation }) =>

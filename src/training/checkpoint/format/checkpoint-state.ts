@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { z } from 'zod';
+import { wordsOfIssues } from '../../../config';
 import { parseJson, readRegularFile } from '../../../core';
 import { CHECKPOINT_FORMAT, STATE_FILE } from './checkpoint-mark';
 import { fileError } from './file-system';
@@ -61,11 +62,9 @@ export function parseCheckpointState(text: string, file: string): CheckpointStat
   }
   const parsed = stateSchema.safeParse(json);
   if (parsed.success) return parsed.data;
-  const wrong = parsed.error.issues.slice(0, MOST_ISSUES).map(({ path, message }) => {
-    return `${path.join('.')}: ${message.charAt(0).toLowerCase()}${message.slice(1)}`;
-  });
+  const wrong = wordsOfIssues(parsed.error.issues.slice(0, MOST_ISSUES));
   throw fileError(
-    `${file} does not have the form that a save writes (${wrong.join(', ')}); load an earlier checkpoint, or only the model: { parametersOnly: true }`,
+    `${file} does not have the form that a save writes (${wrong}); load an earlier checkpoint, or only the model: { parametersOnly: true }`,
     { file },
   );
 }

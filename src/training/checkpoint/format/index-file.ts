@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { wordsOfIssues } from '../../../config';
 import { parseJson } from '../../../core';
 import { fileError } from './file-system';
 import { STORED_DTYPES } from './stored-dtypes';
@@ -50,7 +51,7 @@ export function parseIndex(text: string, file: string): WholeIndex | SlicedIndex
   const parsed = (isSliced ? slicedIndexSchema : wholeIndexSchema).safeParse(json);
   if (parsed.success) return parsed.data;
   throw fileError(
-    `${file} is not an index: ${z.prettifyError({ ...parsed.error, issues: parsed.error.issues.slice(0, MOST_ISSUES) })}; copy it again`,
+    `${file} is not an index: ${wordsOfIssues(parsed.error.issues.slice(0, MOST_ISSUES))}; copy it again`,
     { file },
   );
 }

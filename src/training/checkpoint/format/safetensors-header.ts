@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { wordsOfIssues } from '../../../config';
 import { endOfString, shown } from '../../../core';
 import { fileError } from './file-system';
 import { isStoredDType, type StoredDType, storedBytes } from './stored-dtypes';
@@ -186,8 +187,7 @@ function entriesOf(
     }
     const entry = entrySchema.safeParse(value);
     if (!entry.success) {
-      const [issue] = entry.error.issues;
-      const reason = issue === undefined ? 'unknown' : `${issue.path.join('.')}: ${issue.message}`;
+      const reason = wordsOfIssues(entry.error.issues.slice(0, 1));
       return fail(
         file,
         `describes ${shown(name)} wrongly (${reason}): its header is damaged; copy it again`,
