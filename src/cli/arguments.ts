@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type Argument, type Command, InvalidArgumentError, Option } from 'commander';
 import { z } from 'zod';
 import { nearest, PARALLEL, type ParallelConfig, SPLITS } from '../config';
 import type { LaunchOptions } from '../launch';
@@ -11,6 +11,11 @@ export function wholeNumber(least: number): (text: string) => number {
     if (/^\d+$/.test(text) && value >= least) return value;
     throw new InvalidArgumentError(`It must be an integer of at least ${least}.`);
   };
+}
+
+/** Returns an argument or an option whose description is made when its help is printed. */
+export function describedLater<Part extends Argument | Option>(part: Part, text: () => string): Part {
+  return Object.defineProperty(part, 'description', { get: text });
 }
 
 /** Returns the option that changes settings of a config; it may be repeated. */

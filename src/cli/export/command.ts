@@ -11,14 +11,14 @@ import {
   withSettings,
 } from '../../config';
 import { ConfigError } from '../../core';
-import { planBundle, TARGET_NAMES, TARGETS, type TargetName, writeBundle } from '../../programs';
+import { planBundle, targetNames, targets, writeBundle } from '../../programs';
 import { JobData } from '../../session';
-import { setOption, wholeNumber } from '../arguments';
+import { describedLater, setOption, wholeNumber } from '../arguments';
 import type { Io, Perform } from '../io';
 import { foreignReading } from '../read/foreign';
 
 interface ExportCommandOptions {
-  readonly to: TargetName;
+  readonly to: string;
   readonly out: string;
   readonly machines?: number;
   readonly gpusPerMachine?: number;
@@ -29,7 +29,6 @@ interface ExportCommandOptions {
 
 /** `shardlab export CONFIG --to NAME --out DIR`: writes a folder with which PyTorch trains the config elsewhere. */
 export function addExport(program: Command, perform: Perform, io: Io): void {
-  const targets = TARGET_NAMES.map((name) => `${name}: ${TARGETS[name].says}`).join('; ');
   const command = program
     .command('export')
     .description(
@@ -39,7 +38,7 @@ export function addExport(program: Command, perform: Perform, io: Io): void {
       '<config...>',
       `a YAML or JSON file, a preset (${Object.keys(PRESETS).join(', ')}), a model's name, a file of another program (shardlab read), or, after --, a command that launches a training`,
     )
-    .addOption(new Option('--to <name>', targets).choices(TARGET_NAMES).makeOptionMandatory())
+    .addOption(targetOption().makeOptionMandatory())
     .requiredOption('--out <folder>', 'a new or empty folder')
     .option(
       '--machines <n>',
@@ -78,7 +77,7 @@ export function addExport(program: Command, perform: Perform, io: Io): void {
     const folder = mkdtempSync(join(tmpdir(), 'shardlab-export-'));
     try {
       const data = new JobData({ baseDir: io.cwd, folder });
-      const isOwn = TARGETS[to].data === 'own';
+      const isOwn = targets().get(to)?.data === 'own';
       const ranks = dataRanksOf(config, machines * gpusPerMachine);
       const prepared = isOwn ? undefined : await data.prepare(config, ranks);
       const init = options.init && resolve(io.cwd, options.init);
@@ -89,6 +88,13 @@ export function addExport(program: Command, perform: Perform, io: Io): void {
       rmSync(folder, { recursive: true, force: true });
     }
   });
+}
+
+/** Returns the option --to; the targets are loaded when the option is used, or its help is printed. */
+function targetOption(): Option {
+  const text = (): string => [...targets()].map(([name, { says }]) => `${name}: ${says}`).join('; ');
+  const option = describedLater(new Option('--to <name>').choices([]), text);
+  return Object.defineProperty(option, 'argChoices', { get: () => targetNames() });
 }
 
 /** Returns the config that the words name or describe. Throws: CONFIG if they are neither one name nor a command. */

@@ -16,10 +16,9 @@ import {
 import { NOT_KNOWN } from '../rows/meant';
 import { floatOf, wholeOf, yesOf } from '../rows/values';
 import { fileKey, TRAINER_DEFAULTS, TRAINING_ARGUMENTS } from '../trainers/transformers';
-import { SFT_ARGUMENTS, TRL } from '../trainers/trl';
 import { call, member, ordered } from './pytorch-fsdp';
 
-// Calls in a script that make objects of Accelerate, transformers, TRL and PEFT.
+// Calls in a script that make objects of Accelerate, transformers and PEFT.
 
 const OWN_LINES = none('is a call that has lines of its own');
 
@@ -122,7 +121,7 @@ const ACCELERATOR: KeyTable = {
 };
 
 /** Accelerate's objects. Source: accelerate/accelerator.py and accelerate/utils/dataclasses.py of Accelerate 1.15.0. */
-const ACCELERATE_CALLS: KeyTable = {
+export const ACCELERATE_CALLS: KeyTable = {
   Accelerator: {
     ...none('makes the model data-parallel, as the launcher says'),
     parts: ordered(
@@ -175,7 +174,7 @@ const GENERATION = allNone(
 );
 
 /** Returns the row of a call that makes the arguments of a Trainer; a script gives the output folder by position. */
-function trainerCall(keys: KeyTable, usual: KeyRow['mean']): KeyRow {
+export function trainerCall(keys: KeyTable, usual: KeyRow['mean']): KeyRow {
   const { output_dir = none(''), ...others } = allArguments(keys);
   return call(usual, { output_dir, ...others }, 'optimizer');
 }
@@ -219,12 +218,14 @@ const LORA: KeyTable = {
   fan_in_fan_out: none('weights have the order of torch.nn.Linear here'),
 };
 
-/** Calls in a script that set up trainers and adapters. */
+/** The calls that make the arguments of transformers' Trainer. */
 export const TRAINER_CALLS: KeyTable = {
-  ...ACCELERATE_CALLS,
   TrainingArguments: trainerCall(TRAINING_ARGUMENTS, () => TRAINER_DEFAULTS),
   Seq2SeqTrainingArguments: trainerCall({ ...TRAINING_ARGUMENTS, ...GENERATION }, () => TRAINER_DEFAULTS),
-  SFTConfig: trainerCall(SFT_ARGUMENTS, ({ other }) => TRL.usual?.(other) ?? {}),
+};
+
+/** The call that makes PEFT's adapters. */
+export const ADAPTER_CALLS: KeyTable = {
   LoraConfig: call(
     () => ({
       usual: { 'lora.r': 8, 'lora.alpha': 8, 'lora.dropout': 0, 'lora.targets': ['q_proj', 'v_proj'] },

@@ -10,6 +10,8 @@ export interface Dialect {
   readonly keys: KeyTable;
   /** Beginnings of keys that may be left out in a section. */
   readonly prefixes?: Readonly<Record<string, string>>;
+  /** Whether an argument's name has the sections that contain its key: --training.steps. */
+  readonly namesSections?: boolean;
   /** Whether keys that the table does not have belong to the script; keys that look misspelled are warnings. */
   readonly hasOthers?: boolean;
   /** Whether the program ignores unknown keys outside of sections: such keys are warnings, or errors if they look misspelled. */

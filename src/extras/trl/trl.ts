@@ -1,17 +1,24 @@
 import {
   type Asked,
+  ATTENTION,
   allNone,
+  attentionSwitch,
+  type Dialect,
   decides,
+  fileKey,
   ifOn,
   type KeyRow,
   type KeyTable,
   none,
+  ofFile,
   refused,
-} from '../rows/key-row';
-import type { Dialect } from '../rows/meant';
-import { ATTENTION, attentionSwitch, SEQUENCE } from '../rows/models';
-import { wholeOf, yesOf } from '../rows/values';
-import { fileKey, ofFile, TRAINER_DEFAULTS, TRAINING_ARGUMENTS, TRANSFORMERS } from './transformers';
+  SEQUENCE,
+  TRAINER_DEFAULTS,
+  TRAINING_ARGUMENTS,
+  TRANSFORMERS,
+  wholeOf,
+  yesOf,
+} from '../../programs';
 
 // TRL's supervised fine-tuning: `trl sft`, its script sft.py, and YAML for both. Source: trl/trainer/sft_config.py and model_config.py.
 

@@ -1,26 +1,34 @@
 import { ShardlabError } from '../../core';
-import { ACCELERATE_FSDP } from '../accelerate/accelerate-fsdp';
 import {
+  ACCELERATE_FSDP,
   type Asked,
+  ATTENTION,
+  attentionSwitch,
   COMPILED,
+  DATA,
+  type Dialect,
   decides,
+  FIRST_ADAPTERS,
   ifOn,
   isNothing,
   type KeyRow,
   type KeyTable,
   type Meaning,
+  modelMeaning,
   none,
+  number,
   place,
   planSwitch,
   refused,
+  SEQUENCE,
   section,
   setting,
-} from '../rows/key-row';
-import type { Dialect } from '../rows/meant';
-import { ATTENTION, attentionSwitch, FIRST_ADAPTERS, modelMeaning, SEQUENCE } from '../rows/models';
-import { number, wholeOf, yes, yesOf } from '../rows/values';
+  TRAINING_ARGUMENTS,
+  wholeOf,
+  yes,
+  yesOf,
+} from '../../programs';
 import { AXOLOTL_REFUSED, AXOLOTL_WITHOUT_EFFECT } from './axolotl-keys';
-import { DATA, TRAINING_ARGUMENTS } from './transformers';
 
 // Axolotl's YAML. Source: src/axolotl/utils/schemas.
 

@@ -1,25 +1,33 @@
 import { settingAt } from '../../config';
-import { MEGATRON } from '../megatron/megatron';
 import {
   type Asked,
+  ATTENTION,
   allNone,
   both,
+  DATA,
+  type Dialect,
   decides,
   exported,
+  FIRST_ADAPTERS,
+  fileKey,
   ifOn,
   isNothing,
   type KeyTable,
+  MEGATRON,
   type Meaning,
+  modelMeaning,
   none,
   onlyRead,
   place,
   refused,
+  SEQUENCE,
   settingKeys,
-} from '../rows/key-row';
-import type { Dialect } from '../rows/meant';
-import { ATTENTION, FIRST_ADAPTERS, modelMeaning, SEQUENCE, writtenSequence } from '../rows/models';
-import { wholeOf, yesOf } from '../rows/values';
-import { DATA, fileKey, TRAINER_DEFAULTS, TRAINING_ARGUMENTS } from './transformers';
+  TRAINER_DEFAULTS,
+  TRAINING_ARGUMENTS,
+  wholeOf,
+  writtenSequence,
+  yesOf,
+} from '../../programs';
 
 // LLaMA-Factory's YAML. Source: src/llamafactory/hparams.
 

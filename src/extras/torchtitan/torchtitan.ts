@@ -3,38 +3,37 @@ import {
   type Asked,
   both,
   COMPILED,
+  DATA,
+  type Dialect,
   decides,
   type Exported,
+  float,
   isNothing,
   type KeyRow,
   type KeyTable,
   type Meaning,
+  modelMeaning,
   none,
+  number,
+  numberOf,
   place,
   planSwitch,
   refused,
+  SEQUENCE,
   section,
   setting,
   settingBoth,
-  wrongValue,
-} from '../rows/key-row';
-import type { Dialect } from '../rows/meant';
-import { modelMeaning, SEQUENCE } from '../rows/models';
-import {
-  float,
-  number,
-  numberOf,
   whole,
   wholeFromZero,
   wholeOf,
   word,
   wordOf,
+  wrongValue,
   yes,
   yesOf,
-} from '../rows/values';
+} from '../../programs';
 import { TORCHTITAN_WITHOUT_EFFECT as OTHER } from './torchtitan-keys';
 import { dataRanks, PARALLELISM } from './torchtitan-parallel';
-import { DATA } from './transformers';
 
 // TorchTitan's TOML, and the arguments of its train.py. Source: torchtitan/config/job_config.py before the settings became Python.
 
@@ -247,6 +246,7 @@ const isElsewhere = (other: Asked['other']): boolean =>
 /** TorchTitan's TOML, and the same settings as arguments: --training.steps 10. */
 export const TORCHTITAN: Dialect = {
   name: 'TorchTitan',
+  namesSections: true,
   stack: () => 'fsdp2',
   keys: {
     ...Object.fromEntries(Object.entries(SECTIONS).map(([name, keys]) => [name, section(keys)])),

@@ -17,8 +17,11 @@ import {
   type Meaning,
   none,
   settingBoth,
-} from '../rows/key-row';
-import { whole, wholeOf, word, wordOf } from '../rows/values';
+  whole,
+  wholeOf,
+  word,
+  wordOf,
+} from '../../programs';
 import { TORCHTITAN_WITHOUT_EFFECT as OTHER } from './torchtitan-keys';
 
 // Keys of TorchTitan's section `parallelism`.
