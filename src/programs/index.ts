@@ -57,7 +57,6 @@ export {
   targets,
 } from './registry/registry';
 export {
-  type Asked,
   allNone,
   both,
   COMPILED,
@@ -66,9 +65,9 @@ export {
   exported,
   ifOn,
   isNothing,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
-  type Meaning,
   none,
   onlyRead,
   place,
@@ -78,6 +77,7 @@ export {
   setting,
   settingBoth,
   settingKeys,
+  type Translation,
   writtenKeys,
   wrongValue,
 } from './rows/key-row';

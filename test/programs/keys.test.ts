@@ -7,7 +7,7 @@ import { MODEL_PARTS } from '../../src/config/settings/model';
 import { parseTrainConfig } from '../../src/config/train-config';
 import { readConfig } from '../../src/programs/read';
 import { dialects, rowOf } from '../../src/programs/registry/registry';
-import type { KeyRow, KeyTable, Meaning } from '../../src/programs/rows/key-row';
+import type { KeyRow, KeyTable, Translation } from '../../src/programs/rows/key-row';
 import type { Dialect } from '../../src/programs/rows/meant';
 import { repositoryRoot, testData } from '../support/paths';
 import { dialectsPage, type SourceKeys } from './dialects-page';
@@ -97,7 +97,7 @@ test('a key that has its default value means what the dialect means without the 
 });
 
 /** Returns what a key means that is the only one. */
-function meaningOf({ keys }: Dialect, key: string, value: unknown): Meaning {
+function meaningOf({ keys }: Dialect, key: string, value: unknown): Translation {
   const own = key.split('.').at(-1) ?? '';
   const other = (name: string): unknown => (name === own ? value : undefined);
   return rowOf(keys, key)?.mean({ key: own, value, line: 1, other }) ?? {};

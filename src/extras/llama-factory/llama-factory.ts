@@ -1,6 +1,5 @@
 import { settingAt } from '../../config';
 import {
-  type Asked,
   ATTENTION,
   allNone,
   both,
@@ -12,9 +11,9 @@ import {
   fileKey,
   ifOn,
   isNothing,
+  type KeyInput,
   type KeyTable,
   MEGATRON,
-  type Meaning,
   modelMeaning,
   none,
   onlyRead,
@@ -24,6 +23,7 @@ import {
   settingKeys,
   TRAINER_DEFAULTS,
   TRAINING_ARGUMENTS,
+  type Translation,
   wholeOf,
   writtenSequence,
   yesOf,
@@ -141,7 +141,7 @@ const OTHER: KeyTable = {
   ),
 };
 
-function finetuning({ value }: Asked): Meaning {
+function finetuning({ value }: KeyInput): Translation {
   if (String(value) === 'full') return { effect: 'used', why: 'all parameters train' };
   if (String(value) === 'lora') return { effect: 'used', why: 'adapters train' };
   return {
@@ -151,7 +151,7 @@ function finetuning({ value }: Asked): Meaning {
 }
 
 /** Returns the defaults of adapters, which train unless finetuning_type says otherwise. Source: hparams/finetuning_args.py. */
-function adapters(other: Asked['other']) {
+function adapters(other: KeyInput['other']) {
   if (String(other('finetuning_type') ?? 'lora') !== 'lora') return {};
   return {
     'lora.r': 8,

@@ -1,6 +1,5 @@
 import { decayStepsOf } from '../../config';
 import {
-  type Asked,
   both,
   COMPILED,
   DATA,
@@ -9,9 +8,9 @@ import {
   type Exported,
   float,
   isNothing,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
-  type Meaning,
   modelMeaning,
   none,
   number,
@@ -23,6 +22,7 @@ import {
   section,
   setting,
   settingBoth,
+  type Translation,
   whole,
   wholeFromZero,
   wholeOf,
@@ -39,7 +39,7 @@ import { dataRanks, PARALLELISM } from './torchtitan-parallel';
 
 const OPTIMIZERS: Readonly<Record<string, string>> = { AdamW: 'adamW', Adam: 'adam' };
 
-function optimizer({ value }: Asked): Meaning {
+function optimizer({ value }: KeyInput): Translation {
   const name = Object.keys(OPTIMIZERS).find((one) => one.toLowerCase() === String(value).toLowerCase());
   return name === undefined
     ? { effect: 'refused', why: `there is no optimizer ${String(value)} here; choose AdamW or Adam` }
@@ -59,7 +59,7 @@ const beta = (index: 0 | 1): KeyRow =>
 const DECAYS = { linear: 'linear', cosine: 'cosine', sqrt: '1-sqrt' } as const;
 
 /** The rate rises, stays, and falls within decay_ratio of all steps; without decay_ratio, it falls from the end of the warm-up. */
-function decay({ other }: Asked): Meaning {
+function decay({ other }: KeyInput): Translation {
   const type = word(DECAYS)(other('lr_scheduler.decay_type') ?? 'linear');
   const ratio = other('lr_scheduler.decay_ratio');
   if (ratio !== undefined && numberOf(ratio) === 0) return { sets: { 'schedule.kind': 'constant' } };
@@ -143,10 +143,10 @@ const TRAINING: KeyTable = {
 };
 
 /** The option of mode 'selective': a number n if every n-th layer runs again, or 'op' if matmuls do not run again. */
-const optionOf = (other: Asked['other']): string =>
+const optionOf = (other: KeyInput['other']): string =>
   String(other('activation_checkpoint.selective_ac_option') ?? '2');
 
-function checkpointing({ value, other }: Asked): Meaning {
+function checkpointing({ value, other }: KeyInput): Translation {
   const mode = String(value);
   if (mode === 'none') return { sets: { activationCheckpointing: null } };
   if (mode === 'full') return { sets: { activationCheckpointing: 'full' } };
@@ -183,10 +183,10 @@ const SECTIONS: Readonly<Record<string, KeyTable>> = {
   model: {
     ...OTHER.model,
     name: none('names the model together with flavor'),
-    flavor: decides('model', (asked) =>
+    flavor: decides('model', (input) =>
       modelMeaning({
-        ...asked,
-        value: `${String(asked.other('model.name') ?? 'llama3')}-${String(asked.value)}`,
+        ...input,
+        value: `${String(input.other('model.name') ?? 'llama3')}-${String(input.value)}`,
       }),
     ),
     converters: place('float8; only a plan takes it into account', (value) => ({
@@ -221,13 +221,13 @@ const SECTIONS: Readonly<Record<string, KeyTable>> = {
   compile: {
     enable: {
       ...COMPILE,
-      mean: (asked) => {
-        const { other } = asked;
+      mean: (input) => {
+        const { other } = input;
         const parts = [other('compile.components') ?? ['model', 'loss']].flat().map(String);
         const [compile, compileLoss] = [parts.includes('model'), parts.includes('loss')];
-        return yesOf(asked.value)
+        return yesOf(input.value)
           ? { place: { compile, compileLoss }, why: `torch.compile compiles ${parts.join(' and ')}` }
-          : COMPILE.mean(asked);
+          : COMPILE.mean(input);
       },
     },
     components: none('together with enable, decides what is compiled'),
@@ -240,7 +240,7 @@ const PYTHON =
   'newer versions of TorchTitan have their settings in modules of Python, which are not read; write them as a config, or give the TOML of an older version';
 
 /** Whether the settings are not in these arguments, but in a file or in Python. */
-const isElsewhere = (other: Asked['other']): boolean =>
+const isElsewhere = (other: KeyInput['other']): boolean =>
   ['job.config_file', 'module', 'config'].some((key) => other(key) !== undefined);
 
 /** TorchTitan's TOML, and the same settings as arguments: --training.steps 10. */

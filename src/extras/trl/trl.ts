@@ -1,5 +1,4 @@
 import {
-  type Asked,
   ATTENTION,
   allNone,
   attentionSwitch,
@@ -7,6 +6,7 @@ import {
   decides,
   fileKey,
   ifOn,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
   none,
@@ -22,7 +22,7 @@ import {
 
 // TRL's supervised fine-tuning: `trl sft`, its script sft.py, and YAML for both. Source: trl/trainer/sft_config.py and model_config.py.
 
-const isLora = (other: Asked['other']): boolean =>
+const isLora = (other: KeyInput['other']): boolean =>
   other('use_peft') !== undefined && yesOf(other('use_peft'));
 
 /** Settings of adapters; TRL makes adapters only with --use_peft. */
@@ -76,10 +76,10 @@ const DATA: KeyTable = {
   max_seq_length: SEQUENCE,
   dataset_text_field: {
     ...ofFile('data.text'),
-    mean: (asked) =>
-      asked.value === 'text'
+    mean: (input) =>
+      input.value === 'text'
         ? { effect: 'none', why: 'is the column that is read here in any case' }
-        : ofFile('data.text').mean(asked),
+        : ofFile('data.text').mean(input),
   },
   ...allNone(
     SHARDLAB_SFT,

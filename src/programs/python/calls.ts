@@ -138,8 +138,10 @@ export class PythonFile {
   /** Whether nodes ask if a module is a Linear: isinstance(module, nn.Linear). */
   #asksForLinear(nodes: Expression): boolean {
     return this.#syntax.nodes(CALLS, nodes).some((call) => {
-      const asked = this.#syntax.argumentsOf(call).at(-1)?.value ?? [];
-      return this.#syntax.calleeOf(call) === 'isinstance' && /(^|\.)Linear$/.test(this.#syntax.textOf(asked));
+      const classes = this.#syntax.argumentsOf(call).at(-1)?.value ?? [];
+      return (
+        this.#syntax.calleeOf(call) === 'isinstance' && /(^|\.)Linear$/.test(this.#syntax.textOf(classes))
+      );
     });
   }
 

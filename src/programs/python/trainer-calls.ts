@@ -1,17 +1,17 @@
 import { ACCELERATE_FSDP } from '../accelerate/accelerate-fsdp';
 import { DEEPSPEED_KEYS } from '../accelerate/accelerate-keys';
 import {
-  type Asked,
   allNone,
   COMPILED,
   decides,
   isNothing,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
-  type Meaning,
   none,
   planSwitch,
   refused,
+  type Translation,
 } from '../rows/key-row';
 import { NOT_KNOWN } from '../rows/meant';
 import { floatOf, wholeOf, yesOf } from '../rows/values';
@@ -29,10 +29,10 @@ const passes: KeyRow = decides('accumulation', ({ value }) => ({ usual: { accumu
 function argument(row: KeyRow): KeyRow {
   return {
     ...row,
-    mean: (asked) =>
-      asked.value === NOT_KNOWN
-        ? { effect: 'warning', why: `not known here: line ${asked.line} computes it` }
-        : row.mean({ ...asked, value: plain(asked.value) }),
+    mean: (input) =>
+      input.value === NOT_KNOWN
+        ? { effect: 'warning', why: `not known here: line ${input.line} computes it` }
+        : row.mean({ ...input, value: plain(input.value) }),
   };
 }
 
@@ -48,7 +48,7 @@ function plain(value: unknown): unknown {
 }
 
 /** Returns the dtypes of Accelerator(mixed_precision=…): torch.autocast's, unless a file of Accelerate shards the model. */
-function mixedPrecision({ value }: Asked): Meaning {
+function mixedPrecision({ value }: KeyInput): Translation {
   if (isNothing(value) && value !== 'no') return { effect: 'none', why: 'the launcher decides' };
   if (value === 'fp8')
     return { place: { isFp8: true }, why: 'float8 is only planned; a run here computes in float32' };
@@ -73,15 +73,15 @@ function parallelism(): KeyTable {
       key.replace(prefix, ''),
       argument({
         ...row,
-        mean: (asked) =>
-          withReplicas(row.mean({ ...asked, key, other: (name) => asked.other(name.replace(prefix, '')) })),
+        mean: (input) =>
+          withReplicas(row.mean({ ...input, key, other: (name) => input.other(name.replace(prefix, '')) })),
       }),
     ]),
   );
 }
 
 /** Adds the strategy to a mesh of replicas, because a script sets the mesh and the strategy in different calls. */
-function withReplicas(meaning: Meaning): Meaning {
+function withReplicas(meaning: Translation): Translation {
   return meaning.sets?.['parallel.mesh'] === undefined
     ? meaning
     : { ...meaning, sets: { ...meaning.sets, 'parallel.strategy': 'HYBRID_SHARD' } };
