@@ -12,9 +12,9 @@ import {
 } from '../config';
 import { placeFindings } from './place-checks';
 import type { Patch } from './rows/key-row';
-import type { Meant } from './rows/meant';
-import type { Place, Reading, ReadLine, Told } from './rows/reading';
-import { leftOutWarmup, onlyWarmup, type Said, type Together, together, whereOf } from './together';
+import type { TranslatedEntry } from './rows/meant';
+import type { LineEffect, Place, Reading, ReadLine } from './rows/reading';
+import { leftOutWarmup, onlyWarmup, type SettingSource, type Together, together, whereOf } from './together';
 
 /** `shardlab run` starts at most this number of ranks, except with --ranks. */
 export const MOST_RANKS_HERE = 8;
@@ -39,7 +39,7 @@ const ANY_EXPERTS = { ...ANY_MODEL, kind: 'moe', experts: 1024, router: 'topk' }
  * Returns the reading of lines whose meanings are known; later lines replace the settings of earlier ones. `ranks` is the number of ranks if no
  * line gives this number.
  */
-export function assemble(meant: readonly Meant[], ranks?: number): Reading {
+export function assemble(meant: readonly TranslatedEntry[], ranks?: number): Reading {
   const said = together(meant, ranks);
   const { findings, derived } = placeFindings(meant, said);
   const settings = new Map(said.settings);
@@ -59,7 +59,8 @@ export function assemble(meant: readonly Meant[], ranks?: number): Reading {
   const lines = meant.map(
     ({ entry }, index): ReadLine => ({ ...entry, effect: 'none', why: '', ...told[index] }),
   );
-  const isDropped = (by: Meant | null): boolean => by !== null && told[meant.indexOf(by)]?.effect === 'none';
+  const isDropped = (by: TranslatedEntry | null): boolean =>
+    by !== null && told[meant.indexOf(by)]?.effect === 'none';
   const kept = [...settings].filter(([, { by }]) => !isDropped(by));
   const { world = null, machines = null } = said.place;
   return {
@@ -72,7 +73,9 @@ export function assemble(meant: readonly Meant[], ranks?: number): Reading {
 }
 
 /** Finds the line that gives adapters to embeddings, which a run refuses. */
-function adaptedEmbeddings(settings: ReadonlyMap<string, Said>): readonly (readonly [Meant, Told])[] {
+function adaptedEmbeddings(
+  settings: ReadonlyMap<string, SettingSource>,
+): readonly (readonly [TranslatedEntry, LineEffect])[] {
   const { value, by = null } = settings.get('lora.targets') ?? {};
   const names = [value].flat().filter((name) => EMBEDDINGS.includes(String(name).split('.').at(-1) ?? ''));
   if (by === null || names.length === 0) return [];
@@ -81,7 +84,11 @@ function adaptedEmbeddings(settings: ReadonlyMap<string, Said>): readonly (reado
 }
 
 /** Adds the length of sequences and the kind of attention to a model; removes the sizes of a model that no line names. */
-function sizeModel(meant: readonly Meant[], { place }: Together, settings: Map<string, Said>): void {
+function sizeModel(
+  meant: readonly TranslatedEntry[],
+  { place }: Together,
+  settings: Map<string, SettingSource>,
+): void {
   const model = settings.get('model')?.value;
   const published = publishedModelName(model);
   const isSized = model === undefined && settings.has('model.kind');
@@ -154,7 +161,12 @@ function severalRanks({ parallel: { tp, pp } }: TrainConfig): number {
 }
 
 /** Returns the effect of a line, from the settings that the line sets and from what was found by comparison with other lines. */
-function effectOf(one: Meant, finding: Told | undefined, said: Together, judged: Judged): Told {
+function effectOf(
+  one: TranslatedEntry,
+  finding: LineEffect | undefined,
+  said: Together,
+  judged: Judged,
+): LineEffect {
   const { sets = {}, place, effect, why } = { ...one.meaning, ...finding };
   const told = why ?? one.row?.says ?? '';
   const paths = Object.keys(sets);
@@ -179,7 +191,11 @@ function effectOf(one: Meant, finding: Told | undefined, said: Together, judged:
   };
 }
 
-function withoutSettings({ meaning: { place, usual, why } }: Meant, told: string, said: Together): Told {
+function withoutSettings(
+  { meaning: { place, usual, why } }: TranslatedEntry,
+  told: string,
+  said: Together,
+): LineEffect {
   if (usual !== undefined)
     return { effect: 'used', why: [setText(usual), why ?? ''].filter(Boolean).join('; ') };
   if (place === undefined) return { effect: 'none', why: told };
@@ -223,7 +239,7 @@ function planNotes(paths: readonly string[]): readonly string[] {
 }
 
 /** Returns the settings that a key gives, also those that other lines may replace; a program's defaults are given by no key. */
-function givenBy({ row, meaning: { sets = {}, usual = {} } }: Meant): readonly string[] {
+function givenBy({ row, meaning: { sets = {}, usual = {} } }: TranslatedEntry): readonly string[] {
   return Object.keys(row === null ? sets : { ...usual, ...sets });
 }
 
@@ -237,7 +253,7 @@ function concerns({ path, message }: ConfigIssue, paths: readonly string[]): boo
 }
 
 /** Returns one new line for each issue that belongs to none of the given lines. */
-function unplaced(meant: readonly Meant[], { issues }: Judged): readonly ReadLine[] {
+function unplaced(meant: readonly TranslatedEntry[], { issues }: Judged): readonly ReadLine[] {
   const [first] = meant;
   if (first === undefined) return [];
   const { file, line } = first.entry;

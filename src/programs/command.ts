@@ -1,22 +1,18 @@
 import { ACCELERATE_LAUNCH } from './accelerate/accelerate';
 import { readArguments } from './arguments';
 import { SLURM, SLURM_SHORT, SLURM_WITH_LAUNCHER } from './launchers/environment';
-import { DEEPSPEED_LAUNCHER, TORCHRUN } from './launchers/torchrun';
+import { TORCHRUN } from './launchers/torchrun';
 import { MEGATRON } from './megatron/megatron';
-import { refusalOf, refusedScript, refusedSource } from './refused-commands';
+import { refusalOf, refusedSource } from './refused-commands';
+import type { CommandForm, Refusal } from './registry/program';
+import { commandForms, scriptForms } from './registry/registry';
 import { type KeyRow, type KeyTable, none } from './rows/key-row';
 import type { Dialect, LocatedKey, Source } from './rows/meant';
 import { beginsWith, programOf } from './shell/program';
 import type { Word } from './shell/word';
-import { AXOLOTL } from './trainers/axolotl';
 import { DEEPSPEED_ARGUMENTS } from './trainers/deepspeed-arguments';
-import { LLAMA_FACTORY } from './trainers/llama-factory';
 import { isMegatronDeepSpeed, MEGATRON_DEEPSPEED } from './trainers/megatron-deepspeed';
-import { MEGATRON_SWIFT, MEGATRON_SWIFT_PT } from './trainers/megatron-swift';
-import { SWIFT, SWIFT_PT } from './trainers/swift';
-import { TORCHTITAN } from './trainers/torchtitan';
 import { TRAINER_DEFAULTS, TRANSFORMERS } from './trainers/transformers';
-import { TRL, TRL_SCRIPT } from './trainers/trl';
 import { DIFFSYNTH } from './videos/diffsynth';
 import { WAN } from './videos/wan';
 
@@ -57,33 +53,6 @@ const OWN_SCRIPT: Dialect = {
       : null,
 };
 
-/** A launcher: the words that call it, and the dialect of its arguments. The words after the arguments belong to a script. */
-interface Launcher {
-  readonly words: readonly string[];
-  readonly dialect: Dialect;
-}
-
-const LAUNCHERS: readonly Launcher[] = [
-  { words: ['torchrun'], dialect: TORCHRUN },
-  { words: ['python', '-m', 'torch.distributed.run'], dialect: TORCHRUN },
-  { words: ['python', '-m', 'torch.distributed.launch'], dialect: TORCHRUN },
-  { words: ['accelerate', 'launch'], dialect: ACCELERATE_LAUNCH },
-  { words: ['accelerate-launch'], dialect: ACCELERATE_LAUNCH },
-  { words: ['python', '-m', 'accelerate.commands.launch'], dialect: ACCELERATE_LAUNCH },
-  { words: ['deepspeed'], dialect: DEEPSPEED_LAUNCHER },
-];
-
-/** Commands that train without a script. */
-const TRAINERS: readonly Launcher[] = [
-  { words: ['swift', 'sft'], dialect: SWIFT },
-  { words: ['swift', 'pt'], dialect: SWIFT_PT },
-  { words: ['megatron', 'sft'], dialect: MEGATRON_SWIFT },
-  { words: ['megatron', 'pt'], dialect: MEGATRON_SWIFT_PT },
-  { words: ['llamafactory-cli', 'train'], dialect: LLAMA_FACTORY },
-  { words: ['axolotl', 'train'], dialect: AXOLOTL },
-  { words: ['trl', 'sft'], dialect: TRL },
-];
-
 /** Words before a command that do not change what the command does. */
 const PREFIXES = ['eval', 'exec', 'nohup', 'time', 'sudo', 'env', 'command'];
 
@@ -101,8 +70,8 @@ export interface Launch {
   readonly sources: readonly Source[];
   /** Whether a launcher on each machine starts the ranks. If so, Slurm's tasks are launchers, not ranks. */
   readonly hasLauncher: boolean;
-  /** Whether it is a command of swift, which chooses the number of its processes itself. */
-  readonly isTrainer?: boolean;
+  /** Whether the command chooses the number of its processes itself. */
+  readonly choosesProcesses?: boolean;
 }
 
 /** Returns the parts of a command that trains; null if the command does not train. `file` is where its words were written. */
@@ -115,11 +84,12 @@ export function launchOf(command: readonly Word[], file: string): Launch | null 
   if (RUNNERS.some((start) => beginsWith(words, start))) return underRunner(others, file);
   if (name === 'srun' || name === 'mpirun' || name === 'mpiexec')
     return underScheduler(others, file, name === 'srun');
-  const trainer = TRAINERS.find((one) => beginsWith(words, one.words));
-  if (trainer !== undefined) return trainerLaunch(words.slice(trainer.words.length), trainer.dialect, file);
+  const forms = commandForms();
+  const trainer = forms.find((form) => form.isLauncher !== true && beginsWith(words, form.words));
+  if (trainer !== undefined) return trainerLaunch(words.slice(trainer.words.length), trainer, file);
   const refusal = refusalOf(words);
   if (refusal !== null) return { sources: [refusedSource(words, refusal, file)], hasLauncher: false };
-  const launcher = LAUNCHERS.find((one) => beginsWith(words, one.words));
+  const launcher = forms.find((form) => form.isLauncher === true && beginsWith(words, form.words));
   if (launcher !== undefined) {
     const { dialect } = launcher;
     const { entries, rest } = readArguments(words.slice(launcher.words.length), {
@@ -146,11 +116,15 @@ function withoutPythonFlags(words: readonly Word[]): readonly Word[] {
   return end <= 0 ? words : [first, ...others.slice(end)];
 }
 
-/** Returns the launch of a program that trains without a script; Axolotl gives the words after '--' to its launcher. */
-function trainerLaunch(words: readonly Word[], dialect: Dialect, file: string): Launch {
+/** Returns the launch of a program that trains without a script; the words after '--' are for the launcher that the program starts. */
+function trainerLaunch(
+  words: readonly Word[],
+  { dialect, choosesProcesses = false }: CommandForm,
+  file: string,
+): Launch {
   const at = words.findIndex(({ text }) => text === '--');
   const own = scriptSources(at < 0 ? words : words.slice(0, at), dialect, file);
-  if (at < 0) return { sources: own, hasLauncher: false, isTrainer: /swift/.test(dialect.name) };
+  if (at < 0) return { sources: own, hasLauncher: false, choosesProcesses };
   const isAccelerate = words.slice(0, at).some(({ text }) => /^(--launcher=)?accelerate$/.test(text));
   const launcher = isAccelerate ? ACCELERATE_LAUNCH : TORCHRUN;
   const { entries } = readArguments(words.slice(at + 1), {
@@ -189,10 +163,9 @@ function scriptOf(words: readonly Word[], file: string): readonly Source[] {
   if (WRONG_DASH.test(first.text)) return [wrongDash(first, file)];
   if (first.text === '-m') return scriptOf(rest, file);
   const dialect = dialectOf(first.text, rest);
-  const isPreferences = dialect === TRL_SCRIPT || /swift\/cli\//.test(first.text);
-  const refusal = isPreferences ? refusedScript(first.text) : null;
-  if (refusal !== null) return [refusedSource(words, refusal, file)];
-  return [callsSource(first, file), ...scriptSources(rest, dialect, file)];
+  return 'why' in dialect
+    ? [refusedSource(words, dialect, file)]
+    : [callsSource(first, file), ...scriptSources(rest, dialect, file)];
 }
 
 /** Returns a script or a module as a source; its calls are read if the file exists. */
@@ -262,38 +235,26 @@ function passedSources(words: readonly Word[], file: string): readonly Source[] 
 
 function scriptSource(words: readonly Word[], dialect: Dialect, file: string): Source {
   const { entries } = readArguments(words, { file, keys: dialect.keys });
-  if (dialect !== TORCHTITAN) return { dialect, entries };
-  // TorchTitan's arguments name sections too: --training.steps.
+  if (dialect.namesSections !== true) return { dialect, entries };
   return { dialect, entries: entries.map((entry) => ({ ...entry, path: entry.path[0]?.split('.') ?? [] })) };
 }
 
-/** Whether an argument has a name like the arguments of TorchTitan: 'training.steps'. */
-function isTorchTitan(name: string): boolean {
-  const [section = '', key] = name.split('.');
-  return key !== undefined && Object.hasOwn(TORCHTITAN.keys, section);
-}
-
-/** Returns the dialect of a script: by its name, by arguments that only one dialect has, or by the number of known arguments. */
-function dialectOf(script: string, words: readonly Word[]): Dialect {
-  if (/axolotl[./]cli[./]train/.test(script)) return AXOLOTL;
-  if (/swift\/cli\/(_megatron\/)?(sft|pt|main)\.py$/.test(script))
-    return script.includes('_megatron/') ? MEGATRON_SWIFT : SWIFT;
+/**
+ * Returns the dialect of a script's arguments, or why they are not read: by the forms of scripts, or else by the number of known
+ * arguments.
+ */
+function dialectOf(script: string, words: readonly Word[]): Dialect | Refusal {
   const names = readArguments(words, { file: '', keys: {} }).entries.map(({ path }) => path[0] ?? '');
+  for (const { fits } of scriptForms()) {
+    const dialect = fits(script, names);
+    if (dialect !== null) return dialect;
+  }
   const megatron = isMegatronDeepSpeed(names) ? MEGATRON_DEEPSPEED : MEGATRON;
-  if (/pretrain_\w+\.py$/.test(script)) return megatron;
-  const known = ({ keys }: { readonly keys: KeyTable }): number =>
+  const numKnown = ({ keys }: { readonly keys: KeyTable }): number =>
     names.filter((name) => Object.hasOwn(keys, name)).length;
-  if (/torchtitan[./]train/.test(script) || names.some((name) => isTorchTitan(name))) return TORCHTITAN;
-  const isOf = (dialect: Dialect, ...marks: string[]): boolean =>
-    marks.some((mark) => names.includes(mark) && Object.hasOwn(dialect.keys, mark));
-  if (isOf(DIFFSYNTH, 'model_paths', 'model_id_with_origin_paths', 'dataset_base_path')) return DIFFSYNTH;
-  if (isOf(WAN, 'dit_fsdp', 't5_fsdp', 'ulysses_size', 'ckpt_dir')) return WAN;
-  if (isOf(LLAMA_FACTORY, 'finetuning_type', 'cutoff_len', 'lora_target', 'stage')) return LLAMA_FACTORY;
-  if (/(^|\/)trl\//.test(script) || isOf(TRL, 'use_peft', 'assistant_only_loss', 'dataset_text_field'))
-    return TRL_SCRIPT;
   // The dialect must know most of the arguments. The script is another one than Megatron-LM's, so it may have arguments of its own.
   return [{ ...megatron, hasOthers: true }, WAN, DIFFSYNTH].reduce<Dialect>(
-    (best, one) => (known(one) > Math.max(known(best), names.length / 2) ? one : best),
+    (best, dialect) => (numKnown(dialect) > Math.max(numKnown(best), names.length / 2) ? dialect : best),
     OWN_SCRIPT,
   );
 }

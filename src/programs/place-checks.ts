@@ -1,11 +1,11 @@
-import type { Meant } from './rows/meant';
-import type { Place, Told } from './rows/reading';
+import type { TranslatedEntry } from './rows/meant';
+import type { LineEffect, Place } from './rows/reading';
 import { type Together, whereOf } from './together';
 
 /** Results of checking the numbers of ranks, machines and rows together. */
 interface PlaceFindings {
   /** The errors in lines that give these numbers. */
-  readonly findings: ReadonlyMap<Meant, Told>;
+  readonly findings: ReadonlyMap<TranslatedEntry, LineEffect>;
   /** Settings that follow from the number of rows per step, each with the line that has this number. */
   readonly derived: readonly Derived[];
 }
@@ -13,16 +13,16 @@ interface PlaceFindings {
 interface Derived {
   readonly path: 'batch' | 'accumulation' | 'parallel.microbatches';
   readonly value: number;
-  readonly by: Meant;
+  readonly by: TranslatedEntry;
 }
 
 /** Checks that the numbers of processes, machines, degrees and rows agree, and divides the rows of a step over ranks. */
-export function placeFindings(meant: readonly Meant[], said: Together): PlaceFindings {
-  const findings = new Map<Meant, Told>();
-  const wrong = (by: Meant | undefined, why: string): void => {
+export function placeFindings(meant: readonly TranslatedEntry[], said: Together): PlaceFindings {
+  const findings = new Map<TranslatedEntry, LineEffect>();
+  const wrong = (by: TranslatedEntry | undefined, why: string): void => {
     if (by !== undefined && !findings.has(by)) findings.set(by, { effect: 'error', why });
   };
-  const lineOf = (key: keyof Place): Meant | undefined =>
+  const lineOf = (key: keyof Place): TranslatedEntry | undefined =>
     meant.findLast(({ meaning }) => meaning.place?.[key] !== undefined);
   const { world, machines = 1, ranksPerMachine } = said.place;
   const worldLine = lineOf('world') ?? lineOf('ranksPerMachine');
@@ -59,7 +59,7 @@ function inPipeline({ settings, place }: Together): Together {
 /**
  * Returns the number of passes that a program chooses if no line has this number. Source for swift: swift/trainers/arguments.py.
  */
-function usualPasses({ settings, place }: Together, line: Meant | undefined): readonly Derived[] {
+function usualPasses({ settings, place }: Together, line: TranslatedEntry | undefined): readonly Derived[] {
   const { world, usualRows, globalBatch } = place;
   const isSaid = globalBatch !== undefined || settings.get('accumulation')?.by != null;
   if (line === undefined || usualRows === undefined || world === undefined || isSaid) return [];
@@ -75,7 +75,7 @@ function usualPasses({ settings, place }: Together, line: Meant | undefined): re
 function microbatches(
   { path, value }: Derived,
   { place }: Together,
-  line: Meant | undefined,
+  line: TranslatedEntry | undefined,
 ): readonly Derived[] {
   const { microRows } = place;
   if (path !== 'batch' || line === undefined || microRows === undefined || value % microRows !== 0) return [];
@@ -85,9 +85,9 @@ function microbatches(
 interface BatchFacts {
   readonly world: number | undefined;
   /** The line that has the number of rows per step. */
-  readonly line: Meant | undefined;
-  readonly findings: Map<Meant, Told>;
-  readonly wrong: (by: Meant | undefined, why: string) => void;
+  readonly line: TranslatedEntry | undefined;
+  readonly findings: Map<TranslatedEntry, LineEffect>;
+  readonly wrong: (by: TranslatedEntry | undefined, why: string) => void;
 }
 
 /** Divides the rows of a step over ranks and passes. If the rows per rank and the passes are given too, checks that all agree. */
@@ -162,6 +162,6 @@ function dataRanksOf(
   return null;
 }
 
-function nameOf(meant: Meant | undefined): string {
+function nameOf(meant: TranslatedEntry | undefined): string {
   return meant === undefined ? 'by default' : `${meant.entry.key}, ${whereOf(meant.entry)}`;
 }

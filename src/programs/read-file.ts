@@ -1,39 +1,17 @@
 import { dirname, normalize, resolve } from 'node:path';
 import { knownKeys, LONGEST_PATH, locatedText, requireShort } from '../config';
 import { ConfigError, MOST_CONFIG_BYTES, readRegularFile, shown } from '../core';
-import { ACCELERATE, FSDP_CONFIG } from './accelerate/accelerate';
-import { DEEPSPEED } from './deepspeed/deepspeed';
 import { HOSTFILE } from './launchers/torchrun';
-import { pythonSources } from './python/read-python';
+import { pythonSources } from './read-python';
+import type { FileForm } from './registry/program';
+import { fileForms, programs } from './registry/registry';
 import type { KeyTable } from './rows/key-row';
 import type { Dialect, LocatedKey, Source } from './rows/meant';
 import { calledScripts, type ScriptLaunch, scriptLaunches, type WrittenFiles } from './script';
 import { requireFew } from './shell/limits';
 import type { WrittenFile } from './shell/script';
 import { type Located, locatedToml } from './toml';
-import { AXOLOTL } from './trainers/axolotl';
-import { LLAMA_FACTORY } from './trainers/llama-factory';
-import { LLAMA_FACTORY_V1 } from './trainers/llama-factory-v1';
-import { MEGATRON_SWIFT } from './trainers/megatron-swift';
-import { SWIFT, SWIFT_FSDP } from './trainers/swift';
-import { TORCHTITAN } from './trainers/torchtitan';
-import { TRL } from './trainers/trl';
 import { MODEL_PATHS } from './videos/diffsynth';
-
-/** Dialects of YAML and JSON files. */
-const FILE_DIALECTS: readonly Dialect[] = [
-  ACCELERATE,
-  DEEPSPEED,
-  SWIFT_FSDP,
-  LLAMA_FACTORY,
-  FSDP_CONFIG,
-  AXOLOTL,
-  TRL,
-  LLAMA_FACTORY_V1,
-];
-
-/** Dialects that are tried only if the file names a model or data, because other kinds of files have the same keys for sizes. */
-const COMMAND_FILES: readonly Dialect[] = [SWIFT, MEGATRON_SWIFT];
 
 /** The launches of another program's file, each with its sources; a file of settings counts as one launch. */
 export type ForeignFile = readonly ScriptLaunch[];
@@ -103,9 +81,10 @@ export function readReferred(name: string, cwd: string, written?: WrittenFiles):
 function callsOf(text: string, file: string): readonly Source[] {
   const sources = pythonSources(text, file);
   if (sources.length > 0) return sources;
+  const trainers = programs().flatMap(({ calls }) => Object.keys(calls?.functions ?? {})[0] ?? []);
   throw new ConfigError(
     `${file} makes no call that is read: FullyShardedDataParallel, fully_shard, DistributedDataParallel, init_device_mesh, ` +
-      'MixedPrecision, CPUOffload, Accelerator and its plugins, TrainingArguments, SFTConfig or LoraConfig; name the file that does',
+      `MixedPrecision, CPUOffload, Accelerator and its plugins, ${trainers.join(', ')} or LoraConfig; name the file that does`,
     { file },
   );
 }
@@ -154,21 +133,14 @@ function sourceOf(text: string, file: string, name = file): Source | null {
       `${file} has the sizes of a model, and no settings of a training; write model: { from: '${dirname(name)}' }`,
       { file },
     );
-  const isOfCommand = known(['model', 'dataset', 'load', 'mcore_model']) > 0;
-  // TorchTitan also takes its settings as JSON: sections, of which several have names of our settings.
-  const isTitan = !isToml && known(TITAN_SECTIONS) > 1;
-  const dialects =
-    isToml || isTitan ? [TORCHTITAN] : [...FILE_DIALECTS, ...(isOfCommand ? COMMAND_FILES : [])];
-  const [best = null] = dialects
-    .map((dialect) => ({
-      dialect,
-      score: known(namesOf(dialect)),
-    }))
+  const { forms, isSure } = formsOf(isToml, known);
+  const [best = null] = forms
+    .map(({ dialect }) => ({ dialect, score: known(namesOf(dialect)) }))
     .toSorted((a, b) => b.score - a.score);
   const ours = known([...knownKeys(''), 'hardware', 'gpus']);
   const most = Math.max(best?.score ?? 0, ours);
   if (best === null || most * LEAST_KNOWN < keys.length || most === 0) throw unknownFile(file);
-  if (best.score <= ours && !isTitan) return null;
+  if (best.score <= ours && !isSure) return null;
   return {
     dialect: best.dialect,
     entries: entriesOf(input, best.dialect.keys, {
@@ -182,16 +154,20 @@ function sourceOf(text: string, file: string, name = file): Source | null {
   };
 }
 
-/** Sections of TorchTitan's settings that no other program's file has at its top. */
-const TITAN_SECTIONS = [
-  'training',
-  'parallelism',
-  'activation_checkpoint',
-  'checkpoint',
-  'job',
-  'metrics',
-  'lr_scheduler',
-];
+/** Returns the forms that a file can have, and whether its sections are those of one program, although settings of ours have the same names. */
+function formsOf(
+  isToml: boolean,
+  known: (names: readonly string[]) => number,
+): { readonly forms: readonly FileForm[]; readonly isSure: boolean } {
+  const all = fileForms();
+  if (isToml) return { forms: all.filter((form) => form.isToml === true), isSure: false };
+  const sure = all.filter(({ sections = [] }) => known(sections) > 1);
+  if (sure.length > 0) return { forms: sure, isSure: true };
+  const forms = all.filter(
+    (form) => form.isToml !== true && (form.needs === undefined || known(form.needs) > 0),
+  );
+  return { forms, isSure: false };
+}
 
 /** Returns the names of a dialect's keys at the top of a file, with and without the beginning that may be left out. */
 function namesOf({ keys, prefixes }: Dialect): readonly string[] {
@@ -262,7 +238,8 @@ function hostfile(text: string, file: string): Source {
 }
 
 function unknownFile(file: string): ConfigError {
-  const names = [...FILE_DIALECTS, TORCHTITAN].map(({ name }) => name).join(', ');
+  const forms = fileForms().filter(({ needs }) => needs === undefined);
+  const names = forms.map(({ dialect }) => dialect.name).join(', ');
   return new ConfigError(
     `${file} has no settings of this library, ${names}, and it launches no training; name a file of one of these programs`,
     { file },

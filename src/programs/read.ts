@@ -5,8 +5,8 @@ import { ConfigError } from '../core';
 import { assemble } from './assemble';
 import { isLaunch } from './command';
 import { isScriptName, readForeign, readReferred, writtenBy } from './read-file';
-import type { Meaning } from './rows/key-row';
-import { hasOpenVariable, type Meant, meantBy, type Source, valuesOf } from './rows/meant';
+import type { Translation } from './rows/key-row';
+import { hasOpenVariable, meantBy, type Source, type TranslatedEntry, valuesOf } from './rows/meant';
 import type { Reading } from './rows/reading';
 import { type ScriptLaunch, scriptLaunches, type WrittenFiles } from './script';
 
@@ -28,44 +28,44 @@ const COMMAND_LINE = 'command line';
  * Reads another program's settings: a file, a launch script, or a command as its words. Returns a reading per launch. Throws: CONFIG if
  * nothing there is a setting of a known program.
  */
-export function readAll(asked: Foreign, options: ReadOptions = {}): readonly Reading[] {
+export function readAll(foreign: Foreign, options: ReadOptions = {}): readonly Reading[] {
   const { cwd = '.' } = options;
-  return launchesOf(asked, cwd).map((launch) => readingOf(launch, { ...options, cwd }));
+  return launchesOf(foreign, cwd).map((launch) => readingOf(launch, { ...options, cwd }));
 }
 
 /** Reads settings that have one launch. Throws: CONFIG if there are several launches, with the lines of the launches. */
-export function readConfig(asked: Foreign, options: ReadOptions = {}): Reading {
-  requireKind('readConfig', 'the settings', asked, either(text, listOf(text)));
+export function readConfig(foreign: Foreign, options: ReadOptions = {}): Reading {
+  requireKind('readConfig', 'the settings', foreign, either(text, listOf(text)));
   requireKind('readConfig', 'the options', options, fields);
-  const launches = launchesOf(asked, options.cwd ?? '.');
+  const launches = launchesOf(foreign, options.cwd ?? '.');
   const [first, second] = launches;
-  if (first === undefined) throw new ConfigError(`${String(asked)} has no settings`);
+  if (first === undefined) throw new ConfigError(`${String(foreign)} has no settings`);
   if (second !== undefined) {
-    const lines = launches.map(({ line }) => `${String(asked)}:${line}`).join(', ');
+    const lines = launches.map(({ line }) => `${String(foreign)}:${line}`).join(', ');
     throw new ConfigError(
-      `${String(asked)} launches ${launches.length} trainings; name one of them: ${lines}`,
+      `${String(foreign)} launches ${launches.length} trainings; name one of them: ${lines}`,
     );
   }
   return readingOf(first, options);
 }
 
-function launchesOf(asked: Foreign, cwd: string): readonly ScriptLaunch[] {
-  if (typeof asked !== 'string') return commandLaunches(asked.map(quoted).join(' '));
-  const [, file, line] = /^(.*):(\d+)$/.exec(asked) ?? [];
-  if (file !== undefined && line !== undefined && !existsSync(resolve(cwd, asked))) {
+function launchesOf(foreign: Foreign, cwd: string): readonly ScriptLaunch[] {
+  if (typeof foreign !== 'string') return commandLaunches(foreign.map(quoted).join(' '));
+  const [, file, line] = /^(.*):(\d+)$/.exec(foreign) ?? [];
+  if (file !== undefined && line !== undefined && !existsSync(resolve(cwd, foreign))) {
     const launches = readForeign(file, cwd) ?? [];
     const found = launches.filter((launch) => launch.line === Number(line));
     if (found.length > 0) return found;
     const lines = launches.flatMap((launch) => (launch.line === null ? [] : [launch.line]));
     throw new ConfigError(
-      `${asked}: no training is launched on this line; lines with a launch: ${lines.join(', ') || 'none'}`,
+      `${foreign}: no training is launched on this line; lines with a launch: ${lines.join(', ') || 'none'}`,
     );
   }
-  if (/\s/.test(asked) && !existsSync(resolve(cwd, asked))) return commandLaunches(asked);
-  const launches = readForeign(asked, cwd);
+  if (/\s/.test(foreign) && !existsSync(resolve(cwd, foreign))) return commandLaunches(foreign);
+  const launches = readForeign(foreign, cwd);
   if (launches === null)
     throw new ConfigError(
-      `${asked} has settings of shardlab; shardlab run and shardlab plan take this file as it is`,
+      `${foreign} has settings of shardlab; shardlab run and shardlab plan take this file as it is`,
     );
   return launches;
 }
@@ -99,7 +99,7 @@ interface Places {
 /**
  * Returns the lines of the files to which a source refers, then the source's own, because arguments replace settings of files.
  */
-function withReferred(source: Source, places: Places, above: readonly string[]): readonly Meant[] {
+function withReferred(source: Source, places: Places, above: readonly string[]): readonly TranslatedEntry[] {
   const { cwd, written } = places;
   const failures = new Map<string, string>();
   const empty = new Set<string>();
@@ -126,7 +126,7 @@ function withReferred(source: Source, places: Places, above: readonly string[]):
   );
   return [
     ...within,
-    ...own.flatMap((one): readonly Meant[] => {
+    ...own.flatMap((one): readonly TranslatedEntry[] => {
       const { file, script, unread = 'error' } = one.meaning;
       if (script !== undefined && !files.includes(script)) return []; // the user has not given the script's file
       const failure = failures.get(file ?? script ?? '');
@@ -140,7 +140,7 @@ function withReferred(source: Source, places: Places, above: readonly string[]):
   ];
 }
 
-const OPEN_NAME: Meaning = {
+const OPEN_NAME: Translation = {
   effect: 'warning',
   why: 'depends on a variable that these lines do not set, so it is not read',
 };

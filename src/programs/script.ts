@@ -73,13 +73,16 @@ export function scriptLaunches(text: string, file: string): readonly ScriptLaunc
  * Returns the number of ranks of a trainer's command that sees one GPU and does not state a number of processes: swift then starts
  * one process. Source: ms-swift's swift/cli/main.py, which starts torchrun only with NPROC_PER_NODE or NNODES.
  */
-function oneProcess({ isTrainer, sources }: Launch, environment: readonly Source[]): readonly Source[] {
+function oneProcess(
+  { choosesProcesses, sources }: Launch,
+  environment: readonly Source[],
+): readonly Source[] {
   const given = (name: string): unknown =>
     environment.flatMap(({ entries }) => entries).findLast(({ key }) => key === name)?.value;
   const [at] = sources;
   const isOne = /^\d+$/.test(String(given('CUDA_VISIBLE_DEVICES')));
   if (
-    !isTrainer ||
+    choosesProcesses !== true ||
     !isOne ||
     at === undefined ||
     given('NPROC_PER_NODE') !== undefined ||

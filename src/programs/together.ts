@@ -1,22 +1,22 @@
-import type { Meant } from './rows/meant';
-import type { Entry, Place, Told } from './rows/reading';
+import type { TranslatedEntry } from './rows/meant';
+import type { Entry, LineEffect, Place } from './rows/reading';
 
 /** A setting's value, and the line that has it; the line is null if the value is a program's default. */
-export interface Said {
+export interface SettingSource {
   readonly value: unknown;
-  readonly by: Meant | null;
+  readonly by: TranslatedEntry | null;
 }
 
 /** The settings of all lines together. */
 export interface Together {
   /** Settings by path, each with the line that set it last, or with null for a program's default. */
-  readonly settings: ReadonlyMap<string, Said>;
+  readonly settings: ReadonlyMap<string, SettingSource>;
   readonly place: Partial<Place>;
 }
 
 /** Merges the settings of lines; defaults of programs come first. */
-export function together(meant: readonly Meant[], ranks: number | undefined): Together {
-  const settings = new Map<string, Said>();
+export function together(meant: readonly TranslatedEntry[], ranks: number | undefined): Together {
+  const settings = new Map<string, SettingSource>();
   let place: Partial<Place> = {};
   // A line's `usual` settings replace a program's defaults.
   const usual = [...meant].sort((a, b) => Number(a.row !== null) - Number(b.row !== null));
@@ -49,9 +49,9 @@ const WARMUP = 'schedule.warmupSteps';
  * findings of the lines that have the warm-up.
  */
 export function leftOutWarmup(
-  meant: readonly Meant[],
-  settings: Map<string, Said>,
-): readonly (readonly [Meant, Told])[] {
+  meant: readonly TranslatedEntry[],
+  settings: Map<string, SettingSource>,
+): readonly (readonly [TranslatedEntry, LineEffect])[] {
   const steps = settings.get(WARMUP)?.value;
   if (steps === undefined || settings.has('steps') || settings.has('schedule.maxSteps')) return [];
   settings.delete(WARMUP);
@@ -64,10 +64,10 @@ export function leftOutWarmup(
  * schedules refuse it. Returns the findings of the lines that have the warm-up.
  */
 export function onlyWarmup(
-  meant: readonly Meant[],
-  settings: Map<string, Said>,
+  meant: readonly TranslatedEntry[],
+  settings: Map<string, SettingSource>,
   { isWarmupCut = false }: Partial<Place>,
-): readonly (readonly [Meant, Told])[] {
+): readonly (readonly [TranslatedEntry, LineEffect])[] {
   const warmup = settings.get(WARMUP);
   const end = settings.get('schedule.maxSteps')?.value ?? settings.get('steps')?.value;
   if (typeof warmup?.value !== 'number' || typeof end !== 'number' || warmup.value < end) return [];
@@ -84,7 +84,10 @@ export function onlyWarmup(
 }
 
 /** Returns a warning for each line that has the warm-up. */
-function warmupLines(meant: readonly Meant[], why: string): readonly (readonly [Meant, Told])[] {
+function warmupLines(
+  meant: readonly TranslatedEntry[],
+  why: string,
+): readonly (readonly [TranslatedEntry, LineEffect])[] {
   return meant
     .filter(({ meaning: { sets = {}, usual = {} } }) => Object.hasOwn({ ...sets, ...usual }, WARMUP))
     .map((one) => [one, { effect: 'warning', why }]);

@@ -32,11 +32,11 @@ const MOST_STEPS = 10;
  * Replaces a published model by a model of the same kind that a small machine can train, and that the same degrees divide. Only the first steps
  * of a long training remain.
  */
-export function toyConfig(asked: TrainConfigInput, options: ToyOptions): ToyConfig {
-  const parsed = parseTrainConfig(asked);
+export function toyConfig(input: TrainConfigInput, options: ToyOptions): ToyConfig {
+  const parsed = parseTrainConfig(input);
   const notes: string[] = [];
   const config = withSteps(
-    withMesh(withModel(asked, parsed, notes), parsed, options),
+    withMesh(withModel(input, parsed, notes), parsed, options),
     parsed,
     options,
     notes,

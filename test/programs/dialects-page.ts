@@ -1,4 +1,4 @@
-import { DIALECTS } from '../../src/programs/dialect-list';
+import { dialects } from '../../src/programs/registry/registry';
 import type { KeyRow, KeyTable } from '../../src/programs/rows/key-row';
 
 // The generated part of docs/dialects.md: the keys of every dialect, by what they do.
@@ -30,7 +30,7 @@ export function dialectsPage(page: string, installed: Installed, sources: Source
   ];
   const lines = [
     `Compared with ${versions.join(', ')}: ${counts.join(', ')}; every one of these keys has a row.`,
-    ...DIALECTS.flatMap(({ name, keys }) => [
+    ...dialects().flatMap(({ name, keys }) => [
       '',
       `### ${name[0]?.toUpperCase()}${name.slice(1)}`,
       '',

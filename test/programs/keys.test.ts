@@ -5,9 +5,9 @@ import { test } from 'node:test';
 import { SETTING_ROWS, settingAt } from '../../src/config/setting-table';
 import { MODEL_PARTS } from '../../src/config/settings/model';
 import { parseTrainConfig } from '../../src/config/train-config';
-import { DIALECTS, rowOf } from '../../src/programs/dialect-list';
 import { readConfig } from '../../src/programs/read';
-import type { KeyRow, KeyTable, Meaning } from '../../src/programs/rows/key-row';
+import { dialects, rowOf } from '../../src/programs/registry/registry';
+import type { KeyRow, KeyTable, Translation } from '../../src/programs/rows/key-row';
 import type { Dialect } from '../../src/programs/rows/meant';
 import { repositoryRoot, testData } from '../support/paths';
 import { dialectsPage, type SourceKeys } from './dialects-page';
@@ -21,7 +21,7 @@ const INSTALLED: { readonly keys: Readonly<Record<string, readonly string[]>> } 
 const SOURCES: SourceKeys = JSON.parse(readFileSync(testData('dialects', 'source_keys.json'), 'utf8'));
 
 function dialectNamed(name: string): Dialect {
-  const dialect = DIALECTS.find((one) => one.name === name);
+  const dialect = dialects().find((one) => one.name === name);
   assert.ok(dialect, name);
   return dialect;
 }
@@ -97,7 +97,7 @@ test('a key that has its default value means what the dialect means without the 
 });
 
 /** Returns what a key means that is the only one. */
-function meaningOf({ keys }: Dialect, key: string, value: unknown): Meaning {
+function meaningOf({ keys }: Dialect, key: string, value: unknown): Translation {
   const own = key.split('.').at(-1) ?? '';
   const other = (name: string): unknown => (name === own ? value : undefined);
   return rowOf(keys, key)?.mean({ key: own, value, line: 1, other }) ?? {};
@@ -111,12 +111,6 @@ test('defaults that depend on other keys are those of the programs', () => {
   assert.equal(megatron.config.lora, undefined, 'all parameters train by default');
   const half = readConfig('python pretrain_gpt.py --fp16 --micro-batch-size 2');
   assert.deepEqual(half.config.gradScaler, { initScale: 2 ** 32, growthInterval: 1000 });
-  const factory = readConfig('llamafactory-cli train --model_name_or_path Qwen/Qwen-7B --lora_rank 16');
-  assert.deepEqual(
-    factory.config.lora,
-    { r: 16, alpha: 32, targets: 'all-linear' },
-    'alpha is twice the rank',
-  );
   const kept = readConfig('python pretrain_gpt.py --use-torch-fsdp2 --torch-fsdp2-no-reshard-after-forward');
   assert.equal(kept.config.parallel?.strategy, 'SHARD_GRAD_OP');
   const passes = (command: string) => readConfig(command, { world: 8 }).config.accumulation;
@@ -132,7 +126,7 @@ test('every row of a setting names settings that exist', () => {
   ]);
   const rowsOf = (keys: KeyTable): readonly KeyRow[] =>
     Object.values(keys).flatMap((row) => [row, ...(row.parts === undefined ? [] : rowsOf(row.parts))]);
-  for (const { name, keys } of DIALECTS) {
+  for (const { name, keys } of dialects()) {
     for (const { effect, says } of rowsOf(keys)) {
       if (effect === null) assert.ok(paths.has(says), `${name}: ${says}`);
       assert.notEqual(says, '', name);

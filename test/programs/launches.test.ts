@@ -192,25 +192,6 @@ test('a command that launches nothing is refused with the commands that do', () 
   );
 });
 
-test("LLaMA-Factory's YAML", () => {
-  const reading = readText(
-    'llama3_lora_sft.yaml',
-    'model_name_or_path: meta-llama/Meta-Llama-3-8B-Instruct\nstage: sft\ndo_train: true\nfinetuning_type: lora\nlora_target: all\nlora_rank: 16\nuse_dora: true\ndataset: identity\ntemplate: llama3\ncutoff_len: 2048\noutput_dir: saves\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 8\nlearning_rate: 1.0e-4\nnum_train_epochs: 3.0\nlr_scheduler_type: cosine\nwarmup_ratio: 0.1\nbf16: true\nddp_timeout: 180000000\n',
-  );
-  assert.equal((reading.config.model as { like?: string }).like, 'llama3-8b');
-  assert.deepEqual(
-    reading.config.lora,
-    { r: 16, alpha: 32, targets: 'all-linear', useDora: true },
-    'alpha is twice the rank',
-  );
-  assert.equal(reading.config.accumulation, 8);
-  assert.equal(effects(reading).warmup_ratio, 'warning');
-  assert.deepEqual(
-    reading.lines.filter(({ effect }) => effect === 'error'),
-    [],
-  );
-});
-
 test('torchrun takes the beginning of a name, starts one process by default, and no other dash than a hyphen', () => {
   assert.equal(readConfig('torchrun --nnode 2 --nproc_per_nod=8 train.py').world, 16);
   assert.equal(readConfig('torchrun train.py --bf16').world, 1);

@@ -60,16 +60,6 @@ test('a hostfile of another machine is no error if the number of machines is giv
   assert.equal(effects(launch())['--hostfile'], 'error');
 });
 
-test("TorchTitan's settings are read as JSON too", () => {
-  const settings = {
-    model: { name: 'llama3', flavor: '8B' },
-    training: { local_batch_size: 2, steps: 100 },
-    parallelism: { tensor_parallel_degree: 2 },
-  };
-  const { config } = readText('train.json', JSON.stringify(settings));
-  assert.deepEqual([config.model, config.batch, config.parallel?.tp], ['llama3-8b', 2, 2]);
-});
-
 test('swift with one visible GPU and no number of processes is one process', () => {
   const line = 'swift sft --model Qwen/Qwen2.5-7B-Instruct --dataset x.jsonl\n';
   assert.equal(readText('a.sh', `CUDA_VISIBLE_DEVICES=0 ${line}`).world, 1);

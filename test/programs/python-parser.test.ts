@@ -4,7 +4,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { PYTHON_CALLS, pythonSources } from '../../src/programs/python/read-python';
+import { pythonSources } from '../../src/programs/read-python';
+import { pythonCalls } from '../../src/programs/registry/registry';
 import { repositoryRoot, testData } from '../support/paths';
 
 // The reader finds the calls that Python's own parser finds.
@@ -15,7 +16,7 @@ after(() => rmSync(folder, { recursive: true, force: true }));
 type Call = readonly [line: number, name: string, keywords: readonly string[]];
 
 function byPython(files: readonly string[]): Readonly<Record<string, readonly Call[]>> {
-  const names = JSON.stringify(Object.keys(PYTHON_CALLS.keys));
+  const names = JSON.stringify(Object.keys(pythonCalls().keys));
   const script = testData('dialects', 'list_calls.py');
   // The script prints this type.
   return JSON.parse(execFileSync('python3', [script, names, ...files], { encoding: 'utf8' }));
@@ -29,7 +30,7 @@ function byReader(file: string): readonly Call[] {
   return pythonSources(readFileSync(file, 'utf8'), file).flatMap(
     ({ dialect, entries: [head, ...given] }): Call[] => {
       if (head === undefined) return [];
-      const isUnread = dialect.name !== PYTHON_CALLS.name && given.length === 0;
+      const isUnread = dialect.name !== pythonCalls().name && given.length === 0;
       const name = isUnread ? UNREAD : (head.path[0] ?? '');
       return head.path.length === 1 ? [[head.line, name, given.map(({ path }) => path.at(-1) ?? '')]] : [];
     },

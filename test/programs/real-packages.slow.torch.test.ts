@@ -4,7 +4,6 @@ import { type TestContext, test } from 'node:test';
 import { modelShape } from '../../src/config/settings/model';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import { buildModel } from '../../src/nn/models/build-model';
-import type { TargetName } from '../../src/programs/export/targets';
 import { rateOf } from '../../src/sharding/optim/lr-schedule';
 import { testData } from '../support/paths';
 import { bundleOf } from './export/export-fixture';
@@ -34,7 +33,7 @@ interface Place {
 function readBy(
   context: TestContext,
   reader: string,
-  to: TargetName,
+  to: string,
   config: TrainConfigInput,
   { machines = 1, gpusPerMachine }: Place,
 ): Readonly<Record<string, unknown>> {
@@ -197,18 +196,13 @@ test('PEFT finds the layers that the bundles of swift and LLaMA-Factory name: by
   skip: without('peft') || without('transformers'),
 }, (context) => {
   const gpt = { kind: 'gpt', layers: 2, dim: 32, heads: 4, vocab: 256, seq: 16 } as const;
-  const cases: readonly (readonly [
-    TargetName,
-    TrainConfigInput['model'],
-    string | string[],
-    RegExp,
-    number,
-  ])[] = [
-    ['swift', LLAMA, ['model.layers.*.self_attn.q_proj'], /^model\.layers\.\d\.self_attn\.q_proj$/, 8],
-    ['llamafactory', LLAMA, ['*.v_proj', 'o_proj'], /^model\.layers\.\d\.self_attn\.[vo]_proj$/, 16],
-    ['llamafactory', gpt, ['qkv'], /^transformer\.h\.\d\.attn\.c_attn$/, 2],
-    ['llamafactory', gpt, 'all-linear', /^transformer\.h\.\d\.(attn|mlp)\.c_\w+$/, 8],
-  ];
+  const cases: readonly (readonly [string, TrainConfigInput['model'], string | string[], RegExp, number])[] =
+    [
+      ['swift', LLAMA, ['model.layers.*.self_attn.q_proj'], /^model\.layers\.\d\.self_attn\.q_proj$/, 8],
+      ['llamafactory', LLAMA, ['*.v_proj', 'o_proj'], /^model\.layers\.\d\.self_attn\.[vo]_proj$/, 16],
+      ['llamafactory', gpt, ['qkv'], /^transformer\.h\.\d\.attn\.c_attn$/, 2],
+      ['llamafactory', gpt, 'all-linear', /^transformer\.h\.\d\.(attn|mlp)\.c_\w+$/, 8],
+    ];
   for (const [to, model, targets, name, num] of cases) {
     const config = { model, lora: { r: 2, targets } } as TrainConfigInput; // not a constant
     const { layers, rank } = readBy(context, 'peft', to, config, { gpusPerMachine: 1 });

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { settingAt } from '../../src/config/setting-table';
 import { checkTrainConfig } from '../../src/config/train-config';
 import { assemble, withModel } from '../../src/programs/assemble';
-import { DIALECTS } from '../../src/programs/dialect-list';
+import { dialects } from '../../src/programs/registry/registry';
 import type { KeyTable } from '../../src/programs/rows/key-row';
 import { type Dialect, type LocatedKey, meantBy } from '../../src/programs/rows/meant';
 
@@ -54,7 +54,7 @@ function wronglyUsed(dialect: Dialect, entries: readonly LocatedKey[]): readonly
 test('no key with a value that a run refuses is read as used', () => {
   const wrong = new Set<string>();
   let count = 0;
-  for (const dialect of DIALECTS) {
+  for (const dialect of dialects()) {
     for (const path of pathsOf(dialect.keys)) {
       for (const value of VALUES) {
         for (const text of wronglyUsed(dialect, [entryOf(path, value, 1)])) wrong.add(text);
@@ -67,7 +67,7 @@ test('no key with a value that a run refuses is read as used', () => {
 });
 
 test('no key is read as used if it contradicts other keys so that a run refuses them', () => {
-  for (const dialect of DIALECTS) {
+  for (const dialect of dialects()) {
     const paths = pathsOf(dialect.keys);
     const settings = paths.filter((path) => VALUES.some((value) => setsSomething(dialect, path, value)));
     if (settings.length === 0) continue;

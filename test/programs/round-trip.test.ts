@@ -3,16 +3,16 @@ import { basename, dirname } from 'node:path';
 import { test } from 'node:test';
 import { modelShape } from '../../src/config/settings/model';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
+import { targetNamed } from '../../src/programs/bundle/bundle';
 import type { BundleModel } from '../../src/programs/export/target';
-import { TARGETS, type TargetName } from '../../src/programs/export/targets';
 import { readConfig } from '../../src/programs/read';
 import { folderOf } from './read-files';
 
 /** Writes a bundle's text files, and returns their folder. */
-function bundleOf(input: TrainConfigInput, to: TargetName, machines = 1, gpusPerMachine = 4): string {
+function bundleOf(input: TrainConfigInput, to: string, machines = 1, gpusPerMachine = 4): string {
   const config = parseTrainConfig({ model: 'tiny', ...input });
   const shape = modelShape(config) as BundleModel; // tiny is a gpt
-  const files = TARGETS[to].files({
+  const files = targetNamed(to).files({
     config,
     shape,
     machines,

@@ -9,10 +9,11 @@ import { decayStepsOf } from '../../src/config/settings/schedule';
 import { STRATEGIES, STRATEGY_NAMES } from '../../src/config/strategies';
 import { checkTrainConfig, type TrainConfig } from '../../src/config/train-config';
 import { ConfigError } from '../../src/core/errors';
-import { exportedSettings } from '../../src/programs/export/report';
+import { targetNamed } from '../../src/programs/bundle/bundle';
+import { exportedSettings } from '../../src/programs/bundle/report';
 import type { BundleFacts, BundleModel, Target } from '../../src/programs/export/target';
-import { TARGET_NAMES, TARGETS, type TargetName } from '../../src/programs/export/targets';
 import { readConfig } from '../../src/programs/read';
+import { targetNames } from '../../src/programs/registry/registry';
 import { HAS_ALL_CASES } from '../support/cases';
 import { folderOf } from './read-files';
 
@@ -24,7 +25,7 @@ const NUM_RUNS = HAS_ALL_CASES ? 500 : 150;
 const LLAMA = { kind: 'llama', layers: 16, dim: 64, heads: 8, kvHeads: 4, vocab: 256, seq: 64 } as const;
 
 /** Where a target's settings are: the file that starts it, and whether a script in Python has the rest. */
-const ENTRIES: Readonly<Record<TargetName, readonly string[]>> = {
+const ENTRIES: Readonly<Record<string, readonly string[]>> = {
   torchrun: ['launch.sh'],
   accelerate: ['launch_0.sh'],
   deepspeed: ['launch.sh', 'ds_config.json'],
@@ -37,7 +38,7 @@ const ENTRIES: Readonly<Record<TargetName, readonly string[]>> = {
 };
 
 /** Targets whose files of settings have all settings. */
-const WHOLE: readonly TargetName[] = ['megatron', 'torchtitan', 'swift', 'llamafactory'];
+const WHOLE: readonly string[] = ['megatron', 'torchtitan', 'swift', 'llamafactory'];
 
 const configs = fc.record({
   machines: fc.constantFrom(1, 2),
@@ -162,8 +163,8 @@ function rounded(value: number): number {
 const PATHS = WHOLE_SETTINGS.map(({ path }) => path as string).filter((path) => path !== 'model');
 
 /** Exports a config, reads it back, and compares the settings. Returns whether the target could say it. */
-function compare(config: TrainConfig, to: TargetName, machines: number): boolean {
-  const target: Target = TARGETS[to];
+function compare(config: TrainConfig, to: string, machines: number): boolean {
+  const target: Target = targetNamed(to);
   const shape = modelShape(config) as BundleModel; // the models drawn
   const facts: BundleFacts = {
     config,
@@ -184,7 +185,7 @@ function compare(config: TrainConfig, to: TargetName, machines: number): boolean
   const files = Object.fromEntries(target.files(facts).map(({ path, text }) => [path, text]));
   const cwd = folderOf(files);
   const listed = new Set(settings.filter(({ effect }) => effect !== 'said').map(({ setting }) => setting));
-  for (const entry of ENTRIES[to].filter((name) => name in files)) {
+  for (const entry of (ENTRIES[to] ?? []).filter((name) => name in files)) {
     const reading = readConfig(entry, { cwd, world: 8 * machines });
     assert.deepEqual(
       reading.lines.filter(({ effect }) => effect === 'error'),
@@ -232,7 +233,7 @@ function isByOther(path: string, listed: ReadonlySet<string>): boolean {
   return (together[path] ?? []).some((one) => listed.has(one));
 }
 
-for (const to of TARGET_NAMES) {
+for (const to of targetNames()) {
   test(`config → ${to} → config is stable for every setting that the report does not list`, () => {
     let count = 0;
     fc.assert(

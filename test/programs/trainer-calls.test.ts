@@ -112,19 +112,3 @@ args = TrainingArguments(
   assert.match(whyOf(reading, 'TrainingArguments.fsdp_config'), /line 14 computes it/);
   assert.match(whyOf(reading, 'TrainingArguments.push_to_hubb'), /did you mean "push_to_hub"/);
 });
-
-test("TRL's SFTConfig has TRL's defaults, and a regular expression of targets is refused", () => {
-  const reading = readText(
-    'sft.py',
-    `from trl import SFTConfig
-from peft import LoraConfig
-config = SFTConfig(output_dir="out", max_length=2048, packing=True)
-lora = LoraConfig(target_modules=r".*(q|v)_proj")
-`,
-  );
-  assert.equal(reading.config.optimizer?.lr, 2e-5);
-  assert.equal(reading.config.activationCheckpointing, 'full');
-  assert.deepEqual(reading.config.mixedPrecision, { paramDtype: 'bfloat16', reduceDtype: 'float32' });
-  assert.deepEqual(reading.config.lora, { r: 8, alpha: 8, dropout: 0, targets: ['q_proj', 'v_proj'] });
-  assert.equal(effects(reading)['LoraConfig.target_modules'], 'refused');
-});

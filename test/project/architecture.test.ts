@@ -115,12 +115,13 @@ function storiesOf(text: string): Map<string, readonly { readonly number: number
   );
 }
 
-/** Folders below a folder that a reader may open: not those of a kernel's assembly, and not a room per subcommand or document. */
+/** Folders below a folder that a reader may open: not those of a kernel's assembly, and not a room per subcommand, program or document. */
 function folders(top: string): string[] {
   const below = readdirSync(join(ROOT, top), { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isDirectory())
     .map((entry) => `${join(entry.parentPath, entry.name).slice(ROOT.length + 1)}/`);
   return below.filter(
-    (path) => !/^src\/((cli|python)\/.|claims\/(?!figures|notebook).)|\/assembly\/|__pycache__/.test(path),
+    (path) =>
+      !/^src\/((cli|python|extras)\/.|claims\/(?!figures|notebook).)|\/assembly\/|__pycache__/.test(path),
   );
 }

@@ -15,6 +15,7 @@ const WIDER: Readonly<Record<string, number>> = {
   sharding: 70,
   training: 52,
   ledger: 28,
+  programs: 109,
   planner: 73,
   figures: 61,
   cell: 54,

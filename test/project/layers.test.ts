@@ -58,6 +58,19 @@ test('an import that passes a door is found, also from the kernel', () => {
   ]);
 });
 
+test('an import of src/extras is found from everywhere, because the folder may be deleted', () => {
+  const sources = new Map([
+    ['src/index.ts', `import './extras';`],
+    ['kernel/executor.ts', `import '../src/extras';`],
+    ['src/extras/index.ts', `import { registerPrograms } from '../programs';`],
+    ['src/programs/index.ts', ''],
+  ]);
+  assert.deepEqual(layerViolations(sources), [
+    'src/index.ts imports src/extras/index.ts: src/extras may be deleted, so no import names it.',
+    'kernel/executor.ts imports src/extras/index.ts: src/extras may be deleted, so no import names it.',
+  ]);
+});
+
 test('an upward import between rooms of a folder, or of a room, is found; a door exports names of all rooms', () => {
   const sources = new Map([
     ['src/session/index.ts', `export { launch } from './notebook/fleet';`],

@@ -20,6 +20,7 @@ export const FLATS: readonly string[] = [
   'session',
   'claims',
   'cli',
+  'extras',
 ];
 
 /**
@@ -42,8 +43,10 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
     'trainers',
     'python',
     'videos',
-    '.',
     'export',
+    'registry',
+    '.',
+    'bundle',
   ],
   figures: ['format', 'grammar', 'static', '.', 'parity', 'plans'],
   launch: ['control', 'rank', '.'],
@@ -56,6 +59,9 @@ const BESIDE_DOORS = /^src\/(core\/(tf|code-cache\/.*)|cell\/tslab|(nn|sharding)
 
 /** The names of src/index.ts and src/rank.ts in the order: above every folder. */
 const FACADE = 'index and rank';
+
+/** The flat that no import names: src works without it ([Note: extras] in src/programs/registry/registry.ts). */
+const UNNAMED = 'extras';
 
 /** The part of src that the kernel's front process may use. */
 const FRONT_MAY_USE = ['core', 'cell'];
@@ -76,10 +82,11 @@ export function layerViolations(sources: Sources): readonly string[] {
   return [...wrong, ...frontViolations(imports)];
 }
 
-/** An import of a file in another flat that is not the flat's door. */
+/** An import of a file in another flat that is not the flat's door, or of a flat that no import names. */
 function passedDoor(from: string, to: string): string | undefined {
   const flat = flatOf(to);
   if (flat === undefined || flat === FACADE || flat === flatOf(from)) return undefined;
+  if (flat === UNNAMED) return `${from} imports ${to}: src/${UNNAMED} may be deleted, so no import names it.`;
   if (isDoor(to) || to.endsWith('.json') || BESIDE_DOORS.test(to)) return undefined;
   return `${from} imports ${to}: import from the flat's door, src/${flat}, and export the name there.`;
 }

@@ -174,7 +174,13 @@ describe('in this repository', () => {
         'test/sharding/parity/parity.slow.test.ts',
         'test/session/run/run.slow.test.ts',
       ],
-      ['test/figures/table.test.ts', 'test/programs/trl.test.ts'],
+      ['test/figures/table.test.ts', 'test/extras/trl.test.ts'],
+    ],
+    // Extras are loaded by their path.
+    [
+      'src/extras/trl/trl.ts',
+      ['test/extras/trl.test.ts', 'test/programs/keys.test.ts'],
+      ['test/figures/table.test.ts'],
     ],
     // A rank's program, the kernel's program and the worker of a process.
     [

@@ -11,14 +11,14 @@ import {
   withSettings,
 } from '../../config';
 import { ConfigError } from '../../core';
-import { planBundle, TARGET_NAMES, TARGETS, type TargetName, writeBundle } from '../../programs';
+import { planBundle, targetNames, targets, writeBundle } from '../../programs';
 import { JobData } from '../../session';
 import { setOption, wholeNumber } from '../arguments';
 import type { Io, Perform } from '../io';
 import { foreignReading } from '../read/foreign';
 
 interface ExportCommandOptions {
-  readonly to: TargetName;
+  readonly to: string;
   readonly out: string;
   readonly machines?: number;
   readonly gpusPerMachine?: number;
@@ -29,13 +29,12 @@ interface ExportCommandOptions {
 
 /** `shardlab export CONFIG --to NAME --out DIR`: writes a folder with which PyTorch trains the config elsewhere. */
 export function declareExport(command: Command, perform: Perform, io: Io): void {
-  const targets = TARGET_NAMES.map((name) => `${name}: ${TARGETS[name].says}`).join('; ');
   command
     .argument(
       '<config...>',
       `a YAML or JSON file, a preset (${Object.keys(PRESETS).join(', ')}), a model's name, a file of another program (shardlab read), or, after --, a command that launches a training`,
     )
-    .addOption(new Option('--to <name>', targets).choices(TARGET_NAMES).makeOptionMandatory())
+    .addOption(targetOption().makeOptionMandatory())
     .requiredOption('--out <folder>', 'a new or empty folder')
     .option(
       '--machines <n>',
@@ -74,7 +73,7 @@ export function declareExport(command: Command, perform: Perform, io: Io): void 
     const folder = mkdtempSync(join(tmpdir(), 'shardlab-export-'));
     try {
       const data = new JobData({ baseDir: io.cwd, folder });
-      const isOwn = TARGETS[to].data === 'own';
+      const isOwn = targets().get(to)?.data === 'own';
       const ranks = dataRanksOf(config, machines * gpusPerMachine);
       const prepared = isOwn ? undefined : await data.prepare(config, ranks);
       const init = options.init && resolve(io.cwd, options.init);
@@ -85,6 +84,12 @@ export function declareExport(command: Command, perform: Perform, io: Io): void 
       rmSync(folder, { recursive: true, force: true });
     }
   });
+}
+
+/** Returns the option --to, with what each target is. */
+function targetOption(): Option {
+  const says = [...targets()].map(([name, { says }]) => `${name}: ${says}`).join('; ');
+  return new Option('--to <name>', says).choices(targetNames());
 }
 
 /** Returns the config that the words name or describe. Throws: CONFIG if they are neither one name nor a command. */

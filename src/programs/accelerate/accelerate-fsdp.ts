@@ -1,14 +1,14 @@
 import { strategyWith } from '../../config';
 import {
-  type Asked,
   allNone,
   decides,
   isNothing,
+  type KeyInput,
   type KeyTable,
-  type Meaning,
   none,
   refused,
   settingKeys,
+  type Translation,
   wrongValue,
 } from '../rows/key-row';
 import { strategyOf, wholeOf, yes, yesOf } from '../rows/values';
@@ -16,12 +16,12 @@ import { strategyOf, wholeOf, yes, yesOf } from '../rows/values';
 // Keys for FSDP 1 and 2 of Accelerate, and keys for the sizes of its device mesh.
 
 /** Whether the keys belong to Accelerate itself, not to a program that calls Accelerate. */
-function isAccelerate(other: Asked['other']): boolean {
+function isAccelerate(other: KeyInput['other']): boolean {
   return other('distributed_type') !== undefined || other('use_fsdp') !== undefined;
 }
 
 /** Returns FSDP's strategy from all keys that decide it. Source: Accelerate's FullyShardedDataParallelPlugin. */
-function strategy({ key, other }: Asked): Meaning {
+function strategy({ key, other }: KeyInput): Translation {
   const isVersion2 = String(other('fsdp_version') ?? 1) === '2';
   const reshard = other('fsdp_reshard_after_forward');
   const named = other('fsdp_sharding_strategy');
@@ -52,12 +52,12 @@ export const UNWRAPPED =
   'without fsdp_auto_wrap_policy, Accelerate makes the whole model one unit; write fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP';
 
 /** Whether Accelerate's FSDP has no policy that chooses units. */
-export function isUnwrapped(other: Asked['other']): boolean {
+export function isUnwrapped(other: KeyInput['other']): boolean {
   return isAccelerate(other) && other('fsdp_auto_wrap_policy') === undefined;
 }
 
 /** Returns which modules are units, from the policy and the keys that the policy reads. */
-function wrap({ key, value, other }: Asked): Meaning {
+function wrap({ key, value, other }: KeyInput): Translation {
   if (isUnwrapped(other) && !key.endsWith('auto_wrap_policy'))
     return { effect: 'warning', why: `has no effect: ${UNWRAPPED}` };
   const policy = String(
@@ -81,7 +81,7 @@ function wrap({ key, value, other }: Asked): Meaning {
   }
 }
 
-function backwardPrefetch({ value }: Asked): Meaning {
+function backwardPrefetch({ value }: KeyInput): Translation {
   const name = String(value).toUpperCase();
   if (name === 'BACKWARD_PRE' || name === 'BACKWARD_POST')
     return { sets: { 'parallel.backwardPrefetch': name } };
@@ -90,7 +90,7 @@ function backwardPrefetch({ value }: Asked): Meaning {
 }
 
 /** Returns a mesh of replicas, if there are several. */
-function mesh({ other }: Asked): Meaning {
+function mesh({ other }: KeyInput): Translation {
   const dpReplicate = wholeOf(other('parallelism_config_dp_replicate_size') ?? 1);
   const dpShard = wholeOf(other('parallelism_config_dp_shard_size') ?? 1);
   if (dpReplicate === 1)
@@ -103,7 +103,7 @@ function mesh({ other }: Asked): Meaning {
 }
 
 function contextParallel(usual: 'ring' | 'ulysses') {
-  return ({ value, other }: Asked): Meaning => {
+  return ({ value, other }: KeyInput): Translation => {
     const cp = wholeOf(value);
     const kind = other('parallelism_config_cp_backend') === 'deepspeed' ? 'ulysses' : usual;
     return cp === 1

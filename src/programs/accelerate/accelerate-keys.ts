@@ -2,19 +2,19 @@ import { ConfigError } from '../../core';
 import { offloadDevice } from '../deepspeed/offload-device';
 import { addressKey, portKey } from '../launchers/torchrun';
 import {
-  type Asked,
   decides,
   exported,
   flag,
   flags,
   isNothing,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
-  type Meaning,
   none,
   place,
   refused,
   settingKeys,
+  type Translation,
   wrongValue,
 } from '../rows/key-row';
 import type { Place } from '../rows/reading';
@@ -32,7 +32,7 @@ const SWITCHES = {
 } as const;
 
 /** Returns how processes share the model, if a key says so. Source: _validate_launch_command of Accelerate. */
-function methodGiven({ other, value, key }: Asked): string | undefined {
+function methodGiven({ other, value, key }: KeyInput): string | undefined {
   const switched = Object.entries(SWITCHES).find(([name]) => isGiven(other(name)));
   if (switched !== undefined) return switched[1];
   const type = key === 'distributed_type' ? value : other('distributed_type');
@@ -40,12 +40,12 @@ function methodGiven({ other, value, key }: Asked): string | undefined {
 }
 
 /** Returns how processes share the model, from the keys that decide it. */
-function methodOf(asked: Asked): string {
-  return methodGiven(asked) ?? 'MULTI_GPU';
+function methodOf(input: KeyInput): string {
+  return methodGiven(input) ?? 'MULTI_GPU';
 }
 
 /** Returns the program that trains; undefined if no key says so, or if nothing is sharded. */
-export function accelerateStack(other: Asked['other']): Place['stack'] | undefined {
+export function accelerateStack(other: KeyInput['other']): Place['stack'] | undefined {
   const method = methodGiven({ key: '', value: undefined, line: 0, other });
   return ({ DEEPSPEED: 'deepspeed', FSDP: 'fsdp2', MEGATRON_LM: 'megatron' } as const)[method ?? ''];
 }
@@ -57,9 +57,9 @@ export function accelerateStack(other: Asked['other']): Place['stack'] | undefin
 export function readWith(method: 'DEEPSPEED' | 'FSDP' | 'MEGATRON_LM', table: KeyTable): KeyTable {
   return Object.fromEntries(
     Object.entries(table).map(([key, row]): [string, KeyRow] => {
-      const mean: KeyRow['mean'] = (asked) => {
-        const given = methodGiven(asked);
-        if (given === undefined || given === method) return row.mean(asked);
+      const mean: KeyRow['mean'] = (input) => {
+        const given = methodGiven(input);
+        if (given === undefined || given === method) return row.mean(input);
         const why = `Accelerate reads it only with distributed_type ${method}, and this training has ${given}`;
         return { effect: row.effect === 'none' ? 'none' : 'warning', why };
       };
@@ -85,12 +85,12 @@ const PLAIN = [
   'MULTI_NEURON',
 ];
 
-export function distributedType(asked: Asked): Meaning {
-  const method = methodOf(asked);
+export function distributedType(input: KeyInput): Translation {
+  const method = methodOf(input);
   if (method === 'XLA' || method === 'TPU')
     return { effect: 'refused', why: 'nothing here runs on TPUs; use MULTI_GPU or FSDP' };
   if (method === 'DEEPSPEED') {
-    const file = asked.other('deepspeed_config_file');
+    const file = input.other('deepspeed_config_file');
     if (file !== undefined)
       return {
         effect: 'used',
@@ -99,18 +99,18 @@ export function distributedType(asked: Asked): Meaning {
     return { usual: { 'parallel.strategy': 'ZERO_2' }, why: "DeepSpeed; Accelerate's default is stage 2" };
   }
   if (method === 'FSDP')
-    return isUnwrapped(asked.other)
+    return isUnwrapped(input.other)
       ? { usual: { 'parallel.strategy': 'FULL_SHARD', 'parallel.wrap': 'root' }, why: UNWRAPPED }
       : { usual: { 'parallel.strategy': 'FULL_SHARD' } };
   if (method === 'MEGATRON_LM') return { usual: { 'parallel.strategy': 'NO_SHARD' }, why: 'Megatron-LM' };
   if (!PLAIN.includes(method))
-    throw wrongValue(asked.value, [...PLAIN, 'DEEPSPEED', 'FSDP', 'MEGATRON_LM'].join(', '));
+    throw wrongValue(input.value, [...PLAIN, 'DEEPSPEED', 'FSDP', 'MEGATRON_LM'].join(', '));
   return { sets: { 'parallel.strategy': 'NO_SHARD' } };
 }
 
 /** Returns the dtypes that a plugin of Accelerate sets (source: set_mixed_precision); without a plugin, torch.autocast's. */
-function mixedPrecision(asked: Asked): Meaning {
-  const { value } = asked;
+function mixedPrecision(input: KeyInput): Translation {
+  const { value } = input;
   if (value === false)
     throw new ConfigError(
       "in YAML 1.1, the word no without quotes means false, and Accelerate stops at false; write mixed_precision: 'no'",
@@ -123,7 +123,7 @@ function mixedPrecision(asked: Asked): Meaning {
     };
   const paramDtype = floatOf(isNothing(value) ? 'no' : value);
   if (paramDtype === 'float32') return { effect: 'used', why: 'float32, which is the default here' };
-  const method = methodOf(asked);
+  const method = methodOf(input);
   const reduceDtype = method === 'FSDP' ? paramDtype : method === 'DEEPSPEED' ? undefined : 'float32';
   return {
     sets: {
@@ -146,7 +146,7 @@ const FP8 = 'a plan knows only whether matmuls are in float8, and nothing here c
 
 const MACHINE = 'an export writes one file per machine, and each file has the index of its machine';
 
-function machineRank({ value, other }: Asked): Meaning {
+function machineRank({ value, other }: KeyInput): Translation {
   const machines = Number(other('num_machines') ?? Number.NaN);
   if (value !== null && wholeOf(value, 0) >= machines)
     throw wrongValue(value, `the index of a machine, from 0 to ${machines - 1} (num_machines: ${machines})`);
@@ -204,7 +204,7 @@ export const DYNAMO_KEYS: KeyTable = {
   }),
 };
 
-function stageOf(other: Asked['other']): number {
+function stageOf(other: KeyInput['other']): number {
   return Number(other('zero_stage') ?? 2);
 }
 

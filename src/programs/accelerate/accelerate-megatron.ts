@@ -1,8 +1,16 @@
-import { type Asked, decides, type KeyTable, type Meaning, none, place, settingKeys } from '../rows/key-row';
+import {
+  decides,
+  type KeyInput,
+  type KeyTable,
+  none,
+  place,
+  settingKeys,
+  type Translation,
+} from '../rows/key-row';
 import { clip, numberOf, whole, wholeOf, word, yes, yesOf } from '../rows/values';
 
 /** A pipeline divides a pass into microbatches; without a pipeline, each microbatch is a pass of its own. */
-function microbatches({ value, other }: Asked): Meaning {
+function microbatches({ value, other }: KeyInput): Translation {
   const count = wholeOf(value);
   return Number(other('megatron_lm_pp_degree') ?? 1) > 1
     ? { sets: { 'parallel.microbatches': count }, usual: { batch: count } }

@@ -1,16 +1,16 @@
 import {
-  type Asked,
   allNone,
   decides,
   exported,
   flag,
   flags,
+  type KeyInput,
   type KeyTable,
-  type Meaning,
   none,
   refused,
   section,
   settingKeys,
+  type Translation,
   wrongValue,
 } from '../rows/key-row';
 import type { Dialect, Finding } from '../rows/meant';
@@ -33,7 +33,7 @@ import {
 } from './accelerate-keys';
 import { ACCELERATE_MEGATRON } from './accelerate-megatron';
 
-function checks(other: Asked['other']): readonly Finding[] {
+function checks(other: KeyInput['other']): readonly Finding[] {
   const file = other('deepspeed_config_file');
   const beside = [
     'zero_stage',
@@ -83,7 +83,7 @@ const fileUsual: Dialect['usual'] = (other) =>
       }
     : null;
 
-function computeEnvironment({ value }: Asked): Meaning {
+function computeEnvironment({ value }: KeyInput): Translation {
   if (value === 'LOCAL_MACHINE')
     return { effect: 'none', why: 'machines are started by hand or by a scheduler, as by default' };
   if (value === 'AMAZON_SAGEMAKER') return { effect: 'refused', why: SAGEMAKER };

@@ -1,14 +1,14 @@
 import {
-  type Asked,
   allNone,
   decides,
   isNothing,
+  type KeyInput,
   type KeyTable,
-  type Meaning,
   none,
   refused,
   section,
   settingKeys,
+  type Translation,
   warned,
   wrongValue,
 } from '../rows/key-row';
@@ -17,7 +17,7 @@ import { number, numberOf, whole, wholeFromZero, wholeOf, word, yes, yesOf } fro
 // Keys of the sections optimizer, scheduler, bf16 and fp16 of DeepSpeed's JSON.
 
 /** Returns the optimizer for a type of DeepSpeed. In DeepSpeed, Adam is AdamW unless adam_w_mode is false. */
-function optimizerType({ value, other }: Asked): Meaning {
+function optimizerType({ value, other }: KeyInput): Translation {
   const type = String(value).toLowerCase();
   const isDecoupled = other('adam_w_mode') === undefined || yesOf(other('adam_w_mode'));
   const kinds: Readonly<Record<string, string>> = {
@@ -77,7 +77,7 @@ export const OPTIMIZER: KeyTable = {
 
 const SCHEDULES = { warmuplr: 'constant', warmupdecaylr: 'linear', warmupcosinelr: 'cosine' } as const;
 
-function scheduleType({ value, other }: Asked): Meaning {
+function scheduleType({ value, other }: KeyInput): Translation {
   const type = String(value).toLowerCase();
   if (!Object.hasOwn(SCHEDULES, type))
     return {

@@ -1,6 +1,6 @@
 import {
-  type Asked,
   decides,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
   none,
@@ -13,12 +13,12 @@ import {
 import { strategyOfStage, wholeOf, yesOf } from '../rows/values';
 import { offloadDevice } from './offload-device';
 
-const stageOf = (other: Asked['other']): number => Number(other('zero_optimization.stage') ?? 0);
+const stageOf = (other: KeyInput['other']): number => Number(other('zero_optimization.stage') ?? 0);
 
 /** Returns the row of a switch for offloading that older versions of DeepSpeed have. */
 function oldOffload(path: 'offload.optimizer' | 'offload.parameters'): KeyRow {
   const row = offloadDevice(path, stageOf);
-  return { ...row, mean: (asked) => row.mean({ ...asked, value: yesOf(asked.value) ? 'cpu' : 'none' }) };
+  return { ...row, mean: (input) => row.mean({ ...input, value: yesOf(input.value) ? 'cpu' : 'none' }) };
 }
 
 const HOST = 'how values travel between host and device; both are one memory here';

@@ -1,14 +1,14 @@
 import {
-  type Asked,
   decides,
   isNothing,
+  type KeyInput,
   type KeyTable,
-  type Meaning,
   none,
   place,
   refused,
   section,
   settingKeys,
+  type Translation,
   warned,
 } from '../rows/key-row';
 import type { Dialect, Finding } from '../rows/meant';
@@ -37,15 +37,15 @@ const ACTIVATIONS: KeyTable = {
 
 const DATA_TYPES: KeyTable = {
   grad_accum_dtype: none('gradients are added up in float32 here'),
-  param_dtype: decides('mixedPrecision.paramDtype', (asked) =>
-    isNothing(asked.value)
+  param_dtype: decides('mixedPrecision.paramDtype', (input) =>
+    isNothing(input.value)
       ? { effect: 'none', why: 'is not given' }
-      : { sets: { 'mixedPrecision.paramDtype': float(asked.value, asked) } },
+      : { sets: { 'mixedPrecision.paramDtype': float(input.value, input) } },
   ),
-  buffer_dtype: decides('mixedPrecision.bufferDtype', (asked) =>
-    isNothing(asked.value)
+  buffer_dtype: decides('mixedPrecision.bufferDtype', (input) =>
+    isNothing(input.value)
       ? { effect: 'none', why: 'is not given' }
-      : { sets: { 'mixedPrecision.bufferDtype': float(asked.value, asked) } },
+      : { sets: { 'mixedPrecision.bufferDtype': float(input.value, input) } },
   ),
   keep_in_fp32_modules: none('buffers are float32 here'),
 };
@@ -54,7 +54,7 @@ const DATA_TYPES: KeyTable = {
 const ULYSSES =
   'DeepSpeed has no key ulysses and ignores it; sequence parallelism there is UlyssesSPAttentionHF in the script, with sequence_parallel_size';
 
-function ulysses({ value, key }: Asked): Meaning {
+function ulysses({ value, key }: KeyInput): Translation {
   if (key === 'enabled') return { effect: 'warning', why: ULYSSES };
   const cp = wholeOf(value);
   return {
@@ -65,7 +65,7 @@ function ulysses({ value, key }: Asked): Meaning {
 }
 
 /** Returns the meaning of the dtype in which gradients are sent; without a scale, gradients do not fit into float16's range. */
-function messages({ value, other }: Asked): Meaning {
+function messages({ value, other }: KeyInput): Translation {
   if (isNothing(value)) return { effect: 'none', why: 'is not given' };
   const dtype = floatOf(value);
   const sets = { 'parallel.communicationDataType': dtype };

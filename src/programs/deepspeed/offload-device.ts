@@ -1,11 +1,18 @@
-import { type Asked, decides, isNothing, type KeyRow, type Meaning, wrongValue } from '../rows/key-row';
+import {
+  decides,
+  isNothing,
+  type KeyInput,
+  type KeyRow,
+  type Translation,
+  wrongValue,
+} from '../rows/key-row';
 
 /** Returns the row of a device to which ZeRO offloads states: none, cpu or nvme. `stageOf` returns the ZeRO stage of the same settings. */
 export function offloadDevice(
   path: 'offload.optimizer' | 'offload.parameters',
-  stageOf: (other: Asked['other']) => number,
+  stageOf: (other: KeyInput['other']) => number,
 ): KeyRow {
-  return decides(path, ({ value, other }): Meaning => {
+  return decides(path, ({ value, other }): Translation => {
     const device = String(value).toLowerCase();
     if (isNothing(device)) return { sets: { [path]: false } };
     if (device !== 'cpu' && device !== 'nvme') throw wrongValue(value, 'none, cpu or nvme');

@@ -81,7 +81,8 @@ function meeting(rendezvous: Launch['rendezvous'], usual: Readonly<Record<string
     .join(' ');
 }
 
-function restarts(facts: BundleFacts): string {
+/** Returns torchrun's options for failed processes, each after a blank. */
+export function restarts(facts: BundleFacts): string {
   return Object.entries(launchOf(facts).restarts)
     .map(([name, value]) => ` --${name.replaceAll('_', '-')}=${value}`)
     .join('');
@@ -94,8 +95,7 @@ export function torchrunFile(facts: BundleFacts): BundleFile {
 }
 
 /**
- * Returns launch.sh for swift and LLaMA-Factory, which call torchrun themselves: environment variables have the numbers of machines and
- * ranks.
+ * Returns launch.sh for programs that call torchrun themselves: environment variables have the numbers of machines and ranks.
  */
 export function environmentFile(facts: BundleFacts, ...commands: readonly Part[]): BundleFile {
   const { machines, gpusPerMachine } = facts;
@@ -137,57 +137,6 @@ export function slurmFile(facts: BundleFacts): BundleFile {
     },
   );
   return { path, text };
-}
-
-/** Returns a PyTorchJob of the Kubeflow training operator; the bundle is on a volume that all pods mount. */
-export function kubernetesFile(facts: BundleFacts, image: string): BundleFile {
-  const { machines, gpusPerMachine } = facts;
-  const variables = Object.entries(launchOf(facts).variables);
-  const command =
-    `pip install -r requirements.txt && torchrun --nnodes=${machines} --nproc-per-node=${gpusPerMachine}${restarts(facts)} ` +
-    '--node-rank="$RANK" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" train.py';
-  const replicas = (name: string, count: number): string =>
-    lines(
-      `    ${name}:`,
-      `      replicas: ${count}`,
-      '      restartPolicy: OnFailure',
-      '      template:',
-      '        spec:',
-      '          containers:',
-      '            - name: pytorch',
-      `              image: ${image}`,
-      '              workingDir: /bundle',
-      '              command: ["bash", "-c"]',
-      `              args: [${JSON.stringify(command)}]`,
-      variables.length > 0 && '              env:',
-      variables.map(
-        ([name, value]) => `                - { name: ${name}, value: ${JSON.stringify(value)} }`,
-      ),
-      '              resources:',
-      '                limits:',
-      `                  nvidia.com/gpu: ${gpusPerMachine}`,
-      '              volumeMounts:',
-      '                - { name: bundle, mountPath: /bundle }',
-      '                - { name: shm, mountPath: /dev/shm }',
-      '          volumes:',
-      '            - name: bundle',
-      '              persistentVolumeClaim: { claimName: bundle }',
-      '            - name: shm',
-      '              emptyDir: { medium: Memory }',
-    );
-  const text = lines(
-    '# A job of the Kubeflow training operator. Copy this folder to the volume claim "bundle", which all nodes can mount.',
-    'apiVersion: kubeflow.org/v1',
-    'kind: PyTorchJob',
-    'metadata:',
-    '  name: train',
-    'spec:',
-    `  nprocPerNode: "${gpusPerMachine}"`,
-    '  pytorchReplicaSpecs:',
-    replicas('Master', 1),
-    machines > 1 && replicas('Worker', machines - 1),
-  );
-  return { path: 'pytorchjob.yaml', text: `${text}\n` };
 }
 
 /** Returns launch.sh for DeepSpeed, and the hostfile of several machines. */

@@ -2,32 +2,25 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { findInstallation } from '../../core';
 
-/** Versions of packages that `shardlab engine torch` does not install. */
-const VERSIONS = {
-  transformers: '5.24.0',
-  // This is the last release that reads TOML.
-  torchtitan: '0.2.2',
-  'ms-swift': '4.5.2',
-  llamafactory: '0.9.5',
-} as const;
-
-type OtherPackage = keyof typeof VERSIONS;
+/** A package that `shardlab engine torch` does not install, with its version. */
+export interface PinnedPackage {
+  readonly name: string;
+  readonly version: string;
+}
 
 /** The packages that a bundle can need. 'accelerate' and 'deepspeed' have requirement files, `requirements-NAME.txt`. */
-export type Package = OtherPackage | 'accelerate' | 'deepspeed';
+export type Package = PinnedPackage | 'accelerate' | 'deepspeed';
 
-/** Returns a package's version. */
-export function versionOf(name: OtherPackage): string {
-  return VERSIONS[name];
-}
+export const TRANSFORMERS_PACKAGE: PinnedPackage = { name: 'transformers', version: '5.24.0' };
+export const SWIFT_PACKAGE: PinnedPackage = { name: 'ms-swift', version: '4.5.2' };
 
 /** Returns the lines of requirements.txt for some packages. Throws: errors of the file system. */
 export function packageLines(packages: readonly Package[]): string {
   return packages
-    .map((name) =>
-      name === 'accelerate' || name === 'deepspeed'
-        ? packagesOf(`requirements-${name}.txt`)
-        : `${name}==${VERSIONS[name]}\n`,
+    .map((needed) =>
+      typeof needed === 'string'
+        ? packagesOf(`requirements-${needed}.txt`)
+        : `${needed.name}==${needed.version}\n`,
     )
     .join('');
 }

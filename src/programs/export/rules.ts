@@ -18,13 +18,13 @@ import {
   type Exception,
   type Exceptions,
   keysOfSetting,
-  type Said,
   type Target,
+  type Treatment,
 } from './target';
 
-export const other = (text: string): Said => ({ other: text });
-export const left = (text: string): Said => ({ left: text });
-export const refused = (text: string): Said => ({ refused: text });
+export const similar = (text: string): Treatment => ({ other: text });
+export const leftOut = (text: string): Treatment => ({ left: text });
+export const inexpressible = (text: string): Treatment => ({ refused: text });
 
 /** Exceptions of every target, unless the target has one of its own. */
 const ANYWHERE: Exceptions = {
@@ -33,19 +33,19 @@ const ANYWHERE: Exceptions = {
   // It has no effect on CPUs, as here, but it has one on GPUs.
   'parallel.limitAllGathers': () => LEFT_OUT.work,
   gradScaler: ({ config }) =>
-    usesFloat16(config) ? null : left('nothing is float16, so a scale changes no value'),
-  lora: refused(
+    usesFloat16(config) ? null : leftOut('nothing is float16, so a scale changes no value'),
+  lora: inexpressible(
     'adapters are not exported; run.savePretrained(folder) writes the model with the adapters in it',
   ),
 };
 
 const LEFT_OUT = {
-  work: left('not in this bundle: only time, memory or messages differ'),
-  nothing: left('not in this bundle, and no training depends on it'),
+  work: leftOut('not in this bundle: only time, memory or messages differ'),
+  nothing: leftOut('not in this bundle, and no training depends on it'),
 } as const;
 
 /** A bundle whose settings are looked up, with the files that it would have; null: a setting cannot be written, and its exception says so. */
-export interface Asked {
+export interface Lookup {
   readonly target: Target;
   readonly facts: BundleFacts;
   /** The config that has the default of each setting. */
@@ -55,12 +55,12 @@ export interface Asked {
   readonly words: ReadonlySet<string>;
 }
 
-export function asking(target: Target, facts: BundleFacts): Asked {
+export function lookupIn(target: Target, facts: BundleFacts): Lookup {
   const files = filesOf(target, facts);
   return { target, facts, usual: usualConfig(facts.config), files, words: wordsOf(files ?? []) };
 }
 
-function filesOf(target: Target, facts: BundleFacts): Asked['files'] {
+function filesOf(target: Target, facts: BundleFacts): Lookup['files'] {
   try {
     return target.files(facts);
   } catch (error) {
@@ -70,16 +70,16 @@ function filesOf(target: Target, facts: BundleFacts): Asked['files'] {
 }
 
 /** Returns what a bundle does with a setting: see [Note: exported settings]. `missing`: it would train something else. */
-export function sayingOf(row: (typeof WHOLE_SETTINGS)[number], asked: Asked): Said | 'missing' {
+export function treatmentOf(row: (typeof WHOLE_SETTINGS)[number], lookup: Lookup): Treatment | 'missing' {
   const { path, changes } = row;
-  const { target, facts } = asked;
+  const { target, facts } = lookup;
   const except = target.except(facts);
   const exception = path in except ? except[path] : ANYWHERE[path];
-  const said = typeof exception === 'function' ? exception(facts) : exception;
-  if (said !== null && said !== undefined) return said;
+  const treatment = typeof exception === 'function' ? exception(facts) : exception;
+  if (treatment !== null && treatment !== undefined) return treatment;
   const idle = row.idle?.(facts.config) ?? null;
-  if (idle !== null) return left(idle);
-  if (isWritten(path, asked)) return 'said';
+  if (idle !== null) return leftOut(idle);
+  if (isWritten(path, lookup)) return 'said';
   return changes === 'loss' ? 'missing' : LEFT_OUT[changes];
 }
 
@@ -87,7 +87,7 @@ export function sayingOf(row: (typeof WHOLE_SETTINGS)[number], asked: Asked): Sa
  * Whether a bundle's files have a setting: they have one of its keys, or they would be others without it. A setting that has its default is
  * taken as written.
  */
-function isWritten(path: SettingPath, { target, facts, usual, files, words }: Asked): boolean {
+function isWritten(path: SettingPath, { target, facts, usual, files, words }: Lookup): boolean {
   const { config } = facts;
   if (!isChanged(path, config, usual) || files === null) return true;
   if (keysOf(path, target, facts).some((name) => words.has(name))) return true;
@@ -113,8 +113,8 @@ function wordsOf(files: readonly BundleFile[]): ReadonlySet<string> {
 
 /** Exceptions of programs that read the user's texts, in an order of their own. */
 export const OWN_BATCHES: Exceptions = {
-  data: other('the program reads texts from data/train.jsonl, in its own order'),
-  seed: other("is the seed of the program's own random numbers"),
+  data: similar('the program reads texts from data/train.jsonl, in its own order'),
+  seed: similar("is the seed of the program's own random numbers"),
 };
 
 /** Returns the exception of an optimizer that a program does not have. */
@@ -122,7 +122,7 @@ export function onlyOptimizers(program: string, ...kinds: readonly string[]): Ex
   return ({ config: { optimizer } }) =>
     kinds.includes(optimizer.kind)
       ? null
-      : refused(`${program} has no ${optimizer.kind}; use ${kinds.join(' or ')}`);
+      : inexpressible(`${program} has no ${optimizer.kind}; use ${kinds.join(' or ')}`);
 }
 
 /** Returns the exception of activation checkpointing in a form that a program does not have; 'full' takes its place. */
@@ -131,52 +131,54 @@ export function onlyRecompute(...forms: readonly ('full' | 'selective' | 'everyN
     const form = typeof chosen === 'object' && chosen !== null ? Object.keys(chosen)[0] : chosen;
     return form === null || forms.some((one) => one === form)
       ? null
-      : other("is 'full': more is computed again, and less is stored");
+      : similar("is 'full': more is computed again, and less is stored");
   };
 }
 
 /** Returns the exception of a schedule that a program does not have. */
-export function onlySchedules(program: string): (facts: BundleFacts) => Said | null {
+export function onlySchedules(program: string): (facts: BundleFacts) => Treatment | null {
   return ({ config: { schedule } }) => {
     if (schedule?.kind === 'step' || schedule?.kind === 'exponential')
-      return refused(`${program} has no schedule '${schedule.kind}'; use linear, cosine or wsd`);
-    return schedule?.kind === 'WarmupCosineLR' ? other('is cosine, which ends one step later') : null;
+      return inexpressible(`${program} has no schedule '${schedule.kind}'; use linear, cosine or wsd`);
+    return schedule?.kind === 'WarmupCosineLR' ? similar('is cosine, which ends one step later') : null;
   };
 }
 
 /** Returns the exception of a program that always reduces gradients in the type `there`. */
 export function reducedIn(there: (facts: BundleFacts) => FloatDType) {
-  return (facts: BundleFacts): Said =>
-    reduceDtypeOf(facts.config) === there(facts) ? 'said' : other(`gradients are reduced in ${there(facts)}`);
+  return (facts: BundleFacts): Treatment =>
+    reduceDtypeOf(facts.config) === there(facts)
+      ? 'said'
+      : similar(`gradients are reduced in ${there(facts)}`);
 }
 
 /** The exception of tensor parallelism that divides the heads of keys and values. */
-export function onlyDivisorsOfHeads({ shape, config: { parallel } }: BundleFacts): Said | null {
+export function onlyDivisorsOfHeads({ shape, config: { parallel } }: BundleFacts): Treatment | null {
   const kvHeads = shape.kind === 'llama' ? (shape.kvHeads ?? shape.heads) : shape.heads;
   return kvHeads % parallel.tp === 0
     ? null
-    : refused(`${parallel.tp} does not divide the ${kvHeads} heads of keys and values; use a divisor`);
+    : inexpressible(`${parallel.tp} does not divide the ${kvHeads} heads of keys and values; use a divisor`);
 }
 
 /** The exception of parameters that are gathered again from some of the ranks. */
-export function onlyAllShards({ config: { parallel } }: BundleFacts): Said | null {
+export function onlyAllShards({ config: { parallel } }: BundleFacts): Treatment | null {
   return typeof parallel.reshardAfterForward === 'number'
-    ? other('true: parameters are freed after forward and gathered from all ranks of the shard group')
+    ? similar('true: parameters are freed after forward and gathered from all ranks of the shard group')
     : null;
 }
 
 /** The exception of units that no framework chooses in this way. */
-export function onlyNamedUnits({ config: { parallel } }: BundleFacts): Said | null {
+export function onlyNamedUnits({ config: { parallel } }: BundleFacts): Treatment | null {
   return typeof parallel.wrap === 'string' && parallel.wrap !== 'moe'
     ? null
-    : other('every block is a unit: the same values, with other memory and messages');
+    : similar('every block is a unit: the same values, with other memory and messages');
 }
 
 /** The exception of a hybrid strategy without a mesh: one replica in this library, one per machine in a bundle. */
-export function onlyMeshes({ config: { parallel }, machines }: BundleFacts): Said | null {
+export function onlyMeshes({ config: { parallel }, machines }: BundleFacts): Treatment | null {
   if (!STRATEGIES[parallel.strategy].isHybrid || (parallel.mesh !== null && parallel.mesh.dpReplicate > 1))
     return null;
   return parallel.mesh === null && machines > 1
-    ? other('has one replica per machine; parallel.mesh sets another number of replicas')
-    : other(`has one replica, so it is ${strategyWith(parallel.strategy, { isHybrid: false })}`);
+    ? similar('has one replica per machine; parallel.mesh sets another number of replicas')
+    : similar(`has one replica, so it is ${strategyWith(parallel.strategy, { isHybrid: false })}`);
 }

@@ -36,15 +36,15 @@ export interface BundleFile {
 }
 
 /** How a target treats a setting. */
-export type Said =
+export type Treatment =
   /** The target does the same as this library. */
   | 'said'
   /** The target does something similar; the losses are the same up to rounding. */
   | { readonly other: string }
   /** The target leaves the setting out; the losses are the same up to rounding. */
   | { readonly left: string }
-  /** The target cannot express the setting, and would train something else without it. */
-  | { readonly refused: string };
+  /** The target cannot express the setting, and would train something else without it. `namesOthers`: the message names similar targets that can. */
+  | { readonly refused: string; readonly namesOthers?: boolean };
 
 /**
  * [Note: exported settings] What a bundle does with a setting follows from the table of settings and from the bundle's files. A setting
@@ -53,10 +53,12 @@ export type Said =
  * every value of it. null: there is no exception for this config.
  */
 export type Exceptions = Readonly<Partial<Record<SettingPath, Exception>>>;
-export type Exception = Said | null | ((facts: BundleFacts) => Said | null);
+export type Exception = Treatment | null | ((facts: BundleFacts) => Treatment | null);
 
 /** A program or a scheduler for which a bundle is written. */
 export interface Target {
+  /** The target's place in the help: lower numbers come first. */
+  readonly order: number;
   /** The target's description in the command's help and in titles: "PyTorch under torchrun". */
   readonly says: string;
   /** The frameworks whose names of settings the report shows. */

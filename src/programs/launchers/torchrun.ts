@@ -1,13 +1,13 @@
 import {
-  type Asked,
   exported,
   flag,
   flags,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
-  type Meaning,
   none,
   place,
+  type Translation,
   wrongValue,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
@@ -17,7 +17,7 @@ import { isPlaceholder, wholeOf } from '../rows/values';
 
 const LOGS = 'where and how the launcher writes the output of processes';
 
-function machinesOf({ value }: Asked): Meaning {
+function machinesOf({ value }: KeyInput): Translation {
   const [least, most = least] = String(value).split(':');
   const machines = wholeOf(most);
   if (least === most) return { place: { machines } };
@@ -28,7 +28,7 @@ function machinesOf({ value }: Asked): Meaning {
   };
 }
 
-function perMachine({ value }: Asked): Meaning {
+function perMachine({ value }: KeyInput): Translation {
   const name = String(value);
   if (['auto', 'gpu', 'cpu', 'xpu'].includes(name))
     return {
@@ -125,7 +125,7 @@ export const TORCHRUN: Dialect = {
 };
 
 /** Returns the numbers of machines and ranks from --include, if its value names each GPU: 'worker-0:0,1@worker-1:0'. */
-function included({ value }: Asked): Meaning {
+function included({ value }: KeyInput): Translation {
   const machines = String(value).split('@');
   const counts = machines.flatMap(
     (machine) => /:(\d+(?:,\d+)*)$/.exec(machine)?.[1]?.split(',').length ?? [],

@@ -1,13 +1,13 @@
 import {
-  type Asked,
   allNone,
   decides,
   flags,
+  type KeyInput,
   type KeyTable,
-  type Meaning,
   none,
   place,
   refused,
+  type Translation,
 } from '../rows/key-row';
 import { wholeOf, yesOf } from '../rows/values';
 
@@ -15,7 +15,7 @@ import { wholeOf, yesOf } from '../rows/values';
 
 /** Returns a function that turns a number of samples into a number of steps. */
 function steps(path: string) {
-  return ({ value, other }: Asked): Meaning => {
+  return ({ value, other }: KeyInput): Translation => {
     const rows = other('global_batch_size');
     const samples = wholeOf(value, 0);
     if (samples === 0) return { effect: 'none', why: 'is off' };

@@ -1,16 +1,16 @@
 import { modelShape } from '../../config';
 import {
-  type Asked,
   both,
   decides,
   flags,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
-  type Meaning,
   none,
   type Patch,
   refused,
   settingKeys,
+  type Translation,
 } from '../rows/key-row';
 import { ATTENTION } from '../rows/models';
 import { numberOf, wholeOf } from '../rows/values';
@@ -57,22 +57,22 @@ export const MODEL: KeyTable = {
       ? { effect: 'none', why: 'one expert is a layer without experts' }
       : { sets: { 'model.experts': wholeOf(value), 'model.kind': 'moe' } };
   }),
-  moe_router_topk: decides('model.topK', (asked) =>
+  moe_router_topk: decides('model.topK', (input) =>
     ofExperts(
-      wholeOf(asked.value) === 1
+      wholeOf(input.value) === 1
         ? { 'model.router': 'switch' } // the factor of the only chosen expert is its probability among all
-        : { 'model.topK': wholeOf(asked.value), 'model.router': 'topk' },
-      asked,
+        : { 'model.topK': wholeOf(input.value), 'model.router': 'topk' },
+      input,
     ),
   ),
-  moe_aux_loss_coeff: decides('model.auxLossWeight', (asked) =>
-    ofExperts({ 'model.auxLossWeight': numberOf(asked.value) }, asked),
+  moe_aux_loss_coeff: decides('model.auxLossWeight', (input) =>
+    ofExperts({ 'model.auxLossWeight': numberOf(input.value) }, input),
   ),
-  moe_expert_capacity_factor: decides('model.capacityFactor', (asked) =>
-    ofExperts({ 'model.capacityFactor': numberOf(asked.value) }, asked),
+  moe_expert_capacity_factor: decides('model.capacityFactor', (input) =>
+    ofExperts({ 'model.capacityFactor': numberOf(input.value) }, input),
   ),
-  moe_router_bias_update_rate: decides('model.biasUpdateRate', (asked) =>
-    ofExperts({ 'model.biasUpdateRate': numberOf(asked.value) }, asked),
+  moe_router_bias_update_rate: decides('model.biasUpdateRate', (input) =>
+    ofExperts({ 'model.biasUpdateRate': numberOf(input.value) }, input),
   ),
   ...settingKeys('megatron', { 'data.seq': { seq_length: size('model.seq') } }),
   ...flags({
@@ -104,19 +104,19 @@ export const MODEL: KeyTable = {
 };
 
 /** Returns settings of experts, if the arguments give the model experts. */
-function ofExperts(sets: Patch, { other }: Asked): Meaning {
+function ofExperts(sets: Patch, { other }: KeyInput): Translation {
   return isMoe(other)
     ? { sets }
     : { effect: 'none', why: 'is for the experts of a model, and this model has none (--num-experts)' };
 }
 
 /** Whether the model has experts; one expert is a layer without experts. */
-export function isMoe(other: Asked['other']): boolean {
+export function isMoe(other: KeyInput['other']): boolean {
   return Number(other('num_experts') ?? 1) > 1;
 }
 
 /** Whether arguments describe a llama. */
-export function isLlama(other: Asked['other']): boolean {
+export function isLlama(other: KeyInput['other']): boolean {
   if (isMoe(other)) return false;
   return other('swiglu') !== undefined || String(other('normalization')) === 'RMSNorm';
 }

@@ -1,18 +1,18 @@
 import { STRATEGIES, virtualStagesOf } from '../../config';
 import { ConfigError } from '../../core';
 import {
-  type Asked,
   allNone,
   both,
   decides,
   type Exported,
   flag,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
-  type Meaning,
   none,
   settingBoth,
   settingKeys,
+  type Translation,
 } from '../rows/key-row';
 import { whole, wholeOf, word, wordOf, yesOf } from '../rows/values';
 
@@ -29,7 +29,7 @@ function on(path: string, value: unknown, why?: string): KeyRow {
   );
 }
 
-function fsdp({ value, other }: Asked): Meaning {
+function fsdp({ value, other }: KeyInput): Translation {
   if (!yesOf(value)) return { effect: 'none', why: 'is off' };
   const isKept = yesOf(other('torch_fsdp2_no_reshard_after_forward') ?? false);
   return { sets: { 'parallel.strategy': isKept ? 'SHARD_GRAD_OP' : 'FULL_SHARD' } };
@@ -37,7 +37,7 @@ function fsdp({ value, other }: Asked): Meaning {
 
 const WHOLE_BLOCKS = 'whole blocks run again here';
 
-function recompute({ value }: Asked): Meaning {
+function recompute({ value }: KeyInput): Translation {
   // `megatron sft` also accepts 'none'.
   return {
     sets: { activationCheckpointing: word({ full: 'full', selective: 'selective', none: null })(value) },
@@ -144,7 +144,7 @@ export const PARALLEL: KeyTable = {
   ...allNone(WHOLE_BLOCKS, 'recompute_modules distribute_saved_activations'),
 };
 
-export function virtual(stages: number): Meaning {
+export function virtual(stages: number): Translation {
   return stages === 1
     ? { effect: 'none', why: 'a rank has one stage' }
     : { sets: { 'parallel.virtualStages': stages, 'parallel.schedule': 'interleaved' } };

@@ -7,22 +7,22 @@ import {
   type Stack,
 } from '../../config';
 import {
-  type Asked,
   allNone,
   both,
   type Convert,
   decides,
   type Exported,
   flag,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
-  type Meaning,
   OVERLAP,
   type Patch,
   place,
   refused,
   settingBoth,
   settingKeys,
+  type Translation,
   type Write,
 } from '../rows/key-row';
 import type { Dialect, Finding } from '../rows/meant';
@@ -51,7 +51,7 @@ function half(paramDtype: string): KeyRow {
 }
 
 /** With a pipeline, all microbatches of a rank are one pass; without a pipeline, each microbatch is a pass of the step. */
-function microbatch({ value, other }: Asked): Meaning {
+function microbatch({ value, other }: KeyInput): Translation {
   const micro = wholeOf(value);
   const [pp, global] = [wholeOf(other('pipeline_model_parallel_size') ?? 1), other('global_batch_size')];
   if (pp === 1 || global === undefined) return { sets: { batch: micro } };
@@ -66,7 +66,7 @@ function globalBatch({ config, machines, ranksPerMachine }: Exported): number {
 /** Returns the row of a number that belongs to the optimizer or the schedule; `write` decides if an export has the number. */
 function numberRow(path: string, write: Write, convert: Convert = number): KeyRow {
   return both(
-    decides(path, (asked) => ({ sets: { [path]: convert(asked.value, asked) } })),
+    decides(path, (input) => ({ sets: { [path]: convert(input.value, input) } })),
     write,
   );
 }
@@ -279,7 +279,7 @@ const UNEVEN = [
 ];
 
 /** Finds what makes Megatron-LM stop before the training. Source: megatron/training/arguments.py, validate_args. */
-function checks(other: Asked['other']): readonly Finding[] {
+function checks(other: KeyInput['other']): readonly Finding[] {
   const found: Finding[] = [];
   const stops = (key: string, why: string): void =>
     void found.push({ key, effect: 'error', why: `Megatron-LM stops: ${why}` });
@@ -298,7 +298,7 @@ function checks(other: Asked['other']): readonly Finding[] {
 }
 
 /** Returns the program that trains: with torch's FSDP 2 or Megatron-FSDP, the strategy is FSDP's. */
-export function megatronStack(other: Asked['other']): Stack {
+export function megatronStack(other: KeyInput['other']): Stack {
   const isFsdp = ['use_torch_fsdp2', 'use_megatron_fsdp', 'use_custom_fsdp'].some((key) =>
     yesOf(other(key) ?? false),
   );
@@ -309,7 +309,7 @@ export function megatronStack(other: Asked['other']): Stack {
 const TWO_EXPERTS = { 'model.router': 'topk', 'model.topK': 2 };
 
 /** Returns the defaults of Megatron-LM's arguments; `router` is how it chooses experts. */
-export function megatronDefaults(other: Asked['other'], router: Patch = TWO_EXPERTS): Meaning {
+export function megatronDefaults(other: KeyInput['other'], router: Patch = TWO_EXPERTS): Translation {
   return {
     usual: {
       ...(other('num_layers') !== undefined && {

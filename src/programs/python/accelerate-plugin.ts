@@ -1,14 +1,14 @@
 import { ACCELERATE_FSDP } from '../accelerate/accelerate-fsdp';
 import {
-  type Asked,
   allNone,
   decides,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
-  type Meaning,
   none,
   refused,
   setting,
+  type Translation,
 } from '../rows/key-row';
 import { yes } from '../rows/values';
 import { isCalled } from './calls';
@@ -38,14 +38,14 @@ function ofPlugin(name: string): KeyRow {
   const row = ACCELERATE_FSDP.fsdp[key] ?? none('');
   return {
     ...row,
-    mean: (asked) =>
+    mean: (input) =>
       row.mean({
-        ...asked,
+        ...input,
         key,
-        value: plain(asked.value),
+        value: plain(input.value),
         other: (wanted) => {
           const own = Object.entries(PLUGIN).find(([, theirs]) => theirs === wanted)?.[0];
-          return plain(asked.other(own ?? wanted));
+          return plain(input.other(own ?? wanted));
         },
       }),
   };
@@ -56,18 +56,18 @@ function plain(value: unknown): unknown {
   return typeof value === 'string' && /^[\w.]+$/.test(value) ? member(value) : value;
 }
 
-function pluginWrap(asked: Asked): Meaning {
-  return isCalled(asked.value) || /_policy$/.test(String(asked.value))
-    ? wrapOf(asked)
-    : ofPlugin('auto_wrap_policy').mean(asked);
+function pluginWrap(input: KeyInput): Translation {
+  return isCalled(input.value) || /_policy$/.test(String(input.value))
+    ? wrapOf(input)
+    : ofPlugin('auto_wrap_policy').mean(input);
 }
 
 /** Calls in a script that make Accelerate's settings of FSDP. Source: accelerate/utils/dataclasses.py of Accelerate 1.15.0. */
 export const PLUGINS: KeyTable = {
   FullyShardedDataParallelPlugin: call(
-    (asked) => {
+    (input) => {
       const isNamed = ['sharding_strategy', 'reshard_after_forward'].some((name) =>
-        madeBy(asked).names.includes(name),
+        madeBy(input).names.includes(name),
       );
       return isNamed
         ? { effect: 'used', why: 'the model is wrapped' }

@@ -44,14 +44,26 @@ export interface Called {
 /** The functions that are read, each with the names of its arguments by position. */
 export type Signatures = Readonly<Record<string, readonly string[]>>;
 
+/** The functions that are read, and the modules of programs that have some of them. */
+export interface KnownFunctions {
+  readonly signatures: Signatures;
+  readonly modules: readonly string[];
+}
+
 /** Usual short names of functions, for files that do not import the functions. */
 const SHORT: Readonly<Record<string, string>> = {
   FSDP: 'FullyShardedDataParallel',
   DDP: 'DistributedDataParallel',
 };
 
-/** Modules whose names are known here. */
-const KNOWN = /^(torch|accelerate|functools|transformers|trl|peft|megatron\.core\.tensor_parallel)(\.|$)/;
+/** Modules whose names are known here, besides those of registered programs. */
+const MODULES: readonly string[] = [
+  'torch',
+  'accelerate',
+  'functools',
+  'peft',
+  'megatron.core.tensor_parallel',
+];
 
 /** A name is followed through at most this number of assignments. */
 const MOST_NAMES = 8;
@@ -68,14 +80,16 @@ export class PythonFile {
   readonly #sites: readonly SyntaxNode[];
   readonly #names: Names;
   readonly #signatures: Signatures;
+  readonly #modules: readonly string[];
   #numRead = 0;
 
-  constructor(text: string, file: string, signatures: Signatures) {
+  constructor(text: string, file: string, { signatures, modules }: KnownFunctions) {
     this.#syntax = new PythonSyntax(text, file);
     const nodes = this.#syntax.nodes(KINDS);
     this.#names = namesOf(nodes, this.#syntax);
     this.#sites = nodes.filter(({ name }) => CALLS.has(name));
     this.#signatures = signatures;
+    this.#modules = [...MODULES, ...modules];
   }
 
   /** Returns the calls of known functions, in the order of the file. */
@@ -94,7 +108,7 @@ export class PythonFile {
     return this.#sites.flatMap((site) => {
       const callee = this.#syntax.calleeOf(site);
       const full = callee === null ? null : this.#names.imported(callee);
-      const isOther = full !== null && !KNOWN.test(full) && this.#ownName(full) !== null;
+      const isOther = full !== null && !this.#isKnown(full) && this.#ownName(full) !== null;
       return isOther ? [{ name: full, line: this.#syntax.lineOf([site]) }] : [];
     });
   }
@@ -124,8 +138,10 @@ export class PythonFile {
   /** Whether nodes ask if a module is a Linear: isinstance(module, nn.Linear). */
   #asksForLinear(nodes: Expression): boolean {
     return this.#syntax.nodes(CALLS, nodes).some((call) => {
-      const asked = this.#syntax.argumentsOf(call).at(-1)?.value ?? [];
-      return this.#syntax.calleeOf(call) === 'isinstance' && /(^|\.)Linear$/.test(this.#syntax.textOf(asked));
+      const classes = this.#syntax.argumentsOf(call).at(-1)?.value ?? [];
+      return (
+        this.#syntax.calleeOf(call) === 'isinstance' && /(^|\.)Linear$/.test(this.#syntax.textOf(classes))
+      );
     });
   }
 
@@ -150,8 +166,13 @@ export class PythonFile {
   /** Returns the full name of a name of PyTorch, also if the file does not import it; null if the name is not PyTorch's. */
   #fullName(name: string): string | null {
     const full = this.#names.imported(name);
-    if (full !== null) return KNOWN.test(full) ? full : null;
+    if (full !== null) return this.#isKnown(full) ? full : null;
     return this.#names.isOwn(name) ? null : name;
+  }
+
+  /** Whether a full name is one of a known module. */
+  #isKnown(full: string): boolean {
+    return this.#modules.some((module) => full === module || full.startsWith(`${module}.`));
   }
 
   #ownName(full: string): string | null {

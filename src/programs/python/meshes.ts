@@ -1,11 +1,11 @@
 import {
-  type Asked,
   isNothing,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
-  type Meaning,
   none,
   type Patch,
+  type Translation,
 } from '../rows/key-row';
 import { NOT_KNOWN } from '../rows/meant';
 import { type Called, isCalled } from './calls';
@@ -42,7 +42,7 @@ function allAxes({ given }: Called): readonly Axis[] | null {
 }
 
 /** Returns the meaning of the mesh over which parameters are sharded: with two axes, the first one replicates. */
-export function meshMeaning({ value }: Asked): Meaning {
+export function meshMeaning({ value }: KeyInput): Translation {
   if (isNothing(value)) return { effect: 'none', why: 'all ranks share the shards' };
   const axes = axesOf(value);
   if (axes === null)
@@ -70,7 +70,7 @@ const DEGREES: readonly (readonly [RegExp, (size: number) => Patch])[] = [
   ],
 ];
 
-function shape({ value, other }: Asked): Meaning {
+function shape({ value, other }: KeyInput): Translation {
   const axes = allAxes({
     call: '',
     from: 0,

@@ -1,16 +1,16 @@
 import { strategyWith } from '../../config';
 import {
-  type Asked,
   type Convert,
   decides,
   isNothing,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
-  type Meaning,
   none,
   refused,
   setting,
   settingKeys,
+  type Translation,
   wrongValue,
 } from '../rows/key-row';
 import { strategyOf, wholeOf, yes, yesOf } from '../rows/values';
@@ -36,7 +36,7 @@ const GROUP = 'a job has one group of all ranks here; parallel.mesh divides it';
 export const WHOLE_NAMES = 'write the names of modules as parallel.ignoredModules';
 
 /** Returns the units that a policy of FSDP 1 makes. */
-export function wrapOf({ value }: Asked): Meaning {
+export function wrapOf({ value }: KeyInput): Translation {
   if (isNothing(value)) return { sets: { 'parallel.wrap': 'root' } };
   const name = isCalled(value) ? value.call : String(value).split('.').at(-1);
   switch (name) {
@@ -92,14 +92,14 @@ const prefetch: Convert = (value) => {
   throw wrongValue(value, 'BackwardPrefetch.BACKWARD_PRE, BackwardPrefetch.BACKWARD_POST or None');
 };
 
-export const madeBy = ({ value }: Asked): CallMade => value as CallMade; // read-python.ts makes this value
+export const madeBy = ({ value }: KeyInput): CallMade => value as CallMade; // read-python.ts makes this value
 
-function besideBlocks(line: number): Meaning {
+function besideBlocks(line: number): Translation {
   return { effect: 'used', why: `is a unit too; the call for blocks on line ${line} decides the strategy` };
 }
 
 /** Returns the strategy of fully_shard, by all arguments that decide it. */
-function fullyShard({ other }: Asked): Meaning {
+function fullyShard({ other }: KeyInput): Translation {
   const reshard = other('reshard_after_forward');
   const isNumber = typeof reshard === 'number';
   return {
@@ -150,8 +150,8 @@ export function call(mean: KeyRow['mean'], parts: KeyTable, says = 'parallel.str
 /** The calls that make a model data-parallel. */
 export const WRAPPERS: KeyTable = {
   FullyShardedDataParallel: call(
-    (asked) => {
-      const { names, wrap, blocksLine, apart } = madeBy(asked);
+    (input) => {
+      const { names, wrap, blocksLine, apart } = madeBy(input);
       if (apart?.modules === null) return { sets: { 'parallel.strategy': apart.strategy } };
       if (blocksLine !== null) return besideBlocks(blocksLine);
       if (apart !== null)
@@ -182,10 +182,10 @@ export const WRAPPERS: KeyTable = {
     ),
   ),
   fully_shard: call(
-    (asked) => {
-      const { wrap, blocksLine } = madeBy(asked);
+    (input) => {
+      const { wrap, blocksLine } = madeBy(input);
       if (blocksLine !== null) return besideBlocks(blocksLine);
-      return { ...fullyShard(asked), usual: { 'parallel.wrap': wrap } };
+      return { ...fullyShard(input), usual: { 'parallel.wrap': wrap } };
     },
     ordered(
       {

@@ -1,25 +1,24 @@
 import { ACCELERATE_FSDP } from '../accelerate/accelerate-fsdp';
 import { DEEPSPEED_KEYS } from '../accelerate/accelerate-keys';
 import {
-  type Asked,
   allNone,
   COMPILED,
   decides,
   isNothing,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
-  type Meaning,
   none,
   planSwitch,
   refused,
+  type Translation,
 } from '../rows/key-row';
 import { NOT_KNOWN } from '../rows/meant';
 import { floatOf, wholeOf, yesOf } from '../rows/values';
 import { fileKey, TRAINER_DEFAULTS, TRAINING_ARGUMENTS } from '../trainers/transformers';
-import { SFT_ARGUMENTS, TRL } from '../trainers/trl';
 import { call, member, ordered } from './pytorch-fsdp';
 
-// Calls in a script that make objects of Accelerate, transformers, TRL and PEFT.
+// Calls in a script that make objects of Accelerate, transformers and PEFT.
 
 const OWN_LINES = none('is a call that has lines of its own');
 
@@ -30,10 +29,10 @@ const passes: KeyRow = decides('accumulation', ({ value }) => ({ usual: { accumu
 function argument(row: KeyRow): KeyRow {
   return {
     ...row,
-    mean: (asked) =>
-      asked.value === NOT_KNOWN
-        ? { effect: 'warning', why: `not known here: line ${asked.line} computes it` }
-        : row.mean({ ...asked, value: plain(asked.value) }),
+    mean: (input) =>
+      input.value === NOT_KNOWN
+        ? { effect: 'warning', why: `not known here: line ${input.line} computes it` }
+        : row.mean({ ...input, value: plain(input.value) }),
   };
 }
 
@@ -49,7 +48,7 @@ function plain(value: unknown): unknown {
 }
 
 /** Returns the dtypes of Accelerator(mixed_precision=…): torch.autocast's, unless a file of Accelerate shards the model. */
-function mixedPrecision({ value }: Asked): Meaning {
+function mixedPrecision({ value }: KeyInput): Translation {
   if (isNothing(value) && value !== 'no') return { effect: 'none', why: 'the launcher decides' };
   if (value === 'fp8')
     return { place: { isFp8: true }, why: 'float8 is only planned; a run here computes in float32' };
@@ -74,15 +73,15 @@ function parallelism(): KeyTable {
       key.replace(prefix, ''),
       argument({
         ...row,
-        mean: (asked) =>
-          withReplicas(row.mean({ ...asked, key, other: (name) => asked.other(name.replace(prefix, '')) })),
+        mean: (input) =>
+          withReplicas(row.mean({ ...input, key, other: (name) => input.other(name.replace(prefix, '')) })),
       }),
     ]),
   );
 }
 
 /** Adds the strategy to a mesh of replicas, because a script sets the mesh and the strategy in different calls. */
-function withReplicas(meaning: Meaning): Meaning {
+function withReplicas(meaning: Translation): Translation {
   return meaning.sets?.['parallel.mesh'] === undefined
     ? meaning
     : { ...meaning, sets: { ...meaning.sets, 'parallel.strategy': 'HYBRID_SHARD' } };
@@ -122,7 +121,7 @@ const ACCELERATOR: KeyTable = {
 };
 
 /** Accelerate's objects. Source: accelerate/accelerator.py and accelerate/utils/dataclasses.py of Accelerate 1.15.0. */
-const ACCELERATE_CALLS: KeyTable = {
+export const ACCELERATE_CALLS: KeyTable = {
   Accelerator: {
     ...none('makes the model data-parallel, as the launcher says'),
     parts: ordered(
@@ -175,7 +174,7 @@ const GENERATION = allNone(
 );
 
 /** Returns the row of a call that makes the arguments of a Trainer; a script gives the output folder by position. */
-function trainerCall(keys: KeyTable, usual: KeyRow['mean']): KeyRow {
+export function trainerCall(keys: KeyTable, usual: KeyRow['mean']): KeyRow {
   const { output_dir = none(''), ...others } = allArguments(keys);
   return call(usual, { output_dir, ...others }, 'optimizer');
 }
@@ -219,12 +218,14 @@ const LORA: KeyTable = {
   fan_in_fan_out: none('weights have the order of torch.nn.Linear here'),
 };
 
-/** Calls in a script that set up trainers and adapters. */
+/** The calls that make the arguments of transformers' Trainer. */
 export const TRAINER_CALLS: KeyTable = {
-  ...ACCELERATE_CALLS,
   TrainingArguments: trainerCall(TRAINING_ARGUMENTS, () => TRAINER_DEFAULTS),
   Seq2SeqTrainingArguments: trainerCall({ ...TRAINING_ARGUMENTS, ...GENERATION }, () => TRAINER_DEFAULTS),
-  SFTConfig: trainerCall(SFT_ARGUMENTS, ({ other }) => TRL.usual?.(other) ?? {}),
+};
+
+/** The call that makes PEFT's adapters. */
+export const ADAPTER_CALLS: KeyTable = {
   LoraConfig: call(
     () => ({
       usual: { 'lora.r': 8, 'lora.alpha': 8, 'lora.dropout': 0, 'lora.targets': ['q_proj', 'v_proj'] },

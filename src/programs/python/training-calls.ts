@@ -1,13 +1,13 @@
 import {
-  type Asked,
   allNone,
   decides,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
-  type Meaning,
   none,
   refused,
   setting,
+  type Translation,
 } from '../rows/key-row';
 import { floatOf, number, numberOf, whole, wholeFromZero, yes } from '../rows/values';
 import { call, madeBy } from './pytorch-fsdp';
@@ -58,7 +58,7 @@ const WARMUP = setting('schedule.warmupSteps', wholeFromZero);
 const END = setting('schedule.maxSteps', whole);
 
 /** torch's function has the parameters first; FSDP's method has only the norm. */
-function clip({ value }: Asked): Meaning {
+function clip({ value }: KeyInput): Translation {
   return typeof value === 'number'
     ? { sets: { clipNorm: value } }
     : { effect: 'none', why: 'all parameters' };
@@ -88,8 +88,8 @@ function dividedLayer(divided: string, args: string): KeyRow {
   );
 }
 
-const OFF: Meaning = { effect: 'none', why: 'is off: enabled is False' };
-const ON: Meaning = { effect: 'none', why: 'is on' };
+const OFF: Translation = { effect: 'none', why: 'is off: enabled is False' };
+const ON: Translation = { effect: 'none', why: 'is on' };
 
 /** Calls in a script's training loop. */
 export const TRAINING_CALLS: KeyTable = {
@@ -120,8 +120,8 @@ export const TRAINING_CALLS: KeyTable = {
     'clipNorm',
   ),
   autocast: call(
-    (asked) =>
-      madeBy(asked).names.includes('dtype')
+    (input) =>
+      madeBy(input).names.includes('dtype')
         ? { effect: 'used', why: 'computes in the type of dtype' }
         : { sets: { 'mixedPrecision.paramDtype': 'float16', 'mixedPrecision.reduceDtype': 'float32' } },
     {

@@ -14,7 +14,7 @@ export interface KeyRow {
   /** The meaning of the key: the paths of settings, or a reason. */
   readonly says: string;
   /** Returns what a value means. Throws: CONFIG if the key cannot have this value. */
-  readonly mean: (asked: Asked) => Meaning;
+  readonly mean: (input: KeyInput) => Translation;
   /** The keys that this key contains, if it is a section. */
   readonly parts?: KeyTable;
   /** Whether a command line has the key without a value. */
@@ -38,7 +38,7 @@ export type Write = (exported: Exported) => unknown;
 export type KeyTable = Readonly<Record<string, KeyRow>>;
 
 /** A key with its value, and a function that returns the values of other keys of the same settings. */
-export interface Asked {
+export interface KeyInput {
   readonly key: string;
   readonly value: unknown;
   readonly line: number;
@@ -50,7 +50,7 @@ export interface Asked {
 export type Patch = Readonly<Record<string, unknown>>;
 
 /** What a key's value means here. */
-export interface Meaning {
+export interface Translation {
   readonly sets?: Patch;
   /** Settings that hold unless a line sets them. */
   readonly usual?: Patch;
@@ -68,15 +68,15 @@ export interface Meaning {
 }
 
 /** Returns the value of a setting. Throws: CONFIG for a value that the key cannot have. */
-export type Convert = (value: unknown, asked: Asked) => unknown;
+export type Convert = (value: unknown, input: KeyInput) => unknown;
 
 /** Returns the row of a key that is one setting. */
 export function setting(path: string, convert: Convert): KeyRow {
   return {
     effect: null,
     says: path,
-    mean: (asked) => {
-      const value = convert(asked.value, asked);
+    mean: (input) => {
+      const value = convert(input.value, input);
       return value === undefined ? { effect: 'none', why: 'is empty' } : { sets: { [path]: value } };
     },
   };
@@ -166,10 +166,10 @@ export function planSwitch(
 export const COMPILED = ['the model is compiled', 'the model is not compiled'] as const;
 
 /** Returns the row of a key that is for the other program's launcher. */
-export const exported = (why: string): KeyRow => told('exported', why);
+export const exported = (why: string): KeyRow => fixedRow('exported', why);
 
 /** Returns the row of a key that has no effect here. */
-export const none = (why: string): KeyRow => told('none', why);
+export const none = (why: string): KeyRow => fixedRow('none', why);
 
 /** Returns rows of keys that have no effect here, all for the same reason; `names` are separated by blanks. */
 export function allNone(why: string, names: string): KeyTable {
@@ -177,7 +177,7 @@ export function allNone(why: string, names: string): KeyTable {
 }
 
 /** Returns the row of a key that the other program does not have, or of a key with another effect than its name says. */
-export const warned = (why: string): KeyRow => told('warning', why);
+export const warned = (why: string): KeyRow => fixedRow('warning', why);
 
 /** Returns the row of a key for a feature that is not built here; the key is refused unless its value switches the feature off. */
 export function refused(why: string, isOff: (value: unknown) => boolean = isNothing, off = 'is off'): KeyRow {
@@ -192,7 +192,7 @@ export function refused(why: string, isOff: (value: unknown) => boolean = isNoth
 export function ifOn(row: KeyRow): KeyRow {
   return {
     ...row,
-    mean: (asked) => (isNothing(asked.value) ? { effect: 'none', why: 'is off' } : row.mean(asked)),
+    mean: (input) => (isNothing(input.value) ? { effect: 'none', why: 'is off' } : row.mean(input)),
   };
 }
 
@@ -200,7 +200,7 @@ export function ifOn(row: KeyRow): KeyRow {
 export const OVERLAP =
   'messages run beside computation in a run here; a plan has the default of the program, and Megatron-LM and stages 1 and 2 of DeepSpeed reduce gradients after backward';
 
-function told(effect: Effect, why: string): KeyRow {
+function fixedRow(effect: Effect, why: string): KeyRow {
   return { effect, says: why, mean: () => ({ effect, why }) };
 }
 

@@ -1,6 +1,6 @@
 import { nearest } from '../../config';
 import { ConfigError } from '../../core';
-import type { Asked, KeyRow, KeyTable, Meaning } from './key-row';
+import type { KeyInput, KeyRow, KeyTable, Translation } from './key-row';
 import type { Effect, Entry, Place } from './reading';
 
 /** A way in which another program writes settings: see [Note: dialects]. */
@@ -10,6 +10,8 @@ export interface Dialect {
   readonly keys: KeyTable;
   /** Beginnings of keys that may be left out in a section. */
   readonly prefixes?: Readonly<Record<string, string>>;
+  /** Whether an argument's name has the sections that contain its key: --training.steps. */
+  readonly namesSections?: boolean;
   /** Whether keys that the table does not have belong to the script; keys that look misspelled are warnings. */
   readonly hasOthers?: boolean;
   /** Whether the program ignores unknown keys outside of sections: such keys are warnings, or errors if they look misspelled. */
@@ -21,11 +23,11 @@ export interface Dialect {
   /** The reason why a value 'auto' has no effect; if there is no reason, 'auto' is a value like others. */
   readonly auto?: string;
   /** Returns the program that trains if these keys decide it; undefined if they do not. */
-  readonly stack?: (other: Asked['other']) => Place['stack'] | undefined;
+  readonly stack?: (other: KeyInput['other']) => Place['stack'] | undefined;
   /** Returns the program's defaults; their `usual` settings hold only if no line sets them. */
-  readonly usual?: (other: Asked['other']) => Meaning | null;
+  readonly usual?: (other: KeyInput['other']) => Translation | null;
   /** Finds keys that contradict each other. */
-  readonly checks?: (other: Asked['other']) => readonly Finding[];
+  readonly checks?: (other: KeyInput['other']) => readonly Finding[];
 }
 
 /** A fault of a key that is seen only by comparison with other keys. */
@@ -54,15 +56,15 @@ export interface LocatedKey extends Entry {
 export const NOT_KNOWN = Symbol('not known');
 
 /** An entry with its meaning, and the row that gave the meaning. */
-export interface Meant {
+export interface TranslatedEntry {
   readonly entry: Entry;
-  readonly meaning: Meaning;
+  readonly meaning: Translation;
   readonly row: KeyRow | null;
   readonly stack?: Place['stack'] | undefined;
 }
 
 /** Returns the values of a source by key, with or without the key's sections; undefined if the key is not given, or its value is not known. */
-export function valuesOf({ entries }: Source): Asked['other'] {
+export function valuesOf({ entries }: Source): KeyInput['other'] {
   const values = new Map<string, unknown>();
   for (const entry of entries) {
     const value = valueForRow(entry);
@@ -77,7 +79,10 @@ export function valuesOf({ entries }: Source): Asked['other'] {
  * Returns the meanings of a source's entries; each meaning may depend on the other entries. `elsewhere` has the values of files to which the
  * source refers.
  */
-export function meantBy(source: Source, elsewhere: Asked['other'] = () => undefined): readonly Meant[] {
+export function meantBy(
+  source: Source,
+  elsewhere: KeyInput['other'] = () => undefined,
+): readonly TranslatedEntry[] {
   const { dialect, entries } = source;
   const own = valuesOf(source);
   const other = (key: string): unknown => own(key) ?? elsewhere(key);
@@ -107,35 +112,39 @@ function unlessWrong<T>(read: () => T): T | undefined {
   }
 }
 
-function meantEntry(located: LocatedKey, dialect: Dialect, other: Asked['other']): Meant {
+function meantEntry(located: LocatedKey, dialect: Dialect, other: KeyInput['other']): TranslatedEntry {
   const { path, meant: _, ...entry } = located;
   const { row, table } = rowAt(dialect.keys, path);
-  const told = (effect: Effect, why: string): Meant => ({ entry, row, meaning: { effect, why } });
+  const effectOf = (effect: Effect, why: string): TranslatedEntry => ({
+    entry,
+    row,
+    meaning: { effect, why },
+  });
   if (row === null) {
     const near = nearest(path.at(-1) ?? '', Object.keys(table));
     if (dialect.hasOthers === true)
       return near === undefined
-        ? told('none', 'is an argument of the script itself, and this script is not known here')
-        : told('warning', `is an argument of the script itself, or did you mean "${near}"?`);
-    if (dialect.others !== undefined && near === undefined) return told('warning', dialect.others);
+        ? effectOf('none', 'is an argument of the script itself, and this script is not known here')
+        : effectOf('warning', `is an argument of the script itself, or did you mean "${near}"?`);
+    if (dialect.others !== undefined && near === undefined) return effectOf('warning', dialect.others);
     const isIgnored = path.length === 1 ? dialect.ignoresOthers : dialect.ignoresWithin;
     const isComment = /^_|^comment/i.test(path.at(-1) ?? '');
-    if (isComment && dialect.ignoresOthers === true) return told('none', 'is a comment');
+    if (isComment && dialect.ignoresOthers === true) return effectOf('none', 'is a comment');
     if (isIgnored === true && near === undefined)
-      return told('warning', `${dialect.name} ignores it: it has no such key`);
-    return told('error', unknownKey(path, table, dialect));
+      return effectOf('warning', `${dialect.name} ignores it: it has no such key`);
+    return effectOf('error', unknownKey(path, table, dialect));
   }
   const given = valueForRow(located);
   const value = row.isPartial !== true && hasUnknown(given) ? NOT_KNOWN : given;
   if (value === NOT_KNOWN && (row.effect === null || row.effect === 'planned'))
-    return told('warning', `not known here: line ${entry.line} computes it; write ${row.says}`);
-  if (dialect.auto !== undefined && value === 'auto') return told('none', dialect.auto);
+    return effectOf('warning', `not known here: line ${entry.line} computes it; write ${row.says}`);
+  if (dialect.auto !== undefined && value === 'auto') return effectOf('none', dialect.auto);
   if (row.effect !== 'none' && typeof value === 'string' && hasOpenVariable(value))
-    return told('warning', 'depends on a variable that these lines do not set, so it is left out');
+    return effectOf('warning', 'depends on a variable that these lines do not set, so it is left out');
   try {
     return { entry, row, meaning: row.mean({ key: path.at(-1) ?? '', value, line: entry.line, other }) };
   } catch (error) {
-    if (error instanceof ConfigError) return told('error', error.message);
+    if (error instanceof ConfigError) return effectOf('error', error.message);
     throw error;
   }
 }

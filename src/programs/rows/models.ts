@@ -8,7 +8,15 @@ import {
   plannedNamed,
   weightsOf,
 } from '../../config';
-import { type Asked, type Exported, isNothing, type KeyRow, type Meaning, place, refused } from './key-row';
+import {
+  type Exported,
+  isNothing,
+  type KeyInput,
+  type KeyRow,
+  place,
+  refused,
+  type Translation,
+} from './key-row';
 import { wholeOf, yesOf } from './values';
 
 /** Returns the identifier by which other programs download a model; undefined if the model has no identifier. */
@@ -18,7 +26,7 @@ export function hubName(model: ModelSetting): string | undefined {
 }
 
 /** Returns the meaning of a model's name or folder in another program. */
-export function modelMeaning({ value }: Asked): Meaning {
+export function modelMeaning({ value }: KeyInput): Translation {
   if (isNothing(value)) return { effect: 'none', why: 'is empty' };
   const name = modelNamed(value);
   if (name !== null) return { sets: { model: name } };
@@ -79,7 +87,7 @@ export function attentionSwitch(kind: AttentionKind): KeyRow {
 }
 
 /** Returns the meaning of a key that decides how a published model computes attention. */
-function attentionOf(attention: AttentionKind): Meaning {
+function attentionOf(attention: AttentionKind): Translation {
   return {
     place: { attention },
     why: `model.attention: ${attention}, unless the model is a folder: then write model.attention`,

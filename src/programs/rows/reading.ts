@@ -24,7 +24,7 @@ export interface ReadLine extends Entry {
 }
 
 /** The effect of a line, and the reason. */
-export type Told = Pick<ReadLine, 'effect' | 'why'>;
+export type LineEffect = Pick<ReadLine, 'effect' | 'why'>;
 
 /** Where a training runs, and facts that only a plan uses, as far as lines give them. */
 export interface Place {

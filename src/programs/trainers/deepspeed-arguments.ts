@@ -7,10 +7,10 @@ const FILE = fileKey("DeepSpeed's JSON, which is read too");
 export const DEEPSPEED_ARGUMENTS: KeyTable = {
   deepspeed: {
     ...FILE,
-    mean: (asked) =>
-      typeof asked.value === 'boolean'
+    mean: (input) =>
+      typeof input.value === 'boolean'
         ? { effect: 'none', why: 'DeepSpeed trains, as the file of deepspeed_config says' }
-        : FILE.mean(asked),
+        : FILE.mean(input),
   },
   deepspeed_config: FILE,
   ...allNone('is the old form of an argument of DeepSpeed', 'deepscale deepscale_config'),

@@ -1,14 +1,14 @@
 import { MEGATRON, megatronDefaults } from '../megatron/megatron';
 import {
-  type Asked,
   allNone,
   decides,
   flags,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
-  type Meaning,
   none,
   refused,
+  type Translation,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
 import { strategyOfStage, wholeOf } from '../rows/values';
@@ -39,7 +39,7 @@ function stepsOfTokens(path: string): KeyRow {
   });
 }
 
-function ulysses({ value }: Asked): Meaning {
+function ulysses({ value }: KeyInput): Translation {
   const cp = wholeOf(value);
   return cp === 1
     ? { effect: 'none', why: 'sequences are not divided' }

@@ -1,20 +1,20 @@
 import { STRATEGIES, settingAt } from '../../config';
 import { ACCELERATE_FSDP } from '../accelerate/accelerate-fsdp';
 import {
-  type Asked,
   allNone,
   both,
   decides,
   type Exported,
   ifOn,
   isNothing,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
-  type Meaning,
   none,
   refused,
   section,
   settingKeys,
+  type Translation,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
 import { ATTENTION, FIRST_ADAPTERS, modelMeaning, SEQUENCE, writtenSequence } from '../rows/models';
@@ -29,7 +29,7 @@ const NEVER = 'swift has no such argument';
 
 /** Arguments that a document writes for swift, but that swift does not have. */
 export const DOCUMENT: KeyTable = {
-  parallel_method: decides('parallel.strategy', ({ value }): Meaning => {
+  parallel_method: decides('parallel.strategy', ({ value }): Translation => {
     const method = word({
       fsdp: 'FULL_SHARD',
       megatron: 'NO_SHARD',
@@ -51,7 +51,7 @@ export const DOCUMENT: KeyTable = {
   }),
   tensor_parallel_size: degree('parallel.tp', '--tensor_model_parallel_size of megatron sft'),
   pipeline_parallel_size: degree('parallel.pp', '--pipeline_model_parallel_size of megatron sft'),
-  sharding_strategy: decides('parallel.strategy', ({ value }): Meaning => {
+  sharding_strategy: decides('parallel.strategy', ({ value }): Translation => {
     const strategy = String(value).toLowerCase() === 'full' ? 'FULL_SHARD' : strategyOf(value);
     return {
       sets: { 'parallel.strategy': strategy },
@@ -59,7 +59,7 @@ export const DOCUMENT: KeyTable = {
       why: `${NEVER}; swift has --fsdp fsdp2; it is read as parallel.strategy: ${strategy}`,
     };
   }),
-  mixed_precision: decides('mixedPrecision.paramDtype', ({ value }): Meaning => {
+  mixed_precision: decides('mixedPrecision.paramDtype', ({ value }): Translation => {
     const paramDtype = floatOf(value);
     if (paramDtype === 'float32') return { effect: 'warning', why: `${NEVER}; float32 is the default here` };
     const name = paramDtype === 'float16' ? '--fp16 true' : '--bf16 true';
@@ -107,7 +107,7 @@ export function isBySwiftFsdp({ config: { parallel } }: Pick<Exported, 'config'>
 /** The name of the file that an export gives to swift's --fsdp. */
 export const SWIFT_FSDP_FILE = 'fsdp.json';
 
-function deepspeed({ value }: Asked): Meaning {
+function deepspeed({ value }: KeyInput): Translation {
   if (isNothing(value)) return { effect: 'none', why: 'is empty' };
   const sets = ZERO[String(value)];
   return sets === undefined ? { file: String(value), effect: 'used', why: 'is read too' } : { sets };
@@ -117,7 +117,7 @@ function isOn(value: unknown): boolean {
   return value !== undefined && yesOf(value);
 }
 
-function fsdpFile({ value }: Asked): Meaning {
+function fsdpFile({ value }: KeyInput): Translation {
   if (isNothing(value)) return { effect: 'none', why: 'is empty' };
   if (String(value) === 'fsdp2')
     return { sets: { 'parallel.strategy': 'FULL_SHARD' }, usual: { activationCheckpointing: 'full' } };
@@ -126,7 +126,7 @@ function fsdpFile({ value }: Asked): Meaning {
 
 const LORA_DEFAULTS = { 'lora.r': 8, 'lora.alpha': 32, 'lora.dropout': 0.05, 'lora.targets': 'all-linear' };
 
-function tuner({ value }: Asked): Meaning {
+function tuner({ value }: KeyInput): Translation {
   if (String(value) === 'full') return { effect: 'used', why: 'all parameters train' };
   if (String(value) === 'lora') return { usual: LORA_DEFAULTS };
   return {
@@ -147,11 +147,11 @@ function adapter(path: string, convert: (value: unknown) => unknown, usual: 'lor
 }
 
 /** Returns the dtype of matmuls for a dtype of weights. Without --bf16 and --fp16, swift trains float32 weights in float16. */
-function weights({ value, other }: Asked): Meaning {
+function weights({ value, other }: KeyInput): Translation {
   const dtype = floatOf(value);
   const given = (key: string): boolean | null => {
-    const asked = other(key);
-    return asked === undefined || asked === null ? null : yesOf(asked);
+    const input = other(key);
+    return input === undefined || input === null ? null : yesOf(input);
   };
   const [bf16, fp16] = [given('bf16'), given('fp16')];
   if (bf16 === true || fp16 === true)
@@ -193,8 +193,8 @@ const CHAT = "conversations are written by the tokenizer's chat template here, a
 export const SWIFT_KEYS: KeyTable = {
   ...SWIFT_OTHER,
   model: decides('model', modelMeaning),
-  model_type: decides('model', (asked) =>
-    asked.other('model') === undefined ? modelMeaning(asked) : { effect: 'none', why: 'the model decides' },
+  model_type: decides('model', (input) =>
+    input.other('model') === undefined ? modelMeaning(input) : { effect: 'none', why: 'the model decides' },
   ),
   ...swiftData(),
   tuner_type: both(decides('lora', tuner), ({ config }) => (config.lora === null ? 'full' : 'lora')),
@@ -278,7 +278,7 @@ export const SWIFT: Dialect = {
 /** `swift pt`, which trains on texts. */
 export const SWIFT_PT: Dialect = { ...SWIFT, keys: { ...SWIFT.keys, ...swiftData(() => true) } };
 
-function isLora(other: Asked['other']): boolean {
+function isLora(other: KeyInput['other']): boolean {
   const given = other('tuner_type') ?? other('train_type') ?? other('sft_type');
   // `--parallel_method megatron`, which only a document writes, stands for megatron sft, which trains all parameters by default.
   return String(given ?? (other('parallel_method') === 'megatron' ? 'full' : 'lora')) === 'lora';

@@ -1,14 +1,14 @@
 import { decayStepsOf, type ScheduleConfig } from '../../config';
 import {
-  type Asked,
   both,
   decides,
   type Exported,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
-  type Meaning,
   settingBoth,
   settingKeys,
+  type Translation,
   wrongValue,
 } from '../rows/key-row';
 import { number, numberOf, wholeFromZero, wholeOf, word, wordOf } from '../rows/values';
@@ -29,7 +29,7 @@ const OPTIMIZERS: readonly (readonly [pattern: RegExp, kind: string, written?: s
   [/^sgd$/, 'sgd', 'sgd'],
 ];
 
-function optim({ value }: Asked): Meaning {
+function optim({ value }: KeyInput): Translation {
   const name = String(value).toLowerCase();
   const kind = OPTIMIZERS.find(([pattern]) => pattern.test(name))?.[1];
   if (kind === undefined)
@@ -52,7 +52,7 @@ const SCHEDULES: Readonly<Record<string, string>> = {
 
 const MIN_LR = 'cosine_with_min_lr';
 
-function schedule({ value }: Asked): Meaning {
+function schedule({ value }: KeyInput): Translation {
   const kind = SCHEDULES[String(value).toLowerCase()];
   if (kind === undefined)
     return {
@@ -72,7 +72,7 @@ function scheduleName({ config: { schedule: given } }: Exported): string | undef
 const DECAYS = ['linear', 'cosine', '1-sqrt'];
 
 /** Returns the settings for a schedule's own arguments, which are an object, or JSON on a command line. */
-function scheduleArguments({ value, other }: Asked): Meaning {
+function scheduleArguments({ value, other }: KeyInput): Translation {
   const given: unknown = typeof value === 'string' ? parsed(value) : value;
   if (typeof given !== 'object' || given === null) throw wrongValue(value, 'an object, as {"min_lr": 1e-5}');
   const lr = Number(other('learning_rate') ?? Number.NaN);
@@ -124,11 +124,11 @@ function wsdArguments(given: ScheduleConfig, lr: number, steps: number): Readonl
 }
 
 /** Returns the steps of warm-up: a number below 1, or the ratio, is a share of all steps. */
-function warmup(asked: Asked): Meaning {
-  const { key, value, other } = asked;
+function warmup(input: KeyInput): Translation {
+  const { key, value, other } = input;
   const given = numberOf(value);
   if (key !== 'warmup_ratio' && (given === 0 || given >= 1))
-    return { sets: { 'schedule.warmupSteps': wholeFromZero(given, asked) } };
+    return { sets: { 'schedule.warmupSteps': wholeFromZero(given, input) } };
   const steps = other('max_steps') ?? other('train_iters');
   if (given === 0) return { effect: 'none', why: 'the rate does not rise' };
   if (typeof steps !== 'number' || steps <= 0)

@@ -1,18 +1,18 @@
 import {
-  type Asked,
   allNone,
   both,
   COMPILED,
   decides,
   isNothing,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
-  type Meaning,
   none,
   planSwitch,
   refused,
   settingBoth,
   settingKeys,
+  type Translation,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
 import { modelMeaning, SEQUENCE } from '../rows/models';
@@ -46,7 +46,7 @@ function half(paramDtype: 'bfloat16' | 'float16'): KeyRow {
 }
 
 /** Returns what the words of --fsdp mean: 'full_shard auto_wrap offload'. */
-export function fsdp({ value }: Asked): Meaning {
+export function fsdp({ value }: KeyInput): Translation {
   if (value === true) return { sets: { 'parallel.strategy': 'FULL_SHARD' } };
   const words = [value]
     .flat()
@@ -100,7 +100,7 @@ export const DATA: KeyRow = decides('data.path', ({ value }) => {
       };
 });
 
-const epochs = ({ value }: Asked): Meaning => ({
+const epochs = ({ value }: KeyInput): Translation => ({
   effect: 'none',
   why: `data never ends here, so a run counts steps and not ${numberOf(value)} epochs; write steps`,
 });
@@ -228,10 +228,10 @@ const SCRIPTS: KeyTable = {
     },
     'data.validation': { validation_file: ofFile('data.validation') },
   }),
-  mixed_precision: decides('mixedPrecision.paramDtype', (asked) =>
-    isNothing(asked.value)
+  mixed_precision: decides('mixedPrecision.paramDtype', (input) =>
+    isNothing(input.value)
       ? { effect: 'none', why: 'is off' }
-      : half(floatOf(asked.value) === 'float16' ? 'float16' : 'bfloat16').mean({ ...asked, value: true }),
+      : half(floatOf(input.value) === 'float16' ? 'float16' : 'bfloat16').mean({ ...input, value: true }),
   ),
   train_file: DATA,
   data_path: DATA,
@@ -243,7 +243,7 @@ const SCRIPTS: KeyTable = {
 };
 
 /** The defaults of TrainingArguments that differ from ours. */
-export const TRAINER_DEFAULTS: Meaning = {
+export const TRAINER_DEFAULTS: Translation = {
   usual: {
     batch: 8,
     'optimizer.lr': 5e-5,

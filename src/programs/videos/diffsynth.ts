@@ -1,17 +1,17 @@
 import { isVideoModel, modelNamed, modelShape } from '../../config';
 import {
-  type Asked,
   allNone,
   decides,
   flag,
   flags,
   isNothing,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
-  type Meaning,
   none,
   refused,
   settingKeys,
+  type Translation,
   wrongValue,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
@@ -30,7 +30,7 @@ function conversion(file: string): string {
 }
 
 /** Returns what a file of a model's weights means. A model of several files is a list. */
-export function modelFile(value: unknown): Meaning {
+export function modelFile(value: unknown): Translation {
   const files = [value].flat().map(String);
   const [first = ''] = files;
   const pickle = files.find((file) => /\.(pth|pt|bin|ckpt)$/i.test(file));
@@ -73,7 +73,7 @@ function parsed(text: string): unknown {
 }
 
 /** Returns the meaning of all files in the value of --model_paths. */
-function allFiles({ value }: Asked): Meaning {
+function allFiles({ value }: KeyInput): Translation {
   const meanings = modelPaths(value).map(modelFile);
   const sets = Object.assign({}, ...meanings.map((meaning) => meaning.sets ?? {}));
   const why = meanings
@@ -89,7 +89,7 @@ export const MODEL_PATHS: Dialect = {
   keys: { model_paths: decides('model', ({ value }) => modelFile(value)) },
 };
 
-function identifiers({ value, other }: Asked): Meaning {
+function identifiers({ value, other }: KeyInput): Translation {
   if (other('model_paths') !== undefined)
     return {
       effect: 'refused',
@@ -139,7 +139,7 @@ const SIZE =
  * 16 in TI2V-5B. Null: no argument names the model, or none of the three sizes is given.
  * Source: diffsynth/diffusion/parsers.py (81 frames by default); Wan2.2's autoencoders.
  */
-function latentOf(other: Asked['other']): readonly number[] | null {
+function latentOf(other: KeyInput['other']): readonly number[] | null {
   const files = other('model_paths') ?? other('model_id_with_origin_paths');
   const name = files === undefined ? null : modelNamed(String([files].flat(2)[0]).split(',')[0]);
   const shape = name === null ? null : modelShape({ model: name });
@@ -155,7 +155,7 @@ function latentOf(other: Asked['other']): readonly number[] | null {
   ];
 }
 
-function sizeMeaning({ other }: Asked): Meaning {
+function sizeMeaning({ other }: KeyInput): Translation {
   const latent = latentOf(other);
   return latent === null
     ? { effect: 'none', why: SIZE }

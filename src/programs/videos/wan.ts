@@ -1,14 +1,14 @@
 import { modelNamed } from '../../config';
 import {
-  type Asked,
   decides,
   flag,
   flags,
+  type KeyInput,
   type KeyTable,
-  type Meaning,
   none,
   refused,
   settingKeys,
+  type Translation,
   warned,
   wrongValue,
 } from '../rows/key-row';
@@ -21,7 +21,7 @@ const ENCODER = { 'textEncoder.model': 'umt5-xxl-encoder' };
 const DRAWS = 'is for generating videos; run.sampleVideo does this here';
 const SAVES = 'in a notebook, run.step(n, { saveSteps, outputDir }) saves; shardlab run has --save';
 
-function task({ value }: Asked): Meaning {
+function task({ value }: KeyInput): Translation {
   const model = modelNamed(value);
   if (model !== null) return { sets: { model } };
   if (/animate/i.test(String(value)))
@@ -32,7 +32,7 @@ function task({ value }: Asked): Meaning {
   throw wrongValue(value, 't2v-A14B, i2v-A14B, ti2v-5B or s2v-14B');
 }
 
-function ulysses({ value }: Asked): Meaning {
+function ulysses({ value }: KeyInput): Translation {
   const cp = wholeOf(value);
   return cp === 1
     ? { effect: 'none', why: 'sequences are not divided' }

@@ -1,7 +1,7 @@
 import { FRAGMENTS, type Fragment, MODEL_PARTS, SETTING_ROWS } from '../../config';
 import GLOSSARY from '../../config/terms.json';
 import { KNOWN_GPUS, placeSchema } from '../../planner';
-import { DIALECTS, type Effect, PYTHON_CALLS, placesOf, rowOf } from '../../programs';
+import { dialects, type Effect, placesOf, pythonCalls, rowOf } from '../../programs';
 
 /** A name that a library, a program or a document uses. */
 export interface Term {
@@ -91,7 +91,7 @@ const EFFECTS: Readonly<Record<Exclude<Effect, 'error'>, string>> = {
 /** Returns the keys of all programs. Programs that give a key the same meaning share a term. */
 function programs(): Term[] {
   const terms = new Map<string, Term>();
-  for (const { name: program, keys } of DIALECTS) {
+  for (const { name: program, keys } of dialects()) {
     for (const name of placesOf(keys)) {
       const row = rowOf(keys, name);
       if (row === null || row.parts !== undefined) continue;
@@ -99,7 +99,7 @@ function programs(): Term[] {
         row.effect === null || row.effect === 'error'
           ? [saysOf(row.says), row.says]
           : [row.says, EFFECTS[row.effect]];
-      const own = keys === PYTHON_CALLS.keys ? argumentOf(name) : { name, of: program };
+      const own = keys === pythonCalls().keys ? argumentOf(name) : { name, of: program };
       const id = JSON.stringify([own.name, says, here]);
       terms.set(id, { name: own.name, of: [...(terms.get(id)?.of ?? []), own.of], says, here });
     }

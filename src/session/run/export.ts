@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { countSchema, parseOptions, pathSchema, type ShapeOf } from '../../config';
 import { ConfigError, withTemporaryFolder } from '../../core';
-import { type BundleOptions, type ExportReport, planBundle, TARGET_NAMES, writeBundle } from '../../programs';
+import { type BundleOptions, type ExportReport, planBundle, targetNames, writeBundle } from '../../programs';
 import type { RunParts } from './calls';
 import { saveRun } from './checkpoints';
 
@@ -11,17 +11,19 @@ export interface ExportOptions extends Omit<BundleOptions, 'gpusPerMachine'> {
   readonly gpusPerMachine?: number | undefined;
 }
 
-const OPTIONS = {
-  to: z.enum(TARGET_NAMES).nonoptional(),
-  out: pathSchema.nonoptional(),
-  machines: countSchema.default(1),
-  gpusPerMachine: countSchema,
-  steps: countSchema,
-} satisfies ShapeOf<ExportOptions>;
+/** Returns the shape of the options; the targets are loaded with the first export. */
+const optionsShape = () =>
+  ({
+    to: z.enum(targetNames()).nonoptional(),
+    out: pathSchema.nonoptional(),
+    machines: countSchema.default(1),
+    gpusPerMachine: countSchema,
+    steps: countSchema,
+  }) satisfies ShapeOf<ExportOptions>;
 
 /** Writes a run as a bundle; `Run.export` says how. */
 export async function exportRun(parts: RunParts, given: ExportOptions): Promise<ExportReport> {
-  const options = parseOptions('run.export({ … })', given, OPTIONS);
+  const options = parseOptions('run.export({ … })', given, optionsShape());
   const { history, data: prepared } = parts;
   const { config, world } = history.phase;
   const { machines, gpusPerMachine = world / machines } = options;

@@ -4,9 +4,10 @@ import { WHOLE_SETTINGS } from '../../../src/config/setting-table';
 import { modelShape } from '../../../src/config/settings/model';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
 import { ConfigError } from '../../../src/core/errors';
-import { exportedSettings } from '../../../src/programs/export/report';
+import { targetNamed } from '../../../src/programs/bundle/bundle';
+import { exportedSettings } from '../../../src/programs/bundle/report';
 import type { BundleFacts, BundleModel } from '../../../src/programs/export/target';
-import { TARGET_NAMES, TARGETS, type TargetName } from '../../../src/programs/export/targets';
+import { targetNames } from '../../../src/programs/registry/registry';
 import { OTHERWISE } from '../../session/setting-values';
 import { GPT, LLAMA } from './export-fixture';
 
@@ -21,7 +22,7 @@ const NOT_HERE: readonly string[] = [
 const IN_OTHER_FILES: readonly string[] = ['data', 'seed'];
 
 /** Settings that a bundle has although its texts do not depend on them. */
-const WITHOUT_TEXT: Readonly<Partial<Record<TargetName, readonly string[]>>> = {
+const WITHOUT_TEXT: Readonly<Partial<Record<string, readonly string[]>>> = {
   // The rows of a batch are in data/tokens.npy.
   ...Object.fromEntries(['torchrun', 'slurm', 'kubernetes', 'accelerate'].map((name) => [name, ['batch']])),
   // The values of the test are the only ones that the program has.
@@ -44,8 +45,8 @@ function without(input: TrainConfigInput, path: string): TrainConfigInput {
 }
 
 /** Returns what a bundle does with a setting, and whether its texts depend on the setting. */
-function effectIn(to: TargetName, path: string, input: TrainConfigInput, model: typeof GPT | typeof LLAMA) {
-  const target = TARGETS[to];
+function effectIn(to: string, path: string, input: TrainConfigInput, model: typeof GPT | typeof LLAMA) {
+  const target = targetNamed(to);
   const facts = factsOf(input, model);
   const textsOf = (one: BundleFacts): string =>
     target
@@ -75,7 +76,7 @@ test('every setting of the table has values here', () => {
   assert.deepEqual([...here].sort(), [...paths].sort());
 });
 
-for (const to of TARGET_NAMES) {
+for (const to of targetNames()) {
   test(`${to}: a setting that the report leaves out is not in the texts, and a setting with the same effect is`, () => {
     const wrong: string[] = [];
     let count = 0;

@@ -5,7 +5,6 @@ import { delimiter, dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
 import type { TrainConfigInput } from '../../../src/config/train-config';
-import type { TargetName } from '../../../src/programs/export/targets';
 import type { Job } from '../../../src/session/run/job';
 import { launch } from '../../../src/session/run/launch';
 import { startSlurm } from '../../torch/slurm';
@@ -80,7 +79,7 @@ const LOSS = /^step (\d+) loss ([\d.]+)$/gm;
 async function bothLosses(
   folder: string,
   config: TrainConfigInput,
-  to: TargetName,
+  to: string,
   command: string,
   env: NodeJS.ProcessEnv = {},
 ): Promise<{ readonly here: readonly number[]; readonly there: readonly number[] }> {

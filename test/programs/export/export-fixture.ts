@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
-import { type BundleOptions, planBundle, writeBundle } from '../../../src/programs/export/bundle';
-import type { ExportReport } from '../../../src/programs/export/report';
+import { type BundleOptions, planBundle, writeBundle } from '../../../src/programs/bundle/bundle';
+import type { ExportReport } from '../../../src/programs/bundle/report';
 
 export const GPT = { kind: 'gpt', layers: 2, dim: 32, heads: 4, vocab: 256, seq: 16 } as const;
 export const LLAMA = { ...GPT, kind: 'llama', kvHeads: 2 } as const;

@@ -3,10 +3,10 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { parseTrainConfig } from '../../../src/config/train-config';
-import { planBundle, writeBundle } from '../../../src/programs/export/bundle';
+import { planBundle, writeBundle } from '../../../src/programs/bundle/bundle';
 import { launchLines } from '../../../src/programs/export/launch-lines';
-import { TARGET_NAMES, type TargetName } from '../../../src/programs/export/targets';
 import { type Foreign, readConfig } from '../../../src/programs/read';
+import { targetNames } from '../../../src/programs/registry/registry';
 import { GPT, LLAMA, testFolder } from './export-fixture';
 
 const FILES = {
@@ -35,7 +35,7 @@ const FILES = {
 /** Settings of other programs, and the texts that the files of some targets have because of them. */
 const READ: readonly {
   readonly asked: Foreign;
-  readonly have: Readonly<Partial<Record<TargetName, readonly string[]>>>;
+  readonly have: Readonly<Partial<Record<string, readonly string[]>>>;
 }[] = [
   {
     asked: 'accelerate.yaml',
@@ -104,7 +104,7 @@ const READ: readonly {
 ];
 
 /** Returns the texts of the bundle that a target gets from settings that were read, and its report. */
-function bundleFrom(cwd: string, asked: Foreign, to: TargetName) {
+function bundleFrom(cwd: string, asked: Foreign, to: string) {
   const { lines, machines } = readConfig(asked, { cwd });
   const model = ['swift', 'torchtitan'].includes(to) ? LLAMA : { ...GPT, tied: false };
   const config = parseTrainConfig({ model, batch: 2, steps: 1 });
@@ -122,7 +122,7 @@ for (const { asked, have } of READ) {
     const folder = testFolder(context);
     for (const [name, text] of Object.entries(FILES))
       writeFileSync(join(folder, name), `${text.join('\n')}\n`);
-    for (const to of TARGET_NAMES) {
+    for (const to of targetNames()) {
       const { lines, report, text, said } = bundleFrom(folder, asked, to);
       for (const part of have[to] ?? []) assert.ok(text.includes(part), `${to} has ${part}:\n${text}`);
       const exported = launchLines(lines);

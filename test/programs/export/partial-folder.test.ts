@@ -5,12 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { withTemporaryFolder } from '../../../src/core/regular-file';
-import { fillFolder, isEmptyFolder } from '../../../src/programs/export/partial-folder';
+import { fillFolder, isEmptyFolder } from '../../../src/programs/bundle/partial-folder';
 
 const base = fs.mkdtempSync(join(tmpdir(), 'shardlab-partial-'));
 after(() => fs.rmSync(base, { recursive: true, force: true }));
 
-const MODULE = require.resolve('../../../src/programs/export/partial-folder');
+const MODULE = require.resolve('../../../src/programs/bundle/partial-folder');
 
 /** Begins to fill a folder in a process that is killed meanwhile. */
 function killed(out: string): void {

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { parseTrainConfig } from '../../../src/config/train-config';
-import { writeInitialValues } from '../../../src/training/checkpoint/pretrained/initial-values';
-import { bundleOf, GPT, LLAMA, testFolder } from './export-fixture';
+import { parseTrainConfig } from '../../src/config/train-config';
+import { writeInitialValues } from '../../src/training/checkpoint/pretrained/initial-values';
+import { bundleOf, GPT, LLAMA, testFolder } from '../programs/export/export-fixture';
 
 for (const model of [GPT, LLAMA]) {
   test(`the model folder of a bundle has the initial values of a ${model.kind}, in the layout of Hugging Face`, (context) => {

@@ -1,9 +1,9 @@
 import { isChanged, settingAt, WHOLE_SETTINGS } from '../../config';
 import { ConfigError, type Shown, shownAsText, withShown } from '../../core';
-import type { ExportedLine } from './launch-lines';
-import { asking, keysOf, sayingOf } from './rules';
-import { type BundleFacts, otherNames, type Said, type Target } from './target';
-import { TARGET_NAMES, TARGETS } from './targets';
+import type { ExportedLine } from '../export/launch-lines';
+import { keysOf, lookupIn, treatmentOf } from '../export/rules';
+import { type BundleFacts, otherNames, type Target, type Treatment } from '../export/target';
+import { targets } from '../registry/registry';
 
 /** A setting, and what a bundle does with it. */
 export interface ExportedSetting {
@@ -41,17 +41,19 @@ const ALWAYS: readonly string[] = ['model', 'parallel.strategy', 'optimizer.kind
  * cannot express.
  */
 export function exportedSettings(facts: BundleFacts, target: Target, to: string): ExportedSetting[] {
-  const asked = asking(target, facts);
+  const lookup = lookupIn(target, facts);
   const always = target.data === 'batches' ? ALWAYS : [...ALWAYS, 'data'];
   const rows = WHOLE_SETTINGS.flatMap((row) => {
     const { path } = row;
-    if (!always.includes(path) && !isChanged(path, facts.config, asked.usual)) return [];
-    const said = sayingOf(row, asked);
-    return [{ path, said: said === 'missing' ? missing(row, facts) : said }];
+    if (!always.includes(path) && !isChanged(path, facts.config, lookup.usual)) return [];
+    const treatment = treatmentOf(row, lookup);
+    return [{ row, path, treatment: treatment === 'missing' ? missing(row, facts) : treatment }];
   });
-  const refused = rows.flatMap(({ path, said }) =>
-    typeof said === 'object' && 'refused' in said ? [`${path}: ${said.refused}`] : [],
-  );
+  const refused = rows.flatMap(({ row, path, treatment }) => {
+    if (typeof treatment !== 'object' || !('refused' in treatment)) return [];
+    const others = treatment.namesOthers === true ? similarTargets(row, target, facts) : [];
+    return [`${path}: ${treatment.refused}${orExportTo(others)}`];
+  });
   if (refused.length > 0) {
     throw new ConfigError(
       `a bundle for '${to}' cannot express these settings of the config:\n${refused.join('\n')}`,
@@ -60,30 +62,47 @@ export function exportedSettings(facts: BundleFacts, target: Target, to: string)
       },
     );
   }
-  return rows.map(({ path, said }) => ({
+  return rows.map(({ path, treatment }) => ({
     setting: path,
     value: settingAt(facts.config, path),
-    names: namesOf(path, target, facts).filter((name) => said !== 'said' || asked.words.has(name)),
-    ...effectOf(said),
+    names: namesOf(path, target, facts).filter((name) => treatment !== 'said' || lookup.words.has(name)),
+    ...effectOf(treatment),
   }));
 }
 
+type SettingRow = (typeof WHOLE_SETTINGS)[number];
+
 /** Returns the refusal of a setting that a target does not have, with the targets that have it. */
-function missing(row: (typeof WHOLE_SETTINGS)[number], facts: BundleFacts): Said {
-  const having = TARGET_NAMES.filter((name) => sayingOf(row, asking(TARGETS[name], facts)) === 'said');
-  const elsewhere =
-    having.length === 0 ? '' : `, or export to ${having.map((name) => `'${name}'`).join(', ')}`;
-  return { refused: `this target does not have it, and the losses would change; leave it out${elsewhere}` };
+function missing(row: SettingRow, facts: BundleFacts): Treatment {
+  const having = [...targets()].filter(([, target]) => treatmentOf(row, lookupIn(target, facts)) === 'said');
+  const names = having.map(([name]) => name);
+  return {
+    refused: `this target does not have it, and the losses would change; leave it out${orExportTo(names)}`,
+  };
+}
+
+/** Returns the names of the targets with data of the same form that express a setting. */
+function similarTargets(row: SettingRow, { data }: Target, facts: BundleFacts): readonly string[] {
+  return [...targets()].flatMap(([name, target]) => {
+    if (target.data !== data) return [];
+    const treatment = treatmentOf(row, lookupIn(target, facts));
+    const isExpressed = treatment === 'said' || (typeof treatment === 'object' && !('refused' in treatment));
+    return isExpressed ? [name] : [];
+  });
+}
+
+function orExportTo(names: readonly string[]): string {
+  return names.length === 0 ? '' : `, or export to ${names.map((name) => `'${name}'`).join(', ')}`;
 }
 
 function namesOf(path: string, target: Target, facts: BundleFacts): readonly string[] {
   return [...new Set([...keysOf(path, target, facts), ...otherNames(path, target.originals)])];
 }
 
-function effectOf(said: Said): Pick<ExportedSetting, 'effect' | 'meaning'> {
-  if (said === 'said') return { effect: 'said', meaning: null };
-  if ('other' in said) return { effect: 'other', meaning: said.other };
-  return { effect: 'left', meaning: 'left' in said ? said.left : null };
+function effectOf(treatment: Treatment): Pick<ExportedSetting, 'effect' | 'meaning'> {
+  if (treatment === 'said') return { effect: 'said', meaning: null };
+  if ('other' in treatment) return { effect: 'other', meaning: treatment.other };
+  return { effect: 'left', meaning: 'left' in treatment ? treatment.left : null };
 }
 
 /** Makes a report, which a notebook shows as the text of REPORT.md. */

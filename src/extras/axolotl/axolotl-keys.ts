@@ -1,4 +1,4 @@
-import { allNone, exported, type KeyTable, none, refused } from '../rows/key-row';
+import { allNone, exported, type KeyTable, none, refused } from '../../programs';
 
 // Keys of Axolotl that change nothing here. Source: src/axolotl/utils/schemas.
 

@@ -1,18 +1,26 @@
 import {
+  ATTENTION,
   allNone,
+  clip,
+  type Dialect,
   decides,
+  FIRST_ADAPTERS,
   isNothing,
   type KeyTable,
+  modelMeaning,
   none,
+  number,
   place,
   refused,
+  SEQUENCE,
   section,
   setting,
-} from '../rows/key-row';
-import type { Dialect } from '../rows/meant';
-import { ATTENTION, FIRST_ADAPTERS, modelMeaning, SEQUENCE } from '../rows/models';
-import { clip, number, whole, wholeFromZero, wholeOf, yesOf } from '../rows/values';
-import { TRAINING_ARGUMENTS } from './transformers';
+  TRAINING_ARGUMENTS,
+  whole,
+  wholeFromZero,
+  wholeOf,
+  yesOf,
+} from '../../programs';
 
 // LLaMA-Factory's YAML with the variable USE_V1. Source: src/llamafactory/v1/config.
 

@@ -1,11 +1,23 @@
 import { llamaFfn, weightsOf } from '../../config';
-import { writtenKeys } from '../rows/key-row';
-import { TORCHTITAN } from '../trainers/torchtitan';
-import { mainLines, shellFile, startComment, torchrunOptions } from './launch-files';
-import { MODEL_FOLDER, modelSource } from './model-folder';
-import { lines, numberText, pythonValue } from './python';
-import { versionOf } from './requirements';
-import { type BundleFacts, type BundleFile, exportedOf } from './target';
+import {
+  type BundleFacts,
+  type BundleFile,
+  exportedOf,
+  lines,
+  MODEL_FOLDER,
+  mainLines,
+  modelSource,
+  numberText,
+  pythonValue,
+  shellFile,
+  startComment,
+  torchrunOptions,
+  writtenKeys,
+} from '../../programs';
+import { TORCHTITAN } from './torchtitan';
+
+/** The last release that reads TOML. */
+export const TORCHTITAN_PACKAGE = { name: 'torchtitan', version: '0.2.2' } as const;
 
 type Scalar = string | number | boolean;
 type Sections = Readonly<Record<string, Readonly<Record<string, Scalar>>>>;
@@ -65,7 +77,7 @@ export function torchTitanNotes(facts: BundleFacts): readonly string[] {
           'TorchTitan begins with its own initial values, so losses differ from those of a run here; --init FILE writes values that TorchTitan loads.',
         ]),
     `The folder model/ needs a tokenizer.json and its tokenizer_config.json${facts.shape.from === undefined ? '' : ', if they are not there'}.`,
-    `TorchTitan ${versionOf('torchtitan')} reads the settings; later releases have settings in modules of Python. This release's parser can read such files; no training was run, because that needs GPUs.`,
+    `TorchTitan ${TORCHTITAN_PACKAGE.version} reads the settings; later releases have settings in modules of Python. This release's parser can read such files; no training was run, because that needs GPUs.`,
     ...(typeof facts.config.activationCheckpointing === 'object' &&
     facts.config.activationCheckpointing !== null &&
     'everyNth' in facts.config.activationCheckpointing
@@ -80,7 +92,7 @@ function tomlText(sections: Sections): string {
   const parts = Object.entries(sections).map(([name, keys]) =>
     lines(`[${name}]`, ...Object.entries(keys).map(([key, value]) => `${key} = ${tomlValue(key, value)}`)),
   );
-  return `${[`# Settings of TorchTitan ${versionOf('torchtitan')}, the last release that reads TOML.`, ...parts].join('\n\n')}\n`;
+  return `${[`# Settings of TorchTitan ${TORCHTITAN_PACKAGE.version}, the last release that reads TOML.`, ...parts].join('\n\n')}\n`;
 }
 
 function tomlValue(key: string, value: Scalar): string {
@@ -119,7 +131,7 @@ function modelText({ shape }: BundleFacts): string {
     max_seq_len: seq,
   };
   return `${lines(
-    `"""The sizes of train.toml's model, for TorchTitan ${versionOf('torchtitan')}."""`,
+    `"""The sizes of train.toml's model, for TorchTitan ${TORCHTITAN_PACKAGE.version}."""`,
     '',
     'from dataclasses import replace',
     '',

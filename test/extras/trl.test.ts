@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { readConfig } from '../../src/programs/read';
-import { effects, folderOf, readText, whyOf } from './read-files';
+import { effects, folderOf, readText, whyOf } from '../programs/read-files';
 
 test("arguments of TRL's scripts are no arguments of LLaMA-Factory", () => {
   const reading = readConfig(
@@ -60,4 +60,25 @@ test('preferences of TRL are refused, by command and by script', () => {
     assert.match(refused[0]?.why ?? '', /DPO, KTO, GRPO/);
   }
   assert.equal(readText('run.sh', 'python dpo.py --learning_rate 1e-4\n').config.optimizer?.lr, 1e-4);
+});
+
+test('an implementation of attention is named for a published model', () => {
+  const command = 'trl sft --model_name_or_path Qwen/Qwen2.5-7B --attn_implementation eager';
+  assert.deepEqual(readConfig(command.split(' ')).config.model, { like: 'qwen2.5-7b', attention: 'eager' });
+});
+
+test("TRL's SFTConfig has TRL's defaults, and a regular expression of targets is refused", () => {
+  const reading = readText(
+    'sft.py',
+    `from trl import SFTConfig
+from peft import LoraConfig
+config = SFTConfig(output_dir="out", max_length=2048, packing=True)
+lora = LoraConfig(target_modules=r".*(q|v)_proj")
+`,
+  );
+  assert.equal(reading.config.optimizer?.lr, 2e-5);
+  assert.equal(reading.config.activationCheckpointing, 'full');
+  assert.deepEqual(reading.config.mixedPrecision, { paramDtype: 'bfloat16', reduceDtype: 'float32' });
+  assert.deepEqual(reading.config.lora, { r: 8, alpha: 8, dropout: 0, targets: ['q_proj', 'v_proj'] });
+  assert.equal(effects(reading)['LoraConfig.target_modules'], 'refused');
 });

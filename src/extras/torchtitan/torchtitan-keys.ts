@@ -1,5 +1,4 @@
-import { allNone, type KeyTable, none, planSwitch, refused } from '../rows/key-row';
-import { yesOf } from '../rows/values';
+import { allNone, type KeyTable, none, planSwitch, refused, yesOf } from '../../programs';
 
 // Keys of TorchTitan that change nothing here, by section. Source: torchtitan/config/job_config.py before the settings became Python.
 

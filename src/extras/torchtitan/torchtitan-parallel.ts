@@ -8,22 +8,25 @@ import {
   virtualStagesOf,
 } from '../../config';
 import {
-  type Asked,
   both,
   decides,
   type Exported,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
-  type Meaning,
   none,
   settingBoth,
-} from '../rows/key-row';
-import { whole, wholeOf, word, wordOf } from '../rows/values';
+  type Translation,
+  whole,
+  wholeOf,
+  word,
+  wordOf,
+} from '../../programs';
 import { TORCHTITAN_WITHOUT_EFFECT as OTHER } from './torchtitan-keys';
 
 // Keys of TorchTitan's section `parallelism`.
 
-const degreeOf = (other: Asked['other'], key: string): number => {
+const degreeOf = (other: KeyInput['other'], key: string): number => {
   const degree = Number(other(`parallelism.${key}`) ?? 1);
   return degree > 0 ? degree : 1;
 };
@@ -32,7 +35,7 @@ const degreeOf = (other: Asked['other'], key: string): number => {
  * Returns FSDP's strategy; a degree of -1 stands for all ranks that the other degrees leave. FSDP also shards over the ranks of
  * cp.
  */
-function strategy({ other }: Asked): Meaning {
+function strategy({ other }: KeyInput): Translation {
   const shard = Number(other('parallelism.data_parallel_shard_degree') ?? -1);
   const dpReplicate = degreeOf(other, 'data_parallel_replicate_degree');
   const cp = degreeOf(other, 'context_parallel_degree');
@@ -53,7 +56,7 @@ function strategy({ other }: Asked): Meaning {
 }
 
 /** Returns the number of ranks, if no degree is -1. */
-function ranks(shard: number, other: Asked['other']): Pick<Meaning, 'place'> {
+function ranks(shard: number, other: KeyInput['other']): Pick<Translation, 'place'> {
   if (shard < 1) return {};
   const degrees = [
     'data_parallel_replicate_degree',
@@ -78,24 +81,24 @@ function replicas(exported: Exported): number {
 
 const sharding = (check: (value: unknown) => unknown, write: (exported: Exported) => unknown): KeyRow =>
   both(
-    decides('parallel.strategy', (asked) => {
-      check(asked.value);
-      return strategy(asked);
+    decides('parallel.strategy', (input) => {
+      check(input.value);
+      return strategy(input);
     }),
     write,
   );
 
-const isPipeline = (other: Asked['other']): boolean => degreeOf(other, 'pipeline_parallel_degree') > 1;
+const isPipeline = (other: KeyInput['other']): boolean => degreeOf(other, 'pipeline_parallel_degree') > 1;
 
 /** Returns the row of a key of pipelines; an export has it if the config has stages. */
 function ofPipeline(
   path: string,
-  mean: (asked: Asked) => Meaning,
+  mean: (input: KeyInput) => Translation,
   write: (exported: Exported) => unknown,
 ): KeyRow {
   return both(
-    decides(path, (asked) =>
-      isPipeline(asked.other) ? mean(asked) : { effect: 'none', why: 'the model is not cut into stages' },
+    decides(path, (input) =>
+      isPipeline(input.other) ? mean(input) : { effect: 'none', why: 'the model is not cut into stages' },
     ),
     (exported) => (exported.config.parallel.pp > 1 ? write(exported) : undefined),
   );
@@ -108,7 +111,7 @@ const SCHEDULES: Readonly<Record<string, string>> = {
   ZBH1: 'zb',
 };
 
-function pipelineSchedule({ value }: Asked): Meaning {
+function pipelineSchedule({ value }: KeyInput): Translation {
   const name = Object.keys(SCHEDULES).find((one) => one.toLowerCase() === String(value).toLowerCase());
   return name === undefined
     ? {
@@ -123,7 +126,7 @@ const writtenSchedule = ({ config: { parallel } }: Exported): string | undefined
   parallel.schedule === 'zb' ? '1F1B' : wordOf<string>(SCHEDULES, parallel.schedule);
 
 /** Returns the stages per rank of a published model, because its number of layers is known. */
-function virtualStages({ value, other }: Asked): Meaning {
+function virtualStages({ value, other }: KeyInput): Translation {
   const model = modelNamed(`${String(other('model.name') ?? 'llama3')}-${String(other('model.flavor'))}`);
   const shape = model === null ? null : modelShape({ model });
   if (shape === null || !('layers' in shape))

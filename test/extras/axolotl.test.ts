@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { readConfig } from '../../src/programs/read';
-import { effects, folderOf, readText, whyOf } from './read-files';
+import { effects, folderOf, readText, whyOf } from '../programs/read-files';
 
 const axolotl = (rest: string) =>
   readText(
@@ -130,4 +130,16 @@ test('adapters from which a training begins are refused in every program that ha
     const refused = reading.lines.find(({ effect }) => effect === 'refused');
     assert.match(refused?.why ?? '', /merge them into their model first/);
   }
+});
+
+test('the words after -- are for the launcher', () => {
+  const cwd = folderOf({ 'train.yaml': 'base_model: gpt2\nmicro_batch_size: 2\n' });
+  const command = 'axolotl train train.yaml --launcher torchrun -- --nnodes 2 --nproc_per_node=8';
+  const reading = readConfig(command, { cwd });
+  assert.deepEqual([reading.world, reading.machines, reading.config.batch], [16, 2, 2]);
+});
+
+test('a switch chooses the implementation of attention', () => {
+  const text = 'base_model: Qwen/Qwen2.5-7B\neager_attention: true\n';
+  assert.deepEqual(readText('a.yaml', text).config.model, { like: 'qwen2.5-7b', attention: 'eager' });
 });

@@ -1,21 +1,28 @@
 import {
-  type Asked,
+  ATTENTION,
   allNone,
+  attentionSwitch,
+  type Dialect,
   decides,
+  fileKey,
   ifOn,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
   none,
+  ofFile,
   refused,
-} from '../rows/key-row';
-import type { Dialect } from '../rows/meant';
-import { ATTENTION, attentionSwitch, SEQUENCE } from '../rows/models';
-import { wholeOf, yesOf } from '../rows/values';
-import { fileKey, ofFile, TRAINER_DEFAULTS, TRAINING_ARGUMENTS, TRANSFORMERS } from './transformers';
+  SEQUENCE,
+  TRAINER_DEFAULTS,
+  TRAINING_ARGUMENTS,
+  TRANSFORMERS,
+  wholeOf,
+  yesOf,
+} from '../../programs';
 
 // TRL's supervised fine-tuning: `trl sft`, its script sft.py, and YAML for both. Source: trl/trainer/sft_config.py and model_config.py.
 
-const isLora = (other: Asked['other']): boolean =>
+const isLora = (other: KeyInput['other']): boolean =>
   other('use_peft') !== undefined && yesOf(other('use_peft'));
 
 /** Settings of adapters; TRL makes adapters only with --use_peft. */
@@ -69,10 +76,10 @@ const DATA: KeyTable = {
   max_seq_length: SEQUENCE,
   dataset_text_field: {
     ...ofFile('data.text'),
-    mean: (asked) =>
-      asked.value === 'text'
+    mean: (input) =>
+      input.value === 'text'
         ? { effect: 'none', why: 'is the column that is read here in any case' }
-        : ofFile('data.text').mean(asked),
+        : ofFile('data.text').mean(input),
   },
   ...allNone(
     SHARDLAB_SFT,

@@ -3,19 +3,19 @@ import { dirname, join, resolve } from 'node:path';
 import { dataRanksOf, LONGEST_PATH, modelShape, nearest, type TrainConfig } from '../../config';
 import { ConfigError, formatBytes, isWhole, makeFolder, ShardlabError, shown } from '../../core';
 import { createBatches, type PreparedData, writeInitialValues } from '../../training';
-import { exportedLines } from './launch-lines';
-import { MODEL_FOLDER, modelSource, writeModelFolder } from './model-folder';
+import { exportedLines } from '../export/launch-lines';
+import { MODEL_FOLDER, modelSource, writeModelFolder } from '../export/model-folder';
+import { packageLines, requirementsText } from '../export/requirements';
+import { type BundleFacts, type Target, worldOf } from '../export/target';
+import { targetNames, targets } from '../registry/registry';
 import { fillFolder, isEmptyFolder } from './partial-folder';
 import { type ExportReport, exportedSettings, exportReport, reportText } from './report';
-import { packageLines, requirementsText } from './requirements';
-import { type BundleFacts, type Target, worldOf } from './target';
-import { TARGET_NAMES, TARGETS, type TargetName } from './targets';
 import { stepBytes, writeBatches, writeIndexed } from './tokens';
 
 /** The target, the folder and the sizes of a bundle. */
 export interface BundleOptions {
   /** The program or the scheduler that runs the bundle. */
-  readonly to: TargetName;
+  readonly to: string;
   /** The folder to write; it must be empty or not exist yet. */
   readonly out: string;
   /** Number of machines. Default 1. */
@@ -30,7 +30,7 @@ export interface BundleOptions {
 export interface PlannedBundle {
   readonly facts: BundleFacts;
   readonly out: string;
-  readonly to: TargetName;
+  readonly to: string;
   readonly settings: ExportReport['settings'];
   readonly steps: number | undefined;
 }
@@ -80,12 +80,14 @@ export function planBundle(
   return { facts, out: emptyFolder(options.out), to, settings, steps };
 }
 
-function targetNamed(to: string): Target {
-  const name = TARGET_NAMES.find((one) => one === to);
-  if (name !== undefined) return TARGETS[name];
-  const near = nearest(String(to), TARGET_NAMES);
+/** Returns a target by its name. Throws: CONFIG for an unknown target. */
+export function targetNamed(to: string): Target {
+  const target = targets().get(to);
+  if (target !== undefined) return target;
+  const names = targetNames();
+  const near = nearest(String(to), names);
   throw new ConfigError(
-    `export: to is '${to}'; choose one of ${TARGET_NAMES.join(', ')}${near === undefined ? '' : `; did you mean '${near}'?`}`,
+    `export: to is '${to}'; choose one of ${names.join(', ')}${near === undefined ? '' : `; did you mean '${near}'?`}`,
   );
 }
 
@@ -119,7 +121,7 @@ export function writeBundle(
   { facts, out, to, settings, steps }: PlannedBundle,
   { init, prepared }: BundleSources,
 ): ExportReport {
-  const target: Target = TARGETS[to];
+  const target = targetNamed(to);
   try {
     return fillFolder(out, (folder) => {
       const isOwn = target.data === 'own';

@@ -1,13 +1,17 @@
 import { isGathered } from '../../config';
-import { writtenKeys } from '../rows/key-row';
-import { DEEPSPEED_FILE, LLAMA_FACTORY } from '../trainers/llama-factory';
-import { accelerateFiles, isByDeepSpeed } from './accelerate-files';
-import { deepSpeedConfig } from './deepspeed-config';
-import { environmentFile } from './launch-files';
-import { modelSource } from './model-folder';
-import { exportedToPeft } from './peft-targets';
-import { numberText } from './python';
-import type { BundleFacts, BundleFile } from './target';
+import {
+  accelerateFiles,
+  type BundleFacts,
+  type BundleFile,
+  deepSpeedConfig,
+  environmentFile,
+  exportedToPeft,
+  isByDeepSpeed,
+  modelSource,
+  numberText,
+  writtenKeys,
+} from '../../programs';
+import { DEEPSPEED_FILE, LLAMA_FACTORY } from './llama-factory';
 
 const SETTINGS_FILE = 'train.yaml';
 

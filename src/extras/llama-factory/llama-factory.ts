@@ -1,25 +1,33 @@
 import { settingAt } from '../../config';
-import { MEGATRON } from '../megatron/megatron';
 import {
-  type Asked,
+  ATTENTION,
   allNone,
   both,
+  DATA,
+  type Dialect,
   decides,
   exported,
+  FIRST_ADAPTERS,
+  fileKey,
   ifOn,
   isNothing,
+  type KeyInput,
   type KeyTable,
-  type Meaning,
+  MEGATRON,
+  modelMeaning,
   none,
   onlyRead,
   place,
   refused,
+  SEQUENCE,
   settingKeys,
-} from '../rows/key-row';
-import type { Dialect } from '../rows/meant';
-import { ATTENTION, FIRST_ADAPTERS, modelMeaning, SEQUENCE, writtenSequence } from '../rows/models';
-import { wholeOf, yesOf } from '../rows/values';
-import { DATA, fileKey, TRAINER_DEFAULTS, TRAINING_ARGUMENTS } from './transformers';
+  TRAINER_DEFAULTS,
+  TRAINING_ARGUMENTS,
+  type Translation,
+  wholeOf,
+  writtenSequence,
+  yesOf,
+} from '../../programs';
 
 // LLaMA-Factory's YAML. Source: src/llamafactory/hparams.
 
@@ -133,7 +141,7 @@ const OTHER: KeyTable = {
   ),
 };
 
-function finetuning({ value }: Asked): Meaning {
+function finetuning({ value }: KeyInput): Translation {
   if (String(value) === 'full') return { effect: 'used', why: 'all parameters train' };
   if (String(value) === 'lora') return { effect: 'used', why: 'adapters train' };
   return {
@@ -143,7 +151,7 @@ function finetuning({ value }: Asked): Meaning {
 }
 
 /** Returns the defaults of adapters, which train unless finetuning_type says otherwise. Source: hparams/finetuning_args.py. */
-function adapters(other: Asked['other']) {
+function adapters(other: KeyInput['other']) {
   if (String(other('finetuning_type') ?? 'lora') !== 'lora') return {};
   return {
     'lora.r': 8,

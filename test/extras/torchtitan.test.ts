@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { readConfig } from '../../src/programs/read';
-import { effects, folderOf, readText, whyOf } from './read-files';
+import { effects, folderOf, readText, whyOf } from '../programs/read-files';
 
 const toml = (text: string) => readText('train.toml', text);
 
@@ -129,4 +129,22 @@ test('a switch that is off does not say that it is on', () => {
   const reading = readText('a.toml', '[compile]\nenable = false\n');
   assert.equal(effects(reading)['compile.enable'], 'none');
   assert.equal(whyOf(reading, 'compile.enable'), 'the model is not compiled');
+});
+
+test("TorchTitan's seq_len is the length of sequences", () => {
+  const { config } = readText(
+    'a.toml',
+    '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nlocal_batch_size = 1\nseq_len = 2048\n',
+  );
+  assert.deepEqual(config.model, { like: 'llama3-8b', seq: 2048 });
+});
+
+test("TorchTitan's settings are read as JSON too", () => {
+  const settings = {
+    model: { name: 'llama3', flavor: '8B' },
+    training: { local_batch_size: 2, steps: 100 },
+    parallelism: { tensor_parallel_degree: 2 },
+  };
+  const { config } = readText('train.json', JSON.stringify(settings));
+  assert.deepEqual([config.model, config.batch, config.parallel?.tp], ['llama3-8b', 2, 2]);
 });

@@ -1,29 +1,19 @@
-import { strategyNamed } from '../../config';
-import { type KeyTable, none, warned } from '../rows/key-row';
-import { type Dialect, type LocatedKey, NOT_KNOWN, type Source } from '../rows/meant';
-import { requireFew } from '../shell/limits';
-import { PLUGINS } from './accelerate-plugin';
-import { isCalled, type PythonArgument, type PythonCall, PythonFile, type Signatures } from './calls';
-import { MESHES } from './meshes';
-import { OFFLOADS, PRECISIONS, ZERO } from './policies';
-import { type CallMade, member, WRAPPERS } from './pytorch-fsdp';
-import { TRAINER_CALLS } from './trainer-calls';
-import { TRAINING_CALLS } from './training-calls';
-
-/** Calls of PyTorch, Accelerate, transformers, TRL, PEFT and Megatron Core in a script of Python. */
-export const PYTHON_CALLS: Dialect = {
-  name: 'PyTorch in a script',
-  keys: {
-    ...WRAPPERS,
-    ...ZERO,
-    ...PRECISIONS,
-    ...OFFLOADS,
-    ...MESHES,
-    ...PLUGINS,
-    ...TRAINER_CALLS,
-    ...TRAINING_CALLS,
-  },
-};
+import { strategyNamed } from '../config';
+import { PLUGINS } from './python/accelerate-plugin';
+import {
+  isCalled,
+  type KnownFunctions,
+  type PythonArgument,
+  type PythonCall,
+  PythonFile,
+  type Signatures,
+} from './python/calls';
+import { OFFLOADS, PRECISIONS, ZERO } from './python/policies';
+import { type CallMade, member, WRAPPERS } from './python/pytorch-fsdp';
+import { programs, pythonCalls } from './registry/registry';
+import { type KeyTable, none, warned } from './rows/key-row';
+import { type Dialect, type LocatedKey, NOT_KNOWN, type Source } from './rows/meant';
+import { requireFew } from './shell/limits';
 
 /** Functions whose first argument is the model. */
 const OF_MODULES = Object.keys(WRAPPERS);
@@ -37,19 +27,21 @@ const POLICIES: Signatures = {
   CustomPolicy: ['lambda_fn'],
 };
 
-const SIGNATURES: Signatures = {
-  ...POLICIES,
-  ...Object.fromEntries(
-    Object.entries(PYTHON_CALLS.keys).map(([name, { parts = {} }]) => [
-      name,
-      [...(OF_MODULES.includes(name) ? ['module'] : []), ...Object.keys(parts)],
-    ]),
-  ),
-};
+/** Returns the functions that are read, and the modules of programs that have some of them. */
+function knownFunctions(): KnownFunctions {
+  const signatures = Object.entries(pythonCalls().keys).map(([name, { parts = {} }]) => [
+    name,
+    [...(OF_MODULES.includes(name) ? ['module'] : []), ...Object.keys(parts)],
+  ]);
+  return {
+    signatures: { ...POLICIES, ...Object.fromEntries(signatures) },
+    modules: programs().flatMap(({ calls }) => calls?.module ?? []),
+  };
+}
 
 /** Returns the settings in a script of Python: one source per call, in the order of the file; empty if no known function is called. */
 export function pythonSources(text: string, file: string): readonly Source[] {
-  const script = new PythonFile(text, file, SIGNATURES);
+  const script = new PythonFile(text, file, knownFunctions());
   const calls = script.calls().filter(({ name }) => !Object.hasOwn(POLICIES, name));
   requireFew(calls.length, 'launches', `${file}: a script`, file);
   requireFew(calls.flatMap(({ given }) => given).length, 'settings', `${file}: a script`, file);
@@ -116,7 +108,7 @@ function dialectOf(
   blocks: PythonCall | undefined,
 ): Dialect {
   const { name } = call;
-  const row = PYTHON_CALLS.keys[name] ?? none('');
+  const row = pythonCalls().keys[name] ?? none('');
   const isWholeModel = /^\w+$/.test(String(moduleOf(call)));
   const hasOwn = apartOf(call, calls) !== null;
   const other = warned(`is for this module only; the call for blocks on line ${blocks?.line ?? 0} decides`);

@@ -1,26 +1,34 @@
 import { ShardlabError } from '../../core';
-import { ACCELERATE_FSDP } from '../accelerate/accelerate-fsdp';
 import {
-  type Asked,
+  ACCELERATE_FSDP,
+  ATTENTION,
+  attentionSwitch,
   COMPILED,
+  DATA,
+  type Dialect,
   decides,
+  FIRST_ADAPTERS,
   ifOn,
   isNothing,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
-  type Meaning,
+  modelMeaning,
   none,
+  number,
   place,
   planSwitch,
   refused,
+  SEQUENCE,
   section,
   setting,
-} from '../rows/key-row';
-import type { Dialect } from '../rows/meant';
-import { ATTENTION, attentionSwitch, FIRST_ADAPTERS, modelMeaning, SEQUENCE } from '../rows/models';
-import { number, wholeOf, yes, yesOf } from '../rows/values';
+  TRAINING_ARGUMENTS,
+  type Translation,
+  wholeOf,
+  yes,
+  yesOf,
+} from '../../programs';
 import { AXOLOTL_REFUSED, AXOLOTL_WITHOUT_EFFECT } from './axolotl-keys';
-import { DATA, TRAINING_ARGUMENTS } from './transformers';
 
 // Axolotl's YAML. Source: src/axolotl/utils/schemas.
 
@@ -32,7 +40,7 @@ const SIZES: Readonly<Record<string, string>> = {
 
 const isGiven = (value: unknown): boolean => value !== undefined && !isNothing(value);
 
-const isFsdp = (other: Asked['other']): boolean =>
+const isFsdp = (other: KeyInput['other']): boolean =>
   isGiven(other('fsdp')) ||
   ['fsdp_version', ...Object.keys(ACCELERATE_FSDP.fsdp)].some((key) => other(key) !== undefined);
 
@@ -40,10 +48,10 @@ const isFsdp = (other: Asked['other']): boolean =>
 function adapted(row: KeyRow, names: Readonly<Record<string, string>> = {}): KeyRow {
   return {
     ...row,
-    mean: (asked) =>
-      asked.value === null
+    mean: (input) =>
+      input.value === null
         ? { effect: 'none', why: 'is empty' }
-        : row.mean({ ...asked, other: (key) => asked.other(names[key] ?? key) }),
+        : row.mean({ ...input, other: (key) => input.other(names[key] ?? key) }),
   };
 }
 
@@ -63,16 +71,16 @@ function half(key: 'bf16' | 'fp16'): KeyRow {
   const row = trainer(key);
   return {
     ...row,
-    mean: (asked) =>
+    mean: (input) =>
       row.mean({
-        ...asked,
-        value: asked.value === 'auto' ? true : asked.value,
-        other: (name) => (name === 'fsdp' ? isFsdp(asked.other) : asked.other(name)),
+        ...input,
+        value: input.value === 'auto' ? true : input.value,
+        other: (name) => (name === 'fsdp' ? isFsdp(input.other) : input.other(name)),
       }),
   };
 }
 
-const isAdapter = (other: Asked['other']): boolean => ['lora', 'qlora'].includes(String(other('adapter')));
+const isAdapter = (other: KeyInput['other']): boolean => ['lora', 'qlora'].includes(String(other('adapter')));
 
 const adapterSetting = (path: string, convert: (value: unknown) => unknown): KeyRow =>
   decides(path, ({ value, other }) => {
@@ -82,7 +90,7 @@ const adapterSetting = (path: string, convert: (value: unknown) => unknown): Key
       : { effect: 'none', why: 'has no effect without adapter: lora' };
   });
 
-function adapter({ value }: Asked): Meaning {
+function adapter({ value }: KeyInput): Translation {
   if (isNothing(value)) return { effect: 'none', why: 'all parameters train' };
   if (value === 'lora') return { usual: { 'lora.targets': 'all-linear' } };
   if (value === 'qlora')
@@ -95,7 +103,7 @@ function adapter({ value }: Asked): Meaning {
 }
 
 /** Returns the sizes of the mesh, and the number of ranks: both sizes times the degrees. */
-function mesh({ other }: Asked): Meaning {
+function mesh({ other }: KeyInput): Translation {
   const [dpShard, dpReplicate] = [other('dp_shard_size'), other('dp_replicate_size')];
   if (!isGiven(dpShard) || !isGiven(dpReplicate))
     return {
@@ -114,13 +122,13 @@ function mesh({ other }: Asked): Meaning {
   };
 }
 
-function contextParallel({ value }: Asked): Meaning {
+function contextParallel({ value }: KeyInput): Translation {
   return isNothing(value) || wholeOf(value) === 1
     ? { effect: 'none', why: 'sequences are not divided' }
     : { sets: { 'parallel.cp': wholeOf(value), 'parallel.cpKind': 'ring' } };
 }
 
-function checkpointing({ value }: Asked): Meaning {
+function checkpointing({ value }: KeyInput): Translation {
   if (String(value).startsWith('offload'))
     return { sets: { activationCheckpointing: 'full', 'offload.activations': true } };
   return isNothing(value)
@@ -189,8 +197,8 @@ const TRAINING: KeyTable = {
   auto_find_batch_size: trainer('auto_find_batch_size'),
   neftune_noise_alpha: trainer('neftune_noise_alpha'),
   sequence_len: SEQUENCE,
-  datasets: { ...DATA, mean: (asked) => DATA.mean({ ...asked, value: pathsOf(asked.value) }) },
-  pretraining_dataset: { ...DATA, mean: (asked) => DATA.mean({ ...asked, value: pathsOf(asked.value) }) },
+  datasets: { ...DATA, mean: (input) => DATA.mean({ ...input, value: pathsOf(input.value) }) },
+  pretraining_dataset: { ...DATA, mean: (input) => DATA.mean({ ...input, value: pathsOf(input.value) }) },
   flash_attention: attentionSwitch('flash'),
   sdp_attention: attentionSwitch('flash'),
   xformers_attention: attentionSwitch('flash'),
@@ -214,10 +222,10 @@ const ADAPTERS: KeyTable = {
   lora_alpha: adapterSetting('lora.alpha', Number),
   lora_dropout: adapterSetting('lora.dropout', Number),
   lora_target_modules: adapterSetting('lora.targets', (value) => [value].flat().map(String)),
-  lora_target_linear: decides('lora.targets', (asked) =>
-    isNothing(asked.value)
+  lora_target_linear: decides('lora.targets', (input) =>
+    isNothing(input.value)
       ? { effect: 'none', why: 'is off' }
-      : adapterSetting('lora.targets', () => 'all-linear').mean(asked),
+      : adapterSetting('lora.targets', () => 'all-linear').mean(input),
   ),
   lora_model_dir: FIRST_ADAPTERS,
   load_in_4bit: QUANTIZED,

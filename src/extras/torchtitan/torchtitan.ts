@@ -1,46 +1,45 @@
 import { decayStepsOf } from '../../config';
 import {
-  type Asked,
   both,
   COMPILED,
+  DATA,
+  type Dialect,
   decides,
   type Exported,
+  float,
   isNothing,
+  type KeyInput,
   type KeyRow,
   type KeyTable,
-  type Meaning,
+  modelMeaning,
   none,
+  number,
+  numberOf,
   place,
   planSwitch,
   refused,
+  SEQUENCE,
   section,
   setting,
   settingBoth,
-  wrongValue,
-} from '../rows/key-row';
-import type { Dialect } from '../rows/meant';
-import { modelMeaning, SEQUENCE } from '../rows/models';
-import {
-  float,
-  number,
-  numberOf,
+  type Translation,
   whole,
   wholeFromZero,
   wholeOf,
   word,
   wordOf,
+  wrongValue,
   yes,
   yesOf,
-} from '../rows/values';
+} from '../../programs';
 import { TORCHTITAN_WITHOUT_EFFECT as OTHER } from './torchtitan-keys';
 import { dataRanks, PARALLELISM } from './torchtitan-parallel';
-import { DATA } from './transformers';
 
 // TorchTitan's TOML, and the arguments of its train.py. Source: torchtitan/config/job_config.py before the settings became Python.
 
 const OPTIMIZERS: Readonly<Record<string, string>> = { AdamW: 'adamW', Adam: 'adam' };
 
-function optimizer({ value }: Asked): Meaning {
+function optimizer({ value }: KeyInput): Translation {
   const name = Object.keys(OPTIMIZERS).find((one) => one.toLowerCase() === String(value).toLowerCase());
   return name === undefined
     ? { effect: 'refused', why: `there is no optimizer ${String(value)} here; choose AdamW or Adam` }
@@ -60,7 +59,7 @@ const beta = (index: 0 | 1): KeyRow =>
 const DECAYS = { linear: 'linear', cosine: 'cosine', sqrt: '1-sqrt' } as const;
 
 /** The rate rises, stays, and falls within decay_ratio of all steps; without decay_ratio, it falls from the end of the warm-up. */
-function decay({ other }: Asked): Meaning {
+function decay({ other }: KeyInput): Translation {
   const type = word(DECAYS)(other('lr_scheduler.decay_type') ?? 'linear');
   const ratio = other('lr_scheduler.decay_ratio');
   if (ratio !== undefined && numberOf(ratio) === 0) return { sets: { 'schedule.kind': 'constant' } };
@@ -144,10 +143,10 @@ const TRAINING: KeyTable = {
 };
 
 /** The option of mode 'selective': a number n if every n-th layer runs again, or 'op' if matmuls do not run again. */
-const optionOf = (other: Asked['other']): string =>
+const optionOf = (other: KeyInput['other']): string =>
   String(other('activation_checkpoint.selective_ac_option') ?? '2');
 
-function checkpointing({ value, other }: Asked): Meaning {
+function checkpointing({ value, other }: KeyInput): Translation {
   const mode = String(value);
   if (mode === 'none') return { sets: { activationCheckpointing: null } };
   if (mode === 'full') return { sets: { activationCheckpointing: 'full' } };
@@ -184,10 +183,10 @@ const SECTIONS: Readonly<Record<string, KeyTable>> = {
   model: {
     ...OTHER.model,
     name: none('names the model together with flavor'),
-    flavor: decides('model', (asked) =>
+    flavor: decides('model', (input) =>
       modelMeaning({
-        ...asked,
-        value: `${String(asked.other('model.name') ?? 'llama3')}-${String(asked.value)}`,
+        ...input,
+        value: `${String(input.other('model.name') ?? 'llama3')}-${String(input.value)}`,
       }),
     ),
     converters: place('float8; only a plan takes it into account', (value) => ({
@@ -222,13 +221,13 @@ const SECTIONS: Readonly<Record<string, KeyTable>> = {
   compile: {
     enable: {
       ...COMPILE,
-      mean: (asked) => {
-        const { other } = asked;
+      mean: (input) => {
+        const { other } = input;
         const parts = [other('compile.components') ?? ['model', 'loss']].flat().map(String);
         const [compile, compileLoss] = [parts.includes('model'), parts.includes('loss')];
-        return yesOf(asked.value)
+        return yesOf(input.value)
           ? { place: { compile, compileLoss }, why: `torch.compile compiles ${parts.join(' and ')}` }
-          : COMPILE.mean(asked);
+          : COMPILE.mean(input);
       },
     },
     components: none('together with enable, decides what is compiled'),
@@ -241,12 +240,13 @@ const PYTHON =
   'newer versions of TorchTitan have their settings in modules of Python, which are not read; write them as a config, or give the TOML of an older version';
 
 /** Whether the settings are not in these arguments, but in a file or in Python. */
-const isElsewhere = (other: Asked['other']): boolean =>
+const isElsewhere = (other: KeyInput['other']): boolean =>
   ['job.config_file', 'module', 'config'].some((key) => other(key) !== undefined);
 
 /** TorchTitan's TOML, and the same settings as arguments: --training.steps 10. */
 export const TORCHTITAN: Dialect = {
   name: 'TorchTitan',
+  namesSections: true,
   stack: () => 'fsdp2',
   keys: {
     ...Object.fromEntries(Object.entries(SECTIONS).map(([name, keys]) => [name, section(keys)])),

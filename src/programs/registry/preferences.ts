@@ -1,0 +1,26 @@
+import { programOf } from '../shell/program';
+import type { Refusal } from './program';
+
+/** Names of commands and scripts that train on preferences or rewards. */
+const PREFERENCES =
+  /^(async_|online_)?(dpo|kto|bco|cpo|orpo|xpo|nash_md|grpo|rloo|ppo|gkd|prm|reward|reward_modeling|rlhf)(_\w+)?$/;
+
+/** Whether a command or a script trains on preferences or rewards, by its name. */
+export function isForPreferences(name: string): boolean {
+  return PREFERENCES.test(name);
+}
+
+/** Returns the refusal of a command that trains on preferences or rewards; `instead` is the program's command for supervised fine-tuning. */
+export function refusedPreferences(words: readonly string[], instead: string): Refusal {
+  return {
+    words,
+    why: `training on preferences or rewards (DPO, KTO, GRPO, …) is not built here; write ${instead}; ms-swift or TRL can continue from the folder that run.savePretrained writes`,
+  };
+}
+
+/** Returns the refusal of a script that trains on preferences or rewards; null for other scripts. */
+export function refusedScript(script: string): Refusal | null {
+  return isForPreferences(programOf(script).replace(/\.py$/, ''))
+    ? refusedPreferences([script], 'sft.py')
+    : null;
+}
