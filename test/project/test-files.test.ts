@@ -84,6 +84,23 @@ for (const long of [false, true]) {
   });
 }
 
+test('slow files whose ranks or jobs are shared run in processes of several', async (t) => {
+  const { testFiles, sharedProcesses } = await load();
+  const folder = mkdtempSync(join(tmpdir(), 'shardlab-shared-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const files = testFiles({ only: ['.slow.test'] });
+  const shared = sharedProcesses(files, folder)
+    .map((process) => readFileSync(process, 'utf8').match(/require\("[^"]*\.slow\.test\.js"\)/g) ?? [])
+    .filter(({ length }) => length > 1)
+    .flat();
+  const sharing = files.filter((file) =>
+    /shareJob\(|support\/launch-ranks'|-rank'/.test(readFileSync(join(repositoryRoot(), file), 'utf8')),
+  );
+  assert.ok(sharing.length > 30, `only ${sharing.length}`);
+  const alone = sharing.filter((file) => !shared.some((text) => text.includes(file.replace(/ts$/, 'js'))));
+  assert.deepEqual(alone, []);
+});
+
 test('node:test starts slow files first: those that took longest here, after those that never ran here', async (t) => {
   const { testFiles, inOrder, sharedProcesses } = await load();
   const folder = mkdtempSync(join(tmpdir(), 'shardlab-shared-'));
