@@ -1,9 +1,9 @@
 import { isChanged, settingAt, WHOLE_SETTINGS } from '../../config';
 import { ConfigError, type Shown, shownAsText, withShown } from '../../core';
 import type { ExportedLine } from './launch-lines';
-import { asking, keysOf, sayingOf } from './rules';
+import { type Asked, asking, keysOf, sayingOf } from './rules';
 import { type BundleFacts, otherNames, type Said, type Target } from './target';
-import { TARGET_NAMES, TARGETS } from './targets';
+import { TARGET_NAMES, TARGETS, type TargetName } from './targets';
 
 /** A setting, and what a bundle does with it. */
 export interface ExportedSetting {
@@ -42,12 +42,13 @@ const ALWAYS: readonly string[] = ['model', 'parallel.strategy', 'optimizer.kind
  */
 export function exportedSettings(facts: BundleFacts, target: Target, to: string): ExportedSetting[] {
   const asked = asking(target, facts);
+  const elsewhere = new Map<TargetName, Asked>();
   const always = target.data === 'batches' ? ALWAYS : [...ALWAYS, 'data'];
   const rows = WHOLE_SETTINGS.flatMap((row) => {
     const { path } = row;
     if (!always.includes(path) && !isChanged(path, facts.config, asked.usual)) return [];
     const said = sayingOf(row, asked);
-    return [{ path, said: said === 'missing' ? missing(row, facts) : said }];
+    return [{ path, said: said === 'missing' ? missing(row, facts, elsewhere) : said }];
   });
   const refused = rows.flatMap(({ path, said }) =>
     typeof said === 'object' && 'refused' in said ? [`${path}: ${said.refused}`] : [],
@@ -68,9 +69,17 @@ export function exportedSettings(facts: BundleFacts, target: Target, to: string)
   }));
 }
 
-/** Returns the refusal of a setting that a target does not have, with the targets that have it. */
-function missing(row: (typeof WHOLE_SETTINGS)[number], facts: BundleFacts): Said {
-  const having = TARGET_NAMES.filter((name) => sayingOf(row, asking(TARGETS[name], facts)) === 'said');
+/** Returns the refusal of a setting that a target does not have, with the targets that have it; `asked` keeps their files. */
+function missing(
+  row: (typeof WHOLE_SETTINGS)[number],
+  facts: BundleFacts,
+  asked: Map<TargetName, Asked>,
+): Said {
+  const having = TARGET_NAMES.filter((name) => {
+    const other = asked.get(name) ?? asking(TARGETS[name], facts);
+    asked.set(name, other);
+    return sayingOf(row, other) === 'said';
+  });
   const elsewhere =
     having.length === 0 ? '' : `, or export to ${having.map((name) => `'${name}'`).join(', ')}`;
   return { refused: `this target does not have it, and the losses would change; leave it out${elsewhere}` };
