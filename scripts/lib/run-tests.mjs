@@ -24,10 +24,12 @@ const ALONE = /\.(long|torch)\.test\.ts$/;
 const FILES_PER_PROCESS = 8;
 
 /**
- * Slow files of these folders also run in shared processes, because they share ranks (test/support/launch-ranks.ts) or jobs
- * (test/session/job-fixture.ts). In the long run, each of these files has its own process, because several files with all their
- * cases would take longer than the time limit of a process.
+ * Slow files that share jobs (test/session/job-fixture.ts) run in shared processes, wherever they are, because a job's start
+ * takes as long as a test. In the long run, each slow file has its own process, because several files with all their cases would
+ * take longer than the time limit of a process.
  */
+const SHARES_JOBS = /\b(shareJob|launchOwn)\(/;
+/** Slow files of these folders do too, because they share ranks (test/support/launch-ranks.ts) or what they load. */
 const SHARED_FOLDERS = /^test\/(launch\/rank|planner|session\/run|sharding|training)\//;
 
 /** The seconds of each file in the last run that had it. They decide which files start first. */
@@ -180,6 +182,7 @@ function processOf(file, long) {
   if (ALONE.test(file)) return undefined;
   if (!SLOW.test(file)) return file.split('/')[1];
   if (long) return undefined;
+  if (SHARES_JOBS.test(readFileSync(join(root, file), 'utf8'))) return 'slow files that share jobs';
   const folder = SHARED_FOLDERS.exec(file)?.[1];
   return folder && `slow files of ${folder}`;
 }
