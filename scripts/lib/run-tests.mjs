@@ -24,11 +24,13 @@ const ALONE = /\.(long|torch)\.test\.ts$/;
 const FILES_PER_PROCESS = 8;
 
 /**
- * Slow files of these folders also run in shared processes, because they share ranks (test/support/launch-ranks.ts) or jobs
- * (test/session/job-fixture.ts). In the long run, each of these files has its own process, because several files with all their
- * cases would take longer than the time limit of a process.
+ * Slow files that share jobs (test/session/job-fixture.ts) run in shared processes, wherever they are, because a job's start
+ * takes as long as a test. In the long run, each slow file has its own process, because several files with all their cases would
+ * take longer than the time limit of a process.
  */
-const SHARED_FOLDERS = /^test\/(checkpoint|job\/rank|job\/run|optim|parallel|plan|train)\//;
+const SHARES_JOBS = /\b(shareJob|launchOwn)\(/;
+/** Slow files of these folders do too, because they share ranks (test/support/launch-ranks.ts) or what they load. */
+const SHARED_FOLDERS = /^test\/(launch\/rank|planner|session\/run|sharding|training)\//;
 
 /** The seconds of each file in the last run that had it. They decide which files start first. */
 const DURATIONS = join(root, 'build', 'durations.json');
@@ -153,22 +155,26 @@ async function runGroup(files, way, { env, long }) {
  * in the order of their names. Each test file is a suite, so that its hooks run only for its tests and failures show its path.
  */
 export function sharedProcesses(files, folder, { long = false } = {}) {
-  const rooms = new Map();
+  const groups = new Map();
   for (const [i, file] of files.entries()) {
-    const compiled = join(root, 'build', file.replace(/\.ts$/, '.js'));
     const name = processOf(file, long) ?? `${i}`;
-    const last = rooms.get(name);
-    if (last !== undefined && last.at(-1).length < FILES_PER_PROCESS) last.at(-1).push(compiled);
-    else rooms.set(name, [...(last ?? []), [compiled]]);
+    groups.set(name, [...(groups.get(name) ?? []), file]);
   }
-  return [...rooms.values()].flat().map((room, i) => {
+  const rooms = [...groups.values()].flatMap(dealt).sort((a, b) => files.indexOf(a[0]) - files.indexOf(b[0]));
+  return rooms.map((room, i) => {
     const file = join(folder, `${String(i).padStart(4, '0')}.test.cjs`);
-    const suites = room.map(
-      (path) => `describe(${JSON.stringify(path)}, () => void require(${JSON.stringify(path)}));`,
-    );
+    const suites = room
+      .map((source) => JSON.stringify(join(root, 'build', source.replace(/\.ts$/, '.js'))))
+      .map((path) => `describe(${path}, () => void require(${path}));`);
     writeFileSync(file, ["const { describe } = require('node:test');", ...suites, ''].join('\n'));
     return file;
   });
+}
+
+/** Deals the files of a group to as few processes as may be, so that each process gets slow ones and fast ones. */
+function dealt(group) {
+  const count = Math.ceil(group.length / FILES_PER_PROCESS);
+  return Array.from({ length: count }, (_, i) => group.filter((_, at) => at % count === i));
 }
 
 /** Returns a name for the files that share a process with this file; undefined: the file has its own process. */
@@ -176,6 +182,7 @@ function processOf(file, long) {
   if (ALONE.test(file)) return undefined;
   if (!SLOW.test(file)) return file.split('/')[1];
   if (long) return undefined;
+  if (SHARES_JOBS.test(readFileSync(join(root, file), 'utf8'))) return 'slow files that share jobs';
   const folder = SHARED_FOLDERS.exec(file)?.[1];
   return folder && `slow files of ${folder}`;
 }

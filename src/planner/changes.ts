@@ -55,20 +55,39 @@ const NEAREST = 3;
  * out if it contains all settings of a change that is already listed.
  */
 export function nearestFitting(planned: Planned): readonly Change[] {
-  const { layout } = planned;
-  const twice = { ...layout, gpus: 2 * layout.gpus };
-  const fitting = [...candidates(layout), ...candidates(twice)]
-    .map((candidate) => changeTo(layout, candidate))
-    .filter(({ prediction, distance }) => prediction.fits && distance > 0)
-    .sort((a, b) => frameworks(layout, a) - frameworks(layout, b) || a.distance - b.distance || gain(a, b));
   const nearest: Change[] = [];
-  for (const change of fitting) {
-    if (nearest.length === NEAREST) break;
-    const settings = change.words.split(', ');
-    if (nearest.every(({ words }) => words.split(', ').some((each) => !settings.includes(each))))
-      nearest.push(change);
+  // Predictions take most of the time, so they begin with the nearest layouts, and end with the last change that is listed.
+  for (const layouts of byDistance(planned.layout)) {
+    const changes = layouts
+      .filter((candidate) => isNew(settingsOf(planned.layout, candidate), nearest))
+      .map((candidate) => changeTo(planned.layout, candidate))
+      .filter(({ prediction }) => prediction.fits)
+      .sort(gain);
+    for (const change of changes) {
+      if (isNew(change.words.split(', '), nearest)) nearest.push(change);
+      if (nearest.length === NEAREST) return nearest;
+    }
   }
   return nearest;
+}
+
+/** The other layouts in groups: those of the same framework first, and of those, the ones that differ in fewer settings. */
+function byDistance(layout: Layout): readonly (readonly Layout[])[] {
+  const groups: Layout[][] = [];
+  for (const candidate of [...candidates(layout), ...candidates({ ...layout, gpus: 2 * layout.gpus })]) {
+    const distance = distanceOf(layout, candidate);
+    if (distance === 0) continue;
+    const place = distance + (candidate.stack === layout.stack ? 0 : SETTINGS.length);
+    groups[place] ??= [];
+    groups[place].push(candidate);
+  }
+  // Places without a layout are left out.
+  return groups.filter((group) => group !== undefined);
+}
+
+/** Whether the settings of a change do not contain all settings of a listed change. */
+function isNew(settings: readonly string[], listed: readonly Change[]): boolean {
+  return listed.every(({ words }) => words.split(', ').some((each) => !settings.includes(each)));
 }
 
 /** A plan names a change only if the change makes an iteration more than this many times as fast. */
@@ -94,18 +113,19 @@ function gain(a: Change, b: Change): number {
   return a.prediction.seconds.value - b.prediction.seconds.value;
 }
 
-function frameworks({ stack }: Layout, change: Change): number {
-  return change.layout.stack === stack ? 0 : 1;
-}
-
 function changeTo(from: Layout, layout: Layout): Change {
-  const differing = SETTINGS.filter(({ of }) => of(from) !== of(layout));
+  const settings = settingsOf(from, layout);
   return {
     layout,
     prediction: predict(layout),
-    words: differing.map(({ words }) => words(layout)).join(', '),
-    distance: differing.length,
+    words: settings.join(', '),
+    distance: settings.length,
   };
+}
+
+/** The settings in which a layout differs, with its values. */
+function settingsOf(from: Layout, layout: Layout): readonly string[] {
+  return SETTINGS.filter(({ of }) => of(from) !== of(layout)).map(({ words }) => words(layout));
 }
 
 function distanceOf(from: Layout, layout: Layout): number {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { chmodSync, mkdtempSync, renameSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { after, before, test } from 'node:test';
 import { importScript } from './scripts';
 
 interface Places {
@@ -17,7 +17,10 @@ const READ_ONLY = process.platform === 'linux' ? '/proc/sys' : '/System';
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-places-'));
 // Folders for temporary files are made in it, and deleted with it.
 const { TMPDIR } = process.env;
-process.env.TMPDIR = folder;
+// Not when this file is loaded: other files of the process make their folders then.
+before(() => {
+  process.env.TMPDIR = folder;
+});
 after(() => {
   if (TMPDIR === undefined) delete process.env.TMPDIR;
   else process.env.TMPDIR = TMPDIR;

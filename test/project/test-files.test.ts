@@ -59,6 +59,10 @@ test('names select files, by source or compiled path', async () => {
   assert.deepEqual(testFiles({ only: ['test/project/test-files.test.js'] }), expected);
 });
 
+function sharesJobs(compiled: string): boolean {
+  return /\b(shareJob|launchOwn)\)?\(/.test(readFileSync(compiled, 'utf8'));
+}
+
 for (const long of [false, true]) {
   const where = long
     ? ', slow files alone in the long run'
@@ -76,13 +80,32 @@ for (const long of [false, true]) {
     assert.deepEqual(byProcess.flat().sort(), files.map(built).sort());
     for (const shared of byProcess.filter(({ length }) => length > 1)) {
       const folders = shared.map((file) => file.slice(built('test/').length).split('/')[0]);
-      assert.equal(new Set(folders).size, 1);
+      assert.ok(new Set(folders).size === 1 || shared.every(sharesJobs), shared.join());
       assert.ok(!shared.some((file) => /\.(alone|long)\.test\.js$/.test(file)));
       const slow = shared.filter((file) => /\.slow\.test\.js$/.test(file)).length;
       assert.ok(slow === 0 || (!long && slow === shared.length), shared.join());
     }
   });
 }
+
+test('slow files whose ranks or jobs are shared run in processes of several', async (t) => {
+  const { testFiles, sharedProcesses } = await load();
+  const folder = mkdtempSync(join(tmpdir(), 'shardlab-shared-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const files = testFiles({ only: ['.slow.test'] });
+  const shared = sharedProcesses(files, folder)
+    .map((process) => readFileSync(process, 'utf8').match(/require\("[^"]*\.slow\.test\.js"\)/g) ?? [])
+    .filter(({ length }) => length > 1)
+    .flat();
+  const sharing = files.filter((file) =>
+    /shareJob\(|launchOwn\(|support\/launch-ranks'|-rank'/.test(
+      readFileSync(join(repositoryRoot(), file), 'utf8'),
+    ),
+  );
+  assert.ok(sharing.length > 30, `only ${sharing.length}`);
+  const alone = sharing.filter((file) => !shared.some((text) => text.includes(file.replace(/ts$/, 'js'))));
+  assert.deepEqual(alone, []);
+});
 
 test('node:test starts slow files first: those that took longest here, after those that never ran here', async (t) => {
   const { testFiles, inOrder, sharedProcesses } = await load();

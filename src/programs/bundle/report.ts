@@ -1,7 +1,7 @@
 import { isChanged, settingAt, WHOLE_SETTINGS } from '../../config';
 import { ConfigError, type Shown, shownAsText, withShown } from '../../core';
 import type { ExportedLine } from '../export/launch-lines';
-import { keysOf, lookupIn, treatmentOf } from '../export/rules';
+import { keysOf, type Lookup, lookupIn, treatmentOf } from '../export/rules';
 import { type BundleFacts, otherNames, type Target, type Treatment } from '../export/target';
 import { targets } from '../registry/registry';
 
@@ -42,16 +42,17 @@ const ALWAYS: readonly string[] = ['model', 'parallel.strategy', 'optimizer.kind
  */
 export function exportedSettings(facts: BundleFacts, target: Target, to: string): ExportedSetting[] {
   const lookup = lookupIn(target, facts);
+  const lookups = lookupsIn(facts);
   const always = target.data === 'batches' ? ALWAYS : [...ALWAYS, 'data'];
   const rows = WHOLE_SETTINGS.flatMap((row) => {
     const { path } = row;
     if (!always.includes(path) && !isChanged(path, facts.config, lookup.usual)) return [];
     const treatment = treatmentOf(row, lookup);
-    return [{ row, path, treatment: treatment === 'missing' ? missing(row, facts) : treatment }];
+    return [{ row, path, treatment: treatment === 'missing' ? missing(row, lookups) : treatment }];
   });
   const refused = rows.flatMap(({ row, path, treatment }) => {
     if (typeof treatment !== 'object' || !('refused' in treatment)) return [];
-    const others = treatment.namesOthers === true ? similarTargets(row, target, facts) : [];
+    const others = treatment.namesOthers === true ? similarTargets(row, target, lookups) : [];
     return [`${path}: ${treatment.refused}${orExportTo(others)}`];
   });
   if (refused.length > 0) {
@@ -72,9 +73,21 @@ export function exportedSettings(facts: BundleFacts, target: Target, to: string)
 
 type SettingRow = (typeof WHOLE_SETTINGS)[number];
 
+/** What each target's files have; a target's files are made when they are first asked for. */
+type Lookups = (target: Target) => Lookup;
+
+function lookupsIn(facts: BundleFacts): Lookups {
+  const made = new Map<Target, Lookup>();
+  return (target) => {
+    const lookup = made.get(target) ?? lookupIn(target, facts);
+    made.set(target, lookup);
+    return lookup;
+  };
+}
+
 /** Returns the refusal of a setting that a target does not have, with the targets that have it. */
-function missing(row: SettingRow, facts: BundleFacts): Treatment {
-  const having = [...targets()].filter(([, target]) => treatmentOf(row, lookupIn(target, facts)) === 'said');
+function missing(row: SettingRow, lookups: Lookups): Treatment {
+  const having = [...targets()].filter(([, target]) => treatmentOf(row, lookups(target)) === 'said');
   const names = having.map(([name]) => name);
   return {
     refused: `this target does not have it, and the losses would change; leave it out${orExportTo(names)}`,
@@ -82,10 +95,10 @@ function missing(row: SettingRow, facts: BundleFacts): Treatment {
 }
 
 /** Returns the names of the targets with data of the same form that express a setting. */
-function similarTargets(row: SettingRow, { data }: Target, facts: BundleFacts): readonly string[] {
+function similarTargets(row: SettingRow, { data }: Target, lookups: Lookups): readonly string[] {
   return [...targets()].flatMap(([name, target]) => {
     if (target.data !== data) return [];
-    const treatment = treatmentOf(row, lookupIn(target, facts));
+    const treatment = treatmentOf(row, lookups(target));
     const isExpressed = treatment === 'said' || (typeof treatment === 'object' && !('refused' in treatment));
     return isExpressed ? [name] : [];
   });

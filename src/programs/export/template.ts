@@ -98,6 +98,7 @@ function withValues(text: string, names: readonly string[], constants: Filling['
 /** Writes expressions in the place of names. An empty text for '**OPTIONS' also removes the comma before it. */
 function withInlined(code: string, inlined: Filling['inlined']): string {
   return Object.entries(inlined).reduce((text, [name, value]) => {
+    if (!text.includes(name)) return text;
     const words = name.replaceAll(/[*()]/g, '\\$&');
     const place = new RegExp(`${value === '' ? '(?:, )?' : ''}(?<!\\w)${words}(?!\\w)`, 'g');
     return text.replaceAll(place, () => value);

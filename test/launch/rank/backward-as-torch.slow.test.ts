@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { launchForAll, runCell } from '../../session/job-fixture';
+import { runCell, shareJob } from '../../session/job-fixture';
 import { assertClose } from '../../support/close';
 import { testData } from '../../support/paths';
 import { CASES, PRELUDE } from './backward-cases';
@@ -26,7 +26,7 @@ const ERRORS: Readonly<Record<string, RegExp>> = {
   modified: /the parameter .*(weight|bias) was modified/,
 };
 
-const shared = launchForAll({ ranks: 2 });
+const shared = shareJob({ ranks: 2 });
 let cells = 0;
 
 const cellOf = (body: string, wrap: string): string => `{

@@ -4,12 +4,12 @@ import type * as tf from '../../../src/core/tf';
 import type { RankScope } from '../../../src/launch/rank/scope';
 import type { Linear } from '../../../src/nn/linear';
 import type { Module } from '../../../src/nn/module';
-import { launchForAll } from '../../session/job-fixture';
+import { shareJob } from '../../session/job-fixture';
 import { casesHere } from '../../support/cases';
 import { assertClose } from '../../support/close';
 import { assertSteps, printedBy, TORCH, type Values } from './by-hand-models';
 
-const shared = launchForAll({ ranks: 2 });
+const shared = shareJob({ ranks: 2 });
 
 interface Wrapped {
   readonly reference: 'DDP' | 'fullyShard' | 'FSDP';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { HANG_MS, launchForAll, resultsOf, runCell } from '../../session/job-fixture';
+import { HANG_MS, resultsOf, runCell, shareJob } from '../../session/job-fixture';
 
-const shared = launchForAll({ ranks: 2 });
+const shared = shareJob({ ranks: 2 });
 
 /** A Linear and a BatchNorm under DDP; one step with other batches on the ranks. */
 const TRAINED = `

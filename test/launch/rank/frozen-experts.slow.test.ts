@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { launchForAll, runCell } from '../../session/job-fixture';
+import { runCell, shareJob } from '../../session/job-fixture';
 
-const shared = launchForAll({ ranks: 2 });
+const shared = shareJob({ ranks: 2 });
 
 /** How the experts are distributed. With copies, a rank computes an expert of the other rank too. */
 const WAYS: Readonly<Record<string, string>> = {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { launchForAll, runCell } from '../../session/job-fixture';
+import { runCell, shareJob } from '../../session/job-fixture';
 import { assertClose } from '../../support/close';
 import { testData } from '../../support/paths';
 
@@ -51,7 +51,7 @@ const trainingOf = (wrap: string): string => `
   FSDP.summonFullParams(model, read);
   console.log(JSON.stringify({ losses, values }));`;
 
-const shared = launchForAll({ ranks: 2 });
+const shared = shareJob({ ranks: 2 });
 
 test('a partly wrapped model trains as in PyTorch, and parameters that drift apart between ranks are named', async () => {
   const job = shared();

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { RankScope } from '../../../src/launch/rank/scope';
-import { launchFor, launchForAll, runCell } from '../../session/job-fixture';
+import { launchFor, runCell, shareJob } from '../../session/job-fixture';
 import { RESNET } from '../../session/run/own-image-models';
 import { requireTorch } from '../../session/run/own-model-cases';
 import { type OwnScope, VALUES_CELL } from '../../session/run/own-values';
@@ -67,7 +67,7 @@ const HERE: Readonly<Record<number, readonly string[]>> = HAS_ALL_CASES
     };
 
 for (const [world, ways] of Object.entries(HERE).map(([key, value]) => [Number(key), value] as const)) {
-  const shared = launchForAll({ ranks: world });
+  const shared = shareJob({ ranks: world });
 
   test(`a ResNet with SyncBatchNorm on ${world} ranks trains as torch's with BatchNorm on the whole batch`, async () => {
     const job = shared();

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { launchForAll, temporaryFolder } from '../../session/job-fixture';
+import { shareJob, temporaryFolder } from '../../session/job-fixture';
 import { assertSteps, printedBy, TORCH, type Values } from './by-hand-models';
 
-const shared = launchForAll({ ranks: 2 });
+const shared = shareJob({ ranks: 2 });
 
 /** The schedule of by_hand_reference.py: a and b.bias are frozen at first, and b.bias again in step 4. */
 const SCHEDULE = `

@@ -4,9 +4,9 @@ import type { TrainConfigInput } from '../../../src/config/train-config';
 import type * as tf from '../../../src/core/tf';
 import type { RankScope } from '../../../src/launch/rank/scope';
 import { plan } from '../../../src/session/notebook/plan';
-import { launchForAll } from '../job-fixture';
+import { shareJob } from '../job-fixture';
 
-const job = launchForAll({ ranks: 2 });
+const job = shareJob({ ranks: 2 });
 const PLACE = { on: 'H100-80G', gpus: 16 } as const;
 
 test("a run's plan at another place is the plan of its config there, to the digit, under several strategies", async () => {

@@ -7,7 +7,7 @@ import type { Run } from '../../../src/session/run/run';
 import { scattered } from '../../nn/model-reference';
 import { testData } from '../../support/paths';
 import { readSafetensors } from '../../support/safetensors';
-import { launchForAll, runCell } from '../job-fixture';
+import { runCell, shareJob } from '../job-fixture';
 import { OWN } from './own-models';
 import { VALUES_CELL } from './own-values';
 
@@ -40,7 +40,7 @@ const { models: TORCH } = JSON.parse(readFileSync(testData('own_models_reference
 
 /** A job of 4 ranks that know the values of the own models. */
 export function launchOwn(): () => Promise<Job> {
-  const shared = launchForAll({ ranks: 4 });
+  const shared = shareJob({ ranks: 4 });
   return async () => {
     await runCell(shared(), VALUES_CELL);
     return shared();

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { launchForAll } from '../../session/job-fixture';
+import { shareJob } from '../../session/job-fixture';
 import { testData } from '../../support/paths';
 import type { RandomModel } from './description';
 import { assertAsTorch } from './suite';
@@ -10,7 +10,7 @@ const { models } = JSON.parse(readFileSync(testData('random_models_reference.jso
   readonly models: readonly RandomModel[];
 };
 
-const two = launchForAll({ ranks: 2 });
+const two = shareJob({ ranks: 2 });
 
 test('every parameter of a model whose first divided layer reads data gets the gradient of torch, under every wrapper', async () => {
   await assertAsTorch(

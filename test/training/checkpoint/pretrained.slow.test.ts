@@ -9,7 +9,7 @@ import { parseTrainConfig } from '../../../src/config/train-config';
 import type { Dit } from '../../../src/nn/models/dit';
 import { plan } from '../../../src/session/notebook/plan';
 import { openCatalog } from '../../../src/training/checkpoint/load/catalog';
-import { launchForAll } from '../../session/job-fixture';
+import { shareJob } from '../../session/job-fixture';
 import { valuesHere } from '../../support/cases';
 import { testData } from '../../support/paths';
 import { readSafetensors } from '../../support/safetensors';
@@ -46,7 +46,7 @@ function json<T>(...path: string[]): T {
 }
 
 describe('a model in a folder of transformers', () => {
-  const shared = launchForAll({ ranks: 2 });
+  const shared = shareJob({ ranks: 2 });
   let temporary = '';
   before(() => {
     temporary = mkdtempSync(join(tmpdir(), 'pretrained-'));
