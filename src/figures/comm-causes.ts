@@ -13,12 +13,11 @@ import {
 import { createFigure, type Figure, quantity } from './figure';
 import { byteScale, counted, inUnit, percent, timeScale } from './format';
 import { bareRowAxis, rowAxis, rowRange, titled } from './grammar/axes';
-import { soft, strong } from './grammar/ink';
+import { soft, strong, textWidth } from './grammar/ink';
 import { bars, note, PAPER, swatches } from './grammar/marks';
 import { COMM_FILL, NEUTRAL_FILL, PHASE_FILL, WAIT_FILLS, WAIT_OUTLINE } from './grammar/palette';
 import { type Facet, type Panel, plot, plotFacets } from './grammar/plot';
 import type { BarTrace } from './grammar/plotly';
-import { textWidth } from './grammar/text-width';
 import type { RunView } from './run-view';
 import { casesOf, type Runs, wireRatio } from './runs';
 import { createTable } from './table';

@@ -2,18 +2,18 @@ import { mean } from '../core';
 import { type Timeline, timeline, waitSeconds, waitShare, waitsOf } from '../ledger';
 import { createFigure, type Figure, quantity } from './figure';
 import { percent, type Scaled, short, timeScale } from './format';
-import { bold, safe, soft, strong } from './grammar/ink';
-import { fits, textWidth, wrapped, wrappedMarkup } from './grammar/text-width';
+import { bold, fits, safe, soft, strong, textWidth, wrapped, wrappedMarkup } from './grammar/ink';
 import { type RunView, recordsOfStep } from './run-view';
 import { type Cases, casesOf, type Runs } from './runs';
-import { quartilesText } from './spread';
-import { isEqualWork, type StepTimes, stepTimes, timeRatio, typicalStep } from './step-times';
+import { isEqualWork, quartilesText, type StepTimes, stepTimes, timeRatio, typicalStep } from './step-times';
 import { createTable } from './table';
 import { plotLanes } from './timeline-bars';
-import { perWork, type TimelineCase, timelineCaseOf } from './wait-case';
 import {
   comparedWaitFinding,
   comparedWaitSubtitle,
+  perWork,
+  type TimelineCase,
+  timelineCaseOf,
   WAIT_WORDS,
   waitFinding,
   waitQuantities,

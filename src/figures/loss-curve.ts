@@ -1,12 +1,11 @@
 import { createFigure, type Figure, type Title } from './figure';
 import { counted, quoted } from './format';
 import { niceTicks, titled } from './grammar/axes';
-import { bold, safe, soft, strong } from './grammar/ink';
+import { bold, safe, soft, strong, textWidth, wrappedMarkup } from './grammar/ink';
 import { endLabels, keyDot, line, lineColor, note, ruleX } from './grammar/marks';
 import { LINE_COLORS, NEUTRAL } from './grammar/palette';
 import { plot } from './grammar/plot';
 import type { Annotation, ScatterTrace } from './grammar/plotly';
-import { textWidth, wrappedMarkup } from './grammar/text-width';
 import { createTable } from './table';
 
 /** Losses of one run, step by step; NaN for a step without a loss. */

@@ -11,11 +11,10 @@ import {
   totalBytes,
 } from '../ledger';
 import type { Scaled } from './format';
-import { soft } from './grammar/ink';
+import { soft, textWidth } from './grammar/ink';
 import { line, note, rounded } from './grammar/marks';
 import { CAUSE_FILL, PHASE_FILL, STACK_ORDER } from './grammar/palette';
 import type { Annotation, LineSpec, ScatterTrace, Shape } from './grammar/plotly';
-import { textWidth } from './grammar/text-width';
 
 /** The units of memory and time in a figure. */
 export interface MemoryScales {

@@ -2,13 +2,12 @@ import { leftAtPeak, memoryAtPeak, memoryAtRest, type StepRecord, totalBytes } f
 import { createFigure, type Figure } from './figure';
 import { byteScale, counted, inUnit, type Scaled, short } from './format';
 import { ticks, titled } from './grammar/axes';
-import { bold, soft, strong } from './grammar/ink';
+import { bold, fits, soft, strong } from './grammar/ink';
 import { columns, note, pointed } from './grammar/marks';
 import { CAUSE_FILL, STACK_ORDER } from './grammar/palette';
 import { plot } from './grammar/plot';
 import type { Annotation } from './grammar/plotly';
 import { STATIC_WIDTH } from './grammar/template';
-import { fits } from './grammar/text-width';
 import { hatchText } from './memory-areas';
 import { peakQuantities, type RankPeak, ranksFinding } from './memory-words';
 import { type RunView, recordsOfStep } from './run-view';

@@ -15,12 +15,11 @@ import {
 import { createFigure, type Figure, quantity } from './figure';
 import { counted, percent, short, timeScale } from './format';
 import { rowAxis, titled } from './grammar/axes';
-import { bold, safe, soft, strong, unescaped } from './grammar/ink';
+import { bold, fits, safe, soft, strong, textWidth, unescaped } from './grammar/ink';
 import { bars, note } from './grammar/marks';
 import { type Fill, NEUTRAL_FILL, PHASE_FILL, WAIT_FILL, WAIT_OUTLINE } from './grammar/palette';
 import { type Panel, plot } from './grammar/plot';
 import { STATIC_WIDTH } from './grammar/template';
-import { fits, textWidth } from './grammar/text-width';
 import { type RunView, recordsOfStep } from './run-view';
 import { lastSteps, typicalStep } from './step-times';
 import { createTable } from './table';

@@ -3,11 +3,10 @@ import { ofKind, parseOptions, type ShapeOf, textSchema } from '../config';
 import { ConfigError, classOf } from '../core';
 import { createFigure, type Figure, type Title } from './figure';
 import { columnAxis, paddedRange, rowAxis, titled } from './grammar/axes';
-import { plain, safe, soft, strong } from './grammar/ink';
+import { plain, safe, soft, strong, textWidth, wrappedMarkup } from './grammar/ink';
 import { type Bar, bars, columns, dots, endLabel, line, lineColor } from './grammar/marks';
 import { type Panel, plot } from './grammar/plot';
 import { STATIC_WIDTH } from './grammar/template';
-import { textWidth, wrappedMarkup } from './grammar/text-width';
 import { createTable } from './table';
 
 /** The numbers of one series: values in order, or points. */

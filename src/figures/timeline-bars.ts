@@ -3,12 +3,11 @@ import { type MainSegment, type Timeline, WAIT_KINDS, type WireSegment } from '.
 import { CAUSE_WORDS, spoken } from './comm-words';
 import { short, timeScale } from './format';
 import { rowAxis, titled } from './grammar/axes';
-import { safe } from './grammar/ink';
+import { fits, safe } from './grammar/ink';
 import { type BarStyle, bars, note } from './grammar/marks';
 import { COMM_FILL, PHASE_FILL, WAIT_FILLS, WAIT_OUTLINE } from './grammar/palette';
 import { plot } from './grammar/plot';
 import { STATIC_WIDTH } from './grammar/template';
-import { fits } from './grammar/text-width';
 import { WAIT_WORDS } from './wait-words';
 
 /** A row: one rank's step. */

@@ -8,7 +8,7 @@ import { lossCurve } from '../../src/figures/loss-curve';
 import { hatchText } from '../../src/figures/memory-areas';
 import { compareMemoryTimeline } from '../../src/figures/memory-timeline';
 import { comparePlans } from '../../src/figures/plans/compare-plans';
-import { fitText } from '../../src/figures/plans/plan-table';
+import { fitText } from '../../src/figures/plans/plan-texts';
 import type { RunView } from '../../src/figures/run-view';
 import { createTable } from '../../src/figures/table';
 import { waitsText } from '../../src/figures/wait-words';

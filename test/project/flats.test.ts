@@ -16,7 +16,6 @@ const WIDER: Readonly<Record<string, number>> = {
   training: 52,
   ledger: 28,
   planner: 73,
-  figures: 61,
   cell: 54,
   launch: 38,
 };

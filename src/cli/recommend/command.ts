@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
 import { withProgressSync } from '../../cell';
-import { recommendationNotes, recommendationTable } from '../../figures';
+import { planTexts } from '../../figures';
 import {
   besideFp8,
   familyOf,
@@ -160,5 +160,7 @@ function plannedAnswer(planned: Planned, prices: PriceTable): Readonly<Record<st
 }
 
 function asText(found: Recommendation): string {
-  return [recommendationTable(found).toText(100), ...recommendationNotes(found)].join('\n');
+  return [planTexts.recommendationTable(found).toText(100), ...planTexts.recommendationNotes(found)].join(
+    '\n',
+  );
 }

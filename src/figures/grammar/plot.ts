@@ -1,8 +1,7 @@
-import { bold, safe, soft, strong } from './ink';
+import { bold, fits, safe, soft, strong, textWidth, wrapped, wrappedMarkup } from './ink';
 import { note, PAPER } from './marks';
 import type { Annotation, Axis, Layout, Shape, Trace } from './plotly';
 import { STATIC_WIDTH } from './template';
-import { fits, textWidth, wrapped, wrappedMarkup } from './text-width';
 
 /**
  * [Note: figure grammar] A figure is numbers, a finding and a plot; a plot is panels of marks in a frame. A panel is one pair

@@ -1,12 +1,11 @@
 import type { MemoryCause } from '../../core';
 import { type Scaled, short } from '../format';
 import { rowAxis, rowRange } from './axes';
-import { safe, soft, strong } from './ink';
+import { fits, safe, soft, strong, textWidth, wrapped, wrappedMarkup } from './ink';
 import { bars, endLabel, ruleX, swatches } from './marks';
 import { CAUSE_FILL, type Fill, NEUTRAL, STACK_ORDER } from './palette';
 import { type Layer, type Panel, plot } from './plot';
 import { STATIC_WIDTH } from './template';
-import { fits, textWidth, wrapped, wrappedMarkup } from './text-width';
 
 /** One horizontal bar of segments; negative segments are left of zero. */
 export interface StackRow<K extends string> {

@@ -1,8 +1,7 @@
 import { createFigure, type Figure, type Title } from '../figure';
 import { counted } from '../format';
-import { safe } from '../grammar/ink';
+import { safe, textWidth } from '../grammar/ink';
 import { plot } from '../grammar/plot';
-import { textWidth } from '../grammar/text-width';
 import type { Table } from '../table';
 import {
   differencesOf,

@@ -1,9 +1,8 @@
 import { log10, niceTicks, rowAxis, rowRange, titled } from '../grammar/axes';
-import { bold, safe, soft, strong } from '../grammar/ink';
+import { bold, safe, soft, strong, wrapped } from '../grammar/ink';
 import { dots, line, lineColor, note, ruleX, ruleY } from '../grammar/marks';
 import { NEUTRAL } from '../grammar/palette';
 import type { Panel } from '../grammar/plot';
-import { wrapped } from '../grammar/text-width';
 import { differencesOf, digits, moduleOf, type ParityParameter, type ParityParts } from './parity-data';
 
 /** The least power of ten on the axis; differences of 0 are drawn there. */

@@ -15,7 +15,7 @@ import { byteScale, inUnit, percent, quoted, short } from '../format';
 import { safe, unescaped } from '../grammar/ink';
 import { CAUSE_STYLE, capacity, plotStacks, type StackPanel } from '../grammar/stacks';
 import { createTable } from '../table';
-import { fitText, layoutName, layoutWords } from './plan-table';
+import { fitText, layoutName, layoutWords } from './plan-texts';
 
 const NOTE_ROOM = 90;
 

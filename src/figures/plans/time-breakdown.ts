@@ -6,7 +6,7 @@ import { safe } from '../grammar/ink';
 import { CAUSE_FILL, type Fill, PHASE_FILL, WAIT_FILL } from '../grammar/palette';
 import { plotStacks, type StackRow, type StackStyle } from '../grammar/stacks';
 import { createTable, type Table } from '../table';
-import { layoutName, layoutWords, utilizationText } from './plan-table';
+import { layoutName, layoutWords, utilizationText } from './plan-texts';
 
 /** The parts of an iteration's time. */
 type TimeCause = ComputeCause | 'communication' | 'bubble';

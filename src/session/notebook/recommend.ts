@@ -1,6 +1,6 @@
 import { withProgressSync } from '../../cell';
 import { fields, requireKind, type TrainConfigInput } from '../../config';
-import { type Figure, rankedLayouts, recommendationNotes, recommendationTable } from '../../figures';
+import { type Figure, planFigures, planTexts } from '../../figures';
 import {
   configOfLayout,
   type Loss,
@@ -83,7 +83,7 @@ function createRecommended(found: Recommendation): Recommended {
     numCandidates: found.numCandidates,
     numFitting: found.numFitting,
     notTried: found.notTried,
-    ...tableView(recommendationTable(found), recommendationNotes(found)),
-    figure: () => rankedLayouts(found),
+    ...tableView(planTexts.recommendationTable(found), planTexts.recommendationNotes(found)),
+    figure: () => planFigures.recommendation(found),
   };
 }
