@@ -1,19 +1,23 @@
 import { type Bytes, COMM_CAUSES, type CommCause, sumOf } from '../core';
 import { WAIT_KINDS } from '../ledger';
-import { commCaseOf, type Kind, kindsOf, receivedFor } from './comm-case';
 import {
   CAUSE_WORDS,
+  commCaseOf,
   commFinding,
   commSubtitle,
   comparedCommFinding,
   comparedCommSubtitle,
+  isEven,
+  type Kind,
+  kindsOf,
+  receivedFor,
   receivedWordings,
   spoken,
 } from './comm-words';
 import { createFigure, type Figure, quantity } from './figure';
 import { byteScale, counted, inUnit, percent, timeScale } from './format';
 import { bareRowAxis, rowAxis, rowRange, titled } from './grammar/axes';
-import { soft, strong, textWidth } from './grammar/ink';
+import { soft, strong, widestLabel } from './grammar/ink';
 import { bars, note, PAPER, swatches } from './grammar/marks';
 import { COMM_FILL, NEUTRAL_FILL, PHASE_FILL, WAIT_FILLS, WAIT_OUTLINE } from './grammar/palette';
 import { type Facet, type Panel, plot, plotFacets } from './grammar/plot';
@@ -54,7 +58,9 @@ export function commCauses(run: RunView): Figure {
       : plot({ ...frame, legend: 'edge' }, [bytesPanel(kinds, most, names), timePanel(kinds)])),
     quantities: {
       numCollectives: quantity(numCollectives, '', (count) => `one step takes ${count} collectives`),
-      wireMB: quantity(wireMB, 'MB', (mb) => `each rank receives ${mb} per step`),
+      wireMB: quantity(wireMB, 'MB', (mb) =>
+        isEven(run) ? `each rank receives ${mb} per step` : `a rank receives ${mb} per step on average`,
+      ),
       payloadMB: quantity(payloadMB, 'MB', (mb) => `the payload is ${mb} per rank and step`),
     },
     table: createTable(
@@ -139,7 +145,7 @@ function keyOf({ cause, op }: Kind): string {
 
 /** Returns the width, in pixels, of the room for the rows' names. */
 function leftOf(names: readonly string[]): number {
-  return Math.max(70, ...names.map((name) => textWidth(name, 11) * 1.1 + 14));
+  return Math.max(70, widestLabel(names) + 14);
 }
 
 /** Draws the payload above the received bytes, per row; `names` is null if another panel has the names. */

@@ -1,7 +1,7 @@
 import { createFigure, type Figure, type Title } from './figure';
 import { counted, quoted } from './format';
-import { niceTicks, titled } from './grammar/axes';
-import { bold, safe, soft, strong, textWidth, wrappedMarkup } from './grammar/ink';
+import { stepAxis, titled } from './grammar/axes';
+import { bold, nameLines, safe, soft, widestLabel } from './grammar/ink';
 import { endLabels, keyDot, line, lineColor, note, ruleX } from './grammar/marks';
 import { LINE_COLORS, NEUTRAL } from './grammar/palette';
 import { plot } from './grammar/plot';
@@ -36,7 +36,6 @@ export interface LossCurveOptions {
 
 const FRAME = { top: 68, left: 52, foot: 46 } as const;
 const LEAST_PIXELS = 216;
-const LABEL_SIZE = 11;
 /** The width in pixels of a label without the run's name. */
 const VALUE_ROOM = 84;
 /** The width in pixels of the labels of training and validation. */
@@ -82,8 +81,6 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
   const labels = shown.map((one, i) => endLabel(one, i, right - VALUE_ROOM));
   const lineGap = 15 * Math.max(1, ...labels.map(({ text }) => text.split('<br>').length));
   const pixels = Math.max(LEAST_PIXELS, labels.length * lineGap);
-  // This margin leaves room for whole markers at both ends of the axis.
-  const margin = (lastStep - firstStep) * 0.015;
   const notes = hasValidation
     ? endLabels([...shown.map(trainLabel), ...shown.flatMap(validationLabel)], range, pixels, { xshift: 6 })
     : shown.length === 1
@@ -94,12 +91,7 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
     subtitle: subtitleOf(shown, options),
     ...plot({ ...FRAME, right, pixels }, [
       {
-        x: {
-          range: [firstStep - margin, lastStep + margin],
-          // Only integer steps have ticks.
-          tickvals: niceTicks([firstStep, lastStep], 8).filter(Number.isInteger),
-          ...titled('step'),
-        },
+        x: stepAxis(firstStep, lastStep),
         y: { range, ...titled('loss, mean over ranks') },
         data: [...shown.map(lossLine), ...(hasValidation ? shown.flatMap(validationPoints) : [])],
         annotations: [
@@ -129,8 +121,7 @@ type Shown = Required<LossSeries>;
 /** Returns the width, in pixels, of the labels at the lines' ends. */
 function rightMargin(shown: readonly Shown[]): number {
   if (shown.length <= 1) return 64;
-  const widths = shown.map(({ name }) => textWidth(name, LABEL_SIZE) * 1.1);
-  return Math.min(330, VALUE_ROOM + Math.max(...widths));
+  return Math.min(330, VALUE_ROOM + widestLabel(shown.map(({ name }) => name)));
 }
 
 function findingOf(all: readonly LossSeries[], shown: readonly Shown[]): Title {
@@ -254,7 +245,7 @@ function lossLine({ name, losses, firstStep }: Shown, i: number): ScatterTrace {
 /** Returns a label: the run's name, on several lines if it is long, and the run's last loss. */
 function endLabel({ name, losses }: Shown, i: number, room: number) {
   const at = losses.findLast(Number.isFinite) ?? 0;
-  const lines = wrappedMarkup(name, LABEL_SIZE, room, (text) => strong(safe(text)));
+  const lines = nameLines(name, room);
   return { at, text: `${keyDot(lineColor(i))}${lines} ${bold(at.toFixed(4))}` };
 }
 

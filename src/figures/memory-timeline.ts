@@ -72,8 +72,8 @@ export function memoryTimeline(run: RunView, choice: MemoryChoice = {}): Figure 
   const over = (): Layer => {
     const strip = phaseStrip(record, scales.time, { pixels: WIDTH * ALONE_SHARE, seconds: scales.longest });
     return {
-      data: others.records.map((other) =>
-        totalLine(memoryOverTime(other), other.rank, scales, ALONE.maxPoints / 2),
+      data: others.records.map((peer) =>
+        totalLine(memoryOverTime(peer), peer.rank, scales, ALONE.maxPoints / 2),
       ),
       annotations: [...peakNote(record, scales), ...strip.annotations],
       shapes: strip.shapes,
@@ -214,8 +214,8 @@ function plotCases(
  * there are many, only the ranks with the lowest and the highest peak.
  */
 function otherRanks(all: readonly StepRecord[], { rank }: StepRecord) {
-  const records = all.filter((other) => other.rank !== rank && other.memory.curve !== null);
-  const ranks = records.map((other) => other.rank);
+  const records = all.filter((peer) => peer.rank !== rank && peer.memory.curve !== null);
+  const ranks = records.map((peer) => peer.rank);
   if (records.length === 0) return { records, text: '' };
   if (records.length === 1) return { records, text: ` Dotted: total of rank ${ranks[0]}.` };
   if (records.length <= MAX_DOTTED) {

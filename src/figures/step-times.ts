@@ -24,7 +24,7 @@ export interface StepTimes {
   /** The time in which a rank only waits, whatever it waits for. */
   readonly wait: Spread;
   readonly waits: Readonly<Record<WaitKind, Spread>>;
-  /** Tokens of all ranks together per step; null if a rank does not report them. */
+  /** Tokens of all ranks together per step, a median as the times are; null if a rank does not report them. */
   readonly tokens: number | null;
 }
 
@@ -55,7 +55,7 @@ export function stepTimes(run: RunView): StepTimes {
     step: spreadOf(steps.map(meanSeconds)),
     wait: spreadOf(waits.map(totalWait)),
     waits: byWaitKind((kind) => spreadOf(waits.map((one) => one[kind]))),
-    tokens: tokens.every((count) => count !== null) && tokens.length > 0 ? mean(tokens) : null,
+    tokens: tokens.every((count) => count !== null) && tokens.length > 0 ? median(tokens) : null,
   };
 }
 

@@ -4,7 +4,7 @@ import { CAUSE_WORDS } from './comm-words';
 import { createFigure, type Figure, quantity, type Title } from './figure';
 import { byteScale, counted, inUnit, percent, type Scaled } from './format';
 import { niceTicks, rowAxis, titled } from './grammar/axes';
-import { plain, soft, strong, textWidth, unescaped } from './grammar/ink';
+import { plain, soft, strong, textWidth, unescaped, widestLabel } from './grammar/ink';
 import { bars, dots, endLabel, note } from './grammar/marks';
 import { CAUSE_FILL, type Fill, hatch, inkOn, NEUTRAL, NEUTRAL_FILL } from './grammar/palette';
 import { type Panel, plot } from './grammar/plot';
@@ -64,7 +64,11 @@ export function trafficMatrix(run: RunView, { step, ranksPerNode = run.world }: 
     ),
     quantities: {
       outsideShare: quantity(view.outside * 100, '%', (share) => `${share} of the bytes leave a machine`),
-      wireMB: quantity(view.total / run.world / 1e6, 'MB', (mb) => `each rank receives ${mb} per step`),
+      wireMB: quantity(
+        view.total / run.world / 1e6,
+        'MB',
+        (mb) => `a rank receives ${mb} per step on average`,
+      ),
     },
     table: createTable(
       traffic.flows.map(({ from, to, axis, bytes }) => ({
@@ -201,7 +205,7 @@ function matrixPanel(view: View): Panel {
 /** Returns the width, in pixels, of the room for the ranks' names. */
 function leftOf(view: View): number {
   const names = Array.from({ length: view.world }, (_, rank) => plain(rankName(view, rank)));
-  return 18 + Math.max(...names.map((name) => textWidth(name, 11) * 1.1));
+  return 18 + widestLabel(names);
 }
 
 /** Returns a rank's number; if there are few ranks, the rank's coordinates come first: 'dp 1, tp 1 · 3'. */
@@ -412,8 +416,8 @@ function sourcesOf(
   const { op, ranks, wireBytes, peer } = event;
   if (wireBytes === 0 || op === 'send') return [];
   if (op === 'recv')
-    return [{ from: peer ?? ranks.find((other) => other !== rank) ?? rank, bytes: wireBytes }];
-  const others = ranks.filter((other) => other !== rank);
+    return [{ from: peer ?? ranks.find((member) => member !== rank) ?? rank, bytes: wireBytes }];
+  const others = ranks.filter((member) => member !== rank);
   if (op === 'allToAll') return others.map((from) => ({ from, bytes: wireBytes / others.length }));
   return [{ from: ranks.at(ranks.indexOf(rank) - 1) ?? rank, bytes: wireBytes }];
 }

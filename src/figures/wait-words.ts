@@ -1,12 +1,15 @@
 import { listed, mean, sumOf } from '../core';
 import {
   byWaitKind,
+  type MainSegment,
   type StepRecord,
+  type Timeline,
   timeline,
   totalWait,
   WAIT_KINDS,
   type WaitKind,
   type WaitSeconds,
+  type WireSegment,
   waitSecondsOf,
   waitsOf,
 } from '../ledger';
@@ -30,6 +33,8 @@ import {
 /** Times are per this number of tokens if the runs' steps have different numbers of tokens. */
 const WORK_TOKENS = 1000;
 
+const PER_TOKENS = ` per ${WORK_TOKENS.toLocaleString('en-US')} tokens`;
+
 /** The step and rank of a run that are drawn, and the times and waits of all the run's ranks over the last steps. */
 export type TimelineCase = ReturnType<typeof timelineCaseOf>;
 
@@ -49,21 +54,32 @@ export function timelineCaseOf(name: string, run: RunView) {
     step: drawn.step,
     /** The times are per step, or per 1,000 tokens if the runs' steps have different numbers of tokens. */
     times,
+    /** The words that follow these times in a title: '' for times per step. */
+    per: '',
     /** The received bytes, as a mean over ranks and steps. */
     wireBytes: mean(collectives.map((events) => sumOf(events, ({ wireBytes }) => wireBytes))),
     numCollectives: mean(collectives.map(({ length }) => length)),
   };
 }
 
-/** Converts the times of a step to times per 1,000 tokens. */
+/** Converts the times of a step, also those of its lanes, to times per 1,000 tokens. */
 export function perWork(one: TimelineCase): TimelineCase {
   const { tokens, step, wait, waits } = one.times;
-  const scale = (spread: Spread): Spread => scaled(spread, WORK_TOKENS / (tokens ?? WORK_TOKENS));
+  const factor = WORK_TOKENS / (tokens ?? WORK_TOKENS);
+  const scale = (spread: Spread): Spread => scaled(spread, factor);
   const all = byWaitKind((kind) => scale(waits[kind]));
-  return { ...one, times: { ...one.times, step: scale(step), wait: scale(wait), waits: all } };
+  const times = { ...one.times, step: scale(step), wait: scale(wait), waits: all };
+  return { ...one, times, per: PER_TOKENS, lanes: scaledLanes(one.lanes, factor) };
 }
 
-// The words of figures that show when ranks wait, and for what.
+function scaledLanes({ rank, seconds, main, wire }: Timeline, factor: number): Timeline {
+  const scale = <S extends MainSegment | WireSegment>(segment: S): S => ({
+    ...segment,
+    start: segment.start * factor,
+    end: segment.end * factor,
+  });
+  return { rank, seconds: seconds * factor, main: main.map(scale), wire: wire.map(scale) };
+}
 
 /** Words for the kinds of waits; in a sentence, they follow the verb "waits". */
 export const WAIT_WORDS: Readonly<Record<WaitKind, string>> = {
@@ -146,26 +162,26 @@ export function comparedWaitFinding(cases: Cases<TimelineCase>): Title {
   return wireFinding ?? clearFinding(cases, allWaits, '') ?? unclearFinding(cases);
 }
 
-/** Returns the runs with the lowest and the highest median, and these medians as texts in one unit. */
+/** Returns the runs with the lowest and the highest median, and these medians as texts in one unit; the highest has the unit. */
 function ends(cases: Cases<TimelineCase>, of: (one: TimelineCase) => Spread) {
   const { least, most } = extremes(cases, (one) => of(one).median);
   const { divisor, unit } = timeScale(of(most).median);
   const [low, high] = [least, most].map((one) => short(of(one).median / divisor));
-  return { least, most, low, high, unit };
+  return { least, most, low, high: `${high} ${unit}${most.per}`, unit };
 }
 
 function clearFinding(cases: Cases<TimelineCase>, of: (one: TimelineCase) => Spread, forWhat: string) {
   const { least, most, low, high, unit } = ends(cases, of);
   if (!areApart(of(least), of(most))) return undefined;
-  const finding = `${quoted(least.name)} waits ${low} ${unit}${forWhat}, and ${quoted(most.name)} waits ${high} ${unit}`;
+  const finding = `${quoted(least.name)} waits ${low} ${unit}${forWhat}, and ${quoted(most.name)} waits ${high}`;
   const mostly = forWhat === '' ? mostlyOf(most) : '';
-  return [`${finding}${mostly}`, finding, `The waits${forWhat} last ${low} to ${high} ${unit}`];
+  return [`${finding}${mostly}`, finding, `The waits${forWhat} last ${low} to ${high}`];
 }
 
 function unclearFinding(cases: Cases<TimelineCase>): Title {
-  const { least, most, low, high, unit } = ends(cases, allWaits);
+  const { least, most, low, high } = ends(cases, allWaits);
   const mostly = mostlyOf(least) === mostlyOf(most) ? mostlyOf(most) : '';
-  return [`No clear difference in waiting: ${low} to ${high} ${unit}${mostly}`];
+  return [`No clear difference in waiting: ${low} to ${high}${mostly}`];
 }
 
 function singleFinding(one: TimelineCase): Title {
@@ -200,7 +216,7 @@ export function waitQuantities(cases: Cases<TimelineCase>): Quantities {
   const numSteps = Math.min(first.times.numSteps, best.times.numSteps);
   const isClear = numSteps >= LEAST_STEPS && areApart(before, after);
   const saved = before.median > 0 ? (1 - after.median / before.median) * 100 : 0;
-  const instead = `${short(after.median / divisor)} instead of ${short(before.median / divisor)} ${unit}`;
+  const instead = `${short(after.median / divisor)} instead of ${short(before.median / divisor)} ${unit}${first.per}`;
   const says = (share: string): string => {
     if (!isClear) return `no clear difference in ${what}: ${instead}`;
     if (saved < 0) return `${quoted(best.name)} spends more time ${what}: ${instead}`;
@@ -210,7 +226,7 @@ export function waitQuantities(cases: Cases<TimelineCase>): Quantities {
 }
 
 /** Says what the runs are, and what is drawn of each. */
-export function comparedWaitSubtitle(runs: Runs, cases: Cases<TimelineCase>, perTokens: boolean): string {
+export function comparedWaitSubtitle(runs: Runs, cases: Cases<TimelineCase>): string {
   const strategies = valuesOf(runs, ({ strategy }) => strategy).join(', ');
   const worlds = valuesOf(runs, ({ world }) => counted(world, 'rank')).join(', ');
   const notes = valuesOf(runs, ({ note }) => note).filter((note) => note !== undefined);
@@ -218,8 +234,7 @@ export function comparedWaitSubtitle(runs: Runs, cases: Cases<TimelineCase>, per
   const counts = cases.map(({ times }) => times.numSteps);
   const [fewest, most] = [Math.min(...counts), Math.max(...counts)];
   const steps = fewest === most ? counted(most, 'step') : `${fewest}–${most} steps`;
-  const per = perTokens ? `, per ${WORK_TOKENS.toLocaleString('en-US')} tokens` : '';
-  const spread = `Medians (quartiles) of ${steps}${per}; drawn: the step and rank nearest to them.`;
+  const spread = `Medians (quartiles) of ${steps}${cases[0].per === '' ? '' : `,${cases[0].per}`}; drawn: the step and rank nearest to them.`;
   return `${strategies}, ${worlds}${note}${bytesText(cases)}.<br>${spread} Upper lane: main thread. Lower: wire.`;
 }
 

@@ -70,6 +70,7 @@ const ASCII = [
   327, 591, 562, 818, 546, 562, 552, 426, 333, 426, 662,
 ] as const;
 const OTHER = 700;
+const LABEL_SIZE = 11;
 const BOLD = 1.045;
 
 /** Returns the width of a line of text without its markup, in pixels of our font; other fonts differ by some percent. */
@@ -79,6 +80,11 @@ export function textWidth(text: string, size: number, weight: 'regular' | 'bold'
     sum += ASCII[(character.codePointAt(0) ?? 0) - 32] ?? OTHER;
   }
   return (sum / 1000) * size * (weight === 'bold' ? BOLD : 1);
+}
+
+/** Returns the width of the widest of these labels, in pixels; 10% are added, because a page's font may be wider. */
+export function widestLabel(labels: readonly string[]): number {
+  return Math.max(0, ...labels.map((label) => textWidth(label, LABEL_SIZE) * 1.1));
 }
 
 /** Whether text fits into `width` pixels, with a margin for pages whose font is wider. */
@@ -118,4 +124,9 @@ export function wrappedMarkup(
   mark: (line: string) => string,
 ): string {
   return wrapped(text, size, width).map(mark).join('<br>');
+}
+
+/** Breaks a name, which may have any character, into lines of markup in the main colour. */
+export function nameLines(name: string, width: number): string {
+  return wrappedMarkup(name, LABEL_SIZE, width, (line) => strong(safe(line)));
 }

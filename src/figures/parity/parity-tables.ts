@@ -1,6 +1,6 @@
 import { type Bytes, MEMORY_CAUSES, type MemoryCause, sumOf } from '../../core';
 import { type BytesByCause, memoryAtPeak, totalBytes } from '../../ledger';
-import { kindsOf } from '../comm-case';
+import { kindsOf } from '../comm-words';
 import { byteScale, inUnit } from '../format';
 import { higherPeak, type RunView, recordsOfStep } from '../run-view';
 import { createTable, numbers, type Table } from '../table';

@@ -201,18 +201,20 @@ export function inferenceTable(layout: Layout, memory: InferenceMemory): Table {
  * Makes a table of the best layouts, and below these the best layout of every other family, with the reason why the family
  * lost.
  */
-export function recommendationTable(found: Recommendation): Table {
-  const ranked = found.ranked.map((planned, i) => row(planned, { rank: i + 1, why: i === 0 ? 'best' : '' }));
-  const losses = found.losses.map(({ best, why, undecided }) =>
+export function recommendationTable(recommendation: Recommendation): Table {
+  const ranked = recommendation.ranked.map((planned, i) =>
+    row(planned, { rank: i + 1, why: i === 0 ? 'best' : '' }),
+  );
+  const losses = recommendation.losses.map(({ best, why, undecided }) =>
     row(best, {
       rank: null,
       why: undecided === undefined ? why : `${why} (the intervals overlap)`,
     }),
   );
-  const [winner] = found.ranked;
+  const [winner] = recommendation.ranked;
   const work = winner === undefined ? '' : `; an iteration is ${iterationWords(winner.layout)}`;
   return createTable([...ranked, ...losses], {
-    title: recommendationTitle(found) + work,
+    title: recommendationTitle(recommendation) + work,
     columns: LAYOUT_COLUMNS,
   });
 }

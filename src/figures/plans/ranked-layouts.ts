@@ -22,11 +22,11 @@ const LOSER = 'rgba(128,128,128,.55)';
  * Draws the layouts that a search names, by time and memory: the winners with numbers, the other layouts in grey, the frontier,
  * and the reason why each other family lost.
  */
-export function rankedLayouts(found: Recommendation): Figure {
-  const layouts = layoutsOf(found);
+export function rankedLayouts(recommendation: Recommendation): Figure {
+  const layouts = layoutsOf(recommendation);
   const winners = layouts.filter(({ rank }) => rank !== null).slice(0, MOST_WINNERS);
   const usable = Math.max(
-    ...[...found.ranked, ...found.losses.map(({ best }) => best)].map(({ layout }) =>
+    ...[...recommendation.ranked, ...recommendation.losses.map(({ best }) => best)].map(({ layout }) =>
       reservableBytes(layout),
     ),
   );
@@ -46,8 +46,8 @@ export function rankedLayouts(found: Recommendation): Figure {
   const words = rankedParagraphs(winners, familyLosers(layouts), scales);
   const pixels = Math.max(LEAST_PIXELS, wordsPixels(words));
   return createFigure({
-    title: rankedFinding(found, layouts, time),
-    subtitle: recommendationTitle(found),
+    title: rankedFinding(recommendation, layouts, time),
+    subtitle: recommendationTitle(recommendation),
     ...plot({ ...FRAME, pixels }, [
       {
         x: {

@@ -1,9 +1,9 @@
 import { ConfigError, listed } from '../../core';
 import type { Estimate } from '../../planner';
 import { createFigure, type Figure, type Quantities, type Title } from '../figure';
-import { quoted } from '../format';
+import { percent, quoted } from '../format';
 import { log10, logRange, logTicks, niceTicks, ticks, titled } from '../grammar/axes';
-import { bold, PAPER_SHADE, safe, soft, strong, textWidth } from '../grammar/ink';
+import { bold, PAPER_SHADE, safe, soft, strong, unescaped, widestLabel } from '../grammar/ink';
 import { band, dots, endLabels, keyDot, line, lineColor, note, PAPER } from '../grammar/marks';
 import { NEUTRAL } from '../grammar/palette';
 import { plot } from '../grammar/plot';
@@ -13,7 +13,6 @@ import { createTable, type Table } from '../table';
 const FRAME = { top: 70, left: 58, pixels: 242, foot: 48 } as const;
 const MEASURED_COLOR = '#3E9C6B';
 const DOCUMENTED_COLOR = '#B3401A';
-const LABEL = 11;
 
 /** Draws throughput or efficiency over the number of GPUs: predictions with intervals, measured and documented numbers. */
 export function scalingCurve(view: ScalingView): Figure {
@@ -21,7 +20,8 @@ export function scalingCurve(view: ScalingView): Figure {
   if (points.length === 0)
     throw new ConfigError('no points to draw; give at least one series with one point');
   const place = placeOf(view);
-  const right = view.series.length > 1 ? 24 + Math.max(...view.series.map(endWidth)) : 24;
+  const lines = view.series.map(({ name }) => `● ${name}`);
+  const right = view.series.length > 1 ? 24 + widestLabel(lines) : 24;
   return createFigure({
     title: scalingFinding(view),
     subtitle: view.subtitle,
@@ -172,10 +172,6 @@ function statedDots(view: ScalingView, { x, y }: Place): ScatterTrace[] {
   ];
 }
 
-function endWidth({ name }: ScalingSeries): number {
-  return textWidth(`● ${name}`, LABEL) * 1.1;
-}
-
 function names({ series }: ScalingView, { y, up }: Place): Annotation[] {
   const ends = series.map(({ name, points }, i) => ({
     at: y(points.at(-1)?.value.value ?? 1),
@@ -256,9 +252,11 @@ export interface ScalingView {
   readonly subtitle: string;
 }
 
-/** Formats a value for titles and labels: '79%', '1.23M tokens/s'. */
+/** Formats a value for titles and labels: '79%', '1.23M tokens/s'. Only 100 is '100%': 99.6 is '99.6%'. */
 export function said(value: number, { quantity }: Pick<ScalingView, 'quantity'>): string {
-  return quantity === 'efficiency' ? `${Math.round(value)}%` : `${number(value, 3)} tokens/s`;
+  if (quantity === 'tokensPerSecond') return `${number(value, 3)} tokens/s`;
+  const isNearlyWhole = value >= 99.5 && value < 100;
+  return isNearlyWhole ? unescaped(percent(value / 100)) : `${Math.round(value)}%`;
 }
 
 /** Formats a number without its unit. */
@@ -382,9 +380,8 @@ function ownFinding(view: ScalingView): Title {
   }
   const from = `From ${first.count} to ${last.count} ${view.countedIn}`;
   if (view.quantity === 'efficiency') {
-    return [
-      `${from}, efficiency changes from ${said(first.value.value, view)} to ${said(last.value.value, view)}`,
-    ];
+    const [start, end] = [first, last].map(({ value }) => said(value.value, view));
+    return [`${from}, efficiency ${start === end ? `stays at ${end}` : `changes from ${start} to ${end}`}`];
   }
   const gained = last.value.value / first.value.value;
   const share = Math.round((gained / (last.count / first.count)) * 100);
