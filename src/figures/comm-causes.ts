@@ -92,14 +92,14 @@ const END_ROOM = 48;
 /** Draws the bytes of each run's kinds of collectives as a facet, with the same rows and the same axis in all facets. */
 function plotKinds<C extends { readonly name: string; readonly kinds: readonly Kind[] }>(
   cases: readonly C[],
-  wordings: (one: C) => readonly string[],
+  wordings: (commCase: C) => readonly string[],
 ) {
   const all = cases.flatMap(({ kinds }) => kinds);
   const inOrder = COMM_CAUSES.flatMap((cause) => all.filter((kind) => kind.cause === cause));
   const keys = [...new Set(inOrder.map(keyOf))];
   if (keys.length === 0) return plot({ ...EMPTY, pixels: ROW }, [emptyPanel('no collective was recorded')]);
   const names = keys.map((key) => {
-    const kind = all.find((one) => keyOf(one) === key);
+    const kind = all.find((candidate) => keyOf(candidate) === key);
     return kind === undefined ? '' : `${CAUSE_WORDS[kind.cause]}: ${spoken(kind.op)}`;
   });
   const most = Math.max(...all.flatMap(({ bytes, wireBytes }) => [bytes, wireBytes]));
@@ -126,7 +126,7 @@ function plotKinds<C extends { readonly name: string; readonly kinds: readonly K
   const frame = { top: 62, left: leftOf(names), right: 16, foot: 44, legend: 'edge' } as const;
   const sizes = { heading: 38, body: keys.length * ROW, between: 40, gap: 0.03 };
   return plotFacets(cases, frame, sizes, panelsOf, {
-    captions: cases.map((one) => ({ name: one.name, wordings: wordings(one) })),
+    captions: cases.map((commCase) => ({ name: commCase.name, wordings: wordings(commCase) })),
     data: [
       ...swatches(['payload held'], () => NEUTRAL_FILL),
       ...swatches(
@@ -245,7 +245,7 @@ export function compareComm(runs: Runs): Figure {
   return createFigure({
     title: comparedCommFinding(cases),
     subtitle: comparedCommSubtitle(runs, cases),
-    ...plotKinds(cases, (one) => receivedWordings(one, cases)),
+    ...plotKinds(cases, (commCase) => receivedWordings(commCase, cases)),
     quantities: { wireRatio: wireRatio(cases.map(({ total }) => total)) },
     table: createTable(
       cases.map(({ name, kinds, predicted, residual, numCollectives, tokens, perToken }) => ({

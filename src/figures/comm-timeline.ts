@@ -115,10 +115,10 @@ export function compareTimeline(runs: Runs): Figure {
   const labels = cases.flatMap(({ name, lanes }) => [name, `rank ${lanes.rank}`]);
   const left = Math.min(MAX_LEFT, widestLabel(labels) + 16);
   const numLines = Math.max(...cases.map(({ name }) => wrapped(name, 11, left - 14).length));
-  const rows = cases.map((one) => {
-    const name = nameLines(one.name, left - 14);
-    const note = waitNote(one, cases[0], timeScale(longest));
-    return { lanes: one.lanes, name: `${name}<br>${soft(`rank ${one.lanes.rank}`)}`, note };
+  const rows = cases.map((timelineCase) => {
+    const name = nameLines(timelineCase.name, left - 14);
+    const note = waitNote(timelineCase, cases[0], timeScale(longest));
+    return { lanes: timelineCase.lanes, name: `${name}<br>${soft(`rank ${timelineCase.lanes.rank}`)}`, note };
   });
   return createFigure({
     title: comparedWaitFinding(cases),
@@ -136,8 +136,8 @@ export function compareTimeline(runs: Runs): Figure {
 }
 
 /** Says how long and for what the run waits, and the run's step time ÷ the first run's step time. */
-function waitNote(one: TimelineCase, first: TimelineCase, { divisor, unit }: Scaled): string {
-  const { wait, waits } = one.times;
+function waitNote(timelineCase: TimelineCase, first: TimelineCase, { divisor, unit }: Scaled): string {
+  const { wait, waits } = timelineCase.times;
   const cost = `${short(wait.median / divisor)} ${unit}`;
   const range = quartilesText(wait, divisor);
   const isRoomy = fits(`${cost} waits ${range}`, 11, RIGHT - 16);
@@ -148,14 +148,14 @@ function waitNote(one: TimelineCase, first: TimelineCase, { divisor, unit }: Sca
   const inLines = fits(`${kinds} ${core}`, 11, RIGHT - 16) ? [`${kinds} ${core}`] : [kinds, core];
   const lines = [
     ...(waits.unknown.median > 0 ? [] : inLines),
-    ...(one === first ? [] : [stepText(one.times, first.times)]),
+    ...(timelineCase === first ? [] : [stepText(timelineCase.times, first.times)]),
   ];
   return [`${bold(cost)} ${soft(isRoomy ? `waits ${range}` : 'waits')}`, ...lines.map(soft)].join('<br>');
 }
 
 /** Says the run's step time ÷ the first run's step time. `perWork` has already converted both times to times for equal work. */
-function stepText(one: StepTimes, first: StepTimes): string {
-  const { ratio, isClear } = timeRatio({ ...one, tokens: null }, first);
+function stepText(times: StepTimes, first: StepTimes): string {
+  const { ratio, isClear } = timeRatio({ ...times, tokens: null }, first);
   return isClear ? `step ${ratio.median.toFixed(2)}×` : 'step: no clear difference';
 }
 
@@ -227,7 +227,7 @@ function plotLanes(
     x: { range: [0, (longest * 1.01) / divisor], ...titled(`${unit}${timeOf}`, 2) },
     y: rowAxis(rows.map(({ name }) => name)),
     data: seriesOf(rows).flatMap(traceOf),
-    annotations: rows.map((one, i) => note(1.006, i, one.note, { xref: 'paper', align: 'left' })),
+    annotations: rows.map((row, i) => note(1.006, i, row.note, { xref: 'paper', align: 'left' })),
   } as const;
   const pixels = rows.length * row;
   return plot({ top: TOP, left, right, pixels, foot: AXIS_ROOM, legend: 'edge' }, [panel]);

@@ -137,7 +137,7 @@ export function comparedCommFinding(cases: Cases<CommCase>): Title {
   const missed = missedFinding(cases);
   if (missed !== undefined) return missed;
   const perToken = countsTokens(cases);
-  const costOf = (one: CommCase): number => (perToken ? (one.perToken ?? 0) : one.total);
+  const costOf = (commCase: CommCase): number => (perToken ? (commCase.perToken ?? 0) : commCase.total);
   const { least, most } = extremes(cases, costOf);
   const [low, high] = [costOf(least), costOf(most)];
   const exact = cases.some(({ residual }) => residual === 0) ? ', as predicted' : '';
@@ -179,6 +179,6 @@ export function receivedWordings(
 
 /** Whether runs process different numbers of tokens per step, so that bytes per step are not comparable. */
 function countsTokens(cases: readonly CommCase[]): boolean {
-  const tokens = new Set(cases.map((one) => one.tokens));
+  const tokens = new Set(cases.map((commCase) => commCase.tokens));
   return tokens.size > 1 && !tokens.has(null);
 }

@@ -52,9 +52,9 @@ const MARK = { width: 1, color: NEUTRAL, dash: 'dash' } as const;
 export function lossCurve(series: readonly LossSeries[], options: LossCurveOptions = {}): Figure {
   const { steps = 1, marks = [] } = options;
   const shown = series
-    .map(({ firstStep = 1, hasOwnLoss = false, unknown = NONE, evaluations = [], ...one }) => {
+    .map(({ firstStep = 1, hasOwnLoss = false, unknown = NONE, evaluations = [], ...series }) => {
       return {
-        ...one,
+        ...series,
         firstStep,
         hasOwnLoss,
         unknown,
@@ -72,13 +72,15 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
   const firstStep =
     shown.length === 0
       ? 1
-      : Math.min(...shown.flatMap((one) => [one.firstStep, ...one.evaluations.map(({ step }) => step)]));
+      : Math.min(
+          ...shown.flatMap((series) => [series.firstStep, ...series.evaluations.map(({ step }) => step)]),
+        );
   const [low, high] = values.length === 0 ? [0, 1] : [Math.min(...values), Math.max(...values)];
   const pad = (high - low) * 0.08 || Math.abs(high) * 0.05 || 0.5;
   const range = [low - pad, high + pad] as const;
   const hasValidation = shown.length === 1 && shown.some(({ evaluations }) => evaluations.length > 0);
   const right = hasValidation ? VALIDATION_ROOM : rightMargin(shown);
-  const labels = shown.map((one, i) => endLabel(one, i, right - VALUE_ROOM));
+  const labels = shown.map((series, i) => endLabel(series, i, right - VALUE_ROOM));
   const lineGap = 15 * Math.max(1, ...labels.map(({ text }) => text.split('<br>').length));
   const pixels = Math.max(LEAST_PIXELS, labels.length * lineGap);
   const notes = hasValidation
@@ -104,11 +106,11 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
       },
     ]),
     table: createTable(
-      shown.flatMap((one) => {
-        const validation = new Map(one.evaluations.map(({ step, loss }) => [step, loss]));
-        return one.losses.map((loss, i) => {
-          const step = i + one.firstStep;
-          const row = { run: one.name, step, loss };
+      shown.flatMap((series) => {
+        const validation = new Map(series.evaluations.map(({ step, loss }) => [step, loss]));
+        return series.losses.map((loss, i) => {
+          const step = i + series.firstStep;
+          const row = { run: series.name, step, loss };
           return hasValidation ? { ...row, validation: validation.get(step) ?? null } : row;
         });
       }),
@@ -131,7 +133,7 @@ function findingOf(all: readonly LossSeries[], shown: readonly Shown[]): Title {
       ? 'No step has a finite loss'
       : 'No step has been taken yet';
   }
-  const spoiled = shown.find((one) => spoiledStep(one) !== undefined);
+  const spoiled = shown.find((series) => spoiledStep(series) !== undefined);
   if (spoiled !== undefined) {
     const at = spoiledStep(spoiled);
     return [
@@ -148,7 +150,9 @@ function findingOf(all: readonly LossSeries[], shown: readonly Shown[]): Title {
   const steps = counted(first.losses.length, 'step');
   const validation = first.evaluations.at(-1);
   if (validation !== undefined) {
-    const best = first.evaluations.reduce((least, one) => (one.loss < least.loss ? one : least));
+    const best = first.evaluations.reduce((least, evaluation) =>
+      evaluation.loss < least.loss ? evaluation : least,
+    );
     return [
       ...(best.loss < validation.loss
         ? [

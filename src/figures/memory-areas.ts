@@ -128,7 +128,7 @@ function phases({ main, seconds }: Timeline) {
     begun.push({ phase: kind, start: begun.length === 0 ? 0 : start });
   }
   const end = Math.max(main.at(-1)?.end ?? 0, seconds);
-  return begun.map((one, i) => ({ ...one, end: begun[i + 1]?.start ?? end }));
+  return begun.map((stretch, i) => ({ ...stretch, end: begun[i + 1]?.start ?? end }));
 }
 
 const BAND = { low: 1.0, high: 1.04 };

@@ -53,7 +53,7 @@ function checkTrace(trace: unknown, i: number): void {
     throw new ConfigError(`${what}.type is ${shown(type)}; choose 'scatter' or 'bar'`);
   }
   for (const [key, values] of Object.entries({ x, y })) {
-    if (Array.isArray(values) && values.every((one) => typeof one === 'number')) continue;
+    if (Array.isArray(values) && values.every((value) => typeof value === 'number')) continue;
     throw new ConfigError(
       `${what}.${key} must be an array of numbers; write names as layout.${key}axis: { tickvals: [0, 1], ticktext: ['a', 'b'] }`,
     );

@@ -91,7 +91,7 @@ function entriesOf(data: unknown): [string, unknown][] {
 }
 
 function isList(value: unknown): value is ArrayLike<number> {
-  return Array.isArray(value) ? value.every((one) => typeof one === 'number') : isTyped(value);
+  return Array.isArray(value) ? value.every((element) => typeof element === 'number') : isTyped(value);
 }
 
 function isTyped(value: unknown): value is ArrayLike<number> {
@@ -110,7 +110,7 @@ function isNumbers(value: unknown): value is Numbers {
 
 function namesOf(x: PlotOptions['x']): readonly string[] | undefined {
   const list = x === undefined ? [] : Array.from<unknown>(x);
-  if (list.length === 0 || !list.every((one) => typeof one === 'string')) return undefined;
+  if (list.length === 0 || !list.every((name) => typeof name === 'string')) return undefined;
   return list;
 }
 

@@ -28,7 +28,7 @@ export function valuesOf<T>(runs: Runs, of: (run: RunView) => T): T[] {
 }
 
 /** Returns the cases for which `of` is least and greatest; of cases with equal values, the first. */
-export function extremes<C>([first, ...rest]: Cases<C>, of: (one: C) => number): { least: C; most: C } {
+export function extremes<C>([first, ...rest]: Cases<C>, of: (item: C) => number): { least: C; most: C } {
   return {
     least: rest.reduce((a, b) => (of(b) < of(a) ? b : a), first),
     most: rest.reduce((a, b) => (of(b) > of(a) ? b : a), first),

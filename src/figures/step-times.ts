@@ -54,7 +54,7 @@ export function stepTimes(run: RunView): StepTimes {
     numSteps: steps.length,
     step: spreadOf(steps.map(meanSeconds)),
     wait: spreadOf(waits.map(totalWait)),
-    waits: byWaitKind((kind) => spreadOf(waits.map((one) => one[kind]))),
+    waits: byWaitKind((kind) => spreadOf(waits.map((stepWaits) => stepWaits[kind]))),
     tokens: tokens.every((count) => count !== null) && tokens.length > 0 ? median(tokens) : null,
   };
 }
@@ -96,7 +96,7 @@ export function typicalStep(
     fromMedians(records, meanWaits(records), times);
   return lastSteps(run)
     .filter(among)
-    .reduce((best, one) => (best.length === 0 || distance(one) <= distance(best) ? one : best), []);
+    .reduce((best, step) => (best.length === 0 || distance(step) <= distance(best) ? step : best), []);
 }
 
 /**
@@ -112,7 +112,7 @@ export function timeRatio(run: StepTimes, base: StepTimes) {
 
 /** Whether runs process the same number of tokens per step; also true if a number is unknown. */
 export function isEqualWork(all: readonly StepTimes[]): boolean {
-  const tokens = all.map((one) => one.tokens);
+  const tokens = all.map((times) => times.tokens);
   return tokens.includes(null) || new Set(tokens).size <= 1;
 }
 

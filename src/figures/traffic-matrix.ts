@@ -108,7 +108,7 @@ function viewOf({ flows, causes, coordinates }: Traffic, world: number, ranksPer
       };
     })
     .sort((a, b) => b.bytes - a.bytes);
-  const outside = total === 0 ? 0 : sumOf(axes, (one) => one.outside) / total;
+  const outside = total === 0 ? 0 : sumOf(axes, (axis) => axis.outside) / total;
   const largest = Math.max(0, ...flows.map(({ bytes }) => bytes));
   return {
     axes,

@@ -46,7 +46,7 @@ export function timelineCaseOf(name: string, run: RunView) {
   // The labels show medians, so the drawn rank is the one nearest to these medians.
   const distance = (record: StepRecord): number =>
     fromMedians([record], waitSecondsOf(waits.get(record.rank) ?? []), times);
-  const drawn = typical.reduce((best, one) => (distance(one) < distance(best) ? one : best));
+  const drawn = typical.reduce((best, record) => (distance(record) < distance(best) ? record : best));
   const collectives = lastSteps(run).flatMap((records) => records.map((record) => record.collectives));
   return {
     name,
@@ -63,13 +63,13 @@ export function timelineCaseOf(name: string, run: RunView) {
 }
 
 /** Converts the times of a step, also those of its lanes, to times per 1,000 tokens. */
-export function perWork(one: TimelineCase): TimelineCase {
-  const { tokens, step, wait, waits } = one.times;
+export function perWork(timelineCase: TimelineCase): TimelineCase {
+  const { tokens, step, wait, waits } = timelineCase.times;
   const factor = WORK_TOKENS / (tokens ?? WORK_TOKENS);
   const scale = (spread: Spread): Spread => scaled(spread, factor);
   const all = byWaitKind((kind) => scale(waits[kind]));
-  const times = { ...one.times, step: scale(step), wait: scale(wait), waits: all };
-  return { ...one, times, per: PER_TOKENS, lanes: scaledLanes(one.lanes, factor) };
+  const times = { ...timelineCase.times, step: scale(step), wait: scale(wait), waits: all };
+  return { ...timelineCase, times, per: PER_TOKENS, lanes: scaledLanes(timelineCase.lanes, factor) };
 }
 
 function scaledLanes({ rank, seconds, main, wire }: Timeline, factor: number): Timeline {
@@ -163,14 +163,18 @@ export function comparedWaitFinding(cases: Cases<TimelineCase>): Title {
 }
 
 /** Returns the runs with the lowest and the highest median, and these medians as texts in one unit; the highest has the unit. */
-function ends(cases: Cases<TimelineCase>, of: (one: TimelineCase) => Spread) {
-  const { least, most } = extremes(cases, (one) => of(one).median);
+function ends(cases: Cases<TimelineCase>, of: (timelineCase: TimelineCase) => Spread) {
+  const { least, most } = extremes(cases, (timelineCase) => of(timelineCase).median);
   const { divisor, unit } = timeScale(of(most).median);
-  const [low, high] = [least, most].map((one) => short(of(one).median / divisor));
+  const [low, high] = [least, most].map((timelineCase) => short(of(timelineCase).median / divisor));
   return { least, most, low, high: `${high} ${unit}${most.per}`, unit };
 }
 
-function clearFinding(cases: Cases<TimelineCase>, of: (one: TimelineCase) => Spread, forWhat: string) {
+function clearFinding(
+  cases: Cases<TimelineCase>,
+  of: (timelineCase: TimelineCase) => Spread,
+  forWhat: string,
+) {
   const { least, most, low, high, unit } = ends(cases, of);
   if (!areApart(of(least), of(most))) return undefined;
   const finding = `${quoted(least.name)} waits ${low} ${unit}${forWhat}, and ${quoted(most.name)} waits ${high}`;
@@ -184,13 +188,13 @@ function unclearFinding(cases: Cases<TimelineCase>): Title {
   return [`No clear difference in waiting: ${low} to ${high}${mostly}`];
 }
 
-function singleFinding(one: TimelineCase): Title {
-  const { step, wait } = one.times;
+function singleFinding(timelineCase: TimelineCase): Title {
+  const { step, wait } = timelineCase.times;
   const { divisor, unit } = timeScale(step.median);
   const cost = `${short(wait.median / divisor)} of ${short(step.median / divisor)} ${unit}`;
   return [
-    `${quoted(one.name)}: ranks wait ${cost}${mostlyOf(one)}`,
-    `Ranks wait ${cost}${mostlyOf(one)}`,
+    `${quoted(timelineCase.name)}: ranks wait ${cost}${mostlyOf(timelineCase)}`,
+    `Ranks wait ${cost}${mostlyOf(timelineCase)}`,
     `Ranks wait ${cost}`,
   ];
 }

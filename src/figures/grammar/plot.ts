@@ -117,12 +117,12 @@ function onAxes(panel: Panel, i: number): Layer {
         yaxis: y,
       };
     }),
-    annotations: [...(heading === undefined ? [] : [title]), ...annotations].map((one) => ({
-      ...one,
-      xref: one.xref ?? x,
-      yref: one.yref ?? y,
+    annotations: [...(heading === undefined ? [] : [title]), ...annotations].map((annotation) => ({
+      ...annotation,
+      xref: annotation.xref ?? x,
+      yref: annotation.yref ?? y,
     })),
-    shapes: shapes.map((one) => ({ ...one, xref: one.xref ?? x, yref: one.yref ?? y })),
+    shapes: shapes.map((shape) => ({ ...shape, xref: shape.xref ?? x, yref: shape.yref ?? y })),
   };
 }
 
@@ -162,7 +162,7 @@ export function plotFacets<C>(
   cases: readonly C[],
   frame: Omit<Frame, 'pixels'>,
   sizes: Omit<FacetSizes, 'width'>,
-  panelsOf: (one: C, facet: Facet) => readonly Panel[],
+  panelsOf: (facetCase: C, facet: Facet) => readonly Panel[],
   { beside = [], captions = [], ...over }: FacetLayers = {},
 ) {
   const width = STATIC_WIDTH - frame.left - frame.right;
@@ -170,9 +170,9 @@ export function plotFacets<C>(
   const numLines = Math.max(1, ...captions.map(({ name }) => wrapped(name, 11, room).length));
   const heading = sizes.heading + (numLines - 1) * NAME_LINE;
   const { pixels, all } = facets(cases.length, { ...sizes, heading, width });
-  const panels = cases.flatMap((one, i) => {
+  const panels = cases.flatMap((facetCase, i) => {
     const facet = all[i];
-    return facet === undefined ? [] : panelsOf(one, facet);
+    return facet === undefined ? [] : panelsOf(facetCase, facet);
   });
   const annotations = captions.flatMap((caption, i) => {
     const facet = all[i];

@@ -80,8 +80,8 @@ export function plotStacks<K extends string>(
   const row = Math.max(ROW, numLines * LINE + 4);
   const pixels = panels.reduce((sum, { rows }) => sum + HEADING + rows.length * row + TICKS, 0);
   const right = Math.max(
-    MARGIN_RIGHT + (all.some((one) => one.note !== undefined) ? noteRoom : 0),
-    ...panels.flatMap(({ rows, scale }) => rows.map((one) => labelWidth(one, scale))),
+    MARGIN_RIGHT + (all.some((row) => row.note !== undefined) ? noteRoom : 0),
+    ...panels.flatMap(({ rows, scale }) => rows.map((row) => labelWidth(row, scale))),
   );
   const width = (STATIC_WIDTH - left - right) * (across[1] - across[0]);
   let top = 0;
@@ -103,7 +103,7 @@ export function plotStacks<K extends string>(
 /** Returns the width, in pixels, of the total and the note at the end of the longest bar; 0 without a note. */
 function labelWidth<K extends string>({ values, note }: StackRow<K>, { divisor }: Scaled): number {
   if (note === undefined) return 0;
-  const total = Object.values<number | undefined>(values).reduce<number>((sum, one = 0) => sum + one, 0);
+  const total = Object.values<number | undefined>(values).reduce<number>((sum, value = 0) => sum + value, 0);
   return textWidth(`${short(total / divisor)} ${note}`, 11) * 1.05 + 12;
 }
 

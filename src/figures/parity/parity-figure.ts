@@ -38,7 +38,7 @@ export interface ParityFigure extends Figure {
 
 /** Draws how much losses, gradients and parameters differ between two runs: over the steps, and by part of the model. */
 export function parityFigure(parts: ParityParts): ParityFigure {
-  const { one, other, tolerance } = parts;
+  const { base, compared, tolerance } = parts;
   const first = firstDifference(parts);
   const parameters = parametersTable(parts);
   const groups = groupsOf(parts.parameters);
@@ -58,21 +58,21 @@ export function parityFigure(parts: ParityParts): ParityFigure {
   const tables = {
     steps: stepsTable(parts),
     parameters,
-    comm: communicationBeside(one, other),
-    memory: memoryBeside(one, other),
+    comm: communicationBeside(base, compared),
+    memory: memoryBeside(base, compared),
   };
   return { ...figure, ...tables, isEqual: first === null, tolerance, first };
 }
 
 function firstDifference({ steps, tolerance }: ParityParts): FirstDifference | null {
-  for (const one of steps) {
-    const { step, first } = one;
+  for (const parityStep of steps) {
+    const { step, first } = parityStep;
     if (first !== null) {
       const { what, name, absolute, relative } = first;
-      const said = one.losses === null ? 'initial parameter' : what;
+      const said = parityStep.losses === null ? 'initial parameter' : what;
       return { step, what: said, module: moduleOf(name), parameter: name, absolute, relative };
     }
-    const loss = lossDifference(one);
+    const loss = lossDifference(parityStep);
     if (loss !== null && !(loss.relative <= tolerance))
       return { step, what: 'loss', module: null, parameter: null, ...loss };
   }
@@ -99,10 +99,10 @@ function findingOf({ steps }: ParityParts, first: FirstDifference | null): Title
   return [...wordings.flatMap((wording) => [`${wording}, ${by}`, wording])];
 }
 
-function subtitleOf({ one, other, tolerance }: ParityParts): string {
+function subtitleOf({ base, compared, tolerance }: ParityParts): string {
   const place = ({ name, view }: NamedView): string =>
     `${safe(name)} (${view.strategy}, ${counted(view.world, 'rank')})`;
-  return `${place(one)} and ${place(other)}: largest difference ÷ largest element; tolerance ${digits(tolerance)}.`;
+  return `${place(base)} and ${place(compared)}: largest difference ÷ largest element; tolerance ${digits(tolerance)}.`;
 }
 
 /** The least power of ten on the axis; differences of 0 are drawn there. */
@@ -150,9 +150,9 @@ function stepsPanel({ steps, tolerance }: ParityParts, { at, ...axis }: ValueAxi
     y: { ...axis, ...titled('relative difference') },
     heading: 'Largest difference per step',
     data: KINDS.map((name, i) => {
-      const points = steps.flatMap((one) => {
-        const value = differencesOf(one)[i] ?? null;
-        return value === null ? [] : { x: one.step, value };
+      const points = steps.flatMap((parityStep) => {
+        const value = differencesOf(parityStep)[i] ?? null;
+        return value === null ? [] : { x: parityStep.step, value };
       });
       return line(
         { x: points.map(({ x }) => x), y: points.map(({ value }) => at(value)) },

@@ -78,7 +78,7 @@ const ABOVE = { yref: 'paper', xanchor: 'right', yanchor: 'bottom' } as const;
 
 /** Returns the ranked layouts, best first, then the best layout of each other family. */
 function layoutsOf({ ranked, losses }: Recommendation): RankedLayout[] {
-  const one = (
+  const rankedLayout = (
     { layout, prediction }: Planned,
     rank: number | null,
     reason: string | null,
@@ -94,8 +94,8 @@ function layoutsOf({ ranked, losses }: Recommendation): RankedLayout[] {
     reason,
   });
   return [
-    ...ranked.map((planned, i) => one(planned, i + 1, null)),
-    ...losses.map(({ best, why }) => one(best, null, why)),
+    ...ranked.map((planned, i) => rankedLayout(planned, i + 1, null)),
+    ...losses.map(({ best, why }) => rankedLayout(best, null, why)),
   ];
 }
 
@@ -119,7 +119,10 @@ function frontier(layouts: readonly RankedLayout[], scales: Scales): ScatterTrac
     return isFaster;
   });
   if (kept.length < 2) return [];
-  const points = { x: kept.map((one) => xOf(one, scales)), y: kept.map((one) => yOf(one, scales)) };
+  const points = {
+    x: kept.map((layout) => xOf(layout, scales)),
+    y: kept.map((layout) => yOf(layout, scales)),
+  };
   return [line(points, { width: 1.4, color: '#3E9C6B', shape: 'hv' }, { hoverinfo: 'skip' })];
 }
 
@@ -128,38 +131,38 @@ function layoutDots(
   winners: readonly RankedLayout[],
   scales: Scales,
 ): ScatterTrace[] {
-  const of = (marker: Marker, isShown: (one: RankedLayout) => boolean): ScatterTrace[] =>
+  const of = (marker: Marker, isShown: (layout: RankedLayout) => boolean): ScatterTrace[] =>
     dots(
       layouts
         .filter(isShown)
-        .map((one) => ({ x: xOf(one, scales), y: yOf(one, scales), text: hover(one, scales) })),
+        .map((layout) => ({ x: xOf(layout, scales), y: yOf(layout, scales), text: hover(layout, scales) })),
       marker,
     );
   const full = { size: 6, color: LOSER };
   const open = { ...full, symbol: 'circle-open', line: { width: 1, color: LOSER } } as const;
   return [
-    ...of(full, (one) => one.fits && !winners.includes(one)),
-    ...of(open, (one) => !one.fits && !winners.includes(one)),
-    ...of({ size: 9, color: WINNER }, (one) => winners.includes(one)),
+    ...of(full, (layout) => layout.fits && !winners.includes(layout)),
+    ...of(open, (layout) => !layout.fits && !winners.includes(layout)),
+    ...of({ size: 9, color: WINNER }, (layout) => winners.includes(layout)),
   ];
 }
 
-function hover(one: RankedLayout, scales: Scales): string {
-  const why = one.reason === null ? '' : `<br>${safe(one.reason)}`;
-  return `<b>${safe(one.name)}</b><br>${numbersOf(one, scales)}${why}`;
+function hover(layout: RankedLayout, scales: Scales): string {
+  const why = layout.reason === null ? '' : `<br>${safe(layout.reason)}`;
+  return `<b>${safe(layout.name)}</b><br>${numbersOf(layout, scales)}${why}`;
 }
 
 /** Writes the winners' ranks beside their dots; a number that would cover another number is left out. */
 function numbers(winners: readonly RankedLayout[], scales: Scales): Annotation[] {
   const placed: { readonly x: number; readonly y: number }[] = [];
-  return winners.flatMap((one): Annotation[] => {
-    const at = { x: xOf(one, scales), y: yOf(one, scales) };
+  return winners.flatMap((layout): Annotation[] => {
+    const at = { x: xOf(layout, scales), y: yOf(layout, scales) };
     const isTaken = placed.some(
       ({ x, y }) => Math.abs(x - at.x) < scales.most * 0.05 && Math.abs(y - at.y) < 0.05,
     );
     if (isTaken) return [];
     placed.push(at);
-    return [note(at.x, at.y, bold(String(one.rank)), { xanchor: 'right', xshift: -5, yanchor: 'top' })];
+    return [note(at.x, at.y, bold(String(layout.rank)), { xanchor: 'right', xshift: -5, yanchor: 'top' })];
   });
 }
 
@@ -237,17 +240,17 @@ function rankedParagraphs(
     wrapped(text, 11, TEXT_PIXELS).map((line) => mark(safe(line)));
   return [
     ...(winners.length > 0 ? [[soft('best')]] : []),
-    ...winners.map((one) => {
-      const [first = '', ...more] = wrapped(`${one.rank} ${one.name}`, 11, TEXT_PIXELS).map(safe);
+    ...winners.map((layout) => {
+      const [first = '', ...more] = wrapped(`${layout.rank} ${layout.name}`, 11, TEXT_PIXELS).map(safe);
       const name = [strong(first.replace(/^\d+/, (rank) => `<b>${rank}</b>`)), ...more.map(strong)];
-      return [...name, soft(numbersOf(one, scales))];
+      return [...name, soft(numbersOf(layout, scales))];
     }),
     ...(losers.length > 0
       ? [[...(winners.length > 0 ? [''] : []), soft('why the other families lost')]]
       : []),
-    ...losers.map((one) => [
-      `${strong(safe(one.family))} ${soft(safe(numbersOf(one, scales)))}`,
-      ...lines(one.reason ?? '', soft),
+    ...losers.map((layout) => [
+      `${strong(safe(layout.family))} ${soft(safe(numbersOf(layout, scales)))}`,
+      ...lines(layout.reason ?? '', soft),
     ]),
   ];
 }

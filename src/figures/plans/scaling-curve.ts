@@ -16,7 +16,7 @@ const DOCUMENTED_COLOR = '#B3401A';
 
 /** Draws throughput or efficiency over the number of GPUs: predictions with intervals, measured and documented numbers. */
 export function scalingCurve(view: ScalingView): Figure {
-  const points = view.series.flatMap((one) => one.points);
+  const points = view.series.flatMap((series) => series.points);
   if (points.length === 0)
     throw new ConfigError('no points to draw; give at least one series with one point');
   const place = placeOf(view);
@@ -34,14 +34,14 @@ export function scalingCurve(view: ScalingView): Figure {
         },
         y: yAxis(view, place),
         data: [
-          ...view.series.flatMap((one, i) => interval(one, i, view.series.length, place)),
+          ...view.series.flatMap((series, i) => interval(series, i, view.series.length, place)),
           ...idealLine(view, place),
-          ...view.series.map((one, i) => predictedLine(one, i, view, place)),
+          ...view.series.map((series, i) => predictedLine(series, i, view, place)),
           ...statedDots(view, place),
         ],
         annotations: [
           ...(view.series.length > 1 ? names(view, place) : []),
-          ...(view.documented ?? []).map((one) => documentedLabel(one, view, place)),
+          ...(view.documented ?? []).map((point) => documentedLabel(point, view, place)),
           keyOf(view),
         ],
       },
@@ -60,7 +60,7 @@ interface Place {
 }
 
 function placeOf({ series, measured = [], documented = [], quantity }: ScalingView): Place {
-  const points = series.flatMap((one) => one.points);
+  const points = series.flatMap((series) => series.points);
   const all = [...points, ...documented, ...measured].map(({ count }) => count);
   const values = [
     ...points.flatMap(({ value }) => [value.low, value.high]),
@@ -183,11 +183,11 @@ function names({ series }: ScalingView, { y, up }: Place): Annotation[] {
 const RELATIONS = { '>': '≥ ', '>=': '≥ ', '<': '≤ ', 'up to': 'up to ' } as const;
 
 /** Labels a documented number beside its diamond, on the side that has room. */
-function documentedLabel(one: DocumentedPoint, view: ScalingView, { x, y, across }: Place): Annotation {
-  const isLeft = x(one.count) < (across[0] + across[1]) / 2;
-  const bound = one.relation === undefined ? '' : RELATIONS[one.relation];
-  const text = `${bold(`documented ${bound}${said(one.value, view)}`)} ${soft(safe(one.id))}`;
-  return note(x(one.count), y(one.value), text, {
+function documentedLabel(point: DocumentedPoint, view: ScalingView, { x, y, across }: Place): Annotation {
+  const isLeft = x(point.count) < (across[0] + across[1]) / 2;
+  const bound = point.relation === undefined ? '' : RELATIONS[point.relation];
+  const text = `${bold(`documented ${bound}${said(point.value, view)}`)} ${soft(safe(point.id))}`;
+  return note(x(point.count), y(point.value), text, {
     xanchor: isLeft ? 'left' : 'right',
     xshift: isLeft ? 12 : -12,
     yanchor: 'top',
@@ -274,8 +274,8 @@ function scalingTable(view: ScalingView): Table {
       predicted: value.value,
       low: value.low,
       high: value.high,
-      measured: view.measured?.find((one) => one.count === count)?.value ?? null,
-      documented: view.documented?.find((one) => one.count === count)?.value ?? null,
+      measured: view.measured?.find((point) => point.count === count)?.value ?? null,
+      documented: view.documented?.find((point) => point.count === count)?.value ?? null,
     })),
   );
   return createTable(rows);

@@ -44,7 +44,7 @@ export function whatIfFigure(
   knobs: readonly WhatIfKnob[],
   { capacityBytes, subtitle }: { readonly capacityBytes: Bytes; readonly subtitle: string },
 ): Figure {
-  const settings = knobs.flatMap((one) => one.settings);
+  const settings = knobs.flatMap((knob) => knob.settings);
   if (settings.length === 0) throw new ConfigError('no knob to change; pass at least one with a setting');
   const longest = Math.max(...settings.map(({ seconds }) => seconds.high));
   const largest = Math.max(capacityBytes, ...settings.map(({ memoryBytes }) => memoryBytes.high));
@@ -109,10 +109,10 @@ interface Bar extends Estimate {
 }
 
 function knobPanel({ settings }: WhatIfKnob, facet: Facet, row: Row): Panel {
-  const shown = settings.map((one): Bar => {
-    const { value, low, high } = row.of(one);
+  const shown = settings.map((setting): Bar => {
+    const { value, low, high } = row.of(setting);
     const { divisor } = row;
-    return { ...one, value: value / divisor, low: low / divisor, high: high / divisor };
+    return { ...setting, value: value / divisor, low: low / divisor, high: high / divisor };
   });
   return {
     x: { ...columnAxis(null, shown.length), domain: facet.across },
@@ -211,7 +211,7 @@ function settingsTable(knobs: readonly WhatIfKnob[]): Table {
 
 /** Returns the numbers that a reader may guess. */
 function settingQuantities(settings: readonly WhatIfSetting[]): Quantities {
-  const fitting = settings.filter((one) => one.fits);
+  const fitting = settings.filter((setting) => setting.fits);
   const times = fitting.map(({ seconds }) => seconds.value);
   const spread = times.length === 0 ? 1 : Math.max(...times) / Math.min(...times);
   return {
@@ -232,7 +232,7 @@ function settingQuantities(settings: readonly WhatIfSetting[]): Quantities {
 function whatIfFinding(knobs: readonly WhatIfKnob[]): Title {
   const time = widest(knobs, ({ seconds }) => seconds.value);
   const memory = widest(knobs, ({ memoryBytes }) => memoryBytes.value);
-  const settings = knobs.flatMap((one) => one.settings);
+  const settings = knobs.flatMap((knob) => knob.settings);
   const fitting = settings.filter(({ fits }) => fits).length;
   const count = `${fitting} of ${counted(settings.length, 'setting')} fit`;
   if (time.ratio < 1.005 && memory.ratio < 1.005) return [`No knob changes the time or the peak; ${count}`];
@@ -258,7 +258,7 @@ interface Widest {
   readonly high: number;
 }
 
-function widest(knobs: readonly WhatIfKnob[], size: (one: WhatIfSetting) => number): Widest {
+function widest(knobs: readonly WhatIfKnob[], size: (setting: WhatIfSetting) => number): Widest {
   const ranges = knobs.map(({ knob, settings }): Widest => {
     const values = settings.map(size);
     const [low, high] = [Math.min(...values), Math.max(...values)];
