@@ -4,7 +4,7 @@ import type { Title } from './figure';
 import { byteScale, counted, inUnit, percent, quoted, timeScale, timesText } from './format';
 import { unescaped } from './grammar/ink';
 import type { RunView } from './run-view';
-import { type Cases, extremes, missedFinding, type Runs, valuesOf } from './runs';
+import { type Cases, extremes, missedFinding, type Runs, worldsText } from './runs';
 import { lastSteps } from './step-times';
 
 /** Returns the collectives of one step by cause and operation, as means over ranks and the last steps. */
@@ -157,7 +157,7 @@ export function comparedCommFinding(cases: Cases<CommCase>): Title {
 
 /** Says what the numbers are, and whether a dry run predicted them. */
 export function comparedCommSubtitle(runs: Runs, cases: Cases<CommCase>): string {
-  const where = valuesOf(runs, ({ world }) => counted(world, 'rank')).join(', ');
+  const where = worldsText(runs);
   const exact = cases.every(({ residual }) => (residual ?? 0) === 0) ? ', residual 0 B' : '';
   const isPredicted = cases.some(({ predicted }) => predicted !== null);
   const said = isPredicted ? ` Predicted: parameters and gradients, by a dry run${exact}.` : '';

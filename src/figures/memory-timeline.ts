@@ -31,7 +31,7 @@ import {
 import { type MemoryCase, type MemoryChoice, memoryCaseOf } from './memory-case';
 import { caseFinding, peakFinding, peakQuantities, spacesFinding } from './memory-words';
 import type { RunView } from './run-view';
-import { type Cases, casesOf, extremes, type Runs, valuesOf } from './runs';
+import { type Cases, casesOf, extremes, type Runs, stepsText, worldsText } from './runs';
 import { isEqualWork, timeRatio } from './step-times';
 import { createTable, type Table } from './table';
 
@@ -299,11 +299,8 @@ function quantitiesOf(cases: Cases<MemoryCase>): Quantities {
 }
 
 function comparedSubtitle(runs: Runs, cases: Cases<MemoryCase>): string {
-  const counts = cases.map(({ times }) => times.numSteps);
-  const [fewest, most] = [Math.min(...counts), Math.max(...counts)];
-  const steps = fewest === most ? counted(most, 'step') : `${fewest}–${most} steps`;
-  const times = cases.length > 1 ? ` Times: medians (quartiles) of ${steps}.` : '';
-  const where = valuesOf(runs, ({ world }) => counted(world, 'rank')).join(', ');
+  const times = cases.length > 1 ? ` Times: medians (quartiles) of ${stepsText(cases)}.` : '';
+  const where = worldsText(runs);
   return `Held bytes over one step of the fullest rank, ${where}. Dotted: the first run's peak.${times}`;
 }
 

@@ -17,7 +17,7 @@ import { type Quantities, quantity, type Title } from './figure';
 import { byteScale, counted, inUnit, quoted, short, timeScale } from './format';
 import { safe } from './grammar/ink';
 import { type RunView, recordsOfStep } from './run-view';
-import { type Cases, extremes, type Runs, valuesOf, wireRatio } from './runs';
+import { type Cases, extremes, type Runs, stepsText, valuesOf, wireRatio, worldsText } from './runs';
 import {
   areApart,
   fromMedians,
@@ -232,14 +232,10 @@ export function waitQuantities(cases: Cases<TimelineCase>): Quantities {
 /** Says what the runs are, and what is drawn of each. */
 export function comparedWaitSubtitle(runs: Runs, cases: Cases<TimelineCase>): string {
   const strategies = valuesOf(runs, ({ strategy }) => strategy).join(', ');
-  const worlds = valuesOf(runs, ({ world }) => counted(world, 'rank')).join(', ');
   const notes = valuesOf(runs, ({ note }) => note).filter((note) => note !== undefined);
   const note = notes.length === 1 ? `, ${safe(notes[0] ?? '')}` : '';
-  const counts = cases.map(({ times }) => times.numSteps);
-  const [fewest, most] = [Math.min(...counts), Math.max(...counts)];
-  const steps = fewest === most ? counted(most, 'step') : `${fewest}–${most} steps`;
-  const spread = `Medians (quartiles) of ${steps}${cases[0].per === '' ? '' : `,${cases[0].per}`}; drawn: the step and rank nearest to them.`;
-  return `${strategies}, ${worlds}${note}${bytesText(cases)}.<br>${spread} Upper lane: main thread. Lower: wire.`;
+  const spread = `Medians (quartiles) of ${stepsText(cases)}${cases[0].per === '' ? '' : `,${cases[0].per}`}; drawn: the step and rank nearest to them.`;
+  return `${strategies}, ${worldsText(runs)}${note}${bytesText(cases)}.<br>${spread} Upper lane: main thread. Lower: wire.`;
 }
 
 /** Says how much a rank receives per step; '' for a single run. */

@@ -1,6 +1,6 @@
 import type { Bytes, Seconds } from '../../core';
 import { familyOf, type Planned, peakInBytes, type Recommendation, reservableBytes } from '../../planner';
-import { createFigure, type Figure, type Quantities, type Title } from '../figure';
+import { createFigure, type Figure, type Quantities, quantity, type Title } from '../figure';
 import { byteScale, counted, inUnit, type Scaled, timeScale } from '../format';
 import { log10, logRange, logTicks, titled } from '../grammar/axes';
 import { bold, safe, soft, strong, wrapped } from '../grammar/ink';
@@ -182,21 +182,17 @@ function quantitiesOf(layouts: readonly RankedLayout[]): Quantities {
   const times = layouts.filter(({ fits }) => fits).map(({ seconds }) => seconds);
   const best = layouts.find(({ rank }) => rank === 1)?.seconds;
   return {
-    bestSeconds: {
-      value: best ?? 0,
-      unit: 's',
-      says: (s) => `the best layout takes ${s} per iteration`,
-    },
-    fittingShare: {
-      value: (times.length / layouts.length) * 100,
-      unit: '%',
-      says: (share) => `${share} of the layouts fit`,
-    },
-    worstOverBest: {
-      value: Math.max(...times, 0) / (best ?? 1),
-      unit: '×',
-      says: (times) => `the slowest layout that fits takes ${times} as long as the best`,
-    },
+    bestSeconds: quantity(best ?? 0, 's', (s) => `the best layout takes ${s} per iteration`),
+    fittingShare: quantity(
+      (times.length / layouts.length) * 100,
+      '%',
+      (share) => `${share} of the layouts fit`,
+    ),
+    worstOverBest: quantity(
+      Math.max(...times, 0) / (best ?? 1),
+      '×',
+      (times) => `the slowest layout that fits takes ${times} as long as the best`,
+    ),
   };
 }
 

@@ -1,6 +1,6 @@
 import { type Bytes, ConfigError } from '../../core';
 import type { Estimate } from '../../planner';
-import { createFigure, type Figure, type Quantities, type Title } from '../figure';
+import { createFigure, type Figure, type Quantities, quantity, type Title } from '../figure';
 import { byteScale, counted, inUnit, quoted, short, timeScale } from '../format';
 import { columnAxis, titled } from '../grammar/axes';
 import { bold, fits, safe, soft, strong, wrapped, wrappedMarkup } from '../grammar/ink';
@@ -215,16 +215,12 @@ function settingQuantities(settings: readonly WhatIfSetting[]): Quantities {
   const times = fitting.map(({ seconds }) => seconds.value);
   const spread = times.length === 0 ? 1 : Math.max(...times) / Math.min(...times);
   return {
-    numFitting: {
-      value: fitting.length,
-      unit: '',
-      says: (count) => `${count} of ${settings.length} settings fit`,
-    },
-    timeSpread: {
-      value: spread,
-      unit: '×',
-      says: (times) => `the slowest setting that fits takes ${times} as long as the fastest`,
-    },
+    numFitting: quantity(fitting.length, '', (count) => `${count} of ${settings.length} settings fit`),
+    timeSpread: quantity(
+      spread,
+      '×',
+      (times) => `the slowest setting that fits takes ${times} as long as the fastest`,
+    ),
   };
 }
 
