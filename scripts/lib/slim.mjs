@@ -122,8 +122,9 @@ function reached(entries, read) {
 }
 
 const IMPORT = /(?:from |import\(|^import )["'](\.[^"']*)["']/gm;
-/** An import or export of everything that a file exports. */
-const WHOLE = /(?:\* as \w+ from |export \* from |import\((?=["'][^"']*["']\)(?!\.)))["'](\.[^"']*)["']/g;
+/** An import or export of everything that a file exports, except a door's namespaces, of which only used ones stay. */
+const WHOLE =
+  /(?:import (?:type )?\* as \w+ from |export \* from |import\((?=["'][^"']*["']\)(?!\.)))["'](\.[^"']*)["']/g;
 
 function imported(file, path) {
   const target = join(dirname(file), path.replace(/\.js$/, ''));

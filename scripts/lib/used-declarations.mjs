@@ -20,10 +20,10 @@ export function usedDeclarations(texts, entries, fileOf) {
     }
   };
   for (const file of files.keys()) use(file, ({ names }) => entries.has(file) || names.length === 0);
-  for (const [file, { words, paths }] of todo) {
+  for (const [file, { words, paths, isNamespace }] of todo) {
     const isNamed = ({ names }) => names.some((name) => words.has(name));
     use(file, isNamed);
-    for (const path of paths) use(fileOf(file, path), isNamed);
+    for (const path of paths) use(fileOf(file, path), isNamespace ? () => true : isNamed);
   }
   return new Map(
     [...files].map(([file, statements]) => [
@@ -49,19 +49,22 @@ function statementsOf(text) {
   const ts = createRequire(join(root, 'package.json'))('typescript');
   const file = ts.createSourceFile('a.d.ts', text, ts.ScriptTarget.ESNext, true);
   return file.statements.flatMap((statement) =>
-    exportsOf(ts, statement).map(({ text: code, names }) => ({
+    exportsOf(ts, statement).map(({ text: code, names, isNamespace = false }) => ({
       text:
         code === statement.getText(file) ? text.slice(statement.getFullStart(), statement.end) : `\n${code}`,
       names,
+      isNamespace,
       paths: [...code.matchAll(PATH)].map(([, path]) => path),
       words: new Set(code.match(/[\p{ID_Start}$_][\p{ID_Continue}$]*/gu)),
     })),
   );
 }
 
-/** Divides an export of another file's names, such as a door has, into one per name, so that unused names can go. */
+/** Divides an export of another file's names, such as a door has, into one per name or namespace, so that unused names can go. */
 function exportsOf(ts, statement) {
   const { exportClause, moduleSpecifier, isTypeOnly } = statement;
+  if (exportClause && ts.isNamespaceExport(exportClause))
+    return [{ text: statement.getText(), names: [exportClause.name.text], isNamespace: true }];
   const isDoor = ts.isExportDeclaration(statement) && moduleSpecifier && exportClause?.elements;
   if (!isDoor) return [{ text: statement.getText(), names: namesOf(ts, statement) }];
   return exportClause.elements.map((one) => ({

@@ -1,24 +1,27 @@
 import { type Bytes, COMM_CAUSES, type CommCause, sumOf } from '../core';
 import { WAIT_KINDS } from '../ledger';
-import { commCaseOf, type Kind, kindsOf, receivedFor } from './comm-case';
 import {
   CAUSE_WORDS,
+  commCaseOf,
   commFinding,
   commSubtitle,
   comparedCommFinding,
   comparedCommSubtitle,
+  isEven,
+  type Kind,
+  kindsOf,
+  receivedFor,
   receivedWordings,
   spoken,
 } from './comm-words';
 import { createFigure, type Figure, quantity } from './figure';
 import { byteScale, counted, inUnit, percent, timeScale } from './format';
 import { bareRowAxis, rowAxis, rowRange, titled } from './grammar/axes';
-import { soft, strong } from './grammar/ink';
+import { soft, strong, widestLabel } from './grammar/ink';
 import { bars, note, PAPER, swatches } from './grammar/marks';
 import { COMM_FILL, NEUTRAL_FILL, PHASE_FILL, WAIT_FILLS, WAIT_OUTLINE } from './grammar/palette';
 import { type Facet, type Panel, plot, plotFacets } from './grammar/plot';
 import type { BarTrace } from './grammar/plotly';
-import { textWidth } from './grammar/text-width';
 import type { RunView } from './run-view';
 import { casesOf, type Runs, wireRatio } from './runs';
 import { createTable } from './table';
@@ -55,7 +58,9 @@ export function commCauses(run: RunView): Figure {
       : plot({ ...frame, legend: 'edge' }, [bytesPanel(kinds, most, names), timePanel(kinds)])),
     quantities: {
       numCollectives: quantity(numCollectives, '', (count) => `one step takes ${count} collectives`),
-      wireMB: quantity(wireMB, 'MB', (mb) => `each rank receives ${mb} per step`),
+      wireMB: quantity(wireMB, 'MB', (mb) =>
+        isEven(run) ? `each rank receives ${mb} per step` : `a rank receives ${mb} per step on average`,
+      ),
       payloadMB: quantity(payloadMB, 'MB', (mb) => `the payload is ${mb} per rank and step`),
     },
     table: createTable(
@@ -87,14 +92,14 @@ const END_ROOM = 48;
 /** Draws the bytes of each run's kinds of collectives as a facet, with the same rows and the same axis in all facets. */
 function plotKinds<C extends { readonly name: string; readonly kinds: readonly Kind[] }>(
   cases: readonly C[],
-  wordings: (one: C) => readonly string[],
+  wordings: (commCase: C) => readonly string[],
 ) {
   const all = cases.flatMap(({ kinds }) => kinds);
   const inOrder = COMM_CAUSES.flatMap((cause) => all.filter((kind) => kind.cause === cause));
   const keys = [...new Set(inOrder.map(keyOf))];
   if (keys.length === 0) return plot({ ...EMPTY, pixels: ROW }, [emptyPanel('no collective was recorded')]);
   const names = keys.map((key) => {
-    const kind = all.find((one) => keyOf(one) === key);
+    const kind = all.find((candidate) => keyOf(candidate) === key);
     return kind === undefined ? '' : `${CAUSE_WORDS[kind.cause]}: ${spoken(kind.op)}`;
   });
   const most = Math.max(...all.flatMap(({ bytes, wireBytes }) => [bytes, wireBytes]));
@@ -121,7 +126,7 @@ function plotKinds<C extends { readonly name: string; readonly kinds: readonly K
   const frame = { top: 62, left: leftOf(names), right: 16, foot: 44, legend: 'edge' } as const;
   const sizes = { heading: 38, body: keys.length * ROW, between: 40, gap: 0.03 };
   return plotFacets(cases, frame, sizes, panelsOf, {
-    captions: cases.map((one) => ({ name: one.name, wordings: wordings(one) })),
+    captions: cases.map((commCase) => ({ name: commCase.name, wordings: wordings(commCase) })),
     data: [
       ...swatches(['payload held'], () => NEUTRAL_FILL),
       ...swatches(
@@ -140,7 +145,7 @@ function keyOf({ cause, op }: Kind): string {
 
 /** Returns the width, in pixels, of the room for the rows' names. */
 function leftOf(names: readonly string[]): number {
-  return Math.max(70, ...names.map((name) => textWidth(name, 11) * 1.1 + 14));
+  return Math.max(70, widestLabel(names) + 14);
 }
 
 /** Draws the payload above the received bytes, per row; `names` is null if another panel has the names. */
@@ -240,7 +245,7 @@ export function compareComm(runs: Runs): Figure {
   return createFigure({
     title: comparedCommFinding(cases),
     subtitle: comparedCommSubtitle(runs, cases),
-    ...plotKinds(cases, (one) => receivedWordings(one, cases)),
+    ...plotKinds(cases, (commCase) => receivedWordings(commCase, cases)),
     quantities: { wireRatio: wireRatio(cases.map(({ total }) => total)) },
     table: createTable(
       cases.map(({ name, kinds, predicted, residual, numCollectives, tokens, perToken }) => ({

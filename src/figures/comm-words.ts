@@ -1,11 +1,82 @@
-import { type Bytes, type CommCause, sumOf } from '../core';
-import type { CommCase, Kind } from './comm-case';
+import { type Bytes, type CommCause, mean, sumOf } from '../core';
+import { byWaitKind, type CommunicationRow, communication } from '../ledger';
 import type { Title } from './figure';
 import { byteScale, counted, inUnit, percent, quoted, timeScale, timesText } from './format';
 import { unescaped } from './grammar/ink';
 import type { RunView } from './run-view';
-import { type Cases, extremes, missedFinding, type Runs, valuesOf } from './runs';
+import { type Cases, extremes, missedFinding, type Runs, worldsText } from './runs';
 import { lastSteps } from './step-times';
+
+/** Returns the collectives of one step by cause and operation, as means over ranks and the last steps. */
+export function kindsOf(run: RunView) {
+  const records = lastSteps(run).flat();
+  const byKind = new Map<string, { cause: CommCause; op: string; rows: CommunicationRow[] }>();
+  for (const row of communication(records)) {
+    const { cause, op } = row;
+    const kind = byKind.get(`${cause} ${op}`) ?? { cause, op, rows: [] };
+    kind.rows.push(row);
+    byKind.set(`${cause} ${op}`, kind);
+  }
+  return [...byKind.values()].map(({ cause, op, rows }) => {
+    const mean = (of: (row: CommunicationRow) => number): number => sumOf(rows, of) / records.length;
+    const count = mean((row) => row.count);
+    return {
+      cause,
+      op,
+      count,
+      bytes: mean((row) => row.bytes),
+      wireBytes: mean((row) => row.wireBytes),
+      exposed: mean((row) => row.exposedSeconds),
+      waits: byWaitKind((kind) => mean((row) => row.waits[kind])),
+      /** The seconds in which bytes were in flight: in total (`wire`), and while the main thread worked (`overlapped`). */
+      wire: mean((row) => row.wireSeconds),
+      overlapped: mean((row) => row.overlappedSeconds),
+    };
+  });
+}
+
+/** The collectives of one step with the same cause and operation. */
+export type Kind = ReturnType<typeof kindsOf>[number];
+
+/** Returns what a rank of one run receives per step, predicted and measured: means over ranks and the last steps. */
+export function commCaseOf(name: string, run: RunView) {
+  const kinds = kindsOf(run);
+  const total = sumOf(kinds, ({ wireBytes }) => wireBytes);
+  const predicted = run.forecast?.()?.wireBytes ?? null;
+  const records = lastSteps(run).flat();
+  const counts = records.map((record) => record.tokens).filter((count) => count !== null);
+  const tokens = counts.length === records.length ? mean(counts) : null;
+  return {
+    name,
+    kinds,
+    total,
+    /** The predicted bytes of parameters and of gradients; null without a prediction. */
+    predicted,
+    residual: predicted === null ? null : residualOf(kinds, predicted),
+    numCollectives: sumOf(kinds, ({ count }) => count),
+    /** The number of tokens per rank and step; null if the run did not report it. */
+    tokens,
+    /** The received bytes per token; null if the number of tokens is unknown. */
+    perToken: tokens === null || tokens <= 0 ? null : total / tokens,
+  };
+}
+
+/** What a rank of one run receives. */
+type CommCase = ReturnType<typeof commCaseOf>;
+
+/** Returns the bytes that a rank receives per step for some causes. */
+export function receivedFor(kinds: readonly Kind[], ...causes: readonly CommCause[]): Bytes {
+  return sumOf(kinds, ({ cause, wireBytes }) => (causes.includes(cause) ? wireBytes : 0));
+}
+
+/** Sums the absolute differences of measured and predicted bytes; returns 0 for less than half a byte (a rounding error). */
+function residualOf(
+  kinds: readonly Kind[],
+  { param, grad }: { readonly param: Bytes; readonly grad: Bytes },
+): Bytes {
+  const off = Math.abs(receivedFor(kinds, 'param') - param) + Math.abs(receivedFor(kinds, 'grad') - grad);
+  return off < 0.5 ? 0 : off;
+}
 
 /** Words for the data that a collective carries. */
 export const CAUSE_WORDS: Readonly<Record<CommCause, string>> = {
@@ -25,7 +96,8 @@ export function spoken(op: string): string {
 }
 
 /** Says what a rank of a run receives, and what most of it is for. */
-export function commFinding({ part }: RunView, kinds: readonly Kind[]): Title {
+export function commFinding(run: RunView, kinds: readonly Kind[]): Title {
+  const { part } = run;
   const wire = sumOf(kinds, (kind) => kind.wireBytes);
   const where = part === undefined ? '' : ` in ${part}`;
   if (kinds.length === 0) return `Nothing was communicated${where}`;
@@ -36,9 +108,18 @@ export function commFinding({ part }: RunView, kinds: readonly Kind[]): Title {
   }
   const [[words, most] = ['', 0]] = [...byCause].sort((a, b) => b[1] - a[1]);
   const share = unescaped(percent(most / wire));
+  const receives = isEven(run) ? 'Each rank receives' : 'On average a rank receives';
   return [
-    `Each rank receives ${inUnit(wire, byteScale(wire))}${where || ' per step'}; ${share} of this is for ${words}`,
+    `${receives} ${inUnit(wire, byteScale(wire))}${where || ' per step'}; ${share} of this is for ${words}`,
   ];
+}
+
+/** Whether all ranks receive about equally many bytes in each of the last steps; in a pipeline they do not. */
+export function isEven(run: RunView): boolean {
+  return lastSteps(run).every((records) => {
+    const received = records.map(({ collectives }) => sumOf(collectives, ({ wireBytes }) => wireBytes));
+    return Math.min(...received) >= Math.max(...received) * 0.995;
+  });
 }
 
 /** Says over how many steps the numbers are means, and how much of the transfers is hidden. */
@@ -56,7 +137,7 @@ export function comparedCommFinding(cases: Cases<CommCase>): Title {
   const missed = missedFinding(cases);
   if (missed !== undefined) return missed;
   const perToken = countsTokens(cases);
-  const costOf = (one: CommCase): number => (perToken ? (one.perToken ?? 0) : one.total);
+  const costOf = (commCase: CommCase): number => (perToken ? (commCase.perToken ?? 0) : commCase.total);
   const { least, most } = extremes(cases, costOf);
   const [low, high] = [costOf(least), costOf(most)];
   const exact = cases.some(({ residual }) => residual === 0) ? ', as predicted' : '';
@@ -76,7 +157,7 @@ export function comparedCommFinding(cases: Cases<CommCase>): Title {
 
 /** Says what the numbers are, and whether a dry run predicted them. */
 export function comparedCommSubtitle(runs: Runs, cases: Cases<CommCase>): string {
-  const where = valuesOf(runs, ({ world }) => counted(world, 'rank')).join(', ');
+  const where = worldsText(runs);
   const exact = cases.every(({ residual }) => (residual ?? 0) === 0) ? ', residual 0 B' : '';
   const isPredicted = cases.some(({ predicted }) => predicted !== null);
   const said = isPredicted ? ` Predicted: parameters and gradients, by a dry run${exact}.` : '';
@@ -98,6 +179,6 @@ export function receivedWordings(
 
 /** Whether runs process different numbers of tokens per step, so that bytes per step are not comparable. */
 function countsTokens(cases: readonly CommCase[]): boolean {
-  const tokens = new Set(cases.map((one) => one.tokens));
+  const tokens = new Set(cases.map((commCase) => commCase.tokens));
   return tokens.size > 1 && !tokens.has(null);
 }

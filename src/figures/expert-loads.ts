@@ -3,7 +3,7 @@ import { ConfigError, mean, sumOf, total } from '../core';
 import type { StepResult } from '../training';
 import { createFigure, type Figure, type Title } from './figure';
 import { percent } from './format';
-import { niceTicks, titled } from './grammar/axes';
+import { stepAxis, titled } from './grammar/axes';
 import { bold, safe, soft } from './grammar/ink';
 import { endLabels, keyDot, line, lineColor, ruleY } from './grammar/marks';
 import { LINE_COLORS, NEUTRAL } from './grammar/palette';
@@ -46,9 +46,9 @@ const FRAME = { top: 68, left: 52, right: 110, foot: 46, pixels: 216 } as const;
  * Draws how many rows each expert of a layer (or each rank) computed in each step. Rows are drawn as multiples of the layer's
  * mean. Throws: CONFIG for an unknown layer.
  */
-export function expertLoads(given: readonly StepLoads[], options: ExpertOptions = {}): Figure {
+export function expertLoads(loadsByExpert: readonly StepLoads[], options: ExpertOptions = {}): Figure {
   const { layer, by = 'expert' } = options;
-  const steps = by === 'expert' ? given : given.map(ofRanks);
+  const steps = by === 'expert' ? loadsByExpert : loadsByExpert.map(ofRanks);
   const last = steps.at(-1)?.experts ?? {};
   const name = layer === undefined ? mostUneven(last) : requireLayer(layer, Object.keys(last));
   const loads = steps.flatMap(({ step, experts }) => ({ step, load: experts[name] ?? NOTHING }));
@@ -56,8 +56,8 @@ export function expertLoads(given: readonly StepLoads[], options: ExpertOptions 
   const named = namedLines(lines);
   const most = Math.max(1, ...lines.flatMap(({ y }) => y.filter(Number.isFinite)));
   const range = [0, most * 1.08] as const;
-  const [first, end] = [loads[0]?.step ?? 1, Math.max(loads.at(-1)?.step ?? 1, (loads[0]?.step ?? 1) + 1)];
-  const margin = (end - first) * 0.015;
+  const first = loads[0]?.step ?? 1;
+  const across = stepAxis(first, Math.max(loads.at(-1)?.step ?? 1, first + 1));
   const x = loads.map(({ step }) => step);
   const labels = lines
     .filter(({ index }) => named.has(index))
@@ -70,11 +70,7 @@ export function expertLoads(given: readonly StepLoads[], options: ExpertOptions 
     subtitle: `Rows per ${by} of ${safe(name)}, as multiples of the mean; rows of all ranks’ batches.${asideOf(by, loads)}`,
     ...plot(FRAME, [
       {
-        x: {
-          range: [first - margin, end + margin],
-          tickvals: niceTicks([first, end], 8).filter(Number.isInteger),
-          ...titled('step'),
-        },
+        x: across,
         y: { range, ...titled('rows / mean rows') },
         data: lines.map(({ index, y }) => {
           const color = named.get(index);
@@ -89,7 +85,7 @@ export function expertLoads(given: readonly StepLoads[], options: ExpertOptions 
             },
           );
         }),
-        shapes: [ruleY(1, [first - margin, end + margin], { width: 1, color: NEUTRAL, dash: 'dash' })],
+        shapes: [ruleY(1, across.range, { width: 1, color: NEUTRAL, dash: 'dash' })],
         annotations: endLabels(labels, range, FRAME.pixels, { xshift: 6 }),
       },
     ]),

@@ -15,8 +15,8 @@ const BYTES = [
 
 /** Returns the decimal unit that suits a figure's largest value. */
 export function byteScale(largest: Bytes): Scaled {
-  const found = BYTES.find(([size]) => Math.abs(largest) >= size);
-  return found ? { divisor: found[0], unit: found[1] } : { divisor: 1, unit: 'B' };
+  const [divisor, unit] = BYTES.find(([size]) => Math.abs(largest) >= size) ?? [1, 'B'];
+  return { divisor, unit };
 }
 
 /** Returns seconds, milliseconds or microseconds, whichever suits a figure's longest time. */

@@ -26,8 +26,8 @@ export class Guesses {
   readonly #untold = new Set<string>();
 
   /** Stores a guess; the next figure with the quantity `of` shows the guess and the true value. Never blocks, never throws. */
-  guess(id: string, given = Number.NaN, of = ''): Guess {
-    const value = ['number', 'string', 'bigint'].includes(typeof given) ? Number(given) : Number.NaN;
+  guess(id: string, guessed = Number.NaN, of = ''): Guess {
+    const value = ['number', 'string', 'bigint'].includes(typeof guessed) ? Number(guessed) : Number.NaN;
     const text = Number.isNaN(value)
       ? 'no guess: replace NaN by a number, or continue'
       : `your guess: ${spoken(value)}`;

@@ -1,12 +1,11 @@
 import { createFigure, type Figure, type Title } from './figure';
 import { counted, quoted } from './format';
-import { niceTicks, titled } from './grammar/axes';
-import { bold, safe, soft, strong } from './grammar/ink';
+import { stepAxis, titled } from './grammar/axes';
+import { bold, nameLines, safe, soft, widestLabel } from './grammar/ink';
 import { endLabels, keyDot, line, lineColor, note, ruleX } from './grammar/marks';
 import { LINE_COLORS, NEUTRAL } from './grammar/palette';
 import { plot } from './grammar/plot';
 import type { Annotation, ScatterTrace } from './grammar/plotly';
-import { textWidth, wrappedMarkup } from './grammar/text-width';
 import { createTable } from './table';
 
 /** Losses of one run, step by step; NaN for a step without a loss. */
@@ -37,7 +36,6 @@ export interface LossCurveOptions {
 
 const FRAME = { top: 68, left: 52, foot: 46 } as const;
 const LEAST_PIXELS = 216;
-const LABEL_SIZE = 11;
 /** The width in pixels of a label without the run's name. */
 const VALUE_ROOM = 84;
 /** The width in pixels of the labels of training and validation. */
@@ -54,9 +52,9 @@ const MARK = { width: 1, color: NEUTRAL, dash: 'dash' } as const;
 export function lossCurve(series: readonly LossSeries[], options: LossCurveOptions = {}): Figure {
   const { steps = 1, marks = [] } = options;
   const shown = series
-    .map(({ firstStep = 1, hasOwnLoss = false, unknown = NONE, evaluations = [], ...one }) => {
+    .map(({ firstStep = 1, hasOwnLoss = false, unknown = NONE, evaluations = [], ...series }) => {
       return {
-        ...one,
+        ...series,
         firstStep,
         hasOwnLoss,
         unknown,
@@ -74,17 +72,17 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
   const firstStep =
     shown.length === 0
       ? 1
-      : Math.min(...shown.flatMap((one) => [one.firstStep, ...one.evaluations.map(({ step }) => step)]));
+      : Math.min(
+          ...shown.flatMap((series) => [series.firstStep, ...series.evaluations.map(({ step }) => step)]),
+        );
   const [low, high] = values.length === 0 ? [0, 1] : [Math.min(...values), Math.max(...values)];
   const pad = (high - low) * 0.08 || Math.abs(high) * 0.05 || 0.5;
   const range = [low - pad, high + pad] as const;
   const hasValidation = shown.length === 1 && shown.some(({ evaluations }) => evaluations.length > 0);
   const right = hasValidation ? VALIDATION_ROOM : rightMargin(shown);
-  const labels = shown.map((one, i) => endLabel(one, i, right - VALUE_ROOM));
+  const labels = shown.map((series, i) => endLabel(series, i, right - VALUE_ROOM));
   const lineGap = 15 * Math.max(1, ...labels.map(({ text }) => text.split('<br>').length));
   const pixels = Math.max(LEAST_PIXELS, labels.length * lineGap);
-  // This margin leaves room for whole markers at both ends of the axis.
-  const margin = (lastStep - firstStep) * 0.015;
   const notes = hasValidation
     ? endLabels([...shown.map(trainLabel), ...shown.flatMap(validationLabel)], range, pixels, { xshift: 6 })
     : shown.length === 1
@@ -95,12 +93,7 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
     subtitle: subtitleOf(shown, options),
     ...plot({ ...FRAME, right, pixels }, [
       {
-        x: {
-          range: [firstStep - margin, lastStep + margin],
-          // Only integer steps have ticks.
-          tickvals: niceTicks([firstStep, lastStep], 8).filter(Number.isInteger),
-          ...titled('step'),
-        },
+        x: stepAxis(firstStep, lastStep),
         y: { range, ...titled('loss, mean over ranks') },
         data: [...shown.map(lossLine), ...(hasValidation ? shown.flatMap(validationPoints) : [])],
         annotations: [
@@ -113,11 +106,11 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
       },
     ]),
     table: createTable(
-      shown.flatMap((one) => {
-        const validation = new Map(one.evaluations.map(({ step, loss }) => [step, loss]));
-        return one.losses.map((loss, i) => {
-          const step = i + one.firstStep;
-          const row = { run: one.name, step, loss };
+      shown.flatMap((series) => {
+        const validation = new Map(series.evaluations.map(({ step, loss }) => [step, loss]));
+        return series.losses.map((loss, i) => {
+          const step = i + series.firstStep;
+          const row = { run: series.name, step, loss };
           return hasValidation ? { ...row, validation: validation.get(step) ?? null } : row;
         });
       }),
@@ -130,8 +123,7 @@ type Shown = Required<LossSeries>;
 /** Returns the width, in pixels, of the labels at the lines' ends. */
 function rightMargin(shown: readonly Shown[]): number {
   if (shown.length <= 1) return 64;
-  const widths = shown.map(({ name }) => textWidth(name, LABEL_SIZE) * 1.1);
-  return Math.min(330, VALUE_ROOM + Math.max(...widths));
+  return Math.min(330, VALUE_ROOM + widestLabel(shown.map(({ name }) => name)));
 }
 
 function findingOf(all: readonly LossSeries[], shown: readonly Shown[]): Title {
@@ -141,7 +133,7 @@ function findingOf(all: readonly LossSeries[], shown: readonly Shown[]): Title {
       ? 'No step has a finite loss'
       : 'No step has been taken yet';
   }
-  const spoiled = shown.find((one) => spoiledStep(one) !== undefined);
+  const spoiled = shown.find((series) => spoiledStep(series) !== undefined);
   if (spoiled !== undefined) {
     const at = spoiledStep(spoiled);
     return [
@@ -158,7 +150,9 @@ function findingOf(all: readonly LossSeries[], shown: readonly Shown[]): Title {
   const steps = counted(first.losses.length, 'step');
   const validation = first.evaluations.at(-1);
   if (validation !== undefined) {
-    const best = first.evaluations.reduce((least, one) => (one.loss < least.loss ? one : least));
+    const best = first.evaluations.reduce((least, evaluation) =>
+      evaluation.loss < least.loss ? evaluation : least,
+    );
     return [
       ...(best.loss < validation.loss
         ? [
@@ -255,7 +249,7 @@ function lossLine({ name, losses, firstStep }: Shown, i: number): ScatterTrace {
 /** Returns a label: the run's name, on several lines if it is long, and the run's last loss. */
 function endLabel({ name, losses }: Shown, i: number, room: number) {
   const at = losses.findLast(Number.isFinite) ?? 0;
-  const lines = wrappedMarkup(name, LABEL_SIZE, room, (text) => strong(safe(text)));
+  const lines = nameLines(name, room);
   return { at, text: `${keyDot(lineColor(i))}${lines} ${bold(at.toFixed(4))}` };
 }
 

@@ -11,11 +11,10 @@ import {
   totalBytes,
 } from '../ledger';
 import type { Scaled } from './format';
-import { soft } from './grammar/ink';
+import { soft, textWidth } from './grammar/ink';
 import { line, note, rounded } from './grammar/marks';
 import { CAUSE_FILL, PHASE_FILL, STACK_ORDER } from './grammar/palette';
 import type { Annotation, LineSpec, ScatterTrace, Shape } from './grammar/plotly';
-import { textWidth } from './grammar/text-width';
 
 /** The units of memory and time in a figure. */
 export interface MemoryScales {
@@ -129,7 +128,7 @@ function phases({ main, seconds }: Timeline) {
     begun.push({ phase: kind, start: begun.length === 0 ? 0 : start });
   }
   const end = Math.max(main.at(-1)?.end ?? 0, seconds);
-  return begun.map((one, i) => ({ ...one, end: begun[i + 1]?.start ?? end }));
+  return begun.map((stretch, i) => ({ ...stretch, end: begun[i + 1]?.start ?? end }));
 }
 
 const BAND = { low: 1.0, high: 1.04 };

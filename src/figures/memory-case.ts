@@ -24,9 +24,9 @@ export interface MemoryChoice {
 export function chosenRecords(run: RunView, { rank, step }: MemoryChoice) {
   const records = recordsOfStep(run.records, step ?? stepWithCurve(run));
   if (rank === undefined) return { records, record: records.reduce(higherPeak) };
-  const record = records.find((one) => one.rank === rank);
+  const record = records.find((candidate) => candidate.rank === rank);
   if (record !== undefined) return { records, record };
-  const present = records.map((one) => one.rank).join(', ');
+  const present = records.map((record) => record.rank).join(', ');
   throw new ConfigError(`rank ${rank} has no record of this step; choose one of the ranks ${present}`);
 }
 

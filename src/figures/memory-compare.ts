@@ -19,7 +19,7 @@ const NOTE_ROOM = 54;
 export function compareMemory(runs: Runs): Figure {
   const cases = casesOf(runs, comparedCaseOf);
   const scale = byteScale(
-    Math.max(...cases.flatMap((one) => [one.peak, one.predicted ?? noBytes()].map(totalBytes))),
+    Math.max(...cases.flatMap((runCase) => [runCase.peak, runCase.predicted ?? noBytes()].map(totalBytes))),
   );
   return createFigure({
     title: comparisonFinding(cases, scale),
@@ -51,9 +51,9 @@ function statesPanel(cases: Cases<ComparedCase>, scale: Scaled): Panel {
 }
 
 function peakPanel(cases: Cases<ComparedCase>, scale: Scaled): Panel {
-  const rows = cases.map((one): Row => {
-    const note = `logical ${short(totalBytes(one.logicalPeak) / scale.divisor)}`;
-    return { name: one.name, values: one.peak, ...(isRounded(one) ? { note } : {}) };
+  const rows = cases.map((runCase): Row => {
+    const note = `logical ${short(totalBytes(runCase.logicalPeak) / scale.divisor)}`;
+    return { name: runCase.name, values: runCase.peak, ...(isRounded(runCase) ? { note } : {}) };
   });
   return { heading: 'At the peak', aside: `, ${scale.unit}, measured`, rows, scale };
 }

@@ -31,7 +31,7 @@ import {
 import { type MemoryCase, type MemoryChoice, memoryCaseOf } from './memory-case';
 import { caseFinding, peakFinding, peakQuantities, spacesFinding } from './memory-words';
 import type { RunView } from './run-view';
-import { type Cases, casesOf, extremes, type Runs, valuesOf } from './runs';
+import { type Cases, casesOf, extremes, type Runs, stepsText, worldsText } from './runs';
 import { isEqualWork, timeRatio } from './step-times';
 import { createTable, type Table } from './table';
 
@@ -59,8 +59,8 @@ const GAP = 12;
 
 /** Draws one rank's memory over a step by cause, with the step's phases above it and the peak by cause beside it. */
 export function memoryTimeline(run: RunView, choice: MemoryChoice = {}): Figure {
-  const one = memoryCaseOf(run.strategy, run, choice);
-  const { record, records } = one;
+  const memoryCase = memoryCaseOf(run.strategy, run, choice);
+  const { record, records } = memoryCase;
   const others = otherRanks(records, record);
   const atPeak = memoryAtPeak(record);
   const scales = scalesOf(
@@ -68,12 +68,12 @@ export function memoryTimeline(run: RunView, choice: MemoryChoice = {}): Figure 
     Math.max(...[record, ...others.records].map(({ start, end }) => end - start)),
   );
   const { ring } = temporaries(record).atPeak;
-  const beside = peakPanels({ atPeak, ring }, causesIn(one.device), scales.bytes, ALONE.device);
+  const beside = peakPanels({ atPeak, ring }, causesIn(memoryCase.device), scales.bytes, ALONE.device);
   const over = (): Layer => {
     const strip = phaseStrip(record, scales.time, { pixels: WIDTH * ALONE_SHARE, seconds: scales.longest });
     return {
-      data: others.records.map((other) =>
-        totalLine(memoryOverTime(other), other.rank, scales, ALONE.maxPoints / 2),
+      data: others.records.map((peer) =>
+        totalLine(memoryOverTime(peer), peer.rank, scales, ALONE.maxPoints / 2),
       ),
       annotations: [...peakNote(record, scales), ...strip.annotations],
       shapes: strip.shapes,
@@ -82,24 +82,24 @@ export function memoryTimeline(run: RunView, choice: MemoryChoice = {}): Figure 
   return createFigure({
     title: peakFinding(atPeak, leftAtPeak(record), run.world),
     subtitle: `${placeOf(run, record)}.${missingText(record)}${others.text}${hatchText([record])}`,
-    ...plotCases([one], ALONE, scales, over, { beside }),
-    table: tableOf(record, one.device),
+    ...plotCases([memoryCase], ALONE, scales, over, { beside }),
+    table: tableOf(record, memoryCase.device),
     quantities: peakQuantities(atPeak),
   });
 }
 
 /** Draws one rank's memory over a step: the device above, the host below, on one scale. */
 export function memorySpaces(run: RunView, choice: MemoryChoice): Figure {
-  const one = memoryCaseOf(run.strategy, run, choice);
-  const scales = scalesOf(mostOf([one], SPACES), one.seconds);
+  const memoryCase = memoryCaseOf(run.strategy, run, choice);
+  const scales = scalesOf(mostOf([memoryCase], SPACES), memoryCase.seconds);
   return createFigure({
-    title: spacesFinding(one),
-    subtitle: `Held bytes. ${placeOf(run, one.record)}: device above host, same scale.${hatchText([one.record])}`,
-    ...plotCases([one], SPACES, scales, () =>
-      phaseStrip(one.record, scales.time, { pixels: WIDTH, seconds: scales.longest }),
+    title: spacesFinding(memoryCase),
+    subtitle: `Held bytes. ${placeOf(run, memoryCase.record)}: device above host, same scale.${hatchText([memoryCase.record])}`,
+    ...plotCases([memoryCase], SPACES, scales, () =>
+      phaseStrip(memoryCase.record, scales.time, { pixels: WIDTH, seconds: scales.longest }),
     ),
-    quantities: quantitiesOf([one]),
-    table: createTable([tableRow(one)]),
+    quantities: quantitiesOf([memoryCase]),
+    table: createTable([tableRow(memoryCase)]),
   });
 }
 
@@ -121,11 +121,16 @@ export function compareMemoryTimeline(runs: Runs): Figure {
       cases,
       sizes,
       scales,
-      (one) => {
+      (memoryCase) => {
         const peak = ruleY(base.devicePeak / bytes.divisor, [0, longest / time.divisor], DOTTED);
-        return { shapes: one === base ? [] : [peak] };
+        return { shapes: memoryCase === base ? [] : [peak] };
       },
-      { captions: cases.map((one) => ({ name: one.name, wordings: captionWordings(one, base, bytes) })) },
+      {
+        captions: cases.map((memoryCase) => ({
+          name: memoryCase.name,
+          wordings: captionWordings(memoryCase, base, bytes),
+        })),
+      },
     ),
     quantities: quantitiesOf(cases),
     table: createTable(cases.map(tableRow)),
@@ -158,7 +163,7 @@ function plotCases(
   cases: Cases<MemoryCase>,
   { top, heading, device, host, maxPoints }: Sizes,
   scales: Scales,
-  over: (one: MemoryCase) => Layer,
+  over: (memoryCase: MemoryCase) => Layer,
   {
     beside = [],
     captions = [],
@@ -170,10 +175,10 @@ function plotCases(
     { space: 'device', from: 0, pixels: device } as const,
     ...(host > 0 ? [{ space: 'host', from: device + GAP, pixels: host } as const] : []),
   ];
-  const panelsOf = (one: MemoryCase, facet: Facet): Panel[] =>
+  const panelsOf = (memoryCase: MemoryCase, facet: Facet): Panel[] =>
     spaces.map(({ space, from, pixels }, i) => {
       const isLow = facet.isLow && i === spaces.length - 1;
-      const { data = [], ...marks } = i === 0 ? over(one) : {};
+      const { data = [], ...marks } = i === 0 ? over(memoryCase) : {};
       return {
         x: {
           domain: facet.across,
@@ -187,12 +192,15 @@ function plotCases(
           showticklabels: facet.isLeft,
           ...(facet.isLeft ? titled(`${bytes.unit} on the ${space}`, 6) : {}),
         },
-        data: [...causeAreas(one[space], scales, maxPoints, `rank ${one.record.rank}`), ...data],
+        data: [
+          ...causeAreas(memoryCase[space], scales, maxPoints, `rank ${memoryCase.record.rank}`),
+          ...data,
+        ],
         ...marks,
       };
     });
   const isSeen = (cause: (typeof STACK_ORDER)[number]): boolean =>
-    cases.some((one) => spaces.some(({ space }) => causesIn(one[space]).includes(cause)));
+    cases.some((memoryCase) => spaces.some(({ space }) => causesIn(memoryCase[space]).includes(cause)));
   const keys = beside.length === 0 ? swatches(STACK_ORDER.filter(isSeen), (cause) => CAUSE_FILL[cause]) : [];
   return plotFacets(
     cases,
@@ -214,12 +222,12 @@ function plotCases(
  * there are many, only the ranks with the lowest and the highest peak.
  */
 function otherRanks(all: readonly StepRecord[], { rank }: StepRecord) {
-  const records = all.filter((other) => other.rank !== rank && other.memory.curve !== null);
-  const ranks = records.map((other) => other.rank);
+  const records = all.filter((peer) => peer.rank !== rank && peer.memory.curve !== null);
+  const ranks = records.map((peer) => peer.rank);
   if (records.length === 0) return { records, text: '' };
   if (records.length === 1) return { records, text: ` Dotted: total of rank ${ranks[0]}.` };
   if (records.length <= MAX_DOTTED) {
-    const isRun = ranks.every((one, i) => i === 0 || one === (ranks[i - 1] ?? 0) + 1);
+    const isRun = ranks.every((member, i) => i === 0 || member === (ranks[i - 1] ?? 0) + 1);
     const names = isRun ? `${ranks[0]} to ${ranks.at(-1)}` : ranks.join(', ');
     return { records, text: ` Dotted: totals of ranks ${names}.` };
   }
@@ -260,11 +268,11 @@ function momentOf(record: StepRecord): string {
  * Returns wordings of the run's peak and of its step time ÷ the first run's step time, the longest wording first. If there is
  * no clear difference in time, the wordings say that there is none.
  */
-function captionWordings(one: MemoryCase, base: MemoryCase, bytes: Scaled): string[] {
-  const peak = `peak ${inUnit(one.devicePeak, bytes)}`;
-  if (one === base) return [peak];
-  const { ratio, isClear } = timeRatio(one.times, base.times);
-  const what = isEqualWork([one.times, base.times]) ? 'step' : 'token';
+function captionWordings(memoryCase: MemoryCase, base: MemoryCase, bytes: Scaled): string[] {
+  const peak = `peak ${inUnit(memoryCase.devicePeak, bytes)}`;
+  if (memoryCase === base) return [peak];
+  const { ratio, isClear } = timeRatio(memoryCase.times, base.times);
+  const what = isEqualWork([memoryCase.times, base.times]) ? 'step' : 'token';
   if (!isClear) return [`${peak}, ${what} time: no clear difference`, `${peak}, time unclear`, peak];
   const text = `${peak}, ${what} ${ratio.median.toFixed(2)}×`;
   return [`${text} (${ratio.low.toFixed(2)}–${ratio.high.toFixed(2)})`, text, peak];
@@ -291,11 +299,8 @@ function quantitiesOf(cases: Cases<MemoryCase>): Quantities {
 }
 
 function comparedSubtitle(runs: Runs, cases: Cases<MemoryCase>): string {
-  const counts = cases.map(({ times }) => times.numSteps);
-  const [fewest, most] = [Math.min(...counts), Math.max(...counts)];
-  const steps = fewest === most ? counted(most, 'step') : `${fewest}–${most} steps`;
-  const times = cases.length > 1 ? ` Times: medians (quartiles) of ${steps}.` : '';
-  const where = valuesOf(runs, ({ world }) => counted(world, 'rank')).join(', ');
+  const times = cases.length > 1 ? ` Times: medians (quartiles) of ${stepsText(cases)}.` : '';
+  const where = worldsText(runs);
   return `Held bytes over one step of the fullest rank, ${where}. Dotted: the first run's peak.${times}`;
 }
 

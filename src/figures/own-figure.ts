@@ -53,7 +53,7 @@ function checkTrace(trace: unknown, i: number): void {
     throw new ConfigError(`${what}.type is ${shown(type)}; choose 'scatter' or 'bar'`);
   }
   for (const [key, values] of Object.entries({ x, y })) {
-    if (Array.isArray(values) && values.every((one) => typeof one === 'number')) continue;
+    if (Array.isArray(values) && values.every((value) => typeof value === 'number')) continue;
     throw new ConfigError(
       `${what}.${key} must be an array of numbers; write names as layout.${key}axis: { tickvals: [0, 1], ticktext: ['a', 'b'] }`,
     );
@@ -72,17 +72,17 @@ function keyOf(id: string): AxisKey {
 
 /** Returns an axis, with the range of its traces if the layout gives none. */
 function axisOf(id: string, data: readonly Trace[], layout: Partial<Layout>): Axis {
-  const given = layout[keyOf(id)] ?? {};
+  const ownAxis = layout[keyOf(id)] ?? {};
   const isX = id.startsWith('x');
   const shown = data.filter(({ xaxis = 'x', yaxis = 'y' }) => (isX ? xaxis : yaxis) === id);
   const values = shown.flatMap((trace) => [...(isX ? trace.x : trace.y)]);
   const areLengths = shown.some((trace) => trace.type === 'bar' && (trace.orientation === 'h') === isX);
-  if (!areLengths) return { range: paddedRange(values, 0.05), ...given };
+  if (!areLengths) return { range: paddedRange(values, 0.05), ...ownAxis };
   // Bars begin at 0.
   const [low, high] = paddedRange([0, ...values], 0.05);
   const [least, most] = [
     values.some((value) => value < 0) ? low : 0,
     values.some((value) => value > 0) ? high : 0,
   ];
-  return { range: [least, most], ...given };
+  return { range: [least, most], ...ownAxis };
 }

@@ -15,12 +15,11 @@ import {
 import { createFigure, type Figure, quantity } from './figure';
 import { counted, percent, short, timeScale } from './format';
 import { rowAxis, titled } from './grammar/axes';
-import { bold, safe, soft, strong, unescaped } from './grammar/ink';
+import { bold, fits, safe, soft, strong, unescaped, widestLabel } from './grammar/ink';
 import { bars, note } from './grammar/marks';
 import { type Fill, NEUTRAL_FILL, PHASE_FILL, WAIT_FILL, WAIT_OUTLINE } from './grammar/palette';
 import { type Panel, plot } from './grammar/plot';
 import { STATIC_WIDTH } from './grammar/template';
-import { fits, textWidth } from './grammar/text-width';
 import { type RunView, recordsOfStep } from './run-view';
 import { lastSteps, typicalStep } from './step-times';
 import { createTable } from './table';
@@ -143,7 +142,7 @@ function plotGantt(
 
 /** Returns the width, in pixels, of the room for the rows' names. */
 function leftOf(names: readonly string[]): number {
-  return 22 + Math.max(...names.map((name) => textWidth(name, 11) * 1.1));
+  return 22 + widestLabel(names);
 }
 
 interface PanelPlace {
@@ -258,7 +257,7 @@ function pipelineStep(run: RunView): number {
 function alikePipelines(run: RunView, records: readonly StepRecord[]): readonly RecordedPipeline[] {
   const own = recordedPipeline(records);
   const steps = lastSteps(run).filter((step) => step.some(({ spans }) => spans.some(isPipelineSpan)));
-  const alike = steps.map(recordedPipeline).filter((other) => orderOf(other) === orderOf(own));
+  const alike = steps.map(recordedPipeline).filter((pipeline) => orderOf(pipeline) === orderOf(own));
   return alike.length === 0 ? [own] : alike;
 }
 

@@ -3,11 +3,10 @@ import { ofKind, parseOptions, type ShapeOf } from '../config';
 import { ConfigError, classOf } from '../core';
 import { createFigure, type Figure, type Title } from './figure';
 import { columnAxis, paddedRange, rowAxis, titled } from './grammar/axes';
-import { plain, safe, soft, strong } from './grammar/ink';
+import { nameLines, safe, soft, widestLabel, wrappedMarkup } from './grammar/ink';
 import { type Bar, bars, columns, dots, endLabel, line, lineColor } from './grammar/marks';
 import { type Panel, plot } from './grammar/plot';
 import { STATIC_WIDTH } from './grammar/template';
-import { textWidth, wrappedMarkup } from './grammar/text-width';
 import { createTable } from './table';
 
 /** The numbers of one series: values in order, or points. */
@@ -92,7 +91,7 @@ function entriesOf(data: unknown): [string, unknown][] {
 }
 
 function isList(value: unknown): value is ArrayLike<number> {
-  return Array.isArray(value) ? value.every((one) => typeof one === 'number') : isTyped(value);
+  return Array.isArray(value) ? value.every((element) => typeof element === 'number') : isTyped(value);
 }
 
 function isTyped(value: unknown): value is ArrayLike<number> {
@@ -111,7 +110,7 @@ function isNumbers(value: unknown): value is Numbers {
 
 function namesOf(x: PlotOptions['x']): readonly string[] | undefined {
   const list = x === undefined ? [] : Array.from<unknown>(x);
-  if (list.length === 0 || !list.every((one) => typeof one === 'string')) return undefined;
+  if (list.length === 0 || !list.every((name) => typeof name === 'string')) return undefined;
   return list;
 }
 
@@ -125,14 +124,14 @@ function seriesOf(name: string, value: unknown, x: PlotOptions['x']): Series {
   }
   const own = 'y' in value;
   const y = Array.from(own ? value.y : value);
-  const given = own ? Array.from<number>(value.x) : x === undefined ? undefined : Array.from<unknown>(x);
-  if (given !== undefined && given.length !== y.length) {
+  const xs = own ? Array.from<number>(value.x) : x === undefined ? undefined : Array.from<unknown>(x);
+  if (xs !== undefined && xs.length !== y.length) {
     throw new ConfigError(
-      `plot: ${what} has ${y.length} numbers, but x has ${given.length}; give as many numbers as x has`,
+      `plot: ${what} has ${y.length} numbers, but x has ${xs.length}; give as many numbers as x has`,
     );
   }
-  const isNumeric = given?.every((one) => typeof one === 'number') === true;
-  return { name, x: y.map((_, i) => (isNumeric ? Number(given?.[i]) : i)), y };
+  const isNumeric = xs?.every((value) => typeof value === 'number') === true;
+  return { name, x: y.map((_, i) => (isNumeric ? Number(xs?.[i]) : i)), y };
 }
 
 /** Returns every k-th point, and always the last point. */
@@ -249,7 +248,6 @@ interface Single {
 
 const BAR_ROW = 30;
 const LINE = 14;
-const LABEL_SIZE = 11;
 /** The width of a bar's name, in pixels. */
 const MAX_NAME = 280;
 
@@ -262,11 +260,9 @@ interface Words {
 
 /** Draws single numbers as bars, one below the other, with their values. */
 function plotSingles(singles: readonly Single[], options: Words): Figure {
-  const names = singles.map(({ name }) =>
-    wrappedMarkup(name, LABEL_SIZE, MAX_NAME, (part) => strong(safe(part))),
-  );
+  const names = singles.map(({ name }) => nameLines(name, MAX_NAME));
   const lines = names.map((name) => name.split('<br>'));
-  const left = Math.max(60, ...lines.flat().map((text) => textWidth(plain(text), LABEL_SIZE) * 1.1 + 16));
+  const left = Math.max(60, widestLabel(lines.flat()) + 16);
   const row = Math.max(BAR_ROW, ...lines.map((parts) => parts.length * LINE + 8));
   const [low, high] = paddedRange([0, ...singles.map(({ value }) => value)], 0);
   const items = singles.map(({ value }, at) => ({ at, length: value }));

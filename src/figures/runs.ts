@@ -1,7 +1,8 @@
 import { type Bytes, ConfigError, listed } from '../core';
 import { type Quantity, quantity, type Title } from './figure';
-import { byteScale, inUnit, quoted } from './format';
+import { byteScale, counted, inUnit, quoted } from './format';
 import type { RunView } from './run-view';
+import type { StepTimes } from './step-times';
 
 /** Runs to compare, by the names that a figure shows. */
 export type Runs = Readonly<Record<string, RunView>>;
@@ -27,8 +28,20 @@ export function valuesOf<T>(runs: Runs, of: (run: RunView) => T): T[] {
   return [...new Set(Object.values(runs).map(of))];
 }
 
+/** Returns the runs' worlds, as '2 ranks, 4 ranks'. */
+export function worldsText(runs: Runs): string {
+  return valuesOf(runs, ({ world }) => counted(world, 'rank')).join(', ');
+}
+
+/** Returns over how many steps the runs' medians are: '10 steps', '4–10 steps'. */
+export function stepsText(cases: readonly { readonly times: StepTimes }[]): string {
+  const counts = cases.map(({ times }) => times.numSteps);
+  const [fewest, most] = [Math.min(...counts), Math.max(...counts)];
+  return fewest === most ? counted(most, 'step') : `${fewest}–${most} steps`;
+}
+
 /** Returns the cases for which `of` is least and greatest; of cases with equal values, the first. */
-export function extremes<C>([first, ...rest]: Cases<C>, of: (one: C) => number): { least: C; most: C } {
+export function extremes<C>([first, ...rest]: Cases<C>, of: (item: C) => number): { least: C; most: C } {
   return {
     least: rest.reduce((a, b) => (of(b) < of(a) ? b : a), first),
     most: rest.reduce((a, b) => (of(b) > of(a) ? b : a), first),

@@ -1,4 +1,4 @@
-import { mean, type Seconds, total } from '../core';
+import { mean, median, type Seconds, total } from '../core';
 import {
   bySteps,
   byWaitKind,
@@ -9,8 +9,8 @@ import {
   waitSecondsOf,
   waitsOf,
 } from '../ledger';
+import { short } from './format';
 import type { RunView } from './run-view';
-import { areApart, ratioOf, type Spread, scaled, spreadOf } from './spread';
 
 /** The number of newest steps over which medians are taken. */
 const MAX_STEPS = 10;
@@ -24,7 +24,7 @@ export interface StepTimes {
   /** The time in which a rank only waits, whatever it waits for. */
   readonly wait: Spread;
   readonly waits: Readonly<Record<WaitKind, Spread>>;
-  /** Tokens of all ranks together per step; null if a rank does not report them. */
+  /** Tokens of all ranks together per step, a median as the times are; null if a rank does not report them. */
   readonly tokens: number | null;
 }
 
@@ -54,8 +54,8 @@ export function stepTimes(run: RunView): StepTimes {
     numSteps: steps.length,
     step: spreadOf(steps.map(meanSeconds)),
     wait: spreadOf(waits.map(totalWait)),
-    waits: byWaitKind((kind) => spreadOf(waits.map((one) => one[kind]))),
-    tokens: tokens.every((count) => count !== null) && tokens.length > 0 ? mean(tokens) : null,
+    waits: byWaitKind((kind) => spreadOf(waits.map((stepWaits) => stepWaits[kind]))),
+    tokens: tokens.every((count) => count !== null) && tokens.length > 0 ? median(tokens) : null,
   };
 }
 
@@ -96,7 +96,7 @@ export function typicalStep(
     fromMedians(records, meanWaits(records), times);
   return lastSteps(run)
     .filter(among)
-    .reduce((best, one) => (best.length === 0 || distance(one) <= distance(best) ? one : best), []);
+    .reduce((best, step) => (best.length === 0 || distance(step) <= distance(best) ? step : best), []);
 }
 
 /**
@@ -112,6 +112,49 @@ export function timeRatio(run: StepTimes, base: StepTimes) {
 
 /** Whether runs process the same number of tokens per step; also true if a number is unknown. */
 export function isEqualWork(all: readonly StepTimes[]): boolean {
-  const tokens = all.map((one) => one.tokens);
+  const tokens = all.map((times) => times.tokens);
   return tokens.includes(null) || new Set(tokens).size <= 1;
+}
+
+/** A quantity over several steps: the median and the quartiles (half of the steps are between `low` and `high`). */
+export interface Spread {
+  readonly median: number;
+  readonly low: number;
+  readonly high: number;
+}
+
+/**
+ * Returns the median and the quartiles; each quartile is one of the values. With fewer than four values, the quartiles are
+ * the smallest and the largest value. Without values, all three are 0.
+ */
+export function spreadOf(values: readonly number[]): Spread {
+  const sorted = [...values].sort((a, b) => a - b);
+  const last = Math.max(0, sorted.length - 1);
+  const at = (index: number): number => sorted[index] ?? 0;
+  return {
+    median: sorted.length === 0 ? 0 : median(sorted),
+    low: at(Math.floor(last / 4)),
+    high: at(Math.ceil((3 * last) / 4)),
+  };
+}
+
+/** Multiplies a quantity by a factor. */
+export function scaled({ median, low, high }: Spread, factor: number): Spread {
+  return { median: median * factor, low: low * factor, high: high * factor };
+}
+
+/** Whether the middle halves of two quantities have no value in common. */
+export function areApart(a: Spread, b: Spread): boolean {
+  return a.high < b.low || b.high < a.low;
+}
+
+/** Returns a ÷ b: the ratio of the medians, with the smallest and the largest ratio of quartiles as its range. */
+export function ratioOf(a: Spread, b: Spread): Spread {
+  const over = (x: number, y: number): number => (y > 0 ? x / y : 1);
+  return { median: over(a.median, b.median), low: over(a.low, b.high), high: over(a.high, b.low) };
+}
+
+/** Formats the quartiles, as "(15–21)"; '' if they are equal, as after one step. */
+export function quartilesText({ low, high }: Spread, divisor: number): string {
+  return low === high ? '' : `(${short(low / divisor)}–${short(high / divisor)})`;
 }

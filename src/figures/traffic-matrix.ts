@@ -1,18 +1,17 @@
-import { type Bytes, ConfigError, listed, sumOf } from '../core';
+import { type Bytes, type CommCause, ConfigError, listed, sumOf } from '../core';
+import type { CollectiveRecord, StepRecord } from '../ledger';
 import { CAUSE_WORDS } from './comm-words';
 import { createFigure, type Figure, quantity, type Title } from './figure';
 import { byteScale, counted, inUnit, percent, type Scaled } from './format';
 import { niceTicks, rowAxis, titled } from './grammar/axes';
-import { plain, soft, strong, unescaped } from './grammar/ink';
+import { plain, soft, strong, textWidth, unescaped, widestLabel } from './grammar/ink';
 import { bars, dots, endLabel, note } from './grammar/marks';
 import { CAUSE_FILL, type Fill, hatch, inkOn, NEUTRAL, NEUTRAL_FILL } from './grammar/palette';
 import { type Panel, plot } from './grammar/plot';
 import type { Annotation, MarkerSymbol } from './grammar/plotly';
-import { textWidth } from './grammar/text-width';
 import { type RunView, recordsOfStep } from './run-view';
 import { typicalStep } from './step-times';
 import { createTable } from './table';
-import { type Flow, type Traffic, trafficOf } from './traffic';
 
 /** Options with which `comm({ as: 'traffic' })` draws bytes between ranks. */
 export interface TrafficOptions {
@@ -65,7 +64,11 @@ export function trafficMatrix(run: RunView, { step, ranksPerNode = run.world }: 
     ),
     quantities: {
       outsideShare: quantity(view.outside * 100, '%', (share) => `${share} of the bytes leave a machine`),
-      wireMB: quantity(view.total / run.world / 1e6, 'MB', (mb) => `each rank receives ${mb} per step`),
+      wireMB: quantity(
+        view.total / run.world / 1e6,
+        'MB',
+        (mb) => `a rank receives ${mb} per step on average`,
+      ),
     },
     table: createTable(
       traffic.flows.map(({ from, to, axis, bytes }) => ({
@@ -105,7 +108,7 @@ function viewOf({ flows, causes, coordinates }: Traffic, world: number, ranksPer
       };
     })
     .sort((a, b) => b.bytes - a.bytes);
-  const outside = total === 0 ? 0 : sumOf(axes, (one) => one.outside) / total;
+  const outside = total === 0 ? 0 : sumOf(axes, (axis) => axis.outside) / total;
   const largest = Math.max(0, ...flows.map(({ bytes }) => bytes));
   return {
     axes,
@@ -202,7 +205,7 @@ function matrixPanel(view: View): Panel {
 /** Returns the width, in pixels, of the room for the ranks' names. */
 function leftOf(view: View): number {
   const names = Array.from({ length: view.world }, (_, rank) => plain(rankName(view, rank)));
-  return 18 + Math.max(...names.map((name) => textWidth(name, 11) * 1.1));
+  return 18 + widestLabel(names);
 }
 
 /** Returns a rank's number; if there are few ranks, the rank's coordinates come first: 'dp 1, tp 1 · 3'. */
@@ -331,3 +334,90 @@ const KEYS: Readonly<Record<MarkerSymbol, string>> = {
   x: '✕',
   'line-ew-open': '—',
 };
+
+/** Bytes that a rank receives from another rank per step, for one axis of a mesh. */
+interface Flow {
+  readonly from: number;
+  readonly to: number;
+  /** The axis's name as in the group's name ('tp' of 'tp[0,1]'); 'world' for all ranks. */
+  readonly axis: string;
+  readonly bytes: Bytes;
+}
+
+/** The traffic between ranks in one step. */
+export interface Traffic {
+  readonly flows: readonly Flow[];
+  /** The causes of each axis's bytes; the cause with the most bytes is first. */
+  readonly causes: ReadonlyMap<string, readonly CommCause[]>;
+  /**
+   * Each rank's position on each axis (the rank's index in the axis's group). The groups of the last axis have neighbouring
+   * ranks.
+   */
+  readonly coordinates: ReadonlyMap<string, readonly number[]>;
+}
+
+/**
+ * Adds up how many bytes each rank receives from each other rank. Collectives count as the ring algorithm, in which a rank
+ * receives from the rank before it in its group. In an all-to-all, a rank receives equal parts from all other ranks. `records`
+ * are the records of all ranks in one step.
+ */
+export function trafficOf(records: readonly StepRecord[]): Traffic {
+  const nameOf = namesOfGroups(records);
+  const flows = new Map<string, { from: number; to: number; axis: string; bytes: Bytes }>();
+  const causes = new Map<string, Map<CommCause, Bytes>>();
+  const coordinates = new Map<string, number[]>();
+  const strides = new Map<string, number>();
+  for (const { rank, collectives } of records) {
+    for (const event of collectives) {
+      const { ranks, cause, wireBytes } = event;
+      const axis = nameOf(event);
+      const position = coordinates.get(axis) ?? [];
+      position[rank] = ranks.indexOf(rank);
+      coordinates.set(axis, position);
+      strides.set(axis, (ranks[1] ?? 0) - (ranks[0] ?? 0));
+      const byCause = causes.get(axis) ?? new Map<CommCause, Bytes>();
+      causes.set(axis, byCause.set(cause, (byCause.get(cause) ?? 0) + wireBytes));
+      for (const { from, bytes } of sourcesOf(event, rank)) {
+        const key = `${axis} ${from} ${rank}`;
+        const flow = flows.get(key) ?? { from, to: rank, axis, bytes: 0 };
+        flow.bytes += bytes;
+        flows.set(key, flow);
+      }
+    }
+  }
+  const byStride = [...coordinates].sort(([a], [b]) => (strides.get(b) ?? 0) - (strides.get(a) ?? 0));
+  const mostFirst = (byCause: ReadonlyMap<CommCause, Bytes>): CommCause[] =>
+    [...byCause].sort((a, b) => b[1] - a[1]).map(([cause]) => cause);
+  return {
+    flows: [...flows.values()],
+    causes: new Map([...causes].map(([axis, byCause]) => [axis, mostFirst(byCause)])),
+    coordinates: new Map(byStride),
+  };
+}
+
+/**
+ * Returns a function that names the axis of a group: 'tp' of 'tp[0,1]'. If several groups have the same ranks, the function
+ * returns the shortest of their names for each of them.
+ */
+function namesOfGroups(records: readonly StepRecord[]): (event: CollectiveRecord) => string {
+  const names = new Map<string, string>();
+  for (const { group, ranks } of records.flatMap(({ collectives }) => collectives)) {
+    const name = group.replace(/[[ ].*$/, '');
+    const known = names.get(ranks.join());
+    if (known === undefined || name.length < known.length) names.set(ranks.join(), name);
+  }
+  return ({ ranks }) => names.get(ranks.join()) ?? '';
+}
+
+function sourcesOf(
+  event: CollectiveRecord,
+  rank: number,
+): { readonly from: number; readonly bytes: Bytes }[] {
+  const { op, ranks, wireBytes, peer } = event;
+  if (wireBytes === 0 || op === 'send') return [];
+  if (op === 'recv')
+    return [{ from: peer ?? ranks.find((member) => member !== rank) ?? rank, bytes: wireBytes }];
+  const others = ranks.filter((member) => member !== rank);
+  if (op === 'allToAll') return others.map((from) => ({ from, bytes: wireBytes / others.length }));
+  return [{ from: ranks.at(ranks.indexOf(rank) - 1) ?? rank, bytes: wireBytes }];
+}

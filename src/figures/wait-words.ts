@@ -1,22 +1,85 @@
-import { listed } from '../core';
+import { listed, mean, sumOf } from '../core';
 import {
   byWaitKind,
+  type MainSegment,
   type StepRecord,
+  type Timeline,
+  timeline,
   totalWait,
   WAIT_KINDS,
   type WaitKind,
   type WaitSeconds,
+  type WireSegment,
+  waitSecondsOf,
+  waitsOf,
 } from '../ledger';
 import { type Quantities, quantity, type Title } from './figure';
 import { byteScale, counted, inUnit, quoted, short, timeScale } from './format';
 import { safe } from './grammar/ink';
-import type { RunView } from './run-view';
-import { type Cases, extremes, type Runs, valuesOf, wireRatio } from './runs';
-import { areApart, type Spread } from './spread';
-import { LEAST_STEPS, meanWaits } from './step-times';
-import { type TimelineCase, WORK_TOKENS } from './wait-case';
+import { type RunView, recordsOfStep } from './run-view';
+import { type Cases, extremes, type Runs, stepsText, valuesOf, wireRatio, worldsText } from './runs';
+import {
+  areApart,
+  fromMedians,
+  LEAST_STEPS,
+  lastSteps,
+  meanWaits,
+  type Spread,
+  scaled,
+  stepTimes,
+  typicalStep,
+} from './step-times';
 
-// The words of figures that show when ranks wait, and for what.
+/** Times are per this number of tokens if the runs' steps have different numbers of tokens. */
+const WORK_TOKENS = 1000;
+
+const PER_TOKENS = ` per ${WORK_TOKENS.toLocaleString('en-US')} tokens`;
+
+/** The step and rank of a run that are drawn, and the times and waits of all the run's ranks over the last steps. */
+export type TimelineCase = ReturnType<typeof timelineCaseOf>;
+
+/** Returns the numbers of a run that a comparison of waits needs. */
+export function timelineCaseOf(name: string, run: RunView) {
+  const times = stepTimes(run);
+  const typical = recordsOfStep(run.records, typicalStep(run)[0]?.step);
+  const waits = waitsOf(typical);
+  // The labels show medians, so the drawn rank is the one nearest to these medians.
+  const distance = (record: StepRecord): number =>
+    fromMedians([record], waitSecondsOf(waits.get(record.rank) ?? []), times);
+  const drawn = typical.reduce((best, record) => (distance(record) < distance(best) ? record : best));
+  const collectives = lastSteps(run).flatMap((records) => records.map((record) => record.collectives));
+  return {
+    name,
+    lanes: timeline(drawn, drawn.start, waits.get(drawn.rank)),
+    step: drawn.step,
+    /** The times are per step, or per 1,000 tokens if the runs' steps have different numbers of tokens. */
+    times,
+    /** The words that follow these times in a title: '' for times per step. */
+    per: '',
+    /** The received bytes, as a mean over ranks and steps. */
+    wireBytes: mean(collectives.map((events) => sumOf(events, ({ wireBytes }) => wireBytes))),
+    numCollectives: mean(collectives.map(({ length }) => length)),
+  };
+}
+
+/** Converts the times of a step, also those of its lanes, to times per 1,000 tokens. */
+export function perWork(timelineCase: TimelineCase): TimelineCase {
+  const { tokens, step, wait, waits } = timelineCase.times;
+  const factor = WORK_TOKENS / (tokens ?? WORK_TOKENS);
+  const scale = (spread: Spread): Spread => scaled(spread, factor);
+  const all = byWaitKind((kind) => scale(waits[kind]));
+  const times = { ...timelineCase.times, step: scale(step), wait: scale(wait), waits: all };
+  return { ...timelineCase, times, per: PER_TOKENS, lanes: scaledLanes(timelineCase.lanes, factor) };
+}
+
+function scaledLanes({ rank, seconds, main, wire }: Timeline, factor: number): Timeline {
+  const scale = <S extends MainSegment | WireSegment>(segment: S): S => ({
+    ...segment,
+    start: segment.start * factor,
+    end: segment.end * factor,
+  });
+  return { rank, seconds: seconds * factor, main: main.map(scale), wire: wire.map(scale) };
+}
 
 /** Words for the kinds of waits; in a sentence, they follow the verb "waits". */
 export const WAIT_WORDS: Readonly<Record<WaitKind, string>> = {
@@ -99,35 +162,39 @@ export function comparedWaitFinding(cases: Cases<TimelineCase>): Title {
   return wireFinding ?? clearFinding(cases, allWaits, '') ?? unclearFinding(cases);
 }
 
-/** Returns the runs with the lowest and the highest median, and these medians as texts in one unit. */
-function ends(cases: Cases<TimelineCase>, of: (one: TimelineCase) => Spread) {
-  const { least, most } = extremes(cases, (one) => of(one).median);
+/** Returns the runs with the lowest and the highest median, and these medians as texts in one unit; the highest has the unit. */
+function ends(cases: Cases<TimelineCase>, of: (timelineCase: TimelineCase) => Spread) {
+  const { least, most } = extremes(cases, (timelineCase) => of(timelineCase).median);
   const { divisor, unit } = timeScale(of(most).median);
-  const [low, high] = [least, most].map((one) => short(of(one).median / divisor));
-  return { least, most, low, high, unit };
+  const [low, high] = [least, most].map((timelineCase) => short(of(timelineCase).median / divisor));
+  return { least, most, low, high: `${high} ${unit}${most.per}`, unit };
 }
 
-function clearFinding(cases: Cases<TimelineCase>, of: (one: TimelineCase) => Spread, forWhat: string) {
+function clearFinding(
+  cases: Cases<TimelineCase>,
+  of: (timelineCase: TimelineCase) => Spread,
+  forWhat: string,
+) {
   const { least, most, low, high, unit } = ends(cases, of);
   if (!areApart(of(least), of(most))) return undefined;
-  const finding = `${quoted(least.name)} waits ${low} ${unit}${forWhat}, and ${quoted(most.name)} waits ${high} ${unit}`;
+  const finding = `${quoted(least.name)} waits ${low} ${unit}${forWhat}, and ${quoted(most.name)} waits ${high}`;
   const mostly = forWhat === '' ? mostlyOf(most) : '';
-  return [`${finding}${mostly}`, finding, `The waits${forWhat} last ${low} to ${high} ${unit}`];
+  return [`${finding}${mostly}`, finding, `The waits${forWhat} last ${low} to ${high}`];
 }
 
 function unclearFinding(cases: Cases<TimelineCase>): Title {
-  const { least, most, low, high, unit } = ends(cases, allWaits);
+  const { least, most, low, high } = ends(cases, allWaits);
   const mostly = mostlyOf(least) === mostlyOf(most) ? mostlyOf(most) : '';
-  return [`No clear difference in waiting: ${low} to ${high} ${unit}${mostly}`];
+  return [`No clear difference in waiting: ${low} to ${high}${mostly}`];
 }
 
-function singleFinding(one: TimelineCase): Title {
-  const { step, wait } = one.times;
+function singleFinding(timelineCase: TimelineCase): Title {
+  const { step, wait } = timelineCase.times;
   const { divisor, unit } = timeScale(step.median);
   const cost = `${short(wait.median / divisor)} of ${short(step.median / divisor)} ${unit}`;
   return [
-    `${quoted(one.name)}: ranks wait ${cost}${mostlyOf(one)}`,
-    `Ranks wait ${cost}${mostlyOf(one)}`,
+    `${quoted(timelineCase.name)}: ranks wait ${cost}${mostlyOf(timelineCase)}`,
+    `Ranks wait ${cost}${mostlyOf(timelineCase)}`,
     `Ranks wait ${cost}`,
   ];
 }
@@ -153,7 +220,7 @@ export function waitQuantities(cases: Cases<TimelineCase>): Quantities {
   const numSteps = Math.min(first.times.numSteps, best.times.numSteps);
   const isClear = numSteps >= LEAST_STEPS && areApart(before, after);
   const saved = before.median > 0 ? (1 - after.median / before.median) * 100 : 0;
-  const instead = `${short(after.median / divisor)} instead of ${short(before.median / divisor)} ${unit}`;
+  const instead = `${short(after.median / divisor)} instead of ${short(before.median / divisor)} ${unit}${first.per}`;
   const says = (share: string): string => {
     if (!isClear) return `no clear difference in ${what}: ${instead}`;
     if (saved < 0) return `${quoted(best.name)} spends more time ${what}: ${instead}`;
@@ -163,17 +230,12 @@ export function waitQuantities(cases: Cases<TimelineCase>): Quantities {
 }
 
 /** Says what the runs are, and what is drawn of each. */
-export function comparedWaitSubtitle(runs: Runs, cases: Cases<TimelineCase>, perTokens: boolean): string {
+export function comparedWaitSubtitle(runs: Runs, cases: Cases<TimelineCase>): string {
   const strategies = valuesOf(runs, ({ strategy }) => strategy).join(', ');
-  const worlds = valuesOf(runs, ({ world }) => counted(world, 'rank')).join(', ');
   const notes = valuesOf(runs, ({ note }) => note).filter((note) => note !== undefined);
   const note = notes.length === 1 ? `, ${safe(notes[0] ?? '')}` : '';
-  const counts = cases.map(({ times }) => times.numSteps);
-  const [fewest, most] = [Math.min(...counts), Math.max(...counts)];
-  const steps = fewest === most ? counted(most, 'step') : `${fewest}–${most} steps`;
-  const per = perTokens ? `, per ${WORK_TOKENS.toLocaleString('en-US')} tokens` : '';
-  const spread = `Medians (quartiles) of ${steps}${per}; drawn: the step and rank nearest to them.`;
-  return `${strategies}, ${worlds}${note}${bytesText(cases)}.<br>${spread} Upper lane: main thread. Lower: wire.`;
+  const spread = `Medians (quartiles) of ${stepsText(cases)}${cases[0].per === '' ? '' : `,${cases[0].per}`}; drawn: the step and rank nearest to them.`;
+  return `${strategies}, ${worldsText(runs)}${note}${bytesText(cases)}.<br>${spread} Upper lane: main thread. Lower: wire.`;
 }
 
 /** Says how much a rank receives per step; '' for a single run. */

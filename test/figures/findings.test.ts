@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { DISPLAY } from '../../src/core/display';
+import { commCauses } from '../../src/figures/comm-causes';
 import { commTimeline, compareTimeline } from '../../src/figures/comm-timeline';
 import { percent } from '../../src/figures/format';
 import { plain, safe } from '../../src/figures/grammar/ink';
@@ -8,7 +9,8 @@ import { lossCurve } from '../../src/figures/loss-curve';
 import { hatchText } from '../../src/figures/memory-areas';
 import { compareMemoryTimeline } from '../../src/figures/memory-timeline';
 import { comparePlans } from '../../src/figures/plans/compare-plans';
-import { fitText } from '../../src/figures/plans/plan-table';
+import { fitText } from '../../src/figures/plans/plan-texts';
+import { scalingCurve } from '../../src/figures/plans/scaling-curve';
 import type { RunView } from '../../src/figures/run-view';
 import { createTable } from '../../src/figures/table';
 import { waitsText } from '../../src/figures/wait-words';
@@ -133,8 +135,57 @@ test('steps with different numbers of tokens are compared per token', () => {
   };
   const figure = compareTimeline(runs);
   assert.match(figure.subtitle, /per 1,000 tokens/);
+  assert.match(figure.title, / ms per 1,000 tokens$/);
+  assert.match(JSON.stringify(figure.layout.xaxis), /ms per 1,000 tokens/);
+  // The axis ends where the slower run's lanes end: a step of 256 tokens per rank is 1 / 0.512 times 1,000 tokens of both ranks.
+  const end = (of: readonly RunView[]) =>
+    compareTimeline(Object.fromEntries(of.entries())).layout.xaxis?.range?.[1] ?? 0;
+  assert.ok(Math.abs(end([runs.one, runs.four]) * 0.512 - end([runs.one])) < 1e-6);
   assert.match(JSON.stringify(figure.layout.annotations), /step 0\.50×/);
   assert.match(JSON.stringify(compareMemoryTimeline(runs).layout.annotations), /token 0\.50×/);
+});
+
+test('tokens per step are a median, as the times beside them are', () => {
+  const run = runOf(STEADY);
+  const uneven = run.records.map((record) => ({ ...record, tokens: record.step === 3 ? 2560 : 256 }));
+  assert.equal(compareTimeline({ run: { ...run, records: uneven } }).table.rows[0]?.tokens, 512);
+});
+
+test('bytes that differ between ranks are a mean, and are not said of each rank', () => {
+  const run = runOf([1]);
+  const even = commCauses(run);
+  assert.match(even.title, /^Each rank receives /);
+  assert.match(even.quantities.wireMB?.says('1 MB') ?? '', /^each rank receives 1 MB per step$/);
+  const pipeline = run.records.map((record) => ({
+    ...record,
+    collectives: record.collectives.map((event) => ({
+      ...event,
+      wireBytes: record.rank === 0 ? 0 : event.wireBytes,
+    })),
+  }));
+  const uneven = commCauses({ ...run, records: pipeline });
+  assert.match(uneven.title, /^On average a rank receives .* per step; /);
+  assert.match(uneven.quantities.wireMB?.says('1 MB') ?? '', /^a rank receives 1 MB per step on average$/);
+});
+
+test('the title of an efficiency that rounds to 100% says by how much it is less, or that it stays', () => {
+  const titleOf = (...values: readonly number[]): string =>
+    scalingCurve({
+      series: [
+        {
+          name: 'DDP',
+          points: values.map((value, i) => ({
+            count: 8 * 2 ** i,
+            value: { value, low: value, high: value },
+          })),
+        },
+      ],
+      quantity: 'efficiency',
+      countedIn: 'GPUs',
+      subtitle: '',
+    }).title;
+  assert.equal(titleOf(100, 99.6), 'From 8 to 16 GPUs, efficiency changes from 100% to 99.6%');
+  assert.equal(titleOf(100, 100), 'From 8 to 16 GPUs, efficiency stays at 100%');
 });
 
 const A100 = {

@@ -84,7 +84,7 @@ export function meshRun(world: number): RunView {
 export const LONG = 'model.decoder.a_module_with_a_name_that_nobody_would_like_to_read.layers';
 export const LOSSES = Array.from({ length: 20 }, (_, i) => 7.6 * Math.exp(-i / 40) + 0.02 * Math.sin(i * 3));
 /** Two runs of a model with long names, whose differences are `size` × 1e-5, and grow. */
-export function parityOf(one: RunView, other: RunView, size: number): ParityParts {
+export function parityOf(base: RunView, compared: RunView, size: number): ParityParts {
   const tolerance = 1e-3;
   const names = ['wte.weight', `${LONG}.0.fc1.weight`, `${LONG}.1.fc1.weight`, 'ln_f.bias'];
   const differences = names.map((name, i) => ({
@@ -113,11 +113,11 @@ export function parityOf(one: RunView, other: RunView, size: number): ParityPart
     gradient: most,
     notCompared: 0.1,
   }));
-  const [here, there] = [
-    { name: 'shardlab', view: one },
-    { name: 'PyTorch fsdp2', view: other },
+  const [first, second] = [
+    { name: 'shardlab', view: base },
+    { name: 'PyTorch fsdp2', view: compared },
   ];
-  return { one: here, other: there, steps, parameters, tolerance };
+  return { base: first, compared: second, steps, parameters, tolerance };
 }
 
 /** Loads of two layers whose last expert gets more rows from step to step. */

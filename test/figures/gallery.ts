@@ -1,15 +1,14 @@
 import { commCauses } from '../../src/figures/comm-causes';
 import { commTimeline } from '../../src/figures/comm-timeline';
-import { compareRuns } from '../../src/figures/compare';
 import { expertLoads } from '../../src/figures/expert-loads';
 import type { Figure } from '../../src/figures/figure';
 import { lossCurve } from '../../src/figures/loss-curve';
-import { memoryFigure } from '../../src/figures/memory-figure';
-import { memoryRanks } from '../../src/figures/memory-ranks';
+import { memoryFigure, memoryRanks } from '../../src/figures/memory-figure';
 import { memoryTimeline } from '../../src/figures/memory-timeline';
 import { parityFigure } from '../../src/figures/parity/parity-figure';
 import { pipelineGantt } from '../../src/figures/pipeline-gantt';
 import { plotNumbers } from '../../src/figures/plot-numbers';
+import { compareRuns } from '../../src/figures/run-figures';
 import type { RunView } from '../../src/figures/run-view';
 import { trafficMatrix } from '../../src/figures/traffic-matrix';
 import {

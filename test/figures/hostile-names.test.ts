@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { DISPLAY } from '../../src/core/display';
 import { comparePlans } from '../../src/figures/plans/compare-plans';
 import { planMemory } from '../../src/figures/plans/plan-memory';
-import { planTable } from '../../src/figures/plans/plan-table';
+import { planTable } from '../../src/figures/plans/plan-texts';
 import { planTime } from '../../src/figures/plans/time-breakdown';
 import { plotNumbers } from '../../src/figures/plot-numbers';
 import { createTable } from '../../src/figures/table';

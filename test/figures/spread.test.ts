@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { areApart, quartilesText, spreadOf } from '../../src/figures/spread';
+import { areApart, quartilesText, spreadOf } from '../../src/figures/step-times';
 
 test('a spread is the median and the quartiles, or the outer values if there are few', () => {
   assert.deepEqual(spreadOf([9, 1, 2, 3, 4, 5, 6, 7, 8]), { median: 5, low: 3, high: 7 });

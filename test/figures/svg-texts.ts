@@ -1,4 +1,4 @@
-import { textWidth } from '../../src/figures/grammar/text-width';
+import { textWidth } from '../../src/figures/grammar/ink';
 
 /** A line of text in a picture and its box. */
 export interface PlacedText {

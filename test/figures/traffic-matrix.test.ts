@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { trafficOf } from '../../src/figures/traffic';
-import { trafficMatrix } from '../../src/figures/traffic-matrix';
+import { trafficMatrix, trafficOf } from '../../src/figures/traffic-matrix';
 import type { CollectiveRecord, StepRecord } from '../../src/ledger/record';
 import { simulateRanks } from '../ledger/simulated-step';
 import { meshRun } from './gallery-runs';

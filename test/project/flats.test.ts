@@ -17,7 +17,6 @@ const WIDER: Readonly<Record<string, number>> = {
   ledger: 28,
   programs: 109,
   planner: 73,
-  figures: 61,
   cell: 54,
   launch: 38,
 };

@@ -36,12 +36,16 @@ export function flatFacts(sources: Sources, flats: readonly string[]): readonly 
   });
 }
 
-/** The names that a door exports, sorted. */
+/** The names that a door exports, sorted; a namespace is one value. */
 export function doorNames(text: string): {
   readonly values: readonly string[];
   readonly types: readonly string[];
 } {
-  const names = [...text.matchAll(/^export (type )?\{([^}]*)\} from/gm)].flatMap(([, ofTypes, list = '']) =>
+  const namespaces = [...text.matchAll(/^export \* as (\w+) from/gm)].map(([, name = '']) => ({
+    isType: false,
+    name,
+  }));
+  const named = [...text.matchAll(/^export (type )?\{([^}]*)\} from/gm)].flatMap(([, ofTypes, list = '']) =>
     list
       .split(',')
       .map((name) => name.trim())
@@ -52,7 +56,7 @@ export function doorNames(text: string): {
       })),
   );
   const sorted = (isType: boolean): readonly string[] =>
-    names
+    [...namespaces, ...named]
       .filter((one) => one.isType === isType)
       .map(({ name }) => name)
       .sort();

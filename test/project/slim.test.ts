@@ -8,6 +8,18 @@ interface Slim {
   withShortImports(text: string): string;
 }
 
+interface LazyDoors {
+  lazyDoor(text: string): string;
+}
+
+interface UsedDeclarations {
+  usedDeclarations(
+    texts: ReadonlyMap<string, string>,
+    entries: ReadonlySet<string>,
+    fileOf: (file: string, path: string) => string,
+  ): ReadonlyMap<string, string>;
+}
+
 const SOURCE = `import * as esm from './esm';
 import * as plain from './plain';
 export const all = [esm.a, plain.b, Object.keys(esm), Object.keys(plain), 'default' in plain];
@@ -50,4 +62,38 @@ test('a file without import *, or whose export * needs the same functions, does 
   ]) {
     assert.equal(withShortImports(compiled(source)), compiled(source));
   }
+});
+
+test('a door loads the file of a namespace when the namespace is first read, and the lines keep their numbers', async () => {
+  const { lazyDoor } = await importScript<LazyDoors>('lazy-doors');
+  const tsc = compiled("export * as ink from './ink';\nexport { a } from './other';");
+  const door = lazyDoor(tsc);
+  assert.equal(door.split('\n').length, tsc.split('\n').length);
+  assert.equal(lazyDoor(door), door);
+  const loaded: string[] = [];
+  const ink = { soft: 1 };
+  const exports: Record<string, unknown> = {};
+  runInNewContext(door, { exports, require: (name: string) => loaded.push(name) && ink });
+  assert.deepEqual(loaded, []);
+  assert.equal(exports.ink, ink);
+  assert.equal(exports.ink, ink);
+  assert.deepEqual(loaded, ['./ink']);
+});
+
+test('the declarations of a namespace stay only if a public declaration names the namespace', async () => {
+  const { usedDeclarations } = await importScript<UsedDeclarations>('used-declarations');
+  const textsOf = (type: string): ReadonlyMap<string, string> =>
+    new Map([
+      ['main', `import { ink } from './door';\nexport declare const a: ${type};\n`],
+      ['./door', "export * as ink from './ink';\n"],
+      ['./ink', 'export declare const soft: number;\n'],
+    ]);
+  const inkOf = (type: string) =>
+    usedDeclarations(textsOf(type), new Set(['main']), (_, path) => path).get('./ink');
+  assert.match(inkOf('typeof ink.soft') ?? '', /soft/);
+  const unused = new Map(
+    [...textsOf('number')].map(([file, text]) => [file, text.replace(/^import .*\n/, '')]),
+  );
+  const without = usedDeclarations(unused, new Set(['main']), (_, path) => path);
+  assert.doesNotMatch(without.get('./ink') ?? '', /soft/);
 });

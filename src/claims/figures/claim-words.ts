@@ -1,4 +1,4 @@
-import { createTable, dots, type MarkerSymbol, plain, type ScatterTrace, type Table } from '../../figures';
+import { createTable, ink, type MarkerSymbol, marks, type ScatterTrace, type Table } from '../../figures';
 import type { Estimate } from '../../planner';
 import type { Claim } from '../claim';
 import { detailOf, type Finding, numberOf, VERDICTS, type Verdict } from '../finding';
@@ -144,7 +144,7 @@ export function verdictDots(
     const { symbol, color } = VERDICT_MARKS[verdict];
     const outline = symbol.endsWith('open') ? { line: { width: size / 5, color } } : {};
     const own = items.filter((item) => item.verdict === verdict);
-    return dots(own, { size, color, symbol, ...outline }, more(verdict));
+    return marks.dots(own, { size, color, symbol, ...outline }, more(verdict));
   });
 }
 
@@ -176,5 +176,5 @@ export function claimsTable(results: readonly ClaimResult[]): Table {
 
 /** Removes the markup of figures from the text of a number. */
 export function plainText(markup: string): string {
-  return plain(markup).replaceAll('&gt;', '>').replaceAll('&lt;', '<');
+  return ink.plain(markup).replaceAll('&gt;', '>').replaceAll('&lt;', '<');
 }

@@ -1,24 +1,14 @@
 import {
+  axes,
   type BarTrace,
-  bareRowAxis,
-  bars,
   type Figure,
   type Fill,
-  fits,
-  hatch,
-  log10,
-  logRange,
-  logTicks,
-  NEUTRAL,
+  ink,
+  marks,
   type Panel,
+  palette,
   plot,
-  rowAxis,
-  rowRange,
-  ruleX,
   type ScatterTrace,
-  safe,
-  strong,
-  textWidth,
 } from '../../figures';
 import { VERDICTS, type Verdict } from '../finding';
 import type { ClaimResult } from '../survey';
@@ -40,11 +30,11 @@ const COUNTS_PIXELS = 260;
 const VERDICT_FILL: Readonly<Record<Verdict, Fill>> = {
   holds: { color: '#2362AC' },
   'holds partly': { color: '#7FA8DC' },
-  'holds only if': { color: '#C3D6EF', pattern: hatch('/') },
+  'holds only if': { color: '#C3D6EF', pattern: palette.hatch('/') },
   off: { color: '#B3401A' },
-  'contradicts itself': { color: '#F5A985', pattern: hatch('\\') },
+  'contradicts itself': { color: '#F5A985', pattern: palette.hatch('\\') },
   undefined: { color: '#8A9299' },
-  open: { color: '#C9CED3', pattern: hatch('x') },
+  open: { color: '#C9CED3', pattern: palette.hatch('x') },
 };
 
 /** Draws many claims, one row per document: how many claims have each verdict, and each claim's ratio as a dot. */
@@ -53,22 +43,22 @@ export function claimsByDocument(
 ): Pick<Figure, 'subtitle' | 'data' | 'layout'> {
   const names = [...new Set(results.map(({ claim }) => claim.document))];
   const groups = names.map((name) => results.filter(({ claim }) => claim.document === name));
-  const left = 14 + 1.1 * Math.max(...names.map((name) => textWidth(name, 11)));
+  const left = 14 + 1.1 * Math.max(...names.map((name) => ink.textWidth(name, 11)));
   const limited = results.flatMap((result) => limitedRatio(result) ?? []);
-  const range = logRange([...limited, 0.8, 1.25], 0.06);
+  const range = axes.logRange([...limited, 0.8, 1.25], 0.06);
   const counts: Panel = {
     heading: 'How many',
     x: { domain: COUNTS, range: [0, Math.max(...groups.map(({ length }) => length)) * 1.02] },
-    y: rowAxis(names.map((name) => strong(safe(name)))),
+    y: axes.rowAxis(names.map((name) => ink.strong(ink.safe(name)))),
     data: countBars(groups),
   };
-  const rows = rowRange(names.length);
+  const rows = axes.rowRange(names.length);
   const ratios: Panel = {
     heading: 'How far off',
-    x: { domain: DOTS, range, ...logTicks(10 ** range[0], 10 ** range[1], (value) => `${value}×`, 5) },
-    y: bareRowAxis(rows),
+    x: { domain: DOTS, range, ...axes.logTicks(10 ** range[0], 10 ** range[1], (value) => `${value}×`, 5) },
+    y: axes.bareRowAxis(rows),
     data: ratioDots(groups, range),
-    shapes: [ruleX(0, rows, { width: 1, color: NEUTRAL })],
+    shapes: [marks.ruleX(0, rows, { width: 1, color: palette.NEUTRAL })],
   };
   return {
     subtitle: 'Claims by document and verdict; at the right: documented ÷ found, if both are numbers.',
@@ -92,10 +82,10 @@ function countBars(groups: readonly (readonly ClaimResult[])[]): BarTrace[] {
       VERDICTS.slice(0, order).reduce((sum, earlier) => sum + count[earlier], 0),
     );
     const items = values.map((length, row) => {
-      const text = fits(String(length), 10, length * perClaim) ? String(length) : '';
+      const text = ink.fits(String(length), 10, length * perClaim) ? String(length) : '';
       return { at: row, length, from: before[row] ?? 0, text };
     });
-    return [bars(items, { name: verdict, fill, width: 0.5, hover: `${verdict}: %{x}<extra></extra>` })];
+    return [marks.bars(items, { name: verdict, fill, width: 0.5, hover: `${verdict}: %{x}<extra></extra>` })];
   });
 }
 
@@ -114,19 +104,19 @@ function swarm(group: readonly ClaimResult[], row: number, perPixel: number) {
   for (const result of group) {
     const ratio = limitedRatio(result);
     if (ratio === null) continue;
-    const column = Math.round(log10(ratio) / perPixel / (DOT + 2));
+    const column = Math.round(axes.log10(ratio) / perPixel / (DOT + 2));
     columns.set(column, [...(columns.get(column) ?? []), result]);
   }
   return [...columns.values()].flatMap((column) =>
     column.map((result, i) => {
       const step = Math.min((DOT + 2) / ROW, 0.8 / column.length);
       const y = row + (i - (column.length - 1) / 2) * step;
-      const x = log10(limitedRatio(result) ?? 1);
+      const x = axes.log10(limitedRatio(result) ?? 1);
       return { x, y, text: hoverOf(result), verdict: result.finding.verdict };
     }),
   );
 }
 
 function hoverOf({ claim, finding }: ClaimResult): string {
-  return `<b>${safe(claim.id)}</b><br>documented ${documentedText(claim)}, found ${foundText(finding)}<br>${safe(finding.why)}`;
+  return `<b>${ink.safe(claim.id)}</b><br>documented ${documentedText(claim)}, found ${foundText(finding)}<br>${ink.safe(finding.why)}`;
 }

@@ -1,27 +1,19 @@
 import { listed } from '../../core';
 import {
   type Annotation,
-  bareRowAxis,
-  bars,
+  axes,
   counted,
   createFigure,
   type Figure,
   type Fill,
-  LINE_COLORS,
-  line,
-  NEUTRAL,
-  NEUTRAL_FILL,
-  note,
+  ink,
+  marks,
+  palette,
   plot,
   type Quantities,
   type ScatterTrace,
   type Shape,
-  SILENT,
-  safe,
-  soft,
-  strong,
   type Title,
-  wrapped,
 } from '../../figures';
 import type { Estimate } from '../../planner';
 import { VERDICTS, type Verdict } from '../finding';
@@ -54,9 +46,9 @@ const MOST = 2.2;
 const AXIS_END = 4;
 
 const FILLS = {
-  documented: NEUTRAL_FILL,
-  predicted: { color: LINE_COLORS[0] },
-  measured: { color: LINE_COLORS[2] },
+  documented: palette.NEUTRAL_FILL,
+  predicted: { color: palette.LINE_COLORS[0] },
+  measured: { color: palette.LINE_COLORS[2] },
 } as const satisfies Record<string, Fill>;
 
 /**
@@ -88,9 +80,9 @@ export function claimsFigure(results: readonly ClaimResult[]): Figure {
           range: [low, AXIS_END],
           tickvals: [],
           showgrid: false,
-          ...(isBarred ? { zeroline: true, zerolinecolor: NEUTRAL } : {}),
+          ...(isBarred ? { zeroline: true, zerolinecolor: palette.NEUTRAL } : {}),
         },
-        y: bareRowAxis([pixels, 0]),
+        y: axes.bareRowAxis([pixels, 0]),
         data: [...barsOf(items), ...items.flatMap(intervalOf)],
         annotations: [...headings(pixels), ...rows.flatMap(({ texts }) => texts), ...items.map(textOf)],
         shapes: bands(rows),
@@ -120,9 +112,9 @@ function rowsOf(results: readonly ClaimResult[]) {
   let top = 0;
   return results.map((result) => {
     const { claim, finding } = result;
-    const name = wrapped(claim.id, 11, WIDTHS.statement);
-    const statement = wrapped(claim.statement, 11, WIDTHS.statement);
-    const verdict = wrapped(
+    const name = ink.wrapped(claim.id, 11, WIDTHS.statement);
+    const statement = ink.wrapped(claim.statement, 11, WIDTHS.statement);
+    const verdict = ink.wrapped(
       `${verdictText(finding)}${finding.judged === undefined ? '' : '*'}`,
       11,
       WIDTHS.verdict,
@@ -148,15 +140,15 @@ function rowsOf(results: readonly ClaimResult[]) {
       ...row,
       items,
       texts: [
-        cell(COLUMNS.statement, row.middle, `${markup(name, strong)}<br>${markup(statement, soft)}`),
-        cell(COLUMNS.verdict, row.middle, `${sign}${markup(verdict, soft)}`),
+        cell(COLUMNS.statement, row.middle, `${markup(name, ink.strong)}<br>${markup(statement, ink.soft)}`),
+        cell(COLUMNS.verdict, row.middle, `${sign}${markup(verdict, ink.soft)}`),
       ],
     };
   });
 }
 
-function markup(lines: readonly string[], ink: (text: string) => string): string {
-  return lines.map((text) => ink(safe(text))).join('<br>');
+function markup(lines: readonly string[], paint: (text: string) => string): string {
+  return lines.map((text) => paint(ink.safe(text))).join('<br>');
 }
 
 /** Returns a claim's numbers. A number in another unit than the documented number has no bar. */
@@ -176,8 +168,8 @@ function numbersOf({ claim, finding }: ClaimResult): Omit<Item, 'at'>[] {
       length: length === undefined ? undefined : limited(length),
       ends: low < high ? ends.map(limited) : [],
       end,
-      lines: wrapped(text, 11, (WIDTHS.bars * (AXIS_END - end)) / (AXIS_END + 1)),
-      hover: `<b>${safe(claim.id)}</b><br>${source} ${said}`,
+      lines: ink.wrapped(text, 11, (WIDTHS.bars * (AXIS_END - end)) / (AXIS_END + 1)),
+      hover: `<b>${ink.safe(claim.id)}</b><br>${source} ${said}`,
     };
   };
   const exactly = (value: number): Estimate => ({ value, low: value, high: value });
@@ -196,16 +188,18 @@ function barsOf(items: readonly Item[]) {
     );
     return own.length === 0
       ? []
-      : [bars(own, { name, fill, width: BAR, hover: '%{customdata}<extra></extra>' })];
+      : [marks.bars(own, { name, fill, width: BAR, hover: '%{customdata}<extra></extra>' })];
   });
 }
 
 function intervalOf({ ends, at }: Item): ScatterTrace[] {
-  return ends.length === 0 ? [] : [line({ x: ends, y: [at, at] }, { width: 2, color: NEUTRAL }, SILENT)];
+  return ends.length === 0
+    ? []
+    : [marks.line({ x: ends, y: [at, at] }, { width: 2, color: palette.NEUTRAL }, marks.SILENT)];
 }
 
 function textOf({ end, at, lines }: Item): Annotation {
-  return note(end, at, markup(lines, strong), { xshift: 3, align: 'left' });
+  return marks.note(end, at, markup(lines, ink.strong), { xshift: 3, align: 'left' });
 }
 
 /** The signs in front of a verdict. */
@@ -220,12 +214,12 @@ const GLYPHS: Readonly<Record<string, string>> = {
 };
 
 function cell(x: number, y: number, text: string): Annotation {
-  return note(x, y, text, { xref: 'paper', align: 'left' });
+  return marks.note(x, y, text, { xref: 'paper', align: 'left' });
 }
 
 function headings(pixels: number): Annotation[] {
   const y = { yref: 'paper', y: 1 + 4 / pixels, yanchor: 'bottom' } as const;
-  const head = (x: number, text: string): Annotation => ({ ...cell(x, 0, soft(text)), ...y });
+  const head = (x: number, text: string): Annotation => ({ ...cell(x, 0, ink.soft(text)), ...y });
   return [
     head(COLUMNS.statement, 'claim'),
     head(COLUMNS.bars, 'documented, and found here'),

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { withProgressSync } from '../../cell';
-import { recommendationNotes, recommendationTable } from '../../figures';
+import { planTexts } from '../../figures';
 import {
   besideFp8,
   familyOf,
@@ -159,5 +159,8 @@ function plannedAnswer(planned: Planned, prices: PriceTable): Readonly<Record<st
 }
 
 function asText(recommendation: Recommendation): string {
-  return [recommendationTable(recommendation).toText(100), ...recommendationNotes(recommendation)].join('\n');
+  return [
+    planTexts.recommendationTable(recommendation).toText(100),
+    ...planTexts.recommendationNotes(recommendation),
+  ].join('\n');
 }

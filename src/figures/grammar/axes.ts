@@ -18,6 +18,13 @@ export function paddedRange(values: readonly number[], margin: number): Range {
   return [low - pad, high + pad];
 }
 
+/** Returns an axis of training steps: only integers have ticks, and at both ends there is room for whole markers. */
+export function stepAxis(first: number, last: number): Axis & { readonly range: Range } {
+  const margin = (last - first) * 0.015;
+  const tickvals = niceTicks([first, last], 8).filter(Number.isInteger);
+  return { range: [first - margin, last + margin], tickvals, ...titled('step') };
+}
+
 /** Returns ticks at these values, with their texts. */
 export function ticks(values: readonly number[], say: (value: number, i: number) => string) {
   return { tickvals: values, ticktext: values.map(say) };

@@ -114,7 +114,7 @@ export function dots(
 ): ScatterTrace[] {
   if (items.length === 0) return [];
   const points = { x: items.map(({ x }) => x), y: items.map(({ y }) => y) };
-  const text = items.map((one) => one.text);
+  const text = items.map((item) => item.text);
   const hovertemplate = '%{text}<extra></extra>';
   return [{ type: 'scatter', mode: 'markers', marker, ...points, text, hovertemplate, ...more }];
 }

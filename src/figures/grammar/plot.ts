@@ -1,8 +1,7 @@
-import { bold, safe, soft, strong } from './ink';
+import { bold, fits, safe, soft, strong, textWidth, wrapped, wrappedMarkup } from './ink';
 import { note, PAPER } from './marks';
 import type { Annotation, Axis, Layout, Shape, Trace } from './plotly';
 import { STATIC_WIDTH } from './template';
-import { fits, textWidth, wrapped, wrappedMarkup } from './text-width';
 
 /**
  * [Note: figure grammar] A figure is numbers, a finding and a plot; a plot is panels of marks in a frame. A panel is one pair
@@ -118,12 +117,12 @@ function onAxes(panel: Panel, i: number): Layer {
         yaxis: y,
       };
     }),
-    annotations: [...(heading === undefined ? [] : [title]), ...annotations].map((one) => ({
-      ...one,
-      xref: one.xref ?? x,
-      yref: one.yref ?? y,
+    annotations: [...(heading === undefined ? [] : [title]), ...annotations].map((annotation) => ({
+      ...annotation,
+      xref: annotation.xref ?? x,
+      yref: annotation.yref ?? y,
     })),
-    shapes: shapes.map((one) => ({ ...one, xref: one.xref ?? x, yref: one.yref ?? y })),
+    shapes: shapes.map((shape) => ({ ...shape, xref: shape.xref ?? x, yref: shape.yref ?? y })),
   };
 }
 
@@ -163,7 +162,7 @@ export function plotFacets<C>(
   cases: readonly C[],
   frame: Omit<Frame, 'pixels'>,
   sizes: Omit<FacetSizes, 'width'>,
-  panelsOf: (one: C, facet: Facet) => readonly Panel[],
+  panelsOf: (facetCase: C, facet: Facet) => readonly Panel[],
   { beside = [], captions = [], ...over }: FacetLayers = {},
 ) {
   const width = STATIC_WIDTH - frame.left - frame.right;
@@ -171,9 +170,9 @@ export function plotFacets<C>(
   const numLines = Math.max(1, ...captions.map(({ name }) => wrapped(name, 11, room).length));
   const heading = sizes.heading + (numLines - 1) * NAME_LINE;
   const { pixels, all } = facets(cases.length, { ...sizes, heading, width });
-  const panels = cases.flatMap((one, i) => {
+  const panels = cases.flatMap((facetCase, i) => {
     const facet = all[i];
-    return facet === undefined ? [] : panelsOf(one, facet);
+    return facet === undefined ? [] : panelsOf(facetCase, facet);
   });
   const annotations = captions.flatMap((caption, i) => {
     const facet = all[i];

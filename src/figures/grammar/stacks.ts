@@ -1,12 +1,11 @@
 import type { MemoryCause } from '../../core';
 import { type Scaled, short } from '../format';
 import { rowAxis, rowRange } from './axes';
-import { safe, soft, strong } from './ink';
+import { fits, nameLines, soft, textWidth, widestLabel, wrapped } from './ink';
 import { bars, endLabel, ruleX, swatches } from './marks';
 import { CAUSE_FILL, type Fill, NEUTRAL, STACK_ORDER } from './palette';
 import { type Layer, type Panel, plot } from './plot';
 import { STATIC_WIDTH } from './template';
-import { fits, textWidth, wrapped, wrappedMarkup } from './text-width';
 
 /** One horizontal bar of segments; negative segments are left of zero. */
 export interface StackRow<K extends string> {
@@ -76,13 +75,13 @@ export function plotStacks<K extends string>(
   { noteRoom = 0, across = [0, 1], beside }: StackOptions = {},
 ) {
   const all = panels.flatMap(({ rows }) => rows);
-  const left = Math.min(MAX_LEFT, Math.max(...all.map(({ name }) => textWidth(name, 11))) * 1.1 + 14);
+  const left = Math.min(MAX_LEFT, widestLabel(all.map(({ name }) => name)) + 14);
   const numLines = Math.max(...all.map(({ name }) => wrapped(name, 11, left - 14).length));
   const row = Math.max(ROW, numLines * LINE + 4);
   const pixels = panels.reduce((sum, { rows }) => sum + HEADING + rows.length * row + TICKS, 0);
   const right = Math.max(
-    MARGIN_RIGHT + (all.some((one) => one.note !== undefined) ? noteRoom : 0),
-    ...panels.flatMap(({ rows, scale }) => rows.map((one) => labelWidth(one, scale))),
+    MARGIN_RIGHT + (all.some((row) => row.note !== undefined) ? noteRoom : 0),
+    ...panels.flatMap(({ rows, scale }) => rows.map((row) => labelWidth(row, scale))),
   );
   const width = (STATIC_WIDTH - left - right) * (across[1] - across[0]);
   let top = 0;
@@ -104,7 +103,7 @@ export function plotStacks<K extends string>(
 /** Returns the width, in pixels, of the total and the note at the end of the longest bar; 0 without a note. */
 function labelWidth<K extends string>({ values, note }: StackRow<K>, { divisor }: Scaled): number {
   if (note === undefined) return 0;
-  const total = Object.values<number | undefined>(values).reduce<number>((sum, one = 0) => sum + one, 0);
+  const total = Object.values<number | undefined>(values).reduce<number>((sum, value = 0) => sum + value, 0);
   return textWidth(`${short(total / divisor)} ${note}`, 11) * 1.05 + 12;
 }
 
@@ -128,7 +127,7 @@ function stackPanel<K extends string>(
   const reach = (panel.reach ?? 0) / scale.divisor;
   const high = Math.max(...stacks.map((stack) => stack.high), reach, low === 0 ? 1e-9 : 0);
   const range = [low * 1.15, high + (high - low) * 0.02] as const;
-  const names = rows.map(({ name }) => wrappedMarkup(name, 11, left - 14, (line) => strong(safe(line))));
+  const names = rows.map(({ name }) => nameLines(name, left - 14));
   const perUnit = width / (range[1] - range[0]);
   const traceOf = (key: K) => {
     const items = stacks.flatMap(({ segments }, at) =>

@@ -63,8 +63,8 @@ export interface FirstDifference {
 
 /** The numbers that a figure of two runs shows. */
 export interface ParityParts {
-  readonly one: NamedView;
-  readonly other: NamedView;
+  readonly base: NamedView;
+  readonly compared: NamedView;
   readonly steps: readonly ParityStep[];
   readonly parameters: readonly ParityParameter[];
   readonly tolerance: number;
@@ -82,7 +82,9 @@ export function lossDifference({
 
 /** Returns a step's differences of the loss, of gradients and of parameters; null if there is nothing to compare. */
 export function differencesOf(step: ParityStep): readonly (number | null)[] {
-  return [lossDifference(step), step.gradient, step.parameter].map((one) => one?.relative ?? null);
+  return [lossDifference(step), step.gradient, step.parameter].map(
+    (difference) => difference?.relative ?? null,
+  );
 }
 
 /** Returns the name of the module that has a parameter: 'blocks.0.qkv' of 'blocks.0.qkv.weight'. */

@@ -1,8 +1,10 @@
 import { createFigure, type Figure, type Title } from '../figure';
 import { counted } from '../format';
-import { safe } from '../grammar/ink';
-import { plot } from '../grammar/plot';
-import { textWidth } from '../grammar/text-width';
+import { log10, niceTicks, rowAxis, rowRange, titled } from '../grammar/axes';
+import { bold, safe, soft, strong, widestLabel, wrapped } from '../grammar/ink';
+import { dots, line, lineColor, note, ruleX, ruleY } from '../grammar/marks';
+import { NEUTRAL } from '../grammar/palette';
+import { type Panel, plot } from '../grammar/plot';
 import type { Table } from '../table';
 import {
   differencesOf,
@@ -11,10 +13,10 @@ import {
   lossDifference,
   moduleOf,
   type NamedView,
+  type ParityParameter,
   type ParityParts,
   shortened,
 } from './parity-data';
-import { groupsOf, linesOf, modulesPanel, stepsPanel, valueAxis } from './parity-panels';
 import { communicationBeside, memoryBeside, parametersTable, stepsTable } from './parity-tables';
 
 /** A comparison of two runs, which a notebook shows as a figure. */
@@ -36,12 +38,12 @@ export interface ParityFigure extends Figure {
 
 /** Draws how much losses, gradients and parameters differ between two runs: over the steps, and by part of the model. */
 export function parityFigure(parts: ParityParts): ParityFigure {
-  const { one, other, tolerance } = parts;
+  const { base, compared, tolerance } = parts;
   const first = firstDifference(parts);
   const parameters = parametersTable(parts);
   const groups = groupsOf(parts.parameters);
   const names = groups.map(({ name }) => linesOf(name));
-  const left = Math.max(...names.flat().map((line) => textWidth(line, 11) * 1.1)) + 14;
+  const left = widestLabel(names.flat()) + 14;
   const row = 3 + 14 * Math.max(...names.map(({ length }) => length));
   const axis = valueAxis(parts);
   const figure = createFigure({
@@ -56,21 +58,21 @@ export function parityFigure(parts: ParityParts): ParityFigure {
   const tables = {
     steps: stepsTable(parts),
     parameters,
-    comm: communicationBeside(one, other),
-    memory: memoryBeside(one, other),
+    comm: communicationBeside(base, compared),
+    memory: memoryBeside(base, compared),
   };
   return { ...figure, ...tables, isEqual: first === null, tolerance, first };
 }
 
 function firstDifference({ steps, tolerance }: ParityParts): FirstDifference | null {
-  for (const one of steps) {
-    const { step, first } = one;
+  for (const parityStep of steps) {
+    const { step, first } = parityStep;
     if (first !== null) {
       const { what, name, absolute, relative } = first;
-      const said = one.losses === null ? 'initial parameter' : what;
+      const said = parityStep.losses === null ? 'initial parameter' : what;
       return { step, what: said, module: moduleOf(name), parameter: name, absolute, relative };
     }
-    const loss = lossDifference(one);
+    const loss = lossDifference(parityStep);
     if (loss !== null && !(loss.relative <= tolerance))
       return { step, what: 'loss', module: null, parameter: null, ...loss };
   }
@@ -97,8 +99,136 @@ function findingOf({ steps }: ParityParts, first: FirstDifference | null): Title
   return [...wordings.flatMap((wording) => [`${wording}, ${by}`, wording])];
 }
 
-function subtitleOf({ one, other, tolerance }: ParityParts): string {
+function subtitleOf({ base, compared, tolerance }: ParityParts): string {
   const place = ({ name, view }: NamedView): string =>
     `${safe(name)} (${view.strategy}, ${counted(view.world, 'rank')})`;
-  return `${place(one)} and ${place(other)}: largest difference ÷ largest element; tolerance ${digits(tolerance)}.`;
+  return `${place(base)} and ${place(compared)}: largest difference ÷ largest element; tolerance ${digits(tolerance)}.`;
+}
+
+/** The least power of ten on the axis; differences of 0 are drawn there. */
+const LEAST_POWER = -9;
+
+/** Returns the range and ticks of differences on a logarithmic axis. See [Note: logarithmic axes]. */
+function valueAxis({ steps, parameters, tolerance }: ParityParts) {
+  const all = [
+    tolerance,
+    ...steps.flatMap(differencesOf).map((value) => value ?? 0),
+    ...parameters.flatMap(({ parameter, gradient }) => [parameter.relative, gradient?.relative ?? 0]),
+  ];
+  const shown = all.filter((value) => value > 0 && Number.isFinite(value)).map(log10);
+  const low = Math.max(LEAST_POWER, Math.floor(Math.min(...shown)) - 1);
+  const high = Math.ceil(Math.max(...shown) + 0.2);
+  const every = Math.max(1, Math.ceil((high - low) / 5));
+  const powers = Array.from({ length: Math.floor((high - low) / every) + 1 }, (_, i) => low + i * every);
+  return {
+    range: [low - 0.3, high] as const,
+    tickvals: powers,
+    ticktext: powers.map((power) => soft(power === low ? '≤' : '') + soft(`1e${power}`)),
+    /** Returns the coordinate at which a difference is drawn. */
+    at: (value: number): number => (Number.isFinite(value) ? Math.max(low, log10(value)) : high),
+  };
+}
+
+type ValueAxis = ReturnType<typeof valueAxis>;
+
+const KINDS = ['loss', 'gradients', 'parameters'] as const;
+/** The width, in pixels, of the widest line of a part's name. */
+const NAME_PIXELS = 150;
+const LIMIT = { width: 1, color: NEUTRAL, dash: 'dash' } as const;
+
+/** Draws the largest differences of each step. */
+function stepsPanel({ steps, tolerance }: ParityParts, { at, ...axis }: ValueAxis): Panel {
+  const [first, last] = [steps[0]?.step ?? 0, steps.at(-1)?.step ?? 1];
+  const across = [first - 0.3, last + 0.3] as const;
+  return {
+    x: {
+      domain: [0, 0.4],
+      range: across,
+      tickvals: niceTicks([first, last], 6).filter(Number.isInteger),
+      ...titled('step'),
+    },
+    y: { ...axis, ...titled('relative difference') },
+    heading: 'Largest difference per step',
+    data: KINDS.map((name, i) => {
+      const points = steps.flatMap((parityStep) => {
+        const value = differencesOf(parityStep)[i] ?? null;
+        return value === null ? [] : { x: parityStep.step, value };
+      });
+      return line(
+        { x: points.map(({ x }) => x), y: points.map(({ value }) => at(value)) },
+        { width: i === 0 ? 3 : 1.6, color: lineColor(i) },
+        {
+          name: soft(name),
+          mode: 'lines+markers',
+          marker: { size: i === 0 ? 8 : 6, color: lineColor(i) },
+          text: points.map(({ value }) => digits(value)),
+          hovertemplate: `step %{x}, ${name}: <b>%{text}</b><extra></extra>`,
+        },
+      );
+    }),
+    shapes: [ruleY(at(tolerance), across, LIMIT)],
+    annotations: [
+      note(across[0], at(tolerance), soft('tolerance'), { yanchor: 'bottom', xshift: 2, font: { size: 10 } }),
+    ],
+  };
+}
+
+/** A part of the model with its largest differences. */
+interface Group {
+  readonly name: string;
+  readonly gradient: number | null;
+  readonly parameter: number;
+}
+
+/** Returns the largest differences of each block, and of each module outside of blocks, in the model's order. */
+export function groupsOf(parameters: readonly ParityParameter[]): Group[] {
+  const groups = new Map<string, Group>();
+  for (const { name, parameter, gradient } of parameters) {
+    const key = /^.*?\.\d+(?=\.)/.exec(name)?.[0] ?? (moduleOf(name) || name);
+    const known = groups.get(key);
+    const most = (a: number | null | undefined, b: number | null): number | null =>
+      a == null ? b : b === null || a > b || Number.isNaN(a) ? a : b;
+    groups.set(key, {
+      name: key,
+      gradient: most(known?.gradient, gradient?.relative ?? null),
+      parameter: most(known?.parameter, parameter.relative) ?? 0,
+    });
+  }
+  return [...groups.values()];
+}
+
+/** Returns the lines in which a panel shows the name of a part of the model. */
+export function linesOf(name: string): string[] {
+  return wrapped(name, 11, NAME_PIXELS);
+}
+
+/** Draws the largest differences of each part of the model over all steps. */
+function modulesPanel(
+  groups: readonly Group[],
+  { at, ...axis }: ValueAxis,
+  tolerance: number,
+  left: number,
+): Panel {
+  const range = rowRange(groups.length);
+  const drawn = (i: 1 | 2, of: (group: Group) => number | null) =>
+    dots(
+      groups.flatMap((group, y) => {
+        const value = of(group);
+        return value === null
+          ? []
+          : { x: at(value), y, text: `${safe(group.name)}, ${KINDS[i]}: ${bold(digits(value))}` };
+      }),
+      { size: i === 1 ? 9 : 6, color: lineColor(i) },
+      { showlegend: false },
+    );
+  return {
+    x: { domain: [0.44 + left / 720, 1], ...axis, ...titled('relative difference') },
+    y: rowAxis(
+      groups.map(({ name }) => linesOf(name).map(safe).map(strong).join('<br>')),
+      range,
+    ),
+    heading: 'By part of the model',
+    data: [...drawn(1, ({ gradient }) => gradient), ...drawn(2, ({ parameter }) => parameter)],
+    shapes: [ruleX(at(tolerance), range, LIMIT)],
+  };
 }

@@ -1,6 +1,6 @@
 import { type Bytes, MEMORY_CAUSES, type MemoryCause, sumOf } from '../../core';
 import { type BytesByCause, memoryAtPeak, totalBytes } from '../../ledger';
-import { kindsOf } from '../comm-case';
+import { kindsOf } from '../comm-words';
 import { byteScale, inUnit } from '../format';
 import { higherPeak, type RunView, recordsOfStep } from '../run-view';
 import { createTable, numbers, type Table } from '../table';
@@ -10,8 +10,8 @@ import { digits, lossDifference, type NamedView, type ParityParts } from './pari
  * Returns a table of the collectives of both runs per rank and step, by cause and operation. The title says how many bytes each
  * rank receives.
  */
-export function communicationBeside(one: NamedView, other: NamedView): Table {
-  const [mine, its] = [one, other].map(
+export function communicationBeside(base: NamedView, compared: NamedView): Table {
+  const [mine, its] = [base, compared].map(
     ({ view }) => new Map(kindsOf(view).map((kind) => [keyOf(kind), kind])),
   );
   const keys = [...new Set([...(mine?.keys() ?? []), ...(its?.keys() ?? [])])];
@@ -41,8 +41,8 @@ export function communicationBeside(one: NamedView, other: NamedView): Table {
   const title =
     received === theirs
       ? `Each rank receives the same bytes per step: ${inUnit(received, scale)}`
-      : `Each rank receives ${inUnit(received, scale)} per step in ${one.name}, ${inUnit(theirs, scale)} in ${other.name}`;
-  return createTable(rows, { title: `${title} (other: ${other.name})`, columns });
+      : `Each rank receives ${inUnit(received, scale)} per step in ${base.name}, ${inUnit(theirs, scale)} in ${compared.name}`;
+  return createTable(rows, { title: `${title} (other: ${compared.name})`, columns });
 }
 
 function keyOf({ cause, op }: { readonly cause: string; readonly op: string }): string {
@@ -53,8 +53,8 @@ function keyOf({ cause, op }: { readonly cause: string; readonly op: string }): 
  * Returns a table of both runs' bytes by cause, at the peak of the rank that holds most. The title names the largest
  * difference.
  */
-export function memoryBeside(one: NamedView, other: NamedView): Table {
-  const [mine, its] = [peakOf(one.view), peakOf(other.view)];
+export function memoryBeside(base: NamedView, compared: NamedView): Table {
+  const [mine, its] = [peakOf(base.view), peakOf(compared.view)];
   const causes = MEMORY_CAUSES.filter((cause) => mine[cause] + its[cause] > 0);
   const rows = causes.map((cause) => ({
     cause,
@@ -65,12 +65,12 @@ export function memoryBeside(one: NamedView, other: NamedView): Table {
   const totals = { bytes: totalBytes(mine), otherBytes: totalBytes(its) };
   const all = { cause: 'all', ...totals, moreBytes: totals.otherBytes - totals.bytes };
   return createTable([...rows, all], {
-    title: memoryFinding(other.name, all.moreBytes, rows),
+    title: memoryFinding(compared.name, all.moreBytes, rows),
     columns: [
       { key: 'cause' },
-      { key: 'bytes', title: one.name },
-      { key: 'otherBytes', title: other.name },
-      { key: 'moreBytes', title: `more in ${other.name}` },
+      { key: 'bytes', title: base.name },
+      { key: 'otherBytes', title: compared.name },
+      { key: 'moreBytes', title: `more in ${compared.name}` },
     ],
   });
 }
@@ -94,7 +94,7 @@ function memoryFinding(
 }
 
 /** Returns both losses and the largest differences of each step. */
-export function stepsTable({ steps, one, other }: ParityParts): Table {
+export function stepsTable({ steps, base, compared }: ParityParts): Table {
   const rows = steps.map((step) => ({
     step: step.step,
     loss: step.losses?.[0] ?? null,
@@ -109,8 +109,8 @@ export function stepsTable({ steps, one, other }: ParityParts): Table {
   const columns = [
     ...[
       { key: 'step' },
-      { key: 'loss', title: `loss, ${one.name}` },
-      { key: 'otherLoss', title: `loss, ${other.name}` },
+      { key: 'loss', title: `loss, ${base.name}` },
+      { key: 'otherLoss', title: `loss, ${compared.name}` },
     ],
     { key: 'lossDifference', title: 'difference', format },
     { key: 'gradientDifference', title: 'gradients differ by', format },

@@ -191,10 +191,10 @@ function findingOf([own, baseline]: readonly Model[]): Title {
   const runs = count === 1 ? 'one unseen run' : `${count.toLocaleString('en-US')} unseen runs`;
   const finding = `mean error on ${runs} is ${percentOf(mean)}`;
   if (baseline === undefined) return [`The planner’s ${finding}`];
-  const other = percentOf(baseline.accuracy.mean);
+  const baselineError = percentOf(baseline.accuracy.mean);
   return [
-    `The planner’s ${finding}; with ${baseline.name} it is ${other}`,
-    `The ${finding}; with ${baseline.name} it is ${other}`,
+    `The planner’s ${finding}; with ${baseline.name} it is ${baselineError}`,
+    `The ${finding}; with ${baseline.name} it is ${baselineError}`,
     `The planner’s ${finding}`,
   ];
 }

@@ -15,7 +15,7 @@ import { byteScale, inUnit, percent, quoted, short } from '../format';
 import { safe, unescaped } from '../grammar/ink';
 import { CAUSE_STYLE, capacity, plotStacks, type StackPanel } from '../grammar/stacks';
 import { createTable } from '../table';
-import { fitText, layoutName, layoutWords } from './plan-table';
+import { fitText, layoutName, layoutWords } from './plan-texts';
 
 const NOTE_ROOM = 90;
 
@@ -61,13 +61,13 @@ export function planMemory(
     subtitle: layoutWords(layout),
     ...plotMemory(rows, { heading: safe(name), stated, capacities: [reservableBytes(layout)] }),
     table: createTable(
-      (stages.length === 0 ? [memory] : stages).flatMap((one) =>
+      (stages.length === 0 ? [memory] : stages).flatMap((memoryOfStage) =>
         CAUSES.map((cause) => ({
           case: name,
-          ...(stages.length === 0 ? {} : { stage: one.stage }),
+          ...(stages.length === 0 ? {} : { stage: memoryOfStage.stage }),
           cause,
           ...(stated === undefined ? {} : { documentedBytes: stated[cause] ?? null }),
-          predictedBytes: memoryCauses(one)[cause],
+          predictedBytes: memoryCauses(memoryOfStage)[cause],
         })),
       ),
     ),

@@ -1,12 +1,12 @@
 import { ConfigError, type Seconds, sumOf } from '../../core';
 import type { AnyLayout, ComputeCause, Estimate, Planned } from '../../planner';
-import { createFigure, type Figure, type Quantities, type Title } from '../figure';
+import { createFigure, type Figure, type Quantities, quantity, type Title } from '../figure';
 import { inUnit, percent, quoted, type Scaled, short, timeScale } from '../format';
 import { safe } from '../grammar/ink';
 import { CAUSE_FILL, type Fill, PHASE_FILL, WAIT_FILL } from '../grammar/palette';
 import { plotStacks, type StackRow, type StackStyle } from '../grammar/stacks';
 import { createTable, type Table } from '../table';
-import { layoutName, layoutWords, utilizationText } from './plan-table';
+import { layoutName, layoutWords, utilizationText } from './plan-texts';
 
 /** The parts of an iteration's time. */
 type TimeCause = ComputeCause | 'communication' | 'bubble';
@@ -146,20 +146,17 @@ function quantitiesOf(rows: readonly TimeRow[], unit: string): Quantities {
   const [first] = rows;
   if (first === undefined) return {};
   const total = totalOf(first) || 1;
-  const quantity = (cause: TimeCause, what: string) => ({
-    value: ((first.seconds[cause] ?? 0) / total) * 100,
-    unit: '%',
-    says: (part: string) => `with ${quoted(first.name)}, ${part} of the time is spent in ${what}`,
-  });
+  const shareOf = (cause: TimeCause, what: string) =>
+    quantity(
+      ((first.seconds[cause] ?? 0) / total) * 100,
+      '%',
+      (part) => `with ${quoted(first.name)}, ${part} of the time is spent in ${what}`,
+    );
   return {
-    commShare: quantity('communication', 'waiting for communication'),
-    bubbleShare: quantity('bubble', 'the bubble'),
-    productShare: quantity('products', 'matmuls'),
-    iterationSeconds: {
-      value: total,
-      unit: 's',
-      says: (s) => `one ${unit} takes ${s} with ${quoted(first.name)}`,
-    },
+    commShare: shareOf('communication', 'waiting for communication'),
+    bubbleShare: shareOf('bubble', 'the bubble'),
+    productShare: shareOf('products', 'matmuls'),
+    iterationSeconds: quantity(total, 's', (s) => `one ${unit} takes ${s} with ${quoted(first.name)}`),
   };
 }
 

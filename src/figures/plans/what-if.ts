@@ -1,22 +1,15 @@
 import { type Bytes, ConfigError } from '../../core';
 import type { Estimate } from '../../planner';
-import { createFigure, type Figure } from '../figure';
-import { byteScale, inUnit, short, timeScale } from '../format';
+import { createFigure, type Figure, type Quantities, quantity, type Title } from '../figure';
+import { byteScale, counted, inUnit, quoted, short, timeScale } from '../format';
 import { columnAxis, titled } from '../grammar/axes';
-import { bold, safe, soft, strong } from '../grammar/ink';
+import { bold, fits, safe, soft, strong, wrapped, wrappedMarkup } from '../grammar/ink';
 import { columns, line, note, ruleY } from '../grammar/marks';
 import { type Fill, NEUTRAL_FILL, OVER, PHASE_FILL } from '../grammar/palette';
 import { type Facet, type Panel, plotFacets } from '../grammar/plot';
 import type { Annotation, Axis, BarTrace, ScatterTrace } from '../grammar/plotly';
 import { STATIC_WIDTH } from '../grammar/template';
-import { fits, wrapped, wrappedMarkup } from '../grammar/text-width';
-import {
-  settingQuantities,
-  settingsTable,
-  type WhatIfKnob,
-  type WhatIfSetting,
-  whatIfFinding,
-} from './what-if-settings';
+import { createTable, type Table } from '../table';
 
 const FRAME = { top: 70, left: 56, right: 14, foot: 14 } as const;
 /** Heights of a row of panels, top to bottom, in pixels. */
@@ -51,7 +44,7 @@ export function whatIfFigure(
   knobs: readonly WhatIfKnob[],
   { capacityBytes, subtitle }: { readonly capacityBytes: Bytes; readonly subtitle: string },
 ): Figure {
-  const settings = knobs.flatMap((one) => one.settings);
+  const settings = knobs.flatMap((knob) => knob.settings);
   if (settings.length === 0) throw new ConfigError('no knob to change; pass at least one with a setting');
   const longest = Math.max(...settings.map(({ seconds }) => seconds.high));
   const largest = Math.max(capacityBytes, ...settings.map(({ memoryBytes }) => memoryBytes.high));
@@ -116,10 +109,10 @@ interface Bar extends Estimate {
 }
 
 function knobPanel({ settings }: WhatIfKnob, facet: Facet, row: Row): Panel {
-  const shown = settings.map((one): Bar => {
-    const { value, low, high } = row.of(one);
+  const shown = settings.map((setting): Bar => {
+    const { value, low, high } = row.of(setting);
     const { divisor } = row;
-    return { ...one, value: value / divisor, low: low / divisor, high: high / divisor };
+    return { ...setting, value: value / divisor, low: low / divisor, high: high / divisor };
   });
   return {
     x: { ...columnAxis(null, shown.length), domain: facet.across },
@@ -174,4 +167,104 @@ function values(shown: readonly Bar[], facet: Facet, row: Row): Annotation[] {
     const onBar = `<span style="color:${isFitting ? '#fff' : '#111'}">${short(value)}</span>`;
     return note(i, isInside ? 0 : Math.max(value, high), isInside ? onBar : strong(short(value)), place);
   });
+}
+
+/** The figure's layout, in which one knob has another value. */
+export interface WhatIfSetting {
+  /** The knob's value as text: '4'. */
+  readonly name: string;
+  readonly seconds: Estimate;
+  readonly memoryBytes: Estimate;
+  readonly fits: boolean;
+  /** Whether the figure's layout itself has this value. */
+  readonly isBase: boolean;
+  /** Whether this setting changes the tokens per iteration, so that `seconds` was scaled to the tokens of the layout. */
+  readonly isScaled: boolean;
+}
+
+/** A knob, and the values to which it is set while the other knobs do not change. */
+export interface WhatIfKnob {
+  readonly knob: string;
+  readonly settings: readonly WhatIfSetting[];
+}
+
+/** Makes a table with a row per setting. */
+function settingsTable(knobs: readonly WhatIfKnob[]): Table {
+  return createTable(
+    knobs.flatMap(({ knob, settings }) =>
+      settings.map(({ name, seconds, memoryBytes, fits, isBase, isScaled }) => ({
+        knob,
+        setting: name,
+        seconds: seconds.value,
+        lowSeconds: seconds.low,
+        highSeconds: seconds.high,
+        memoryBytes: memoryBytes.value,
+        lowMemoryBytes: memoryBytes.low,
+        highMemoryBytes: memoryBytes.high,
+        fits,
+        isBase,
+        isScaled,
+      })),
+    ),
+  );
+}
+
+/** Returns the numbers that a reader may guess. */
+function settingQuantities(settings: readonly WhatIfSetting[]): Quantities {
+  const fitting = settings.filter((setting) => setting.fits);
+  const times = fitting.map(({ seconds }) => seconds.value);
+  const spread = times.length === 0 ? 1 : Math.max(...times) / Math.min(...times);
+  return {
+    numFitting: quantity(fitting.length, '', (count) => `${count} of ${settings.length} settings fit`),
+    timeSpread: quantity(
+      spread,
+      '×',
+      (times) => `the slowest setting that fits takes ${times} as long as the fastest`,
+    ),
+  };
+}
+
+/** Names the knobs that change time and peak most. */
+function whatIfFinding(knobs: readonly WhatIfKnob[]): Title {
+  const time = widest(knobs, ({ seconds }) => seconds.value);
+  const memory = widest(knobs, ({ memoryBytes }) => memoryBytes.value);
+  const settings = knobs.flatMap((knob) => knob.settings);
+  const fitting = settings.filter(({ fits }) => fits).length;
+  const count = `${fitting} of ${counted(settings.length, 'setting')} fit`;
+  if (time.ratio < 1.005 && memory.ratio < 1.005) return [`No knob changes the time or the peak; ${count}`];
+  const peaks = rangeText(memory.low, memory.high);
+  if (time.knob === memory.knob) {
+    return [
+      `${quoted(time.knob)} changes time (${time.ratio.toFixed(1)}×) and peak (${peaks}) most; ${count}`,
+      `${quoted(time.knob)} changes both the time and the peak most; ${count}`,
+    ];
+  }
+  return [
+    `Largest effect on time: ${time.knob} (${time.ratio.toFixed(1)}×); on the peak: ${memory.knob} (${peaks})`,
+    `Largest effect on time: ${time.knob} (${time.ratio.toFixed(1)}×); on peak: ${memory.knob} (${peaks})`,
+    `Largest effect on time: ${time.knob} (${time.ratio.toFixed(1)}×); on the peak: ${memory.knob}`,
+    `The time changes by up to ${time.ratio.toFixed(1)}×; ${count}`,
+  ];
+}
+
+interface Widest {
+  readonly knob: string;
+  readonly ratio: number;
+  readonly low: number;
+  readonly high: number;
+}
+
+function widest(knobs: readonly WhatIfKnob[], size: (setting: WhatIfSetting) => number): Widest {
+  const ranges = knobs.map(({ knob, settings }): Widest => {
+    const values = settings.map(size);
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    return { knob, ratio: high / (low || 1), low, high };
+  });
+  return ranges.reduce((a, b) => (b.ratio > a.ratio ? b : a));
+}
+
+/** Formats a range, as '37.2–92.9 GB', rounded like the numbers in the bars. */
+function rangeText(low: number, high: number): string {
+  const { divisor, unit } = byteScale(high);
+  return `${short(low / divisor)}–${short(high / divisor)} ${unit}`;
 }

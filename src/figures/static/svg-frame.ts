@@ -46,9 +46,9 @@ export function frameOf(layout: Layout): Frame {
   );
   const papers = new Map(['paper x', 'paper y'].map((id) => [id, scaleOf(id, id === 'paper x', {})]));
   const scale = (id: string): Scale => {
-    const found = scales.get(id) ?? papers.get(id);
-    if (found === undefined) throw new Error(`figure refers to axis ${id}, which its layout lacks`);
-    return found;
+    const known = scales.get(id) ?? papers.get(id);
+    if (known === undefined) throw new Error(`figure refers to axis ${id}, which its layout lacks`);
+    return known;
   };
   return { height: layout.height, margin, scales, scale };
 }
@@ -72,9 +72,9 @@ export function svgAxes(frame: Frame, { soft: fill }: Theme): string[] {
 
 function axisParts({ scale: scaleOf, margin }: Frame, scale: Scale, fill: string): string[] {
   const { axis, isX, range } = scale;
-  const other = scaleOf(axis.anchor ?? (isX ? 'y' : 'x'));
+  const crossing = scaleOf(axis.anchor ?? (isX ? 'y' : 'x'));
   const line = (value: number, to: number, stroke = ''): string => {
-    const [at, from] = [scale.pixel(value), other.from];
+    const [at, from] = [scale.pixel(value), crossing.from];
     const ends = isX ? { x1: at, x2: at, y1: from, y2: to } : { x1: from, x2: to, y1: at, y2: at };
     return element('line', { ...ends, stroke });
   };
@@ -84,23 +84,23 @@ function axisParts({ scale: scaleOf, margin }: Frame, scale: Scale, fill: string
   const label = (value: number, i: number): string => {
     const text = axis.ticktext?.[i] ?? value.toFixed(decimals).replace('-', '−');
     const at = scale.pixel(value);
-    if (isX) return svgText(at, other.from + 6 + size, text, { size, anchor: 'middle', fill });
-    return svgText(other.from - 7, at + baseline(text, size), text, { size, anchor: 'end', fill });
+    if (isX) return svgText(at, crossing.from + 6 + size, text, { size, anchor: 'middle', fill });
+    return svgText(crossing.from - 7, at + baseline(text, size), text, { size, anchor: 'end', fill });
   };
   const hasZero = axis.zeroline === true && range[0] < 0 && range[1] > 0;
   const { text = '' } = axis.title ?? {};
   const middle = (scale.from + scale.to) / 2;
   const style = { size: 11, anchor: 'middle', fill } as const;
   const title = isX
-    ? svgText(middle, other.from + 36, text, style)
-    : svgText(Math.max(14, other.from - margin.l + 14), middle, text, { ...style, isTurned: true });
+    ? svgText(middle, crossing.from + 36, text, style)
+    : svgText(Math.max(14, crossing.from - margin.l + 14), middle, text, { ...style, isTurned: true });
   return [
     ...ticks.flatMap((value, i) => [
-      ...(axis.showgrid === false ? [] : [line(value, other.to, axis.gridcolor)]),
-      ...(axis.ticks === '' ? [] : [line(value, other.from + (isX ? 4 : -4), axis.tickcolor)]),
+      ...(axis.showgrid === false ? [] : [line(value, crossing.to, axis.gridcolor)]),
+      ...(axis.ticks === '' ? [] : [line(value, crossing.from + (isX ? 4 : -4), axis.tickcolor)]),
       ...(axis.showticklabels === false ? [] : [label(value, i)]),
     ]),
-    ...(hasZero ? [line(0, other.to, axis.zerolinecolor)] : []),
+    ...(hasZero ? [line(0, crossing.to, axis.zerolinecolor)] : []),
     ...(text === '' ? [] : [title]),
   ];
 }

@@ -1,6 +1,6 @@
 import { count, finite, instance, listOf, ofKind, parseOptions, type ShapeOf, text } from '../../config';
 import { ConfigError, DISPLAY } from '../../core';
-import { createTable, layoutWords, type Table } from '../../figures';
+import { createTable, planTexts, type Table } from '../../figures';
 import {
   ADVICE_GRID,
   type AdviceFinding,
@@ -69,8 +69,8 @@ function adviceCases({ statement, cases }: AdviceFinding): Table {
       nicGbit: one.nicGbit,
       holds: one.holds,
       ratio: one.ratio,
-      advised: one.advised === null ? 'does not fit' : layoutWords(one.advised),
-      best: layoutWords(one.best),
+      advised: one.advised === null ? 'does not fit' : planTexts.layoutWords(one.advised),
+      best: planTexts.layoutWords(one.best),
     })),
     { title: statement },
   );

@@ -2,11 +2,11 @@ import { fields, type OptionKind, requireKind } from '../../config';
 import { ConfigError } from '../../core';
 import {
   type Comparison,
-  comparePlans,
   compareRuns,
   type Figure,
   type PlanComparison,
   type PlanMemoryOptions,
+  planFigures,
   type RunView,
   sessionGuesses,
 } from '../../figures';
@@ -70,5 +70,7 @@ export function compare(
     ]);
     return scaling(Object.fromEntries(subjects), options as ScalingOptions); // `scaling` checks them
   }
-  return sessionGuesses().reveal(comparePlans(plans, what as PlanComparison, options as PlanMemoryOptions)); // `comparePlans` checks both
+  return sessionGuesses().reveal(
+    planFigures.compared(plans, what as PlanComparison, options as PlanMemoryOptions),
+  ); // `comparePlans` checks both
 }

@@ -1,4 +1,4 @@
-import { accuracyFigure, type Figure, sessionGuesses } from '../../figures';
+import { type Figure, planFigures, sessionGuesses } from '../../figures';
 import { judgedRuns } from '../../planner';
 import { advice } from './advice';
 import { predictions } from './predictions';
@@ -10,5 +10,5 @@ export const planner = { accuracy, advice, predictions } as const;
 function accuracy(): Figure {
   const runs = judgedRuns();
   const subtitle = `${runs.length.toLocaleString('en-US')} iterations of Megatron-DeepSpeed on one node of A100 (vTrain); band: ±8%.`;
-  return sessionGuesses().reveal(accuracyFigure(runs, { baselineName: 'one fixed MFU', subtitle }));
+  return sessionGuesses().reveal(planFigures.accuracy(runs, { baselineName: 'one fixed MFU', subtitle }));
 }

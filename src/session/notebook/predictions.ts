@@ -1,10 +1,10 @@
 import { type ProgressPlace, withProgress } from '../../cell';
 import { formatBytes, formatSeconds, type Shown, shownAsText, withShown } from '../../core';
 import {
-  accuracyFigure,
   type Column,
   createTable,
   type Figure,
+  planFigures,
   sessionGuesses,
   type Table,
 } from '../../figures';
@@ -74,7 +74,7 @@ export function predictionsOf({ measured, runs }: OwnRuns): Predictions {
       `Calibrated on one job of ${measured.world} ranks.`,
   ].join('\n');
   const subtitle = `${runs.length} kinds of steps on this machine, predicted from one job of ${measured.world} ranks; band: ±8%.`;
-  const figure = (): Figure => sessionGuesses().reveal(accuracyFigure(pairs, { subtitle }));
+  const figure = (): Figure => sessionGuesses().reveal(planFigures.accuracy(pairs, { subtitle }));
   const errors = { meanError: mean, worstError: worst, dataParallelError, modelParallelError };
   const fields = { measured, runs, ...errors, isExactInBytes, table, figure };
   return withShown(fields, shownAsText(text));

@@ -8,7 +8,7 @@ import {
   type ShapeOf,
   type TrainConfigInput,
 } from '../../config';
-import { type Figure, rankedLayouts, recommendationNotes, recommendationTable } from '../../figures';
+import { type Figure, planFigures, planTexts } from '../../figures';
 import {
   configOfLayout,
   type Loss,
@@ -103,7 +103,7 @@ function createRecommended(found: Recommendation): Recommended {
     numCandidates: found.numCandidates,
     numFitting: found.numFitting,
     notTried: found.notTried,
-    ...tableView(recommendationTable(found), recommendationNotes(found)),
-    figure: () => rankedLayouts(found),
+    ...tableView(planTexts.recommendationTable(found), planTexts.recommendationNotes(found)),
+    figure: () => planFigures.recommendation(found),
   };
 }

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { withProgressSync } from '../../cell';
 import { countSchema, parseOptions, type ShapeOf, type TrainConfigInput, wholeSchema } from '../../config';
 import { ConfigError, formatBytes, warnOnce } from '../../core';
-import { type Figure, sessionGuesses, type TrafficOptions, trafficMatrix } from '../../figures';
+import { type Figure, runFigures, sessionGuesses, type TrafficOptions } from '../../figures';
 import { warnOnStderr } from '../../launch';
 import {
   type BytesBeside,
@@ -74,7 +74,7 @@ export class CountedRun extends DryRun {
     const drawn = parseOptions('traffic({ … })', options, TRAFFIC_OPTIONS);
     const { config, world, records } = this;
     return sessionGuesses().reveal(
-      trafficMatrix({ strategy: config.parallel.strategy, world, records }, drawn),
+      runFigures.traffic({ strategy: config.parallel.strategy, world, records }, drawn),
     );
   }
 

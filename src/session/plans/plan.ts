@@ -4,16 +4,11 @@ import {
   type DataFrame,
   escapeHtml,
   type Figure,
-  inferenceTable,
   type PlanMemoryOptions,
-  planMemory,
-  planNotes,
-  planTable,
-  planTime,
-  readingNotes,
+  planFigures,
+  planTexts,
   type Table,
   type TrafficOptions,
-  withAssumed,
 } from '../../figures';
 import { warnOnStderr } from '../../launch';
 import {
@@ -174,10 +169,13 @@ export function createPlan(subject: PredictedSubject, planned?: Planned): Plan;
 export function createPlan(subject: Subject, planned?: Planned): AnyPlan;
 export function createPlan(subject: Subject, planned = plannedSubject(subject)): AnyPlan {
   const { layout, prediction, assumed = [], withoutEffect = [] } = planned;
-  const notes = [...planNotes({ layout, prediction }), ...readingNotes({ assumed, withoutEffect })];
+  const notes = [
+    ...planTexts.planNotes({ layout, prediction }),
+    ...planTexts.readingNotes({ assumed, withoutEffect }),
+  ];
   const noted = (figure: Figure): Figure =>
     isPredicted(layout)
-      ? withAssumed(figure, assumed)
+      ? planTexts.withAssumed(figure, assumed)
       : figure.withNote("Counted: this library's own kernels and schedule in a dry run, not PyTorch's.");
   return {
     layout,
@@ -194,9 +192,9 @@ export function createPlan(subject: Subject, planned = plannedSubject(subject)):
     fits: prediction.fits,
     largestAssumption: prediction.largestAssumption,
     outside: prediction.outside,
-    ...tableView(planTable(layout, prediction), notes),
-    memory: (options) => noted(planMemory({ layout, prediction }, options)),
-    time: () => noted(planTime({ layout, prediction })),
+    ...tableView(planTexts.planTable(layout, prediction), notes),
+    memory: (options) => noted(planFigures.memory({ layout, prediction }, options)),
+    time: () => noted(planFigures.time({ layout, prediction })),
     explain: () => {
       if (!isPredicted(layout)) throw ownModelRefused('explain');
       return explained({ layout, prediction }).join('\n');
@@ -215,7 +213,7 @@ export function createPlan(subject: Subject, planned = plannedSubject(subject)):
     inference: (request) => {
       if (!isPredicted(layout)) throw ownModelRefused('inference');
       const memory = inferenceMemory(layout, request);
-      return { ...memory, ...tableView(inferenceTable(layout, memory), []) };
+      return { ...memory, ...tableView(planTexts.inferenceTable(layout, memory), []) };
     },
     cost: (length, prices) =>
       costOf({ layout, prediction }, length, prices === undefined ? undefined : priceTable(prices)),

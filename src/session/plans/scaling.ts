@@ -4,12 +4,12 @@ import { ConfigError, isRecord } from '../../core';
 import {
   counted,
   type Figure,
+  ink,
+  planFigures,
+  planTexts,
   type ScalingPoint,
   type ScalingView,
-  safe,
-  scalingCurve,
   sessionGuesses,
-  withAssumed,
 } from '../../figures';
 import { changedInput, type Estimate, isPredicted, scalingEfficiency } from '../../planner';
 import { type AnyPlanned, plannedSubject, type Subject } from './subject';
@@ -61,7 +61,7 @@ export function scaling(subjects: Readonly<Record<string, Subject>>, written: Sc
     name,
     plans: options.counts.map((count) => ({ count, planned: planAt(subject, count, options) })),
   }));
-  const figure = scalingCurve({
+  const figure = planFigures.scaling({
     series: plans.map(({ name, plans: line }) => ({
       name,
       points: line.map(({ count, planned }) =>
@@ -79,7 +79,7 @@ export function scaling(subjects: Readonly<Record<string, Subject>>, written: Sc
     measuredWhat: options.measuredWhat,
   });
   const assumed = plans.flatMap(({ plans: line }) => line.flatMap(({ planned }) => planned.assumed ?? []));
-  return sessionGuesses().reveal(withAssumed(figure, assumed));
+  return sessionGuesses().reveal(planTexts.withAssumed(figure, assumed));
 }
 
 function planAt(subject: Subject, count: number, { countedIn, batch }: ScalingOptions): AnyPlanned {
@@ -137,5 +137,5 @@ function subtitleOf(firsts: readonly AnyPlanned[], { batch }: ScalingOptions): s
       ? `${batch.global} sequences in all`
       : `${counted(globalBatch / gpus, 'sequence')} per GPU`;
   const where = `${model.name} on ${hardware.name}, ${networks.join(' or ')} Gbit/s of network per GPU`;
-  return safe(`${where}, ${strategy}, ${sequences}.`);
+  return ink.safe(`${where}, ${strategy}, ${sequences}.`);
 }

@@ -1,12 +1,5 @@
 import { ConfigError, listed } from '../../core';
-import {
-  type Figure,
-  layoutWords,
-  sessionGuesses,
-  type WhatIfSetting,
-  whatIfFigure,
-  withAssumed,
-} from '../../figures';
+import { type Figure, planFigures, planTexts, sessionGuesses, type WhatIfSetting } from '../../figures';
 import {
   changedInput,
   type Held,
@@ -51,14 +44,14 @@ export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {
   const isScaled = turned.some(({ settings }) => settings.some((one) => one.isScaled));
   const tokens = tokensPerStep(layout).toLocaleString('en-US');
   const work = isScaled ? ` Times are for ${tokens} tokens.` : '';
-  const figure = whatIfFigure(
+  const figure = planFigures.whatIf(
     turned.filter(({ settings }) => settings.length > 0),
     {
       capacityBytes: reservableBytes(layout),
-      subtitle: `${layout.model.name}, ${layout.gpus} x ${layout.hardware.name}, ${layoutWords(layout)}; bold: the plan's settings.${work}`,
+      subtitle: `${layout.model.name}, ${layout.gpus} x ${layout.hardware.name}, ${planTexts.layoutWords(layout)}; bold: the plan's settings.${work}`,
     },
   );
-  const noted = withAssumed(figure, base.assumed);
+  const noted = planTexts.withAssumed(figure, base.assumed);
   return sessionGuesses().reveal(
     refused.length === 0 ? noted : noted.withNote(`Not legal: ${listed(refused.map(({ value }) => value))}.`),
   );

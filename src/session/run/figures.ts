@@ -16,23 +16,17 @@ import {
 import { ConfigError } from '../../core';
 import {
   type CommTimelineOptions,
-  commCauses,
-  commTimeline,
   createTable,
   type DataFrame,
   type Figure,
-  lossCurve,
   type MemoryOptions,
-  memoryFigure,
   notRecorded,
-  pipelineGantt,
-  processTable,
   type RunView,
+  runFigures,
   sessionGuesses,
   shownAsTables,
   type Table,
   type TrafficOptions,
-  trafficMatrix,
 } from '../../figures';
 import { forecastRun, type MetaOwn, type RunForecast } from '../../planner';
 import { type Link, linkText } from '../../wire';
@@ -114,7 +108,7 @@ export abstract class StepFigures {
    */
   memory(options: MemoryOptions = {}): Figure {
     const drawn = parseOptions('memory({ … })', options, MEMORY);
-    return this.#draw(drawn.step, (view) => memoryFigure(view, drawn));
+    return this.#draw(drawn.step, (view) => runFigures.memory(view, drawn));
   }
 
   /**
@@ -127,7 +121,7 @@ export abstract class StepFigures {
   comm(given: CommOptions = {}): Figure {
     const { as, ...options } = parseOptions('comm({ … })', given, COMM);
     return this.#draw(options.step, (view) =>
-      as === 'traffic' ? trafficMatrix(view, options) : commCauses(view),
+      as === 'traffic' ? runFigures.traffic(view, options) : runFigures.comm(view),
     );
   }
 
@@ -139,7 +133,9 @@ export abstract class StepFigures {
   timeline(options: TimelineOptions = {}): Figure {
     const { as, step } = parseOptions('timeline({ … })', options, TIMELINE);
     return this.#draw(step, (view) =>
-      as === 'pipeline' ? pipelineGantt(view, step) : commTimeline(view, step === undefined ? {} : { step }),
+      as === 'pipeline'
+        ? runFigures.pipeline(view, step)
+        : runFigures.timeline(view, step === undefined ? {} : { step }),
     );
   }
 
@@ -147,7 +143,7 @@ export abstract class StepFigures {
   processes(step?: number): Table {
     const { recorded } = this;
     requireSteps(recorded, step);
-    return processTable(recorded.viewOf(step).records, step);
+    return runFigures.processes(recorded.viewOf(step).records, step);
   }
 
   /** Draws the loss over all steps; for a run, with a mark at each reshard. Throws: CONFIG before the first step. */
@@ -224,7 +220,7 @@ export function stepsOfRun(
       const [first, ...later] = history.phases;
       const marks = later.map((phase) => ({ step: phase.firstStep, text: placeText(phase) }));
       const name = later.length === 0 ? (first?.config.parallel.strategy ?? '') : '';
-      return lossCurve(
+      return runFigures.loss(
         [
           {
             name,

@@ -106,11 +106,11 @@ function lastLoss({ parts }: ComparedRun): number {
 }
 
 /** Returns the runs with their names for figures: the engines; if these are equal, the strategies; else 'this run' and 'other run'. */
-function namedViews([one, other]: Pair): { readonly one: NamedView; readonly other: NamedView } {
+function namedViews([one, other]: Pair): { readonly base: NamedView; readonly compared: NamedView } {
   const engineOf = ({ parts: { torch } }: ComparedRun): string =>
     torch === undefined ? 'shardlab' : `PyTorch ${torch.framework}`;
   const strategyOf = ({ parts }: ComparedRun): string => placeText(parts.history.phase);
   const names = [engineOf, strategyOf].find((of) => of(one) !== of(other));
   const [first, second] = names === undefined ? ['this run', 'other run'] : [names(one), names(other)];
-  return { one: { name: first, view: one.run.view }, other: { name: second, view: other.run.view } };
+  return { base: { name: first, view: one.run.view }, compared: { name: second, view: other.run.view } };
 }

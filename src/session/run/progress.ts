@@ -8,7 +8,7 @@ import {
   timeLeft,
 } from '../../cell';
 import { DISPLAY, median, now, type Seconds, type Shown, shownAsText, sumOf, withShown } from '../../core';
-import { counted, escapeHtml, type Figure, LIGHT, lossCurve } from '../../figures';
+import { counted, escapeHtml, type Figure, runFigures } from '../../figures';
 import type { EvaluatedStep } from '../../launch';
 import type { StepResult } from '../../training';
 import type { ReplicaDrift } from './replicas';
@@ -123,7 +123,7 @@ function runningBundle(state: State): MimeBundle {
 
 // While steps run, plotly is not used, because JupyterLab's extension draws a display once and ignores its updates.
 function pictureOf(state: State): string {
-  return state.losses.length < LEAST_POINTS ? '' : curveOf(state).toSvg(LIGHT);
+  return state.losses.length < LEAST_POINTS ? '' : curveOf(state).toSvg();
 }
 
 function finalBundle(state: State, note: string | null): MimeBundle {
@@ -158,7 +158,7 @@ function curveOf(state: State): Figure {
   const evaluations = state.evaluations().filter(({ step }) => step >= firstStep);
   const series = [{ name: '', losses, firstStep, hasOwnLoss, evaluations }];
   const steps = firstStep + (numSteps ?? losses.length) - 1;
-  return lossCurve(series, { speed: speedText(timed), steps });
+  return runFigures.loss(series, { speed: speedText(timed), steps });
 }
 
 /** Returns the number of the first shown step, counted over the whole run. */

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { ConfigError, DISPLAY, type DisplayBundle, ShardlabError, type SpanName, shown } from '../../core';
-import { counted, createTable, lossCurve, type RunView } from '../../figures';
+import { counted, createTable, type RunView, runFigures } from '../../figures';
 import { type CallSink, type CellStep, type RankWork, warnOnStderr } from '../../launch';
 import { SpillFile } from '../../ledger';
 import type { ReplicaSum } from '../../sharding';
@@ -108,7 +108,9 @@ export class Recording extends StepFigures {
       lossFigure: () => {
         if (!losses.some(Number.isFinite)) throw new ConfigError(NO_LOSS);
         const { firstStep } = this.#history.lossesByStep();
-        return lossCurve([{ name: this.name, firstStep, losses, hasOwnLoss: true, unknown: this.#unknown }]);
+        return runFigures.loss([
+          { name: this.name, firstStep, losses, hasOwnLoss: true, unknown: this.#unknown },
+        ]);
       },
       stepsTable: () =>
         createTable(

@@ -17,8 +17,8 @@ import { ConfigError, DISPLAY, type DisplayBundle } from '../../core';
 import {
   counted,
   type ExpertOptions,
-  expertLoads,
   type Figure,
+  runFigures,
   type Table,
   type VideoSheet,
 } from '../../figures';
@@ -190,7 +190,7 @@ export class Run extends RunLoop {
     const steps = this.results.flatMap(({ step, experts, rankRows = {} }) =>
       experts === undefined ? [] : { step, experts, rankRows },
     );
-    if (steps.length > 0) return expertLoads(steps, drawn);
+    if (steps.length > 0) return runFigures.experts(steps, drawn);
     throw new ConfigError(
       'experts() draws the loads of experts, and this run has none yet: await run.step() first, with a model that has experts within its layers',
     );

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { compareRuns } from '../../../src/figures/compare';
 import { Guesses } from '../../../src/figures/guesses';
 import { memoryTimeline } from '../../../src/figures/memory-timeline';
+import { compareRuns } from '../../../src/figures/run-figures';
 import { checkExercise } from '../../../src/session/notebook/exercises';
 import { simulatedRun } from '../../figures/gallery-runs';
 

@@ -4,28 +4,32 @@ import {
   COUNTED,
   type ConfigReading,
   type Estimate,
+  familyOf,
   GENERATIONS,
+  type InferenceMemory,
   isPredicted,
   iterationWords,
+  type Layout,
   type Planned,
   type Prediction,
   peakInBytes,
+  type Recommendation,
   reservableBytes,
 } from '../../planner';
 import type { Figure } from '../figure';
 import { counted } from '../format';
-import { type Column, createTable, numbers, type Table } from '../table';
+import { type CellValue, type Column, createTable, numbers, type Table } from '../table';
 
 /** Makes a table of an iteration's time and a GPU's memory by cause, and of the bytes that a GPU receives. */
 export function planTable(layout: AnyLayout, prediction: Prediction): Table {
   return createTable([...timeRows(prediction), ...memoryRows(prediction)], {
     title: planTitle(layout, prediction),
-    columns: COLUMNS,
+    columns: PLAN_COLUMNS,
   });
 }
 
 /** Describes a plan in one line. */
-export function planTitle(layout: AnyLayout, { seconds, memory, fits, mfu }: Prediction): string {
+function planTitle(layout: AnyLayout, { seconds, memory, fits, mfu }: Prediction): string {
   const { gpus, hardware, model } = layout;
   const room = fitText(fits, peakInBytes(memory), reservableBytes(layout));
   return (
@@ -164,10 +168,130 @@ type PlanRow = Readonly<{
   share: number | null;
 }>;
 
-const COLUMNS: readonly Column[] = [
+const PLAN_COLUMNS: readonly Column[] = [
   { key: 'of', title: '' },
   { key: 'cause' },
   { key: 'seconds', title: 'time', align: 'right', format: numbers(formatSeconds, '') },
   { key: 'bytes', align: 'right', format: numbers(formatBytes, '') },
   { key: 'share', align: 'right', format: numbers((share) => `${(100 * share).toFixed(1)}%`, '') },
+];
+
+/** Makes a table of the memory in which a model generates text. */
+export function inferenceTable(layout: Layout, memory: InferenceMemory): Table {
+  const { batch, seq, weightBytes, cacheBytes, cacheBytesPerToken, totalBytes, mostTokens, fits } = memory;
+  const { model, tp, pp, ep, hardware } = layout;
+  const each = ep > 1 ? ` for each of ${ep} expert-parallel ranks` : '';
+  const rows = [
+    { memory: 'weights', bytes: weightBytes },
+    { memory: 'cache of keys and values', bytes: cacheBytes },
+    { memory: 'both', bytes: totalBytes },
+    { memory: 'cache per token, all layers', bytes: cacheBytesPerToken },
+  ];
+  const title =
+    `${model.name} generates ${counted(batch, 'sequence')} of ${seq.toLocaleString('en-US')} tokens on ${tp * pp * ep} x ${hardware.name}${each}: ` +
+    `${formatBytes(totalBytes)} of ${formatBytes(reservableBytes(layout))} on the fullest GPU, without activations; ` +
+    `this ${fits ? 'fits' : 'does not fit'}; the cache has room for ${counted(mostTokens, 'token')}`;
+  return createTable(rows, {
+    title,
+    columns: [{ key: 'memory' }, { key: 'bytes', align: 'right', format: numbers(formatBytes) }],
+  });
+}
+
+/**
+ * Makes a table of the best layouts, and below these the best layout of every other family, with the reason why the family
+ * lost.
+ */
+export function recommendationTable(recommendation: Recommendation): Table {
+  const ranked = recommendation.ranked.map((planned, i) =>
+    row(planned, { rank: i + 1, why: i === 0 ? 'best' : '' }),
+  );
+  const losses = recommendation.losses.map(({ best, why, undecided }) =>
+    row(best, {
+      rank: null,
+      why: undecided === undefined ? why : `${why} (the intervals overlap)`,
+    }),
+  );
+  const [winner] = recommendation.ranked;
+  const work = winner === undefined ? '' : `; an iteration is ${iterationWords(winner.layout)}`;
+  return createTable([...ranked, ...losses], {
+    title: recommendationTitle(recommendation) + work,
+    columns: LAYOUT_COLUMNS,
+  });
+}
+
+/**
+ * Returns lines that name the fewest GPUs on which a layout fits, the assumptions that decide between the best layout and
+ * families with overlapping intervals, and what was not tried.
+ */
+export function recommendationNotes({
+  request,
+  losses,
+  notTried,
+  ranked,
+  fewest,
+}: Recommendation): readonly string[] {
+  const families = new Map<string, string[]>();
+  for (const { family, undecided } of losses) {
+    if (undecided !== undefined) families.set(undecided, [...(families.get(undecided) ?? []), family]);
+  }
+  return [
+    ...(fewest === undefined || fewest.layout.gpus === ranked[0]?.layout.gpus ? [] : [fewestWords(fewest)]),
+    ...[...families].map(
+      ([assumption, names]) =>
+        `whether the best layout is better than ${listed(names)} depends on an assumption: ${assumption}`,
+    ),
+    ...(request.by === 'memory' || ranked.length === 0
+      ? []
+      : [`the order is that of 'up to': nine in ten runs stay below it, if the intervals are right`]),
+    ...notTried.map((line) => `not tried: ${line}`),
+  ];
+}
+
+/** Says on how few GPUs the model can be trained. */
+function fewestWords({ layout, prediction }: Planned): string {
+  return (
+    `the fewest GPUs on which a layout fits: ${layout.gpus} x ${layout.hardware.name}, ${layoutWords(layout)}; ` +
+    `${formatSeconds(prediction.seconds.value)} per iteration, ${formatBytes(prediction.memory.peakBytes)}`
+  );
+}
+
+/** Names the winner, and how many layouts were tried. */
+export function recommendationTitle({ request, ranked, numCandidates, numFitting }: Recommendation): string {
+  const tried = `${counted(numCandidates, 'layout')}, ${numFitting.toLocaleString('en-US')} of them fit`;
+  const [winner] = ranked;
+  if (winner === undefined) return `No layout fits on ${request.gpus} GPUs (${tried})`;
+  const { layout } = winner;
+  return `Best by ${request.by}: ${familyOf(layout)} on ${layout.gpus} x ${layout.hardware.name} (${tried})`;
+}
+
+function row(
+  { layout, prediction }: Planned,
+  { rank, why }: { rank: number | null; why: string },
+): LayoutRow {
+  return {
+    rank,
+    family: familyOf(layout),
+    hardware: `${layout.gpus} x ${layout.hardware.name}`,
+    layout: layoutWords(layout),
+    seconds: prediction.seconds.value,
+    atMost: prediction.seconds.high,
+    mfu: prediction.mfu,
+    peakBytes: prediction.memory.peakBytes,
+    fits: prediction.fits,
+    why,
+  };
+}
+
+type LayoutRow = Readonly<Record<string, CellValue>>;
+
+const LAYOUT_COLUMNS: readonly Column[] = [
+  { key: 'rank', title: '', align: 'right', format: numbers(String, '') },
+  { key: 'family' },
+  { key: 'hardware' },
+  { key: 'layout' },
+  { key: 'seconds', title: 'iteration', align: 'right', format: numbers(formatSeconds, '') },
+  { key: 'atMost', title: 'up to', align: 'right', format: numbers(formatSeconds, '') },
+  { key: 'mfu', title: 'MFU', align: 'right', format: numbers((mfu) => `${(100 * mfu).toFixed(1)}%`, '') },
+  { key: 'peakBytes', title: 'peak', align: 'right', format: numbers(formatBytes, '') },
+  { key: 'why' },
 ];

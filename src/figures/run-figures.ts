@@ -1,13 +1,31 @@
 import { ConfigError, shown } from '../core';
-import { compareComm } from './comm-causes';
-import { compareTimeline } from './comm-timeline';
+import { commCauses, compareComm } from './comm-causes';
+import { commTimeline, compareTimeline } from './comm-timeline';
+import { expertLoads } from './expert-loads';
 import type { Figure } from './figure';
 import { lossCurve } from './loss-curve';
 import { compareMemory } from './memory-compare';
+import { memoryFigure } from './memory-figure';
 import { compareMemoryTimeline } from './memory-timeline';
+import { pipelineGantt } from './pipeline-gantt';
+import { processTable } from './process-table';
 import { lossesOf } from './run-view';
 import type { Runs } from './runs';
+import { trafficMatrix } from './traffic-matrix';
 
+/** The figures of one run, by their subject. */
+export const runFigures = {
+  comm: commCauses,
+  experts: expertLoads,
+  loss: lossCurve,
+  memory: memoryFigure,
+  pipeline: pipelineGantt,
+  processes: processTable,
+  timeline: commTimeline,
+  traffic: trafficMatrix,
+} as const;
+
+/** The figures that show several runs beside each other, by their subject. */
 const COMPARISONS = {
   memory: compareMemory,
   memoryTimeline: compareMemoryTimeline,

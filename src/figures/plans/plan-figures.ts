@@ -1,0 +1,18 @@
+import { accuracyFigure } from './accuracy-figure';
+import { comparePlans } from './compare-plans';
+import { planMemory } from './plan-memory';
+import { rankedLayouts } from './ranked-layouts';
+import { scalingCurve } from './scaling-curve';
+import { planTime } from './time-breakdown';
+import { whatIfFigure } from './what-if';
+
+/** The figures of plans, by their subject. */
+export const planFigures = {
+  accuracy: accuracyFigure,
+  compared: comparePlans,
+  memory: planMemory,
+  recommendation: rankedLayouts,
+  scaling: scalingCurve,
+  time: planTime,
+  whatIf: whatIfFigure,
+} as const;
