@@ -15,7 +15,6 @@ const WIDER: Readonly<Record<string, number>> = {
   sharding: 70,
   training: 52,
   ledger: 28,
-  programs: 109,
   planner: 73,
   cell: 54,
   launch: 38,

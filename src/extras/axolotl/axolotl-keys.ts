@@ -1,4 +1,4 @@
-import { allNone, exported, type KeyTable, none, refused } from '../../programs';
+import { allNone, exported, type KeyTable, none, refused } from '../../programs/toolkit';
 
 // Keys of Axolotl that change nothing here. Source: src/axolotl/utils/schemas.
 

@@ -1,4 +1,5 @@
 import { ShardlabError } from '../../core';
+import { isNothing, wholeOf, yesOf } from '../../programs';
 import {
   ACCELERATE_FSDP,
   ATTENTION,
@@ -9,7 +10,6 @@ import {
   decides,
   FIRST_ADAPTERS,
   ifOn,
-  isNothing,
   type KeyInput,
   type KeyRow,
   type KeyTable,
@@ -24,10 +24,8 @@ import {
   setting,
   TRAINING_ARGUMENTS,
   type Translation,
-  wholeOf,
   yes,
-  yesOf,
-} from '../../programs';
+} from '../../programs/toolkit';
 import { AXOLOTL_REFUSED, AXOLOTL_WITHOUT_EFFECT } from './axolotl-keys';
 
 // Axolotl's YAML. Source: src/axolotl/utils/schemas.

@@ -1,4 +1,4 @@
-import { registerPrograms } from '../../programs';
+import { registerPrograms } from '../../programs/toolkit';
 import { AXOLOTL } from './axolotl';
 
 registerPrograms({

@@ -7,7 +7,7 @@ import {
   restarts,
   TORCH,
   torchScript,
-} from '../../programs';
+} from '../../programs/toolkit';
 
 // Kubernetes, by the training operator of Kubeflow.
 registerPrograms({

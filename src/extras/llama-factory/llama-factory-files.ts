@@ -10,7 +10,7 @@ import {
   modelSource,
   numberText,
   writtenKeys,
-} from '../../programs';
+} from '../../programs/toolkit';
 import { DEEPSPEED_FILE, LLAMA_FACTORY } from './llama-factory';
 
 const SETTINGS_FILE = 'train.yaml';

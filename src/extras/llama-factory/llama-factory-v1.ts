@@ -1,3 +1,4 @@
+import { isNothing, wholeOf, yesOf } from '../../programs';
 import {
   ATTENTION,
   allNone,
@@ -5,7 +6,6 @@ import {
   type Dialect,
   decides,
   FIRST_ADAPTERS,
-  isNothing,
   type KeyTable,
   modelMeaning,
   none,
@@ -18,9 +18,7 @@ import {
   TRAINING_ARGUMENTS,
   whole,
   wholeFromZero,
-  wholeOf,
-  yesOf,
-} from '../../programs';
+} from '../../programs/toolkit';
 
 // LLaMA-Factory's YAML with the variable USE_V1. Source: src/llamafactory/v1/config.
 

@@ -1,4 +1,5 @@
 import { settingAt } from '../../config';
+import { isNothing, wholeOf, yesOf } from '../../programs';
 import {
   ATTENTION,
   allNone,
@@ -10,7 +11,6 @@ import {
   FIRST_ADAPTERS,
   fileKey,
   ifOn,
-  isNothing,
   type KeyInput,
   type KeyTable,
   MEGATRON,
@@ -24,10 +24,8 @@ import {
   TRAINER_DEFAULTS,
   TRAINING_ARGUMENTS,
   type Translation,
-  wholeOf,
   writtenSequence,
-  yesOf,
-} from '../../programs';
+} from '../../programs/toolkit';
 
 // LLaMA-Factory's YAML. Source: src/llamafactory/hparams.
 

@@ -12,7 +12,7 @@ import {
   startByHand,
   TRAINER_EXCEPTIONS,
   TRAINER_NOTES,
-} from '../../programs';
+} from '../../programs/toolkit';
 import { LLAMA_FACTORY } from './llama-factory';
 import { isByAccelerate, llamaFactoryFiles } from './llama-factory-files';
 import { LLAMA_FACTORY_V1 } from './llama-factory-v1';

@@ -1,4 +1,4 @@
-import { registerPrograms, startByHand } from '../../programs';
+import { registerPrograms, startByHand } from '../../programs/toolkit';
 import { TORCHTITAN } from './torchtitan';
 import { TORCHTITAN_EXCEPTIONS } from './torchtitan-exceptions';
 import { TORCHTITAN_PACKAGE, torchTitanFiles, torchTitanNotes } from './torchtitan-files';

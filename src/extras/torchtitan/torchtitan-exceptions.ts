@@ -16,7 +16,7 @@ import {
   similar,
   type Treatment,
   worldOf,
-} from '../../programs';
+} from '../../programs/toolkit';
 import { flavorOf } from './torchtitan-files';
 import { layersPerStage } from './torchtitan-parallel';
 

@@ -13,7 +13,7 @@ import {
   startComment,
   torchrunOptions,
   writtenKeys,
-} from '../../programs';
+} from '../../programs/toolkit';
 import { TORCHTITAN } from './torchtitan';
 
 /** The last release that reads TOML. */

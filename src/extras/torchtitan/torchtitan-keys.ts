@@ -1,4 +1,5 @@
-import { allNone, type KeyTable, none, planSwitch, refused, yesOf } from '../../programs';
+import { yesOf } from '../../programs';
+import { allNone, type KeyTable, none, planSwitch, refused } from '../../programs/toolkit';
 
 // Keys of TorchTitan that change nothing here, by section. Source: torchtitan/config/job_config.py before the settings became Python.
 

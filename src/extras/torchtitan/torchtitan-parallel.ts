@@ -7,6 +7,7 @@ import {
   strategyWith,
   virtualStagesOf,
 } from '../../config';
+import { wholeOf, word } from '../../programs';
 import {
   both,
   decides,
@@ -18,10 +19,8 @@ import {
   settingBoth,
   type Translation,
   whole,
-  wholeOf,
-  word,
   wordOf,
-} from '../../programs';
+} from '../../programs/toolkit';
 import { TORCHTITAN_WITHOUT_EFFECT as OTHER } from './torchtitan-keys';
 
 // Keys of TorchTitan's section `parallelism`.

@@ -1,4 +1,5 @@
 import { decayStepsOf } from '../../config';
+import { isNothing, numberOf, wholeOf, word, yesOf } from '../../programs';
 import {
   both,
   COMPILED,
@@ -7,14 +8,12 @@ import {
   decides,
   type Exported,
   float,
-  isNothing,
   type KeyInput,
   type KeyRow,
   type KeyTable,
   modelMeaning,
   none,
   number,
-  numberOf,
   place,
   planSwitch,
   refused,
@@ -25,13 +24,10 @@ import {
   type Translation,
   whole,
   wholeFromZero,
-  wholeOf,
-  word,
   wordOf,
   wrongValue,
   yes,
-  yesOf,
-} from '../../programs';
+} from '../../programs/toolkit';
 import { TORCHTITAN_WITHOUT_EFFECT as OTHER } from './torchtitan-keys';
 import { dataRanks, PARALLELISM } from './torchtitan-parallel';
 

@@ -6,7 +6,7 @@ import {
   refusedScript,
   registerPrograms,
   trainerCall,
-} from '../../programs';
+} from '../../programs/toolkit';
 import { SFT_ARGUMENTS, TRL, TRL_SCRIPT } from './trl';
 
 registerPrograms({

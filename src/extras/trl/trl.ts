@@ -1,3 +1,4 @@
+import { wholeOf, yesOf } from '../../programs';
 import {
   ATTENTION,
   allNone,
@@ -16,9 +17,7 @@ import {
   TRAINER_DEFAULTS,
   TRAINING_ARGUMENTS,
   TRANSFORMERS,
-  wholeOf,
-  yesOf,
-} from '../../programs';
+} from '../../programs/toolkit';
 
 // TRL's supervised fine-tuning: `trl sft`, its script sft.py, and YAML for both. Source: trl/trainer/sft_config.py and model_config.py.
 
