@@ -13,7 +13,9 @@ import {
   type TrainConfig,
   type TrainConfigInput,
 } from '../../config';
-import { ConfigError, DISPLAY, type DisplayBundle } from '../../core';
+import { ConfigError, classOf, DISPLAY, type DisplayBundle } from '../../core';
+import type { Tensor } from '../../core/tf';
+import type { ParityFigure } from '../../figures';
 import {
   counted,
   type ExpertOptions,
@@ -22,15 +24,17 @@ import {
   type Table,
   type VideoSheet,
 } from '../../figures';
+import type { EvaluatedStep } from '../../launch';
 import { ownOnMeta, warnOnStderr } from '../../launch';
 import { SpillFile } from '../../ledger';
 import type { PlanPlace } from '../../planner';
 import type { ExportReport } from '../../programs';
-import type { StepResult } from '../../training';
+import type { FileBatch, StepResult } from '../../training';
 import type { CountedRun, CountOptions } from '../plans/count';
 import type { OwnWork } from '../plans/own';
 import { type AnyPlan, type PlannedOptions, plannedOrCounted } from '../plans/plan';
 import { subjectOfRun } from '../plans/subject';
+import type { RunCallback } from './callbacks';
 import { RunCalls, type RunHome, type RunParts } from './calls';
 import {
   loadRun,
@@ -42,11 +46,16 @@ import {
 } from './checkpoints';
 import { type JobData, withoutValues } from './data';
 import { type ExportOptions, exportRun } from './export';
-import { type RecordedSteps, stepsOfRun } from './figures';
+import { type RecordedSteps, StepFigures, stepsOfRun } from './figures';
 import { RunHistory } from './history';
+import type { EvaluateOptions, Evaluation } from './inference';
 import { type SampleOptions, sampleRun } from './inference';
+import type { LogRow } from './log-file';
+import type { LoopOptions } from './loop-options';
 import { requireModelRoom } from './model-room';
+import { type ComparedRun, compareTraining, type ParityOptions } from './parity';
 import { type PretrainedFolder, type PretrainedOptions, savePretrained } from './pretrained';
+import type { RunSummary } from './progress';
 import {
   changedSettings,
   measuredLoads,
@@ -83,16 +92,18 @@ const EXPERTS = {
 } satisfies ShapeOf<ExpertOptions>;
 
 /** A model in training on ranks of a job. Shown in a notebook as one line. */
-export class Run extends RunLoop {
+export class Run extends StepFigures {
   readonly #parts: RunOptions & RunParts;
+  readonly #loop: RunLoop<Run>;
   readonly #training: RunTraining;
   /** Number of parameters of the whole model; tied parameters count once. */
   readonly numParams: number;
   #isDisposed = false;
 
   private constructor(parts: RunOptions & RunParts, training: RunTraining, numParams: number) {
-    super({ ...parts, warn: warnOnStderr }, training);
+    super();
     this.#parts = parts;
+    this.#loop = new RunLoop<Run>(this, { ...parts, warn: warnOnStderr }, training);
     this.#training = training;
     this.numParams = numParams;
   }
@@ -162,6 +173,122 @@ export class Run extends RunLoop {
   }
 
   /**
+   * The learning rate that was set for the next step, else the last step's, else the config's. Setting it changes all
+   * groups of parameters, as a loop over torch's optimizer.param_groups does; a schedule continues from the new rate
+   * and scales its later rates. Throws: CONFIG for a value that is not a number from 0 on.
+   * @example
+   * run.lr = 1e-4;
+   * await run.step(20);
+   */
+  get lr(): number {
+    return this.#loop.lr;
+  }
+
+  set lr(lr: number) {
+    this.#loop.lr = lr;
+  }
+
+  /** The validation losses so far, by step. */
+  get evaluations(): readonly EvaluatedStep[] {
+    return this.#parts.history.evaluations;
+  }
+
+  /**
+   * Trains `numSteps` steps and shows loss and speed while they run; `options` say when the run is evaluated and saved, and when it
+   * ends early. An interrupt ends the training after the running step.
+   * Throws: CONFIG, INTERRUPTED, CALLBACK, OUT_OF_MEMORY and errors of ranks; CLOSED when the run has ended.
+   * @example
+   * await run.step(20);
+   */
+  async step(numSteps = 1, options: LoopOptions = {}): Promise<RunSummary> {
+    return await this.#loop.step(numSteps, options);
+  }
+
+  /**
+   * Trains step by step: each turn of the loop gets the result of one step, and the next step waits for the loop's body. Without
+   * `numSteps`, it continues until `break`. `options` are those of `run.step`. Throws: as `run.step` does.
+   * @example
+   * for await (const { step, loss } of run.steps(20)) {
+   *   if (loss < 1) break;
+   *   if (step % 10 === 0) console.log(await run.sample('function ', { tokens: 20 }));
+   * }
+   */
+  steps(numSteps = Number.POSITIVE_INFINITY, options: LoopOptions = {}): AsyncGenerator<StepResult, void> {
+    return this.#loop.steps(numSteps, options);
+  }
+
+  /**
+   * Adds functions that the run calls while it trains; returns a function that removes them. The next step waits for a function that
+   * is async. If one returns 'stop', the training ends after that step; if one throws, the call of run.step throws too, and the
+   * run can continue. Throws: CONFIG.
+   * @example
+   * const remove = run.addCallback({
+   *   onStepEnd: ({ loss }) => (loss < 0.5 ? 'stop' : undefined),
+   *   onEvaluate: ({ step, loss }) => console.log(step, loss),
+   * });
+   * await run.step(5);
+   * remove();
+   */
+  addCallback(callback: RunCallback<Run>): () => void {
+    return this.#loop.callbacks.add(callback);
+  }
+
+  /**
+   * From now on, writes a row per step and per evaluation into a file of JSON lines, or calls a function with each row. The file
+   * is complete after each step. Rows are appended; if the run continues from a checkpoint, rows of later steps are removed from
+   * the file's end. Returns a function that ends the log. Throws: CONFIG, IO.
+   * @example
+   * run.log('jsonl', 'log.jsonl');
+   * const end = run.log((row) => row.kind === 'step' && console.log(row.step, row.loss));
+   * await run.step(2);
+   * end();
+   */
+  log(target: 'jsonl', path: string): () => void;
+  log(target: (row: LogRow) => unknown): () => void;
+  log(target: unknown, path?: unknown): () => void {
+    return this.#loop.logs.add(target, path);
+  }
+
+  /**
+   * Trains this run and another run for some steps. Compares losses, gradients, parameters, calls and bytes of collectives, and
+   * memory by cause. Names the first difference: step, module, parameter. Both runs must have the same model, data, optimizer and
+   * number of steps so far; their jobs' engines may differ. [Note: what counts as equal] Throws: CONFIG, errors of ranks.
+   * @example
+   * const [here, there] = await Promise.all([sl.launch({ ranks: 2 }), sl.launch({ ranks: 2 })]);
+   * const sharded = await here.train({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } });
+   * const whole = await there.train({ model: 'tiny', parallel: { strategy: 'NO_SHARD' } });
+   * await sharded.parity(whole, { steps: 2 });
+   */
+  async parity(other: Run, options: ParityOptions = {}): Promise<ParityFigure> {
+    if (!(other instanceof Run))
+      throw new ConfigError(`run.parity takes another run, as run.parity(other), not ${classOf(other)}`);
+    return await compareTraining([this.#compared, other.#compared], options);
+  }
+
+  /**
+   * Returns the mean loss on the rows that are never trained on, with dropout off. Every row counts once, even if ranks
+   * cannot share the rows equally. `metrics` are functions of the model's output and the batch, which ranks call with
+   * the scope; each result is the mean over all rows. Throws: CONFIG if the config's data have no validation rows, or for
+   * metrics of a model that returns only its loss; errors of ranks.
+   * @example
+   * const run = await job.train({ model: 'tiny', data: { path: './text.txt', validation: 0.1 } });
+   * const { loss, metrics } = await run.evaluate({
+   *   metrics: { accuracy: (logits, { y }, { tf }) => tf.mean(tf.equal(tf.argMax(logits, -1), y)) },
+   * });
+   * [loss, metrics.accuracy];
+   */
+  async evaluate<Name extends string = never, Output = Tensor, Batch = FileBatch>(
+    options: EvaluateOptions<Name, Output, Batch> = {},
+  ): Promise<Evaluation<Name>> {
+    return await this.#loop.evaluate(options);
+  }
+
+  /** Ends the running work after the running step. Returns whether the work ended in time, or 'idle' if there was no work. */
+  async stop(): Promise<'stopped' | 'late' | 'idle'> {
+    return await this.#loop.stop();
+  }
+
+  /**
    * Plans the run's config at another place, as sl.plan(config, place, options) does; without `gpus`, on as many GPUs as the run has
    * ranks. Throws: CONFIG as sl.plan does.
    * @example
@@ -207,7 +334,7 @@ export class Run extends RunLoop {
     prompt: Prompt,
     options: SampleOptions = {},
   ): Promise<Prompt extends string ? string : number[]> {
-    return await this.take('sampling', () => sampleRun(this.#parts, prompt, options));
+    return await this.#loop.take('sampling', () => sampleRun(this.#parts, prompt, options));
   }
 
   /**
@@ -221,7 +348,7 @@ export class Run extends RunLoop {
     captions: string | readonly string[],
     options: SampleVideoOptions = {},
   ): Promise<VideoSheet> {
-    return await this.take('sampling', () => sampleVideo(this.#parts, captions, options));
+    return await this.#loop.take('sampling', () => sampleVideo(this.#parts, captions, options));
   }
 
   /**
@@ -232,7 +359,7 @@ export class Run extends RunLoop {
    * move, CHECK and errors of ranks end the run.
    */
   async reshard(change: ReshardChange): Promise<ReshardReport> {
-    return await this.take('resharding', async () => {
+    return await this.#loop.take('resharding', async () => {
       const from = { config: this.config, world: this.world };
       const to = planReshard(from, change, this.#parts.numRanks, () => measuredLoads(this.results));
       warn([
@@ -250,7 +377,7 @@ export class Run extends RunLoop {
    * Throws: IO naming file and tensor; the run can then continue, and the previous checkpoint stays complete.
    */
   async save(path: string, options: RunSaveOptions = {}): Promise<RunSave> {
-    return await this.takeAndCall('saving', 'onSave', () => saveRun(this.#parts, path, options));
+    return await this.#loop.takeAndCall('saving', 'onSave', () => saveRun(this.#parts, path, options));
   }
 
   /**
@@ -262,7 +389,7 @@ export class Run extends RunLoop {
    * await run.savePretrained('my-llama'); // Python: AutoModelForCausalLM.from_pretrained('my-llama')
    */
   async savePretrained(folder: string, options: PretrainedOptions = {}): Promise<PretrainedFolder> {
-    return await this.take('saving', () => savePretrained(this.#parts, folder, options));
+    return await this.#loop.take('saving', () => savePretrained(this.#parts, folder, options));
   }
 
   /**
@@ -274,7 +401,7 @@ export class Run extends RunLoop {
    * await small.export({ to: 'slurm', out: 'on-slurm', machines: 4, gpusPerMachine: 8 });
    */
   async export(options: ExportOptions): Promise<ExportReport> {
-    return await this.take('saving', () => exportRun(this.#parts, options));
+    return await this.#loop.take('saving', () => exportRun(this.#parts, options));
   }
 
   /**
@@ -282,8 +409,8 @@ export class Run extends RunLoop {
    * of later steps are dropped. Throws: SHAPE naming tensors that do not fit, IO; a damaged file ends the run.
    */
   async load(path: string, options: RunLoadOptions = {}): Promise<RunLoad> {
-    const loaded = await this.take('loading', () => loadRun(this.#parts, path, options));
-    if (loaded.step !== null) this.logs.resume(loaded.step);
+    const loaded = await this.#loop.take('loading', () => loadRun(this.#parts, path, options));
+    if (loaded.step !== null) this.#loop.logs.resume(loaded.step);
     return loaded;
   }
 
@@ -317,8 +444,14 @@ export class Run extends RunLoop {
     if (this.#isDisposed) return;
     this.#isDisposed = true;
     this.#parts.disposed();
-    this.logs.close();
+    this.#loop.logs.close();
     await this.#parts.calls.dispose(this.world);
+  }
+
+  /** The parts of this run that a comparison needs. */
+  get #compared(): ComparedRun {
+    const loop = this.#loop;
+    return { parts: this.#parts, run: this, take: (work) => loop.take('comparing', work) };
   }
 
   protected get recorded(): RecordedSteps {
