@@ -2,26 +2,126 @@ import { join } from 'node:path';
 import ts from 'typescript';
 import { completenessOf, depthError, parse, rightImports, unlessTooDeep } from './cell-text';
 import { describeDiagnostics } from './diagnostics';
-import { completionsAt, inspectionAt, type ShownSource } from './editing';
 import { replTransformer } from './emit';
 import { type CheckedFiles, createCheckedFiles } from './language-service';
 import type { ResolutionPlaces } from './module-resolution';
-import { namedTypes } from './named-types';
 import { type Outline, outlineOf } from './outline';
 import type {
   Absence,
   CellSource,
   Compiled,
   CompilerCalls,
+  Completions,
   Declaration,
   FailedCheck,
+  Inspection,
   Namespace,
   Position,
 } from './protocol';
 import { Scope } from './scope';
-import { sentValues } from './sent-values';
 import { sharedNamesTransformer } from './shared-names';
 import { varNames } from './vars';
+
+/** A source in a file of the language service; the prelude comes before the source. */
+export interface ShownSource {
+  readonly path: string;
+  readonly source: string;
+  /** Length of the prelude in UTF-16 units. */
+  readonly shift: number;
+}
+
+const WORD = /[\w$]/;
+
+/** Returns the completions at the cursor. A member whose docstring has the tag @internal is typed, but it is not offered. */
+function completionsAt({ service }: CheckedFiles, shown: ShownSource, offset: number): Completions {
+  const { source, path, shift } = shown;
+  const start = wordStart(source, offset);
+  const word = source.slice(start, offset);
+  const info = service.getCompletionsAtPosition(path, shift + offset, { includeSymbol: true });
+  const entries = (info?.entries ?? [])
+    .filter(({ name }) => name.startsWith(word) && !name.startsWith('__cell'))
+    .filter(({ symbol }) => !info?.isMemberCompletion || !isInternal(symbol))
+    .sort((a, b) => (a.sortText + a.name < b.sortText + b.name ? -1 : 1));
+  return {
+    matches: entries.map(({ name }) => name),
+    kinds: entries.map(({ kind }) => kind),
+    start,
+    end: offset,
+  };
+}
+
+function isInternal(symbol: ts.Symbol | undefined): boolean {
+  return symbol?.getJsDocTags(undefined).some(({ name }) => name === 'internal') ?? false;
+}
+
+/** Returns the declaration and documentation of the name at the cursor. */
+function inspectionAt({ service }: CheckedFiles, shown: ShownSource, offset: number): Inspection | undefined {
+  const { source, path, shift } = shown;
+  const at = Math.min(wordStart(source, offset), Math.max(0, source.length - 1));
+  const info = service.getQuickInfoAtPosition(path, shift + at);
+  if (info === undefined) return undefined;
+  // A type that the cell cannot name has its file before it: import("…/module").Module.
+  const declaration = ts.displayPartsToString(info.displayParts).replace(/import\("[^"]*"\)\./g, '');
+  // The checker describes an unknown name as `any`.
+  if (declaration === 'any') return undefined;
+  const documentation = ts.displayPartsToString(info.documentation);
+  const tags = (info.tags ?? []).map(({ name, text }) => ({ name, words: ts.displayPartsToString(text) }));
+  const written = (code: (text: string) => string): string => {
+    const lines = tags.map(({ name, words }) =>
+      name === 'example' ? `Example:\n\n${code(words)}` : `@${name} ${words}`,
+    );
+    return [code(declaration), documentation, ...lines].filter((part) => part !== '').join('\n\n');
+  };
+  return {
+    text: written((code) => code),
+    markdown: written((code) => `\`\`\`typescript\n${code}\n\`\`\``),
+  };
+}
+
+function wordStart(source: string, offset: number): number {
+  let start = Math.min(offset, source.length);
+  while (start > 0 && WORD.test(source[start - 1] ?? '')) start--;
+  return start;
+}
+
+/** The names of the types that have the method `put`. */
+const RECEIVERS: ReadonlySet<string> = new Set(['Job', 'RankSelection']);
+
+/**
+ * Returns the variables that a checked cell sends to ranks by `job.put({ X })`, and the texts of their types. The types come
+ * from the call's argument, so they are known before the cell runs.
+ */
+function sentValues(program: ts.Program, file: ts.SourceFile): Record<string, string> {
+  const sent: Record<string, string> = {};
+  if (!file.text.includes('.put(')) return sent;
+  const checker = program.getTypeChecker();
+  const visit = (node: ts.Node): void => {
+    const values = putArgument(node, checker);
+    if (values !== undefined) {
+      for (const property of checker.getPropertiesOfType(checker.getTypeAtLocation(values))) {
+        sent[property.name] = typeText(checker, checker.getTypeOfSymbolAtLocation(property, values));
+      }
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(file);
+  return sent;
+}
+
+function putArgument(node: ts.Node, checker: ts.TypeChecker): ts.Expression | undefined {
+  if (!ts.isCallExpression(node) || !ts.isPropertyAccessExpression(node.expression)) return undefined;
+  const { name, expression } = node.expression;
+  if (name.text !== 'put') return undefined;
+  const receiver = checker.getTypeAtLocation(expression).getSymbol()?.name ?? '';
+  return RECEIVERS.has(receiver) ? node.arguments[0] : undefined;
+}
+
+/** Returns a type as a text that other modules can contain. In the text, types of cells are imports from the cells' modules. */
+function typeText(checker: ts.TypeChecker, type: ts.Type): string {
+  const flags = ts.TypeFormatFlags.NoTruncation | ts.TypeFormatFlags.UseFullyQualifiedType;
+  const text = checker.typeToString(checker.getBaseTypeOfLiteralType(type), undefined, flags);
+  return text.replace(/import\("(?:[^"]*\/)?(__cell\d+)(?:\.mts)?"\)/g, 'import("./$1.mjs")');
+}
 
 const RANK_MODULE = 'shardlab/rank';
 const NOTEBOOK_PACKAGES = ['shardlab', 'tslab'];
@@ -278,4 +378,41 @@ function emit(
   const inlined = Buffer.from(payload).toString('base64');
   const code = js.replace(/\n?\/\/# sourceMappingURL=.*\s*$/, '').replace(/^export \{\};$/m, '');
   return `${code}\n//# sourceMappingURL=data:application/json;base64,${inlined}`;
+}
+
+/**
+ * Returns the types of those variables of a checked cell whose type is a class or an interface that another file exports. A
+ * type is a text that any module may contain: `import("/…/run.js").Run`. [Note: prelude] says how these texts are used.
+ */
+function namedTypes(
+  program: ts.Program,
+  file: ts.SourceFile,
+  { declared }: Pick<Outline, 'declared'>,
+): Record<string, string> {
+  const checker = program.getTypeChecker();
+  const module = checker.getSymbolAtLocation(file);
+  const typeTexts: Record<string, string> = {};
+  // If a cell adds to the types of a package, later cells need the text of the cell itself.
+  if (module === undefined || file.statements.some(ts.isModuleDeclaration)) return typeTexts;
+  for (const exported of checker.getExportsOfModule(module)) {
+    const kind = declared.get(exported.name);
+    if (kind !== 'const' && kind !== 'let') continue;
+    const text = importOf(checker.getTypeOfSymbol(exported), file, checker);
+    if (text !== undefined) typeTexts[exported.name] = text;
+  }
+  return typeTexts;
+}
+
+function importOf(type: ts.Type, cell: ts.SourceFile, checker: ts.TypeChecker): string | undefined {
+  if (!type.isClassOrInterface() || (type.typeParameters?.length ?? 0) > 0) return undefined;
+  const { symbol } = type;
+  const home = symbol.declarations?.[0]?.getSourceFile();
+  // A type that a cell declares has no file on disk, and takes little time to check again.
+  if (home === undefined || home === cell || home.fileName.endsWith('.mts')) return undefined;
+  const module = checker.getSymbolAtLocation(home);
+  const isExported =
+    module !== undefined && checker.tryGetMemberInModuleExports(symbol.name, module) === symbol;
+  if (!isExported) return undefined;
+  const path = home.fileName.replace(/\.d\.([cm]?)ts$/, '.$1js');
+  return `import(${JSON.stringify(path)}).${symbol.name}`;
 }

@@ -1,19 +1,202 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { inspect as textOf } from 'node:util';
-import { watchStrayErrors } from '../../src/cell';
-import { type Warn, warnOnce } from '../../src/core';
+import {
+  AGAIN_SECONDS,
+  describeActivity,
+  interruptChildren,
+  metadataOf,
+  SecondInterrupt,
+  shortenedBundle,
+  watchStrayErrors,
+} from '../../src/cell';
+import { type Seconds, type Warn, warnOnce } from '../../src/core';
+import type { Namespace } from '../compiler/protocol';
 import type { CommMessage, ExecutorSettings } from '../executor/protocol';
-import { CellExecution } from './cell-execution';
+import { CellExecution, type CellOutcome, failedBy } from './cell-execution';
 import type { CompilerClient } from './compiler-client';
 import { readConnection } from './connection';
-import { ExecuteQueue } from './execute-queue';
-import { Executions } from './executions';
+import { Executions, type Running } from './executions';
 import { History } from './history';
-import { createInterrupt } from './interruption';
+import { readMagics } from './magics';
 import { Publisher } from './publisher';
 import { describeFailure, errorReply, kernelInfo } from './replies';
 import { bindSockets, type RequestChannel, type Sockets } from './sockets';
-import { complete, inspect, isComplete } from './tooling-requests';
 import { type JsonObject, type Message, readText, Wire } from './wire';
+
+/** Runs execute requests in order. After an error, aborts the waiting requests. */
+class ExecuteQueue {
+  readonly #cells: CellExecution;
+  readonly #sockets: Sockets;
+  readonly #publisher: Publisher;
+  readonly #history: History;
+  #waiting: Message[] = [];
+  #working = false;
+  #count = 0;
+
+  constructor(cells: CellExecution, sockets: Sockets, publisher: Publisher, history: History) {
+    this.#cells = cells;
+    this.#sockets = sockets;
+    this.#publisher = publisher;
+    this.#history = history;
+  }
+
+  add(request: Message): void {
+    this.#waiting.push(request);
+    if (!this.#working) void this.#work();
+  }
+
+  async #work(): Promise<void> {
+    this.#working = true;
+    for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
+      try {
+        await this.#execute(next);
+      } catch (thrown) {
+        this.#reply(next, { ...errorReply(describeFailure(thrown)), execution_count: this.#count });
+      }
+    }
+    this.#working = false;
+  }
+
+  async #execute(request: Message): Promise<void> {
+    const { content, header } = request;
+    const silent = content.silent === true;
+    const stored = !silent && content.store_history !== false;
+    this.#publisher.status('busy', header);
+    const code = readText(content, 'code');
+    const number = this.#count + 1;
+    if (stored) {
+      this.#count = number;
+      this.#history.add(number, code);
+    }
+    if (!silent) this.#publisher.publish('execute_input', { code, execution_count: number }, header);
+    const outcome = await this.#cells.run(request, code, number).catch(failedBy);
+    this.#publisher.endStreams(header);
+    const reply = await this.#conclude(request, outcome, number, silent);
+    this.#reply(request, { ...reply, execution_count: number });
+  }
+
+  async #conclude(
+    request: Message,
+    outcome: CellOutcome,
+    number: number,
+    silent: boolean,
+  ): Promise<JsonObject> {
+    const { content, header } = request;
+    if (outcome.ok) {
+      if (outcome.result !== undefined && !silent) {
+        const result = {
+          execution_count: number,
+          data: shortenedBundle(outcome.result),
+          metadata: metadataOf(outcome.result),
+        };
+        this.#publisher.publish('execute_result', result, header);
+      }
+      const payload = outcome.page === undefined ? [] : [outcome.page];
+      const expressions = isJson(content.user_expressions) ? content.user_expressions : {};
+      const values = await this.#cells.evaluateAll(request, expressions, number);
+      return { status: 'ok', payload, user_expressions: values };
+    }
+    const error = errorReply(outcome.error);
+    const { status: _, ...shown } = error;
+    if (!silent) this.#publisher.publish('error', shown, header);
+    if (content.stop_on_error !== false) await this.#abortWaiting();
+    return { ...error, payload: [], user_expressions: {} };
+  }
+
+  // The client may send several requests together; after one turn of the event loop, all of them are in the queue.
+  async #abortWaiting(): Promise<void> {
+    await nextTurn();
+    const aborted = this.#waiting;
+    this.#waiting = [];
+    for (const request of aborted) {
+      this.#publisher.status('busy', request.header);
+      this.#reply(request, { status: 'aborted', execution_count: this.#count });
+    }
+  }
+
+  #reply(request: Message, content: JsonObject): void {
+    const { header: parent, identities } = request;
+    this.#sockets.send('shell', { type: 'execute_reply', content, parent, identities });
+    this.#publisher.endStreams(parent);
+    this.#publisher.status('idle', parent);
+  }
+}
+
+function isJson(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null;
+}
+
+/** Answers complete_request. The protocol's positions count code points; the compiler's positions count UTF-16 units. */
+async function complete(compiler: CompilerClient, content: JsonObject): Promise<JsonObject> {
+  const { code, offset, source, namespace } = cursor(content);
+  if (namespace === undefined) return nothingAt(codePoints(code.slice(0, offset)));
+  const { matches, kinds, start, end } = await compiler.call('complete', { source, namespace, offset });
+  const [cursorStart, cursorEnd] = [codePoints(code.slice(0, start)), codePoints(code.slice(0, end))];
+  const types = matches.map((text, i) => ({
+    text,
+    type: kinds[i] ?? '',
+    start: cursorStart,
+    end: cursorEnd,
+  }));
+  return {
+    status: 'ok',
+    matches,
+    cursor_start: cursorStart,
+    cursor_end: cursorEnd,
+    metadata: { _jupyter_types_experimental: types },
+  };
+}
+
+/** Answers inspect_request. */
+async function inspect(compiler: CompilerClient, content: JsonObject): Promise<JsonObject> {
+  const { offset, source, namespace } = cursor(content);
+  if (namespace === undefined) return { status: 'ok', found: false, data: {}, metadata: {} };
+  const help = await compiler.call('inspect', { source, namespace, offset });
+  const data = help === undefined ? {} : { 'text/plain': help.text, 'text/markdown': help.markdown };
+  return { status: 'ok', found: help !== undefined, data, metadata: {} };
+}
+
+/** Answers is_complete_request. */
+async function isComplete(compiler: CompilerClient, content: JsonObject): Promise<JsonObject> {
+  const code = readText(content, 'code');
+  const magics = readMagics(code);
+  if (magics.kind !== 'notebook' && magics.kind !== 'ranks') return { status: 'complete' };
+  return { ...(await compiler.call('isComplete', magics.source)) };
+}
+
+interface Cursor {
+  readonly code: string;
+  readonly source: string;
+  readonly offset: number;
+  /** The namespace whose names the cell sees; undefined if the cell is Python, which the compiler does not read. */
+  readonly namespace: Namespace | undefined;
+}
+
+/** By the kind of a cell: the namespace whose names the cell sees. */
+const NAMESPACES: Readonly<Record<ReturnType<typeof readMagics>['kind'], Namespace | undefined>> = {
+  notebook: 'notebook',
+  help: 'notebook',
+  unknown: 'notebook',
+  ranks: 'ranks',
+  python: undefined,
+};
+
+function nothingAt(position: number): JsonObject {
+  return { status: 'ok', matches: [], cursor_start: position, cursor_end: position, metadata: {} };
+}
+
+function cursor(content: JsonObject): Cursor {
+  const code = readText(content, 'code');
+  const position = typeof content.cursor_pos === 'number' ? content.cursor_pos : codePoints(code);
+  const offset = [...code].slice(0, position).join('').length;
+  const magics = readMagics(code);
+  const namespace = NAMESPACES[magics.kind];
+  return { code, source: magics.kind === 'ranks' ? magics.source : code, offset, namespace };
+}
+
+function codePoints(text: string): number {
+  return [...text].length;
+}
 
 /** Time between two checks whether the kernel's parent process still exists. */
 const PARENT_CHECK_MS = 500;
@@ -228,3 +411,49 @@ const KINDS: ReadonlyMap<string, CommMessage['kind']> = new Map([
   ['comm_msg', 'message'],
   ['comm_close', 'close'],
 ]);
+
+/** Makes the function that handles the user's interrupts; see [Note: native calls]. */
+function createInterrupt(cells: CellExecution, executions: Executions, compiler: CompilerClient): () => void {
+  const { executor } = executions;
+  /**
+   * Watches interrupted work. If an execution continues, the next interrupt kills the execution's process. If the compiler still
+   * checks a cell, the compiler is replaced.
+   */
+  const second = new SecondInterrupt<'executor'>();
+  /** Reports that the cell has not stopped, unless the executor has noticed the interrupt and reports this itself. */
+  const report = (running: Running): 'executor' | undefined => {
+    if (executions.running !== running || running.isHeard) return undefined;
+    executions.write('stderr', notStopped(executor.pid, running.since));
+    // If the process was still starting, it has missed the first interrupt.
+    executor.interrupt(false);
+    return 'executor';
+  };
+  return () => {
+    const { running } = executions;
+    if (running !== undefined && second.take(running) !== undefined) {
+      executor.kill('a second interrupt ended it');
+      return;
+    }
+    const hasChildren = running !== undefined && interruptChildren(executor.pid, running.since);
+    cells.interrupt(hasChildren);
+    if (running !== undefined) {
+      running.isHeard = false;
+      running.hasChildrenInterrupted ||= hasChildren;
+      second.watch(running, () => report(running));
+    } else if (cells.current !== undefined) {
+      const cell = cells.current;
+      second.watch(cell, () => {
+        if (cells.current === cell && executions.running === undefined) compiler.replace();
+        return undefined;
+      });
+    }
+  };
+}
+
+function notStopped(pid: number, since: Seconds): string {
+  return (
+    `The cell has not stopped: its process (pid ${pid}) ${describeActivity(pid, since)}. ` +
+    `Interrupt again within ${AGAIN_SECONDS} s to end the process: the variables of the notebook are lost then, and ` +
+    'the ranks of its jobs end. Or wait: the cell stops when the process answers.\n'
+  );
+}

@@ -3,10 +3,9 @@ import { readArguments } from './arguments';
 import { SLURM, SLURM_SHORT, SLURM_WITH_LAUNCHER } from './launchers/environment';
 import { TORCHRUN } from './launchers/torchrun';
 import { MEGATRON } from './megatron/megatron';
-import { refusalOf, refusedSource } from './refused-commands';
 import type { CommandForm, Refusal } from './registry/program';
-import { commandForms, scriptForms } from './registry/registry';
-import { type KeyRow, type KeyTable, none } from './rows/key-row';
+import { commandForms, programs, scriptForms } from './registry/registry';
+import { type KeyRow, type KeyTable, none, refused } from './rows/key-row';
 import type { Dialect, LocatedKey, Source } from './rows/meant';
 import { beginsWith, programOf } from './shell/program';
 import type { Word } from './shell/word';
@@ -272,4 +271,25 @@ export function isLaunch(words: readonly string[]): boolean {
 /** Returns the entries of Slurm's `#SBATCH` lines. */
 export function slurmEntries(words: readonly Word[], file: string): readonly LocatedKey[] {
   return readArguments(words, { file, keys: SLURM.keys, short: SLURM_SHORT }).entries;
+}
+
+/** Returns why a command is refused; null if it is not refused. */
+function refusalOf(words: readonly Word[]): Refusal | null {
+  for (const { refuses } of programs()) {
+    const refusal = refuses?.(words) ?? null;
+    if (refusal !== null) return refusal;
+  }
+  return null;
+}
+
+/** Returns a source with one line, which says why a command is refused. */
+function refusedSource(words: readonly Word[], { words: start, why }: Refusal, file: string): Source {
+  const key = start.join(' ');
+  const value = words
+    .slice(start.length)
+    .map(({ text }) => text)
+    .join(' ');
+  const line = words[0]?.line ?? 1;
+  const dialect: Dialect = { name: key, keys: { [key]: refused(why, () => false) } };
+  return { dialect, entries: [{ file, line, key, path: [key], value }] };
 }

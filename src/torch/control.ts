@@ -1,7 +1,7 @@
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { unbroken } from '../cell';
 import { isIndex, now } from '../core';
-import type { ControlServer, FromRank, ToRank } from '../launch';
+import type { ControlServer, FromRank, RankOutcome, ToRank } from '../launch';
 import {
   decodePayload,
   directionKey,
@@ -13,10 +13,10 @@ import {
   hmac,
   isSameCode,
   NONCE_BYTES,
+  type Payload,
   randomKey,
 } from './frames';
-import { fromPython, toPython } from './python-messages';
-import { RankStore, type StoreAnswer, type StoreRequest } from './rank-store';
+import { decodeValue } from './value-codec';
 
 /** A connection is closed if its peer has not proved within this time that it knows the job's key. */
 const HELLO_MS = 10_000;
@@ -266,4 +266,165 @@ function listening(server: Server, host: string): Promise<void> {
       resolve();
     });
   });
+}
+
+/** A message in the form that Python ranks get. */
+interface PythonMessage {
+  readonly json: unknown;
+  readonly bytes?: Uint8Array;
+}
+
+/** Returns the form of a message that Python reads: JSON, and the values of batches and variables as bytes. */
+function toPython(message: ToRank): PythonMessage {
+  if (message.type === 'work' && 'coded' in message.work) {
+    const { coded, ...work } = message.work;
+    return { json: { ...message, work }, bytes: coded ?? Buffer.alloc(0) };
+  }
+  if (message.type !== 'batches') return { json: message };
+  const { tensors, ...made } = message.made;
+  const parts = tensors.map(({ values }) => Buffer.from(values.buffer, values.byteOffset, values.byteLength));
+  const described = tensors.map(({ shape, values }) => ({
+    shape,
+    dtype: values instanceof Int32Array ? 'int32' : 'float32',
+  }));
+  return {
+    json: { type: 'batches', id: message.id, ...made, tensors: described },
+    bytes: Buffer.concat(parts),
+  };
+}
+
+/**
+ * Returns a message of a Python rank. The writer knew the job's key, so the message is from our own program and has the
+ * fields of its type.
+ */
+function fromPython({ json, bytes }: Payload): FromRank {
+  const message = json as FromRank;
+  if (message.type === 'need') {
+    const { type: _, id, ...need } = json as FromRank & { type: 'need' } & Record<string, unknown>;
+    return { type: 'need', id, need } as unknown as FromRank; // `json` has the request's fields beside `id`
+  }
+  if (message.type === 'ended' && 'isCoded' in message.outcome) {
+    return { ...message, outcome: decoded(bytes) };
+  }
+  if (message.type !== 'step') return message;
+  const { step, ...rest } = message;
+  const { loss, gradNorm } = step.result;
+  const result = { ...step.result, loss: Number(loss), gradNorm: Number(gradNorm) };
+  const record = step.record && {
+    ...step.record,
+    loss: step.record.loss === null ? null : Number(step.record.loss),
+  };
+  return { ...rest, step: { result, record } };
+}
+
+/** Returns the outcome of work whose value is in some bytes. An error, as of memory, must not end the launcher. */
+function decoded(bytes: Buffer): RankOutcome {
+  try {
+    return { ok: true, value: decodeValue(bytes) };
+  } catch (error) {
+    const evalue = `the value of ${bytes.length} bytes cannot be read: ${String(error)}`;
+    return { ok: false, error: { code: 'INTERNAL', ename: 'ValueNotRead', evalue, traceback: [evalue] } };
+  }
+}
+
+/** What a rank asks of the store. Values are bytes in base64. */
+export interface StoreRequest {
+  readonly id: number;
+  readonly op: 'set' | 'await' | 'have' | 'add' | 'append' | 'exchange' | 'remove' | 'count' | 'forget';
+  readonly keys: readonly string[];
+  readonly values?: readonly string[];
+  readonly number?: number;
+}
+
+/** The answer to a request: values, a number, or whether keys exist; null if there is nothing to say. */
+export type StoreAnswer = readonly string[] | number | boolean | null;
+
+interface Waiting {
+  readonly rank: number;
+  readonly request: StoreRequest;
+  readonly answer: (answer: StoreAnswer) => void;
+}
+
+/**
+ * The store by which the ranks of a job find each other when they make a group. [Note: store of Python ranks] torch's own
+ * TCPStore listens on all interfaces and trusts everybody who connects. This store is in the launcher, and only a rank that
+ * has proved the job's key on its control link can ask it.
+ */
+export class RankStore {
+  readonly #values = new Map<string, string>();
+  readonly #waiting = new Set<Waiting>();
+
+  /** Performs a rank's request; `answer` gets the answer when there is one. */
+  perform(rank: number, request: StoreRequest, answer: (answer: StoreAnswer) => void): void {
+    if (request.op === 'await') {
+      this.#waiting.add({ rank, request, answer });
+      this.#answerWaiting();
+      return;
+    }
+    answer(this.#done(request));
+    this.#answerWaiting();
+  }
+
+  /** Drops the requests of a rank that has ended. */
+  left(rank: number): void {
+    for (const waiting of this.#waiting) if (waiting.rank === rank) this.#waiting.delete(waiting);
+  }
+
+  #done({ op, keys, values = [], number = 0 }: StoreRequest): StoreAnswer {
+    const [key = ''] = keys;
+    const [value = '', other = ''] = values;
+    switch (op) {
+      case 'set':
+        for (const [i, one] of keys.entries()) this.#values.set(one, values[i] ?? '');
+        return null;
+      case 'have':
+        return keys.every((one) => this.#values.has(one));
+      case 'add':
+        return this.#add(key, number);
+      case 'append':
+        this.#values.set(key, encoded(Buffer.concat([this.#bytes(key), Buffer.from(value, 'base64')])));
+        return null;
+      case 'exchange':
+        return [this.#exchange(key, value, other)];
+      case 'remove':
+        return this.#values.delete(key);
+      case 'forget':
+        for (const one of this.#values.keys()) if (one.startsWith(key)) this.#values.delete(one);
+        return null;
+      default:
+        return this.#values.size;
+    }
+  }
+
+  /** Adds to a number, which torch's stores hold as text. */
+  #add(key: string, number: number): number {
+    const sum = Number(this.#bytes(key).toString()) + number;
+    this.#values.set(key, encoded(Buffer.from(String(sum))));
+    return sum;
+  }
+
+  /** Replaces a value that is as expected; an absent value is as expected if nothing is. Returns what a reader now gets. */
+  #exchange(key: string, expected: string, desired: string): string {
+    const now = this.#values.get(key);
+    if ((now ?? '') !== expected) return now ?? expected;
+    this.#values.set(key, desired);
+    return desired;
+  }
+
+  #bytes(key: string): Buffer {
+    return Buffer.from(this.#values.get(key) ?? '', 'base64');
+  }
+
+  #answerWaiting(): void {
+    for (const waiting of this.#waiting) {
+      const values = waiting.request.keys.map((key) => this.#values.get(key));
+      if (values.includes(undefined)) continue;
+      this.#waiting.delete(waiting);
+      waiting.answer(values as string[]); // the line above has left out absent values
+    }
+  }
+}
+
+function encoded(bytes: Buffer): string {
+  return bytes.toString('base64');
 }

@@ -1,9 +1,12 @@
-import { gradScalerOf, type TrainConfig } from '../config';
+import { gradScalerOf, isVideoModel, modelShape, type TrainConfig } from '../config';
+import { ConfigError, type Warn, warnOnce } from '../core';
 import * as tf from '../core/tf';
-import { currentDraws } from '../engine';
-import { buildModel, chooseTrained, loadState, type Module } from '../nn';
+import { currentDraws, type Engine } from '../engine';
+import { buildModel, chooseTrained, LanguageModel, loadState, type Module, VideoModel } from '../nn';
 import {
   applyActivationCheckpointing,
+  applyContextParallel,
+  applyExpertParallel,
   balanceExperts,
   clipGradNorm,
   createOptimizer,
@@ -13,16 +16,15 @@ import {
   type Optimizer,
   type ParallelModel,
   parallelize,
+  parallelizeTensors,
   rateOf,
   setRates,
 } from '../sharding';
-import { markWorld, type ProcessGroup } from '../wire';
+import { initializeModelParallel, markWorld, type ProcessGroup } from '../wire';
 import { wholeSizeOf } from './checkpoint/state/parts';
 import { stepsLeftOutOf } from './checkpoint/state/training-state';
 import { taskOf } from './config-task';
 import { type EvaluationResult, evaluateTask, type Metrics, type ReportProgress } from './evaluation';
-import { meanOverRanks } from './mean-over-ranks';
-import { applyModelParallelism, requireOutput, requireWholeOutput } from './model-parallelism';
 import { ownTask } from './own-task';
 import { type ModelPasses, type PassUse, wholePasses } from './passes';
 import { pipelinePasses } from './pipeline-passes';
@@ -298,4 +300,89 @@ export class Trainer {
     this.#scaler?.update();
     return { gradNorm, skipped };
   }
+}
+
+/** Returns the mean of all ranks' numbers, in float32. Every rank must call this function. */
+function meanOverRanks(engine: Engine, group: ProcessGroup, value: number): number {
+  const tensor = engine.tagged({ cause: 'comm', module: '' }, () => tf.tensor([value], [1], 'float32'));
+  try {
+    group.allReduce(tensor, 'avg', { cause: 'loss' }).wait();
+    return tensor.dataSync()[0] ?? Number.NaN;
+  } finally {
+    tensor.dispose();
+  }
+}
+
+/** The groups of this rank in a training; each group shares one kind of work. */
+interface TrainingGroups {
+  /** The data-parallel group: its ranks train on different batches. */
+  readonly data: ProcessGroup;
+  /** The ranks that hold the same parts of matrices. They shard states and average gradients among themselves. */
+  readonly shards: ProcessGroup;
+  /** The ranks that hold the stages of the model, in order of the stages; null if every rank has all layers. */
+  readonly pipeline: ProcessGroup | null;
+}
+
+interface Place {
+  readonly config: TrainConfig;
+  /** All ranks of the training. */
+  readonly group: ProcessGroup;
+  readonly warn?: Warn | undefined;
+}
+
+/**
+ * Divides a model in place over ranks, by the config's degrees tp, cp and ep. Throws: CONFIG for a model that cannot be divided;
+ * MESH if the degrees do not divide the ranks.
+ */
+function applyModelParallelism(
+  model: Module,
+  { config, group, warn = () => undefined }: Place,
+): TrainingGroups {
+  const { tp, sequenceParallel, cp, cpKind, ep, pp, expertPlacement: placement } = config.parallel;
+  if (tp * cp * ep * pp === 1) return { data: group, shards: group, pipeline: null };
+  if (tp * cp > 1) requireDivisible(model, tp);
+  const once = warnOnce(warn);
+  const ranks = initializeModelParallel(group, {
+    tensorModelParallelSize: tp,
+    contextParallelSize: cp,
+    pipelineModelParallelSize: pp,
+    expertModelParallelSize: ep,
+  });
+  if (tp > 1) parallelizeTensors(model, { group: ranks.tp, warn: once }, { sequenceParallel });
+  if (cp > 1) applyContextParallel(model, ranks.cp, { kind: cpKind });
+  if (ep > 1) applyExpertParallel(model, ranks, { placement });
+  return { data: ranks.dp, shards: ranks.dpCp, pipeline: pp > 1 ? ranks.pp : null };
+}
+
+/** Throws: CONFIG if not every rank has the model's output. `caller` is the call that reads the output. */
+function requireOutput(caller: string, config: Pick<TrainConfig, 'parallel' | 'model'>): void {
+  requireWholeOutput(caller, config);
+  const { pp } = config.parallel;
+  if (pp === 1) return;
+  throw new ConfigError(
+    `${caller} reads the model's output, but with parallel.pp ${pp} only the ranks of the last stage have it; ` +
+      'await run.reshard({ pp: 1 }) first',
+  );
+}
+
+/** Throws: CONFIG unless the library has a plan that divides models of this class. */
+function requireDivisible(model: Module, tp: number): void {
+  const isDivisible = model instanceof LanguageModel && (tp === 1 || model.tensorPlan !== null);
+  if (isDivisible || (model instanceof VideoModel && tp === 1)) return;
+  throw new ConfigError(
+    `parallel.tp and parallel.cp cannot divide a ${model.constructor.name} in job.train: both divide nn.gpt, nn.moe and nn.llama, and cp also divides nn.dit; in a loop of a %%ranks cell, ` +
+      'parallelizeModule(model, mesh, plan) divides the matrices of any model by the names of its layers, and contextParallel(group) ' +
+      'divides sequences',
+  );
+}
+
+/** Throws: CONFIG if each rank has only the outputs of its own positions. `caller` is the call that reads the outputs of all positions. */
+function requireWholeOutput(caller: string, config: Pick<TrainConfig, 'parallel' | 'model'>): void {
+  const { cp } = config.parallel;
+  // The ranks of a model of videos gather the whole video, so each rank has the whole output.
+  if (cp === 1 || isVideoModel(modelShape(config))) return;
+  throw new ConfigError(
+    `${caller} needs the outputs of whole sequences, but with parallel.cp ${cp} a rank has only outputs of its own positions; ` +
+      'await run.reshard({ cp: 1 }) first',
+  );
 }

@@ -1,6 +1,6 @@
 import { accuracyOf } from '../../src/planner/accuracy';
 import { CALIBRATION, type Calibration } from '../../src/planner/calibration';
-import { type MeasuredLayout, vtrainLayouts } from '../../src/planner/measured/measured-layouts';
+import { type MeasuredLayout, vtrainLayouts } from '../../src/planner/measured/judged-runs';
 import { predictTime } from '../../src/planner/time/predict-time';
 import { mptLayouts, torchtitanLayouts } from '../support/fsdp-layouts';
 import { megatronLayouts } from '../support/megatron-layouts';

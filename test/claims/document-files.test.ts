@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { parse } from 'yaml';
-import { ACCELERATE_YAML, MODEL_PATHS, NCCL_ENV } from '../../src/claims/accelerate-multinode/document-files';
+import { ACCELERATE_YAML, MODEL_PATHS, NCCL_ENV } from '../../src/claims/accelerate-multinode/formulas';
 import { environmentOf } from '../../src/claims/claim';
 import { testData } from '../support/paths';
 

@@ -4,7 +4,7 @@ import { CLAIM_ROWS } from '../../src/claims/claim';
 import { evaluatorOf } from '../../src/claims/expression';
 import { numberOf } from '../../src/claims/finding';
 import { claims } from '../../src/claims/notebook/claims';
-import { readingOf } from '../../src/claims/reading';
+import { readingOf } from '../../src/claims/row-entry';
 
 const RESULTS = claims().results;
 const NONE = 'no reading found makes it right';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { measureAll } from '../../src/cli/doctor/document-probes';
+import { measureAll } from '../../src/cli/doctor/command';
 import { checkTorch } from '../../src/cli/doctor/torch-checks';
 import { findTorch } from '../../src/torch/find-python';
 

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { test } from 'node:test';
 import { claimOf, DOCUMENTS, type DocumentName, environmentOf } from '../../src/claims/claim';
-import { measureAll } from '../../src/cli/doctor/document-probes';
+import { measureAll } from '../../src/cli/doctor/command';
 import { shardlab } from './run-command';
 
 /** Without a Python that has PyTorch, and without programs. */

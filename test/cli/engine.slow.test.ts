@@ -5,8 +5,7 @@ import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, wr
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { showPip } from '../../src/cli/engine/pip-progress';
-import { downloadNotices } from '../../src/cli/engine/torch-wheels';
+import { downloadNotices, showPip } from '../../src/cli/engine/command';
 import { WHOLE_SETTINGS } from '../../src/config/setting-table';
 import { findTorch, torchEnvironment } from '../../src/torch/find-python';
 import { repositoryRoot } from '../support/paths';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { checkInterfaces } from '../../src/cli/doctor/interface-variables';
+import { checkInterfaces } from '../../src/cli/doctor/reach';
 
 const HERE = ['lo', 'eth0', 'eth1', 'ib0', 'docker0'];
 

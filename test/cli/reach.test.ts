@@ -5,7 +5,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { ACCELERATE_YAML } from '../../src/claims/accelerate-multinode/document-files';
+import { ACCELERATE_YAML } from '../../src/claims/accelerate-multinode/formulas';
 import { shardlab } from './run-command';
 
 const server = createServer();

@@ -4,8 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { readConfig } from '../../src/session/notebook/read-config';
-import { quietPlan as plan } from '../../src/session/plans/plan';
-import { whatIf } from '../../src/session/plans/what-if';
+import { quietPlan as plan, whatIf } from '../../src/session/plans/plan';
 import { testData } from '../support/paths';
 import { shardlab } from './run-command';
 

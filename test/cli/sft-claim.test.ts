@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync 
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { claimFolder } from '../../src/cli/sft/claim';
+import { claimFolder } from '../../src/cli/sft/command';
 import { OutputFolder } from '../../src/session/run/output-folder';
 import { processMark } from '../../src/training/checkpoint/format/process-mark';
 

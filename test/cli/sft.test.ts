@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { configOf } from '../../src/cli/sft/command';
 import { readFlags } from '../../src/cli/sft/flags';
-import { configOf } from '../../src/cli/sft/settings';
 import { readConfig } from '../../src/programs/read';
 import { CHATS } from '../sft/instruction-data';
 import { shardlab } from './run-command';

@@ -15,8 +15,7 @@ import type { RunView } from '../../src/figures/run-view';
 import { createTable } from '../../src/figures/table';
 import { waitsText } from '../../src/figures/wait-words';
 import type { StepRecord } from '../../src/ledger/record';
-import { quietPlan as plan } from '../../src/session/plans/plan';
-import { whatIf } from '../../src/session/plans/what-if';
+import { quietPlan as plan, whatIf } from '../../src/session/plans/plan';
 import { simulateRanks } from '../ledger/simulated-step';
 
 /** A record with all times multiplied by `factor`. */

@@ -5,8 +5,7 @@ import { claims } from '../../src/claims/notebook/claims';
 import { LIGHT } from '../../src/figures/grammar/ink';
 import { comparePlans } from '../../src/figures/plans/compare-plans';
 import { compare } from '../../src/session/notebook/compare';
-import { quietPlan as plan } from '../../src/session/plans/plan';
-import { whatIf } from '../../src/session/plans/what-if';
+import { quietPlan as plan, whatIf } from '../../src/session/plans/plan';
 import { loadPlotly, problemsOf } from './plotly-validate';
 import { textFaults } from './svg-texts';
 

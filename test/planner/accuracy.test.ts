@@ -2,8 +2,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Accuracy, accuracyOf } from '../../src/planner/accuracy';
 import type { Layout } from '../../src/planner/layout';
-import { constantEfficiency } from '../../src/planner/measured/judged-runs';
-import { type MeasuredLayout, vtrainLayouts } from '../../src/planner/measured/measured-layouts';
+import {
+  constantEfficiency,
+  type MeasuredLayout,
+  vtrainLayouts,
+} from '../../src/planner/measured/judged-runs';
 import { predict } from '../../src/planner/predict';
 import { predictTime } from '../../src/planner/time/predict-time';
 import { mptLayouts, torchtitanLayouts } from '../support/fsdp-layouts';

@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { bestChange, nearestFitting } from '../../src/planner/changes';
-import { explained, fittingLines, iterationWords } from '../../src/planner/explain';
+import {
+  bestChange,
+  explained,
+  fittingLines,
+  iterationWords,
+  nearestFitting,
+} from '../../src/planner/explain';
 import { predict } from '../../src/planner/predict';
 import { quietPlan as plan } from '../../src/session/plans/plan';
 import { layoutOfLine } from '../support/batch-lines';

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { memoryPhases } from '../../src/planner/memory/memory-phases';
 import { stageOf } from '../../src/planner/memory/pipeline-stage';
-import { predictMemory } from '../../src/planner/memory/predict-memory';
+import { memoryPhases, predictMemory } from '../../src/planner/memory/predict-memory';
 import { layoutOfLine } from '../support/batch-lines';
 import { CachingAllocator } from '../support/caching-allocator';
 import { replayLlamaStep } from '../support/llama-step-trace';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { predict } from '../../src/planner/predict';
-import { offloadTime } from '../../src/planner/time/optimizer-time';
+import { offloadTime } from '../../src/planner/time/predict-time';
 import { layoutOfLine } from '../support/batch-lines';
 
 const request = {

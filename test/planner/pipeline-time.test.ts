@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { pipelineTime } from '../../src/planner/time/pipeline-time';
+import { pipelineTime } from '../../src/planner/time/predict-time';
 
 interface Stage {
   readonly forward: number;

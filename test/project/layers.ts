@@ -55,7 +55,8 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** Files beside a door that other flats may import: namespaces that cells see as a whole, and code that runs before any door. */
-const BESIDE_DOORS = /^src\/(core\/(tf|code-cache\/.*)|cell\/tslab|programs\/toolkit|(nn|sharding)\/names\/.*)\.ts$/;
+const BESIDE_DOORS =
+  /^src\/(core\/(tf|code-cache\/.*)|cell\/tslab|programs\/toolkit|(nn|sharding)\/names\/.*)\.ts$/;
 
 /** The names of src/index.ts and src/rank.ts in the order: above every folder. */
 const FACADE = 'index and rank';

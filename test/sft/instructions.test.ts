@@ -5,8 +5,8 @@ import { test } from 'node:test';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import { IGNORED_LABEL } from '../../src/core/ignored-label';
 import type { TokenBatch } from '../../src/training/data/batch';
-import { openInstructions } from '../../src/training/data/open-instructions';
-import { packRows } from '../../src/training/data/prepare/pack-rows';
+import { openInstructions } from '../../src/training/data/batches';
+import { packRows } from '../../src/training/data/prepare/instructions';
 import type { PreparedInstructions } from '../../src/training/data/prepared';
 import { CHATS, LLAMA, preparer, sftConfig, sftReference, TOKENIZER } from './instruction-data';
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import type { MeasuredLayout } from '../../src/planner/measured/measured-layouts';
+import type { MeasuredLayout } from '../../src/planner/measured/judged-runs';
 import { layoutOfLine } from './batch-lines';
 import { testData } from './paths';
 

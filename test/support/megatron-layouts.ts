@@ -1,5 +1,5 @@
 import type { Layout } from '../../src/planner/layout';
-import type { MeasuredLayout } from '../../src/planner/measured/measured-layouts';
+import type { MeasuredLayout } from '../../src/planner/measured/judged-runs';
 import megatron from '../data/megatron2021-table1.json';
 import { layoutOfLine } from './batch-lines';
 

@@ -1,5 +1,5 @@
 import type { Layout } from '../../src/planner/layout';
-import { vtrainLayouts } from '../../src/planner/measured/measured-layouts';
+import { vtrainLayouts } from '../../src/planner/measured/judged-runs';
 import published from '../data/published-runs.json';
 import titan from '../data/torchtitan-memory.json';
 import { layoutOfLine } from './batch-lines';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { RankStore, type StoreAnswer, type StoreRequest } from '../../src/torch/rank-store';
+import { RankStore, type StoreAnswer, type StoreRequest } from '../../src/torch/control';
 
 const encoded = (text: string): string => Buffer.from(text).toString('base64');
 

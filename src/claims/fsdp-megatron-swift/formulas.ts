@@ -1,21 +1,76 @@
 import { parseTrainConfig } from '../../config';
 import { ConfigError, HALF_FORMATS, roundValues } from '../../core';
 import { buildModel } from '../../nn';
-import { layoutOf } from '../../planner';
+import { layoutOf, type PlanObject, type Prediction } from '../../planner';
 import { planUnits } from '../../sharding';
 import { requestNamed } from '../claim';
 import type { Functions } from '../expression';
 import type { PlanLab } from '../lab';
-import {
-  type Case,
-  type Degrees,
-  type Fastest,
-  fastestDataParallel,
-  fastestMegatron,
-  percentSlower,
-  secondsOf,
-} from './fastest';
-import { differenceOfParts } from './split-layer';
+
+/** A matrix as a list of rows. */
+type Matrix = readonly (readonly number[])[];
+
+/** Two rows of d = 2, and a layer from d to 4d and back. All values are integers, so that sums are exact. */
+const X: Matrix = [
+  [1, -2],
+  [3, 4],
+];
+const UP: Matrix = [
+  [1, 0, -1, 2, 3, -2, 1, 1],
+  [2, 1, 0, -1, 1, 2, -3, 0],
+];
+const DOWN: Matrix = (UP[0] ?? []).map((_, i) => UP.map((row) => (row[i] ?? 0) + i));
+
+/** The halves of a layer that is split by columns and then by rows, on two ranks. */
+const HALVES = [0, 1].map((rank) => {
+  const up = multiply(
+    X,
+    UP.map((row) => row.slice(4 * rank, 4 * rank + 4)),
+  );
+  return { up, out: multiply(relu(up), DOWN.slice(4 * rank, 4 * rank + 4)) };
+});
+
+/**
+ * Returns the largest difference between a whole output and the output of two ranks. The outputs of a split by columns are
+ * concatenated; those of a split by rows are summed.
+ */
+function differenceOfParts(split: 'columns' | 'rows'): number {
+  const [first, second] = HALVES as [(typeof HALVES)[number], (typeof HALVES)[number]]; // two ranks
+  if (split === 'rows') {
+    return difference(
+      multiply(relu(multiply(X, UP)), DOWN),
+      combined(first.out, second.out, (a, b) => a.map((each, i) => each + (b[i] ?? 0))),
+    );
+  }
+  return difference(
+    multiply(X, UP),
+    combined(first.up, second.up, (a, b) => [...a, ...b]),
+  );
+}
+
+function combined(
+  a: Matrix,
+  b: Matrix,
+  rows: (a: readonly number[], b: readonly number[]) => readonly number[],
+): Matrix {
+  return a.map((row, i) => rows(row, b[i] ?? []));
+}
+
+function difference(a: Matrix, b: Matrix): number {
+  return Math.max(
+    ...a.flatMap((row, i) => row.map((value, j) => Math.abs(value - (b[i]?.[j] ?? Number.NaN)))),
+  );
+}
+
+function multiply(a: Matrix, b: Matrix): Matrix {
+  return a.map((row) =>
+    (b[0] ?? []).map((_, j) => row.reduce((total, value, k) => total + value * (b[k]?.[j] ?? 0), 0)),
+  );
+}
+
+function relu(a: Matrix): Matrix {
+  return a.map((row) => row.map((value) => Math.max(0, value)));
+}
 
 const ANY: Degrees = { tp: [1, 2, 4, 8], pp: [1, 2, 4, 8] };
 const ADVISED: Degrees = { tp: [2, 4], pp: [2, 4] };
@@ -121,4 +176,116 @@ function degrees(): number[] {
       throw error;
     }
   });
+}
+
+/** A model, its GPUs and its batch, which is the same for every compared layout. */
+export interface Case {
+  readonly model: NonNullable<PlanObject['model']>;
+  readonly gpus: number;
+  readonly globalBatch: number;
+  readonly hardware?: PlanObject['hardware'];
+  readonly nicGbit?: number;
+  readonly gpusPerNode?: number;
+}
+
+/** A layout that fits, and its prediction. */
+export interface Fastest {
+  readonly request: PlanObject;
+  readonly prediction: Prediction;
+}
+
+/** Degrees of tensor and pipeline parallelism to try; data parallelism gets the rest of the GPUs. */
+export interface Degrees {
+  readonly tp: readonly number[];
+  readonly pp: readonly number[];
+}
+
+const MICRO = [1, 2, 4];
+const RECOMPUTE = [null, 'selective', 'full'] as const;
+const SHARDED = ['SHARD_GRAD_OP', 'FULL_SHARD', 'HYBRID_SHARD'] as const;
+
+/** Returns the fastest layout of FSDP and DDP alone, over strategies, microbatches and recompute. */
+function fastestDataParallel(
+  lab: PlanLab,
+  of: Case,
+  strategies: readonly ((typeof SHARDED)[number] | 'NO_SHARD')[] = ['NO_SHARD', ...SHARDED],
+): Fastest | undefined {
+  const requests = strategies.flatMap((strategy) =>
+    ways(of, 1).map(({ micro, passes, ...way }) => ({
+      ...way,
+      ...{ batch: micro, accumulation: passes },
+      stack: 'fsdp2' as const,
+      parallel: { strategy },
+    })),
+  );
+  return fastestOf(lab, requests);
+}
+
+/** Returns the fastest layout of Megatron-LM, with its optimizer sharded over the data-parallel ranks. */
+function fastestMegatron(lab: PlanLab, of: Case, { tp, pp }: Degrees): Fastest | undefined {
+  const requests = tp.flatMap((tensor) =>
+    pp.flatMap((pipeline) =>
+      ways(of, tensor * pipeline).map(({ micro, passes, ...way }) => ({
+        ...way,
+        ...(pipeline === 1 ? { batch: micro, accumulation: passes } : { batch: micro * passes }),
+        stack: 'megatron' as const,
+        parallel: {
+          tp: tensor,
+          pp: pipeline,
+          ...(pipeline > 1 && { microbatches: passes }),
+          sequenceParallel: tensor > 1,
+          strategy: 'ZERO_1' as const,
+        },
+      })),
+    ),
+  );
+  return fastestOf(lab, requests);
+}
+
+/** Returns by how many percent a layout takes longer than a base; infinite if the layout does not fit. */
+function percentSlower(layout: Fastest | undefined, base: Fastest | undefined): number {
+  const [mine, its] = [secondsOf(layout), secondsOf(base)];
+  return 100 * (mine / its - 1);
+}
+
+function secondsOf(layout: Fastest | undefined): number {
+  return layout?.prediction.seconds.value ?? Number.POSITIVE_INFINITY;
+}
+
+/** A case with a microbatch and a recompute; `passes` is the number of microbatches of a data-parallel rank. */
+type Way = PlanObject & { readonly micro: number; readonly passes: number };
+
+function ways(
+  { model, gpus, globalBatch, hardware = 'A100-80G', nicGbit, gpusPerNode }: Case,
+  modelRanks: number,
+): Way[] {
+  const dp = gpus / modelRanks;
+  if (!Number.isInteger(dp)) return [];
+  return MICRO.filter((micro) => globalBatch % (dp * micro) === 0).flatMap((micro) =>
+    RECOMPUTE.map((activationCheckpointing) => ({
+      ...{ model, hardware, gpus, activationCheckpointing, micro, passes: globalBatch / (dp * micro) },
+      ...(nicGbit === undefined ? {} : { nicGbit }),
+      ...(gpusPerNode === undefined ? {} : { gpusPerNode }),
+    })),
+  );
+}
+
+function fastestOf(lab: PlanLab, requests: readonly PlanObject[]): Fastest | undefined {
+  let best: Fastest | undefined;
+  for (const request of requests) {
+    const prediction = legal(lab, request);
+    if (prediction === undefined || !prediction.fits) continue;
+    if (prediction.seconds.value < secondsOf(best)) best = { request, prediction };
+  }
+  return best;
+}
+
+/** Returns a prediction; undefined if heads, layers or ranks do not divide. */
+function legal(lab: PlanLab, request: PlanObject): Prediction | undefined {
+  try {
+    return lab.predict(request);
+  } catch (error) {
+    if (error instanceof ConfigError) return undefined;
+    throw error;
+  }
 }

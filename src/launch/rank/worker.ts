@@ -11,15 +11,16 @@ import {
 } from '../../cell';
 import { globalSlot, now, type Seconds, ShardlabError } from '../../core';
 import { currentEagerTape, describeDamage, type Engine } from '../../engine';
-import type { StatusWriter, World } from '../../wire';
+import { profileSteps, timeSteps } from '../../training';
+import { benchCollectives, type ProcessGroup, type StatusWriter, type World } from '../../wire';
 import type { CourierHandle } from '../control/courier-handle';
+import type { Measurement } from '../control/measurement';
 import type { RankOutcome, RankOutput, RankWork, ToMain } from '../control/messages';
 import { decodeSent, encodeSent } from '../control/sent-values';
 import { NO_CELL } from '../control/situation';
 import type { CellSteps } from './cell-steps';
 import { compile, explainedError, placeInFunction } from './compile';
 import { rankError } from './error';
-import { measure } from './measure';
 import type { CellReplicas } from './replicas';
 import type { RankScope } from './scope';
 import type { TensorPiles } from './tensor-piles';
@@ -247,4 +248,37 @@ export async function runShipped(
         'not the variables and imports of the notebook; pass their values as arguments of run(fn, ...args)',
     );
   }
+}
+
+/** Measures this rank; every rank of the job calls this function. Code is loaded on first use. */
+async function measure(measurement: Measurement, scope: RankScope): Promise<unknown> {
+  const { group, engine, rank } = scope;
+  switch (measurement.kind) {
+    case 'collectives': {
+      const first = firstRanks(group, measurement.numRanks);
+      return first === null ? [] : benchCollectives(first, engine, measurement.sizes);
+    }
+    case 'kernels': {
+      const { numRanks, isAlone } = measurement;
+      const own = isAlone ? aloneOf(group, numRanks)[rank] : firstRanks(group, numRanks);
+      return own == null ? [] : profileSteps({ engine, group: own, ...measurement.profile });
+    }
+    case 'steps': {
+      const together = firstRanks(group, measurement.numRanks);
+      return together === null ? [] : timeSteps({ engine, group: together, ...measurement.profile });
+    }
+    case 'maxRss':
+      return process.resourceUsage().maxRSS;
+    default:
+      return measurement satisfies never;
+  }
+}
+
+/** Returns an entry per rank: for this rank, a group that has only this rank; for other ranks, null. */
+function aloneOf(group: ProcessGroup, numRanks: number): readonly (ProcessGroup | null)[] {
+  return group.ranks.slice(0, numRanks).map((rank) => group.subgroup([rank], `rank ${rank} alone`));
+}
+
+function firstRanks(group: ProcessGroup, numRanks: number): ProcessGroup | null {
+  return numRanks === group.size ? group : group.subgroup(group.ranks.slice(0, numRanks), 'measured');
 }

@@ -1,5 +1,7 @@
 import { parseTrainConfig, STRATEGIES, type TrainConfigInput } from '../../config';
-import { type Bytes, ConfigError, type Warn } from '../../core';
+import { type Bytes, ConfigError, isPlain, type Seconds, type Warn } from '../../core';
+import { Tensor } from '../../core/tf';
+import { OPTIMIZER_UPDATES } from '../../engine';
 import { logicalByCause, logicalPeak, type StepRecord, totalBytes } from '../../ledger';
 import { CALIBRATION } from '../calibration';
 import type { Planned } from '../cost-of';
@@ -7,12 +9,11 @@ import type { AnyLayout } from '../layout';
 import { defaultGpus, offloadOf, optimizerOf, recomputeOf, strategyOf } from '../layout-of-config';
 import { fitsOnGpu } from '../memory/allocator';
 import { hardwareAt, type Place, parsePlace, type ReadPlace } from '../place';
-import type { Estimate, MemoryPrediction, Prediction } from '../prediction';
-import { CountedBatches } from './counted-batches';
-import { CountedKernels } from './counted-kernels';
+import type { ComputeCause, Estimate, MemoryPrediction, Prediction } from '../prediction';
 import { dryRun } from './dry-run';
 import { type DryRun, phaseAt } from './dry-run-result';
-import { gpuCosts } from './gpu-costs';
+import { gpuCosts, type TimedKernel } from './gpu-costs';
+import { flopsOf } from './kernel-work';
 import type { MetaOwn } from './rank-run';
 
 /** The sentence that tables and the command show beside every counted plan. See [Note: counted plans]. */
@@ -187,4 +188,80 @@ function memoryOf(record: StepRecord): MemoryPrediction {
 
 function withoutInterval(value: number): Estimate {
   return { value, low: value, high: value };
+}
+
+/** Watches the user's functions in a dry run, and stores the name of the model's class and the last batch's number of rows. */
+class CountedBatches {
+  /** The user's functions; this object sees their results. */
+  readonly own: MetaOwn;
+  /** The number of rows of the last batch; null if the user's `data` is no function. */
+  rows: number | null = null;
+  model = '';
+
+  constructor(own: MetaOwn) {
+    this.own = {
+      ...own,
+      parts: (place, config) => {
+        const parts = own.parts(place, config);
+        const { data } = parts;
+        this.model = parts.model?.constructor.name ?? '';
+        if (data === null) return parts;
+        return {
+          ...parts,
+          data: (index) => {
+            const batch = data(index);
+            this.rows = rowsOf(batch);
+            return batch;
+          },
+        };
+      },
+    };
+  }
+}
+
+/** Returns the number of rows of x, or of the first input if a batch has several inputs. */
+function rowsOf(batch: unknown): number {
+  if (!isPlain(batch)) return 1;
+  const x: unknown = Array.isArray(batch.inputs) ? batch.inputs[0] : batch.x;
+  if (x instanceof Tensor) return x.shape[0] ?? 1;
+  return Array.isArray(x) || (ArrayBuffer.isView(x) && 'length' in x) ? Number(x.length) : 1;
+}
+
+const LOSS = /crossEntropy/i;
+
+/** Sums the times of a step's kernels by cause, and the floating point operations of its matmuls and convolutions. */
+class CountedKernels {
+  /** Floating point operations; recomputed operations are included. */
+  flops = 0;
+  seconds = noSeconds();
+
+  reset(): void {
+    this.flops = 0;
+    this.seconds = noSeconds();
+  }
+
+  readonly add = ({ call, work, seconds, waited }: TimedKernel): void => {
+    this.flops += flopsOf(work);
+    this.seconds.launch += waited;
+    this.seconds[causeOf({ call, work })] += seconds;
+  };
+}
+
+function noSeconds(): Record<ComputeCause, Seconds> {
+  return { products: 0, attention: 0, elementwise: 0, loss: 0, optimizer: 0, launch: 0 };
+}
+
+function causeOf({ call, work }: Pick<TimedKernel, 'call' | 'work'>): ComputeCause {
+  if (OPTIMIZER_UPDATES.has(call.name)) return 'optimizer';
+  if (LOSS.test(call.name)) return 'loss';
+  switch (work.kind) {
+    case 'product':
+      return 'products';
+    case 'attention':
+      return 'attention';
+    case 'traffic':
+      return 'elementwise';
+    default:
+      return work satisfies never;
+  }
 }

@@ -1,6 +1,4 @@
 import { normalize } from 'node:path';
-import { evaluated } from './arithmetic';
-import { Branches } from './branches';
 import { Lexer } from './lexer';
 import { requireFew } from './limits';
 import {
@@ -170,4 +168,166 @@ function expanded(
 
 function splitAtBlanks({ text, line }: Word): readonly Word[] {
   return text.split(/\s+/).flatMap((part) => (part === '' ? [] : [{ text: part, line }]));
+}
+
+/** More brackets within each other are not read. */
+const MOST_BRACKETS = 100;
+
+/**
+ * Returns the value of integer arithmetic; the text without its blanks, so that it stays one word, if it has an unknown variable,
+ * signs other than + - * / and brackets, or too many brackets within each other.
+ */
+function evaluated(text: string, variable: (name: string) => string | undefined): string {
+  const inner = text.replace(/^\$\((?:\(|\s*expr\s)/, '').replace(/\)?\)$/, '');
+  const numbers = inner.replaceAll(/\$?\{?([A-Za-z_]\w*)\}?/g, (_, name: string) => variable(name) ?? '?');
+  const tokens = numbers.replaceAll('\\', '').match(/\d+|\S/g) ?? [];
+  let [at, depth] = [0, 0];
+  const factor = (): number => {
+    const token = tokens[at];
+    at += 1;
+    if (token !== '(') return Number(token ?? Number.NaN);
+    depth += 1;
+    const value = depth > MOST_BRACKETS ? Number.NaN : sum();
+    depth -= 1;
+    at += 1;
+    return value;
+  };
+  const product = (): number => {
+    let value = factor();
+    while (tokens[at] === '*' || tokens[at] === '/') {
+      const isDivided = tokens[at] === '/';
+      at += 1;
+      value = isDivided ? Math.trunc(value / factor()) : value * factor();
+    }
+    return value;
+  };
+  const sum = (): number => {
+    let value = product();
+    while (tokens[at] === '+' || tokens[at] === '-') {
+      const sign = tokens[at] === '-' ? -1 : 1;
+      at += 1;
+      value += sign * product();
+    }
+    return value;
+  };
+  const result = sum();
+  return Number.isFinite(result) && at === tokens.length ? String(result) : text.replaceAll(/\s+/g, '');
+}
+
+/** Comparisons of numbers, by the operators of `test`. */
+const NUMBERS: Readonly<Record<string, (a: number, b: number) => boolean>> = {
+  '-eq': (a, b) => a === b,
+  '-ne': (a, b) => a !== b,
+  '-gt': (a, b) => a > b,
+  '-ge': (a, b) => a >= b,
+  '-lt': (a, b) => a < b,
+  '-le': (a, b) => a <= b,
+};
+
+const BRACKETS: Readonly<Record<string, string>> = { '[[': ']]', '[': ']' };
+
+/**
+ * Returns whether the condition of an `if` holds; undefined if it is no comparison of known values. Patterns and tests of files are not
+ * known.
+ */
+function conditionOf(command: readonly string[]): boolean | undefined {
+  const [first = '', ...rest] = command;
+  if (first !== 'test' && rest.at(-1) !== BRACKETS[first]) return undefined;
+  const words = first === 'test' ? rest : rest.slice(0, -1);
+  if (words.some((word) => /[$`*?~]/.test(word))) return undefined;
+  const [a = '', operator = '', b = ''] = words;
+  if (words.length === 2 && a === '-n') return operator !== '';
+  if (words.length === 2 && a === '-z') return operator === '';
+  if (words.length !== 3) return undefined;
+  if (operator === '==' || operator === '=') return a === b;
+  if (operator === '!=') return a !== b;
+  const areNumbers = [a, b].every((word) => /^-?\d+$/.test(word));
+  return areNumbers ? NUMBERS[operator]?.(Number(a), Number(b)) : undefined;
+}
+
+/** An `if` of a script whose `fi` has not come yet. */
+interface Open {
+  /** Variables and files that its branches set: those of earlier branches, and those of the current branch. */
+  before: ReadonlySet<string>;
+  readonly now: Set<string>;
+  /** Whether the words that follow are the condition of a branch. */
+  isCondition: boolean;
+  /** Whether the current branch may run. */
+  mayRun: boolean;
+  /** Whether an earlier branch runs, so that no other branch does. */
+  isDecided: boolean;
+  /** Whether the whole `if` is in a branch that does not run. */
+  readonly isSkipped: boolean;
+  /** The number of commands of the current condition, and whether the first of them holds; undefined: not known. */
+  numCommands: number;
+  holds: boolean | undefined;
+}
+
+/**
+ * Follows the branches of a script's `if`s. A condition that compares known values decides which branch is read. Other conditions are
+ * not evaluated: each branch is read, and a variable that several branches set has the value that the first of them gives it.
+ */
+class Branches {
+  readonly #open: Open[] = [];
+
+  /** Follows the words `if`, `then`, `elif`, `else` and `fi` of a script. */
+  enter(keyword: string): void {
+    const inner = this.#open.at(-1);
+    if (keyword === 'if') this.#begin();
+    if (inner === undefined) return;
+    if (keyword === '!' && inner.isCondition) inner.numCommands += 1;
+    if (keyword === 'then') settle(inner);
+    if (keyword === 'elif' || keyword === 'else') {
+      inner.before = new Set([...inner.before, ...inner.now]);
+      inner.now.clear();
+      inner.isCondition = keyword === 'elif';
+      inner.mayRun = !inner.isDecided;
+      inner.numCommands = 0;
+      inner.holds = undefined;
+    }
+    if (keyword === 'fi') {
+      this.#open.pop();
+      for (const name of [...inner.before, ...inner.now]) this.#open.at(-1)?.now.add(name);
+    }
+  }
+
+  #begin(): void {
+    const first = { before: new Set<string>(), now: new Set<string>(), isCondition: true, mayRun: true };
+    this.#open.push({
+      ...first,
+      isDecided: false,
+      isSkipped: !this.isRead,
+      numCommands: 0,
+      holds: undefined,
+    });
+  }
+
+  /** Whether the commands that follow may run. */
+  get isRead(): boolean {
+    const inner = this.#open.at(-1);
+    return inner === undefined || (inner.mayRun && !inner.isSkipped);
+  }
+
+  /** Takes a command; if it is a condition with a known result, returns whether the condition holds. */
+  decide(words: readonly string[]): boolean | undefined {
+    const inner = this.#open.at(-1);
+    if (inner?.isCondition !== true) return undefined;
+    inner.numCommands += 1;
+    inner.holds = inner.numCommands === 1 ? conditionOf(words) : undefined;
+    return inner.holds;
+  }
+
+  /** Whether an earlier branch has set the variable. If not, notes that this branch sets the variable. */
+  isSetBefore(name: string): boolean {
+    if (this.#open.some(({ before }) => before.has(name))) return true;
+    this.#open.at(-1)?.now.add(name);
+    return false;
+  }
+}
+
+/** Ends a condition: a branch whose condition does not hold is not read, and nothing after a branch whose condition holds. */
+function settle(inner: Open): void {
+  inner.isCondition = false;
+  if (inner.holds === false) inner.mayRun = false;
+  if (inner.holds === true && inner.mayRun) inner.isDecided = true;
 }

@@ -1,11 +1,9 @@
 import { nearest } from '../../config';
-import { ConfigError, type Seconds, type Tag, type Warn } from '../../core';
+import { type Bytes, ConfigError, firstNames, type Seconds, type Tag, type Warn } from '../../core';
 import type * as tf from '../../core/tf';
-import type { Engine, HostArray } from '../../engine';
-import { isOnHost, type Parameter, type Span, type StateBuffer, type StateSegment } from '../../nn';
+import { type Engine, type HostArray, undone } from '../../engine';
+import { isOnHost, Module, type Parameter, type Span, type StateBuffer, type StateSegment } from '../../nn';
 import { GradientWatch } from './gradient-watch';
-import { type SteppedSegment, updateOnHost } from './host-transit';
-import { MissingWatch } from './missing-watch';
 import type { HasStates, Optimizer } from './optimizer';
 import { type CommonOptions, checkedOptions } from './optimizer-options';
 import { type ParameterGroup, paramGroup } from './param-groups';
@@ -20,6 +18,147 @@ import {
   type StateMemory,
   type UpdateRule,
 } from './update-rule';
+
+/** The maximum size of a copied chunk, in bytes; values and gradients have separate chunks. */
+const CHUNK_BYTES: Bytes = 2 ** 20;
+const ITEM_BYTES = 4;
+
+/** A segment whose parameters are all in one group and had the same number of updates. */
+export interface SteppedSegment extends StateSegment {
+  /** The number of updates, including this one; for bias correction. */
+  readonly step: number;
+  /** The group, with its rate and settings. */
+  readonly group: ParamGroup;
+}
+
+/** The module and the granularity of the state buffer that is updated. */
+interface Updated {
+  readonly module: string;
+  /** Chunks end at multiples of this number of elements. */
+  readonly granularity: number;
+}
+
+/**
+ * Runs updates on the host. Values and gradients on the device are copied to the host in chunks, and updated values are
+ * copied back; ledgers count the chunks on the host under the cause 'comm' of the module. Source: ZeRO-Offload (Ren et al.
+ * 2021), section 4.1.
+ */
+function updateOnHost(
+  engine: Engine,
+  state: BufferState<HostArray>,
+  { module, granularity }: Updated,
+  segments: readonly SteppedSegment[],
+  gradScale: number,
+): void {
+  const { host } = engine;
+  const chunk = Math.max(1, Math.floor(CHUNK_BYTES / ITEM_BYTES / granularity)) * granularity;
+  const rooms = new Map<'values' | 'grad', HostArray>();
+  /** Returns the span's array if it is on the host; otherwise an array for copies of `length` elements. */
+  const arrayFor = (content: 'values' | 'grad', span: Span, length: number): HostArray => {
+    if (isOnHost(span)) return span.host;
+    const there = rooms.get(content);
+    if (there !== undefined && there.length >= length) return there;
+    there?.dispose();
+    const made = host.allocate(length, { cause: 'comm', module });
+    rooms.set(content, made);
+    return made;
+  };
+  const updateSegment = ({ values, grad, offset, length, step, group }: SteppedSegment): void => {
+    const isThere = isOnHost(values) && grad !== null && isOnHost(grad);
+    // Empty segments on the host are updated too, as empty segments are in an update on the device.
+    if (grad === null || (length === 0 && !isThere)) return;
+    let from = 0;
+    do {
+      const end = Math.floor((offset + from) / granularity) * granularity + chunk - offset;
+      const to = isThere ? length : Math.min(length, end);
+      const size = to - from;
+      const param = arrayFor('values', values, Math.min(length, chunk));
+      const gradient = arrayFor('grad', grad, Math.min(length, chunk));
+      const offsets = {
+        param: isOnHost(values) ? values.offset + from : 0,
+        grad: isOnHost(grad) ? grad.offset + from : 0,
+      };
+      if (!isOnHost(values)) host.fromDevice(values.tensor, values.offset + from, size, param, 0);
+      if (!isOnHost(grad)) host.fromDevice(grad.tensor, grad.offset + from, size, gradient, 0);
+      const range = { offset: offset + from, length: size, step, gradScale, ...group };
+      state.update({ param, grad: gradient, offsets, ...range });
+      if (!isOnHost(values)) host.toDevice(param, 0, size, values.tensor, values.offset + from);
+      from = to;
+    } while (from < length);
+  };
+  const release = (): void => {
+    for (const room of rooms.values()) room.dispose();
+  };
+  undone(engine, release, () => segments.forEach(updateSegment));
+}
+
+const MOST_WARNINGS = 3;
+
+/**
+ * Names the trained parameters that got no gradient in a step. Each is named once, with what to check, because a step may leave
+ * out parts of a model on purpose. Experts without tokens and optional modules are not named: a step leaves them out by
+ * design. The cost is in steps with a missing gradient only.
+ * Source: the error of torch's DistributedDataParallel about "parameters that were not used in producing loss".
+ */
+class MissingWatch {
+  readonly #warn: Warn;
+  readonly #named = new WeakSet<Parameter>();
+  #missing: Parameter[] = [];
+  #numWarnings = 0;
+  #hasSpoken = false;
+
+  constructor(warn: Warn) {
+    this.#warn = warn;
+  }
+
+  /** Notes the parameters of a buffer whose gradients are zeros because backward did not reach them. */
+  lookAtZeros({ slices }: StateBuffer): void {
+    for (const { parameter, length } of slices)
+      if (parameter.hasOnlyZeros && length > 0) this.note(parameter);
+  }
+
+  /** Notes that a parameter has no gradient in this step. */
+  note(parameter: Parameter): void {
+    if (this.#numWarnings >= MOST_WARNINGS || parameter.isSpare || this.#named.has(parameter)) return;
+    this.#missing.push(parameter);
+  }
+
+  /** Ends a step, in which at least one parameter had a gradient if `hasUpdated`. */
+  end(step: number, hasUpdated: boolean): void {
+    const missing = this.#missing.splice(0).filter((parameter) => !isOptional(parameter));
+    if (missing.length === 0) return;
+    if (!hasUpdated) {
+      if (!this.#hasSpoken) this.#warn(nothingUpdated(step));
+      this.#hasSpoken = true;
+      return;
+    }
+    this.#numWarnings++;
+    for (const parameter of missing) this.#named.add(parameter);
+    const names = missing.map(({ name }) => name || 'a parameter without a module');
+    this.#warn(
+      `step ${step}: ${firstNames(names)} got no gradient on this rank, so ${names.length === 1 ? 'it does' : 'they do'} not train: the loss does not ` +
+        'depend on them. Check that forward uses them, that what they compute reaches the loss, and that no value on the way was read ' +
+        '(dataSync, array) and made into a new tensor. If the step leaves them out on purpose, such as the head of another task, all is ' +
+        'well. For parameters that never train, set requiresGrad = false before the model is wrapped. Each parameter is named once',
+    );
+  }
+}
+
+function nothingUpdated(step: number): string {
+  return (
+    `step ${step} changed nothing, because no parameter of this optimizer has a gradient on this rank. Call loss.backward() (or pass.backward()) ` +
+    'before step() and zeroGrad() after step(), and give the optimizer the model that computes the loss. This warning appears once'
+  );
+}
+
+/** Whether the parameter is in a module that a step may skip. */
+function isOptional(parameter: Parameter): boolean {
+  return [...parameter.users].some(
+    ({ root }) =>
+      root instanceof Module &&
+      root.modules().some((module) => module.isOptional && module.parameters().includes(parameter)),
+  );
+}
 
 /** Settings of an optimizer besides its rule: whether its states are on the host, its groups, and its callbacks. */
 export interface OptimizerPlacement {

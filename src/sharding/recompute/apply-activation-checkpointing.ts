@@ -1,11 +1,10 @@
 import { type ActivationCheckpointingConfig, nearest } from '../../config';
-import { ConfigError } from '../../core';
+import { type Bytes, ConfigError, itemBytes, tensorsIn } from '../../core';
 import * as tf from '../../core/tf';
-import { FUSED, hasFused } from '../../engine';
-import type { Module } from '../../nn';
+import { type Engine, FUSED, hasFused, type Meter, type RecordedNode, runOffloaded } from '../../engine';
+import type { Module, Next } from '../../nn';
 import { layersOf } from '../wrap-policy';
-import { type ActivationCheckpointing, BudgetedLayers } from './budgeted';
-import { type CheckpointContext, checkpointed, offloaded } from './checkpointed';
+import { type CheckpointContext, checkpointed, checkpointWrapperOf, offloaded } from './checkpointed';
 
 /**
  * Applies a config's activation checkpointing to a model's layers (the items of its ModuleLists). Call this function before
@@ -119,4 +118,278 @@ function knownKernels(): string[] {
     .map(({ kernelName }) => kernelName)
     .filter((kernelName) => !NOT_SAVED.has(kernelName))
     .sort();
+}
+
+/** Kernels that only move or reshape values. */
+const NO_FLOPS: ReadonlySet<string> = new Set([
+  'Cast',
+  'Concat',
+  'ExpandDims',
+  'Identity',
+  'Pack',
+  'Reshape',
+  'Slice',
+  'SplitV',
+  'Transpose',
+  'Unpack',
+]);
+
+/** The bytes that a layer saves for backward, and the cost of its forward. */
+export interface LayerCost {
+  /** Bytes that the layer saves without checkpointing. */
+  readonly savedBytes: Bytes;
+  /** Bytes that the layer saves with checkpointing: its inputs. */
+  readonly inputBytes: Bytes;
+  /** Floating-point operations of the layer's forward, which run again with checkpointing. */
+  readonly flops: number;
+}
+
+/** Counts the operations of a layer's forward and the bytes that the layer would save; each buffer counts once. */
+class LayerMeter {
+  readonly #engine: Engine;
+  readonly #saved = new Map<object, Bytes>();
+  readonly #inputs = new Map<object, Bytes>();
+  #flops = 0;
+
+  constructor(engine: Engine) {
+    this.#engine = engine;
+  }
+
+  get cost(): LayerCost {
+    return { savedBytes: sum(this.#saved), inputBytes: sum(this.#inputs), flops: this.#flops };
+  }
+
+  /** Resets the counts when a forward begins. */
+  restart(): void {
+    this.#saved.clear();
+    this.#inputs.clear();
+    this.#flops = 0;
+  }
+
+  noteInputs(inputs: readonly tf.Tensor[]): void {
+    this.#note(inputs, this.#inputs);
+  }
+
+  readonly meter: Meter = (node, saved) => {
+    this.#note(saved, this.#saved);
+    this.#flops += layerFlopsOf(node);
+  };
+
+  /** Adds tensors' bytes; parameters and batches do not count, because they are in memory anyway. */
+  #note(tensors: readonly tf.Tensor[], to: Map<object, Bytes>): void {
+    for (const tensor of tensors) {
+      const { cause } = this.#engine.tagOf(tensor);
+      if (cause !== 'temp' && cause !== 'activation') continue;
+      // The engine has no other dtypes.
+      to.set(tensor.dataId, tensor.size * itemBytes(tensor.dtype as 'float32' | 'int32' | 'bool'));
+    }
+  }
+}
+
+function sum(bytes: ReadonlyMap<object, Bytes>): Bytes {
+  return [...bytes.values()].reduce((total, part) => total + part, 0);
+}
+
+/** Returns an operation's multiplications and additions: one per element except in matmuls, attention and convolutions. */
+export function layerFlopsOf({
+  kernelName,
+  inputs,
+  outputs,
+}: Pick<RecordedNode, 'kernelName' | 'inputs' | 'outputs'>): number {
+  const size = outputs[0]?.size ?? 0;
+  switch (kernelName) {
+    case FUSED.linear:
+      return 2 * size * (inputs.x?.shape.at(-1) ?? 0);
+    case FUSED.causalAttention:
+      // Two matmuls: queries with keys, and scores with values, for all pairs of positions.
+      return 4 * size * (inputs.qkv?.shape[1] ?? 0);
+    case FUSED.flashAttention:
+      return 4 * size * (inputs.k?.shape[1] ?? 0);
+    case 'BatchMatMul':
+    case '_FusedMatMul':
+      return 2 * size * innerLength(inputs.a, inputs.b, outputs[0]);
+    case 'Conv2D':
+    case 'FusedConv2D':
+      return (2 * size * (inputs.filter?.size ?? 0)) / (outputs[0]?.shape.at(-1) ?? 1);
+    case FUSED.conv2d:
+      return (2 * size * (inputs.filter?.size ?? 0)) / (outputs[0]?.shape[1] ?? 1);
+    case FUSED.conv2dInputGrad: // a transposed convolution
+      return (2 * (inputs.dy?.size ?? 0) * (inputs.filter?.size ?? 0)) / (inputs.dy?.shape[1] ?? 1);
+    default:
+      return NO_FLOPS.has(kernelName) ? 0 : size;
+  }
+}
+
+/** Returns the length k over which a matmul sums, for plain and for transposed inputs: (m·k)(k·n) = (m·n)·k². */
+function innerLength(...[a, b, product]: readonly (tf.Tensor | undefined)[]): number {
+  return Math.sqrt((matrixSize(a) * matrixSize(b)) / Math.max(1, matrixSize(product)));
+}
+
+function matrixSize(tensor: tf.Tensor | undefined): number {
+  const [rows = 0, columns = 0] = tensor?.shape.slice(-2) ?? [];
+  return rows * columns;
+}
+
+/** The result of activation checkpointing on a model's layers. */
+export interface ActivationCheckpointing {
+  /** Full names of the layers that run forward again; null if there is a budget and no forward has run yet. */
+  readonly layers: readonly string[] | null;
+  /** The choice of layers for a budget, when it is known. */
+  readonly choice: LayerChoice | null;
+}
+
+/**
+ * Checkpoints the layers that are cheapest to run again, so that saved bytes are within a budget.
+ *
+ * [Note: measured choice] The first forward checkpoints every layer, which needs the least memory, and counts each layer's
+ * operations and the bytes that the layer would save without checkpointing. When this forward ends, the layers are chosen. The
+ * counts depend only on shapes, so ranks with batches of the same shape choose the same layers without communication. Measured
+ * times would differ between ranks and between runs.
+ */
+class BudgetedLayers implements ActivationCheckpointing {
+  readonly #layers: readonly Module[];
+  readonly #meters: LayerMeter[];
+  readonly #budgetBytes: Bytes;
+  #choice: LayerChoice | null = null;
+  #checkpointed: ReadonlySet<Module> = new Set();
+
+  constructor(
+    context: CheckpointContext,
+    model: Module,
+    layers: readonly Module[],
+    budgetBytes: Bytes,
+    offload: boolean,
+  ) {
+    this.#layers = layers;
+    this.#budgetBytes = budgetBytes;
+    this.#meters = layers.map(() => new LayerMeter(context.engine));
+    layers.forEach((layer, i) => {
+      this.#wrap(context, layer, i, offload);
+    });
+    model.wrap((inputs, next) => {
+      if (this.#choice === null) for (const meter of this.#meters) meter.restart();
+      const output = next(...inputs);
+      this.#choose();
+      return output;
+    });
+  }
+
+  get choice(): LayerChoice | null {
+    return this.#choice;
+  }
+
+  get layers(): readonly string[] | null {
+    return this.#choice?.checkpointed.map((index) => this.#layers[index]?.path ?? '') ?? null;
+  }
+
+  #wrap(context: CheckpointContext, layer: Module, index: number, offload: boolean): void {
+    const meter = this.#meters[index] as LayerMeter; // each layer has one meter
+    const measured = checkpointWrapperOf(context, layer, { offload, meter: meter.meter });
+    const chosen = checkpointWrapperOf(context, layer, { offload });
+    const plain = (inputs: unknown[], next: Next): unknown =>
+      offload ? runOffloaded(context.engine, layer.path, next, inputs) : next(...inputs);
+    layer.wrap((inputs, next) => {
+      if (this.#choice !== null) return (this.#checkpointed.has(layer) ? chosen : plain)(inputs, next);
+      meter.noteInputs(tensorsIn(inputs));
+      return measured(inputs, next);
+    });
+  }
+
+  /** Chooses the layers after the first forward with gradients. Throws: CONFIG when the budget cannot be met. */
+  #choose(): void {
+    const costs = this.#meters.map(({ cost }) => cost);
+    // A forward without gradients saves nothing.
+    if (this.#choice !== null || costs.every(({ flops }) => flops === 0)) return;
+    this.#choice = chooseLayers(costs, this.#budgetBytes);
+    const indices = new Set(this.#choice.checkpointed);
+    this.#checkpointed = new Set(this.#layers.filter((_, i) => indices.has(i)));
+  }
+}
+
+/** The layers that run forward again, the bytes that are saved, and the cost of running forward again. */
+export interface LayerChoice {
+  /** The indices of these layers in the list of layers. */
+  readonly checkpointed: readonly number[];
+  /** Bytes that all layers together save between forward and backward. */
+  readonly savedBytes: Bytes;
+  readonly recomputedFlops: number;
+}
+
+interface Partial {
+  readonly savedBytes: Bytes;
+  readonly recomputedFlops: number;
+  /** Whether the layer that was added last is checkpointed; `before` has the choices for earlier layers. */
+  readonly isCheckpointed: boolean;
+  readonly before: Partial | null;
+}
+
+/**
+ * Chooses the layers to checkpoint so that at most `budgetBytes` are saved and recomputation is minimal. The solution is
+ * exact: the algorithm lists all choices that no other choice beats in both bytes and operations (Nemhauser and Ullmann
+ * 1969, for the 0/1 knapsack). The result depends only on the arguments. Among equal choices, earlier layers are
+ * checkpointed, because their activations would be in memory longest.
+ * Throws: CONFIG if the budget is too small; the error names the smallest possible budget.
+ */
+export function chooseLayers(costs: readonly LayerCost[], budgetBytes: Bytes): LayerChoice {
+  // The smallest number of bytes that the remaining layers can store for backward.
+  let rest = costs.reduce((sum, cost) => sum + leastBytes(cost), 0);
+  if (rest > budgetBytes) {
+    throw new ConfigError(
+      `activationCheckpointing.budgetBytes is ${budgetBytes}, but with any choice of layers, at least ${rest} bytes are stored for ` +
+        `backward; give at least ${rest}, use a smaller batch, or put activations on the host (offload.activations)`,
+    );
+  }
+  let choices: readonly Partial[] = [
+    { savedBytes: 0, recomputedFlops: 0, isCheckpointed: false, before: null },
+  ];
+  for (const cost of costs) {
+    rest -= leastBytes(cost);
+    choices = unbeaten(choices, cost, budgetBytes - rest);
+  }
+  const [best] = [...choices].sort((a, b) => a.recomputedFlops - b.recomputedFlops);
+  return {
+    ...placesOf(best),
+    savedBytes: best?.savedBytes ?? 0,
+    recomputedFlops: best?.recomputedFlops ?? 0,
+  };
+}
+
+function leastBytes({ savedBytes, inputBytes }: LayerCost): Bytes {
+  return Math.min(savedBytes, inputBytes);
+}
+
+/**
+ * Extends each choice by the next layer, once with the layer checkpointed and once without. Drops choices for which another
+ * choice is at least as good in both bytes and operations.
+ */
+function unbeaten(choices: readonly Partial[], cost: LayerCost, limit: Bytes): Partial[] {
+  const kept = choices.map((before) => ({
+    savedBytes: before.savedBytes + cost.savedBytes,
+    recomputedFlops: before.recomputedFlops,
+    isCheckpointed: false,
+    before,
+  }));
+  const checkpointed = choices.map((before) => ({
+    savedBytes: before.savedBytes + cost.inputBytes,
+    recomputedFlops: before.recomputedFlops + cost.flops,
+    isCheckpointed: true,
+    before,
+  }));
+  // The sort is stable, so among equal choices, the choice in which the later layer is not checkpointed comes first and
+  // remains.
+  const all = [...kept, ...checkpointed]
+    .filter(({ savedBytes }) => savedBytes <= limit)
+    .sort((a, b) => a.savedBytes - b.savedBytes || a.recomputedFlops - b.recomputedFlops);
+  let least = Number.POSITIVE_INFINITY;
+  return all.filter(({ recomputedFlops }) => {
+    if (recomputedFlops >= least) return false;
+    least = recomputedFlops;
+    return true;
+  });
+}
+
+function placesOf(choice: Partial | undefined): Pick<LayerChoice, 'checkpointed'> {
+  const flags: boolean[] = [];
+  for (let at = choice ?? null; at?.before != null; at = at.before) flags.push(at.isCheckpointed);
+  return { checkpointed: flags.reverse().flatMap((isCheckpointed, place) => (isCheckpointed ? place : [])) };
 }

@@ -1,9 +1,20 @@
-import { index, listOf, requireKind, strictNames } from '../../config';
+import {
+  anything,
+  either,
+  flag,
+  index,
+  listOf,
+  type OptionKind,
+  requireArity,
+  requireKind,
+  requireOptions,
+  strictNames,
+  tensor,
+} from '../../config';
 import { ConfigError, type DType, ShardlabError, shortened, shown, type Warn } from '../../core';
 import type * as tf from '../../core/tf';
 import type { Engine } from '../../engine';
 import { wholePiece } from './blocks';
-import { type CollectiveName, collectiveOptions, limitArguments } from './facade-options';
 import type { CollectiveOptions, PieceList, ProcessGroup, ReduceOp, Work } from './types';
 import { requireGroup } from './validation';
 import type { World } from './world';
@@ -243,4 +254,84 @@ function giving<T>(work: Work<void>, value: T): Work<T> {
  */
 function dtypeOf(x: tf.Tensor): DType {
   return x.dtype === 'int32' ? 'int32' : 'float32';
+}
+
+/** A collective of `dist`, as cells call it. */
+interface Collective {
+  /** What is sent; undefined for a call that sends nothing. */
+  readonly x?: OptionKind;
+  /** The number of arguments; the last ones are the options. */
+  readonly numArguments: number;
+  /** How a call with options is written. */
+  readonly form: string;
+  /** The type of the value that may stand in place of the options: only the operation, or only the rank. */
+  readonly short?: 'string' | 'number';
+  readonly kinds: Readonly<Record<string, OptionKind>>;
+}
+
+// `requireGroup` checks the group, and `opOf` checks the operation, which may also be given without options.
+const ANY = { group: anything, asyncOp: flag };
+
+const reduction = (name: string): Collective => ({
+  x: name === 'reduceScatter' ? either(tensor, listOf(tensor)) : tensor,
+  numArguments: 2,
+  form: `dist.${name}(x, { op: 'sum', asyncOp: true })`,
+  short: 'string',
+  kinds: { ...ANY, op: anything },
+});
+
+const exchange = (name: string): Collective => ({
+  x: tensor,
+  numArguments: 2,
+  form: `dist.${name}(x, { asyncOp: true })`,
+  kinds: ANY,
+});
+
+const transfer = (name: string, end: 'src' | 'dst'): Collective => ({
+  x: tensor,
+  numArguments: 2,
+  form: `dist.${name}(x, { ${end}: 0, asyncOp: true })`,
+  short: 'number',
+  kinds: { ...ANY, [end]: index },
+});
+
+const COLLECTIVES = {
+  allReduce: reduction('allReduce'),
+  allGather: exchange('allGather'),
+  allGatherIntoTensor: exchange('allGatherIntoTensor'),
+  reduceScatter: reduction('reduceScatter'),
+  allToAll: exchange('allToAll'),
+  broadcast: transfer('broadcast', 'src'),
+  send: transfer('send', 'dst'),
+  recv: transfer('recv', 'src'),
+  barrier: { numArguments: 1, form: 'dist.barrier({ asyncOp: true })', kinds: ANY },
+} as const satisfies Readonly<Record<string, Collective>>;
+
+/** The name of a collective of `dist`. */
+export type CollectiveName = keyof typeof COLLECTIVES;
+
+/** Returns a collective's options after a check; {} for a call without options. Throws: CONFIG. */
+function collectiveOptions<T extends object>(name: CollectiveName, options: unknown): T {
+  const { short, kinds, form }: Collective = COLLECTIVES[name];
+  if (options === undefined || (short !== undefined && typeof options === short)) return {} as T;
+  if (typeof options !== 'object')
+    throw new ConfigError(`dist.${name}: ${shown(options)} is in the place of the options; write ${form}`);
+  return requireOptions<object>(`dist.${name}`, options as object, kinds) as T;
+}
+
+/** Makes the collectives of an object refuse arguments that they would ignore. */
+function limitArguments<T extends Readonly<Record<CollectiveName, unknown>>>(dist: T): T {
+  const limited = Object.entries<Collective>(COLLECTIVES).map(([name, { x, numArguments, form }]) => {
+    // The callers' types are those of `dist`.
+    const call = dist[name as CollectiveName] as (...args: unknown[]) => unknown;
+    return [
+      name,
+      (...args: unknown[]): unknown => {
+        requireArity(`dist.${name}`, args, numArguments, form);
+        if (x !== undefined) requireKind(`dist.${name}`, 'x', args[0], x);
+        return call(...args);
+      },
+    ];
+  });
+  return { ...dist, ...Object.fromEntries(limited) };
 }

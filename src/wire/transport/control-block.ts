@@ -19,7 +19,7 @@ const TEXT_AT = 256;
 const TEXT_LIMIT = 1024;
 const BEING_WRITTEN = -1;
 
-/** Bytes of a control block; the table of regions (region-table.ts) begins at byte 4096. */
+/** Bytes of a control block; the table of regions (shared-memory-plane.ts) begins at byte 4096. */
 export const CONTROL_BYTES = 65536;
 
 /**

@@ -5,7 +5,7 @@ import { ShardlabError } from '../../../src/core/errors';
 import * as tf from '../../../src/core/tf';
 import type { Engine } from '../../../src/engine/backend/engine';
 import type { HostArray } from '../../../src/engine/backend/host-arrays';
-import { HostHeap } from '../../../src/engine/backend/host-heap';
+import { HostHeap } from '../../../src/engine/backend/host-arrays';
 import { createWasmEngine } from '../../../src/engine/backend/wasm-engine';
 import { normals, valuesOf } from '../../support/close';
 import { LiveBuffers } from '../../support/live-buffers';

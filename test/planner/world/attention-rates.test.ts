@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ATTENTION_KERNELS } from '../../../src/config/attention-kernels';
 import { CALIBRATION } from '../../../src/planner/calibration';
-import { type AttentionCore, attentionSeconds } from '../../../src/planner/cost/attention';
-import { attentionRates } from '../../../src/planner/cost/attention-rates';
+import { type AttentionCore, attentionRates, attentionSeconds } from '../../../src/planner/cost/attention';
 import { GPUS } from '../../../src/planner/hardware';
 
 const A100 = GPUS['A100-80G'];

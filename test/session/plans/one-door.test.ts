@@ -12,8 +12,7 @@ import { compare } from '../../../src/session/notebook/compare';
 import { plan } from '../../../src/session/notebook/plan';
 import { recommend } from '../../../src/session/notebook/recommend';
 import { CountedRun } from '../../../src/session/plans/count';
-import { quietPlan } from '../../../src/session/plans/plan';
-import { whatIf } from '../../../src/session/plans/what-if';
+import { quietPlan, whatIf } from '../../../src/session/plans/plan';
 import type { Job } from '../../../src/session/run/job';
 
 const STRATEGIES: readonly TrainConfigInput[] = [

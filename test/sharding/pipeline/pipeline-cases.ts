@@ -6,7 +6,7 @@ import { gpt } from '../../../src/nn/models/gpt';
 import { llama } from '../../../src/nn/models/llama';
 import { Module } from '../../../src/nn/module';
 import { LayerNorm } from '../../../src/nn/norms';
-import type { Split } from '../../../src/sharding/pipeline/split';
+import type { Split } from '../../../src/sharding/pipeline/pipeline-stages';
 
 /** A pipeline that is compared with a single process. */
 export interface PipelineCase {

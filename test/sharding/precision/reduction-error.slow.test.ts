@@ -3,10 +3,11 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { HALF_FORMATS } from '../../../src/core/rounding';
 import {
+  measureReduction,
   type ReductionErrorRow,
+  reduceOnWire,
   simulateReductionError,
 } from '../../../src/sharding/precision/reduction-error';
-import { measureReduction, reduceOnWire } from '../../../src/sharding/precision/simulated-reduction';
 import { launchRanks } from '../../support/launch-ranks';
 
 const rows = simulateReductionError({

@@ -6,8 +6,10 @@ import { gradients } from '../../../src/engine/autograd/unit';
 import type { Engine } from '../../../src/engine/backend/engine';
 import { FUSED } from '../../../src/engine/backend/fused/fused-kernel';
 import { DDP } from '../../../src/sharding/ddp/distributed-data-parallel';
-import { applyActivationCheckpointing } from '../../../src/sharding/recompute/apply-activation-checkpointing';
-import { layerFlopsOf } from '../../../src/sharding/recompute/layer-meter';
+import {
+  applyActivationCheckpointing,
+  layerFlopsOf,
+} from '../../../src/sharding/recompute/apply-activation-checkpointing';
 import { soloGroup } from '../../support/solo-group';
 import { testEngine } from '../../support/wasm-test-engine';
 import { Chain } from '../chain-model';

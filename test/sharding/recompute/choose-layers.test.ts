@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { chooseLayers } from '../../../src/sharding/recompute/choose-layers';
-import type { LayerCost } from '../../../src/sharding/recompute/layer-meter';
+import type { LayerCost } from '../../../src/sharding/recompute/apply-activation-checkpointing';
+import { chooseLayers } from '../../../src/sharding/recompute/apply-activation-checkpointing';
 
 const LAYER: LayerCost = { savedBytes: 100, inputBytes: 10, flops: 7 };
 

@@ -2,8 +2,7 @@ import type { ActivationCheckpointingConfig } from '../../../src/config/settings
 import { ConfigError } from '../../../src/core/errors';
 import type { Bytes } from '../../../src/core/units';
 import type { GptShape } from '../../../src/nn/models/gpt';
-import { EXPENSIVE_OPS } from '../../../src/sharding/recompute/apply-activation-checkpointing';
-import { chooseLayers } from '../../../src/sharding/recompute/choose-layers';
+import { chooseLayers, EXPENSIVE_OPS } from '../../../src/sharding/recompute/apply-activation-checkpointing';
 
 /** A GPT's forward on one rank. */
 export interface ActivationQuestion {

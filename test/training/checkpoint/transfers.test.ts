@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { seeded } from '../../../src/core/random';
-import { roundsOf, transfersOf, within } from '../../../src/training/checkpoint/reshard/transfers';
+import { roundsOf, transfersOf, within } from '../../../src/training/checkpoint/reshard/redistribute';
 import type { StatePlacement } from '../../../src/training/checkpoint/state/placement';
 import { overlapOf, type Range, withoutRanges } from '../../../src/training/checkpoint/state/ranges';
 

@@ -4,9 +4,8 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, test } from 'node:test';
-import { csvRows } from '../../../src/training/data/files/csv';
 import { findFiles } from '../../../src/training/data/files/find-files';
-import { type RecordFormat, recordsOf } from '../../../src/training/data/files/records';
+import { csvRows, type RecordFormat, recordsOf } from '../../../src/training/data/files/records';
 import { linesOf } from '../../../src/training/data/files/text-file';
 import { dataFile, dataReference } from './data-reference';
 

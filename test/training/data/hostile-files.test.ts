@@ -23,7 +23,7 @@ import { instructionRecords } from '../../../src/training/data/files/instruction
 import { ParquetFile } from '../../../src/training/data/files/parquet';
 import { openParquet } from '../../../src/training/data/files/parquet-reader';
 import { type RecordFormat, recordsOf } from '../../../src/training/data/files/records';
-import { chatTemplateOf } from '../../../src/training/data/prepare/chat-template';
+import { chatTemplateOf } from '../../../src/training/data/prepare/instructions';
 import { textCodecOf } from '../../../src/training/data/prepare/tokenizer';
 import { dataFile } from './data-reference';
 import { levels, parquetBytes, plainText, type WrittenParquet } from './parquet-bytes';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { RegionTable } from '../../../src/wire/transport/region-table';
+import { RegionTable } from '../../../src/wire/transport/shared-memory-plane';
 
 /** Numbers in [0, 1), by Lehmer's generator. */
 function randomFrom(seed: number): () => number {
