@@ -16,8 +16,8 @@ export interface Temporaries {
  * [Note: pool and ring] Buffers are made and freed one by one; there is no pool with a configured size. The size that a
  * pool and a ring of buffers would need follows from the time at which buffers are freed: within a unit (pool), or after
  * the next unit has used them (ring). A unit's output and the gradients of its inputs are tagged as ring when the unit
- * ends, which is one retag per unit and direction; all other temporaries are pool. Staging of collectives is no
- * temporary: it has the cause 'comm'. All-gathers and reductions have no staging ([Note: no staging buffers]).
+ * ends, which is one retag per unit and direction; all other temporaries are pool. Buffers of collectives are no
+ * temporaries: they have the cause 'comm'. All-gathers and reductions have no staging ([Note: no staging buffers]).
  */
 export function temporaries(record: StepRecord): {
   readonly atPeak: Temporaries;

@@ -51,7 +51,7 @@ export interface PlanOptions {
   readonly calibration?: HardwareCalibration | undefined;
 }
 
-/** The shape of `PlanOptions`; \`parseCalibration\` checks the calibration. */
+/** The shape of `PlanOptions`; `parseCalibration` checks the calibration. */
 export const PLAN_OPTIONS = { calibration: anyValue<HardwareCalibration>() } satisfies ShapeOf<PlanOptions>;
 
 /** A prediction, and the settings that are planned with other values. */

@@ -39,3 +39,26 @@ function textCells(notebook: string): readonly string[] {
     .filter(({ cell_type }) => cell_type === 'markdown')
     .map(({ source }) => [source].flat().join(''));
 }
+
+/** A file of this project, as comments, messages and pages name it: `figure.ts`, `sharding/fsdp/unit.ts`. */
+const FILE = /(?<![\w./@'"<{}$*-])(?:[\w-]+\/)*[a-z][\w-]*\.ts\b(?!x)/g;
+
+/** Files of users in examples, and of tfjs. */
+const ELSEWHERE = /^(model|data|cells|helpers|my-\w+|backend_wasm)\.ts$/;
+
+/** Pages that name files of earlier versions, and files that a reader may add. */
+const PAST_OR_FUTURE = new Set(['CHANGELOG.md', 'CONTRIBUTING.md']);
+
+test('every file of src, kernel and test that a comment, a message or a page names is there', () => {
+  const code = ['src', 'kernel', 'test'].flatMap((folder) => [...readFiles([folder], '.ts')]);
+  const files = code.map(([path]) => `/${path}`);
+  const pages = [...readFiles(['docs', 'src', 'kernel'], '.md'), ...rootPages()];
+  const dead = [...code.filter(([path]) => !path.startsWith('test/')), ...pages]
+    .filter(([path]) => !PAST_OR_FUTURE.has(path))
+    .flatMap(([path, text]) =>
+      [...new Set(text.match(FILE) ?? [])]
+        .filter((name) => !ELSEWHERE.test(name) && !files.some((file) => file.endsWith(`/${name}`)))
+        .map((name) => `${path}: ${name}`),
+    );
+  assert.deepEqual(dead, []);
+});

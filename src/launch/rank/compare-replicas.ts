@@ -15,7 +15,7 @@ export interface ReplicaReport extends Shown {
 const NAME = 'dist.compareReplicas()';
 
 /**
- * Compares the values of all parameters that several ranks of a group hold. [Note: replicas] in parallel/replica-sums.ts. Every
+ * Compares the values of all parameters that several ranks of a group hold. [Note: replicas] in sharding/replica-sums.ts. Every
  * rank of the group calls this function. Throws: CONFIG for a value that is not a model; COLLECTIVE_MISMATCH or
  * COLLECTIVE_MISSING if a rank does not call it.
  */

@@ -166,7 +166,7 @@ function normBytes(layout: Layout, { isLast }: StageSizes, events: readonly Coll
   return received(reduced) - ofLoss * ((2 * (tp - 1)) / tp);
 }
 
-/** Returns the bytes of this library's rings; see [Note: ring attention] in parallel/context/ring-attention.ts. */
+/** Returns the bytes of this library's rings; see [Note: ring attention] in sharding/context/ring-attention.ts. */
 function ringHere(layout: Layout, { layers }: StageSizes): Bytes {
   const { model, microBatch, cp, tp, precision, numMicroBatches, recompute } = layout;
   const values = 2 * ((microBatch * model.seq) / cp) * (model.kvHeads / tp) * model.headDim;

@@ -22,7 +22,7 @@ const ADVICE =
   'values, and look for code that skips an update or changes parameters on some ranks only';
 
 /**
- * Compares the replicas of a run at the end of its calls. [Note: replicas] in parallel/replica-sums.ts. A difference is a warning,
+ * Compares the replicas of a run at the end of its calls. [Note: replicas] in sharding/replica-sums.ts. A difference is a warning,
  * not an error, because the values of all ranks are still there: the user can look at them, save them, or load a checkpoint.
  */
 export class ReplicaChecks {

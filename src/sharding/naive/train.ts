@@ -35,7 +35,7 @@ export interface NaiveStep {
  * Trains in the simplest way, and yields after each step: `for (const { loss } of naiveTrain(training, context))`. The strategy
  * (DDP, FSDP, a naive form) is in the model: its hooks communicate in forward and backward. All ranks call this function.
  *
- * The real loop (train/trainer.ts) also has learning rate schedules, loss scaling, evaluation, validation data, other losses,
+ * The real loop (training/trainer.ts) also has learning rate schedules, loss scaling, evaluation, validation data, other losses,
  * pipelines, recovery from interrupts, and times of its parts.
  */
 export function* naiveTrain(training: NaiveTraining, { engine, group }: RankContext): Generator<NaiveStep> {
