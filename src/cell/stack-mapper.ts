@@ -17,14 +17,16 @@ interface CellSource {
 const INLINE_MAP = /\n?\/\/# sourceMappingURL=data:application\/json;base64,([A-Za-z0-9+/=]+)\s*$/;
 /** The frames that V8 records, so that a call deep in the library is traced to its cell; V8's own limit is 10. */
 const MOST_FRAMES = 100;
-/** The first frames, which a stack shows even if they are in no cell. */
+/** The first frames, which a stack shows even if they are in no cell and in no function of the user. */
 const SHOWN_FRAMES = 10;
 const CELL_FRAME = /(In\[\d+\]):(\d+):(\d+)/g;
+/** A frame in a cell, or in a function that ranks got as source code (`job.train model:3:5`). */
+const OWN_FRAME = /\bIn\[\d+\]:|\b(job|run)\.\w+ [\w.]+:\d+:/;
 
 /**
  * Hooks into the formatting of stack traces (V8's `Error.prepareStackTrace`), so that `error.stack`,
  * `console.log(error)` and the kernel's tracebacks show lines of the cell as written. Frames of the runner below a cell
- * are removed. Of a long stack, only the first frames and those in cells remain.
+ * are removed. Of a long stack, only the first frames and those in the user's code remain.
  */
 export function createStackMapper() {
   const sources = new Map<string, CellSource>();
@@ -69,7 +71,7 @@ function originalPosition(source: CellSource | undefined, compiled: CellPosition
 function formatStack(error: Error, frames: readonly string[], mapFrame: (frame: string) => string): string {
   const runner = frames.findIndex((frame) => frame.includes('(node:inspector:'));
   const own = runner > 0 ? frames.slice(0, runner) : frames;
-  const visible = own.filter((frame, i) => i < SHOWN_FRAMES || /\bIn\[\d+\]:/.test(frame));
+  const visible = own.filter((frame, i) => i < SHOWN_FRAMES || OWN_FRAME.test(frame));
   return [header(error), ...visible.map((frame) => `    at ${mapFrame(frame)}`)].join('\n');
 }
 

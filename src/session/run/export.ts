@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { countSchema, parseOptions, pathSchema, type ShapeOf } from '../../config';
 import { ConfigError, withTemporaryFolder } from '../../core';
-import { type BundleOptions, type ExportReport, planBundle, targetNames, writeBundle } from '../../programs';
+import { type BundleOptions, type ExportReport, planBundle, targets, writeBundle } from '../../programs';
 import type { RunParts } from './calls';
 import { saveRun } from './checkpoints';
 
@@ -14,7 +14,7 @@ export interface ExportOptions extends Omit<BundleOptions, 'gpusPerMachine'> {
 /** Returns the shape of the options; the targets are loaded with the first export. */
 const optionsShape = () =>
   ({
-    to: z.enum(targetNames()).nonoptional(),
+    to: z.enum([...targets().keys()]).nonoptional(),
     out: pathSchema.nonoptional(),
     machines: countSchema.default(1),
     gpusPerMachine: countSchema,
