@@ -21,7 +21,7 @@ const MOST_FRAMES = 100;
 const SHOWN_FRAMES = 10;
 const CELL_FRAME = /(In\[\d+\]):(\d+):(\d+)/g;
 /** A frame in a cell, or in a function that ranks got as source code (`job.train model:3:5`). */
-const OWN_FRAME = /\bIn\[\d+\]:|\b(job|run)\.\w+ [\w.]+:\d+:/;
+const OWN_FRAME = /\bIn\[\d+\]:|\b(job|run)\.\w+ [\w.]+:\d+:|\bjob\.on\(\)\.run:\d+:/;
 
 /**
  * Hooks into the formatting of stack traces (V8's `Error.prepareStackTrace`), so that `error.stack`,
