@@ -7,9 +7,9 @@ import { withPlainTypes } from './plain-types.mjs';
 import { usedDeclarations } from './used-declarations.mjs';
 
 /**
- * Reduces the build to what the package ships: scripts without comments and indentation, with one short `__importStar` and lazy doors, data without
- * spaces, and only the declarations that the package's exports import, without notes for whoever changes the code. Line numbers of scripts do not
- * change, and source maps get the new columns.
+ * Reduces the build to what the package ships: scripts without comments and indentation, with one short `__importStar` and lazy
+ * doors, data without spaces, and only the declarations that the package's exports import, without notes for whoever changes the
+ * code. Line numbers of scripts do not change, and source maps get the new columns.
  */
 export function slimBuild(build, folders) {
   keepPublicTypes(build, folders);

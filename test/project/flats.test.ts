@@ -69,6 +69,17 @@ test('each name that a door exports is imported by another flat, the kernel, or 
   assert.deepEqual(idle, []);
 });
 
+test('the second door of programs, for programs of src/extras, exports only names that these import, and at most 83 values', () => {
+  const { values, types } = doorNames(sources.get('src/programs/toolkit.ts') ?? '');
+  const extras = [...sources].filter(([path]) => path.startsWith('src/extras/'));
+  const used = new Set(extras.flatMap(([, text]) => text.match(/[\w$]+/g) ?? []));
+  assert.deepEqual(
+    [...values, ...types].filter((name) => !used.has(name)),
+    [],
+  );
+  assert.ok(values.length > 0 && values.length <= 83, `${values.length} values`);
+});
+
 test('each flat has a README of at most ten lines of text', () => {
   const texts = readFiles(['src', 'kernel'], 'README.md');
   for (const { flat } of facts) {
