@@ -49,17 +49,26 @@ const GENERAL: Functions = {
     Array.from({ length: 64 }, (_, i) => i + 1).find(
       (world) => Math.abs(100 * (1 - 1 / world) - percent) < 0.1,
     ) ?? 0,
+  /** The number of a model's parameters. */
   params: (model: string) => shapeOf(modelOf(model)).params,
+  /** The number of parameters of one of a model's experts: all parameters divided by the number of experts. */
   expertParams: (model: string) => shapeOf(modelOf(model)).params / shapeOf(modelOf(model)).experts,
+  /** GiB of a GPU's memory. */
   memoryGB: (gpu: GpuName) => GPUS[gpu].memoryGB,
+  /** GB per second per GPU within a node, in one direction. */
   linkGBps: (gpu: GpuName) => hardwareOf(gpu).linkGBps,
+  /** Gbit per second per GPU between nodes. */
   nicGbit: (gpu: GpuName) => hardwareOf(gpu).nicGbit,
+  /** TB per second between a GPU and its memory. */
   hbmTBps: (gpu: GpuName) => GPUS[gpu].hbmTBps,
-  /** The number of known GPUs, and the number of known GPUs with less than `gigabytes` of memory. */
+  /** The number of known GPUs. */
   numGpus: () => Object.keys(GPUS).length,
+  /** The number of known GPUs with less than `gigabytes` of memory. */
   numGpusBelow: (gigabytes: number) =>
     Object.values(GPUS).filter(({ memoryGB }) => memoryGB < gigabytes).length,
+  /** US dollars per hour of a GPU. */
   usdPerHour: (gpu: keyof typeof PRICES) => PRICES[gpu].usdPerHour,
+  /** The date of that price. */
   priceDate: (gpu: keyof typeof PRICES) => PRICES[gpu].date,
   /** Percentage of the time in which stages are idle. Source: Narayanan et al. 2021, section 2.2. */
   bubble: (stages: number, microbatches: number) => (100 * (stages - 1)) / (microbatches + stages - 1),

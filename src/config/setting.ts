@@ -54,7 +54,7 @@ export type Planned<Config> =
 interface Row<in Config> {
   /** The type of the setting's values, and its default. */
   readonly schema: z.ZodType;
-  /** The setting's meaning, for docs/settings.md. */
+  /** The setting's meaning, for docs/reference/settings.md. */
   readonly says: string;
   /** How a value is written, if the schema does not say so; messages about a wrong value end with this text. */
   readonly form?: string;

@@ -58,7 +58,7 @@ export function withoutNotes(line: object): { readonly line: object; readonly ig
 }
 
 /**
- * Returns a line of the batch format (docs/planner.md) as a config with the keys of its place. Lines have defaults of their own:
+ * Returns a line of the batch format (docs/explanation/planner.md) as a config with the keys of its place. Lines have defaults of their own:
  * bf16, FlashAttention, a microbatch of 1, four microbatches per stage of a pipeline; Megatron-LM without sharded gradients,
  * otherwise DeepSpeed for GPTs. Throws: CONFIG if dp or the global batch do not fit the number of GPUs.
  */

@@ -42,7 +42,7 @@ export const NETWORK_SPREAD = 0.35;
 
 /**
  * Relative error that no cause explains, by framework: chosen so that intervals contain 80% of the framework's published runs (the
- * table by framework in docs/planner.md).
+ * table by framework in docs/explanation/planner.md).
  */
 const UNEXPLAINED: Readonly<Record<Stack, number>> = { megatron: 0.05, fsdp2: 0.05, deepspeed: 0.12 };
 

@@ -5,10 +5,10 @@ import { test } from 'node:test';
 import { repositoryRoot } from '../support/paths';
 import { settingsPage } from './settings-page';
 
-test('docs/settings.md equals the page generated from the table of settings', () => {
-  const path = join(repositoryRoot(), 'docs', 'settings.md');
+test('docs/reference/settings.md equals the page generated from the table of settings', () => {
+  const path = join(repositoryRoot(), 'docs', 'reference', 'settings.md');
   const page = readFileSync(path, 'utf8');
   const written = settingsPage(page);
   if (process.env.SHARDLAB_GOLDEN === '1') writeFileSync(path, written);
-  else assert.equal(page, written, 'docs/settings.md differs; `npm run golden` writes it anew');
+  else assert.equal(page, written, 'docs/reference/settings.md differs; `npm run golden` writes it anew');
 });

@@ -4,7 +4,7 @@ import type { Original, Planned } from '../../src/config/setting';
 import { SETTING_ROWS } from '../../src/config/setting-table';
 import { KINDS, MODEL_PARTS } from '../../src/config/settings/model';
 
-// The generated parts of docs/settings.md, each between two comments that name it.
+// The generated parts of docs/reference/settings.md, each between two comments that name it.
 
 /** The page with its generated parts replaced by the table of settings. */
 export function settingsPage(page: string): string {
@@ -119,6 +119,6 @@ function sizesOf(shape: Readonly<Record<string, z.ZodType>>): readonly string[] 
 
 function split(text: string, at: string): readonly [string, string] {
   const index = text.indexOf(at);
-  if (index < 0) throw new Error(`docs/settings.md has no line "${at.trim()}"`);
+  if (index < 0) throw new Error(`docs/reference/settings.md has no line "${at.trim()}"`);
   return [text.slice(0, index), text.slice(index + at.length)];
 }

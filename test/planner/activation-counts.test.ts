@@ -7,7 +7,7 @@ const [B, T, H, HEADS] = [2, 8, 16, 4];
 const [S, R, A] = [B * T * H, B * T, HEADS * B * T * T];
 const FLOAT32_BYTES = 4;
 
-/** The elements that a GPT layer stores for backward, without dropout. Source: Korthikanti et al. 2022, table 2, and docs/model-parallelism.md. */
+/** The elements that a GPT layer stores for backward, without dropout. Source: Korthikanti et al. 2022, table 2, and docs/explanation/model-parallelism.md. */
 const COUNTS = [
   { parallel: { tp: 1 }, elements: 16 * S + 4 * R + A },
   { parallel: { tp: 2 }, elements: S * (4 + 12 / 2) + 4 * R + A / 2 },

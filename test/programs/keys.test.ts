@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { SETTING_ROWS, settingAt } from '../../src/config/setting-table';
@@ -10,7 +10,7 @@ import { dialects, rowOf } from '../../src/programs/registry/registry';
 import type { KeyRow, KeyTable, Translation } from '../../src/programs/rows/key-row';
 import type { Dialect } from '../../src/programs/rows/meant';
 import { repositoryRoot, testData } from '../support/paths';
-import { dialectsPage, type SourceKeys } from './dialects-page';
+import { programPages, programsIndex, type SourceKeys } from './program-pages';
 
 /** The keys of the installed packages, as test/data/dialects/list_keys.py lists them. */
 const INSTALLED: { readonly keys: Readonly<Record<string, readonly string[]>> } = JSON.parse(
@@ -134,10 +134,17 @@ test('every row of a setting names settings that exist', () => {
   }
 });
 
-test('docs/dialects.md equals the page generated from the tables of dialects', () => {
-  const path = join(repositoryRoot(), 'docs', 'dialects.md');
-  const page = readFileSync(path, 'utf8');
-  const written = dialectsPage(page, INSTALLED, SOURCES);
-  if (process.env.SHARDLAB_GOLDEN === '1') writeFileSync(path, written);
-  else assert.equal(page, written, 'docs/dialects.md differs; `npm run golden` writes it anew');
+test('the pages of docs/reference/programs equal the pages generated from the tables of keys', () => {
+  const folder = join(repositoryRoot(), 'docs', 'reference', 'programs');
+  const index = readFileSync(join(folder, 'index.md'), 'utf8');
+  const pages = new Map([...programPages(), ['index.md', programsIndex(index, INSTALLED, SOURCES)]]);
+  if (process.env.SHARDLAB_GOLDEN === '1') {
+    for (const name of readdirSync(folder)) if (!pages.has(name)) rmSync(join(folder, name));
+    for (const [name, page] of pages) writeFileSync(join(folder, name), page);
+  }
+  assert.deepEqual(readdirSync(folder).sort(), [...pages.keys()].sort());
+  for (const [name, page] of pages) {
+    const differs = `docs/reference/programs/${name} differs; \`npm run golden\` writes it anew`;
+    assert.equal(readFileSync(join(folder, name), 'utf8'), page, differs);
+  }
 });

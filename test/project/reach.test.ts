@@ -202,7 +202,7 @@ describe('in this repository', () => {
     // Data.
     ['test/data/layer_reference.json', ['test/nn/layers.test.ts'], ['test/nn/llama.test.ts']],
     ['test/figures/golden/accuracy-few.txt', ['test/figures/figures.test.ts'], ['test/nn/llama.test.ts']],
-    ['docs/settings.md', ['test/config/settings-page.test.ts'], ['test/nn/llama.test.ts']],
+    ['docs/reference/settings.md', ['test/config/settings-page.test.ts'], ['test/nn/llama.test.ts']],
     [
       'src/config/catalogue.json',
       ['test/planner/plan-input.test.ts'],

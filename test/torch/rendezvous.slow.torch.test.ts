@@ -9,7 +9,7 @@ import { findTorch } from '../../src/torch/find-python';
 import { repositoryRoot } from '../support/paths';
 import { makeNamespaces, type Namespaces } from './namespaces';
 
-const PAGE = readFileSync(join(repositoryRoot(), 'docs', 'clusters.md'), 'utf8');
+const PAGE = readFileSync(join(repositoryRoot(), 'docs', 'how-to', 'clusters.md'), 'utf8');
 const SUM = `import datetime, torch, torch.distributed as dist
 dist.init_process_group('gloo', timeout=datetime.timedelta(seconds=40))
 total = torch.ones(1)

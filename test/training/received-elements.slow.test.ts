@@ -6,7 +6,7 @@ import type { Job } from '../../src/session/run/job';
 import { shareJob } from '../session/job-fixture';
 import { casesHere, HAS_ALL_CASES, valuesHere } from '../support/cases';
 
-// What docs/model-parallelism.md states in elements, b sequences of s tokens, width h, P ranks.
+// What docs/explanation/model-parallelism.md states in elements, b sequences of s tokens, width h, P ranks.
 
 const WORLD = 4;
 const STEPS = HAS_ALL_CASES ? 2 : 1;

@@ -70,7 +70,7 @@ function checkUsage(
   }
   if (lists === true && name === 'wasm') {
     throw new ConfigError(
-      "--settings lists what PyTorch's ranks do; engine wasm does every setting (docs/settings.md)",
+      "--settings lists what PyTorch's ranks do; engine wasm does every setting (docs/reference/settings.md)",
     );
   }
 }

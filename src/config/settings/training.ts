@@ -30,7 +30,7 @@ const DIFFERENCES = Object.entries(MODEL_KINDS)
  * [Note: the table of settings] A row here, or in a section that a row names, defines everything about a setting: its schema
  * and default, its meaning, its names in other frameworks, when it has no effect, what contradicts it, and how a plan uses it.
  * The following are derived from rows: the config's types, its warnings and conflicts, the suggestion for a misspelled name, the
- * arguments of calls, `--set`, docs/settings.md and what the planner reads. A new setting is a row and the code that uses it.
+ * arguments of calls, `--set`, docs/reference/settings.md and what the planner reads. A new setting is a row and the code that uses it.
  */
 export const SETTINGS = {
   model: {

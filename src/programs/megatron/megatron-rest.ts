@@ -1,7 +1,7 @@
 import { allNone, flags, isNothing, type KeyTable, refused, warned } from '../rows/key-row';
 
 // Arguments of Megatron-LM for features that are not built here, and arguments that only such features read. Source:
-// megatron/training/arguments.py and the classes of settings that this file lists, at the commit that docs/dialects.md names.
+// megatron/training/arguments.py and the classes of settings that this file lists, at the commit that docs/reference/programs/index.md names.
 
 /** Values that mean the same as the default. */
 const USUAL = ['1', 'constant', 'no_shard', 'rope', 'softmax', 'vanilla'];

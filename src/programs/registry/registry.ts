@@ -28,7 +28,7 @@ export function programs(): readonly Program[] {
   return known;
 }
 
-/** Returns the dialects of all programs, in the order of docs/dialects.md. */
+/** Returns the dialects of all programs, in the order of docs/reference/programs/index.md. */
 export function dialects(): readonly Dialect[] {
   return programs().flatMap(({ name, keys }) => (name === PYTHON_NAME ? pythonCalls() : keys));
 }

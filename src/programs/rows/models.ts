@@ -38,7 +38,7 @@ export function modelMeaning({ value }: KeyInput): Translation {
     };
   return {
     effect: 'refused',
-    why: `the sizes of ${String(value)} are not known here, and nothing is downloaded; write model: { from: FOLDER } with a folder that has its config.json, or a published model of docs/settings.md, such as qwen2.5-7b, llama3-8b or mistral-7b-v0.3`,
+    why: `the sizes of ${String(value)} are not known here, and nothing is downloaded; write model: { from: FOLDER } with a folder that has its config.json, or a published model of docs/reference/settings.md, such as qwen2.5-7b, llama3-8b or mistral-7b-v0.3`,
   };
 }
 

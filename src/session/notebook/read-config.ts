@@ -14,7 +14,7 @@ export type ConfigReading = Reading & Shown;
 const OPTIONS = { cwd: pathSchema, world: countSchema } satisfies ShapeOf<ReadOptions>;
 
 /**
- * Reads another program's settings (docs/dialects.md): a file, a launch script, or a command as a text or as words. In the
+ * Reads another program's settings (docs/reference/programs/index.md): a file, a launch script, or a command as a text or as words. In the
  * result, `config` is a config for `job.train`, and `lines` says what each line does here. `sl.plan` takes the whole result,
  * because only plans use some lines, such as compilation. Throws: CONFIG if no setting of a known program is found.
  * @example

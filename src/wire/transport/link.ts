@@ -87,7 +87,7 @@ function numbersIn(link: unknown): LinkNumbers {
   );
 }
 
-/** Bandwidth between ranks on one machine, in bytes per second. Source: docs/benchmarks.md, all-reduce of 16 MiB at world 2. */
+/** Bandwidth between ranks on one machine, in bytes per second. Source: docs/explanation/benchmarks.md, all-reduce of 16 MiB at world 2. */
 const FASTEST_HERE = 5.6e9;
 
 /** Returns a warning about a link that is faster than this machine's transport, because shaping can only delay. */

@@ -47,13 +47,13 @@ test('no framework is predicted too fast or too slow by more than 5% in the medi
   }
 });
 
-test('docs/planner.md has the errors by framework and table as they are computed here', () => {
+test('docs/explanation/planner.md has the errors by framework and table as they are computed here', () => {
   const expected = [
     ...stacks.map((stack) => line(stack, 'all', ofStack(stack))),
     ...tables().map(([stack, table, runs]) => line(stack, table, runs)),
   ].join('\n');
-  const docs = readFileSync(join(ROOT, 'docs', 'planner.md'), 'utf8');
-  assert.ok(docs.includes(expected), `docs/planner.md lacks these lines:\n${expected}`);
+  const docs = readFileSync(join(ROOT, 'docs', 'explanation', 'planner.md'), 'utf8');
+  assert.ok(docs.includes(expected), `docs/explanation/planner.md lacks these lines:\n${expected}`);
 });
 
 /** Returns the runs of each framework by the table that published them. */

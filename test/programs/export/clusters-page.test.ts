@@ -6,7 +6,7 @@ import { PORT, slurmFile, torchrunFile } from '../../../src/programs/export/laun
 import type { BundleFacts } from '../../../src/programs/export/target';
 import { repositoryRoot } from '../../support/paths';
 
-const PAGE = readFileSync(join(repositoryRoot(), 'docs', 'clusters.md'), 'utf8');
+const PAGE = readFileSync(join(repositoryRoot(), 'docs', 'how-to', 'clusters.md'), 'utf8');
 // Launch files read only these facts.
 const FACTS = { machines: 2, gpusPerMachine: 8, lines: [] as BundleFacts['lines'] } as BundleFacts;
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { predictions } from '../../../src/session/notebook/predictions';
 
-/** Large enough for a machine that others use too; docs/benchmarks.md has the measured errors. */
+/** Large enough for a machine that others use too; docs/explanation/benchmarks.md has the measured errors. */
 const MOST_MEAN_ERROR = 0.6;
 const MOST_ERROR = 2;
 
