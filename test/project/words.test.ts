@@ -52,13 +52,14 @@ function linesOf(path: string, text: string): Line[] {
   return text.split('\n').map((line, i) => ({ where: `${path}:${i + 1}`, text: line }));
 }
 
+/** Pages that list wrong words, are generated from code, or are in another language. */
+const OTHER_PAGES = /^(words\.md|reference\/(settings\.md|programs\/.*)|zh\/.*)$/;
+
 function documents(): Line[] {
-  const folders = ['docs', 'docs/adr'].map((folder) =>
-    readdirSync(join(ROOT, folder))
-      .filter((name) => name.endsWith('.md') && !['words.md', 'settings.md'].includes(name))
-      .map((name) => `${folder}/${name}`),
-  );
-  const paths = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', ...folders.flat()];
+  const pages = readdirSync(join(ROOT, 'docs'), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.md') && !OTHER_PAGES.test(name))
+    .map((name) => `docs/${name}`);
+  const paths = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', ...pages];
   return paths.flatMap((path) => linesOf(path, readFileSync(join(ROOT, path), 'utf8')));
 }
 
