@@ -8,6 +8,16 @@ const slugify = (text) =>
     .replaceAll(/[^\p{L}\p{N}\s_-]/gu, '')
     .replaceAll(/\s/g, '-');
 
+/** The entries at the top of every page, in a language. */
+const nav = ([tutorial, howTo, reference, api, gallery, planner], documentation) => [
+  { text: tutorial[0], link: tutorial[1] },
+  { text: howTo, link: `${documentation}#how-to` },
+  { text: reference, link: `${documentation}#reference` },
+  { text: api, link: '/api/index.html', target: '_self' },
+  { text: gallery, link: '/gallery' },
+  { text: planner, link: '/planner/index.html', target: '_self' },
+];
+
 export default {
   title: 'shardlab',
   description:
@@ -26,19 +36,27 @@ export default {
     lineNumbers: false,
   },
   locales: {
-    root: { label: 'English', lang: 'en' },
+    root: {
+      label: 'English',
+      lang: 'en',
+      themeConfig: {
+        nav: nav(
+          [['Tutorial', '/tutorial/'], 'How-to', 'Reference', 'API', 'Gallery', 'Planner'],
+          '/documentation',
+        ),
+        sidebar: sideBar('docs/index.md'),
+      },
+    },
+    zh: {
+      label: '中文',
+      lang: 'zh-CN',
+      themeConfig: {
+        nav: nav([['教程', '/zh/tutorial'], '操作指南', '参考', 'API', '图例', '规划器'], '/documentation'),
+        sidebar: { '/zh/': sideBar('docs/zh/index.md'), '/': sideBar('docs/index.md') },
+        outline: { level: [2, 3], label: '本页目录' },
+        docFooter: { prev: '上一页', next: '下一页' },
+      },
+    },
   },
-  themeConfig: {
-    search: { provider: 'local' },
-    outline: [2, 3],
-    nav: [
-      { text: 'Tutorial', link: '/tutorial/' },
-      { text: 'How-to', link: '/documentation#how-to' },
-      { text: 'Reference', link: '/documentation#reference' },
-      { text: 'API', link: '/api/index.html', target: '_self' },
-      { text: 'Gallery', link: '/gallery' },
-      { text: 'Planner', link: '/planner/index.html', target: '_self' },
-    ],
-    sidebar: sideBar('docs/index.md'),
-  },
+  themeConfig: { search: { provider: 'local' }, outline: [2, 3] },
 };

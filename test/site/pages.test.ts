@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { importScript } from '../project/scripts';
+import { readFiles } from '../project/sources';
 
 interface Pages {
   sitePath(path: string): string | undefined;
@@ -17,10 +18,13 @@ interface NotebookPage {
   readonly figures: readonly { readonly alt: string; readonly source: string }[];
 }
 
+interface Entry {
+  readonly link: string;
+  readonly items?: readonly Entry[];
+}
+
 interface Contents {
-  sideBar(
-    index: string,
-  ): readonly { readonly text: string; readonly items: readonly { readonly link: string }[] }[];
+  sideBar(index: string): readonly { readonly text: string; readonly items: readonly Entry[] }[];
 }
 
 test('links between pages become links of the site, and a link to a file without a page becomes its text', async () => {
@@ -77,8 +81,17 @@ test("a notebook's page has its texts, its code and its outputs, and the picture
 });
 
 test('the side bar has every page of the documentation once', async () => {
-  const { sideBar } = await importScript<Contents>('site/contents');
-  const links = sideBar('docs/index.md').flatMap(({ items }) => items.map(({ link }) => link));
-  assert.ok(links.length > 25, links.join(' '));
+  const [{ sideBar }, { sitePath }] = await Promise.all([
+    importScript<Contents>('site/contents'),
+    importScript<Pages>('site/pages'),
+  ]);
+  const links = sideBar('docs/index.md').flatMap(({ items }) =>
+    items.flatMap(({ link, items: below = [] }) => [link, ...below.map((item) => item.link)]),
+  );
   assert.equal(new Set(links).size, links.length, links.join(' '));
+  const pages = [...readFiles(['docs'], '.md').keys()].filter((path) => !/^docs\/(zh|adr|index)/.test(path));
+  assert.ok(pages.length > 25);
+  const named = (path: string): string => `/${sitePath(path)?.replace(/(index)?\.md$/, '')}`;
+  const absent = pages.map(named).filter((link) => !links.includes(link) && !links.includes(`${link}index`));
+  assert.deepEqual(absent, []);
 });
