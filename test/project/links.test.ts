@@ -9,7 +9,7 @@ const LINK = /\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)/g;
 
 test('every link of pages and notebooks to a file of the repository has its file', () => {
   const pages = [
-    readFiles(['docs', 'notebooks', 'src', 'kernel'], '.md'),
+    readFiles(['docs', 'notebooks', 'src', 'kernel', '.github'], '.md'),
     readFiles(['notebooks'], '.ipynb'),
     rootPages(),
   ].flatMap((files) => [...files]);
@@ -56,7 +56,7 @@ function anchorsOf(text: string): ReadonlySet<string> {
 }
 
 function rootPages(): ReadonlyMap<string, string> {
-  const names = readdirSync(ROOT).filter((name) => name.endsWith('.md'));
+  const names = readdirSync(ROOT).filter((name) => name.endsWith('.md') || name === 'llms.txt');
   return new Map(names.map((name) => [name, readFileSync(join(ROOT, name), 'utf8')]));
 }
 
