@@ -41,12 +41,11 @@ export function programsIndex(page: string, installed: Installed, sources: Sourc
     const compared = parts.flatMap(({ name }) =>
       counts.has(name) ? [`${counts.get(name)} of ${name}`] : [],
     );
-    const keys = parts.map(({ keys: table }) => flat(table).length).reduce((sum, count) => sum + count);
-    return `| [${titled(parts)}](${file}) | ${keys} | ${compared.join(', ')} |`;
+    return `| [${titled(parts)}](${file}) | ${compared.join(', ')} |`;
   });
   const lines = [
-    '| program | keys that are known | keys of its sources, all known |',
-    '|---|---|---|',
+    '| program | keys of its sources, which are all known |',
+    '|---|---|',
     ...rows,
     '',
     `Compared with ${versions.join(', ')}.`,
