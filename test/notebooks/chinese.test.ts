@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync } from 'node:fs';
-import { basename } from 'node:path';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
 import { test } from 'node:test';
 import { importScript } from '../project/scripts';
 import { translationProblems } from '../support/translation';
@@ -10,6 +11,10 @@ interface Pairs {
   chinesePath(english: string): string;
   englishPath(chinese: string): string;
   pairedNotebook(english: Notebook, chinese: Notebook): Notebook;
+}
+
+interface Storing {
+  storeExecuted(paths: readonly string[], execute: (path: string) => Promise<number>): Promise<number>;
 }
 
 const pairs = importScript<Pairs>('notebook-pair');
@@ -77,6 +82,32 @@ test('a cell that is not translated, and a cell that was removed, follow the Eng
   const english = { cells: [cell('a', 'one'), code, cell('b', 'two')] };
   const chinese = { cells: [cell('old', '旧'), { ...code, source: '2' }, cell('a', '一')] };
   assert.deepEqual(pairedNotebook(english, chinese), { cells: [cell('a', '一'), code, cell('b', 'two')] });
+});
+
+test('a notebook that was executed is copied to its Chinese pair, whose texts stay', async (context) => {
+  const { storeExecuted } = await importScript<Storing>('store-executed');
+  const folder = mkdtempSync(join(tmpdir(), 'shardlab-pair-'));
+  context.after(() => rmSync(folder, { recursive: true, force: true }));
+  const [english, chinese] = ['a.ipynb', 'a.zh.ipynb'].map((name) => join(folder, name)) as [string, string];
+  const write = (path: string, text: string, output: string): void => {
+    const outputs = [{ output_type: 'stream', text: output }];
+    const cells = [
+      { cell_type: 'markdown', id: 'a', source: text },
+      { cell_type: 'code', id: 'b', source: '1', outputs },
+    ];
+    writeFileSync(path, JSON.stringify({ cells, metadata: {} }));
+  };
+  write(english, 'one', 'old');
+  write(chinese, '一', 'old');
+  const execute = async (path: string): Promise<number> => {
+    write(path, 'one', 'new');
+    return 0;
+  };
+  assert.equal(await storeExecuted([english], execute), 0);
+  const [text, code] = readNotebook(chinese).cells;
+  assert.equal(text?.source, '一');
+  assert.deepEqual(code, readNotebook(english).cells[1]);
+  assert.match(JSON.stringify(code), /"new"/);
 });
 
 type Cell = Notebook['cells'][number];
