@@ -1,16 +1,20 @@
 import { resolve } from 'node:path';
 import { executeNotebooks, requireNotebooks } from './lib/execute.mjs';
 import { notebookFiles, whyNotHere } from './lib/notebook-inputs.mjs';
+import { englishPath, isChinese, storePair } from './lib/notebook-pair.mjs';
 import { setUp } from './lib/setup.mjs';
 import { runMain } from './lib/step.mjs';
 import { storeExecuted } from './lib/store-executed.mjs';
 import { writeTutorial } from './lib/tutorial.mjs';
 
 await runMain(async () => {
-  const setup = await setUp('run');
   const named = process.argv.slice(2).map((path) => resolve(path));
-  const wanted = named.length > 0 ? named : notebookFiles();
-  requireNotebooks(wanted);
+  requireNotebooks(named);
+  // A Chinese notebook is not executed: it gets the code cells and outputs of the English one.
+  for (const path of named.filter(isChinese)) storePair(englishPath(path));
+  const wanted = named.length > 0 ? named.filter((path) => !isChinese(path)) : notebookFiles();
+  if (wanted.length === 0) return 0;
+  const setup = await setUp('run');
   const notebooks = wanted.filter((path) => {
     const why = whyNotHere(path, setup.env);
     if (why !== undefined) process.stderr.write(`${path} keeps its stored outputs: ${why}\n`);

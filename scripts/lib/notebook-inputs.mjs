@@ -3,13 +3,23 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { fromBuild } from './from-build.mjs';
 import { leanNotebook, notebookText } from './lean-notebook.mjs';
+import { isChinese } from './notebook-pair.mjs';
 import { filesBelow, root } from './places.mjs';
 
 /** The key of a notebook's metadata that stores a hash of everything on which the notebook's outputs depend. */
 const KEY = 'shardlab';
 
-/** Returns the repository's notebooks. */
+/** Returns the repository's notebooks without the Chinese ones, whose code and outputs are copies. */
 export function notebookFiles() {
+  return storedNotebooks().filter((file) => !isChinese(file));
+}
+
+/** Returns the Chinese notebooks of the repository. */
+export function chineseFiles() {
+  return storedNotebooks().filter(isChinese);
+}
+
+function storedNotebooks() {
   return filesBelow(join(root, 'notebooks')).filter(
     (file) => file.endsWith('.ipynb') && !file.includes('.ipynb_checkpoints'),
   );

@@ -2,7 +2,7 @@ import { closeSync, writeFileSync } from 'node:fs';
 import { extname } from 'node:path';
 import { ConfigError, classOf, createOutputFile, DISPLAY, type DisplayBundle, ShardlabError } from '../core';
 import type { DataFrame } from './frame';
-import { DARK, LIGHT, plain, safe, soft, strong, type Theme } from './grammar/ink';
+import { DARK, firstColumns, LIGHT, plain, safe, soft, strong, type Theme } from './grammar/ink';
 import type { Layout, Trace } from './grammar/plotly';
 import { MARGIN, STATIC_WIDTH, TEMPLATE } from './grammar/template';
 import { toPng } from './static/png';
@@ -171,6 +171,6 @@ const MAX_TITLE = 75;
 /** Returns the first wording that fits into a title; if no wording fits, cuts the last wording. */
 function titleOf(title: Title): string {
   if (typeof title === 'string') return title;
-  const fitting = title.find((wording) => wording.length <= MAX_TITLE);
-  return fitting ?? `${(title.at(-1) ?? '').slice(0, MAX_TITLE - 1)}…`;
+  const fitting = title.find((wording) => firstColumns(wording, MAX_TITLE) === wording);
+  return fitting ?? `${firstColumns(title.at(-1) ?? '', MAX_TITLE - 1)}…`;
 }

@@ -9,6 +9,7 @@ import { repositoryRoot } from '../support/paths';
 export interface Notebook {
   readonly cells: readonly {
     readonly cell_type: 'code' | 'markdown';
+    readonly id?: string;
     readonly source: string | readonly string[];
     readonly execution_count?: number | null;
     readonly outputs?: readonly Output[];
@@ -25,6 +26,8 @@ export interface Output {
 
 interface Inputs {
   notebookFiles(): string[];
+  /** The Chinese notebooks, whose code and outputs are copies. */
+  chineseFiles(): string[];
   isStale(path: string): boolean;
   /** Why a notebook cannot be executed here; undefined if it can. */
   whyNotHere(path: string): string | undefined;

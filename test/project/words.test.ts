@@ -65,7 +65,7 @@ function documents(): Line[] {
 
 function notebookTexts(): Line[] {
   return readdirSync(join(ROOT, 'notebooks'))
-    .filter((name) => name.endsWith('.ipynb'))
+    .filter((name) => name.endsWith('.ipynb') && !name.endsWith('.zh.ipynb')) // these words are English
     .flatMap((name) => {
       // Notebooks are nbformat 4, written by the project itself.
       const { cells } = JSON.parse(readFileSync(join(ROOT, 'notebooks', name), 'utf8')) as {

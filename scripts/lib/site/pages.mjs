@@ -39,7 +39,7 @@ export function writePages(folder) {
     const page = sitePath(path);
     write(page, pageText(path, markdown));
     for (const [name, bytes] of pictures) write(posix.join(posix.dirname(page), 'pictures', name), bytes);
-    return path.includes('/zh/') ? [] : figures;
+    return path.includes('.zh.') ? [] : figures;
   });
   write('gallery.md', galleryPage(figures));
 }
@@ -55,7 +55,7 @@ const notebookPaths = () => relativeFiles('notebooks', '.ipynb');
 /** The path on the site of a page or notebook of the clone; undefined: it has none. */
 export function sitePath(path) {
   if (path in MOVED) return MOVED[path];
-  const chinese = /^notebooks\/zh\/(.*)\.ipynb$/.exec(path);
+  const chinese = /^notebooks\/(.*)\.zh\.ipynb$/.exec(path);
   if (chinese) return `zh/notebooks/${chinese[1]}.md`;
   if (/^notebooks\/.*\.ipynb$/.test(path)) return path.replace(/\.ipynb$/, '.md');
   return /^docs\/.*\.(md|png|gif|webp|svg)$/.test(path) ? path.slice('docs/'.length) : undefined;

@@ -70,16 +70,36 @@ const ASCII = [
   327, 591, 562, 818, 546, 562, 552, 426, 333, 426, 662,
 ] as const;
 const OTHER = 700;
+/** Characters of Chinese, Japanese and Korean, and full-width forms: each is as wide as the font's size. */
+const FULL_WIDTH = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}\u3000-\u303f\uff01-\uff60]/u;
 const LABEL_SIZE = 11;
 const BOLD = 1.045;
 
 /** Returns the width of a line of text without its markup, in pixels of our font; other fonts differ by some percent. */
 export function textWidth(text: string, size: number, weight: 'regular' | 'bold' = 'regular'): number {
-  let sum = 0;
+  let [sum, numFullWidth] = [0, 0];
   for (const character of unescaped(plain(text))) {
-    sum += ASCII[(character.codePointAt(0) ?? 0) - 32] ?? OTHER;
+    if (FULL_WIDTH.test(character)) numFullWidth++;
+    else sum += ASCII[(character.codePointAt(0) ?? 0) - 32] ?? OTHER;
   }
-  return (sum / 1000) * size * (weight === 'bold' ? BOLD : 1);
+  return (sum / 1000) * size * (weight === 'bold' ? BOLD : 1) + numFullWidth * size;
+}
+
+/** Whether a text has characters of Chinese, Japanese or Korean, or full-width forms. */
+export function hasFullWidth(text: string): boolean {
+  return FULL_WIDTH.test(text);
+}
+
+/** Returns the beginning of a text that is at most as wide as `most` characters; a full-width character counts as two. */
+export function firstColumns(text: string, most: number): string {
+  let columns = 0;
+  let out = '';
+  for (const character of text) {
+    columns += FULL_WIDTH.test(character) ? 2 : 1;
+    if (columns > most) return out;
+    out += character;
+  }
+  return out;
 }
 
 /** Returns the width of the widest of these labels, in pixels; 10% are added, because a page's font may be wider. */
@@ -92,11 +112,16 @@ export function fits(text: string, size: number, width: number): boolean {
   return textWidth(text, size) * 1.03 + 3 <= width;
 }
 
-/** Breaks a text into lines: after a space or one of `._/,-`, or within a word that is wider than a line. */
+/** The places at which a line may end: after a space, one of `._/,-` or a full-width character that no punctuation follows. */
+const BREAKS = new RegExp(`(?<=[\\s._/,-]|${FULL_WIDTH.source})(?![，。、；：？！）》】」』])`, 'u');
+
+/**
+ * Breaks a text into lines: after a space, one of `._/,-` or a full-width character, or within a word that is wider than a line.
+ */
 export function wrapped(text: string, size: number, width: number): string[] {
   const lines: string[] = [];
   let line = '';
-  for (const part of text.split(/(?<=[\s._/,-])/).flatMap((word) => pieces(word, size, width))) {
+  for (const part of text.split(BREAKS).flatMap((word) => pieces(word, size, width))) {
     if (line !== '' && textWidth(`${line}${part}`.trimEnd(), size) > width) {
       lines.push(line.trimEnd());
       line = '';
