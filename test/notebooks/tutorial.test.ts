@@ -29,7 +29,7 @@ test('the tutorial lists each notebook with its question, and with the time and 
   const rows = readFileSync(page, 'utf8')
     .split('\n')
     .filter((line) => line.startsWith('| ['));
-  const names = readdirSync(join(ROOT, 'notebooks')).filter((name) => name.endsWith('.ipynb'));
+  const names = readdirSync(join(ROOT, 'notebooks')).filter((name) => /(?<!\.zh)\.ipynb$/.test(name));
   assert.equal(rows.length, names.length);
   assert.ok(
     rows.every((row) => /\| \d+ \| [\d.]+ GB \|$/.test(row)),
