@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { DARK, LIGHT } from '../../src/figures/grammar/ink';
+import { DARK, LIGHT, themed } from '../../src/figures/grammar/ink';
 import {
   CAUSE_FILL,
   COMM_FILL,
   type Fill,
   inkOn,
   LINE_COLORS,
+  NEUTRAL,
   NEUTRAL_FILL,
   OVER,
   PHASE_FILL,
@@ -36,6 +37,7 @@ test('marks and lines of pictures for dark pages have a contrast of 3 to the pap
   const colors = [...FILLS.map(([, { color }]) => color), ...LINE_COLORS, OVER, WAIT_OUTLINE.color];
   const faint = colors.filter((color) => contrast(color, DARK.background) < MARK);
   assert.deepEqual(faint, []);
+  assert.ok(contrast(onPaper(themed(NEUTRAL, DARK), DARK.background), DARK.background) >= MARK);
 });
 
 test('lines of pictures for light pages have a contrast of 3, except yellow, which comes fifth', () => {
@@ -65,6 +67,14 @@ function luminance(hex: string): number {
     value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4,
   );
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+
+/** The colour that a translucent grey such as rgba(128,128,128,0.55) has on a paper. */
+function onPaper(color: string, paper: string): string {
+  const [, grey = '', opacity = ''] = /^rgba\((\d+),.*,([\d.]+)\)$/.exec(color) ?? assert.fail(color);
+  const below = Number.parseInt(paper.slice(1, 3), 16);
+  const mixed = Math.round(Number(grey) * Number(opacity) + below * (1 - Number(opacity)));
+  return `#${mixed.toString(16).padStart(2, '0').repeat(3)}`;
 }
 
 /** '#fff' as '#ffffff'. */

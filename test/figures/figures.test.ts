@@ -4,7 +4,6 @@ import { test } from 'node:test';
 import { metadataOf } from '../../src/cell/excerpt';
 import { DISPLAY } from '../../src/core/display';
 import { DARK, escapeHtml, LIGHT } from '../../src/figures/grammar/ink';
-import { CAUSE_FILL, inkOn, PHASE_FILL } from '../../src/figures/grammar/palette';
 import { ownFonts } from '../../src/figures/static/png';
 import { digestOf } from './digest';
 import { gallery } from './gallery';
@@ -74,16 +73,6 @@ test('a picture and an interactive figure have the same background and text colo
   assert.ok(dark.includes(DARK.strong) && dark.includes(DARK.background) && !dark.includes(LIGHT.strong));
 });
 
-test('text has a contrast of at least 4.5 to its background, in light and dark', () => {
-  for (const { background, strong, soft } of [LIGHT, DARK]) {
-    for (const color of [strong, soft])
-      assert.ok(contrast(color, background) >= 4.5, `${color} on ${background}`);
-  }
-  for (const fill of [...Object.values(CAUSE_FILL), ...Object.values(PHASE_FILL)]) {
-    assert.ok(contrast(inkOn(fill), fill.color) >= 4.5, `${inkOn(fill)} on ${fill.color}`);
-  }
-});
-
 test('no name in a figure is cut off', () => {
   for (const [name, figure] of [...figures, ...Object.entries(plannedFigures())]) {
     const cut = textsOf(figure.toSvg(LIGHT)).filter(
@@ -104,20 +93,6 @@ test('a picture has its title and description as alternative text', () => {
   assert.ok(String((picture as { alt: string }).alt).startsWith(figure.title)); // a figure's bundle has a picture
   assert.deepEqual(metadataOf({ 'text/plain': '1' }), {});
 });
-
-/** Source: WCAG 2.2, relative luminance and contrast ratio. */
-function contrast(one: string, other: string): number {
-  const luminance = (hex: string): number => {
-    const digits = hex.length === 4 ? [...hex.slice(1)].map((digit) => digit + digit).join('') : hex.slice(1);
-    const [red = 0, green = 0, blue = 0] = [0, 2, 4].map((at) => {
-      const value = Number.parseInt(digits.slice(at, at + 2), 16) / 255;
-      return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
-    });
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
-  };
-  const [low = 0, high = 0] = [luminance(one), luminance(other)].sort((a, b) => a - b);
-  return (high + 0.05) / (low + 0.05);
-}
 
 test('figures give their numbers as rows, CSV and frames', async () => {
   const { 'comm-causes-4': causes } = all;

@@ -8,6 +8,7 @@ import { root } from '../places.mjs';
 import { StepError } from '../step.mjs';
 
 const HOST = '127.0.0.1';
+const GRACE_MILLISECONDS = 15_000;
 
 /**
  * Starts a JupyterLab that shows `folder`, with settings of its own: a theme, and all cells in the page, also those that are not
@@ -50,7 +51,9 @@ export async function startPictureLab({ python, env }, { folder, theme }) {
   const ended = new Promise((resolve) => child.once('close', resolve)).finally(() => early.abort());
   const end = async () => {
     child.stdin.end();
+    const deadline = setTimeout(() => child.kill('SIGKILL'), GRACE_MILLISECONDS);
     await ended;
+    clearTimeout(deadline);
   };
   try {
     return { url: await answeringAddress(`http://${HOST}:${port}`, early.signal), token, end };

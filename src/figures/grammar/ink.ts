@@ -3,6 +3,8 @@ export interface Theme {
   readonly background: string;
   readonly strong: string;
   readonly soft: string;
+  /** The red, green and blue of marks that are grey and translucent. */
+  readonly grey: string;
 }
 
 /**
@@ -10,11 +12,24 @@ export interface Theme {
  * one replaces the other. On a transparent background, the same text would be on light and on dark pages, and no grey has a
  * contrast of 4.5 (WCAG 2) to both white and #111111. The contrasts of these colours to white are 15.9 and 7.0.
  */
-export const LIGHT: Theme = { background: '#ffffff', strong: '#222222', soft: '#595959' };
-/** Colours for dark pages. */
-export const DARK: Theme = { background: '#111111', strong: '#e4e4e4', soft: '#aaaaaa' };
+export const LIGHT: Theme = {
+  background: '#ffffff',
+  strong: '#222222',
+  soft: '#595959',
+  grey: '128,128,128',
+};
+/**
+ * Colours for dark pages. The colours of marks (`palette.ts`) are for both papers; only grey is lighter here, so that translucent
+ * marks have a contrast of 3.
+ */
+export const DARK: Theme = {
+  background: '#111111',
+  strong: '#e4e4e4',
+  soft: '#aaaaaa',
+  grey: '190,190,190',
+};
 
-const { strong: STRONG, soft: SOFT } = LIGHT;
+const { strong: STRONG, soft: SOFT, grey: GREY } = LIGHT;
 
 /** Returns text in a figure's main colour. */
 export function strong(text: string): string {
@@ -36,8 +51,12 @@ export const PAPER_SHADE = `${LIGHT.background}d9`;
 
 /** Replaces the light theme's colours by those of another theme. */
 export function themed(json: string, theme: Theme): string {
-  const { background, strong: main, soft: second } = theme;
-  return json.replaceAll(STRONG, main).replaceAll(SOFT, second).replaceAll(PAPER_SHADE, `${background}d9`);
+  const { background, strong: main, soft: second, grey } = theme;
+  return json
+    .replaceAll(STRONG, main)
+    .replaceAll(SOFT, second)
+    .replaceAll(PAPER_SHADE, `${background}d9`)
+    .replaceAll(`rgba(${GREY},`, `rgba(${grey},`);
 }
 
 /** Removes the markup from a figure's text, and the escapes that `safe` made. */
