@@ -12,11 +12,14 @@ export async function runExample(client: JupyterClient, written: string): Promis
   assert.equal(status, 'ok', `${code}\n${ename}: ${evalue}`);
 }
 
-/** The same calls with a tenth of their steps and tokens, and on a smaller model: the time of an example is the time of its steps. */
+/**
+ * The same calls with a tenth of their steps and tokens, or a hundredth of hundreds, and on a smaller model: the time of an
+ * example is the time of its steps.
+ */
 export function shortened(code: string): string {
   const counts =
-    /\b(steps?\(|steps: |maxSteps: |warmupSteps: |numIter: |evalSteps: |saveSteps: |tokens: |step % |step < )(\d+)0\b/g;
+    /\b(steps?\(|steps: |maxSteps: |warmupSteps: |numIter: |evalSteps: |saveSteps: |tokens: |step % |step < )(\d+?)00?\b/g;
   return code
-    .replace(counts, (_, before, tens) => `${before}${tens}`)
+    .replace(counts, (_, before, fewer) => `${before}${fewer}`)
     .replace(/(?<=train\(\{ (\.\.\.config, )?model: )'tiny'/g, SMALL);
 }

@@ -1,3 +1,0 @@
-import { testCells } from './run-pages';
-
-testCells('cell', (page) => page.startsWith('docs/how-to/'));
