@@ -70,6 +70,9 @@ model(ids, ids.flatten()).backward(); optimizer.step();`,
   },
   'docs/how-to/clusters.md': {
     torch: true,
+    before: {
+      'await run.export(': ['if (parity.first !== null) throw new Error(JSON.stringify(parity.first));'],
+    },
     files: (folder) => {
       writeTexts(folder, 'my.txt');
       writeBlock(folder, 'net.py', 'docs/how-to/clusters.md', 'class Net(nn.Module)');

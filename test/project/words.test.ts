@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { ROOT, readSources } from './sources';
+import { ROOT, readFiles, readSources } from './sources';
 
 /** Words that are wrong in any prose, and what docs/words.md says instead. */
 const WRONG: readonly (readonly [RegExp, string])[] = [
@@ -53,13 +53,12 @@ function linesOf(path: string, text: string): Line[] {
 }
 
 function documents(): Line[] {
-  const folders = ['docs', 'docs/adr'].map((folder) =>
-    readdirSync(join(ROOT, folder))
-      .filter((name) => name.endsWith('.md') && !['words.md', 'settings.md'].includes(name))
-      .map((name) => `${folder}/${name}`),
-  );
-  const paths = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', ...folders.flat()];
-  return paths.flatMap((path) => linesOf(path, readFileSync(join(ROOT, path), 'utf8')));
+  const pages = [...readFiles(['docs'], '.md')].filter(([path]) => !/(words|settings)\.md$/.test(path));
+  const root = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md'].map((path): [string, string] => [
+    path,
+    readFileSync(join(ROOT, path), 'utf8'),
+  ]);
+  return [...root, ...pages].flatMap(([path, text]) => linesOf(path, text));
 }
 
 function notebookTexts(): Line[] {
