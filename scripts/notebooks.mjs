@@ -4,6 +4,7 @@ import { notebookFiles, whyNotHere } from './lib/notebook-inputs.mjs';
 import { setUp } from './lib/setup.mjs';
 import { runMain } from './lib/step.mjs';
 import { storeExecuted } from './lib/store-executed.mjs';
+import { writeTutorial } from './lib/tutorial.mjs';
 
 await runMain(async () => {
   const setup = await setUp('run');
@@ -15,5 +16,9 @@ await runMain(async () => {
     if (why !== undefined) process.stderr.write(`${path} keeps its stored outputs: ${why}\n`);
     return why === undefined;
   });
-  return storeExecuted(notebooks, (path) => executeNotebooks(setup, [path], { inPlace: true }));
+  try {
+    return await storeExecuted(notebooks, (path) => executeNotebooks(setup, [path], { inPlace: true }));
+  } finally {
+    writeTutorial();
+  }
 });

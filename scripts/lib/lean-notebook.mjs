@@ -1,10 +1,13 @@
+import { pictureName } from './pictures/tagged.mjs';
+
 /** The type of a figure's interactive form, for programs that run JavaScript. */
-const INTERACTIVE = 'application/vnd.plotly.v1+json';
+export const INTERACTIVE = 'application/vnd.plotly.v1+json';
 
 /**
  * Returns a notebook as it is stored: with each figure's picture and text, which GitHub, nbconvert and JupyterLab show. Only
  * timelines, and bar charts whose bars begin above 0, also have their interactive form, because a span's name appears only under
- * the mouse. A run of the notebook makes the interactive forms of other figures again.
+ * the mouse, and figures of which `npm run pictures` makes pictures. A run of the notebook makes the interactive forms of other
+ * figures again.
  */
 export function leanNotebook(notebook) {
   const lean = (output) => {
@@ -14,7 +17,7 @@ export function leanNotebook(notebook) {
     return { ...output, data };
   };
   const cells = notebook.cells.map((cell) =>
-    cell.outputs ? { ...cell, outputs: cell.outputs.map(lean) } : cell,
+    cell.outputs && pictureName(cell) === undefined ? { ...cell, outputs: cell.outputs.map(lean) } : cell,
   );
   return { ...notebook, cells };
 }

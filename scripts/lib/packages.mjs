@@ -7,35 +7,35 @@ import { StepError } from './step.mjs';
 
 const QUIET = ['--no-audit', '--no-fund', '--loglevel=error'];
 
-/** Installs the npm packages of package-lock.json, unless they are already installed. */
-export async function ensurePackages(say, env = process.env) {
-  const modules = join(root, 'node_modules');
+/** Installs the npm packages of a folder's package-lock.json, unless they are already installed. */
+export async function ensurePackages(say, env = process.env, folder = root) {
+  const modules = join(folder, 'node_modules');
   const stamp = join(modules, '.shardlab-lock');
-  const lockText = readFileSync(join(root, 'package-lock.json'), 'utf8');
+  const lockText = readFileSync(join(folder, 'package-lock.json'), 'utf8');
   const hash = createHash('sha256').update(lockText).digest('hex');
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === hash) return say('up to date');
   if (matchesLock(modules, JSON.parse(lockText))) {
     if (isWritable(modules)) writeFileSync(stamp, hash);
     return say('up to date');
   }
-  if (!isWritable(root)) {
+  if (!isWritable(folder)) {
     throw new StepError(
-      `The npm packages are missing or old, and ${root} is not writable.`,
+      `The npm packages are missing or old, and ${folder} is not writable.`,
       'copy the clone to a folder of your own and run the command there',
     );
   }
-  say(await install(env));
+  say(await install(env, folder));
   writeFileSync(stamp, hash);
 }
 
 /** Runs `npm ci`. If package-lock.json is incomplete, runs `npm install --no-save`, which does not change the lock. */
-async function install(env) {
+async function install(env, folder) {
   const [command, ...npm] = npmCommand();
-  const strict = await capture(command, [...npm, 'ci', ...QUIET], { cwd: root, env });
+  const strict = await capture(command, [...npm, 'ci', ...QUIET], { cwd: folder, env });
   if (strict.code === 0) return 'installed';
   const unfit = /can only install packages when your package\.json and package-lock/.test(strict.stderr);
   if (unfit) {
-    const lenient = await capture(command, [...npm, 'install', '--no-save', ...QUIET], { cwd: root, env });
+    const lenient = await capture(command, [...npm, 'install', '--no-save', ...QUIET], { cwd: folder, env });
     if (lenient.code === 0)
       return 'installed, though package-lock.json is not complete (npm install --no-save)';
   }

@@ -12,6 +12,7 @@ import threading
 import time
 
 import nbformat
+from measured import PeakMemory, processor
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
@@ -95,8 +96,11 @@ def main():
     for path in options.notebooks:
         started = time.monotonic()
         print(f"{path} … ", end="", flush=True)
-        notebook, failure = execute(path, options.kernel, options.timeout)
+        with PeakMemory() as memory:
+            notebook, failure = execute(path, options.kernel, options.timeout)
         seconds = time.monotonic() - started
+        measured = {"seconds": round(seconds), "peakMB": memory.megabytes, "processor": processor()}
+        notebook.metadata["shardlab"] = {**notebook.metadata.get("shardlab", {}), "run": measured}
         print(f"{'failed' if failure else 'executed'} ({seconds:.1f} s)", flush=True)
         target = path if options.in_place else os.path.join(options.output, os.path.basename(path))
         if not (failure and options.in_place):

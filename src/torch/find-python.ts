@@ -8,6 +8,9 @@ import { limitBehind } from '../launch';
 /** The oldest PyTorch that the ranks' program supports. */
 export const OLDEST_TORCH = '2.6';
 
+/** The PyTorch that `shardlab engine torch` installs (src/python/requirements.txt), and with which ranks are tested. */
+export const TESTED_TORCH = '2.13';
+
 /** Facts about a Python and its PyTorch. */
 export interface TorchFound {
   readonly torch: string;
@@ -136,7 +139,7 @@ export function readTorch(stdout: string): TorchVersions | string {
   const found = JSON.parse(line) as (TorchVersions & { missing?: undefined }) | { missing: string };
   if (found.missing !== undefined) return found.missing;
   if (!isAtLeast(found.torch, OLDEST_TORCH)) {
-    return `its torch is ${found.torch}, and ranks need ${OLDEST_TORCH} or newer`;
+    return `its torch is ${found.torch}, and ranks need ${OLDEST_TORCH} or newer (tested: ${TESTED_TORCH})`;
   }
   if (!found.safetensors) return 'it has no safetensors (pip install safetensors)';
   return found;

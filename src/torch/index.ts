@@ -1,6 +1,7 @@
 export {
   completeMark,
   readTorch,
+  TESTED_TORCH,
   TORCH_PROBE,
   type TorchFound,
   type TorchVersions,

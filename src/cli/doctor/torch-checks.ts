@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { readTorch, TORCH_PROBE, type TorchFound, torchPython } from '../../torch';
+import { readTorch, TESTED_TORCH, TORCH_PROBE, type TorchFound, torchPython } from '../../torch';
 import type { Check } from './checks';
 
 /** The longest time of a check. An import of torch takes seconds, or longer from a slow disk. */
@@ -48,10 +48,11 @@ export async function checkTorch(
     const advice = isNamed ? `correct SHARDLAB_TORCH_PYTHON, or unset it and run ${COMMAND}` : COMMAND;
     return [{ name, status: 'bad', found: `${python}: ${torchOrFailure}`, advice }];
   }
+  const { torch } = torchOrFailure;
   const first: Check = {
     name,
     status: 'good',
-    found: `torch ${torchOrFailure.torch}, Python ${torchOrFailure.python} (${python})`,
+    found: `torch ${torch}${torch.startsWith(`${TESTED_TORCH}.`) ? '' : ` (tested: ${TESTED_TORCH})`}, Python ${torchOrFailure.python} (${python})`,
     facts: { ...torchOrFailure, python, pythonVersion: torchOrFailure.python },
   };
   return withImport ? [first, checkDevices(looked, torchOrFailure.cuda)] : [first];

@@ -1,8 +1,11 @@
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 
-/** Renders a picture as PNG, in the font that is installed with the library, else in the system's fonts. */
-export function toPng(svg: string): Buffer {
+/**
+ * Renders a picture as PNG with `scale` pixels per pixel of the SVG, in the font that is installed with the library, else in the
+ * system's fonts.
+ */
+export function toPng(svg: string, scale = 1): Buffer {
   const fontFiles = ownFonts();
   const font =
     fontFiles.length > 0
@@ -11,7 +14,8 @@ export function toPng(svg: string): Buffer {
   // The package is loaded when a picture is drawn, because few processes draw pictures. `require` returns any value, so its type
   // is taken from the package's declarations.
   const { Resvg } = require('@resvg/resvg-js') as typeof import('@resvg/resvg-js');
-  return new Resvg(svg, { font }).render().asPng();
+  const fitTo = { mode: 'zoom', value: scale } as const;
+  return new Resvg(svg, { font, fitTo }).render().asPng();
 }
 
 const WEIGHTS = ['400Regular', '600SemiBold', '700Bold'] as const;

@@ -1,0 +1,63 @@
+import { basename } from 'node:path';
+
+/**
+ * A notebook as a page of the site: its texts, its code and its stored outputs.
+ *
+ * @param {string} path the notebook's path from the clone's root
+ * @param {object} notebook its JSON
+ * @returns the page's Markdown, its pictures by file name, and its figures: the alt text, the picture and the code that drew it
+ */
+export function notebookPage(path, notebook) {
+  const name = basename(path, '.ipynb');
+  const page = { lines: [], pictures: new Map(), figures: [], name };
+  for (const cell of notebook.cells) {
+    const source = [cell.source].flat().join('');
+    if (cell.cell_type === 'markdown') page.lines.push(source, '');
+    else addCode(page, cell, source);
+  }
+  const start = `\`notebooks/${path.replace(/^notebooks\//, '')}\`, as it was executed. Figures are interactive when you run the notebook.`;
+  const [first = '', ...rest] = page.lines.join('\n').split('\n');
+  const markdown = `${[first, '', `*${start}*`, ...rest].join('\n').trimEnd()}\n`;
+  return { name, markdown, pictures: page.pictures, figures: page.figures };
+}
+
+function addCode(page, cell, source) {
+  page.lines.push(...fenced('ts', source), '');
+  for (const output of cell.outputs ?? []) page.lines.push(...outputLines(page, output, source, cell.id), '');
+}
+
+function outputLines(page, output, source, id) {
+  const data = output.data ?? {};
+  const text = (type) => [data[type]].flat().join('');
+  if (output.output_type === 'error') return fenced('text', `${output.ename}: ${output.evalue}`);
+  if (output.output_type === 'stream') return fenced('text', [output.text].flat().join('').trimEnd());
+  if (data['image/png']) {
+    const file = `${page.name}-${page.pictures.size + 1}.png`;
+    const alt = output.metadata?.['image/png']?.alt ?? text('text/plain').split('\n')[0];
+    page.pictures.set(file, Buffer.from(text('image/png'), 'base64'));
+    page.figures.push({ file, alt, source, id, notebook: page.name });
+    return [`<img class="figure" src="./pictures/${file}" alt="${attribute(alt)}" loading="lazy">`];
+  }
+  if (data['text/html']) {
+    return [`<div class="output" v-pre>${text('text/html').replaceAll(/\n\s*\n/g, '\n')}</div>`];
+  }
+  if (data['text/plain']) return fenced('text', withoutColours(text('text/plain')).trimEnd());
+  return [];
+}
+
+/** Escape sequences of terminals. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the sequences begin with this character
+const COLOUR = /\u001b\[[0-9;]*m/g;
+
+const withoutColours = (text) => text.replaceAll(COLOUR, '');
+
+/** A fence that is longer than any in the text. */
+function fenced(language, text) {
+  const longest = Math.max(2, ...[...text.matchAll(/^`{3,}/gm)].map(([ticks]) => ticks.length));
+  const fence = '`'.repeat(longest + 1);
+  return [`${fence}${language}`, text, fence];
+}
+
+/** A text as the value of an attribute in HTML. */
+export const attribute = (text) =>
+  text.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;').replaceAll('{{', '{&#123;');

@@ -1,0 +1,3 @@
+import { main } from './lib/pictures/main.mjs';
+
+await main();

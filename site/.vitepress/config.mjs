@@ -1,0 +1,62 @@
+import { sideBar } from '../../scripts/lib/site/contents.mjs';
+
+/** The anchor of a heading, as GitHub makes it, so that links work in both. */
+const slugify = (text) =>
+  text
+    .trim()
+    .toLowerCase()
+    .replaceAll(/[^\p{L}\p{N}\s_-]/gu, '')
+    .replaceAll(/\s/g, '-');
+
+/** The entries at the top of every page, in a language. */
+const nav = ([tutorial, howTo, reference, api, gallery, planner], documentation) => [
+  { text: tutorial[0], link: tutorial[1] },
+  { text: howTo, link: `${documentation}#how-to` },
+  { text: reference, link: `${documentation}#reference` },
+  { text: api, link: '/api/index.html', target: '_self' },
+  { text: gallery, link: '/gallery' },
+  { text: planner, link: '/planner/index.html', target: '_self' },
+];
+
+export default {
+  title: 'shardlab',
+  description:
+    'Shard a real training run in a notebook, and see where every byte and every millisecond goes.',
+  srcDir: 'pages',
+  outDir: '../build/site',
+  cacheDir: '../build/site-cache',
+  base: process.env.SHARDLAB_SITE_BASE ?? '/',
+  lastUpdated: false,
+  ignoreDeadLinks: [/^\/api\//, /^\/planner\//],
+  markdown: {
+    attrs: { disable: true },
+    anchor: { slugify },
+    toc: { slugify },
+    headers: { slugify },
+    lineNumbers: false,
+  },
+  locales: {
+    root: {
+      label: 'English',
+      lang: 'en',
+      themeConfig: {
+        nav: nav(
+          [['Tutorial', '/tutorial/'], 'How-to', 'Reference', 'API', 'Gallery', 'Planner'],
+          '/documentation',
+        ),
+        sidebar: sideBar('docs/index.md'),
+      },
+    },
+    zh: {
+      label: '中文',
+      lang: 'zh-CN',
+      themeConfig: {
+        nav: nav([['教程', '/zh/tutorial'], '操作指南', '参考', 'API', '图例', '规划器'], '/documentation'),
+        sidebar: { '/zh/': sideBar('docs/zh/index.md'), '/': sideBar('docs/index.md') },
+        outline: { level: [2, 3], label: '本页目录' },
+        docFooter: { prev: '上一页', next: '下一页' },
+      },
+    },
+  },
+  themeConfig: { search: { provider: 'local' }, outline: [2, 3] },
+};
