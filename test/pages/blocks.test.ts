@@ -74,6 +74,10 @@ test('blocks are found with their lines, also in lists, and a reason is only in 
   ]);
   assert.deepEqual(blocks.map(reasonOf), [undefined, 'no GPU']);
   assert.deepEqual(blocks.map(fateOf), ['cell', 'not run']);
+  assert.equal(
+    reasonOf({ page: 'a.md', line: 1, language: 'sh', code: '# 测试中不运行：改变设置\n' }),
+    '改变设置',
+  );
   const late = { page: 'a.md', line: 1, language: 'python', code: 'x = 1\n# Not run in tests: late\n' };
   assert.equal(fateOf(late), 'forgotten');
 });

@@ -112,6 +112,7 @@ const optimizer = optim.adamW(DDP(model));`,
       writeChats(folder, 'chats.jsonl', 'more.jsonl');
     },
   },
+  'docs/pictures/README.md': { checkedBy: { '<picture>': 'test/project/pictures.test.ts' } },
   'docs/reference/commands.md': { checkedBy: { 'Usage: shardlab': 'test/project/reference-pages.test.ts' } },
 };
 
