@@ -1,0 +1,3 @@
+import { testCells } from './run-pages';
+
+testCells('torch cell', () => true);

@@ -1,0 +1,3 @@
+import { testCells } from './run-pages';
+
+testCells('cell', (page) => !page.startsWith('docs/how-to/'));
