@@ -11,8 +11,8 @@ const slugify = (text) =>
 /** The entries at the top of every page, in a language. */
 const nav = ([tutorial, howTo, reference, api, gallery, planner], documentation) => [
   { text: tutorial[0], link: tutorial[1] },
-  { text: howTo, link: `${documentation}#how-to` },
-  { text: reference, link: `${documentation}#reference` },
+  { text: howTo, link: `${documentation}#${slugify(howTo)}` },
+  { text: reference, link: `${documentation}#${slugify(reference)}` },
   { text: api, link: '/api/index.html', target: '_self' },
   { text: gallery, link: '/gallery' },
   { text: planner, link: '/planner/index.html', target: '_self' },
@@ -51,7 +51,7 @@ export default {
       label: '中文',
       lang: 'zh-CN',
       themeConfig: {
-        nav: nav([['教程', '/zh/tutorial'], '操作指南', '参考', 'API', '图例', '规划器'], '/documentation'),
+        nav: nav([['教程', '/zh/tutorial'], '操作指南', '参考', 'API', '图例', '规划器'], '/zh/documentation'),
         sidebar: { '/zh/': sideBar('docs/zh/index.md'), '/': sideBar('docs/index.md') },
         outline: { level: [2, 3], label: '本页目录' },
         docFooter: { prev: '上一页', next: '下一页' },

@@ -5,8 +5,8 @@ import { test } from 'node:test';
 import { translationProblems } from '../support/translation';
 import { ROOT, readFiles } from './sources';
 
-const PAGES = readFiles(['docs/zh'], '.md');
 const read = (path: string): string => readFileSync(join(ROOT, path), 'utf8');
+const PAGES = new Map([...readFiles(['docs/zh'], '.md'), ['README.zh.md', read('README.zh.md')] as const]);
 
 /** A page's line that names its English source. */
 const SOURCE = /^英文原文：\[[^\]]+\]\(([^)]+)\)/m;
@@ -26,12 +26,13 @@ function resolved(path: string, text: string): string {
   });
 }
 
-/** Pages that are translated sentence by sentence: only the glossary and the table of notebooks are written anew. */
-const TRANSLATED = [...SOURCES].filter(([path]) => !/(words|tutorial)\.md$/.test(path));
+/** Pages that are translated sentence by sentence: the glossary, the table of notebooks and the page on mirrors are written anew. */
+const TRANSLATED = [...SOURCES].filter(([path]) => !/(words|tutorial|install)\.md$/.test(path));
 
 test('each Chinese page names its English source', () => {
   assert.deepEqual([...SOURCES.values()].sort(), [
     'README.md',
+    'docs/how-to/install.md',
     'docs/how-to/troubleshooting.md',
     'docs/index.md',
     'docs/tutorial/index.md',

@@ -9,6 +9,8 @@ const MOVED = {
   'CHANGELOG.md': 'changes.md',
   'CONTRIBUTING.md': 'contributing.md',
   'README.md': 'index.md',
+  'README.zh.md': 'zh/index.md',
+  'docs/zh/index.md': 'zh/documentation.md',
   'docs/index.md': 'documentation.md',
   'docs/adr': 'adr/index.md',
 };
@@ -49,7 +51,7 @@ const relativeFiles = (folder, ending) =>
     .filter((file) => file.endsWith(ending) && !file.includes('.ipynb_checkpoints'))
     .map((file) => relative(root, file));
 
-const markdownFiles = () => [...relativeFiles('docs', '.md'), 'README.md', 'CHANGELOG.md', 'CONTRIBUTING.md'];
+const markdownFiles = () => [...relativeFiles('docs', '.md'), 'README.md', 'README.zh.md', 'CHANGELOG.md', 'CONTRIBUTING.md'];
 const notebookPaths = () => relativeFiles('notebooks', '.ipynb');
 
 /** The path on the site of a page or notebook of the clone; undefined: it has none. */
@@ -80,13 +82,13 @@ export function pageText(path, text) {
   });
   const start = TABLES.test(path)
     ? '---\naside: false\n---\n\n'
-    : path === 'README.md'
+    : /^README/.test(path)
       ? '---\nsidebar: false\n---\n\n'
       : '';
   return (
     start +
     outsideCode(
-      links.replaceAll(PICTURE, `$1./${posix.relative(from, '') || ''}`).replaceAll(/^<!-- .*? -->\n/gm, ''),
+      links.replaceAll(PICTURE, `$1${posix.relative(from, '') || '.'}/`).replaceAll(/^<!-- .*? -->\n/gm, ''),
       (prose) =>
         prose
           .replaceAll(
