@@ -28,6 +28,7 @@ export { type FittedHardware, fitHardware, parseMeasured } from './fit-hardware'
 export { GENERATIONS } from './generations';
 export { GPUS, type GpuName, hardwareOf } from './hardware';
 export { type HardwareCalibration, parseCalibration } from './hardware-calibration';
+export { hubModelAt } from './hub-files';
 export { type KnobValues, type Turn, turnsOf } from './knobs';
 export { KNOWN_GPUS, KNOWN_MODELS, type KnownGpu } from './known';
 export { type AnyLayout, isPredicted, type Layout } from './layout';
@@ -39,25 +40,23 @@ export { predictMemory, predictStages } from './memory/predict-memory';
 export { optimizerBytesOf } from './memory/state-bytes';
 export { modelFlops } from './model-flops';
 export { shapeOf } from './model-shape';
-export { hubModelAt, modelOf, ownModelRefused } from './models';
+export { modelOf, ownModelRefused } from './models';
 export { hardwareAt, type Place, parsePlace, placeSchema } from './place';
 export {
   calibratedPlace,
   changedInput,
   degreesOf,
   inputAt,
+  isPlannedOnly,
   layoutOf,
   PLAN_OPTIONS,
   type PlanInput,
-  type PlannedInput,
   type PlanOptions,
-  type PlanPlace,
-  partsOf,
   planInputNamed,
   plannedInput,
   requireReadable,
 } from './plan-input';
-export { type PlannedConfig, type PlanObject, plannedModel, withSequences } from './planned-model';
+export { type PlannedConfig, type PlanObject, withSequences } from './planned-model';
 export { predict } from './predict';
 export {
   type ComputeCause,
@@ -67,6 +66,11 @@ export {
   peakInBytes,
 } from './prediction';
 export { type OwnPrices, PRICES, type PriceTable, priceTable } from './prices';
+export {
+  type PlannedInput,
+  type PlanPlace,
+  partsOf,
+} from './read-settings';
 export { type Recommendation, recommend } from './recommend';
 export { type RecommendInput, type RecommendRequest, recommendRequest } from './recommend-request';
 export { scalingEfficiency } from './scaling-efficiency';
