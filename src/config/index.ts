@@ -79,7 +79,7 @@ export { functionsMissing, pythonRefused } from './functions-missing';
 export { wordsOfIssues } from './issue-words';
 export { type LocatedText, locatedText, requireShort } from './located-text';
 export { modelConflicts } from './model-conflicts';
-export { type ReadModel, readModel } from './model-files';
+export { type ReadModelFiles, readModelFiles } from './model-files';
 export {
   CATALOGUE,
   isBuilt,

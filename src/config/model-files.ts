@@ -7,13 +7,13 @@ import { isPretrained, type PretrainedInput, type UnreadFolder } from './pretrai
 import { isPythonFile, isPythonModel } from './python-model';
 
 /** Returns a setting `model` whose sizes or whose code are in files as it is without the files; other values are unchanged. */
-export type ReadModel = (model: unknown) => unknown;
+export type ReadModelFiles = (model: unknown) => unknown;
 
 /**
  * Reads the files of a setting `model`: a folder in Hugging Face's format becomes the model's sizes, or says what is wrong; the
  * path of a file of Python becomes absolute.
  */
-export const readModel: ReadModel = (model) => {
+export const readModelFiles: ReadModelFiles = (model) => {
   if (isPythonModel(model)) return { ...model, python: pythonPath(model.python) };
   if (!isPretrained(model)) return model;
   const read = modelOfFolder(model);

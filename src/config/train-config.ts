@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import { ConfigError, ownValue } from '../core';
 import { issuesMessage, toIssues, type Words } from './config-issue';
-import { type ReadModel, readModel } from './model-files';
+import { type ReadModelFiles, readModelFiles } from './model-files';
 import { PUBLISHED_TRAINING } from './named-models';
 import { unplainParts } from './plain-input';
 import type { ConfigIssue } from './setting';
@@ -28,7 +28,7 @@ export type ConfigCheck<Config = TrainConfig> =
 
 /** Checks an input without throwing. */
 export function checkTrainConfig(input: unknown): ConfigCheck {
-  return checkConfig(input, configSchema, {}, readModel);
+  return checkConfig(input, configSchema, {}, readModelFiles);
 }
 
 /**
@@ -39,7 +39,7 @@ export function checkConfig<Config extends TrainConfig>(
   input: unknown,
   schema: z.ZodType<Config>,
   words: Partial<Words> = {},
-  read: ReadModel = (model) => model,
+  read: ReadModelFiles = (model) => model,
 ): ConfigCheck<Config> {
   const [unplain, ...others] = unplainParts(input);
   if (unplain !== undefined) return { issues: [unplain, ...others] };
@@ -50,7 +50,7 @@ export function checkConfig<Config extends TrainConfig>(
 }
 
 /** Reads the model's files, and adds the settings with which a published model trains where the input has none. */
-function withModelSettings(input: unknown, read: ReadModel): unknown {
+function withModelSettings(input: unknown, read: ReadModelFiles): unknown {
   if (typeof input !== 'object' || input === null || !('model' in input)) return input;
   const model = read(input.model);
   if (model !== input.model) return { ...input, model };

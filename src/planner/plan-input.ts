@@ -7,7 +7,7 @@ import {
   PUBLISHED_TRAINING,
   parseOptions,
   presetNamed,
-  readModel,
+  readModelFiles,
   readNamed,
   refuseNull,
   requirePlain,
@@ -94,7 +94,7 @@ export function isPlannedOnly(model: unknown): boolean {
 }
 
 /** What a process has: see [Note: surroundings]. */
-const OF_PROCESS: Surroundings = { readModel, modelAt: hubModelAt, trainedShare: countTrainedShare };
+const OF_PROCESS: Surroundings = { readModelFiles, modelAt: hubModelAt, trainedShare: countTrainedShare };
 
 /** Returns the share of parameters that train, with adapters. Builds the model without values to count the parameters. */
 function countTrainedShare(settings: PlanSettings): number {

@@ -8,7 +8,7 @@ import {
   modelShape,
   parsedBy,
   publishedModelName,
-  type ReadModel,
+  type ReadModelFiles,
   type TrainConfigInput,
 } from '../config';
 import { ConfigError } from '../core';
@@ -38,7 +38,7 @@ export type PlanObject = PlannedConfig & Place;
 
 /** How a model is read, and the number of stages into which it is cut. */
 interface ModelReading {
-  readonly readModel: ReadModel;
+  readonly readModelFiles: ReadModelFiles;
   readonly modelAt: ModelAt;
   readonly pp?: unknown;
 }
@@ -49,10 +49,10 @@ interface ModelReading {
  */
 export function plannedModel(
   model: unknown,
-  { readModel, modelAt, pp = 1 }: ModelReading,
+  { readModelFiles, modelAt, pp = 1 }: ModelReading,
 ): PlannedModel | undefined {
   if (model === undefined || model === null) return undefined;
-  const built = modelSchema.safeParse(readModel(model));
+  const built = modelSchema.safeParse(readModelFiles(model));
   if (built.success) return pp === 1 ? undefined : cutModel(built.data, model);
   if (typeof model === 'string')
     return { shape: modelOf(model, modelAt), isPublished: true, kernel: 'flash' };

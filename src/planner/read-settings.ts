@@ -7,7 +7,7 @@ import {
   issuesMessage,
   modelShape,
   PUBLISHED_TRAINING,
-  type ReadModel,
+  type ReadModelFiles,
   refuseNull,
   requirePlain,
   type TrainConfig,
@@ -32,8 +32,8 @@ export type PlanPlace = PlanObject | NonNullable<Place['on']>;
  * `plannedSettings` uses imports neither files nor modules.
  */
 export interface Surroundings {
-  /** Returns a model of files with its sizes; see `readModel`. */
-  readonly readModel: ReadModel;
+  /** Returns a model of files with its sizes; see `readModelFiles`. */
+  readonly readModelFiles: ReadModelFiles;
   /** Finds the model of a file; see `hubModelAt`. */
   readonly modelAt: ModelAt;
   /** Returns the share of a model's parameters that train under `frozen` or `lora`. Throws: CONFIG if it is not known. */
@@ -71,7 +71,7 @@ export function readSettings(input: object, surroundings: Surroundings): PlanRea
     model === undefined ? own : unbuilt(own, model),
     PLAN_SCHEMA,
     PLAN_WORDS,
-    surroundings.readModel,
+    surroundings.readModelFiles,
   );
   if ('issues' in checked) issues.push(...checked.issues);
   if ('issues' in checked || issues.length > 0) throw new ConfigError(issuesMessage(issues), { issues });

@@ -52,7 +52,7 @@ export interface LikeInput {
 
 /**
  * A model by name, by its sizes, like a known one, by a folder in Hugging Face's format: { from: './llama' }, or by a class of
- * Python. The schema reads no files: `readModel` has put a folder's sizes in place of the folder.
+ * Python. The schema reads no files: `readModelFiles` has put a folder's sizes in place of the folder.
  */
 export const modelSchema = z.preprocess((value, context) => {
   if (typeof value === 'string') return modelNamed(value) ?? value;
