@@ -40,7 +40,7 @@ export function table(
       : el('td', words.includes(i) ? { class: 'words' } : {}, child);
   return el(
     'div',
-    { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption },
+    { class: 'scroll' },
     el(
       'table',
       {},

@@ -1,4 +1,4 @@
-import { STACKS, STRATEGY_NAMES } from '../../src/config';
+import { PUBLISHED_TRAINING, STACKS, STRATEGY_NAMES } from '../../src/config';
 import type { Layout } from '../../src/planner';
 import { isSection, type Settings, settingAt, withSetting } from './settings';
 
@@ -67,13 +67,20 @@ function textOf(value: unknown): string {
 
 const same = (value: string): Choice => ({ value, text: value });
 
+/** Notes of fields; the page adds the source of the figures. */
+export const MODEL_SAYS = 'A name, or a number of parameters such as 7.5e9.';
+export const GPU_SAYS = 'A name, such as H100-80G.';
+
+/** The settings with which models train whose names bring no settings: those of published trainings. */
+export const OF_PUBLISHED: Settings = { ...PUBLISHED_TRAINING, attention: 'flash' };
+
 /** The model's field. */
-export const MODEL: Field & { readonly says: string } = {
+const MODEL: Field = {
   path: 'model',
   label: 'Model',
   kind: 'text',
   list: 'models',
-  says: 'A name, or a number of parameters such as 7.5e9.',
+  says: MODEL_SAYS,
   read: ({ model }) => {
     if (!isSection(model)) return textOf(model);
     const { like, name, params, layers } = model;
@@ -84,7 +91,8 @@ export const MODEL: Field & { readonly says: string } = {
     const params = Number(written);
     if (written === '') return withSetting(settings, 'model', undefined);
     if (written.startsWith('{')) return { ...settings, model: objectOf(written) };
-    return { ...settings, model: params > 0 ? { params } : written };
+    if (params > 0) return { ...OF_PUBLISHED, ...settings, model: { params } };
+    return { ...settings, model: written };
   },
 };
 
@@ -129,7 +137,7 @@ const PRECISION: Field = {
   kind: 'choice',
   also: ['fp8'],
   choices: [
-    { value: '', text: 'as published models train' },
+    { value: '', text: 'default: bf16 for published models' },
     { value: 'bf16', text: 'bf16, gradients reduced in float32' },
     { value: 'fp16', text: 'fp16' },
     { value: 'fp8', text: 'fp8 matmuls' },
@@ -184,6 +192,7 @@ export const FIELD_GROUPS: readonly FieldGroup[] = [
         ...choice('on', 'Kind of GPU', []),
         kind: 'text',
         list: 'gpus',
+        says: GPU_SAYS,
         also: ['hardware'],
         usual: ({ hardware }) => hardware.name,
       },

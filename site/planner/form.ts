@@ -1,4 +1,4 @@
-import { PLANNED_NAMES, PUBLISHED_NAMES } from '../../src/config';
+import { CATALOGUE, PLANNED_NAMES, PUBLISHED_NAMES } from '../../src/config';
 import { KNOWN_GPUS, type Layout } from '../../src/planner';
 import { el } from './dom';
 import { FIELD_GROUPS, FIELDS, type Field, fieldOf } from './fields';
@@ -97,7 +97,8 @@ function controlOf(field: Field, id: string, change: (text: string) => void): Co
 
 function modelList(): HTMLElement {
   const names = [...PUBLISHED_NAMES, ...PLANNED_NAMES];
-  return el('datalist', { id: 'models' }, ...names.map((value) => el('option', { value })));
+  const options = names.map((value) => el('option', { value, label: CATALOGUE[value]?._name_or_path }));
+  return el('datalist', { id: 'models' }, ...options);
 }
 
 function gpuList(): HTMLElement {

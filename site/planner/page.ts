@@ -1,9 +1,9 @@
-import { CATALOGUE, PUBLISHED_TRAINING } from '../../src/config';
+import { CATALOGUE } from '../../src/config';
 import { type Change, explained, isHubConfig, type PlannedInput, shapeOfHub } from '../../src/planner';
 import { accuracy } from './accuracy';
 import { memoryBars, timeBars } from './bars';
 import { byId, el } from './dom';
-import { MODEL } from './fields';
+import { GPU_SAYS, MODEL_SAYS, OF_PUBLISHED } from './fields';
 import { createForm } from './form';
 import { codeOf, commandOf, hashOf, type Link, linkOf } from './link';
 import { documentOf, type Fault, faultsOf, planOf, proposalsOf, settingsOf } from './plan';
@@ -25,7 +25,7 @@ const FIRST: Link = {
 
 /** Shows plans: [Note: the planner's page] the settings are the page's only state, and the address holds them. */
 function start(): void {
-  let link = location.hash.length > 1 ? linkOf(location.hash) : FIRST;
+  let link = linkHere() ?? FIRST;
   let planned: PlannedInput | undefined;
 
   const form = createForm((field, text) => show({ ...link, settings: field.write(link.settings, text) }));
@@ -54,10 +54,20 @@ function start(): void {
   allSettings((settings) => show({ ...link, settings }));
   length((tokens) => show({ ...link, tokens }));
   addEventListener('hashchange', () => {
-    if (location.hash !== `#${hashOf(link)}`) show(linkOf(location.hash));
+    if (location.hash !== `#${hashOf(link)}`) show(linkHere() ?? link);
+  });
+  byId('skip').addEventListener('click', (event) => {
+    event.preventDefault(); // the address holds the plan
+    byId('sentence').focus();
   });
   for (const name of ['link', 'command', 'code']) copyButton(name);
   show(link);
+}
+
+/** Returns the plan that the address holds; undefined: it has no setting. */
+function linkHere(): Link | undefined {
+  const link = linkOf(location.hash);
+  return Object.keys(link.settings).length === 0 ? undefined : link;
 }
 
 function attempt(settings: Settings): { readonly made?: PlannedInput; readonly faults: readonly Fault[] } {
@@ -71,6 +81,7 @@ function attempt(settings: Settings): { readonly made?: PlannedInput; readonly f
 /** Draws a plan; changes and explanation need many predictions, so they are drawn after the plan. */
 function showPlan(planned: PlannedInput, { settings, tokens }: Link, apply: (change: Change) => void): void {
   byId('sentence').textContent = sentenceOf(planned);
+  byId('field-on-says').textContent = `${GPU_SAYS} ${figuresOf(planned)}`;
   byId('headline').replaceChildren(headline(planned, tokens));
   byId('memory').replaceChildren(memoryBars(planned));
   byId('time').replaceChildren(timeBars(planned));
@@ -112,7 +123,7 @@ function showTexts(link: Link): void {
   if (all !== document.activeElement) all.value = JSON.stringify(link.settings, null, 2);
   const tokens = byId('tokens') as HTMLInputElement;
   if (tokens !== document.activeElement) tokens.value = link.tokens === null ? '' : String(link.tokens);
-  byId('field-model-says').textContent = `${MODEL.says} ${sourceOf(link.settings.model)}`;
+  byId('field-model-says').textContent = `${MODEL_SAYS} ${sourceOf(link.settings.model)}`;
 }
 
 /** Says where the sizes of a model are from. */
@@ -121,6 +132,12 @@ function sourceOf(model: unknown): string {
   const known = typeof name === 'string' ? CATALOGUE[name] : undefined;
   const at = known?._name_or_path;
   return at === undefined ? '' : `Sizes: config.json of ${at}.`;
+}
+
+/** Says where the figures of the plan's GPU are from. */
+function figuresOf({ layout: { hardware } }: PlannedInput): string {
+  const { figures, gemm } = hardware.sources;
+  return `Figures: ${figures}; ${gemm === null ? 'the rate of matmuls is estimated' : `matmuls: ${gemm}`}.`;
 }
 
 /** The parts of the page that read texts: each shows its own fault. */
@@ -151,7 +168,7 @@ function ownModel(use: (settings: Settings) => void): void {
     if (!isHubConfig(config)) throw new SyntaxError('a config.json has model_type or _class_name');
     const name =
       '_name_or_path' in config && config._name_or_path ? String(config._name_or_path) : 'config.json';
-    use({ ...PUBLISHED_TRAINING, attention: 'flash', model: shapeOfHub(config, name) });
+    use({ ...OF_PUBLISHED, model: shapeOfHub(config, name) });
   });
   byId('config-use').addEventListener('click', read);
   byId('config-file').addEventListener('change', async (event) => {

@@ -71,19 +71,26 @@ function costCards(
   tokens: number | null,
 ): readonly HTMLElement[] {
   const planned = { layout, prediction };
-  const usd = usdPerMillionTokens(planned, PRICES);
-  if (usd === undefined) return [];
+  const rate = usdPerMillionTokens(planned, PRICES);
+  if (rate === undefined) {
+    const { name } = layout.hardware;
+    const form = `"on": { "like": "${name}", "usdPerHour": 2 }`;
+    return tokens === null
+      ? []
+      : card('cost', 'no price', `none is known for ${name}; write ${form} in all settings`);
+  }
   if (tokens === null)
     return card(
       'USD per million tokens',
-      usd.value.toPrecision(3),
+      rate.value.toPrecision(3),
       `at the list price of ${layout.hardware.name}`,
     );
   const cost: Cost = costOf(planned, { tokens });
+  const { usd, hours, price } = cost;
   return card(
-    `cost of ${tokens.toLocaleString('en-US')} tokens`,
-    `${whole(Math.round(cost.usd.value))} USD`,
-    `${whole(Math.round(cost.usd.low))} to ${whole(Math.round(cost.usd.high))}; ${cost.hours.value.toPrecision(3)} hours at ${cost.price.usdPerHour.toFixed(2)} USD per GPU hour (${cost.price.source}, ${cost.price.date})`,
+    `cost of ${tokens.toLocaleString('en-US', { notation: 'compact' })} tokens`,
+    `${whole(Math.round(usd.value))} USD`,
+    `${whole(Math.round(usd.low))} to ${whole(Math.round(usd.high))}; ${whole(Number(hours.value.toPrecision(3)))} hours at ${price.usdPerHour.toFixed(2)} USD per GPU hour (${price.source}, ${price.date})`,
   );
 }
 

@@ -117,6 +117,32 @@ test('a link opens the same plan again, and the browser goes back to a plan befo
   assert.deepEqual(await numbers(first.page), before);
 });
 
+test('a proposed change, applied by its button, has the time and the memory of its row', {
+  skip,
+}, async () => {
+  const { page } = await opened('model=llama3-8b&on=H100-80G&gpus=64&batch=2');
+  for (const index of [0, 2, 5]) {
+    await page.waitForSelector('#changes button');
+    const row = await page.$$eval(
+      '#changes tbody tr',
+      (rows, i) => [...(rows[i]?.querySelectorAll('td') ?? [])].map((cell) => cell.textContent ?? ''),
+      index,
+    );
+    const [time, memory] = row.map((cell) => cell.replace(/ [^ ]*%$/, ''));
+    await page.$$eval(
+      '#changes button',
+      (buttons, i) => (buttons[i] as unknown as { click(): void }).click(),
+      index,
+    );
+    await numbers(page);
+    const sentence = await text(page, 'sentence');
+    assert.ok(sentence.includes(`: ${time} per iteration`), `${time}: ${sentence}`);
+    assert.ok(sentence.includes(`, ${memory} of `), `${memory}: ${sentence}`);
+    await page.goBack();
+    await numbers(page);
+  }
+});
+
 test('a plan is changed with the keyboard alone, and a change that is not legal is named at its field', {
   skip,
 }, async () => {
@@ -129,6 +155,13 @@ test('a plan is changed with the keyboard alone, and a change that is not legal 
     const outline = await page.evaluate('getComputedStyle(document.activeElement).outlineStyle');
     assert.equal(outline, 'solid', `${id} shows that it has the focus`);
   };
+  await tabTo('skip');
+  await page.keyboard.press('Enter');
+  assert.equal(await focused(), 'sentence');
+  assert.equal(new URL(page.url()).hash, '#model=llama3-8b&on=H100-80G&gpus=8');
+  await page.evaluate('document.activeElement.blur()');
+  await page.evaluate('scrollTo(0, 0); getSelection().removeAllRanges()');
+  await page.focus('#field-model');
   await tabTo('field-gpus');
   await page.keyboard.press('End');
   await page.keyboard.press('Backspace');
