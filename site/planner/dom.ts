@@ -38,6 +38,8 @@ export function table(
     i === 0
       ? el('th', { scope: 'row' }, child)
       : el('td', words.includes(i) ? { class: 'words' } : {}, child);
+  const heading = (column: string, i: number): HTMLElement =>
+    el('th', words.includes(i) ? { scope: 'col', class: 'words' } : { scope: 'col' }, column);
   return el(
     'div',
     { class: 'scroll' },
@@ -45,7 +47,7 @@ export function table(
       'table',
       {},
       el('caption', {}, caption),
-      el('thead', {}, el('tr', {}, ...columns.map((column) => el('th', { scope: 'col' }, column)))),
+      el('thead', {}, el('tr', {}, ...columns.map(heading))),
       el('tbody', {}, ...rows.map((row) => el('tr', {}, ...row.map(cell)))),
     ),
   );
