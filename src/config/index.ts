@@ -79,6 +79,7 @@ export { functionsMissing, pythonRefused } from './functions-missing';
 export { wordsOfIssues } from './issue-words';
 export { type LocatedText, locatedText, requireShort } from './located-text';
 export { modelConflicts } from './model-conflicts';
+export { type ReadModelFiles, readModelFiles } from './model-files';
 export {
   CATALOGUE,
   isBuilt,
@@ -154,6 +155,7 @@ export {
   ADAMW_8BIT_DEFAULTS,
   ADAMW_DEFAULTS,
   LION_DEFAULTS,
+  MIN_8BIT_SIZE,
   NORMALIZING_OPTIMIZERS,
   type OptimizerConfig,
   optimizerFields,
@@ -204,6 +206,7 @@ export {
   checkTrainConfig,
   isChanged,
   knownKeys,
+  parseSettings,
   parseTrainConfig,
   type TrainConfig,
   type TrainConfigInput,

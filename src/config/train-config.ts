@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import { ConfigError, ownValue } from '../core';
 import { issuesMessage, toIssues, type Words } from './config-issue';
+import { type ReadModelFiles, readModelFiles } from './model-files';
 import { PUBLISHED_TRAINING } from './named-models';
 import { unplainParts } from './plain-input';
 import type { ConfigIssue } from './setting';
@@ -27,26 +28,32 @@ export type ConfigCheck<Config = TrainConfig> =
 
 /** Checks an input without throwing. */
 export function checkTrainConfig(input: unknown): ConfigCheck {
-  return checkConfig(input, configSchema);
+  return checkConfig(input, configSchema, {}, readModelFiles);
 }
 
-/** Checks an input without throwing; the schema may have more keys than a TrainConfig. */
+/**
+ * Checks an input without throwing; the schema may have more keys than a TrainConfig. Without `read`, a model that is given by a
+ * folder is refused.
+ */
 export function checkConfig<Config extends TrainConfig>(
   input: unknown,
   schema: z.ZodType<Config>,
   words: Partial<Words> = {},
+  read: ReadModelFiles = (model) => model,
 ): ConfigCheck<Config> {
   const [unplain, ...others] = unplainParts(input);
   if (unplain !== undefined) return { issues: [unplain, ...others] };
-  const parsed = schema.safeParse(withModelSettings(input));
+  const parsed = schema.safeParse(withModelSettings(input, read));
   if (!parsed.success) return { issues: toIssues(parsed.error.issues, input, keysOf(schema), words) };
   const [first, ...rest] = configConflicts(parsed.data);
   return first === undefined ? { config: parsed.data } : { issues: [first, ...rest] };
 }
 
-/** Adds the settings with which a published model trains where the input has none. */
-function withModelSettings(input: unknown): unknown {
+/** Reads the model's files, and adds the settings with which a published model trains where the input has none. */
+function withModelSettings(input: unknown, read: ReadModelFiles): unknown {
   if (typeof input !== 'object' || input === null || !('model' in input)) return input;
+  const model = read(input.model);
+  if (model !== input.model) return { ...input, model };
   if (publishedModelName(input.model) === null) return input;
   const written = Object.entries(input).filter(([, value]) => value !== undefined);
   return { ...PUBLISHED_TRAINING, ...Object.fromEntries(written) };
@@ -62,7 +69,15 @@ function configConflicts(config: TrainConfig): ConfigIssue[] {
 
 /** Returns a full config for a partial one. Throws: CONFIG with every wrong key, its value, and the nearest known key. */
 export function parseTrainConfig(input: unknown): TrainConfig {
-  const checked = checkTrainConfig(input === undefined ? {} : input);
+  return configOf(checkTrainConfig(input === undefined ? {} : input));
+}
+
+/** As `parseTrainConfig`, but reads no files. */
+export function parseSettings(input: TrainConfigInput): TrainConfig {
+  return configOf(checkConfig(input, configSchema));
+}
+
+function configOf(checked: ConfigCheck): TrainConfig {
   if ('config' in checked) return checked.config;
   throw new ConfigError(issuesMessage(checked.issues), { issues: checked.issues });
 }
@@ -70,7 +85,7 @@ export function parseTrainConfig(input: unknown): TrainConfig {
 /** Returns the config that has the default of each setting, for the same optimizer. */
 export function usualConfig({ optimizer, mixedPrecision }: TrainConfig): TrainConfig {
   // No default depends on the model, and the default data would not fit every model.
-  return parseTrainConfig({
+  return parseSettings({
     optimizer: { kind: optimizer.kind },
     ...(mixedPrecision !== null && { mixedPrecision: {} }),
   });

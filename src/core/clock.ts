@@ -1,4 +1,5 @@
-import { now, type Seconds } from './units';
+import { now } from './now';
+import type { Seconds } from './units';
 
 /** The clock that gives events their times. */
 export interface Clock {

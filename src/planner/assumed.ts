@@ -1,4 +1,4 @@
-import { MODEL_PARTS, parseTrainConfig, SETTING_ROWS, valueAt } from '../config';
+import { MODEL_PARTS, parseSettings, SETTING_ROWS, valueAt } from '../config';
 import { GENERATIONS } from './generations';
 import { meantBoard } from './hardware';
 import type { Layout } from './layout';
@@ -18,7 +18,7 @@ export interface ConfigReading {
   readonly withoutEffect: readonly string[];
 }
 
-const DEFAULTS = parseTrainConfig({ mixedPrecision: {} });
+const DEFAULTS = parseSettings({ mixedPrecision: {} });
 
 /** The settings of which a plan says something, with their defaults as JSON. */
 const ROWS = SETTING_ROWS.flatMap(({ path, planned, idle }) => {

@@ -16,6 +16,7 @@ import {
 } from '../config';
 import { ConfigError, ownValue } from '../core';
 import names from './batch-names.json';
+import { hubModelAt } from './hub-files';
 import type { Precision } from './layout';
 import { modelOf } from './models';
 import { placeSchema } from './place';
@@ -118,7 +119,8 @@ const ROWS = z.strictObject({ micro: size.optional(), global: size.optional() })
 function stackOf(model: unknown, strategy: unknown): string {
   const { shardedAtRest = ['gradient'] } = ownValue(STRATEGIES, String(strategy)) ?? {};
   if (!shardedAtRest.includes('gradient')) return 'megatron';
-  const { kind = 'gpt', layers } = typeof model === 'string' ? modelOf(model) : (Object(model) as Line);
+  const { kind = 'gpt', layers } =
+    typeof model === 'string' ? modelOf(model, hubModelAt) : (Object(model) as Line);
   return kind === 'gpt' && layers !== undefined ? 'deepspeed' : 'fsdp2';
 }
 

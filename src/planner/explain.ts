@@ -182,15 +182,19 @@ const LEAST_GAIN = 1.02;
  * change saves 2%.
  */
 export function bestChange(planned: Planned): Change | undefined {
-  const { layout, prediction } = planned;
-  const [best] = [...candidates(layout)]
-    .filter((candidate) => candidate.stack === layout.stack && distanceOf(layout, candidate) === 1)
-    .map((candidate) => changeTo(layout, candidate))
-    .filter((change) => change.prediction.fits)
-    .sort(gain);
+  const { prediction } = planned;
+  const best = changesOfOne(planned).find((change) => change.prediction.fits);
   return best !== undefined && prediction.seconds.value / best.prediction.seconds.value > LEAST_GAIN
     ? best
     : undefined;
+}
+
+/** Returns all changes of one setting in the same framework and on the same GPUs, the fastest first. */
+export function changesOfOne({ layout }: Planned): readonly Change[] {
+  return [...candidates(layout)]
+    .filter((candidate) => candidate.stack === layout.stack && distanceOf(layout, candidate) === 1)
+    .map((candidate) => changeTo(layout, candidate))
+    .sort(gain);
 }
 
 function gain(a: Change, b: Change): number {

@@ -2,9 +2,7 @@ import {
   type AttentionKernel,
   encoderShape,
   isGathered,
-  isOwnModel,
   microbatchesOf,
-  modelShape,
   type PipelineScheduleName,
   type PlannedPath,
   reduceDtypeOf,
@@ -16,7 +14,6 @@ import {
   virtualStagesOf,
 } from '../config';
 import { ConfigError } from '../core';
-import { buildModel, chooseTrained } from '../nn';
 import { GENERATIONS } from './generations';
 import type { Hardware } from './hardware';
 import type { Layout } from './layout';
@@ -83,6 +80,7 @@ const READERS = {
   'mixedPrecision.paramDtype': typesOf,
   'offload.optimizer': offloadOf,
   'offload.parameters': offloadOf,
+  // `readSettings` has counted what these two settings leave to train.
   frozen: trainedShareOf,
   lora: trainedShareOf,
   textEncoder: textEncoderOf,
@@ -288,16 +286,8 @@ export function optimizerOf({ optimizer }: TrainConfig) {
   return { optimizer: { kind, amsgrad, momentum, blockSize } };
 }
 
-/** Returns the share of parameters that train, with adapters. Builds the model without values to count the parameters. */
-function trainedShareOf(settings: PlanSettings) {
-  const { frozen, lora, trainedShare } = settings;
-  if ((frozen.length === 0 && lora === null) || isOwnModel(modelShape(settings)))
-    return { trainedShare: trainedShare ?? 1 };
-  const model = buildModel(settings);
-  const numParams = model.numParams();
-  chooseTrained(model, settings);
-  const trained = model.parameters().filter(({ requiresGrad }) => requiresGrad);
-  return { trainedShare: trainedShare ?? trained.reduce((sum, { size }) => sum + size, 0) / numParams };
+function trainedShareOf({ trainedShare = 1 }: PlanSettings): Pick<Layout, 'trainedShare'> {
+  return { trainedShare };
 }
 
 function textEncoderOf({ textEncoder }: PlanSettings): Pick<Layout, 'textEncoder'> {

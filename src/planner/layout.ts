@@ -70,6 +70,10 @@ export function isPredicted(layout: AnyLayout): layout is Layout {
   return layout.stack !== 'shardlab';
 }
 
+/** The sentence that tables and the command show beside every counted plan. See [Note: counted plans]. */
+export const COUNTED =
+  "a dry run executed this library's own schedule and kernels on shapes, with times that are predicted for the plan's GPUs; the plan does not predict PyTorch's kernels or allocator";
+
 /** Returns the share of layers that recompute concerns: under full recompute every n-th layer, otherwise all. */
 export function recomputedShare({ recompute, recomputeEveryNth, model }: Layout): number {
   return recompute === 'full' ? Math.ceil(model.layers / recomputeEveryNth) / model.layers : 1;

@@ -1,5 +1,3 @@
-import { existsSync, statSync } from 'node:fs';
-import { join, resolve } from 'node:path';
 import {
   CATALOGUE,
   isBuilt,
@@ -15,15 +13,21 @@ import {
   pythonRefused,
   readHub,
 } from '../config';
-import { ConfigError, MOST_CONFIG_BYTES, parseJson, readRegularFile, shortened } from '../core';
+import { ConfigError, shortened } from '../core';
 import { type ModelShapeInput, shapeSchema } from './model-shape';
 
-/** Returns the shape of a published model, or of a config.json or its folder. Throws: CONFIG with the nearest name. */
-export function modelOf(name: string): ModelShapeInput {
+/** Returns the shape of a model in a file or a folder; undefined: the path has none. */
+export type ModelAt = (path: string) => ModelShapeInput | undefined;
+
+/**
+ * Returns the shape of a published model, or of a path where `modelAt` finds a model; without it, no files are read.
+ * Throws: CONFIG with the nearest name.
+ */
+export function modelOf(name: string, modelAt: ModelAt = () => undefined): ModelShapeInput {
   const known = knownModel(name);
   if (known !== null)
     return isBuilt(known) ? shapeOfConfig({ model: known }) : shapeOfHub(CATALOGUE[known] ?? {}, known);
-  const published = hubModelAt(name);
+  const published = modelAt(name);
   if (published !== undefined) return published;
   const close = nearest(name.replace(/^.*\//, ''), [...PUBLISHED_NAMES, ...PLANNED_NAMES]);
   throw new ConfigError(
@@ -33,37 +37,16 @@ export function modelOf(name: string): ModelShapeInput {
   );
 }
 
-/**
- * Returns the shape in a config.json of transformers or diffusers, or in a folder that has such a file; undefined: the path has
- * neither.
- * Throws: CONFIG for a family that is not known, and for a config without the sizes that its family needs.
- */
-export function hubModelAt(path: string, cwd = '.'): ModelShapeInput | undefined {
-  const at = resolve(cwd, path);
-  if (!existsSync(at)) return undefined;
-  const file = statSync(at).isDirectory() ? join(at, 'config.json') : at;
-  if (!existsSync(file) || !file.endsWith('.json')) return undefined;
-  const config = jsonOf(file);
-  return isHubConfig(config)
-    ? shapeOfHub(config, path.replace(/\/?(config\.json)?$/, '') || path)
-    : undefined;
-}
-
-function jsonOf(file: string): unknown {
-  try {
-    return parseJson(readRegularFile(file, MOST_CONFIG_BYTES));
-  } catch {
-    return undefined; // the reader of configs reports the error with its line
-  }
-}
-
 /** Whether a value is a model's config, which names a family, and not a TrainConfig. */
-function isHubConfig(value: unknown): value is object {
+export function isHubConfig(value: unknown): value is object {
   if (typeof value !== 'object' || value === null || 'model' in value) return false;
   return 'model_type' in value || '_class_name' in value;
 }
 
-/** Returns the shape of a config. Throws: CONFIG as `hubModelAt` does. */
+/**
+ * Returns the shape of a config. Throws: CONFIG for a family that is not known, and for a config without the sizes that its family
+ * needs.
+ */
 export function shapeOfHub(config: object, name: string): ModelShapeInput {
   const read = readHub(textOf(config));
   if ('wrong' in read) throw new ConfigError(`${name}: ${read.wrong}`);

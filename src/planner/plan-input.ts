@@ -2,37 +2,40 @@ import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import {
   anyValue,
-  type ConfigIssue,
-  checkConfig,
-  configSchema,
-  FORMS,
-  issuesMessage,
   kernelOf,
   knownModel,
   PUBLISHED_TRAINING,
   parseOptions,
   presetNamed,
+  readModelFiles,
   readNamed,
   refuseNull,
   requirePlain,
   type ShapeOf,
   strategyNamed,
-  type TrainConfig,
   type TrainConfigInput,
-  valueAt,
 } from '../config';
 import { ConfigError, isRecord, shown } from '../core';
+import { buildModel, chooseTrained } from '../nn';
 import { foreignOf, type Reading, readConfig, whereOf } from '../programs';
-import { type ConfigReading, configReadingOf, placeReadings } from './assumed';
-import { isBatchLine, ofBatchLine, ourKey, TODAY } from './batch-line';
-import type { Planned } from './cost-of';
+import { isBatchLine, ofBatchLine, ourKey } from './batch-line';
 import { type HardwareCalibration, parseCalibration, withCalibration } from './hardware-calibration';
+import { hubModelAt } from './hub-files';
 import type { Layout } from './layout';
-import { checkedLayout, type Held, type Planable } from './layout-of-config';
-import { hubModelAt, leftOutOf } from './models';
-import { isPlaceKey, PLACE_FORMS, type Place, placeSchema, withHardware } from './place';
-import { builtModel, type PlannedModel, type PlanObject, plannedModel } from './planned-model';
-import { predict } from './predict';
+import { checkedLayout, type Held, type PlanSettings } from './layout-of-config';
+import { isPlaceKey, type Place } from './place';
+import { type PlanObject, plannedModel } from './planned-model';
+import {
+  type PlannedInput,
+  type PlanPlace,
+  type PlanRead,
+  partsOf,
+  placeOf,
+  plannedSettings,
+  readSettings,
+  type Surroundings,
+  withPlace,
+} from './read-settings';
 import { STACK_RULES } from './stack-rules';
 
 /**
@@ -42,9 +45,6 @@ import { STACK_RULES } from './stack-rules';
  */
 export type PlanInput = PlanObject | Reading | string;
 
-/** Where a config is planned: a kind of GPU by name or by figures, or a place. Keys of a config replace those of the input. */
-export type PlanPlace = PlanObject | NonNullable<Place['on']>;
-
 /** Options of a plan. */
 export interface PlanOptions {
   /** The calibration that `shardlab doctor --calibrate` wrote, as an object. */
@@ -53,9 +53,6 @@ export interface PlanOptions {
 
 /** The shape of `PlanOptions`; `parseCalibration` checks the calibration. */
 export const PLAN_OPTIONS = { calibration: anyValue<HardwareCalibration>() } satisfies ShapeOf<PlanOptions>;
-
-/** A prediction, and the settings that are planned with other values. */
-export type PlannedInput = Planned & ConfigReading;
 
 /**
  * Plans an input. `where` is the hardware's name, or a place.
@@ -73,10 +70,7 @@ export function plannedInput(
 
 /** Plans an input with changed values. Throws: CONFIG as `plannedInput` does. */
 export function changedInput(input: PlanInput, where: PlanPlace, held: Held = {}): PlannedInput {
-  const { settings, assumed, withoutEffect, ...model } = readPlan(inputAt(input, where));
-  const layout = checkedLayout({ settings, ...model }, held);
-  const all = [...assumed, ...placeReadings(settings, layout)];
-  return { layout, prediction: predict(layout), assumed: all, withoutEffect };
+  return plannedSettings(inputAt(input, where), OF_PROCESS, held);
 }
 
 /** Returns a place whose hardware has the measured figures of the options' calibration. */
@@ -89,77 +83,26 @@ export function layoutOf(input: PlanObject): Layout {
   return checkedLayout(readPlan(input));
 }
 
-/** What an input says about a layout, and its settings that are planned with other values. */
-interface PlanRead extends ConfigReading, Planable {}
-
-/** Reads the keys of a config and of its place. Throws: CONFIG as `plannedInput` does, with everything that is wrong. */
+/** Reads the keys of a config and of its place. Throws: CONFIG with everything that is wrong. */
 export function readPlan(input: object): PlanRead {
-  const { written: config, place } = partsOf(input);
-  const written: Readonly<Record<string, unknown>> = { ...config, ...place };
-  const { model: modelInput, ...others } = written;
-  const issues: ConfigIssue[] = [];
-  const model = gathered(issues, () => plannedModel(modelInput, valueAt(written, ['parallel', 'pp'])));
-  const own = issues.length > 0 ? others : written;
-  const checked = checkConfig(model === undefined ? own : unbuilt(own, model), PLAN_SCHEMA, PLAN_WORDS);
-  if ('issues' in checked) issues.push(...checked.issues);
-  if ('issues' in checked || issues.length > 0) throw new ConfigError(issuesMessage(issues), { issues });
-  const settings = withHardware(checked.config);
-  const { shape, kernel } = model ?? builtModel(settings);
-  if (model !== undefined) requireNoAdapters(settings);
-  const { assumed, withoutEffect } = configReadingOf(settings, model === undefined ? modelInput : undefined);
-  const leftOut = leftOutOf(shape);
-  const all = leftOut === null ? assumed : [...assumed, { setting: 'model', says: leftOut }];
-  return { settings, shape, kernel, assumed: all, withoutEffect };
+  return readSettings(input, OF_PROCESS);
 }
 
-const PLAN_SCHEMA = configSchema.extend(placeSchema.shape);
-
-const PLAN_WORDS = {
-  forms: { ...FORMS, ...PLACE_FORMS },
-  moved: Object.fromEntries([
-    ...Object.entries(TODAY),
-    ...Object.keys(placeSchema.shape).map((key) => [
-      `parallel.${key}`,
-      `${key} beside the model, or in the place`,
-    ]),
-  ]),
-};
-
-/** Returns a result; if there are issues instead, adds them to `issues` and returns undefined. */
-function gathered<Result>(issues: ConfigIssue[], read: () => Result): Result | undefined {
-  try {
-    return read();
-  } catch (error) {
-    const newIssues = error instanceof ConfigError ? error.details.issues : undefined;
-    if (!Array.isArray(newIssues)) throw error;
-    issues.push(...(newIssues as ConfigIssue[])); // checks of settings make the issues
-    return undefined;
-  }
+/** Whether only plans know a model: there are formulas for its sizes, but its blocks are not built here. */
+export function isPlannedOnly(model: unknown): boolean {
+  return plannedModel(model, OF_PROCESS) !== undefined;
 }
 
-/** Stands in for a model that only a plan knows, so that the rules about models that are built here do not apply. */
-function unbuilt(written: object, { isPublished }: PlannedModel): object {
-  return { ...(isPublished ? PUBLISHED_TRAINING : {}), ...written, model: { kind: 'own' }, data: 'function' };
-}
+/** What a process has: see [Note: surroundings]. */
+const OF_PROCESS: Surroundings = { readModelFiles, modelAt: hubModelAt, trainedShare: countTrainedShare };
 
-/** Returns the keys of a config and those of a place; keys that are undefined are left out. */
-export function partsOf(input: object): {
-  readonly written: Readonly<Record<string, unknown>>;
-  readonly place: Place;
-} {
-  const entries = Object.entries(keysWithValues(input));
-  return {
-    written: Object.fromEntries(entries.filter(([key]) => !isPlaceKey(key))),
-    place: Object.fromEntries(entries.filter(([key]) => isPlaceKey(key))), // `parsePlace` checks the values
-  };
-}
-
-function requireNoAdapters({ lora, frozen }: TrainConfig): void {
-  if (lora === null && frozen.length === 0) return;
-  throw new ConfigError(
-    `${lora === null ? 'frozen' : 'lora'}: the modules of this model are not built here, so the trained share is not known; leave it out, and give ` +
-      "trainedShare (the trained parameters divided by the model's parameters) in the place",
-  );
+/** Returns the share of parameters that train, with adapters. Builds the model without values to count the parameters. */
+function countTrainedShare(settings: PlanSettings): number {
+  const model = buildModel(settings);
+  const numParams = model.numParams();
+  chooseTrained(model, settings);
+  const trained = model.parameters().filter(({ requiresGrad }) => requiresGrad);
+  return settings.trainedShare ?? trained.reduce((sum, { size }) => sum + size, 0) / numParams;
 }
 
 /**
@@ -264,28 +207,6 @@ function requireWorld({ world, place: { globalBatch } }: Reading, { gpus }: Plan
   );
 }
 
-/** Replaces the input's keys by the place's keys that have a value. Keys within `parallel` are replaced one by one. */
-export function withPlace(input: object, place: object): object {
-  const written: Readonly<Record<string, unknown>> = { ...input };
-  const { on, hardware, ...placeSettings } = keysWithValues(place);
-  const { parallel } = written;
-  return {
-    ...written,
-    ...placeSettings,
-    ...(isRecord(parallel) &&
-      isRecord(placeSettings.parallel) && {
-        parallel: { ...parallel, ...keysWithValues(placeSettings.parallel) },
-      }),
-    // Both names of the hardware have one meaning, and the place decides.
-    ...((on !== undefined || hardware !== undefined) && { on, hardware }),
-  };
-}
-
-/** Returns the keys that have a value. */
-function keysWithValues(object: object): Readonly<Record<string, unknown>> {
-  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined));
-}
-
 /**
  * Returns the plan's input for a name: a preset, a published model, a model's config.json or its folder, or a file with a
  * TrainConfig. Throws: CONFIG with file, line, key and the nearest known key.
@@ -309,16 +230,4 @@ export function planInputNamed(name: string, cwd = '.'): object {
     // The type is known, because checks of settings make the issues.
     throw Array.isArray(issues) ? wrong(issues as Parameters<typeof wrong>[0], ourKey) : error;
   }
-}
-
-/** Returns a place as an object; the name or description of a GPU is short for { on }. */
-export function placeOf(place: PlanPlace): PlanObject {
-  if ((typeof place !== 'object' && typeof place !== 'string') || place === null || Array.isArray(place)) {
-    throw new ConfigError(
-      `give the hardware's name, such as 'H100-80G', or { on: 'H100-80G', gpus: 8, ... }, got ${shown(place)}`,
-    );
-  }
-  requirePlain(place);
-  if (typeof place === 'object') refuseNull('plan', place, isPlaceKey);
-  return typeof place === 'string' || 'like' in place ? { on: place } : place;
 }

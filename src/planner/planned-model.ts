@@ -8,12 +8,13 @@ import {
   modelShape,
   parsedBy,
   publishedModelName,
+  type ReadModelFiles,
   type TrainConfigInput,
 } from '../config';
 import { ConfigError } from '../core';
 import type { Planable } from './layout-of-config';
 import { type ModelShapeInput, shapeSchema } from './model-shape';
-import { modelOf, shapeOfConfig } from './models';
+import { type ModelAt, modelOf, shapeOfConfig } from './models';
 import type { Place } from './place';
 
 /** A model that only a plan knows: there are formulas for its sizes, but its blocks are not built here. */
@@ -35,19 +36,30 @@ export type PlannedConfig = Omit<TrainConfigInput, 'model'> & {
 /** A config, with the keys of its place beside its own. */
 export type PlanObject = PlannedConfig & Place;
 
+/** How a model is read, and the number of stages into which it is cut. */
+interface ModelReading {
+  readonly readModelFiles: ReadModelFiles;
+  readonly modelAt: ModelAt;
+  readonly pp?: unknown;
+}
+
 /**
  * Returns a model that only a plan knows, or can cut into `pp` stages; undefined: a config's schema accepts or refuses the value.
  * Throws: CONFIG for an unknown name, and with every key that is wrong.
  */
-export function plannedModel(model: unknown, pp: unknown = 1): PlannedModel | undefined {
+export function plannedModel(
+  model: unknown,
+  { readModelFiles, modelAt, pp = 1 }: ModelReading,
+): PlannedModel | undefined {
   if (model === undefined || model === null) return undefined;
-  const built = modelSchema.safeParse(model);
+  const built = modelSchema.safeParse(readModelFiles(model));
   if (built.success) return pp === 1 ? undefined : cutModel(built.data, model);
-  if (typeof model === 'string') return { shape: modelOf(model), isPublished: true, kernel: 'flash' };
+  if (typeof model === 'string')
+    return { shape: modelOf(model, modelAt), isPublished: true, kernel: 'flash' };
   if (typeof model !== 'object' || isPretrained(model) || isPythonModel(model)) return undefined;
   const { like, attention, ...sizes }: Readonly<Record<string, unknown>> = { ...model };
   if (sizes.kind === 'moe' || sizes.kind === 'own') return undefined;
-  const base = like === undefined ? undefined : likeShape(like);
+  const base = like === undefined ? undefined : likeShape(like, modelAt);
   const isPublished =
     typeof like === 'string' && (modelNamed(like) === null || publishedModelName(like) !== null);
   const written = Object.entries(parsedBy(shapeSchema, sizes, ['model']));
@@ -80,7 +92,7 @@ export function builtModel(config: { readonly model: ModelSetting }): Pick<Plana
   return { shape: shapeOfConfig(config), kernel: kernelOf(isEager ? 'eager' : 'flash') };
 }
 
-function likeShape(like: unknown): ModelShapeInput {
+function likeShape(like: unknown, modelAt: ModelAt): ModelShapeInput {
   if (typeof like !== 'string') throw new ConfigError("model.like: give a model's name, such as 'llama3-8b'");
-  return modelOf(like);
+  return modelOf(like, modelAt);
 }

@@ -5,8 +5,9 @@ import type { Reading } from '../programs';
 import { type Layout, RECOMPUTE } from './layout';
 import { layoutOfConfig, type Planable } from './layout-of-config';
 import { hardwareSchema, isPlaceKey, type Place } from './place';
-import { inputAt, partsOf, readPlan, withPlace } from './plan-input';
+import { inputAt, readPlan } from './plan-input';
 import type { PlannedConfig } from './planned-model';
+import { partsOf, withPlace } from './read-settings';
 
 const positive = z.number().positive();
 const sizes = z.array(size).min(1).optional();

@@ -27,7 +27,7 @@ export { type NaivePipeline, naivePipeline } from './naive/pipeline-parallel';
 export { naiveTensorParallel } from './naive/tensor-parallel';
 export { type NaiveStep, type NaiveTraining, naiveTrain } from './naive/train';
 export { Adam, AdamW, type AdamWOptions } from './optim/adamw';
-export { AdamW8bit, type AdamW8bitOptions, MIN_8BIT_SIZE } from './optim/adamw-8bit';
+export { AdamW8bit, type AdamW8bitOptions } from './optim/adamw-8bit';
 export { clipGradNorm, clipGradNormInPlace } from './optim/clip-grad-norm';
 export { createOptimizer } from './optim/create-optimizer';
 export { GradScaler, type GradScalerOptions, type GradScalerState } from './optim/grad-scaler';

@@ -9,8 +9,9 @@ import { knownKeys } from '../../src/config/train-config';
 import { shapeOf } from '../../src/planner/model-shape';
 import { shapeOfHub } from '../../src/planner/models';
 import { placeSchema } from '../../src/planner/place';
-import { type PlanInput, type PlanPlace, plannedInput } from '../../src/planner/plan-input';
+import { type PlanInput, plannedInput } from '../../src/planner/plan-input';
 import { predict } from '../../src/planner/predict';
+import type { PlanPlace } from '../../src/planner/read-settings';
 import { layoutOfLine } from '../support/batch-lines';
 
 const layoutOfInput = (input: unknown, place?: PlanPlace) => plannedInput(input as PlanInput, place).layout;

@@ -8,14 +8,14 @@ import { readFiles, readSources } from './sources';
 const WIDEST = 25;
 const WIDER: Readonly<Record<string, number>> = {
   core: 65,
-  config: 174,
+  config: 177,
   engine: 61,
   wire: 32,
   nn: 61,
-  sharding: 70,
+  sharding: 69,
   training: 52,
   ledger: 28,
-  planner: 73,
+  planner: 81,
   cell: 54,
   launch: 38,
 };
@@ -23,7 +23,7 @@ const WIDER: Readonly<Record<string, number>> = {
 /** The most lines of a flat. */
 const MOST_LINES = 45_000;
 
-const sources = readSources('src', 'kernel');
+const sources = readSources('src', 'kernel', 'site');
 const facts = flatFacts(sources, [...FLATS, 'kernel']);
 
 test('lines, files, doors and imports of each flat are reported', (context) => {
@@ -58,7 +58,7 @@ test('a door that became narrower is known as such', () => {
   assert.deepEqual(needless, []);
 });
 
-test('each name that a door exports is imported by another flat, the kernel, or the package', () => {
+test('each name that a door exports is imported by another flat, the kernel, a page, or the package', () => {
   const idle = FLATS.flatMap((flat) => {
     const door = `src/${flat}/index.ts`;
     const users = importsOf(sources).filter(({ to }) => to === door);

@@ -11,14 +11,19 @@ import {
   fittingLines,
   type HardwareCalibration,
   isBatchLine,
+  layoutAnswer,
   ofBatchLine,
   type Place,
+  type PlanAnswer,
+  type PlanFailure,
   type PlanInput,
   type PlannedInput,
   type PlanObject,
   type PriceTable,
+  planAnswer,
   planInputNamed,
   plannedInput,
+  readingAnswer,
   withoutNotes,
 } from '../../planner';
 import { foreignOf } from '../../programs';
@@ -26,7 +31,6 @@ import { type Plan, quietPlan } from '../../session';
 import { positiveNumber, setOption, wholeNumber } from '../arguments';
 import type { Io, Output, Perform } from '../io';
 import { foreignReading } from '../read/foreign';
-import { layoutAnswer, type PlanAnswer, type PlanFailure, planAnswer, readingAnswer } from './answer';
 import { readCalibration, readPrices } from './read-files';
 
 interface PlanCommandOptions {

@@ -5,9 +5,11 @@ import {
   besideFp8,
   familyOf,
   inputAt,
+  layoutAnswer,
   type Planned,
   PRICES,
   type PriceTable,
+  planAnswer,
   predict,
   type Recommendation,
   type RecommendInput,
@@ -19,7 +21,6 @@ import {
 } from '../../planner';
 import { positiveNumber, wholeNumber } from '../arguments';
 import { type Io, type Output, type Perform, progressOn } from '../io';
-import { layoutAnswer, planAnswer } from '../plan/answer';
 import { readModel, readPrices } from '../plan/read-files';
 import { foreignReading } from '../read/foreign';
 

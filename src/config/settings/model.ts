@@ -4,8 +4,8 @@ import { kindOf, MODEL_KINDS } from '../families/families';
 import { type AttentionKind, type BuiltInModel, KIND_SCHEMAS, size } from '../families/kinds';
 import { MODEL_NAMES, type ModelName, modelNamed, PUBLISHED_NAMES, type PublishedName } from '../model-names';
 import { NAMED_MODELS } from '../named-models';
-import { isPretrained, modelOfFolder, type PretrainedInput } from '../pretrained';
-import { isPythonModel, pythonPath } from '../python-model';
+import { isPretrained, type PretrainedInput, unreadReason } from '../pretrained';
+import { isPythonModel } from '../python-model';
 import type { Planned } from '../setting';
 
 /** A user's own model: a function or a class that `job.train` got. */
@@ -52,16 +52,14 @@ export interface LikeInput {
 
 /**
  * A model by name, by its sizes, like a known one, by a folder in Hugging Face's format: { from: './llama' }, or by a class of
- * Python.
+ * Python. The schema reads no files: `readModelFiles` has put a folder's sizes in place of the folder.
  */
 export const modelSchema = z.preprocess((value, context) => {
   if (typeof value === 'string') return modelNamed(value) ?? value;
-  if (isPythonModel(value)) return { ...value, kind: 'python', python: pythonPath(value.python) };
+  if (isPythonModel(value)) return { ...value, kind: 'python' };
   if (isLike(value)) return sizesLike(value);
   if (!isPretrained(value)) return value;
-  const read = modelOfFolder(value);
-  if ('model' in read) return read.model;
-  context.addIssue({ code: 'custom', message: read.wrong, input: value });
+  context.addIssue({ code: 'custom', message: unreadReason(value), input: value });
   return z.NEVER;
 }, nameOrSizes) as unknown as z.ZodType<
   z.output<typeof nameOrSizes>,

@@ -47,6 +47,9 @@ export const ADAMW_8BIT_DEFAULTS = {
   blockSize: 256,
 } as const;
 
+/** The minimum number of elements of a buffer with 8-bit moments. Source: bitsandbytes' min_8bit_size. */
+export const MIN_8BIT_SIZE = 4096;
+
 /** The defaults that depend on the kind of optimizer. */
 const DEFAULTS_OF_KIND = {
   adamW: ADAMW_DEFAULTS,

@@ -1,5 +1,6 @@
 import type { CommCause, MemoryCause, SpanName } from '../../core';
 import type { WaitKind } from '../../ledger';
+import type { ComputeCause } from '../../planner';
 
 /** The fill of an area or bar: a colour, and a hatch if the bytes are transient (freed within the step). */
 export interface Fill {
@@ -101,6 +102,22 @@ export const WAIT_FILLS: Readonly<Record<WaitKind, Fill>> = {
   peer: waiting('\\'),
   core: waiting('x'),
   unknown: waiting('-'),
+};
+/** The parts of an iteration's time. */
+export type TimeCause = ComputeCause | 'communication' | 'bubble';
+/**
+ * The fills of the parts of a predicted iteration: compute has the colours of phases, communication has its own colour, and
+ * bubbles have the hatch of waits.
+ */
+export const TIME_FILL: Readonly<Record<TimeCause, Fill>> = {
+  products: PHASE_FILL.backward,
+  attention: PHASE_FILL.forward,
+  elementwise: PHASE_FILL.loss,
+  loss: CAUSE_FILL.temp,
+  optimizer: PHASE_FILL.optimizer,
+  launch: PHASE_FILL.data,
+  communication: CAUSE_FILL.comm,
+  bubble: WAIT_FILL,
 };
 export const WAIT_OUTLINE = { width: 1.2, color: '#D9602F' } as const;
 

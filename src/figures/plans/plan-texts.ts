@@ -29,7 +29,7 @@ export function planTable(layout: AnyLayout, prediction: Prediction): Table {
 }
 
 /** Describes a plan in one line. */
-function planTitle(layout: AnyLayout, { seconds, memory, fits, mfu }: Prediction): string {
+export function planTitle(layout: AnyLayout, { seconds, memory, fits, mfu }: Prediction): string {
   const { gpus, hardware, model } = layout;
   const room = fitText(fits, peakInBytes(memory), reservableBytes(layout));
   return (

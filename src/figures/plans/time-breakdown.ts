@@ -1,15 +1,12 @@
 import { ConfigError, type Seconds, sumOf } from '../../core';
-import type { AnyLayout, ComputeCause, Estimate, Planned } from '../../planner';
+import type { AnyLayout, Estimate, Planned } from '../../planner';
 import { createFigure, type Figure, type Quantities, quantity, type Title } from '../figure';
 import { inUnit, percent, quoted, type Scaled, short, timeScale } from '../format';
 import { safe } from '../grammar/ink';
-import { CAUSE_FILL, type Fill, PHASE_FILL, WAIT_FILL } from '../grammar/palette';
+import { TIME_FILL, type TimeCause } from '../grammar/palette';
 import { plotStacks, type StackRow, type StackStyle } from '../grammar/stacks';
 import { createTable, type Table } from '../table';
 import { layoutName, layoutWords, utilizationText } from './plan-texts';
-
-/** The parts of an iteration's time. */
-type TimeCause = ComputeCause | 'communication' | 'bubble';
 
 /** One layout's iteration. */
 export interface TimeRow {
@@ -20,21 +17,6 @@ export interface TimeRow {
   /** The text at the bar's end, as '41% MFU'. */
   readonly note: string;
 }
-
-/**
- * The fills of causes: compute has the colours of phases, communication has its own colour, and bubbles have the hatch of
- * waits.
- */
-const TIME_FILL: Readonly<Record<TimeCause, Fill>> = {
-  products: PHASE_FILL.backward,
-  attention: PHASE_FILL.forward,
-  elementwise: PHASE_FILL.loss,
-  loss: CAUSE_FILL.temp,
-  optimizer: PHASE_FILL.optimizer,
-  launch: PHASE_FILL.data,
-  communication: CAUSE_FILL.comm,
-  bubble: WAIT_FILL,
-};
 
 const TIME_CAUSES = Object.keys(TIME_FILL) as readonly TimeCause[]; // all keys of TIME_FILL
 

@@ -16,10 +16,6 @@ import { gpuCosts, type TimedKernel } from './gpu-costs';
 import { flopsOf } from './kernel-work';
 import type { MetaOwn } from './rank-run';
 
-/** The sentence that tables and the command show beside every counted plan. See [Note: counted plans]. */
-export const COUNTED =
-  "a dry run executed this library's own schedule and kernels on shapes, with times that are predicted for the plan's GPUs; the plan does not predict PyTorch's kernels or allocator";
-
 const NO_INTERVAL =
   "no step of this library was measured on a GPU, so no interval is known; the times of kernels and collectives are from the planner's formulas";
 

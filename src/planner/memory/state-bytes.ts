@@ -1,6 +1,5 @@
-import type { ModelState, Stack } from '../../config';
+import { MIN_8BIT_SIZE, type ModelState, type Stack } from '../../config';
 import type { Bytes } from '../../core';
-import { MIN_8BIT_SIZE } from '../../sharding';
 import type { Layout, PlannedOptimizer, Precision } from '../layout';
 import { shardedStates } from '../stack-rules';
 

@@ -13,12 +13,12 @@ import {
   type DryRunOptions,
   dryRun,
   hardwareAt,
+  isPlannedOnly,
   ownModelRefused,
   PLAN_OPTIONS,
   type PlanOptions,
   parsePlace,
   plannedInput,
-  plannedModel,
   type WireBeside,
   wireBeside,
 } from '../../planner';
@@ -110,7 +110,7 @@ export function countedRun(subject: Subject, options: CountOptions): CountedRun 
   const form = 'plan(input, place, { count: true, … })';
   const { count: _count, calibration: _calibration, ...settings } = parseOptions(form, options, OPTIONS);
   const { config, place, own, isOwnModel } = subject;
-  if (plannedModel(config.model) !== undefined)
+  if (isPlannedOnly(config.model))
     throw new ConfigError(
       'count: only a plan knows this model; its blocks are not built here, so no training of it can be counted; leave out count',
     );

@@ -1,4 +1,4 @@
-import { ADAMW_8BIT_DEFAULTS } from '../../config';
+import { ADAMW_8BIT_DEFAULTS, MIN_8BIT_SIZE } from '../../config';
 import { ConfigError, type Tag } from '../../core';
 import { type DynamicMapKind, dynamicMap, type Quantized, SIGNED_ZERO } from '../../engine';
 import type { StateBuffer } from '../../nn';
@@ -147,9 +147,6 @@ export interface AdamW8bitOptions extends Omit<AdamWOptions, 'amsgrad'> {
   /** The number of elements that share a scale. */
   readonly blockSize?: number;
 }
-
-/** The minimum number of elements of a buffer with 8-bit moments. Source: bitsandbytes' min_8bit_size. */
-export const MIN_8BIT_SIZE = 4096;
 
 /**
  * AdamW with moments of one byte per element: a code of a dynamic map (signed for the first moment, unsigned for the

@@ -102,5 +102,5 @@ function mapRegion(
 /** Returns the buffer of a shared WebAssembly memory. */
 export function sharedBuffer(memory: WebAssembly.Memory): SharedArrayBuffer {
   // The buffer of a shared WebAssembly memory is always a SharedArrayBuffer.
-  return memory.buffer as SharedArrayBuffer;
+  return memory.buffer as ArrayBufferLike as SharedArrayBuffer;
 }

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import { MIN_8BIT_SIZE } from '../../../src/config/settings/optimizer';
 import * as tf from '../../../src/core/tf';
 import type { Engine } from '../../../src/engine/backend/engine';
 import { dynamicMap, quantizationTables } from '../../../src/engine/backend/quantization-tables';
 import { Parameter } from '../../../src/nn/parameter';
 import { stateBuffers } from '../../../src/nn/state-values';
 import { AdamW } from '../../../src/sharding/optim/adamw';
-import { AdamW8bit, MIN_8BIT_SIZE } from '../../../src/sharding/optim/adamw-8bit';
+import { AdamW8bit } from '../../../src/sharding/optim/adamw-8bit';
 import { normals, valuesOf } from '../../support/close';
 import { TallyObserver } from '../../support/tally-observer';
 import { testEngine } from '../../support/wasm-test-engine';

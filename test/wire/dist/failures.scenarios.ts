@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createContext, Script } from 'node:vm';
+import { now } from '../../../src/core/now';
 import * as tf from '../../../src/core/tf';
-import { now } from '../../../src/core/units';
 import { PATIENCE_MS } from '../../../src/wire/transport/wait';
 import type { RankContext } from './scenario';
 import { expectValues, sumOver, vector } from './values';

@@ -1,7 +1,7 @@
 // Collectives over a shaped wire: their results, and their reported times on the wire.
 import assert from 'node:assert/strict';
 import type { CollectiveEvent } from '../../../src/core/events';
-import { now } from '../../../src/core/units';
+import { now } from '../../../src/core/now';
 import { linkOf, transferSeconds } from '../../../src/wire/transport/link';
 import type { RankContext } from './scenario';
 import { expectValues, vector } from './values';

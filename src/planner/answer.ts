@@ -1,6 +1,8 @@
-import type { ConfigReading, Estimate, Layout, Prediction } from '../../planner';
+import type { ConfigReading } from './assumed';
+import type { Layout } from './layout';
+import type { Estimate, Prediction } from './prediction';
 
-/** One line that `plan --batch` writes: a prediction under the keys of the batch format. */
+/** One line that `shardlab plan --batch` writes: a prediction under the keys of the batch format. */
 export type PlanAnswer = ReturnType<typeof planAnswer> & {
   /** Keys of the line that are not settings, if there are any. */
   readonly ignored?: readonly string[];
