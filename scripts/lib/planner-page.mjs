@@ -1,5 +1,5 @@
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
-import { join, relative } from 'node:path';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 import { filesBelow, root } from './places.mjs';
@@ -26,7 +26,7 @@ const ABSENT = [
 ];
 
 /**
- * Writes the planner as one HTML file that needs no server (docs/planner-page.md). Returns the file's size and the sources that are
+ * Writes the planner as one HTML file that needs no server (docs/how-to/planner-page.md). Returns the file's size and the sources that are
  * in it. Throws: StepError if the page has code that a browser cannot run, or is too large.
  */
 export async function buildPlannerPage(outFile) {
@@ -37,6 +37,7 @@ export async function buildPlannerPage(outFile) {
       `The planner's page has ${gzipBytes} bytes after gzip; at most ${MOST_BYTES} are allowed.`,
       'find what became reachable from site/planner/page.ts, and remove it',
     );
+  mkdirSync(dirname(outFile), { recursive: true });
   writeFileSync(outFile, html);
   return { bytes: Buffer.byteLength(html), gzipBytes, sources };
 }

@@ -17,6 +17,9 @@ export async function buildSite() {
   await step('packages of the site', (say) => ensurePackages(say, process.env, SITE));
   await step('pages', () => writePages(join(SITE, 'pages')));
   await step('site', () => tool('vitepress', ['build', SITE], 'VitePress did not build the site'));
+  // esbuild is loaded after its package was installed.
+  const { buildPlannerPage } = await import('../planner-page.mjs');
+  await step("planner's page", () => buildPlannerPage(join(BUILT_SITE, 'planner', 'index.html')));
   await step('API', () =>
     tool('typedoc', ['--out', join(BUILT_SITE, 'api')], 'typedoc found errors in docstrings'),
   );
