@@ -25,7 +25,7 @@ const KNOWN: Readonly<Record<string, number>> = {
   extras: 15,
 };
 
-const declared = emptyNames(readSources('src', 'kernel', 'site')).filter(
+const declared = emptyNames(readSources('src', 'kernel', 'site/planner')).filter(
   ({ path, name }) => WORDS_OF_FILES[path]?.includes(name) !== true,
 );
 

@@ -79,7 +79,7 @@ function notebookTexts(): Line[] {
 
 /** Comments only: a word in code may be a name. */
 function comments(): Line[] {
-  return [...readSources('src', 'kernel', 'site', 'test')]
+  return [...readSources('src', 'kernel', 'site/planner', 'test')]
     .flatMap(([path, text]) => linesOf(path, text))
     .filter(({ text }) => /^\s*(\/\*|\*|\/\/)|\s\/\/ /.test(text));
 }
