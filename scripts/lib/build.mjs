@@ -6,6 +6,7 @@ import { filesBelow, isWritable, root } from './places.mjs';
 import { mustRun } from './run.mjs';
 import { slimBuild } from './slim.mjs';
 import { StepError } from './step.mjs';
+import { vendorPackages } from './vendor.mjs';
 
 const SOURCES = ['src', 'kernel', 'test', 'claims'];
 /** The build does not copy Python's modules: Python reads them in the clone, and writes its compiled files beside them. */
@@ -19,6 +20,9 @@ const OTHER_INPUTS = [
   'scripts/lib/plain-types.mjs',
   'scripts/lib/slim.mjs',
   'scripts/lib/used-declarations.mjs',
+  'scripts/lib/vendor.mjs',
+  'scripts/lib/vendored/load-addon.cjs',
+  'scripts/lib/vendored/one-copy.cjs',
 ];
 const build = join(root, 'build');
 const stamp = join(build, '.inputs');
@@ -42,6 +46,7 @@ export async function ensureBuild(say) {
   const isSame = existsSync(stamp) && existsSync(toolStamp) && readFileSync(toolStamp, 'utf8') === tools;
   if (!isSame) rmSync(join(build, '.tsbuildinfo'), { force: true });
   rmSync(stamp, { force: true });
+  if (!isSame) await vendorPackages(build);
   await compile();
   copyAssets(files);
   removeOrphans();
