@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import { executeNotebooks, requireNotebooks } from './lib/execute.mjs';
+import { fromBuild } from './lib/from-build.mjs';
 import { notebookFiles, whyNotHere } from './lib/notebook-inputs.mjs';
 import { setUp } from './lib/setup.mjs';
 import { runMain } from './lib/step.mjs';
@@ -7,6 +7,7 @@ import { storeExecuted } from './lib/store-executed.mjs';
 
 await runMain(async () => {
   const setup = await setUp('run');
+  const { executeNotebooks, requireNotebooks } = fromBuild('cli/lab/execute');
   const named = process.argv.slice(2).map((path) => resolve(path));
   const wanted = named.length > 0 ? named : notebookFiles();
   requireNotebooks(wanted);

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { chmodSync, copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { buildKernels } from '../build-kernels.mjs';
+import { packNotebooks } from './pack-notebooks.mjs';
 import { filesBelow, isWritable, root } from './places.mjs';
 import { mustRun } from './run.mjs';
 import { slimBuild } from './slim.mjs';
@@ -33,6 +34,7 @@ export async function ensureBuild(say) {
   const files = SOURCES.flatMap((folder) => filesBelow(join(root, folder))).filter(
     (file) => !file.startsWith(PYTHON) && !file.includes('__pycache__'),
   );
+  if (isWritable(root)) packNotebooks(build);
   const hash = hashOf([...files, ...OTHER_INPUTS.map((name) => join(root, name))]);
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === hash) return say('up to date');
   if (!isWritable(root)) {

@@ -138,7 +138,7 @@ test('the installation still runs the quickstart after it was moved, and doctor 
 
 function runQuickstart(place: string): void {
   env.JUPYTER_PATH = join(place, 'jupyter', 'share', 'jupyter');
-  const script = join(ROOT, 'scripts', 'python', 'execute.py');
+  const script = join(ROOT, 'src', 'cli', 'lab', 'execute.py');
   const notebook = join(ROOT, 'notebooks', '00-quickstart.ipynb');
   const source = join(place, 'quickstart.ipynb');
   writeFileSync(source, readFileSync(notebook));
