@@ -15,7 +15,11 @@ const SCRIPTS = join(root, 'scripts', 'lib', 'vendored');
 const TFJS = [
   {
     name: 'tfjs-core',
-    types: ['dist/index.d.ts', 'dist/public/chained_ops/register_all_chained_ops.d.ts'],
+    types: [
+      'dist/index.d.ts',
+      'dist/public/chained_ops/register_all_chained_ops.d.ts',
+      'dist/register_all_gradients.d.ts',
+    ],
   },
   { name: 'tfjs-layers', types: ['dist/index.d.ts'] },
   { name: 'tfjs-backend-cpu', types: ['dist/index.d.ts'] },
@@ -75,16 +79,20 @@ async function vendorTfjs(modules, { name: short, types = [], assets = [] }) {
   const script = `module.exports = require('../../one-copy.cjs').oneCopy(${parts}, () => require('./bundle.js'));\n`;
   writeFileSync(join(to, main), script);
   const entries = types.map((entry) => join(from, entry));
-  for (const [file, text] of declarations(entries)) write(join(to, relative(from, file)), text);
+  for (const [file, text] of declarations(entries, name, from)) write(join(to, relative(from, file)), text);
   for (const file of assets) copy(join(from, 'dist', file), join(to, 'dist', file));
   writePackage(modules, name, { main, types: types[0] });
 }
 
-/**
- * Returns the declaration files that these files reach. Their only use of @webgpu/types is GPUBuffer, in results of backends that
- * are not here.
- */
-function declarations(entries) {
+/** What declarations name of packages that shardlab does not contain, and what stands there instead. */
+const FOREIGN_TYPES = [
+  [/^\/\/\/ <reference types="@webgpu.*\n/m, ''],
+  [/\bbuffer(\??): GPUBuffer;/g, 'buffer$1: object;'],
+  [/: Long;/g, ': { readonly low: number; readonly high: number; toString(radix?: number): string };'],
+];
+
+/** Returns the declaration files that these files of a package reach, also by imports of the package's own name. */
+function declarations(entries, name, folder) {
   const texts = new Map();
   const todo = [...entries];
   for (const file of todo) {
@@ -92,12 +100,12 @@ function declarations(entries) {
     const text = readFileSync(file, 'utf8');
     texts.set(
       file,
-      text
-        .replace(/^\/\/\/ <reference types="@webgpu.*\n/m, '')
-        .replace(/\bbuffer(\??): GPUBuffer;/g, 'buffer$1: object;'),
+      FOREIGN_TYPES.reduce((result, [foreign, ours]) => result.replace(foreign, ours), text),
     );
-    for (const [, path] of text.matchAll(/(?:from |import\(|^import )["'](\.[^"']*)["']/gm)) {
-      const target = join(dirname(file), path);
+    for (const [, path] of text.matchAll(/(?:from |import\(|^import )["']([^"']*)["']/gm)) {
+      const isOwn = path.startsWith(`${name}/`);
+      if (!isOwn && !path.startsWith('.')) continue;
+      const target = isOwn ? join(folder, path.slice(name.length)) : join(dirname(file), path);
       todo.push(existsSync(`${target}.d.ts`) ? `${target}.d.ts` : join(target, 'index.d.ts'));
     }
   }

@@ -43,7 +43,8 @@ async function lab(folder: string, options: LabCommandOptions, io: Io, output: O
   const jupyter = await findJupyter(io.env);
   const copied = copyNotebooks(join(INSTALLATION, 'build', 'notebooks'), folder);
   output.note(copiedText(copied, folder));
-  if (jupyter.installed !== undefined) output.note(`kernelspec installed: ${jupyter.installed}`);
+  if (jupyter.written !== undefined)
+    output.note('to have the kernel in your own Jupyter too: shardlab install');
   const executed = resolve(io.cwd, options.output ?? join(folder, 'executed'));
   const status = options.execute
     ? await executeNotebooks(jupyter, [join(folder, QUICKSTART)], { output: executed })

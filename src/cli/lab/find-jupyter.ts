@@ -1,6 +1,7 @@
 import { accessSync, constants, existsSync } from 'node:fs';
 import { join } from 'node:path';
 import {
+  INSTALLATION,
   isOurs,
   jupyterFolders,
   readKernelspec,
@@ -16,8 +17,8 @@ import type { JupyterPlace } from './execute';
 const REQUIREMENTS = "jupyterlab 'plotly>=6,<8' 'numpy>=2' nbconvert";
 
 interface FoundJupyter extends JupyterPlace {
-  /** The folder of the kernelspec, if it was written now. */
-  readonly installed?: string;
+  /** The folder of the kernelspec, if it was written for this run. */
+  readonly written?: string;
 }
 
 /**
@@ -31,8 +32,8 @@ export async function findJupyter(env: NodeJS.ProcessEnv): Promise<FoundJupyter>
     const spec = readKernelspec(folder);
     return spec !== undefined && isOurs(spec);
   });
-  const data = known ?? newFolder(env, found.prefix);
-  const installed = known === undefined ? { installed: writeKernelspec(data) } : {};
+  const data = known ?? newFolder(env);
+  const written = known === undefined ? { written: writeKernelspec(data) } : {};
   const isVenv = existsSync(join(found.prefix, 'pyvenv.cfg'));
   return {
     python: found.python,
@@ -43,7 +44,7 @@ export async function findJupyter(env: NodeJS.ProcessEnv): Promise<FoundJupyter>
       // Ranks look for numpy's BLAS in the environment that this variable names.
       ...(isVenv ? { VIRTUAL_ENV: found.prefix } : {}),
     },
-    ...installed,
+    ...written,
   };
 }
 
@@ -72,10 +73,13 @@ function lacks({ packages }: PythonEnvironment): readonly string[] {
   return Object.keys(packages).filter((name) => packages[name] === null);
 }
 
-/** Returns the folder for a new kernelspec: of the Python's environment, or of the user if the Python is the system's. */
-function newFolder(env: NodeJS.ProcessEnv, prefix: string): string {
-  const isEnvironment = ['pyvenv.cfg', 'conda-meta'].some((name) => existsSync(join(prefix, name)));
-  return isEnvironment && isWritable(prefix) ? join(prefix, 'share', 'jupyter') : userJupyterFolder(env);
+/**
+ * Returns the data folder for a kernelspec of this run: beside the build, because another installation may have its own in the
+ * environment or in the user's folder; in the user's folder if the installation cannot be written.
+ */
+function newFolder(env: NodeJS.ProcessEnv): string {
+  const build = join(INSTALLATION, 'build');
+  return isWritable(build) ? join(build, 'jupyter') : userJupyterFolder(env);
 }
 
 function isWritable(folder: string): boolean {
