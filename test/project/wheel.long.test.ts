@@ -8,7 +8,7 @@ import { after, before, describe, test } from 'node:test';
 import { repositoryRoot } from '../support/paths';
 
 const WHEEL_BYTES = 20e6;
-const UNPACKED_BYTES = 62e6;
+const UNPACKED_BYTES = 68e6;
 
 const ROOT = repositoryRoot();
 const python = process.env.SHARDLAB_PYTHON;
@@ -64,7 +64,7 @@ describe('the wheel, in an empty folder with an empty HOME', { skip }, () => {
     return join(lib, readdirSync(lib)[0] ?? '', 'site-packages');
   };
 
-  test('it has at most 20 MB, and 62 MB when installed, and a second build gives the same bytes', () => {
+  test('it has at most 20 MB, and 68 MB when installed, and a second build gives the same bytes', () => {
     const bytes = readFileSync(wheel);
     assert.ok(bytes.length <= WHEEL_BYTES, `${bytes.length} bytes`);
     const sizes = recorded().map(({ path }) => statSync(join(sitePackages(), path)).size);

@@ -29,7 +29,7 @@ const topLevel = (commands: readonly Completed[]): readonly Completed[] =>
 function cases(commands: readonly Completed[]): string {
   return [...commands]
     .sort((a, b) => b.words.length - a.words.length)
-    .map((one) => `    ${one.words.join('\\ ')}\\ *) found='${following(one).join(' ')}' ;;`)
+    .map((command) => `    ${command.words.join('\\ ')}\\ *) found='${following(command).join(' ')}' ;;`)
     .join('\n');
 }
 

@@ -26,23 +26,23 @@ interface FoundJupyter extends JupyterPlace {
  * name. Throws: ENGINE (a SetUpError) if no Python has JupyterLab, plotly, numpy and nbconvert.
  */
 export async function findJupyter(env: NodeJS.ProcessEnv): Promise<FoundJupyter> {
-  const found = await completePython(env);
-  const folders = jupyterFolders(env, found.prefix);
+  const environment = await completePython(env);
+  const folders = jupyterFolders(env, environment.prefix);
   const known = folders.find((folder) => {
     const spec = readKernelspec(folder);
     return spec !== undefined && isOurs(spec);
   });
   const data = known ?? newFolder(env);
   const written = known === undefined ? { written: writeKernelspec(data) } : {};
-  const isVenv = existsSync(join(found.prefix, 'pyvenv.cfg'));
+  const isVenv = existsSync(join(environment.prefix, 'pyvenv.cfg'));
   return {
-    python: found.python,
+    python: environment.python,
     env: {
       ...env,
-      SHARDLAB_PYTHON: found.python,
+      SHARDLAB_PYTHON: environment.python,
       JUPYTER_PATH: env.JUPYTER_PATH ? `${data}:${env.JUPYTER_PATH}` : data,
       // Ranks look for numpy's BLAS in the environment that this variable names.
-      ...(isVenv ? { VIRTUAL_ENV: found.prefix } : {}),
+      ...(isVenv ? { VIRTUAL_ENV: environment.prefix } : {}),
     },
     ...written,
   };

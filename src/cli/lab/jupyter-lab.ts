@@ -108,12 +108,12 @@ function adviseReach(ip: string, port: number, env: NodeJS.ProcessEnv, { command
 
 /** Writes the server's log, says its address when it answers, and its errors, and ends the server on a signal. */
 function watch(child: Server, { log, say }: LabOptions): Promise<number> {
-  let asked = false;
+  let isEnding = false;
   const ended = new AbortController();
   const announce = async (written: string): Promise<void> => {
     try {
       const url = await answeringAddress(written, ended.signal);
-      if (!asked) say(`\nJupyterLab: ${url}\n(log: ${log}; Ctrl-C ends it)\n`);
+      if (!isEnding) say(`\nJupyterLab: ${url}\n(log: ${log}; Ctrl-C ends it)\n`);
     } catch {
       // JupyterLab has ended before it answered; `close` below says so.
     }
@@ -123,8 +123,8 @@ function watch(child: Server, { log, say }: LabOptions): Promise<number> {
   return new Promise((resolve, reject) => {
     let deadline: NodeJS.Timeout | undefined;
     const end = (): void => {
-      if (asked) return;
-      asked = true;
+      if (isEnding) return;
+      isEnding = true;
       say('\nending JupyterLab and its kernels … ');
       child.stdin.end();
       deadline = setTimeout(() => killGroup(child.pid), GRACE_MILLISECONDS);
@@ -134,8 +134,8 @@ function watch(child: Server, { log, say }: LabOptions): Promise<number> {
     child.once('close', (code) => {
       clearTimeout(deadline);
       ended.abort();
-      if (asked) say('ended\n');
-      if (asked || code === 0) resolve(0);
+      if (isEnding) say('ended\n');
+      if (isEnding || code === 0) resolve(0);
       else
         reject(
           new SetUpError(`JupyterLab ended with status ${code}:\n${tail().trim()}`, [`its log: ${log}`]),
@@ -145,7 +145,7 @@ function watch(child: Server, { log, say }: LabOptions): Promise<number> {
 }
 
 /** Copies the server's output to its log, and passes the server's address on; returns a function that returns the output's end. */
-function logged(child: Server, file: WriteStream, found: (url: string) => void): () => string {
+function logged(child: Server, file: WriteStream, announce: (url: string) => void): () => string {
   let tail = '';
   let isFound = false;
   const show = (text: string): void => {
@@ -154,7 +154,7 @@ function logged(child: Server, file: WriteStream, found: (url: string) => void):
     const url = /running at:\s*(?:\[.*?\] )?\s*(https?:\/\/\S+)/.exec(tail)?.[1];
     if (isFound || url === undefined) return;
     isFound = true;
-    found(url);
+    announce(url);
   };
   child.stdout.setEncoding('utf8').on('data', show);
   child.stderr.setEncoding('utf8').on('data', show);
