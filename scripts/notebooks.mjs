@@ -1,20 +1,23 @@
+import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { executeNotebooks, requireNotebooks } from './lib/execute.mjs';
+import { fromBuild } from './lib/from-build.mjs';
 import { notebookFiles, whyNotHere } from './lib/notebook-inputs.mjs';
 import { englishPath, isChinese, storePair } from './lib/notebook-pair.mjs';
 import { setUp } from './lib/setup.mjs';
-import { runMain } from './lib/step.mjs';
+import { runMain, StepError } from './lib/step.mjs';
 import { storeExecuted } from './lib/store-executed.mjs';
 import { writeTutorial } from './lib/tutorial.mjs';
 
 await runMain(async () => {
   const named = process.argv.slice(2).map((path) => resolve(path));
-  requireNotebooks(named);
+  const absent = named.filter((path) => !existsSync(path));
+  if (absent.length > 0) throw new StepError(`No such notebook: ${absent.join(', ')}`, 'name one that exists');
   // A Chinese notebook is not executed: it gets the code cells and outputs of the English one.
   for (const path of named.filter(isChinese)) storePair(englishPath(path));
   const wanted = named.length > 0 ? named.filter((path) => !isChinese(path)) : notebookFiles();
   if (wanted.length === 0) return 0;
   const setup = await setUp('run');
+  const { executeNotebooks } = fromBuild('cli/lab/execute');
   const notebooks = wanted.filter((path) => {
     const why = whyNotHere(path, setup.env);
     if (why !== undefined) process.stderr.write(`${path} keeps its stored outputs: ${why}\n`);

@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { existsSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { makeFolder } from '../../src/core';
+import { generatedFolder } from '../../src/core/code-cache/generated-folder';
 
 /**
  * [Note: compiler snapshot] Loading TypeScript and reading its libraries takes about a second of computing. Node can start from
@@ -34,7 +35,7 @@ export function snapshotPlace(installation: string): SnapshotPlace {
     const { mtimeMs, size } = statSync(file);
     hash.update(`${file} ${size} ${mtimeMs}\n`);
   }
-  const folder = join(__dirname, '..', 'snapshot');
+  const folder = join(generatedFolder(join(__dirname, '..', '..')), 'kernel', 'snapshot');
   return { installation, path: join(folder, `${PREFIX}${hash.digest('hex').slice(0, 16)}.blob`) };
 }
 

@@ -2,10 +2,12 @@ import { createHash } from 'node:crypto';
 import { chmodSync, copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { buildKernels } from '../build-kernels.mjs';
+import { packNotebooks } from './pack-notebooks.mjs';
 import { filesBelow, isWritable, root } from './places.mjs';
 import { mustRun } from './run.mjs';
 import { slimBuild } from './slim.mjs';
 import { StepError } from './step.mjs';
+import { vendorPackages } from './vendor.mjs';
 
 const SOURCES = ['src', 'kernel', 'test', 'claims'];
 /** The build does not copy Python's modules: Python reads them in the clone, and writes its compiled files beside them. */
@@ -19,6 +21,9 @@ const OTHER_INPUTS = [
   'scripts/lib/plain-types.mjs',
   'scripts/lib/slim.mjs',
   'scripts/lib/used-declarations.mjs',
+  'scripts/lib/vendor.mjs',
+  'scripts/lib/vendored/load-addon.cjs',
+  'scripts/lib/vendored/one-copy.cjs',
 ];
 const build = join(root, 'build');
 const stamp = join(build, '.inputs');
@@ -29,6 +34,7 @@ export async function ensureBuild(say) {
   const files = SOURCES.flatMap((folder) => filesBelow(join(root, folder))).filter(
     (file) => !file.startsWith(PYTHON) && !file.includes('__pycache__'),
   );
+  if (isWritable(root)) packNotebooks(build);
   const hash = hashOf([...files, ...OTHER_INPUTS.map((name) => join(root, name))]);
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === hash) return say('up to date');
   if (!isWritable(root)) {
@@ -42,6 +48,7 @@ export async function ensureBuild(say) {
   const isSame = existsSync(stamp) && existsSync(toolStamp) && readFileSync(toolStamp, 'utf8') === tools;
   if (!isSame) rmSync(join(build, '.tsbuildinfo'), { force: true });
   rmSync(stamp, { force: true });
+  if (!isSame) await vendorPackages(build);
   await compile();
   copyAssets(files);
   removeOrphans();

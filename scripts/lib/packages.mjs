@@ -57,7 +57,8 @@ function matchesLock(modules, lock) {
   );
 }
 
-function npmCommand() {
+/** Returns the command that runs npm: that of the npm that runs this script, if one does. */
+export function npmCommand() {
   const script = process.env.npm_execpath;
   return script?.endsWith('.js') ? [process.execPath, script] : ['npm'];
 }

@@ -1,7 +1,6 @@
 import { isAbsolute, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { executeNotebooks } from './execute.mjs';
-import { runJupyterLab } from './jupyter-lab.mjs';
+import { fromBuild } from './from-build.mjs';
 import { root } from './places.mjs';
 import { setUp } from './setup.mjs';
 import { runMain, UsageError } from './step.mjs';
@@ -14,6 +13,8 @@ const HELP = `npm start [-- options]            set up what is missing, then ope
   -- OPTION…                      further options for JupyterLab
 `;
 
+const QUICKSTART = join('notebooks', '00-quickstart.ipynb');
+
 /** The main function of `npm start`. */
 export function main() {
   return runMain(async () => {
@@ -25,9 +26,18 @@ export function main() {
     const setup = await setUp('run');
     if (options.execute) {
       const output = resolve(options.output ?? defaultOutput(setup.state));
-      return executeNotebooks(setup, options.notebooks, { output });
+      return fromBuild('cli/lab/execute').executeNotebooks(setup, options.notebooks, { output });
     }
-    return runJupyterLab(setup, options);
+    const { hasDisplay, runJupyterLab } = fromBuild('cli/lab/jupyter-lab');
+    return runJupyterLab(setup, {
+      ...options,
+      browser: options.browser && hasDisplay(process.env),
+      folder: root,
+      notebook: QUICKSTART,
+      log: join(setup.state, setup.state === root ? 'build' : '', 'jupyter.log'),
+      command: 'npm start --',
+      say: (text) => process.stdout.write(text),
+    });
   });
 }
 
@@ -56,7 +66,7 @@ export function readOptions(argv) {
   if (positionals.length > 0 && !values.execute) {
     throw new UsageError(`${positionals.join(' ')}: only --execute takes notebooks.`, HELP.trimEnd());
   }
-  const notebooks = positionals.length > 0 ? positionals : [join('notebooks', '00-quickstart.ipynb')];
+  const notebooks = positionals.length > 0 ? positionals : [QUICKSTART];
   return {
     help: values.help,
     execute: values.execute,
@@ -64,7 +74,7 @@ export function readOptions(argv) {
     notebooks: notebooks.map((path) => (isAbsolute(path) ? path : resolve(root, path))),
     ip: values.ip,
     port: readPort(values.port),
-    browser: !values['no-browser'] && hasDisplay(),
+    browser: !values['no-browser'],
     rest,
   };
 }
@@ -79,12 +89,6 @@ function readPort(text) {
     );
   }
   return port;
-}
-
-/** Whether the user can see a browser that is opened on this machine. */
-function hasDisplay(env = process.env) {
-  if (env.SSH_CONNECTION || env.SSH_TTY) return false;
-  return process.platform === 'darwin' || Boolean(env.DISPLAY || env.WAYLAND_DISPLAY);
 }
 
 function defaultOutput(state) {

@@ -38,8 +38,9 @@ export async function runMain(main) {
     process.exitCode = (await main()) ?? 0;
   } catch (error) {
     process.exitCode = error instanceof UsageError ? 2 : 1;
-    if (error instanceof StepError) {
-      process.stderr.write(`\n${error.message}\n`);
+    // Errors of the build's own set-up have advice too; their message contains it, and `failure` does not.
+    if (Array.isArray(error?.advice)) {
+      process.stderr.write(`\n${error.failure ?? error.message}\n`);
       for (const line of error.advice) process.stderr.write(`  → ${line}\n`);
     } else {
       process.stderr.write(`\n${error?.stack ?? error}\n`);

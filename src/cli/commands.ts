@@ -37,6 +37,12 @@ export const COMMANDS: readonly ListedCommand[] = [
     load: async () => (await import('./install/command.js')).declareUninstall,
   },
   {
+    name: 'lab',
+    args: '[folder]',
+    description: 'copies the notebooks into a folder, and opens JupyterLab with the first one',
+    load: async () => (await import('./lab/command.js')).declareLab,
+  },
+  {
     name: 'run',
     args: '<config...>',
     description: 'trains without a notebook',
@@ -99,5 +105,14 @@ export const COMMANDS: readonly ListedCommand[] = [
     description:
       'writes a folder that trains a config elsewhere: script, launch files, weights, data, report',
     load: async () => (await import('./export/command.js')).declareExport,
+  },
+  {
+    name: 'completion',
+    args: '<shell>',
+    description: 'prints a script with which bash, zsh or fish completes commands and options',
+    load: async () => {
+      const { declareCompletion } = await import('./completion/command.js');
+      return (command, perform, io) => declareCompletion(command, perform, { io, commands: COMMANDS });
+    },
   },
 ];

@@ -2,8 +2,7 @@ import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { answeringAddress } from '../answering.mjs';
-import { freePort } from '../free-port.mjs';
+import { fromBuild } from '../from-build.mjs';
 import { root } from '../places.mjs';
 import { StepError } from '../step.mjs';
 
@@ -15,6 +14,8 @@ const GRACE_MILLISECONDS = 15_000;
  * visible. Returns its address, the token, and `end`, which ends the server and all its kernels.
  */
 export async function startPictureLab({ python, env }, { folder, theme }) {
+  const { answeringAddress } = fromBuild('cli/lab/answering-address');
+  const { freePort } = fromBuild('cli/lab/free-port');
   const port = await freePort(8950, HOST);
   if (port === undefined)
     throw new StepError('The ports 8950 to 8999 are all in use.', 'end a program that uses one');
@@ -24,7 +25,7 @@ export async function startPictureLab({ python, env }, { folder, theme }) {
   const child = spawn(
     python,
     [
-      join(root, 'scripts', 'python', 'lab.py'),
+      join(root, 'build', 'src', 'cli', 'lab', 'lab.py'),
       `--ip=${HOST}`,
       `--port=${port}`,
       '--no-browser',

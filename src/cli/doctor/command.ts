@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { existsSync, readdirSync, statfsSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { networkInterfaces, totalmem } from 'node:os';
-import { delimiter, join, resolve } from 'node:path';
+import { delimiter, isAbsolute, join, resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import { DOCUMENTS, type DocumentName, environmentOf, type Probe, type StatedPart } from '../../claims';
 import { nearest } from '../../config';
@@ -144,7 +144,7 @@ function checkKernelspec(env: NodeJS.ProcessEnv, prefix: string | undefined): Ch
   if (first === undefined) {
     return { name, status: 'note', found: 'not installed', advice: 'npm start, or shardlab install --user' };
   }
-  const missing = first.argv.slice(0, 2).filter((path) => !existsSync(path));
+  const missing = first.argv.slice(0, 2).filter((path) => isAbsolute(path) && !existsSync(path));
   if (missing.length > 0) {
     const finding = `${first.folder} names ${missing.join(', ')}, which does not exist`;
     return {

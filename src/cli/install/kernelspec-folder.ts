@@ -1,8 +1,17 @@
-import { readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { homedir } from 'node:os';
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import { KERNEL_NAME, type KernelSpec, kernelSpec } from '../../cell';
 import { makeFolder } from '../../core';
+import { READ_ONLY_MARK } from '../../core/code-cache/generated-folder';
 
 /** The folder of this installation's package.json. */
 export const INSTALLATION = resolve(__dirname, '..', '..', '..', '..');
@@ -11,6 +20,12 @@ export const INSTALLATION = resolve(__dirname, '..', '..', '..', '..');
 export const KERNEL = join(INSTALLATION, 'build', 'kernel', 'main.js');
 
 const RESOURCE_DIR = '{resource_dir}';
+
+/** The pictures that Jupyter shows beside the kernel's name. */
+const LOGOS = join(__dirname, 'logos');
+
+/** Whether this installation is the one of a Python wheel, which has its own kernelspec. */
+export const IS_WHEEL = existsSync(join(INSTALLATION, 'build', READ_ONLY_MARK));
 
 /** Returns the folder of our kernelspec in one of Jupyter's data folders. */
 export function kernelspecFolder(jupyterData: string): string {
@@ -23,7 +38,13 @@ export function writeKernelspec(jupyterData: string): string {
   makeFolder(folder);
   const spec = kernelSpec({ node: process.execPath, main: kernelPath(folder) });
   writeFileSync(join(folder, 'kernel.json'), `${JSON.stringify(spec, null, 2)}\n`);
+  for (const logo of readdirSync(LOGOS)) copyFileSync(join(LOGOS, logo), join(folder, logo));
   return folder;
+}
+
+/** Whether a kernelspec starts this installation's kernel. The wheel's kernelspec starts it by the wheel's command. */
+export function isOurs({ argv }: KernelSpec): boolean {
+  return argv.some((argument) => resolve(argument) === KERNEL) || (IS_WHEEL && argv[1] === 'kernel');
 }
 
 /**

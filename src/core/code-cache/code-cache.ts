@@ -4,6 +4,7 @@ import Module from 'node:module';
 import { dirname, join } from 'node:path';
 import { constants, Script } from 'node:vm';
 import { makeFolder } from '../regular-file';
+import { generatedFolder } from './generated-folder';
 
 /**
  * [Note: code cache] A rank needs most of its start time to find, read and compile about 500 modules. One file in the build's
@@ -61,7 +62,7 @@ interface CachedModule extends Entry {
  * installation.
  */
 export function codeCachePath(build = join(__dirname, '..', '..', '..')): string {
-  return join(build, 'code-cache', `${process.version}-${process.arch}.bin`);
+  return join(generatedFolder(build), 'code-cache', `${process.version}-${process.arch}.bin`);
 }
 
 /** Returns the build for which a cache was written; undefined if there is no cache that can be used. */

@@ -146,6 +146,6 @@ function refusedMemory(): ShardlabError | undefined {
 function missing(reason: string): ShardlabError {
   return new ShardlabError(
     'ENGINE',
-    `The wasm engine is not available: ${reason}. Install @tensorflow/tfjs-backend-wasm 4.22.0 and use Node 20.19 or newer.`,
+    `The wasm engine is not available: ${reason}. Install shardlab again (in the clone: npm run build) and use Node 20.19 or newer.`,
   );
 }

@@ -9,7 +9,7 @@ const REQUEST_MILLISECONDS = 2000;
  * Resolves with the address at which a server answers: `url`, or the same on this machine's own address, if the server's name
  * leads nowhere from here. Rejects when `signal` aborts.
  */
-export async function answeringAddress(url, signal) {
+export async function answeringAddress(url: string, signal: AbortSignal): Promise<string> {
   const here = new URL(url);
   here.hostname = '127.0.0.1';
   for (;;) {
@@ -19,7 +19,7 @@ export async function answeringAddress(url, signal) {
 }
 
 /** Whether a server sends any answer; its certificate does not matter. */
-function answers(address) {
+function answers(address: string): Promise<boolean> {
   const get = address.startsWith('https:') ? getHttps : getHttp;
   return new Promise((resolve) => {
     const options = { timeout: REQUEST_MILLISECONDS, rejectUnauthorized: false, agent: false };

@@ -2,12 +2,9 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { test } from 'node:test';
-import { importScript } from './scripts';
+import { freePort } from '../../src/cli/lab/free-port';
 
 test('a port in use is skipped for the next free port', async () => {
-  const { freePort } = await importScript<{
-    freePort(wanted: number, host: string): Promise<number | undefined>;
-  }>('free-port');
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   // The server listens on TCP, so its address is not a pipe's name.

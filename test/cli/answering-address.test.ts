@@ -3,14 +3,9 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
-import { importScript } from './scripts';
-
-interface Answering {
-  answeringAddress(url: string, signal: AbortSignal): Promise<string>;
-}
+import { answeringAddress } from '../../src/cli/lab/answering-address';
 
 test('an address is given only when its server answers', async () => {
-  const { answeringAddress } = await importScript<Answering>('answering');
   const free = createServer().listen(0, '127.0.0.1');
   await once(free, 'listening');
   const { port } = free.address() as AddressInfo; // the server listens on TCP, so its address is not a pipe's name
@@ -32,7 +27,6 @@ test('an address is given only when its server answers', async () => {
 });
 
 test('the wait for an answer ends with its signal', async () => {
-  const { answeringAddress } = await importScript<Answering>('answering');
   await assert.rejects(answeringAddress('http://127.0.0.1:9/', AbortSignal.timeout(50)), {
     name: 'AbortError',
   });

@@ -1,0 +1,39 @@
+import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { notebookText } from './lean-notebook.mjs';
+import { filesBelow, root } from './places.mjs';
+
+/**
+ * Writes the notebooks that the package contains to build/notebooks, if they have changed: without outputs, which the user's run
+ * makes, except in notebooks that need PyTorch, which the user may not have; and without links to files of the clone.
+ */
+export function packNotebooks(build) {
+  const folder = join(build, 'notebooks');
+  const notebooks = filesBelow(join(root, 'notebooks')).filter(
+    (file) => file.endsWith('.ipynb') && !file.includes('.ipynb_checkpoints'),
+  );
+  const names = new Set(notebooks.map((file) => basename(file)));
+  for (const file of filesBelow(folder)) if (!names.has(basename(file))) rmSync(file);
+  mkdirSync(folder, { recursive: true });
+  for (const file of notebooks) {
+    const target = join(folder, basename(file));
+    const written = statSync(target, { throwIfNoEntry: false });
+    if (written !== undefined && written.mtimeMs >= statSync(file).mtimeMs) continue;
+    writeFileSync(target, notebookText(packed(JSON.parse(readFileSync(file, 'utf8')))));
+  }
+}
+
+/** Returns a notebook as the package has it. */
+export function packed(notebook) {
+  const { inputs: _, ...own } = notebook.metadata.shardlab ?? {};
+  const keepsOutputs = own.needs === 'torch';
+  const cells = notebook.cells.map((cell) => {
+    if (cell.cell_type !== 'code') return { ...cell, source: [cell.source].flat().map(withoutLinks) };
+    return keepsOutputs ? cell : { ...cell, outputs: [], execution_count: null };
+  });
+  return { ...notebook, cells, metadata: { ...notebook.metadata, shardlab: own } };
+}
+
+function withoutLinks(line) {
+  return line.replaceAll(/\[([^\]]*)\]\(\.\.\/[^)]*\)/g, '$1');
+}

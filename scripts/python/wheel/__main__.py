@@ -1,0 +1,3 @@
+from shardlab import main
+
+main()

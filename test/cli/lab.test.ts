@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { copiedText, copyNotebooks } from '../../src/cli/lab/copy-notebooks';
+import { repositoryRoot } from '../support/paths';
+import { shardlab } from './run-command';
+
+const folder = mkdtempSync(join(tmpdir(), 'shardlab-lab-'));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+const ours = join(folder, 'ours');
+mkdirSync(ours);
+for (const name of ['00-a.ipynb', '01-b.ipynb', '02-c.ipynb'])
+  writeFileSync(join(ours, name), `{"of": "${name}"}`);
+writeFileSync(join(ours, 'other.txt'), '');
+
+test('lab copies the notebooks, and never overwrites one that is there', () => {
+  const theirs = join(folder, 'theirs');
+  assert.deepEqual(copyNotebooks(ours, theirs), {
+    copied: ['00-a.ipynb', '01-b.ipynb', '02-c.ipynb'],
+    same: [],
+    kept: [],
+  });
+  writeFileSync(join(theirs, '01-b.ipynb'), 'mine');
+  rmSync(join(theirs, '02-c.ipynb'));
+  const again = copyNotebooks(ours, theirs);
+  assert.deepEqual(again, { copied: ['02-c.ipynb'], same: ['00-a.ipynb'], kept: ['01-b.ipynb'] });
+  assert.equal(readFileSync(join(theirs, '01-b.ipynb'), 'utf8'), 'mine');
+  assert.equal(
+    copiedText(again, theirs),
+    `notebooks in ${theirs}: 1 copied; 1 were there; ` +
+      '1 were there and differ, so they stay (delete one to get it anew): 01-b.ipynb',
+  );
+});
+
+test('the error of a folder that cannot be written names another one', () => {
+  const file = join(folder, 'file');
+  writeFileSync(file, '');
+  assert.throws(() => copyNotebooks(ours, join(file, 'deep')), /cannot be written[\s\S]*shardlab lab FOLDER/);
+});
+
+test('without a Python with JupyterLab, lab copies nothing and says what to install', async () => {
+  const fake = join(folder, 'python3');
+  writeFileSync(fake, '#!/bin/sh\nexit 1\n', { mode: 0o755 });
+  const env = { PATH: '/nonexistent', HOME: folder, SHARDLAB_PYTHON: fake };
+  const { status, stderr } = await shardlab(['lab', 'notebooks'], { env, cwd: folder });
+  assert.equal(status, 1);
+  assert.match(
+    stderr,
+    /python3 \(SHARDLAB_PYTHON\) does not run\.\n {2}→ \S+ -m pip install jupyterlab 'plotly>=6,<8'/,
+  );
+  assert.ok(!readdirSync(folder).includes('notebooks'));
+});
+
+test('the packed notebooks have code and no outputs, except those that need PyTorch', () => {
+  const packed = join(repositoryRoot(), 'build', 'notebooks');
+  const names = readdirSync(packed);
+  assert.deepEqual(
+    names,
+    readdirSync(join(repositoryRoot(), 'notebooks')).filter((name) => name.endsWith('.ipynb')),
+  );
+  const withOutputs = names.filter((name) => {
+    const { cells } = JSON.parse(readFileSync(join(packed, name), 'utf8'));
+    return cells.some(({ outputs = [] }: { outputs?: readonly unknown[] }) => outputs.length > 0);
+  });
+  assert.deepEqual(withOutputs, ['10-accelerate-multinode.ipynb', '11-graduate.ipynb']);
+  assert.ok(names.every((name) => !readFileSync(join(packed, name), 'utf8').includes('](../')));
+});
