@@ -2,6 +2,8 @@ import { anyText, instance, listOf, type OptionKinds, requireKind, requireOption
 import { DISPLAY, type DisplayBundle } from '../core';
 import { commonPrototype, type DataFrame, frameOf, rowsOf } from './frame';
 import { escapeHtml } from './grammar/ink';
+import { latexOf, markdownOf, type PrintedTable } from './printed-table';
+import { saveFile } from './save-file';
 
 /** A cell of a table; null is shown as a dash. */
 export type CellValue = string | number | boolean | null;
@@ -16,6 +18,11 @@ export interface Column {
   /** Default: 'right' if all values are numbers, else 'left'. */
   readonly align?: 'left' | 'right';
   readonly format?: (value: CellValue) => string;
+  /**
+   * The unit of the column in LaTeX and Markdown: it is in the heading, and the cells are numbers without a unit. `size` is how
+   * much of the rows' values one unit is: { name: 'GB', size: 1e9 } for values in bytes. Default 1.
+   */
+  readonly unit?: { readonly name: string; readonly size?: number };
   /**
    * Whether text is wrapped between words in HTML. Default: the last column is wrapped at any character, and other columns are
    * not wrapped.
@@ -39,6 +46,15 @@ export interface Table {
   toHtml(maxRows?: number): string;
   /** Returns CSV (RFC 4180): a heading with the keys, then unformatted values. */
   toCsv(): string;
+  /** Returns a LaTeX tabular (package booktabs) with all rows; units are in the headings. */
+  toLatex(): string;
+  /** Returns a Markdown table with all rows; units are in the headings. */
+  toMarkdown(): string;
+  /**
+   * Writes all rows into a file. The ending of the file's name chooses the form: .csv, .tex or .md. Throws: CONFIG for another
+   * ending, IO if the file cannot be written.
+   */
+  save(file: string): void;
   /** Returns the rows as a danfojs DataFrame; the first use loads the library, which takes seconds. */
   frame(): Promise<DataFrame>;
   [DISPLAY](): DisplayBundle;
@@ -65,10 +81,25 @@ export function createTable(rows: readonly TableRow[], options: TableOptions = {
     toText: (maxRows = 40) => textOf(table, maxRows),
     toHtml: (maxRows = 200) => htmlOf(table, maxRows),
     toCsv: () => csvOf(keys, rows),
+    toLatex: () => latexOf(printed(table)),
+    toMarkdown: () => markdownOf(printed(table)),
+    save: (file) => saveTable(file, table),
     frame: async () => shownAsTable(await frameOf(keys, rows)),
     [DISPLAY]: () => ({ 'text/html': table.toHtml(), 'text/plain': table.toText() }),
   };
   return table;
+}
+
+/** Writes a table, or what has a table's three forms, into a file. Throws: CONFIG and IO as `Table.save` does. */
+export function saveTable(
+  file: string,
+  { toCsv, toLatex, toMarkdown }: Pick<Table, 'toCsv' | 'toLatex' | 'toMarkdown'>,
+): void {
+  saveFile(file, {
+    noun: 'table',
+    example: "table.save('rows.csv')",
+    formats: { '.csv': toCsv, '.tex': toLatex, '.md': toMarkdown },
+  });
 }
 
 /** Makes a notebook show a DataFrame, and all DataFrames that are computed from it, as tables. */
@@ -116,6 +147,24 @@ function formatNumber(value: number): string {
   const rounded = Number(value.toPrecision(4));
   // Digits are grouped as in integers, because a column may have integers and fractions.
   return Math.abs(rounded) >= 1000 ? rounded.toLocaleString('en-US') : String(rounded);
+}
+
+/** Returns a table's texts for LaTeX and Markdown. */
+function printed({ title, columns, rows }: Table): PrintedTable {
+  return {
+    title,
+    heads: columns.map(
+      ({ title, key, unit }) => `${title ?? key}${unit === undefined ? '' : ` (${unit.name})`}`,
+    ),
+    isRight: columns.map((column) => isRight(column, rows)),
+    rows: rows.map((row) => columns.map((column) => printedText(column, row))),
+  };
+}
+
+function printedText(column: Column, row: TableRow): string {
+  const value = row[column.key] ?? null;
+  if (column.unit === undefined) return cellText(column, row);
+  return typeof value === 'number' ? formatNumber(value / (column.unit.size ?? 1)) : String(value ?? '');
 }
 
 function isRight(column: Column, rows: readonly TableRow[]): boolean {
