@@ -28,6 +28,8 @@ export interface Column {
    * not wrapped.
    */
   readonly wraps?: boolean;
+  /** Whether the column is only in CSV and DataFrames, as a unit that the headings of other columns have. */
+  readonly isOnlyData?: boolean;
 }
 
 /** Makes the format of a column: numbers are shown by `format`, and all other values are shown as `otherwise`. */
@@ -150,11 +152,13 @@ function formatNumber(value: number): string {
 }
 
 /** Returns a table's texts for LaTeX and Markdown. */
-function printed({ title, columns, rows }: Table): PrintedTable {
+function printed(table: Table): PrintedTable {
+  const { title, rows } = table;
+  const columns = shownColumns(table);
   return {
     title,
     heads: columns.map(
-      ({ title, key, unit }) => `${title ?? key}${unit === undefined ? '' : ` (${unit.name})`}`,
+      ({ title: heading, key, unit }) => `${heading ?? key}${unit === undefined ? '' : ` (${unit.name})`}`,
     ),
     isRight: columns.map((column) => isRight(column, rows)),
     rows: rows.map((row) => columns.map((column) => printedText(column, row))),
@@ -182,7 +186,14 @@ function csvOf(keys: readonly string[], rows: readonly TableRow[]): string {
   return `${lines.map((line) => line.map(field).join(',')).join('\n')}\n`;
 }
 
-function textOf({ title, columns, rows }: Table, maxRows: number): string {
+/** Returns the columns that readers see. */
+function shownColumns({ columns }: Table): readonly Column[] {
+  return columns.filter(({ isOnlyData }) => isOnlyData !== true);
+}
+
+function textOf(table: Table, maxRows: number): string {
+  const { title, rows } = table;
+  const columns = shownColumns(table);
   const shownRows = rows.slice(0, maxRows);
   const padded = columns.map((column) => {
     const cells = [column.title ?? column.key, ...shownRows.map((row) => cellText(column, row))];
@@ -209,7 +220,9 @@ const WRAPPED = 'white-space:normal;min-width:6em';
 const WRAPPED_LAST = 'white-space:normal;min-width:16em;overflow-wrap:anywhere';
 const LINE = 'border-bottom:1px solid rgba(128,128,128,.35)';
 
-function htmlOf({ title, columns, rows }: Table, maxRows: number): string {
+function htmlOf(table: Table, maxRows: number): string {
+  const { title, rows } = table;
+  const columns = shownColumns(table);
   const aligned = columns.map((column) => (isRight(column, rows) ? 'right' : 'left'));
   const line = (tag: 'td' | 'th', texts: readonly string[]): string => {
     const cells = texts.map((text, i) => {
