@@ -1,4 +1,5 @@
 import { seeded } from '../../core';
+import { type ColumnRow, rowsOf } from './column-rows';
 import megatron from './megatron-table-1.json';
 import mpt from './mpt-a100-40g.json';
 import newerMpt from './mpt-a100-80g-h100.json';
@@ -8,19 +9,6 @@ import vtrain from './vtrain.json';
 import zero from './zero-table-1.json';
 
 // Tables with one row of columns per run: each function returns a table's rows as lines of the batch format.
-
-type Cell = string | number;
-type Row = Readonly<Record<string, Cell>>;
-
-function rowsOf({
-  columns,
-  rows,
-}: {
-  readonly columns: readonly string[];
-  readonly rows: readonly (readonly Cell[])[];
-}): readonly Row[] {
-  return rows.map((cells) => Object.fromEntries(columns.map((name, i) => [name, cells[i] ?? ''])));
-}
 
 /**
  * 1440 iterations of Megatron-DeepSpeed on one node of A100. A seeded shuffle keeps half of them out of the fit.
@@ -34,29 +22,25 @@ function rowsOf({
  */
 export function vtrainRows(): readonly StatedRow[] {
   const heldOut = halfOf(vtrain.rows.length);
-  return rowsOf(vtrain).map((row, index) => ({
-    line: {
-      model: gptOf(row, 'hidden size', '# layers', 'attention heads', 'sequence length'),
-      ...{ hardware: 'A100-80G', gpus: row['# GPUs'], precision: 'fp16', attention: 'unfused' },
-      recompute: 'selective',
-      parallel: {
-        ...{ stack: 'megatron', strategy: 'NO_SHARD' },
-        tp: row['tensor parallelism'],
-        pp: row['pipeline parallelism'],
+  const layouts = rowsOf(vtrain.layouts);
+  return rowsOf(vtrain).map(({ layout, global, micro, ms }, index) => {
+    const { dim, layers, tp, dp, pp } = layouts[Number(layout)] ?? {};
+    return {
+      line: {
+        model: { kind: 'gpt', layers, dim, heads: 16, seq: 1024, vocab: VOCAB },
+        ...{ hardware: 'A100-80G', gpus: Number(tp) * Number(dp) * Number(pp) },
+        ...{ precision: 'fp16', attention: 'unfused', recompute: 'selective' },
+        parallel: { stack: 'megatron', strategy: 'NO_SHARD', tp, pp },
+        batch: { global, micro },
       },
-      batch: { global: row['global batch'], micro: row['micro batch'] },
-    },
-    stated: { milliseconds: Number(row['iteration time (ms)']) },
-    isFitted: !heldOut.has(index),
-  }));
+      stated: { milliseconds: Number(ms) },
+      isFitted: !heldOut.has(index),
+    };
+  });
 }
 
 /** The vocabulary of the GPTs that Megatron-LM trained, where the table does not state it. */
 const VOCAB = 51_200;
-
-function gptOf(row: Row, dim: string, layers: string, heads: string, seq: string): object {
-  return { kind: 'gpt', layers: row[layers], dim: row[dim], heads: row[heads], seq: row[seq], vocab: VOCAB };
-}
 
 /** Returns the indices of one half of the rows, which a seeded shuffle chooses. */
 function halfOf(count: number): ReadonlySet<number> {
@@ -75,7 +59,7 @@ export function megatronRows(): readonly StatedRow[] {
   return rowsOf(megatron).map((row) => ({
     name: `${row.params_b}B`,
     line: {
-      model: gptOf(row, 'hidden', 'layers', 'heads', 'seq_len'),
+      model: gptOf(row),
       ...{ gpus: row.gpus, nicGbit: 200, hardware: 'A100-80G', precision: 'fp16', attention: 'unfused' },
       parallel: { tp: row.tp, pp: row.pp, strategy: 'NO_SHARD', stack: 'megatron' },
       batch: { global: row.batch, micro: row.micro_batch },
@@ -85,6 +69,10 @@ export function megatronRows(): readonly StatedRow[] {
     stated: { tflops: Number(row.tflops_per_gpu) },
     isFitted: true,
   }));
+}
+
+function gptOf({ hidden, layers, heads, seq_len: seq }: ColumnRow): object {
+  return { kind: 'gpt', layers, dim: hidden, heads, seq, vocab: VOCAB };
 }
 
 /** Layers, dim and heads of MPT's sizes. Source: mosaicml/llm-foundry, scripts/train/yamls/pretrain. */

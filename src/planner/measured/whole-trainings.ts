@@ -1,3 +1,4 @@
+import { rowsOf } from './column-rows';
 import type { StatedRow } from './published-row';
 import trainings from './whole-trainings.json';
 
@@ -11,25 +12,25 @@ interface Options {
   readonly cause?: string;
 }
 
-/** The columns of whole-trainings.json. */
-type Row = readonly [
-  source: string,
-  model: string,
-  gpu: string,
-  gpus: number,
-  precision: string,
-  stackAndStrategy: string,
-  tp: number,
-  pp: number,
-  cp: number,
-  virtualStages: number,
-  ep: number,
-  seq: number,
-  micro: number,
-  global: number,
-  options: Options,
-  measured: number,
-];
+/** A row of whole-trainings.json. */
+interface Row {
+  readonly source: string;
+  readonly model: string;
+  readonly gpu: string;
+  readonly gpus: number;
+  readonly precision: string;
+  readonly 'stack and strategy': string;
+  readonly tp: number;
+  readonly pp: number;
+  readonly cp: number;
+  readonly virtualStages: number;
+  readonly ep: number;
+  readonly seq: number;
+  readonly micro: number;
+  readonly global: number;
+  readonly options: Options;
+  readonly measured: number;
+}
 
 /** The starts of the rows' sources. */
 export type TrainingSource = 'Megatron-Bridge' | 'InternEvo' | 'NeMo' | 'DeepSpeed';
@@ -57,17 +58,17 @@ const COMMON: Readonly<Record<TrainingSource, object>> = {
 /** Returns the trainings of a source, with the settings of the release's own recipes. */
 export function trainingRows(by: TrainingSource): readonly StatedRow[] {
   const causes: Readonly<Record<string, string>> = trainings.causes;
-  // The type of a JSON import has no tuples; a test plans each row.
-  const rows = trainings.rows as unknown as readonly Row[];
+  // The file has these columns; a test plans each row.
+  const rows = rowsOf(trainings) as unknown as readonly Row[];
   return rows
-    .filter(([source]) => source.startsWith(by))
+    .filter(({ source }) => source.startsWith(by))
     .map((row) => {
-      const [source, model, , , precision, , tp, pp, cp, , ep] = row;
-      const { cause } = row[14];
+      const { source, model, precision, tp, pp, cp, ep, measured } = row;
+      const { cause } = row.options;
       return {
         name: `${source}: ${model} in ${precision}, tp ${tp} pp ${pp} cp ${cp} ep ${ep}`,
         line: lineOf(row, by),
-        stated: { [by === 'DeepSpeed' ? 'causalTflops' : 'tokensPerGpu']: row[15] },
+        stated: { [by === 'DeepSpeed' ? 'causalTflops' : 'tokensPerGpu']: measured },
         isFitted: isFitted(row),
         cause: cause === undefined ? undefined : causes[cause],
       };
@@ -75,14 +76,14 @@ export function trainingRows(by: TrainingSource): readonly StatedRow[] {
 }
 
 /** Whether the speed of offloaded updates was fitted on a row (`HOST_UPDATES` in predict-time.ts). */
-function isFitted([, , gpu, , , , , , , , , seq, , , { offload }]: Row): boolean {
+function isFitted({ gpu, seq, options: { offload } }: Row): boolean {
   return offload !== undefined && gpu === 'H200-141G' && seq === 8192;
 }
 
 function lineOf(row: Row, by: TrainingSource): object {
-  const [, model, gpu, gpus, precision, form, tp, pp, cp, virtualStages, ep, seq, micro, global] = row;
-  const { dispatcher, overlapExperts, cause: _cause, ...options } = row[14];
-  const [stack = '', strategy = ''] = form.split(' ');
+  const { model, gpu, gpus, precision, tp, pp, cp, virtualStages, ep, seq, micro, global } = row;
+  const { dispatcher, overlapExperts, cause: _cause, ...options } = row.options;
+  const [stack = '', strategy = ''] = row['stack and strategy'].split(' ');
   const isRack = gpu.startsWith('GB'); // 72 GPUs share NVLink; the recipes use 64 of them.
   const kernel = by === 'DeepSpeed' ? { attention: gpu.startsWith('H') ? 'flash3' : 'cudnn' } : {};
   return {
