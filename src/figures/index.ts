@@ -32,7 +32,7 @@ export type { WhatIfSetting } from './plans/what-if';
 export { type Numbers, type PlotOptions, type Plottable, plotNumbers } from './plot-numbers';
 export { type Comparison, compareRuns, runFigures } from './run-figures';
 export { type LossesByStep, notRecorded, type RunView } from './run-view';
-export { type Column, createTable, saveTable, shownAsTables, type Table } from './table';
+export { type Column, createTable, saveTable, shownAsTables, type Table, type TableRow } from './table';
 export type { TrafficOptions } from './traffic-matrix';
 export { type UnitFacts, unitsTable } from './units-table';
 export { type VideoSheet, videoSheet } from './video-sheet';

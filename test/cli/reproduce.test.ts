@@ -10,12 +10,16 @@ test('reproduce lists the published tables and the documents, as text and as JSO
   assert.equal(status, 0);
   assert.match(
     stdout,
-    /^[\d,]+ of 2,030 published figures are inside the predicted interval; median error \d\.\d%$/m,
+    /^1,\d+ of 2,030 published figures are inside the predicted interval; median error \d\.\d% \(\d\.\d% for the 1,\d+ held out\)$/m,
   );
-  assert.match(stdout, /^megatron-table-1 +time +10 +10 +\d\.\d% +0 +— +Narayanan et al\. 2021/m);
+  assert.match(stdout, /^megatron-table-1 +time +10 +10 +\d\.\d +0 +— +Narayanan et al\. 2021/m);
   assert.match(stdout, /^wan22-fsdp +claims /m);
   const { tables } = JSON.parse((await shardlab(['reproduce', '--json'])).stdout);
   assert.equal(tables.length, 22);
+  assert.deepEqual(
+    [tables[1].name, tables[1].inside, tables[1].held_out, tables[1].held_out_error],
+    ['megatron-table-1', 10, 0, null],
+  );
 });
 
 test('reproduce NAME prints the rows with their source; as JSON each row has the config that was planned', async () => {

@@ -2,6 +2,7 @@ import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { type Reproduced, reproduce } from '../../claims';
 import { ConfigError } from '../../core';
+import type { TableRow } from '../../figures';
 import type { ReproducedRow } from '../../planner';
 import { addTableOptions, type TableOptions, tableForm } from '../arguments';
 import type { Io, Perform } from '../io';
@@ -41,13 +42,20 @@ export function declareReproduce(command: Command, perform: Perform, io: Io): vo
 /** Returns the list of tables, the rows of a table with the config of each, or the claims of a document. */
 function asJson(view: Reproduced, { all }: ReproduceOptions): Readonly<Record<string, unknown>> {
   const { name, source, rows, table } = view;
-  if (name === '') return { title: table.title, tables: table.rows };
+  if (name === '') return { title: table.title, tables: table.rows.map(tableAnswer) };
   if (rows.length === 0) return { name, title: table.title, claims: table.rows };
   return {
     name,
     ...(source === undefined ? {} : { ...source }),
     summary: table.title,
     rows: rows.map((row) => rowAnswer(row, all === true)),
+  };
+}
+
+function tableAnswer({ medianError, heldOut, heldOutError, ...line }: TableRow): TableRow {
+  return {
+    ...line,
+    ...{ median_error: medianError ?? null, held_out: heldOut ?? null, held_out_error: heldOutError ?? null },
   };
 }
 

@@ -112,10 +112,9 @@ export function listedTable(name: PublishedName, rows: readonly ReproducedRow[])
 export function listOfTables(lines: readonly ListedTable[], title: string): Table {
   const error = (key: string, heading: string): Column => ({
     key,
-    title: heading,
+    title: `${heading} (%)`,
     align: 'right',
-    format: numbers((value) => `${(100 * value).toFixed(1)}%`),
-    unit: { name: '%', size: 0.01 },
+    format: numbers((share) => (100 * share).toFixed(1)),
   });
   return createTable(
     lines.map((line) => ({ ...line })),
@@ -142,7 +141,12 @@ export function sourceLines({ source, where, address, date, settings, fit }: Tab
 
 /** Says in a line how many figures are inside their intervals. */
 export function summaryLine(rows: readonly ReproducedRow[]): string {
-  const { figures, inside, medianError } = published.summaryOf(rows);
+  const { figures, inside, medianError, heldOut, heldOutError } = published.summaryOf(rows);
   const number = (value: number): string => value.toLocaleString('en-US');
-  return `${number(inside)} of ${number(figures)} published figures are inside the predicted interval; median error ${(100 * medianError).toFixed(1)}%`;
+  const percent = (share: number): string => `${(100 * share).toFixed(1)}%`;
+  const apart =
+    heldOut === 0 || heldOut === figures
+      ? ''
+      : ` (${percent(heldOutError)} for the ${number(heldOut)} held out)`;
+  return `${number(inside)} of ${number(figures)} published figures are inside the predicted interval; median error ${percent(medianError)}${apart}`;
 }

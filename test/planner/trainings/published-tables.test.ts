@@ -68,12 +68,22 @@ test('the config of a row is an input of sl.plan, which predicts the same', () =
 });
 
 test('rows of MPT and TorchTitan are held out if the SHA-256 of their line begins with an odd byte', () => {
-  for (const table of [mpt, newerMpt, torchtitan]) {
-    for (const { 'held out': heldOut, ...published } of rowsOf(table)) {
-      const line = Object.values(published).join(',');
-      const first = createHash('sha256').update(line).digest()[0] ?? 0;
+  // The lines of the first file ended with a carriage return, except the last one.
+  for (const [table, end, count] of [
+    [mpt, '\r', 40],
+    [newerMpt, '', 70],
+    [torchtitan, '', 4],
+  ] as const) {
+    const rows = rowsOf(table).map(({ 'held out': heldOut, ...published }) => ({
+      heldOut,
+      line: Object.values(published).join(','),
+    }));
+    for (const [i, { heldOut, line }] of rows.entries()) {
+      const text = i === rows.length - 1 ? line : `${line}${end}`;
+      const first = createHash('sha256').update(text).digest()[0] ?? 0;
       assert.equal(heldOut, first % 2, line);
     }
+    assert.equal(rows.filter(({ heldOut }) => heldOut === 1).length, count);
   }
 });
 
