@@ -16,12 +16,13 @@ const FITTED: Partial<Record<keyof Calibration, number>> = {
 
 /** Fits the constants again, starting from the stored ones, and prints them with their errors. scripts/calibrate.mjs runs this. */
 function main(rounds: number): void {
-  const sets = [
+  const weights = [
     { name: 'vtrain', weight: 1 },
     { name: 'megatron-table-1', weight: 1 / 2 },
     { name: 'mpt', weight: 1 / 2 },
     { name: 'torchtitan', weight: 1 / 8 },
-  ].map(({ name, weight }) => {
+  ] as const;
+  const sets = weights.map(({ name, weight }) => {
     const rows = reproducedRows(name);
     const [fit, heldOut] = [true, false].map((wanted) => rows.filter((row) => row.isFitted === wanted));
     return { name, weight, fit: fit ?? [], heldOut: heldOut ?? [] };

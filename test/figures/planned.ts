@@ -13,7 +13,11 @@ import { scalingCurve } from '../../src/figures/plans/scaling-curve';
 import { type TimeRow, timeBreakdown } from '../../src/figures/plans/time-breakdown';
 import { type WhatIfKnob, whatIfFigure } from '../../src/figures/plans/what-if';
 import type { MeasuredRun } from '../../src/planner/accuracy';
-import { PUBLISHED_NAMES, reproducedRows } from '../../src/planner/measured/published-tables';
+import {
+  PUBLISHED_NAMES,
+  type PublishedName,
+  reproducedRows,
+} from '../../src/planner/measured/published-tables';
 import { predict } from '../../src/planner/predict';
 import type { Estimate } from '../../src/planner/prediction';
 import { type Recommendation, recommend } from '../../src/planner/recommend';
@@ -214,7 +218,7 @@ function searched(place: { readonly gpus: number; readonly hardware?: string }):
 }
 
 /** Draws the published figures of these tables with the planner's predictions. */
-function reproduced(...names: readonly string[]): Figure {
+function reproduced(...names: readonly PublishedName[]): Figure {
   const rows = names.flatMap(reproducedRows);
   return reproducedFigure(rows, {
     subtitle: 'Line: predicted interval.',

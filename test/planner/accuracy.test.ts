@@ -44,7 +44,10 @@ test('FSDP of MPT and FSDP2 of Llama on A100: held-out halves are within 6% in t
 });
 
 test('80% intervals contain 70 to 90% of the held-out runs of all tables', (context) => {
-  const runs = [...held, ...['mpt', 'torchtitan'].flatMap((name) => heldOut(reproducedRows(name)))];
+  const runs = [
+    ...held,
+    ...(['mpt', 'torchtitan'] as const).flatMap((name) => heldOut(reproducedRows(name))),
+  ];
   const inside = runs.filter(({ isInside }) => isInside);
   context.diagnostic(`${inside.length} of ${runs.length} inside`);
   assert.ok(inside.length >= 0.7 * runs.length && inside.length <= 0.9 * runs.length);

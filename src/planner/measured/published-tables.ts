@@ -1,5 +1,4 @@
-import { nearest } from '../../config';
-import { ConfigError, median } from '../../core';
+import { median } from '../../core';
 import type { MeasuredRun } from '../accuracy';
 import { ofBatchLine } from '../batch-line';
 import type { Layout } from '../layout';
@@ -83,18 +82,9 @@ function lineRows(name: keyof typeof lineTables): readonly StatedRow[] {
   });
 }
 
-/** Returns where a table was published. Throws: CONFIG with the nearest name for an unknown one. */
-export function sourceOf(name: string): TableSource {
-  return sources[publishedName(name)];
-}
-
-/** Returns a table's name. Throws: CONFIG with the nearest name for an unknown one. */
-function publishedName(name: string): PublishedName {
-  const known = PUBLISHED_NAMES.find((each) => each === name);
-  if (known !== undefined) return known;
-  const near = nearest(name, PUBLISHED_NAMES);
-  const hint = near === undefined ? '' : `did you mean '${near}'? `;
-  throw new ConfigError(`no table is named '${name}'; ${hint}choose one of ${PUBLISHED_NAMES.join(', ')}`);
+/** Returns where a table was published. */
+export function sourceOf(name: PublishedName): TableSource {
+  return sources[name];
 }
 
 /** A row of a published table with the layout that was run. */
@@ -104,9 +94,9 @@ export interface PublishedRow extends StatedRow {
   readonly layout: Layout;
 }
 
-/** Returns the rows of a published table. Throws: CONFIG with the nearest name for an unknown one. */
-export function publishedRows(name: string): readonly PublishedRow[] {
-  return ROWS[publishedName(name)]().map((row) => {
+/** Returns the rows of a published table. */
+export function publishedRows(name: PublishedName): readonly PublishedRow[] {
+  return ROWS[name]().map((row) => {
     const input = ofBatchLine(row.line) as PlanObject; // `layoutOf` checks it
     return { ...row, input, layout: layoutOf(input) };
   });
@@ -141,12 +131,8 @@ export interface ReproducedRow {
   readonly cause: string | undefined;
 }
 
-/**
- * Predicts each figure of a published table. Rows whose layout the planner says it does not know are left out. Throws: CONFIG with the
- * nearest name for an unknown table.
- */
-export function reproducedRows(name: string): readonly ReproducedRow[] {
-  const table = publishedName(name);
+/** Predicts each figure of a published table. Rows whose layout the planner says it does not know are left out. */
+export function reproducedRows(table: PublishedName): readonly ReproducedRow[] {
   return publishedRows(table).flatMap((row, index) =>
     Object.entries(row.stated).flatMap(([quantity, stated]) => {
       const { unit, subject, compared } = QUANTITIES[quantity as QuantityName];

@@ -1,13 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
+  type PublishedName,
   publishedRows,
   type ReproducedRow,
   reproducedRows,
 } from '../../../src/planner/measured/published-tables';
 import { predictStages } from '../../../src/planner/memory/predict-memory';
 
-function memoryOf(table: string): readonly ReproducedRow[] {
+function memoryOf(table: PublishedName): readonly ReproducedRow[] {
   return reproducedRows(table).filter(({ subject }) => subject === 'memory');
 }
 

@@ -7,7 +7,7 @@ import { layoutOfLine } from '../../support/batch-lines';
 /** Errors above this need a named cause. */
 const FAR = 0.2;
 
-const NAMES = ['megatron-bridge', 'internevo', 'nemo', 'ml-engineering'];
+const NAMES = ['megatron-bridge', 'internevo', 'nemo', 'ml-engineering'] as const;
 
 const known = NAMES.flatMap((name) => reproducedRows(name)).map((run) => ({
   ...run,
