@@ -1,5 +1,5 @@
 # An image with JupyterLab, the kernel and the notebooks: docker build -t shardlab . && docker run --rm -p 8888:8888 shardlab
-# First, `npm run wheel` makes the wheel that this file installs. See docs/install.md.
+# First, `npm run wheel` makes the wheel that this file installs. See docs/how-to/install.md.
 FROM python:3.12-slim-bookworm
 
 RUN useradd --create-home --uid 1000 learner

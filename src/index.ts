@@ -1,8 +1,9 @@
 /** The names that a notebook imports: `import * as sl from 'shardlab'`. */
+import { reproduce } from './claims';
 import { type Guess, sessionGuesses } from './figures';
-import { checkExercise, type Verdict } from './session';
+import { checkExercise, planner as plannerChecks, type Verdict } from './session';
 
-export type { Claims, OwnClaim } from './claims';
+export type { Claims, OwnClaim, Reproduced } from './claims';
 export { claims } from './claims';
 export type { Fragment, FragmentStatus, TrainConfig, TrainConfigInput } from './config';
 export type { ErrorCode } from './core';
@@ -36,7 +37,9 @@ export type {
   PlanPlace,
   Prediction,
   RecommendInput,
+  ReproducedRow,
   RunLength,
+  TableSource,
 } from './planner';
 export { KNOWN_GPUS as gpus, KNOWN_MODELS as models } from './planner';
 export type { ExportedSetting, ExportReport } from './programs';
@@ -83,8 +86,11 @@ export type {
   TrainInput,
   TriedSetting,
 } from './session';
-export { compare, launch, lookup, plan, planner, plot, readConfig, recommend } from './session';
+export { compare, launch, lookup, plan, plot, readConfig, recommend } from './session';
 export type { FileBatch, StepResult } from './training';
+
+/** How far the planner's answers can be trusted, apart from any one plan. */
+export const planner = { ...plannerChecks, reproduce } as const;
 
 /** Stores a guess of a quantity; the next figure of this quantity shows the guess and the answer. NaN means no guess. */
 export function guess(id: string, value?: number, of?: string): Guess {

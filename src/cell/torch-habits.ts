@@ -69,6 +69,7 @@ const MOVED: Readonly<Record<string, string>> = {
   accuracy: 'Write sl.planner.accuracy()',
   advice: 'Write sl.planner.advice()',
   predictions: 'Write await sl.planner.predictions()',
+  reproduce: 'Write sl.planner.reproduce()',
   claim: 'Write sl.claims({ id, says, found })',
   createFigure: 'Write sl.plot({ title, data })',
 };

@@ -7,6 +7,7 @@ export { mutateClaims } from './mutation';
 export { type Claims, claims } from './notebook/claims';
 export { claimsLab } from './notebook/claims-lab';
 export type { OwnClaim } from './notebook/own-claim';
+export { type Reproduced, reproduce } from './notebook/reproduce';
 export { PLAN_LAB } from './plan-lab';
 export { recordedRuns } from './recorded-runs';
 export { CLAIMS } from './registry';

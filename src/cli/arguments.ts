@@ -1,8 +1,11 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { z } from 'zod';
 import { nearest, PARALLEL, type ParallelConfig, SPLITS } from '../config';
+import { ConfigError } from '../core';
+import type { Table } from '../figures';
 import type { LaunchOptions } from '../launch';
 import { type Link, type LinkName, type LinkNumbers, linkOf } from '../wire';
+import type { Output } from './io';
 
 /** Returns a parser of an option's value: an integer of at least `least`. */
 export function wholeNumber(least: number): (text: string) => number {
@@ -139,4 +142,32 @@ export function parseLink(text: string): Link {
 /** Returns a link in the numbers that `launch` accepts. */
 export function linkNumbers({ bytesPerSecond, latencySeconds }: Link): LinkNumbers {
   return { gbit: (bytesPerSecond * 8) / 1e9, latencyUs: latencySeconds * 1e6 };
+}
+
+/** The options that print a command's table in another form. */
+export interface TableOptions {
+  readonly csv?: boolean;
+  readonly latex?: boolean;
+}
+
+/** Adds the options that print a command's table in another form. */
+export function addTableOptions(command: Command): Command {
+  return command
+    .option('--csv', 'prints the table as CSV, with unformatted numbers')
+    .option('--latex', 'prints the table as a LaTeX tabular (package booktabs)');
+}
+
+/**
+ * Returns the form in which a command prints its table; undefined: in its usual form. Throws: CONFIG for more than one of --csv, --latex and
+ * --json.
+ */
+export function tableForm(
+  { csv = false, latex = false }: TableOptions,
+  { json }: Output,
+): ((table: Table) => string) | undefined {
+  const chosen = Object.entries({ '--csv': csv, '--latex': latex, '--json': json }).filter(([, is]) => is);
+  if (chosen.length > 1)
+    throw new ConfigError(`${chosen.map(([flag]) => flag).join(' and ')}: give only one of them`);
+  if (csv) return (table) => table.toCsv();
+  return latex ? (table) => table.toLatex() : undefined;
 }

@@ -67,6 +67,13 @@ export const COMMANDS: readonly ListedCommand[] = [
     load: async () => (await import('./recommend/command.js')).declareRecommend,
   },
   {
+    name: 'reproduce',
+    args: '[name]',
+    description:
+      'predicts published tables of times and memory again, and says which figures are inside the interval',
+    load: async () => (await import('./reproduce/command.js')).declareReproduce,
+  },
+  {
     name: 'models',
     description: 'lists the models that configs and plans know by name, with sizes and sources',
     load: async () => (await import('./plan/known-command.js')).declareModels,

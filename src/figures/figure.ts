@@ -1,10 +1,9 @@
-import { closeSync, writeFileSync } from 'node:fs';
-import { extname } from 'node:path';
-import { ConfigError, classOf, createOutputFile, DISPLAY, type DisplayBundle, ShardlabError } from '../core';
+import { DISPLAY, type DisplayBundle } from '../core';
 import type { DataFrame } from './frame';
 import { DARK, firstColumns, LIGHT, plain, safe, soft, strong, type Theme } from './grammar/ink';
 import type { Layout, Trace } from './grammar/plotly';
 import { MARGIN, STATIC_WIDTH, TEMPLATE } from './grammar/template';
+import { saveFile } from './save-file';
 import { toPng } from './static/png';
 import { type Drawing, toSvg } from './static/static-svg';
 import type { Table } from './table';
@@ -95,40 +94,18 @@ export function createFigure(figure: FigureWords): Figure {
   };
 }
 
-/** The contents of a saved figure, by the ending of the file's name. */
-const FORMATS: Readonly<Record<string, (parts: FigureParts, theme: Theme) => string | Buffer>> = {
-  '.png': (parts, theme) => toPng(toSvg(parts, theme)),
-  '.svg': toSvg,
-  '.json': (parts) => `${JSON.stringify(plotlyOf(parts))}\n`,
-  '.csv': ({ table }) => table.toCsv(),
-};
-
 function saveFigure(parts: FigureParts, file: string, { dark = false }: SaveOptions): void {
-  if (typeof file !== 'string')
-    throw new ConfigError(`save takes a file's name, as 'loss.png', not ${classOf(file)}`);
-  const contentOf = FORMATS[extname(file).toLowerCase()];
-  if (contentOf === undefined) {
-    const endings = Object.keys(FORMATS).join(', ');
-    throw new ConfigError(
-      `save: "${file}" has no known ending; choose one of ${endings}, as in fig.save('loss.png')`,
-    );
-  }
-  const content = contentOf(parts, dark ? DARK : LIGHT);
-  try {
-    const descriptor = createOutputFile(file);
-    try {
-      writeFileSync(descriptor, content);
-    } finally {
-      closeSync(descriptor);
-    }
-  } catch (cause) {
-    if (cause instanceof ShardlabError) throw cause;
-    const why = cause instanceof Error ? cause.message : String(cause);
-    throw new ShardlabError('IO', `the figure could not be saved to ${file}: ${why}`, {
-      cause,
-      details: { file },
-    });
-  }
+  const theme = dark ? DARK : LIGHT;
+  saveFile(file, {
+    noun: 'figure',
+    example: "fig.save('loss.png')",
+    formats: {
+      '.png': () => toPng(toSvg(parts, theme)),
+      '.svg': () => toSvg(parts, theme),
+      '.json': () => `${JSON.stringify(plotlyOf(parts))}\n`,
+      '.csv': () => parts.table.toCsv(),
+    },
+  });
 }
 
 function plotlyOf({ title, subtitle, data, layout }: FigureParts): PlotlyFigure {

@@ -2,6 +2,8 @@ import { anyText, instance, listOf, type OptionKinds, requireKind, requireOption
 import { DISPLAY, type DisplayBundle } from '../core';
 import { commonPrototype, type DataFrame, frameOf, rowsOf } from './frame';
 import { escapeHtml } from './grammar/ink';
+import { latexOf, markdownOf, type PrintedTable } from './printed-table';
+import { saveFile } from './save-file';
 
 /** A cell of a table; null is shown as a dash. */
 export type CellValue = string | number | boolean | null;
@@ -17,10 +19,17 @@ export interface Column {
   readonly align?: 'left' | 'right';
   readonly format?: (value: CellValue) => string;
   /**
+   * The unit of the column in LaTeX and Markdown: it is in the heading, and the cells are numbers without a unit. `size` is how
+   * much of the rows' values one unit is: { name: 'GB', size: 1e9 } for values in bytes. Default 1.
+   */
+  readonly unit?: { readonly name: string; readonly size?: number };
+  /**
    * Whether text is wrapped between words in HTML. Default: the last column is wrapped at any character, and other columns are
    * not wrapped.
    */
   readonly wraps?: boolean;
+  /** Whether the column is only in CSV and DataFrames, as a unit that the headings of other columns have. */
+  readonly isOnlyData?: boolean;
 }
 
 /** Makes the format of a column: numbers are shown by `format`, and all other values are shown as `otherwise`. */
@@ -39,6 +48,15 @@ export interface Table {
   toHtml(maxRows?: number): string;
   /** Returns CSV (RFC 4180): a heading with the keys, then unformatted values. */
   toCsv(): string;
+  /** Returns a LaTeX tabular (package booktabs) with all rows; units are in the headings. */
+  toLatex(): string;
+  /** Returns a Markdown table with all rows; units are in the headings. */
+  toMarkdown(): string;
+  /**
+   * Writes all rows into a file. The ending of the file's name chooses the form: .csv, .tex or .md. Throws: CONFIG for another
+   * ending, IO if the file cannot be written.
+   */
+  save(file: string): void;
   /** Returns the rows as a danfojs DataFrame; the first use loads the library, which takes seconds. */
   frame(): Promise<DataFrame>;
   [DISPLAY](): DisplayBundle;
@@ -65,10 +83,25 @@ export function createTable(rows: readonly TableRow[], options: TableOptions = {
     toText: (maxRows = 40) => textOf(table, maxRows),
     toHtml: (maxRows = 200) => htmlOf(table, maxRows),
     toCsv: () => csvOf(keys, rows),
+    toLatex: () => latexOf(printed(table)),
+    toMarkdown: () => markdownOf(printed(table)),
+    save: (file) => saveTable(file, table),
     frame: async () => shownAsTable(await frameOf(keys, rows)),
     [DISPLAY]: () => ({ 'text/html': table.toHtml(), 'text/plain': table.toText() }),
   };
   return table;
+}
+
+/** Writes a table, or what has a table's three forms, into a file. Throws: CONFIG and IO as `Table.save` does. */
+export function saveTable(
+  file: string,
+  { toCsv, toLatex, toMarkdown }: Pick<Table, 'toCsv' | 'toLatex' | 'toMarkdown'>,
+): void {
+  saveFile(file, {
+    noun: 'table',
+    example: "table.save('rows.csv')",
+    formats: { '.csv': toCsv, '.tex': toLatex, '.md': toMarkdown },
+  });
 }
 
 /** Makes a notebook show a DataFrame, and all DataFrames that are computed from it, as tables. */
@@ -118,6 +151,26 @@ function formatNumber(value: number): string {
   return Math.abs(rounded) >= 1000 ? rounded.toLocaleString('en-US') : String(rounded);
 }
 
+/** Returns a table's texts for LaTeX and Markdown. */
+function printed(table: Table): PrintedTable {
+  const { title, rows } = table;
+  const columns = shownColumns(table);
+  return {
+    title,
+    heads: columns.map(
+      ({ title: heading, key, unit }) => `${heading ?? key}${unit === undefined ? '' : ` (${unit.name})`}`,
+    ),
+    isRight: columns.map((column) => isRight(column, rows)),
+    rows: rows.map((row) => columns.map((column) => printedText(column, row))),
+  };
+}
+
+function printedText(column: Column, row: TableRow): string {
+  const value = row[column.key] ?? null;
+  if (column.unit === undefined) return cellText(column, row);
+  return typeof value === 'number' ? formatNumber(value / (column.unit.size ?? 1)) : String(value ?? '');
+}
+
 function isRight(column: Column, rows: readonly TableRow[]): boolean {
   if (column.align) return column.align === 'right';
   return rows.length > 0 && rows.every((row) => typeof (row[column.key] ?? 0) === 'number');
@@ -133,7 +186,14 @@ function csvOf(keys: readonly string[], rows: readonly TableRow[]): string {
   return `${lines.map((line) => line.map(field).join(',')).join('\n')}\n`;
 }
 
-function textOf({ title, columns, rows }: Table, maxRows: number): string {
+/** Returns the columns that readers see. */
+function shownColumns({ columns }: Table): readonly Column[] {
+  return columns.filter(({ isOnlyData }) => isOnlyData !== true);
+}
+
+function textOf(table: Table, maxRows: number): string {
+  const { title, rows } = table;
+  const columns = shownColumns(table);
   const shownRows = rows.slice(0, maxRows);
   const padded = columns.map((column) => {
     const cells = [column.title ?? column.key, ...shownRows.map((row) => cellText(column, row))];
@@ -160,7 +220,9 @@ const WRAPPED = 'white-space:normal;min-width:6em';
 const WRAPPED_LAST = 'white-space:normal;min-width:16em;overflow-wrap:anywhere';
 const LINE = 'border-bottom:1px solid rgba(128,128,128,.35)';
 
-function htmlOf({ title, columns, rows }: Table, maxRows: number): string {
+function htmlOf(table: Table, maxRows: number): string {
+  const { title, rows } = table;
+  const columns = shownColumns(table);
   const aligned = columns.map((column) => (isRight(column, rows) ? 'right' : 'left'));
   const line = (tag: 'td' | 'th', texts: readonly string[]): string => {
     const cells = texts.map((text, i) => {

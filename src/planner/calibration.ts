@@ -2,9 +2,9 @@
  * Constants of the time model that are in no specification. [Note: what was fitted on what]
  *
  * "Fitted" constants minimise a weighted sum of mean absolute relative errors over four sets of rows. Weight 1: the 720 rows of
- * vtrain-single-node-a100.json that the seeded shuffle of measured/judged-runs.ts puts into the fit. Weight 1/2: the 10
- * rows of test/data/megatron2021-table1.json. Weight 1/2: MPT's rows. Weight 1/8: TorchTitan's rows. Rows that are held out are
- * not in these sets (test/support/fsdp-layouts.ts). `npm run calibrate` runs the fit (Nelder-Mead); its results are rounded.
+ * measured/vtrain.json that the seeded shuffle of measured/column-tables.ts puts into the fit. Weight 1/2: the 10 rows of
+ * measured/megatron-table-1.json. Weight 1/2: MPT's rows. Weight 1/8: TorchTitan's rows. Rows that are held out are
+ * not in these sets (measured/column-tables.ts). `npm run calibrate` runs the fit (Nelder-Mead); its results are rounded.
  * "Set" constants come from the named sources, and the fit did not change them. The fit used no held-out row, but all rows were
  * known when the terms of the model were chosen.
  */

@@ -35,7 +35,7 @@ interface GenerationFacts {
  * (H100, H200; B200, B300, GB200, GB300; L40S): fp8 over bf16 in the same software (SGLang, TensorRT-LLM).
  *
  * [Note: sustained rate] Large 16-bit matmuls draw more power than H100's limit allows for long, so a training sustains less than
- * the rate of a short measurement. 0.86 is fitted on the half of MPT's runs on H100 that is not held out (test/support/fsdp-layouts.ts); in
+ * the rate of a short measurement. 0.86 is fitted on the half of MPT's runs on H100 that is not held out (measured/column-tables.ts); in
  * fp8, published trainings reach the measured rate. Runs on A100 show no such loss beyond `gemmEfficiency`; other generations are not fitted.
  */
 export const GENERATIONS: Readonly<Record<Generation, GenerationFacts>> = {

@@ -47,7 +47,12 @@ export { type KnobValues, type Turn, turnsOf } from './knobs';
 export { KNOWN_GPUS, KNOWN_MODELS, type KnownGpu } from './known';
 export { type AnyLayout, COUNTED, isPredicted, type Layout } from './layout';
 export type { Held } from './layout-of-config';
-export { judgedRuns } from './measured/judged-runs';
+export type {
+  PublishedName,
+  ReproducedRow,
+  TableSource,
+} from './measured/published-tables';
+export * as published from './measured/published-tables';
 export { reservableBytes } from './memory/allocator';
 export { type InferenceMemory, type InferenceRequest, inferenceMemory } from './memory/inference';
 export { predictMemory, predictStages } from './memory/predict-memory';

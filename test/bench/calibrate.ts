@@ -1,9 +1,7 @@
 import { accuracyOf } from '../../src/planner/accuracy';
 import { CALIBRATION, type Calibration } from '../../src/planner/calibration';
-import { type MeasuredLayout, vtrainLayouts } from '../../src/planner/measured/judged-runs';
+import { type ReproducedRow, reproducedRows } from '../../src/planner/measured/published-tables';
 import { predictTime } from '../../src/planner/time/predict-time';
-import { mptLayouts, torchtitanLayouts } from '../support/fsdp-layouts';
-import { megatronLayouts } from '../support/megatron-layouts';
 import { nelderMead } from './nelder-mead';
 
 /** The constants that [Note: what was fitted on what] calls fitted, with the largest value of each. */
@@ -18,13 +16,15 @@ const FITTED: Partial<Record<keyof Calibration, number>> = {
 
 /** Fits the constants again, starting from the stored ones, and prints them with their errors. scripts/calibrate.mjs runs this. */
 function main(rounds: number): void {
-  const sets = [
-    { name: 'vtrain', rows: vtrainLayouts(), weight: 1 },
-    { name: 'megatron2021 table 1', rows: megatronLayouts(), weight: 1 / 2 },
-    { name: 'mpt', rows: mptLayouts(), weight: 1 / 2 },
-    { name: 'torchtitan', rows: torchtitanLayouts(), weight: 1 / 8 },
-  ].map(({ name, rows, weight }) => {
-    const [fit, heldOut] = [false, true].map((wanted) => rows.filter((row) => row.heldOut === wanted));
+  const weights = [
+    { name: 'vtrain', weight: 1 },
+    { name: 'megatron-table-1', weight: 1 / 2 },
+    { name: 'mpt', weight: 1 / 2 },
+    { name: 'torchtitan', weight: 1 / 8 },
+  ] as const;
+  const sets = weights.map(({ name, weight }) => {
+    const rows = reproducedRows(name);
+    const [fit, heldOut] = [true, false].map((wanted) => rows.filter((row) => row.isFitted === wanted));
     return { name, weight, fit: fit ?? [], heldOut: heldOut ?? [] };
   });
   const names = Object.keys(FITTED) as (keyof Calibration)[]; // keys of FITTED are a calibration's
@@ -47,25 +47,26 @@ function main(rounds: number): void {
   process.stdout.write(`${lines.join('\n')}\n`);
 }
 
-function errorsOf(rows: readonly MeasuredLayout[], calibration: Calibration) {
+function errorsOf(rows: readonly ReproducedRow[], calibration: Calibration) {
   return accuracyOf(
-    rows.map(({ layout, seconds }) => ({
+    rows.map(({ layout, published }) => ({
       predicted: predictTime(layout, calibration).seconds,
-      measured: seconds,
+      measured: published,
     })),
   );
 }
 
-function mean(rows: readonly MeasuredLayout[], calibration: Calibration): number {
+function mean(rows: readonly ReproducedRow[], calibration: Calibration): number {
   return (
     rows.reduce(
-      (sum, { layout, seconds }) => sum + Math.abs(predictTime(layout, calibration).seconds / seconds - 1),
+      (sum, { layout, published }) =>
+        sum + Math.abs(predictTime(layout, calibration).seconds / published - 1),
       0,
     ) / rows.length
   );
 }
 
-function report(name: string, rows: readonly MeasuredLayout[], calibration: Calibration): string {
+function report(name: string, rows: readonly ReproducedRow[], calibration: Calibration): string {
   const { count, mean: error, median, worst, bias, pairsRanked } = errorsOf(rows, calibration);
   const percent = (share: number): string => `${(100 * share).toFixed(2)}%`;
   return `${name}, ${count}: mean error ${percent(error)}, median ${percent(median)}, worst ${percent(worst)}, bias ${percent(bias)}, pairs ranked right ${percent(pairsRanked)}`;

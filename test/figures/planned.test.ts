@@ -44,6 +44,8 @@ for (const name of [
   'time-breakdown',
   'ranked-layouts',
   'accuracy-few',
+  'reproduced-rows',
+  'reproduced-tables',
   'scaling-throughput',
 ]) {
   test(`${name}: the figure's words and data equal the golden file`, () => {

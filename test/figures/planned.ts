@@ -7,10 +7,17 @@ import type { Figure } from '../../src/figures/figure';
 import { accuracyFigure } from '../../src/figures/plans/accuracy-figure';
 import { planMemory } from '../../src/figures/plans/plan-memory';
 import { rankedLayouts } from '../../src/figures/plans/ranked-layouts';
+import { reproducedFigure } from '../../src/figures/plans/reproduced-figure';
+import { reproducedTable } from '../../src/figures/plans/reproduced-table';
 import { scalingCurve } from '../../src/figures/plans/scaling-curve';
 import { type TimeRow, timeBreakdown } from '../../src/figures/plans/time-breakdown';
 import { type WhatIfKnob, whatIfFigure } from '../../src/figures/plans/what-if';
 import type { MeasuredRun } from '../../src/planner/accuracy';
+import {
+  PUBLISHED_NAMES,
+  type PublishedName,
+  reproducedRows,
+} from '../../src/planner/measured/published-tables';
 import { predict } from '../../src/planner/predict';
 import type { Estimate } from '../../src/planner/prediction';
 import { type Recommendation, recommend } from '../../src/planner/recommend';
@@ -210,6 +217,15 @@ function searched(place: { readonly gpus: number; readonly hardware?: string }):
   return recommend(request, { predict, top: 5 });
 }
 
+/** Draws the published figures of these tables with the planner's predictions. */
+function reproduced(...names: readonly PublishedName[]): Figure {
+  const rows = names.flatMap(reproducedRows);
+  return reproducedFigure(rows, {
+    subtitle: 'Line: predicted interval.',
+    table: reproducedTable(rows, { title: '' }),
+  });
+}
+
 /** The planner's figures over ordinary and extreme rows, by name. */
 export function plannedFigures(): Record<string, Figure> {
   const [, second] = DOCUMENT_NAMES;
@@ -272,6 +288,10 @@ export function plannedFigures(): Record<string, Figure> {
       measuredRuns(6).map(({ baseline: _, ...run }) => ({ ...run, fitted: false })),
       { subtitle: 'This machine’s own runs.' },
     ),
+    'reproduced-rows': reproduced('fms-fsdp'),
+    'reproduced-memory': reproduced('torchtitan-h200'),
+    'reproduced-tables': reproduced('megatron-table-1', 'megatron-table-2', 'zero-table-1'),
+    'reproduced-all': reproduced(...PUBLISHED_NAMES),
     'ranked-layouts': rankedLayouts(searched({ gpus: 64 })),
     'ranked-none-fits': rankedLayouts(searched({ gpus: 1 })),
     'ranked-one': rankedLayouts({ ...searched({ gpus: 8 }), losses: [] }),

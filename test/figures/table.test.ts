@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { DISPLAY } from '../../src/core/display';
 import { createTable, shownAsTables, type Table } from '../../src/figures/table';
@@ -46,6 +49,82 @@ test('a notebook shows a table as HTML and text, with escaped markup and no colo
 
 test('CSV keeps raw values and quotes where necessary', () => {
   assert.equal(ranks.toCsv(), 'rank,pid,state,rss\n0,4711,idle,51200000\n1,4712,"in <allReduce>, #41",\n');
+});
+
+const awkward = createTable(
+  [
+    { name: 'a_b & 50% | $x$', seconds: 0.21834, bytes: 1.5e9, note: '≥ 2 × "µ" {~^}\\' },
+    { name: '[first], #2', seconds: null, bytes: 2048e9, note: 'two\nlines' },
+  ],
+  {
+    title: 'One & two',
+    columns: [
+      { key: 'name' },
+      { key: 'seconds', title: 'time', unit: { name: 's' }, format: () => '—' },
+      { key: 'bytes', title: 'memory', unit: { name: 'GB', size: 1e9 } },
+      { key: 'note' },
+    ],
+  },
+);
+
+test('LaTeX is a booktabs tabular with units in its heads, and every special character is escaped', () => {
+  assert.equal(
+    awkward.toLatex(),
+    [
+      '% One & two',
+      '% needs \\usepackage{booktabs}',
+      '\\begin{tabular}{lrrl}',
+      '\\toprule',
+      'name & time (s) & memory (GB) & note \\\\',
+      '\\midrule',
+      "a\\_b \\& 50\\% \\textbar{} \\$x\\$ & 0.2183 & 1.5 & $\\geq$ 2 $\\times$ ''$\\mu$'' \\{\\textasciitilde{}\\textasciicircum{}\\}\\textbackslash{} \\\\",
+      '{}[first], \\#2 &  & 2,048 & two lines \\\\',
+      '\\bottomrule',
+      '\\end{tabular}',
+      '',
+    ].join('\n'),
+  );
+});
+
+test('Markdown has units in its heads, escaped pipes, and one line per row', () => {
+  assert.equal(
+    awkward.toMarkdown(),
+    [
+      'One & two',
+      '',
+      '| name | time (s) | memory (GB) | note |',
+      '| --- | ---: | ---: | --- |',
+      '| a_b & 50% \\| $x$ | 0.2183 | 1.5 | ≥ 2 × "µ" {~^}\\ |',
+      '| [first], #2 |  | 2,048 | two<br>lines |',
+      '',
+    ].join('\n'),
+  );
+});
+
+test("a table is saved in the form of its file's ending; other endings are refused with the known ones", () => {
+  const folder = mkdtempSync(join(tmpdir(), 'shardlab-'));
+  try {
+    for (const [name, content] of [
+      ['a.csv', ranks.toCsv()],
+      ['a.tex', ranks.toLatex()],
+      ['a.MD', ranks.toMarkdown()],
+    ] as const) {
+      ranks.save(join(folder, name));
+      assert.equal(readFileSync(join(folder, name), 'utf8'), content);
+    }
+    assert.throws(() => ranks.save('a.xlsx'), {
+      code: 'CONFIG',
+      message:
+        /"a\.xlsx" has no known ending; choose one of \.csv, \.tex, \.md, as in table\.save\('rows\.csv'\)/,
+    });
+    assert.throws(() => ranks.save(3 as never), { code: 'CONFIG', message: /as 'rows\.csv', not 3/ });
+    assert.throws(() => ranks.save(join(folder, 'none', 'a.csv')), {
+      code: 'IO',
+      message: /the table could not/,
+    });
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });
 
 test('an empty table shows and exports only its title', () => {

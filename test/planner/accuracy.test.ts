@@ -2,23 +2,17 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Accuracy, accuracyOf } from '../../src/planner/accuracy';
 import type { Layout } from '../../src/planner/layout';
-import {
-  constantEfficiency,
-  type MeasuredLayout,
-  vtrainLayouts,
-} from '../../src/planner/measured/judged-runs';
-import { predict } from '../../src/planner/predict';
+import { constantEfficiency } from '../../src/planner/measured/constant-efficiency';
+import { type ReproducedRow, reproducedRows } from '../../src/planner/measured/published-tables';
 import { predictTime } from '../../src/planner/time/predict-time';
-import { mptLayouts, torchtitanLayouts } from '../support/fsdp-layouts';
-import { megatronLayouts } from '../support/megatron-layouts';
 
-const rows = vtrainLayouts();
-const held = rows.filter(({ heldOut }) => heldOut);
-const baseline = constantEfficiency(rows.filter(({ heldOut }) => !heldOut));
+const rows = reproducedRows('vtrain');
+const held = heldOut(rows);
+const baseline = constantEfficiency(rows.filter(({ isFitted }) => isFitted));
 
 test('on the held-out half of vTrain the mean error is at most 7.5%, and 95% of pairs are ranked right', (context) => {
   assert.equal(held.length, 720);
-  const ours = errors(held, (layout) => predictTime(layout).seconds);
+  const ours = errors(held);
   const simplest = errors(held, baseline);
   context.diagnostic(`held out: ${told(ours)}`);
   context.diagnostic(`constant efficiency: ${told(simplest)}`);
@@ -28,38 +22,33 @@ test('on the held-out half of vTrain the mean error is at most 7.5%, and 95% of 
 });
 
 test("Megatron-LM's table 1, on which some constants were fitted, is within 2.5% in the mean, and 6% each", (context) => {
-  const runs = megatronLayouts();
-  const found = errors(runs, (layout) => predictTime(layout).seconds);
-  context.diagnostic(`table 1: ${told(found)}`);
-  assert.ok(found.mean <= 0.025, told(found));
-  for (const { layout, seconds } of runs) {
-    const ratio = predictTime(layout).seconds / seconds;
-    assert.ok(Math.abs(ratio - 1) < 0.06, `${layout.model.name} on ${layout.gpus}: ${ratio.toFixed(3)}`);
-  }
+  const runs = reproducedRows('megatron-table-1');
+  const all = errors(runs);
+  context.diagnostic(`table 1: ${told(all)}`);
+  assert.ok(all.mean <= 0.025, told(all));
+  for (const { row, ratio } of runs) assert.ok(Math.abs(ratio - 1) < 0.06, `${row}: ${ratio.toFixed(3)}`);
 });
 
 test('FSDP of MPT and FSDP2 of Llama on A100: held-out halves are within 6% in the mean, in the right order', (context) => {
-  const sets = { mpt: mptLayouts(), torchtitan: torchtitanLayouts() };
-  const heldOut = (runs: readonly MeasuredLayout[]) => runs.filter((run) => run.heldOut);
-  const of = (runs: readonly MeasuredLayout[]) => errors(runs, (layout) => predictTime(layout).seconds);
+  const sets = { mpt: reproducedRows('mpt'), torchtitan: reproducedRows('torchtitan') };
   for (const [name, runs] of Object.entries(sets)) {
-    context.diagnostic(`${name}, held out: ${told(of(heldOut(runs)))}`);
-    context.diagnostic(`${name}, the other half: ${told(of(runs.filter((run) => !run.heldOut)))}`);
+    context.diagnostic(`${name}, held out: ${told(errors(heldOut(runs)))}`);
+    context.diagnostic(`${name}, the other half: ${told(errors(runs.filter(({ isFitted }) => isFitted)))}`);
   }
   assert.equal(sets.mpt.length, 78);
   assert.equal(sets.torchtitan.length, 8);
-  assert.ok(of(heldOut(sets.mpt)).mean <= 0.06);
+  assert.ok(errors(heldOut(sets.mpt)).mean <= 0.06);
   // 5.1% since recomputation stops early, which MPT's newer rows show; before, an error of recompute hid a part of this one.
-  assert.ok(of(heldOut(sets.torchtitan)).mean <= 0.055);
-  assert.ok(of(sets.mpt).pairsRanked >= 0.98);
+  assert.ok(errors(heldOut(sets.torchtitan)).mean <= 0.055);
+  assert.ok(errors(sets.mpt).pairsRanked >= 0.98);
 });
 
 test('80% intervals contain 70 to 90% of the held-out runs of all tables', (context) => {
-  const runs = [...held, ...[...mptLayouts(), ...torchtitanLayouts()].filter(({ heldOut }) => heldOut)];
-  const inside = runs.filter(({ layout, seconds }) => {
-    const { low, high } = predict(layout).seconds;
-    return low <= seconds && seconds <= high;
-  });
+  const runs = [
+    ...held,
+    ...(['mpt', 'torchtitan'] as const).flatMap((name) => heldOut(reproducedRows(name))),
+  ];
+  const inside = runs.filter(({ isInside }) => isInside);
   context.diagnostic(`${inside.length} of ${runs.length} inside`);
   assert.ok(inside.length >= 0.7 * runs.length && inside.length <= 0.9 * runs.length);
 });
@@ -74,8 +63,18 @@ test('parts of an iteration add up, and slower hardware never makes it shorter',
   }
 });
 
-function errors(runs: readonly MeasuredLayout[], seconds: (layout: Layout) => number): Accuracy {
-  return accuracyOf(runs.map((run) => ({ predicted: seconds(run.layout), measured: run.seconds })));
+function heldOut(runs: readonly ReproducedRow[]): readonly ReproducedRow[] {
+  return runs.filter(({ isFitted }) => !isFitted);
+}
+
+/** The errors of the planner's times, or of other times of the same layouts. */
+function errors(runs: readonly ReproducedRow[], seconds?: (layout: Layout) => number): Accuracy {
+  return accuracyOf(
+    runs.map(({ layout, published, predicted }) => ({
+      predicted: seconds?.(layout) ?? predicted,
+      measured: published,
+    })),
+  );
 }
 
 function told({ mean, median, worst, bias, pairsRanked }: Accuracy): string {

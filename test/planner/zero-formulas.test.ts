@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { parseTrainConfig } from '../../src/config/train-config';
+import { publishedRows } from '../../src/planner/measured/published-tables';
 import { predictStates, type ZeroStrategy } from '../support/formulas/zero-formulas';
 import { predictRun } from '../support/formulas/zero-units';
-import { testData } from '../support/paths';
 
 const PARAMS = 7_500_000_000;
 const GB = 1e9;
@@ -26,41 +25,25 @@ function stateGb(strategy: ZeroStrategy, world: number): number {
   return stateBytes / GB;
 }
 
-/** A column of the paper's table, and its strategy. */
-const COLUMNS = [
-  ['zero1_gb', 'ZERO_1'],
-  ['zero2_gb', 'ZERO_2'],
-  ['zero3_gb', 'FULL_SHARD'],
-] as const;
-
 test("the ZeRO paper's table 1 (bytes of states per device) is reproduced to one unit of the last printed digit", (t) => {
-  const [header = '', ...lines] = readFileSync(testData('zero_table1.csv'), 'utf8').trim().split(/\r?\n/);
-  const names = header.split(',');
+  const rows = publishedRows('zero-table-1');
   let worst = 0;
-  for (const line of lines) {
-    const cells = line.split(',');
-    const cell = (name: string): string => cells[names.indexOf(name)] ?? '';
-    for (const [column, strategy] of COLUMNS) {
-      const printed = cell(column);
-      const unit = 10 ** -(printed.split('.')[1] ?? '').length;
-      const units = [{ name: '', numParams: Number(cell('params_b')) * GB }];
-      const world = Number(cell('dp_degree'));
-      const { stateBytes } = predictStates({
-        units,
-        world,
-        strategy,
-        itemBytes: 2,
-        optimizerBytes: (n) => 12 * n,
-      });
-      const difference = Math.abs(stateBytes / GB - Number(printed));
-      assert.ok(difference <= unit, `${line}: ${strategy} is ${stateBytes / GB} GB`);
-      worst = Math.max(worst, difference / unit);
-    }
+  for (const { name, layout, stated } of rows) {
+    const printed = stated.gb ?? Number.NaN;
+    const unit = 10 ** -(String(printed).split('.')[1] ?? '').length;
+    const { stateBytes } = predictStates({
+      units: [{ name: '', numParams: layout.model.params }],
+      world: layout.gpus,
+      strategy: layout.strategy,
+      itemBytes: 2,
+      optimizerBytes: (n) => 12 * n,
+    });
+    const difference = Math.abs(stateBytes / GB - printed);
+    assert.ok(difference <= unit, `${name}: ${stateBytes / GB} GB`);
+    worst = Math.max(worst, difference / unit);
   }
-  assert.equal(lines.length, 18);
-  t.diagnostic(
-    `${3 * lines.length} figures; the farthest is ${worst.toFixed(2)} units of its last digit off`,
-  );
+  assert.equal(rows.length, 54);
+  t.diagnostic(`${rows.length} figures; the farthest is ${worst.toFixed(2)} units of its last digit off`);
 });
 
 test('for 7.5 billion parameters on 64 ranks the formulas give the figures of the ZeRO paper (figure 1)', () => {

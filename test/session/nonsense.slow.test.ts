@@ -91,6 +91,7 @@ function notebookCalls(run: sl.Run): Readonly<Record<string, (value: never) => u
     'plan.whatIf(v)': (v) => planned.whatIf(v),
     'plan.traffic(v)': (v) => counted.traffic(v),
     'sl.planner.advice(v)': (v) => sl.planner.advice(v),
+    'sl.planner.reproduce(v)': (v) => sl.planner.reproduce(v),
     'sl.lookup(v)': (v) => sl.lookup(v),
     'sl.readConfig(v)': (v) => sl.readConfig(v),
     'sl.readConfig(file, v)': (v) => sl.readConfig('none.yaml', v),

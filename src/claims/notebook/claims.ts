@@ -2,7 +2,15 @@ import { inspect } from 'node:util';
 import { withProgress } from '../../cell';
 import { anyText, either, listOf, ofKind, parseOptions, type ShapeOf } from '../../config';
 import { ConfigError, DISPLAY, type DisplayBundle, type Shown, shownAsText, withShown } from '../../core';
-import { counted, createTable, type DataFrame, type Figure, sessionGuesses, type Table } from '../../figures';
+import {
+  counted,
+  createTable,
+  type DataFrame,
+  type Figure,
+  saveTable,
+  sessionGuesses,
+  type Table,
+} from '../../figures';
 import { DOCUMENTS, type TableName } from '../claim';
 import type { ClaimEntry } from '../entry';
 import { claimsTable, countVerdicts, verdictText } from '../figures/claim-words';
@@ -107,15 +115,38 @@ export class Claims implements Iterable<ClaimResult> {
 
   /** Returns a Markdown table for a report, with one row per claim: documented, found, verdict and reason. */
   toMarkdown(): string {
-    const cells = this.table().rows.map(({ id, documented, found, why }, i) => {
-      const finding = this.results[i]?.finding;
-      return [`\`${id}\``, documented, found, finding === undefined ? '' : verdictText(finding), why];
+    return this.#report((id) => `\`${id}\``).toMarkdown();
+  }
+
+  /**
+   * Writes the claims into a file: all columns of `table()` into a .csv, the columns of a report into a .tex or .md.
+   * Throws: CONFIG for another ending, IO if the file cannot be written.
+   */
+  save(file: string): void {
+    const { toCsv } = this.table();
+    saveTable(file, {
+      toCsv,
+      toLatex: () => this.#report((id) => id).toLatex(),
+      toMarkdown: () => this.toMarkdown(),
     });
-    const head = ['claim', 'documented', 'found', 'verdict', 'why'];
-    const lines = [head, head.map(() => '---'), ...cells].map(
-      (row) => `| ${row.map((cell) => String(cell ?? '').replaceAll('|', '\\|')).join(' | ')} |`,
-    );
-    return `${lines.join('\n')}\n`;
+  }
+
+  /** Returns the columns of a report. */
+  #report(claimWord: (id: string) => string): Table {
+    const rows = this.table().rows.map(({ id, documented, found, why }, i) => {
+      const finding = this.results[i]?.finding;
+      const verdict = finding === undefined ? '' : verdictText(finding);
+      return {
+        claim: claimWord(String(id)),
+        documented: documented ?? '',
+        found: found ?? '',
+        verdict,
+        why: why ?? '',
+      };
+    });
+    return createTable(rows, {
+      columns: ['claim', 'documented', 'found', 'verdict', 'why'].map((key) => ({ key })),
+    });
   }
 
   /** Returns the table as a danfojs DataFrame; the first call loads danfojs (seconds). */

@@ -24,12 +24,13 @@ import {
   verdictText,
 } from '../../claims';
 import { ConfigError, ShardlabError } from '../../core';
-import { counted, createTable } from '../../figures';
+import { counted, createTable, type Table } from '../../figures';
+import { addTableOptions, type TableOptions, tableForm } from '../arguments';
 import { processorName } from '../doctor/checks';
 import { INSTALLATION } from '../install/kernelspec-folder';
 import { type ExitStatus, type Io, type Output, orFail, type Perform, progressOn } from '../io';
 
-interface ClaimsOptions {
+interface ClaimsOptions extends TableOptions {
   /** Whether new runs are made; false with --no-runs. */
   readonly runs: boolean;
   readonly record?: boolean;
@@ -39,7 +40,7 @@ interface ClaimsOptions {
 
 /** `shardlab claims`: checks the documents' statements again. The exit status is 1 if a verdict's evidence no longer holds. */
 export function declareClaims(command: Command, perform: Perform, io: Io): void {
-  command
+  addTableOptions(command)
     .argument('[id...]', "ids of claims; '*' stands for any text, as in wan.mem.*")
     .option('--no-runs', 'makes no new runs; uses the recorded results of earlier runs')
     .option('--record', 'stores the results of the runs, for --no-runs and notebooks')
@@ -52,27 +53,39 @@ export function declareClaims(command: Command, perform: Perform, io: Io): void 
       'shows one table of a document (memory, tuning, …) with the numbers of the recorded runs',
     );
   perform<ClaimsOptions>(command, async (ids, options, output) => {
+    const form = tableForm(options, output);
     const entries = selectClaims(CLAIMS, ids);
     if (options.mutate === true) return mutate(entries, output, io);
-    if (options.table !== undefined) return showTable(options.table, entries, output);
+    if (options.table !== undefined) return showTable(options.table, entries, output, form);
     if (options.record === true) requireOneMachine(entries, recordedRuns, processorName());
     const runs = options.runs || options.record === true ? await fresh(entries, io) : recordedRuns;
     if (options.record === true) requireQuiet(runs);
     if (options.record === true) output.note(`recorded in ${storeRecorded(runs)}`);
     const checks = checkClaims(entries, PLAN_LAB, runs);
-    output.answer(asJson(checks, runs), () => asText(checks));
+    output.answer(asJson(checks, runs), () =>
+      form === undefined
+        ? asText(checks)
+        : form(options.csv === true ? claimsTable(checks) : shortTable(checks)),
+    );
     const changed = checks.filter(({ holds }) => !holds);
     for (const { claim, change } of changed) output.note(`shardlab: ${claim.id} no longer holds: ${change}`);
     return changed.length === 0 ? 0 : 1;
   });
 }
 
-function showTable(name: string, entries: readonly ClaimEntry[], output: Output): ExitStatus {
+function showTable(
+  name: string,
+  entries: readonly ClaimEntry[],
+  output: Output,
+  form: ReturnType<typeof tableForm>,
+): ExitStatus {
   const inTable = claimsOfTable(name);
   const shown = entries.filter(({ claim }) => inTable.has(claim.id));
   const table = documentTable(name, surveyClaims(shown, PLAN_LAB, recordedRuns));
   const { title, rows } = table;
-  output.answer({ title, columns: table.columns.map(({ key }) => key), rows }, () => table.toText());
+  output.answer({ title, columns: table.columns.map(({ key }) => key), rows }, () =>
+    form === undefined ? table.toText() : form(table),
+  );
   return 0;
 }
 
@@ -168,6 +181,11 @@ function isJudged({ unjudged }: ClaimCheck): boolean {
 function asText(checks: readonly ClaimCheck[]): string {
   const [only] = checks;
   if (only !== undefined && checks.length === 1) return oneClaim(only);
+  return shortTable(checks).toText(checks.length);
+}
+
+/** Returns a table of the checks with the columns that fit on a page. */
+function shortTable(checks: readonly ClaimCheck[]): Table {
   const rows = claimsTable(checks).rows.map((row, i) => {
     const unjudged = checks[i]?.unjudged ?? '';
     return unjudged === ''
@@ -180,7 +198,7 @@ function asText(checks: readonly ClaimCheck[]): string {
   if (judged.length < checks.length) words.push(['not judged', checks.length - judged.length]);
   const counts = words.map(([verdict, count]) => `${count} ${verdict}`);
   const title = `${counted(checks.length, 'claim')}: ${counts.join(', ')}`;
-  return createTable(rows, { title, columns }).toText(checks.length);
+  return createTable(rows, { title, columns });
 }
 
 /** Returns the fields that only some verdicts have. */

@@ -4,6 +4,7 @@ import { createInterface } from 'node:readline';
 import type { Command } from 'commander';
 import { withSettings } from '../../config';
 import { ConfigError, openRegularFile, ShardlabError } from '../../core';
+import { createTable, type Table } from '../../figures';
 import {
   type Cost,
   costOf,
@@ -28,12 +29,19 @@ import {
 } from '../../planner';
 import { foreignOf } from '../../programs';
 import { type Plan, quietPlan } from '../../session';
-import { positiveNumber, setOption, wholeNumber } from '../arguments';
+import {
+  addTableOptions,
+  positiveNumber,
+  setOption,
+  type TableOptions,
+  tableForm,
+  wholeNumber,
+} from '../arguments';
 import type { Io, Output, Perform } from '../io';
 import { foreignReading } from '../read/foreign';
 import { readCalibration, readPrices } from './read-files';
 
-interface PlanCommandOptions {
+interface PlanCommandOptions extends TableOptions {
   readonly batch?: string;
   readonly hardware?: string;
   readonly gpus?: number;
@@ -49,7 +57,7 @@ interface PlanCommandOptions {
 
 /** `shardlab plan`: predicts time and memory of layouts as text, or line by line for programs (--batch). */
 export function declarePlan(command: Command, perform: Perform, io: Io): void {
-  command
+  addTableOptions(command)
     .argument(
       '[config...]',
       'TrainConfigs (YAML or JSON), presets, published models, files of other programs (shardlab read), or, after --, a command that launches a training',
@@ -73,6 +81,7 @@ export function declarePlan(command: Command, perform: Perform, io: Io): void {
     .option('--explain', 'says in five sentences what takes time and memory, and which change helps most')
     .addOption(setOption());
   perform<PlanCommandOptions>(command, async (configs, options, output) => {
+    const form = tableForm(options, output);
     const calibration = readCalibration(options.calibration, io.cwd);
     const { hardware, gpus, gpusPerNode, nic: nicGbit, exampleTokens, tokens } = options;
     const place = { hardware, gpus, gpusPerNode, nicGbit, exampleTokens };
@@ -94,22 +103,46 @@ export function declarePlan(command: Command, perform: Perform, io: Io): void {
       const planned = naming(name, () => quietPlan(input, place, { calibration }));
       for (const { says } of planned.assumed) output.note(`warning: ${name}: ${says}`);
       const cost = tokens === undefined ? undefined : costOf(planned, { tokens }, prices);
-      return { planned, cost, more: changesOf(planned, options.explain === true, prices) };
+      return { name, planned, cost, more: changesOf(planned, options.explain === true, prices) };
     });
-    const answers = plans.map(({ planned, cost, more }) => ({
-      ...planAnswer(undefined, planned.prediction),
-      ...readingAnswer(planned),
-      ...(cost === undefined ? {} : { cost: costAnswer(cost) }),
-      ...more,
-      layout: layoutAnswer(planned.layout),
-    }));
+    const answers = plans.map(answerOfPlan);
     output.answer(answers.length === 1 ? answers[0] : answers, () =>
-      plans
-        .map(({ planned, cost, more }) => [asText(planned, cost), ...Object.values(more).flat()].join('\n'))
-        .join('\n\n'),
+      form === undefined ? plans.map(textOfPlan).join('\n\n') : form(tableOf(plans)),
     );
     return 0;
   });
+}
+
+/** A plan, its cost, and the lines that options add. */
+interface NamedPlan {
+  readonly name: string;
+  readonly planned: Plan;
+  readonly cost: Cost | undefined;
+  readonly more: ReturnType<typeof changesOf>;
+}
+
+function answerOfPlan({ planned, cost, more }: NamedPlan): Readonly<Record<string, unknown>> {
+  return {
+    ...planAnswer(undefined, planned.prediction),
+    ...readingAnswer(planned),
+    ...(cost === undefined ? {} : { cost: costAnswer(cost) }),
+    ...more,
+    layout: layoutAnswer(planned.layout),
+  };
+}
+
+function textOfPlan({ planned, cost, more }: NamedPlan): string {
+  return [asText(planned, cost), ...Object.values(more).flat()].join('\n');
+}
+
+/** Returns the table of one plan, or one table of several plans by their names. */
+function tableOf(plans: readonly NamedPlan[]): Table {
+  const [only, ...others] = plans.map(({ planned }) => planned.table);
+  if (only !== undefined && others.length === 0) return only;
+  const rows = plans.flatMap(({ name, planned }) =>
+    planned.table.rows.map((row) => ({ plan: name, ...row })),
+  );
+  return createTable(rows, { columns: [{ key: 'plan' }, ...(only?.columns ?? [])] });
 }
 
 /** Returns the sentences of --explain; for a plan that does not fit, the nearest changes that make it fit. */
@@ -127,7 +160,7 @@ function changesOf(
 function checkBatch(
   file: string,
   configs: readonly string[],
-  { tokens, prices, set, explain }: PlanCommandOptions,
+  { tokens, prices, set, explain, csv, latex }: PlanCommandOptions,
 ): void {
   if (configs.length > 0)
     throw new ConfigError(`--batch ${file} and ${configs.join(', ')}: give only one of them`);
@@ -139,6 +172,10 @@ function checkBatch(
   if (explain === true)
     throw new ConfigError(
       '--explain and --batch: the answers to lines have numbers only; leave out one of the two options',
+    );
+  if (csv === true || latex === true)
+    throw new ConfigError(
+      `--${csv === true ? 'csv' : 'latex'} and --batch: the answers to lines are JSON; leave out one of the two options`,
     );
   if (set.length > 0)
     throw new ConfigError('--set and --batch: each line has its own settings; leave one of them out');

@@ -19,12 +19,12 @@ import {
   usdPerMillionTokens,
   withSequences,
 } from '../../planner';
-import { positiveNumber, wholeNumber } from '../arguments';
+import { addTableOptions, positiveNumber, type TableOptions, tableForm, wholeNumber } from '../arguments';
 import { type Io, type Output, type Perform, progressOn } from '../io';
 import { readModel, readPrices } from '../plan/read-files';
 import { foreignReading } from '../read/foreign';
 
-interface RecommendCommandOptions {
+interface RecommendCommandOptions extends TableOptions {
   readonly model: string;
   readonly hardware?: readonly string[];
   readonly gpus: GpuCounts;
@@ -57,7 +57,7 @@ function gpuCounts(text: string): GpuCounts {
 
 /** `shardlab recommend`: ranks the best layouts of a model, and says why other layouts are slower or do not fit. */
 export function declareRecommend(command: Command, perform: Perform, io: Io): void {
-  command
+  addTableOptions(command)
     .requiredOption(
       '--model <name>',
       'a published model, a number of parameters (7.5e9), or a file with its shape, a TrainConfig or settings of another program (shardlab read)',
@@ -90,6 +90,7 @@ export function declareRecommend(command: Command, perform: Perform, io: Io): vo
     .option('--top <n>', 'number of layouts to show', wholeNumber(1), 5)
     .option('--prices <file>', 'a file with the price of a GPU hour, in USD or CNY, for each name of a GPU');
   perform<RecommendCommandOptions>(command, async (_, options, output) => {
+    const form = tableForm(options, output);
     const prices = readPrices(options.prices, io.cwd) ?? PRICES;
     const request = requestOf(options, io, output);
     const recommendation = withProgressSync(
@@ -98,7 +99,9 @@ export function declareRecommend(command: Command, perform: Perform, io: Io): vo
       (progress) => recommend(request, { predict, prices, top: options.top, progress }),
       progressOn(io),
     );
-    output.answer(asJson(recommendation, prices), () => asText(recommendation));
+    output.answer(asJson(recommendation, prices), () =>
+      form === undefined ? asText(recommendation) : form(planTexts.recommendationTable(recommendation)),
+    );
     if (recommendation.ranked.length > 0) return 0;
     const [nearest] = recommendation.losses;
     output.note(`shardlab: nothing fits; ${nearest?.family} comes nearest: ${nearest?.why}`);

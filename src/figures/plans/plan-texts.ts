@@ -168,12 +168,22 @@ type PlanRow = Readonly<{
   share: number | null;
 }>;
 
+/** The units of columns in LaTeX and Markdown. */
+const SECONDS = { name: 's' };
+const GIGABYTES = { name: 'GB', size: 1e9 };
+const PERCENT = { name: '%', size: 0.01 };
+
 const PLAN_COLUMNS: readonly Column[] = [
   { key: 'of', title: '' },
   { key: 'cause' },
-  { key: 'seconds', title: 'time', align: 'right', format: numbers(formatSeconds, '') },
-  { key: 'bytes', align: 'right', format: numbers(formatBytes, '') },
-  { key: 'share', align: 'right', format: numbers((share) => `${(100 * share).toFixed(1)}%`, '') },
+  { key: 'seconds', title: 'time', align: 'right', format: numbers(formatSeconds, ''), unit: SECONDS },
+  { key: 'bytes', align: 'right', format: numbers(formatBytes, ''), unit: GIGABYTES },
+  {
+    key: 'share',
+    align: 'right',
+    format: numbers((share) => `${(100 * share).toFixed(1)}%`, ''),
+    unit: PERCENT,
+  },
 ];
 
 /** Makes a table of the memory in which a model generates text. */
@@ -193,7 +203,10 @@ export function inferenceTable(layout: Layout, memory: InferenceMemory): Table {
     `this ${fits ? 'fits' : 'does not fit'}; the cache has room for ${counted(mostTokens, 'token')}`;
   return createTable(rows, {
     title,
-    columns: [{ key: 'memory' }, { key: 'bytes', align: 'right', format: numbers(formatBytes) }],
+    columns: [
+      { key: 'memory' },
+      { key: 'bytes', align: 'right', format: numbers(formatBytes), unit: GIGABYTES },
+    ],
   });
 }
 
@@ -289,9 +302,15 @@ const LAYOUT_COLUMNS: readonly Column[] = [
   { key: 'family' },
   { key: 'hardware' },
   { key: 'layout' },
-  { key: 'seconds', title: 'iteration', align: 'right', format: numbers(formatSeconds, '') },
-  { key: 'atMost', title: 'up to', align: 'right', format: numbers(formatSeconds, '') },
-  { key: 'mfu', title: 'MFU', align: 'right', format: numbers((mfu) => `${(100 * mfu).toFixed(1)}%`, '') },
-  { key: 'peakBytes', title: 'peak', align: 'right', format: numbers(formatBytes, '') },
+  { key: 'seconds', title: 'iteration', align: 'right', format: numbers(formatSeconds, ''), unit: SECONDS },
+  { key: 'atMost', title: 'up to', align: 'right', format: numbers(formatSeconds, ''), unit: SECONDS },
+  {
+    key: 'mfu',
+    title: 'MFU',
+    align: 'right',
+    format: numbers((mfu) => `${(100 * mfu).toFixed(1)}%`, ''),
+    unit: PERCENT,
+  },
+  { key: 'peakBytes', title: 'peak', align: 'right', format: numbers(formatBytes, ''), unit: GIGABYTES },
   { key: 'why' },
 ];

@@ -23,7 +23,7 @@ const EACH_EXPERT: Readonly<
 
 /**
  * The CPU's time for a matmul in the loop of matmuls, or for a hook, divided by its time for an operator with PyTorch's dispatch
- * and autograd. The value is assumed; the trainings of test/data/training-measured.json were known when it was chosen.
+ * and autograd. The value is assumed; the trainings of measured/whole-trainings.json were known when it was chosen.
  */
 const BARE_CALL = 0.5;
 

@@ -126,6 +126,19 @@ export function shardsOfState(
   return shardedStates(layout).includes(state) ? layout.shards : 1;
 }
 
+/**
+ * Returns the bytes of parameters, gradients and optimizer states on a rank between steps, if every parameter is divided by data parallelism
+ * only. Source: Rajbhandari et al. 2020 (ZeRO), section 5.
+ */
+export function modelStateBytes(layout: Layout): Bytes {
+  const { parameter, gradient, optimizer } = stateBytesOf(layout);
+  const each =
+    parameter / shardsOfState(layout, 'parameter') +
+    gradient / shardsOfState(layout, 'gradient') +
+    optimizer / shardsOfState(layout, 'optimizer');
+  return layout.model.params * each;
+}
+
 /** Bytes per element of two float32 moments. */
 export const ADAM_BYTES = 8;
 /** Bytes per element of one float32 moment, momentum or maximum. */

@@ -303,7 +303,7 @@ const HOST_UPDATE_BYTES = 12;
 
 /**
  * Parameters that one rank's share of the CPU's cores updates per second. Fitted on Llama-3.1-8B with DeepSpeed's cpu_adam on 8
- * H200, sequences of 8192 tokens (test/data/training-measured.json); the runs on B200 and with longer sequences were held out.
+ * H200, sequences of 8192 tokens (measured/whole-trainings.json); the runs on B200 and with longer sequences were held out.
  */
 const HOST_UPDATES = 0.52e9;
 

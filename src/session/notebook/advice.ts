@@ -35,6 +35,7 @@ export function advice(grid: AdviceGrid = ADVICE_GRID): AdviceView {
     table,
     cases: (name) => adviceCases(named(findings, name)),
     frame: () => table.frame(),
+    save: table.save,
     toText: () => table.toText(),
     [DISPLAY]: () => table[DISPLAY](),
   };

@@ -140,6 +140,8 @@ export interface TableView {
   readonly table: Table;
   /** Returns the table as a danfojs DataFrame. */
   frame(): Promise<DataFrame>;
+  /** Writes the table into a .csv, .tex or .md file. Throws: CONFIG for another ending, IO if the file cannot be written. */
+  save(file: string): void;
   toText(): string;
   [DISPLAY](): DisplayBundle;
 }
@@ -235,6 +237,7 @@ export function tableView(table: Table, notes: readonly string[]): TableView {
   return {
     table,
     frame: () => table.frame(),
+    save: table.save,
     toText,
     [DISPLAY]: () => ({
       'text/html': `${table.toHtml()}<div>${notes.map(escapeHtml).join('<br>')}</div>`,

@@ -3,22 +3,31 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { accuracyOf } from '../../../src/planner/accuracy';
-import { predict } from '../../../src/planner/predict';
+import {
+  PUBLISHED_NAMES,
+  type ReproducedRow,
+  reproducedRows,
+  sourceOf,
+} from '../../../src/planner/measured/published-tables';
 import { ROOT } from '../../project/sources';
-import { type PublishedRun, publishedRuns } from '../../support/published-runs';
 
-interface Judged extends PublishedRun {
-  readonly predicted: number;
-  readonly measured: number;
-  readonly isInside: boolean;
+/** A published time, by the title of its table. */
+interface Judged extends ReproducedRow {
+  readonly title: string;
 }
 
-const judged = publishedRuns().flatMap((run): Judged[] => {
-  const { seconds, outside } = predict(run.layout);
-  if (outside.some((text) => text.includes('is not known'))) return [];
-  const isInside = seconds.low <= run.seconds && run.seconds <= seconds.high;
-  return [{ ...run, predicted: seconds.value, measured: run.seconds, isInside }];
-});
+/** Two pages of one project are one line of the table. */
+const TITLES: Readonly<Record<string, string>> = {
+  'torchtitan-h100': 'TorchTitan on H100 and H200',
+  'torchtitan-h200': 'TorchTitan on H100 and H200',
+  'ml-engineering': 'DeepSpeed',
+};
+
+const judged = PUBLISHED_NAMES.flatMap((name) =>
+  reproducedRows(name)
+    .filter(({ subject }) => subject === 'time')
+    .map((row): Judged => ({ ...row, title: TITLES[name] ?? sourceOf(name).title })),
+);
 const stacks = ['megatron', 'fsdp2', 'deepspeed'] as const;
 const ofStack = (stack: string): readonly Judged[] => judged.filter(({ layout }) => layout.stack === stack);
 
@@ -60,20 +69,22 @@ test('docs/explanation/planner.md has the errors by framework and table as they 
 function tables(): readonly (readonly [stack: string, table: string, runs: readonly Judged[]])[] {
   return stacks.flatMap((stack) => {
     const runs = ofStack(stack);
-    const names = [...new Set(runs.map(({ table }) => table))];
-    return names.map((name) => [stack, name, runs.filter(({ table }) => table === name)] as const);
+    const titles = [...new Set(runs.map(({ title }) => title))];
+    return titles.map((name) => [stack, name, runs.filter(({ title }) => title === name)] as const);
   });
 }
 
 function line(stack: string, table: string, runs: readonly Judged[]): string {
-  const { count, mean } = accuracyOf(runs);
+  const { count, mean } = accuracyOf(
+    runs.map(({ predicted, published }) => ({ predicted, measured: published })),
+  );
   const worst = ratios(runs).reduce((a, b) => (Math.abs(Math.log(b)) > Math.abs(Math.log(a)) ? b : a));
   const cells = [count, percent(mean, 1), medianRatio(runs).toFixed(2), worst.toFixed(2)];
   return `| ${[stack, table, ...cells, percent(insideShare(runs))].join(' | ')} |`;
 }
 
 function ratios(runs: readonly Judged[]): readonly number[] {
-  return runs.map(({ predicted, measured }) => predicted / measured).sort((a, b) => a - b);
+  return runs.map(({ ratio }) => ratio).sort((a, b) => a - b);
 }
 
 function medianRatio(runs: readonly Judged[]): number {

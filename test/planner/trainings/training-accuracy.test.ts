@@ -1,25 +1,19 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { accuracyOf } from '../../../src/planner/accuracy';
-import { predict } from '../../../src/planner/predict';
+import { publishedRows, reproducedRows } from '../../../src/planner/measured/published-tables';
 import { layoutOfLine } from '../../support/batch-lines';
-import { trainingLayouts } from '../../support/training-layouts';
 
 /** Errors above this need a named cause. */
 const FAR = 0.2;
 
-const runs = trainingLayouts().map(({ id, layout, seconds, cause }) => {
-  const { time, outside } = predict(layout);
-  return {
-    id,
-    kind: layout.model.moe === null ? 'dense' : 'MoE',
-    measured: seconds,
-    predicted: time.seconds,
-    cause,
-    isKnown: !outside.some((text) => text.includes('is not known')),
-  };
-});
-const known = runs.filter(({ isKnown }) => isKnown);
+const NAMES = ['megatron-bridge', 'internevo', 'nemo', 'ml-engineering'] as const;
+
+const known = NAMES.flatMap((name) => reproducedRows(name)).map((run) => ({
+  ...run,
+  kind: run.layout.model.moe === null ? 'dense' : 'MoE',
+  measured: run.published,
+}));
 
 test('published trainings that the planner says it knows are within 12% in the mean, dense and MoE alike', (context) => {
   const ofKind = (kind: string) => known.filter((run) => run.kind === kind);
@@ -36,14 +30,14 @@ test('published trainings that the planner says it knows are within 12% in the m
 });
 
 test('every published training that is more than 20% from its prediction has a named cause', () => {
-  for (const { id, measured, predicted, cause } of known) {
-    const error = predicted / measured - 1;
-    assert.ok(Math.abs(error) <= FAR || cause !== undefined, `${id}: ${(100 * error).toFixed(0)}%`);
+  for (const { row, ratio, cause } of known) {
+    const error = ratio - 1;
+    assert.ok(Math.abs(error) <= FAR || cause !== undefined, `${row}: ${(100 * error).toFixed(0)}%`);
   }
 });
 
 test('a plan says which published trainings it does not know', () => {
-  assert.equal(runs.length - known.length, 5);
+  assert.equal(NAMES.flatMap((name) => publishedRows(name)).length - known.length, 5);
   const request = (model: string, changes: object) => () =>
     layoutOfLine({ model, hardware: 'H100-80G', gpus: 256, batch: { micro: 1, global: 2048 }, ...changes });
   const megatron = { stack: 'megatron', strategy: 'ZERO_1' };

@@ -1,0 +1,91 @@
+/** A table as texts, for papers and reports. */
+export interface PrintedTable {
+  readonly title: string;
+  readonly heads: readonly string[];
+  /** Whether each column is aligned at its right end. */
+  readonly isRight: readonly boolean[];
+  readonly rows: readonly (readonly string[])[];
+}
+
+/**
+ * Returns a LaTeX tabular with the rules of booktabs. A title is a comment, because a caption belongs to the float around a
+ * tabular.
+ */
+export function latexOf({ title, heads, isRight, rows }: PrintedTable): string {
+  const line = (texts: readonly string[]): string => `${rowStart(texts.map(latexText).join(' & '))} \\\\`;
+  return [
+    ...(title === '' ? [] : [`% ${oneLine(title)}`]),
+    '% needs \\usepackage{booktabs}',
+    `\\begin{tabular}{${isRight.map((right) => (right ? 'r' : 'l')).join('')}}`,
+    '\\toprule',
+    line(heads),
+    '\\midrule',
+    ...rows.map(line),
+    '\\bottomrule',
+    '\\end{tabular}',
+    '',
+  ].join('\n');
+}
+
+/** Returns a Markdown table (GitHub's form); the title is a paragraph above it. */
+export function markdownOf({ title, heads, isRight, rows }: PrintedTable): string {
+  const line = (texts: readonly string[]): string => `| ${texts.join(' | ')} |`;
+  return [
+    ...(title === '' ? [] : [oneLine(title), '']),
+    line(heads.map(markdownText)),
+    line(isRight.map((right) => (right ? '---:' : '---'))),
+    ...rows.map((texts) => line(texts.map(markdownText))),
+    '',
+  ].join('\n');
+}
+
+function oneLine(text: string): string {
+  return text.replaceAll(/\s*[\r\n]+\s*/g, ' ');
+}
+
+/** Returns a cell of Markdown; a pipe would end the cell, and a line break the row. */
+function markdownText(text: string): string {
+  return text.replaceAll('|', '\\|').replaceAll(/\r?\n|\r/g, '<br>');
+}
+
+/** LaTeX for characters that mean something else in LaTeX, or that its usual fonts do not have. */
+const LATEX: Readonly<Record<string, string>> = {
+  '\\': '\\textbackslash{}',
+  '~': '\\textasciitilde{}',
+  '^': '\\textasciicircum{}',
+  '<': '\\textless{}',
+  '>': '\\textgreater{}',
+  '|': '\\textbar{}',
+  '"': "''",
+  '“': '``',
+  '”': "''",
+  '‘': '`',
+  '’': "'",
+  '—': '---',
+  '–': '--',
+  '…': '\\ldots{}',
+  '−': '$-$',
+  '×': '$\\times$',
+  '÷': '$\\div$',
+  '±': '$\\pm$',
+  '≤': '$\\leq$',
+  '≥': '$\\geq$',
+  '≈': '$\\approx$',
+  '→': '$\\rightarrow$',
+  µ: '$\\mu$',
+  '²': '$^2$',
+  '³': '$^3$',
+  '·': '$\\cdot$',
+};
+
+/** Returns a row that LaTeX does not read as an argument of the \\ before it, which may be followed by [length] or a star. */
+function rowStart(row: string): string {
+  return /^[[*]/.test(row) ? `{}${row}` : row;
+}
+
+function latexText(text: string): string {
+  return oneLine(text).replaceAll(
+    /[&%$#_{}]|[\\~^<>|"“”‘’—–…−×÷±≤≥≈→µ²³·]/g,
+    (character) => LATEX[character] ?? `\\${character}`,
+  );
+}
