@@ -20,6 +20,13 @@ test('docs/reference/reproduce.md has the tables and errors as they are computed
   else assert.equal(page, written, 'docs/reference/reproduce.md differs; `npm run golden` writes it anew');
 });
 
+test('the front page quotes the median error of held-out figures', () => {
+  const { table } = reproduce();
+  const [, median = 'missing'] = /\((\d\.\d%) for the [\d,]+ held out\)/.exec(table.title) ?? [];
+  for (const page of ['README.md', 'README.zh.md'])
+    assert.ok(readFileSync(join(repositoryRoot(), page), 'utf8').includes(median), `${page}: ${median}`);
+});
+
 test('without a name all tables are listed, with their errors and the number of figures inside', () => {
   const { table, rows, figure } = reproduce();
   const inside = rows.filter(({ isInside }) => isInside).length.toLocaleString('en-US');
