@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { type Clock, formatBytes, now, type Seconds } from '../core';
-import { escapeHtml } from '../figures';
+import { ink } from '../figures';
 import { currentDisplay, type DisplaySink, replacingDisplay } from './display';
 import type { MimeBundle } from './mime';
 
@@ -194,12 +194,15 @@ function durationText(seconds: Seconds): string {
 export function progressBundle(text: string, done: number, total: number, picture = ''): MimeBundle {
   const value = total === 0 ? '' : `value="${done}" max="${total}" `;
   const bar = `<progress ${value}style="width:12em;vertical-align:middle"></progress>`;
-  return { 'text/html': `<div>${bar} <code>${escapeHtml(text)}</code></div>${picture}`, 'text/plain': text };
+  return {
+    'text/html': `<div>${bar} <code>${ink.escapeHtml(text)}</code></div>${picture}`,
+    'text/plain': text,
+  };
 }
 
 function textBundle(text: string): MimeBundle {
   if (text === '') return { 'text/html': '', 'text/plain': '' };
-  return { 'text/html': `<div><code>${escapeHtml(text)}</code></div>`, 'text/plain': text };
+  return { 'text/html': `<div><code>${ink.escapeHtml(text)}</code></div>`, 'text/plain': text };
 }
 
 /** A line in a notebook or in a terminal. */

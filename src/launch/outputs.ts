@@ -7,7 +7,7 @@ import {
   shortenedBundle,
 } from '../cell';
 import { rankNames } from '../core';
-import { escapeHtml } from '../figures';
+import { ink } from '../figures';
 import type { RankError, RankEvent } from './control/messages';
 
 /** The output of one rank so far. */
@@ -152,7 +152,7 @@ interface Item {
 }
 
 function sectionHtml(section: OutputSection): string {
-  const title = `<div style="opacity:.65;font-size:90%">${escapeHtml(section.title)}</div>`;
+  const title = `<div style="opacity:.65;font-size:90%">${ink.escapeHtml(section.title)}</div>`;
   const parts = itemsOf(section).map(({ html }) => html);
   return `<div style="margin-bottom:.4em">${title}${parts.join('')}</div>`;
 }
@@ -192,7 +192,7 @@ function isRich(bundle: MimeBundle): boolean {
 }
 
 function pre(text: string, style: string): string {
-  return `<pre style="margin:0;${style}">${escapeHtml(text)}</pre>`;
+  return `<pre style="margin:0;${style}">${ink.escapeHtml(text)}</pre>`;
 }
 
 /** Time between two redraws while outputs arrive. */

@@ -3,8 +3,8 @@ import { ConfigError, DISPLAY, type DisplayBundle, shown } from '../../core';
 import {
   createTable,
   type DataFrame,
-  escapeHtml,
   type Figure,
+  ink,
   planFigures,
   reproducedTables,
   sessionGuesses,
@@ -150,7 +150,7 @@ function viewOf({
     save: table.save,
     frame: () => table.frame(),
     [DISPLAY]: () => ({
-      'text/html': `${table.toHtml()}<div>${notes.map(escapeHtml).join('<br>')}</div>`,
+      'text/html': `${table.toHtml()}<div>${notes.map(ink.escapeHtml).join('<br>')}</div>`,
       'text/plain': toText(),
     }),
   };

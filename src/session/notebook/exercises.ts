@@ -1,5 +1,5 @@
 import { DISPLAY, type DisplayBundle } from '../../core';
-import { escapeHtml } from '../../figures';
+import { ink } from '../../figures';
 import answers from './answers.json';
 
 type Answer = { readonly because: string } & (
@@ -76,6 +76,6 @@ function verdict(id: string, outcome: Verdict['outcome'], text: string): Verdict
     id,
     outcome,
     text,
-    [DISPLAY]: () => ({ 'text/html': `<div>${escapeHtml(line)}</div>`, 'text/plain': line }),
+    [DISPLAY]: () => ({ 'text/html': `<div>${ink.escapeHtml(line)}</div>`, 'text/plain': line }),
   };
 }

@@ -2,8 +2,8 @@ import { flagSchema, parseOptions, type TrainConfigInput } from '../../config';
 import { ConfigError, DISPLAY, type DisplayBundle, listed, warnOnce } from '../../core';
 import {
   type DataFrame,
-  escapeHtml,
   type Figure,
+  ink,
   type PlanMemoryOptions,
   planFigures,
   planTexts,
@@ -240,7 +240,7 @@ export function tableView(table: Table, notes: readonly string[]): TableView {
     save: table.save,
     toText,
     [DISPLAY]: () => ({
-      'text/html': `${table.toHtml()}<div>${notes.map(escapeHtml).join('<br>')}</div>`,
+      'text/html': `${table.toHtml()}<div>${notes.map(ink.escapeHtml).join('<br>')}</div>`,
       'text/plain': toText(),
     }),
   };

@@ -8,7 +8,7 @@ import {
   timeLeft,
 } from '../../cell';
 import { DISPLAY, median, now, type Seconds, type Shown, shownAsText, sumOf, withShown } from '../../core';
-import { counted, escapeHtml, type Figure, runFigures } from '../../figures';
+import { counted, type Figure, ink, runFigures } from '../../figures';
 import type { EvaluatedStep } from '../../launch';
 import type { StepResult } from '../../training';
 import type { ReplicaDrift } from './replicas';
@@ -130,7 +130,7 @@ function finalBundle(state: State, note: string | null): MimeBundle {
   const text = note === null ? progressText(state) : `${progressText(state)}  ${note}`;
   if (state.losses.length < LEAST_POINTS) return { 'text/plain': text };
   const curve = curveOf(state);
-  const bundle = (note === null ? curve : curve.withNote(escapeHtml(note)))[DISPLAY]();
+  const bundle = (note === null ? curve : curve.withNote(ink.escapeHtml(note)))[DISPLAY]();
   return { ...bundle, 'text/plain': `${text}\n${bundle['text/plain']}` };
 }
 
