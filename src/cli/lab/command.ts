@@ -47,7 +47,12 @@ async function lab(folder: string, options: LabCommandOptions, io: Io, output: O
     output.note('to have the kernel in your own Jupyter too: shardlab install');
   const executed = resolve(io.cwd, options.output ?? join(folder, 'executed'));
   const status = options.execute
-    ? await executeNotebooks(jupyter, [join(folder, QUICKSTART)], { output: executed })
+    ? await executeNotebooks(
+        jupyter,
+        [join(folder, QUICKSTART)],
+        { output: executed },
+        { progressToStderr: output.json },
+      )
     : await runJupyterLab(jupyter, {
         folder,
         notebook: QUICKSTART,

@@ -15,6 +15,9 @@ export interface JupyterPlace {
 /** Where executed notebooks go: into a folder, with an HTML each, or in place of the notebooks. */
 type Target = { readonly output: string } | { readonly inPlace: true };
 
+/** The file descriptors of this process's output. */
+const [STDOUT, STDERR] = [1, 2];
+
 /** Throws: ENGINE (a SetUpError) if a notebook does not exist. */
 export function requireNotebooks(paths: readonly string[]): void {
   const absent = paths.filter((path) => !existsSync(path));
@@ -23,21 +26,23 @@ export function requireNotebooks(paths: readonly string[]): void {
 }
 
 /**
- * Executes notebooks with this installation's kernel and without a browser. Returns the exit status: 1 if a cell failed. Throws:
+ * Executes notebooks with this installation's kernel and without a browser; the progress is on stdout. Returns the exit status: 1 if a cell failed. Throws:
  * ENGINE if a notebook does not exist.
  */
 export function executeNotebooks(
   { python, env }: JupyterPlace,
   notebooks: readonly string[],
   target: Target,
+  { progressToStderr = false } = {},
 ): Promise<number> {
   requireNotebooks(notebooks);
   const place = 'output' in target ? ['--output', target.output] : ['--in-place'];
   const args = [PROGRAM, '--watch-parent', '--kernel=shardlab', ...place, ...notebooks];
-  const child = spawn(python, args, { env, stdio: ['pipe', 'inherit', 'inherit'], detached: true });
-  child.stdin.on('error', () => {});
+  const progress = progressToStderr ? STDERR : STDOUT;
+  const child = spawn(python, args, { env, stdio: ['pipe', progress, STDERR], detached: true });
+  child.stdin?.on('error', () => {});
   // When the child's standard input ends (also because this process ends), the child ends its kernel and itself.
-  const end = (): void => void child.stdin.end();
+  const end = (): void => void child.stdin?.end();
   const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
   for (const signal of signals) process.on(signal, end);
   return new Promise((resolve, reject) => {
