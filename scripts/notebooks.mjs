@@ -11,7 +11,8 @@ import { writeTutorial } from './lib/tutorial.mjs';
 await runMain(async () => {
   const named = process.argv.slice(2).map((path) => resolve(path));
   const absent = named.filter((path) => !existsSync(path));
-  if (absent.length > 0) throw new StepError(`No such notebook: ${absent.join(', ')}`, 'name one that exists');
+  if (absent.length > 0)
+    throw new StepError(`No such notebook: ${absent.join(', ')}`, 'name one that exists');
   // A Chinese notebook is not executed: it gets the code cells and outputs of the English one.
   for (const path of named.filter(isChinese)) storePair(englishPath(path));
   const wanted = named.length > 0 ? named.filter((path) => !isChinese(path)) : notebookFiles();

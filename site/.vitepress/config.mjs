@@ -51,7 +51,10 @@ export default {
       label: '中文',
       lang: 'zh-CN',
       themeConfig: {
-        nav: nav([['教程', '/zh/tutorial'], '操作指南', '参考', 'API', '图例', '规划器'], '/zh/documentation'),
+        nav: nav(
+          [['教程', '/zh/tutorial'], '操作指南', '参考', 'API', '图例', '规划器'],
+          '/zh/documentation',
+        ),
         sidebar: { '/zh/': sideBar('docs/zh/index.md'), '/': sideBar('docs/index.md') },
         outline: { level: [2, 3], label: '本页目录' },
         docFooter: { prev: '上一页', next: '下一页' },

@@ -51,7 +51,13 @@ const relativeFiles = (folder, ending) =>
     .filter((file) => file.endsWith(ending) && !file.includes('.ipynb_checkpoints'))
     .map((file) => relative(root, file));
 
-const markdownFiles = () => [...relativeFiles('docs', '.md'), 'README.md', 'README.zh.md', 'CHANGELOG.md', 'CONTRIBUTING.md'];
+const markdownFiles = () => [
+  ...relativeFiles('docs', '.md'),
+  'README.md',
+  'README.zh.md',
+  'CHANGELOG.md',
+  'CONTRIBUTING.md',
+];
 const notebookPaths = () => relativeFiles('notebooks', '.ipynb');
 
 /** The path on the site of a page or notebook of the clone; undefined: it has none. */
