@@ -1,11 +1,12 @@
-import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readFileSync, realpathSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { notebookText } from './lean-notebook.mjs';
 import { filesBelow, root } from './places.mjs';
 
 /**
  * Writes the notebooks that the package contains to build/notebooks, if they have changed: without outputs, which the user's run
- * makes, except in notebooks that need PyTorch, which the user may not have; and without links to files of the clone.
+ * makes, except in notebooks that need PyTorch, which the user may not have; and without links to files of the clone. The folder
+ * `texts`, on which notebooks train, is a link in the clone, and files in the package.
  */
 export function packNotebooks(build) {
   const folder = join(build, 'notebooks');
@@ -13,8 +14,13 @@ export function packNotebooks(build) {
     (file) => file.endsWith('.ipynb') && !file.includes('.ipynb_checkpoints'),
   );
   const names = new Set(notebooks.map((file) => basename(file)));
-  for (const file of filesBelow(folder)) if (!names.has(basename(file))) rmSync(file);
+  for (const file of filesBelow(folder)) {
+    if (file.endsWith('.ipynb') && !names.has(basename(file))) rmSync(file);
+  }
   mkdirSync(folder, { recursive: true });
+  const texts = join(folder, 'texts');
+  rmSync(texts, { recursive: true, force: true });
+  cpSync(realpathSync(join(root, 'notebooks', 'texts')), texts, { recursive: true });
   for (const file of notebooks) {
     const target = join(folder, basename(file));
     const written = statSync(target, { throwIfNoEntry: false });

@@ -75,6 +75,8 @@ async function vendorTfjs(modules, { name: short, types = [], assets = [] }) {
     external: ['@tensorflow/*', 'node-fetch'],
     logLevel: 'warning',
   });
+  const bundle = join(to, 'dist', 'bundle.js');
+  writeFileSync(bundle, withOwnNames(readFileSync(bundle, 'utf8'), readFileSync(join(from, main), 'utf8')));
   const parts = [name, version, main].map((part) => `'${part}'`).join(', ');
   const script = `module.exports = require('../../one-copy.cjs').oneCopy(${parts}, () => require('./bundle.js'));\n`;
   writeFileSync(join(to, main), script);
@@ -82,6 +84,17 @@ async function vendorTfjs(modules, { name: short, types = [], assets = [] }) {
   for (const [file, text] of declarations(entries, name, from)) write(join(to, relative(from, file)), text);
   for (const file of assets) copy(join(from, 'dist', file), join(to, 'dist', file));
   writePackage(modules, name, { main, types: types[0] });
+}
+
+/**
+ * Gives constructors their names of the source again, because messages show them. tfjs writes a class as `X = function () { function
+ * X() {} … }`, and esbuild calls the inner function X2. A numbered name that the source itself has stays.
+ */
+function withOwnNames(bundle, source) {
+  const written = new Set(source.match(/\b[A-Z]\w*\b/g));
+  return bundle.replaceAll(/\b([A-Z][A-Za-z]*)[2-9]\b/g, (numbered, name) =>
+    written.has(name) && !written.has(numbered) ? name : numbered,
+  );
 }
 
 /** What declarations name of packages that shardlab does not contain, and what stands there instead. */

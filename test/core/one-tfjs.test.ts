@@ -34,3 +34,10 @@ test("an import of the user's tfjs in a module has the names and the functions o
     import('@tensorflow/tfjs-core').then((theirs) => console.log(theirs.add === ours.add, theirs.default.Tensor === ours.Tensor));`);
   assert.equal(said, 'true true');
 });
+
+test('functions and classes of tfjs have the names that they have in its own packages', () => {
+  const said = printed(`const ours = require(${OURS});
+    const names = ['Tensor', 'Variable', 'TensorBuffer', 'SGDOptimizer', 'LayersModel', 'Sequential'];
+    console.log(names.map((name) => ours[name].name).join());`);
+  assert.equal(said, 'Tensor,Variable,TensorBuffer,SGDOptimizer,LayersModel,Sequential');
+});

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { importScript } from '../project/scripts';
 import { ROOT } from '../project/sources';
+import { readNotebook } from './executed';
 
 interface Tutorial {
   writeTutorial(page: string): void;
@@ -35,4 +36,13 @@ test('the tutorial lists each notebook with its question, and with the time and 
     rows.every((row) => /\| \d+ \| [\d.]+ GB \|$/.test(row)),
     rows.join('\n'),
   );
+});
+
+test('cells read no file outside of the folder of notebooks, which `shardlab lab` copies', () => {
+  const folder = join(ROOT, 'notebooks');
+  for (const name of readdirSync(folder).filter((file) => file.endsWith('.ipynb'))) {
+    for (const { cell_type: type, source } of readNotebook(join(folder, name)).cells) {
+      if (type === 'code') assert.doesNotMatch([source].flat().join(''), /['"`]\.\.\//, name);
+    }
+  }
 });

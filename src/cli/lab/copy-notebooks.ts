@@ -1,4 +1,4 @@
-import { copyFileSync, existsSync, readdirSync, readFileSync } from 'node:fs';
+import { copyFileSync, cpSync, existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { makeFolder, ShardlabError } from '../../core';
 import { orFail } from '../io';
@@ -12,7 +12,10 @@ export interface CopiedNotebooks {
   readonly kept: readonly string[];
 }
 
-/** Copies all notebooks of a folder into another one, which is made, and overwrites none. Throws: IO if the folder cannot be written. */
+/** The folder of texts on which notebooks train. */
+const TEXTS = 'texts';
+
+/** Copies all notebooks of a folder, and its texts, into another one, which is made, and overwrites none. Throws: IO if the folder cannot be written. */
 export function copyNotebooks(from: string, to: string): CopiedNotebooks {
   const names = existsSync(from) ? readdirSync(from).filter((name) => name.endsWith('.ipynb')) : [];
   const isThere = (name: string): boolean => existsSync(join(to, name));
@@ -24,6 +27,8 @@ export function copyNotebooks(from: string, to: string): CopiedNotebooks {
     () => {
       makeFolder(to);
       for (const name of copied) copyFileSync(join(from, name), join(to, name));
+      const texts = join(from, TEXTS);
+      if (existsSync(texts)) cpSync(texts, join(to, TEXTS), { recursive: true, force: false });
     },
     (reason, cause) =>
       new ShardlabError(
