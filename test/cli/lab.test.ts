@@ -15,6 +15,8 @@ mkdirSync(ours);
 for (const name of ['00-a.ipynb', '01-b.ipynb', '02-c.ipynb'])
   writeFileSync(join(ours, name), `{"of": "${name}"}`);
 writeFileSync(join(ours, 'other.txt'), '');
+mkdirSync(join(ours, 'texts'));
+writeFileSync(join(ours, 'texts', 'a.md'), 'a');
 
 test('lab copies the notebooks, and never overwrites one that is there', () => {
   const theirs = join(folder, 'theirs');
@@ -24,10 +26,12 @@ test('lab copies the notebooks, and never overwrites one that is there', () => {
     kept: [],
   });
   writeFileSync(join(theirs, '01-b.ipynb'), 'mine');
+  writeFileSync(join(theirs, 'texts', 'a.md'), 'mine');
   rmSync(join(theirs, '02-c.ipynb'));
   const again = copyNotebooks(ours, theirs);
   assert.deepEqual(again, { copied: ['02-c.ipynb'], same: ['00-a.ipynb'], kept: ['01-b.ipynb'] });
   assert.equal(readFileSync(join(theirs, '01-b.ipynb'), 'utf8'), 'mine');
+  assert.equal(readFileSync(join(theirs, 'texts', 'a.md'), 'utf8'), 'mine');
   assert.equal(
     copiedText(again, theirs),
     `notebooks in ${theirs}: 1 copied; 1 were there; ` +
@@ -56,11 +60,11 @@ test('without a Python with JupyterLab, lab copies nothing and says what to inst
 
 test('the packed notebooks have code and no outputs, except those that need PyTorch', () => {
   const packed = join(repositoryRoot(), 'build', 'notebooks');
-  const names = readdirSync(packed);
-  assert.deepEqual(
-    names,
-    readdirSync(join(repositoryRoot(), 'notebooks')).filter((name) => name.endsWith('.ipynb')),
-  );
+  const own = join(repositoryRoot(), 'notebooks');
+  const isNotebook = (name: string): boolean => name.endsWith('.ipynb');
+  const names = readdirSync(packed).filter(isNotebook);
+  assert.deepEqual(names, readdirSync(own).filter(isNotebook));
+  assert.deepEqual(readdirSync(join(packed, 'texts')), readdirSync(join(own, 'texts')));
   const withOutputs = names.filter((name) => {
     const { cells } = JSON.parse(readFileSync(join(packed, name), 'utf8'));
     return cells.some(({ outputs = [] }: { outputs?: readonly unknown[] }) => outputs.length > 0);
