@@ -18,6 +18,9 @@ const nav = ([tutorial, howTo, reference, api, gallery, planner], documentation)
   { text: planner, link: '/planner/index.html', target: '_self' },
 ];
 
+/** The path below which the site is served. */
+const base = process.env.SHARDLAB_SITE_BASE ?? '/';
+
 export default {
   title: 'shardlab',
   description:
@@ -25,7 +28,8 @@ export default {
   srcDir: 'pages',
   outDir: '../build/site',
   cacheDir: '../build/site-cache',
-  base: process.env.SHARDLAB_SITE_BASE ?? '/',
+  base,
+  head: [['link', { rel: 'icon', href: `${base}logo.svg` }]],
   lastUpdated: false,
   ignoreDeadLinks: [/^\/api\//, /^\/planner\//],
   markdown: {
@@ -61,5 +65,6 @@ export default {
       },
     },
   },
-  themeConfig: { search: { provider: 'local' }, outline: [2, 3] },
+  // Most pages are in English only, so a change of the language leads to the front page.
+  themeConfig: { search: { provider: 'local' }, outline: [2, 3], i18nRouting: false, logo: '/logo.svg' },
 };

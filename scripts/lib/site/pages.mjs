@@ -32,6 +32,7 @@ export function writePages(folder) {
     mkdirSync(dirname(target), { recursive: true });
     copyFileSync(file, target);
   }
+  write('public/logo.svg', readFileSync(join(root, 'src', 'cli', 'install', 'logos', 'logo-svg.svg')));
   write('adr/index.md', decisions());
   const figures = notebookPaths().flatMap((path) => {
     const { markdown, pictures, figures } = notebookPage(
