@@ -15,7 +15,9 @@ export function notebookPage(path, notebook) {
     if (cell.cell_type === 'markdown') page.lines.push(source, '');
     else addCode(page, cell, source);
   }
-  const start = `\`notebooks/${path.replace(/^notebooks\//, '')}\`, as it was executed. Figures are interactive when you run the notebook.`;
+  const start = path.endsWith('.zh.ipynb')
+    ? `\`${path}\` 及其执行结果。运行笔记本时，图是可交互的。`
+    : `\`${path}\`, as it was executed. Figures are interactive when you run the notebook.`;
   const [first = '', ...rest] = page.lines.join('\n').split('\n');
   const markdown = `${[first, '', `*${start}*`, ...rest].join('\n').trimEnd()}\n`;
   return { name, markdown, pictures: page.pictures, figures: page.figures };
