@@ -32,6 +32,7 @@ const NOTEBOOK = [
     'put',
     'readConfig',
     'lookup',
+    'reproduce',
   ],
   ...['steps', 'addCallback', 'log'],
   ...['plot', 'get', 'evaluate', 'sample', 'experts', 'sampleVideo', 'savePretrained', 'export', 'parity'],
