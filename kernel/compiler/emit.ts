@@ -21,7 +21,11 @@ const META = '__importMeta';
 export function replTransformer(end: number): ts.TransformerFactory<ts.SourceFile> {
   return (context) => (file) => {
     const own = file.statements.filter(
-      (statement) => !ts.isExportDeclaration(statement) && ts.getOriginalNode(statement).pos < end,
+      // An empty statement has no value, and would be the last one of a cell that ends in ';' and a new line.
+      (statement) =>
+        !ts.isExportDeclaration(statement) &&
+        !ts.isEmptyStatement(statement) &&
+        ts.getOriginalNode(statement).pos < end,
     );
     const visit = nestedVisitor(context);
     const functions: ts.Statement[] = [];

@@ -6,6 +6,8 @@ import { isSection, type Settings, withSetting } from './settings';
 export interface Link {
   readonly settings: Settings;
   readonly tokens: number | null;
+  /** Parts of the address that are no setting, as they are written there. */
+  readonly unread?: readonly string[];
 }
 
 /** The key of a link that is no setting. */
@@ -23,14 +25,19 @@ export function hashOf({ settings, tokens }: Link): string {
 export function linkOf(hash: string): Link {
   let settings: Settings = {};
   let tokens: number | null = null;
+  const unread: string[] = [];
   for (const pair of hash.replace(/^#/, '').split('&')) {
     const [path = '', ...rest] = pair.split('=');
-    if (!/^\w+(\.\w+)*$/.test(path) || rest.length === 0) continue;
+    if (!/^\w+(\.\w+)*$/.test(path) || rest.length === 0) {
+      if (pair !== '') unread.push(pair);
+      continue;
+    }
     const value = parsedValue(unescapedValue(rest.join('=')));
-    if (path === TOKENS) tokens = typeof value === 'number' && value > 0 ? value : null;
-    else settings = withSetting(settings, path, value);
+    if (path !== TOKENS) settings = withSetting(settings, path, value);
+    else if (typeof value === 'number' && value > 0) tokens = value;
+    else unread.push(pair);
   }
-  return { settings, tokens };
+  return unread.length === 0 ? { settings, tokens } : { settings, tokens, unread };
 }
 
 /** Returns each setting that is no section, with its path. Names of settings have no dots; a section with other keys is one value. */

@@ -39,14 +39,15 @@ function start(): void {
   };
 
   /** Shows a plan, or what is wrong with it beside the last plan that could be made. */
-  function show(next: Link): void {
+  function show({ unread = [], ...next }: Link): void {
     link = next;
     history.replaceState(null, '', `#${hashOf(link)}`);
     const { made, faults } = attempt(link.settings);
     if (made !== undefined) planned = made;
     form.show(link.settings, made?.layout);
     showTexts(link);
-    showFaults(form.showFaults(faults), faults.length > 0, planned !== undefined);
+    const lost = unread.map((part) => ({ message: `The address has a part that is no setting: ${part}` }));
+    showFaults([...lost, ...form.showFaults(faults)], faults.length > 0, planned !== undefined);
     if (made !== undefined) showPlan(made, link, apply);
   }
 
@@ -67,7 +68,8 @@ function start(): void {
 /** Returns the plan that the address holds; undefined: it has no setting. */
 function linkHere(): Link | undefined {
   const link = linkOf(location.hash);
-  return Object.keys(link.settings).length === 0 ? undefined : link;
+  if (Object.keys(link.settings).length > 0) return link;
+  return link.unread === undefined ? undefined : { ...FIRST, unread: link.unread };
 }
 
 function attempt(settings: Settings): { readonly made?: PlannedInput; readonly faults: readonly Fault[] } {
@@ -102,7 +104,7 @@ let later: ReturnType<typeof setTimeout> | undefined;
 const DELAY_MS = 30;
 
 /** Shows faults that are at no field, and whether the plan below is an older one. */
-function showFaults(others: readonly Fault[], isWrong: boolean, hasPlan: boolean): void {
+function showFaults(others: readonly Pick<Fault, 'message'>[], isWrong: boolean, hasPlan: boolean): void {
   const says = hasPlan
     ? 'The plan below is the last one that could be made.'
     : 'There is no plan yet: correct the settings.';
@@ -110,7 +112,7 @@ function showFaults(others: readonly Fault[], isWrong: boolean, hasPlan: boolean
     ...others.map(({ message }) => el('p', {}, message)),
     ...(isWrong ? [el('p', {}, says)] : []),
   );
-  byId('faults').hidden = !isWrong;
+  byId('faults').hidden = !isWrong && others.length === 0;
   byId('result').classList.toggle('old', isWrong);
   byId('result').hidden = !hasPlan;
 }

@@ -1,7 +1,8 @@
 import { formatBytes, formatSeconds } from '../../src/core';
-import { type Change, type PlannedInput, peakInBytes } from '../../src/planner';
+import { type Change, type PlannedInput, peakInBytes, reservableBytes } from '../../src/planner';
 import { el, table } from './dom';
 import type { Proposals } from './plan';
+import { fitWords } from './result';
 
 /** The number of changes that are shown before "show all". */
 const MOST_SHOWN = 8;
@@ -47,7 +48,8 @@ function row(
   apply: (change: Change) => void,
 ): readonly (Node | string)[] {
   const { seconds, memory, fits } = change.prediction;
-  const [peak, peakBefore] = [peakInBytes(memory).value, peakInBytes(before.memory).value];
+  const { value: peak, low, high } = peakInBytes(memory);
+  const peakBefore = peakInBytes(before.memory).value;
   const button = el(
     'button',
     { type: 'button', 'aria-label': `apply ${change.words}`, click: () => apply(change) },
@@ -57,7 +59,7 @@ function row(
     change.words,
     el('span', {}, `${formatSeconds(seconds.value)} `, difference(seconds.value / before.seconds.value)),
     el('span', {}, `${formatBytes(peak)} `, difference(peak / peakBefore)),
-    el('span', { class: fits ? 'yes' : 'no' }, fits ? 'yes' : 'no'),
+    el('span', { class: fits ? 'yes' : 'no' }, fitWords(fits, low, high, reservableBytes(change.layout))),
     button,
   ];
 }

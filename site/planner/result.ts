@@ -61,7 +61,7 @@ function card(name: string, value: string, aside: string, mark = ''): readonly H
 }
 
 /** Says whether the plan fits; if the usable memory is inside the interval, only probably. */
-function fitWords(fits: boolean, low: number, high: number, usable: number): string {
+export function fitWords(fits: boolean, low: number, high: number, usable: number): string {
   if (fits) return high <= usable ? 'yes' : 'probably';
   return low > usable ? 'no' : 'probably not';
 }

@@ -8,11 +8,12 @@ import { type Link, type LinkName, type LinkNumbers, linkOf } from '../wire';
 import type { Output } from './io';
 
 /** Returns a parser of an option's value: an integer of at least `least`. */
-export function wholeNumber(least: number): (text: string) => number {
+export function wholeNumber(least: number, most = Number.POSITIVE_INFINITY): (text: string) => number {
   return (text) => {
     const value = Number(text);
-    if (/^\d+$/.test(text) && value >= least) return value;
-    throw new InvalidArgumentError(`It must be an integer of at least ${least}.`);
+    if (/^\d+$/.test(text) && value >= least && value <= most) return value;
+    const range = most === Number.POSITIVE_INFINITY ? `of at least ${least}` : `from ${least} to ${most}`;
+    throw new InvalidArgumentError(`It must be an integer ${range}.`);
   };
 }
 

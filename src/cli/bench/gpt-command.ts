@@ -104,7 +104,7 @@ export function addGptBench(bench: Command, perform: Perform, io: Io): void {
     )
     .option('--init <file>', 'initial parameters (safetensors)')
     .option('--peer <python>', 'a Python with torch: the command also trains in it, and adds the ratios')
-    .option('--port <n>', "the port of the peer's rendezvous", wholeNumber(1), 29517)
+    .option('--port <n>', "the port of the peer's rendezvous", wholeNumber(1, 65_535), 29517)
     .option('--threads <n>', "threads that the peer's ranks share; 0: one per core", wholeNumber(0), 0)
     .option(
       '--rounds <n>',

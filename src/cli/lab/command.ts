@@ -32,7 +32,7 @@ export function declareLab(command: Command, perform: Perform, io: Io): void {
       "folder for the results of --execute (default: executed, in the notebooks' folder)",
     )
     .option('--ip <address>', 'address of JupyterLab', 'localhost')
-    .option('--port <n>', 'port of JupyterLab, or the next free one', wholeNumber(1), 8888)
+    .option('--port <n>', 'port of JupyterLab, or the next free one', wholeNumber(1, 65_535), 8888)
     .option('--no-browser', 'only prints the address');
   perform<LabCommandOptions>(command, ([name = 'shardlab-notebooks'], options, output) =>
     lab(resolve(io.cwd, name), options, io, output),
