@@ -15,6 +15,8 @@ describe('the compiler', () => {
     const brackets = `${'['.repeat(50_000)}1${']'.repeat(50_000)}`;
     assert.match(messages(brackets)[0] ?? '', /^CellTooDeep: In\[\d+\] is nested deeper/);
     assert.equal(emitted('1 + 1'), '1 + 1;');
+    for (const end of [';\n', '; // two', ';;', ';\n\n'])
+      assert.equal(emitted(`1 + 1${end}`).trim(), '1 + 1;', end);
   });
 
   it('gives an empty array and a field of a class the type of what is assigned later', () => {
