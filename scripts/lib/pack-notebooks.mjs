@@ -1,4 +1,12 @@
-import { cpSync, mkdirSync, readFileSync, realpathSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  mkdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { basename, join } from 'node:path';
 import { notebookText } from './lean-notebook.mjs';
 import { filesBelow, root } from './places.mjs';
@@ -18,15 +26,30 @@ export function packNotebooks(build) {
     if (file.endsWith('.ipynb') && !names.has(basename(file))) rmSync(file);
   }
   mkdirSync(folder, { recursive: true });
-  const texts = join(folder, 'texts');
-  rmSync(texts, { recursive: true, force: true });
-  cpSync(realpathSync(join(root, 'notebooks', 'texts')), texts, { recursive: true });
+  packTexts(join(folder, 'texts'));
   for (const file of notebooks) {
     const target = join(folder, basename(file));
-    const written = statSync(target, { throwIfNoEntry: false });
-    if (written !== undefined && written.mtimeMs >= statSync(file).mtimeMs) continue;
+    if (isNewer(target, file)) continue;
     writeFileSync(target, notebookText(packed(JSON.parse(readFileSync(file, 'utf8')))));
   }
+}
+
+/** Copies the texts that have changed, and deletes those that are gone. */
+function packTexts(folder) {
+  const texts = filesBelow(realpathSync(join(root, 'notebooks', 'texts')));
+  const names = new Set(texts.map((file) => basename(file)));
+  for (const file of filesBelow(folder)) if (!names.has(basename(file))) rmSync(file);
+  mkdirSync(folder, { recursive: true });
+  for (const file of texts) {
+    const target = join(folder, basename(file));
+    if (!isNewer(target, file)) copyFileSync(file, target);
+  }
+}
+
+/** Whether a file is there, and was written after the other one. */
+function isNewer(file, than) {
+  const written = statSync(file, { throwIfNoEntry: false });
+  return written !== undefined && written.mtimeMs >= statSync(than).mtimeMs;
 }
 
 /** Returns a notebook as the package has it. */

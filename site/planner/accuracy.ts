@@ -46,10 +46,20 @@ export function accuracy(): HTMLElement {
       ]),
       [1],
     ),
-    el('p', {}, `${rivals.says} Measured on ${rivals.date}.`),
+    el(
+      'p',
+      {},
+      `${rivals.says} All columns were measured on ${rivals.date}; since then, constants were fitted on some of these runs, and the table above has the errors of this version.`,
+    ),
     table(
       'Beside other predictors: mean absolute error',
-      ['published runs', 'runs', 'shardlab', 'LLM Cluster Simulator', 'one constant efficiency'],
+      [
+        'published runs',
+        'runs',
+        `shardlab on ${rivals.date}`,
+        'LLM Cluster Simulator',
+        'one constant efficiency',
+      ],
       rivals.rows.map(({ table: name, runs, shardlab, simulator, efficiency }) => [
         name,
         String(runs),

@@ -72,3 +72,18 @@ test('the packed notebooks have code and no outputs, except those that need PyTo
   assert.deepEqual(withOutputs, ['10-accelerate-multinode.ipynb', '11-graduate.ipynb']);
   assert.ok(names.every((name) => !readFileSync(join(packed, name), 'utf8').includes('](../')));
 });
+
+test('the packages that lab advises are those that the wheel and npm start require, with the same bounds if it names any', () => {
+  const required = readFileSync(join(repositoryRoot(), 'scripts', 'python', 'requirements.txt'), 'utf8');
+  const source = readFileSync(join(repositoryRoot(), 'src', 'cli', 'lab', 'find-jupyter.ts'), 'utf8');
+  const [, advised = ''] = /REQUIREMENTS = "([^"]+)"/.exec(source) ?? [];
+  const lines = required.split('\n');
+  const isRequired = (name: string): boolean =>
+    lines.some((line) => line === name || line.startsWith(`${name}>=`));
+  const names = advised.replaceAll("'", '').split(' ');
+  assert.ok(names.length >= 4, advised);
+  assert.deepEqual(
+    names.filter((name) => !isRequired(name)),
+    [],
+  );
+});

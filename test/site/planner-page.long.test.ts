@@ -189,6 +189,19 @@ test('a plan is changed with the keyboard alone, and a change that is not legal 
   assert.deepEqual(errors, []);
 });
 
+test('a link whose parts are no settings shows the rest, and names these parts', { skip }, async () => {
+  for (const [hash, part] of [
+    ['model=llama3-8b&on=H100-80G&gpus=8&par', 'par'],
+    ['junk', 'junk'],
+    ['model=llama3-8b&gpus=8&tokens=-5', 'tokens=-5'],
+  ] as const) {
+    const { page } = await opened(hash);
+    assert.match(await text(page, 'faults'), new RegExp(`a part that is no setting: ${part}$`), hash);
+    assert.match(await text(page, 'sentence'), /^llama3-8b on/);
+    await page.close();
+  }
+});
+
 test('links that are cut, strange or of an unknown model show a sentence, and no empty page', {
   skip,
 }, async () => {

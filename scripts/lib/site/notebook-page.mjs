@@ -25,10 +25,10 @@ export function notebookPage(path, notebook) {
 
 function addCode(page, cell, source) {
   page.lines.push(...fenced('ts', source), '');
-  for (const output of cell.outputs ?? []) page.lines.push(...outputLines(page, output, source, cell.id), '');
+  for (const output of cell.outputs ?? []) page.lines.push(...outputLines(page, output, source), '');
 }
 
-function outputLines(page, output, source, id) {
+function outputLines(page, output, source) {
   const data = output.data ?? {};
   const text = (type) => [data[type]].flat().join('');
   if (output.output_type === 'error') return fenced('text', `${output.ename}: ${output.evalue}`);
@@ -37,7 +37,7 @@ function outputLines(page, output, source, id) {
     const file = `${page.name}-${page.pictures.size + 1}.png`;
     const alt = output.metadata?.['image/png']?.alt ?? text('text/plain').split('\n')[0];
     page.pictures.set(file, Buffer.from(text('image/png'), 'base64'));
-    page.figures.push({ file, alt, source, id, notebook: page.name });
+    page.figures.push({ file, alt, source, notebook: page.name });
     return [`<img class="figure" src="./pictures/${file}" alt="${attribute(alt)}" loading="lazy">`];
   }
   if (data['text/html']) {
