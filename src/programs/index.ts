@@ -4,6 +4,7 @@ export { type BundleOptions, planBundle, writeBundle } from './bundle/bundle';
 export type { ExportedSetting, ExportReport } from './bundle/report';
 export { type Foreign, foreignOf, type ReadOptions, readAll, readConfig } from './read';
 export { linesText, readingText, wrapped } from './reading-text';
+export { handOvers } from './registry/hand-over';
 export { dialects, fileForms, pythonCalls, rowOf, targets } from './registry/registry';
 export { isNothing } from './rows/key-row';
 export { type LocatedKey, placesOf } from './rows/meant';

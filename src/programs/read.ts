@@ -72,7 +72,7 @@ function launchesOf(foreign: Foreign, cwd: string): readonly ScriptLaunch[] {
 
 function commandLaunches(text: string): readonly ScriptLaunch[] {
   const launches = scriptLaunches(text, COMMAND_LINE);
-  if (launches.some(({ line }) => line !== null)) return launches;
+  if (launches.some(({ line, isHandOver }) => line !== null || isHandOver)) return launches;
   throw new ConfigError(
     `no training is launched by: ${text.slice(0, 200)}; give a command of torchrun, accelerate launch, deepspeed, swift sft, megatron sft, srun or python SCRIPT`,
   );

@@ -3,6 +3,7 @@ import { ownValue } from '../core';
 import { scalarOf } from './arguments';
 import { isLaunch, type Launch, launchOf, slurmEntries } from './command';
 import { ENVIRONMENT, SLURM, SLURM_WITH_LAUNCHER } from './launchers/environment';
+import { type HandOver, handOverOf } from './registry/hand-over';
 import { type KeyRow, none, place, warned } from './rows/key-row';
 import type { Dialect, LocatedKey, Source } from './rows/meant';
 import { requireFew } from './shell/limits';
@@ -14,6 +15,8 @@ import type { Variables, Word } from './shell/word';
 /** A command of a script that trains, with the settings that come before it. */
 export interface ScriptLaunch {
   readonly sources: readonly Source[];
+  /** Whether the script trains nothing, but has a command that comes before or after a training: vllm serve. */
+  readonly isHandOver?: boolean;
   /** The line of the command; null if the script only sets the environment. */
   readonly line: number | null;
   /** Files that the script writes before the command. */
@@ -33,11 +36,14 @@ export function scriptLaunches(text: string, file: string): readonly ScriptLaunc
   const variables: Variables = new Map();
   const before: Source[] = [];
   const launches: ScriptLaunch[] = [];
+  let isHandOver = false;
   const slurm = slurmEntries(script.slurm, file);
   for (const [name, value] of slurmVariables(slurm)) variables.set(name, [{ text: value, line: 1 }]);
   const read = (words: readonly Word[]): void => {
     const { environment, command } = withoutAssignments(words, variables, file);
-    const launch = launchOf(command, file);
+    const isOther = handOverOf(command) !== undefined;
+    isHandOver ||= isOther;
+    const launch = isOther ? null : launchOf(command, file);
     if (launch === null) {
       for (const source of environment) before.push(source);
       if (command.length > 0) before.push(otherCommand(command, file, script.files));
@@ -64,9 +70,8 @@ export function scriptLaunches(text: string, file: string): readonly ScriptLaunc
     else for (const command of inner) read(command);
   }
   if (launches.length > 0) return launches;
-  return [
-    { sources: [...(slurm.length === 0 ? [] : [{ dialect: SLURM, entries: slurm }]), ...before], line: null },
-  ];
+  const options = slurm.length === 0 ? [] : [{ dialect: SLURM, entries: slurm }];
+  return [{ sources: [...options, ...before], line: null, isHandOver }];
 }
 
 /**
@@ -214,6 +219,8 @@ const NOTE_ROWS: Readonly<Record<string, KeyRow>> = {
 
 /** Returns a command that does not train. */
 function otherCommand(words: readonly Word[], file: string, files: ReadonlyMap<string, WrittenFile>): Source {
+  const handOver = handOverOf(words);
+  if (handOver !== undefined) return handOverSource(words, handOver, file);
   const [first, second] = words;
   const name = first?.text ?? '';
   const called = calledScript(name, second?.text);
@@ -225,12 +232,26 @@ function otherCommand(words: readonly Word[], file: string, files: ReadonlyMap<s
         ? SHELL_WHY
         : calledWhy(called);
   const row = ownValue(NOTE_ROWS, name) ?? none(why);
-  const value = words
-    .slice(1)
-    .map(({ text }) => text)
-    .join(' ');
   const dialect: Dialect = { name: 'the shell', keys: { [name]: row } };
-  return { dialect, entries: [{ file, line: first?.line ?? 1, key: name, path: [name], value }] };
+  return { dialect, entries: [commandEntry(words, 1, file)] };
+}
+
+/** Returns a command that comes before or after a training, with what its program needs of a training. */
+function handOverSource(
+  words: readonly Word[],
+  { program, words: start, why }: HandOver,
+  file: string,
+): Source {
+  const entry = commandEntry(words, start.length, file);
+  const dialect: Dialect = { name: program, keys: { [entry.key]: none(why) } };
+  return { dialect, entries: [entry] };
+}
+
+/** Returns a whole command as one key, its first `length` words, with the other words as the value. */
+function commandEntry(words: readonly Word[], length: number, file: string): LocatedKey {
+  const textOf = (part: readonly Word[]): string => part.map(({ text }) => text).join(' ');
+  const key = textOf(words.slice(0, length));
+  return { file, line: words[0]?.line ?? 1, key, path: [key], value: textOf(words.slice(length)) };
 }
 
 /** Returns the script that a command runs or reads; null if there is no such script. */

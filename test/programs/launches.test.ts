@@ -192,6 +192,40 @@ test('a command that launches nothing is refused with the commands that do', () 
   );
 });
 
+test('a command that comes before or after a training is read: the line says which folder of shardlab its program needs', () => {
+  const cases = [
+    ['swift infer --adapters out', /answers prompts, .*--model output\/last-merged/],
+    ['CUDA_VISIBLE_DEVICES=0 swift deploy --model x', /serves a model; give it --model output\/last-merged/],
+    ['swift eval --model x --eval_dataset gsm8k', /measures a model on benchmarks/],
+    ['swift export --adapters out --merge_lora true', /merges adapters or quantizes weights/],
+    ['/opt/bin/vllm serve x --port 8000', /serves a model; .*--enable-lora --lora-modules NAME=output\/last/],
+    ['python3 -m vllm.entrypoints.openai.api_server --model x', /serves a model/],
+    ['lmdeploy serve api_server x', /lmdeploy serve api_server output\/last-merged/],
+    ['evalscope eval --model x --datasets gsm8k', /measures a model on benchmarks/],
+    ['modelscope download --model a/b --local_dir m', /downloads a folder, .*shardlab sft --model FOLDER/],
+    ['hf download a/b', /downloads a folder/],
+  ] as const;
+  for (const [command, why] of cases) {
+    const { lines, config, world } = readConfig(command);
+    const line = lines.at(-1);
+    assert.match(line?.why ?? '', why, command);
+    assert.equal(line?.effect, 'none', command);
+    assert.deepEqual([config, world], [{}, null], command);
+  }
+});
+
+test('such a command in a script is no launch of its own', () => {
+  const cwd = folderOf({
+    'run.sh':
+      'modelscope download --model a/b --local_dir m\ntorchrun --nproc_per_node 4 train.py --bf16\nvllm serve out\n',
+    'serve.sh': 'vllm serve out\n',
+  });
+  const reading = readConfig('run.sh', { cwd });
+  assert.equal(reading.world, 4);
+  assert.match(whyOf(reading, 'modelscope download'), /downloads a folder/);
+  assert.match(whyOf(readConfig('serve.sh', { cwd }), 'vllm serve'), /serves a model/);
+});
+
 test('torchrun takes the beginning of a name, starts one process by default, and no other dash than a hyphen', () => {
   assert.equal(readConfig('torchrun --nnode 2 --nproc_per_nod=8 train.py').world, 16);
   assert.equal(readConfig('torchrun train.py --bf16').world, 1);

@@ -16,7 +16,7 @@ import GLOSSARY from '../../config/terms.json';
 import { ConfigError, type Shown, shown, shownAsText, withShown } from '../../core';
 import { createTable, type Table } from '../../figures';
 import { KNOWN_GPUS, placeSchema } from '../../planner';
-import { dialects, type Effect, placesOf, pythonCalls, rowOf } from '../../programs';
+import { dialects, type Effect, handOvers, placesOf, pythonCalls, rowOf } from '../../programs';
 
 /** What a name means, and what to write here for it. */
 export interface Lookup {
@@ -136,7 +136,14 @@ export interface Term {
 
 /** Returns all names: those of the field, our settings, the documents' code, and the keys of the programs that are read. */
 function allTerms(): readonly Term[] {
-  return [...glossary(), ...settings(), ...places(), ...FRAGMENTS.map(ofFragment), ...programs()];
+  return [
+    ...glossary(),
+    ...settings(),
+    ...places(),
+    ...FRAGMENTS.map(ofFragment),
+    ...commands(),
+    ...programs(),
+  ];
 }
 
 /** Names of the field by who has them: meaning and what to write here, or another name of the same group with this meaning. */
@@ -224,6 +231,14 @@ function programs(): Term[] {
     }
   }
   return [...terms.values()];
+}
+
+/** Returns the commands that come before or after a training. */
+function commands(): Term[] {
+  return handOvers().map(({ program, words, why }) => {
+    const [says = '', ...here] = why.split('; ');
+    return { name: words.join(' '), of: [program], says, here: here.join('; ') };
+  });
 }
 
 /** Returns an argument of a call, 'TrainingArguments.learning_rate', as a name of the class or function. */
