@@ -21,6 +21,18 @@ const nav = ([tutorial, howTo, reference, api, gallery, planner], documentation)
 /** The path below which the site is served. */
 const base = process.env.SHARDLAB_SITE_BASE ?? '/';
 
+/** The most characters of code in a sentence that is not broken at a hyphen or a blank. */
+const SHORT = 20;
+
+/** Keeps short code in one line: `--help` would otherwise be broken after its first hyphen. */
+function keepShortCode(md) {
+  const { code_inline: plain } = md.renderer.rules;
+  md.renderer.rules.code_inline = (tokens, index, ...rest) => {
+    if (tokens[index].content.length <= SHORT) tokens[index].attrJoin('class', 'short');
+    return plain(tokens, index, ...rest);
+  };
+}
+
 export default {
   title: 'shardlab',
   description:
@@ -38,6 +50,7 @@ export default {
     toc: { slugify },
     headers: { slugify },
     lineNumbers: false,
+    config: keepShortCode,
   },
   locales: {
     root: {

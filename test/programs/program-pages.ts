@@ -41,10 +41,10 @@ export function programsIndex(page: string, installed: Installed, sources: Sourc
     const compared = parts.flatMap(({ name }) =>
       counts.has(name) ? [`${counts.get(name)} of ${name}`] : [],
     );
-    return `| [${titled(parts)}](${file}) | ${compared.join(', ')} |`;
+    return `| [${titled(parts)}](${file}) | ${compared.join(', ') || 'not compared'} |`;
   });
   const lines = [
-    '| program | keys of its sources, which are all known |',
+    '| program | keys that its own source has; all are known here |',
     '|---|---|',
     ...rows,
     '',
