@@ -63,7 +63,7 @@ test('the ranks before a message and the cell behind it are kept', () => {
   );
 });
 
-test('several ranks may stand in place of the one rank that a message names', () => {
+test('several ranks may replace the one rank that a message names', () => {
   const [one, several] = ['[rank 1/4]', '[ranks 0, 2 of 4]'].map((ranks) =>
     inChinese(`${ranks} all-reduce got its own rank as dst; name another rank of the group`, 'CONFIG'),
   );
