@@ -17,7 +17,9 @@ await runMain(async () => {
   for (const path of named.filter(isChinese)) storePair(englishPath(path));
   const wanted = named.length > 0 ? named.filter((path) => !isChinese(path)) : notebookFiles();
   if (wanted.length === 0) return 0;
-  const setup = await setUp('run');
+  const prepared = await setUp('run');
+  // Stored errors have English text only, whatever the locale of the developer is.
+  const setup = { ...prepared, env: { ...prepared.env, SHARDLAB_LANG: 'en' } };
   const { executeNotebooks } = fromBuild('cli/lab/execute');
   const notebooks = wanted.filter((path) => {
     const why = whyNotHere(path, setup.env);

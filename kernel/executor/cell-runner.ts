@@ -5,6 +5,7 @@ import {
   type Evaluator,
   SecondInterrupt,
   type StrayError,
+  shownTraceback,
   toMimeBundle,
   toWireBundle,
 } from '../../src/cell';
@@ -134,7 +135,7 @@ export class CellRunner {
   reportStray({ cell, thrown }: StrayError): void {
     const name = cell === undefined ? '' : `In[${cell}]`;
     const from = cell === undefined ? '' : ` in ${name}`;
-    const { traceback } = this.#evaluator.describe(thrown, name);
+    const traceback = shownTraceback(this.#evaluator.describe(thrown, name), process.env);
     this.#channel.write('stderr', `Nobody caught this error${from}:\n${traceback.join('\n')}\n`);
   }
 

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { KERNEL_LANGUAGE, shortened } from '../../src/cell';
+import { KERNEL_LANGUAGE, shortened, shownTraceback } from '../../src/cell';
 import { type JsonObject, PROTOCOL_VERSION } from './wire';
 
 /** Returns the content of kernel_info_reply. */
@@ -34,12 +34,12 @@ export function errorReply(error: {
   evalue: string;
   traceback: readonly string[];
 }): JsonObject {
-  const { ename, evalue, traceback } = error;
+  const { ename, evalue } = error;
   return {
     status: 'error',
     ename,
     evalue: shortened(evalue),
-    traceback: traceback.map((line) => shortened(line)),
+    traceback: shownTraceback(error, process.env).map((line) => shortened(line)),
   };
 }
 

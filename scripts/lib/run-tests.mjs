@@ -136,7 +136,11 @@ async function runGroup(files, way, { env, long }) {
   const totals = join(folder, 'totals.json');
   try {
     const args = nodeArguments(sharedProcesses(files, folder, { long }), way, totals);
-    const status = await passThrough(process.execPath, args, { cwd: root, env });
+    // Tests expect errors in English only, whatever the locale of the developer is.
+    const status = await passThrough(process.execPath, args, {
+      cwd: root,
+      env: { ...env, SHARDLAB_LANG: 'en' },
+    });
     if (!existsSync(totals) || readFileSync(totals, 'utf8') === '') {
       throw new StepError(
         `The test runner ended early with status ${status}.`,

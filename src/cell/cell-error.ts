@@ -1,5 +1,5 @@
 import { isNativeError } from 'node:util/types';
-import { ShardlabError } from '../core';
+import { inChinese, ShardlabError, showsChinese } from '../core';
 import { toPlainText } from './mime';
 import type { CellPosition, StackMapper } from './stack-mapper';
 
@@ -29,6 +29,22 @@ export function describeThrown(thrown: unknown, name: string, mapper: StackMappe
     return { ename: 'Thrown', evalue: UNREADABLE, traceback: [`Thrown: ${UNREADABLE}`] };
   }
 }
+
+/**
+ * Returns the lines of an error as a person reads them: if the environment asks for Chinese, the traceback begins with the
+ * message's first sentence in Chinese ([Note: Chinese messages]). Errors of JavaScript and of the user's classes stay as they are.
+ */
+export function shownTraceback(
+  error: Omit<CellError, 'line' | 'column'>,
+  env: NodeJS.ProcessEnv,
+): readonly string[] {
+  const { ename, evalue, traceback } = error;
+  const sentence = OWN_ERRORS.test(ename) && showsChinese(env) ? inChinese(evalue, ename) : undefined;
+  return sentence === undefined ? traceback : [sentence, ...traceback];
+}
+
+/** Names of the library's errors and of the kernel's. */
+const OWN_ERRORS = /^(ShardlabError\[\w+\]|KernelDied|PythonCell|NotFound)$/;
 
 const UNREADABLE = 'the cell threw a value that cannot be shown: reading it throws an error as well';
 

@@ -1,4 +1,4 @@
-export { type CellError, readableThrown } from './cell-error';
+export { type CellError, readableThrown, shownTraceback } from './cell-error';
 export { captureConsole, createStreamBuffer, type StreamName, type StreamWriter } from './console-capture';
 export { currentDisplay, type DisplaySink, registerDisplay, replacingDisplay } from './display';
 export { createEvaluator, type EvaluateResult, type Evaluator } from './evaluator';

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Command, CommanderError } from 'commander';
-import { ShardlabError, shortened } from '../core';
+import { inChinese, ShardlabError, shortened, showsChinese } from '../core';
 import { COMMANDS } from './commands';
 import { INSTALLATION } from './install/kernelspec-folder';
 import { createOutput, type ExitStatus, exitStatusOf, type Io, type Output, type Perform } from './io';
@@ -24,7 +24,7 @@ export async function runCommand(argv: readonly string[], io: Io): Promise<ExitS
         status = await action(positionals, options as never, output);
       } catch (error) {
         status = exitStatusOf(error);
-        reportError(error, output);
+        reportError(error, output, io.env);
       }
     });
   };
@@ -62,19 +62,25 @@ function createProgram(io: Io): Command {
     .configureOutput({
       writeOut: io.stdout,
       writeErr: io.stderr,
-      // An error repeats the user's argument, which may have any length.
-      outputError: (text, write) => write(text.replaceAll(/\S{200,}/g, (word) => shortened(word))),
+      outputError: (text, write) => {
+        // An error repeats the user's argument, which may have any length.
+        const short = text.replaceAll(/\S{200,}/g, (word) => shortened(word));
+        const chinese = showsChinese(io.env) ? inChinese(short, '') : undefined;
+        write(chinese === undefined ? short : `${chinese}\n${short}`);
+      },
     });
 }
 
 /**
  * Reports an error of shardlab, or of the operating system about a path, by its message; any other error is a defect and is reported
- * with its stack.
+ * with its stack. In front of it, the first sentence is in Chinese if the environment asks for it ([Note: Chinese messages]).
  */
-function reportError(error: unknown, output: Output): void {
+function reportError(error: unknown, output: Output, env: NodeJS.ProcessEnv): void {
   const code = error instanceof ShardlabError ? error.code : isAboutPath(error) ? 'IO' : 'INTERNAL';
   const message = error instanceof Error ? error.message : String(error);
   const shown = code === 'INTERNAL' && error instanceof Error ? error.stack : message;
+  const chinese = showsChinese(env) ? inChinese(message, code) : undefined;
+  if (chinese !== undefined) output.note(`shardlab: ${chinese}`);
   output.note(`shardlab: ${shown}${isAboutPath(error) ? '; name another path' : ''}`);
   if (output.json) output.answer({ error: { code, message } }, () => '');
 }

@@ -4,6 +4,8 @@
  * an import across flats needs no `await import`. `test/project/flats.test.ts` checks how many names a door has.
  */
 
+export { inChinese } from './chinese/in-chinese';
+export { showsChinese } from './chinese/language';
 export { type Clock, HOST_CLOCK, SimulatedClock } from './clock';
 export { alias } from './clone';
 export { collectGarbage } from './collect-garbage';

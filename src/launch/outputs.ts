@@ -5,6 +5,7 @@ import {
   omission,
   replacingDisplay,
   shortenedBundle,
+  shownTraceback,
 } from '../cell';
 import { rankNames } from '../core';
 import { ink } from '../figures';
@@ -165,7 +166,8 @@ function itemsOf({ shown, result, error }: OutputSection): Item[] {
     return textItem(item.text.replace(/\n$/, ''), style);
   });
   if (result !== undefined) items.push(bundleItem(result));
-  if (error !== undefined) items.push(textItem(error.traceback.join('\n'), 'color:#c44e52'));
+  if (error !== undefined)
+    items.push(textItem(shownTraceback(error, process.env).join('\n'), 'color:#c44e52'));
   return items;
 }
 

@@ -67,3 +67,22 @@ test('with --json a failure is one document on stdout and one line on stderr', a
   assert.match(error.message, /\/no\/such\/file\.jsonl/);
   assert.match(stderr, /^shardlab: .*\/no\/such\/file\.jsonl/);
 });
+
+test('with SHARDLAB_LANG=zh the first sentence of an error comes in Chinese, before the English text', async () => {
+  const env = { ...process.env, SHARDLAB_LANG: 'zh' };
+  const trace = await shardlab(['trace', '/no/such/file.jsonl'], { env });
+  const [chinese, english] = trace.stderr.split('\n');
+  assert.match(String(chinese), /^shardlab: .*\p{Script=Han}.*\/no\/such\/file\.jsonl/u);
+  assert.equal(`${english}\n`, (await shardlab(['trace', '/no/such/file.jsonl'])).stderr);
+  const plan = await shardlab(['plan', 'llama3-8b', '--gpus', '7x'], { env });
+  assert.match(
+    plan.stderr,
+    /^错误：选项 '--gpus <n>' 的值 '7x' 无效。必须是不小于 1 的整数。\nerror: option '--gpus/,
+  );
+});
+
+test('what programs read stays English with SHARDLAB_LANG=zh', async () => {
+  const argv = ['trace', '/no/such/file.jsonl', '--json'];
+  const { stdout } = await shardlab(argv, { env: { ...process.env, SHARDLAB_LANG: 'zh' } });
+  assert.equal(stdout, (await shardlab(argv)).stdout);
+});

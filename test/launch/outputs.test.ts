@@ -58,6 +58,22 @@ test('an error is shown under its rank with its traceback', () => {
   assert.equal(plain(output), 'rank 0\nfine\nrank 1\nTypeError: boo');
 });
 
+test('with SHARDLAB_LANG=zh an error of the library begins in Chinese, and an error of JavaScript does not', (context) => {
+  const language = process.env.SHARDLAB_LANG;
+  process.env.SHARDLAB_LANG = 'zh';
+  context.after(() => {
+    process.env.SHARDLAB_LANG = language;
+  });
+  const evalue = 'there is no parameter wte';
+  const own = { code: 'CONFIG', ename: 'ShardlabError[CONFIG]', evalue, traceback: [evalue] } as const;
+  const users = { code: 'RANK_FAILED', ename: 'TypeError', evalue, traceback: [evalue] } as const;
+  const output = grouped([
+    event(0, { kind: 'error', error: own }),
+    event(1, { kind: 'error', error: users }),
+  ]);
+  assert.equal(plain(output), `rank 0\n没有参数 wte\n${evalue}\nrank 1\n${evalue}`);
+});
+
 test('an update replaces its display, and clear removes everything', () => {
   const shown = event(0, { kind: 'display', bundle: { 'text/plain': 'one' }, displayId: 'd' });
   const output = grouped([

@@ -1,0 +1,89 @@
+import { ownValue } from '../own-value';
+import codes from './codes.json';
+import { filled, type MessagePattern, messagePattern, valuesOf } from './message-pattern';
+import { TABLES } from './tables';
+
+/*
+ * [Note: Chinese messages] The English text of an error is written once, where the error is thrown, and is the text of
+ * `error.message`, of JSON and of what processes send to each other. Whoever shows an error to a person asks this file for a line in
+ * Chinese, to be shown before the English text. The line is a translation of the message's first sentence: the tables have the
+ * sentences with numbered holes ('tp ({0}) must divide …'), the message's values are put into the translation, and a value that
+ * is itself a phrase of the tables is translated too. `test/core/chinese` reads the sentences from the code and requires a
+ * translation of each.
+ */
+
+/** The rank or the ranks that report an error, before its message. */
+const RANKS = /^\[rank(?:s? [\d, and-]+ of \d+| \d+(?:\/\d+)?)\] /;
+/** The place in the cells that a failed call adds behind its message. */
+const PLACE = / \((?:cell \d+|[\w.]+(?:\(\)[\w.]*)?)(?:, line \d+)?\)$/;
+/** The name of a setting, a function or a file, before what is wrong with it. */
+const SUBJECT = /^([^:]{1,200}): (.+)$/;
+/** The beginning of an error of JavaScript that a rank's code threw. */
+const FOREIGN = /^\w*Error: /;
+const CHINESE = /\p{Script=Han}/u;
+
+const MOST_DEPTH = 6;
+/** Longer lines are lists. */
+const MOST_LINE = 2000;
+
+const patterns: readonly MessagePattern[] = TABLES.flatMap((table) => Object.entries(table))
+  .flatMap(([english, chinese]) => patternsOf(english, chinese))
+  .filter(({ texts }) => /\p{L}/u.test(texts.join('')))
+  .sort((a, b) => b.size - a.size);
+
+/**
+ * Returns the first sentence of an error's message in Chinese, or the lines of a list of what is wrong with a config. If the
+ * message is not known, returns what the error's code means. `name` is the code, or a name with the code, as
+ * 'ShardlabError[CONFIG]'; undefined if the name has no code.
+ */
+export function inChinese(message: string, name: string): string | undefined {
+  const [ranks = ''] = RANKS.exec(message) ?? [];
+  const [place = ''] = (ranks === '' ? null : PLACE.exec(message)) ?? [];
+  const lines: string[] = [];
+  for (const line of message.slice(ranks.length, message.length - place.length).split('\n')) {
+    const isSentence = line.length <= MOST_LINE && !FOREIGN.test(line);
+    const translated = isSentence ? translation(line, false, 0) : undefined;
+    if (translated === undefined) break;
+    lines.push(translated);
+  }
+  const meaning = lines.length > 0 ? lines.join('\n') : meaningOf(name);
+  return meaning === undefined ? undefined : `${ranks}${meaning}${place}`;
+}
+
+/** Returns the pattern of an entry; for the end of a sentence also the pattern without the punctuation in front of it. */
+function patternsOf(english: string, chinese: string): MessagePattern[] {
+  const pattern = messagePattern(english, chinese);
+  const isEnd = english.startsWith('; ') && chinese.startsWith('；');
+  return isEnd
+    ? [pattern, messagePattern(english.slice('; '.length), chinese.slice('；'.length))]
+    : [pattern];
+}
+
+function meaningOf(name: string): string | undefined {
+  const [code = ''] = /[A-Z_]+(?=\]?$)/.exec(name) ?? [];
+  return ownValue<string>(codes, code);
+}
+
+/** Translates a line by the pattern that describes most of it; undefined if no pattern does. */
+function translation(line: string, whole: boolean, depth: number): string | undefined {
+  for (const pattern of patterns) {
+    const values = valuesOf(pattern, line, whole);
+    const translated =
+      values &&
+      filled(
+        pattern.chinese,
+        values.map((value) => phrase(value, depth + 1)),
+      );
+    if (translated !== undefined && CHINESE.test(translated)) return translated;
+  }
+  const [, subject, rest] = SUBJECT.exec(line) ?? [];
+  if (subject === undefined || rest === undefined || depth > MOST_DEPTH) return undefined;
+  const predicate = translation(rest, whole, depth + 1);
+  return predicate === undefined ? undefined : `${subject}：${predicate}`;
+}
+
+/** Returns a value in Chinese if it is a phrase of the tables, and otherwise the value. */
+function phrase(value: string, depth: number): string {
+  const isPhrase = depth <= MOST_DEPTH && value.length <= MOST_LINE && /\p{Ll} ?\P{Lu}/u.test(value);
+  return (isPhrase ? translation(value, true, depth) : undefined) ?? value;
+}
