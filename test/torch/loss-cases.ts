@@ -99,6 +99,12 @@ export const CASES: readonly Case[] = [
     framework: 'deepspeed',
   },
   { name: 'TP 2', ranks: 2, dp: 1, config: parallel({ strategy: 'NO_SHARD', tp: 2 }) },
+  {
+    name: 'PP 2 with fewer microbatches than stages',
+    ranks: 2,
+    dp: 1,
+    config: parallel({ strategy: 'NO_SHARD', pp: 2, microbatches: 1 }),
+  },
   { name: 'PP 2', ranks: 2, dp: 1, config: parallel({ strategy: 'NO_SHARD', pp: 2 }) },
   {
     name: 'TP 2 with sequence parallelism',

@@ -134,7 +134,9 @@ class PipelinePasses(Passes):
         if len(made) > 1:
             self._schedule = ScheduleInterleaved1F1B(list(made), **options)
         else:
-            self._schedule = (ScheduleGPipe if parallel["schedule"] == "gpipe" else Schedule1F1B)(made[0], **options)
+            # torch's 1F1B refuses fewer microbatches than stages. GPipe takes any number, and then has nearly the same order.
+            is_gpipe = parallel["schedule"] == "gpipe" or self._count < stages.count
+            self._schedule = (ScheduleGPipe if is_gpipe else Schedule1F1B)(made[0], **options)
         self._has_first = 0 in stages.indices
         self._has_last = stages.count - 1 in stages.indices
 
