@@ -115,8 +115,6 @@ function adapterValues(config: TrainConfig): Refused {
   return {
     "lora: a model of your own in Python gets no adapters here; make them in the model's class, for example by PEFT's get_peft_model":
       modelShape(config).kind === 'python',
-    'lora.dropout: ranks of PyTorch would draw other random numbers than those of this library; leave it out (shardlab sft: --lora_dropout 0)':
-      lora.dropout > 0,
   };
 }
 

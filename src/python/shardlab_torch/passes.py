@@ -61,6 +61,7 @@ class Passes:
         scale *= batch.factor
         with self.strategy.pass_context(is_last), self._split_loss(), self.packing.documents(batch.documents):
             with span("forward"), self.strategy.compute():
+                self.stages.draws.begin_pass()
                 inputs, targets = self._inputs(batch)
                 output = self.strategy.modules[0](*inputs)
                 loss = with_auxiliary(self._mean_loss(output, targets, batch.has_labels), self.stages.modules)
@@ -126,7 +127,7 @@ class PipelinePasses(Passes):
         self._has_labels = False
         device = layout.world.device
         made = [
-            JsonStage(module, index, stages.count, device, group=layout.pp_group)
+            JsonStage(module, index, stages.count, device, group=layout.pp_group, begin=stages.draws.begin_pass)
             for module, index in zip(strategy.modules, stages.indices, strict=True)
         ]
         options: Json = {"n_microbatches": self._count, "loss_fn": self._loss, "scale_grads": False}

@@ -136,6 +136,7 @@ class Trainer:
                 group["lr"] = rates[min(i, len(rates) - 1)]
         loss = 0.0
         for i, batch in enumerate(batches):
+            self.stages.draws.begin_batch(self.micro_batches + i)
             loss += self.passes.run(batch, 1 / accumulation, i == accumulation - 1, self._span) / accumulation
         with self._span("optimizer"):
             with self.ledger.purpose("grad"):
