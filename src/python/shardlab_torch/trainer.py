@@ -30,6 +30,7 @@ from .passes import Passes, PipelinePasses
 from .stages import Stages, checkpoint_activations
 from .strategy import Replicated, Strategy, Zero1
 from .tensor_parallel import orders, split_matrices
+from .text_encoder import FrozenTextEncoder
 from .variables import number
 from .world import World
 
@@ -63,8 +64,9 @@ class Trainer:
         names = state_names(self.config["optimizer"])
         self.states = self.strategy.states(self.stages, self.optimizer, names)
         self.states.orders = orders(self.stages.shapes, layout, self.shape)
-        passes = PipelinePasses if layout.pp > 1 else VideoPasses if self.shape["kind"] == "dit" else Passes
-        self.passes: Passes = passes(self.strategy, self.stages, layout, self.shape)
+        given = work["torch"].get("textEncoder")
+        text_encoder = None if given is None else FrozenTextEncoder(given, self.config, layout)
+        self.passes = self._passes(text_encoder)
         self.expert_use = ExpertUse(self.stages, layout)
         self.batches = Batches(courier, run, layout.data_rank, world.device)
         self.steps = 0
@@ -80,7 +82,13 @@ class Trainer:
         self.ledger = Ledger(world.rank, len(ranks), world.device, lambda group: world.describe(group)[0])
         modules = self.strategy.modules
         model = modules[0] if len(modules) == 1 else torch.nn.ModuleList(modules)
-        self.ledger.attach(model, self.optimizer, self.strategy.name, [unit["module"] for unit in self.strategy.units()])
+        self.ledger.attach(model, self.optimizer, self.strategy.name, [unit["module"] for unit in self.strategy.units()], text_encoder and text_encoder.module)
+
+    def _passes(self, text_encoder: FrozenTextEncoder | None) -> Passes:
+        parts = (self.strategy, self.stages, self.layout, self.shape)
+        if self.shape["kind"] == "dit":
+            return VideoPasses(*parts, text_encoder)
+        return (PipelinePasses if self.layout.pp > 1 else Passes)(*parts)
 
     def _strategy(self, framework: str) -> Strategy:
         name = self.config["parallel"]["strategy"]
