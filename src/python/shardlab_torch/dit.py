@@ -149,6 +149,7 @@ class Dit(nn.Module):
     def divide(self, parts: PatchParts, attend: Attend) -> None:
         """Divides the patches over ranks (context parallelism); `attend` computes attention to the patches of all ranks."""
         self.parts = parts
+        block: Any
         for block in self.blocks.values():
             block.self_attn.attend = attend
             if block.audio_attn is not None:

@@ -61,7 +61,8 @@ def _add(layer: Any, name: str, config: Json, draws: Draws) -> None:
         if is_dropping:
             # As in PEFT, only the part of the output that the adapter changes reads the dropped inputs.
             own = functional.linear(dropped, layer.weight)
-            return y - own + (own + added) * factors
+            mixed: Tensor = y - own + (own + added) * factors
+            return mixed
         bias: Tensor | None = layer.bias
         scaled: Tensor = ((y if bias is None else y - bias) + added) * factors
         return scaled if bias is None else scaled + bias

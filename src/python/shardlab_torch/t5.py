@@ -23,8 +23,7 @@ class RelativePositions(nn.Module):
 
     def __init__(self, shape: Json) -> None:
         super().__init__()
-        self.of_side = shape["relativeBuckets"] // 2
-        self.farthest = shape["relativeDistance"]
+        self.of_side, self.farthest = int(shape["relativeBuckets"]) // 2, int(shape["relativeDistance"])
         self.embedding = nn.Embedding(shape["relativeBuckets"], shape["heads"])
 
     def forward(self, x: Tensor) -> Tensor:

@@ -80,9 +80,10 @@ class Trainer:
         self._warned = False
         self._spans: dict[str, float] = {}
         self.ledger = Ledger(world.rank, len(ranks), world.device, lambda group: world.describe(group)[0])
+        beside = None if text_encoder is None else text_encoder.module
         modules = self.strategy.modules
         model = modules[0] if len(modules) == 1 else torch.nn.ModuleList(modules)
-        self.ledger.attach(model, self.optimizer, self.strategy.name, [unit["module"] for unit in self.strategy.units()], text_encoder and text_encoder.module)
+        self.ledger.attach(model, self.optimizer, self.strategy.name, [unit["module"] for unit in self.strategy.units()], beside)
 
     def _passes(self, text_encoder: FrozenTextEncoder | None) -> Passes:
         parts = (self.strategy, self.stages, self.layout, self.shape)
