@@ -112,7 +112,8 @@ function sourceOf(
 ): BatchesOf<Microbatch> {
   const shape = modelShape(config);
   if (shape.kind !== 'dit') return mapped(createBatches(config, { world, prepared }), ofTokens);
-  return mapped(videosOf({ config, shape, world }), (videos) => ofVideos(shape, videos));
+  const encodes = config.textEncoder !== null;
+  return mapped(videosOf({ config, shape, world }), (videos) => ofVideos(shape, videos, encodes));
 }
 
 /** Converts all batches of a source. */
@@ -139,10 +140,13 @@ function ofTokens({ batch, seq, tokens, answers }: TokenBatch): Microbatch {
   return { batch, columns: [ids, { shape: [seq], dtype: 'int32', values: answers.labels }], answers };
 }
 
-function ofVideos(shape: DitConfig, videos: LatentBatch): Microbatch {
-  const { batch } = videos;
-  const parts = [velocityPart(shape, videos), ...Object.values(inputParts(shape, videos))];
-  const columns = parts.map(({ shape: extents, fill }): BatchColumn => {
+/** Converts videos. `encodes`: whether ranks encode the texts, so that they get the tokens of the texts. */
+function ofVideos(shape: DitConfig, videos: LatentBatch, encodes: boolean): Microbatch {
+  const { batch, tokens } = videos;
+  const parts = { velocity: velocityPart(shape, videos), ...inputParts(shape, videos) };
+  const columns = Object.entries(parts).map(([name, { shape: extents, fill }]): BatchColumn => {
+    if (name === 'text' && encodes && tokens !== null)
+      return { shape: [shape.textLen], dtype: 'int32', values: tokens };
     const values = new Float32Array(extents.reduce((product, extent) => product * extent, batch));
     fill(values);
     return { shape: extents, dtype: 'float32', values };

@@ -64,7 +64,6 @@ const EXCEPTIONS: Readonly<Partial<Record<SettingPath, Exception>>> = {
   'offload.optimizer': NOT_OFFLOADED('states'),
   'offload.parameters': NOT_OFFLOADED('parameters'),
   'offload.activations': NOT_OFFLOADED('activations'),
-  textEncoder: refused("text encoders are not built for PyTorch; train with engine 'wasm'"),
   loss: refused(
     "a loss of your own is JavaScript; train it with engine 'wasm', or write Python in a %%ranks --python cell",
   ),

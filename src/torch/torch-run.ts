@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { isPythonFile, modelShape, ownData, routerOf, type TrainConfig } from '../config';
+import { encoderShape, isPythonFile, modelShape, ownData, routerOf, type TrainConfig } from '../config';
 import { ConfigError, readRegularFile } from '../core';
 import type {
   BatchesMade,
@@ -41,6 +41,8 @@ export class TorchRun {
   readonly #folder: string;
   /** The text of the model's file, which is read once, so that all ranks always have the same model. */
   #source: string | undefined;
+  /** The folder with the initial values, also of the text encoder, which has the same values for the whole run. */
+  #values: string | undefined;
   #batches: TorchBatches | undefined;
 
   /** `folder` is the job's folder. */
@@ -65,7 +67,20 @@ export class TorchRun {
     if (shape.kind === 'python' && isPythonFile(shape.python)) this.#source ??= sourceOf(shape.python);
     // Only this library knows what `lora.targets` means.
     const adapted = config.lora === null ? undefined : applyLoRA(buildModel(config), config.lora);
-    return { shape, framework: this.framework, compile: this.#compile, adapted, source: this.#source };
+    const textEncoder = this.#encoderOf(config);
+    return {
+      shape,
+      framework: this.framework,
+      compile: this.#compile,
+      adapted,
+      textEncoder,
+      source: this.#source,
+    };
+  }
+
+  #encoderOf({ textEncoder }: TrainConfig): TorchModel['textEncoder'] {
+    if (textEncoder === null || this.#values === undefined) return undefined;
+    return { shape: encoderShape(textEncoder), folder: this.#values, fsdp: textEncoder.fsdp };
   }
 
   /**
@@ -78,7 +93,6 @@ export class TorchRun {
     progress: (done: number, total: number) => void,
   ): RankWork & { kind: 'train' } {
     this.begin(config, world, data);
-    const torch = this.modelOf(config);
     const to = join(this.#folder, `run-${run}-initial`);
     // A job that was shut down has no folder any more; the call on its ranks then throws CLOSED.
     const folder = existsSync(this.#folder)
@@ -87,6 +101,8 @@ export class TorchRun {
           insteadOfSpace: 'set TMPDIR to a larger disk before the launch',
         })
       : undefined;
+    this.#values = folder;
+    const torch = this.modelOf(config);
     return { kind: 'train', run, config, data: undefined, own: undefined, init: folder, group, torch };
   }
 

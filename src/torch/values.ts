@@ -100,12 +100,10 @@ function expertValues(config: TrainConfig, framework: TorchFramework): Refused {
 function videoValues(config: TrainConfig, framework: TorchFramework): Refused {
   const shape = modelShape(config);
   if (shape.kind !== 'dit') return {};
-  const { tp, cp } = config.parallel;
   return {
-    "model: a model of kind 'dit' is not built with framework 'deepspeed'; use framework 'fsdp2'":
-      framework === 'deepspeed',
-    "parallel.tp and cp: a model of kind 'dit' is not divided on PyTorch; use FULL_SHARD, or engine 'wasm' for cp":
-      Math.max(tp, cp) > 1,
+    "model: DeepSpeed would also update the expert that does not run; use framework 'fsdp2', or experts: 1":
+      framework === 'deepspeed' && shape.experts > 1,
+    "parallel.tp: a model of kind 'dit' is not split by tp; use cp or FULL_SHARD": config.parallel.tp > 1,
   };
 }
 
@@ -115,8 +113,6 @@ function adapterValues(config: TrainConfig): Refused {
   return {
     "lora: a model of your own in Python gets no adapters here; make them in the model's class, for example by PEFT's get_peft_model":
       modelShape(config).kind === 'python',
-    'lora.dropout: ranks of PyTorch would draw other random numbers than those of this library; leave it out (shardlab sft: --lora_dropout 0)':
-      lora.dropout > 0,
   };
 }
 

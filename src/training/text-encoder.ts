@@ -1,21 +1,6 @@
-import { encoderShape, type TrainConfig } from '../config';
 import * as tf from '../core/tf';
-import { Module, T5Encoder } from '../nn';
 import { abandonUnits, fullyShard, policyOf, RowsOfRanks, type ShardContext } from '../sharding';
-
-/** A module around the encoder, so that the names of the encoder's modules begin with `text_encoder` in ledgers. */
-class Beside extends Module {
-  readonly text_encoder: T5Encoder;
-
-  constructor(encoder: T5Encoder) {
-    super();
-    this.text_encoder = encoder;
-  }
-
-  forward(ids: tf.Tensor, mask: tf.Tensor): tf.Tensor {
-    return this.text_encoder.apply(ids, mask);
-  }
-}
+import { type Beside, type EncoderConfig, textEncoderOf } from './checkpoint/pretrained/text-encoder-model';
 
 /**
  * A frozen text encoder beside a trained model. With `fsdp`, the encoder's parameters are sharded over the ranks, so every rank
@@ -27,14 +12,11 @@ export class FrozenTextEncoder {
   readonly #isSharded: boolean;
 
   /** `context.group` has all ranks of the training. */
-  constructor(
-    config: TrainConfig & { readonly textEncoder: NonNullable<TrainConfig['textEncoder']> },
-    context: ShardContext,
-  ) {
-    const { textEncoder, seed } = config;
+  constructor(config: EncoderConfig, context: ShardContext) {
+    const { textEncoder } = config;
     this.#context = context;
     this.#isSharded = textEncoder.fsdp && context.group.size > 1;
-    this.#model = new Beside(new T5Encoder(encoderShape(textEncoder))).manualSeed(seed).eval();
+    this.#model = textEncoderOf(config);
     for (const parameter of this.#model.parameters()) parameter.requiresGrad = false;
     if (!this.#isSharded) return;
     const { text_encoder: encoder } = this.#model;

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { memoryAtPeak } from '../../src/ledger/memory';
 import { launch } from '../../src/session/run/launch';
-import { DIT, largestDifference, launchTorch } from './torch-fixture';
+import { DIT, largestDifference, launchTorch, T5 } from './torch-fixture';
 
 const BOUND = 1e-4;
 const BASE = {
@@ -61,4 +61,29 @@ test('only the expert that runs is gathered, and the ledger names its units', as
   for (const cause of ['batch', 'param.shard', 'optimizer'] as const) assert.ok(held[cause] > 0, cause);
   const units = (await run.units()).rows.map(({ module }) => module);
   assert.ok(units.includes('high_noise_model.blocks.1') && units.includes('low_noise_model'), `${units}`);
+});
+
+test('a text encoder is gathered unit by unit, and stays the same after failed work and in other strategies', async (context) => {
+  const here = await launch({ ranks: 2 });
+  context.after(() => here.shutdown());
+  const there = await launchTorch(context, { ranks: 2 });
+  const config = { ...BASE, textEncoder: { model: T5 }, parallel: { cp: 2 } } as const;
+  const runs = [await here.train(config), await there.train(config)] as const;
+  for (const run of runs) await run.step(2);
+  const gathered = runs.map((run) => {
+    const collectives = run.records.newest()[0]?.collectives ?? [];
+    return collectives.flatMap(({ op, module, cause, wireBytes }) =>
+      op === 'allGather' && module.startsWith('text_encoder') ? [`${module} ${cause} ${wireBytes}`] : [],
+    );
+  });
+  assert.deepEqual(gathered[1], gathered[0]);
+  assert.equal(gathered[1]?.length, 3);
+  await assert.rejects(there.on(0).python('1 / 0'), /ZeroDivisionError/);
+  for (const run of runs) await run.step(2);
+  for (const run of runs) await run.reshard({ strategy: 'ZERO_1', cp: 1 });
+  for (const run of runs) await run.step(2);
+  assert.ok(
+    largestDifference(runs[0].losses, runs[1].losses) <= 1e-5,
+    `${runs[1].losses}; ${runs[0].losses}`,
+  );
 });

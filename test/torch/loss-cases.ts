@@ -1,9 +1,12 @@
 import type { TrainConfigInput } from '../../src/config/train-config';
 import type { TorchFramework } from '../../src/launch/control/torch-messages';
-import { DIT, GPT, LLAMA, MOE } from './torch-fixture';
+import { DIT, GPT, LLAMA, MOE, T5 } from './torch-fixture';
 
 /** Rounding to bfloat16 differs: PyTorch also computes in it, this library rounds at the borders of units. */
 const BF16_BOUND = 2e-2;
+
+/** Losses with a text encoder are nearer than the usual bound. */
+const TEXT_BOUND = 1e-5;
 
 const BASE = { model: GPT, batch: 2, optimizer: { lr: 3e-3 }, seed: 5 } as const;
 
@@ -99,6 +102,12 @@ export const CASES: readonly Case[] = [
     framework: 'deepspeed',
   },
   { name: 'TP 2', ranks: 2, dp: 1, config: parallel({ strategy: 'NO_SHARD', tp: 2 }) },
+  {
+    name: 'PP 2 with fewer microbatches than stages',
+    ranks: 2,
+    dp: 1,
+    config: parallel({ strategy: 'NO_SHARD', pp: 2, microbatches: 1 }),
+  },
   { name: 'PP 2', ranks: 2, dp: 1, config: parallel({ strategy: 'NO_SHARD', pp: 2 }) },
   {
     name: 'TP 2 with sequence parallelism',
@@ -192,6 +201,54 @@ export const CASES: readonly Case[] = [
       ...videos({ strategy: 'SHARD_GRAD_OP' }, { ...DIT, inChannels: 25, audioLayers: [1], audioDim: 8 }),
       activationCheckpointing: { everyNth: 2 },
     },
+  },
+  {
+    name: 'DiT with a text encoder',
+    ranks: 2,
+    dp: 2,
+    config: { ...videos({}), textEncoder: { model: { ...T5, attnDim: 32 } }, accumulation: 2 },
+    bound: TEXT_BOUND,
+  },
+  {
+    name: 'DiT with a text encoder that is not sharded, DDP',
+    ranks: 2,
+    dp: 2,
+    config: { ...videos({ strategy: 'NO_SHARD' }), textEncoder: { model: T5, fsdp: false } },
+    bound: TEXT_BOUND,
+  },
+  {
+    name: 'DiT with a text encoder, bf16',
+    ranks: 2,
+    dp: 2,
+    config: { ...videos({}), textEncoder: { model: T5 }, mixedPrecision: 'bf16' },
+    bound: BF16_BOUND,
+  },
+  {
+    name: 'DiT, CP 2, Ulysses, with a text encoder',
+    ranks: 2,
+    dp: 1,
+    config: { ...videos({ cp: 2 }), textEncoder: { model: T5 } },
+    bound: TEXT_BOUND,
+  },
+  {
+    name: 'DiT, CP 2, ring, recompute',
+    ranks: 2,
+    dp: 1,
+    config: { ...videos({ strategy: 'NO_SHARD', ...RING }), activationCheckpointing: 'full' },
+  },
+  {
+    name: 'DiT with an image and audio, CP 2, Ulysses, FSDP1',
+    ranks: 2,
+    dp: 1,
+    config: videos({ cp: 2 }, { ...DIT, inChannels: 25, audioLayers: [1], audioDim: 8 }),
+    framework: 'fsdp1',
+  },
+  {
+    name: 'DiT, CP 2, ring × FULL_SHARD, with a text encoder',
+    ranks: 4,
+    dp: 2,
+    config: { ...videos(RING), textEncoder: { model: T5 } },
+    bound: TEXT_BOUND,
   },
   { name: 'DiT, FSDP1', ranks: 2, dp: 2, config: videos({}), framework: 'fsdp1' },
   {

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import type { TestContext } from 'node:test';
 import type { z } from 'zod';
-import type { ditSchema } from '../../src/config/families/kinds';
+import type { ditSchema, t5Schema } from '../../src/config/families/kinds';
 import type { LaunchOptions } from '../../src/launch/options';
 import type { Job } from '../../src/session/run/job';
 import { launch } from '../../src/session/run/launch';
@@ -41,6 +41,11 @@ export const DIT: z.input<typeof ditSchema> = {
   textLen: 6,
   experts: 2,
   boundary: 0.5,
+};
+
+/** A small text encoder, whose outputs fit to `DIT`. */
+export const T5: z.input<typeof t5Schema> = {
+  ...{ kind: 't5-encoder', layers: 2, dim: 16, heads: 2, ffn: 32, vocab: 64, seq: 6 },
 };
 
 /** Returns the largest absolute difference of two lists of the same length; NaN if the lengths differ. */

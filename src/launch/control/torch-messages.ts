@@ -9,6 +9,10 @@ export interface TorchModel {
   readonly compile?: string | undefined;
   /** The names of the layers that have adapters; undefined without `lora`. */
   readonly adapted?: readonly string[] | undefined;
+  /** The sizes of the text encoder beside the model, the folder with its values, and whether it is sharded. */
+  readonly textEncoder?:
+    | { readonly shape: unknown; readonly folder: string; readonly fsdp: boolean }
+    | undefined;
   /** The text of the Python file that defines the model. */
   readonly source?: string | undefined;
 }

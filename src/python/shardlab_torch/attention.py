@@ -1,4 +1,4 @@
-"""Causal attention, and the positions of a sequence that a rank has."""
+"""Attention, and the positions of a sequence that a rank has."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ def causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Returns causal attention within a sequence that is whole on this rank. Shapes: as `Attend`."""
     k, v = (repeated(x, q.shape[1]) for x in (k, v))
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def attention_to_all(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Returns attention in which each position attends to all positions. Shapes: as `Attend`, with as many heads of k as of q."""
+    return F.scaled_dot_product_attention(q, k, v)
 
 
 def repeated(x: Tensor, heads: int) -> Tensor:

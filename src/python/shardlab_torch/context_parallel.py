@@ -1,4 +1,4 @@
-"""Context parallelism: each rank has a part of the positions of the same sequences."""
+"""Context parallelism: each rank has a part of the positions of the same sequences, or of the patches of the same videos."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .attention import causal_attention, repeated, rows_at
+from .attention import attention_to_all, causal_attention, repeated, rows_at
+from .dit import Dit
 from .errors import Json, ShardlabError
-from .exchange import exchanged
+from .exchange import exchanged, gathered
 from .layout import Layout
 from .moe import MixtureOfExperts
 from .ring_attention import ring_attention
@@ -23,6 +24,7 @@ class ContextParallel:
     def __init__(self, layout: Layout, parallel: Json, shape: Json) -> None:
         self._group, self._rank, self._size = layout.cp_group, layout.cp_rank, layout.cp
         self._is_ring = parallel["cpKind"] == "ring"
+        self._is_causal = shape["kind"] != "dit"
         self._is_whole = False
         if self._size > 1:
             self._require(shape["heads"] // layout.tp, layout.world.device.type)
@@ -42,16 +44,25 @@ class ContextParallel:
         if self._size == 1:
             return
         for module in model.modules():
-            if hasattr(module, "attend"):
+            if isinstance(module, Dit):
+                module.divide(self, self._attend)
+            if self._is_causal and hasattr(module, "attend"):
                 module.attend = self._attend  # type: ignore[assignment]
             if hasattr(module, "positions"):
                 module.positions = self._positions  # type: ignore[assignment]
             if isinstance(module, MixtureOfExperts):
                 module.total = self._total
 
-    def cut(self, x: Tensor) -> Tensor:
-        """Returns the values of x at this rank's positions. Shapes: [B, T] → [B, T / ranks]."""
-        return rows_at(x, self._ranges(x.shape[1]), dim=1)
+    def cut(self, x: Tensor, dim: int = 1) -> Tensor:
+        """Returns the values of x at this rank's positions. Shapes: [B, T, …] → [B, T / ranks, …]."""
+        return rows_at(x, self._ranges(x.shape[dim]), dim)
+
+    def gather(self, x: Tensor) -> Tensor:
+        """
+        Returns the patches of all ranks. Backward sums the gradients of all ranks, and returns this rank's part. Shapes:
+        [B, N / ranks, d] → [B, N, d].
+        """
+        return gathered(x, self._group, 1)
 
     @contextlib.contextmanager
     def whole(self) -> Iterator[None]:
@@ -64,11 +75,11 @@ class ContextParallel:
 
     def _ranges(self, length: int) -> list[range]:
         """
-        Returns the positions of this rank. Each rank of a ring has an early and a late chunk, so that all ranks compute equally
-        many scores under the causal mask. Source: ring-flash-attention's zigzag order.
+        Returns the positions of this rank. With a causal mask, each rank of a ring has an early and a late chunk, so that all ranks
+        compute equally many scores. Source: ring-flash-attention's zigzag order.
         """
         size, rank = self._size, self._rank
-        if size == 1 or not self._is_ring:
+        if size == 1 or not (self._is_ring and self._is_causal):
             part = length // size
             return [range(rank * part, (rank + 1) * part)]
         chunk = length // (2 * size)
@@ -86,10 +97,10 @@ class ContextParallel:
         if self._is_whole:
             return causal_attention(q, k, v)
         if self._is_ring:
-            return ring_attention(q, k, v, self._group)
+            return ring_attention(q, k, v, self._group, self._is_causal)
         heads = math.lcm(k.shape[1], self._size)
         own = [self._heads_of_sequence(x) for x in (q, repeated(k, heads), repeated(v, heads))]
-        return self._sequence_of_heads(causal_attention(*own))
+        return self._sequence_of_heads((causal_attention if self._is_causal else attention_to_all)(*own))
 
     def _heads_of_sequence(self, x: Tensor) -> Tensor:
         """Returns all positions of this rank's heads. Shapes: [B, H, T / P, D] → [B, H / P, T, D]."""

@@ -5,12 +5,13 @@ chooses.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .attention import Attend, attention_to_all
 from .errors import Json
 from .llama import RMSNorm, frequencies
 
@@ -22,6 +23,14 @@ NUM_TIMESTEPS = 1000
 Angles = tuple[Tensor, Tensor]
 
 
+class PatchParts(Protocol):
+    """Divides the patches of a video over ranks. Shapes: x [B, N, d], which is cut and gathered along a dim."""
+
+    def cut(self, x: Tensor, dim: int = 1) -> Tensor: ...
+
+    def gather(self, x: Tensor) -> Tensor: ...
+
+
 class DitAttention(nn.Module):
     """Attention of a video to itself (rotary positions) or to `source`. Shapes: x [B, N, d], source [B, L, d] → [B, N, d]."""
 
@@ -31,13 +40,15 @@ class DitAttention(nn.Module):
         self.head_dim = dim // shape["heads"]
         self.q, self.k, self.v, self.o = (nn.Linear(dim, dim) for _ in range(4))
         self.norm_q, self.norm_k = RMSNorm(dim, eps), RMSNorm(dim, eps)
+        # Context parallelism replaces this function in attention of a video to itself.
+        self.attend: Attend = attention_to_all
 
     def forward(self, x: Tensor, source: Tensor, angles: Angles | None = None) -> Tensor:
         q, k, v = self.norm_q(self.q(x)), self.norm_k(self.k(source)), self.v(source)
         q, k, v = (part.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for part in (q, k, v))
         if angles is not None:
             q, k = _rotated(q, angles), _rotated(k, angles)
-        out: Tensor = self.o(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        out: Tensor = self.o(self.attend(q, k, v).transpose(1, 2).flatten(2))
         return out
 
 
@@ -48,11 +59,14 @@ class AudioAttention(nn.Module):
         super().__init__()
         self.eps = shape["normEps"]
         self.attn = DitAttention(shape)
+        # None: this rank has all patches. A rank's patches may end within a frame, so all patches are gathered.
+        self.parts: PatchParts | None = None
 
     def forward(self, x: Tensor, audio: Tensor) -> Tensor:
         heard = audio.flatten(0, 1)
-        out: Tensor = self.attn(_normalized(x, self.eps).reshape(len(heard), -1, x.shape[2]), heard).view_as(x)
-        return out
+        whole = x if self.parts is None else self.parts.gather(x)
+        mixed: Tensor = self.attn(_normalized(whole, self.eps).reshape(len(heard), -1, x.shape[2]), heard).view_as(whole)
+        return mixed if self.parts is None else self.parts.cut(mixed)
 
 
 class DitBlock(nn.Module):
@@ -129,6 +143,17 @@ class Dit(nn.Module):
         self.blocks = nn.ModuleDict({str(i): DitBlock(shape, i in heard) for i in range(shape["layers"])})
         self.audio_encoder = nn.Linear(shape["audioDim"], shape["audioTokens"] * dim) if heard else None
         self.head = DitHead(shape)
+        # None: this rank computes all patches.
+        self.parts: PatchParts | None = None
+
+    def divide(self, parts: PatchParts, attend: Attend) -> None:
+        """Divides the patches over ranks (context parallelism); `attend` computes attention to the patches of all ranks."""
+        self.parts = parts
+        block: Any
+        for block in self.blocks.values():
+            block.self_attn.attend = attend
+            if block.audio_attn is not None:
+                block.audio_attn.parts = parts
 
     @property
     def layers(self) -> nn.ModuleDict:
@@ -145,11 +170,15 @@ class Dit(nn.Module):
         context = self.text_embedding(text)
         tokens = None if self.audio_encoder is None else self.audio_encoder(audio).unflatten(2, (-1, dim))
         x = self.patch_embedding(latents)
+        if self.parts is not None:
+            x, cos, sin = self.parts.cut(x), self.parts.cut(cos, 0), self.parts.cut(sin, 0)
         for block in self.blocks.values():
             x = block(x, time6, context, cos, sin, tokens)
         # The channel is the innermost index of a patch. Source: Wan2.2's unpatchify.
-        parts = self.head(x, time).view(len(x), f, h, w, t, p, q, -1)
-        video: Tensor = parts.permute(0, 7, 1, 4, 2, 5, 3, 6).reshape(len(x), -1, f * t, h * p, w * q)
+        velocity = self.head(x, time)
+        if self.parts is not None:
+            velocity = self.parts.gather(velocity)
+        video: Tensor = velocity.view(len(x), f, h, w, t, p, q, -1).permute(0, 7, 1, 4, 2, 5, 3, 6).reshape(len(x), -1, f * t, h * p, w * q)
         return video
 
 

@@ -3,17 +3,45 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from torch import Tensor
 
 from .batches import Batch
 from .dit import DitExperts
+from .errors import Json
 from .head import Output
-from .passes import Passes
+from .layout import Layout
+from .passes import Passes, Span
+from .stages import Stages
+from .strategy import Strategy
+from .text_encoder import FrozenTextEncoder
 
 
 class VideoPasses(Passes):
-    """Passes whose loss is the mean squared error of the velocity (noise - video). A batch has the velocity and model inputs."""
+    """
+    Passes whose loss is the mean squared error of the velocity (noise - video). A batch has the velocity and model inputs; if there
+    is a text encoder, it has tokens in place of the embedded text.
+    """
+
+    def __init__(
+        self, strategy: Strategy, stages: Stages, layout: Layout, shape: Json, text_encoder: FrozenTextEncoder | None
+    ) -> None:
+        super().__init__(strategy, stages, layout, shape)
+        self._text_encoder = text_encoder
+
+    def run(self, batch: Batch, scale: float, is_last: bool, span: Span) -> float:
+        if self._text_encoder is not None:
+            with span("data"):
+                batch = self._encoded(batch, self._text_encoder)
+        return super().run(batch, scale, is_last, span)
+
+    def loss(self, batch: Batch) -> float:
+        return super().loss(batch if self._text_encoder is None else self._encoded(batch, self._text_encoder))
+
+    def _encoded(self, batch: Batch, text_encoder: FrozenTextEncoder) -> Batch:
+        velocity, latents, timesteps, tokens, *others = batch.tensors
+        return replace(batch, tensors=(velocity, latents, timesteps, text_encoder.encode(tokens), *others))
 
     def count(self, batch: Batch) -> int:
         latent, patch = (math.prod(map(int, self.shape[key])) for key in ("latent", "patch"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -15,7 +16,18 @@ _UTILS: Any = _utils
 
 
 class JsonStage(PipelineStage):
-    """A stage of a pipeline. Before its first microbatch, torch calls the methods below to learn the shapes of what will arrive."""
+    """
+    A stage of a pipeline; `begin` is called before each forward of a microbatch. Before the first microbatch, torch calls
+    `_send_meta` and `_recv_meta` to learn the shapes of what will arrive.
+    """
+
+    def __init__(self, *args: Any, begin: Callable[[], None], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._begin = begin
+
+    def forward_one_chunk(self, *args: Any, **options: Any) -> Any:
+        self._begin()
+        return super().forward_one_chunk(*args, **options)
 
     def _send_meta(self, meta: Any, dst_stage: int) -> None:
         is_forward = isinstance(meta, _UTILS._StageForwardMeta)

@@ -66,9 +66,14 @@ class Ledger:
         self._tracked: tuple[TrackedMemory, list[Span]] | None = None
         self._profiled: Profiled | None = None
 
-    def attach(self, model: Any, optimizer: Any, strategy: str, unit_names: Sequence[str]) -> None:
-        """Names the run whose steps are recorded. The model must already be wrapped; units have their full names in the model."""
-        self._states = ModelStates(model, optimizer)
+    def attach(
+        self, model: Any, optimizer: Any, strategy: str, unit_names: Sequence[str], beside: nn.Module | None = None
+    ) -> None:
+        """
+        Names the run whose steps are recorded. The model must already be wrapped; units have their full names in the model.
+        `beside` has frozen modules that run beside the model.
+        """
+        self._states = ModelStates(model, optimizer, beside)
         self._unit_names = list(unit_names)
         self._tracked = None
         self._profiled = None

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from .dropout import Draws
 from .errors import Json
 
 
@@ -26,12 +27,12 @@ class LoraMatrix(nn.Module):
         return functional.linear(x, self.weight)
 
 
-def adapt(model: nn.Module, names: Iterable[str], config: Json) -> None:
+def adapt(model: nn.Module, names: Iterable[str], config: Json, draws: Draws) -> None:
     """Adds adapters to the named layers that the model (or the stage) has; ignores other names."""
     layers = dict(model.named_modules())
     for name in names:
         if name in layers:
-            _add(layers[name], int(config["r"]), config["alpha"] / config["r"], config["useDora"])
+            _add(layers[name], name, config, draws)
 
 
 def is_adapter(name: str) -> bool:
@@ -39,7 +40,8 @@ def is_adapter(name: str) -> bool:
     return name.endswith((".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector"))
 
 
-def _add(layer: Any, rank: int, scale: float, has_magnitudes: bool) -> None:
+def _add(layer: Any, name: str, config: Json, draws: Draws) -> None:
+    rank, scale, rate, has_magnitudes = int(config["r"]), config["alpha"] / config["r"], config["dropout"], config["useDora"]
     layer.lora_A = LoraMatrix(layer.in_features, rank)
     layer.lora_B = LoraMatrix(rank, layer.out_features)
     if has_magnitudes:
@@ -48,13 +50,21 @@ def _add(layer: Any, rank: int, scale: float, has_magnitudes: bool) -> None:
 
     def forward(x: Tensor) -> Tensor:
         y: Tensor = original(x)
-        added: Tensor = layer.lora_B(layer.lora_A(x)) * scale
+        is_dropping = rate > 0 and layer.training
+        dropped = draws.dropped(x, f"{name}.lora_dropout", rate) if is_dropping else x
+        added: Tensor = layer.lora_B(layer.lora_A(dropped)) * scale
         if not has_magnitudes:
             return y + added
-        bias: Tensor | None = layer.bias
         with torch.no_grad():
             norms = torch.linalg.vector_norm(layer.weight + scale * (layer.lora_B.weight @ layer.lora_A.weight), dim=1)
-        scaled: Tensor = ((y if bias is None else y - bias) + added) * (layer.lora_magnitude_vector / norms)
+        factors = layer.lora_magnitude_vector / norms
+        if is_dropping:
+            # As in PEFT, only the part of the output that the adapter changes reads the dropped inputs.
+            own = functional.linear(dropped, layer.weight)
+            mixed: Tensor = y - own + (own + added) * factors
+            return mixed
+        bias: Tensor | None = layer.bias
+        scaled: Tensor = ((y if bias is None else y - bias) + added) * factors
         return scaled if bias is None else scaled + bias
 
     layer.forward = forward

@@ -38,11 +38,13 @@ def inner_model(model: Any) -> nn.Module:
 class ModelStates:
     """Finds the states of one model, whatever its strategy."""
 
-    def __init__(self, model: Any, optimizer: Any) -> None:
+    def __init__(self, model: Any, optimizer: Any, beside: nn.Module | None = None) -> None:
+        """`beside` has frozen modules that are no part of the model; their names are those in `beside`."""
         self.model = model
         self.optimizer = optimizer
         self._inner = inner_model(model)
-        self._names = {id(module): clean_name(name) for name, module in self._inner.named_modules()}
+        self._roots = [self._inner] if beside is None else [self._inner, beside]
+        self._names = {id(module): clean_name(name) for root in self._roots for name, module in root.named_modules()}
 
     def __iter__(self) -> Iterator[State]:
         """Yields the states as they are now. If a storage has several states, the first state decides the storage's cause."""
@@ -50,7 +52,7 @@ class ModelStates:
         yield from self._fsdp2_states(owners)
         yield from self._fsdp1_states(owners)
         yield from self._deepspeed_states()
-        for name, param in self._inner.named_parameters():
+        for name, param in (each for root in self._roots for each in root.named_parameters()):
             module = owners.setdefault(id(param), clean_name(name).rpartition('.')[0])
             yield State(param, 'param.full', module)
             if param.grad is not None:
@@ -70,7 +72,7 @@ class ModelStates:
 
     def fsdp2_groups(self) -> Iterator[Any]:
         """Yields the parameter groups of `fully_shard`."""
-        for module in self._inner.modules():
+        for module in (each for root in self._roots for each in root.modules()):
             get_state: Any = getattr(module, '_get_fsdp_state', None)
             if get_state is not None:
                 state = get_state()

@@ -1,6 +1,6 @@
 """
-The noise of the router 'temperature'. It is a function of the seed, the gate and the tokens, so ranks of this library and of
-PyTorch draw the same noise.
+The noise of the router 'temperature', and the streams of random numbers from which dropout draws too. The noise is a function of
+the seed, the gate and the tokens, so ranks of this library and of PyTorch draw the same noise.
 """
 
 from __future__ import annotations
@@ -32,19 +32,25 @@ def gumbel_noise(keys: Tensor, salt: int, experts: int) -> Tensor:
 
 
 def salt_of(seed: int, gate: str) -> int:
+    """Returns the number that makes the noise of a gate differ from the noise of other gates."""
+    return drawn(seed, "gating", gate)[0]
+
+
+def drawn(seed: int, *labels: object, count: int = 1) -> list[int]:
     """
-    Returns the number that makes the noise of a gate differ from the noise of other gates. Source: sfc32, as in
+    Returns the first numbers of 32 bits of a seed's stream; other labels give other streams. Source: sfc32, as in
     src/core/random.ts.
     """
     state = seed & _MASK
-    for character in f"gating\0{gate}":
+    for character in "\0".join(map(str, labels)):
         state = _mixed(state ^ ord(character))
     a, b, c = (_mixed(state + i * _STEP) for i in range(3))
-    drawn = 0
-    for counter in range(1, 14):
-        drawn = (a + b + counter) & _MASK
-        a, b, c = b ^ (b >> 9), (c + (c << 3)) & _MASK, (((c << 21) | (c >> 11)) + drawn) & _MASK
-    return drawn
+    numbers = []
+    for counter in range(1, 13 + count):
+        number = (a + b + counter) & _MASK
+        a, b, c = b ^ (b >> 9), (c + (c << 3)) & _MASK, (((c << 21) | (c >> 11)) + number) & _MASK
+        numbers.append(number)
+    return numbers[12:]
 
 
 def _mixed(value: Any) -> Any:

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from .dropout import Draws
 from .errors import Json, ShardlabError
 from .layout import Layout
 from .model_states import clean_name
@@ -30,6 +31,7 @@ class OwnStages(Stages):
         model = own.make().to(layout.world.device)
         parameters = dict(model.named_parameters())
         self.count, self.indices, self.tied = 1, [0], None
+        self.draws = Draws(config["seed"], layout.data_rank)
         self.modules = [model]
         self.shapes = {name: each.shape for name, each in parameters.items()}
         self.owners, self.expert_owners = dict.fromkeys(self.shapes, 0), {}

@@ -61,6 +61,7 @@ class Passes:
         scale *= batch.factor
         with self.strategy.pass_context(is_last), self._split_loss(), self.packing.documents(batch.documents):
             with span("forward"), self.strategy.compute():
+                self.stages.draws.begin_pass()
                 inputs, targets = self._inputs(batch)
                 output = self.strategy.modules[0](*inputs)
                 loss = with_auxiliary(self._mean_loss(output, targets, batch.has_labels), self.stages.modules)
@@ -126,7 +127,7 @@ class PipelinePasses(Passes):
         self._has_labels = False
         device = layout.world.device
         made = [
-            JsonStage(module, index, stages.count, device, group=layout.pp_group)
+            JsonStage(module, index, stages.count, device, group=layout.pp_group, begin=stages.draws.begin_pass)
             for module, index in zip(strategy.modules, stages.indices, strict=True)
         ]
         options: Json = {"n_microbatches": self._count, "loss_fn": self._loss, "scale_grads": False}
@@ -134,7 +135,9 @@ class PipelinePasses(Passes):
         if len(made) > 1:
             self._schedule = ScheduleInterleaved1F1B(list(made), **options)
         else:
-            self._schedule = (ScheduleGPipe if parallel["schedule"] == "gpipe" else Schedule1F1B)(made[0], **options)
+            # torch's 1F1B refuses fewer microbatches than stages. GPipe takes any number, and then has nearly the same order.
+            is_gpipe = parallel["schedule"] == "gpipe" or self._count < stages.count
+            self._schedule = (ScheduleGPipe if is_gpipe else Schedule1F1B)(made[0], **options)
         self._has_first = 0 in stages.indices
         self._has_last = stages.count - 1 in stages.indices
 

@@ -19,19 +19,22 @@ _FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _FLASH_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 
-def ring_attention(q: Tensor, k: Tensor, v: Tensor, group: ProcessGroup) -> Tensor:
-    """Returns causal attention to the positions of all ranks; each rank has an early and a late chunk. Shapes: as `Attend`."""
-    result: Tensor = _RingAttention.apply(q, k, v, group)  # type: ignore[no-untyped-call]
+def ring_attention(q: Tensor, k: Tensor, v: Tensor, group: ProcessGroup, is_causal: bool = True) -> Tensor:
+    """
+    Returns attention to the positions of all ranks. With a causal mask, each rank has an early and a late chunk. Shapes: as
+    `Attend`.
+    """
+    result: Tensor = _RingAttention.apply(q, k, v, group, is_causal)  # type: ignore[no-untyped-call]
     return result
 
 
 class _RingAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, group: ProcessGroup) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, group: ProcessGroup, masks: bool) -> Tensor:
         own = torch.stack([k, v])
         out, lse = torch.zeros_like(q, dtype=torch.float32), q.new_full(q.shape[:3], float("-inf"), dtype=torch.float32)
         for source, kv in _parts(own, group):
-            first, keys, values, is_causal = _block(q, kv, source, group)
+            first, keys, values, is_causal = _block(q, kv, source, group, masks)
             part, part_lse = _FLASH(q[:, :, first:], keys, values, 0.0, is_causal)
             before = lse[:, :, first:]
             total = torch.logaddexp(before, part_lse)
@@ -40,7 +43,7 @@ class _RingAttention(torch.autograd.Function):
             lse[:, :, first:] = total
         result = out.to(q.dtype)
         ctx.save_for_backward(q, own, result, lse)
-        ctx.group = group
+        ctx.group, ctx.masks = group, masks
         return result
 
     @staticmethod
@@ -52,7 +55,7 @@ class _RingAttention(torch.autograd.Function):
         # Sums of gradients travel one step behind their keys and values, and reach the rank of these keys after the last step.
         home, travelling = own, None
         for source, kv in _parts(own, group):
-            first, keys, values, is_causal = _block(q, kv, source, group)
+            first, keys, values, is_causal = _block(q, kv, source, group, ctx.masks)
             own_grad, own_q, own_out, own_lse = (x[:, :, first:] for x in (grad, q, out, lse))
             part, *shares = _FLASH_BACKWARD(own_grad, own_q, keys, values, own_out, own_lse.contiguous(), 0.0, is_causal)
             dq[:, :, first:] += part
@@ -64,7 +67,7 @@ class _RingAttention(torch.autograd.Function):
             else:
                 travelling = _passed(sums if travelling is None else sums + travelling, group)
         dk, dv = home if travelling is None else home + travelling
-        return dq.to(q.dtype), dk.to(q.dtype), dv.to(q.dtype), None
+        return dq.to(q.dtype), dk.to(q.dtype), dv.to(q.dtype), None, None
 
 
 def _parts(own: Tensor, group: ProcessGroup) -> Iterator[tuple[int, Tensor]]:
@@ -87,17 +90,17 @@ def _passed(x: Tensor, group: ProcessGroup) -> Tensor:
     return result
 
 
-def _block(q: Tensor, kv: Tensor, source: int, group: ProcessGroup) -> tuple[int, Tensor, Tensor, bool]:
+def _block(q: Tensor, kv: Tensor, source: int, group: ProcessGroup, masks: bool) -> tuple[int, Tensor, Tensor, bool]:
     """
     Returns the inputs of this rank's attention to the keys of rank `source`: the index of the first query, the keys and values,
-    and whether a causal mask applies. All queries attend to the early chunk of an earlier rank, and only the late chunk of
+    and whether a causal mask applies. Without a mask (`masks`), all queries attend to all keys. With it, all queries attend to the early chunk of an earlier rank, and only the late chunk of
     queries attends to the keys of a later rank.
     """
     half = q.shape[2] // 2
     first, length = 0, kv.shape[3]
-    if source < group.rank():
+    if masks and source < group.rank():
         length = half
-    elif source > group.rank():
+    elif masks and source > group.rank():
         first = half
     keys, values = (repeated(x[:, :, :length], q.shape[1]) for x in kv)
-    return first, keys, values, source == group.rank()
+    return first, keys, values, masks and source == group.rank()

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from . import dit, gpt, llama, moe
+from .dropout import Draws
 from .errors import Json, ShardlabError
 from .expert_parallel import keep_own_experts
 from .layout import Layout
@@ -36,6 +37,8 @@ class Stages:
         per_rank = 1 if pp == 1 else parallel["virtualStages"] or (2 if parallel["schedule"] == "interleaved" else 1)
         self.count = pp * per_rank
         self.indices = [pp_rank + pp * turn for turn in range(per_rank)]
+        # The random numbers of the layers that drop elements.
+        self.draws = Draws(config["seed"], layout.data_rank)
         # The name of the parameter that the first and the last stage share.
         self.tied: str | None = None
         ranges = _split(shape["layers"], self.count, parallel["stageSplit"])
@@ -44,7 +47,7 @@ class Stages:
             """Makes a part of the model on the meta device, which has shapes but no values."""
             with torch.device("meta"):
                 module = _KINDS[shape["kind"]](shape, layers, is_first, is_last)
-                adapt(module, given.get("adapted") or [], config["lora"])
+                adapt(module, given.get("adapted") or [], config["lora"], self.draws)
             return module
 
         whole = make(range(shape["layers"]), True, True)
@@ -143,5 +146,8 @@ def checkpoint_activations(stages: Stages, config: Any) -> None:
         options["context_fn"] = functools.partial(create_selective_checkpoint_contexts, _STORED_OPS)
     for index, block in stages.layers:
         if index % every == 0:
-            original: Callable[..., Any] = block.forward
-            block.forward = functools.partial(checkpoint, original, **options)
+            block.forward = _checkpointed(block.forward, stages.draws, options)
+
+
+def _checkpointed(forward: Callable[..., Any], draws: Draws, options: Json) -> Callable[..., Any]:
+    return lambda *inputs, **named: checkpoint(draws.repeatable(forward), *inputs, **options, **named)

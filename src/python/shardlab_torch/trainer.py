@@ -30,6 +30,7 @@ from .passes import Passes, PipelinePasses
 from .stages import Stages, checkpoint_activations
 from .strategy import Replicated, Strategy, Zero1
 from .tensor_parallel import orders, split_matrices
+from .text_encoder import FrozenTextEncoder
 from .variables import number
 from .world import World
 
@@ -63,8 +64,9 @@ class Trainer:
         names = state_names(self.config["optimizer"])
         self.states = self.strategy.states(self.stages, self.optimizer, names)
         self.states.orders = orders(self.stages.shapes, layout, self.shape)
-        passes = PipelinePasses if layout.pp > 1 else VideoPasses if self.shape["kind"] == "dit" else Passes
-        self.passes: Passes = passes(self.strategy, self.stages, layout, self.shape)
+        given = work["torch"].get("textEncoder")
+        text_encoder = None if given is None else FrozenTextEncoder(given, self.config, layout)
+        self.passes = self._passes(text_encoder)
         self.expert_use = ExpertUse(self.stages, layout)
         self.batches = Batches(courier, run, layout.data_rank, world.device)
         self.steps = 0
@@ -78,9 +80,16 @@ class Trainer:
         self._warned = False
         self._spans: dict[str, float] = {}
         self.ledger = Ledger(world.rank, len(ranks), world.device, lambda group: world.describe(group)[0])
+        beside = None if text_encoder is None else text_encoder.module
         modules = self.strategy.modules
         model = modules[0] if len(modules) == 1 else torch.nn.ModuleList(modules)
-        self.ledger.attach(model, self.optimizer, self.strategy.name, [unit["module"] for unit in self.strategy.units()])
+        self.ledger.attach(model, self.optimizer, self.strategy.name, [unit["module"] for unit in self.strategy.units()], beside)
+
+    def _passes(self, text_encoder: FrozenTextEncoder | None) -> Passes:
+        parts = (self.strategy, self.stages, self.layout, self.shape)
+        if self.shape["kind"] == "dit":
+            return VideoPasses(*parts, text_encoder)
+        return (PipelinePasses if self.layout.pp > 1 else Passes)(*parts)
 
     def _strategy(self, framework: str) -> Strategy:
         name = self.config["parallel"]["strategy"]
@@ -136,6 +145,7 @@ class Trainer:
                 group["lr"] = rates[min(i, len(rates) - 1)]
         loss = 0.0
         for i, batch in enumerate(batches):
+            self.stages.draws.begin_batch(self.micro_batches + i)
             loss += self.passes.run(batch, 1 / accumulation, i == accumulation - 1, self._span) / accumulation
         with self._span("optimizer"):
             with self.ledger.purpose("grad"):

@@ -1,12 +1,13 @@
 import fs from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { modelShape, publishedName, type TrainConfig } from '../../../config';
 import { makeFolder, ShardlabError } from '../../../core';
-import { buildModel, chooseTrained, type Parameter, type StateEntry } from '../../../nn';
+import { buildModel, chooseTrained, type Module, type Parameter, type StateEntry } from '../../../nn';
 import { failedWrite, writeAll } from '../format/file-system';
 import { encodeHeader } from '../format/safetensors-header';
 import { firstStateOf } from './first-state';
 import type { FirstState } from './open-pretrained';
+import { textEncoderOf } from './text-encoder-model';
 
 /** Takes the number of bytes that are written, and of all bytes. */
 type WriteProgress = (done: number, total: number) => void;
@@ -15,9 +16,10 @@ type WriteProgress = (done: number, total: number) => void;
 const BLOCK = 2 ** 20;
 
 /**
- * Writes the initial values of a config's model into a safetensors file in `folder`. These are the values that ranks of this
- * library would compute from the seed, or read from `init` or from the model's folder. `progress` gets numbers of bytes;
- * `insteadOfSpace` is what helps if the disk is full. Returns the folder; undefined for a model in Python without `init`,
+ * Writes the initial values of a config's model into model.safetensors in `folder`, and those of its text encoder into
+ * text_encoder.safetensors. These are the values that ranks of this library would compute from the seed, or read from `init` or
+ * from the model's folder. `progress` gets numbers of bytes; `insteadOfSpace` is what helps if the disk is full. Returns the
+ * folder; undefined for a model in Python without `init`,
  * because the model's class sets the values. Throws: SHAPE for values that do not fit, IO.
  */
 export function writeInitialValues(
@@ -29,11 +31,16 @@ export function writeInitialValues(
     insteadOfSpace,
   }: { readonly progress?: WriteProgress; readonly insteadOfSpace?: string | undefined } = {},
 ): string | undefined {
+  const { textEncoder } = config;
+  if (textEncoder !== null) {
+    const path = join(folder, 'text_encoder.safetensors');
+    writeFills(fillsOfModel(textEncoderOf({ ...config, textEncoder })), path, undefined, insteadOfSpace);
+  }
   const first = firstStateOf(config, init);
   const fills = modelShape(config).kind === 'python' ? first && filesOf(first) : fillsOf(config, first);
   if (fills === undefined) return undefined;
   try {
-    writeFills(fills, folder, progress, insteadOfSpace);
+    writeFills(fills, join(folder, 'model.safetensors'), progress, insteadOfSpace);
     return folder;
   } finally {
     first?.close();
@@ -53,7 +60,7 @@ export function writePublishedValues(
       const { name, isTransposed } = publishedName(model, own);
       return [name, isTransposed ? transposedOf(filled) : filled] as const;
     });
-    writeFills(new Map(fills), folder);
+    writeFills(new Map(fills), join(folder, 'model.safetensors'));
   } finally {
     first?.close();
   }
@@ -79,16 +86,15 @@ function transposedOf({ shape, fill }: Filled): Filled {
   };
 }
 
-/** Writes model.safetensors. Throws: IO, for example if the disk is full. */
+/** Writes a file, and the folder if it does not exist. Throws: IO, for example if the disk is full. */
 function writeFills(
   fills: ReadonlyMap<string, Filled>,
-  folder: string,
+  path: string,
   progress: WriteProgress = () => undefined,
   insteadOfSpace?: string,
 ): void {
-  const path = join(folder, 'model.safetensors');
   try {
-    makeFolder(folder);
+    makeFolder(dirname(path));
     writeFile(fills, path, progress);
   } catch (cause) {
     if (cause instanceof Error && 'syscall' in cause)
@@ -135,6 +141,10 @@ function fillsOf(config: TrainConfig, first: FirstState | undefined): ReadonlyMa
       parameter.defer({ fill: filed(name, parameter, first.state.get(name)) });
   }
   chooseTrained(model, config);
+  return fillsOfModel(model);
+}
+
+function fillsOfModel(model: Module): ReadonlyMap<string, Filled> {
   return new Map(
     [...model.namedState()].map(([name, parameter]) => [
       name,
