@@ -16,11 +16,6 @@ const ignored = (reason: string): Unread => ({ ignored: reason });
 const ONLY_HERE = (what: string): Unread =>
   refused(`only this library has ${what}; train with engine 'wasm'`);
 
-const NOT_OFFLOADED = (what: string): Unread =>
-  refused(
-    `CPUs have no second memory for the ${what}, and offload from a GPU to its host is not built for PyTorch`,
-  );
-
 /** The exception of a setting that only FSDP1 reads. */
 const ONLY_FSDP1 = (fullyShard: string): Exception => ({
   fsdp2: ignored(`fully_shard ${fullyShard}; framework 'fsdp1' reads this setting`),
@@ -61,9 +56,6 @@ const EXCEPTIONS: Readonly<Partial<Record<SettingPath, Exception>>> = {
     'PyTorch converts gradients to the type of parameters; leave it out',
   ),
   gradScaler: refused("float16 and its scaler are not built for PyTorch; use mixedPrecision: 'bf16'"),
-  'offload.optimizer': NOT_OFFLOADED('states'),
-  'offload.parameters': NOT_OFFLOADED('parameters'),
-  'offload.activations': NOT_OFFLOADED('activations'),
   textEncoder: refused("text encoders are not built for PyTorch; train with engine 'wasm'"),
   loss: refused(
     "a loss of your own is JavaScript; train it with engine 'wasm', or write Python in a %%ranks --python cell",

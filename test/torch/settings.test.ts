@@ -36,11 +36,11 @@ test('a vocabulary below 256 is trained on tokens, and refused only for text as 
 });
 
 test('what PyTorch does not do is refused by name, all at once, with what to do', () => {
-  const config = { gradScaler: {}, offload: { optimizer: true }, optimizer: { kind: 'lion' } } as const;
+  const config = { gradScaler: {}, lora: { dropout: 0.1 }, optimizer: { kind: 'lion' } } as const;
   assert.throws(() => check(config), {
     code: 'CONFIG',
     message:
-      /gradScaler: float16 and its scaler are not built.*\noffload\.optimizer: .*not built for PyTorch\noptimizer\.kind: PyTorch has adamW, adam, sgd, not 'lion'/,
+      /gradScaler: float16 and its scaler are not built.*\noptimizer\.kind: PyTorch has adamW, adam, sgd, not 'lion'\nlora\.dropout: /,
   });
 });
 

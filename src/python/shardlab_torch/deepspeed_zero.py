@@ -70,8 +70,10 @@ class DeepSpeedZero(Strategy):
                 "stage": STAGES[self.name],
                 "overlap_comm": False,
                 "reduce_bucket_size": config["parallel"]["bucketBytes"] // 4,
+                **self.offload.deepspeed(STAGES[self.name]),
             },
             "zero_allow_untested_optimizer": True,
+            "zero_force_ds_cpu_optimizer": False,
             "steps_per_print": 10**9,
         }
         self._engine, optimizer, _, _ = deepspeed.initialize(

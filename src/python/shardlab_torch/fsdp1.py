@@ -24,6 +24,7 @@ class FullyShardedDataParallel(Strategy):
 
     def __init__(self, stages: Stages, layout: Layout, config: Json) -> None:
         super().__init__(stages, layout, config)
+        self.offload.require_whole(True)
         (model,) = self.parts
         parallel = config["parallel"]
         chosen = set(map(id, wrapped_modules(stages, model, parallel["wrap"])))
@@ -44,6 +45,7 @@ class FullyShardedDataParallel(Strategy):
             device_id=layout.world.device,
             use_orig_params=True,
             **options,
+            **self.offload.fsdp1(config["accumulation"] > 1 and not self.is_local(False)),
         )
         self.parts = self.modules = [wrapped]
 

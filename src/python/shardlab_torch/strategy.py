@@ -16,6 +16,7 @@ from .errors import Json, ShardlabError
 from .gradients import clip_gradients
 from .layout import Layout
 from .moe import FeedForward
+from .offload import Offload
 from .precision import Precision
 from .stages import Stages, fits
 from .states import States, ZeroStates
@@ -31,6 +32,7 @@ class Strategy:
         self.parts: list[nn.Module] = stages.modules
         self.modules: list[nn.Module] = list(stages.modules)
         self.precision = Precision(config)
+        self.offload = Offload(config, layout.world.device)
 
     def parameters(self) -> dict[str, nn.Parameter]:
         """Returns this rank's parameters by the names of the whole model."""
@@ -91,6 +93,7 @@ class Replicated(Strategy):
 
     def __init__(self, stages: Stages, layout: Layout, config: Json) -> None:
         super().__init__(stages, layout, config)
+        self.offload.require_whole(False)
         self.replicas: list[DistributedDataParallel] = []
         if layout.dp == 1:
             return
