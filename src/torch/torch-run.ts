@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { isPythonFile, modelShape, ownData, routerOf, type TrainConfig } from '../config';
+import { gradScalerOf, isPythonFile, modelShape, ownData, routerOf, type TrainConfig } from '../config';
 import { ConfigError, readRegularFile } from '../core';
 import type {
   BatchesMade,
@@ -65,7 +65,9 @@ export class TorchRun {
     if (shape.kind === 'python' && isPythonFile(shape.python)) this.#source ??= sourceOf(shape.python);
     // Only this library knows what `lora.targets` means.
     const adapted = config.lora === null ? undefined : applyLoRA(buildModel(config), config.lora);
-    return { shape, framework: this.framework, compile: this.#compile, adapted, source: this.#source };
+    const scaler = gradScalerOf(config) ?? undefined;
+    const { framework } = this;
+    return { shape, framework, compile: this.#compile, adapted, scaler, source: this.#source };
   }
 
   /**
@@ -98,12 +100,12 @@ export class TorchRun {
   /** Makes the batches that a rank requests. */
   readonly answer = (need: BatchesNeeded): BatchesMade => this.#made.make(need);
 
-  /** Sets the learning rate of the step after `steps` steps. */
+  /** Sets the learning rate of the step after `steps` updates. */
   setRate(lr: number, steps: number): void {
     this.#made.setRate(lr, steps);
   }
 
-  /** Returns the launcher's part of the state that a checkpoint stores after `steps` steps. */
+  /** Returns the launcher's part of the state that a checkpoint stores after `steps` updates. */
   stateAfter(steps: number): TorchState {
     return this.#made.stateAfter(steps);
   }
