@@ -40,7 +40,7 @@ export class TorchBatches {
     this.#schedule = schedule && new LRSchedule(this.#base, rateOf(schedule, steps));
   }
 
-  /** Returns the state of the data and of the schedule that a checkpoint stores after `steps` steps. */
+  /** Returns the state of the data and of the schedule that a checkpoint stores after `steps` updates. */
   stateAfter(steps: number): { readonly data: DataMark; readonly schedule: ScheduleState | null } {
     const data = dataMark({ config: this.#config, data: this.#prepared });
     if (this.#schedule === null) return { data, schedule: null };
@@ -54,7 +54,7 @@ export class TorchBatches {
     else this.#schedule.restore(schedule);
   }
 
-  /** Sets the learning rate of the step after `steps` steps; a schedule continues from this rate. */
+  /** Sets the learning rate of the step after `steps` updates; a schedule continues from this rate. */
   setRate(lr: number, steps: number): void {
     this.#schedule?.restore({ ...this.#schedule.state(), steps });
     this.#base.lr = lr;
@@ -62,20 +62,21 @@ export class TorchBatches {
   }
 
   /** Makes the batches that a rank requests. Throws: CONFIG if the data has no validation rows, and errors of the data. */
-  make({ run, what, rank, first, count }: BatchesNeeded): BatchesMade {
+  make({ run, what, rank, first, count, skipped = 0 }: BatchesNeeded): BatchesMade {
     if (what === 'validation') return this.#validation({ run, rank, first, count });
     const indices = Array.from({ length: count }, (_, i) => first + i);
     const batches = joined(indices.map((index) => this.#source.batch(rank, index, first)));
     const { accumulation } = this.#config;
     const steps = indices.filter((index) => index % accumulation === 0).map((index) => index / accumulation);
-    return { run, first, ...batches, lrs: steps.map((step) => [this.#rateOf(step)]) };
+    return { run, first, ...batches, lrs: steps.map((step) => [this.#rateOf(step - skipped)]) };
   }
 
-  #rateOf(step: number): number {
-    return this.#schedule === null ? this.#base.lr : this.#schedule.lrAt(step + 1);
+  /** Returns the rate of the step after `steps` updates. */
+  #rateOf(steps: number): number {
+    return this.#schedule === null ? this.#base.lr : this.#schedule.lrAt(steps + 1);
   }
 
-  #validation({ run, rank, first, count }: Omit<BatchesNeeded, 'what'>): BatchesMade {
+  #validation({ run, rank, first, count }: Omit<BatchesNeeded, 'what' | 'skipped'>): BatchesMade {
     const { validation } = this.#source;
     if (validation == null) {
       throw new ConfigError(

@@ -16,11 +16,6 @@ const ignored = (reason: string): Unread => ({ ignored: reason });
 const ONLY_HERE = (what: string): Unread =>
   refused(`only this library has ${what}; train with engine 'wasm'`);
 
-const NOT_OFFLOADED = (what: string): Unread =>
-  refused(
-    `CPUs have no second memory for the ${what}, and offload from a GPU to its host is not built for PyTorch`,
-  );
-
 /** The exception of a setting that only FSDP1 reads. */
 const ONLY_FSDP1 = (fullyShard: string): Exception => ({
   fsdp2: ignored(`fully_shard ${fullyShard}; framework 'fsdp1' reads this setting`),
@@ -48,7 +43,6 @@ const EXCEPTIONS: Readonly<Partial<Record<SettingPath, Exception>>> = {
   'parallel.backwardPrefetch': ONLY_FSDP1("has only 'BACKWARD_PRE'"),
   'parallel.limitAllGathers': ONLY_FSDP1('always limits all-gathers'),
   'parallel.noSync': { deepspeed: refused('DeepSpeed decides when it reduces gradients; leave it out') },
-  'parallel.communicationDataType': refused('set mixedPrecision.reduceDtype instead'),
   'parallel.sparseGradients': ONLY_HERE('sparse reduction of gradients'),
   'parallel.commHook': refused(
     "compression of gradients is not built for PyTorch; register torch's own hook in a %%ranks --python cell",
@@ -57,13 +51,9 @@ const EXCEPTIONS: Readonly<Partial<Record<SettingPath, Exception>>> = {
     "on PyTorch each rank has consecutive experts; leave it out, or train with engine 'wasm'",
   ),
   'mixedPrecision.bufferDtype': ignored('buffers have the type that the model gives them'),
-  'mixedPrecision.keepLowPrecisionGrads': refused(
-    'PyTorch converts gradients to the type of parameters; leave it out',
-  ),
-  gradScaler: refused("float16 and its scaler are not built for PyTorch; use mixedPrecision: 'bf16'"),
-  'offload.optimizer': NOT_OFFLOADED('states'),
-  'offload.parameters': NOT_OFFLOADED('parameters'),
-  'offload.activations': NOT_OFFLOADED('activations'),
+  'mixedPrecision.keepLowPrecisionGrads': {
+    fsdp2: refused("fully_shard converts gradients to the type of parameters; use framework 'fsdp1'"),
+  },
   loss: refused(
     "a loss of your own is JavaScript; train it with engine 'wasm', or write Python in a %%ranks --python cell",
   ),
@@ -91,10 +81,7 @@ export function torchSupport(
  */
 export function checkForTorch(config: TrainConfig, framework: TorchFramework, world: number): string[] {
   const usual = usualConfig(config);
-  // Nothing is float16 on PyTorch, so a scaler that is off is as by default.
-  const asked = WHOLE_SETTINGS.filter(
-    ({ path }) => isChanged(path, config, usual) && !(path === 'gradScaler' && config.gradScaler === false),
-  );
+  const asked = WHOLE_SETTINGS.filter(({ path }) => isChanged(path, config, usual));
   const warnings: string[] = [];
   const problems: string[] = [];
   for (const row of asked) {

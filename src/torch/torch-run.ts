@@ -1,6 +1,14 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { encoderShape, isPythonFile, modelShape, ownData, routerOf, type TrainConfig } from '../config';
+import {
+  encoderShape,
+  gradScalerOf,
+  isPythonFile,
+  modelShape,
+  ownData,
+  routerOf,
+  type TrainConfig,
+} from '../config';
 import { ConfigError, readRegularFile } from '../core';
 import type {
   BatchesMade,
@@ -67,6 +75,7 @@ export class TorchRun {
     if (shape.kind === 'python' && isPythonFile(shape.python)) this.#source ??= sourceOf(shape.python);
     // Only this library knows what `lora.targets` means.
     const adapted = config.lora === null ? undefined : applyLoRA(buildModel(config), config.lora);
+    const scaler = gradScalerOf(config) ?? undefined;
     const textEncoder = this.#encoderOf(config);
     return {
       shape,
@@ -74,6 +83,7 @@ export class TorchRun {
       compile: this.#compile,
       adapted,
       textEncoder,
+      scaler,
       source: this.#source,
     };
   }
@@ -114,12 +124,12 @@ export class TorchRun {
   /** Makes the batches that a rank requests. */
   readonly answer = (need: BatchesNeeded): BatchesMade => this.#made.make(need);
 
-  /** Sets the learning rate of the step after `steps` steps. */
+  /** Sets the learning rate of the step after `steps` updates. */
   setRate(lr: number, steps: number): void {
     this.#made.setRate(lr, steps);
   }
 
-  /** Returns the launcher's part of the state that a checkpoint stores after `steps` steps. */
+  /** Returns the launcher's part of the state that a checkpoint stores after `steps` updates. */
   stateAfter(steps: number): TorchState {
     return this.#made.stateAfter(steps);
   }

@@ -1,4 +1,6 @@
 import {
+  type GradScalerConfig,
+  gradScalerOf,
   isGathered,
   isSharded,
   modelShape,
@@ -36,7 +38,7 @@ export function refusedValues(config: TrainConfig, framework: TorchFramework, wo
     ...expertValues(config, framework),
     ...videoValues(config, framework),
     ...adapterValues(config),
-    ...precisionValues(config),
+    ...precisionValues(config, framework),
     ...(framework === 'deepspeed' ? deepSpeedValues(config) : {}),
   };
   return Object.entries(refused).flatMap(([text, isRefused]) => (isRefused ? [text] : []));
@@ -116,26 +118,40 @@ function adapterValues(config: TrainConfig): Refused {
   };
 }
 
-function precisionValues({ mixedPrecision }: TrainConfig): Refused {
+function precisionValues({ mixedPrecision, parallel }: TrainConfig, framework: TorchFramework): Refused {
   if (mixedPrecision === null) return {};
-  const { paramDtype, reduceDtype, outputDtype } = mixedPrecision;
+  const { outputDtype, keepLowPrecisionGrads } = mixedPrecision;
   return {
-    "mixedPrecision: float16 and its scaler are not built for PyTorch; use mixedPrecision: 'bf16'": [
-      paramDtype,
-      reduceDtype,
-    ].includes('float16'),
+    [`mixedPrecision.keepLowPrecisionGrads: DDP, which ${parallel.strategy} is on PyTorch, gives gradients the type of parameters; use FULL_SHARD`]:
+      framework === 'fsdp1' && keepLowPrecisionGrads && !isGathered(parallel.strategy),
     'mixedPrecision.outputDtype: PyTorch computes the loss in float32; leave it out':
       outputDtype !== null && outputDtype !== 'float32',
   };
 }
 
-function deepSpeedValues({ parallel, mixedPrecision }: TrainConfig): Refused {
+/** Whether DeepSpeed's scaler can have these settings. */
+function isDeepSpeedScaler({ initScale, growthFactor, backoffFactor }: GradScalerConfig): boolean {
+  return (
+    growthFactor === 2 && backoffFactor === 0.5 && initScale >= 1 && Number.isInteger(Math.log2(initScale))
+  );
+}
+
+function deepSpeedValues(config: TrainConfig): Refused {
+  const { parallel, mixedPrecision } = config;
   const { strategy, tp, pp, cp, ep } = parallel;
+  const scaler = gradScalerOf(config);
+  const isFloat16 = mixedPrecision?.paramDtype === 'float16';
+  const hasHalf = isFloat16 || mixedPrecision?.paramDtype === 'bfloat16';
   const only = "not built with framework 'deepspeed'";
   return {
     [`parallel.strategy: ${strategy} is ${only}, which has ZERO_1, ZERO_2 and FULL_SHARD (its ZeRO-3)`]:
       !isStage(strategy),
     [`parallel.tp, pp, cp and ep are ${only}; use framework 'fsdp2'`]: Math.max(tp, pp, cp, ep) > 1,
-    [`mixedPrecision is ${only}; use framework 'fsdp2'`]: mixedPrecision !== null,
+    "gradScaler: DeepSpeed scales the loss only if parameters are float16; set gradScaler to false, or use mixedPrecision: 'fp16' or framework 'fsdp2'":
+      scaler !== null && !isFloat16,
+    "gradScaler: DeepSpeed doubles and halves its scale, which is 1, 2, 4 or a higher power of two; leave out growthFactor and backoffFactor, give initScale 2 ** n, or use framework 'fsdp2'":
+      scaler !== null && isFloat16 && !isDeepSpeedScaler(scaler),
+    'mixedPrecision.keepLowPrecisionGrads: DeepSpeed sums gradients in 16 bits only if parameters have 16 bits; give paramDtype too':
+      mixedPrecision?.keepLowPrecisionGrads === true && !hasHalf,
   };
 }

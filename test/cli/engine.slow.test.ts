@@ -255,7 +255,8 @@ test('engine --settings says of every setting what ranks of PyTorch do with it',
     assert.equal(support === 'done', reason === undefined, setting);
   }
   const { stdout } = await engine('torch', '--settings');
-  assert.match(stdout, /^gradScaler +✗ refused +float16 and its scaler are not built/m);
+  assert.match(stdout, /^mixedPrecision\.keepLowPrecisionGrads +✗ refused +fully_shard converts gradients/m);
+  assert.match(stdout, /^gradScaler +✓ done$/m);
   assert.match(stdout, /^batch +✓ done$/m);
 });
 

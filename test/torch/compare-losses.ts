@@ -12,12 +12,19 @@ const BOUND = 1e-4;
 /** What is compared of a run's steps. */
 interface Steps {
   readonly losses: readonly number[];
-  /** Norms of the gradients before clipping. */
+  /** Norms of the gradients before clipping, of the steps that were not skipped. */
   readonly norms: readonly number[];
+  /** The numbers of the steps whose update a scaler skipped. */
+  readonly skipped: readonly number[];
 }
 
 function stepsOf({ losses, results }: Run): Steps {
-  return { losses, norms: results.map(({ gradNorm }) => gradNorm) };
+  const [skipped, done] = [results.filter((one) => one.skipped), results.filter((one) => !one.skipped)];
+  return {
+    losses,
+    norms: done.map(({ gradNorm }) => gradNorm),
+    skipped: skipped.map(({ step }) => step),
+  };
 }
 
 /** Declares tests that compare the steps of runs on PyTorch with those of the same runs on this library's ranks. */
@@ -48,8 +55,9 @@ export function compareLosses(cases: readonly Case[]): void {
 }
 
 async function expectedSteps(job: Job, { config, dp }: Case): Promise<Steps> {
-  const { parallel: _, ...rest } = config;
-  const run = await job.train({ ...rest, parallel: { strategy: 'NO_SHARD' } }, { ranks: dp });
+  const { parallel: { communicationDataType = null } = {}, ...rest } = config;
+  const parallel = { strategy: 'NO_SHARD', communicationDataType } as const;
+  const run = await job.train({ ...rest, parallel }, { ranks: dp });
   await run.step(STEPS);
   const steps = stepsOf(run);
   await run.dispose();
@@ -65,8 +73,9 @@ async function compare(
   const run = await job.train(config, { framework });
   try {
     await run.step(STEPS);
-    const { losses, norms } = stepsOf(run);
-    const ours = expected ?? { losses: [], norms: [] };
+    const { losses, norms, skipped } = stepsOf(run);
+    const ours = expected ?? { losses: [], norms: [], skipped: [] };
+    assert.deepEqual(skipped, ours.skipped, 'skipped steps');
     const differences = {
       losses: largestDifference(losses, ours.losses),
       // A norm may be large in a single step, so its difference is relative.

@@ -36,14 +36,19 @@ test('a vocabulary below 256 is trained on tokens, and refused only for text as 
 });
 
 test('what PyTorch does not do is refused by name, all at once, with what to do', () => {
-  const config = { gradScaler: {}, offload: { optimizer: true }, optimizer: { kind: 'lion' } } as const;
+  const config = {
+    parallel: { sparseGradients: true },
+    lora: { dropout: 0.1 },
+    optimizer: { kind: 'lion' },
+  } as const;
   assert.throws(() => check(config), {
     code: 'CONFIG',
     message:
-      /gradScaler: float16 and its scaler are not built.*\noffload\.optimizer: .*not built for PyTorch\noptimizer\.kind: PyTorch has adamW, adam, sgd, not 'lion'/,
+      /parallel\.sparseGradients: only this library has .*\noptimizer\.kind: PyTorch has adamW, adam, sgd, not 'lion'\nlora\.dropout: /,
   });
 });
 
+const KEPT = { paramDtype: 'bfloat16', keepLowPrecisionGrads: true } as const;
 const GPT = { kind: 'gpt', layers: 4, dim: 32, heads: 4, vocab: 256, seq: 16 } as const;
 const MOE = { ...GPT, kind: 'moe', experts: 4, router: 'topk' } as const;
 const parallel = (
@@ -137,9 +142,39 @@ const VALUES: readonly (readonly [TrainConfigInput, TrainConfigInput, RegExp, To
     /activationCheckpointing: PyTorch has 'full'/,
   ],
   [
-    { mixedPrecision: { paramDtype: 'float16' } },
+    { mixedPrecision: { paramDtype: 'bfloat16', keepLowPrecisionGrads: true } },
     { mixedPrecision: { paramDtype: 'bfloat16' } },
-    /mixedPrecision: float16 and its scaler/,
+    /keepLowPrecisionGrads: fully_shard converts gradients .*; use framework 'fsdp1'/,
+  ],
+  [
+    { ...parallel({ strategy: 'ZERO_1' }), mixedPrecision: KEPT },
+    { ...parallel({ strategy: 'SHARD_GRAD_OP' }), mixedPrecision: KEPT },
+    /keepLowPrecisionGrads: DDP, which ZERO_1 is on PyTorch, gives gradients the type of parameters/,
+    'fsdp1',
+  ],
+  [
+    { ...parallel({ communicationDataType: 'bf16' }), mixedPrecision: { keepLowPrecisionGrads: true } },
+    { ...parallel({}), mixedPrecision: KEPT },
+    /keepLowPrecisionGrads: DeepSpeed sums gradients in 16 bits only if parameters have 16 bits/,
+    'deepspeed',
+  ],
+  [
+    parallel({ communicationDataType: 'fp16' }),
+    { ...parallel({ communicationDataType: 'fp16' }), gradScaler: false },
+    /gradScaler: DeepSpeed scales the loss only if parameters are float16/,
+    'deepspeed',
+  ],
+  [
+    { ...parallel({}), mixedPrecision: 'fp16', gradScaler: { growthFactor: 4 } },
+    { ...parallel({}), mixedPrecision: 'fp16', gradScaler: { initScale: 1, growthInterval: 9 } },
+    /gradScaler: DeepSpeed doubles and halves its scale, which is 1, 2, 4 or a higher power of two/,
+    'deepspeed',
+  ],
+  [
+    { ...parallel({}), mixedPrecision: 'fp16', gradScaler: { initScale: 1000 } },
+    { ...parallel({ strategy: 'ZERO_2' }), mixedPrecision: 'fp16' },
+    /gradScaler: DeepSpeed doubles and halves its scale, which is 1, 2, 4 or a higher power of two/,
+    'deepspeed',
   ],
   [
     { mixedPrecision: { paramDtype: 'bfloat16', outputDtype: 'bfloat16' } },
@@ -211,7 +246,6 @@ test('DeepSpeed has the stages of ZeRO, and names what it does not do here', () 
   };
   refused({ parallel: { strategy: 'NO_SHARD' } }, /NO_SHARD is not built with framework 'deepspeed'/);
   refused({ parallel: { strategy: 'ZERO_1', pp: 2 } }, /parallel\.tp, pp, cp and ep are not built/);
-  refused({ parallel: { strategy: 'ZERO_1' }, mixedPrecision: 'bf16' }, /mixedPrecision is not built/);
 });
 
 /** Values of the settings whose values in `OTHERWISE` would need another model. */
@@ -245,6 +279,7 @@ const NOT_READ: Readonly<Record<string, string>> = {
   model: 'the launcher sends the sizes with all defaults',
   movingShapes: 'the launcher makes the batches',
   textEncoder: 'the launcher sends the sizes and the values',
+  gradScaler: "the launcher sends the scaler's settings with all defaults",
   schedule: "the launcher sends each step's learning rate",
   steps: 'the launcher grants each step',
   'mixedPrecision.outputDtype': 'the only value that is accepted is the one that ranks have',

@@ -1,3 +1,4 @@
+import type { GradScalerConfig } from '../../config';
 import type { AnswerLabels, TrainerState } from '../../training';
 
 /** The values from which a rank of PyTorch builds a model, in addition to the config. */
@@ -13,6 +14,8 @@ export interface TorchModel {
   readonly textEncoder?:
     | { readonly shape: unknown; readonly folder: string; readonly fsdp: boolean }
     | undefined;
+  /** The settings of the scaler of losses; undefined: losses are not scaled. */
+  readonly scaler?: GradScalerConfig | undefined;
   /** The text of the Python file that defines the model. */
   readonly source?: string | undefined;
 }
@@ -33,6 +36,8 @@ export interface BatchesNeeded {
   /** Number of the first microbatch, from 0 over the whole run or over the validation rows. */
   readonly first: number;
   readonly count: number;
+  /** The number of steps so far whose update was skipped; the schedule of learning rates does not count them. Default 0. */
+  readonly skipped?: number;
 }
 
 /** Values of k microbatches. */

@@ -55,10 +55,13 @@ class Batches:
         self._device = device
         self._asked: dict[int, int] = {}
 
-    def step(self, first: int, count: int) -> tuple[list[Batch], list[float]]:
-        """Returns the microbatches of a step, and the learning rates of the parameters' groups."""
-        reply, batches = self._take("train", first, count)
-        self._ask("train", first + count, count)
+    def step(self, first: int, count: int, skipped: int) -> tuple[list[Batch], list[float]]:
+        """
+        Returns the microbatches of a step, and the learning rates of the parameters' groups. `skipped` is the number of steps
+        whose update was left out; a schedule of rates does not count these steps.
+        """
+        reply, batches = self._take("train", first, count, skipped)
+        self._ask("train", first + count, count, skipped)
         return batches, [float(rate) for rate in reply["lrs"][0]]
 
     def validation(self, first: int, count: int) -> tuple[list[tuple[Batch, int]], bool]:
@@ -72,16 +75,17 @@ class Batches:
             self._courier.reply(request)
         self._asked.clear()
 
-    def _ask(self, what: str, first: int, count: int) -> int:
-        request = self._courier.request({"run": self._run, "what": what, "rank": self._rank, "first": first, "count": count})
+    def _ask(self, what: str, first: int, count: int, skipped: int) -> int:
+        place = {"run": self._run, "what": what, "rank": self._rank}
+        request = self._courier.request({**place, "first": first, "count": count, "skipped": skipped})
         if what == "train":
             self._asked[first] = request
         return request
 
-    def _take(self, what: str, first: int, count: int) -> tuple[Json, list[Batch]]:
+    def _take(self, what: str, first: int, count: int, skipped: int = 0) -> tuple[Json, list[Batch]]:
         request = self._asked.get(first) if what == "train" else None
         if request is None:
-            request = self._ask(what, first, count)
+            request = self._ask(what, first, count, skipped)
         reply, blob = self._courier.reply(request)
         if what == "train":
             del self._asked[first]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import warnings
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -13,22 +15,31 @@ from torch import Tensor, nn
 
 from .errors import Json, ShardlabError
 from .layout import Layout
+from .precision import Precision
+from .scaling import Unscaled
 from .stages import Stages
 from .states import VALUES, States
 from .strategy import Strategy
 
 STAGES = {"ZERO_1": 1, "ZERO_2": 2, "FULL_SHARD": 3}
+# DeepSpeed's names of types.
+_TYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
 def import_deepspeed() -> Any:
-    """Imports DeepSpeed for CPUs. Raises ShardlabError if it is not installed."""
-    os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    """Imports DeepSpeed for the devices of the ranks. Raises ShardlabError if it is not installed."""
+    is_cpu = not torch.cuda.is_available()
+    if is_cpu:
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
     try:
         deepspeed: Any = import_module("deepspeed")
     except ImportError as error:
         raise ShardlabError("CONFIG", f"framework 'deepspeed': {error}; run pip install deepspeed in the ranks' Python") from None
     # DeepSpeed would compile its shared-memory all-reduce from C++ at the first use; gloo does the same work.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    if is_cpu:
+        # DeepSpeed asks for fast kernels of float16. PyTorch has slower ones on every CPU.
+        deepspeed.accelerator.get_accelerator().is_fp16_supported = lambda: True
     deepspeed.comm.comm.cdb = None  # forgets the groups of a failed epoch
     deepspeed.utils.logger.setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
@@ -57,6 +68,13 @@ class _Groups:
 class DeepSpeedZero(Strategy):
     """A model in DeepSpeed's engine, with an optimizer of PyTorch."""
 
+    def __init__(self, stages: Stages, layout: Layout, config: Json) -> None:
+        super().__init__(stages, layout, config)
+        self._scaling: Json | None = None
+
+    def scale_losses(self, settings: Json) -> None:
+        self._scaling = settings
+
     def make_optimizer(
         self, make: type[torch.optim.Optimizer], parameters: list[nn.Parameter], options: Json
     ) -> torch.optim.Optimizer:
@@ -70,9 +88,12 @@ class DeepSpeedZero(Strategy):
                 "stage": STAGES[self.name],
                 "overlap_comm": False,
                 "reduce_bucket_size": config["parallel"]["bucketBytes"] // 4,
+                **self.offload.deepspeed(STAGES[self.name]),
             },
             "zero_allow_untested_optimizer": True,
+            "zero_force_ds_cpu_optimizer": False,
             "steps_per_print": 10**9,
+            **precision_settings(self.precision, self._scaling),
         }
         self._engine, optimizer, _, _ = deepspeed.initialize(
             model=self.parts[0],
@@ -82,6 +103,8 @@ class DeepSpeedZero(Strategy):
             mpu=_Groups(self.layout),
         )
         self.modules = [self._engine]
+        if self._scaling is not None:
+            self.scaler = EngineScaler(optimizer)
         return optimizer  # type: ignore[no-any-return]
 
     def states(self, stages: Stages, optimizer: torch.optim.Optimizer, names: list[str]) -> States:
@@ -96,12 +119,59 @@ class DeepSpeedZero(Strategy):
     def clip(self, most: float | None, stages: Stages) -> float:
         return float("nan")  # the engine's step clips
 
-    def update(self, optimizer: torch.optim.Optimizer, norm: float) -> float:
-        self._engine.step()
-        return float(self._engine.get_global_grad_norm())
+    def update(self, optimizer: torch.optim.Optimizer, norm: float) -> tuple[float, bool]:
+        is_done = self.scaler.step(self._engine.step)
+        return float(self._engine.get_global_grad_norm()) if is_done else float("inf"), is_done
 
     def dispose(self) -> None:
         self._engine.destroy()
+
+
+def precision_settings(precision: Precision, scaling: Json | None) -> Json:
+    """
+    Returns DeepSpeed's settings of types. The optimizer's partitions are float32. Sums of gradients are float32 too, unless they
+    keep the type in which they are sent; DeepSpeed's default is the type of parameters. `scaling`: the settings of a scaler.
+    """
+    settings: Json = {}
+    if precision.reduce is not None:
+        settings["communication_data_type"] = _TYPES[precision.reduce]
+    if precision.param is None or precision.reduce is None or precision.param == torch.float32:
+        return settings
+    sums = _TYPES[precision.reduce] if precision.keeps_low_grads else "fp32"
+    settings["data_types"] = {"grad_accum_dtype": sums, "buffer_dtype": "fp32"}
+    if precision.param == torch.bfloat16:
+        # By default, DeepSpeed skips updates also without a scaler.
+        settings["bf16"] = {"enabled": True, "check_grad_overflow": False}
+    elif scaling is None:
+        settings["fp16"] = {"enabled": True, "loss_scale": 1.0}
+    else:
+        settings["fp16"] = {
+            "enabled": True,
+            "initial_scale_power": int(math.log2(scaling["initScale"])),
+            "loss_scale_window": scaling["growthInterval"],
+            # As PyTorch's scaler, it lowers the scale at each overflow. Unlike it, it fails if the scale would be below 1.
+            "hysteresis": 1,
+        }
+    return settings
+
+
+class EngineScaler(Unscaled):
+    """The scaler in DeepSpeed's optimizer. The engine multiplies losses by its scale, so passes do not."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+
+    def step(self, update: Callable[[], None]) -> bool:
+        update()
+        return not self._optimizer.overflow
+
+    def state(self) -> Json | None:
+        scaler = self._optimizer.loss_scaler
+        return {"scale": float(scaler.cur_scale), "growthTracker": int(scaler.cur_iter - scaler.last_overflow_iter - 1)}
+
+    def restore(self, state: Json) -> None:
+        scaler = self._optimizer.loss_scaler
+        scaler.cur_scale, scaler.cur_iter, scaler.last_overflow_iter = float(state["scale"]), int(state["growthTracker"]), -1
 
 
 class PartitionStates(States):
@@ -111,7 +181,8 @@ class PartitionStates(States):
         parts = _fragments()
         parameter = self.parameters[name]
         if state == VALUES:
-            whole: Tensor = parts.safe_get_full_fp32_param(parameter) if hasattr(parameter, "ds_id") else parameter.detach()
+            is_divided = hasattr(parameter, "ds_id") or parameter.dtype != torch.float32
+            whole: Tensor = parts.safe_get_full_fp32_param(parameter) if is_divided else parameter.detach()
         else:
             self._make_states()
             whole = parts.safe_get_full_optimizer_state(parameter, state).detach()
@@ -136,6 +207,8 @@ class PartitionStates(States):
         if state == VALUES:
             parameter.ds_tensor.copy_(part)
             parts.safe_set_local_fp32_param(parameter, part)
+            if parameter.ds_status.name == "AVAILABLE":  # small parameters stay gathered between steps
+                parameter.data.copy_(value)
         else:
             parts.safe_set_local_optimizer_state(parameter, part, state)
 
@@ -164,8 +237,8 @@ class PartitionStates(States):
             self._states_of(parameter)["step"] = torch.tensor(float(steps))
 
     def _partitions(self) -> list[nn.Parameter]:
-        optimizer = self.optimizer
-        return list(getattr(optimizer, "fp32_partitioned_groups_flat", None) or optimizer.single_partition_of_fp32_groups)
+        names = ("fp32_partitioned_groups_flat", "fp32_groups_flat_partition", "single_partition_of_fp32_groups")
+        return list(next(filter(None, (getattr(self.optimizer, name, None) for name in names))))
 
     def _make_states(self) -> None:
         """Makes the states that the optimizer otherwise makes in its first step."""

@@ -23,14 +23,22 @@ class ExpertUse:
         self._mixtures = {index: mixture for index, block in stages.layers for mixture in mixtures_in([block])}
         self.steps_left_out: dict[str, int] = {}
 
-    def leave_out_unused(self, parameters: dict[str, nn.Parameter]) -> None:
-        """Removes the gradients of unused experts, which are zeros. Every rank must call this method after the step's backward."""
-        unused = tuple(self._unused())
-        for name in self._stages.shapes:
-            if name.startswith(unused) and name not in self._stages.frozen:
-                self.steps_left_out[name] = self.steps_left_out.get(name, 0) + 1
-                if name in parameters:
-                    parameters[name].grad = None
+    def leave_out_unused(self, parameters: dict[str, nn.Parameter]) -> list[str]:
+        """
+        Removes the gradients of unused experts, which are zeros. Returns the names of their parameters. Every rank must call this
+        method after the step's backward.
+        """
+        prefixes = tuple(self._unused())
+        unused = [name for name in self._stages.shapes if name.startswith(prefixes) and name not in self._stages.frozen]
+        for name in unused:
+            if name in parameters:
+                parameters[name].grad = None
+        return unused
+
+    def count(self, unused: list[str]) -> None:
+        """Counts an update that left these parameters out."""
+        for name in unused:
+            self.steps_left_out[name] = self.steps_left_out.get(name, 0) + 1
 
     def _unused(self) -> Iterator[str]:
         """Yields the name prefixes of the parameters of experts that have not run in this step."""

@@ -24,11 +24,17 @@ class FullyShardedDataParallel(Strategy):
 
     def __init__(self, stages: Stages, layout: Layout, config: Json) -> None:
         super().__init__(stages, layout, config)
+        self.offload.require_whole(True)
         (model,) = self.parts
         parallel = config["parallel"]
         chosen = set(map(id, wrapped_modules(stages, model, parallel["wrap"])))
         precision = self.precision
-        mixed = MixedPrecision(precision.param, precision.reduce, cast_forward_inputs=precision.cast_inputs)
+        mixed = MixedPrecision(
+            precision.param,
+            precision.reduce,
+            keep_low_precision_grads=precision.keeps_low_grads,
+            cast_forward_inputs=precision.cast_inputs,
+        )
         prefetch = parallel["backwardPrefetch"]
         is_hybrid = layout.replicate > 1
         options: Json = {"device_mesh": layout.shard_mesh} if is_hybrid else {"process_group": layout.dp_group}
@@ -44,6 +50,7 @@ class FullyShardedDataParallel(Strategy):
             device_id=layout.world.device,
             use_orig_params=True,
             **options,
+            **self.offload.fsdp1(config["accumulation"] > 1 and not self.is_local(False)),
         )
         self.parts = self.modules = [wrapped]
 
@@ -53,6 +60,11 @@ class FullyShardedDataParallel(Strategy):
     def pass_context(self, is_last: bool) -> contextlib.AbstractContextManager[Any]:
         root: Any = self.modules[0]
         return root.no_sync() if not is_last and self.is_local(False) else contextlib.nullcontext()
+
+    def widen_gradients(self) -> None:
+        for parameter in super().parameters().values():
+            if parameter.grad is not None and parameter.grad.dtype != parameter.dtype:
+                parameter.grad = parameter.grad.to(parameter.dtype)
 
     def clip(self, most: float | None, stages: Stages) -> float:
         root: Any = self.modules[0]

@@ -20,8 +20,9 @@ class FullyShard(Strategy):
 
     def __init__(self, stages: Stages, layout: Layout, config: Json) -> None:
         super().__init__(stages, layout, config)
+        self.offload.require_whole(True)
         parallel = config["parallel"]
-        options: Json = {"mesh": layout.shard_mesh, "mp_policy": self._policy()}
+        options: Json = {"mesh": layout.shard_mesh, "mp_policy": self._policy(), **self.offload.fully_shard()}
         reshard = parallel["reshardAfterForward"]
         if reshard is None and self.name in ("SHARD_GRAD_OP", "_HYBRID_SHARD_ZERO2"):
             reshard = False

@@ -60,7 +60,7 @@ class Passes:
         """
         scale *= batch.factor
         with self.strategy.pass_context(is_last), self._split_loss(), self.packing.documents(batch.documents):
-            with span("forward"), self.strategy.compute():
+            with span("forward"), self.strategy.compute(), self.strategy.offload.activations():
                 self.stages.draws.begin_pass()
                 inputs, targets = self._inputs(batch)
                 output = self.strategy.modules[0](*inputs)
@@ -149,7 +149,8 @@ class PipelinePasses(Passes):
         inputs = ids if self._has_first else ()
         ends: Json = {"target": targets, "losses": losses} if self._has_last else {}
         # The schedule runs forwards and backwards of microbatches in turn, so both are in one span.
-        with self.strategy.pass_context(is_last), self._split_loss(), span("backward"), self.strategy.compute():
+        strategy = self.strategy
+        with strategy.pass_context(is_last), self._split_loss(), span("backward"), strategy.compute(), strategy.offload.activations():
             self._schedule.step(*inputs, **ends, return_outputs=False)
         return sum(float(local_of(loss.detach())) for loss in losses) / scale if self._has_last else float("nan")
 

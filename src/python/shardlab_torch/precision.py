@@ -6,7 +6,7 @@ import torch
 
 from .errors import Json
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 class Precision:
@@ -15,8 +15,10 @@ class Precision:
     def __init__(self, config: Json) -> None:
         mixed_precision = config["mixedPrecision"] or {}
         self.param = DTYPES.get(mixed_precision.get("paramDtype") or "")
-        wire = mixed_precision.get("reduceDtype")
+        wire = mixed_precision.get("reduceDtype") or config["parallel"]["communicationDataType"]
         self.reduce = DTYPES[wire] if wire else self.param
+        # Whether sums of gradients have the type in which gradients are sent.
+        self.keeps_low_grads = bool(mixed_precision.get("keepLowPrecisionGrads"))
         self.cast_inputs = bool(mixed_precision.get("castForwardInputs", True))
 
     @property

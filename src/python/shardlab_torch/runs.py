@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -108,6 +109,9 @@ class Runs:
 
     def _train(self, run: int, order: Json) -> int:
         trainer = self._build(run, order, self._world.ranks_of(order["group"]))
+        note = trainer.strategy.offload.note()
+        if note is not None and self._world.rank == trainer.layout.ranks[0]:
+            print(f"note: {note}", file=sys.stderr)
         if order.get("init") is not None:
             saves.load_values(trainer, order["init"])
         self._use(run, trainer)

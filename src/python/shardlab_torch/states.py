@@ -65,7 +65,8 @@ class States:
             self._place(name, state, value)
 
     def _gather(self, name: str, state: str) -> Tensor:
-        tensor = self._tensor(name, state).detach()
+        # Offloaded tensors are on the host, but groups of GPUs communicate only tensors on GPUs.
+        tensor = self._tensor(name, state).detach().to(self.layout.world.device)
         if not isinstance(tensor, DTensor):
             return tensor
         if not any(isinstance(each, _StridedShard) for each in tensor.placements):

@@ -16,7 +16,9 @@ from .errors import Json, ShardlabError
 from .gradients import clip_gradients
 from .layout import Layout
 from .moe import FeedForward
+from .offload import Offload
 from .precision import Precision
+from .scaling import LossScaler, Unscaled
 from .stages import Stages, fits
 from .states import States, ZeroStates
 
@@ -31,6 +33,12 @@ class Strategy:
         self.parts: list[nn.Module] = stages.modules
         self.modules: list[nn.Module] = list(stages.modules)
         self.precision = Precision(config)
+        self.scaler = Unscaled()
+        self.offload = Offload(config, layout.world.device)
+
+    def scale_losses(self, settings: Json) -> None:
+        """Makes the scaler of losses; it is called before `make_optimizer`. `settings` are those of a GradScaler."""
+        self.scaler = LossScaler(settings, self.layout)
 
     def parameters(self) -> dict[str, nn.Parameter]:
         """Returns this rank's parameters by the names of the whole model."""
@@ -73,14 +81,19 @@ class Strategy:
     def reduce_experts(self, stages: Stages) -> None:
         """Averages gradients of experts over the ranks that have these experts, if backward did not."""
 
+    def widen_gradients(self) -> None:
+        """Converts gradients to the type of their parameters, which optimizers of PyTorch need, if backward did not."""
+
     def clip(self, most: float | None, stages: Stages) -> float:
         """Scales gradients whose norm is above `most`; returns the norm before scaling."""
         return clip_gradients(self.parameters(), self.layout, most, stages)
 
-    def update(self, optimizer: torch.optim.Optimizer, norm: float) -> float:
-        """Updates parameters; returns `norm`, which `clip` found, or the norm that the strategy's own clipping found."""
-        optimizer.step()
-        return norm
+    def update(self, optimizer: torch.optim.Optimizer, norm: float) -> tuple[float, bool]:
+        """
+        Updates parameters, unless a scaled gradient overflowed. Returns `norm`, which `clip` found, or the norm that the strategy's
+        own clipping found; and whether the update was done.
+        """
+        return norm, self.scaler.step(lambda: optimizer.step())
 
     def dispose(self) -> None:
         """Frees memory that the garbage collector would not free."""
@@ -91,6 +104,7 @@ class Replicated(Strategy):
 
     def __init__(self, stages: Stages, layout: Layout, config: Json) -> None:
         super().__init__(stages, layout, config)
+        self.offload.require_whole(False)
         self.replicas: list[DistributedDataParallel] = []
         if layout.dp == 1:
             return
@@ -105,8 +119,9 @@ class Replicated(Strategy):
                 init_sync=False,
                 find_unused_parameters=bool(experts_of(part)),
             )
-            if self.precision.reduce == torch.bfloat16:
-                replica.register_comm_hook(layout.dp_group, lambda state, bucket: _reduce_in_bf16(state, bucket))
+            dtype = self.precision.reduce
+            if dtype is not None and dtype != torch.float32:
+                replica.register_comm_hook((layout.dp_group, dtype), lambda state, bucket: _reduce_in(state, bucket))
             self.replicas.append(replica)
             self.modules[i] = replica
 
@@ -130,9 +145,10 @@ class Replicated(Strategy):
                 dist.all_reduce(parameter.grad.div_(group.size()), group=group)
 
 
-def _reduce_in_bf16(group: dist.ProcessGroup, bucket: Any) -> Any:
-    """Averages a bucket of gradients in bfloat16; torch's own hook is for GPUs only."""
-    small = bucket.buffer().to(torch.bfloat16).div_(group.size())
+def _reduce_in(state: tuple[dist.ProcessGroup, torch.dtype], bucket: Any) -> Any:
+    """Averages a bucket of gradients in a type of 16 bits; torch's own hook is for GPUs only."""
+    group, dtype = state
+    small = bucket.buffer().to(dtype).div_(group.size())
     work = dist.all_reduce(small, group=group, async_op=True)
 
     def widen(_: object) -> Tensor:

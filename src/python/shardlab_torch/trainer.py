@@ -59,6 +59,8 @@ class Trainer:
         self.compiled = None if backend is None else CompiledBlocks(self.stages, backend)
         checkpoint_activations(self.stages, self.config["activationCheckpointing"])
         self.strategy = self._strategy(framework)
+        if work["torch"].get("scaler") is not None:
+            self.strategy.scale_losses(work["torch"]["scaler"])
         parameters = self.strategy.parameters()
         self.optimizer = make_optimizer(self.strategy, parameters, self.stages, self.config["optimizer"])
         names = state_names(self.config["optimizer"])
@@ -117,52 +119,62 @@ class Trainer:
             if is_last:
                 stack.enter_context(self.ledger.profile())
             with self.ledger.span("step", ""):
-                loss, norm, tokens, lr = self._whole_step()
+                result = self._whole_step()
         end = time.monotonic()
         self._phase_steps += 1
         self.steps += 1
         self.micro_batches += self.config["accumulation"]
+        loss, tokens = result["loss"], result["tokens"]
         if not math.isfinite(loss) and not self._warned:
             self._warned = True
             print(
                 f"warning: the loss of step {self.steps} is {number(loss)}; lower optimizer.lr or set clipNorm. This warning appears once",
                 file=sys.stderr,
             )
-        result: Json = {"step": self.steps, "loss": number(loss), "gradNorm": number(norm), "lr": lr, "skipped": False}
-        result.update(tokens=tokens, seconds=end - start, spans=self._spans)
+        result.update(step=self.steps, loss=number(loss), seconds=end - start, spans=self._spans)
         record = self.ledger.record(self.steps, start, end, loss, tokens // len(self.layout.ranks))
         return result, record
 
-    def _whole_step(self) -> tuple[float, float, int, float]:
+    def _whole_step(self) -> Json:
+        """Runs one step; returns the numbers of its result, the loss as a float."""
         accumulation: int = self.config["accumulation"]
+        scaler = self.strategy.scaler
         self.optimizer.zero_grad()
         with self._span("data"):
-            batches, rates = self.batches.step(self.micro_batches, accumulation)
+            skipped = self.steps - self.optimizer_steps
+            batches, rates = self.batches.step(self.micro_batches, accumulation, skipped)
             if self._set_lr is not None:
                 rates, self._set_lr = [self._set_lr], None
             self.lr = rates[0]
             for i, group in enumerate(self.optimizer.param_groups):
                 group["lr"] = rates[min(i, len(rates) - 1)]
-        loss = 0.0
+        loss, scale = 0.0, scaler.factor / accumulation
         for i, batch in enumerate(batches):
             self.stages.draws.begin_batch(self.micro_batches + i)
-            loss += self.passes.run(batch, 1 / accumulation, i == accumulation - 1, self._span) / accumulation
+            loss += self.passes.run(batch, scale, i == accumulation - 1, self._span) / accumulation
         with self._span("optimizer"):
             with self.ledger.purpose("grad"):
                 place_gradients(self.states.parameters)
                 share_tied_gradient(self.states.parameters, self.layout, self.stages.tied)
                 self.strategy.reduce_experts(self.stages)
+                self.strategy.widen_gradients()
             with self.ledger.purpose("control"):
-                self.expert_use.leave_out_unused(self.states.parameters)
+                unused = self.expert_use.leave_out_unused(self.states.parameters)
+                scaler.unscale(self.states.parameters.values())
             with self.ledger.purpose("norm"):
                 norm = self.strategy.clip(self.config["clipNorm"], self.stages)
-            norm = self.strategy.update(self.optimizer, norm)
+            norm, is_done = self.strategy.update(self.optimizer, norm)
             self.clip_scale = clip_scale(norm, self.config["clipNorm"])
-            self.optimizer_steps += 1
+            if is_done:
+                self.optimizer_steps += 1
+                self.expert_use.count(unused)
+            else:
+                # The batches that were requested ahead came with the learning rate after an update.
+                self.batches.forget()
         with self._span("loss"):
             mean = self.mean(self.passes.shared(loss))
-        count = sum(map(self.passes.count, batches))
-        return mean, norm, count * self.layout.data_ranks, self.lr
+        tokens = sum(map(self.passes.count, batches)) * self.layout.data_ranks
+        return {"loss": mean, "gradNorm": number(norm), "lr": self.lr, "skipped": not is_done, "tokens": tokens}
 
     def mean(self, value: float) -> float:
         """Returns the mean of a value over data-parallel ranks, in float32. Every rank must call this method."""
@@ -188,7 +200,8 @@ class Trainer:
     def trainer_state(self, given: Json) -> Json:
         """Returns the state that a checkpoint stores besides tensors; `given` is the launcher's part (data and schedule)."""
         counts = {"steps": self.steps, "microBatches": self.micro_batches, "optimizerSteps": self.optimizer_steps}
-        return {**counts, "lr": self.lr, "scaler": None, "stepsLeftOut": self.expert_use.steps_left_out, **given}
+        scaler, left_out = self.strategy.scaler.state(), self.expert_use.steps_left_out
+        return {**counts, "lr": self.lr, "scaler": scaler, "stepsLeftOut": left_out, **given}
 
     def restore(self, state: Json) -> None:
         """Continues from a checkpoint's state; the tensors have already been loaded."""
@@ -196,6 +209,8 @@ class Trainer:
         self.steps, self.micro_batches = int(state["steps"]), int(state["microBatches"])
         self.optimizer_steps, self.lr = int(state["optimizerSteps"]), float(state["lr"])
         self._set_lr = None
+        if state.get("scaler") is not None:
+            self.strategy.scaler.restore(state["scaler"])
         left_out = {name: int(count) for name, count in (state.get("stepsLeftOut") or {}).items()}
         self.expert_use.steps_left_out = left_out
         self.states.set_steps(self.optimizer_steps, left_out)

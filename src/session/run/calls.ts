@@ -161,7 +161,7 @@ export async function sendRate(
   { calls, history, number: run, torch }: Pick<RunParts, 'calls' | 'history' | 'number' | 'torch'>,
   lr: number,
 ): Promise<void> {
-  torch?.setRate(lr, history.lastStep);
+  torch?.setRate(lr, history.numUpdates);
   await calls.on(history.phase.world, { kind: 'rate', run, lr });
 }
 

@@ -108,7 +108,7 @@ export async function saveRun(
       options,
       beside,
       evaluations,
-      ...(torch && { torchState: torch.stateAfter(step) }),
+      ...(torch && { torchState: torch.stateAfter(history.numUpdates) }),
     } as const;
     const begins = (): void => {
       hasBegun = true;
@@ -162,8 +162,8 @@ export async function loadRun(
     const work = { kind: 'load', run, folder: path, parametersOnly } as const;
     const ranks = await calls.on<LoadResult>(history.phase.world, work, { progress: line.showOf });
     const step = ranks[0]?.steps ?? null;
-    if (step !== null) history.resume(step, ranks[0]?.evaluations);
     const { lr, schedule = null } = ranks[0] ?? {};
+    if (step !== null) history.resume(step, ranks[0]?.evaluations, schedule?.steps);
     if (lr !== undefined) parts.torch?.restore(lr, schedule);
     calls.saved(path);
     const bytesRead = ranks.reduce((sum, rank) => sum + rank.bytesRead, 0);

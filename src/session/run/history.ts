@@ -33,6 +33,7 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
   readonly #losses = new Map<number, number>();
   #evaluations: readonly EvaluatedStep[] = [];
   #lastStep = 0;
+  #numUpdates = 0;
 
   constructor(place: P, file: SpillFile, warn: (message: string) => void) {
     this.steps = new RunSteps(file, warn);
@@ -63,6 +64,11 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
   /** Number of the last step, from 1, including the steps before a loaded checkpoint; 0 before the first. */
   get lastStep(): number {
     return this.#lastStep;
+  }
+
+  /** The number of steps so far whose update a GradScaler did not skip, also before a loaded checkpoint that had a schedule. */
+  get numUpdates(): number {
+    return this.#numUpdates;
   }
 
   /** The validation losses, by step, in order. After a load, the losses up to the checkpoint's step are those of the checkpoint. */
@@ -108,14 +114,15 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
     this.phases.push({ ...place, firstStep });
   }
 
-  /** Drops the records of steps after number `step`; the next step has number `step` + 1. */
-  resume(step: number, evaluations: readonly EvaluatedStep[] = []): void {
+  /** Drops the records of steps after number `step`, which had `numUpdates` updates; the next step has number `step` + 1. */
+  resume(step: number, evaluations: readonly EvaluatedStep[] = [], numUpdates: number = step): void {
     const present = this.phase;
     this.#evaluations = evaluations;
     this.steps.cut(step);
     for (const later of this.#losses.keys()) if (later > step) this.#losses.delete(later);
     this.phases.splice(0, this.phases.length, ...this.phases.filter(({ firstStep }) => firstStep <= step));
     this.#lastStep = step;
+    this.#numUpdates = numUpdates;
     if (!isSamePlace(this.phases.at(-1), present)) this.phases.push({ ...present, firstStep: step + 1 });
   }
 
@@ -134,6 +141,7 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
   /** Stores one step; its number is greater than all earlier numbers. */
   add(step: WholeStep): void {
     this.#lastStep = step.result.step;
+    if (!step.result.skipped) this.#numUpdates++;
     this.#losses.set(step.result.step, step.result.loss);
     this.steps.add(step);
     this.steps.change(NUM_CURVES, (record) => ({ ...record, memory: { ...record.memory, curve: null } }));
