@@ -97,6 +97,7 @@ export const COMMANDS: readonly ListedCommand[] = [
   },
   {
     name: 'bench',
+    args: '[command]',
     description: 'runs benchmarks, optionally against PyTorch or other kernels',
     load: async () => (await import('./bench/command.js')).declareBench,
   },
