@@ -27,7 +27,9 @@ await runMain(async () => {
     return why === undefined;
   });
   try {
-    return await storeExecuted(notebooks, (path) => executeNotebooks(setup, [path], { inPlace: true }));
+    return await storeExecuted(notebooks, (path) =>
+      executeNotebooks(setup, [path], { inPlace: true }, { isMeasured: true }),
+    );
   } finally {
     writeTutorial();
   }

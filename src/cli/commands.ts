@@ -38,8 +38,9 @@ export const COMMANDS: readonly ListedCommand[] = [
   },
   {
     name: 'lab',
-    args: '[folder]',
-    description: 'copies the notebooks into a folder, and opens JupyterLab with the first one',
+    args: '[folder-or-notebook]',
+    description:
+      'copies the notebooks into a folder, and opens JupyterLab with the first one; or opens a notebook',
     load: async () => (await import('./lab/command.js')).declareLab,
   },
   {
@@ -97,6 +98,7 @@ export const COMMANDS: readonly ListedCommand[] = [
   },
   {
     name: 'bench',
+    args: '[command]',
     description: 'runs benchmarks, optionally against PyTorch or other kernels',
     load: async () => (await import('./bench/command.js')).declareBench,
   },

@@ -48,7 +48,8 @@ async function addCommands(
   for (const { name, args, description, load } of COMMANDS) {
     const command = program.command(name).description(description);
     if (argv.includes(name)) (await load())(command, perform, io);
-    else command.option('--json').arguments(args ?? '');
+    else if (args === undefined) command.option('--json');
+    else command.option('--json').arguments(args);
   }
 }
 

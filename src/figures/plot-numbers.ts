@@ -300,5 +300,6 @@ function titleIf(text: string | undefined) {
 /** Formats a number with at most four digits. */
 function exact(value: number): string {
   if (!Number.isFinite(value)) return String(value);
-  return Number(value.toPrecision(4)).toLocaleString('en-US', { maximumSignificantDigits: 4 });
+  // -0 + 0 is 0, so no number is printed as -0.
+  return (Number(value.toPrecision(4)) + 0).toLocaleString('en-US', { maximumSignificantDigits: 4 });
 }

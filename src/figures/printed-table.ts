@@ -31,7 +31,7 @@ export function latexOf({ title, heads, isRight, rows }: PrintedTable): string {
 export function markdownOf({ title, heads, isRight, rows }: PrintedTable): string {
   const line = (texts: readonly string[]): string => `| ${texts.join(' | ')} |`;
   return [
-    ...(title === '' ? [] : [oneLine(title), '']),
+    ...(title === '' ? [] : [markdownText(oneLine(title)), '']),
     line(heads.map(markdownText)),
     line(isRight.map((right) => (right ? '---:' : '---'))),
     ...rows.map((texts) => line(texts.map(markdownText))),
@@ -43,9 +43,12 @@ function oneLine(text: string): string {
   return text.replaceAll(/\s*[\r\n]+\s*/g, ' ');
 }
 
-/** Returns a cell of Markdown; a pipe would end the cell, and a line break the row. */
+/** Matches what Markdown reads as markup: a pipe ends a cell, and an underscore between letters is only itself. */
+const MARKUP = /[\\|*`<~]|(?<![\p{L}\p{N}])_|_(?![\p{L}\p{N}])/gu;
+
+/** Returns a cell of Markdown that shows the text as it is. */
 function markdownText(text: string): string {
-  return text.replaceAll('|', '\\|').replaceAll(/\r?\n|\r/g, '<br>');
+  return text.replaceAll(MARKUP, '\\$&').replaceAll(/\r?\n|\r/g, '<br>');
 }
 
 /** LaTeX for characters that mean something else in LaTeX, or that its usual fonts do not have. */
@@ -56,6 +59,9 @@ const LATEX: Readonly<Record<string, string>> = {
   '<': '\\textless{}',
   '>': '\\textgreater{}',
   '|': '\\textbar{}',
+  // Before another hyphen, with which LaTeX would join it to a dash.
+  '-': '-{}',
+  '`': '\\textasciigrave{}',
   '"': "''",
   '“': '``',
   '”': "''",
@@ -83,9 +89,14 @@ function rowStart(row: string): string {
   return /^[[*]/.test(row) ? `{}${row}` : row;
 }
 
+/** A straight quote before a word, which opens; all others close, as apostrophes do. */
+const OPENING = /(?<=^|[\s([{/–—])(["'])(?=\S)/g;
+
 function latexText(text: string): string {
-  return oneLine(text).replaceAll(
-    /[&%$#_{}]|[\\~^<>|"“”‘’—–…−×÷±≤≥≈→µ²³·]/g,
-    (character) => LATEX[character] ?? `\\${character}`,
-  );
+  return oneLine(text)
+    .replaceAll(OPENING, (quote) => (quote === '"' ? '“' : '‘'))
+    .replaceAll(
+      /-(?=-)|[&%$#_{}]|[\\~^<>|`"“”‘’—–…−×÷±≤≥≈→µ²³·]/g,
+      (character) => LATEX[character] ?? `\\${character}`,
+    );
 }

@@ -140,11 +140,22 @@ function cellText(column: Column, row: TableRow): string {
   if (column.format) return column.format(value);
   if (value === null) return '—';
   if (typeof value === 'number') return formatNumber(value);
-  return String(value);
+  return valueText(value);
+}
+
+/** Returns a value without a format as text; JavaScript's callers and DataFrames also have objects, which become JSON, and dates. */
+function valueText(value: unknown): string {
+  if (value instanceof Date && !Number.isNaN(value.valueOf())) return value.toISOString();
+  if (typeof value !== 'object' || value === null) return String(value ?? '');
+  try {
+    return JSON.stringify(value) ?? String(value);
+  } catch {
+    return String(value); // JSON has no circles and no bigints
+  }
 }
 
 function formatNumber(value: number): string {
-  if (Number.isInteger(value)) return value.toLocaleString('en-US');
+  if (Number.isInteger(value)) return (value + 0).toLocaleString('en-US'); // -0 + 0 is 0
   if (!Number.isFinite(value)) return String(value);
   const rounded = Number(value.toPrecision(4));
   // Digits are grouped as in integers, because a column may have integers and fractions.
@@ -168,7 +179,7 @@ function printed(table: Table): PrintedTable {
 function printedText(column: Column, row: TableRow): string {
   const value = row[column.key] ?? null;
   if (column.unit === undefined) return cellText(column, row);
-  return typeof value === 'number' ? formatNumber(value / (column.unit.size ?? 1)) : String(value ?? '');
+  return typeof value === 'number' ? formatNumber(value / (column.unit.size ?? 1)) : valueText(value);
 }
 
 function isRight(column: Column, rows: readonly TableRow[]): boolean {
@@ -179,7 +190,7 @@ function isRight(column: Column, rows: readonly TableRow[]): boolean {
 /** Returns CSV (RFC 4180) with a heading; null becomes an empty field. */
 function csvOf(keys: readonly string[], rows: readonly TableRow[]): string {
   const field = (value: CellValue | undefined): string => {
-    const text = String(value ?? '');
+    const text = valueText(value);
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   const lines = [keys, ...rows.map((row) => keys.map((key) => row[key]))];

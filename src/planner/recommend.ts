@@ -12,7 +12,7 @@ export interface Recommendation {
   readonly request: RecommendRequest;
   readonly numCandidates: number;
   readonly numFitting: number;
-  /** The layouts that fit, best first, in the order of the time or cost that nine in ten runs stay below; at most `top`. */
+  /** The layouts that fit, best first, in the order of the time, memory or cost that nine in ten runs stay below; at most `top`. */
   readonly ranked: readonly Planned[];
   /** The best layout on the fewest GPUs on which a layout fits; undefined: no layout fits. */
   readonly fewest: Planned | undefined;

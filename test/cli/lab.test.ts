@@ -1,8 +1,17 @@
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { writeKernelspec } from '../../src/cli/install/kernelspec-folder';
 import { copiedText, copyNotebooks } from '../../src/cli/lab/copy-notebooks';
 import { repositoryRoot } from '../support/paths';
 import { shardlab } from './run-command';
@@ -56,6 +65,75 @@ test('without a Python with JupyterLab, lab copies nothing and says what to inst
     /python3 \(SHARDLAB_PYTHON\) does not run\.\n {2}→ \S+ -m pip install jupyterlab 'plotly>=6,<8'/,
   );
   assert.ok(!readdirSync(folder).includes('notebooks'));
+});
+
+/** A stand-in for a Python with JupyterLab, whose programs only write their arguments into a file. */
+const standIn = join(folder, 'stand-in');
+const argumentsFile = join(folder, 'arguments');
+writeKernelspec(join(folder, 'prefix', 'share', 'jupyter'));
+const packages = { jupyterlab: '4', plotly: '6', numpy: '2', nbconvert: '7' };
+writeFileSync(
+  standIn,
+  `#!/bin/sh
+if [ "$1" = -c ]; then echo '${JSON.stringify({ prefix: join(folder, 'prefix'), version: '3.11.0', packages })}'
+else printf '%s\\n' "$@" > '${argumentsFile}'; fi
+`,
+  { mode: 0o755 },
+);
+
+/** Runs the command with the stand-in; returns also the arguments that its program got. */
+async function labWithStandIn(...argv: readonly string[]) {
+  rmSync(argumentsFile, { force: true });
+  const env = { PATH: process.env.PATH, HOME: folder, SHARDLAB_PYTHON: standIn };
+  const ran = await shardlab(['lab', ...argv], { env, cwd: folder });
+  const programs = existsSync(argumentsFile) ? readFileSync(argumentsFile, 'utf8').trim().split('\n') : [];
+  return { ...ran, programs };
+}
+
+test('lab FILE.ipynb opens this notebook in its folder, and copies none', async () => {
+  const own = join(folder, 'own');
+  mkdirSync(own);
+  writeFileSync(join(own, 'my #1 %.ipynb'), '{}');
+  const { status, programs, stderr } = await labWithStandIn(join('own', 'my #1 %.ipynb'));
+  assert.equal(status, 0, stderr);
+  assert.ok(programs.includes(`--ServerApp.root_dir=${own}`), programs.join(' '));
+  assert.ok(programs.includes('--LabApp.default_url=/lab/tree/my%20%231%20%25.ipynb'), programs.join(' '));
+  assert.deepEqual(
+    readdirSync(own).filter((name) => name !== '.jupyter.log'),
+    ['my #1 %.ipynb'],
+  );
+});
+
+test('lab --execute FILE.ipynb executes this notebook, without sampling memory', async () => {
+  writeFileSync(join(folder, 'mine.ipynb'), '{}');
+  const { status, programs, stdout } = await labWithStandIn('mine.ipynb', '--execute', '--json');
+  assert.equal(status, 0);
+  assert.equal(programs.at(-1), join(folder, 'mine.ipynb'));
+  assert.ok(!programs.includes('--measure'));
+  assert.equal(JSON.parse(stdout).notebook, 'mine.ipynb');
+});
+
+test('a notebook that does not exist is refused, and no folder gets its name', async () => {
+  for (const more of [[], ['--execute']]) {
+    const { status, stderr, programs } = await labWithStandIn('absent.ipynb', ...more);
+    assert.equal(status, 2);
+    assert.match(stderr, /there is no notebook absent\.ipynb; name one that exists, or a folder/);
+    assert.deepEqual(programs, []);
+  }
+  assert.ok(!existsSync(join(folder, 'absent.ipynb')));
+});
+
+test('a folder for results that cannot be one is refused before anything is copied or run', async () => {
+  writeFileSync(join(folder, 'results'), '');
+  for (const output of ['results', 'results/deep']) {
+    const { status, stderr, programs } = await labWithStandIn('never', '--execute', '--output', output);
+    assert.equal(status, 1);
+    assert.match(stderr, /Results cannot be written into .*results(\/deep)? \(EEXIST.*\n +→ name a folder/);
+    assert.deepEqual(programs, []);
+  }
+  const alone = await labWithStandIn('never', '--output', 'elsewhere');
+  assert.deepEqual([alone.status, /--output belongs to --execute/.test(alone.stderr)], [2, true]);
+  assert.ok(!existsSync(join(folder, 'never')) && !existsSync(join(folder, 'elsewhere')));
 });
 
 test('the packed notebooks have code and no outputs, except those that need PyTorch', () => {

@@ -29,8 +29,8 @@ test('every subcommand has a help, which exits with status 0', async () => {
 test('the list of commands gives the arguments that each command takes', async () => {
   const { stdout } = await shardlab(['--help']);
   for (const { name, args } of COMMANDS) {
-    assert.match(stdout, new RegExp(`^  ${name} \\[options\\]`, 'm'));
-    if (name === 'bench') continue;
+    const usage = args === undefined ? '' : ` ${args.replaceAll(/[[\].]/g, '\\$&')}`;
+    assert.match(stdout, new RegExp(`^  ${name} \\[options\\]${usage}  `, 'm'));
     const help = (await shardlab([name, '--help'])).stdout.replaceAll(/\s+/g, ' ');
     assert.ok(help.startsWith(`Usage: shardlab ${name} [options]${args ? ` ${args}` : ''} `), help);
   }

@@ -11,7 +11,7 @@ test('recommend prints the best layouts, and why every other family is behind', 
   assert.equal(status, 0);
   assert.match(
     stdout,
-    /^Best by time: .* on 16 x H100-80G \([\d,]+ layouts, [\d,]+ of them fit\); an iteration is 512 sequences of 8,192 tokens, 4,194,304 in all$/m,
+    /^Best by time: .* on 16 x H100-80G \([\d,]+ layouts, [\d,]+ of them fit\), in the order of 'up to'; an iteration is 512 sequences of 8,192 tokens, 4,194,304 in all$/m,
   );
   assert.match(stdout, /^1 .* best$/m);
   assert.match(stdout, /^ +DDP .* does not fit: needs 1\.\d+x the memory, \d+% of it for optimizer states$/m);
@@ -23,6 +23,33 @@ test('recommend prints the best layouts, and why every other family is behind', 
     answer.lost.every((loss: { why: string; family: string }) => loss.why !== '' && loss.family !== ''),
   );
   assert.ok(answer.ranked[0].usd_per_million_tokens > 0);
+});
+
+test('recommend is in the order of the column that its title names', async () => {
+  for (const [by, column, key] of [
+    ['time', 'up to', 'atMost'],
+    ['memory', 'peak up to', 'peakAtMost'],
+    ['cost', 'cost up to', 'usdAtMost'],
+  ] as const) {
+    const argv = ['recommend', '--model', 'llama3-8b', '--hardware', 'H100-80G', '--gpus', '8', '--by', by];
+    const { stdout } = await shardlab(argv);
+    assert.match(
+      stdout,
+      new RegExp(`^Best by ${by}: .*, in the order of '${column}'; .*\n.* ${column} .*\n`),
+    );
+    assert.match(stdout, new RegExp(`^the order is that of '${column}': nine in ten runs`, 'm'));
+    const [head = '', ...lines] = (await shardlab([...argv, '--csv'])).stdout.trim().split('\n');
+    const at = head.split(',').indexOf(key);
+    const withoutQuotes = lines.map((line) => line.replaceAll(/"[^"]*"/g, ''));
+    const values = withoutQuotes
+      .filter((line) => /^\d/.test(line))
+      .map((line) => Number(line.split(',')[at]));
+    assert.equal(values.length, 5);
+    assert.deepEqual(
+      values,
+      values.toSorted((a, b) => a - b),
+    );
+  }
 });
 
 test('recommend compares kinds of GPU by cost', async () => {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -36,6 +36,12 @@ test('reproduce NAME prints the rows with their source; as JSON each row has the
     [first.stated, first.stated_unit, first.published, first.unit, first.constants],
     [10.32, 's', 10.32, 's', 'held out'],
   );
+  assert.deepEqual(
+    Object.keys(first),
+    'row,subject,stated,stated_unit,published,predicted,low,high,unit,ratio,inside,constants,config'.split(
+      ',',
+    ),
+  );
   assert.equal(first.config.gpus, 8);
   assert.equal(answer.address.startsWith('https://'), true);
 });
@@ -49,9 +55,17 @@ test('reproduce prints CSV and LaTeX, and writes files', async () => {
     assert.match(latex.stdout, /^% ms-swift: .*\n% needs .*\n\\begin\{tabular\}\{llrlrrrrrll\}/);
     const argv = ['reproduce', 'ms-swift', '--out', 'a.csv', '--figure', 'a.svg'];
     const files = await shardlab(argv, { cwd: folder });
-    assert.deepEqual([files.status, files.stdout, files.stderr], [0, '', 'wrote a.csv\nwrote a.svg\n']);
+    assert.deepEqual([files.status, files.stderr], [0, 'wrote a.csv\nwrote a.svg\n']);
+    assert.equal(files.stdout, (await shardlab(['reproduce', 'ms-swift'])).stdout, 'the table is also shown');
     assert.equal(readFileSync(join(folder, 'a.csv'), 'utf8'), csv.stdout);
     assert.match(readFileSync(join(folder, 'a.svg'), 'utf8'), /^<svg /);
+    const both = await shardlab(['reproduce', 'ms-swift', '--latex', '--out', 'a.TEX'], { cwd: folder });
+    assert.deepEqual(
+      [both.stdout, readFileSync(join(folder, 'a.TEX'), 'utf8')],
+      [latex.stdout, latex.stdout],
+    );
+    const refused = await shardlab(['reproduce', 'ms-swift', '--latex', '--out', 'b.md'], { cwd: folder });
+    assert.deepEqual([refused.status, refused.stdout, readdirSync(folder).includes('b.md')], [2, '', false]);
   } finally {
     rmSync(folder, { recursive: true });
   }
@@ -62,6 +76,8 @@ test('wrong arguments of reproduce are refused with status 2', async () => {
     [['fms-fdsp'], /did you mean 'fms-fsdp'\?/],
     [['mpt', '--all'], /mpt and --all: name one table, or give --all/],
     [['mpt', '--csv', '--json'], /--csv and --json: give only one of them/],
+    [['mpt', '--latex', '--out', 'a.md'], /--latex and --out a\.md: .* give a file that ends in \.tex/],
+    [['mpt', '--csv', '--out', 'a.tex'], /--csv and --out a\.tex: .* give a file that ends in \.csv/],
     [['ms-swift', '--out', 'a.xlsx'], /choose one of \.csv, \.tex, \.md/],
     [['ms-swift', '--figure', 'a.gif'], /choose one of \.png, \.svg, \.json, \.csv/],
   ] as const) {
@@ -71,15 +87,45 @@ test('wrong arguments of reproduce are refused with status 2', async () => {
   }
 });
 
+test('the CSV of a plan has the sums of time and memory, their intervals, and whether it fits', async () => {
+  const argv = ['plan', 'llama3-8b', '--hardware', 'H100-80G', '--gpus', '16'];
+  const [head = '', ...lines] = (await shardlab([...argv, '--csv'])).stdout.trim().split('\n');
+  const keys = head.split(',');
+  const rows = lines.map((line) =>
+    Object.fromEntries(line.split(',').map((value, i) => [keys[i], value] as const)),
+  );
+  const { interval, memory_gib, fits } = JSON.parse((await shardlab([...argv, '--json'])).stdout);
+  for (const [of, cause, unit, factor, bounds] of [
+    ['time', 'iteration', 'seconds', 1e3, interval.iteration_ms],
+    ['memory', 'peak', 'bytes', 2 ** -30, interval.peak_gib],
+  ] as const) {
+    const parts = rows.filter((row) => row.of === of && row.cause !== cause);
+    const whole = rows.find((row) => row.of === of && row.cause === cause) ?? {};
+    const sum = parts.reduce((total, row) => total + Number(row[unit]), 0);
+    assert.ok(Math.abs(sum / Number(whole[unit]) - 1) < 1e-9, `${of}: ${sum}, ${whole[unit]}`);
+    assert.ok(parts.every(({ low, high }) => low === '' && high === ''));
+    for (const bound of ['low', 'high'] as const)
+      assert.ok(Math.abs((Number(whole[bound]) * factor) / bounds[bound] - 1) < 1e-5, `${of} ${bound}`);
+  }
+  const peak = rows.find(({ cause }) => cause === 'peak') ?? {};
+  assert.equal(peak.fits, String(fits));
+  assert.ok(Math.abs(Number(peak.bytes) / 2 ** 30 / memory_gib.peak - 1) < 1e-5);
+});
+
 test('plan, recommend and claims print their tables as CSV and LaTeX', async () => {
   const place = ['--hardware', 'H100-80G', '--gpus', '16'];
   const one = await shardlab(['plan', 'llama3-8b', ...place, '--csv']);
-  assert.match(one.stdout, /^of,cause,seconds,bytes,share\ntime,matmuls,\d/);
+  assert.match(one.stdout, /^of,cause,seconds,bytes,share,low,high,fits\ntime,matmuls,\d/);
   const two = await shardlab(['plan', 'llama3-8b', 'llama2-7b', ...place, '--latex']);
   assert.match(two.stdout, /^plan & +& cause & time \(s\) & bytes \(GB\) & share \(\\%\) \\\\$/m);
   assert.match(two.stdout, /^llama2-7b & time & matmuls & [\d.]+ & {2}& [\d.]+ \\\\$/m);
   const best = await shardlab(['recommend', '--model', 'llama3-8b', ...place, '--latex']);
   assert.match(best.stdout, /family & hardware & layout & iteration \(s\)/);
+  const layouts = await shardlab(['recommend', '--model', 'llama3-8b', ...place, '--csv']);
+  assert.match(
+    layouts.stdout,
+    /^rank,.*,seconds,atLeast,atMost,mfu,peakBytes,peakAtLeast,peakAtMost,fits,why\n/,
+  );
   const found = await shardlab(['claims', 'wan.arith.*', '--no-runs', '--csv']);
   assert.match(found.stdout, /^id,documented,found,value,ratio,/);
   const table = await shardlab(['claims', '--table', 'memory', '--latex']);

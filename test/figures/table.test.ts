@@ -77,7 +77,7 @@ test('LaTeX is a booktabs tabular with units in its heads, and every special cha
       '\\toprule',
       'name & time (s) & memory (GB) & note \\\\',
       '\\midrule',
-      "a\\_b \\& 50\\% \\textbar{} \\$x\\$ & 0.2183 & 1.5 & $\\geq$ 2 $\\times$ ''$\\mu$'' \\{\\textasciitilde{}\\textasciicircum{}\\}\\textbackslash{} \\\\",
+      "a\\_b \\& 50\\% \\textbar{} \\$x\\$ & 0.2183 & 1.5 & $\\geq$ 2 $\\times$ ``$\\mu$'' \\{\\textasciitilde{}\\textasciicircum{}\\}\\textbackslash{} \\\\",
       '{}[first], \\#2 &  & 2,048 & two lines \\\\',
       '\\bottomrule',
       '\\end{tabular}',
@@ -94,11 +94,66 @@ test('Markdown has units in its heads, escaped pipes, and one line per row', () 
       '',
       '| name | time (s) | memory (GB) | note |',
       '| --- | ---: | ---: | --- |',
-      '| a_b & 50% \\| $x$ | 0.2183 | 1.5 | ≥ 2 × "µ" {~^}\\ |',
+      '| a_b & 50% \\| $x$ | 0.2183 | 1.5 | ≥ 2 × "µ" {\\~^}\\\\ |',
       '| [first], #2 |  | 2,048 | two<br>lines |',
       '',
     ].join('\n'),
   );
+});
+
+/** The cell of a table with one text, in LaTeX and in Markdown. */
+function cellsOf(text: string): readonly [string, string] {
+  const one = createTable([{ text }]);
+  return [
+    one.toLatex().split('\n')[5]?.slice(0, -3) ?? '',
+    one.toMarkdown().split('\n')[2]?.slice(2, -2) ?? '',
+  ];
+}
+
+test('in LaTeX, straight quotes open and close, hyphens stay, and a backtick is no quote', () => {
+  for (const [text, latex] of [
+    ['"hi"', "``hi''"],
+    ['say ("a b", "c")', "say (``a b'', ``c'')"],
+    ["'hi' isn't", "`hi' isn't"],
+    ['5" wide', "5'' wide"],
+    ['--tp 2', '-{}-tp 2'],
+    ['---', '-{}-{}-'],
+    ['`a`', '\\textasciigrave{}a\\textasciigrave{}'],
+  ] as const)
+    assert.equal(cellsOf(text)[0], latex);
+});
+
+test('Markdown shows a text as it is: no cell ends early, and no markup begins', () => {
+  for (const [text, markdown] of [
+    ['a\\|b', 'a\\\\\\|b'],
+    ['in <allReduce>', 'in \\<allReduce>'],
+    ['2*3*4 `x`', '2\\*3\\*4 \\`x\\`'],
+    ['__init__ of a_b_c', '\\_\\_init\\_\\_ of a_b_c'],
+  ] as const)
+    assert.equal(cellsOf(text)[1], markdown);
+});
+
+test('an object in a cell is JSON in every form, and a date its ISO form', () => {
+  const value = { tp: 2, name: 'a' };
+  // The types forbid objects, but JavaScript and DataFrames pass them.
+  const table = createTable([{ layout: value, at: new Date(0), list: [1, 2], big: 2n ** 60n } as never]);
+  assert.equal(
+    table.toCsv(),
+    'layout,at,list,big\n"{""tp"":2,""name"":""a""}",1970-01-01T00:00:00.000Z,"[1,2]",1152921504606846976\n',
+  );
+  assert.match(table.toText(), /\{"tp":2,"name":"a"\} {2}1970-01-01T00:00:00\.000Z {2}\[1,2\]/);
+  assert.match(table.toMarkdown(), /\{"tp":2,"name":"a"\}/);
+  const circle: { self?: unknown } = {};
+  circle.self = circle;
+  assert.match(createTable([{ circle } as never]).toCsv(), /\[object Object\]/);
+});
+
+test('no form prints a negative zero', () => {
+  const zero = createTable([{ a: -0, b: -0 }], {
+    columns: [{ key: 'a' }, { key: 'b', unit: { name: 's', size: 2 } }],
+  });
+  for (const text of [zero.toText(), zero.toHtml(), zero.toCsv(), zero.toLatex(), zero.toMarkdown()])
+    assert.doesNotMatch(text, /-0/);
 });
 
 test("a table is saved in the form of its file's ending; other endings are refused with the known ones", () => {

@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { executeNotebooks } from '../../src/cli/lab/execute';
 import { createJobFolder, removeJobFolder } from '../../src/launch/control/folder';
 import { repositoryRoot } from '../support/paths';
 import { importScript } from './scripts';
@@ -48,6 +49,7 @@ test('notebooks in the clone and outside of it run and are written with their HT
   );
   assert.equal(ran.status, 1);
   assertExecuted(join(output, 'inside.ipynb'));
+  assert.equal(measuredRun(join(output, 'inside.ipynb')), undefined);
   assert.ok(existsSync(join(output, 'inside.html')));
   assert.doesNotMatch(ran.stderr, /inside\.ipynb/);
   assert.match(
@@ -55,6 +57,24 @@ test('notebooks in the clone and outside of it run and are written with their HT
     /failing\.ipynb: cell 2 \(In\[2\]\) failed:[\s\S]*Error: on purpose[\s\S]*In\[2\]:1:/,
   );
   assert.match(readFileSync(join(output, 'failing.ipynb'), 'utf8'), /"output_type": "error"/);
+});
+
+test('only on request, a notebook gets the time and the peak of memory of its run', { skip }, async () => {
+  const python = process.env.SHARDLAB_PYTHON ?? '';
+  const file = writeNotebook('measured.ipynb', ['1 + 1']);
+  for (const isMeasured of [true, false]) {
+    const place = { python, env: process.env };
+    const status = await executeNotebooks(
+      place,
+      [file],
+      { inPlace: true },
+      { isMeasured, progressToStderr: true },
+    );
+    assert.equal(status, 0);
+    const run = measuredRun(file);
+    if (!isMeasured) assert.equal(run, undefined, 'figures of another run do not stay');
+    else assert.ok(run !== undefined && run.seconds >= 0 && (run.peakMB === null || run.peakMB > 0));
+  }
 });
 
 test('all cells of the quickstart, with a tenth of their steps, also run outside the clone', {
@@ -80,10 +100,7 @@ test('the error of an output folder that cannot be written names it, without a b
   const file = writeNotebook('one-cell.ipynb', ['1']);
   const ran = await execute(file, '--output', join(file, 'inside-a-file'));
   assert.equal(ran.status, 1);
-  assert.match(
-    ran.stderr,
-    /inside-a-file\/one-cell\.ipynb cannot be written \(Not a directory\): free some space/,
-  );
+  assert.match(ran.stderr, /Results cannot be written into .*inside-a-file \(EEXIST.*\n +→ name a folder/);
   assert.doesNotMatch(ran.stderr, /Traceback/);
 });
 
@@ -93,6 +110,11 @@ interface Cell {
   readonly execution_count?: number | null;
   readonly metadata: { readonly tags?: readonly string[] };
   readonly outputs?: readonly { readonly output_type: string }[];
+}
+
+/** The figures of its run that a notebook's metadata has. */
+function measuredRun(path: string): { readonly seconds: number; readonly peakMB: number | null } | undefined {
+  return JSON.parse(readFileSync(path, 'utf8')).metadata.shardlab?.run;
 }
 
 /** Every code cell ran, and none failed except on purpose. */

@@ -15,7 +15,10 @@ export interface CopiedNotebooks {
 /** The folder of texts on which notebooks train. */
 const TEXTS = 'texts';
 
-/** Copies all notebooks of a folder, and its texts, into another one, which is made, and overwrites none. Throws: IO if the folder cannot be written. */
+/**
+ * Copies all notebooks of a folder, and its texts, into another one, which is made, and overwrites none. Throws: IO if the folder
+ * cannot be written.
+ */
 export function copyNotebooks(from: string, to: string): CopiedNotebooks {
   const names = existsSync(from) ? readdirSync(from).filter((name) => name.endsWith('.ipynb')) : [];
   const isThere = (name: string): boolean => existsSync(join(to, name));

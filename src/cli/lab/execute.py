@@ -1,9 +1,11 @@
 """Runs notebooks with a kernel and stores their outputs.
 
-execute.py --kernel NAME (--in-place | --output DIR) NOTEBOOK...
+execute.py --kernel NAME [--measure] (--in-place | --output DIR) NOTEBOOK...
 Exit status: 0 if all cells ran; 1 if a cell failed (standard error names it; outputs up to that cell are stored).
 """
 import argparse
+import contextlib
+import errno
 import os
 import re
 import signal
@@ -70,7 +72,8 @@ def save(text, path):
     except OSError as error:
         if os.path.exists(part):
             os.remove(part)
-        sys.exit(f"\n{path} cannot be written ({error.strerror}): free some space, or name another folder with --output")
+        advice = "free some space, or name" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "name"
+        sys.exit(f"\n{path} cannot be written ({error.strerror}): {advice} another folder with --output")
     print(f"  {path}", flush=True)
 
 
@@ -85,6 +88,7 @@ def main():
     options.add_argument("--kernel", required=True)
     options.add_argument("--timeout", type=int, default=300)
     options.add_argument("--watch-parent", action="store_true")
+    options.add_argument("--measure", action="store_true", help="stores time, peak of memory and processor in the metadata")
     where = options.add_mutually_exclusive_group(required=True)
     where.add_argument("--in-place", action="store_true")
     where.add_argument("--output")
@@ -96,11 +100,14 @@ def main():
     for path in options.notebooks:
         started = time.monotonic()
         print(f"{path} … ", end="", flush=True)
-        with PeakMemory() as memory:
+        with PeakMemory() if options.measure else contextlib.nullcontext() as memory:
             notebook, failure = execute(path, options.kernel, options.timeout)
         seconds = time.monotonic() - started
-        measured = {"seconds": round(seconds), "peakMB": memory.megabytes, "processor": processor()}
-        notebook.metadata["shardlab"] = {**notebook.metadata.get("shardlab", {}), "run": measured}
+        own = notebook.metadata.get("shardlab", {})
+        own.pop("run", None)  # the figures of another run
+        if memory is not None:
+            measured = {"seconds": round(seconds), "peakMB": memory.megabytes, "processor": processor()}
+            notebook.metadata["shardlab"] = {**own, "run": measured}
         print(f"{'failed' if failure else 'executed'} ({seconds:.1f} s)", flush=True)
         target = path if options.in_place else os.path.join(options.output, os.path.basename(path))
         if not (failure and options.in_place):

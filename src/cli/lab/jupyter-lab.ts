@@ -67,7 +67,8 @@ export function hasDisplay(env: NodeJS.ProcessEnv): boolean {
 
 /** Returns the options that show the folder and open the notebook. */
 function folderOptions({ folder, notebook }: LabOptions): readonly string[] {
-  const opened = existsSync(join(folder, notebook)) ? [`--LabApp.default_url=/lab/tree/${notebook}`] : [];
+  const path = notebook.split('/').map(encodeURIComponent).join('/');
+  const opened = existsSync(join(folder, notebook)) ? [`--LabApp.default_url=/lab/tree/${path}`] : [];
   return [`--ServerApp.root_dir=${folder}`, ...opened];
 }
 

@@ -1,4 +1,4 @@
-import { resolve } from 'node:path';
+import { extname, resolve } from 'node:path';
 import type { Command } from 'commander';
 import { type Reproduced, reproduce } from '../../claims';
 import { ConfigError } from '../../core';
@@ -18,12 +18,16 @@ export function declareReproduce(command: Command, perform: Perform, io: Io): vo
   command.argument('[name]', 'a published table or one of the documents (default: lists them)');
   addTableOptions(command)
     .option('--all', 'the rows of all published tables, in one table')
-    .option('--out <file>', 'writes the table into a file: .csv, .tex or .md')
+    .option(
+      '--out <file>',
+      "also writes the table into a file, in the form of the file's ending: .csv, .tex or .md",
+    )
     .option('--figure <file>', 'draws the errors with their intervals into a file: .svg, .png or .json');
   perform<ReproduceOptions>(command, async ([name], options, output) => {
     if (options.all === true && name !== undefined)
       throw new ConfigError(`${name} and --all: name one table, or give --all`);
     const form = tableForm(options, output);
+    requireAgreement(options);
     const view = reproduce(options.all === true ? 'all' : name);
     if (options.out !== undefined) {
       view.save(resolve(io.cwd, options.out));
@@ -33,10 +37,23 @@ export function declareReproduce(command: Command, perform: Perform, io: Io): vo
       view.figure().save(resolve(io.cwd, options.figure));
       output.note(`wrote ${options.figure}`);
     }
-    if (form === undefined && !output.json && options.out !== undefined) return 0;
     output.answer(asJson(view, options), () => (form === undefined ? view.toText() : form(view.table)));
     return 0;
   });
+}
+
+/** Throws: CONFIG if the ending of the file of --out is that of another form than --csv or --latex. */
+function requireAgreement({ csv, latex, out }: ReproduceOptions): void {
+  if (out === undefined) return;
+  for (const [flag, isGiven, ending] of [
+    ['--csv', csv, '.csv'],
+    ['--latex', latex, '.tex'],
+  ] as const) {
+    if (isGiven === true && extname(out).toLowerCase() !== ending)
+      throw new ConfigError(
+        `${flag} and --out ${out}: the file's ending chooses its form; leave out ${flag}, or give a file that ends in ${ending}`,
+      );
+  }
 }
 
 /** Returns the list of tables, the rows of a table with the config of each, or the claims of a document. */
@@ -48,7 +65,7 @@ function asJson(view: Reproduced, { all }: ReproduceOptions): Readonly<Record<st
     name,
     ...(source === undefined ? {} : { ...source }),
     summary: table.title,
-    rows: rows.map((row) => rowAnswer(row, all === true)),
+    rows: rows.map((row, i) => rowAnswer(table.rows[i] ?? {}, row, all === true)),
   };
 }
 
@@ -59,22 +76,20 @@ function tableAnswer({ medianError, heldOut, heldOutError, ...line }: TableRow):
   };
 }
 
-function rowAnswer(row: ReproducedRow, isAll: boolean): Readonly<Record<string, unknown>> {
+/** Returns a row of the table under the keys of JSON, with the config that was planned. */
+function rowAnswer(
+  cells: TableRow,
+  { input }: ReproducedRow,
+  isAll: boolean,
+): Readonly<Record<string, unknown>> {
+  const answers = Object.entries(cells).filter(
+    ([key, value]) => key !== 'run' && (key !== 'table' || isAll) && (key !== 'cause' || value !== ''),
+  );
   return {
-    ...(isAll ? { table: row.table } : {}),
-    row: row.row,
-    subject: row.subject,
-    stated: row.stated,
-    stated_unit: row.statedUnit,
-    published: row.published,
-    predicted: row.predicted,
-    low: row.low,
-    high: row.high,
-    unit: row.unit,
-    ratio: row.ratio,
-    inside: row.isInside,
-    constants: row.isFitted ? 'fitted' : 'held out',
-    ...(row.cause === undefined ? {} : { cause: row.cause }),
-    config: row.input,
+    ...Object.fromEntries(answers.map(([key, value]) => [JSON_KEYS[key] ?? key, value])),
+    config: input,
   };
 }
+
+/** The columns that have another key in JSON. */
+const JSON_KEYS: Readonly<Record<string, string>> = { statedUnit: 'stated_unit' };

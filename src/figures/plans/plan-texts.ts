@@ -20,7 +20,7 @@ import type { Figure } from '../figure';
 import { counted } from '../format';
 import { type CellValue, type Column, createTable, numbers, type Table } from '../table';
 
-/** Makes a table of an iteration's time and a GPU's memory by cause, and of the bytes that a GPU receives. */
+/** Makes a table of an iteration's time and a GPU's memory by cause with their sums, and of the bytes that a GPU receives. */
 export function planTable(layout: AnyLayout, prediction: Prediction): Table {
   return createTable([...timeRows(prediction), ...memoryRows(prediction)], {
     title: planTitle(layout, prediction),
@@ -134,43 +134,69 @@ function range({ low, high }: Estimate, format: (value: number) => string): stri
   return `${format(low)} to ${format(high)}`;
 }
 
-function timeRows({ time }: Prediction): PlanRow[] {
+function timeRows({ time, seconds }: Prediction): PlanRow[] {
   const { products, ...others } = time.computeByCause;
   const rows = [
     ...Object.entries({ matmuls: products, ...others }),
     ['exposed communication', time.exposedComm] as const,
     ['bubble', time.bubble] as const,
   ];
-  return rows
-    .filter(([, seconds]) => seconds > 0)
-    .map(([cause, seconds]) => ({ of: 'time', cause, seconds, bytes: null, share: seconds / time.seconds }));
-}
-
-function memoryRows({ memory, time }: Prediction): PlanRow[] {
-  const { params, grads, optimizer, activations, temporary, peakBytes } = memory;
-  const held = { parameters: params, gradients: grads, optimizer, activations, temporary };
+  const causes = rows
+    .filter(([, value]) => value > 0)
+    .map(([cause, value]) => ({
+      ...{ of: 'time', cause, seconds: value, bytes: null, share: value / time.seconds },
+      ...NO_INTERVAL,
+    }));
+  const { value, low, high } = seconds;
   return [
-    ...Object.entries(held)
-      .filter(([, bytes]) => bytes > 0)
-      .map(([cause, bytes]) => ({ of: 'memory', cause, seconds: null, bytes, share: bytes / peakBytes })),
-    ...Object.entries(time.commBytes)
-      .filter(([, bytes]) => bytes > 0)
-      .map(([axis, bytes]) => ({ of: 'wire', cause: axis, seconds: null, bytes, share: null })),
+    ...causes,
+    { of: 'time', cause: 'iteration', seconds: value, bytes: null, share: 1, low, high, fits: null },
   ];
 }
 
-/** A row of the table. `of` is 'time', 'memory' or 'wire' (the bytes that one GPU receives in an iteration). */
+function memoryRows({ memory, time, fits }: Prediction): PlanRow[] {
+  const { params, grads, optimizer, activations, temporary, peakBytes } = memory;
+  const held = { parameters: params, gradients: grads, optimizer, activations, temporary };
+  const { low, high } = peakInBytes(memory);
+  return [
+    ...Object.entries(held)
+      .filter(([, bytes]) => bytes > 0)
+      .map(([cause, bytes]) => ({
+        ...{ of: 'memory', cause, seconds: null, bytes, share: bytes / peakBytes },
+        ...NO_INTERVAL,
+      })),
+    { of: 'memory', cause: 'peak', seconds: null, bytes: peakBytes, share: 1, low, high, fits },
+    ...Object.entries(time.commBytes)
+      .filter(([, bytes]) => bytes > 0)
+      .map(([axis, bytes]) => ({
+        ...{ of: 'wire', cause: axis, seconds: null, bytes, share: null },
+        ...NO_INTERVAL,
+      })),
+  ];
+}
+
+/** The values of a row that is a part of a sum. */
+const NO_INTERVAL = { low: null, high: null, fits: null };
+
+/**
+ * A row of the table. `of` is 'time', 'memory' or 'wire' (the bytes that one GPU receives in an iteration). `low` and `high` are the
+ * interval of the iteration in seconds, and of the peak in bytes; `fits` is whether the peak fits.
+ */
 type PlanRow = Readonly<{
   of: string;
   cause: string;
   seconds: number | null;
   bytes: number | null;
   share: number | null;
+  low: number | null;
+  high: number | null;
+  fits: boolean | null;
 }>;
 
 /** The units of columns in LaTeX and Markdown. */
 const SECONDS = { name: 's' };
 const GIGABYTES = { name: 'GB', size: 1e9 };
+const USD = { name: 'USD' };
 const PERCENT = { name: '%', size: 0.01 };
 
 const PLAN_COLUMNS: readonly Column[] = [
@@ -184,6 +210,10 @@ const PLAN_COLUMNS: readonly Column[] = [
     format: numbers((share) => `${(100 * share).toFixed(1)}%`, ''),
     unit: PERCENT,
   },
+  // The lines below the table say the same in words.
+  { key: 'low', isOnlyData: true },
+  { key: 'high', isOnlyData: true },
+  { key: 'fits', isOnlyData: true },
 ];
 
 /** Makes a table of the memory in which a model generates text. */
@@ -215,21 +245,40 @@ export function inferenceTable(layout: Layout, memory: InferenceMemory): Table {
  * lost.
  */
 export function recommendationTable(recommendation: Recommendation): Table {
+  const { by } = recommendation.request;
+  const rowOf = (planned: Planned, more: { rank: number | null; why: string }): LayoutRow => ({
+    ...row(planned, more),
+    ...(by === 'cost' ? costCells(recommendation.measure.of(planned)) : {}),
+  });
   const ranked = recommendation.ranked.map((planned, i) =>
-    row(planned, { rank: i + 1, why: i === 0 ? 'best' : '' }),
+    rowOf(planned, { rank: i + 1, why: i === 0 ? 'best' : '' }),
   );
   const losses = recommendation.losses.map(({ best, why, undecided }) =>
-    row(best, {
+    rowOf(best, {
       rank: null,
       why: undecided === undefined ? why : `${why} (the intervals overlap)`,
     }),
   );
   const [winner] = recommendation.ranked;
-  const work = winner === undefined ? '' : `; an iteration is ${iterationWords(winner.layout)}`;
+  const work =
+    winner === undefined
+      ? ''
+      : `, in the order of '${ORDER[by]}'; an iteration is ${iterationWords(winner.layout)}`;
   return createTable([...ranked, ...losses], {
     title: recommendationTitle(recommendation) + work,
-    columns: LAYOUT_COLUMNS,
+    columns: layoutColumns(by),
   });
+}
+
+/** The heading of the column by which layouts are ordered: the end of the interval of what is asked for. */
+const ORDER: Readonly<Record<Recommendation['request']['by'], string>> = {
+  time: 'up to',
+  memory: 'peak up to',
+  cost: 'cost up to',
+};
+
+function costCells({ value, low, high }: Estimate): LayoutRow {
+  return { usdPerMillionTokens: value, usdAtLeast: low, usdAtMost: high };
 }
 
 /**
@@ -253,9 +302,11 @@ export function recommendationNotes({
       ([assumption, names]) =>
         `whether the best layout is better than ${listed(names)} depends on an assumption: ${assumption}`,
     ),
-    ...(request.by === 'memory' || ranked.length === 0
+    ...(ranked.length === 0
       ? []
-      : [`the order is that of 'up to': nine in ten runs stay below it, if the intervals are right`]),
+      : [
+          `the order is that of '${ORDER[request.by]}': nine in ten runs stay below it, if the intervals are right`,
+        ]),
     ...notTried.map((line) => `not tried: ${line}`),
   ];
 }
@@ -281,15 +332,19 @@ function row(
   { layout, prediction }: Planned,
   { rank, why }: { rank: number | null; why: string },
 ): LayoutRow {
+  const peak = peakInBytes(prediction.memory);
   return {
     rank,
     family: familyOf(layout),
     hardware: `${layout.gpus} x ${layout.hardware.name}`,
     layout: layoutWords(layout),
     seconds: prediction.seconds.value,
+    atLeast: prediction.seconds.low,
     atMost: prediction.seconds.high,
     mfu: prediction.mfu,
     peakBytes: prediction.memory.peakBytes,
+    peakAtLeast: peak.low,
+    peakAtMost: peak.high,
     fits: prediction.fits,
     why,
   };
@@ -297,20 +352,37 @@ function row(
 
 type LayoutRow = Readonly<Record<string, CellValue>>;
 
-const LAYOUT_COLUMNS: readonly Column[] = [
-  { key: 'rank', title: '', align: 'right', format: numbers(String, '') },
-  { key: 'family' },
-  { key: 'hardware' },
-  { key: 'layout' },
-  { key: 'seconds', title: 'iteration', align: 'right', format: numbers(formatSeconds, ''), unit: SECONDS },
-  { key: 'atMost', title: 'up to', align: 'right', format: numbers(formatSeconds, ''), unit: SECONDS },
-  {
-    key: 'mfu',
-    title: 'MFU',
-    align: 'right',
-    format: numbers((mfu) => `${(100 * mfu).toFixed(1)}%`, ''),
-    unit: PERCENT,
-  },
-  { key: 'peakBytes', title: 'peak', align: 'right', format: numbers(formatBytes, ''), unit: GIGABYTES },
-  { key: 'why' },
-];
+/** Returns the columns; the ends of intervals by which layouts are not ordered are only in CSV and DataFrames. */
+function layoutColumns(by: Recommendation['request']['by']): readonly Column[] {
+  const inSeconds = { align: 'right', format: numbers(formatSeconds, ''), unit: SECONDS } as const;
+  const inBytes = { align: 'right', format: numbers(formatBytes, ''), unit: GIGABYTES } as const;
+  const inUsd = { align: 'right', format: numbers((usd) => usd.toPrecision(3), ''), unit: USD } as const;
+  return [
+    { key: 'rank', title: '', align: 'right', format: numbers(String, '') },
+    { key: 'family' },
+    { key: 'hardware' },
+    { key: 'layout' },
+    { key: 'seconds', title: 'iteration', ...inSeconds },
+    { key: 'atLeast', isOnlyData: true },
+    { key: 'atMost', title: ORDER.time, ...inSeconds },
+    {
+      key: 'mfu',
+      title: 'MFU',
+      align: 'right',
+      format: numbers((mfu) => `${(100 * mfu).toFixed(1)}%`, ''),
+      unit: PERCENT,
+    },
+    { key: 'peakBytes', title: 'peak', ...inBytes },
+    { key: 'peakAtLeast', isOnlyData: true },
+    { key: 'peakAtMost', title: ORDER.memory, ...inBytes, isOnlyData: by !== 'memory' },
+    ...(by === 'cost'
+      ? [
+          { key: 'usdPerMillionTokens', title: 'USD per million tokens', ...inUsd },
+          { key: 'usdAtLeast', isOnlyData: true },
+          { key: 'usdAtMost', title: ORDER.cost, ...inUsd },
+        ]
+      : []),
+    { key: 'fits', isOnlyData: true },
+    { key: 'why' },
+  ];
+}

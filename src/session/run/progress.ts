@@ -39,9 +39,10 @@ export function createProgress(options: ProgressOptions) {
   const sink = isWithinProgress() ? undefined : currentDisplay();
   const display = replacingDisplay(sink, 'shardlab-run');
   const newest: StepResult[] = [];
-  const state: State = { ...options, start: now(), losses: [], newest, timed: newest };
+  const state: State = { ...options, start: now(), losses: [], newest };
+  const stepSeconds: Seconds[] = [];
+  let numTokens = 0;
   let numSkipped = 0;
-  let whole: Timed = { tokens: 0, seconds: 0 };
   let drawnAt = -Infinity;
   let drawingMs = 0;
   return {
@@ -51,7 +52,8 @@ export function createProgress(options: ProgressOptions) {
       numSkipped += Number(last.skipped);
       newest.push(last);
       if (newest.length > NUM_SPEED) newest.shift();
-      whole = { ...last, tokens: whole.tokens + last.tokens, seconds: whole.seconds + last.seconds };
+      stepSeconds.push(last.seconds);
+      numTokens += last.tokens;
       const start = performance.now();
       if (start - drawnAt < Math.max(REDRAW_MS, REDRAW_SHARE * drawingMs)) return;
       display(runningBundle(state));
@@ -72,8 +74,10 @@ export function createProgress(options: ProgressOptions) {
      */
     finish(note: string | null = null): void {
       const notes = [note, skippedText(numSkipped, state.losses.length)].filter((text) => text !== null);
-      if (newest.length > 0)
-        display(finalBundle({ ...state, timed: [whole] }, notes.length === 0 ? null : notes.join('; ')));
+      const last = newest.at(-1);
+      if (last === undefined) return;
+      const timed = { stepSeconds, tokens: numTokens, countedRows: last.countedRows };
+      display(finalBundle({ ...state, timed }, notes.length === 0 ? null : notes.join('; ')));
     },
   };
 }
@@ -108,12 +112,17 @@ interface State extends ProgressOptions {
   readonly losses: number[];
   /** Results of the newest steps. */
   readonly newest: readonly StepResult[];
-  /** The steps whose speed is shown. */
-  readonly timed: readonly Timed[];
+  /** The steps whose speed is shown. Default: the newest. */
+  readonly timed?: Timed;
 }
 
-/** The numbers from which a speed is computed, of one step or of some steps together. */
-type Timed = Pick<StepResult, 'tokens' | 'seconds' | 'countedRows'>;
+/** The numbers from which the time of a step and the speed of some steps are computed, so that the two agree. */
+interface Timed {
+  readonly stepSeconds: readonly Seconds[];
+  /** The tokens of all these steps together. */
+  readonly tokens: number;
+  readonly countedRows: boolean | undefined;
+}
 
 function runningBundle(state: State): MimeBundle {
   const { losses, numSteps } = state;
@@ -143,17 +152,17 @@ function stepsLeft({ numSteps, losses, start }: State): string {
 }
 
 function progressText(state: State): string {
-  const { losses, numSteps, newest, timed } = state;
-  const [loss, seconds] = [losses.at(-1) ?? Number.NaN, newest.at(-1)?.seconds ?? Number.NaN];
+  const { losses, numSteps, newest, timed = timedOf(newest) } = state;
+  const loss = losses.at(-1) ?? Number.NaN;
   const of = numSteps === null ? '' : `/${firstStepOf(state) + numSteps - 1}`;
   return (
     `step ${firstStepOf(state) + losses.length - 1}${of}  loss ${loss.toFixed(4)}  ` +
-    `${speedText(timed)}  ${(seconds * 1e3).toFixed(1)} ms`
+    `${speedText(timed)}  ${(median(timed.stepSeconds) * 1e3).toFixed(1)} ms`
   );
 }
 
 function curveOf(state: State): Figure {
-  const { losses, numSteps, timed, hasOwnLoss } = state;
+  const { losses, numSteps, newest, timed = timedOf(newest), hasOwnLoss } = state;
   const firstStep = firstStepOf(state);
   const evaluations = state.evaluations().filter(({ step }) => step >= firstStep);
   const series = [{ name: '', losses, firstStep, hasOwnLoss, evaluations }];
@@ -166,14 +175,23 @@ function firstStepOf({ losses, newest }: State): number {
   return (newest.at(-1)?.step ?? losses.length) - losses.length + 1;
 }
 
-/** Formats the speed of some steps: '1,234 tokens/s', or 'rows/s' if rows have no tokens. */
-function speedText(results: readonly Timed[]): string {
-  const speed = Math.round(tokensPerSecond(results)).toLocaleString('en-US');
-  return `${speed} ${results.at(-1)?.countedRows ? 'rows' : 'tokens'}/s`;
+function timedOf(results: readonly StepResult[]): Timed {
+  return {
+    stepSeconds: results.map(({ seconds }) => seconds),
+    tokens: sumOf(results, ({ tokens }) => tokens),
+    countedRows: results.at(-1)?.countedRows,
+  };
 }
 
-function tokensPerSecond(results: readonly Timed[]): number {
-  return sumOf(results, ({ tokens }) => tokens) / sumOf(results, ({ seconds }) => seconds);
+/** Formats the speed of some steps: '1,234 tokens/s', or 'rows/s' if rows have no tokens. */
+function speedText(timed: Timed): string {
+  const speed = Math.round(tokensPerSecond(timed)).toLocaleString('en-US');
+  return `${speed} ${timed.countedRows ? 'rows' : 'tokens'}/s`;
+}
+
+/** Returns the mean tokens of a step, per second of the median step. */
+function tokensPerSecond({ tokens, stepSeconds }: Timed): number {
+  return tokens / stepSeconds.length / median(stepSeconds);
 }
 
 /** Returns a sentence about skipped updates; null if there are none. */
@@ -195,7 +213,7 @@ export interface RunSummary extends Shown {
   readonly lastLoss: number;
   /** The number of steps whose update a GradScaler skipped, because gradients overflowed. */
   readonly numSkipped: number;
-  /** Tokens per second of all ranks, over the time of the steps; rows per second if rows have no tokens. */
+  /** Tokens per second of all ranks: the mean tokens of a step per `stepSeconds`; rows per second if rows have no tokens. */
   readonly tokensPerSecond: number;
   /** Median time of a step. */
   readonly stepSeconds: Seconds;
@@ -211,20 +229,21 @@ export function createRunSummary(
   endedEarly: string | null = null,
   drift: ReplicaDrift | null = null,
 ): RunSummary {
+  const timed = timedOf(results);
   const facts = {
     numSteps: results.length,
     lastStep: results.at(-1)?.step ?? 0,
     firstLoss: results[0]?.loss ?? Number.NaN,
     lastLoss: results.at(-1)?.loss ?? Number.NaN,
     numSkipped: results.filter(({ skipped }) => skipped).length,
-    tokensPerSecond: tokensPerSecond(results),
-    stepSeconds: median(results.map(({ seconds }) => seconds)),
+    tokensPerSecond: tokensPerSecond(timed),
+    stepSeconds: median(timed.stepSeconds),
     endedEarly,
     drift,
   };
   const { numSteps, numSkipped, lastStep, firstLoss, lastLoss, stepSeconds } = facts;
   const before = firstLoss === lastLoss ? '' : `${firstLoss.toFixed(4)} → `;
-  const time = `${speedText(results)}, ${(stepSeconds * 1e3).toFixed(1)} ms per step`;
+  const time = `${speedText(timed)}, ${(stepSeconds * 1e3).toFixed(1)} ms per step`;
   const differs = drift === null ? null : `replicas of ${drift.parameter} differ`;
   const notes = [endedEarly, skippedText(numSkipped, numSteps), differs].filter((note) => note !== null);
   const end = notes.map((note) => `; ${note}`).join('');

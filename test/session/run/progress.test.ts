@@ -1,0 +1,37 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { registerDisplay } from '../../../src/cell/display';
+import { createProgress, createRunSummary } from '../../../src/session/run/progress';
+import type { StepResult } from '../../../src/training';
+
+/** Steps of 100 tokens, of which the first takes ten times as long. */
+const results = [1, 0.1, 0.1, 0.11, 0.12, 0.09].map(
+  (seconds, i) => ({ step: i + 1, loss: 5 - i, tokens: 100, seconds, skipped: false }) as StepResult,
+);
+
+test("a summary's tokens per second are those of its time per step", () => {
+  const summary = createRunSummary(results);
+  assert.equal(summary.stepSeconds.toFixed(6), '0.105000');
+  assert.equal(summary.tokensPerSecond, 100 / summary.stepSeconds);
+  assert.equal(String(summary), 'step 6: loss 5.0000 → 0.0000, 952 tokens/s, 105.0 ms per step');
+});
+
+test('in the line of running and of finished steps, the speed is that of the time beside it', () => {
+  const texts: string[] = [];
+  const keep = ({ 'text/plain': text }: Readonly<Record<string, unknown>>): void =>
+    void texts.push(String(text));
+  const unregister = registerDisplay({
+    display: (bundle) => keep(bundle),
+    update: (_, bundle) => keep(bundle),
+    clear: () => undefined,
+  });
+  try {
+    const progress = createProgress({ numSteps: 6, hasOwnLoss: false, evaluations: () => [] });
+    for (const result of results) progress.show(result);
+    progress.finish();
+  } finally {
+    unregister();
+  }
+  assert.match(texts[0] ?? '', /^step 1\/6 {2}loss 5\.0000 {2}100 tokens\/s {2}1000\.0 ms/);
+  assert.match(texts.at(-1) ?? '', /^step 6\/6 {2}loss 0\.0000 {2}952 tokens\/s {2}105\.0 ms\n/);
+});
