@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Iterator
 
 import torch
@@ -43,8 +44,10 @@ class ModelStates:
         self.model = model
         self.optimizer = optimizer
         self._inner = inner_model(model)
-        self._roots = [self._inner] if beside is None else [self._inner, beside]
-        self._names = {id(module): clean_name(name) for root in self._roots for name, module in root.named_modules()}
+        self._beside = beside
+        self._names = {id(module): clean_name(name) for name, module in self._inner.named_modules()}
+        if beside is not None:
+            self._names.update({id(module): clean_name(name) for name, module in beside.named_modules()})
 
     def __iter__(self) -> Iterator[State]:
         """Yields the states as they are now. If a storage has several states, the first state decides the storage's cause."""
@@ -52,7 +55,9 @@ class ModelStates:
         yield from self._fsdp2_states(owners)
         yield from self._fsdp1_states(owners)
         yield from self._deepspeed_states()
-        for name, param in (each for root in self._roots for each in root.named_parameters()):
+        beside = self._beside
+        named = self._inner.named_parameters()
+        for name, param in named if beside is None else chain(named, beside.named_parameters()):
             module = owners.setdefault(id(param), clean_name(name).rpartition('.')[0])
             yield State(param, 'param.full', module)
             if param.grad is not None:
@@ -72,7 +77,9 @@ class ModelStates:
 
     def fsdp2_groups(self) -> Iterator[Any]:
         """Yields the parameter groups of `fully_shard`."""
-        for module in (each for root in self._roots for each in root.modules()):
+        beside = self._beside
+        modules = self._inner.modules()
+        for module in modules if beside is None else chain(modules, beside.modules()):
             get_state: Any = getattr(module, '_get_fsdp_state', None)
             if get_state is not None:
                 state = get_state()
