@@ -71,7 +71,11 @@ const EXCEPTIONS: Readonly<Partial<Record<SettingPath, Exception>>> = {
   'optimizer.fused': ignored("PyTorch's default is used"),
   'optimizer.blockSize': refused('only adamW8bit reads it, which PyTorch does not have'),
   'optimizer.groups': refused('groups of parameters are not built for PyTorch; leave them out'),
-  'optimizer.delayedUpdate': ONLY_HERE('the delayed update'),
+  'optimizer.delayedUpdate': {
+    deepspeed: refused(
+      "DeepSpeed's engine applies gradients in the step that has reduced them; use framework 'fsdp2'",
+    ),
+  },
   frozen: { deepspeed: refused("not built with framework 'deepspeed'; use framework 'fsdp2'") },
   lora: { deepspeed: refused("not built with framework 'deepspeed'; use framework 'fsdp2'") },
 };

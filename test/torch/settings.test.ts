@@ -143,6 +143,12 @@ const VALUES: readonly (readonly [TrainConfigInput, TrainConfigInput, RegExp, To
     /mixedPrecision: float16 and its scaler/,
   ],
   [
+    { optimizer: { delayedUpdate: true } },
+    { optimizer: { lr: 1e-2 } },
+    /optimizer\.delayedUpdate: DeepSpeed's engine applies gradients in the step that has reduced them; use framework 'fsdp2'/,
+    'deepspeed',
+  ],
+  [
     { mixedPrecision: { paramDtype: 'bfloat16', outputDtype: 'bfloat16' } },
     { mixedPrecision: { paramDtype: 'bfloat16', outputDtype: 'float32' } },
     /mixedPrecision\.outputDtype: PyTorch computes the loss in float32/,

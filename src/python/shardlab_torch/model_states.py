@@ -50,6 +50,7 @@ class ModelStates:
         yield from self._fsdp2_states(owners)
         yield from self._fsdp1_states(owners)
         yield from self._deepspeed_states()
+        sharded = set(owners)
         for name, param in self._inner.named_parameters():
             module = owners.setdefault(id(param), clean_name(name).rpartition('.')[0])
             yield State(param, 'param.full', module)
@@ -57,7 +58,7 @@ class ModelStates:
                 yield State(param.grad, 'grad.full', module)
         for name, buffer in self._inner.named_buffers():
             yield State(buffer, 'buffer', clean_name(name).rpartition('.')[0])
-        yield from self._optimizer_states(owners)
+        yield from self._optimizer_states(owners, sharded)
         yield from self._recv_buffers()
 
     def owners(self) -> dict[int, str]:
@@ -157,12 +158,14 @@ class ModelStates:
                 for tensor in gradients or ():
                     yield State(tensor, 'grad.shard', '')
 
-    def _optimizer_states(self, owners: dict[int, str]) -> Iterator[State]:
+    def _optimizer_states(self, owners: dict[int, str], sharded: set[int]) -> Iterator[State]:
+        """Yields the optimizer's states. Gradients that wait for a delayed update are gradients, not states."""
         for optimizer in (self.optimizer, getattr(self.optimizer, 'optim', None)):
             for param, values in getattr(optimizer, 'state', {}).items():
-                for value in values.values() if isinstance(values, dict) else ():
+                for name, value in values.items() if isinstance(values, dict) else ():
                     if isinstance(value, torch.Tensor):
-                        yield State(value, 'optimizer', owners.get(id(param), ''))
+                        waiting = 'grad.shard' if id(param) in sharded else 'grad.full'
+                        yield State(value, waiting if name == 'pending_grad' else 'optimizer', owners.get(id(param), ''))
 
     def _recv_buffers(self) -> Iterator[State]:
         for infos in (getattr(self.model, 'args_recv_info', {}), getattr(self.model, 'grad_recv_info', {})):

@@ -8,6 +8,7 @@ from torch import nn
 from .errors import Json
 from .layout import Layout
 from .stages import Stages
+from .states import PENDING
 from .strategy import Strategy
 
 _KINDS: dict[str, type[torch.optim.Optimizer]] = {"adamW": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
@@ -15,9 +16,10 @@ _KINDS: dict[str, type[torch.optim.Optimizer]] = {"adamW": torch.optim.AdamW, "a
 
 def state_names(optimizer: Json) -> list[str]:
     """Returns the names of the states that the optimizer has per parameter."""
+    waiting = [PENDING] if optimizer["delayedUpdate"] else []
     if optimizer["kind"] == "sgd":
-        return ["momentum_buffer"] if optimizer["momentum"] > 0 else []
-    return ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if optimizer["amsgrad"] else [])]
+        return [*(["momentum_buffer"] if optimizer["momentum"] > 0 else []), *waiting]
+    return ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if optimizer["amsgrad"] else []), *waiting]
 
 
 def options_of(optimizer: Json, layout: Layout) -> Json:

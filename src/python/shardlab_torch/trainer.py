@@ -16,6 +16,7 @@ from .compiled import CompiledBlocks
 from .courier import Courier
 from .errors import Json
 from .deepspeed_zero import DeepSpeedZero
+from .delayed_update import DelayedUpdate
 from .expert_parallel import exchange_rows
 from .expert_use import ExpertUse
 from .flow_matching import VideoPasses
@@ -65,7 +66,9 @@ class Trainer:
         self.states.orders = orders(self.stages.shapes, layout, self.shape)
         passes = PipelinePasses if layout.pp > 1 else VideoPasses if self.shape["kind"] == "dit" else Passes
         self.passes: Passes = passes(self.strategy, self.stages, layout, self.shape)
-        self.expert_use = ExpertUse(self.stages, layout)
+        is_delayed: bool = self.config["optimizer"]["delayedUpdate"]
+        self.delayed = DelayedUpdate(self.states) if is_delayed else None
+        self.expert_use = ExpertUse(self.stages, layout, is_delayed)
         self.batches = Batches(courier, run, layout.data_rank, world.device)
         self.steps = 0
         self.micro_batches = 0
@@ -146,7 +149,8 @@ class Trainer:
                 self.expert_use.leave_out_unused(self.states.parameters)
             with self.ledger.purpose("norm"):
                 norm = self.strategy.clip(self.config["clipNorm"], self.stages)
-            norm = self.strategy.update(self.optimizer, norm)
+            with contextlib.nullcontext() if self.delayed is None else self.delayed.previous_gradients():
+                norm = self.strategy.update(self.optimizer, norm)
             self.clip_scale = clip_scale(norm, self.config["clipNorm"])
             self.optimizer_steps += 1
         with self._span("loss"):
@@ -187,8 +191,12 @@ class Trainer:
         self.optimizer_steps, self.lr = int(state["optimizerSteps"]), float(state["lr"])
         self._set_lr = None
         left_out = {name: int(count) for name, count in (state.get("stepsLeftOut") or {}).items()}
-        self.expert_use.steps_left_out = left_out
-        self.states.set_steps(self.optimizer_steps, left_out)
+        self.expert_use.restore(left_out)
+        applied = self.optimizer_steps
+        if self.delayed is not None:
+            self.delayed.restore(applied)
+            applied = max(0, applied - 1)
+        self.states.set_steps(applied, left_out)
 
     def take_from(self, old: "Trainer") -> None:
         """
@@ -203,6 +211,9 @@ class Trainer:
         for own, other in zip(self.stages.buffers.values(), old.stages.buffers.values(), strict=True):
             own.copy_(other)
         self.restore(old.trainer_state({}))
+        self.expert_use.take_from(old.expert_use)
+        if self.delayed is not None and old.delayed is not None:
+            self.delayed.take_from(old.delayed)
 
     def dispose(self) -> None:
         """Drops the batches that were requested ahead; the tensors are freed with this object."""
