@@ -68,9 +68,7 @@ const EXCEPTIONS: Readonly<Partial<Record<SettingPath, Exception>>> = {
   loss: refused(
     "a loss of your own is JavaScript; train it with engine 'wasm', or write Python in a %%ranks --python cell",
   ),
-  'optimizer.fused': ignored("PyTorch's default is used"),
   'optimizer.blockSize': refused('only adamW8bit reads it, which PyTorch does not have'),
-  'optimizer.groups': refused('groups of parameters are not built for PyTorch; leave them out'),
   'optimizer.delayedUpdate': {
     deepspeed: refused(
       "DeepSpeed's engine applies gradients in the step that has reduced them; use framework 'fsdp2'",

@@ -13,7 +13,7 @@ import type {
   TorchState,
 } from '../launch';
 import { applyLoRA, buildModel } from '../nn';
-import type { ScheduleState } from '../sharding';
+import { namedGroups, type ScheduleState } from '../sharding';
 import { type PreparedData, writeInitialValues } from '../training';
 import { TorchBatches } from './batches';
 import { checkForTorch } from './settings';
@@ -63,9 +63,8 @@ export class TorchRun {
     // Ranks get the router's options with all defaults, so that only this library defines the defaults.
     const shape = given.kind === 'moe' ? { ...given, ...routerOf(given, given.experts) } : given;
     if (shape.kind === 'python' && isPythonFile(shape.python)) this.#source ??= sourceOf(shape.python);
-    // Only this library knows what `lora.targets` means.
-    const adapted = config.lora === null ? undefined : applyLoRA(buildModel(config), config.lora);
-    return { shape, framework: this.framework, compile: this.#compile, adapted, source: this.#source };
+    const named = namesOf(config);
+    return { shape, framework: this.framework, compile: this.#compile, ...named, source: this.#source };
   }
 
   /**
@@ -109,14 +108,31 @@ export class TorchRun {
   }
 
   /** Continues from a checkpoint. */
-  restore(lr: number, schedule: ScheduleState | null): void {
-    this.#made.restore(lr, schedule);
+  restore(lrs: readonly number[], schedule: ScheduleState | null): void {
+    this.#made.restore(lrs, schedule);
   }
 
   get #made(): TorchBatches {
     if (this.#batches === undefined) throw new ConfigError('the run has not begun');
     return this.#batches;
   }
+}
+
+/**
+ * Returns the names of the layers that have adapters, and of the parameters of each of the optimizer's groups. Only this library
+ * knows what `lora.targets` and the names of groups mean. A model in Python has no layers here, so its ranks find the parameters.
+ */
+function namesOf(config: TrainConfig): Pick<TorchModel, 'adapted' | 'groups'> {
+  const { lora, optimizer } = config;
+  if (modelShape(config).kind === 'python' || (lora === null && optimizer.groups.length === 0)) return {};
+  const model = buildModel(config);
+  const adapted = lora === null ? undefined : applyLoRA(model, lora);
+  const names = new Map([...model.namedParameters()].map(([name, parameter]) => [parameter, name]));
+  const groups = namedGroups(model, optimizer.groups).slice(1);
+  return {
+    adapted,
+    groups: groups.map(({ parameters }) => (parameters ?? []).map((each) => names.get(each) ?? '')),
+  };
 }
 
 function sourceOf(file: string): string {

@@ -32,6 +32,7 @@ export function refusedValues(config: TrainConfig, framework: TorchFramework, wo
       typeof recompute === 'object' && recompute !== null && !('everyNth' in recompute),
     'parallel.tp, pp, cp and ep: a model of your own in Python is not divided here; divide it by a strategy, such as FULL_SHARD':
       kind === 'python' && dividedBy(config) > 1,
+    ...groupValues(config),
     ...parallelValues(config, framework, world),
     ...expertValues(config, framework),
     ...videoValues(config, framework),
@@ -40,6 +41,24 @@ export function refusedValues(config: TrainConfig, framework: TorchFramework, wo
     ...(framework === 'deepspeed' ? deepSpeedValues(config) : {}),
   };
   return Object.entries(refused).flatMap(([text, isRefused]) => (isRefused ? [text] : []));
+}
+
+/** The settings that a group of each optimizer may have, besides lr and weightDecay. */
+const GROUP_SETTINGS: Readonly<Record<string, readonly string[]>> = {
+  adamW: ['betas', 'eps'],
+  adam: ['betas', 'eps'],
+  sgd: ['momentum', 'nesterov'],
+};
+
+function groupValues({ optimizer: { kind, groups, momentum } }: TrainConfig): Refused {
+  const known = ['modules', 'parameters', 'lr', 'weightDecay', ...(GROUP_SETTINGS[kind] ?? [])];
+  const unknown = groups.flatMap((group) => Object.keys(group)).find((key) => !known.includes(key));
+  return {
+    [`optimizer.groups: ${kind} has no ${unknown}; a group may have ${known.slice(2).join(', ')}`]:
+      unknown !== undefined,
+    'optimizer.groups: a group has a momentum, but the optimizer has none; give optimizer.momentum, and momentum: 0 to other groups':
+      kind === 'sgd' && momentum === 0 && groups.some((group) => (group.momentum ?? 0) > 0),
+  };
 }
 
 /** Whether only the states of the optimizer are sharded, as in ZERO_1. */

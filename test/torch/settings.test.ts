@@ -143,6 +143,16 @@ const VALUES: readonly (readonly [TrainConfigInput, TrainConfigInput, RegExp, To
     /mixedPrecision: float16 and its scaler/,
   ],
   [
+    { optimizer: { kind: 'sgd', groups: [{ parameters: 'bias', eps: 1e-6 }] } },
+    { optimizer: { kind: 'sgd', groups: [{ parameters: 'bias', weightDecay: 0 }] } },
+    /optimizer\.groups: sgd has no eps; a group may have lr, weightDecay, momentum, nesterov/,
+  ],
+  [
+    { optimizer: { kind: 'sgd', groups: [{ parameters: 'bias', momentum: 0.9 }] } },
+    { optimizer: { kind: 'sgd', momentum: 0.9, groups: [{ parameters: 'bias', momentum: 0 }] } },
+    /optimizer\.groups: a group has a momentum, but the optimizer has none/,
+  ],
+  [
     { optimizer: { delayedUpdate: true } },
     { optimizer: { lr: 1e-2 } },
     /optimizer\.delayedUpdate: DeepSpeed's engine applies gradients in the step that has reduced them; use framework 'fsdp2'/,

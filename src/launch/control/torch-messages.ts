@@ -9,6 +9,8 @@ export interface TorchModel {
   readonly compile?: string | undefined;
   /** The names of the layers that have adapters; undefined without `lora`. */
   readonly adapted?: readonly string[] | undefined;
+  /** Per group of `optimizer.groups`, the names of its parameters; undefined if ranks find them by the config. */
+  readonly groups?: readonly (readonly string[])[] | undefined;
   /** The text of the Python file that defines the model. */
   readonly source?: string | undefined;
 }

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.placement_types import _StridedShard
 
-from .gradients import SHARDS, sharding_groups
+from .gradients import SHARDS, local_of, sharding_groups
 from .layout import Layout
 from .stages import Stages
 
@@ -96,7 +96,9 @@ class States:
             if found.get(state) is None:
                 found[state] = torch.zeros_like(parameter, memory_format=torch.preserve_format).detach()
         if "exp_avg" in self.state_names:
-            found.setdefault("step", torch.tensor(0.0))
+            # Fused kernels read the count on the parameter's device.
+            device = local_of(parameter).device if self.optimizer.defaults["fused"] else None
+            found.setdefault("step", torch.tensor(0.0, device=device))
         return found
 
     def optimizer_states(self, name: str) -> dict[str, Tensor]:
@@ -127,7 +129,7 @@ class States:
 
     def _set_step(self, parameter: nn.Parameter, steps: int) -> None:
         if "exp_avg" in self.state_names:
-            self._states_of(parameter)["step"] = torch.tensor(float(steps))
+            self._states_of(parameter)["step"].fill_(steps)
 
 
 class ZeroStates(States):

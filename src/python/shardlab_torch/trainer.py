@@ -25,7 +25,7 @@ from .fsdp2 import FullyShard
 from .gradients import clip_scale, local_of, place_gradients, share_tied_gradient
 from .layout import Layout
 from .ledger import Ledger
-from .optimizers import make_optimizer, state_names
+from .optimizers import first_rates, groups_of, make_optimizer, state_names
 from .own_model import OwnStages
 from .passes import Passes, PipelinePasses
 from .stages import Stages, checkpoint_activations
@@ -60,7 +60,8 @@ class Trainer:
         checkpoint_activations(self.stages, self.config["activationCheckpointing"])
         self.strategy = self._strategy(framework)
         parameters = self.strategy.parameters()
-        self.optimizer = make_optimizer(self.strategy, parameters, self.stages, self.config["optimizer"])
+        groups = groups_of(self.stages, self.config["optimizer"], work["torch"].get("groups"))
+        self.optimizer = make_optimizer(self.strategy, parameters, self.stages, self.config["optimizer"], groups)
         names = state_names(self.config["optimizer"])
         self.states = self.strategy.states(self.stages, self.optimizer, names)
         self.states.orders = orders(self.stages.shapes, layout, self.shape)
@@ -73,10 +74,11 @@ class Trainer:
         self.steps = 0
         self.micro_batches = 0
         self.optimizer_steps = 0
-        self.lr = float(self.config["optimizer"]["lr"])
+        # The learning rate of each group of parameters.
+        self.rates = first_rates(self.config["optimizer"])
         # The factor by which the last step's clipping has multiplied the gradients.
         self.clip_scale = 1.0
-        self._set_lr: float | None = None
+        self._is_rate_set = False
         self._phase_steps = 0
         self._warned = False
         self._spans: dict[str, float] = {}
@@ -93,10 +95,15 @@ class Trainer:
         whole: dict[str, type[Strategy]] = {"NO_SHARD": Replicated, "ZERO_1": Zero1}
         return whole.get(name, sharded)(self.stages, self.layout, self.config)
 
+    @property
+    def lr(self) -> float:
+        """The learning rate of the parameters in no named group."""
+        return self.rates[0]
+
     def set_rate(self, lr: float) -> None:
         """Sets the learning rate of the next step; the launcher sends the rates of the later steps."""
-        self._set_lr = lr
-        self.lr = lr
+        self._is_rate_set = True
+        self.rates = [lr] * len(self.rates)
         self.batches.forget()
 
     def step(self, is_last: bool) -> tuple[Json, Json | None]:
@@ -132,11 +139,11 @@ class Trainer:
         self.optimizer.zero_grad()
         with self._span("data"):
             batches, rates = self.batches.step(self.micro_batches, accumulation)
-            if self._set_lr is not None:
-                rates, self._set_lr = [self._set_lr], None
-            self.lr = rates[0]
-            for i, group in enumerate(self.optimizer.param_groups):
-                group["lr"] = rates[min(i, len(rates) - 1)]
+            if not self._is_rate_set:
+                self.rates = rates
+            self._is_rate_set = False
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.rates[group["index"]]
         loss = 0.0
         for i, batch in enumerate(batches):
             loss += self.passes.run(batch, 1 / accumulation, i == accumulation - 1, self._span) / accumulation
@@ -182,14 +189,16 @@ class Trainer:
     def trainer_state(self, given: Json) -> Json:
         """Returns the state that a checkpoint stores besides tensors; `given` is the launcher's part (data and schedule)."""
         counts = {"steps": self.steps, "microBatches": self.micro_batches, "optimizerSteps": self.optimizer_steps}
-        return {**counts, "lr": self.lr, "scaler": None, "stepsLeftOut": self.expert_use.steps_left_out, **given}
+        lrs = {"lrs": self.rates} if len(self.rates) > 1 else {}
+        return {**counts, "lr": self.lr, **lrs, "scaler": None, "stepsLeftOut": self.expert_use.steps_left_out, **given}
 
     def restore(self, state: Json) -> None:
         """Continues from a checkpoint's state; the tensors have already been loaded."""
         self.batches.forget()
         self.steps, self.micro_batches = int(state["steps"]), int(state["microBatches"])
-        self.optimizer_steps, self.lr = int(state["optimizerSteps"]), float(state["lr"])
-        self._set_lr = None
+        self.optimizer_steps = int(state["optimizerSteps"])
+        self.rates = [float(rate) for rate in state.get("lrs") or [state["lr"]]]
+        self._is_rate_set = False
         left_out = {name: int(count) for name, count in (state.get("stepsLeftOut") or {}).items()}
         self.expert_use.restore(left_out)
         applied = self.optimizer_steps

@@ -163,8 +163,8 @@ export async function loadRun(
     const ranks = await calls.on<LoadResult>(history.phase.world, work, { progress: line.showOf });
     const step = ranks[0]?.steps ?? null;
     if (step !== null) history.resume(step, ranks[0]?.evaluations);
-    const { lr, schedule = null } = ranks[0] ?? {};
-    if (lr !== undefined) parts.torch?.restore(lr, schedule);
+    const { lrs, schedule = null } = ranks[0] ?? {};
+    if (lrs !== undefined) parts.torch?.restore(lrs, schedule);
     calls.saved(path);
     const bytesRead = ranks.reduce((sum, rank) => sum + rank.bytesRead, 0);
     const seconds = now() - start;
