@@ -21,6 +21,8 @@ const NOT_OFFLOADED = (what: string): Unread =>
     `CPUs have no second memory for the ${what}, and offload from a GPU to its host is not built for PyTorch`,
   );
 
+const ONE_STAGE = refused("DeepSpeed's engine has one ZeRO stage for all parameters; use framework 'fsdp2'");
+
 /** The exception of a setting that only FSDP1 reads. */
 const ONLY_FSDP1 = (fullyShard: string): Exception => ({
   fsdp2: ignored(`fully_shard ${fullyShard}; framework 'fsdp1' reads this setting`),
@@ -40,10 +42,8 @@ const EXCEPTIONS: Readonly<Partial<Record<SettingPath, Exception>>> = {
     ),
   },
   'parallel.wrap': { deepspeed: ignored('DeepSpeed gathers parameters per module, and has no units') },
-  'parallel.unitStrategies': ONLY_HERE('a strategy per unit'),
-  'parallel.ignoredModules': refused(
-    'modules outside of all units are not built for PyTorch; leave the setting out',
-  ),
+  'parallel.unitStrategies': { deepspeed: ONE_STAGE },
+  'parallel.ignoredModules': { deepspeed: ONE_STAGE },
   'parallel.forwardPrefetch': ONLY_FSDP1('has its own order of gathering'),
   'parallel.backwardPrefetch': ONLY_FSDP1("has only 'BACKWARD_PRE'"),
   'parallel.limitAllGathers': ONLY_FSDP1('always limits all-gathers'),

@@ -13,7 +13,7 @@ import type {
   TorchState,
 } from '../launch';
 import { applyLoRA, buildModel } from '../nn';
-import { namedGroups, type ScheduleState } from '../sharding';
+import { namedGroups, planUnits, type ScheduleState } from '../sharding';
 import { type PreparedData, writeInitialValues } from '../training';
 import { TorchBatches } from './batches';
 import { checkForTorch } from './settings';
@@ -53,6 +53,7 @@ export class TorchRun {
   /** Returns warnings about settings without effect. Throws: CONFIG with the settings that PyTorch's ranks do not support. */
   check(config: TrainConfig, world: number): string[] {
     const warnings = checkForTorch(config, this.framework, world);
+    checkUnits(config);
     if (this.#compile !== undefined) checkCompiled(config, this.framework);
     return warnings;
   }
@@ -116,6 +117,15 @@ export class TorchRun {
     if (this.#batches === undefined) throw new ConfigError('the run has not begun');
     return this.#batches;
   }
+}
+
+/** Throws: CONFIG for names of units and ignored modules that the model lacks, or that cannot stand alone. */
+function checkUnits(config: TrainConfig): void {
+  const { unitStrategies, ignoredModules } = config.parallel;
+  if (unitStrategies.length + ignoredModules.length === 0 || modelShape(config).kind === 'python') return;
+  const model = buildModel(config);
+  if (config.lora !== null) applyLoRA(model, config.lora);
+  planUnits(model, config.parallel);
 }
 
 /**

@@ -4,6 +4,7 @@ import {
   modelShape,
   STRATEGIES,
   type StrategyName,
+  strategiesOf,
   type TrainConfig,
 } from '../config';
 import type { TorchFramework } from '../launch';
@@ -34,6 +35,7 @@ export function refusedValues(config: TrainConfig, framework: TorchFramework, wo
       kind === 'python' && dividedBy(config) > 1,
     ...groupValues(config),
     ...parallelValues(config, framework, world),
+    ...unitValues(config, framework),
     ...expertValues(config, framework),
     ...videoValues(config, framework),
     ...adapterValues(config),
@@ -94,6 +96,24 @@ function parallelValues({ parallel }: TrainConfig, framework: TorchFramework, wo
       pp > 1 && stageSplit !== 'layers' && !(Array.isArray(stageSplit) && typeof stageSplit[0] === 'number'),
     "parallel.wrap: minNumParams is not built for PyTorch; name modules, as { modules: ['blocks.*'] }, or use 'blocks'":
       typeof wrap === 'object' && 'minNumParams' in wrap,
+  };
+}
+
+function unitValues(config: TrainConfig, framework: TorchFramework): Refused {
+  const { unitStrategies, ignoredModules, tp } = config.parallel;
+  if (unitStrategies.length + ignoredModules.length === 0) return {};
+  const strategies = strategiesOf(config);
+  const hybrids = strategies.filter((name) => STRATEGIES[name].isHybrid);
+  const { paramDtype } = config.mixedPrecision ?? { paramDtype: null };
+  return {
+    "parallel.unitStrategies and ignoredModules: PyTorch's FSDP always gathers what it shards, so it has no units under ZERO_1 and ZERO_2; use SHARD_GRAD_OP, FULL_SHARD or NO_SHARD":
+      strategies.some((name) => isSharded(name, 'optimizer') && !isGathered(name)),
+    "parallel.unitStrategies: under FullyShardedDataParallel, all units have the same replicas, so a hybrid strategy is not mixed with others; use framework 'fsdp2'":
+      framework === 'fsdp1' && hybrids.length > 0 && hybrids.length < strategies.length,
+    'parallel.unitStrategies: on PyTorch, NO_SHARD cannot replicate matrices that parallel.tp has split; use SHARD_GRAD_OP':
+      tp > 1 && unitStrategies.some(({ strategy }) => strategy === 'NO_SHARD'),
+    'parallel.ignoredModules: FSDP does not cast the inputs of modules that it ignores, so they cannot compute beside half precision; leave out mixedPrecision, or give the modules a unitStrategies entry with NO_SHARD':
+      ignoredModules.length > 0 && paramDtype !== null && paramDtype !== 'float32',
   };
 }
 

@@ -51,6 +51,12 @@ const parallel = (
   model: TrainConfigInput['model'] = GPT,
 ): TrainConfigInput => ({ model, parallel: settings });
 
+const units = (
+  modules: string,
+  strategy: 'NO_SHARD' | 'SHARD_GRAD_OP' | 'HYBRID_SHARD' | 'ZERO_2',
+  settings: TrainConfigInput['parallel'] = {},
+): TrainConfigInput => parallel({ ...settings, unitStrategies: [{ modules, strategy }] });
+
 /** Values that are refused, of settings that are done, each beside one that is not refused. */
 const VALUES: readonly (readonly [TrainConfigInput, TrainConfigInput, RegExp, TorchFramework?])[] = [
   [parallel({ strategy: 'ZERO_2' }), parallel({ strategy: 'ZERO_1' }), /ZERO_2 needs DeepSpeed/],
@@ -141,6 +147,33 @@ const VALUES: readonly (readonly [TrainConfigInput, TrainConfigInput, RegExp, To
     { mixedPrecision: { paramDtype: 'float16' } },
     { mixedPrecision: { paramDtype: 'bfloat16' } },
     /mixedPrecision: float16 and its scaler/,
+  ],
+  [
+    units('blocks.0', 'ZERO_2'),
+    units('blocks.0', 'SHARD_GRAD_OP'),
+    /PyTorch's FSDP always gathers what it shards, so it has no units under ZERO_1 and ZERO_2; use SHARD_GRAD_OP/,
+  ],
+  [
+    units('blocks.0', 'HYBRID_SHARD'),
+    units('blocks.0', 'NO_SHARD'),
+    /a hybrid strategy is not mixed with others; use framework 'fsdp2'/,
+    'fsdp1',
+  ],
+  [
+    units('blocks.0', 'NO_SHARD', { tp: 2 }),
+    units('blocks.0', 'SHARD_GRAD_OP', { tp: 2 }),
+    /parallel\.unitStrategies: on PyTorch, NO_SHARD cannot replicate matrices that parallel\.tp has split/,
+  ],
+  [
+    { ...parallel({ ignoredModules: ['blocks.0.ln1'] }), mixedPrecision: 'bf16' },
+    { ...units('blocks.0.ln1', 'NO_SHARD'), mixedPrecision: 'bf16' },
+    /FSDP does not cast the inputs of modules that it ignores/,
+  ],
+  [
+    units('blocks.0', 'SHARD_GRAD_OP'),
+    parallel({}),
+    /parallel\.unitStrategies: DeepSpeed's engine has one ZeRO stage for all parameters; use framework 'fsdp2'/,
+    'deepspeed',
   ],
   [
     { optimizer: { kind: 'sgd', groups: [{ parameters: 'bias', eps: 1e-6 }] } },

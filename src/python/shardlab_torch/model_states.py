@@ -101,15 +101,18 @@ class ModelStates:
     def _fsdp2_states(self, owners: dict[int, str]) -> Iterator[State]:
         for group in self.fsdp2_groups():
             module = self.group_name(group)
+            mesh = group.mesh_info.mesh
+            # A unit that is only replicated has one shard per replica.
+            kind = 'full' if mesh.ndim == 2 and mesh.size(1) == 1 else 'shard'
             for param in group.fsdp_params:
                 sharded = param.sharded_param
                 owners[id(sharded)] = module
-                yield State(param._sharded_param_data, 'param.shard', module)
+                yield State(param._sharded_param_data, f'param.{kind}', module)
                 post_forward = getattr(param, '_sharded_post_forward_param_data', None)
                 if post_forward is not None:
                     yield State(post_forward, 'param.shard', module)
                 if sharded.grad is not None:
-                    yield State(sharded.grad, 'grad.shard', module)
+                    yield State(sharded.grad, f'grad.{kind}', module)
                 for tensor in (*param.all_gather_outputs, *getattr(param, '_unsharded_inner_tensors', ())):
                     yield State(tensor, 'param.full', module)
             yield from self.group_grads(group)

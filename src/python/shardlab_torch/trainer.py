@@ -23,7 +23,7 @@ from .flow_matching import VideoPasses
 from .fsdp1 import FullyShardedDataParallel
 from .fsdp2 import FullyShard
 from .gradients import clip_scale, local_of, place_gradients, share_tied_gradient
-from .layout import Layout
+from .layout import Layout, is_in_units
 from .ledger import Ledger
 from .optimizers import first_rates, groups_of, make_optimizer, state_names
 from .own_model import OwnStages
@@ -93,7 +93,8 @@ class Trainer:
             return DeepSpeedZero(self.stages, self.layout, self.config)
         sharded = FullyShardedDataParallel if framework == "fsdp1" else FullyShard
         whole: dict[str, type[Strategy]] = {"NO_SHARD": Replicated, "ZERO_1": Zero1}
-        return whole.get(name, sharded)(self.stages, self.layout, self.config)
+        made = sharded if is_in_units(self.config["parallel"]) else whole[name]
+        return made(self.stages, self.layout, self.config)
 
     @property
     def lr(self) -> float:
