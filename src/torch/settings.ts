@@ -50,9 +50,6 @@ const EXCEPTIONS: Readonly<Partial<Record<SettingPath, Exception>>> = {
   'parallel.noSync': { deepspeed: refused('DeepSpeed decides when it reduces gradients; leave it out') },
   'parallel.communicationDataType': refused('set mixedPrecision.reduceDtype instead'),
   'parallel.sparseGradients': ONLY_HERE('sparse reduction of gradients'),
-  'parallel.commHook': refused(
-    "compression of gradients is not built for PyTorch; register torch's own hook in a %%ranks --python cell",
-  ),
   'parallel.expertPlacement': refused(
     "on PyTorch each rank has consecutive experts; leave it out, or train with engine 'wasm'",
   ),

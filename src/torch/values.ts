@@ -36,6 +36,7 @@ export function refusedValues(config: TrainConfig, framework: TorchFramework, wo
     ...groupValues(config),
     ...parallelValues(config, framework, world),
     ...unitValues(config, framework),
+    ...hookValues(config),
     ...expertValues(config, framework),
     ...videoValues(config, framework),
     ...adapterValues(config),
@@ -114,6 +115,21 @@ function unitValues(config: TrainConfig, framework: TorchFramework): Refused {
       tp > 1 && unitStrategies.some(({ strategy }) => strategy === 'NO_SHARD'),
     'parallel.ignoredModules: FSDP does not cast the inputs of modules that it ignores, so they cannot compute beside half precision; leave out mixedPrecision, or give the modules a unitStrategies entry with NO_SHARD':
       ignoredModules.length > 0 && paramDtype !== null && paramDtype !== 'float32',
+  };
+}
+
+function hookValues(config: TrainConfig): Refused {
+  const { commHook } = config.parallel;
+  if (commHook === null) return {};
+  const power = commHook.kind === 'powerSGD' ? commHook : null;
+  const shape = modelShape(config);
+  return {
+    "parallel.commHook: PyTorch's DDP has no hook for topK; use { kind: 'powerSGD', startPowerSGDIter: 2 }":
+      power === null,
+    "parallel.commHook: with useErrorFeedback or warmStart, PyTorch's PowerSGD cannot begin in the first two steps, because DDP makes new buckets there; set startPowerSGDIter to 2 or more":
+      power !== null && power.startPowerSGDIter < 2 && (power.useErrorFeedback || power.warmStart),
+    "parallel.commHook: PyTorch's PowerSGD divides by the norm of a gradient, and an expert that no row reaches has zeros; leave out the hook, or train with engine 'wasm'":
+      shape.kind === 'moe' || (shape.kind === 'dit' && shape.experts > 1),
   };
 }
 

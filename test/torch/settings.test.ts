@@ -51,6 +51,11 @@ const parallel = (
   model: TrainConfigInput['model'] = GPT,
 ): TrainConfigInput => ({ model, parallel: settings });
 
+const hook = (
+  commHook: NonNullable<TrainConfigInput['parallel']>['commHook'],
+  model: TrainConfigInput['model'] = GPT,
+): TrainConfigInput => parallel({ strategy: 'NO_SHARD', commHook }, model);
+
 const units = (
   modules: string,
   strategy: 'NO_SHARD' | 'SHARD_GRAD_OP' | 'HYBRID_SHARD' | 'ZERO_2',
@@ -147,6 +152,21 @@ const VALUES: readonly (readonly [TrainConfigInput, TrainConfigInput, RegExp, To
     { mixedPrecision: { paramDtype: 'float16' } },
     { mixedPrecision: { paramDtype: 'bfloat16' } },
     /mixedPrecision: float16 and its scaler/,
+  ],
+  [
+    hook({ kind: 'topK' }),
+    hook({ kind: 'powerSGD', startPowerSGDIter: 2 }),
+    /parallel\.commHook: PyTorch's DDP has no hook for topK; use \{ kind: 'powerSGD'/,
+  ],
+  [
+    hook({ kind: 'powerSGD' }),
+    hook({ kind: 'powerSGD', useErrorFeedback: false, warmStart: false }),
+    /PyTorch's PowerSGD cannot begin in the first two steps.*; set startPowerSGDIter to 2 or more/,
+  ],
+  [
+    hook({ kind: 'powerSGD', startPowerSGDIter: 2 }, MOE),
+    hook({ kind: 'powerSGD', startPowerSGDIter: 2 }),
+    /PyTorch's PowerSGD divides by the norm of a gradient, and an expert that no row reaches has zeros/,
   ],
   [
     units('blocks.0', 'ZERO_2'),

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
+from .comm_hooks import register_comm_hook
 from .dit import experts_of
 from .errors import Json, ShardlabError
 from .gradients import clip_gradients
@@ -107,6 +108,8 @@ class Replicated(Strategy):
             )
             if self.precision.reduce == torch.bfloat16:
                 replica.register_comm_hook(layout.dp_group, lambda state, bucket: _reduce_in_bf16(state, bucket))
+            if config["parallel"]["commHook"] is not None:
+                register_comm_hook(replica, layout.dp_group, config["parallel"]["commHook"])
             self.replicas.append(replica)
             self.modules[i] = replica
 
