@@ -13,9 +13,6 @@ type Exception = Unread | Readonly<Partial<Record<TorchFramework, Unread>>>;
 const refused = (reason: string): Unread => ({ refused: reason });
 const ignored = (reason: string): Unread => ({ ignored: reason });
 
-const ONLY_HERE = (what: string): Unread =>
-  refused(`only this library has ${what}; train with engine 'wasm'`);
-
 const NOT_OFFLOADED = (what: string): Unread =>
   refused(
     `CPUs have no second memory for the ${what}, and offload from a GPU to its host is not built for PyTorch`,
@@ -49,9 +46,8 @@ const EXCEPTIONS: Readonly<Partial<Record<SettingPath, Exception>>> = {
   'parallel.limitAllGathers': ONLY_FSDP1('always limits all-gathers'),
   'parallel.noSync': { deepspeed: refused('DeepSpeed decides when it reduces gradients; leave it out') },
   'parallel.communicationDataType': refused('set mixedPrecision.reduceDtype instead'),
-  'parallel.sparseGradients': ONLY_HERE('sparse reduction of gradients'),
-  'parallel.expertPlacement': refused(
-    "on PyTorch each rank has consecutive experts; leave it out, or train with engine 'wasm'",
+  'parallel.sparseGradients': refused(
+    "torch.optim's AdamW and Adam refuse sparse gradients (SparseAdam has another update), FSDP reduces only dense ones, and DDP reduces the experts that no row reached too; leave it out, or train with engine 'wasm'",
   ),
   'mixedPrecision.bufferDtype': ignored('buffers have the type that the model gives them'),
   'mixedPrecision.keepLowPrecisionGrads': refused(

@@ -136,8 +136,10 @@ function hookValues(config: TrainConfig): Refused {
 function expertValues(config: TrainConfig, framework: TorchFramework): Refused {
   const shape = modelShape(config);
   if (shape.kind !== 'moe') return {};
-  const { strategy, tp, pp, cp, ep } = config.parallel;
+  const { strategy, tp, pp, cp, ep, expertPlacement } = config.parallel;
   return {
+    "parallel.expertPlacement: ranks of PyTorch have no copies of other ranks' experts; leave out copies, or use run.reshard without redundantExperts":
+      Object.values(expertPlacement ?? {}).some(({ copies }) => copies.length > 0),
     "model: a model of kind 'moe' is not built with framework 'deepspeed'; use framework 'fsdp2'":
       framework === 'deepspeed',
     'model.biasUpdateRate: biases that balance experts are not built for PyTorch; use auxLossWeight':

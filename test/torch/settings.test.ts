@@ -51,6 +51,17 @@ const parallel = (
   model: TrainConfigInput['model'] = GPT,
 ): TrainConfigInput => ({ model, parallel: settings });
 
+const placed = (copies: number[][]): TrainConfigInput => {
+  const layer = {
+    experts: [
+      [0, 3],
+      [1, 2],
+    ],
+    copies,
+  };
+  return parallel({ ep: 2, expertPlacement: { 'blocks.0.moe': layer } }, MOE);
+};
+
 const hook = (
   commHook: NonNullable<TrainConfigInput['parallel']>['commHook'],
   model: TrainConfigInput['model'] = GPT,
@@ -112,24 +123,7 @@ const VALUES: readonly (readonly [TrainConfigInput, TrainConfigInput, RegExp, To
     'fsdp1',
   ],
   [parallel({ ep: 2, cp: 2 }, MOE), parallel({ ep: 2 }, MOE), /ep is not built together with pp or cp/],
-  [
-    parallel(
-      {
-        ep: 2,
-        expertPlacement: {
-          'blocks.0.moe': {
-            experts: [
-              [0, 3],
-              [1, 2],
-            ],
-          },
-        },
-      },
-      MOE,
-    ),
-    parallel({ ep: 2 }, MOE),
-    /parallel\.expertPlacement: on PyTorch each rank has consecutive experts/,
-  ],
+  [placed([[1], [0]]), placed([]), /parallel\.expertPlacement: ranks of PyTorch have no copies/],
   [parallel({}, DIT), parallel({}), /kind 'dit' is not built with framework 'deepspeed'/, 'deepspeed'],
   [parallel({ cp: 2 }, DIT), parallel({}, DIT), /a model of kind 'dit' is not divided on PyTorch/],
   [
@@ -289,22 +283,7 @@ const MORE: Readonly<Record<string, readonly TrainConfigInput[]>> = {
   model: [{ model: GPT }],
   'parallel.strategy': [parallel({ strategy: 'NO_SHARD' }), parallel({ strategy: 'ZERO_1' })],
   'parallel.ep': [parallel({ ep: 2 }, MOE)],
-  'parallel.expertPlacement': [
-    parallel(
-      {
-        ep: 2,
-        expertPlacement: {
-          'blocks.0.moe': {
-            experts: [
-              [0, 3],
-              [1, 2],
-            ],
-          },
-        },
-      },
-      MOE,
-    ),
-  ],
+  'parallel.expertPlacement': [placed([])],
   textEncoder: [{ model: 'wan-tiny', textEncoder: { model: 't5-tiny' } }],
   data: [{ data: 'synthetic' }],
   seed: [{ seed: 7 }],

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import type { TrainConfigInput } from '../../src/config/train-config';
 import type { Job } from '../../src/session/run/job';
-import { BASE, compareSettings, type SettingsCase } from './compare-settings';
-import { MOE } from './torch-fixture';
+import { BASE, compareSettings, LOSS_BOUND, type SettingsCase } from './compare-settings';
+import { largestDifference, MOE } from './torch-fixture';
 
 type Parallel = TrainConfigInput['parallel'];
 
@@ -30,6 +30,21 @@ const REPLICATED = shared(
 const OUTSIDE = ['blocks.0.ln1', 'blocks.1.fc2'];
 // With clipping, each rank would scale by its own norm, as the gradients of ignored modules differ between ranks.
 const IGNORED = shared({ ignoredModules: OUTSIDE }, { clipNorm: null });
+
+const PLACED = shared(
+  {
+    ep: 2,
+    expertPlacement: {
+      'blocks.0.moe': {
+        experts: [
+          [3, 0],
+          [1, 2],
+        ],
+      },
+    },
+  },
+  { model: MOE },
+);
 
 /** SGD does not make the rounding of small gradients larger. */
 const OF_REPLICATED = shared(
@@ -77,6 +92,7 @@ compareSettings(
         { model: MOE },
       ),
     },
+    { name: 'experts that are placed by hand', config: PLACED },
     {
       name: 'PP 2',
       config: shared({
@@ -93,6 +109,19 @@ compareSettings(
         assert.deepEqual(await unitsOf(there, config), expected);
         assert.deepEqual(await unitsOf(there, config, 'fsdp1'), expected);
       }
+    });
+
+    it('experts move to other ranks between two steps', async () => {
+      const [here, there] = jobs;
+      const expected = await here?.train(PLACED);
+      const run = await there?.train(shared({ ep: 2 }, { model: MOE }));
+      assert.ok(expected !== undefined && run !== undefined);
+      await expected.step(4);
+      await run.step(2);
+      await run.reshard({ expertPlacement: PLACED.parallel?.expertPlacement ?? null });
+      await run.step(2);
+      const difference = largestDifference(run.losses, expected.losses);
+      assert.ok(difference <= LOSS_BOUND, `${run.losses}; ${expected.losses}`);
     });
 
     it('names that the model lacks, and modules that cannot stand alone, are refused', async () => {
