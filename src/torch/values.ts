@@ -4,7 +4,6 @@ import {
   modelShape,
   STRATEGIES,
   type StrategyName,
-  strategiesOf,
   type TrainConfig,
 } from '../config';
 import type { TorchFramework } from '../launch';
@@ -101,9 +100,9 @@ function parallelValues({ parallel }: TrainConfig, framework: TorchFramework, wo
 }
 
 function unitValues(config: TrainConfig, framework: TorchFramework): Refused {
-  const { unitStrategies, ignoredModules, tp } = config.parallel;
+  const { strategy, unitStrategies, ignoredModules, tp } = config.parallel;
   if (unitStrategies.length + ignoredModules.length === 0) return {};
-  const strategies = strategiesOf(config);
+  const strategies = [strategy, ...unitStrategies.map((unit) => unit.strategy)];
   const hybrids = strategies.filter((name) => STRATEGIES[name].isHybrid);
   const { paramDtype } = config.mixedPrecision ?? { paramDtype: null };
   return {
@@ -112,7 +111,7 @@ function unitValues(config: TrainConfig, framework: TorchFramework): Refused {
     "parallel.unitStrategies: under FullyShardedDataParallel, all units have the same replicas, so a hybrid strategy is not mixed with others; use framework 'fsdp2'":
       framework === 'fsdp1' && hybrids.length > 0 && hybrids.length < strategies.length,
     'parallel.unitStrategies: on PyTorch, NO_SHARD cannot replicate matrices that parallel.tp has split; use SHARD_GRAD_OP':
-      tp > 1 && unitStrategies.some(({ strategy }) => strategy === 'NO_SHARD'),
+      tp > 1 && unitStrategies.some((unit) => unit.strategy === 'NO_SHARD'),
     'parallel.ignoredModules: FSDP does not cast the inputs of modules that it ignores, so they cannot compute beside half precision; leave out mixedPrecision, or give the modules a unitStrategies entry with NO_SHARD':
       ignoredModules.length > 0 && paramDtype !== null && paramDtype !== 'float32',
   };
