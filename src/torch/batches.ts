@@ -1,7 +1,7 @@
 import { type DitConfig, modelShape, type TrainConfig } from '../config';
 import { ConfigError } from '../core';
 import type { BatchesMade, BatchesNeeded, MadeTensor } from '../launch';
-import { LRSchedule, rateOf, type ScheduleState } from '../sharding';
+import { LRSchedule, rateOf, requireGroups, type ScheduleState } from '../sharding';
 import {
   type AnswerLabels,
   type BatchColumn,
@@ -26,7 +26,7 @@ export class TorchBatches {
   readonly #config: TrainConfig;
   readonly #source: BatchesOf<Microbatch>;
   readonly #prepared: PreparedData | undefined;
-  readonly #base: { lr: number };
+  readonly #rates: Rates;
   readonly #schedule: LRSchedule | null;
 
   /** `world` is the number of ranks of the run. Throws: CONFIG for data that do not fit the model. */
@@ -35,9 +35,9 @@ export class TorchBatches {
     this.#config = config;
     this.#prepared = prepared;
     this.#source = sourceOf(config, world / (tp * pp * cp), prepared);
-    this.#base = { lr: config.optimizer.lr };
+    this.#rates = new Rates(config.optimizer);
     const { schedule, steps } = config;
-    this.#schedule = schedule && new LRSchedule(this.#base, rateOf(schedule, steps));
+    this.#schedule = schedule && new LRSchedule(this.#rates, rateOf(schedule, steps));
   }
 
   /** Returns the state of the data and of the schedule that a checkpoint stores after `steps` updates. */
@@ -49,15 +49,15 @@ export class TorchBatches {
   }
 
   /** Continues from a checkpoint's state. */
-  restore(lr: number, schedule: ScheduleState | null): void {
-    if (this.#schedule === null) this.#base.lr = lr;
+  restore(lrs: readonly number[], schedule: ScheduleState | null): void {
+    if (this.#schedule === null) this.#rates.set(lrs);
     else this.#schedule.restore(schedule);
   }
 
   /** Sets the learning rate of the step after `steps` updates; a schedule continues from this rate. */
   setRate(lr: number, steps: number): void {
     this.#schedule?.restore({ ...this.#schedule.state(), steps });
-    this.#base.lr = lr;
+    this.#rates.lr = lr;
     this.#schedule?.state();
   }
 
@@ -68,12 +68,12 @@ export class TorchBatches {
     const batches = joined(indices.map((index) => this.#source.batch(rank, index, first)));
     const { accumulation } = this.#config;
     const steps = indices.filter((index) => index % accumulation === 0).map((index) => index / accumulation);
-    return { run, first, ...batches, lrs: steps.map((step) => [this.#rateOf(step - skipped)]) };
+    return { run, first, ...batches, lrs: steps.map((step) => this.#ratesOf(step - skipped)) };
   }
 
-  /** Returns the rate of the step after `steps` updates. */
-  #rateOf(steps: number): number {
-    return this.#schedule === null ? this.#base.lr : this.#schedule.lrAt(steps + 1);
+  /** Returns the rates of the groups in the step after `steps` updates. */
+  #ratesOf(steps: number): number[] {
+    return this.#schedule === null ? this.#rates.all : this.#schedule.lrsAt(steps + 1);
   }
 
   #validation({ run, rank, first, count }: Omit<BatchesNeeded, 'what' | 'skipped'>): BatchesMade {
@@ -96,6 +96,34 @@ export class TorchBatches {
       counts: made.map(({ counted }) => counted),
       last: end === validation.numBatches,
     };
+  }
+}
+
+/** The learning rates of an optimizer's groups: first of the parameters in no named group, then of each named group. */
+class Rates {
+  readonly paramGroups: readonly { lr: number }[];
+
+  constructor({ lr, groups }: TrainConfig['optimizer']) {
+    this.paramGroups = [{ lr }, ...groups.map((group) => ({ lr: group.lr ?? lr }))];
+  }
+
+  get all(): number[] {
+    return this.paramGroups.map(({ lr }) => lr);
+  }
+
+  get lr(): number {
+    return this.all[0] ?? 0;
+  }
+
+  /** Sets the rate of every group. */
+  set lr(lr: number) {
+    this.set(this.all.fill(lr));
+  }
+
+  /** Sets each group's rate. Throws: CONFIG for another number of groups. */
+  set(lrs: readonly number[]): void {
+    requireGroups(this.paramGroups.length, lrs.length);
+    for (const [i, group] of this.paramGroups.entries()) group.lr = lrs[i] ?? group.lr;
   }
 }
 

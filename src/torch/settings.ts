@@ -13,8 +13,7 @@ type Exception = Unread | Readonly<Partial<Record<TorchFramework, Unread>>>;
 const refused = (reason: string): Unread => ({ refused: reason });
 const ignored = (reason: string): Unread => ({ ignored: reason });
 
-const ONLY_HERE = (what: string): Unread =>
-  refused(`only this library has ${what}; train with engine 'wasm'`);
+const ONE_STAGE = refused("DeepSpeed's engine has one ZeRO stage for all parameters; use framework 'fsdp2'");
 
 /** The exception of a setting that only FSDP1 reads. */
 const ONLY_FSDP1 = (fullyShard: string): Exception => ({
@@ -35,20 +34,14 @@ const EXCEPTIONS: Readonly<Partial<Record<SettingPath, Exception>>> = {
     ),
   },
   'parallel.wrap': { deepspeed: ignored('DeepSpeed gathers parameters per module, and has no units') },
-  'parallel.unitStrategies': ONLY_HERE('a strategy per unit'),
-  'parallel.ignoredModules': refused(
-    'modules outside of all units are not built for PyTorch; leave the setting out',
-  ),
+  'parallel.unitStrategies': { deepspeed: ONE_STAGE },
+  'parallel.ignoredModules': { deepspeed: ONE_STAGE },
   'parallel.forwardPrefetch': ONLY_FSDP1('has its own order of gathering'),
   'parallel.backwardPrefetch': ONLY_FSDP1("has only 'BACKWARD_PRE'"),
   'parallel.limitAllGathers': ONLY_FSDP1('always limits all-gathers'),
   'parallel.noSync': { deepspeed: refused('DeepSpeed decides when it reduces gradients; leave it out') },
-  'parallel.sparseGradients': ONLY_HERE('sparse reduction of gradients'),
-  'parallel.commHook': refused(
-    "compression of gradients is not built for PyTorch; register torch's own hook in a %%ranks --python cell",
-  ),
-  'parallel.expertPlacement': refused(
-    "on PyTorch each rank has consecutive experts; leave it out, or train with engine 'wasm'",
+  'parallel.sparseGradients': refused(
+    "torch.optim's AdamW and Adam refuse sparse gradients (SparseAdam has another update), FSDP reduces only dense ones, and DDP reduces the experts that no row reached too; leave it out, or train with engine 'wasm'",
   ),
   'mixedPrecision.bufferDtype': ignored('buffers have the type that the model gives them'),
   'mixedPrecision.keepLowPrecisionGrads': {
@@ -57,10 +50,12 @@ const EXCEPTIONS: Readonly<Partial<Record<SettingPath, Exception>>> = {
   loss: refused(
     "a loss of your own is JavaScript; train it with engine 'wasm', or write Python in a %%ranks --python cell",
   ),
-  'optimizer.fused': ignored("PyTorch's default is used"),
   'optimizer.blockSize': refused('only adamW8bit reads it, which PyTorch does not have'),
-  'optimizer.groups': refused('groups of parameters are not built for PyTorch; leave them out'),
-  'optimizer.delayedUpdate': ONLY_HERE('the delayed update'),
+  'optimizer.delayedUpdate': {
+    deepspeed: refused(
+      "DeepSpeed's engine applies gradients in the step that has reduced them; use framework 'fsdp2'",
+    ),
+  },
   frozen: { deepspeed: refused("not built with framework 'deepspeed'; use framework 'fsdp2'") },
   lora: { deepspeed: refused("not built with framework 'deepspeed'; use framework 'fsdp2'") },
 };

@@ -21,7 +21,7 @@ import type {
   TorchState,
 } from '../launch';
 import { applyLoRA, buildModel } from '../nn';
-import type { ScheduleState } from '../sharding';
+import { namedGroups, planUnits, type ScheduleState } from '../sharding';
 import { type PreparedData, writeInitialValues } from '../training';
 import { TorchBatches } from './batches';
 import { checkForTorch } from './settings';
@@ -63,6 +63,7 @@ export class TorchRun {
   /** Returns warnings about settings without effect. Throws: CONFIG with the settings that PyTorch's ranks do not support. */
   check(config: TrainConfig, world: number): string[] {
     const warnings = checkForTorch(config, this.framework, world);
+    checkUnits(config);
     if (this.#compile !== undefined) checkCompiled(config, this.framework);
     return warnings;
   }
@@ -73,15 +74,14 @@ export class TorchRun {
     // Ranks get the router's options with all defaults, so that only this library defines the defaults.
     const shape = given.kind === 'moe' ? { ...given, ...routerOf(given, given.experts) } : given;
     if (shape.kind === 'python' && isPythonFile(shape.python)) this.#source ??= sourceOf(shape.python);
-    // Only this library knows what `lora.targets` means.
-    const adapted = config.lora === null ? undefined : applyLoRA(buildModel(config), config.lora);
+    const named = namesOf(config);
     const scaler = gradScalerOf(config) ?? undefined;
     const textEncoder = this.#encoderOf(config);
     return {
       shape,
       framework: this.framework,
       compile: this.#compile,
-      adapted,
+      ...named,
       textEncoder,
       scaler,
       source: this.#source,
@@ -135,14 +135,40 @@ export class TorchRun {
   }
 
   /** Continues from a checkpoint. */
-  restore(lr: number, schedule: ScheduleState | null): void {
-    this.#made.restore(lr, schedule);
+  restore(lrs: readonly number[], schedule: ScheduleState | null): void {
+    this.#made.restore(lrs, schedule);
   }
 
   get #made(): TorchBatches {
     if (this.#batches === undefined) throw new ConfigError('the run has not begun');
     return this.#batches;
   }
+}
+
+/** Throws: CONFIG for names of units and ignored modules that the model lacks, or that cannot stand alone. */
+function checkUnits(config: TrainConfig): void {
+  const { unitStrategies, ignoredModules } = config.parallel;
+  if (unitStrategies.length + ignoredModules.length === 0 || modelShape(config).kind === 'python') return;
+  const model = buildModel(config);
+  if (config.lora !== null) applyLoRA(model, config.lora);
+  planUnits(model, config.parallel);
+}
+
+/**
+ * Returns the names of the layers that have adapters, and of the parameters of each of the optimizer's groups. Only this library
+ * knows what `lora.targets` and the names of groups mean. A model in Python has no layers here, so its ranks find the parameters.
+ */
+function namesOf(config: TrainConfig): Pick<TorchModel, 'adapted' | 'groups'> {
+  const { lora, optimizer } = config;
+  if (modelShape(config).kind === 'python' || (lora === null && optimizer.groups.length === 0)) return {};
+  const model = buildModel(config);
+  const adapted = lora === null ? undefined : applyLoRA(model, lora);
+  const names = new Map([...model.namedParameters()].map(([name, parameter]) => [parameter, name]));
+  const groups = namedGroups(model, optimizer.groups).slice(1);
+  return {
+    adapted,
+    groups: groups.map(({ parameters }) => (parameters ?? []).map((each) => names.get(each) ?? '')),
+  };
 }
 
 function sourceOf(file: string): string {

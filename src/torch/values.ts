@@ -34,7 +34,10 @@ export function refusedValues(config: TrainConfig, framework: TorchFramework, wo
       typeof recompute === 'object' && recompute !== null && !('everyNth' in recompute),
     'parallel.tp, pp, cp and ep: a model of your own in Python is not divided here; divide it by a strategy, such as FULL_SHARD':
       kind === 'python' && dividedBy(config) > 1,
+    ...groupValues(config),
     ...parallelValues(config, framework, world),
+    ...unitValues(config, framework),
+    ...hookValues(config),
     ...expertValues(config, framework),
     ...videoValues(config, framework),
     ...adapterValues(config),
@@ -42,6 +45,24 @@ export function refusedValues(config: TrainConfig, framework: TorchFramework, wo
     ...(framework === 'deepspeed' ? deepSpeedValues(config) : {}),
   };
   return Object.entries(refused).flatMap(([text, isRefused]) => (isRefused ? [text] : []));
+}
+
+/** The settings that a group of each optimizer may have, besides lr and weightDecay. */
+const GROUP_SETTINGS: Readonly<Record<string, readonly string[]>> = {
+  adamW: ['betas', 'eps'],
+  adam: ['betas', 'eps'],
+  sgd: ['momentum', 'nesterov'],
+};
+
+function groupValues({ optimizer: { kind, groups, momentum } }: TrainConfig): Refused {
+  const known = ['modules', 'parameters', 'lr', 'weightDecay', ...(GROUP_SETTINGS[kind] ?? [])];
+  const unknown = groups.flatMap((group) => Object.keys(group)).find((key) => !known.includes(key));
+  return {
+    [`optimizer.groups: ${kind} has no ${unknown}; a group may have ${known.slice(2).join(', ')}`]:
+      unknown !== undefined,
+    'optimizer.groups: a group has a momentum, but the optimizer has none; give optimizer.momentum, and momentum: 0 to other groups':
+      kind === 'sgd' && momentum === 0 && groups.some((group) => (group.momentum ?? 0) > 0),
+  };
 }
 
 /** Whether only the states of the optimizer are sharded, as in ZERO_1. */
@@ -80,11 +101,46 @@ function parallelValues({ parallel }: TrainConfig, framework: TorchFramework, wo
   };
 }
 
+function unitValues(config: TrainConfig, framework: TorchFramework): Refused {
+  const { strategy, unitStrategies, ignoredModules, tp } = config.parallel;
+  if (unitStrategies.length + ignoredModules.length === 0) return {};
+  const strategies = [strategy, ...unitStrategies.map((unit) => unit.strategy)];
+  const hybrids = strategies.filter((name) => STRATEGIES[name].isHybrid);
+  const { paramDtype } = config.mixedPrecision ?? { paramDtype: null };
+  return {
+    "parallel.unitStrategies and ignoredModules: PyTorch's FSDP always gathers what it shards, so it has no units under ZERO_1 and ZERO_2; use SHARD_GRAD_OP, FULL_SHARD or NO_SHARD":
+      strategies.some((name) => isSharded(name, 'optimizer') && !isGathered(name)),
+    "parallel.unitStrategies: under FullyShardedDataParallel, all units have the same replicas, so a hybrid strategy is not mixed with others; use framework 'fsdp2'":
+      framework === 'fsdp1' && hybrids.length > 0 && hybrids.length < strategies.length,
+    'parallel.unitStrategies: on PyTorch, NO_SHARD cannot replicate matrices that parallel.tp has split; use SHARD_GRAD_OP':
+      tp > 1 && unitStrategies.some((unit) => unit.strategy === 'NO_SHARD'),
+    'parallel.ignoredModules: FSDP does not cast the inputs of modules that it ignores, so they cannot compute beside half precision; leave out mixedPrecision, or give the modules a unitStrategies entry with NO_SHARD':
+      ignoredModules.length > 0 && paramDtype !== null && paramDtype !== 'float32',
+  };
+}
+
+function hookValues(config: TrainConfig): Refused {
+  const { commHook } = config.parallel;
+  if (commHook === null) return {};
+  const power = commHook.kind === 'powerSGD' ? commHook : null;
+  const shape = modelShape(config);
+  return {
+    "parallel.commHook: PyTorch's DDP has no hook for topK; use { kind: 'powerSGD', startPowerSGDIter: 2 }":
+      power === null,
+    "parallel.commHook: with useErrorFeedback or warmStart, PyTorch's PowerSGD cannot begin in the first two steps, because DDP makes new buckets there; set startPowerSGDIter to 2 or more":
+      power !== null && power.startPowerSGDIter < 2 && (power.useErrorFeedback || power.warmStart),
+    "parallel.commHook: PyTorch's PowerSGD divides by the norm of a gradient, and an expert that no row reaches has zeros; leave out the hook, or train with engine 'wasm'":
+      shape.kind === 'moe' || (shape.kind === 'dit' && shape.experts > 1),
+  };
+}
+
 function expertValues(config: TrainConfig, framework: TorchFramework): Refused {
   const shape = modelShape(config);
   if (shape.kind !== 'moe') return {};
-  const { strategy, tp, pp, cp, ep } = config.parallel;
+  const { strategy, tp, pp, cp, ep, expertPlacement } = config.parallel;
   return {
+    "parallel.expertPlacement: ranks of PyTorch have no copies of other ranks' experts; leave out copies, or use run.reshard without redundantExperts":
+      Object.values(expertPlacement ?? {}).some(({ copies }) => copies.length > 0),
     "model: a model of kind 'moe' is not built with framework 'deepspeed'; use framework 'fsdp2'":
       framework === 'deepspeed',
     'model.biasUpdateRate: biases that balance experts are not built for PyTorch; use auxLossWeight':

@@ -267,6 +267,7 @@ def config(**changes: Any) -> Json:
         "ignoredModules": [], "syncModuleStates": False, "forwardPrefetch": True, "backwardPrefetch": "BACKWARD_PRE",
         "limitAllGathers": True, "bucketBytes": 26214400, "noSync": None, "communicationDataType": None,
         "sparseGradients": False, "commHook": None, "tp": 1, "sequenceParallel": False, "cp": 1, "cpKind": "ulysses", "ep": 1,
+        "expertPlacement": None,
         "pp": 1, "schedule": "1f1b", "virtualStages": None, "microbatches": None, "stageSplit": "layers",
     }  # fmt: skip
     optimizer = {

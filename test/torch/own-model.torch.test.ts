@@ -26,6 +26,17 @@ const CASES: readonly (readonly [string, TrainConfigInput, TorchFramework])[] = 
   ['FSDP2', { parallel: { strategy: 'FULL_SHARD' }, activationCheckpointing: 'full' }, 'fsdp2'],
   ['FSDP1', { parallel: { strategy: 'SHARD_GRAD_OP' }, frozen: ['wpe'] }, 'fsdp1'],
   ['ZeRO-1', { parallel: { strategy: 'ZERO_1' }, accumulation: 2 }, 'fsdp2'],
+  [
+    'FSDP2 with groups of parameters',
+    {
+      parallel: { strategy: 'SHARD_GRAD_OP' },
+      optimizer: {
+        lr: 3e-3,
+        groups: [{ modules: 'LayerNorm', parameters: ['bias', 'wte.weight'], lr: 1e-2 }],
+      },
+    },
+    'fsdp2',
+  ],
   ['DeepSpeed ZeRO-3', { parallel: { strategy: 'FULL_SHARD' } }, 'deepspeed'],
 ];
 

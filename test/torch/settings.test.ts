@@ -56,6 +56,28 @@ const parallel = (
   model: TrainConfigInput['model'] = GPT,
 ): TrainConfigInput => ({ model, parallel: settings });
 
+const placed = (copies: number[][]): TrainConfigInput => {
+  const layer = {
+    experts: [
+      [0, 3],
+      [1, 2],
+    ],
+    copies,
+  };
+  return parallel({ ep: 2, expertPlacement: { 'blocks.0.moe': layer } }, MOE);
+};
+
+const hook = (
+  commHook: NonNullable<TrainConfigInput['parallel']>['commHook'],
+  model: TrainConfigInput['model'] = GPT,
+): TrainConfigInput => parallel({ strategy: 'NO_SHARD', commHook }, model);
+
+const units = (
+  modules: string,
+  strategy: 'NO_SHARD' | 'SHARD_GRAD_OP' | 'HYBRID_SHARD' | 'ZERO_2',
+  settings: TrainConfigInput['parallel'] = {},
+): TrainConfigInput => parallel({ ...settings, unitStrategies: [{ modules, strategy }] });
+
 /** Values that are refused, of settings that are done, each beside one that is not refused. */
 const VALUES: readonly (readonly [TrainConfigInput, TrainConfigInput, RegExp, TorchFramework?])[] = [
   [parallel({ strategy: 'ZERO_2' }), parallel({ strategy: 'ZERO_1' }), /ZERO_2 needs DeepSpeed/],
@@ -106,24 +128,7 @@ const VALUES: readonly (readonly [TrainConfigInput, TrainConfigInput, RegExp, To
     'fsdp1',
   ],
   [parallel({ ep: 2, cp: 2 }, MOE), parallel({ ep: 2 }, MOE), /ep is not built together with pp or cp/],
-  [
-    parallel(
-      {
-        ep: 2,
-        expertPlacement: {
-          'blocks.0.moe': {
-            experts: [
-              [0, 3],
-              [1, 2],
-            ],
-          },
-        },
-      },
-      MOE,
-    ),
-    parallel({ ep: 2 }, MOE),
-    /parallel\.expertPlacement: on PyTorch each rank has consecutive experts/,
-  ],
+  [placed([[1], [0]]), placed([]), /parallel\.expertPlacement: ranks of PyTorch have no copies/],
   [
     parallel({}, { ...DIT, experts: 2 }),
     parallel({}, { ...DIT, experts: 1 }),
@@ -174,6 +179,64 @@ const VALUES: readonly (readonly [TrainConfigInput, TrainConfigInput, RegExp, To
     { ...parallel({}), mixedPrecision: 'fp16', gradScaler: { initScale: 1000 } },
     { ...parallel({ strategy: 'ZERO_2' }), mixedPrecision: 'fp16' },
     /gradScaler: DeepSpeed doubles and halves its scale, which is 1, 2, 4 or a higher power of two/,
+    'deepspeed',
+  ],
+  [
+    hook({ kind: 'topK' }),
+    hook({ kind: 'powerSGD', startPowerSGDIter: 2 }),
+    /parallel\.commHook: PyTorch's DDP has no hook for topK; use \{ kind: 'powerSGD'/,
+  ],
+  [
+    hook({ kind: 'powerSGD' }),
+    hook({ kind: 'powerSGD', useErrorFeedback: false, warmStart: false }),
+    /PyTorch's PowerSGD cannot begin in the first two steps.*; set startPowerSGDIter to 2 or more/,
+  ],
+  [
+    hook({ kind: 'powerSGD', startPowerSGDIter: 2 }, MOE),
+    hook({ kind: 'powerSGD', startPowerSGDIter: 2 }),
+    /PyTorch's PowerSGD divides by the norm of a gradient, and an expert that no row reaches has zeros/,
+  ],
+  [
+    units('blocks.0', 'ZERO_2'),
+    units('blocks.0', 'SHARD_GRAD_OP'),
+    /PyTorch's FSDP always gathers what it shards, so it has no units under ZERO_1 and ZERO_2; use SHARD_GRAD_OP/,
+  ],
+  [
+    units('blocks.0', 'HYBRID_SHARD'),
+    units('blocks.0', 'NO_SHARD'),
+    /a hybrid strategy is not mixed with others; use framework 'fsdp2'/,
+    'fsdp1',
+  ],
+  [
+    units('blocks.0', 'NO_SHARD', { tp: 2 }),
+    units('blocks.0', 'SHARD_GRAD_OP', { tp: 2 }),
+    /parallel\.unitStrategies: on PyTorch, NO_SHARD cannot replicate matrices that parallel\.tp has split/,
+  ],
+  [
+    { ...parallel({ ignoredModules: ['blocks.0.ln1'] }), mixedPrecision: 'bf16' },
+    { ...units('blocks.0.ln1', 'NO_SHARD'), mixedPrecision: 'bf16' },
+    /FSDP does not cast the inputs of modules that it ignores/,
+  ],
+  [
+    units('blocks.0', 'SHARD_GRAD_OP'),
+    parallel({}),
+    /parallel\.unitStrategies: DeepSpeed's engine has one ZeRO stage for all parameters; use framework 'fsdp2'/,
+    'deepspeed',
+  ],
+  [
+    { optimizer: { kind: 'sgd', groups: [{ parameters: 'bias', eps: 1e-6 }] } },
+    { optimizer: { kind: 'sgd', groups: [{ parameters: 'bias', weightDecay: 0 }] } },
+    /optimizer\.groups: sgd has no eps; a group may have lr, weightDecay, momentum, nesterov/,
+  ],
+  [
+    { optimizer: { kind: 'sgd', groups: [{ parameters: 'bias', momentum: 0.9 }] } },
+    { optimizer: { kind: 'sgd', momentum: 0.9, groups: [{ parameters: 'bias', momentum: 0 }] } },
+    /optimizer\.groups: a group has a momentum, but the optimizer has none/,
+  ],
+  [
+    { optimizer: { delayedUpdate: true } },
+    { optimizer: { lr: 1e-2 } },
+    /optimizer\.delayedUpdate: DeepSpeed's engine applies gradients in the step that has reduced them; use framework 'fsdp2'/,
     'deepspeed',
   ],
   [
@@ -253,22 +316,7 @@ const MORE: Readonly<Record<string, readonly TrainConfigInput[]>> = {
   model: [{ model: GPT }],
   'parallel.strategy': [parallel({ strategy: 'NO_SHARD' }), parallel({ strategy: 'ZERO_1' })],
   'parallel.ep': [parallel({ ep: 2 }, MOE)],
-  'parallel.expertPlacement': [
-    parallel(
-      {
-        ep: 2,
-        expertPlacement: {
-          'blocks.0.moe': {
-            experts: [
-              [0, 3],
-              [1, 2],
-            ],
-          },
-        },
-      },
-      MOE,
-    ),
-  ],
+  'parallel.expertPlacement': [placed([])],
   textEncoder: [{ model: 'wan-tiny', textEncoder: { model: 't5-tiny' } }],
   data: [{ data: 'synthetic' }],
   seed: [{ seed: 7 }],

@@ -168,12 +168,12 @@ export const OPTIMIZER = {
   },
   fused: {
     schema: z.boolean().default(ADAMW_DEFAULTS.fused),
-    says: 'accepted without effect: the update is one pass over the shard in any case',
+    says: "whether Adam's update on ranks of PyTorch is one kernel; if not, it is a few kernels over lists of tensors (foreach). This library's own ranks update in one pass over the shard in any case",
     names: { torch: 'fused' },
     idle: (config: Read): string | null =>
       config.optimizer.fused
         ? null
-        : 'false has no effect: the update is one pass over the shard in any case',
+        : "false has no effect on this library's ranks: their update is one pass over the shard in any case",
     changes: 'work',
     planned: { refused: "is not read: a plan assumes the framework's default implementation of the update" },
   },

@@ -16,6 +16,8 @@ export interface TorchModel {
     | undefined;
   /** The settings of the scaler of losses; undefined: losses are not scaled. */
   readonly scaler?: GradScalerConfig | undefined;
+  /** Per group of `optimizer.groups`, the names of its parameters; undefined if ranks find them by the config. */
+  readonly groups?: readonly (readonly string[])[] | undefined;
   /** The text of the Python file that defines the model. */
   readonly source?: string | undefined;
 }

@@ -27,8 +27,8 @@ export interface LoadResult {
   /** The validation losses up to the checkpoint. */
   readonly evaluations: readonly EvaluatedStep[];
   readonly bytesRead: Bytes;
-  /** Only from ranks of PyTorch: the rate and schedule with which the run continues. The launcher sends the rate of each step. */
-  readonly lr?: number;
+  /** Only from ranks of PyTorch: the rates of all groups and the schedule with which the run continues. The launcher sends the rate of each step. */
+  readonly lrs?: readonly number[];
   readonly schedule?: ScheduleState | null;
 }
 

@@ -76,7 +76,7 @@ class DeepSpeedZero(Strategy):
         self._scaling = settings
 
     def make_optimizer(
-        self, make: type[torch.optim.Optimizer], parameters: list[nn.Parameter], options: Json
+        self, make: type[torch.optim.Optimizer], groups: list[Json], options: Json
     ) -> torch.optim.Optimizer:
         deepspeed = import_deepspeed()
         config = self.config
@@ -97,7 +97,7 @@ class DeepSpeedZero(Strategy):
         }
         self._engine, optimizer, _, _ = deepspeed.initialize(
             model=self.parts[0],
-            optimizer=make(parameters, **options),
+            optimizer=make(groups, **options),
             config=settings,
             dist_init_required=False,
             mpu=_Groups(self.layout),
@@ -234,7 +234,7 @@ class PartitionStates(States):
 
     def _set_step(self, parameter: nn.Parameter, steps: int) -> None:
         if "exp_avg" in self.state_names:
-            self._states_of(parameter)["step"] = torch.tensor(float(steps))
+            self._states_of(parameter)["step"].fill_(steps)
 
     def _partitions(self) -> list[nn.Parameter]:
         names = ("fp32_partitioned_groups_flat", "fp32_groups_flat_partition", "single_partition_of_fp32_groups")

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .noise import drawn
+from .seeded import drawn
 
 _MASK = 0xFFFFFFFF
 
@@ -45,7 +46,8 @@ class Draws:
         if x.numel() == 0:
             return x
         place = self._place
-        seeds = [number >> 1 for number in drawn(self._seed, "draw", layer, self._rank, place.passes, place.draws, count=2)]
+        numbers = drawn(self._seed, "draw", layer, self._rank, place.passes, place.draws)
+        seeds = [number >> 1 for number in islice(numbers, 2)]
         place.draws += 1
         hashes = _mixed(_mixed(torch.arange(x.numel(), device=x.device) ^ seeds[0]) + seeds[1])
         is_dropped = (hashes < int(rate * 2**32)).view(x.shape)

@@ -17,8 +17,11 @@ from .stages import Stages
 class ExpertUse:
     """Counts the rows of each expert over all ranks, and for each parameter the steps in which its expert got no row."""
 
-    def __init__(self, stages: Stages, layout: Layout) -> None:
+    def __init__(self, stages: Stages, layout: Layout, is_delayed: bool) -> None:
         self._stages = stages
+        self._is_delayed = is_delayed
+        # The parameters of experts that the last step has not used. A delayed update leaves them out in the next step.
+        self._waiting: list[str] = []
         self._layout = layout
         self._mixtures = {index: mixture for index, block in stages.layers for mixture in mixtures_in([block])}
         self.steps_left_out: dict[str, int] = {}
@@ -36,9 +39,20 @@ class ExpertUse:
         return unused
 
     def count(self, unused: list[str]) -> None:
-        """Counts an update that left these parameters out."""
-        for name in unused:
+        """Counts an update; `unused` has the parameters of experts that its step has not used."""
+        left_out = self._waiting if self._is_delayed else unused
+        self._waiting = unused
+        for name in left_out:
             self.steps_left_out[name] = self.steps_left_out.get(name, 0) + 1
+
+    def restore(self, steps_left_out: dict[str, int]) -> None:
+        """Continues from the counts of a checkpoint."""
+        self.steps_left_out = steps_left_out
+        self._waiting = []
+
+    def take_from(self, old: ExpertUse) -> None:
+        """Continues another run of the same ranks, whose counts this run has."""
+        self._waiting = list(old._waiting)
 
     def _unused(self) -> Iterator[str]:
         """Yields the name prefixes of the parameters of experts that have not run in this step."""

@@ -14,7 +14,8 @@ from .errors import Json
 from .layout import Layout
 from .stages import Stages
 from .states import VALUES, States, added
-from .strategy import Strategy, wrapped_modules
+from .strategy import Strategy
+from .unit_plan import UnitPlan
 
 _PREFIX = "_fsdp_wrapped_module."
 
@@ -27,7 +28,7 @@ class FullyShardedDataParallel(Strategy):
         self.offload.require_whole(True)
         (model,) = self.parts
         parallel = config["parallel"]
-        chosen = set(map(id, wrapped_modules(stages, model, parallel["wrap"])))
+        self._plan = plan = UnitPlan(stages, model, parallel)
         precision = self.precision
         mixed = MixedPrecision(
             precision.param,
@@ -38,11 +39,19 @@ class FullyShardedDataParallel(Strategy):
         prefetch = parallel["backwardPrefetch"]
         is_hybrid = layout.replicate > 1
         options: Json = {"device_mesh": layout.shard_mesh} if is_hybrid else {"process_group": layout.dp_group}
-        name = self.name if is_hybrid else {"HYBRID_SHARD": "FULL_SHARD", "_HYBRID_SHARD_ZERO2": "SHARD_GRAD_OP"}.get(self.name, self.name)
+        # Without replicas, a hybrid strategy shards over all ranks.
+        alone = {} if is_hybrid else {"HYBRID_SHARD": "FULL_SHARD", "_HYBRID_SHARD_ZERO2": "SHARD_GRAD_OP"}
+
+        def strategy_of(module: nn.Module) -> ShardingStrategy:
+            name = plan.strategy_of(module)
+            return ShardingStrategy[alone.get(name, name)]
+
+        units = set(plan.units)
         wrapped = FSDP(
             model,
-            sharding_strategy=ShardingStrategy[name],
-            auto_wrap_policy=CustomPolicy(lambda module: id(module) in chosen),
+            sharding_strategy=strategy_of(model),
+            auto_wrap_policy=CustomPolicy(lambda module: {"sharding_strategy": strategy_of(module)} if module in units else False),
+            ignored_modules=plan.ignored,
             mixed_precision=mixed if precision.is_mixed else None,
             backward_prefetch=None if prefetch is None else BackwardPrefetch[prefetch],
             forward_prefetch=parallel["forwardPrefetch"],
@@ -82,16 +91,17 @@ class FullyShardedDataParallel(Strategy):
 
     def units(self) -> list[Json]:
         facts = []
-        shards = self.layout.dp // self.layout.replicate
         for name, module in self.modules[0].named_modules():
             if isinstance(module, FSDP):
+                strategy = self._plan.strategy_of(module.module)
+                shards = 1 if strategy == "NO_SHARD" else self.layout.dp // self.layout.replicate
                 flat: Any = None if module._handle is None else module._handle.flat_param
                 sizes = [] if flat is None else [each.numel() for each in flat._shapes]
                 held = 0 if flat is None else shards * flat._sharded_size.numel()
                 clean = f"{name}.".replace(_PREFIX, "").rstrip(".")
                 sized = {"numParams": sum(sizes), "padding": max(0, held - sum(sizes)), "numShards": shards}
-                facts.append({"module": clean, "strategy": self.name, **sized})
-        return facts
+                facts.append({"module": clean, "strategy": strategy, **sized})
+        return facts + self._plan.ignored_units()
 
 
 class FlatStates(States):

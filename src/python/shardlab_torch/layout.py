@@ -12,6 +12,12 @@ from .errors import Json, ShardlabError
 from .world import World
 
 
+def is_in_units(parallel: Json) -> bool:
+    """Whether FSDP divides the model into units; if not, DDP replicates it."""
+    is_sharded = parallel["strategy"] not in ("NO_SHARD", "ZERO_1")
+    return is_sharded or bool(parallel["unitStrategies"]) or bool(parallel["ignoredModules"])
+
+
 class Layout:
     """
     This rank's coordinates and groups in a run. All ranks of the run must make this object. The axis dp includes cp: the ranks
@@ -45,10 +51,13 @@ class Layout:
         self.cp_group = self._cp_group()
         self._divide_experts()
         self.replicate = 1
-        if "HYBRID" in parallel["strategy"]:
+        strategies = {parallel["strategy"], *(unit["strategy"] for unit in parallel["unitStrategies"])}
+        if any("HYBRID" in name for name in strategies):
             mesh: dict[str, Any] = parallel["mesh"] or {"dpReplicate": 1, "dpShard": self.dp}
             self.replicate = self._replicas(int(mesh["dpReplicate"]), int(mesh["dpShard"]))
         self.shard_mesh = self._shard_mesh()
+        # Meshes with one shard per replica, for units that are not sharded beside units that are.
+        self._whole: tuple[DeviceMesh, DeviceMesh] | None = self._whole_meshes() if "NO_SHARD" in strategies and is_in_units(parallel) else None
         self.tied_group = self._tied_group()
 
     def _replicas(self, replicate: int, shard: int) -> int:
@@ -68,6 +77,29 @@ class Layout:
         mesh, groups = self.world.mesh(shape, self.ranks)
         self.groups += groups
         return mesh["replicate", "shard"]
+
+    def mesh_of(self, strategy: str, is_expert: bool) -> DeviceMesh:
+        """
+        Returns the mesh of a unit of `fully_shard`. `is_expert`: only some ranks have the unit, because expert parallelism divides
+        experts. Raises ShardlabError for a strategy that such a unit cannot have.
+        """
+        if is_expert and "HYBRID" in strategy:
+            raise ShardlabError("CONFIG", f"parallel.unitStrategies: {strategy} of experts under parallel.ep; use FULL_SHARD or SHARD_GRAD_OP")
+        if "HYBRID" in strategy:
+            return self.shard_mesh
+        if strategy == "NO_SHARD" and self._whole is not None:
+            return self._whole[is_expert]
+        return self.expert_mesh if is_expert else self.mesh["dp"]
+
+    def _whole_meshes(self) -> tuple[DeviceMesh, DeviceMesh]:
+        """Returns the meshes of units that every rank has, and of experts."""
+        meshes = []
+        for inner in (1, self.ep):
+            shape = {"pp": self.pp, "whole": self.dp // inner, "one": 1, "ep": inner, "tp": self.tp}
+            mesh, groups = self.world.mesh(shape, self.ranks)
+            self.groups += groups
+            meshes.append(mesh["whole", "one"])
+        return meshes[0], meshes[1]
 
     def _cp_group(self) -> ProcessGroup:
         """Returns the group of the ranks that have different positions of the same sequences."""

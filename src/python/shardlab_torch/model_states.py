@@ -55,6 +55,7 @@ class ModelStates:
         yield from self._fsdp2_states(owners)
         yield from self._fsdp1_states(owners)
         yield from self._deepspeed_states()
+        sharded = set(owners)
         beside = self._beside
         named = self._inner.named_parameters()
         for name, param in named if beside is None else chain(named, beside.named_parameters()):
@@ -64,7 +65,7 @@ class ModelStates:
                 yield State(param.grad, 'grad.full', module)
         for name, buffer in self._inner.named_buffers():
             yield State(buffer, 'buffer', clean_name(name).rpartition('.')[0])
-        yield from self._optimizer_states(owners)
+        yield from self._optimizer_states(owners, sharded)
         yield from self._recv_buffers()
 
     def owners(self) -> dict[int, str]:
@@ -109,15 +110,18 @@ class ModelStates:
     def _fsdp2_states(self, owners: dict[int, str]) -> Iterator[State]:
         for group in self.fsdp2_groups():
             module = self.group_name(group)
+            mesh = group.mesh_info.mesh
+            # A unit that is only replicated has one shard per replica.
+            kind = 'full' if mesh.ndim == 2 and mesh.size(1) == 1 else 'shard'
             for param in group.fsdp_params:
                 sharded = param.sharded_param
                 owners[id(sharded)] = module
-                yield State(param._sharded_param_data, 'param.shard', module)
+                yield State(param._sharded_param_data, f'param.{kind}', module)
                 post_forward = getattr(param, '_sharded_post_forward_param_data', None)
                 if post_forward is not None:
                     yield State(post_forward, 'param.shard', module)
                 if sharded.grad is not None:
-                    yield State(sharded.grad, 'grad.shard', module)
+                    yield State(sharded.grad, f'grad.{kind}', module)
                 for tensor in (*param.all_gather_outputs, *getattr(param, '_unsharded_inner_tensors', ())):
                     yield State(tensor, 'param.full', module)
             yield from self.group_grads(group)
@@ -166,12 +170,14 @@ class ModelStates:
                 for tensor in gradients or ():
                     yield State(tensor, 'grad.shard', '')
 
-    def _optimizer_states(self, owners: dict[int, str]) -> Iterator[State]:
+    def _optimizer_states(self, owners: dict[int, str], sharded: set[int]) -> Iterator[State]:
+        """Yields the optimizer's states. Gradients that wait for a delayed update are gradients, not states."""
         for optimizer in (self.optimizer, getattr(self.optimizer, 'optim', None)):
             for param, values in getattr(optimizer, 'state', {}).items():
-                for value in values.values() if isinstance(values, dict) else ():
+                for name, value in values.items() if isinstance(values, dict) else ():
                     if isinstance(value, torch.Tensor):
-                        yield State(value, 'optimizer', owners.get(id(param), ''))
+                        waiting = 'grad.shard' if id(param) in sharded else 'grad.full'
+                        yield State(value, waiting if name == 'pending_grad' else 'optimizer', owners.get(id(param), ''))
 
     def _recv_buffers(self) -> Iterator[State]:
         for infos in (getattr(self.model, 'args_recv_info', {}), getattr(self.model, 'grad_recv_info', {})):

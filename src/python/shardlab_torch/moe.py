@@ -47,6 +47,9 @@ class TemperatureGate(nn.Module):
 class Experts(nn.ModuleDict):
     """The experts of a layer by their index; under expert parallelism, only this rank's experts."""
 
+    # All experts of the layer in the order of the ranks that have them; None: in their own order.
+    placed: list[int] | None = None
+
     def forward(self, rows: Tensor, counts: list[int]) -> Tensor:
         # An expert without rows runs too, so that all ranks have gradients of the same parameters.
         return torch.cat([expert(own) for expert, own in zip(self.values(), torch.split(rows, counts), strict=True)])

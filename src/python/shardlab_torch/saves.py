@@ -62,7 +62,8 @@ def _write(trainer: Trainer, work: Json, writer: Writer | None, names: list[str]
         for _ in tensors:
             pass  # all ranks must take part in gathering the remaining tensors
     state = trainer.trainer_state(work.get("torchState") or {})
-    optimizer = {"steps": trainer.optimizer_steps, "lr": trainer.lr, "states": names}
+    rates = {"lr": state["lr"], **({"lrs": state["lrs"]} if "lrs" in state else {})}
+    optimizer = {"steps": trainer.optimizer_steps, **rates, "states": names}
     kept = {"state": state, "config": trainer.config, "evaluations": work["evaluations"]}
 
     def commit() -> None:
@@ -135,12 +136,12 @@ def load(trainer: Trainer, work: Json, progress: Progress, changes: Callable[[],
     changes()
     read = _copy_values(trainer, values)
     if work["parametersOnly"]:
-        return {"steps": None, "evaluations": [], "bytesRead": read, "lr": None, "schedule": None}
+        return {"steps": None, "evaluations": [], "bytesRead": read}
     if moments is not None:
         read += _copy_moments(trainer, moments, progress)
     state = kept["state"]
     trainer.restore(state)
-    facts = {"lr": state["lr"], "schedule": state.get("schedule"), "bytesRead": read}
+    facts = {"lrs": state.get("lrs") or [state["lr"]], "schedule": state.get("schedule"), "bytesRead": read}
     return {"steps": trainer.steps, "evaluations": kept.get("evaluations", []), **facts}
 
 
@@ -179,6 +180,8 @@ def _open_same(trainer: Trainer, given: str, parameters_only: bool) -> Opened:
 
 def _open(trainer: Trainer, folder: str, parameters_only: bool) -> Opened:
     kept = {} if parameters_only else _trainer_kept(folder)
+    if not parameters_only:
+        _require_groups(trainer, kept["state"])
     values = _fitting_values(trainer, folder)
     return kept, values, None if parameters_only else _fitting_moments(trainer, folder)
 
@@ -202,6 +205,16 @@ def _trainer_kept(folder: str) -> Json:
             "run.load(path, { parametersOnly: true })",
         )
     return dict(kept)
+
+
+def _require_groups(trainer: Trainer, state: Json) -> None:
+    """Raises ShardlabError if a checkpoint's optimizer has another number of groups of parameters."""
+    own, saved = len(trainer.rates), len(state.get("lrs") or [state["lr"]])
+    if own != saved:
+        raise ShardlabError(
+            "CONFIG", f"the saved optimizer has {saved} parameter groups, but this optimizer has {own}; make the same groups, or load only "
+            "the parameters",
+        )
 
 
 def _fitting_moments(trainer: Trainer, folder: str) -> Reader | None:

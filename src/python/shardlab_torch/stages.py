@@ -66,7 +66,7 @@ class Stages:
                 self.owners.setdefault(name, index % pp)
             if index in self.indices:
                 moe.seed_noise(module, config["seed"])
-                self.expert_owners.update(keep_own_experts(module, layout))
+                self.expert_owners.update(keep_own_experts(module, layout, parallel["expertPlacement"]))
                 self.modules.append(module.to_empty(device=layout.world.device))
         self.frozen = frozen_names(whole, config["frozen"])
         if config["lora"] is not None:

@@ -11,12 +11,14 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.placement_types import _StridedShard
 
-from .gradients import SHARDS, sharding_groups
+from .gradients import SHARDS, local_of, sharding_groups
 from .layout import Layout
 from .stages import Stages
 
 VALUES = "values"
 GRADIENT = "grad"
+# The optimizer's state with the gradients that a delayed update applies in the next step.
+PENDING = "pending_grad"
 # Reorders a whole tensor from the model's order to this run's order, or back.
 Reorder = Callable[[Tensor], Tensor]
 
@@ -95,8 +97,18 @@ class States:
             if found.get(state) is None:
                 found[state] = torch.zeros_like(parameter, memory_format=torch.preserve_format).detach()
         if "exp_avg" in self.state_names:
-            found.setdefault("step", torch.tensor(0.0))
+            # Fused kernels read the count on the parameter's device.
+            device = local_of(parameter).device if self.optimizer.defaults["fused"] else None
+            found.setdefault("step", torch.tensor(0.0, device=device))
         return found
+
+    def optimizer_states(self, name: str) -> dict[str, Tensor]:
+        """Returns the optimizer's states of this rank's part of a parameter; a change of the dict changes the optimizer's states."""
+        return self._states_of(self.parameters[name])
+
+    def is_updated_here(self, name: str) -> bool:
+        """Whether this rank's optimizer updates its part of a parameter."""
+        return True
 
     def local_pairs(self, old: Any, name: str, with_states: bool) -> list[tuple[Tensor, Tensor]]:
         """
@@ -118,7 +130,7 @@ class States:
 
     def _set_step(self, parameter: nn.Parameter, steps: int) -> None:
         if "exp_avg" in self.state_names:
-            self._states_of(parameter)["step"] = torch.tensor(float(steps))
+            self._states_of(parameter)["step"].fill_(steps)
 
 
 class ZeroStates(States):
@@ -135,7 +147,7 @@ class ZeroStates(States):
         return value
 
     def _place(self, name: str, state: str, value: Tensor) -> None:
-        if state == VALUES or self._owner(name) == self.layout.dp_rank:
+        if state == VALUES or self.is_updated_here(name):
             super()._place(name, state, value)
 
     def _states_of(self, parameter: nn.Parameter) -> dict[str, Tensor]:
@@ -146,7 +158,10 @@ class ZeroStates(States):
             self.optimizer = outer
 
     def local_pairs(self, old: Any, name: str, with_states: bool) -> list[tuple[Tensor, Tensor]]:
-        return super().local_pairs(old, name, with_states and self._owner(name) == self.layout.dp_rank)
+        return super().local_pairs(old, name, with_states and self.is_updated_here(name))
+
+    def is_updated_here(self, name: str) -> bool:
+        return self._owner(name) == self.layout.dp_rank
 
     def _set_step(self, parameter: nn.Parameter, steps: int) -> None:
         if self.optimizer._param_to_rank[parameter] == self.layout.dp_rank:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
+from .comm_hooks import register_comm_hook
 from .dit import experts_of
 from .errors import Json, ShardlabError
 from .gradients import clip_gradients
@@ -65,10 +66,10 @@ class Strategy:
         return []
 
     def make_optimizer(
-        self, make: type[torch.optim.Optimizer], parameters: list[nn.Parameter], options: Json
+        self, make: type[torch.optim.Optimizer], groups: list[Json], options: Json
     ) -> torch.optim.Optimizer:
-        """Makes the optimizer of this rank's parameters."""
-        return make(parameters, **options)
+        """Makes the optimizer of this rank's groups of parameters."""
+        return make(groups, **options)
 
     def states(self, stages: Stages, optimizer: torch.optim.Optimizer, names: list[str]) -> States:
         """Returns access to whole tensors; `names` are those of the optimizer's states."""
@@ -122,6 +123,8 @@ class Replicated(Strategy):
             dtype = self.precision.reduce
             if dtype is not None and dtype != torch.float32:
                 replica.register_comm_hook((layout.dp_group, dtype), lambda state, bucket: _reduce_in(state, bucket))
+            if config["parallel"]["commHook"] is not None:
+                register_comm_hook(replica, layout.dp_group, config["parallel"]["commHook"])
             self.replicas.append(replica)
             self.modules[i] = replica
 
@@ -162,12 +165,12 @@ class Zero1(Replicated):
     """Whole parameters and gradients; each rank has the optimizer states of some parameters, and updates them."""
 
     def make_optimizer(
-        self, make: type[torch.optim.Optimizer], parameters: list[nn.Parameter], options: Json
+        self, make: type[torch.optim.Optimizer], groups: list[Json], options: Json
     ) -> torch.optim.Optimizer:
         if self.layout.dp == 1:
-            return make(parameters, **options)
+            return make(groups, **options)
         group = self.layout.dp_group
-        return ZeroRedundancyOptimizer(parameters, optimizer_class=make, process_group=group, **options)
+        return ZeroRedundancyOptimizer(groups, optimizer_class=make, process_group=group, **options)
 
     def states(self, stages: Stages, optimizer: torch.optim.Optimizer, names: list[str]) -> States:
         kind = ZeroStates if isinstance(optimizer, ZeroRedundancyOptimizer) else States

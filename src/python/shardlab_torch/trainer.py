@@ -16,15 +16,16 @@ from .compiled import CompiledBlocks
 from .courier import Courier
 from .errors import Json
 from .deepspeed_zero import DeepSpeedZero
+from .delayed_update import DelayedUpdate
 from .expert_parallel import exchange_rows
 from .expert_use import ExpertUse
 from .flow_matching import VideoPasses
 from .fsdp1 import FullyShardedDataParallel
 from .fsdp2 import FullyShard
 from .gradients import clip_scale, local_of, place_gradients, share_tied_gradient
-from .layout import Layout
+from .layout import Layout, is_in_units
 from .ledger import Ledger
-from .optimizers import make_optimizer, state_names
+from .optimizers import first_rates, groups_of, make_optimizer, state_names
 from .own_model import OwnStages
 from .passes import Passes, PipelinePasses
 from .stages import Stages, checkpoint_activations
@@ -62,22 +63,26 @@ class Trainer:
         if work["torch"].get("scaler") is not None:
             self.strategy.scale_losses(work["torch"]["scaler"])
         parameters = self.strategy.parameters()
-        self.optimizer = make_optimizer(self.strategy, parameters, self.stages, self.config["optimizer"])
+        groups = groups_of(self.stages, self.config["optimizer"], work["torch"].get("groups"))
+        self.optimizer = make_optimizer(self.strategy, parameters, self.stages, self.config["optimizer"], groups)
         names = state_names(self.config["optimizer"])
         self.states = self.strategy.states(self.stages, self.optimizer, names)
         self.states.orders = orders(self.stages.shapes, layout, self.shape)
+        is_delayed: bool = self.config["optimizer"]["delayedUpdate"]
+        self.delayed = DelayedUpdate(self.states) if is_delayed else None
+        self.expert_use = ExpertUse(self.stages, layout, is_delayed)
         given = work["torch"].get("textEncoder")
         text_encoder = None if given is None else FrozenTextEncoder(given, self.config, layout)
         self.passes = self._passes(text_encoder)
-        self.expert_use = ExpertUse(self.stages, layout)
         self.batches = Batches(courier, run, layout.data_rank, world.device)
         self.steps = 0
         self.micro_batches = 0
         self.optimizer_steps = 0
-        self.lr = float(self.config["optimizer"]["lr"])
+        # The learning rate of each group of parameters.
+        self.rates = first_rates(self.config["optimizer"])
         # The factor by which the last step's clipping has multiplied the gradients.
         self.clip_scale = 1.0
-        self._set_lr: float | None = None
+        self._is_rate_set = False
         self._phase_steps = 0
         self._warned = False
         self._spans: dict[str, float] = {}
@@ -99,12 +104,18 @@ class Trainer:
             return DeepSpeedZero(self.stages, self.layout, self.config)
         sharded = FullyShardedDataParallel if framework == "fsdp1" else FullyShard
         whole: dict[str, type[Strategy]] = {"NO_SHARD": Replicated, "ZERO_1": Zero1}
-        return whole.get(name, sharded)(self.stages, self.layout, self.config)
+        made = sharded if is_in_units(self.config["parallel"]) else whole[name]
+        return made(self.stages, self.layout, self.config)
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the parameters in no named group."""
+        return self.rates[0]
 
     def set_rate(self, lr: float) -> None:
         """Sets the learning rate of the next step; the launcher sends the rates of the later steps."""
-        self._set_lr = lr
-        self.lr = lr
+        self._is_rate_set = True
+        self.rates = [lr] * len(self.rates)
         self.batches.forget()
 
     def step(self, is_last: bool) -> tuple[Json, Json | None]:
@@ -143,11 +154,11 @@ class Trainer:
         with self._span("data"):
             skipped = self.steps - self.optimizer_steps
             batches, rates = self.batches.step(self.micro_batches, accumulation, skipped)
-            if self._set_lr is not None:
-                rates, self._set_lr = [self._set_lr], None
-            self.lr = rates[0]
-            for i, group in enumerate(self.optimizer.param_groups):
-                group["lr"] = rates[min(i, len(rates) - 1)]
+            if not self._is_rate_set:
+                self.rates = rates
+            self._is_rate_set = False
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.rates[group["index"]]
         loss, scale = 0.0, scaler.factor / accumulation
         for i, batch in enumerate(batches):
             self.stages.draws.begin_batch(self.micro_batches + i)
@@ -163,7 +174,7 @@ class Trainer:
                 scaler.unscale(self.states.parameters.values())
             with self.ledger.purpose("norm"):
                 norm = self.strategy.clip(self.config["clipNorm"], self.stages)
-            norm, is_done = self.strategy.update(self.optimizer, norm)
+            norm, is_done = self._update(norm)
             self.clip_scale = clip_scale(norm, self.config["clipNorm"])
             if is_done:
                 self.optimizer_steps += 1
@@ -175,6 +186,12 @@ class Trainer:
             mean = self.mean(self.passes.shared(loss))
         tokens = sum(map(self.passes.count, batches)) * self.layout.data_ranks
         return {"loss": mean, "gradNorm": number(norm), "lr": self.lr, "skipped": not is_done, "tokens": tokens}
+
+    def _update(self, norm: float) -> tuple[float, bool]:
+        """Updates parameters as `Strategy.update` does, by the gradients of the previous step if the update is delayed."""
+        if self.delayed is None:
+            return self.strategy.update(self.optimizer, norm)
+        return self.delayed.update(lambda: self.strategy.update(self.optimizer, norm))
 
     def mean(self, value: float) -> float:
         """Returns the mean of a value over data-parallel ranks, in float32. Every rank must call this method."""
@@ -200,20 +217,26 @@ class Trainer:
     def trainer_state(self, given: Json) -> Json:
         """Returns the state that a checkpoint stores besides tensors; `given` is the launcher's part (data and schedule)."""
         counts = {"steps": self.steps, "microBatches": self.micro_batches, "optimizerSteps": self.optimizer_steps}
+        lrs = {"lrs": self.rates} if len(self.rates) > 1 else {}
         scaler, left_out = self.strategy.scaler.state(), self.expert_use.steps_left_out
-        return {**counts, "lr": self.lr, "scaler": scaler, "stepsLeftOut": left_out, **given}
+        return {**counts, "lr": self.lr, **lrs, "scaler": scaler, "stepsLeftOut": left_out, **given}
 
     def restore(self, state: Json) -> None:
         """Continues from a checkpoint's state; the tensors have already been loaded."""
         self.batches.forget()
         self.steps, self.micro_batches = int(state["steps"]), int(state["microBatches"])
-        self.optimizer_steps, self.lr = int(state["optimizerSteps"]), float(state["lr"])
-        self._set_lr = None
+        self.optimizer_steps = int(state["optimizerSteps"])
+        self.rates = [float(rate) for rate in state.get("lrs") or [state["lr"]]]
+        self._is_rate_set = False
         if state.get("scaler") is not None:
             self.strategy.scaler.restore(state["scaler"])
         left_out = {name: int(count) for name, count in (state.get("stepsLeftOut") or {}).items()}
-        self.expert_use.steps_left_out = left_out
-        self.states.set_steps(self.optimizer_steps, left_out)
+        self.expert_use.restore(left_out)
+        applied = self.optimizer_steps
+        if self.delayed is not None:
+            self.delayed.restore(applied)
+            applied = max(0, applied - 1)
+        self.states.set_steps(applied, left_out)
 
     def take_from(self, old: "Trainer") -> None:
         """
@@ -228,6 +251,9 @@ class Trainer:
         for own, other in zip(self.stages.buffers.values(), old.stages.buffers.values(), strict=True):
             own.copy_(other)
         self.restore(old.trainer_state({}))
+        self.expert_use.take_from(old.expert_use)
+        if self.delayed is not None and old.delayed is not None:
+            self.delayed.take_from(old.delayed)
 
     def dispose(self) -> None:
         """Drops the batches that were requested ahead; the tensors are freed with this object."""

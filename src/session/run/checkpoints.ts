@@ -162,9 +162,9 @@ export async function loadRun(
     const work = { kind: 'load', run, folder: path, parametersOnly } as const;
     const ranks = await calls.on<LoadResult>(history.phase.world, work, { progress: line.showOf });
     const step = ranks[0]?.steps ?? null;
-    const { lr, schedule = null } = ranks[0] ?? {};
+    const { lrs, schedule = null } = ranks[0] ?? {};
     if (step !== null) history.resume(step, ranks[0]?.evaluations, schedule?.steps);
-    if (lr !== undefined) parts.torch?.restore(lr, schedule);
+    if (lrs !== undefined) parts.torch?.restore(lrs, schedule);
     calls.saved(path);
     const bytesRead = ranks.reduce((sum, rank) => sum + rank.bytesRead, 0);
     const seconds = now() - start;

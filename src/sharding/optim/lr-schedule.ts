@@ -57,7 +57,12 @@ export class LRSchedule {
 
   /** The first group's rate of step n, from 1. */
   lrAt(n: number): number {
-    return this.#rate(n - 1, this.#bases[0] ?? 0);
+    return this.lrsAt(n)[0] ?? 0;
+  }
+
+  /** The rates of step n, from 1, by group. */
+  lrsAt(n: number): number[] {
+    return this.#bases.map((base) => this.#rate(n - 1, base));
   }
 
   /** Returns the rates of the next step, by group. Source: torch's LRScheduler.get_last_lr. */

@@ -1,0 +1,48 @@
+"""The delayed update: each step applies the gradients of the previous step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .states import PENDING, States
+
+
+class DelayedUpdate:
+    """
+    Gives the optimizer the gradients of the previous step. The first step changes nothing. The waiting gradients are a state of
+    the optimizer, so checkpoints contain them. Source: as src/sharding/optim/create-optimizer.ts; ZeRO-Offload (Ren et al. 2021),
+    section 5.2.
+    """
+
+    def __init__(self, states: States) -> None:
+        self._states = states
+        # The parameters that this rank's optimizer updates.
+        self._updated = [name for name in states.parameters if name not in states.stages.frozen and states.is_updated_here(name)]
+        # The parameters with a waiting gradient. A parameter that had no gradient has none, and the next update leaves it out.
+        self._waiting: set[str] = set()
+
+    def update(self, run: Callable[[], tuple[float, bool]]) -> tuple[float, bool]:
+        """
+        Runs an update while parameters have the gradients of the previous step. Their own gradients then wait for the next step,
+        unless the update was not done, because they overflowed. Returns the result of `run`.
+        """
+        parameters = {name: self._states.parameters[name] for name in self._updated}
+        own = {name: parameter.grad for name, parameter in parameters.items()}
+        for name, parameter in parameters.items():
+            parameter.grad = self._states.optimizer_states(name)[PENDING] if name in self._waiting else None
+        norm, is_done = run()
+        for name, grad in own.items():
+            parameters[name].grad = grad
+            if is_done and grad is not None:
+                self._states.optimizer_states(name)[PENDING] = grad
+        if is_done:
+            self._waiting = {name for name, grad in own.items() if grad is not None}
+        return norm, is_done
+
+    def restore(self, steps: int) -> None:
+        """Continues from states that were loaded after `steps` steps."""
+        self._waiting = set(self._updated) if steps > 0 else set()
+
+    def take_from(self, old: DelayedUpdate) -> None:
+        """Continues another run of the same ranks, whose states this run has taken over."""
+        self._waiting = set(old._waiting)
