@@ -17,7 +17,7 @@ const RANKS = /^\[rank(?:s? [\d, and-]+ of \d+| \d+(?:\/\d+)?)\] /;
 /** The place in the cells that a failed call adds behind its message. */
 const PLACE = / \((?:cell \d+|[\w.]+(?:\(\)[\w.]*)?)(?:, line \d+)?\)$/;
 /** The name of a setting, a function or a file, before what is wrong with it. */
-const SUBJECT = /^([^:]{1,200}): (.+)$/;
+const SUBJECT = /^(.{1,200}?): (.+)$/;
 /** The beginning of an error of JavaScript that a rank's code threw. */
 const FOREIGN = /^\w*Error: /;
 const CHINESE = /\p{Script=Han}/u;
@@ -44,7 +44,7 @@ export function inChinese(message: string, name: string): string | undefined {
     const isSentence = line.length <= MOST_LINE && !FOREIGN.test(line);
     const translated = isSentence ? translation(line, false, 0) : undefined;
     if (translated === undefined) break;
-    lines.push(translated);
+    lines.push(translated.text);
   }
   const meaning = lines.length > 0 ? lines.join('\n') : meaningOf(name);
   return meaning === undefined ? undefined : `${ranks}${meaning}${place}`;
@@ -64,26 +64,35 @@ function meaningOf(name: string): string | undefined {
   return ownValue<string>(codes, code);
 }
 
-/** Translates a line by the pattern that describes most of it; undefined if no pattern does. */
-function translation(line: string, whole: boolean, depth: number): string | undefined {
+/** A line in Chinese, and the number of characters of the pattern that describes it. */
+interface Translation {
+  readonly text: string;
+  readonly size: number;
+}
+
+/** Translates a line, or what follows the subject of the line, by the pattern that describes most of it. */
+function translation(line: string, whole: boolean, depth: number): Translation | undefined {
+  const direct = byPattern(line, whole, depth);
+  const [, subject, rest] = (depth < MOST_DEPTH ? SUBJECT.exec(line) : null) ?? [];
+  if (subject === undefined || rest === undefined) return direct;
+  const predicate = translation(rest, whole, depth + 1);
+  if (predicate === undefined || (direct !== undefined && direct.size > predicate.size)) return direct;
+  return { text: `${subject}：${predicate.text}`, size: predicate.size };
+}
+
+function byPattern(line: string, whole: boolean, depth: number): Translation | undefined {
   for (const pattern of patterns) {
     const values = valuesOf(pattern, line, whole);
-    const translated =
-      values &&
-      filled(
-        pattern.chinese,
-        values.map((value) => phrase(value, depth + 1)),
-      );
-    if (translated !== undefined && CHINESE.test(translated)) return translated;
+    if (values === undefined) continue;
+    const shown = values.map((value) => phrase(value, depth + 1));
+    const text = filled(pattern.chinese, shown);
+    if (CHINESE.test(text)) return { text, size: pattern.size };
   }
-  const [, subject, rest] = SUBJECT.exec(line) ?? [];
-  if (subject === undefined || rest === undefined || depth > MOST_DEPTH) return undefined;
-  const predicate = translation(rest, whole, depth + 1);
-  return predicate === undefined ? undefined : `${subject}：${predicate}`;
+  return undefined;
 }
 
 /** Returns a value in Chinese if it is a phrase of the tables, and otherwise the value. */
 function phrase(value: string, depth: number): string {
   const isPhrase = depth <= MOST_DEPTH && value.length <= MOST_LINE && /\p{Ll} ?\P{Lu}/u.test(value);
-  return (isPhrase ? translation(value, true, depth) : undefined) ?? value;
+  return (isPhrase ? translation(value, true, depth)?.text : undefined) ?? value;
 }

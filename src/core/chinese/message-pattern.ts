@@ -40,14 +40,21 @@ export function valuesOf({ texts }: MessagePattern, line: string, whole: boolean
   let at = first.length;
   if (last === undefined) return isEnd(line, at, whole) ? [] : undefined;
   const values: string[] = [];
-  for (const text of rest) {
-    const next = line.indexOf(text, at);
+  for (const [i, text] of rest.entries()) {
+    const next = text === '' ? endOfJoined(line, at, rest[i + 1] ?? last) : line.indexOf(text, at);
     if (next < 0) return undefined;
     values.push(line.slice(at, next));
     at = next + text.length;
   }
   const end = endOf(line, last, at, whole);
   return end === undefined ? undefined : [...values, line.slice(at, end)];
+}
+
+/** Returns where the first of two joined values ends: the second one begins with '; ', or is empty. */
+function endOfJoined(line: string, at: number, following: string): number {
+  const end = following === '' ? line.length : line.indexOf(following, at);
+  const next = line.indexOf('; ', at + 1);
+  return next >= 0 && next < end ? next : end;
 }
 
 /** Returns where a pattern's last text begins in the line, from `start` on. */

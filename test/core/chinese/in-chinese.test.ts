@@ -20,9 +20,12 @@ test('SHARDLAB_LANG decides whether errors are shown in Chinese, and otherwise t
 test('a pattern finds the values of its holes', () => {
   assert.deepEqual(valuesIn('tp ({0}) must divide {1} heads', 'tp (3) must divide 32 heads'), ['3', '32']);
   assert.deepEqual(valuesIn('{0} is not {1}.', 'a.b is not c. Give d.'), ['a.b', 'c']);
-  assert.deepEqual(valuesIn('{0} ended{1}{2}', 'rank 1 ended; it said: boo'), [
+  const ended = (line: string): string[] | undefined => valuesIn('{0} ended{1}{2}; launch again', line);
+  assert.deepEqual(ended('rank 1 ended; launch again'), ['rank 1', '', '']);
+  assert.deepEqual(ended('rank 1 ended; full; launch again'), ['rank 1', '; full', '']);
+  assert.deepEqual(ended('rank 1 ended; full; it said: boo; launch again'), [
     'rank 1',
-    '',
+    '; full',
     '; it said: boo',
   ]);
   assert.equal(valuesIn('{0} is not {1}.', 'a is not c.d'), undefined);

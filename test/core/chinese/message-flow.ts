@@ -71,6 +71,8 @@ export class Flow {
       if (ts.isPropertyAssignment(node) && ts.isIdentifier(node.name)) {
         this.#assignments.set(node.name.text, [...(this.#assignments.get(node.name.text) ?? []), node]);
         if (MESSAGE_KEYS.includes(node.name.text)) sinks.push({ text: node.initializer, code: '' });
+        if (node.name.text === 'conflict')
+          for (const text of this.#returnsOf(node.initializer)) sinks.push({ text, code: 'CONFIG' });
       }
       if (ts.isShorthandPropertyAssignment(node) && MESSAGE_KEYS.includes(node.name.text))
         shorthands.push(node);
@@ -78,7 +80,8 @@ export class Flow {
     };
     for (const file of this.#files) visit(file);
     for (const { text, code } of sinks) this.#sink(text, code);
-    for (const { name } of shorthands) for (const argument of this.#givenFor(name)) this.#sink(argument, '');
+    for (const { name } of shorthands)
+      for (const text of [...this.#initialOf(name), ...this.#givenFor(name)]) this.#sink(text, '');
     const inOrder = (patterns: Map<string, MessagePattern>): MessagePattern[] =>
       [...patterns.values()].sort((a, b) => a.file.localeCompare(b.file) || a.line - b.line);
     for (const [pattern, { file }] of this.#phrases)
@@ -86,10 +89,27 @@ export class Flow {
     return { sentences: inOrder(this.#sentences), phrases: inOrder(this.#phrases), unknown: this.#unknown };
   }
 
+  /** What a function, or a name of a function, returns. */
+  #returnsOf(value: ts.Expression): ts.Expression[] {
+    if (ts.isArrowFunction(value)) return returnsOf(value);
+    const declaration = ts.isIdentifier(value) ? functionOf(this.#symbol(value)?.valueDeclaration) : null;
+    return declaration === null ? [] : returnsOf(declaration);
+  }
+
+  /** The value of a constant that a shorthand property names. */
+  #initialOf(name: ts.Identifier): ts.Expression[] {
+    const declaration = this.#symbol(name)?.valueDeclaration;
+    const isConst = declaration !== undefined && ts.isVariableDeclaration(declaration);
+    return isConst && declaration.initializer !== undefined && hasText(declaration.initializer)
+      ? [declaration.initializer]
+      : [];
+  }
+
   /** Adds the sentences that an expression can be. */
   #sink(expression: ts.Expression, code: string): void {
     if (this.#seen.has(expression)) return;
     this.#seen.add(expression);
+    if (expression.kind === ts.SyntaxKind.NullKeyword) return;
     for (const text of this.#texts(expression, new Map(), 0)) {
       const [only] = text.pieces;
       if (text.pieces.every((piece) => typeof piece !== 'string' || !/\p{L}{2}/u.test(piece))) {
@@ -132,10 +152,7 @@ export class Flow {
   #givenFor(expression: ts.Expression): ts.Expression[] {
     if (ts.isPropertyAccessExpression(expression)) return this.#assignedTo(expression);
     if (!ts.isIdentifier(expression)) return [];
-    const symbol = ts.isShorthandPropertyAssignment(expression.parent)
-      ? this.#checker.getShorthandAssignmentValueSymbol(expression.parent)
-      : this.#symbol(expression);
-    const declaration = symbol?.valueDeclaration;
+    const declaration = this.#symbol(expression)?.valueDeclaration;
     if (declaration === undefined || !ts.isParameter(declaration)) return [];
     const owner = declaration.parent;
     const index = owner.parameters.indexOf(declaration);
@@ -152,7 +169,8 @@ export class Flow {
     const name = access.name.text;
     return (this.#assignments.get(name) ?? []).flatMap(({ parent, initializer }) => {
       if (!hasText(initializer)) return [];
-      const property = this.#checker.getContextualType(parent)?.getProperty(name);
+      const type = this.#checker.getContextualType(parent);
+      const property = type && this.#checker.getNonNullableType(type).getProperty(name);
       const isSame = property?.declarations?.some((declaration) => declarations.includes(declaration));
       return isSame === true ? [initializer] : [];
     });
@@ -243,8 +261,9 @@ export class Flow {
       const [first] = ts.isArrayLiteralExpression(list) ? list.elements : [];
       const isLines =
         separator !== undefined && ts.isStringLiteralLike(separator) && separator.text.startsWith('\n');
-      if (first === undefined || ts.isSpreadElement(first) || !isLines) return null;
-      return this.#texts(first, bindings, depth + 1).map((text) => ({ ...text, closed: true }));
+      const line = first ?? mappedBy(list);
+      if (line === undefined || ts.isSpreadElement(line) || !isLines) return null;
+      return this.#texts(line, bindings, depth + 1).map((text) => ({ ...text, closed: true }));
     }
     const declaration = this.#symbol(callee)?.valueDeclaration;
     const body = functionOf(declaration);
@@ -280,7 +299,9 @@ export class Flow {
   }
 
   #symbol(node: ts.Node): ts.Symbol | undefined {
-    const symbol = this.#checker.getSymbolAtLocation(ts.isPropertyAccessExpression(node) ? node.name : node);
+    const symbol = ts.isShorthandPropertyAssignment(node.parent)
+      ? this.#checker.getShorthandAssignmentValueSymbol(node.parent)
+      : this.#checker.getSymbolAtLocation(ts.isPropertyAccessExpression(node) ? node.name : node);
     if (symbol === undefined) return undefined;
     return (symbol.flags & ts.SymbolFlags.Alias) === 0 ? symbol : this.#checker.getAliasedSymbol(symbol);
   }
@@ -296,9 +317,22 @@ export class Flow {
   }
 }
 
+/** What an arrow function makes of each element, for list.map(function). */
+function mappedBy(list: ts.Expression): ts.Expression | undefined {
+  const isMap =
+    ts.isCallExpression(list) &&
+    ts.isPropertyAccessExpression(list.expression) &&
+    list.expression.name.text === 'map';
+  const [mapped] = isMap ? list.arguments : [];
+  return mapped !== undefined && ts.isArrowFunction(mapped) && !ts.isBlock(mapped.body)
+    ? mapped.body
+    : undefined;
+}
+
 /** Whether an expression is made of strings in place, so that its text can be read. */
 function hasText(node: ts.Expression): boolean {
   if (ts.isConditionalExpression(node)) return hasText(node.whenTrue) || hasText(node.whenFalse);
+  if (ts.isCallExpression(node)) return ts.isIdentifier(node.expression);
   return ts.isStringLiteralLike(node) || ts.isTemplateExpression(node) || ts.isBinaryExpression(node);
 }
 
@@ -320,6 +354,9 @@ function sinkOf(
 ): { readonly text: ts.Expression; readonly code: string } | null {
   const callee = node.expression;
   const [first, second] = node.arguments ?? [];
+  // What is wrong with a line of another program's file.
+  const isWrongLine = ts.isIdentifier(callee) && callee.text === 'effectOf' && first?.getText() === "'error'";
+  if (isWrongLine && second !== undefined) return { text: second, code: 'CONFIG' };
   if (!ts.isNewExpression(node) || !ts.isIdentifier(callee)) return null;
   if (callee.text === 'ShardlabError' && second !== undefined)
     return { text: second, code: first !== undefined && ts.isStringLiteralLike(first) ? first.text : '' };
