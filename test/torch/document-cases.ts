@@ -58,7 +58,7 @@ export const DOCUMENT_CASES: readonly DocumentCase[] = [
     smaller: WAN,
     ranks: 2,
     framework: 'fsdp1',
-    missing: ['parallel.unitStrategies', 'optimizer.delayedUpdate'],
+    missing: [],
     bound: HALF_BOUND,
   },
   {
@@ -69,7 +69,7 @@ export const DOCUMENT_CASES: readonly DocumentCase[] = [
     smaller: WAN,
     ranks: 2,
     framework: 'fsdp2',
-    missing: ['parallel.communicationDataType'],
+    missing: [],
     bound: HALF_BOUND,
   },
   {
@@ -82,7 +82,7 @@ export const DOCUMENT_CASES: readonly DocumentCase[] = [
     smaller: { ...SMALLER, model: LLAMA },
     ranks: 2,
     framework: 'fsdp1',
-    missing: ['mixedPrecision'],
+    missing: [],
     bound: HALF_BOUND,
   },
   {
@@ -92,7 +92,7 @@ export const DOCUMENT_CASES: readonly DocumentCase[] = [
     smaller: ONE_EXPERT,
     ranks: 2,
     framework: 'deepspeed',
-    missing: ['offload.optimizer', 'offload.parameters'],
+    missing: [],
     bound: FLOAT32_BOUND,
   },
   {
@@ -102,7 +102,7 @@ export const DOCUMENT_CASES: readonly DocumentCase[] = [
     smaller: ONE_EXPERT,
     ranks: 2,
     framework: 'deepspeed',
-    missing: ['offload.optimizer', 'mixedPrecision'],
+    missing: [],
     bound: HALF_BOUND,
   },
   {
@@ -122,7 +122,7 @@ export const DOCUMENT_CASES: readonly DocumentCase[] = [
     smaller: { ...SMALLER, model: LLAMA, batch: 1 },
     ranks: 2,
     framework: 'fsdp2',
-    missing: ['mixedPrecision'],
+    missing: [],
     bound: HALF_BOUND,
   },
 ];
