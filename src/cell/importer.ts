@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import { isAbsolute, join, resolve as resolvePath } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { constants, Script } from 'node:vm';
-import { findInstallation, ownName, readRegularFile, ShardlabError } from '../core';
+import { findInstallation, installAdvice, ownName, readRegularFile, ShardlabError } from '../core';
 import { showTensorValues } from './mime';
 import { enableTypescriptFiles, isTypescript, TYPESCRIPT_EXTENSIONS } from './typescript-files';
 
@@ -156,7 +156,9 @@ function isMissing(error: unknown, specifier: string): boolean {
 
 function missing(specifier: string, baseDir: string, cause: unknown): ShardlabError {
   const local = /^\.{0,2}\//.test(specifier);
-  const advice = local ? 'check the path; it is relative to the notebook' : `run: npm install ${specifier}`;
+  const advice = local
+    ? 'check the path; it is relative to the notebook'
+    : `run: ${installAdvice().npmPackage(specifier)}`;
   return new ShardlabError('IO', `cannot find ${specifier} from ${baseDir}; ${advice}`, { cause });
 }
 

@@ -44,7 +44,7 @@ export {
 } from './events';
 export { globalSlot } from './global-slot';
 export { IGNORED_LABEL } from './ignored-label';
-export { findInstallation, ownName } from './installation';
+export { findInstallation, installAdvice, ownName } from './installation';
 export { endOfString, parseJson } from './json-text';
 export { firstNames, listed } from './listed';
 export { createSender, receiveAll, type Sender } from './message-loops';

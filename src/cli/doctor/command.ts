@@ -6,11 +6,11 @@ import { delimiter, isAbsolute, join, resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import { DOCUMENTS, type DocumentName, environmentOf, type Probe, type StatedPart } from '../../claims';
 import { nearest } from '../../config';
-import { ConfigError, formatBytes } from '../../core';
+import { ConfigError, formatBytes, installAdvice } from '../../core';
 import { sitePackages } from '../../launch';
 import { wrapped } from '../../programs';
 import { INSTALLATION, jupyterFolders, kernelspecFolder, readKernelspec } from '../install/kernelspec-folder';
-import { describePython, jupyterPython, type PythonEnvironment } from '../install/python';
+import { describePython, JUPYTER_PACKAGES, jupyterPython, type PythonEnvironment } from '../install/python';
 import type { Io, Output, Perform } from '../io';
 import { type CalibrateOptions, calibrate } from './calibrate';
 import {
@@ -115,7 +115,7 @@ function checkPackages(environment: PythonEnvironment | undefined, command: stri
       name,
       status: 'note',
       found: `${command} does not run`,
-      advice: 'install Python 3, then npm start',
+      advice: `install Python 3, then ${installAdvice().pythonPackages(JUPYTER_PACKAGES)}`,
     };
   }
   const { python, version, packages } = environment;
@@ -128,7 +128,7 @@ function checkPackages(environment: PythonEnvironment | undefined, command: stri
     name,
     status: 'note',
     found: `${finding}; without ${absent.join(', ')}`,
-    advice: 'npm start makes an environment with these packages',
+    advice: `for an environment with these packages: ${installAdvice().pythonPackages(JUPYTER_PACKAGES)}`,
     facts: { python, version, packages },
   };
 }
@@ -142,7 +142,12 @@ function checkKernelspec(env: NodeJS.ProcessEnv, prefix: string | undefined): Ch
   });
   const [first] = installed;
   if (first === undefined) {
-    return { name, status: 'note', found: 'not installed', advice: 'npm start, or shardlab install --user' };
+    return {
+      name,
+      status: 'note',
+      found: 'not installed',
+      advice: installAdvice().command('install --user'),
+    };
   }
   const missing = first.argv.slice(0, 2).filter((path) => isAbsolute(path) && !existsSync(path));
   if (missing.length > 0) {
@@ -151,7 +156,7 @@ function checkKernelspec(env: NodeJS.ProcessEnv, prefix: string | undefined): Ch
       name,
       status: 'bad',
       found: finding,
-      advice: 'shardlab install --user in the clone that you use',
+      advice: `in the installation that you use: ${installAdvice().command('install --user')}`,
     };
   }
   const finding = installed.map(({ folder }) => folder).join(', ');

@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process';
+import { installAdvice } from '../../core';
 import { readTorch, TESTED_TORCH, TORCH_PROBE, type TorchFound, torchPython } from '../../torch';
 import type { Check } from './checks';
 
@@ -22,7 +23,7 @@ interface Looked {
 }
 
 const name = 'engine torch';
-const COMMAND = 'npx shardlab engine torch';
+const COMMAND = installAdvice().command('engine torch');
 
 /** Checks the Python of engine 'torch' and its PyTorch. One import of torch also shows CUDA, NCCL and GPUs. */
 export async function checkTorch(

@@ -3,7 +3,7 @@ import { dirname, join, resolve } from 'node:path';
 import type { Command } from 'commander';
 import { Progress, type ProgressPlace } from '../../cell';
 import { nearest, WHOLE_SETTINGS } from '../../config';
-import { type Bytes, ConfigError, formatBytes, makeFolder, ShardlabError } from '../../core';
+import { type Bytes, ConfigError, formatBytes, installAdvice, makeFolder, ShardlabError } from '../../core';
 import { sitePackages } from '../../launch';
 import {
   completeMark,
@@ -206,7 +206,7 @@ async function ensureTorch(
   stopIfAsked(work);
   if (typeof versionsOrFailure === 'string') {
     throw new SetUpError(`${environment} does not work after the installation: ${versionsOrFailure}`, [
-      `delete ${environment} and run \`npx shardlab engine torch\` again`,
+      `delete ${environment} and run \`${installAdvice().command('engine torch')}\` again`,
     ]);
   }
   const answer = asAnswer(work, versionsOrFailure);
@@ -301,7 +301,7 @@ async function usablePythons(namedPython: string | undefined, { env, cwd }: Io):
   throw new SetUpError(`No Python ${least} or newer was found on the PATH; torch needs one.`, [
     'Debian, Ubuntu: sudo apt-get install python3 python3-venv',
     'macOS: brew install python',
-    'or name one: npx shardlab engine torch --python /path/to/python',
+    `or name one: ${installAdvice().command('engine torch --python /path/to/python')}`,
   ]);
 }
 
@@ -352,7 +352,7 @@ function stopIfAsked({ signal, environment }: Work): void {
   if (!signal.aborted) return;
   throw new ShardlabError(
     'INTERRUPTED',
-    `stopped; ${environment} is not complete, so ranks do not use it; \`npx shardlab engine torch\` continues the installation`,
+    `stopped; ${environment} is not complete, so ranks do not use it; \`${installAdvice().command('engine torch')}\` continues the installation`,
   );
 }
 

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Command } from 'commander';
-import { ConfigError, ShardlabError } from '../../core';
+import { ConfigError, installAdvice, ShardlabError } from '../../core';
 import { type Io, orFail, type Perform } from '../io';
 import {
   INSTALLATION,
@@ -69,7 +69,7 @@ function checkBuilt(): void {
   if (existsSync(KERNEL)) return;
   throw new ShardlabError(
     'IO',
-    `the kernel is not built (${KERNEL} is missing); run \`npm run build\` in ${INSTALLATION}`,
+    `the kernel is not built (${KERNEL} is missing) in ${INSTALLATION}; run: ${installAdvice().again}`,
   );
 }
 

@@ -1,17 +1,8 @@
-import {
-  copyFileSync,
-  existsSync,
-  readdirSync,
-  readFileSync,
-  realpathSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
+import { copyFileSync, readdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import { KERNEL_NAME, type KernelSpec, kernelSpec } from '../../cell';
-import { makeFolder } from '../../core';
-import { READ_ONLY_MARK } from '../../core/code-cache/generated-folder';
+import { installAdvice, makeFolder } from '../../core';
 
 /** The folder of this installation's package.json. */
 export const INSTALLATION = resolve(__dirname, '..', '..', '..', '..');
@@ -25,7 +16,7 @@ const RESOURCE_DIR = '{resource_dir}';
 const LOGOS = join(__dirname, 'logos');
 
 /** Whether this installation is the one of a Python wheel, which has its own kernelspec. */
-export const IS_WHEEL = existsSync(join(INSTALLATION, 'build', READ_ONLY_MARK));
+const IS_WHEEL = installAdvice().by === 'pip';
 
 /** Returns the folder of our kernelspec in one of Jupyter's data folders. */
 export function kernelspecFolder(jupyterData: string): string {

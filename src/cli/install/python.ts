@@ -3,6 +3,9 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { INSTALLATION } from './kernelspec-folder';
 
+/** What a Python needs for notebooks with figures, as pip takes it. */
+export const JUPYTER_PACKAGES = "jupyterlab 'plotly>=6,<8' 'numpy>=2' nbconvert";
+
 /** A Python, its version and its packages. */
 export interface PythonEnvironment {
   readonly python: string;

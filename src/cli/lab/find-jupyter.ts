@@ -1,5 +1,6 @@
 import { accessSync, constants, existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { installAdvice } from '../../core';
 import {
   INSTALLATION,
   isOurs,
@@ -8,13 +9,10 @@ import {
   userJupyterFolder,
   writeKernelspec,
 } from '../install/kernelspec-folder';
-import { describePython, jupyterPython, type PythonEnvironment } from '../install/python';
+import { describePython, JUPYTER_PACKAGES, jupyterPython, type PythonEnvironment } from '../install/python';
 import { pythonsOnPath } from '../install/pythons-on-path';
 import { SetUpError } from '../install/set-up-error';
 import type { JupyterPlace } from './execute';
-
-/** What a Python needs for notebooks with figures, as pip writes it. */
-const REQUIREMENTS = "jupyterlab 'plotly>=6,<8' 'numpy>=2' nbconvert";
 
 interface FoundJupyter extends JupyterPlace {
   /** The folder of the kernelspec, if it was written for this run. */
@@ -56,7 +54,7 @@ async function completePython(env: NodeJS.ProcessEnv): Promise<PythonEnvironment
   if (named) {
     const reason = first === undefined ? 'does not run' : `lacks ${lacks(first).join(', ')}`;
     throw new SetUpError(`${named} (SHARDLAB_PYTHON) ${reason}.`, [
-      `${named} -m pip install ${REQUIREMENTS}`,
+      `${named} -m pip install ${JUPYTER_PACKAGES}`,
     ]);
   }
   for (const path of pythonsOnPath(env)) {
@@ -64,8 +62,8 @@ async function completePython(env: NodeJS.ProcessEnv): Promise<PythonEnvironment
     if (python !== undefined && lacks(python).length === 0) return python;
   }
   throw new SetUpError('No Python on the PATH has JupyterLab, plotly, numpy and nbconvert.', [
-    `python3 -m venv .venv && . .venv/bin/activate && pip install ${REQUIREMENTS}`,
-    'or name a Python that has them: SHARDLAB_PYTHON=/path/to/python shardlab lab',
+    `python3 -m venv .venv && . .venv/bin/activate && pip install ${JUPYTER_PACKAGES}`,
+    `or name a Python that has them: SHARDLAB_PYTHON=/path/to/python ${installAdvice().command('lab')}`,
   ]);
 }
 

@@ -19,6 +19,7 @@ import {
   ConfigError,
   formatBytes,
   formatSeconds,
+  installAdvice,
   median,
   type Seconds,
   type Shown,
@@ -225,7 +226,7 @@ async function measureHere(probe: LoadProbe): Promise<HereMeasurements> {
     if ((await job.status()).rows.some(({ blas }) => blas === 'none')) {
       throw new ConfigError(
         'predictions: the ranks found no BLAS library, but dry runs assume one. Install numpy, which contains OpenBLAS ' +
-          '(npm start does), or see shardlab doctor',
+          `(${installAdvice().pythonPackages('numpy')}), or see shardlab doctor`,
       );
     }
     const kernels = [];

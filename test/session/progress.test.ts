@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { registerDisplay } from '../../../src/cell/display';
-import { createProgress, createRunSummary } from '../../../src/session/run/progress';
-import type { StepResult } from '../../../src/training';
+import { registerDisplay } from '../../src/cell/display';
+import { createProgress, createRunSummary } from '../../src/session/run/progress';
+import type { StepResult } from '../../src/training';
 
 /** Steps of 100 tokens, of which the first takes ten times as long. */
 const results = [1, 0.1, 0.1, 0.11, 0.12, 0.09].map(
