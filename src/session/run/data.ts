@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import {
+  conversationFiles,
   isNames,
   isVideoModel,
   modelShape,
@@ -54,7 +55,7 @@ export class JobData {
     return prepared;
   }
 
-  /** Prepares a config's data and counts the rows of an epoch; undefined if the data are not instructions. Throws: CONFIG, IO. */
+  /** Prepares a config's data and counts the rows of an epoch; undefined if the data are no conversations. Throws: CONFIG, IO. */
   async countRows(input: TrainConfigInput, world: number): Promise<RowCounts | undefined> {
     const prepared = await this.prepare(parseTrainConfig(input), world);
     if (prepared?.kind !== 'instructions') return undefined;
@@ -77,8 +78,8 @@ export class JobData {
     if (data === null) return null;
     const own = { ...data, tokenizer: data.tokenizer ?? this.#tokenizerOfModel(config) };
     const shape = modelShape(config);
-    // A row of instructions has as many tokens as the model's sequence.
-    return data.instructions === undefined || !('seq' in shape) ? own : { ...own, seq: shape.seq };
+    // A row of a conversation has as many tokens as the model's sequence.
+    return conversationFiles(data) === undefined || !('seq' in shape) ? own : { ...own, seq: shape.seq };
   }
 
   /** Returns the model's folder, if it has a tokenizer. */
@@ -108,7 +109,7 @@ export class JobData {
    */
   #keyOf(data: OwnData, seed: number): string {
     const { format, validation, tokenizer } = data;
-    const path = data.instructions ?? data.path;
+    const path = conversationFiles(data) ?? data.path;
     if (path === undefined) return randomUUID();
     const { baseDir } = this.#options;
     const paths = [path, isNames(validation) ? validation : []].flat();

@@ -39,7 +39,7 @@ export function createProgress(options: ProgressOptions) {
   const sink = isWithinProgress() ? undefined : currentDisplay();
   const display = replacingDisplay(sink, 'shardlab-run');
   const newest: StepResult[] = [];
-  const state: State = { ...options, start: now(), losses: [], newest, timed: newest };
+  const state: State = { ...options, start: now(), losses: [], margins: [], newest, timed: newest };
   let numSkipped = 0;
   let whole: Timed = { tokens: 0, seconds: 0 };
   let drawnAt = -Infinity;
@@ -48,6 +48,7 @@ export function createProgress(options: ProgressOptions) {
     show(last: StepResult): void {
       if (sink === undefined) return;
       state.losses.push(last.loss);
+      if (last.rewards !== undefined) state.margins.push(last.rewards.margin);
       numSkipped += Number(last.skipped);
       newest.push(last);
       if (newest.length > NUM_SPEED) newest.shift();
@@ -106,6 +107,8 @@ export class ProgressPlaces {
 interface State extends ProgressOptions {
   readonly start: Seconds;
   readonly losses: number[];
+  /** The margins of pairs, step by step; empty unless the training is DPO. */
+  readonly margins: number[];
   /** Results of the newest steps. */
   readonly newest: readonly StepResult[];
   /** The steps whose speed is shown. */
@@ -146,17 +149,22 @@ function progressText(state: State): string {
   const { losses, numSteps, newest, timed } = state;
   const [loss, seconds] = [losses.at(-1) ?? Number.NaN, newest.at(-1)?.seconds ?? Number.NaN];
   const of = numSteps === null ? '' : `/${firstStepOf(state) + numSteps - 1}`;
+  const { rewards } = newest.at(-1) ?? {};
+  const ofPairs =
+    rewards === undefined
+      ? ''
+      : `margin ${rewards.margin.toFixed(4)}  accuracy ${rewards.accuracy.toFixed(2)}  `;
   return (
-    `step ${firstStepOf(state) + losses.length - 1}${of}  loss ${loss.toFixed(4)}  ` +
+    `step ${firstStepOf(state) + losses.length - 1}${of}  loss ${loss.toFixed(4)}  ${ofPairs}` +
     `${speedText(timed)}  ${(seconds * 1e3).toFixed(1)} ms`
   );
 }
 
 function curveOf(state: State): Figure {
-  const { losses, numSteps, timed, hasOwnLoss } = state;
+  const { losses, margins, numSteps, timed, hasOwnLoss } = state;
   const firstStep = firstStepOf(state);
   const evaluations = state.evaluations().filter(({ step }) => step >= firstStep);
-  const series = [{ name: '', losses, firstStep, hasOwnLoss, evaluations }];
+  const series = [{ name: '', losses, margins, firstStep, hasOwnLoss, evaluations }];
   const steps = firstStep + (numSteps ?? losses.length) - 1;
   return runFigures.loss(series, { speed: speedText(timed), steps });
 }
