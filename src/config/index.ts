@@ -134,14 +134,7 @@ export {
   WHOLE_SETTINGS,
 } from './setting-table';
 export type { CommHookConfig, CommHookInput, PowerSGDConfig, TopKConfig } from './settings/comm-hook';
-export {
-  conversationFiles,
-  type DataFormat,
-  isNames,
-  type NumberArray,
-  type OwnData,
-  ownData,
-} from './settings/data';
+export { type DataFormat, isNames, type NumberArray, type OwnData, ownData } from './settings/data';
 export type { DpoConfig } from './settings/dpo';
 export { isGathered } from './settings/gathering';
 export { type LoraConfig, loraSchema } from './settings/lora';

@@ -1,12 +1,14 @@
 import { STRATEGIES, type TrainConfig } from '../config';
 import type * as tf from '../core/tf';
 import { undone } from '../engine';
-import { buildModel, loadState, Module, withoutAdapters } from '../nn';
-import { type ParallelModel, parallelize } from '../sharding';
-import type { TrainerOptions } from './trainer-options';
+import { buildModel, loadState, Module, type StateDict, withoutAdapters } from '../nn';
+import { type ParallelModel, parallelize, type RankContext } from '../sharding';
 
 /** The parts of a trainer that a reference model needs; `group` has all ranks. */
-export type ReferenceContext = Pick<TrainerOptions, 'engine' | 'group' | 'observer' | 'initialState'>;
+export interface ReferenceContext extends RankContext {
+  /** Initial parameters by name; default: values from the config's seed. */
+  readonly initialState?: StateDict | undefined;
+}
 
 /** A model with the values that the trained model had before the first step. It has no gradients and no optimizer states. */
 export interface ReferenceModel {

@@ -201,11 +201,6 @@ export function withoutUseOfData(config: Read): string | null {
   return `${given} has no effect with a dit, which trains on videos; write 'moving-shapes' or 'synthetic'`;
 }
 
-/** Returns the files of conversations: of instructions, or of preferences; undefined if the data are none. */
-export function conversationFiles({ instructions, preferences }: OwnData): OwnData['path'] {
-  return instructions ?? preferences;
-}
-
 /** Finds settings of the data that contradict each other or the model. */
 export function dataConflicts(config: Read): readonly ConfigIssue[] {
   const { kind } = modelShape(config);
@@ -224,7 +219,7 @@ export function dataConflicts(config: Read): readonly ConfigIssue[] {
       `${found}; give one of path: './texts', instructions: './chats.jsonl', preferences: './pairs.jsonl', tokens: an array of token ids, or x and y as arrays`,
     );
   }
-  const hasConversations = conversationFiles(data) !== undefined;
+  const hasConversations = (instructions ?? preferences) !== undefined;
   const wrong = hasConversations ? withInstructions(data, config) : withoutInstructions(data);
   if (wrong !== null) return issue(wrong.message, wrong.key);
   if (y !== undefined && x === undefined) return issue('needs x, the inputs of the same rows', 'y');

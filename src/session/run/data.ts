@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import {
-  conversationFiles,
   isNames,
   isVideoModel,
   modelShape,
@@ -79,7 +78,7 @@ export class JobData {
     const own = { ...data, tokenizer: data.tokenizer ?? this.#tokenizerOfModel(config) };
     const shape = modelShape(config);
     // A row of a conversation has as many tokens as the model's sequence.
-    return conversationFiles(data) === undefined || !('seq' in shape) ? own : { ...own, seq: shape.seq };
+    return (data.instructions ?? data.preferences) === undefined || !('seq' in shape) ? own : { ...own, seq: shape.seq };
   }
 
   /** Returns the model's folder, if it has a tokenizer. */
@@ -109,7 +108,7 @@ export class JobData {
    */
   #keyOf(data: OwnData, seed: number): string {
     const { format, validation, tokenizer } = data;
-    const path = conversationFiles(data) ?? data.path;
+    const path = data.instructions ?? data.preferences ?? data.path;
     if (path === undefined) return randomUUID();
     const { baseDir } = this.#options;
     const paths = [path, isNames(validation) ? validation : []].flat();

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { closeSync, openSync, readFileSync, readSync, statSync } from 'node:fs';
 import { basename, relative, sep } from 'node:path';
-import { conversationFiles, isNames, type OwnData } from '../../../config';
+import { isNames, type OwnData } from '../../../config';
 import { type Bytes, ConfigError, isWhole, ShardlabError } from '../../../core';
 import { type FoundFiles, findFiles } from '../files/find-files';
 import { type ImageSize, imageSizeOf } from '../files/image';
@@ -47,7 +47,8 @@ export async function prepareData(data: OwnData, options: PrepareOptions): Promi
 async function prepare(data: OwnData, options: PrepareOptions): Promise<PreparedData> {
   const { baseDir, seed, fileFor, progress } = options;
   if (data.tokens !== undefined) return prepareGivenTokens(data, options);
-  const paths = conversationFiles(data) ?? data.path;
+  const conversations = data.instructions ?? data.preferences;
+  const paths = conversations ?? data.path;
   if (paths === undefined) return prepareArrays(data, options);
   const files = findFiles({ paths, format: data.format, baseDir });
   const { validation } = data;
@@ -63,7 +64,7 @@ async function prepare(data: OwnData, options: PrepareOptions): Promise<Prepared
     progress(name, done, total);
   };
   const parts: PrepareParts = { name, files, validationFiles, baseDir, seed, fileFor, read };
-  if (conversationFiles(data) !== undefined) return prepareInstructions(data, parts);
+  if (conversations !== undefined) return prepareInstructions(data, parts);
   if (files.format === 'images') return prepareImages(data, parts);
   return data.x === undefined ? prepareTokens(data, parts) : prepareColumns(data, parts);
 }
