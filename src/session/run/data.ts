@@ -78,7 +78,9 @@ export class JobData {
     const own = { ...data, tokenizer: data.tokenizer ?? this.#tokenizerOfModel(config) };
     const shape = modelShape(config);
     // A row of a conversation has as many tokens as the model's sequence.
-    return (data.instructions ?? data.preferences) === undefined || !('seq' in shape) ? own : { ...own, seq: shape.seq };
+    return (data.instructions ?? data.preferences) === undefined || !('seq' in shape)
+      ? own
+      : { ...own, seq: shape.seq };
   }
 
   /** Returns the model's folder, if it has a tokenizer. */
