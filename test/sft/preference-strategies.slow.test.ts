@@ -66,7 +66,7 @@ test('a training that continues from a checkpoint is equal, bit by bit, and its 
   );
 });
 
-test('the ledger counts the copy under the modules that begin with reference, without gradients, and a counted plan has the same bytes', async (context) => {
+test('the ledger counts the copy under the modules that begin with reference, without gradients, and run.loss draws the margins', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   const run = await job.train({ ...BASE, batch: 1, parallel: { strategy: 'FULL_SHARD' } });
   await run.step(3);
