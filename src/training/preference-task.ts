@@ -32,7 +32,11 @@ export function preferenceTask(model: Module, parts: PreferenceParts): Task<Toke
     ...tokenTask(engine, model, batches),
     prepare({ tensors }) {
       const [ids, labels] = tensors as [tf.Tensor, tf.Tensor]; // tokenTask makes two tensors
-      known = tf.tidy(() => answerLogProbs(reference.logits(ids), labels).dataSync<'float32'>());
+      known = tf.tidy(() => {
+        const logProbs = answerLogProbs(reference.logits(ids), labels);
+        // Ranks of a dry run have no values.
+        return engine.hasValues ? logProbs.dataSync<'float32'>() : new Float32Array(logProbs.size);
+      });
     },
     lossOf({ tensors }, seen) {
       const [ids, labels] = tensors as [tf.Tensor, tf.Tensor]; // tokenTask makes two tensors

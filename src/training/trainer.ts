@@ -325,7 +325,8 @@ function meansOverRanks(engine: Engine, group: ProcessGroup, values: number[]): 
   );
   try {
     group.allReduce(tensor, 'avg', { cause: 'loss' }).wait();
-    return Array.from(tensor.dataSync());
+    // Ranks of a dry run can read a single value only.
+    return values.length === 1 || engine.hasValues ? Array.from(tensor.dataSync()) : values;
   } finally {
     tensor.dispose();
   }
