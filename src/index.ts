@@ -87,7 +87,7 @@ export type {
   TriedSetting,
 } from './session';
 export { compare, launch, lookup, plan, plot, readConfig, recommend } from './session';
-export type { FileBatch, StepResult } from './training';
+export type { FileBatch, Rewards, StepResult } from './training';
 
 /** How far the planner's answers can be trusted, apart from any one plan. */
 export const planner = { ...plannerChecks, reproduce } as const;

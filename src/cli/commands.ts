@@ -52,7 +52,8 @@ export const COMMANDS: readonly ListedCommand[] = [
   {
     name: 'sft',
     args: '[arguments...]',
-    description: 'trains on conversations, with the arguments of swift sft (LoRA or full)',
+    description:
+      'trains on conversations, with the arguments of swift sft (LoRA or full) or swift rlhf (DPO)',
     load: async () => (await import('./sft/command.js')).declareSft,
   },
   {

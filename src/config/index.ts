@@ -135,6 +135,7 @@ export {
 } from './setting-table';
 export type { CommHookConfig, CommHookInput, PowerSGDConfig, TopKConfig } from './settings/comm-hook';
 export { type DataFormat, isNames, type NumberArray, type OwnData, ownData } from './settings/data';
+export type { DpoConfig } from './settings/dpo';
 export { isGathered } from './settings/gathering';
 export { type LoraConfig, loraSchema } from './settings/lora';
 export { type ActivationCheckpointingConfig, type OffloadConfig, RECOMPUTED } from './settings/memory';

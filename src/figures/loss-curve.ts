@@ -1,10 +1,10 @@
 import { createFigure, type Figure, type Title } from './figure';
 import { counted, quoted } from './format';
-import { stepAxis, titled } from './grammar/axes';
+import { paddedRange, stepAxis, titled } from './grammar/axes';
 import { bold, nameLines, safe, soft, widestLabel } from './grammar/ink';
-import { endLabels, keyDot, line, lineColor, note, ruleX } from './grammar/marks';
+import { endLabels, keyDot, line, lineColor, note, ruleX, ruleY } from './grammar/marks';
 import { LINE_COLORS, NEUTRAL } from './grammar/palette';
-import { plot } from './grammar/plot';
+import { type Panel, plot } from './grammar/plot';
 import type { Annotation, ScatterTrace } from './grammar/plotly';
 import { createTable } from './table';
 
@@ -12,6 +12,8 @@ import { createTable } from './table';
 export interface LossSeries {
   readonly name: string;
   readonly losses: readonly number[];
+  /** The margins of the same steps' pairs of answers (DPO), which a second panel draws. */
+  readonly margins?: readonly number[];
   /** The step of the first loss. Default 1. */
   readonly firstStep?: number;
   /**
@@ -52,15 +54,18 @@ const MARK = { width: 1, color: NEUTRAL, dash: 'dash' } as const;
 export function lossCurve(series: readonly LossSeries[], options: LossCurveOptions = {}): Figure {
   const { steps = 1, marks = [] } = options;
   const shown = series
-    .map(({ firstStep = 1, hasOwnLoss = false, unknown = NONE, evaluations = [], ...series }) => {
-      return {
-        ...series,
-        firstStep,
-        hasOwnLoss,
-        unknown,
-        evaluations: evaluations.filter(({ loss }) => Number.isFinite(loss)),
-      };
-    })
+    .map(
+      ({ firstStep = 1, hasOwnLoss = false, unknown = NONE, evaluations = [], margins = [], ...series }) => {
+        return {
+          ...series,
+          margins,
+          firstStep,
+          hasOwnLoss,
+          unknown,
+          evaluations: evaluations.filter(({ loss }) => Number.isFinite(loss)),
+        };
+      },
+    )
     .filter(({ losses }) => losses.some(Number.isFinite));
   const values = shown.flatMap(({ losses, evaluations }) => [
     ...losses.filter(Number.isFinite),
@@ -83,6 +88,9 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
   const labels = shown.map((series, i) => endLabel(series, i, right - VALUE_ROOM));
   const lineGap = 15 * Math.max(1, ...labels.map(({ text }) => text.split('<br>').length));
   const pixels = Math.max(LEAST_PIXELS, labels.length * lineGap);
+  const below = shown.some(({ margins }) => margins.length > 0) ? MARGIN_PIXELS : 0;
+  /** The share of the height that the margins' panel and the space above it have. */
+  const share = below / (pixels + below);
   const notes = hasValidation
     ? endLabels([...shown.map(trainLabel), ...shown.flatMap(validationLabel)], range, pixels, { xshift: 6 })
     : shown.length === 1
@@ -91,10 +99,13 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
   return createFigure({
     title: findingOf(series, shown),
     subtitle: subtitleOf(shown, options),
-    ...plot({ ...FRAME, right, pixels }, [
+    ...plot({ ...FRAME, right, pixels: pixels + below }, [
       {
-        x: stepAxis(firstStep, lastStep),
-        y: { range, ...titled('loss, mean over ranks') },
+        x:
+          below === 0
+            ? stepAxis(firstStep, lastStep)
+            : { ...stepAxis(firstStep, lastStep), title: { text: '' } },
+        y: { range, ...(below === 0 ? {} : { domain: [share, 1] }), ...titled('loss, mean over ranks') },
         data: [...shown.map(lossLine), ...(hasValidation ? shown.flatMap(validationPoints) : [])],
         annotations: [
           ...notes,
@@ -104,21 +115,27 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
         ],
         shapes: marks.map(({ step }) => ({ ...ruleX(step, [0, 1], MARK), yref: 'paper' })),
       },
+      ...(below === 0 ? [] : [marginPanel(shown, stepAxis(firstStep, lastStep), share)]),
     ]),
-    table: createTable(
-      shown.flatMap((series) => {
-        const validation = new Map(series.evaluations.map(({ step, loss }) => [step, loss]));
-        return series.losses.map((loss, i) => {
-          const step = i + series.firstStep;
-          const row = { run: series.name, step, loss };
-          return hasValidation ? { ...row, validation: validation.get(step) ?? null } : row;
-        });
-      }),
-    ),
+    table: tableOf(shown, hasValidation),
   });
 }
 
 type Shown = Required<LossSeries>;
+
+function tableOf(shown: readonly Shown[], hasValidation: boolean) {
+  return createTable(
+    shown.flatMap((series) => {
+      const validation = new Map(series.evaluations.map(({ step, loss }) => [step, loss]));
+      return series.losses.map((loss, i) => {
+        const step = i + series.firstStep;
+        const margin = series.margins[i];
+        const row = { run: series.name, step, loss, ...(margin === undefined ? {} : { margin }) };
+        return hasValidation ? { ...row, validation: validation.get(step) ?? null } : row;
+      });
+    }),
+  );
+}
 
 /** Returns the width, in pixels, of the labels at the lines' ends. */
 function rightMargin(shown: readonly Shown[]): number {
@@ -268,6 +285,29 @@ function validationPoints({ evaluations }: Shown): ScatterTrace[] {
       },
     ),
   ];
+}
+
+/** The height in pixels of the margins' panel, with the space above it; the panel has MARGIN_SHARE of it. */
+const MARGIN_PIXELS = 128;
+const MARGIN_SHARE = 0.7;
+
+/** Draws the margins of pairs below the losses, with a line at 0, where a pair's two answers have the same reward. */
+function marginPanel(shown: readonly Shown[], x: ReturnType<typeof stepAxis>, share: number): Panel {
+  const [low, high] = paddedRange([0, ...shown.flatMap(({ margins }) => margins)], 0.1);
+  return {
+    x,
+    y: { range: [low, high], domain: [0, share * MARGIN_SHARE], ...titled('margin of pairs') },
+    data: shown.map((series, i) => ({
+      ...lossLine({ ...series, losses: series.margins }, i),
+      showlegend: false,
+    })),
+    annotations: shown.flatMap(({ margins, firstStep }) => {
+      const last = margins.at(-1);
+      if (last === undefined) return [];
+      return [note(firstStep + margins.length - 1, last, bold(last.toFixed(4)), { xshift: 6 })];
+    }),
+    shapes: [ruleY(0, x.range, MARK)],
+  };
 }
 
 function trainLabel({ losses }: Shown) {

@@ -12,7 +12,7 @@ export { Dropout } from './layers/dropout';
 export { asModule, isLayer, type Layer } from './layers-model';
 export { affine, Linear, type LinearOptions } from './linear';
 export { loadState, type StateDict, type StateEntry } from './load-state';
-export { applyLoRA, loraOf, targetedLayers } from './lora';
+export { applyLoRA, loraOf, targetedLayers, withoutAdapters } from './lora';
 export { buildModel, chooseTrained } from './models/build-model';
 export type { Dit } from './models/dit';
 export { NUM_TIMESTEPS } from './models/dit-experts';

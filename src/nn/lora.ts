@@ -1,7 +1,7 @@
 import { issuesMessage, type LoraConfig, loraSchema, requirePlain, toIssues } from '../config';
 import { ConfigError, withGradients } from '../core';
 import * as tf from '../core/tf';
-import { untracked } from '../engine';
+import { type Engine, undone, untracked } from '../engine';
 import { constant, type FirstValues, uniform, type ValueSource } from './init';
 import { Dropout } from './layers/dropout';
 import { affine, Linear } from './linear';
@@ -80,6 +80,22 @@ export function loraOf(model: Module): LoraConfig | null {
   return null;
 }
 
+/** Runs `work` with a model whose layers compute only Wx + b, as if it had no adapters. Source: PEFT's disable_adapter. */
+export function withoutAdapters<T>(engine: Pick<Engine, 'onRecover'>, model: Module, work: () => T): T {
+  const matrices = model.modules().filter((module) => module instanceof LoraB);
+  const setOff = (isOff: boolean): void => {
+    for (const matrix of matrices) matrix.isOff = isOff;
+  };
+  return undone(
+    engine,
+    () => setOff(false),
+    () => {
+      setOff(true);
+      return work();
+    },
+  );
+}
+
 /** The names of an adapter's modules and of its magnitudes, as in PEFT. */
 const PARTS = ['lora_A', 'lora_B', 'lora_dropout'] as const;
 const MAGNITUDES = 'lora_magnitude_vector';
@@ -103,6 +119,8 @@ class LoraMatrix extends Module {
 /** The matrix B, whose output is multiplied by alpha / r. */
 class LoraB extends LoraMatrix {
   readonly config: LoraConfig;
+  /** Whether the layer computes as without its adapter. */
+  isOff = false;
 
   constructor(outputs: number, config: LoraConfig) {
     super(config.r, outputs, constant(0));
@@ -141,7 +159,7 @@ function adapt(layer: Layer, config: LoraConfig): void {
     const adapter = adapterOf(layer);
     const y = next(...inputs) as tf.Tensor;
     const [x] = inputs as [tf.Tensor]; // a linear layer's input
-    return adapter === null ? y : adaptedOf(layer, adapter, x, y);
+    return adapter === null || adapter.b.isOff ? y : adaptedOf(layer, adapter, x, y);
   });
 }
 

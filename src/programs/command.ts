@@ -84,10 +84,10 @@ export function launchOf(command: readonly Word[], file: string): Launch | null 
   if (name === 'srun' || name === 'mpirun' || name === 'mpiexec')
     return underScheduler(others, file, name === 'srun');
   const forms = commandForms();
-  const trainer = forms.find((form) => form.isLauncher !== true && beginsWith(words, form.words));
-  if (trainer !== undefined) return trainerLaunch(words.slice(trainer.words.length), trainer, file);
   const refusal = refusalOf(words);
   if (refusal !== null) return { sources: [refusedSource(words, refusal, file)], hasLauncher: false };
+  const trainer = forms.find((form) => form.isLauncher !== true && beginsWith(words, form.words));
+  if (trainer !== undefined) return trainerLaunch(words.slice(trainer.words.length), trainer, file);
   const launcher = forms.find((form) => form.isLauncher === true && beginsWith(words, form.words));
   if (launcher !== undefined) {
     const { dialect } = launcher;

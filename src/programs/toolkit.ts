@@ -78,6 +78,7 @@ export {
 } from './rows/models';
 export { clip, float, number, whole, wholeFromZero, wordOf, yes } from './rows/values';
 export { beginsWith } from './shell/program';
+export { preferenceKeys } from './trainers/swift-rlhf';
 export {
   DATA,
   fileKey,

@@ -48,7 +48,7 @@ export function planUnits(model: Module, parallel: ParallelConfig): PlannedUnit[
       .map((module) => plan(module, 'IGNORED'))
       .filter(({ parameters }) => parameters.length > 0),
     ...[...chosenModules(model, parallel, ignoredModules), model].map((module) =>
-      plan(module, strategyOf(module, parallel)),
+      plan(module, strategyOf(module, parallel, model)),
     ),
   ];
 }
@@ -71,8 +71,13 @@ function chosenModules(model: Module, parallel: ParallelConfig, ignoredModules: 
 }
 
 /** Returns the first unit strategy whose pattern matches the module; without one, the model's strategy. */
-function strategyOf(module: Module, { strategy, unitStrategies }: ParallelConfig): StrategyName {
-  return unitStrategies.find(({ modules }) => fitsPattern(module.path, modules))?.strategy ?? strategy;
+function strategyOf(
+  module: Module,
+  { strategy, unitStrategies }: ParallelConfig,
+  { path }: Module,
+): StrategyName {
+  const name = path === '' ? module.path : module.path.slice(path.length + 1);
+  return unitStrategies.find(({ modules }) => fitsPattern(name, modules))?.strategy ?? strategy;
 }
 
 const dividedExperts: WrapPolicy = (module, recurse, nonwrappedNumel) =>

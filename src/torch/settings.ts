@@ -57,6 +57,9 @@ const EXCEPTIONS: Readonly<Partial<Record<SettingPath, Exception>>> = {
     ),
   },
   frozen: { deepspeed: refused("not built with framework 'deepspeed'; use framework 'fsdp2'") },
+  dpo: refused(
+    "training on pairs is not built for PyTorch's ranks; train with engine 'wasm', or by TRL's DPOTrainer",
+  ),
   lora: { deepspeed: refused("not built with framework 'deepspeed'; use framework 'fsdp2'") },
 };
 

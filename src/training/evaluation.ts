@@ -4,7 +4,7 @@ import type { Engine } from '../engine';
 import type { ProcessGroup } from '../wire';
 import { gatherWords } from './checkpoint/state/agreement';
 import type { ModelPasses } from './passes';
-import type { OutputSeen, Task, TensorBatch } from './task';
+import { listOfRewards, type OutputSeen, type Rewards, rewardsIn, type Task, type TensorBatch } from './task';
 
 /** A function that long work calls after each part; its promise resolves when the rank has handled its messages. */
 export type ReportProgress = (done: number, total: number) => Promise<void>;
@@ -17,6 +17,8 @@ export interface EvaluationResult {
   readonly rows: number;
   /** The mean of each metric over all rows, by the metric's name. */
   readonly metrics: Readonly<Record<string, number>>;
+  /** The mean rewards of all pairs. Omitted unless the training is DPO. */
+  readonly rewards?: Rewards;
   /** Whether rows have no tokens, so that the loss has no perplexity. */
   readonly countedRows: boolean;
 }
@@ -44,7 +46,9 @@ export async function evaluateTask(
   }
   const { numBatches } = validation;
   let [rows, countedRows] = [0, false];
-  let sums = [0, ...Object.keys(metrics).map(() => 0)]; // the sum of the loss, then the sum of each metric
+  const numMetrics = Object.keys(metrics).length;
+  const numRewards = task.measured === undefined ? 0 : listOfRewards(task.measured()).length;
+  let sums = new Array<number>(1 + numMetrics + numRewards).fill(0); // of the loss, of each metric, of rewards
   let isLast = false;
   for (let index = 0; !isLast && (numBatches === null || index < numBatches); index++) {
     const { batch, counted } = validation.batch(group.rank, index);
@@ -60,7 +64,8 @@ export async function evaluateTask(
       }
       rows += counted;
       const [loss = Number.NaN, ...means] = valuesOf(passes, batch, metrics);
-      const values = [loss * (batch.factor ?? 1), ...means];
+      const rewards = task.measured === undefined ? [] : listOfRewards(task.measured());
+      const values = [loss * (batch.factor ?? 1), ...means, ...rewards];
       // A rank that has no row left still runs a batch, because other ranks need its collectives.
       if (counted > 0) sums = sums.map((sum, i) => sum + (values[i] ?? Number.NaN) * counted);
     } finally {
@@ -79,7 +84,11 @@ export async function evaluateTask(
   const total = (part: number): number => all.reduce((a, b, i) => (i % width === part ? a + b : a), 0);
   const mean = (part: number): number => total(part) / total(0);
   const means = Object.keys(metrics).map((name, i) => [name, mean(i + 2)] as const);
-  return { loss: mean(1), rows: total(0), metrics: Object.fromEntries(means), countedRows };
+  const rewards = Array.from({ length: numRewards }, (_, i) => mean(i + 2 + numMetrics));
+  return {
+    ...{ loss: mean(1), rows: total(0), metrics: Object.fromEntries(means), countedRows },
+    ...(numRewards > 0 && { rewards: rewardsIn(rewards) }),
+  };
 }
 
 /** Returns the loss of a batch, then each metric. */

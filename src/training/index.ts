@@ -49,6 +49,7 @@ export { type ProfileOptions, profileSteps, type TimedStep, timeSteps } from './
 export { type FileBatch, fileBatch, type OwnParts } from './own-task';
 export { limitsOf, type Sampling } from './sampling';
 export type { RankRows, StepResult } from './step-result';
+export type { Rewards } from './task';
 export { createTrainer, type Trainer } from './trainer';
 export type { TrainerOptions } from './trainer-options';
 export { type DataMark, dataMark, type TrainerState } from './trainer-state';

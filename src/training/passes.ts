@@ -35,13 +35,20 @@ export interface ModelPasses extends Pick<ParallelModel, 'accumulate' | 'abandon
 export function wholePasses(
   engine: Engine,
   model: Module,
-  task: Pick<Task, 'lossOf'>,
+  task: Pick<Task, 'lossOf' | 'prepare' | 'abandon'>,
   { accumulate, abandon, dispose }: ParallelModel,
 ): ModelPasses {
   return {
-    ...{ accumulate, abandon, dispose, trained: model },
+    ...{ accumulate, dispose, trained: model },
+    abandon() {
+      abandon();
+      task.abandon?.();
+    },
     run(batch, { scale }, watch) {
-      const pass = watch.sum('forward', () => gradients(engine, () => task.lossOf(batch)));
+      const pass = watch.sum('forward', () => {
+        task.prepare?.(batch);
+        return gradients(engine, () => task.lossOf(batch));
+      });
       try {
         const loss = pass.loss.dataSync()[0] ?? Number.NaN;
         watch.sum('backward', () => pass.backward(scale));
@@ -51,7 +58,10 @@ export function wholePasses(
       }
     },
     shared: (value) => value,
-    lossOf: (batch, seen) => tf.tidy(() => task.lossOf(batch, seen).dataSync()[0] ?? Number.NaN),
+    lossOf(batch, seen) {
+      task.prepare?.(batch);
+      return tf.tidy(() => task.lossOf(batch, seen).dataSync()[0] ?? Number.NaN);
+    },
     outputOf: (input) => model.apply(input),
     train: (mode) => void model.train(mode),
   };

@@ -1,6 +1,7 @@
 import type { Seconds } from '../core';
 import type { ExpertLoad } from '../nn';
 import type { ExpertLoads } from '../sharding';
+import type { Rewards } from './task';
 
 /** The main thread's time in each part of a step. */
 export interface StepSpans {
@@ -40,6 +41,8 @@ export interface StepResult {
   readonly experts?: Readonly<Record<string, ExpertLoad>>;
   /** By layer, the number of rows that each rank's experts computed, for ranks with that layer. Omitted without experts. */
   readonly rankRows?: Readonly<Record<string, readonly RankRows[]>>;
+  /** The mean rewards of the step's pairs. Omitted unless the training is DPO. */
+  readonly rewards?: Rewards;
   readonly seconds: Seconds;
   readonly spans: StepSpans;
 }

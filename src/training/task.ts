@@ -16,6 +16,35 @@ export interface TensorBatch {
   readonly factor?: number | undefined;
 }
 
+/**
+ * The mean rewards of a batch of pairs: a reward is beta times the difference of the model's and the reference model's log-probability
+ * of an answer. Source: TRL's rewards/chosen, rewards/rejected, rewards/margins and rewards/accuracies.
+ */
+export interface Rewards {
+  /** Chosen minus rejected. */
+  readonly margin: number;
+  /** The share of pairs whose chosen answer has the larger reward. */
+  readonly accuracy: number;
+  readonly chosen: number;
+  readonly rejected: number;
+}
+
+/** Returns rewards as a list, in the order that `rewardsIn` reads. */
+export function listOfRewards({ margin, accuracy, chosen, rejected }: Rewards): number[] {
+  return [margin, accuracy, chosen, rejected];
+}
+
+/** Returns the rewards in a list of `listOfRewards`. */
+export function rewardsIn([margin = 0, accuracy = 0, chosen = 0, rejected = 0]: readonly number[]): Rewards {
+  return { margin, accuracy, chosen, rejected };
+}
+
+/** Returns `sum` with `weight` times `rewards` added to it. */
+export function sumOfRewards(sum: Rewards | undefined, rewards: Rewards, weight: number): Rewards {
+  const before = sum === undefined ? [] : listOfRewards(sum);
+  return rewardsIn(listOfRewards(rewards).map((value, i) => (before[i] ?? 0) + value * weight));
+}
+
 /** A training task: a model, its data and its loss. */
 export interface Task<B extends TensorBatch = TensorBatch> {
   readonly model: Module;
@@ -28,6 +57,12 @@ export interface Task<B extends TensorBatch = TensorBatch> {
    * `seen` gets the model's output and the batch. Throws: CONFIG if `seen` is given and the model returns only its loss.
    */
   lossOf(batch: B, seen?: OutputSeen): tf.Tensor;
+  /** Called before each forward of a batch, and not recorded; for what the loss needs besides the model's output. */
+  prepare?(batch: B): void;
+  /** Returns what the last call of `lossOf` measured besides the loss; omitted if the task measures nothing else. */
+  measured?(): Rewards;
+  /** Frees what an interrupted forward outside of the model left. */
+  abandon?(): void;
   /** Called when the passes of a batch have ended. */
   end?(): void;
   /** How the stages of a pipeline use a batch. Omitted if the model cannot be cut into stages. */

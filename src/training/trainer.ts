@@ -31,7 +31,7 @@ import { pipelinePasses } from './pipeline-passes';
 import { type Sampling, sampleFrom } from './sampling';
 import { loadsOf, type StepResult } from './step-result';
 import { Stopwatch, stepSpansOf } from './stopwatch';
-import type { Task, TensorBatch } from './task';
+import { listOfRewards, type Rewards, rewardsIn, sumOfRewards, type Task, type TensorBatch } from './task';
 import type { TrainerOptions, TrainerParts } from './trainer-options';
 import { dataMark, type TrainerState, warnOfOtherData } from './trainer-state';
 import { type SampledVideos, sampleVideos, type VideoSampling } from './video-sampling';
@@ -62,7 +62,10 @@ export function createTrainer(trainerOptions: TrainerOptions): Trainer {
 }
 
 /** The result of one or more passes: the mean loss, and the number of tokens or rows. */
-type Done = Required<Pick<TensorBatch, 'count' | 'countedRows'>> & { readonly loss: number };
+type Done = Required<Pick<TensorBatch, 'count' | 'countedRows'>> & {
+  readonly loss: number;
+  readonly rewards: Rewards | undefined;
+};
 
 /** Trains a config's model on one rank; all ranks of the group step together. */
 export class Trainer {
@@ -124,13 +127,12 @@ export class Trainer {
       const passes = this.#amongRanks(() => this.#accumulated(watch));
       const update = watch.span('optimizer', () => this.#update());
       const loads = balanceExperts(this.model, this.replicas);
-      const loss = watch.span('loss', () =>
-        meanOverRanks(this.#options.engine, this.#options.group, this.#passes.shared(passes.loss, 'loss')),
-      );
+      const { loss, rewards } = watch.span('loss', () => this.#meanOverRanks(passes));
       const tokens = passes.count * this.#options.group.size;
       return {
         ...{ ...update, loss, tokens },
         ...(passes.countedRows ? { countedRows: true } : {}),
+        ...(rewards && { rewards }),
         ...(this.#countsRows ? loadsOf(loads, this.#options.allRanks.rank) : {}),
       };
     });
@@ -261,16 +263,29 @@ export class Trainer {
     const { accumulation } = this.config;
     const scale = (this.#scaler?.scale ?? 1) / accumulation;
     let [loss, count, countedRows] = [0, 0, false];
+    let rewards: Rewards | undefined;
     for (let micro = 0; micro < accumulation; micro++) {
       const index = this.#microBatches + micro;
       const isLast = micro === accumulation - 1;
       const run = () => this.#pass(watch, index, { scale, isLast });
       const done = isLast ? run() : this.#passes.accumulate(run);
       loss += done.loss / accumulation;
+      rewards = done.rewards && sumOfRewards(rewards, done.rewards, 1 / accumulation);
       count += done.count;
       countedRows ||= done.countedRows;
     }
-    return { loss, count, countedRows };
+    return { loss, count, countedRows, rewards };
+  }
+
+  /** Returns the means over all ranks of the loss and, for pairs, of the rewards. */
+  #meanOverRanks({ loss, rewards }: Done): Pick<Done, 'loss' | 'rewards'> {
+    const { engine, group } = this.#options;
+    const values = [
+      this.#passes.shared(loss, 'loss'),
+      ...(rewards === undefined ? [] : listOfRewards(rewards)),
+    ];
+    const [mean = Number.NaN, ...others] = meansOverRanks(engine, group, values);
+    return { loss: mean, rewards: rewards && rewardsIn(others) };
   }
 
   /** Runs forward and backward of one batch; adds to existing gradients. `index` counts from 0 over the whole run. */
@@ -281,7 +296,8 @@ export class Trainer {
     try {
       const { factor = 1 } = batch;
       const loss = factor * this.#passes.run(batch, { ...use, scale: use.scale * factor }, watch);
-      return { loss, count: batch.count, countedRows: batch.countedRows ?? false };
+      const rewards = this.#task.measured?.();
+      return { loss, count: batch.count, countedRows: batch.countedRows ?? false, rewards };
     } finally {
       tf.dispose([...batch.tensors]);
       this.#task.end?.();
@@ -302,12 +318,15 @@ export class Trainer {
   }
 }
 
-/** Returns the mean of all ranks' numbers, in float32. Every rank must call this function. */
-function meanOverRanks(engine: Engine, group: ProcessGroup, value: number): number {
-  const tensor = engine.tagged({ cause: 'comm', module: '' }, () => tf.tensor([value], [1], 'float32'));
+/** Returns the means of all ranks' numbers, in float32. Every rank must call this function, with equally many numbers. */
+function meansOverRanks(engine: Engine, group: ProcessGroup, values: number[]): readonly number[] {
+  const tensor = engine.tagged({ cause: 'comm', module: '' }, () =>
+    tf.tensor(values, [values.length], 'float32'),
+  );
   try {
     group.allReduce(tensor, 'avg', { cause: 'loss' }).wait();
-    return tensor.dataSync()[0] ?? Number.NaN;
+    // Ranks of a dry run can read a single value only.
+    return values.length === 1 || engine.hasValues ? Array.from(tensor.dataSync()) : values;
   } finally {
     tensor.dispose();
   }

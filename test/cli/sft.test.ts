@@ -89,8 +89,8 @@ test('each way of training, serving or loading that is not built here has one li
   );
   for (const [args, message] of [
     [
-      '--rlhf_type dpo',
-      /DPO, KTO .* are not trained here; swift rlhf or TRL's DPOTrainer continue from the exported folder last/,
+      '--rlhf_type kto',
+      /kto is not trained here, only dpo; swift rlhf or TRL's trainers continue from the exported folder last/,
     ],
     ['--reward_model x', /reward models are not trained here/],
     ['--use_vllm true', /vllm serve output\/last-merged loads the exported folder/],

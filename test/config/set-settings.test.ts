@@ -62,8 +62,9 @@ test('every setting of the table can be set', () => {
     data: 'moving-shapes',
     textEncoder: { model: 't5-tiny' },
   });
+  const pairs = parseTrainConfig({ dpo: {}, data: { preferences: 'a.jsonl' } });
   for (const { path } of SETTING_ROWS) {
-    const usual = path.startsWith('textEncoder') ? videos : language;
+    const usual = path.startsWith('textEncoder') ? videos : path.startsWith('dpo') ? pairs : language;
     const value = path
       .split('.')
       .reduce<unknown>(

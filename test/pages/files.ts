@@ -68,6 +68,12 @@ export function writeChats(folder: string, ...names: readonly string[]): void {
   for (const name of names) writeFileSync(join(folder, name), records);
 }
 
+/** Writes 40 pairs of answers. */
+export function writePairs(folder: string, name: string): void {
+  const record = '{"prompt": "To be?", "chosen": "Or not to be.", "rejected": "Yes."}\n';
+  writeFileSync(join(folder, name), record.repeat(40));
+}
+
 /** Writes the folder `my-llama`: a small Llama in the format of transformers, with a tokenizer. */
 export function writeLlama(folder: string): void {
   const [from, to] = [testData('pretrained', 'llama'), join(folder, 'my-llama')];

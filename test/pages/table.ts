@@ -8,6 +8,7 @@ import {
   writeBlock,
   writeChats,
   writeLlama,
+  writePairs,
   writeSettings,
   writeTexts,
 } from './files';
@@ -106,6 +107,12 @@ const optimizer = optim.adamW(DDP(model));`,
   'docs/how-to/own-loop.md': { before: { 'const model = nn.gpt': [JOB] } },
   'docs/how-to/own-model.md': { files: (folder) => writeTexts(folder, 'my.txt') },
   'docs/how-to/read-settings.md': { files: writeSettings },
+  'docs/how-to/dpo.md': {
+    files: (folder) => {
+      writeLlama(folder);
+      writePairs(folder, 'pairs.jsonl');
+    },
+  },
   'docs/how-to/sft.md': {
     files: (folder) => {
       writeLlama(folder);

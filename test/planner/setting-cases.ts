@@ -87,6 +87,7 @@ export const OTHERS: Readonly<Record<string, readonly (readonly [value: unknown,
   schedule: [[{ maxSteps: 100 }], [{ kind: 'wsd' }]],
   frozen: [[['blocks.0']]],
   lora: [[{}], [{ targets: ['qkv'] }]],
+  dpo: [[{}, { dpo: { beta: 0.2 }, data: { preferences: './pairs.jsonl' } }]],
 };
 
 /** Settings of models, with a model that has them. */

@@ -123,3 +123,27 @@ test("swift's command is its file too, and swift rlhf is refused in one line", (
   );
   assert.deepEqual(rlhf.config, {});
 });
+
+test('swift rlhf and trl dpo train on pairs, and other kinds and losses are refused', () => {
+  const asked =
+    'swift rlhf --rlhf_type dpo --model tiny --dataset pairs.jsonl --beta 0.3 --label_smoothing 0.1';
+  const { config } = readConfig(asked);
+  assert.deepEqual(config.dpo, { beta: 0.3, labelSmoothing: 0.1 });
+  assert.deepEqual(config.data, { preferences: 'pairs.jsonl' });
+  assert.deepEqual(readConfig('swift rlhf --model tiny --dataset pairs.jsonl').config.dpo, { beta: 0.1 });
+  const trl = readConfig('trl dpo --model_name_or_path gpt2 --dataset_name pairs.jsonl').config;
+  assert.deepEqual(
+    [trl.dpo, trl.data, trl.optimizer?.lr],
+    [{ beta: 0.1 }, { preferences: 'pairs.jsonl' }, 1e-6],
+  );
+  for (const [line, key] of [
+    [`${asked} --rpo_alpha 1`, '--rpo_alpha'],
+    [`${asked} --ref_model other`, '--ref_model'],
+    [`${asked} --loss_type ipo`, '--loss_type'],
+    ['swift rlhf --rlhf_type kto --model tiny', 'swift rlhf'],
+    ['swift rlhf --rlhf_type=rm --model tiny', 'swift rlhf'],
+    ['megatron rlhf --rlhf_type dpo', 'megatron rlhf'],
+    ['trl kto --model_name_or_path gpt2', 'trl kto'],
+  ] as const)
+    assert.equal(effects(readConfig(line))[key], 'refused', line);
+});

@@ -11,7 +11,7 @@ const WIDER: Readonly<Record<string, number>> = {
   config: 177,
   engine: 61,
   wire: 32,
-  nn: 61,
+  nn: 62,
   sharding: 69,
   training: 52,
   ledger: 28,
@@ -69,7 +69,7 @@ test('each name that a door exports is imported by another flat, the kernel, a p
   assert.deepEqual(idle, []);
 });
 
-test('the second door of programs, for programs of src/extras, exports only names that these import, and at most 83 values', () => {
+test('the second door of programs, for programs of src/extras, exports only names that these import, and at most 84 values', () => {
   const { values, types } = doorNames(sources.get('src/programs/toolkit.ts') ?? '');
   const extras = [...sources].filter(([path]) => path.startsWith('src/extras/'));
   const used = new Set(extras.flatMap(([, text]) => text.match(/[\w$]+/g) ?? []));
@@ -77,7 +77,7 @@ test('the second door of programs, for programs of src/extras, exports only name
     [...values, ...types].filter((name) => !used.has(name)),
     [],
   );
-  assert.ok(values.length > 0 && values.length <= 83, `${values.length} values`);
+  assert.ok(values.length > 0 && values.length <= 84, `${values.length} values`);
 });
 
 test('each flat has a README of at most ten lines of text', () => {

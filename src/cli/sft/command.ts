@@ -367,8 +367,9 @@ export function configOf({ values, others, ranks, cwd, note }: SftSettings): Tra
     model,
     // The schedule depends on the number of steps, so `withSteps` sets it.
     schedule: null,
+    dpo: dpoOf(values),
     data: {
-      instructions: dataset,
+      ...(values.rlhf_type === undefined ? { instructions: dataset } : { preferences: dataset }),
       tokenizer: values.tokenizer,
       chatTemplate: values.template,
       system: values.system,
@@ -381,6 +382,18 @@ export function configOf({ values, others, ranks, cwd, note }: SftSettings): Tra
   const rows = parsed.batch * dataRanksOf(parsed, ranks);
   const accumulation = values.gradient_accumulation_steps ?? Math.max(1, Math.ceil(ROWS_PER_STEP / rows));
   return { ...config, accumulation };
+}
+
+/** Returns the setting of a training on pairs; null without --rlhf_type. Throws: CONFIG for its arguments without it. */
+function dpoOf({
+  rlhf_type: kind,
+  beta,
+  label_smoothing: labelSmoothing,
+}: SftValues): TrainConfigInput['dpo'] {
+  if (kind !== undefined)
+    return { ...(beta !== undefined && { beta }), ...(labelSmoothing !== undefined && { labelSmoothing }) };
+  if (beta === undefined && labelSmoothing === undefined) return null;
+  throw new ConfigError('sft: --beta and --label_smoothing are for pairs of answers; add --rlhf_type dpo');
 }
 
 /** Returns the number of steps: the value of --max_steps, or the steps of all epochs if an epoch has `rows` rows. */

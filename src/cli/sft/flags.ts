@@ -34,6 +34,16 @@ const paths = (value: unknown, cwd: string): string[] =>
 const path = (value: unknown, cwd: string): string => resolve(cwd, String(value));
 const whole = (value: unknown): number => wholeOf(value);
 
+/** Throws: CONFIG for a kind of training other than DPO. */
+function rlhfType(value: unknown): 'dpo' {
+  if (String(value) === 'dpo') return 'dpo';
+  throw new ConfigError(
+    `${String(value)} is not trained here, only dpo; swift rlhf or TRL's trainers continue ${FURTHER}`,
+  );
+}
+
+const FURTHER = 'from the exported folder last (or last-merged)';
+
 /** The arguments that the command reads, with the names and defaults of ms-swift 4.6. */
 export const FLAGS = {
   model: flag(
@@ -49,6 +59,9 @@ export const FLAGS = {
   dataset: flag('<files…>', 'conversations: JSON lines, a JSON list or CSV', paths),
   val_dataset: flag('<files…>', 'conversations that are never trained on', paths),
   split_dataset_ratio: flag('<share>', 'share of --dataset for validation (default 0)', numberOf),
+  rlhf_type: flag('<dpo>', 'trains on pairs of answers (DPO), as swift rlhf does', rlhfType),
+  beta: flag('<n>', 'with --rlhf_type dpo: how strongly the reference model holds (default 0.1)', numberOf),
+  label_smoothing: flag('<share>', 'with --rlhf_type dpo: share of interchanged pairs (default 0)', numberOf),
   template: flag(
     '<file>',
     "a chat template of Jinja, or chatml (default: the tokenizer's)",
@@ -111,11 +124,8 @@ const READ_ELSEWHERE: readonly (readonly [string, string])[] = [
   ['deepspeed <name>', 'zero1, zero2 or zero3; to shard by FSDP2 instead, write --fsdp fsdp2'],
 ];
 
-const FURTHER = 'from the exported folder last (or last-merged)';
-
 /** What the user does with the result in other programs. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
-  rlhf_type: `DPO, KTO and other preferences are not trained here; swift rlhf or TRL's DPOTrainer continue ${FURTHER}`,
   reward_model: `reward models are not trained here; swift rlhf --rlhf_type rm or TRL's RewardTrainer continue ${FURTHER}`,
   use_vllm: 'vLLM is not built in; vllm serve output/last-merged loads the exported folder',
   infer_backend:
@@ -163,10 +173,15 @@ export function readFlags(
   return { values: values as SftValues, others }; // the row of `FLAGS` has read its value
 }
 
+/** Arguments of swift rlhf for other losses and reference models. */
+const PAIRS_ONLY = new Set(['rpo_alpha', 'ref_model', 'ref_adapters', 'loss_weights', 'ld_alpha']);
+
 function requireKnown({ path: [name = ''], key, value }: LocatedKey): void {
   if (name === '(argument)')
     throw new ConfigError(`sft: ${String(value)} is no argument; write --dataset ${String(value)}`);
   if (Object.hasOwn(SWIFT.keys, name) || Object.hasOwn(ELSEWHERE, name)) return;
+  if (PAIRS_ONLY.has(name))
+    throw new ConfigError(`sft: ${key} is not built here; DPO has --beta and --label_smoothing only`);
   const near = nearest(name, [...Object.keys(FLAGS), ...Object.keys(SWIFT.keys)]);
   const question = near === undefined ? 'shardlab sft --help lists them' : `did you mean --${near}?`;
   throw new ConfigError(`sft: there is no argument ${key}; ${question}`);

@@ -60,16 +60,23 @@ export const DATA = {
       'query and response. Only the tokens of answers count in the loss (sft.md)',
     form: "'./chats.jsonl', or ['a.jsonl', 'b.json']",
   },
+  preferences: {
+    schema: z.union([path, z.array(path).min(1)]).optional(),
+    says:
+      'pairs of a chosen and a rejected answer to the same messages, in place of path, for dpo: a file, a folder, or a list of them. Records ' +
+      'have prompt, chosen and rejected, or messages and rejected_response (dpo.md)',
+    form: "'./pairs.jsonl', or ['a.jsonl', 'b.json']",
+  },
   chatTemplate: {
     schema: path.optional(),
     says:
-      "with instructions: a file of Jinja that turns messages into text, or 'chatml'. Default: the template of the tokenizer " +
+      "with instructions or preferences: a file of Jinja that turns messages into text, or 'chatml'. Default: the template of the tokenizer " +
       "(chat_template.jinja, or tokenizer_config.json); without a tokenizer 'chatml'",
     form: "'./chat_template.jinja', or 'chatml'",
   },
   system: {
     schema: z.string().optional(),
-    says: 'with instructions: the system message of conversations that have none',
+    says: 'with instructions or preferences: the system message of conversations that have none',
   },
   packing: {
     schema: z.boolean().default(false),
@@ -79,7 +86,7 @@ export const DATA = {
   },
   truncation: {
     schema: z.enum(TRUNCATIONS).default('delete'),
-    says: "with instructions: what happens with an example of more than model.seq tokens: it is left out ('delete'), or its left or right end is cut off. The run reports the number of these examples",
+    says: "with instructions or preferences: what happens with an example of more than model.seq tokens: it is left out ('delete'), or its left or right end is cut off. The run reports the number of these examples",
   },
   format: {
     schema: z.enum(DATA_FORMATS).optional(),
@@ -202,17 +209,18 @@ export function dataConflicts(config: Read): readonly ConfigIssue[] {
   const { path: files, tokens, x, y, tokenizer, eosToken } = data;
   const issue = (message: string, ...keys: string[]): ConfigIssue[] => [{ path: ['data', ...keys], message }];
   const isArray = (value: typeof x): boolean => typeof value === 'object' && !isNames(value);
-  const { instructions } = data;
-  const given = [files, instructions, tokens, isArray(x) ? x : undefined].filter(
+  const { instructions, preferences } = data;
+  const given = [files, instructions, preferences, tokens, isArray(x) ? x : undefined].filter(
     (one) => one !== undefined,
   ).length;
   if (given !== 1) {
     const found = given === 0 ? 'names no data' : 'names data twice';
     return issue(
-      `${found}; give one of path: './texts', instructions: './chats.jsonl', tokens: an array of token ids, or x and y as arrays`,
+      `${found}; give one of path: './texts', instructions: './chats.jsonl', preferences: './pairs.jsonl', tokens: an array of token ids, or x and y as arrays`,
     );
   }
-  const wrong = instructions === undefined ? withoutInstructions(data) : withInstructions(data, config);
+  const hasConversations = (instructions ?? preferences) !== undefined;
+  const wrong = hasConversations ? withInstructions(data, config) : withoutInstructions(data);
   if (wrong !== null) return issue(wrong.message, wrong.key);
   if (y !== undefined && x === undefined) return issue('needs x, the inputs of the same rows', 'y');
   if (y !== undefined && isArray(x) !== isArray(y)) {
@@ -262,7 +270,7 @@ function withInstructions(data: OwnData, { parallel, ...config }: Read): WrongKe
     const model = shape.kind === 'own' ? 'models of your own, nor for dataLoader' : `a ${shape.kind}`;
     const kinds = kindsWhere(({ takesInstructions = false }) => takesInstructions).join(' and ');
     return {
-      key: 'instructions',
+      key: data.preferences === undefined ? 'instructions' : 'preferences',
       message: `are for models of kind ${kinds} in job.train, not for ${model}`,
     };
   }
@@ -275,6 +283,11 @@ function withInstructions(data: OwnData, { parallel, ...config }: Read): WrongKe
       message: 'has no effect with instructions, whose tokens the chat template decides; leave it out',
     };
   const { cp, pp } = parallel;
+  if (data.packing && data.preferences !== undefined)
+    return {
+      key: 'packing',
+      message: 'cannot be combined with preferences: a row has one answer; leave it out',
+    };
   if (!data.packing || Math.max(cp, pp) === 1) return null;
   const degree = cp > 1 ? `parallel.cp ${cp}` : `parallel.pp ${pp}`;
   return {

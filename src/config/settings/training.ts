@@ -3,6 +3,7 @@ import { kindsWhere, MODEL_KINDS } from '../families/families';
 import { modelConflicts } from '../model-conflicts';
 import type { ConfigIssue, PlannedOn, Section, Setting } from '../setting';
 import { DATA, type DataSetting, dataConflicts, dataSchema, ownData, withoutUseOfData } from './data';
+import { DPO } from './dpo';
 import { besideAdapters, LORA } from './lora';
 import { ACTIVATION_CHECKPOINTING, OFFLOAD, offloadSchema } from './memory';
 import { anyOf, isOwnModel, type ModelSetting, modelSchema, modelShape } from './model';
@@ -171,6 +172,7 @@ export const SETTINGS = {
     planned: { reads: true },
   },
   lora: LORA,
+  dpo: DPO,
   clipNorm: {
     schema: z.number().positive().nullable().default(1),
     says:

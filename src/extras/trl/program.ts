@@ -7,14 +7,17 @@ import {
   registerPrograms,
   trainerCall,
 } from '../../programs/toolkit';
-import { SFT_ARGUMENTS, TRL, TRL_SCRIPT } from './trl';
+import { SFT_ARGUMENTS, TRL, TRL_DPO, TRL_SCRIPT } from './trl';
 
 registerPrograms({
   name: 'TRL',
   order: 45,
   keys: [TRL],
   files: [{ dialect: TRL, order: 70 }],
-  commands: [{ words: ['trl', 'sft'], dialect: TRL }],
+  commands: [
+    { words: ['trl', 'sft'], dialect: TRL },
+    { words: ['trl', 'dpo'], dialect: TRL_DPO },
+  ],
   scripts: [
     {
       order: 80,
@@ -32,6 +35,7 @@ registerPrograms({
   refuses: (words) => {
     const [, kind] = words;
     if (!beginsWith(words, ['trl']) || kind === undefined || !isForPreferences(kind.text)) return null;
+    if (kind.text === 'dpo') return null;
     return refusedPreferences(['trl', kind.text], 'trl sft');
   },
 });

@@ -12,6 +12,7 @@ import {
   type KeyTable,
   none,
   ofFile,
+  preferenceKeys,
   refused,
   SEQUENCE,
   TRAINER_DEFAULTS,
@@ -121,9 +122,7 @@ const PREFERENCES: KeyTable = Object.fromEntries(
     .split(' ')
     .map((name) => [
       name,
-      refused(
-        'training on preferences or rewards (DPO, KTO, GRPO, …) is not built here; supervised fine-tuning is',
-      ),
+      refused('is for training on preferences or rewards, of which only DPO is built here: trl dpo'),
     ]),
 );
 
@@ -162,6 +161,37 @@ export const TRL: Dialect = {
         ...(isLora(other) && LORA_DEFAULTS),
       },
       why: 'defaults of SFTConfig and ModelConfig',
+    };
+  },
+};
+
+/** TRL's `trl dpo`, whose other arguments are those of `trl sft`. Source: trl/trainer/dpo_config.py. */
+const { dataset: PAIRS = none('names the data'), ...PREFERENCE_KEYS } = preferenceKeys(
+  TRANSFORMERS.keys.dataset_name ?? none(''),
+);
+
+export const TRL_DPO: Dialect = {
+  ...TRL,
+  keys: {
+    ...TRL.keys,
+    ...PREFERENCE_KEYS,
+    dataset_name: PAIRS,
+    label_smoothing: refused(
+      'TRL 1 reads it only with other losses than sigmoid; for conservative DPO write dpo.labelSmoothing',
+      (value) => Number(value) === 0,
+      'is 0',
+    ),
+    ...allNone(
+      'rows have max_length tokens together, prompt and answer',
+      'max_prompt_length max_completion_length',
+    ),
+  },
+  usual: (other) => {
+    const { usual, ...others } = TRL.usual?.(other) ?? {};
+    return {
+      ...others,
+      usual: { ...usual, 'optimizer.lr': 1e-6, 'dpo.beta': 0.1 },
+      why: 'defaults of DPOConfig and ModelConfig',
     };
   },
 };

@@ -158,7 +158,8 @@ const MOST_TOKENS = 2 ** 28;
 /** Returns batches of the config's shape; all tokens are 0, because nothing reads them. Undefined: the inputs are not tokens. */
 function blankBatches(config: TrainConfig): BatchSource | undefined {
   const shape = modelShape(config);
-  const { batch, data } = config;
+  const { data, dpo } = config;
+  const batch = dpo === null ? config.batch : 2 * config.batch; // a pair has two rows
   const seq = 'seq' in shape ? shape.seq : ownData(data)?.seq;
   if (seq === undefined) return undefined;
   if (batch * seq > MOST_TOKENS)

@@ -34,6 +34,9 @@ const ANYWHERE: Exceptions = {
   'parallel.limitAllGathers': () => LEFT_OUT.work,
   gradScaler: ({ config }) =>
     usesFloat16(config) ? null : leftOut('nothing is float16, so a scale changes no value'),
+  dpo: inexpressible(
+    "pairs of answers are not exported; run.savePretrained(folder) writes the model, and swift rlhf or TRL's DPOTrainer train it on the same file",
+  ),
   lora: inexpressible(
     'adapters are not exported; run.savePretrained(folder) writes the model with the adapters in it',
   ),

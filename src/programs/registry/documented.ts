@@ -16,11 +16,12 @@ import { beginsWith } from '../shell/program';
 import { isMegatronDeepSpeed, MEGATRON_DEEPSPEED } from '../trainers/megatron-deepspeed';
 import { MEGATRON_SWIFT, MEGATRON_SWIFT_PT } from '../trainers/megatron-swift';
 import { SWIFT, SWIFT_FSDP, SWIFT_PT } from '../trainers/swift';
+import { SWIFT_RLHF } from '../trainers/swift-rlhf';
 import { TRANSFORMERS } from '../trainers/transformers';
 import { DIFFSYNTH } from '../videos/diffsynth';
 import { WAN } from '../videos/wan';
 import { hasMark } from './marks';
-import { refusedPreferences, refusedScript } from './preferences';
+import { kindOfPreferences, refusedPreferences, refusedScript } from './preferences';
 import type { Program } from './program';
 
 /** The table of the calls in a script of Python; the registry puts together its rows. */
@@ -86,6 +87,7 @@ export const DOCUMENTED: readonly Program[] = [
     commands: [
       { words: ['swift', 'sft'], dialect: SWIFT, choosesProcesses: true },
       { words: ['swift', 'pt'], dialect: SWIFT_PT, choosesProcesses: true },
+      { words: ['swift', 'rlhf'], dialect: SWIFT_RLHF, choosesProcesses: true },
       { words: ['megatron', 'sft'], dialect: MEGATRON_SWIFT },
       { words: ['megatron', 'pt'], dialect: MEGATRON_SWIFT_PT },
     ],
@@ -101,7 +103,9 @@ export const DOCUMENTED: readonly Program[] = [
     ],
     refuses: (words) => {
       const program = ['swift', 'megatron'].find((name) => beginsWith(words, [name, 'rlhf']));
-      return program === undefined ? null : refusedPreferences([program, 'rlhf'], `${program} sft`);
+      // Only `megatron rlhf` divides matrices, which DPO does not do here.
+      const isRead = program === 'swift' && kindOfPreferences(words) === 'dpo';
+      return program === undefined || isRead ? null : refusedPreferences([program, 'rlhf'], `${program} sft`);
     },
     write: { swift: SWIFT_TARGET },
   },

@@ -17,7 +17,7 @@ import {
   shownAsText,
   withShown,
 } from '../../core';
-import { firstRanks, type LoadResult, type SavedBeside } from '../../launch';
+import { firstRanks, type LoadResult, type SavedBeside, warnOnStderr } from '../../launch';
 import {
   folderToRead,
   MAGIC_BYTES,
@@ -162,6 +162,9 @@ export async function loadRun(
     const work = { kind: 'load', run, folder: path, parametersOnly } as const;
     const ranks = await calls.on<LoadResult>(history.phase.world, work, { progress: line.showOf });
     const step = ranks[0]?.steps ?? null;
+    const { dpo, lora } = history.phase.config;
+    if (step === null && dpo !== null && lora === null && history.lastStep === 0)
+      warnOnStderr(OTHER_REFERENCE);
     const { lrs, schedule = null } = ranks[0] ?? {};
     if (step !== null) history.resume(step, ranks[0]?.evaluations, schedule?.steps);
     if (lrs !== undefined) parts.torch?.restore(lrs, schedule);
@@ -178,6 +181,10 @@ export async function loadRun(
     throw error;
   }
 }
+
+const OTHER_REFERENCE =
+  'run.load: only the trained model got the loaded parameters; the reference model of dpo still has its first weights. To begin DPO with ' +
+  "these parameters, give them as the first weights: model: { from: './folder' }, or job.train(config, { init: file })";
 
 /**
  * Whether ranks still hold the values that they had before a failed load. CLOSED means that the load did not begin, or

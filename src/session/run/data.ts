@@ -54,7 +54,7 @@ export class JobData {
     return prepared;
   }
 
-  /** Prepares a config's data and counts the rows of an epoch; undefined if the data are not instructions. Throws: CONFIG, IO. */
+  /** Prepares a config's data and counts the rows of an epoch; undefined if the data are no conversations. Throws: CONFIG, IO. */
   async countRows(input: TrainConfigInput, world: number): Promise<RowCounts | undefined> {
     const prepared = await this.prepare(parseTrainConfig(input), world);
     if (prepared?.kind !== 'instructions') return undefined;
@@ -77,8 +77,10 @@ export class JobData {
     if (data === null) return null;
     const own = { ...data, tokenizer: data.tokenizer ?? this.#tokenizerOfModel(config) };
     const shape = modelShape(config);
-    // A row of instructions has as many tokens as the model's sequence.
-    return data.instructions === undefined || !('seq' in shape) ? own : { ...own, seq: shape.seq };
+    // A row of a conversation has as many tokens as the model's sequence.
+    return (data.instructions ?? data.preferences) === undefined || !('seq' in shape)
+      ? own
+      : { ...own, seq: shape.seq };
   }
 
   /** Returns the model's folder, if it has a tokenizer. */
@@ -108,7 +110,7 @@ export class JobData {
    */
   #keyOf(data: OwnData, seed: number): string {
     const { format, validation, tokenizer } = data;
-    const path = data.instructions ?? data.path;
+    const path = data.instructions ?? data.preferences ?? data.path;
     if (path === undefined) return randomUUID();
     const { baseDir } = this.#options;
     const paths = [path, isNames(validation) ? validation : []].flat();

@@ -194,7 +194,7 @@ export function viewOf(
 /** Whether a config's loss may differ from cross-entropy. */
 export function hasOwnLoss(config: TrainConfig): boolean {
   const shape = modelShape(config);
-  return config.loss !== null || isOwnModel(shape) || isVideoModel(shape);
+  return config.loss !== null || config.dpo !== null || isOwnModel(shape) || isVideoModel(shape);
 }
 
 /** Returns the steps of a run's history, in the form that figures show. */
@@ -225,6 +225,7 @@ export function stepsOfRun(
           {
             name,
             ...history.lossesByStep(),
+            margins: history.margins,
             hasOwnLoss: hasOwnLoss(history.phase.config),
             evaluations: history.evaluations,
           },
@@ -235,8 +236,9 @@ export function stepsOfRun(
     stepsTable() {
       const results = history.steps.results();
       return createTable(
-        results.map(({ spans, experts: _, rankRows: __, ...result }) => ({
+        results.map(({ spans, experts: _, rankRows: __, rewards, ...result }) => ({
           ...result,
+          ...rewards,
           ...spans,
           loss: result.loss,
         })),

@@ -31,6 +31,8 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
   readonly phases: Phase<P>[];
   /** The loss of each step, by the step's number, in order. */
   readonly #losses = new Map<number, number>();
+  /** The margin of each step's pairs, by the step's number; empty unless the training is DPO. */
+  readonly #margins = new Map<number, number>();
   #evaluations: readonly EvaluatedStep[] = [];
   #lastStep = 0;
   #numUpdates = 0;
@@ -93,6 +95,11 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
     return first;
   }
 
+  /** Margins of the steps' pairs, in order; empty unless the training is DPO. */
+  get margins(): number[] {
+    return [...this.#margins.values()];
+  }
+
   /** Returns the losses of steps `first` to `end` - 1; NaN for steps that the run skipped because it loaded a checkpoint. */
   lossesByStep(first = 1, end = Number.POSITIVE_INFINITY): LossesByStep {
     const losses: number[] = [];
@@ -120,6 +127,7 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
     this.#evaluations = evaluations;
     this.steps.cut(step);
     for (const later of this.#losses.keys()) if (later > step) this.#losses.delete(later);
+    for (const later of this.#margins.keys()) if (later > step) this.#margins.delete(later);
     this.phases.splice(0, this.phases.length, ...this.phases.filter(({ firstStep }) => firstStep <= step));
     this.#lastStep = step;
     this.#numUpdates = numUpdates;
@@ -141,8 +149,10 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
   /** Stores one step; its number is greater than all earlier numbers. */
   add(step: WholeStep): void {
     this.#lastStep = step.result.step;
-    if (!step.result.skipped) this.#numUpdates++;
-    this.#losses.set(step.result.step, step.result.loss);
+    const { loss, rewards, skipped } = step.result;
+    if (!skipped) this.#numUpdates++;
+    this.#losses.set(step.result.step, loss);
+    if (rewards !== undefined) this.#margins.set(step.result.step, rewards.margin);
     this.steps.add(step);
     this.steps.change(NUM_CURVES, (record) => ({ ...record, memory: { ...record.memory, curve: null } }));
   }

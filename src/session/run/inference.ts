@@ -22,7 +22,13 @@ import {
 import type { Tensor } from '../../core/tf';
 import { counted } from '../../figures';
 import type { RankScope, RankVariables } from '../../launch';
-import { type EvaluationResult, type FileBatch, limitsOf, type TextCodec } from '../../training';
+import {
+  type EvaluationResult,
+  type FileBatch,
+  limitsOf,
+  type Rewards,
+  type TextCodec,
+} from '../../training';
 import type { RunParts } from './calls';
 import type { JobData } from './data';
 
@@ -36,7 +42,9 @@ export interface Evaluation<Name extends string = string> extends Shown {
   readonly perplexity: number | null;
   /** The value of each given metric: its mean over all rows. */
   readonly metrics: Readonly<Record<Name, number>>;
-  /** The number of evaluated rows, summed over ranks. */
+  /** The mean rewards of all pairs. Omitted unless the training is DPO. */
+  readonly rewards?: Rewards;
+  /** The number of evaluated rows (of DPO: pairs), summed over ranks. */
   readonly rows: number;
   readonly seconds: Seconds;
 }
@@ -103,15 +111,29 @@ export async function evaluateRun<Name extends string = never, Output = Tensor, 
       progress: (_, { done, total }) => line.show(done, total),
     })
     .finally(() => line.end());
-  const { loss = Number.NaN, rows = 0, countedRows = false, metrics: means = {} } = ranks[0] ?? {};
+  const { loss = Number.NaN, rows = 0, countedRows = false, metrics: means = {}, rewards } = ranks[0] ?? {};
   history.evaluated(loss);
-  const isOfTokens = !countedRows && !isVideoModel(modelShape(history.phase.config));
+  const { config } = history.phase;
+  const isOfTokens = !countedRows && config.dpo === null && !isVideoModel(modelShape(config));
   const perplexity = isOfTokens ? Math.exp(loss) : null;
   const metrics = means as Evaluation<Name>['metrics']; // ranks return a mean for each name that they got
-  const facts = { step: history.lastStep, loss, perplexity, metrics, rows, seconds: now() - start };
-  const others = Object.entries(means).map(([name, mean]) => `, ${name} ${mean.toFixed(4)}`);
+  const ofPairs = rewards === undefined ? {} : { rewards };
+  const facts = {
+    step: history.lastStep,
+    loss,
+    perplexity,
+    metrics,
+    ...ofPairs,
+    rows,
+    seconds: now() - start,
+  };
+  const { margin, accuracy } = rewards ?? {};
+  const shownMeans = margin === undefined ? means : { margin, accuracy, ...means };
+  const others = Object.entries(shownMeans).map(
+    ([name, mean = Number.NaN]) => `, ${name} ${mean.toFixed(4)}`,
+  );
   const aside = perplexity === null ? '' : ` (perplexity ${perplexity.toPrecision(4)})`;
-  const text = `step ${history.lastStep}: validation loss ${loss.toFixed(4)}${aside}${others.join('')} over ${counted(rows, 'row')} in ${formatSeconds(facts.seconds)}`;
+  const text = `step ${history.lastStep}: validation loss ${loss.toFixed(4)}${aside}${others.join('')} over ${counted(rows, config.dpo === null ? 'row' : 'pair')} in ${formatSeconds(facts.seconds)}`;
   return withShown(facts, shownAsText(text));
 }
 

@@ -39,7 +39,7 @@ export function createProgress(options: ProgressOptions) {
   const sink = isWithinProgress() ? undefined : currentDisplay();
   const display = replacingDisplay(sink, 'shardlab-run');
   const newest: StepResult[] = [];
-  const state: State = { ...options, start: now(), losses: [], newest };
+  const state: State = { ...options, start: now(), losses: [], margins: [], newest };
   const stepSeconds: Seconds[] = [];
   let numTokens = 0;
   let numSkipped = 0;
@@ -49,6 +49,7 @@ export function createProgress(options: ProgressOptions) {
     show(last: StepResult): void {
       if (sink === undefined) return;
       state.losses.push(last.loss);
+      if (last.rewards !== undefined) state.margins.push(last.rewards.margin);
       numSkipped += Number(last.skipped);
       newest.push(last);
       if (newest.length > NUM_SPEED) newest.shift();
@@ -110,6 +111,8 @@ export class ProgressPlaces {
 interface State extends ProgressOptions {
   readonly start: Seconds;
   readonly losses: number[];
+  /** The margins of pairs, step by step; empty unless the training is DPO. */
+  readonly margins: number[];
   /** Results of the newest steps. */
   readonly newest: readonly StepResult[];
   /** The steps whose speed is shown. Default: the newest. */
@@ -155,17 +158,22 @@ function progressText(state: State): string {
   const { losses, numSteps, newest, timed = timedOf(newest) } = state;
   const loss = losses.at(-1) ?? Number.NaN;
   const of = numSteps === null ? '' : `/${firstStepOf(state) + numSteps - 1}`;
+  const { rewards } = newest.at(-1) ?? {};
+  const ofPairs =
+    rewards === undefined
+      ? ''
+      : `margin ${rewards.margin.toFixed(4)}  accuracy ${rewards.accuracy.toFixed(2)}  `;
   return (
-    `step ${firstStepOf(state) + losses.length - 1}${of}  loss ${loss.toFixed(4)}  ` +
+    `step ${firstStepOf(state) + losses.length - 1}${of}  loss ${loss.toFixed(4)}  ${ofPairs}` +
     `${speedText(timed)}  ${(median(timed.stepSeconds) * 1e3).toFixed(1)} ms`
   );
 }
 
 function curveOf(state: State): Figure {
-  const { losses, numSteps, newest, timed = timedOf(newest), hasOwnLoss } = state;
+  const { losses, margins, numSteps, newest, timed = timedOf(newest), hasOwnLoss } = state;
   const firstStep = firstStepOf(state);
   const evaluations = state.evaluations().filter(({ step }) => step >= firstStep);
-  const series = [{ name: '', losses, firstStep, hasOwnLoss, evaluations }];
+  const series = [{ name: '', losses, margins, firstStep, hasOwnLoss, evaluations }];
   const steps = firstStep + (numSteps ?? losses.length) - 1;
   return runFigures.loss(series, { speed: speedText(timed), steps });
 }

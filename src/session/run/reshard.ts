@@ -99,6 +99,7 @@ export function planReshard(
     ...parallel
   } = change;
   checkWorld('reshard', world, numRanks);
+  requireNoCopy(from.config);
   const before = from.config.parallel.strategy;
   const strategy = strategyNamed(parallel.strategy ?? before);
   const isOther = strategy !== before;
@@ -122,6 +123,15 @@ export function planReshard(
     parallel: { ...kept, ...parallel, ...(placed === undefined ? {} : { expertPlacement: placed }) },
   });
   return { config, world };
+}
+
+/** Throws: CONFIG if a run has a second copy of its first weights (DPO without adapters), because only parameters move. */
+function requireNoCopy({ dpo, lora }: RunPlace['config']): void {
+  if (dpo === null || lora !== null) return;
+  throw new ConfigError(
+    'reshard moves parameters and optimizer states, but not the reference model of dpo; await run.save(folder), then ' +
+      'job.train({ … }) with the new strategy, and run.load(folder). With lora there is no second model, and reshard works',
+  );
 }
 
 function placedByUse(

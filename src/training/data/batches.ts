@@ -139,7 +139,7 @@ export interface InstructionBatchingOptions extends TokenBatchingOptions {
  * Opens prepared instructions as batches of tokens with labels. The loss of a step is the mean over the answers' tokens of all its
  * ranks and microbatches, so it does not depend on how examples are shared or packed. For this, each batch has a factor: the
  * batch's mean over all positions, times the factor, is the batch's part of the step's mean. Source: transformers' Trainer,
- * num_items_in_batch and average_tokens_across_devices.
+ * num_items_in_batch and average_tokens_across_devices. A batch of pairs has two rows per pair: all chosen examples, then all rejected.
  * Throws: CONFIG for tokens that the model does not have, and for rows of another length.
  */
 export function openInstructions(
@@ -169,6 +169,8 @@ export function openInstructions(
     return known.factor;
   };
   const { validation } = source;
+  // The loss of pairs is a mean over pairs, and all batches of a step have equally many.
+  if (data.isPaired) return source;
   const restFactor =
     heldOut === null
       ? 1
@@ -206,13 +208,16 @@ function openPart(data: PreparedInstructions, part: ExamplePart) {
   return {
     numRows: part.numRows,
     targetsIn,
-    read: (numbers: readonly number[]): TokenBatch =>
-      readRows(
-        data,
-        part,
-        numbers.map((row) => rows[row] ?? []),
-      ),
+    read(numbers: readonly number[]): TokenBatch {
+      const examples = numbers.map((row) => rows[row] ?? []);
+      return readRows(data, part, data.isPaired ? inPairs(examples) : examples);
+    },
   };
+}
+
+/** Returns the rows of a batch of pairs: the chosen examples, then the rejected ones in the same order. */
+function inPairs(pairs: readonly (readonly RowExample[])[]): readonly (readonly RowExample[])[] {
+  return [0, 1].flatMap((which) => pairs.map((pair) => pair.slice(which, which + 1)));
 }
 
 /** Reads the index file, and returns the examples of each row. */

@@ -80,6 +80,8 @@ export interface PreparedInstructions {
   readonly seq: number;
   /** Whether a row may have several examples. [Note: packed sequences] */
   readonly isPacked: boolean;
+  /** Whether a row is a pair of examples: a conversation with the chosen answer, then the same with the rejected answer. */
+  readonly isPaired: boolean;
   readonly train: ExamplePart;
   readonly validation: ExamplePart | null;
   /** Sentences for the user about examples that were left out or cut. */

@@ -6,16 +6,17 @@ import { type FileRecord, recordsOf } from './records';
 import type { BytesRead } from './text-file';
 
 /**
- * Reads the records of files of instructions: JSON lines, CSV, or a whole list of JSON objects. Throws: CONFIG naming file and record,
- * and for formats without such records.
+ * Reads the records of files of instructions: JSON lines, CSV, or a whole list of JSON objects. `key` is the
+ * setting that names the files. Throws: CONFIG naming file and record, and for formats without such records.
  */
 export async function* instructionRecords(
   { files, format }: FoundFiles,
   read: BytesRead,
+  key: 'instructions' | 'preferences' = 'instructions',
 ): AsyncGenerator<FileRecord> {
   if (format !== 'jsonl' && format !== 'csv') {
     throw new ConfigError(
-      `data.instructions: ${files[0]} has format '${format}', and conversations are read from JSON and CSV files; convert it to JSON lines`,
+      `data.${key}: ${files[0]} has format '${format}', and conversations are read from JSON and CSV files; convert it to JSON lines`,
     );
   }
   for (const file of files) {

@@ -27,13 +27,21 @@ const FORMS =
  * input and output (Alpaca), or query and response. Records of the last two forms may have system and history. `system` is used
  * if the record has no system message. Throws: CONFIG naming the record.
  */
-export function conversationOf({ place, values }: FileRecord, system: string | undefined): ChatMessage[] {
-  const ownMessages = messagesIn(place, values);
+export function conversationOf(record: FileRecord, system: string | undefined): ChatMessage[] {
+  return checkedConversation(record, messagesIn(record.place, record.values), system);
+}
+
+/** Returns a record's messages with its system message, or with `system`. Throws: CONFIG unless they begin with a user and end with an answer. */
+export function checkedConversation(
+  { place, values }: FileRecord,
+  ownMessages: readonly ChatMessage[],
+  system: string | undefined,
+): ChatMessage[] {
   const systemText = values.system ?? system;
   const hasSystem = ownMessages[0]?.role === 'system';
   const messages =
     hasSystem || systemText === undefined || systemText === null || systemText === ''
-      ? ownMessages
+      ? [...ownMessages]
       : [{ role: 'system', content: textOf(place, 'system', systemText) }, ...ownMessages];
   if (messages.at(-1)?.role !== ASSISTANT)
     throw wrong(place, 'does not end with an answer of the assistant', 'add the answer, or omit the record');
@@ -42,18 +50,19 @@ export function conversationOf({ place, values }: FileRecord, system: string | u
   return messages;
 }
 
-function messagesIn(place: string, values: FileRecord['values']): ChatMessage[] {
+/** Returns the messages of a record, without its system message. Throws: CONFIG with the `forms` that a record may have. */
+export function messagesIn(place: string, values: FileRecord['values'], forms = FORMS): ChatMessage[] {
   const { messages, conversations, instruction, input, output, query, response } = values;
   const list = messages ?? conversations;
   if (list !== undefined) {
-    if (!Array.isArray(list) || list.length === 0) throw wrong(place, 'has no list of messages', FORMS);
-    return list.map((message: unknown, i) => messageOf(place, message, i));
+    if (!Array.isArray(list) || list.length === 0) throw wrong(place, 'has no list of messages', forms);
+    return messagesOf(place, '', list);
   }
   const isAlpaca = instruction !== undefined;
   const [question, answer] = isAlpaca ? [instruction, output] : [query, response];
   if (question === undefined || answer === undefined) {
     const keys = Object.keys(values).join(', ') || 'nothing';
-    throw wrong(place, `has the keys ${keys}, which are no conversation`, FORMS);
+    throw wrong(place, `has the keys ${keys}, which are no conversation`, forms);
   }
   const questionText = textOf(place, isAlpaca ? 'instruction' : 'query', question);
   const more = isAlpaca && input !== undefined && input !== null ? textOf(place, 'input', input) : '';
@@ -78,12 +87,20 @@ function historyOf(place: string, history: unknown): ChatMessage[] {
   });
 }
 
-function messageOf(place: string, message: unknown, index: number): ChatMessage {
+/** Returns the messages of a list; `name` is the list's key in the record, or '' if the list is the whole conversation. */
+export function messagesOf(place: string, name: string, list: unknown): ChatMessage[] {
+  const ofList = name === '' ? '' : ` of ${name}`;
+  if (!Array.isArray(list))
+    throw wrong(place, `has no list of messages as ${name}`, 'give [{"role": …, "content": …}]');
+  return list.map((message: unknown, i) => messageOf(place, message, `message ${i}${ofList}`));
+}
+
+function messageOf(place: string, message: unknown, name: string): ChatMessage {
   const fields = typeof message === 'object' && message !== null ? { ...message } : {};
   const { role, from, content, value } = fields as Readonly<Record<string, unknown>>;
   const who = role ?? from;
-  if (typeof who !== 'string') throw wrong(place, `has no role in message ${index}`, FORMS);
-  return { role: ownValue(ROLES, who) ?? who, content: textOf(place, `message ${index}`, content ?? value) };
+  if (typeof who !== 'string') throw wrong(place, `has no role in ${name}`, FORMS);
+  return { role: ownValue(ROLES, who) ?? who, content: textOf(place, name, content ?? value) };
 }
 
 /** Returns the text of a message's content: a text, or a list of parts with texts. */
@@ -99,6 +116,7 @@ function textOf(place: string, partName: string, value: unknown): string {
   throw wrong(place, `has ${kind} as ${partName}`, 'give a text; images and sound are not trained here');
 }
 
-function wrong(place: string, problem: string, advice: string): ConfigError {
+/** Returns the error about a record. */
+export function wrong(place: string, problem: string, advice: string): ConfigError {
   return new ConfigError(`data: ${place} ${problem}; ${advice}`);
 }

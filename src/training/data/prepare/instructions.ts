@@ -1,13 +1,15 @@
 import { existsSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type { OwnData } from '../../../config';
-import { ConfigError, TimeLimit } from '../../../core';
+import { ConfigError, sumOf, TimeLimit } from '../../../core';
 import type { FoundFiles } from '../files/find-files';
 import { instructionRecords } from '../files/instruction-records';
+import type { FileRecord } from '../files/records';
 import { type ExamplePart, type PreparedInstructions, TOKEN_ARRAYS, tokenBytes } from '../prepared';
 import { permutation } from '../sampler';
 import { ASSISTANT, type ChatMessage, conversationOf } from './conversation';
 import { NumberFile } from './number-file';
+import { pairOf } from './preferences';
 import type { PrepareParts } from './prepare-parts';
 import { readJson, readNamed, type TextCodec, textCodecOf, tokenizerFiles } from './tokenizer';
 import { validationCount } from './validation-share';
@@ -17,6 +19,8 @@ interface StoredExample {
   readonly start: number;
   readonly length: number;
   readonly targets: number;
+  /** The rejected example of a pair. */
+  readonly rejected?: StoredExample | undefined;
 }
 
 /** Examples whose tokens are in files. */
@@ -26,14 +30,14 @@ interface StoredExamples extends Pick<ExamplePart, 'tokens' | 'answers'> {
 }
 
 /**
- * Turns conversations into token ids, marks the ids of answers, and puts the examples into rows. Throws: CONFIG naming file and
+ * Turns conversations, or pairs of them, into token ids, marks the ids of answers, and puts the examples into rows. Throws: CONFIG naming file and
  * record, and for data without an example that fits.
  */
 export async function prepareInstructions(data: OwnData, parts: PrepareParts): Promise<PreparedInstructions> {
   const { name, validationFiles, seed } = parts;
   const { seq } = data;
   if (seq === undefined)
-    throw new ConfigError('data.instructions: the number of tokens per row is missing; give data.seq');
+    throw new ConfigError(`data.${keyOf(data)}: the number of tokens per row is missing; give data.seq`);
   const limit = new TimeLimit();
   const codec = await textCodecOf({ ...data, eosToken: null }, parts.baseDir, limit);
   const notes: string[] = [];
@@ -41,7 +45,7 @@ export async function prepareInstructions(data: OwnData, parts: PrepareParts): P
   const all = await store(parts.files);
   const validationExamples = validationFiles === null ? null : await store(validationFiles);
   const numAll = all.examples.length;
-  const share = validationCount(data, numAll, 'examples');
+  const share = validationCount(data, numAll, nounOf(data));
   // This order chooses the same validation rows as torch's random_split; rows.ts does the same.
   const order = share === 0 ? [...all.examples.keys()] : [...permutation(numAll, seed)];
   const chosen = (from: number, to: number): StoredExamples => ({
@@ -64,6 +68,7 @@ export async function prepareInstructions(data: OwnData, parts: PrepareParts): P
       notes: [...new Set(notes)],
     },
     isPacked: data.packing,
+    isPaired: data.preferences !== undefined,
     fingerprint: `${all.digest}:${train.digest}`,
     train: train.part,
     validation: heldOut && write(heldOut).part,
@@ -71,6 +76,10 @@ export async function prepareInstructions(data: OwnData, parts: PrepareParts): P
     dropLast: data.dropLast,
   };
 }
+
+/** The setting that names the files, and what an example is. */
+const keyOf = ({ preferences }: OwnData) => (preferences === undefined ? 'instructions' : 'preferences');
+const nounOf = ({ preferences }: OwnData) => (preferences === undefined ? 'examples' : 'pairs');
 
 interface StoreParts extends PrepareParts {
   readonly seq: number;
@@ -86,42 +95,77 @@ async function storeExamples(data: OwnData, parts: StoreParts): Promise<StoredEx
   const tokens = new NumberFile(fileFor('tokens'), TOKEN_ARRAYS[tokenBytes(codec.vocab)]);
   const answers = new NumberFile(fileFor('answers'), Uint8Array);
   const examples: StoredExample[] = [];
-  const counts = { read: 0, long: 0, without: 0 };
+  const counts: Counts = { read: 0, long: 0, without: 0, single: 0, equal: 0 };
+  const stored = ({ ids, answers: marks }: Example): StoredExample => {
+    const place = { start: tokens.count, length: ids.length, targets: numTargets(marks) };
+    tokens.write(ids);
+    answers.write(marks);
+    return place;
+  };
   try {
-    for await (const record of instructionRecords(files, read)) {
-      const { place } = record;
-      const messages = conversationOf(record, data.system);
-      const numCharacters = messages.reduce((sum, { content }) => sum + content.length, 0);
-      // A limit costs a tenth of a millisecond, so a record has one for all its texts.
-      const whole = limit.run({ subject: `data: ${place}`, advice: 'shorten it', numCharacters }, () =>
-        encodeExample(messages, { template, codec, place }),
-      );
+    for await (const record of instructionRecords(files, read, keyOf(data))) {
       counts.read++;
-      if (whole.ids.length > seq) counts.long++;
-      const example = fitted(whole, seq, data.truncation);
-      if (example === null) continue;
-      const targets = example.answers.slice(1).filter((isAnswer) => isAnswer === 1).length;
-      if (targets === 0) {
-        counts.without++;
-        continue;
-      }
-      examples.push({ start: tokens.count, length: example.ids.length, targets });
-      tokens.write(example.ids);
-      answers.write(example.answers);
+      const fit = encoded(record, data, { template, codec, limit, seq, counts });
+      if (fit === null) continue;
+      const [first, rejected] = fit.map(stored);
+      if (first !== undefined) examples.push({ ...first, ...(rejected && { rejected }) });
     }
   } finally {
     tokens.close();
     answers.close();
   }
   const from = [...new Set([files.folder ?? files.files].flat())].join(', ');
-  notes.push(...notesOf(from, counts, { seq, truncation: data.truncation }));
-  if (examples.length === 0) throw noExamples(from, counts.read, seq);
+  notes.push(...notesOf(from, counts, { ...data, seq, noun: nounOf(data) }));
+  if (examples.length === 0) throw noExamples(from, counts.read, { ...data, seq, key: keyOf(data) });
   return {
     tokens: tokens.path,
     answers: answers.path,
     examples,
     digest: `${tokens.digest}:${answers.digest}`,
   };
+}
+
+/** How many examples were read, and how many of them were cut or left out, by reason. */
+type Counts = Record<'read' | 'long' | 'without' | 'single' | 'equal', number>;
+
+interface EncodeParts extends Pick<StoreParts, 'codec' | 'limit' | 'seq'> {
+  readonly template: ChatTemplate;
+  readonly counts: Counts;
+}
+
+/** Returns a record's example, or the two examples of a pair; null if it is left out, which `counts` counts. */
+function encoded(record: FileRecord, data: OwnData, parts: EncodeParts): readonly Example[] | null {
+  const { counts, limit, seq, ...how } = parts;
+  const { place } = record;
+  const conversations =
+    data.preferences === undefined
+      ? [{ messages: conversationOf(record, data.system), numCommon: 0 }]
+      : pairOf(record, data.system);
+  if (conversations === null) {
+    counts.single++;
+    return null;
+  }
+  const numCharacters = sumOf(conversations, ({ messages }) =>
+    sumOf(messages, ({ content }) => content.length),
+  );
+  // A limit costs a tenth of a millisecond, so a record has one for all its texts.
+  const whole = limit.run({ subject: `data: ${place}`, advice: 'shorten it', numCharacters }, () =>
+    conversations.map((one) => encodeExample(one.messages, { ...how, place, from: one.numCommon })),
+  );
+  if (whole.some(({ ids }) => ids.length > seq)) counts.long++;
+  const fit = whole.flatMap((example) => fitted(example, seq, data.truncation) ?? []);
+  if (fit.length < whole.length) return null;
+  const [one, two] = fit.map(({ ids }) => ids.join());
+  const reason =
+    one === two ? 'equal' : fit.every(({ answers }) => numTargets(answers) > 0) ? null : 'without';
+  if (reason === null) return fit;
+  counts[reason]++;
+  return null;
+}
+
+/** Returns how many tokens of answers are predicted; the first token of a row is not. */
+function numTargets(answers: readonly number[]): number {
+  return answers.slice(1).filter((isAnswer) => isAnswer === 1).length;
 }
 
 /** Returns an example with at most `seq` tokens, cut if necessary; null if it is longer and must be left out, not cut. */
@@ -140,26 +184,41 @@ function fitted(example: Example, seq: number, truncation: OwnData['truncation']
   }
 }
 
-function notesOf(
-  name: string,
-  { read, long, without }: { readonly read: number; readonly long: number; readonly without: number },
-  { seq, truncation }: { readonly seq: number; readonly truncation: OwnData['truncation'] },
-): string[] {
+interface NoteParts extends Pick<OwnData, 'truncation'> {
+  readonly seq: number;
+  readonly noun: string;
+}
+
+function notesOf(name: string, counts: Counts, { seq, truncation, noun }: NoteParts): string[] {
   const done = truncation === 'delete' ? 'are left out' : `are cut on the ${truncation}`;
   const advice =
     truncation === 'delete'
       ? "a larger model.seq, or data.truncation 'right', keeps them"
       : 'a larger model.seq keeps all tokens';
-  const ofLong = `data: ${long} of ${read} examples of ${name} have more than ${seq} tokens and ${done}; ${advice}`;
-  const ofOthers = `data: ${without} of ${read} examples of ${name} have no token of an answer within ${seq} tokens and are left out`;
-  return [...(long === 0 ? [] : [ofLong]), ...(without === 0 ? [] : [ofOthers])];
+  const says = {
+    long: `have more than ${seq} tokens and ${done}; ${advice}`,
+    without: `have no token of an answer within ${seq} tokens and are left out`,
+    single: 'have only one answer, not a chosen and a rejected one, and are left out',
+    equal: `have two equal answers within ${seq} tokens and are left out`,
+  };
+  const reasons = Object.keys(says) as (keyof typeof says)[];
+  return reasons
+    .filter((reason) => counts[reason] > 0)
+    .map((reason) => `data: ${counts[reason]} of ${counts.read} ${noun} of ${name} ${says[reason]}`);
 }
 
-function noExamples(name: string, numRead: number, seq: number): ConfigError {
+function noExamples(
+  name: string,
+  numRead: number,
+  { seq, key, preferences }: OwnData & { readonly seq: number; readonly key: string },
+): ConfigError {
+  if (numRead === 0)
+    return new ConfigError(`data.${key}: ${name} has no record; write one JSON object per line`);
   return new ConfigError(
-    numRead === 0
-      ? `data.instructions: ${name} has no record; write one JSON object per line`
-      : `data.instructions: none of ${numRead} examples of ${name} fits into ${seq} tokens; give a larger model.seq, or truncation: 'right'`,
+    preferences === undefined
+      ? `data.${key}: none of ${numRead} examples of ${name} fits into ${seq} tokens; give a larger model.seq, or truncation: 'right'`
+      : `data.${key}: none of ${numRead} records of ${name} has two different answers that fit into ${seq} tokens; give a larger model.seq, ` +
+          "truncation: 'right', or records with a chosen and a rejected answer",
   );
 }
 
@@ -180,8 +239,9 @@ function writeRows(
   try {
     for (const [row, numbers] of rows.entries()) {
       for (const number of numbers) {
-        const { start = 0, length = 0, targets = 0 } = examples[number] ?? {};
-        index.write([row, start, length, targets]);
+        const { rejected, ...example } = examples[number] ?? { start: 0, length: 0, targets: 0 };
+        for (const { start, length, targets } of [example, ...(rejected === undefined ? [] : [rejected])])
+          index.write([row, start, length, targets]);
       }
     }
   } finally {
@@ -223,7 +283,7 @@ export interface Example {
 /**
  * Turns a conversation into the token ids of the whole text that the template writes. Tokens of answers, and the token that ends
  * each answer, are marked; tokens that the template writes around an answer are not marked. An answer is the text that the
- * template writes after the text that asks for the answer. Throws: CONFIG, which names the record, if a template writes no answer
+ * template writes after the text that asks for the answer. Only answers from message `from` on are marked. Throws: CONFIG, which names the record, if a template writes no answer
  * after its question.
  */
 function encodeExample(
@@ -232,13 +292,19 @@ function encodeExample(
     template,
     codec,
     place,
-  }: { readonly template: ChatTemplate; readonly codec: TextCodec; readonly place: string },
+    from,
+  }: {
+    readonly template: ChatTemplate;
+    readonly codec: TextCodec;
+    readonly place: string;
+    readonly from: number;
+  },
 ): Example {
   const text = template.render(messages, false);
   const ids = Array.from(codec.encode(text));
   const answers = new Array<number>(ids.length).fill(0);
   for (const [i, { role }] of messages.entries()) {
-    if (role !== ASSISTANT) continue;
+    if (role !== ASSISTANT || i < from) continue;
     const before = template.render(messages.slice(0, i), true);
     const through = template.render(messages.slice(0, i + 1), false);
     if (!text.startsWith(before) || !text.startsWith(through) || through.length <= before.length) {

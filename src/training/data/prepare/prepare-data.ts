@@ -47,7 +47,8 @@ export async function prepareData(data: OwnData, options: PrepareOptions): Promi
 async function prepare(data: OwnData, options: PrepareOptions): Promise<PreparedData> {
   const { baseDir, seed, fileFor, progress } = options;
   if (data.tokens !== undefined) return prepareGivenTokens(data, options);
-  const paths = data.instructions ?? data.path;
+  const conversations = data.instructions ?? data.preferences;
+  const paths = conversations ?? data.path;
   if (paths === undefined) return prepareArrays(data, options);
   const files = findFiles({ paths, format: data.format, baseDir });
   const { validation } = data;
@@ -63,7 +64,7 @@ async function prepare(data: OwnData, options: PrepareOptions): Promise<Prepared
     progress(name, done, total);
   };
   const parts: PrepareParts = { name, files, validationFiles, baseDir, seed, fileFor, read };
-  if (data.instructions !== undefined) return prepareInstructions(data, parts);
+  if (conversations !== undefined) return prepareInstructions(data, parts);
   if (files.format === 'images') return prepareImages(data, parts);
   return data.x === undefined ? prepareTokens(data, parts) : prepareColumns(data, parts);
 }
