@@ -49,6 +49,27 @@ export { type ProfileOptions, profileSteps, type TimedStep, timeSteps } from './
 export { type FileBatch, fileBatch, type OwnParts } from './own-task';
 export { limitsOf, type Sampling } from './sampling';
 export type { RankRows, StepResult } from './step-result';
+export type {
+  Attribute,
+  Extent,
+  FreeDim,
+  TracedCall,
+  TracedModule,
+  TracedNode,
+  TracedNumber,
+  TracedOperation,
+  TracedProgram,
+  TracedTensor,
+  TracedValue,
+} from './tracing/program';
+export { isExtent } from './tracing/program';
+export {
+  batchesFile,
+  CONSTANTS_FILE,
+  type WantedBatches,
+  writeBatchesOf,
+  writeTrace,
+} from './tracing/write-trace';
 export { createTrainer, type Trainer } from './trainer';
 export type { TrainerOptions } from './trainer-options';
 export { type DataMark, dataMark, type TrainerState } from './trainer-state';

@@ -7,6 +7,7 @@ import { constant } from '../init';
 import { Module } from '../module';
 import { Parameter } from '../parameter';
 import { requireExtents } from '../require-extents';
+import { type TorchLayer, torchLayer } from '../torch-layer';
 import { type Moments, type NormGroup, normalizeChannels, scaleChannels } from './channel-norm';
 
 /** Options of batch norms, with torch's defaults. */
@@ -70,6 +71,15 @@ abstract class BatchNorm extends Module {
 
   /** The numbers of axes that an input may have. */
   protected abstract readonly ranks: readonly number[];
+
+  override get torchLayer(): TorchLayer {
+    return torchLayer(this.constructor.name, [this.#numFeatures], {
+      eps: [this.#eps, 1e-5],
+      momentum: [this.#momentum, 0.1],
+      affine: [this.weight !== null, true],
+      track_running_stats: [this.running_mean !== null, true],
+    });
+  }
 
   /** The group whose ranks' batches are normalized together; null if each rank normalizes its own batch. */
   protected get syncGroup(): ProcessGroup | null {

@@ -6,6 +6,7 @@ import { type FirstValues, uniform } from '../init';
 import { Module } from '../module';
 import { Parameter } from '../parameter';
 import { requireAtMost, requireExtents } from '../require-extents';
+import { type TorchLayer, torchLayer } from '../torch-layer';
 import { Dropout } from './dropout';
 
 /** The state of a recurrent layer: h, and for an LSTM also c; each tensor is [N, size]. */
@@ -144,6 +145,23 @@ abstract class Recurrent extends Module {
     this.#dropout = dropout > 0 ? this.addChild('dropout', new Dropout(dropout)) : null;
   }
 
+  override get torchLayer(): TorchLayer {
+    const [first] = this.#layers[0] ?? [];
+    return torchLayer(this.constructor.name, [first?.weightInput.shape[1] ?? 1, this.#size], {
+      ...this.torchOptions(),
+      num_layers: [this.#layers.length, 1],
+      bias: [first?.biasInput !== null, true],
+      batch_first: [this.#batchFirst, false],
+      dropout: [this.#dropout?.p, 0],
+      bidirectional: [this.#directions === 2, false],
+    });
+  }
+
+  /** Returns the options that only some cells have. */
+  protected torchOptions(): Parameters<typeof torchLayer>[2] {
+    return {};
+  }
+
   /** Runs all layers. Shapes: x [L, N, inputSize], or [N, L, …] with batchFirst; states [layers · directions, N, size]. */
   protected run(x: tf.Tensor, states: readonly tf.Tensor[] | undefined): Run {
     if (x.rank === 2) return this.#runUnbatched(x, states);
@@ -276,6 +294,8 @@ export class GRU extends Recurrent {
  * values.
  */
 export class RNN extends Recurrent {
+  readonly #nonlinearity: 'tanh' | 'relu';
+
   constructor(
     inputSize: number,
     hiddenSize: number,
@@ -284,6 +304,11 @@ export class RNN extends Recurrent {
     const kinds = { ...OPTIONS, nonlinearity: oneOf('tanh', 'relu') };
     const { nonlinearity = 'tanh', ...options } = requireOptions('nn.RNN', allOptions, kinds);
     super(nonlinearity === 'tanh' ? TANH_CELL : RELU_CELL, inputSize, hiddenSize, options);
+    this.#nonlinearity = nonlinearity;
+  }
+
+  protected override torchOptions(): Parameters<typeof torchLayer>[2] {
+    return { nonlinearity: [this.#nonlinearity, 'tanh'] };
   }
 
   forward(x: tf.Tensor, h?: tf.Tensor): [output: tf.Tensor, h: tf.Tensor] {

@@ -1,7 +1,19 @@
+import { join, resolve } from 'node:path';
 import { z } from 'zod';
-import { countSchema, parseOptions, pathSchema, type ShapeOf } from '../../config';
+import { countSchema, dataRanksOf, modelShape, parseOptions, pathSchema, type ShapeOf } from '../../config';
 import { ConfigError, withTemporaryFolder } from '../../core';
-import { type BundleOptions, type ExportReport, planBundle, targets, writeBundle } from '../../programs';
+import type { TraceResult } from '../../launch';
+import {
+  type BundleOptions,
+  type ExportReport,
+  MOST_BYTES,
+  planBundle,
+  requireTakesOwn,
+  TRACED_WEIGHTS,
+  targetNamed,
+  targets,
+  writeBundle,
+} from '../../programs';
 import type { RunParts } from './calls';
 import { saveRun } from './checkpoints';
 
@@ -32,14 +44,51 @@ export async function exportRun(parts: RunParts, given: ExportOptions): Promise<
       `run.export: ${world} ranks are not divisible by ${machines} machines; give gpusPerMachine too`,
     );
   }
-  const bundle = planBundle(
-    config,
-    { ...options, gpusPerMachine },
-    { firstStep: history.lastStep, hasWeights: true },
-  );
+  const facts = { firstStep: history.lastStep, hasWeights: true };
+  if (modelShape(config).kind === 'own') return exportOwn(parts, { ...options, gpusPerMachine }, facts);
+  const bundle = planBundle(config, { ...options, gpusPerMachine }, facts);
   const weights = `${bundle.out}.weights-${process.pid}`;
   return withTemporaryFolder(weights, async () => {
     await saveRun(parts, weights, { type: 'FULL_STATE_DICT' }, { beside: 'nothing', shownAs: options.out });
     return writeBundle(bundle, { init: weights, prepared });
+  });
+}
+
+/** Writes a run of a user's own model: ranks trace its forward, and store its batches. */
+async function exportOwn(
+  parts: RunParts,
+  options: BundleOptions,
+  facts: { readonly firstStep: number; readonly hasWeights: boolean },
+): Promise<ExportReport> {
+  const { calls, groups, history, data: prepared, own, number } = parts;
+  const { config, world } = history.phase;
+  const { machines = 1, gpusPerMachine, steps } = options;
+  requireTakesOwn(targetNamed(options.to), options.to);
+  if (own === undefined) throw new ConfigError('run.export: the functions of this run are not known');
+  const folder = `${resolve(options.out)}.traced-${process.pid}`;
+  return withTemporaryFolder(folder, async () => {
+    const dataRanks = dataRanksOf(config, machines * gpusPerMachine);
+    const { accumulation } = config;
+    const batches = {
+      first: facts.firstStep * accumulation,
+      accumulation,
+      steps: steps ?? null,
+      mostSteps: Math.max(1, config.steps),
+      mostBytes: Math.floor(MOST_BYTES / dataRanks),
+    };
+    const group = await groups.of(world);
+    const work = { kind: 'trace', run: number, config, data: prepared, own: own.sources, group } as const;
+    const results = await calls.on<TraceResult>(world, { ...work, folder, dataRanks, batches });
+    const program = results[0]?.program;
+    if (program === undefined || program === null) throw new ConfigError('run.export: rank 0 traced nothing');
+    const stored = Math.min(...results.flatMap((result) => result.steps ?? []));
+    const bundle = planBundle(config, options, { ...facts, own: { kind: 'own', program, steps: stored } });
+    await saveRun(
+      parts,
+      join(folder, TRACED_WEIGHTS),
+      { type: 'FULL_STATE_DICT' },
+      { beside: 'nothing', shownAs: options.out },
+    );
+    return writeBundle(bundle, { prepared, traced: folder });
   });
 }
