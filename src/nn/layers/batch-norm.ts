@@ -72,8 +72,11 @@ abstract class BatchNorm extends Module {
   /** The numbers of axes that an input may have. */
   protected abstract readonly ranks: readonly number[];
 
+  /** The class of this layer in PyTorch. */
+  protected abstract readonly torchName: string;
+
   override get torchLayer(): TorchLayer {
-    return torchLayer(this.constructor.name, [this.#numFeatures], {
+    return torchLayer(this.torchName, [this.#numFeatures], {
       eps: [this.#eps, 1e-5],
       momentum: [this.#momentum, 0.1],
       affine: [this.weight !== null, true],
@@ -178,6 +181,10 @@ export class BatchNorm1d extends BatchNorm {
   protected get ranks(): readonly number[] {
     return [2, 3];
   }
+
+  protected get torchName(): string {
+    return 'BatchNorm1d';
+  }
 }
 
 /**
@@ -189,6 +196,10 @@ export class BatchNorm1d extends BatchNorm {
 export class BatchNorm2d extends BatchNorm {
   protected get ranks(): readonly number[] {
     return [4];
+  }
+
+  protected get torchName(): string {
+    return 'BatchNorm2d';
   }
 }
 
@@ -243,6 +254,10 @@ export class SyncBatchNorm extends BatchNorm {
 
   protected get ranks(): readonly number[] {
     return [2, 3, 4, 5];
+  }
+
+  protected get torchName(): string {
+    return 'SyncBatchNorm';
   }
 
   protected override get syncGroup(): ProcessGroup | null {

@@ -145,21 +145,17 @@ abstract class Recurrent extends Module {
     this.#dropout = dropout > 0 ? this.addChild('dropout', new Dropout(dropout)) : null;
   }
 
-  override get torchLayer(): TorchLayer {
+  /** Returns the call that makes this layer in PyTorch; `more` has the options that only some cells have. */
+  protected layerOf(name: string, more: Parameters<typeof torchLayer>[2] = {}): TorchLayer {
     const [first] = this.#layers[0] ?? [];
-    return torchLayer(this.constructor.name, [first?.weightInput.shape[1] ?? 1, this.#size], {
-      ...this.torchOptions(),
+    return torchLayer(name, [first?.weightInput.shape[1] ?? 1, this.#size], {
+      ...more,
       num_layers: [this.#layers.length, 1],
       bias: [first?.biasInput !== null, true],
       batch_first: [this.#batchFirst, false],
       dropout: [this.#dropout?.p, 0],
       bidirectional: [this.#directions === 2, false],
     });
-  }
-
-  /** Returns the options that only some cells have. */
-  protected torchOptions(): Parameters<typeof torchLayer>[2] {
-    return {};
   }
 
   /** Runs all layers. Shapes: x [L, N, inputSize], or [N, L, …] with batchFirst; states [layers · directions, N, size]. */
@@ -265,6 +261,10 @@ export class LSTM extends Recurrent {
     super(LSTM_CELL, inputSize, hiddenSize, options);
   }
 
+  override get torchLayer(): TorchLayer {
+    return this.layerOf('LSTM');
+  }
+
   forward(
     x: tf.Tensor,
     states?: readonly [h: tf.Tensor, c: tf.Tensor],
@@ -281,6 +281,10 @@ export class LSTM extends Recurrent {
 export class GRU extends Recurrent {
   constructor(inputSize: number, hiddenSize: number, options: RecurrentOptions = {}) {
     super(GRU_CELL, inputSize, hiddenSize, options);
+  }
+
+  override get torchLayer(): TorchLayer {
+    return this.layerOf('GRU');
   }
 
   forward(x: tf.Tensor, h?: tf.Tensor): [output: tf.Tensor, h: tf.Tensor] {
@@ -307,8 +311,8 @@ export class RNN extends Recurrent {
     this.#nonlinearity = nonlinearity;
   }
 
-  protected override torchOptions(): Parameters<typeof torchLayer>[2] {
-    return { nonlinearity: [this.#nonlinearity, 'tanh'] };
+  override get torchLayer(): TorchLayer {
+    return this.layerOf('RNN', { nonlinearity: [this.#nonlinearity, 'tanh'] });
   }
 
   forward(x: tf.Tensor, h?: tf.Tensor): [output: tf.Tensor, h: tf.Tensor] {

@@ -9,7 +9,7 @@ import {
   type TracedValue,
 } from '../../training';
 import { BINDING, binary, call, type Expression, floatText, tupleOf, whole } from './own-expression';
-import { OPERATIONS, type OperationParts, torchDtype } from './own-operations';
+import { OPERATIONS, type OperationParts, type OperationWriter, torchDtype } from './own-operations';
 
 /** An expression is written in the place of its only use if the line stays at most this long. */
 const LONGEST = 90;
@@ -43,17 +43,19 @@ class FunctionWriter {
   readonly #nodes: readonly TracedNode[];
   readonly #outputs: readonly number[];
   readonly #expressions = new Map<number, Expression>();
+  /** The names that expressions get if they need a line of their own. */
+  readonly #bases = new Map<number, string>();
   /** The tensors that have a name, so that their shapes can be read. */
-  readonly #named: { readonly id: number; readonly name: string }[] = [];
+  readonly #places: { readonly id: number; readonly name: string }[] = [];
   readonly #uses = new Map<number, number>();
   readonly #lines: string[] = [];
-  readonly #taken = new Set<string>(['self', 'batch', 'model', 'torch', 'nn', 'F', 'constant']);
+  readonly #taken = new Set<string>(['self', 'batch', 'model', 'torch', 'nn', 'F', 'constant', ...KEYWORDS]);
 
   constructor(scope: FunctionScope, nodes: readonly TracedNode[], outputs: readonly number[]) {
     this.#scope = scope;
     this.#nodes = nodes;
     this.#outputs = outputs;
-    for (const [id, name] of scope.names) this.#name(id, name);
+    for (const [id, name] of scope.names) this.#name(id, name); // `inputNames` has made them valid
     for (const id of [...nodes.flatMap(inputsOf), ...outputs])
       this.#uses.set(id, (this.#uses.get(id) ?? 0) + 1);
   }
@@ -76,7 +78,8 @@ class FunctionWriter {
     const made = call(this.#scope.callee(module), ...args);
     const fresh = outputs.filter((id) => !inputs.includes(id));
     if (fresh.length === 0) return;
-    const base = module.split('.').findLast((name) => /^[A-Za-z]\w*$/.test(name)) ?? 'output';
+    const last = module.split('.').at(-1) ?? '';
+    const base = isIdentifier(last) ? last : last === '' ? 'output' : 'h';
     if (outputs.length === 1) {
       this.#result(fresh[0] ?? 0, made, base);
       return;
@@ -91,10 +94,10 @@ class FunctionWriter {
 
   #operation(node: TracedOperation): void {
     const { name, outputs, line } = node;
-    if (!outputs.some((id) => this.#isUsed(id))) return;
     const write = Object.hasOwn(OPERATIONS, name) ? OPERATIONS[name] : undefined;
     if (write === undefined) this.#refuse(`the operation ${name} has no form in PyTorch here`, line);
-    const made = write(this.#partsOf(node));
+    if (!outputs.some((id) => this.#isUsed(id))) return;
+    const made = this.#written(node, write);
     if ('all' in made) {
       const names = outputs.map((id) => (this.#isUsed(id) ? this.#fresh(id, baseOf(name)) : '_'));
       this.#lines.push(`${names.length === 1 ? `${names[0]},` : names.join(', ')} = ${made.all.text}`);
@@ -106,10 +109,29 @@ class FunctionWriter {
     this.#result(first, made, baseOf(name));
   }
 
+  /** Returns an operation's expression; if it is too long, its longest inputs get lines of their own first. */
+  #written(node: TracedOperation, write: OperationWriter): ReturnType<OperationWriter> {
+    const made = write(this.#partsOf(node));
+    const { text } = 'all' in made ? made.all : made;
+    if (text.length <= LONGEST) return made;
+    for (const id of Object.values(node.inputs)) {
+      if ((this.#expressions.get(id)?.text.length ?? 0) > LONGEST / 4) this.#named(id, node.line);
+    }
+    return write(this.#partsOf(node));
+  }
+
+  /** Returns the name of a tensor, which gets one if it has none. */
+  #named(id: number, line: string): Expression {
+    const made = this.#tensor(id, line);
+    if (isIdentifier(made.text)) return made;
+    this.#lines.push(`${this.#fresh(id, this.#bases.get(id) ?? 'h')} = ${made.text}`);
+    return this.#tensor(id, line);
+  }
+
   /** Gives a tensor its expression: in the place of its only use, or in a line of its own. */
   #result(id: number, made: Expression, base: string): void {
-    const isName = /^[A-Za-z_]\w*$/.test(made.text);
-    if (isName || ((this.#uses.get(id) ?? 0) <= 1 && made.text.length <= LONGEST)) {
+    this.#bases.set(id, base);
+    if (isIdentifier(made.text) || ((this.#uses.get(id) ?? 0) <= 1 && made.text.length <= LONGEST)) {
       if (this.#isUsed(id)) this.#expressions.set(id, made);
       return;
     }
@@ -121,6 +143,7 @@ class FunctionWriter {
     const idOf = (key: string): number => inputs[key] ?? this.#refuse(`${name} has no input ${key}`, line);
     return {
       tensor: (key) => this.#tensor(idOf(key), line),
+      named: (key) => this.#named(idOf(key), line),
       operand: (key) => this.#operand(idOf(key), { inputs, output: outputs[0] ?? 0, line }),
       inputNames: Object.keys(inputs),
       attr: (key) => attrs[key] ?? null,
@@ -224,7 +247,7 @@ class FunctionWriter {
 
   /** Returns the dim of a tensor with a name that has this extent. */
   #extentOf(extent: Exclude<TracedNumber, number>): string | null {
-    for (const { id, name } of this.#named) {
+    for (const { id, name } of this.#places) {
       const dim = this.#valueOf(id).shape.findIndex((one) => isExtent(one) && isSameExtent(one, extent));
       if (dim >= 0) return `${name}.shape[${dim}]`;
     }
@@ -232,7 +255,7 @@ class FunctionWriter {
   }
 
   #device(line: string): string {
-    const [first] = this.#named;
+    const [first] = this.#places;
     return first === undefined ? this.#refuse('its forward has no input', line) : `${first.name}.device`;
   }
 
@@ -253,7 +276,7 @@ class FunctionWriter {
 
   #name(id: number, name: string): void {
     this.#taken.add(name);
-    this.#named.push({ id, name });
+    this.#places.push({ id, name });
     this.#expressions.set(id, whole(name));
   }
 
@@ -262,6 +285,17 @@ class FunctionWriter {
       `export: ${this.#scope.title}${line === '' ? '' : ` (${line})`}: ${why}; change the model, or write it in Python`,
     );
   }
+}
+
+/** Words that no name of Python may be. Source: keyword.kwlist. */
+const KEYWORDS = new Set(
+  `False None True and as assert async await break class continue def del elif else except finally for from global if import in is
+  lambda nonlocal not or pass raise return try while with yield`.split(/\s+/),
+);
+
+/** Whether a text is a name of Python. */
+export function isIdentifier(text: string): boolean {
+  return /^[A-Za-z_]\w*$/.test(text) && !KEYWORDS.has(text);
 }
 
 /** Returns the ids of the tensors that a node reads. */
@@ -282,7 +316,6 @@ const BASES: Readonly<Record<string, string>> = {
   TopK: 'top',
   Mean: 'mean',
   Sum: 'total',
-  Add: 'sum',
 };
 
 function baseOf(operation: string): string {

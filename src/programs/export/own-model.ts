@@ -7,7 +7,7 @@ import {
   type TracedProgram,
   type TracedTensor,
 } from '../../training';
-import { functionBody, inputsOf } from './own-forward';
+import { functionBody, inputsOf, isIdentifier } from './own-forward';
 import { HELPERS, torchDtype } from './own-operations';
 import { pythonValue } from './python';
 
@@ -97,7 +97,7 @@ class ModelWriter {
     const key = JSON.stringify([module.className, lines]);
     const known = this.#names.get(key);
     if (known !== undefined) return known;
-    const base = /^[A-Za-z]\w*$/.test(module.className) ? module.className : 'Net';
+    const base = isIdentifier(module.className) ? module.className : 'Net';
     let name = base;
     for (let i = 2; this.#taken.has(name); i++) name = `${base}${i}`;
     this.#taken.add(name);
@@ -126,7 +126,7 @@ class ModelWriter {
     const children = module.children.flatMap(({ name, path }) => {
       if (path !== joined(module.path, name)) return [];
       const made = this.#made(path);
-      return [/^[A-Za-z_]\w*$/.test(name) ? `self.${name} = ${made}` : `self.add_module("${name}", ${made})`];
+      return [isIdentifier(name) ? `self.${name} = ${made}` : `self.add_module("${name}", ${made})`];
     });
     const tensors = module.tensors.flatMap((tensor) => tensorLine(module, tensor));
     const ties = module.path === '' ? [...this.#ties(), ...this.#frozen()] : [];
@@ -197,9 +197,10 @@ class ModelWriter {
   #callLines(module: TracedModule, { inputs, body, outputs }: TracedCall): readonly string[] {
     const { inputNames } = module;
     const isNamed = inputNames.length >= inputs.length;
-    const names = inputs.map((_, i) =>
-      isNamed ? (inputNames[i] ?? '') : inputs.length === 1 ? 'x' : `x_${i}`,
-    );
+    const names = inputs.map((_, i) => {
+      const name = isNamed ? (inputNames[i] ?? '') : inputs.length === 1 ? 'x' : `x_${i}`;
+      return isIdentifier(name) ? name : `${name}_`;
+    });
     const scope = {
       program: this.#program,
       names: new Map(inputs.map((id, i) => [id, names[i] ?? ''])),
@@ -230,7 +231,7 @@ class ModelWriter {
       const kind = this.#module(at).kind;
       at = joined(at, name);
       if (kind === 'dict') return `${text}["${name}"]`;
-      if (/^[A-Za-z_]\w*$/.test(name)) return `${text}.${name}`;
+      if (isIdentifier(name)) return `${text}.${name}`;
       return kind === 'module' ? `getattr(${text}, "${name}")` : `${text}[${name}]`;
     }, 'self');
   }

@@ -16,6 +16,8 @@ import { pythonValue } from './python';
 export interface OperationParts {
   /** Returns an input as a tensor. */
   tensor(name: string): Expression;
+  /** Returns an input that the operation reads twice, by a name. */
+  named(name: string): Expression;
   /** Returns an input that may be a number, beside a tensor of the result's shape. */
   operand(name: string): Expression;
   readonly inputNames: readonly string[];
@@ -115,14 +117,24 @@ const reshape: OperationWriter = (parts) => {
     (extent, i) => extent === 1 && JSON.stringify(shape.toSpliced(i, 1)) === JSON.stringify(to),
   );
   if (removed >= 0) return method(parts.tensor('x'), 'squeeze', `${removed}`);
-  return method(parts.tensor('x'), 'reshape', reshapeText(parts));
+  const x = parts.tensor('x');
+  // The shape between two reshapes does not matter.
+  const inner = x.binding === BINDING.whole ? x.text.replace(/\.reshape\([^()]*\)$/, '') : x.text;
+  return method(inner === x.text ? x : whole(inner), 'reshape', reshapeText(parts));
 };
+
+/** Swaps two dims; swapped twice, they are as before. */
+function swapped(x: Expression, dims: string): Expression {
+  const suffix = `.transpose(${dims})`;
+  const isSwapped = x.binding === BINDING.whole && x.text.endsWith(suffix);
+  return isSwapped ? whole(x.text.slice(0, -suffix.length)) : method(x, 'transpose', dims);
+}
 
 const transpose: OperationWriter = (parts) => {
   const perm = parts.attr('perm') as readonly number[]; // a permutation of dims
   const moved = perm.flatMap((from, to) => (from === to ? [] : [to]));
   if (moved.length === 0) return parts.tensor('x');
-  if (moved.length === 2) return method(parts.tensor('x'), 'transpose', moved.join(', '));
+  if (moved.length === 2) return swapped(parts.tensor('x'), moved.join(', '));
   return method(parts.tensor('x'), 'permute', perm.join(', '));
 };
 
@@ -215,7 +227,7 @@ const pad: OperationWriter = (parts) => {
 
 const cumulative: OperationWriter = (parts) => {
   const axis = `${parts.attr('axis') ?? 0}`;
-  const x = parts.tensor('x');
+  const x = parts.named('x');
   const isReverse = parts.attr('reverse') === true;
   const forward = isReverse ? method(x, 'flip', axis) : x;
   const sum = method(forward, 'cumsum', axis);
@@ -253,7 +265,7 @@ function windowText(parts: OperationParts, usualStride: Attribute = 1): readonly
 }
 
 const attended: OperationWriter = (parts) => {
-  const heads = (name: string): Expression => method(parts.tensor(name), 'transpose', '1, 2');
+  const heads = (name: string): Expression => swapped(parts.tensor(name), '1, 2');
   const isCausal = parts.attr('causal') === true;
   const [q, k] = [parts.value('q').shape, parts.value('k').shape];
   if (isCausal && JSON.stringify(q[1]) !== JSON.stringify(k[1]))
@@ -326,7 +338,7 @@ export const OPERATIONS: Readonly<Record<string, OperationWriter>> = {
   Identity: (parts) => (parts.isDetached ? method(parts.tensor('x'), 'detach') : parts.tensor('x')),
   LeakyRelu: (parts) => call('F.leaky_relu', parts.tensor('x').text, floatText(Number(parts.attr('alpha')))),
   Prelu: (parts) => {
-    const x = parts.tensor('x');
+    const x = parts.named('x');
     const scaled = binary(parts.operand('alpha'), '*', x, BINDING.product);
     return call('torch.where', binary(x, '<', whole('0'), BINDING.comparison).text, scaled.text, x.text);
   },
@@ -387,7 +399,7 @@ export const OPERATIONS: Readonly<Record<string, OperationWriter>> = {
   GatherNd: (parts) =>
     whole(`${within(parts.tensor('params'), BINDING.whole)}[${parts.tensor('indices').text}.unbind(-1)]`),
   UnsortedSegmentSum: (parts) => {
-    const zeros = method(parts.tensor('x'), 'new_zeros', shapeText(parts));
+    const zeros = call('torch.zeros', shapeText(parts), `device=${parts.device}`);
     return method(zeros, 'index_add', '0', parts.tensor('segmentIds').text, parts.tensor('x').text);
   },
   Cast: cast,

@@ -62,6 +62,7 @@ class Recorder implements Trace {
   /** The buffers of tensors whose values depend on inputs or parameters. */
   readonly #depending = new WeakSet<object>();
   readonly #reads = new Set<string>();
+  readonly #model: Module;
   readonly #root: TracedNode[] = [];
   #body = this.#root;
   /** Above 0, kernels are part of a layer or of an operation that has a name. */
@@ -70,6 +71,7 @@ class Recorder implements Trace {
   #customGradients = 0;
 
   constructor({ inputs, model }: KnownTensors) {
+    this.#model = model;
     for (const [name, tensor] of inputs) this.#add(tensor, { kind: 'input', name });
     for (const [name, parameter] of [...model.namedParameters(), ...model.namedBuffers()])
       this.#add(parameter.tensor, { kind: 'parameter', name });
@@ -83,6 +85,13 @@ class Recorder implements Trace {
   module(module: object, inputs: readonly unknown[], run: () => unknown): unknown {
     if (this.#hidden > 0) return run();
     const called = module as Module; // only modules call it
+    if (called.root !== this.#model) {
+      throw refused(
+        `forward calls a ${called.constructor.name} that is not in the model`,
+        runningLine(),
+        'make it a field of a module of the model',
+      );
+    }
     const outer = this.#body;
     const body: TracedNode[] = [];
     const line = userLine();
@@ -133,7 +142,7 @@ class Recorder implements Trace {
     if (this.#hidden > 0) return;
     throw refused(
       `forward changes the buffer ${name}`,
-      userLine(),
+      runningLine(),
       'only the batch norms of nn change buffers in an exported forward; leave the change out',
     );
   }
@@ -143,7 +152,7 @@ class Recorder implements Trace {
     if (this.#hidden > 0 || this.#checks > 0 || !this.#depending.has(dataId)) return;
     throw refused(
       'forward or loss reads the values of a tensor that depends on the batch or on parameters',
-      userLine(),
+      runningLine(),
       'PyTorch code that is written from one trace cannot depend on values: compute with tensors, for example by tf.where or a mask',
     );
   }
@@ -152,7 +161,7 @@ class Recorder implements Trace {
     if (this.#hidden === 0 && isUsersGradient()) {
       throw refused(
         'tf.customGrad has a gradient in JavaScript',
-        userLine(),
+        runningLine(),
         'PyTorch would use its own gradient: write the operation with tf and nn.functional, x.detach() included',
       );
     }
@@ -228,6 +237,12 @@ class Recorder implements Trace {
 
 function namesIn(module: Module): readonly string[] {
   return [...module.parameters(), ...module.buffers()].map(({ name }) => name);
+}
+
+/** Returns the user's line that runs now, unless the launcher adds it to an error: it does so for functions of job.train. */
+function runningLine(): string {
+  const line = userLine();
+  return line.startsWith('job.train') ? '' : line;
 }
 
 /** Makes the error for a model that cannot be exported. */

@@ -3,8 +3,8 @@ import { join, sep } from 'node:path';
 /** The folder of the library's compiled code. */
 const LIBRARY = join(__dirname, '..', '..') + sep;
 
-/** A line of a stack, as 'file:line'. */
-const FRAME = /\(?((?:file:\/\/)?[^()]*?):(\d+):\d+\)?$/;
+/** The file and the line at the end of a line of a stack. */
+const FRAME = /(?:\(|^\s+at (?:async )?)([^()]*):(\d+):\d+\)?$/;
 
 /** Returns whether a line of a stack is the user's, neither this library's nor a package's. */
 function isOfUser(frame: string): boolean {
@@ -13,8 +13,7 @@ function isOfUser(frame: string): boolean {
 
 /** Returns the user's line that runs now, in words: 'In[3], line 7'; '' if none does. */
 export function userLine(stack = stackNow()): string {
-  const frame = stack.find(isOfUser);
-  const [, file = '', line = ''] = FRAME.exec(frame?.replace(/^\s+at (?:.* )?/, '') ?? '') ?? [];
+  const [, file = '', line = ''] = FRAME.exec(stack.find(isOfUser) ?? '') ?? [];
   if (file === '') return '';
   const [, part] = /^job\.train (\w+)$/.exec(file) ?? [];
   if (part !== undefined) return `job.train's ${part}, line ${line} of the function`;
