@@ -51,7 +51,6 @@ export { type LoadResult, savedEvaluations } from './rank/saves';
 export type { RankScope } from './rank/scope';
 export { currentRankScope } from './rank/scope-host';
 export { startRank } from './rank/start';
-export type { TraceResult } from './rank/trace';
 export { describeExit, killGroup, type RankExit, type RankProcess } from './rank-process';
 export { sitePackages } from './site-packages';
 export { Supervisor } from './supervisor';

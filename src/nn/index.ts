@@ -1,6 +1,6 @@
 export { type Attend, attention, CausalSelfAttention, SequenceAttention } from './attention';
 export { Block, MoeBlock } from './block';
-export { Buffer } from './buffer';
+export type { Buffer } from './buffer';
 export type { Next, Wrapper } from './callable';
 export { ModuleDict, ModuleList, ModuleListPart, Sequential } from './containers';
 export { contentsOf, contentsOfOne } from './contents';
@@ -61,4 +61,4 @@ export {
 } from './spans';
 export { readState, spansOf, stateBuffers, writePart } from './state-values';
 export type { IndexRange, SplitOver, TensorSplit } from './tensor-split';
-export type { TorchArgument, TorchLayer } from './torch-layer';
+export type { TorchLayer } from './torch-layer';

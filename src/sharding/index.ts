@@ -83,5 +83,5 @@ export { parallelizeTensors, type TensorOptions } from './tensor/parallelize-ten
 export { type RowOptions, RowParallelLinear } from './tensor/row-parallel-linear';
 export type { ParallelStyle, Placement } from './tensor/styles';
 export { VocabParallelEmbedding, type VocabularyOptions } from './tensor/vocab-parallel-embedding';
-export { isInUnits, planUnits } from './unit-plan';
+export { planUnits } from './unit-plan';
 export type { WrapPolicy } from './wrap-policy';

@@ -51,8 +51,6 @@ export { limitsOf, type Sampling } from './sampling';
 export type { RankRows, StepResult } from './step-result';
 export type {
   Attribute,
-  Extent,
-  FreeDim,
   TracedCall,
   TracedModule,
   TracedNode,
@@ -62,14 +60,7 @@ export type {
   TracedTensor,
   TracedValue,
 } from './tracing/program';
-export { isExtent } from './tracing/program';
-export {
-  batchesFile,
-  CONSTANTS_FILE,
-  type WantedBatches,
-  writeBatchesOf,
-  writeTrace,
-} from './tracing/write-trace';
+export { type StoredTrace, traceAndStore, type WantedBatches } from './tracing/write-trace';
 export { createTrainer, type Trainer } from './trainer';
 export type { TrainerOptions } from './trainer-options';
 export { type DataMark, dataMark, type TrainerState } from './trainer-state';

@@ -9,14 +9,15 @@ const WIDEST = 25;
 const WIDER: Readonly<Record<string, number>> = {
   core: 65,
   config: 177,
-  engine: 61,
+  engine: 65,
   wire: 32,
   nn: 61,
   sharding: 69,
-  training: 52,
+  training: 53,
   ledger: 28,
   planner: 81,
   cell: 54,
+  programs: 26,
   launch: 38,
 };
 
@@ -69,7 +70,7 @@ test('each name that a door exports is imported by another flat, the kernel, a p
   assert.deepEqual(idle, []);
 });
 
-test('the second door of programs, for programs of src/extras, exports only names that these import, and at most 83 values', () => {
+test('the second door of programs, for programs of src/extras, exports only names that these import, and at most 84 values', () => {
   const { values, types } = doorNames(sources.get('src/programs/toolkit.ts') ?? '');
   const extras = [...sources].filter(([path]) => path.startsWith('src/extras/'));
   const used = new Set(extras.flatMap(([, text]) => text.match(/[\w$]+/g) ?? []));
@@ -77,7 +78,7 @@ test('the second door of programs, for programs of src/extras, exports only name
     [...values, ...types].filter((name) => !used.has(name)),
     [],
   );
-  assert.ok(values.length > 0 && values.length <= 83, `${values.length} values`);
+  assert.ok(values.length > 0 && values.length <= 84, `${values.length} values`);
 });
 
 test('each flat has a README of at most ten lines of text', () => {

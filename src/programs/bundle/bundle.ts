@@ -50,7 +50,7 @@ export interface BundleSources {
 }
 
 /** Stored batches are at most this large unless the user gives a number of steps. */
-export const MOST_BYTES = 256 * 2 ** 20;
+const MOST_BYTES = 256 * 2 ** 20;
 
 /**
  * Checks that a target can express a config. Throws: CONFIG for an unknown target, for models and settings (with their
@@ -101,7 +101,7 @@ function bundleModel(config: TrainConfig): BundleFacts['shape'] {
 }
 
 /** Throws: CONFIG if a target takes no models of the user's own. */
-export function requireTakesOwn({ takesOwnModels = false }: Target, to: string): void {
+function requireTakesOwn({ takesOwnModels = false }: Target, to: string): void {
   if (takesOwnModels) return;
   const names = [...targets()].flatMap(([name, target]) =>
     target.takesOwnModels === true ? [`'${name}'`] : [],
@@ -192,7 +192,7 @@ export function writeBundle(
 }
 
 /** The folder, beside batches and constants, with the weights of a user's own model. */
-export const TRACED_WEIGHTS = 'weights';
+const TRACED_WEIGHTS = 'weights';
 
 /** Copies the weights, constants and batches of a user's own model. Returns the paths of the written files. Throws: INTERNAL without a folder. */
 function ownParts(facts: BundleFacts, { steps }: OwnBundleModel, traced: string | undefined, out: string) {
@@ -401,3 +401,13 @@ function writeTokens(source: BatchSource, stored: StoredBatches, path: string, h
     fs.closeSync(file);
   }
 }
+
+/** What the export of a user's own model needs before its bundle is written. */
+export const OWN_BUNDLES = {
+  /** Stored batches of all ranks are at most this large unless the user gives a number of steps. */
+  mostBytes: MOST_BYTES,
+  /** The folder of the weights, beside traced constants and batches. */
+  weightsFolder: TRACED_WEIGHTS,
+  /** Throws: CONFIG for an unknown target, and for a target without models of the user's own. */
+  requireTarget: (to: string): void => requireTakesOwn(targetNamed(to), to),
+} as const;

@@ -1,12 +1,11 @@
 import { ConfigError } from '../../core';
-import {
-  isExtent,
-  type TracedCall,
-  type TracedNode,
-  type TracedNumber,
-  type TracedOperation,
-  type TracedProgram,
-  type TracedValue,
+import type {
+  TracedCall,
+  TracedNode,
+  TracedNumber,
+  TracedOperation,
+  TracedProgram,
+  TracedValue,
 } from '../../training';
 import { BINDING, binary, call, type Expression, floatText, tupleOf, whole } from './own-expression';
 import { OPERATIONS, type OperationParts, type OperationWriter, torchDtype } from './own-operations';
@@ -72,9 +71,9 @@ class FunctionWriter {
   #call(node: TracedCall): void {
     const { module, inputs, outputs, line } = node;
     const layer = this.#scope.program.modules.find(({ path }) => path === module)?.layer ?? null;
-    const given = inputs.map((id) => this.#tensor(id, line).text);
-    const isLong = layer?.name === 'LSTM' && given.length > 1;
-    const args = isLong ? [given[0] ?? '', tupleOf([given[1] ?? '', given[2] ?? given[1] ?? ''])] : given;
+    const texts = inputs.map((id) => this.#tensor(id, line).text);
+    const isLong = layer?.name === 'LSTM' && texts.length > 1;
+    const args = isLong ? [texts[0] ?? '', tupleOf([texts[1] ?? '', texts[2] ?? texts[1] ?? ''])] : texts;
     const made = call(this.#scope.callee(module), ...args);
     const fresh = outputs.filter((id) => !inputs.includes(id));
     if (fresh.length === 0) return;
@@ -168,10 +167,10 @@ class FunctionWriter {
   ): Expression {
     const { source, dtype } = this.#valueOf(id);
     const shape = JSON.stringify(this.#valueOf(output).shape);
-    const isBeside = Object.values(inputs).some((other) => {
-      const beside = this.#valueOf(other);
+    const isBeside = Object.values(inputs).some((besideId) => {
+      const beside = this.#valueOf(besideId);
       return (
-        other !== id &&
+        besideId !== id &&
         beside.source.kind !== 'number' &&
         JSON.stringify(beside.shape) === shape &&
         beside.dtype === dtype
@@ -236,8 +235,10 @@ class FunctionWriter {
       ...(['batch', 'sequence'] as const).flatMap((dim) => {
         if (value[dim] === 0) return [];
         if (value[dim] < 0) this.#refuse(`a size is divided by the ${dim}`, line);
-        const one = { factor: 1, batch: 0, sequence: 0, offset: 0, [dim]: 1 };
-        return [this.#extentOf(one) ?? this.#refuse(`no input of its forward has the ${dim} as a dim`, line)];
+        const extent = { factor: 1, batch: 0, sequence: 0, offset: 0, [dim]: 1 };
+        return [
+          this.#extentOf(extent) ?? this.#refuse(`no input of its forward has the ${dim} as a dim`, line),
+        ];
       }),
     ];
     const product = factors.join(' * ');
@@ -248,7 +249,9 @@ class FunctionWriter {
   /** Returns the dim of a tensor with a name that has this extent. */
   #extentOf(extent: Exclude<TracedNumber, number>): string | null {
     for (const { id, name } of this.#places) {
-      const dim = this.#valueOf(id).shape.findIndex((one) => isExtent(one) && isSameExtent(one, extent));
+      const dim = this.#valueOf(id).shape.findIndex(
+        (size) => typeof size === 'object' && isSameExtent(size, extent),
+      );
       if (dim >= 0) return `${name}.shape[${dim}]`;
     }
     return null;

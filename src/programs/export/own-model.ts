@@ -1,15 +1,9 @@
 import { ConfigError } from '../../core';
-import {
-  CONSTANTS_FILE,
-  type TracedCall,
-  type TracedModule,
-  type TracedNode,
-  type TracedProgram,
-  type TracedTensor,
-} from '../../training';
+import type { TracedCall, TracedModule, TracedNode, TracedProgram, TracedTensor } from '../../training';
 import { functionBody, inputsOf, isIdentifier } from './own-forward';
 import { HELPERS, torchDtype } from './own-operations';
 import { pythonValue } from './python';
+import type { OwnBundleModel } from './target';
 
 /** Names that classes of model.py cannot have. */
 const RESERVED = new Set(['nn', 'torch', 'F', 'loss_of', 'constant', 'None', 'True', 'False', '']);
@@ -39,8 +33,9 @@ export function ownModelText(program: TracedProgram): { readonly text: string; r
   return { text: `${[head.join('\n'), ...helpers, body].join('\n\n\n')}\n`, className };
 }
 
+/** Returns the code that reads the file of [Note: traced programs]' constants. */
 function constantsText(): string {
-  return `CONSTANTS = load_file(os.path.join(os.path.dirname(os.path.abspath(__file__)), "${CONSTANTS_FILE}"))
+  return `CONSTANTS = load_file(os.path.join(os.path.dirname(os.path.abspath(__file__)), "constants.safetensors"))
 
 
 def constant(name, device):
@@ -186,7 +181,7 @@ class ModelWriter {
     const [first, ...others] = this.#calls.get(module.path) ?? [];
     if (first === undefined) return [];
     const lines = this.#callLines(module, first);
-    if (others.some((other) => this.#callLines(module, other).join('\n') !== lines.join('\n'))) {
+    if (others.some((later) => this.#callLines(module, later).join('\n') !== lines.join('\n'))) {
       throw new ConfigError(
         `export: ${titleOf(module)} is called several times and does not do the same each time; use a module per call`,
       );
@@ -241,7 +236,7 @@ class ModelWriter {
     const prefix = from === '' ? '' : `${from}.`;
     for (const { path, tensors } of this.#program.modules) {
       if (path !== from && !path.startsWith(prefix)) continue;
-      const tensor = tensors.find((one) => one.fullName === fullName);
+      const tensor = tensors.find((tied) => tied.fullName === fullName);
       if (tensor !== undefined) return `${this.#reach(path, from)}.${tensor.name}`;
     }
     return null;
@@ -249,13 +244,21 @@ class ModelWriter {
 }
 
 /** Returns sentences about differences of a user's own model from a run here. */
-export function ownNotes({ program }: { readonly program: TracedProgram }): readonly string[] {
+export function ownNotes({
+  program,
+  isRepeatable,
+}: Pick<OwnBundleModel, 'program' | 'isRepeatable'>): readonly string[] {
   const { modules, body } = program;
   const drops =
     modules.some(({ layer }) => layer?.name.startsWith('Dropout') === true && layer.args[0] !== 0) ||
     JSON.stringify(body).includes('"ShardlabDropout"');
   return [
     ...program.fixed,
+    ...(isRepeatable
+      ? []
+      : [
+          "The batch function returns another batch when it is called again with the same rank and index, so the run here trains on other batches than those in data/. Give its random numbers seeds: tf.randomNormal(shape, 0, 1, 'float32', index + 1), because the seed 0 counts as none.",
+        ]),
     ...(drops
       ? ["Dropout draws PyTorch's random numbers: other elements are dropped than here, so losses differ."]
       : []),

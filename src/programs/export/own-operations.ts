@@ -245,18 +245,18 @@ const matmul: OperationWriter = (parts) => {
 
 /** Returns the arguments of a window that differ from torch's defaults. */
 function windowText(parts: OperationParts, usualStride: Attribute = 1): readonly string[] {
-  const one = (value: Attribute): Attribute =>
+  const single = (value: Attribute): Attribute =>
     Array.isArray(value) && new Set(value).size === 1 ? (value[0] as Attribute) : value;
   const [top = 0, bottom = 0, left = 0, right = 0] = parts.attr('padding') as readonly number[]; // four numbers
   if (top !== bottom || left !== right) parts.refuse("padding 'same' with an even window");
-  const given: readonly (readonly [string, Attribute, Attribute])[] = [
-    ['stride', one(parts.attr('strides')), one(usualStride)],
-    ['padding', one([top, left]), 0],
-    ['dilation', one(parts.attr('dilations')), 1],
+  const settings: readonly (readonly [string, Attribute, Attribute])[] = [
+    ['stride', single(parts.attr('strides')), single(usualStride)],
+    ['padding', single([top, left]), 0],
+    ['dilation', single(parts.attr('dilations')), 1],
     ['groups', parts.attr('groups') ?? 1, 1],
     ['ceil_mode', parts.attr('ceilMode') ?? false, false],
   ];
-  return given.flatMap(
+  return settings.flatMap(
     ([name, value, usual]) =>
       JSON.stringify(value) === JSON.stringify(usual)
         ? []

@@ -19,6 +19,8 @@ export interface OwnBundleModel {
   readonly kind: 'own';
   readonly program: TracedProgram;
   readonly steps: number;
+  /** Whether a batch is the same when it is made again. */
+  readonly isRepeatable: boolean;
 }
 
 /** A model that bundles can have. */

@@ -1,18 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import {
-  gradScalerOf,
-  isSharded,
-  llamaFfn,
-  reduceDtypeOf,
-  type ScheduleConfig,
-  STRATEGIES,
-  type TrainConfig,
-} from '../../config';
+import { gradScalerOf, isSharded, llamaFfn, reduceDtypeOf, STRATEGIES, type TrainConfig } from '../../config';
 import { findInstallation } from '../../core';
 import { torchOptimizer } from './optimizer-arguments';
 import { ownModelText, tiesOf } from './own-model';
 import { keywords, pythonValue } from './python';
+import { leastOf, scheduleFlags, scheduleNumbers } from './script-schedule';
 import {
   type BuiltInBundleModel,
   type BundleFacts,
@@ -259,54 +252,6 @@ function trainingConstants({ config, firstStep }: BundleFacts): Filling['constan
     FIRST_STEP: firstStep,
     CLIP_NORM: config.clipNorm ?? 0,
     FROZEN: `re.compile(r"(?:${patterns.join('|')})(?:\\.|$)")`,
-  };
-}
-
-/** Returns the numbers of a schedule. */
-function scheduleNumbers({ schedule, steps }: TrainConfig, least: number): Filling['inlined'] {
-  if (schedule === null) return {};
-  const fall = fallOf(schedule, steps);
-  return {
-    WARMUP_STEPS: `${schedule.warmupSteps}`,
-    GAMMA: `${schedule.gamma}`,
-    STEP_SIZE: `${schedule.stepSize}`,
-    FALL_START: `${fall.start}`,
-    FALL_STEPS: `${fall.steps}`,
-    LEAST: `${least}`,
-  };
-}
-
-/** Returns the share of the learning rate that a schedule leaves at its end. */
-function leastOf({ schedule, optimizer }: TrainConfig): number {
-  return schedule === null || optimizer.lr === 0 ? 0 : schedule.etaMin / optimizer.lr;
-}
-
-/** Returns the step at which the learning rate begins to fall, and the number of steps in which it falls. */
-function fallOf(
-  schedule: ScheduleConfig,
-  runSteps: number,
-): { readonly start: number; readonly steps: number } {
-  const { kind, warmupSteps, maxSteps = runSteps } = schedule;
-  const span = maxSteps - warmupSteps;
-  if (kind === 'WarmupCosineLR') return { start: warmupSteps - 1, steps: span };
-  if (kind !== 'wsd') return { start: warmupSteps, steps: span };
-  const steps = schedule.decaySteps ?? Math.max(1, Math.round(span / 5));
-  return { start: maxSteps - steps, steps };
-}
-
-function scheduleFlags(config: TrainConfig): Filling['flags'] {
-  const { schedule } = config;
-  const kind = schedule?.kind ?? 'constant';
-  const fall = kind === 'wsd' ? schedule?.decayType : kind === 'linear' ? 'linear' : 'cosine';
-  return {
-    HAS_SCHEDULE: schedule !== null,
-    WARMS_UP: (schedule?.warmupSteps ?? 0) > 0,
-    IS_STEPWISE: kind === 'step',
-    IS_EXPONENTIAL: kind === 'exponential',
-    FALLS: kind !== 'constant',
-    HAS_LEAST: leastOf(config) !== 0,
-    IS_COSINE: fall === 'cosine',
-    IS_LINEAR: fall === 'linear',
   };
 }
 

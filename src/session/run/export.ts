@@ -1,19 +1,16 @@
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { countSchema, dataRanksOf, modelShape, parseOptions, pathSchema, type ShapeOf } from '../../config';
-import { ConfigError, withTemporaryFolder } from '../../core';
-import type { TraceResult } from '../../launch';
+import { ConfigError, ShardlabError, withTemporaryFolder } from '../../core';
 import {
   type BundleOptions,
   type ExportReport,
-  MOST_BYTES,
+  OWN_BUNDLES,
   planBundle,
-  requireTakesOwn,
-  TRACED_WEIGHTS,
-  targetNamed,
   targets,
   writeBundle,
 } from '../../programs';
+import type { StoredTrace } from '../../training';
 import type { RunParts } from './calls';
 import { saveRun } from './checkpoints';
 
@@ -62,8 +59,8 @@ async function exportOwn(
 ): Promise<ExportReport> {
   const { calls, groups, history, data: prepared, own, number } = parts;
   const { config, world } = history.phase;
-  const { machines = 1, gpusPerMachine, steps } = options;
-  requireTakesOwn(targetNamed(options.to), options.to);
+  const { machines = 1, gpusPerMachine, steps: wanted = null } = options;
+  OWN_BUNDLES.requireTarget(options.to);
   if (own === undefined) throw new ConfigError('run.export: the functions of this run are not known');
   const folder = `${resolve(options.out)}.traced-${process.pid}`;
   return withTemporaryFolder(folder, async () => {
@@ -72,20 +69,23 @@ async function exportOwn(
     const batches = {
       first: facts.firstStep * accumulation,
       accumulation,
-      steps: steps ?? null,
+      steps: wanted,
       mostSteps: Math.max(1, config.steps),
-      mostBytes: Math.floor(MOST_BYTES / dataRanks),
+      mostBytes: Math.floor(OWN_BUNDLES.mostBytes / dataRanks),
     };
     const group = await groups.of(world);
     const work = { kind: 'trace', run: number, config, data: prepared, own: own.sources, group } as const;
-    const results = await calls.on<TraceResult>(world, { ...work, folder, dataRanks, batches });
-    const program = results[0]?.program;
-    if (program === undefined || program === null) throw new ConfigError('run.export: rank 0 traced nothing');
-    const stored = Math.min(...results.flatMap((result) => result.steps ?? []));
-    const bundle = planBundle(config, options, { ...facts, own: { kind: 'own', program, steps: stored } });
+    const results = await calls.on<readonly StoredTrace[]>(world, { ...work, folder, dataRanks, batches });
+    const stored = results.flat();
+    const [program] = stored.flatMap((rank) => rank.program ?? []);
+    if (program === undefined) throw new ShardlabError('INTERNAL', 'no rank has traced the model');
+    const steps = Math.min(...stored.map((rank) => rank.steps));
+    const isRepeatable = stored.every((rank) => rank.isRepeatable);
+    const model = { kind: 'own', program, steps, isRepeatable } as const;
+    const bundle = planBundle(config, options, { ...facts, own: model });
     await saveRun(
       parts,
-      join(folder, TRACED_WEIGHTS),
+      join(folder, OWN_BUNDLES.weightsFolder),
       { type: 'FULL_STATE_DICT' },
       { beside: 'nothing', shownAs: options.out },
     );

@@ -1,5 +1,5 @@
 import type { DType } from '../../core';
-import { Buffer, Module, ModuleDict, ModuleList, type Parameter, Sequential } from '../../nn';
+import { type Buffer, Module, ModuleDict, ModuleList, type Parameter, Sequential } from '../../nn';
 import type { TracedModule, TracedTensor } from './program';
 
 /** Whether PyTorch has the module as a layer, and the module's class has not changed the layer's forward. */
@@ -43,7 +43,8 @@ function kindOf(module: Module): TracedModule['kind'] {
 
 function describeTensor(name: string, tensor: Parameter): TracedTensor {
   const { shape, requiresGrad } = tensor;
-  const kind = tensor instanceof Buffer ? (tensor.isPersistent ? 'buffer' : 'constant buffer') : 'parameter';
+  const isBuffer = (part: Parameter): part is Buffer => 'isPersistent' in part;
+  const kind = isBuffer(tensor) ? (tensor.isPersistent ? 'buffer' : 'constant buffer') : 'parameter';
   return { name, fullName: tensor.name, shape, dtype: tensor.dtype as DType, kind, requiresGrad }; // the engine has no other types
 }
 

@@ -1,9 +1,9 @@
-import type { TrainConfig } from '../../config';
+import { STRATEGIES, type TrainConfig } from '../../config';
 import { ConfigError, isPlain, mapTensors, ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
 import type { Engine } from '../../engine';
 import type { Module } from '../../nn';
-import { isInUnits, planUnits } from '../../sharding';
+import { planUnits } from '../../sharding';
 import type { TaskData } from '../config-task';
 import { type OwnBatch, type OwnParts, ownTask } from '../own-task';
 import { Difference, type MergedForward, mergeForwards, type Variant } from './merge';
@@ -106,9 +106,10 @@ function withFreeDims(
   }
   const { values, body, constants } = merged;
   const { reads, loss } = base.first;
-  const units = isInUnits(config.parallel)
-    ? planUnits(model, config.parallel).map(({ module }) => module.path)
-    : [];
+  const units =
+    STRATEGIES[config.parallel.strategy].shardedAtRest.length > 0
+      ? planUnits(model, config.parallel).map(({ module }) => module.path)
+      : [];
   const program = {
     ...{ modules: describeModules(model), values, body, loss, free, fixed },
     units: units.filter((path) => path !== ''),
