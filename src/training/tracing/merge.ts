@@ -31,8 +31,8 @@ export interface MergedForward {
 export class Difference extends Error {
   readonly line: string;
 
-  constructor(what: string, line: string) {
-    super(what);
+  constructor(subject: string, line: string) {
+    super(subject);
     this.line = line;
   }
 }
@@ -47,14 +47,14 @@ export function mergeForwards(first: RecordedForward, variants: readonly Variant
   const values = first.values.map((value, id): TracedValue => {
     const all = variants.map(({ forward }) => forward.values[id]);
     const same = all.filter(
-      (one): one is SeenValue => one?.dtype === value.dtype && one.source.kind === value.source.kind,
+      (part): part is SeenValue => part?.dtype === value.dtype && part.source.kind === value.source.kind,
     );
     if (same.length < all.length) throw new Difference('other tensors', '');
     const merger = new Merger(variants);
     const shape = value.shape.map((extent, dim) =>
       merger.number(
         extent,
-        same.map((one) => one.shape[dim]),
+        same.map((part) => part.shape[dim]),
         'a shape',
       ),
     );
@@ -75,12 +75,12 @@ function sourceOf(
 ): TracedValue['source'] {
   if (value.source.kind !== 'constant') return value.source;
   const all = [value, ...others];
-  const numbers = all.map((one) => numberIn(one));
+  const numbers = all.map((part) => numberIn(part));
   const [number, ...otherNumbers] = numbers;
-  if (number !== undefined && otherNumbers.every((one) => one !== undefined))
+  if (number !== undefined && otherNumbers.every((part) => part !== undefined))
     return { kind: 'number', value: merger.number(number, otherNumbers, 'a number in the code') };
-  const text = (one: SeenValue): string => JSON.stringify([one.shape, one.source]);
-  if (others.some((one) => text(one) !== text(value)))
+  const text = (part: SeenValue): string => JSON.stringify([part.shape, part.source]);
+  if (others.some((part) => text(part) !== text(value)))
     throw new Difference('a tensor of values in the code differs between batches', '');
   constants.set(name, value);
   return { kind: 'constant', name };
@@ -105,7 +105,7 @@ class Merger {
     return nodes.map((node, i) => {
       const same = others.map((list) => list[i]);
       const isLast = i === nodes.length - 1;
-      if (same.some((one) => one === undefined || headOf(one) !== headOf(node)))
+      if (same.some((part) => part === undefined || headOf(part) !== headOf(node)))
         throw new Difference('other operations', node.line);
       if (isLast && others.some((list) => list.length > nodes.length))
         throw new Difference(
@@ -117,10 +117,10 @@ class Merger {
           ...node,
           body: this.nodes(
             node.body,
-            same.map((one) => (one?.kind === 'call' ? one.body : [])),
+            same.map((part) => (part?.kind === 'call' ? part.body : [])),
           ),
         };
-      const attrs = same.map((one) => (one?.kind === 'operation' ? one.attrs : {}));
+      const attrs = same.map((part) => (part?.kind === 'operation' ? part.attrs : {}));
       return { ...node, attrs: this.attribute(node.attrs, attrs, node.line) as typeof node.attrs }; // an object stays an object
     });
   }
@@ -128,39 +128,39 @@ class Merger {
   attribute(value: Attribute, others: readonly (Attribute | undefined)[], line: string): Attribute {
     if (typeof value === 'number') return this.number(value, others, `an attribute`, line);
     if (typeof value !== 'object' || value === null || isExtent(value)) {
-      if (others.every((one) => one === value)) return value;
+      if (others.every((part) => part === value)) return value;
       throw new Difference('another attribute', line);
     }
     const entries = Object.entries(value as Readonly<Record<string, Attribute>>).map(([key, inner]) => {
-      const same = others.map((one) => (one as Readonly<Record<string, Attribute>> | undefined)?.[key]);
+      const same = others.map((part) => (part as Readonly<Record<string, Attribute>> | undefined)?.[key]);
       return [key, this.attribute(inner, same, line)] as const;
     });
     return Array.isArray(value) ? entries.map(([, inner]) => inner) : Object.fromEntries(entries);
   }
 
   /** Returns the extent that the number has in all forwards. Throws: Difference. */
-  number(value: number, others: readonly unknown[], what: string, line = ''): TracedNumber {
+  number(value: number, others: readonly unknown[], subject: string, line = ''): TracedNumber {
     const differ = this.#variants.flatMap((variant, i) => {
-      const other = others[i];
-      if (typeof other !== 'number') throw new Difference(what, line);
-      return Object.is(other, value) ? [] : [{ ...variant, other }];
+      const changed = others[i];
+      if (typeof changed !== 'number') throw new Difference(subject, line);
+      return Object.is(changed, value) ? [] : [{ ...variant, changed }];
     });
     if (differ.length === 0) return value;
     let extent: Extent = { factor: value, batch: 0, sequence: 0, offset: 0 };
-    for (const { dim, from, to, other } of differ) {
-      const power = isNear(value * to, other * from) ? 1 : isNear(value * from, other * to) ? -1 : 0;
-      if (dim === null) throw new Difference(what, line);
+    for (const { dim, from, to, changed } of differ) {
+      const power = isNear(value * to, changed * from) ? 1 : isNear(value * from, changed * to) ? -1 : 0;
+      if (dim === null) throw new Difference(subject, line);
       if (power !== 0) {
         extent = { ...extent, factor: extent.factor / from ** power, [dim]: power };
         continue;
       }
-      const slope = (other - value) / (to - from);
-      if (differ.length > 1 || !Number.isInteger(slope)) throw new Difference(what, line);
+      const slope = (changed - value) / (to - from);
+      if (differ.length > 1 || !Number.isInteger(slope)) throw new Difference(subject, line);
       return { factor: slope, batch: 0, sequence: 0, [dim]: 1, offset: value - slope * from };
     }
     const { batch, sequence, factor } = extent;
     const isWhole = Number.isInteger(factor) || batch < 0 || sequence < 0 || !Number.isInteger(value);
-    if (!isWhole) throw new Difference(what, line);
+    if (!isWhole) throw new Difference(subject, line);
     return extent;
   }
 }

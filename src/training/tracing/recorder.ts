@@ -246,8 +246,8 @@ function runningLine(): string {
 }
 
 /** Makes the error for a model that cannot be exported. */
-export function refused(what: string, line: string, how: string): ConfigError {
-  return new ConfigError(`export: ${what}${line === '' ? '' : ` (${line})`}; ${how}`);
+export function refused(problem: string, line: string, remedy: string): ConfigError {
+  return new ConfigError(`export: ${problem}${line === '' ? '' : ` (${line})`}; ${remedy}`);
 }
 
 function attributesOf(attrs: Readonly<Record<string, unknown>>): TracedOperation['attrs'] {

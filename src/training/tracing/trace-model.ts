@@ -38,10 +38,10 @@ export function traceModel(training: TracedTraining): TracedModel {
     recordForward({ inputs: tensorsByName(batch.batch), model: own.model }, () => task.lossOf(batch));
   const batches = [0, 1].map((index) => task.batch(0, index)) as [OwnBatch, OwnBatch]; // two indices
   try {
-    const [batch, other] = batches;
+    const [batch, nextBatch] = batches;
     const first = record(batch);
-    const again: Variant = { forward: record(other), dim: null, from: 1, to: 1 };
-    const isSameShape = shapesOf(batch) === shapesOf(other);
+    const again: Variant = { forward: record(nextBatch), dim: null, from: 1, to: 1 };
+    const isSameShape = shapesOf(batch) === shapesOf(nextBatch);
     const same = isSameShape ? [again] : [];
     const merged = mergedOrRefused(first, same);
     return withFreeDims(training, { first, same, merged }, variantsOf(batch), record);
@@ -153,7 +153,7 @@ function variantsOf(batch: OwnBatch): VariedBatch[] {
     return {
       ...batch,
       batch: changed,
-      tensors: [...tensorsByName(changed).values()].filter((one) => !tensors.includes(one)),
+      tensors: [...tensorsByName(changed).values()].filter((tensor) => !tensors.includes(tensor)),
     };
   };
   const doubled: VariedBatch = {
