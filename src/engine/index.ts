@@ -22,6 +22,7 @@ export {
 } from './autograd/unit';
 export { findBlas } from './backend/blas';
 export { currentDraws, currentEngine } from './backend/current-engine';
+export { currentTrace, type Trace, type TracedKernel, tracing } from './backend/current-trace';
 export type { Elementwise, Quantized } from './backend/elementwise';
 export type { Engine, Storage } from './backend/engine';
 export type { Windows } from './backend/fused/average-pool';
@@ -63,7 +64,7 @@ export {
 } from './backend/ops';
 export { HEAP_END } from './backend/out-of-memory';
 export { type DynamicMapKind, dynamicMap, SIGNED_ZERO } from './backend/quantization-tables';
-export { tfjsState, untracked } from './backend/tfjs-state';
+export { listenToKernels, tfjsState, untracked, watchHostReads } from './backend/tfjs-state';
 export { undone } from './backend/undone';
 export { createWasmEngine } from './backend/wasm-engine';
 export { type Pair, windowNumbers } from './backend/window-sizes';

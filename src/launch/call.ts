@@ -34,6 +34,7 @@ const TITLES: Readonly<Record<Exclude<RankWork['kind'], 'cell'>, string>> = {
   save: 'run.save',
   load: 'run.load',
   probe: 'the trial of a setting',
+  trace: 'run.export',
   evaluate: 'run.evaluate',
   sampleVideo: 'run.sampleVideo',
   sample: 'run.sample',

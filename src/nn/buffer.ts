@@ -1,7 +1,7 @@
 import { flag, requireOptions } from '../config';
 import { alias, ConfigError, type DType, type HalfDType, ShardlabError } from '../core';
 import * as tf from '../core/tf';
-import { currentEngine, isReplaying, isSoleOwner, untracked } from '../engine';
+import { currentEngine, currentTrace, isReplaying, isSoleOwner, untracked } from '../engine';
 import { Parameter } from './parameter';
 
 /** Options of a buffer. */
@@ -65,6 +65,7 @@ export class Buffer extends Parameter {
    */
   update(next: (now: tf.Tensor) => tf.Tensor): void {
     if (isReplaying()) return;
+    currentTrace()?.changesBuffer(this.name);
     const before = this.tensor;
     const after = untracked(() => tf.keep(tf.tidy(() => alias(this.#fitting(next(before))))));
     this.replace(after);

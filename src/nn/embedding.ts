@@ -6,6 +6,7 @@ import { type FirstValues, normal } from './init';
 import { Module } from './module';
 import { Parameter } from './parameter';
 import { requireExtents } from './require-extents';
+import { type TorchLayer, torchLayer } from './torch-layer';
 
 /** Options of an `Embedding`. */
 export interface EmbeddingOptions {
@@ -43,6 +44,10 @@ export class Embedding extends Module {
       throw new ConfigError(`nn.Embedding: paddingIdx ${paddingIdx} is not one of the ${rows} rows`);
     this.paddingIdx = paddingIdx < 0 ? rows + paddingIdx : paddingIdx;
     this.weight = Parameter.deferred([rows, dim], withoutRow(first, this.paddingIdx * dim, dim));
+  }
+
+  override get torchLayer(): TorchLayer {
+    return torchLayer('Embedding', this.weight.shape, { padding_idx: [this.paddingIdx, null] });
   }
 
   forward(ids: tf.Tensor): tf.Tensor {

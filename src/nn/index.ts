@@ -61,3 +61,4 @@ export {
 } from './spans';
 export { readState, spansOf, stateBuffers, writePart } from './state-values';
 export type { IndexRange, SplitOver, TensorSplit } from './tensor-split';
+export type { TorchLayer } from './torch-layer';

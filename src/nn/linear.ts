@@ -5,6 +5,7 @@ import { type FirstValues, normal, uniform } from './init';
 import { Module } from './module';
 import { Parameter } from './parameter';
 import { requireExtents } from './require-extents';
+import { type TorchLayer, torchLayer } from './torch-layer';
 
 /** Options of a `Linear`. */
 export interface LinearOptions<HasBias extends boolean = boolean> {
@@ -41,6 +42,10 @@ export class Linear<HasBias extends boolean = true> extends Module {
     this.weight = Parameter.deferred([outputs, inputs], init.weight ?? within);
     const added = bias ? Parameter.deferred([outputs], init.bias ?? within) : null;
     this.bias = added as typeof this.bias; // `HasBias` says whether the bias is null
+  }
+
+  override get torchLayer(): TorchLayer {
+    return torchLayer('Linear', this.weight.shape.toReversed(), { bias: [this.bias !== null, true] });
   }
 
   forward(x: tf.Tensor): tf.Tensor {

@@ -93,6 +93,11 @@ export abstract class ModuleTree extends Callable {
     return new Map([...this.#tensors].filter(([, tensor]) => !isBuffer(tensor)));
   }
 
+  /** The module's own parameters and buffers, without those of its children. */
+  get ownTensors(): ReadonlyMap<string, Parameter> {
+    return this.#tensors;
+  }
+
   /**
    * The seed of this module's initial values and random numbers; both also depend on the module's path. Default 0, on every
    * rank.

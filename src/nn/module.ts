@@ -2,7 +2,7 @@ import { inspect } from 'node:util';
 import { flag, requireOptions } from '../config';
 import { ConfigError, classOf, type Random, ShardlabError, seeded } from '../core';
 import * as tf from '../core/tf';
-import { currentDraws, currentEagerTape, currentEngine, type Engine } from '../engine';
+import { currentDraws, currentEagerTape, currentEngine, currentTrace, type Engine } from '../engine';
 import type { ProcessGroup } from '../wire';
 import { isBuffer } from './buffer';
 import { contentsOf } from './contents';
@@ -11,6 +11,7 @@ import { ModuleTree } from './module-tree';
 import type { Parameter, StateBuffer } from './parameter';
 import { copyElements, floatsOf } from './spans';
 import { readState, stateBuffers, writeState } from './state-values';
+import type { TorchLayer } from './torch-layer';
 
 /** The tag of tensors that the caller owns. */
 const UNTAGGED = { cause: 'temp', module: '' } as const;
@@ -238,6 +239,11 @@ export abstract class Module extends ModuleTree {
    */
   isOptional = false;
 
+  /** The constructor's call that makes the same layer in PyTorch; null if an export writes the forward's operations instead. */
+  get torchLayer(): TorchLayer | null {
+    return null;
+  }
+
   override get root(): Module {
     return super.root as Module; // all parts of a tree are modules
   }
@@ -259,6 +265,11 @@ export abstract class Module extends ModuleTree {
   }
 
   override apply(...inputs: Parameters<this['forward']>): ReturnType<this['forward']> {
+    const trace = currentTrace();
+    if (trace !== null) {
+      const run = (): unknown => super.apply(...inputs);
+      return trace.module(this, inputs, run) as ReturnType<this['forward']>; // it returns the result of `run`
+    }
     const eager = currentEagerTape();
     if (eager?.canRecord !== true) return super.apply(...inputs);
     if (this.#isTraining) return eager.run(this, () => super.apply(...inputs));

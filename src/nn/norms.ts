@@ -14,6 +14,7 @@ import { layerNorm, rmsNorm } from './layers/functions';
 import { Module } from './module';
 import { Parameter } from './parameter';
 import { requireExtents } from './require-extents';
+import { type TorchLayer, torchLayer } from './torch-layer';
 
 /** Options of a `LayerNorm`, with torch's defaults. */
 export interface LayerNormOptions<HasBias extends boolean = boolean> {
@@ -54,6 +55,15 @@ export class LayerNorm<HasBias extends boolean = true> extends Module {
     this.bias = added as typeof this.bias; // `HasBias` says whether the bias is null
   }
 
+  override get torchLayer(): TorchLayer {
+    const isScaled = (this.weight as Parameter | null) !== null;
+    return torchLayer('LayerNorm', [this.#shape.length === 1 ? (this.#shape[0] ?? 1) : this.#shape], {
+      eps: [this.#eps, 1e-5],
+      elementwise_affine: [isScaled, true],
+      bias: [!isScaled || this.bias !== null, true],
+    });
+  }
+
   forward(x: tf.Tensor): tf.Tensor {
     return this.normalized(x, (this.weight as Parameter | null)?.tensor, this.bias?.tensor);
   }
@@ -90,6 +100,13 @@ export class RMSNorm extends Module {
     this.#shape = shapeOf('nn.RMSNorm', normalizedShape);
     this.weight = scaleOf(this.#shape, elementwiseAffine);
     this.#eps = eps;
+  }
+
+  override get torchLayer(): TorchLayer {
+    return torchLayer('RMSNorm', [this.#shape.length === 1 ? (this.#shape[0] ?? 1) : this.#shape], {
+      eps: [this.#eps, null],
+      elementwise_affine: [(this.weight as Parameter | null) !== null, true],
+    });
   }
 
   forward(x: tf.Tensor): tf.Tensor {

@@ -31,13 +31,14 @@ export { ofPrecision, onlyStage3 } from './export/script-exceptions';
 export {
   type BundleFacts,
   type BundleFile,
+  builtInShape,
   type Exceptions,
   exportedOf,
   type Treatment,
   worldOf,
 } from './export/target';
 export { startByAccelerate, startByHand, TORCH, TRAINER_NOTES } from './export/targets';
-export { torchScript } from './export/train-script';
+export { torchScripts } from './export/train-script';
 export { MEGATRON } from './megatron/megatron';
 export { trainerCall } from './python/trainer-calls';
 export { hasMark } from './registry/marks';

@@ -50,6 +50,18 @@ export { type FileBatch, fileBatch, type OwnParts } from './own-task';
 export { limitsOf, type Sampling } from './sampling';
 export type { RankRows, StepResult } from './step-result';
 export type { Rewards } from './task';
+export type {
+  Attribute,
+  TracedCall,
+  TracedModule,
+  TracedNode,
+  TracedNumber,
+  TracedOperation,
+  TracedProgram,
+  TracedTensor,
+  TracedValue,
+} from './tracing/program';
+export { type StoredTrace, traceAndStore, type WantedBatches } from './tracing/write-trace';
 export { createTrainer, type Trainer } from './trainer';
 export type { TrainerOptions } from './trainer-options';
 export { type DataMark, dataMark, type TrainerState } from './trainer-state';

@@ -36,7 +36,8 @@ export interface FileBatch {
   readonly y: tf.Tensor;
 }
 
-interface OwnBatch extends TensorBatch {
+/** A batch with its tensors, and in the form in which the user's loss gets it. */
+export interface OwnBatch extends TensorBatch {
   readonly batch: Batch;
 }
 
@@ -52,7 +53,7 @@ export function ownTask(
   model: Module,
   own: OwnParts,
   data: TaskData,
-): Task {
+): Task<OwnBatch> {
   const { data: make, validation: kept, loss } = own;
   const source = make === null ? sourceOf(config, data) : null;
   const tagged = (work: () => OwnBatch): OwnBatch => engine.tagged({ cause: 'batch', module: '' }, work);

@@ -9,14 +9,15 @@ const WIDEST = 25;
 const WIDER: Readonly<Record<string, number>> = {
   core: 68,
   config: 177,
-  engine: 61,
+  engine: 65,
   wire: 32,
   nn: 62,
   sharding: 69,
-  training: 52,
+  training: 53,
   ledger: 28,
   planner: 81,
   cell: 55,
+  programs: 26,
   launch: 38,
 };
 

@@ -1,6 +1,7 @@
 import { type DType, itemBytes, ShardlabError, type SimulatedClock } from '../../core';
 import * as tf from '../../core/tf';
 import type { BufferTable } from './buffer-table';
+import { currentTrace } from './current-trace';
 import { isView, type KernelCall, type KernelCosts, type KernelTensor } from './kernel-costs';
 import type { TensorData, WasmBackend, WasmModule } from './wasm-backend';
 import { type MemoryLimit, requireRoom, requireShape } from './wasm-memory';
@@ -207,7 +208,8 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
 export function readValues(tensor: tf.Tensor, assumed: () => Values): Values {
   const backend = tf.backend();
   const read = (): Values => tensor.dataSync();
-  return backend instanceof MetaBackend ? backend.assuming(assumed, read) : read();
+  if (backend instanceof MetaBackend) return backend.assuming(assumed, read);
+  return currentTrace()?.checking(read) ?? read();
 }
 
 function arrayOf(dtype: tf.DataType, length: number): Values {

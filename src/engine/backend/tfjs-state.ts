@@ -60,12 +60,14 @@ export function unwindTfjs(spare: (tensor: tf.Tensor) => boolean): void {
  * function was replaced in the meantime.
  */
 export function replaceEngineFunction(
-  name: 'runKernel' | 'readSync' | 'read',
+  name: 'runKernel' | 'runKernelFunc' | 'readSync' | 'read',
   make: (before: (...args: unknown[]) => unknown) => (...args: never[]) => unknown,
 ): () => void {
   const engine = tf.engine();
   const before = Object.getOwnPropertyDescriptor(engine, name);
-  const run = engine[name] as (...args: unknown[]) => unknown;
+  // `runKernelFunc` is private in tfjs's types.
+  const run = (engine as unknown as Readonly<Record<string, (...args: unknown[]) => unknown>>)[name];
+  if (run === undefined) throw new Error(`tfjs's engine has no ${name}`);
   const value = make((...args) => Reflect.apply(run, engine, args));
   Object.defineProperty(engine, name, { value, configurable: true });
   return () => {
@@ -104,6 +106,40 @@ export function watchHostReads(report: (dataId: object) => void): () => void {
       return read(dataId);
     }),
   );
+  return () => {
+    for (const end of ends) end();
+  };
+}
+
+/** Listens to the operations of tfjs's engine. */
+export interface KernelListener {
+  /** Gets each kernel that an operation or an operation's own code calls, but no kernel that another kernel calls. */
+  kernel(name: string, inputs: object, attrs: object | undefined, outputs: tf.Tensor | tf.Tensor[]): void;
+  /** Runs an operation that has a gradient of its own (tf.customGrad). */
+  customGradient(run: () => unknown): unknown;
+}
+
+/** Reports the operations of tfjs's engine. The returned function ends the reports. */
+export function listenToKernels(listener: KernelListener): () => void {
+  let depth = 0;
+  const ends = [
+    replaceEngineFunction('runKernel', (run) => (name: string, inputs: object, attrs?: object) => {
+      depth++;
+      let outputs: tf.Tensor | tf.Tensor[];
+      try {
+        outputs = run(name, inputs, attrs) as tf.Tensor | tf.Tensor[]; // tfjs's kernels return tensors
+      } finally {
+        depth--;
+      }
+      if (depth === 0) listener.kernel(name, inputs, attrs, outputs);
+      return outputs;
+    }),
+    replaceEngineFunction(
+      'runKernelFunc',
+      (run) => (call: { readonly forwardFunc?: unknown }) =>
+        call.forwardFunc === undefined || depth > 0 ? run(call) : listener.customGradient(() => run(call)),
+    ),
+  ];
   return () => {
     for (const end of ends) end();
   };

@@ -6,7 +6,7 @@ import {
   registerPrograms,
   restarts,
   TORCH,
-  torchScript,
+  torchScripts,
 } from '../../programs/toolkit';
 
 // Kubernetes, by the training operator of Kubeflow.
@@ -24,7 +24,7 @@ registerPrograms({
         'Pods install PyTorch into the image python:3.12 at each start; an image that has PyTorch starts faster.',
       ],
       start: () => 'copy this folder to the volume claim "bundle", then kubectl apply -f pytorchjob.yaml',
-      files: (facts) => [torchScript(facts), kubernetesFile(facts, 'python:3.12')],
+      files: (facts) => [...torchScripts(facts), kubernetesFile(facts, 'python:3.12')],
     },
   },
 });

@@ -2,6 +2,7 @@ import { dataRanksOf, isGathered, isSharded, STRATEGIES, usesFloat16, virtualSta
 import {
   as1F1B,
   type BundleFacts,
+  builtInShape,
   type Exceptions,
   exportedOf,
   inexpressible,
@@ -57,7 +58,7 @@ function titanStages(facts: BundleFacts): Treatment | null {
   if (parallel.pp === 1) return null;
   if (layersPerStage(exportedOf(facts)) === undefined)
     return inexpressible(
-      `TorchTitan gives all stages equally many layers, but ${facts.shape.layers} layers cannot be divided into ${parallel.pp * virtualStagesOf(parallel)} equal stages`,
+      `TorchTitan gives all stages equally many layers, but ${builtInShape(facts).layers} layers cannot be divided into ${parallel.pp * virtualStagesOf(parallel)} equal stages`,
     );
   // If train.toml names no published model, its reader does not know the number of layers, and assumes at most 2 stages per rank.
   return flavorOf(facts) !== undefined || virtualStagesOf(parallel) <= 2

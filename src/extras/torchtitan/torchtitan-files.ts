@@ -2,6 +2,7 @@ import { llamaFfn, weightsOf } from '../../config';
 import {
   type BundleFacts,
   type BundleFile,
+  builtInShape,
   exportedOf,
   lines,
   MODEL_FOLDER,
@@ -58,7 +59,12 @@ function sectionsOf(facts: BundleFacts): Sections {
       hf_assets_path: MODEL_FOLDER,
     },
     ...written,
-    training: { ...written.training, seq_len: facts.shape.seq, dataset: 'c4_test', dataset_path: 'data' },
+    training: {
+      ...written.training,
+      seq_len: builtInShape(facts).seq,
+      dataset: 'c4_test',
+      dataset_path: 'data',
+    },
     checkpoint: {
       enable: true,
       interval: Math.max(1, facts.config.steps),
@@ -76,7 +82,7 @@ export function torchTitanNotes(facts: BundleFacts): readonly string[] {
       : [
           'TorchTitan begins with its own initial values, so losses differ from those of a run here; --init FILE writes values that TorchTitan loads.',
         ]),
-    `The folder model/ needs a tokenizer.json and its tokenizer_config.json${facts.shape.from === undefined ? '' : ', if they are not there'}.`,
+    `The folder model/ needs a tokenizer.json and its tokenizer_config.json${builtInShape(facts).from === undefined ? '' : ', if they are not there'}.`,
     `TorchTitan ${TORCHTITAN_PACKAGE.version} reads the settings; later releases have settings in modules of Python. This release's parser can read such files; no training was run, because that needs GPUs.`,
     ...(typeof facts.config.activationCheckpointing === 'object' &&
     facts.config.activationCheckpointing !== null &&

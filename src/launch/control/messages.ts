@@ -9,6 +9,7 @@ import type {
   SaveOptions,
   StepResult,
   VideoSampling,
+  WantedBatches,
 } from '../../training';
 import type { AbortReason } from '../../wire';
 import type { Measurement } from './measurement';
@@ -122,6 +123,18 @@ export type RankWork =
       readonly data: PreparedData | undefined;
       readonly own: OwnSources | undefined;
       readonly group: GroupRef;
+    }
+  /** Traces the user's model, and stores batches of all data-parallel ranks; see `traceOnRank`. */
+  | {
+      readonly kind: 'trace';
+      readonly run: number;
+      readonly config: unknown;
+      readonly data: PreparedData | undefined;
+      readonly own: OwnSources;
+      readonly group: GroupRef;
+      readonly folder: string;
+      readonly dataRanks: number;
+      readonly batches: WantedBatches;
     }
   | {
       readonly kind: 'steps';

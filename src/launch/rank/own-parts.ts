@@ -33,6 +33,8 @@ export interface OwnPlace {
   readonly group: ProcessGroup;
   /** The scope that the user's functions get. */
   readonly scope: RankScope;
+  /** The number of ranks that these functions see. Default: the size of the group. */
+  readonly worldSize?: number;
   readonly load: Importer;
   readonly recorder: Recorder;
   readonly batchNorms: BatchNormWarning;
@@ -84,8 +86,12 @@ export function ownMetrics(
 }
 
 /** Returns the scope that functions of a run get: the rank's scope, with the run's ranks as the world, and variables of cells. */
-function scopeOf({ scope, group }: Pick<OwnPlace, 'scope' | 'group'>): RankScope {
-  return withVariables({ ...scope, worldSize: group.size, group });
+function scopeOf({
+  scope,
+  group,
+  worldSize = group.size,
+}: Pick<OwnPlace, 'scope' | 'group' | 'worldSize'>): RankScope {
+  return withVariables({ ...scope, worldSize, group });
 }
 
 /** Returns a scope whose rank and world count data-parallel ranks, because the other ranks of a replica get the same batch. */

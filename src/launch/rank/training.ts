@@ -22,6 +22,7 @@ import { type ProbeResult, probeOnRank } from './probe';
 import { comparedReplicas } from './replicas';
 import { reshardOnRank } from './reshard';
 import { RankSaves } from './saves';
+import { traceOnRank } from './trace';
 
 /** Number of newest steps of a call whose allocations and frees are all sent. */
 const NUM_CURVES = 2;
@@ -103,6 +104,8 @@ export class RankTraining {
       }
       case 'probe':
         return this.#probe(work);
+      case 'trace':
+        return traceOnRank(work, this.#group(work.group), this.#parts);
       case 'evaluate':
         return evaluateRun(work.metrics, { ...this.#parts, ...this.#run(work.run) }, report);
       case 'sample':

@@ -1,11 +1,16 @@
 import { requireOptions } from '../../config';
 import type * as tf from '../../core/tf';
 import { Module } from '../module';
+import { type TorchLayer, torchLayer } from '../torch-layer';
 import * as functional from './activation-functions';
 import { GELU as GELU_OPTIONS } from './function-options';
 
 /** Returns max(x, 0). Source: torch.nn.ReLU. */
 export class ReLU extends Module {
+  override get torchLayer(): TorchLayer {
+    return torchLayer('ReLU');
+  }
+
   forward(x: tf.Tensor): tf.Tensor {
     return functional.relu(x);
   }
@@ -13,6 +18,10 @@ export class ReLU extends Module {
 
 /** Returns min(max(x, 0), 6). Source: torch.nn.ReLU6. */
 export class ReLU6 extends Module {
+  override get torchLayer(): TorchLayer {
+    return torchLayer('ReLU6');
+  }
+
   forward(x: tf.Tensor): tf.Tensor {
     return functional.relu6(x);
   }
@@ -27,6 +36,10 @@ export class LeakyReLU extends Module {
     this.#slope = negativeSlope;
   }
 
+  override get torchLayer(): TorchLayer {
+    return torchLayer('LeakyReLU', [], { negative_slope: [this.#slope, 0.01] });
+  }
+
   forward(x: tf.Tensor): tf.Tensor {
     return functional.leakyRelu(x, this.#slope);
   }
@@ -39,6 +52,10 @@ export class ELU extends Module {
   constructor(alpha = 1) {
     super();
     this.#alpha = alpha;
+  }
+
+  override get torchLayer(): TorchLayer {
+    return torchLayer('ELU', [], { alpha: [this.#alpha, 1] });
   }
 
   forward(x: tf.Tensor): tf.Tensor {
@@ -56,6 +73,10 @@ export class GELU extends Module {
     this.#approximate = approximate;
   }
 
+  override get torchLayer(): TorchLayer {
+    return torchLayer('GELU', [], { approximate: [this.#approximate, 'none'] });
+  }
+
   forward(x: tf.Tensor): tf.Tensor {
     return functional.gelu(x, { approximate: this.#approximate });
   }
@@ -63,6 +84,10 @@ export class GELU extends Module {
 
 /** Returns x · sigmoid(x). Source: torch.nn.SiLU. */
 export class SiLU extends Module {
+  override get torchLayer(): TorchLayer {
+    return torchLayer('SiLU');
+  }
+
   forward(x: tf.Tensor): tf.Tensor {
     return functional.silu(x);
   }
@@ -70,6 +95,10 @@ export class SiLU extends Module {
 
 /** Returns x · tanh(softplus(x)). Source: torch.nn.Mish. */
 export class Mish extends Module {
+  override get torchLayer(): TorchLayer {
+    return torchLayer('Mish');
+  }
+
   forward(x: tf.Tensor): tf.Tensor {
     return functional.mish(x);
   }
@@ -77,6 +106,10 @@ export class Mish extends Module {
 
 /** Returns log(1 + e^x). Source: torch.nn.Softplus. */
 export class Softplus extends Module {
+  override get torchLayer(): TorchLayer {
+    return torchLayer('Softplus');
+  }
+
   forward(x: tf.Tensor): tf.Tensor {
     return functional.softplus(x);
   }
@@ -84,6 +117,10 @@ export class Softplus extends Module {
 
 /** Returns tanh(x). Source: torch.nn.Tanh. */
 export class Tanh extends Module {
+  override get torchLayer(): TorchLayer {
+    return torchLayer('Tanh');
+  }
+
   forward(x: tf.Tensor): tf.Tensor {
     return functional.tanh(x);
   }
@@ -91,6 +128,10 @@ export class Tanh extends Module {
 
 /** Returns 1 / (1 + e^−x). Source: torch.nn.Sigmoid. */
 export class Sigmoid extends Module {
+  override get torchLayer(): TorchLayer {
+    return torchLayer('Sigmoid');
+  }
+
   forward(x: tf.Tensor): tf.Tensor {
     return functional.sigmoid(x);
   }
@@ -105,6 +146,10 @@ export class Softmax extends Module {
     this.#dim = dim;
   }
 
+  override get torchLayer(): TorchLayer {
+    return torchLayer('Softmax', [this.#dim]);
+  }
+
   forward(x: tf.Tensor): tf.Tensor {
     return functional.softmax(x, this.#dim);
   }
@@ -117,6 +162,10 @@ export class LogSoftmax extends Module {
   constructor(dim = -1) {
     super();
     this.#dim = dim;
+  }
+
+  override get torchLayer(): TorchLayer {
+    return torchLayer('LogSoftmax', [this.#dim]);
   }
 
   forward(x: tf.Tensor): tf.Tensor {

@@ -7,6 +7,7 @@ import { constant } from '../init';
 import { Module } from '../module';
 import { Parameter } from '../parameter';
 import { requireExtents } from '../require-extents';
+import { type TorchLayer, torchLayer } from '../torch-layer';
 import { type Moments, type NormGroup, normalizeChannels, scaleChannels } from './channel-norm';
 
 /** Options of batch norms, with torch's defaults. */
@@ -70,6 +71,18 @@ abstract class BatchNorm extends Module {
 
   /** The numbers of axes that an input may have. */
   protected abstract readonly ranks: readonly number[];
+
+  /** The class of this layer in PyTorch. */
+  protected abstract readonly torchName: string;
+
+  override get torchLayer(): TorchLayer {
+    return torchLayer(this.torchName, [this.#numFeatures], {
+      eps: [this.#eps, 1e-5],
+      momentum: [this.#momentum, 0.1],
+      affine: [this.weight !== null, true],
+      track_running_stats: [this.running_mean !== null, true],
+    });
+  }
 
   /** The group whose ranks' batches are normalized together; null if each rank normalizes its own batch. */
   protected get syncGroup(): ProcessGroup | null {
@@ -168,6 +181,10 @@ export class BatchNorm1d extends BatchNorm {
   protected get ranks(): readonly number[] {
     return [2, 3];
   }
+
+  protected get torchName(): string {
+    return 'BatchNorm1d';
+  }
 }
 
 /**
@@ -179,6 +196,10 @@ export class BatchNorm1d extends BatchNorm {
 export class BatchNorm2d extends BatchNorm {
   protected get ranks(): readonly number[] {
     return [4];
+  }
+
+  protected get torchName(): string {
+    return 'BatchNorm2d';
   }
 }
 
@@ -233,6 +254,10 @@ export class SyncBatchNorm extends BatchNorm {
 
   protected get ranks(): readonly number[] {
     return [2, 3, 4, 5];
+  }
+
+  protected get torchName(): string {
+    return 'SyncBatchNorm';
   }
 
   protected override get syncGroup(): ProcessGroup | null {

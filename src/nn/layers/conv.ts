@@ -14,6 +14,7 @@ import { uniform } from '../init';
 import { Module } from '../module';
 import { Parameter } from '../parameter';
 import { requireExtents } from '../require-extents';
+import { type TorchLayer, torchLayer } from '../torch-layer';
 import { batched } from './batched';
 import { CONV_1D, type Conv1dWindow } from './function-options';
 import { conv1d } from './functions';
@@ -45,6 +46,15 @@ export class Conv2d extends Module {
     const shape = [outChannels, inChannels / (options.groups ?? 1), ...kernel];
     [this.weight, this.bias] = parametersOf(shape, outChannels, options.bias);
     this.#options = windowOf(options);
+  }
+
+  override get torchLayer(): TorchLayer {
+    const [outputs = 1, inputs = 1, ...kernel] = this.weight.shape;
+    const { groups = 1 } = this.#options;
+    return torchLayer('Conv2d', [inputs * groups, outputs, kernel], {
+      ...windowArguments(this.#options),
+      bias: [this.bias !== null, true],
+    });
   }
 
   forward(x: tf.Tensor): tf.Tensor {
@@ -80,6 +90,15 @@ export class Conv1d extends Module {
       bias,
     );
     this.#options = windowOf(options);
+  }
+
+  override get torchLayer(): TorchLayer {
+    const [outputs = 1, inputs = 1, kernel = 1] = this.weight.shape;
+    const { groups = 1 } = this.#options;
+    return torchLayer('Conv1d', [inputs * groups, outputs, kernel], {
+      ...windowArguments(this.#options),
+      bias: [this.bias !== null, true],
+    });
   }
 
   forward(x: tf.Tensor): tf.Tensor {
@@ -126,6 +145,16 @@ export class ConvTranspose2d extends Module {
     this.#options = windowOf(options);
   }
 
+  override get torchLayer(): TorchLayer {
+    const [inputs = 1, outputs = 1, ...kernel] = this.weight.shape;
+    const { groups = 1, outputPadding } = this.#options;
+    return torchLayer('ConvTranspose2d', [inputs, outputs * groups, kernel], {
+      ...windowArguments(this.#options),
+      output_padding: [outputPadding, 0],
+      bias: [this.bias !== null, true],
+    });
+  }
+
   forward(x: tf.Tensor): tf.Tensor {
     const [weight, bias] = [this.weight.tensor, this.bias?.tensor ?? null];
     return batched('nn.ConvTranspose2d', x, 4, (images) =>
@@ -158,6 +187,11 @@ function requireChannels(
   throw new ConfigError(
     `${layer}: inChannels ${inChannels} and outChannels ${outChannels} must both be divisible by groups ${groups}`,
   );
+}
+
+/** Returns a layer's options by torch's names. */
+function windowArguments({ stride, padding, dilation, groups }: Window): Parameters<typeof torchLayer>[2] {
+  return { stride: [stride, 1], padding: [padding, 0], dilation: [dilation, 1], groups: [groups, 1] };
 }
 
 /** Returns the options that the function of a layer takes. */

@@ -2,6 +2,7 @@ import { ConfigError, shown } from '../../core';
 import type * as tf from '../../core/tf';
 import { dropout } from '../../engine';
 import { Module } from '../module';
+import { type TorchLayer, torchLayer } from '../torch-layer';
 
 /**
  * In training, sets each element to 0 with probability p, and divides the other elements by 1 − p; in `eval` returns x. Each
@@ -21,6 +22,10 @@ export class Dropout extends Module {
     this.p = p;
   }
 
+  override get torchLayer(): TorchLayer {
+    return torchLayer('Dropout', [this.p]);
+  }
+
   forward(x: tf.Tensor): tf.Tensor {
     return this.dropped(x, 1);
   }
@@ -36,6 +41,10 @@ export class Dropout extends Module {
 
 /** Does the same as `Dropout` for whole channels of [N, C, …]. Source: Tompson et al. 2015; torch.nn.Dropout2d. */
 export class Dropout2d extends Dropout {
+  override get torchLayer(): TorchLayer {
+    return torchLayer('Dropout2d', [this.p]);
+  }
+
   override forward(x: tf.Tensor): tf.Tensor {
     return this.dropped(
       x,

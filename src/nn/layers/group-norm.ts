@@ -5,6 +5,7 @@ import { constant } from '../init';
 import { Module } from '../module';
 import { Parameter } from '../parameter';
 import { requireExtents } from '../require-extents';
+import { type TorchLayer, torchLayer } from '../torch-layer';
 import { normalizeChannels, scaleChannels } from './channel-norm';
 
 /** Options of a `GroupNorm`, with torch's defaults. */
@@ -28,6 +29,7 @@ export class GroupNorm extends Module {
   /** null if `affine` is false. */
   readonly bias: Parameter | null;
   readonly #numGroups: number;
+  readonly #numChannels: number;
   readonly #eps: number;
 
   constructor(numGroups: number, numChannels: number, options: GroupNormOptions = {}) {
@@ -42,9 +44,17 @@ export class GroupNorm extends Module {
         `nn.GroupNorm: numChannels ${numChannels} must be divisible by numGroups ${numGroups}`,
       );
     this.#numGroups = numGroups;
+    this.#numChannels = numChannels;
     this.#eps = eps;
     this.weight = affine ? Parameter.deferred([numChannels], constant(1)) : null;
     this.bias = affine ? Parameter.deferred([numChannels], constant(0)) : null;
+  }
+
+  override get torchLayer(): TorchLayer {
+    return torchLayer('GroupNorm', [this.#numGroups, this.#numChannels], {
+      eps: [this.#eps, 1e-5],
+      affine: [this.weight !== null, true],
+    });
   }
 
   forward(x: tf.Tensor): tf.Tensor {

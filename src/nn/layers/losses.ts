@@ -1,7 +1,7 @@
 import { requireOptions } from '../../config';
 import { ShardlabError, withGradients } from '../../core';
 import * as tf from '../../core/tf';
-import { readValues, softmaxCrossEntropy } from '../../engine';
+import { currentTrace, readValues, softmaxCrossEntropy, type Trace } from '../../engine';
 import { alongLast, softplus } from './activation-functions';
 import {
   BINARY,
@@ -143,7 +143,11 @@ export function crossEntropy(
   } = requireOptions('crossEntropy', options, CROSS_ENTROPY);
   const isOfLabels = target.dtype === 'int32';
   if (isOfLabels && labelSmoothing === 0 && weight === undefined && reduction === 'mean') {
-    const mean = meanOfCounted(input, target, options);
+    const { ignoreIndex = -100 } = options;
+    const work = (): tf.Tensor | null => meanOfCounted(input, target, ignoreIndex);
+    const trace = currentTrace();
+    if (trace !== null) return tracedMean(trace, { input, target }, ignoreIndex, work);
+    const mean = work();
     if (mean !== null) return mean;
   }
   const logs = alongLast(input, classDim(input), (rows) => tf.logSoftmax(rows));
@@ -202,11 +206,7 @@ function smoothed(target: tf.Tensor, part: number, dim: number): tf.Tensor {
 }
 
 /** Returns the mean cross-entropy of the rows that count, by the engine's kernel; null if no row counts. */
-function meanOfCounted(
-  input: tf.Tensor,
-  target: tf.Tensor,
-  { ignoreIndex = -100 }: ClassLossOptions,
-): tf.Tensor | null {
+function meanOfCounted(input: tf.Tensor, target: tf.Tensor, ignoreIndex: number): tf.Tensor | null {
   requireLabels(input, target);
   const [rows, labels] = [classesLast(input), tf.reshape(target, [-1])];
   // A dry run assumes that every row counts. See [Note: values in a dry run].
@@ -215,6 +215,18 @@ function meanOfCounted(
   const counted = Array.from(values.keys()).filter((row) => values[row] !== ignoreIndex);
   if (counted.length === 0) return null;
   return softmaxCrossEntropy(tf.gather(rows, counted), tf.gather(labels, counted));
+}
+
+/** Notes the mean as one operation, because the kernels that compute it depend on the labels. A mean of no rows is 0 / 0. */
+function tracedMean(
+  trace: Trace,
+  inputs: { readonly input: tf.Tensor; readonly target: tf.Tensor },
+  ignoreIndex: number,
+  mean: () => tf.Tensor | null,
+): tf.Tensor {
+  return trace.operation('CrossEntropy', { inputs, attrs: { ignoreIndex } }, () => {
+    return mean() ?? tf.scalar(Number.NaN);
+  });
 }
 
 interface Labelled {

@@ -2,6 +2,7 @@ import { count, flag, type OptionKinds, requireOptions, wholeFrom } from '../../
 import * as tf from '../../core/tf';
 import { MAX_POOL, type MaxPoolOptions, maxPool2d, type Pair, pairOf } from '../../engine';
 import { Module } from '../module';
+import { type TorchLayer, torchLayer } from '../torch-layer';
 import {
   type AvgPoolOptions,
   adaptiveWindows,
@@ -25,6 +26,10 @@ export class MaxPool2d extends Module {
     requireOptions('nn.MaxPool2d', options, MAX_POOL);
     this.#kernelSize = kernelSize;
     this.#options = options;
+  }
+
+  override get torchLayer(): TorchLayer {
+    return torchLayer('MaxPool2d', [this.#kernelSize], maxPoolArguments(this.#options, this.#kernelSize));
   }
 
   forward(x: tf.Tensor): tf.Tensor {
@@ -67,6 +72,10 @@ export class MaxPool1d extends Module {
     this.#options = options;
   }
 
+  override get torchLayer(): TorchLayer {
+    return torchLayer('MaxPool1d', [this.#kernelSize], maxPoolArguments(this.#options, this.#kernelSize));
+  }
+
   forward(x: tf.Tensor): tf.Tensor {
     const { stride = this.#kernelSize, padding = 0, dilation = 1, ceilMode = false } = this.#options;
     const options = {
@@ -84,10 +93,18 @@ export class MaxPool1d extends Module {
 /** Returns the mean of each window. Shapes: x [N, C, H, W] → [N, C, H', W']. Source: torch.nn.AvgPool2d. */
 export class AvgPool2d extends Module {
   readonly #windows: WindowsAlong;
+  readonly #kernelSize: Pair;
+  readonly #options: AvgPoolOptions;
 
   constructor(kernelSize: Pair, options: AvgPoolOptions = {}) {
     super();
+    this.#kernelSize = kernelSize;
+    this.#options = options;
     this.#windows = poolingWindows('nn.AvgPool2d', pairOf(kernelSize), options);
+  }
+
+  override get torchLayer(): TorchLayer {
+    return torchLayer('AvgPool2d', [this.#kernelSize], avgPoolArguments(this.#options, this.#kernelSize));
   }
 
   forward(x: tf.Tensor): tf.Tensor {
@@ -98,9 +115,13 @@ export class AvgPool2d extends Module {
 /** Returns the mean of each window. Shapes: x [N, C, L] → [N, C, L']. Source: torch.nn.AvgPool1d. */
 export class AvgPool1d extends Module {
   readonly #windows: WindowsAlong;
+  readonly #kernelSize: number;
+  readonly #options: AvgPoolOptions<number>;
 
   constructor(kernelSize: number, options: AvgPoolOptions<number> = {}) {
     super();
+    this.#kernelSize = kernelSize;
+    this.#options = options;
     const {
       stride = kernelSize,
       padding = 0,
@@ -108,6 +129,10 @@ export class AvgPool1d extends Module {
     } = requireOptions('nn.AvgPool1d', options, AVG_POOL_1D);
     const pairs = { ...rest, stride: [1, stride], padding: [0, padding] } as const;
     this.#windows = poolingWindows('nn.AvgPool1d', [1, kernelSize], pairs);
+  }
+
+  override get torchLayer(): TorchLayer {
+    return torchLayer('AvgPool1d', [this.#kernelSize], avgPoolArguments(this.#options, this.#kernelSize));
   }
 
   forward(x: tf.Tensor): tf.Tensor {
@@ -125,10 +150,16 @@ export class AvgPool1d extends Module {
  */
 export class AdaptiveAvgPool2d extends Module {
   readonly #windows: WindowsAlong;
+  readonly #outputSize: number | readonly [number | null, number | null];
 
   constructor(outputSize: number | readonly [number | null, number | null]) {
     super();
+    this.#outputSize = outputSize;
     this.#windows = adaptiveWindows(outputSize);
+  }
+
+  override get torchLayer(): TorchLayer {
+    return torchLayer('AdaptiveAvgPool2d', [this.#outputSize]);
   }
 
   forward(x: tf.Tensor): tf.Tensor {
@@ -145,10 +176,40 @@ export class AdaptiveAvgPool1d extends Module {
     this.#size = outputSize;
   }
 
+  override get torchLayer(): TorchLayer {
+    return torchLayer('AdaptiveAvgPool1d', [this.#size]);
+  }
+
   forward(x: tf.Tensor): tf.Tensor {
     return batched('nn.AdaptiveAvgPool1d', x, 3, (sequences) => {
       const windows = adaptiveWindows([null, this.#size]);
       return tf.squeeze(averaged(tf.expandDims(sequences, 2), windows), [2]);
     });
   }
+}
+
+/** Returns a layer's options by torch's names. */
+function maxPoolArguments(
+  { stride, padding, dilation, ceilMode }: MaxPoolOptions,
+  kernelSize: Pair,
+): Parameters<typeof torchLayer>[2] {
+  return {
+    stride: [stride, kernelSize],
+    padding: [padding, 0],
+    dilation: [dilation, 1],
+    ceil_mode: [ceilMode, false],
+  };
+}
+
+/** Returns a layer's options by torch's names. */
+function avgPoolArguments<Size extends Pair>(
+  { stride, padding, ceilMode, countIncludePad }: AvgPoolOptions<Size>,
+  kernelSize: Pair,
+): Parameters<typeof torchLayer>[2] {
+  return {
+    stride: [stride, kernelSize],
+    padding: [padding, 0],
+    ceil_mode: [ceilMode, false],
+    count_include_pad: [countIncludePad, true],
+  };
 }

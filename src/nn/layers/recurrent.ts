@@ -6,6 +6,7 @@ import { type FirstValues, uniform } from '../init';
 import { Module } from '../module';
 import { Parameter } from '../parameter';
 import { requireAtMost, requireExtents } from '../require-extents';
+import { type TorchLayer, torchLayer } from '../torch-layer';
 import { Dropout } from './dropout';
 
 /** The state of a recurrent layer: h, and for an LSTM also c; each tensor is [N, size]. */
@@ -144,6 +145,19 @@ abstract class Recurrent extends Module {
     this.#dropout = dropout > 0 ? this.addChild('dropout', new Dropout(dropout)) : null;
   }
 
+  /** Returns the call that makes this layer in PyTorch; `more` has the options that only some cells have. */
+  protected layerOf(name: string, more: Parameters<typeof torchLayer>[2] = {}): TorchLayer {
+    const [first] = this.#layers[0] ?? [];
+    return torchLayer(name, [first?.weightInput.shape[1] ?? 1, this.#size], {
+      ...more,
+      num_layers: [this.#layers.length, 1],
+      bias: [first?.biasInput !== null, true],
+      batch_first: [this.#batchFirst, false],
+      dropout: [this.#dropout?.p, 0],
+      bidirectional: [this.#directions === 2, false],
+    });
+  }
+
   /** Runs all layers. Shapes: x [L, N, inputSize], or [N, L, …] with batchFirst; states [layers · directions, N, size]. */
   protected run(x: tf.Tensor, states: readonly tf.Tensor[] | undefined): Run {
     if (x.rank === 2) return this.#runUnbatched(x, states);
@@ -247,6 +261,10 @@ export class LSTM extends Recurrent {
     super(LSTM_CELL, inputSize, hiddenSize, options);
   }
 
+  override get torchLayer(): TorchLayer {
+    return this.layerOf('LSTM');
+  }
+
   forward(
     x: tf.Tensor,
     states?: readonly [h: tf.Tensor, c: tf.Tensor],
@@ -265,6 +283,10 @@ export class GRU extends Recurrent {
     super(GRU_CELL, inputSize, hiddenSize, options);
   }
 
+  override get torchLayer(): TorchLayer {
+    return this.layerOf('GRU');
+  }
+
   forward(x: tf.Tensor, h?: tf.Tensor): [output: tf.Tensor, h: tf.Tensor] {
     const { output, states } = this.run(x, h === undefined ? undefined : [h]);
     return [output, states[0] as tf.Tensor];
@@ -276,6 +298,8 @@ export class GRU extends Recurrent {
  * values.
  */
 export class RNN extends Recurrent {
+  readonly #nonlinearity: 'tanh' | 'relu';
+
   constructor(
     inputSize: number,
     hiddenSize: number,
@@ -284,6 +308,11 @@ export class RNN extends Recurrent {
     const kinds = { ...OPTIONS, nonlinearity: oneOf('tanh', 'relu') };
     const { nonlinearity = 'tanh', ...options } = requireOptions('nn.RNN', allOptions, kinds);
     super(nonlinearity === 'tanh' ? TANH_CELL : RELU_CELL, inputSize, hiddenSize, options);
+    this.#nonlinearity = nonlinearity;
+  }
+
+  override get torchLayer(): TorchLayer {
+    return this.layerOf('RNN', { nonlinearity: [this.#nonlinearity, 'tanh'] });
   }
 
   forward(x: tf.Tensor, h?: tf.Tensor): [output: tf.Tensor, h: tf.Tensor] {

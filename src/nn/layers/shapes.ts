@@ -3,10 +3,15 @@ import { ConfigError, ShardlabError } from '../../core';
 import * as tf from '../../core/tf';
 import type { Pair } from '../../engine';
 import { Module } from '../module';
+import { type TorchLayer, torchLayer } from '../torch-layer';
 import { batched } from './batched';
 
 /** Returns its input. Source: torch.nn.Identity. */
 export class Identity extends Module {
+  override get torchLayer(): TorchLayer {
+    return torchLayer('Identity');
+  }
+
   forward(x: tf.Tensor): tf.Tensor {
     return x;
   }
@@ -21,6 +26,10 @@ export class Flatten extends Module {
     super();
     this.#start = startDim;
     this.#end = endDim;
+  }
+
+  override get torchLayer(): TorchLayer {
+    return torchLayer('Flatten', [], { start_dim: [this.#start, 1], end_dim: [this.#end, -1] });
   }
 
   forward(x: tf.Tensor): tf.Tensor {
@@ -45,6 +54,10 @@ export class Unflatten extends Module {
     super();
     this.#dim = dim;
     this.#size = unflattenedSize;
+  }
+
+  override get torchLayer(): TorchLayer {
+    return torchLayer('Unflatten', [this.#dim, this.#size]);
   }
 
   forward(x: tf.Tensor): tf.Tensor {

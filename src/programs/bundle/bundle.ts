@@ -1,5 +1,5 @@
 import fs from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { dataRanksOf, LONGEST_PATH, modelShape, nearest, type TrainConfig } from '../../config';
 import { ConfigError, formatBytes, isWhole, makeFolder, ShardlabError, shown } from '../../core';
 import {
@@ -12,7 +12,7 @@ import {
 import { exportedLines } from '../export/launch-lines';
 import { MODEL_FOLDER, modelSource, writeModelFolder } from '../export/model-folder';
 import { packageLines, requirementsText } from '../export/requirements';
-import { type BundleFacts, type Target, worldOf } from '../export/target';
+import { type BundleFacts, builtInShape, type OwnBundleModel, type Target, worldOf } from '../export/target';
 import { targetNames, targets } from '../registry/registry';
 import { fillFolder, isEmptyFolder } from './partial-folder';
 import { type ExportReport, exportedSettings, exportReport, reportText } from './report';
@@ -45,6 +45,8 @@ export interface BundleSources {
   /** Safetensors files with the parameters; undefined: they come from the model's folder or from the config's seed. */
   readonly init?: string | readonly string[] | undefined;
   readonly prepared: PreparedData | undefined;
+  /** The folder with the weights, constants and batches of a user's own model; undefined for other models. */
+  readonly traced?: string | undefined;
 }
 
 /** Stored batches are at most this large unless the user gives a number of steps. */
@@ -61,7 +63,10 @@ export function planBundle(
     firstStep = 0,
     hasWeights = false,
     lines = [],
-  }: Partial<Pick<BundleFacts, 'firstStep' | 'hasWeights' | 'lines'>> = {},
+    own,
+  }: Partial<Pick<BundleFacts, 'firstStep' | 'hasWeights' | 'lines'>> & {
+    readonly own?: OwnBundleModel;
+  } = {},
 ): PlannedBundle {
   const { to, machines = 1, gpusPerMachine, steps } = options;
   const target = targetNamed(to);
@@ -69,20 +74,41 @@ export function planBundle(
     if (!isWhole(value, 1))
       throw new ConfigError(`export: ${name} is ${value}; give an integer of at least 1`);
   }
-  const shape = modelShape(config);
-  if (shape.kind !== 'gpt' && shape.kind !== 'llama') {
-    throw new ConfigError(
-      `export: bundles have models of kind 'gpt' and 'llama', not '${shape.kind}'; run.savePretrained(folder) writes models of other kinds for programs that train them`,
-    );
-  }
-  if (config.data === 'function')
-    throw new ConfigError(
-      'export: batches that a function makes exist only in ranks; give data as files: { path }',
-    );
+  const shape = own ?? bundleModel(config);
+  if (own !== undefined) requireTakesOwn(target, to);
   const facts = { config, shape, machines, gpusPerMachine, firstStep, hasWeights, lines };
   checkDegrees(facts);
   const settings = exportedSettings(facts, target, to);
   return { facts, out: emptyFolder(options.out), to, settings, steps };
+}
+
+/** Returns the model of a config that only a config describes. Throws: CONFIG for other kinds of models, and for batches of a function. */
+function bundleModel(config: TrainConfig): BundleFacts['shape'] {
+  const shape = modelShape(config);
+  if (shape.kind === 'own')
+    throw new ConfigError(
+      'export: a model of your own is exported from a run, whose ranks run its forward once: run.export({ to, out })',
+    );
+  if (shape.kind !== 'gpt' && shape.kind !== 'llama')
+    throw new ConfigError(
+      `export: bundles have models of kind 'gpt', 'llama' and models of your own, not '${shape.kind}'`,
+    );
+  if (config.data === 'function')
+    throw new ConfigError(
+      'export: batches that a function makes exist only in ranks; give data as files: { path }',
+    );
+  return shape;
+}
+
+/** Throws: CONFIG if a target takes no models of the user's own. */
+function requireTakesOwn({ takesOwnModels = false }: Target, to: string): void {
+  if (takesOwnModels) return;
+  const names = [...targets()].flatMap(([name, target]) =>
+    target.takesOwnModels === true ? [`'${name}'`] : [],
+  );
+  throw new ConfigError(
+    `export: '${to}' has no models of your own; export to ${names.slice(0, -1).join(', ')} or ${names.at(-1)}`,
+  );
 }
 
 /** Returns a target by its name. Throws: CONFIG for an unknown target. */
@@ -124,14 +150,19 @@ function emptyFolder(out: string): string {
 /** Writes a bundle; if it fails, nothing is written. Throws: IO, SHAPE, CONFIG. */
 export function writeBundle(
   { facts, out, to, settings, steps }: PlannedBundle,
-  { init, prepared }: BundleSources,
+  { init, prepared, traced }: BundleSources,
 ): ExportReport {
   const target = targetNamed(to);
   try {
     return fillFolder(out, (folder) => {
       const isOwn = target.data === 'own';
-      const weights = writeWeights(facts, target, init, folder);
-      const data = isOwn ? OWN_DATA : writeData(facts, target, { prepared, steps }, folder);
+      const { weights, data } =
+        facts.shape.kind === 'own'
+          ? ownParts(facts, facts.shape, traced, folder)
+          : {
+              weights: writeWeights(facts, target, init, folder),
+              data: isOwn ? OWN_DATA : writeData(facts, target, { prepared, steps }, folder),
+            };
       const packages = target.packages(facts);
       const texts = [
         ...target.files(facts),
@@ -160,6 +191,37 @@ export function writeBundle(
   }
 }
 
+/** The folder, beside batches and constants, with the weights of a user's own model. */
+const TRACED_WEIGHTS = 'weights';
+
+/** Copies the weights, constants and batches of a user's own model. Returns the paths of the written files. Throws: INTERNAL without a folder. */
+function ownParts(facts: BundleFacts, { steps }: OwnBundleModel, traced: string | undefined, out: string) {
+  if (traced === undefined) throw new ShardlabError('INTERNAL', 'a model of the user has no folder');
+  const stored = fs.readdirSync(traced, { recursive: true, encoding: 'utf8' });
+  const files = stored
+    .filter((name) => name.endsWith('.safetensors'))
+    .map((name) => ({ name, path: name.startsWith(TRACED_WEIGHTS) ? basename(name) : name }));
+  for (const { name, path } of files) {
+    makeFolder(dirname(join(out, path)));
+    fs.copyFileSync(join(traced, name), join(out, path));
+  }
+  const paths = files.map(({ path }) => path);
+  const { config } = facts;
+  const wanted = Math.max(1, config.steps);
+  return {
+    weights: paths.filter((path) => dirname(path) === '.'),
+    data: {
+      files: paths.filter((path) => dirname(path) !== '.'),
+      notes: steps >= wanted ? [] : [fewSteps(steps, wanted)],
+      text: `data/rank-N.safetensors has the batches of ${steps} steps of data-parallel rank N, each tensor as MICROBATCH.NAME; replace them, or replace Batches in train.py by your data loader.`,
+    },
+  };
+}
+
+function fewSteps(steps: number, wanted: number, bytes = ''): string {
+  return `The folder data/ has the batches of ${steps} of ${wanted} steps${bytes}; after these steps, the same batches are used again, and losses differ from those of a run here`;
+}
+
 /** Writes the parameters, unless the program loads a published model by its name. Returns the paths of the written files. */
 function writeWeights(
   facts: BundleFacts,
@@ -183,13 +245,15 @@ const OWN_DATA = {
 
 /** Writes the batches of the first steps. Returns the paths of the written files, a sentence about the data, and notes. */
 function writeData(
-  { config, shape, firstStep, ...place }: BundleFacts,
+  facts: BundleFacts,
   { data }: Target,
   { prepared, steps }: { readonly prepared: PreparedData | undefined; readonly steps: number | undefined },
   out: string,
 ) {
+  const { config, firstStep } = facts;
+  const shape = builtInShape(facts);
   const { batch, accumulation } = config;
-  const ranks = dataRanksOf(config, place.machines * place.gpusPerMachine);
+  const ranks = dataRanksOf(config, worldOf(facts));
   const sizes = { ranks, batch, seq: shape.seq, vocab: shape.vocab };
   const bytes = stepBytes(sizes, accumulation);
   const most = Math.max(1, Math.floor(MOST_BYTES / bytes));
@@ -205,11 +269,7 @@ function writeData(
   const isAll = numSteps >= wanted;
   return {
     files,
-    notes: isAll
-      ? []
-      : [
-          `The folder data/ has the batches of ${numSteps} of ${wanted} steps (${formatBytes(numSteps * bytes)}); after these steps, the same batches are used again, and losses differ from those of a run here`,
-        ],
+    notes: isAll ? [] : [fewSteps(numSteps, wanted, ` (${formatBytes(numSteps * bytes)})`)],
     text:
       data === 'batches'
         ? `data/tokens.npy has the token ids of ${numSteps} steps, [data-parallel rank, microbatch, row, position] = [${ranks}, ${stored.numMicrobatches}, ${batch}, ${shape.seq + 1}]; replace it by such an array of your own, or replace read_batch in train.py by your data loader.`
@@ -231,7 +291,7 @@ function readmeText(facts: BundleFacts, target: Target, data: string): string {
   return `${[
     `# ${target.says}`,
     '',
-    `A ${facts.shape.kind} of ${facts.shape.layers} layers under ${config.parallel.strategy}, for ${machines} x ${gpusPerMachine} = ${worldOf(facts)} ranks.`,
+    `${modelText(facts)} under ${config.parallel.strategy}, for ${machines} x ${gpusPerMachine} = ${worldOf(facts)} ranks.`,
     '',
     '- Install: `pip install -r requirements.txt`',
     `- Start: \`${target.start(facts)}\``,
@@ -241,6 +301,12 @@ function readmeText(facts: BundleFacts, target: Target, data: string): string {
     `- Data: ${data}`,
     '- REPORT.md lists the differences from the run from which this bundle was made.',
   ].join('\n')}\n`;
+}
+
+function modelText({ shape }: BundleFacts): string {
+  return shape.kind === 'own'
+    ? 'A model of your own (model.py)'
+    : `A ${shape.kind} of ${shape.layers} layers`;
 }
 
 /** The batches that are stored: `numMicrobatches` microbatches of every data-parallel rank, from index `first` on. */
@@ -335,3 +401,13 @@ function writeTokens(source: BatchSource, stored: StoredBatches, path: string, h
     fs.closeSync(file);
   }
 }
+
+/** What the export of a user's own model needs before its bundle is written. */
+export const OWN_BUNDLES = {
+  /** Stored batches of all ranks are at most this large unless the user gives a number of steps. */
+  mostBytes: MOST_BYTES,
+  /** The folder of the weights, beside traced constants and batches. */
+  weightsFolder: TRACED_WEIGHTS,
+  /** Throws: CONFIG for an unknown target, and for a target without models of the user's own. */
+  requireTarget: (to: string): void => requireTakesOwn(targetNamed(to), to),
+} as const;

@@ -74,20 +74,28 @@ export function exportedSettings(facts: BundleFacts, target: Target, to: string)
 type SettingRow = (typeof WHOLE_SETTINGS)[number];
 
 /** What each target's files have; a target's files are made when they are first asked for. */
-type Lookups = (target: Target) => Lookup;
+interface Lookups {
+  /** The targets that take the bundle's model. */
+  readonly targets: readonly (readonly [name: string, target: Target])[];
+  in(target: Target): Lookup;
+}
 
 function lookupsIn(facts: BundleFacts): Lookups {
   const made = new Map<Target, Lookup>();
-  return (target) => {
-    const lookup = made.get(target) ?? lookupIn(target, facts);
-    made.set(target, lookup);
-    return lookup;
+  const isOwn = facts.shape.kind === 'own';
+  return {
+    targets: [...targets()].filter(([, { takesOwnModels = false }]) => takesOwnModels || !isOwn),
+    in(target) {
+      const lookup = made.get(target) ?? lookupIn(target, facts);
+      made.set(target, lookup);
+      return lookup;
+    },
   };
 }
 
 /** Returns the refusal of a setting that a target does not have, with the targets that have it. */
 function missing(row: SettingRow, lookups: Lookups): Treatment {
-  const having = [...targets()].filter(([, target]) => treatmentOf(row, lookups(target)) === 'said');
+  const having = lookups.targets.filter(([, target]) => treatmentOf(row, lookups.in(target)) === 'said');
   const names = having.map(([name]) => name);
   return {
     refused: `this target does not have it, and the losses would change; leave it out${orExportTo(names)}`,
@@ -96,9 +104,9 @@ function missing(row: SettingRow, lookups: Lookups): Treatment {
 
 /** Returns the names of the targets with data of the same form that express a setting. */
 function similarTargets(row: SettingRow, { data }: Target, lookups: Lookups): readonly string[] {
-  return [...targets()].flatMap(([name, target]) => {
+  return lookups.targets.flatMap(([name, target]) => {
     if (target.data !== data) return [];
-    const treatment = treatmentOf(row, lookups(target));
+    const treatment = treatmentOf(row, lookups.in(target));
     const isExpressed = treatment === 'said' || (typeof treatment === 'object' && !('refused' in treatment));
     return isExpressed ? [name] : [];
   });

@@ -3,7 +3,7 @@ import { isGathered, isSharded, STRATEGIES } from '../../config';
 import { deepSpeedConfig } from './deepspeed-config';
 import { portOf, shellFile } from './launch-files';
 import { launchOf } from './launch-lines';
-import { type BundleFacts, type BundleFile, nameIn, worldOf } from './target';
+import { type BundleFacts, type BundleFile, builtInShape, nameIn, worldOf } from './target';
 import { BLOCK_CLASSES } from './train-script';
 
 /** Whether Accelerate uses DeepSpeed: only for ZERO_1 and ZERO_2, because FSDP would shard parameters too. */
@@ -23,7 +23,7 @@ interface Started {
 /** Returns one YAML file and one launch script per machine; the YAML files differ only in machine_rank. */
 export function accelerateFiles(
   facts: BundleFacts,
-  started: Started = { script: 'train.py', blockClass: BLOCK_CLASSES[facts.shape.kind] },
+  started: Started = { script: 'train.py', blockClass: BLOCK_CLASSES[builtInShape(facts).kind] },
 ): BundleFile[] {
   const perMachine = Array.from({ length: facts.machines }, (_, machine) => [
     { path: `accelerate_${machine}.yaml`, text: yamlOf(facts, machine, started) },

@@ -2,7 +2,7 @@ import { isGathered, llamaFfn } from '../../config';
 import { MEGATRON_KEYS } from '../megatron/megatron';
 import { writtenKeys } from '../rows/key-row';
 import { mainLines, shellFile, startComment, torchrunOptions } from './launch-files';
-import { type BundleFacts, type BundleFile, nameIn } from './target';
+import { type BundleFacts, type BundleFile, builtInShape, nameIn } from './target';
 
 type Flags = Readonly<Record<string, number | string | boolean | readonly number[]>>;
 
@@ -36,7 +36,8 @@ export function megatronFlags(facts: BundleFacts): Flags {
   return { ...modelFlags(facts), ...settingFlags(facts), ...dataFlags(facts) };
 }
 
-function modelFlags({ shape }: BundleFacts): Flags {
+function modelFlags(facts: BundleFacts): Flags {
+  const shape = builtInShape(facts);
   const { layers, dim, heads, seq } = shape;
   const sizes = {
     num_layers: layers,
@@ -87,7 +88,8 @@ function usesFsdp2({ config }: BundleFacts): boolean {
   return isGathered(config.parallel.strategy);
 }
 
-function dataFlags({ shape }: BundleFacts): Flags {
+function dataFlags(facts: BundleFacts): Flags {
+  const shape = builtInShape(facts);
   return {
     data_path: 'data/tokens',
     [nameIn('megatron', 'data.validation')]: '100,0,0',

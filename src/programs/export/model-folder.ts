@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { publishedModel } from '../../config';
 import { TOKENIZER_FILES, writePublishedValues } from '../../training';
 import { hubName } from '../rows/models';
-import type { BundleFacts } from './target';
+import { type BundleFacts, builtInShape } from './target';
 
 /** The folder of a bundle that has the model in Hugging Face's format. */
 export const MODEL_FOLDER = './model';
@@ -15,12 +15,13 @@ export function modelSource({ config, hasWeights }: Pick<BundleFacts, 'config' |
 
 /** Writes the model's folder, with the tokenizer of the model's source folder. Returns the written files. Throws: SHAPE, IO. */
 export function writeModelFolder(
-  { config, shape }: Pick<BundleFacts, 'config' | 'shape'>,
+  facts: Pick<BundleFacts, 'config' | 'shape'>,
   init: string | readonly string[] | undefined,
   out: string,
 ): readonly string[] {
+  const shape = builtInShape(facts);
   const folder = join(out, MODEL_FOLDER);
-  writePublishedValues(config, init, folder);
+  writePublishedValues(facts.config, init, folder);
   const settings = { ...publishedModel(shape).config, dtype: 'float32', torch_dtype: 'float32' };
   fs.writeFileSync(join(folder, 'config.json'), `${JSON.stringify(settings, null, 2)}\n`);
   const { from } = shape;
@@ -36,7 +37,7 @@ export function modelNotes(facts: BundleFacts): readonly string[] {
     return [
       `The model is ${source} with its published weights and tokenizer; a run here begins with the initial values of the seed. --init FILE writes the weights that you have.`,
     ];
-  return facts.shape.from === undefined
+  return builtInShape(facts).from === undefined
     ? ['The folder model/ has no tokenizer: copy a tokenizer.json and its tokenizer_config.json into it.']
     : [];
 }

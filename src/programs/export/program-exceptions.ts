@@ -16,10 +16,12 @@ import {
 } from './rules';
 import { AS_HPZ, onlyScaled, trainerReduction } from './script-exceptions';
 import { isByMegatron } from './swift-files';
-import type { BundleFacts, Exceptions, Treatment } from './target';
+import { type BundleFacts, builtInShape, type Exceptions, type Treatment } from './target';
 
 /** Returns what FSDP2 excludes. Source: the checks of --use-torch-fsdp2 in Megatron-LM's megatron/training/arguments.py. */
-function megatronStrategy({ config: { parallel, mixedPrecision }, shape }: BundleFacts): Treatment | null {
+function megatronStrategy(facts: BundleFacts): Treatment | null {
+  const { parallel, mixedPrecision } = facts.config;
+  const shape = builtInShape(facts);
   const { strategy, tp, cp, pp } = parallel;
   if (STRATEGIES[strategy].isHybrid)
     return inexpressible('Megatron-LM has no hybrid strategy by flags; use FULL_SHARD or ZERO_1');

@@ -37,6 +37,8 @@ const ANYWHERE: Exceptions = {
   dpo: inexpressible(
     "pairs of answers are not exported; run.savePretrained(folder) writes the model, and swift rlhf or TRL's DPOTrainer train it on the same file",
   ),
+  // The loss of a model of the user is in model.py.
+  loss: ({ shape }) => (shape.kind === 'own' ? 'said' : null),
   lora: inexpressible(
     'adapters are not exported; run.savePretrained(folder) writes the model with the adapters in it',
   ),
@@ -157,6 +159,7 @@ export function reducedIn(there: (facts: BundleFacts) => FloatDType) {
 
 /** The exception of tensor parallelism that divides the heads of keys and values. */
 export function onlyDivisorsOfHeads({ shape, config: { parallel } }: BundleFacts): Treatment | null {
+  if (shape.kind === 'own') return null;
   const kvHeads = shape.kind === 'llama' ? (shape.kvHeads ?? shape.heads) : shape.heads;
   return kvHeads % parallel.tp === 0
     ? null

@@ -6,12 +6,25 @@ import {
   type TrainConfig,
 } from '../../config';
 import { ShardlabError } from '../../core';
+import type { TracedProgram } from '../../training';
 import type { Exported, KeyTable } from '../rows/key-row';
 import type { ReadLine } from '../rows/reading';
 import type { Package } from './requirements';
 
-/** The config of a model that bundles can build. */
-export type BundleModel = Extract<BuiltInModel, { kind: 'gpt' | 'llama' }>;
+/** The config of a built-in model that bundles can build. */
+export type BuiltInBundleModel = Extract<BuiltInModel, { kind: 'gpt' | 'llama' }>;
+
+/** A user's own model, as it was traced; `steps` is the number of steps whose batches are stored. */
+export interface OwnBundleModel {
+  readonly kind: 'own';
+  readonly program: TracedProgram;
+  readonly steps: number;
+  /** Whether a batch is the same when it is made again. */
+  readonly isRepeatable: boolean;
+}
+
+/** A model that bundles can have. */
+export type BundleModel = BuiltInBundleModel | OwnBundleModel;
 
 /** The facts from which the files of a bundle are made. */
 export interface BundleFacts {
@@ -25,6 +38,12 @@ export interface BundleFacts {
   readonly hasWeights: boolean;
   /** The lines of another program's settings from which the config was read: see [Note: lines for a launcher]. */
   readonly lines: readonly ReadLine[];
+}
+
+/** Returns the sizes of a bundle's built-in model. Throws: INTERNAL for a model of the user's own, which only some targets take. */
+export function builtInShape({ shape }: Pick<BundleFacts, 'shape'>): BuiltInBundleModel {
+  if (shape.kind === 'own') throw new ShardlabError('INTERNAL', 'this target has no models of the user');
+  return shape;
 }
 
 /** A text file of a bundle. */
@@ -72,6 +91,8 @@ export interface Target {
    * set of Megatron-LM. 'own': the program reads the user's texts, and a model in Hugging Face's format.
    */
   readonly data: 'batches' | 'megatron' | 'own';
+  /** Whether the target takes models of the user's own. Default false. */
+  readonly takesOwnModels?: boolean;
   /** What the target does otherwise than its files say: see [Note: exported settings]. */
   readonly except: (facts: BundleFacts) => Exceptions;
   /** Returns the command that starts the bundle, for the README. */

@@ -4,6 +4,7 @@ import { deepSpeedConfig } from './deepspeed-config';
 import { deepSpeedFiles, slurmFile, torchrunFile } from './launch-files';
 import { megatronFiles } from './megatron-files';
 import { modelNotes } from './model-folder';
+import { ownNotes } from './own-model';
 import { MEGATRON_EXCEPTIONS, swiftExceptions } from './program-exceptions';
 import { SWIFT_PACKAGE, TRANSFORMERS_PACKAGE } from './requirements';
 import {
@@ -14,20 +15,23 @@ import {
 } from './script-exceptions';
 import { isByMegatron, swiftFiles, swiftKeys } from './swift-files';
 import type { BundleFacts, Target } from './target';
-import { accelerateScript, deepSpeedScript, torchScript } from './train-script';
+import { accelerateScript, deepSpeedScript, torchScripts } from './train-script';
 
 /** What targets with train.py for torchrun have in common. */
 export const TORCH = {
+  takesOwnModels: true,
   originals: ['torch', 'fullyShard', 'fsdp'],
   packages: () => [],
   data: 'batches',
   except: () => TORCH_EXCEPTIONS,
   notes: ({ shape, config }: BundleFacts): readonly string[] =>
-    config.parallel.tp > 1 && shape.kind === 'gpt'
-      ? [
-          'With tensor parallelism, train.py orders the rows of qkv by ranks; its checkpoints have this order.',
-        ]
-      : [],
+    shape.kind === 'own'
+      ? ownNotes(shape)
+      : config.parallel.tp > 1 && shape.kind === 'gpt'
+        ? [
+            'With tensor parallelism, train.py orders the rows of qkv by ranks; its checkpoints have this order.',
+          ]
+        : [],
 } as const satisfies Partial<Target>;
 
 /** Returns how launch.sh is started. */
@@ -56,7 +60,7 @@ export const TORCHRUN_TARGET: Target = {
   ...TORCH,
   says: 'PyTorch (DDP or fully_shard), started by torchrun',
   start: startByHand,
-  files: (facts) => [torchScript(facts), torchrunFile(facts)],
+  files: (facts) => [...torchScripts(facts), torchrunFile(facts)],
 };
 
 /** Accelerate. */
@@ -143,5 +147,5 @@ export const SLURM_TARGET: Target = {
   ...TORCH,
   says: 'PyTorch under Slurm (srun torchrun)',
   start: () => 'sbatch job.sbatch',
-  files: (facts) => [torchScript(facts), slurmFile(facts)],
+  files: (facts) => [...torchScripts(facts), slurmFile(facts)],
 };

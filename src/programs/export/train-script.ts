@@ -1,35 +1,40 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import {
-  gradScalerOf,
-  isSharded,
-  llamaFfn,
-  reduceDtypeOf,
-  type ScheduleConfig,
-  STRATEGIES,
-  type TrainConfig,
-} from '../../config';
+import { gradScalerOf, isSharded, llamaFfn, reduceDtypeOf, STRATEGIES, type TrainConfig } from '../../config';
 import { findInstallation } from '../../core';
 import { torchOptimizer } from './optimizer-arguments';
+import { ownModelText, tiesOf } from './own-model';
 import { keywords, pythonValue } from './python';
-import type { BundleFacts, BundleFile, BundleModel } from './target';
+import { leastOf, scheduleFlags, scheduleNumbers } from './script-schedule';
+import {
+  type BuiltInBundleModel,
+  type BundleFacts,
+  type BundleFile,
+  builtInShape,
+  type OwnBundleModel,
+  worldOf,
+} from './target';
 
 /** The class of the model's blocks in a script, by the model's kind. */
 export const BLOCK_CLASSES = { gpt: 'Block', llama: 'LlamaBlock' } as const;
 
 const TITLES = { gpt: 'GPT', llama: 'Llama' } as const;
 
+/** Returns train.py for torchrun, and model.py if the model is the user's own. */
+export function torchScripts(facts: BundleFacts): BundleFile[] {
+  return facts.shape.kind === 'own' ? ownScripts(facts, facts.shape) : [torchScript(facts)];
+}
+
 /** Returns train.py for torchrun: DDP, ZeroRedundancyOptimizer or fully_shard. */
-export function torchScript(facts: BundleFacts): BundleFile {
-  const { config, shape } = facts;
-  const { strategy, tp, wrap, noSync, bucketBytes } = config.parallel;
+function torchScript(facts: BundleFacts): BundleFile {
+  const { config } = facts;
+  const shape = builtInShape(facts);
+  const { strategy, tp, wrap } = config.parallel;
   const isByUnits = isSharded(strategy, 'gradient');
-  const shardsStates = !isByUnits && isSharded(strategy, 'optimizer');
   const isSplit = tp > 1;
-  const low = config.mixedPrecision?.paramDtype ?? 'float32';
   const way = isByUnits
     ? `PyTorch's FSDP2 (${strategy}${isSplit ? `, tensor parallelism of ${tp}` : ''})`
-    : `PyTorch's DDP${shardsStates ? ' and ZeroRedundancyOptimizer' : ''}`;
+    : wayOfDDP(config);
   const { axes, sizes } = meshOf(facts);
   const names = axes.map((axis) => `"${axis}"`);
   return scriptOf('torchrun', facts, {
@@ -42,9 +47,8 @@ export function torchScript(facts: BundleFacts): BundleFile {
       WRAPS_BLOCKS: wrap !== 'root' && wrap !== 'linear',
       WRAPS_LINEARS: wrap === 'linear',
       IS_ON_HOST: config.offload.parameters,
-      IS_ZERO_1: shardsStates,
-      SYNCS_LAST: noSync ?? STRATEGIES[strategy].accumulatesLocally,
-      AUTOCASTS: !isByUnits && low !== 'float32',
+      IS_ZERO_1: shardsOptimizer(config),
+      ...passFlags(config),
     },
     constants: { TP: tp },
     inlined: {
@@ -52,11 +56,38 @@ export function torchScript(facts: BundleFacts): BundleFile {
       DATA_RANKS: isSplit ? 'world // TP' : 'world',
       SIZES: tuple([...sizes, ...(isSplit ? ['TP'] : [])]),
       AXES: tuple([...names, ...(isSplit ? ['"tp"'] : [])]),
-      LOW: `torch.${low}`,
+      LOW: lowOf(config),
       '**SHARDING': shardOptions(config),
-      '**BUCKETS': bucketBytes === 25 * 2 ** 20 ? '' : `bucket_cap_mb=${bucketBytes / 2 ** 20}`,
+      '**BUCKETS': bucketOptions(config).join(', '),
     },
   });
+}
+
+/** Whether the states of the optimizer, but no gradients, are sharded. */
+function shardsOptimizer({ parallel: { strategy } }: TrainConfig): boolean {
+  return !isSharded(strategy, 'gradient') && isSharded(strategy, 'optimizer');
+}
+
+function wayOfDDP(config: TrainConfig): string {
+  return `PyTorch's DDP${shardsOptimizer(config) ? ' and ZeroRedundancyOptimizer' : ''}`;
+}
+
+/** Returns what is decided about the passes of a step. */
+function passFlags(config: TrainConfig): Filling['flags'] {
+  const { strategy, noSync } = config.parallel;
+  return {
+    SYNCS_LAST: noSync ?? STRATEGIES[strategy].accumulatesLocally,
+    AUTOCASTS: !isSharded(strategy, 'gradient') && lowOf(config) !== 'torch.float32',
+  };
+}
+
+function lowOf({ mixedPrecision }: TrainConfig): string {
+  return `torch.${mixedPrecision?.paramDtype ?? 'float32'}`;
+}
+
+/** Returns the options of DDP. */
+function bucketOptions({ parallel: { bucketBytes } }: TrainConfig): readonly string[] {
+  return bucketBytes === 25 * 2 ** 20 ? [] : [`bucket_cap_mb=${bucketBytes / 2 ** 20}`];
 }
 
 /** Returns train.py for Accelerate; the strategy is in the YAML files. */
@@ -73,14 +104,15 @@ export function accelerateScript(facts: BundleFacts): BundleFile {
     ...(scaling === null ? [] : [`kwargs_handlers=[GradScalerKwargs(${keywords(scaling)})]`]),
   ];
   return scriptOf('accelerate', facts, {
-    title: `Trains a ${TITLES[facts.shape.kind]} by Accelerate. README.md says how to start it.`,
+    title: `Trains a ${TITLES[builtInShape(facts).kind]} by Accelerate. README.md says how to start it.`,
     inlined: { '**ACCELERATOR': options.join(', ') },
   });
 }
 
 /** Returns train.py for DeepSpeed; the strategy is in ds_config.json. */
 export function deepSpeedScript(facts: BundleFacts): BundleFile {
-  const { config, shape } = facts;
+  const { config } = facts;
+  const shape = builtInShape(facts);
   const isPartitioned = STRATEGIES[config.parallel.strategy].zeroStage === 3;
   return scriptOf('deepspeed', facts, {
     title: `Trains a ${TITLES[shape.kind]} by DeepSpeed. README.md says how to start it.`,
@@ -98,40 +130,99 @@ function scriptOf(
   facts: BundleFacts,
   { title, ...own }: Pick<Filling, 'title'> & Partial<Filling>,
 ): BundleFile {
-  const { config, shape, firstStep } = facts;
-  const optimizer = torchOptimizer(config);
-  const filling = {
+  const { config } = facts;
+  const shape = builtInShape(facts);
+  const filling = withTraining(facts, {
     title,
-    flags: {
-      ...modelFlags(facts),
-      ...scheduleFlags(config),
-      ...own.flags,
-      IS_CONTINUED: firstStep > 0,
-      ACCUMULATES: config.accumulation > 1,
-      CLIPS: config.clipNorm !== null,
-      FREEZES: config.frozen.length > 0,
-    },
-    constants: { ...modelConstants(shape), ...trainingConstants(facts), ...own.constants },
+    flags: { ...modelFlags(shape, config), ...own.flags },
+    constants: { ...modelConstants(shape), ...own.constants },
     inlined: {
       MODEL: TITLES[shape.kind],
       REENTRANT: 'False',
       NTH: `${nthOf(config) ?? 1}`,
       QKV_BIAS: pythonValue(shape.kind === 'llama' && shape.qkvBias),
+      ...own.inlined,
+    },
+  });
+  return { path: 'train.py', text: scriptFrom([shape.kind, 'common', file], filling) };
+}
+
+/** Adds what a script has of the training: optimizer, schedule, steps. */
+function withTraining(
+  facts: BundleFacts,
+  { title, flags, constants, inlined, ...rest }: Pick<Filling, 'title'> & Partial<Filling>,
+): Filling {
+  const { config, firstStep } = facts;
+  const optimizer = torchOptimizer(config);
+  return {
+    ...rest,
+    title,
+    flags: {
+      ...scheduleFlags(config),
+      ...flags,
+      IS_CONTINUED: firstStep > 0,
+      ACCUMULATES: config.accumulation > 1,
+      CLIPS: config.clipNorm !== null,
+      FREEZES: config.frozen.length > 0,
+    },
+    constants: { ...trainingConstants(facts), ...constants },
+    inlined: {
       ...scheduleNumbers(config, leastOf(config)),
       OPTIMIZER: `torch.optim.${optimizer.name}`,
       '**OPTIONS': keywords(optimizer.args),
       STEP_NUMBER: firstStep > 0 ? 'FIRST_STEP + step + 1' : 'step + 1',
-      ...own.inlined,
+      ...inlined,
     },
   };
-  return { path: 'train.py', text: scriptFrom([shape.kind, 'common', file], filling) };
+}
+
+/** Returns train.py and model.py of a user's own model, for torchrun: DDP, ZeroRedundancyOptimizer or fully_shard. */
+function ownScripts(facts: BundleFacts, { program, steps }: OwnBundleModel): BundleFile[] {
+  const { config } = facts;
+  const { strategy } = config.parallel;
+  const { text, className } = ownModelText(program);
+  const isByUnits = isSharded(strategy, 'gradient');
+  const ties = tiesOf(program);
+  const { axes, sizes } = meshOf(facts);
+  const filling = withTraining(facts, {
+    title: `Trains ${className} of model.py under ${isByUnits ? `PyTorch's FSDP2 (${strategy})` : wayOfDDP(config)}; see README.md.`,
+    imports: [`from model import ${className}, loss_of`],
+    flags: {
+      IS_SHARDED: isByUnits,
+      IS_ON_HOST: config.offload.parameters,
+      IS_ZERO_1: shardsOptimizer(config),
+      HAS_TIES: ties.length > 0,
+      ...passFlags(config),
+    },
+    constants: {
+      RANKS: worldOf(facts),
+      BATCHES: steps * config.accumulation,
+      UNITS: `[${program.units.map((name) => JSON.stringify(name)).join(', ')}]`,
+      TIES: `{${ties.map(([second, first]) => `${JSON.stringify(second)}: ${JSON.stringify(first)}`).join(', ')}}`,
+    },
+    inlined: {
+      MODEL: className,
+      SIZES: tuple(sizes),
+      AXES: tuple(axes.map((axis) => `"${axis}"`)),
+      LOW: lowOf(config),
+      '**SHARDING': shardOptions(config),
+      '**BUCKETS': [
+        ...bucketOptions(config),
+        ...(program.leavesParametersOut ? ['find_unused_parameters=True'] : []),
+      ].join(', '),
+    },
+  });
+  return [
+    { path: 'train.py', text: scriptFrom(['common', 'own'], filling) },
+    { path: 'model.py', text },
+  ];
 }
 
 function nthOf({ activationCheckpointing: chosen }: TrainConfig): number | null {
   return typeof chosen === 'object' && chosen !== null && 'everyNth' in chosen ? chosen.everyNth : null;
 }
 
-function modelFlags({ shape, config }: BundleFacts): Filling['flags'] {
+function modelFlags(shape: BuiltInBundleModel, config: TrainConfig): Filling['flags'] {
   return {
     IS_TIED: shape.tied,
     RECOMPUTES: config.activationCheckpointing !== null,
@@ -139,7 +230,7 @@ function modelFlags({ shape, config }: BundleFacts): Filling['flags'] {
   };
 }
 
-function modelConstants(shape: BundleModel): Filling['constants'] {
+function modelConstants(shape: BuiltInBundleModel): Filling['constants'] {
   const { vocab, seq, layers, dim, heads } = shape;
   const common = { VOCAB: vocab, LAYERS: layers, DIM: dim, HEADS: heads };
   if (shape.kind === 'gpt') return { ...common, SEQ: seq, FFN: shape.ffn ?? 4 * dim };
@@ -161,54 +252,6 @@ function trainingConstants({ config, firstStep }: BundleFacts): Filling['constan
     FIRST_STEP: firstStep,
     CLIP_NORM: config.clipNorm ?? 0,
     FROZEN: `re.compile(r"(?:${patterns.join('|')})(?:\\.|$)")`,
-  };
-}
-
-/** Returns the numbers of a schedule. */
-function scheduleNumbers({ schedule, steps }: TrainConfig, least: number): Filling['inlined'] {
-  if (schedule === null) return {};
-  const fall = fallOf(schedule, steps);
-  return {
-    WARMUP_STEPS: `${schedule.warmupSteps}`,
-    GAMMA: `${schedule.gamma}`,
-    STEP_SIZE: `${schedule.stepSize}`,
-    FALL_START: `${fall.start}`,
-    FALL_STEPS: `${fall.steps}`,
-    LEAST: `${least}`,
-  };
-}
-
-/** Returns the share of the learning rate that a schedule leaves at its end. */
-function leastOf({ schedule, optimizer }: TrainConfig): number {
-  return schedule === null || optimizer.lr === 0 ? 0 : schedule.etaMin / optimizer.lr;
-}
-
-/** Returns the step at which the learning rate begins to fall, and the number of steps in which it falls. */
-function fallOf(
-  schedule: ScheduleConfig,
-  runSteps: number,
-): { readonly start: number; readonly steps: number } {
-  const { kind, warmupSteps, maxSteps = runSteps } = schedule;
-  const span = maxSteps - warmupSteps;
-  if (kind === 'WarmupCosineLR') return { start: warmupSteps - 1, steps: span };
-  if (kind !== 'wsd') return { start: warmupSteps, steps: span };
-  const steps = schedule.decaySteps ?? Math.max(1, Math.round(span / 5));
-  return { start: maxSteps - steps, steps };
-}
-
-function scheduleFlags(config: TrainConfig): Filling['flags'] {
-  const { schedule } = config;
-  const kind = schedule?.kind ?? 'constant';
-  const fall = kind === 'wsd' ? schedule?.decayType : kind === 'linear' ? 'linear' : 'cosine';
-  return {
-    HAS_SCHEDULE: schedule !== null,
-    WARMS_UP: (schedule?.warmupSteps ?? 0) > 0,
-    IS_STEPWISE: kind === 'step',
-    IS_EXPONENTIAL: kind === 'exponential',
-    FALLS: kind !== 'constant',
-    HAS_LEAST: leastOf(config) !== 0,
-    IS_COSINE: fall === 'cosine',
-    IS_LINEAR: fall === 'linear',
   };
 }
 
@@ -268,6 +311,8 @@ export interface Filling {
   readonly flags: Readonly<Record<string, boolean>>;
   /** Values of constants, as Python writes them. */
   readonly constants: Readonly<Record<string, string | number>>;
+  /** Imports of other files of the bundle. */
+  readonly imports?: readonly string[];
   /** Expressions that take the place of names or of '**OPTIONS'. */
   readonly inlined: Readonly<Record<string, string>>;
 }
@@ -289,7 +334,8 @@ function scriptFrom(files: readonly string[], filling: Filling): string {
       .join(between);
   const imports = parts.flatMap(({ kind, text: line }) => (kind === 'import' ? [line] : []));
   const [standard, others] = importsOf(imports, code.map((part) => part.text).join('\n'));
-  return `"""${filling.title}"""\n\n${standard}\n\n${others}\n\n${text('constants', '\n')}\n\n\n${text('block', '\n\n\n')}\n`;
+  const own = (filling.imports ?? []).map((line) => `\n\n${line}`).join('');
+  return `"""${filling.title}"""\n\n${standard}\n\n${others}${own}\n\n${text('constants', '\n')}\n\n\n${text('block', '\n\n\n')}\n`;
 }
 
 /** A part of a Python file: an import, a line of constants, or a function, a class or the statement that starts the script. */

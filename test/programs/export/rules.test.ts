@@ -60,7 +60,7 @@ test('swift refuses what would train something else', () => {
 test('models, targets, places and folders that cannot be exported are refused with a next step', (context) => {
   assert.match(
     refusal({ model: 'wan-tiny', data: 'synthetic' }, 'torchrun'),
-    /kind 'gpt' and 'llama', not 'dit'/,
+    /kind 'gpt', 'llama' and models of your own, not 'dit'/,
   );
   assert.match(refusal({}, 'torchrn'), /did you mean 'torchrun'/);
   assert.match(refusal({}, 'slurm', { gpusPerMachine: 0 }), /gpusPerMachine is 0/);

@@ -1,0 +1,176 @@
+import {
+  type Attribute,
+  type Extent,
+  type FreeDim,
+  isExtent,
+  type TracedNode,
+  type TracedNumber,
+  type TracedValue,
+} from './program';
+import type { RecordedForward, SeenValue } from './recorder';
+
+/** A forward of a batch with another extent of one dim than the first forward's batch. */
+export interface Variant {
+  readonly forward: RecordedForward;
+  /** The dim that differs; null: the batches have the same shapes and other values. */
+  readonly dim: FreeDim | null;
+  /** The extents of this dim in the first forward and in this one. */
+  readonly from: number;
+  readonly to: number;
+}
+
+/** What several forwards have in common. */
+export interface MergedForward {
+  readonly values: readonly TracedValue[];
+  readonly body: readonly TracedNode[];
+  /** The values of constants, by their names in the program. */
+  readonly constants: ReadonlyMap<string, SeenValue>;
+}
+
+/** Two forwards that do not do the same; `line` is the user's line of the first difference. */
+export class Difference extends Error {
+  readonly line: string;
+
+  constructor(subject: string, line: string) {
+    super(subject);
+    this.line = line;
+  }
+}
+
+/** Returns a program for all forwards. Throws: Difference if they do other operations, or with numbers that fit no extent. */
+export function mergeForwards(first: RecordedForward, variants: readonly Variant[]): MergedForward {
+  const body = new Merger(variants).nodes(
+    first.body,
+    variants.map(({ forward }) => forward.body),
+  );
+  const constants = new Map<string, SeenValue>();
+  const values = first.values.map((value, id): TracedValue => {
+    const all = variants.map(({ forward }) => forward.values[id]);
+    const same = all.filter(
+      (part): part is SeenValue => part?.dtype === value.dtype && part.source.kind === value.source.kind,
+    );
+    if (same.length < all.length) throw new Difference('other tensors', '');
+    const merger = new Merger(variants);
+    const shape = value.shape.map((extent, dim) =>
+      merger.number(
+        extent,
+        same.map((part) => part.shape[dim]),
+        'a shape',
+      ),
+    );
+    return {
+      dtype: value.dtype,
+      shape,
+      source: sourceOf(value, same, `constant_${constants.size}`, { merger, constants }),
+    };
+  });
+  return { values, body, constants };
+}
+
+function sourceOf(
+  value: SeenValue,
+  others: readonly SeenValue[],
+  name: string,
+  { merger, constants }: { readonly merger: Merger; readonly constants: Map<string, SeenValue> },
+): TracedValue['source'] {
+  if (value.source.kind !== 'constant') return value.source;
+  const all = [value, ...others];
+  const numbers = all.map((part) => numberIn(part));
+  const [number, ...otherNumbers] = numbers;
+  if (number !== undefined && otherNumbers.every((part) => part !== undefined))
+    return { kind: 'number', value: merger.number(number, otherNumbers, 'a number in the code') };
+  const text = (part: SeenValue): string => JSON.stringify([part.shape, part.source]);
+  if (others.some((part) => text(part) !== text(value)))
+    throw new Difference('a tensor of values in the code differs between batches', '');
+  constants.set(name, value);
+  return { kind: 'constant', name };
+}
+
+/** Returns the number that all elements of a constant are; undefined if they differ. */
+function numberIn({ source }: SeenValue): number | undefined {
+  if (source.kind !== 'constant') return undefined;
+  const [number] = source.values;
+  return source.values.every((value) => value === number) ? number : undefined;
+}
+
+/** Compares forwards part by part. */
+class Merger {
+  readonly #variants: readonly Variant[];
+
+  constructor(variants: readonly Variant[]) {
+    this.#variants = variants;
+  }
+
+  nodes(nodes: readonly TracedNode[], others: readonly (readonly TracedNode[])[]): readonly TracedNode[] {
+    return nodes.map((node, i) => {
+      const same = others.map((list) => list[i]);
+      const isLast = i === nodes.length - 1;
+      if (same.some((part) => part === undefined || headOf(part) !== headOf(node)))
+        throw new Difference('other operations', node.line);
+      if (isLast && others.some((list) => list.length > nodes.length))
+        throw new Difference(
+          'other operations',
+          others.find((list) => list.length > nodes.length)?.[i + 1]?.line ?? '',
+        );
+      if (node.kind === 'call')
+        return {
+          ...node,
+          body: this.nodes(
+            node.body,
+            same.map((part) => (part?.kind === 'call' ? part.body : [])),
+          ),
+        };
+      const attrs = same.map((part) => (part?.kind === 'operation' ? part.attrs : {}));
+      return { ...node, attrs: this.attribute(node.attrs, attrs, node.line) as typeof node.attrs }; // an object stays an object
+    });
+  }
+
+  attribute(value: Attribute, others: readonly (Attribute | undefined)[], line: string): Attribute {
+    if (typeof value === 'number') return this.number(value, others, `an attribute`, line);
+    if (typeof value !== 'object' || value === null || isExtent(value)) {
+      if (others.every((part) => part === value)) return value;
+      throw new Difference('another attribute', line);
+    }
+    const entries = Object.entries(value as Readonly<Record<string, Attribute>>).map(([key, inner]) => {
+      const same = others.map((part) => (part as Readonly<Record<string, Attribute>> | undefined)?.[key]);
+      return [key, this.attribute(inner, same, line)] as const;
+    });
+    return Array.isArray(value) ? entries.map(([, inner]) => inner) : Object.fromEntries(entries);
+  }
+
+  /** Returns the extent that the number has in all forwards. Throws: Difference. */
+  number(value: number, others: readonly unknown[], subject: string, line = ''): TracedNumber {
+    const differ = this.#variants.flatMap((variant, i) => {
+      const changed = others[i];
+      if (typeof changed !== 'number') throw new Difference(subject, line);
+      return Object.is(changed, value) ? [] : [{ ...variant, changed }];
+    });
+    if (differ.length === 0) return value;
+    let extent: Extent = { factor: value, batch: 0, sequence: 0, offset: 0 };
+    for (const { dim, from, to, changed } of differ) {
+      const power = isNear(value * to, changed * from) ? 1 : isNear(value * from, changed * to) ? -1 : 0;
+      if (dim === null) throw new Difference(subject, line);
+      if (power !== 0) {
+        extent = { ...extent, factor: extent.factor / from ** power, [dim]: power };
+        continue;
+      }
+      const slope = (changed - value) / (to - from);
+      if (differ.length > 1 || !Number.isInteger(slope)) throw new Difference(subject, line);
+      return { factor: slope, batch: 0, sequence: 0, [dim]: 1, offset: value - slope * from };
+    }
+    const { batch, sequence, factor } = extent;
+    const isWhole = Number.isInteger(factor) || batch < 0 || sequence < 0 || !Number.isInteger(value);
+    if (!isWhole) throw new Difference(subject, line);
+    return extent;
+  }
+}
+
+/** Returns what two operations must have in common. */
+function headOf(node: TracedNode): string {
+  if (node.kind === 'call') return JSON.stringify([node.module, node.inputs, node.outputs]);
+  return JSON.stringify([node.name, node.inputs, node.outputs, node.isDetached]);
+}
+
+function isNear(a: number, b: number): boolean {
+  return a === b || Math.abs(a - b) <= 1e-6 * Math.max(Math.abs(a), Math.abs(b));
+}

@@ -1,0 +1,109 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import type * as tfjs from '../../../src/core/tf';
+import type { RankScope } from '../../../src/launch/rank/scope';
+import type { Job } from '../../../src/session/run/job';
+import { launch } from '../../../src/session/run/launch';
+import { testFolder } from './export-fixture';
+import type { OwnTraining } from './own-models';
+
+let job: Job;
+before(async () => {
+  job = await launch({ ranks: 1, blas: 'none' });
+});
+after(async () => {
+  await job.shutdown();
+});
+
+const data = ({ tf }: RankScope, index: number) => ({
+  x: tf.randomNormal([6, 7], 0, 1, 'float32', index + 1),
+  y: tf.randomNormal([6, 1], 0, 1, 'float32', index + 51),
+});
+
+const loss = (output: tfjs.Tensor, { y }: { readonly y: tfjs.Tensor }, { nn }: RankScope) =>
+  nn.functional.mseLoss(output, y);
+
+type Forward = (x: tfjs.Tensor, fc: (x: tfjs.Tensor) => tfjs.Tensor, scope: RankScope) => tfjs.Tensor;
+
+/** Returns a training whose model has the given forward. Ranks get only the source of the functions, so it is a part of the text. */
+function modelOf(forward: Forward): NonNullable<OwnTraining['model']> {
+  const source = `(scope) => {
+  const { nn } = scope;
+  const compute = ${String(forward)};
+  class Net extends nn.Module {
+    fc = new nn.Linear(7, 1);
+    forward(x) { return compute(x, (input) => this.fc.apply(input), scope); }
+  }
+  return new Net();
+}`;
+  return Object.assign(() => undefined, { toString: () => source }) as unknown as NonNullable<
+    OwnTraining['model']
+  >; // ranks compile the source
+}
+
+const REFUSED: Readonly<Record<string, readonly [Forward, RegExp]>> = {
+  'a branch on a value': [
+    (x, fc) => (x.sum().item() > 0 ? fc(x) : fc(x.neg())),
+    /forward or loss reads the values of a tensor that depends on the batch .*tf\.where or a mask \(in job\.train's model, line 3 of the function\)/,
+  ],
+  'a shape that depends on values': [
+    (x, fc, { tf }) => {
+      const rows = (x.slice([0, 0], [-1, 1]).flatten().arraySync() as number[]).flatMap((value, i) =>
+        value > -9 ? [i] : [],
+      );
+      return fc(tf.gather(x, rows));
+    },
+    /reads the values of a tensor .*line \d+ of the function/,
+  ],
+  'an operation that has no form in PyTorch': [
+    (x, fc, { tf }) => fc(x).add(tf.unique(tf.cast(x.flatten(), 'int32')).values.size),
+    /\(job\.train's model, line 3 of the function\): the operation Unique has no form in PyTorch here/,
+  ],
+  'a gradient of its own': [
+    (x, fc, { tf }) => {
+      const twice = tf.customGrad((input) => ({
+        value: tf.mul(input as tfjs.Tensor, 2),
+        gradFunc: (dy: tfjs.Tensor) => dy,
+      }));
+      return fc(twice(x));
+    },
+    /tf\.customGrad has a gradient in JavaScript.*\(in job\.train's model, line \d+ of the function\)/,
+  ],
+  'random numbers of its own': [
+    (x, fc, { tf }) => fc(x.add(tf.randomNormal([6, 7]))),
+    /does not do the same for two batches: a tensor of values in the code differs .*nn\.Dropout/,
+  ],
+  'a module that is not in the model': [
+    (x, _, { nn }) => {
+      const other = new nn.Linear(7, 1);
+      return other.apply(x);
+    },
+    /forward calls a Linear that is not in the model; make it a field/,
+  ],
+};
+
+for (const [name, [forward, message]] of Object.entries(REFUSED)) {
+  test(`run.export refuses ${name} with the line, and writes nothing`, async (context) => {
+    const run = await job.train({
+      model: modelOf(forward) as never,
+      data: data as never,
+      loss: loss as never,
+      steps: 2,
+    });
+    await assert.rejects(run.export({ to: 'torchrun', out: join(testFolder(context), 'bundle') }), message);
+    await run.dispose();
+  });
+}
+
+test('run.export names the targets that take models of the user, and savePretrained does not name it', async (context) => {
+  const model = modelOf((x, fc) => fc(x)) as never;
+  const run = await job.train({ model, data: data as never, loss: loss as never, steps: 2 });
+  const out = join(testFolder(context), 'bundle');
+  await assert.rejects(
+    run.export({ to: 'megatron', out }),
+    /'megatron' has no models of your own; export to 'torchrun', 'slurm' or 'kubernetes'/,
+  );
+  await assert.rejects(run.savePretrained(out), (error: Error) => !error.message.includes('export'));
+  await run.dispose();
+});
