@@ -105,6 +105,7 @@ async function checkTypes(python, env) {
   const loose = ['--check-untyped-defs', '--ignore-missing-imports'];
   for (const [folder, options] of [
     ['shardlab_torch', ['--strict']],
+    ['launch_check', ['--strict', '--ignore-missing-imports']],
     ['bundle_scripts', loose],
   ]) {
     const args = ['-m', 'mypy', ...options, '--cache-dir', cache, join(PACKAGES, folder)];

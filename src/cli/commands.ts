@@ -117,6 +117,12 @@ export const COMMANDS: readonly ListedCommand[] = [
     load: async () => (await import('./export/command.js')).declareExport,
   },
   {
+    name: 'launch-check',
+    args: '<folder>',
+    description: 'tries an exported folder here, as one of all its ranks, before a cluster runs it',
+    load: async () => (await import('./launch-check/command.js')).declareLaunchCheck,
+  },
+  {
     name: 'completion',
     args: '<shell>',
     description: 'prints a script with which bash, zsh or fish completes commands and options',

@@ -1,6 +1,13 @@
 export { readArguments } from './arguments';
 export { MOST_RANKS_HERE } from './assemble';
-export { type BundleOptions, OWN_BUNDLES, planBundle, writeBundle } from './bundle/bundle';
+export {
+  type BundleFileFacts,
+  type BundleFileName,
+  type BundleOptions,
+  OWN_BUNDLES,
+  planBundle,
+  writeBundle,
+} from './bundle/bundle';
 export type { ExportedSetting, ExportReport } from './bundle/report';
 export { type Foreign, foreignOf, type ReadOptions, readAll, readConfig } from './read';
 export { linesText, readingText, wrapped } from './reading-text';

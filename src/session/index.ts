@@ -1,3 +1,4 @@
+export { launchCheck } from './launch-check/launch-check';
 export type { AdviceView } from './notebook/advice';
 export { type Compared, compare } from './notebook/compare';
 export { checkExercise, type Verdict } from './notebook/exercises';

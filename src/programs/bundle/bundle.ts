@@ -166,6 +166,7 @@ export function writeBundle(
       const packages = target.packages(facts);
       const texts = [
         ...target.files(facts),
+        { path: BUNDLE_FILE, text: bundleText(facts, to) },
         { path: 'requirements.txt', text: isOwn ? packageLines(packages) : requirementsText(packages) },
         { path: 'README.md', text: readmeText(facts, target, data.text) },
       ];
@@ -220,6 +221,23 @@ function ownParts(facts: BundleFacts, { steps }: OwnBundleModel, traced: string 
 
 function fewSteps(steps: number, wanted: number, bytes = ''): string {
   return `The folder data/ has the batches of ${steps} of ${wanted} steps${bytes}; after these steps, the same batches are used again, and losses differ from those of a run here`;
+}
+
+/** The file with which `shardlab launch-check` knows a bundle again. */
+export const BUNDLE_FILE = 'bundle.json';
+export type BundleFileName = typeof BUNDLE_FILE;
+
+/** What bundle.json says: the target, the place, and the config from which the bundle was made. */
+export interface BundleFileFacts {
+  readonly to: string;
+  readonly machines: number;
+  readonly gpusPerMachine: number;
+  readonly config: TrainConfig;
+}
+
+function bundleText({ config, machines, gpusPerMachine }: BundleFacts, to: string): string {
+  const facts: BundleFileFacts = { to, machines, gpusPerMachine, config };
+  return `${JSON.stringify(facts, null, 2)}\n`;
 }
 
 /** Writes the parameters, unless the program loads a published model by its name. Returns the paths of the written files. */

@@ -67,7 +67,7 @@ class Storages:
         storage = tensor.untyped_storage()
         known = self._live.get(storage._cdata)
         if known is None:
-            return self._add(storage)
+            return self._add(storage, tensor.device)
         if known.num_bytes != storage.nbytes():
             self._resize(known, storage.nbytes())
         return None
@@ -109,8 +109,9 @@ class Storages:
     def _is_near(self, device: torch.device) -> bool:
         return device.type == self._device.type
 
-    def _add(self, storage: Any) -> Holding:
-        space = 'device' if self._is_near(storage.device) else 'host'
+    def _add(self, storage: Any, device: torch.device) -> Holding:
+        # The device is the tensor's: the storage of a fake tensor, which has no values, is on 'meta'.
+        space = 'device' if self._is_near(device) else 'host'
         holding = Holding(space, 0)
         self._bind(storage, holding)
         self._resize(holding, storage.nbytes())
