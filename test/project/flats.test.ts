@@ -17,7 +17,7 @@ const WIDER: Readonly<Record<string, number>> = {
   ledger: 28,
   planner: 81,
   cell: 55,
-  programs: 26,
+  programs: 27,
   launch: 38,
 };
 
@@ -70,7 +70,7 @@ test('each name that a door exports is imported by another flat, the kernel, a p
   assert.deepEqual(idle, []);
 });
 
-test('the second door of programs, for programs of src/extras, exports only names that these import, and at most 84 values', () => {
+test('the second door of programs, for programs of src/extras, exports only names that these import, and at most 85 values', () => {
   const { values, types } = doorNames(sources.get('src/programs/toolkit.ts') ?? '');
   const extras = [...sources].filter(([path]) => path.startsWith('src/extras/'));
   const used = new Set(extras.flatMap(([, text]) => text.match(/[\w$]+/g) ?? []));
@@ -78,7 +78,7 @@ test('the second door of programs, for programs of src/extras, exports only name
     [...values, ...types].filter((name) => !used.has(name)),
     [],
   );
-  assert.ok(values.length > 0 && values.length <= 84, `${values.length} values`);
+  assert.ok(values.length > 0 && values.length <= 85, `${values.length} values`);
 });
 
 test('each flat has a README of at most ten lines of text', () => {

@@ -8,7 +8,7 @@ import { TORCH_FRAMEWORKS, type TorchFramework } from '../../src/launch/control/
 import type { Job } from '../../src/session/run/job';
 import { launch } from '../../src/session/run/launch';
 import type { Run } from '../../src/session/run/run';
-import { OVERFLOWING } from './precision-cases';
+import { OVERFLOWING } from './losses/precision-cases';
 import { GPT, lacksDeepSpeed, largestDifference } from './torch-fixture';
 
 const BASE = { model: GPT, batch: 2, optimizer: { lr: 3e-3 }, seed: 5 } as const;

@@ -103,9 +103,22 @@ class DeepSpeedZero(Strategy):
             mpu=_Groups(self.layout),
         )
         self.modules = [self._engine]
+        self._cast_inputs()
         if self._scaling is not None:
             self.scaler = EngineScaler(optimizer)
         return optimizer  # type: ignore[no-any-return]
+
+    def _cast_inputs(self) -> None:
+        """Makes the model cast its inputs to the type of its parameters, as FSDP's policy does; DeepSpeed leaves them as they are."""
+        dtype = self.precision.param
+        if dtype is None or not self.precision.cast_inputs:
+            return
+
+        def cast(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+            is_float = [isinstance(each, Tensor) and each.is_floating_point() for each in inputs]
+            return tuple(each.to(dtype) if flag else each for each, flag in zip(inputs, is_float, strict=True))
+
+        self.parts[0].register_forward_pre_hook(cast)
 
     def states(self, stages: Stages, optimizer: torch.optim.Optimizer, names: list[str]) -> States:
         return PartitionStates(stages, self.layout, self.parameters(), optimizer, names)

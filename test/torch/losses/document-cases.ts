@@ -1,6 +1,6 @@
-import type { TrainConfigInput } from '../../src/config/train-config';
-import type { TorchFramework } from '../../src/launch/control/torch-messages';
-import { DIT, LLAMA, T5 } from './torch-fixture';
+import type { TrainConfigInput } from '../../../src/config/train-config';
+import type { TorchFramework } from '../../../src/launch/control/torch-messages';
+import { DIT, LLAMA, T5 } from '../torch-fixture';
 
 /** What a document writes, and the sizes of its stand-in. */
 export interface DocumentCase {

@@ -1,7 +1,7 @@
-import type { TrainConfigInput } from '../../src/config/train-config';
-import type { TorchFramework } from '../../src/launch/control/torch-messages';
+import type { TrainConfigInput } from '../../../src/config/train-config';
+import type { TorchFramework } from '../../../src/launch/control/torch-messages';
+import { DIT, GPT, LLAMA } from '../torch-fixture';
 import { type Case, STEPS } from './loss-cases';
-import { DIT, GPT, LLAMA } from './torch-fixture';
 
 /** Rounding differs: PyTorch computes in 16 bits, this library rounds at the borders of units. */
 const [BF16_BOUND, FP16_BOUND] = [2e-2, 2e-3];

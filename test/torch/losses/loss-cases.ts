@@ -1,6 +1,6 @@
-import type { TrainConfigInput } from '../../src/config/train-config';
-import type { TorchFramework } from '../../src/launch/control/torch-messages';
-import { DIT, GPT, LLAMA, MOE, T5 } from './torch-fixture';
+import type { TrainConfigInput } from '../../../src/config/train-config';
+import type { TorchFramework } from '../../../src/launch/control/torch-messages';
+import { DIT, GPT, LLAMA, MOE, T5 } from '../torch-fixture';
 
 /** Rounding to bfloat16 differs: PyTorch also computes in it, this library rounds at the borders of units. */
 const BF16_BOUND = 2e-2;

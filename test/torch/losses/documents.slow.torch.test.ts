@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { TrainConfigInput } from '../../src/config/train-config';
-import { ShardlabError } from '../../src/core/errors';
-import { readConfig } from '../../src/programs/read';
-import type { Job, TrainOptions } from '../../src/session/run/job';
-import { launch } from '../../src/session/run/launch';
-import { DOCUMENTS } from '../programs/read-files';
+import type { TrainConfigInput } from '../../../src/config/train-config';
+import { ShardlabError } from '../../../src/core/errors';
+import { readConfig } from '../../../src/programs/read';
+import type { Job, TrainOptions } from '../../../src/session/run/job';
+import { launch } from '../../../src/session/run/launch';
+import { DOCUMENTS } from '../../programs/read-files';
+import { lacksDeepSpeed, largestDifference, launchTorch } from '../torch-fixture';
 import { DOCUMENT_CASES, type DocumentCase } from './document-cases';
-import { lacksDeepSpeed, largestDifference, launchTorch } from './torch-fixture';
 
 const STEPS = 4;
 

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { before, describe, it, type TestContext } from 'node:test';
-import type { Job } from '../../src/session/run/job';
-import { launch } from '../../src/session/run/launch';
-import type { Run } from '../../src/session/run/run';
+import type { Job } from '../../../src/session/run/job';
+import { launch } from '../../../src/session/run/launch';
+import type { Run } from '../../../src/session/run/run';
+import { lacksDeepSpeed, largestDifference, launchTorch } from '../torch-fixture';
 import { type Case, STEPS } from './loss-cases';
-import { lacksDeepSpeed, largestDifference, launchTorch } from './torch-fixture';
 
 /** Losses on PyTorch are within this of the losses of this library's ranks. */
 const BOUND = 1e-4;
