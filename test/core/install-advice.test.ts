@@ -49,7 +49,7 @@ test('the advice of npm and of a clone starts the command by npx', () => {
   );
 });
 
-test('a cell in a folder without packages imports what the notebooks import, and is told how to install others', async () => {
+test('a cell in a folder without packages imports what the notebooks import, and an error says how to install others', async () => {
   const load = createImporter(folder);
   assert.ok('Resvg' in (await load('@resvg/resvg-js', ['Resvg'])));
   await assert.rejects(load('no-such-package-here'), /run: npm install no-such-package-here$/);

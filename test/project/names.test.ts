@@ -20,7 +20,7 @@ const KNOWN: Readonly<Record<string, number>> = {
   config: 48,
   programs: 118,
   figures: 11,
-  torch: 23,
+  torch: 22,
   session: 81,
   extras: 15,
 };

@@ -38,13 +38,12 @@ test('a vocabulary below 256 is trained on tokens, and refused only for text as 
 test('what PyTorch does not do is refused by name, all at once, with what to do', () => {
   const config = {
     parallel: { sparseGradients: true },
-    lora: { dropout: 0.1 },
     optimizer: { kind: 'lion' },
   } as const;
   assert.throws(() => check(config), {
     code: 'CONFIG',
     message:
-      /parallel\.sparseGradients: only this library has .*\noptimizer\.kind: PyTorch has adamW, adam, sgd, not 'lion'\nlora\.dropout: /,
+      /parallel\.sparseGradients: torch\.optim's AdamW and Adam refuse .*\noptimizer\.kind: PyTorch has adamW, adam, sgd, not 'lion'$/,
   });
 });
 
@@ -319,6 +318,7 @@ const MORE: Readonly<Record<string, readonly TrainConfigInput[]>> = {
   'parallel.expertPlacement': [placed([])],
   textEncoder: [{ model: 'wan-tiny', textEncoder: { model: 't5-tiny' } }],
   data: [{ data: 'synthetic' }],
+  dpo: [{ dpo: {}, data: { preferences: './pairs.jsonl' } }],
   seed: [{ seed: 7 }],
 };
 

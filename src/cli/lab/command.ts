@@ -60,12 +60,12 @@ export function declareLab(command: Command, perform: Perform, io: Io): void {
 function placeNamed(name: string, cwd: string): Place {
   const path = resolve(cwd, name);
   if (!/\.ipynb$/i.test(path)) return { folder: path, notebook: QUICKSTART, isForCopies: true };
-  const found = statSync(path, { throwIfNoEntry: false });
-  if (found === undefined)
+  const stats = statSync(path, { throwIfNoEntry: false });
+  if (stats === undefined)
     throw new ConfigError(
       `there is no notebook ${name}; name one that exists, or a folder, into which the notebooks are copied`,
     );
-  return found.isDirectory()
+  return stats.isDirectory()
     ? { folder: path, notebook: QUICKSTART, isForCopies: true }
     : { folder: dirname(path), notebook: basename(path), isForCopies: false };
 }

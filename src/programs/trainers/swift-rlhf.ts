@@ -75,8 +75,8 @@ export const SWIFT_RLHF: Dialect = {
       sets: { 'dpo.labelSmoothing': numberOf(value) },
     })),
   },
-  usual: (other) => {
-    const { usual, why, ...others } = SWIFT.usual?.(other) ?? {};
+  usual: (valueOf) => {
+    const { usual, why, ...others } = SWIFT.usual?.(valueOf) ?? {};
     return {
       ...others,
       usual: { ...usual, 'dpo.beta': 0.1 },
