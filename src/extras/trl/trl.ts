@@ -186,8 +186,8 @@ export const TRL_DPO: Dialect = {
       'max_prompt_length max_completion_length',
     ),
   },
-  usual: (valueOf) => {
-    const { usual, ...others } = TRL.usual?.(valueOf) ?? {};
+  usual: (argument) => {
+    const { usual, ...others } = TRL.usual?.(argument) ?? {};
     return {
       ...others,
       usual: { ...usual, 'optimizer.lr': 1e-6, 'dpo.beta': 0.1 },

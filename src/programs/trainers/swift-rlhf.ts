@@ -75,8 +75,8 @@ export const SWIFT_RLHF: Dialect = {
       sets: { 'dpo.labelSmoothing': numberOf(value) },
     })),
   },
-  usual: (valueOf) => {
-    const { usual, why, ...others } = SWIFT.usual?.(valueOf) ?? {};
+  usual: (argument) => {
+    const { usual, why, ...others } = SWIFT.usual?.(argument) ?? {};
     return {
       ...others,
       usual: { ...usual, 'dpo.beta': 0.1 },
