@@ -49,7 +49,7 @@ test('trl sft reads the YAML of --config, whose values its arguments replace', (
 
 test('preferences of TRL are refused, by command and by script', () => {
   for (const command of [
-    'trl dpo --model_name_or_path gpt2',
+    'trl kto --model_name_or_path gpt2',
     'trl grpo --config grpo.yaml',
     'accelerate launch trl/scripts/dpo.py --model_name_or_path gpt2 --use_peft',
     'python examples/scripts/reward_modeling.py --model_name_or_path gpt2 --use_peft',

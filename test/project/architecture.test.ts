@@ -19,7 +19,7 @@ test('the folders of src, and rooms that have an order, are in the order of thei
   const tree = treeOf(page);
   const within = (folder: string): string[] =>
     tree.flatMap((path) => {
-      const [, name] = new RegExp(`^${folder}/(\\w+)(?:/|\\.ts)$`).exec(path) ?? [];
+      const [, name] = new RegExp(`^${folder}/([\\w-]+)(?:/|\\.ts)$`).exec(path) ?? [];
       return name === undefined ? [] : [name];
     });
   assert.deepEqual(

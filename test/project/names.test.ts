@@ -21,6 +21,7 @@ const KNOWN: Readonly<Record<string, number>> = {
   programs: 118,
   figures: 11,
   torch: 22,
+  training: 4,
   session: 81,
   extras: 15,
 };

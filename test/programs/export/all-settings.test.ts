@@ -18,6 +18,7 @@ const NOT_HERE: readonly string[] = [
   'parallel.ep',
   'parallel.expertPlacement',
   'textEncoder',
+  'dpo',
 ];
 const IN_OTHER_FILES: readonly string[] = ['data', 'seed'];
 
