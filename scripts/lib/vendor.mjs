@@ -23,7 +23,8 @@ const TFJS = [
   },
   { name: 'tfjs-layers', types: ['dist/index.d.ts'] },
   { name: 'tfjs-backend-cpu', types: ['dist/index.d.ts'] },
-  { name: 'tfjs-backend-wasm', assets: ['tfjs-backend-wasm.wasm', 'tfjs-backend-wasm-simd.wasm'] },
+  // Every supported Node has SIMD, for which tfjs then asks.
+  { name: 'tfjs-backend-wasm', assets: ['tfjs-backend-wasm-simd.wasm'] },
 ];
 
 /**
@@ -37,8 +38,8 @@ const ADDONS = {
   'darwin-arm64': 'darwin/arm64/node/libc-115-Release',
 };
 
-const FONT = '@expo-google-fonts/inter';
-const FONT_WEIGHTS = ['400Regular', '600SemiBold', '700Bold'];
+/** The declarations of tfjs that a user reads in an editor: operations, tensors, and what the packages export. Others lose their comments. */
+const READ_BY_USERS = /\/ops\/[^/]*$|\/(tensor|globals|gradients|exports\w*)\.d\.ts$|\/optimizers\//;
 
 /** Writes build/node_modules anew. */
 export async function vendorPackages(build) {
@@ -47,10 +48,6 @@ export async function vendorPackages(build) {
   for (const each of TFJS) await vendorTfjs(modules, each);
   copy(join(SCRIPTS, 'one-copy.cjs'), join(modules, '@tensorflow', 'one-copy.cjs'));
   vendorZeromq(modules);
-  const font = folderOf(FONT);
-  const files = FONT_WEIGHTS.map((weight) => join(weight, `Inter_${weight}.ttf`));
-  for (const file of [...files, 'LICENSE']) copy(join(font, file), join(modules, FONT, file));
-  writePackage(modules, FONT, {});
 }
 
 /** Writes one package of tfjs as one script with the packages that it needs, except the other packages of tfjs. */
@@ -111,10 +108,8 @@ function declarations(entries, name, folder) {
   for (const file of todo) {
     if (texts.has(file)) continue;
     const text = readFileSync(file, 'utf8');
-    texts.set(
-      file,
-      FOREIGN_TYPES.reduce((result, [foreign, ours]) => result.replace(foreign, ours), text),
-    );
+    const ours = FOREIGN_TYPES.reduce((result, [foreign, own]) => result.replace(foreign, own), text);
+    texts.set(file, READ_BY_USERS.test(file) ? ours : withoutComments(ours));
     for (const [, path] of text.matchAll(/(?:from |import\(|^import )["']([^"']*)["']/gm)) {
       const isOwn = path.startsWith(`${name}/`);
       if (!isOwn && !path.startsWith('.')) continue;
@@ -123,6 +118,32 @@ function declarations(entries, name, folder) {
     }
   }
   return texts;
+}
+
+function withoutComments(declarations) {
+  const ts = createRequire(join(root, 'package.json'))('typescript');
+  const file = ts.createSourceFile('types.d.ts', declarations, ts.ScriptTarget.Latest);
+  return ts.createPrinter({ removeComments: true }).printFile(file);
+}
+
+/**
+ * Returns a library of Linux (ELF, 64 bits, little-endian) without its symbols for debuggers and its table of sections, which come
+ * after everything that the program headers name; only these headers are read when it is loaded. Source: elf(5); as sstrip of ELFkickers.
+ */
+function withoutSymbols(library) {
+  const [first, size, count] = [
+    Number(library.readBigUInt64LE(32)),
+    library.readUInt16LE(54),
+    library.readUInt16LE(56),
+  ];
+  const ends = Array.from({ length: count }, (_, i) => {
+    const at = first + i * size;
+    return Number(library.readBigUInt64LE(at + 8) + library.readBigUInt64LE(at + 32));
+  });
+  const loaded = Buffer.from(library.subarray(0, Math.max(first + count * size, ...ends)));
+  loaded.writeBigUInt64LE(0n, 40); // place of the table of sections
+  loaded.writeUInt32LE(0, 60); // number of sections, and the one with their names
+  return loaded;
 }
 
 function vendorZeromq(modules) {
@@ -136,7 +157,11 @@ function vendorZeromq(modules) {
   }
   copy(join(SCRIPTS, 'load-addon.cjs'), join(to, 'lib', 'load-addon.js'));
   for (const [platform, folder] of Object.entries(ADDONS)) {
-    copy(join(from, 'build', folder, 'addon.node'), join(to, 'addons', `${platform}.node`));
+    const addon = readFileSync(join(from, 'build', folder, 'addon.node'));
+    write(
+      join(to, 'addons', `${platform}.node`),
+      platform.startsWith('linux') ? withoutSymbols(addon) : addon,
+    );
   }
   for (const file of ['LICENSE.txt', 'LICENSE_MPL-2.0.txt']) copy(join(from, file), join(to, file));
   writePackage(modules, 'zeromq', { main: 'lib/index.js' });

@@ -18,7 +18,6 @@ test('the doctor names every part, present or missing, and says what to do about
     'Jupyter',
     'kernelspec',
     'GPU',
-    'fonts',
   ]) {
     assert.ok(names.includes(name), `${name} of ${names}`);
   }

@@ -46,11 +46,13 @@ test('the font of Chinese is read only for pictures with Chinese, and system fon
     const { fontFiles, loadSystemFonts } = fontsOf(picture(text));
     return [fontFiles.some((file) => file.endsWith('noto-sans-sc.otf')), loadSystemFonts];
   };
-  assert.deepEqual(['loss 2³⁰ −', '损失，5', '鬱', 'メモリ'].map(read), [
+  assert.deepEqual(['loss 2³⁰ − Żółć', '损失，5', '鬱', 'メモリ', 'Tổn thất', 'الخسارة'].map(read), [
     [false, false],
     [true, false],
     [true, true],
     [true, true],
+    [false, true],
+    [false, true],
   ]);
   const font = fontsOf(picture('损失')).fontFiles.at(-1) ?? '';
   assert.ok(existsSync(font) && statSync(font).size < 1e6);

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { metadataOf } from '../../src/cell/excerpt';
 import { DISPLAY } from '../../src/core/display';
 import { DARK, escapeHtml, LIGHT } from '../../src/figures/grammar/ink';
-import { ownFonts } from '../../src/figures/static/png';
+import { OWN_FONTS } from '../../src/figures/static/png';
 import { digestOf } from './digest';
 import { gallery } from './gallery';
 import { assertGolden } from './golden';
@@ -31,7 +31,7 @@ test('texts that overlap and texts outside the picture are found', () => {
 
 test('the fonts of pictures are part of the package', () => {
   assert.deepEqual(
-    ownFonts().map((path) => existsSync(path)),
+    OWN_FONTS.map((path) => existsSync(path)),
     [true, true, true],
   );
 });

@@ -42,8 +42,8 @@ test('there, the addon of the zeromq that the user has installed is used', () =>
   assert.equal(loaded(), 'the addon of the user');
 });
 
-test('the vendored packages are tfjs, zeromq with an addon per platform, and the font', () => {
-  assert.deepEqual(readdirSync(VENDORED).sort(), ['@expo-google-fonts', '@tensorflow', 'zeromq']);
+test('the vendored packages are tfjs, and zeromq with an addon per platform', () => {
+  assert.deepEqual(readdirSync(VENDORED).sort(), ['@tensorflow', 'zeromq']);
   assert.deepEqual(readdirSync(join(VENDORED, 'zeromq', 'addons')).sort(), [
     'darwin-arm64.node',
     'darwin-x64.node',

@@ -118,13 +118,11 @@ async function film(browser, { url, token }) {
 
 /** Makes the page's texts have the font of the figures, because a machine may have few fonts. */
 function fontStyle() {
-  const faces = fromBuild('figures/static/png')
-    .ownFonts()
-    .map((file) => {
-      const weight = /Inter_(\d+)/.exec(file)?.[1];
-      const data = readFileSync(file).toString('base64');
-      return `@font-face { font-family: Inter; font-weight: ${weight}; src: url(data:font/ttf;base64,${data}) }`;
-    });
+  const faces = fromBuild('figures/static/png').OWN_FONTS.map((file) => {
+    const weight = /inter-(\d+)/.exec(file)?.[1];
+    const data = readFileSync(file).toString('base64');
+    return `@font-face { font-family: Inter; font-weight: ${weight}; src: url(data:font/ttf;base64,${data}) }`;
+  });
   const ui = ['ui', 'content'].map((name) => `--jp-${name}-font-family: Inter, sans-serif;`);
   return `${faces.join('\n')}\nbody { ${ui.join(' ')} }`;
 }

@@ -160,28 +160,3 @@ function hasBinding(lib: string): boolean {
   if (!existsSync(lib)) return false;
   return readdirSync(lib).some((folder) => existsSync(join(lib, folder, 'tfjs_binding.node')));
 }
-
-const SYSTEM_FOLDERS = [
-  '/usr/share/fonts',
-  '/usr/local/share/fonts',
-  '/Library/Fonts',
-  '/System/Library/Fonts',
-];
-
-/** Checks whether static pictures have a font for their text: the package's font, or one of the system. */
-export function checkFonts(env: NodeJS.ProcessEnv): Check {
-  const name = 'fonts';
-  if (packageFolder('@expo-google-fonts/inter') !== undefined) {
-    return { name, status: 'good', found: 'Inter (included)' };
-  }
-  const own = env.HOME === undefined ? [] : [join(env.HOME, '.fonts'), join(env.HOME, '.local/share/fonts')];
-  const folder = [...SYSTEM_FOLDERS, ...own].find(hasFont);
-  if (folder !== undefined) return { name, status: 'good', found: folder };
-  const advice = 'static pictures (PNG) have no text; Debian, Ubuntu: sudo apt-get install fonts-dejavu-core';
-  return { name, status: 'note', found: 'none', advice };
-}
-
-function hasFont(folder: string): boolean {
-  if (!existsSync(folder)) return false;
-  return readdirSync(folder, { recursive: true }).some((name) => /\.(ttf|otf|ttc)$/i.test(String(name)));
-}

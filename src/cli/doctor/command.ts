@@ -16,7 +16,6 @@ import { type CalibrateOptions, calibrate } from './calibrate';
 import {
   asLine,
   type Check,
-  checkFonts,
   checkGpu,
   checkHost,
   checkNode,
@@ -98,7 +97,6 @@ async function checkAll(env: NodeJS.ProcessEnv): Promise<readonly Check[]> {
     checkSharedMemory(),
     ...(await checkJupyter(env)),
     await checkGpu(env),
-    checkFonts(env),
   ];
 }
 

@@ -1,5 +1,4 @@
-import { createRequire } from 'node:module';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { hasFullWidth } from '../grammar/ink';
 
 /**
@@ -14,7 +13,8 @@ export function toPng(svg: string, scale = 1): Buffer {
   return new Resvg(svg, { font: fontsOf(svg), fitTo }).render().asPng();
 }
 
-const WEIGHTS = ['400Regular', '600SemiBold', '700Bold'] as const;
+/** The font Inter (SIL Open Font License 1.1) in the weights of figures, since a machine may have no fonts; README.md says which characters it has. */
+export const OWN_FONTS = [400, 600, 700].map((weight) => join(__dirname, `inter-${weight}.ttf`));
 
 /** The font of Chinese characters (SIL Open Font License 1.1); README.md says which characters it has. */
 const CHINESE = join(__dirname, 'noto-sans-sc.otf');
@@ -23,34 +23,24 @@ const CHINESE = join(__dirname, 'noto-sans-sc.otf');
 interface Fonts {
   readonly fontFiles: string[];
   readonly loadSystemFonts: boolean;
-  readonly defaultFontFamily?: string;
+  readonly defaultFontFamily: string;
 }
 
-/** Returns the fonts that a picture needs. */
+/** Returns the fonts that a picture needs: the system's too if it has characters that the library's fonts lack. */
 export function fontsOf(svg: string): Fonts {
-  const inter = ownFonts();
-  const fontFiles = hasFullWidth(svg) ? [...inter, CHINESE] : inter;
-  if (inter.length === 0) return { fontFiles, loadSystemFonts: true };
+  const fontFiles = hasFullWidth(svg) ? [...OWN_FONTS, CHINESE] : OWN_FONTS;
   return { fontFiles, loadSystemFonts: hasRareCharacters(svg), defaultFontFamily: 'Inter' };
-}
-
-/**
- * Returns the files of the font Inter (SIL Open Font License 1.1), since a machine may have no fonts; [] if the font's package
- * is not installed.
- */
-export function ownFonts(): string[] {
-  try {
-    const folder = dirname(createRequire(__filename).resolve('@expo-google-fonts/inter/package.json'));
-    return WEIGHTS.map((weight) => join(folder, weight, `Inter_${weight}.ttf`));
-  } catch {
-    return [];
-  }
 }
 
 const EAST_ASIAN = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}]/gu;
 
-/** Whether a text has East Asian characters other than those of level 1 of GB 2312, which the font of Chinese has. */
+/** Characters of scripts that neither font has: those besides Latin, Greek, Cyrillic, East Asian characters, and signs. */
+const OTHER_SCRIPTS =
+  /[^\0-\u017f\u02b0-\u02ff\u0370-\u045f\u1d40-\u1d6b\u2000-\u2bff\u3000-\u303f\uff00-\uffef\ufffd\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}]/u;
+
+/** Whether a text has characters that the library's fonts lack. Of East Asian characters, they have level 1 of GB 2312. */
 function hasRareCharacters(text: string): boolean {
+  if (OTHER_SCRIPTS.test(text)) return true;
   const characters = text.match(EAST_ASIAN);
   if (characters === null) return false;
   const common = commonCharacters();
