@@ -302,9 +302,11 @@ function marginPanel(shown: readonly Shown[], x: ReturnType<typeof stepAxis>, sh
       showlegend: false,
     })),
     annotations: shown.flatMap(({ margins, firstStep }) => {
-      const last = margins.at(-1);
-      if (last === undefined) return [];
-      return [note(firstStep + margins.length - 1, last, bold(last.toFixed(4)), { xshift: 6 })];
+      const last = margins.findLastIndex(Number.isFinite);
+      const margin = margins[last];
+      return margin === undefined
+        ? []
+        : [note(firstStep + last, margin, bold(margin.toFixed(4)), { xshift: 6 })];
     }),
     shapes: [ruleY(0, x.range, MARK)],
   };

@@ -92,6 +92,7 @@ test('each way of training, serving or loading that is not built here has one li
       '--rlhf_type kto',
       /kto is not trained here, only dpo; swift rlhf or TRL's trainers continue from the exported folder last/,
     ],
+    ['--rlhf_type dpo --loss_type ipo', /--loss_type is not built here; DPO has --beta and/],
     ['--reward_model x', /reward models are not trained here/],
     ['--use_vllm true', /vllm serve output\/last-merged loads the exported folder/],
     ['--infer_backend lmdeploy', /lmdeploy serve api_server output\/last-merged/],

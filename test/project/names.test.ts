@@ -21,7 +21,6 @@ const KNOWN: Readonly<Record<string, number>> = {
   programs: 118,
   figures: 11,
   torch: 22,
-  training: 4,
   session: 81,
   extras: 15,
 };

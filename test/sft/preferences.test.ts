@@ -80,6 +80,7 @@ test("TRL's, ms-swift's and LLaMA-Factory's forms of a pair give the same tokens
     { prompt: 'Say yes.', chosen: 'yes', rejected: 'no' },
     { prompt: [user], chosen: [yes], rejected: [no] },
     { chosen: [user, yes], rejected: [user, no] },
+    { prompt: 'Say yes.', messages: [user, yes], chosen: [user, yes], rejected: [user, no] },
     { messages: [user, yes], rejected_response: 'no' },
     { messages: [user, yes], rejected_messages: [user, no] },
     { query: 'Say yes.', response: 'yes', rejected_response: 'no' },
@@ -117,6 +118,10 @@ test('preferences need dpo, dpo needs preferences, and divided models or packing
     [
       { dpo: {}, data, model: LLAMA, parallel: { tp: 2 } },
       /dpo: compares whole answers, but parallel\.tp 2 divides/,
+    ],
+    [
+      { dpo: {}, data, model: LLAMA, loss: 'function' },
+      /dpo: is a loss itself, so loss cannot be a function; leave one of the two out/,
     ],
     [{ dpo: {}, data, model: LLAMA, parallel: { pp: 2 } }, /parallel\.pp 2 divides.*use parallel\.pp 1/],
     [

@@ -170,6 +170,10 @@ export function readFlags(
       throw error;
     }
   }
+  // `swift sft` has --loss_type too, and there it has no effect.
+  const loss = others.find(({ path: [name] }) => name === 'loss_type');
+  if (values.rlhf_type !== undefined && loss !== undefined && String(loss.value) !== 'sigmoid')
+    throw notBuilt(loss.key);
   return { values: values as SftValues, others }; // the row of `FLAGS` has read its value
 }
 
@@ -180,11 +184,14 @@ function requireKnown({ path: [name = ''], key, value }: LocatedKey): void {
   if (name === '(argument)')
     throw new ConfigError(`sft: ${String(value)} is no argument; write --dataset ${String(value)}`);
   if (Object.hasOwn(SWIFT.keys, name) || Object.hasOwn(ELSEWHERE, name)) return;
-  if (PAIRS_ONLY.has(name))
-    throw new ConfigError(`sft: ${key} is not built here; DPO has --beta and --label_smoothing only`);
+  if (PAIRS_ONLY.has(name)) throw notBuilt(key);
   const near = nearest(name, [...Object.keys(FLAGS), ...Object.keys(SWIFT.keys)]);
   const question = near === undefined ? 'shardlab sft --help lists them' : `did you mean --${near}?`;
   throw new ConfigError(`sft: there is no argument ${key}; ${question}`);
+}
+
+function notBuilt(key: string): ConfigError {
+  return new ConfigError(`sft: ${key} is not built here; DPO has --beta and --label_smoothing only`);
 }
 
 /**

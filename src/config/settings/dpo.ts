@@ -22,6 +22,7 @@ export type DpoConfig = z.output<typeof dpoSchema>;
 export interface Read {
   readonly dpo: DpoConfig | null;
   readonly data: DataSetting;
+  readonly loss: 'function' | null;
   readonly parallel: { readonly tp: number; readonly cp: number; readonly pp: number; readonly ep: number };
 }
 
@@ -41,7 +42,7 @@ export const DPO = {
   parts: DPO_PARTS,
 } as const satisfies Setting<Read>;
 
-function dpoConflicts({ dpo, data, parallel }: Read): readonly ConfigIssue[] {
+function dpoConflicts({ dpo, data, loss, parallel }: Read): readonly ConfigIssue[] {
   const issue = (message: string, ...path: string[]): ConfigIssue[] => [{ path, message }];
   const hasPairs = ownData(data)?.preferences !== undefined;
   if (dpo === null) {
@@ -50,6 +51,8 @@ function dpoConflicts({ dpo, data, parallel }: Read): readonly ConfigIssue[] {
       : [];
   }
   if (!hasPairs) return issue("needs pairs of answers; write data: { preferences: './pairs.jsonl' }", 'dpo');
+  if (loss !== null)
+    return issue('is a loss itself, so loss cannot be a function; leave one of the two out', 'dpo');
   const degree = (['tp', 'cp', 'pp', 'ep'] as const).find((name) => parallel[name] > 1);
   if (degree === undefined) return [];
   return issue(

@@ -29,7 +29,7 @@ export function refusedPreferences(words: readonly string[], instead: string): R
 
 /** Returns the refusal of a script that trains on preferences or rewards; null for other scripts. */
 export function refusedScript(script: string): Refusal | null {
-  return isForPreferences(programOf(script).replace(/\.py$/, ''))
-    ? refusedPreferences([script], 'sft.py')
-    : null;
+  const name = programOf(script).replace(/\.py$/, '');
+  if (!isForPreferences(name)) return null;
+  return refusedPreferences([script], name === 'dpo' ? 'trl dpo with the same arguments' : 'sft.py');
 }

@@ -95,9 +95,11 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
     return first;
   }
 
-  /** Margins of the steps' pairs, in order; empty unless the training is DPO. */
+  /** Margins of the same steps as `lossesByStep()`; NaN for skipped steps. Empty unless the training is DPO. */
   get margins(): number[] {
-    return [...this.#margins.values()];
+    if (this.#margins.size === 0) return [];
+    const { firstStep, losses } = this.lossesByStep();
+    return losses.map((_, i) => this.#margins.get(firstStep + i) ?? Number.NaN);
   }
 
   /** Returns the losses of steps `first` to `end` - 1; NaN for steps that the run skipped because it loaded a checkpoint. */

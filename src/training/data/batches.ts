@@ -217,7 +217,7 @@ function openPart(data: PreparedInstructions, part: ExamplePart) {
 
 /** Returns the rows of a batch of pairs: the chosen examples, then the rejected ones in the same order. */
 function inPairs(pairs: readonly (readonly RowExample[])[]): readonly (readonly RowExample[])[] {
-  return [0, 1].flatMap((which) => pairs.map((pair) => pair.slice(which, which + 1)));
+  return [0, 1].flatMap((answer) => pairs.map((pair) => pair.slice(answer, answer + 1)));
 }
 
 /** Reads the index file, and returns the examples of each row. */

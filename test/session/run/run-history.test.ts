@@ -142,6 +142,22 @@ test('losses and results are complete, from any step', (context) => {
   }
 });
 
+test('after a load of a later step, margins belong to the same steps as losses', (context) => {
+  const { history } = historyFor(context);
+  const keep = (step: number) =>
+    history.keep(
+      stepOf(step).map(({ result, record }) => {
+        const rewards = { margin: step, accuracy: 1, chosen: step, rejected: 0 };
+        return { result: { ...result, rewards }, record };
+      }),
+    );
+  keep(1);
+  history.resume(3);
+  keep(4);
+  assert.deepEqual(history.lossesByStep().losses, [1, Number.NaN, Number.NaN, 1 / 4]);
+  assert.deepEqual(history.margins, [1, Number.NaN, Number.NaN, 4]);
+});
+
 test('after any steps and loads, steps, losses and communication equal those of a plain list', (context) => {
   const act = fc.oneof(
     fc.record({ steps: fc.integer({ min: 1, max: 40 }) }),

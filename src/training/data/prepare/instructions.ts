@@ -150,14 +150,16 @@ function encoded(record: FileRecord, data: OwnData, parts: EncodeParts): readonl
   );
   // A limit costs a tenth of a millisecond, so a record has one for all its texts.
   const whole = limit.run({ subject: `data: ${place}`, advice: 'shorten it', numCharacters }, () =>
-    conversations.map((one) => encodeExample(one.messages, { ...how, place, from: one.numCommon })),
+    conversations.map(({ messages, numCommon }) =>
+      encodeExample(messages, { ...how, place, from: numCommon }),
+    ),
   );
   if (whole.some(({ ids }) => ids.length > seq)) counts.long++;
   const fit = whole.flatMap((example) => fitted(example, seq, data.truncation) ?? []);
   if (fit.length < whole.length) return null;
-  const [one, two] = fit.map(({ ids }) => ids.join());
-  const reason =
-    one === two ? 'equal' : fit.every(({ answers }) => numTargets(answers) > 0) ? null : 'without';
+  const [first, rejected] = fit;
+  const isEqual = rejected !== undefined && rejected.ids.join() === first?.ids.join();
+  const reason = isEqual ? 'equal' : fit.every(({ answers }) => numTargets(answers) > 0) ? null : 'without';
   if (reason === null) return fit;
   counts[reason]++;
   return null;

@@ -52,7 +52,9 @@ function answersIn({ place, values }: FileRecord): readonly [ChatMessage[], Chat
   const { chosen, rejected, prompt, rejected_response: response, rejected_messages: others } = values;
   if (chosen !== undefined || rejected !== undefined) {
     if (isMissing(chosen) || isMissing(rejected)) return null;
-    const before = beforeAnswer(place, values, prompt);
+    // Beside a list of messages as prompt, a list is always the answer. Source: TRL's maybe_extract_prompt.
+    const isWhole = !Array.isArray(prompt) && isConversation(place, chosen);
+    const before = isWhole ? [] : beforeAnswer(place, values, prompt);
     return [
       [...before, ...answerOf(place, 'chosen', chosen, before)],
       [...before, ...answerOf(place, 'rejected', rejected, before)],
@@ -64,15 +66,20 @@ function answersIn({ place, values }: FileRecord): readonly [ChatMessage[], Chat
   return [whole, [...whole.slice(0, -1), ...answerOf(place, 'rejected_response', response, whole)]];
 }
 
-/** Returns the messages before the answers; none if chosen and rejected are whole conversations. */
+/** Whether an answer is a whole conversation: a list that begins with a question, as in ultrafeedback_binarized. */
+function isConversation(place: string, answer: unknown): boolean {
+  return Array.isArray(answer) && messagesOf(place, 'chosen', answer)[0]?.role !== ASSISTANT;
+}
+
+/** Returns the messages before the answers; none if the record has no prompt. */
 function beforeAnswer(place: string, values: FileRecord['values'], prompt: unknown): ChatMessage[] {
   if (typeof prompt === 'string') return [{ role: 'user', content: prompt }];
   if (!isMissing(prompt)) return messagesOf(place, 'prompt', prompt);
   const { messages, conversations, instruction, query } = values;
   if ([messages, conversations, instruction, query].every(isMissing)) return [];
   // The record's own answer, if a form needs one, is replaced by the two others.
-  const asked = messagesIn(place, { ...values, output: '', response: '' }, FORMS);
-  return isMissing(messages ?? conversations) ? asked.slice(0, -1) : asked;
+  const conversation = messagesIn(place, { ...values, output: '', response: '' }, FORMS);
+  return isMissing(messages ?? conversations) ? conversation.slice(0, -1) : conversation;
 }
 
 /** Returns an answer as messages: a text, a message, or a list of messages. */
