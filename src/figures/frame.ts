@@ -1,9 +1,8 @@
-// biome-ignore lint/suspicious/noTsIgnore: the package may be missing where users compile against our declarations.
-/** @ts-ignore danfojs-node is optional; without danfojs-node, the type of a frame is `any`. */
-
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
+// biome-ignore lint/suspicious/noTsIgnore: the package may be missing where users compile against our declarations.
+/** @ts-ignore danfojs-node is optional; without danfojs-node, the type of a frame is `any`. */
 import type { DataFrame as DanfoFrame } from 'danfojs-node';
 import { installAdvice, ShardlabError } from '../core';
 

@@ -301,13 +301,9 @@ function marginPanel(shown: readonly Shown[], x: ReturnType<typeof stepAxis>, sh
       ...lossLine({ ...series, losses: series.margins }, i),
       showlegend: false,
     })),
-    annotations: shown.flatMap(({ margins, firstStep }) => {
-      const last = margins.findLastIndex(Number.isFinite);
-      const margin = margins[last];
-      return margin === undefined
-        ? []
-        : [note(firstStep + last, margin, bold(margin.toFixed(4)), { xshift: 6 })];
-    }),
+    annotations: shown.flatMap(({ margins, firstStep }) =>
+      margins.some(Number.isFinite) ? [lastValue(margins, firstStep)] : [],
+    ),
     shapes: [ruleY(0, x.range, MARK)],
   };
 }
@@ -325,7 +321,12 @@ function validationLabel({ evaluations }: Shown) {
 }
 
 function lastLoss({ losses, firstStep }: Shown): Annotation {
-  const last = losses.findLastIndex(Number.isFinite);
-  const loss = losses[last] ?? 0;
-  return note(firstStep + last, loss, bold(loss.toFixed(4)), { xshift: 6 });
+  return lastValue(losses, firstStep);
+}
+
+/** Writes the last finite value beside its point. */
+function lastValue(values: readonly number[], firstStep: number): Annotation {
+  const last = values.findLastIndex(Number.isFinite);
+  const value = values[last] ?? 0;
+  return note(firstStep + last, value, bold(value.toFixed(4)), { xshift: 6 });
 }

@@ -9,12 +9,9 @@ import { pathToFileURL } from 'node:url';
 import type { Figure } from '../../src/figures/figure';
 import { STATIC_WIDTH } from '../../src/figures/grammar/template';
 import { valuesHere } from '../support/cases';
+import { chromium as browser, skipWithoutChromium as skip } from '../support/chromium';
 import { gallery } from './gallery';
 import { plannedFigures } from './planned';
-
-const BROWSERS = ['chromium', 'chromium-browser', 'google-chrome'];
-const browser = BROWSERS.find((name) => spawnSync(name, ['--version']).status === 0);
-const skip = browser === undefined ? 'there is no Chromium here (Debian: apt-get install chromium)' : false;
 
 /** The measurements of one interactive figure in the page. */
 interface Drawn {

@@ -7,13 +7,11 @@ import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { type Browser, launch, type Page } from 'puppeteer-core';
 import { importScript } from '../project/scripts';
+import { chromium as name, skipWithoutChromium as skip } from '../support/chromium';
 import { repositoryRoot } from '../support/paths';
 import { PLANS } from './plans';
 
 const ROOT = repositoryRoot();
-const BROWSERS = ['chromium', 'chromium-browser', 'google-chrome'];
-const name = BROWSERS.find((each) => spawnSync(each, ['--version']).status === 0);
-const skip = name === undefined ? 'there is no Chromium here (Debian: apt-get install chromium)' : false;
 
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-planner-page-'));
 const file = join(folder, 'planner.html');

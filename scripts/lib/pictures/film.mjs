@@ -16,7 +16,8 @@ const PATIENCE_MILLISECONDS = 120_000;
 /** JupyterLab changes its layout in steps; no event says that it has finished. */
 const SETTLE_MILLISECONDS = 1000;
 
-const BROWSERS = ['chromium', 'chromium-browser', 'google-chrome'];
+/** The names of Chromium, which the tests of pages look for too. */
+const BROWSERS = JSON.parse(readFileSync(join(root, 'scripts', 'lib', 'browsers.json'), 'utf8'));
 
 /** Hides what says nothing about the cells, and breaks the lines of outputs between words. */
 const STYLE = `.jp-cell-toolbar, .jp-Notebook-footer, .modebar { display: none !important }

@@ -26,10 +26,8 @@ const MOST_DEPTH = 6;
 /** Longer lines are lists. */
 const MOST_LINE = 2000;
 
-const patterns: readonly MessagePattern[] = TABLES.flatMap((table) => Object.entries(table))
-  .flatMap(([english, chinese]) => patternsOf(english, chinese))
-  .filter(({ texts }) => /\p{L}/u.test(texts.join('')))
-  .sort((a, b) => b.size - a.size);
+/** The patterns, made for the first error that is shown in Chinese: most processes show none. */
+const made: { patterns?: readonly MessagePattern[] } = {};
 
 /**
  * Returns the first sentence of an error's message in Chinese, or the lines of a list of what is wrong with a config. If the
@@ -48,6 +46,15 @@ export function inChinese(message: string, name: string): string | undefined {
   }
   const meaning = lines.length > 0 ? lines.join('\n') : meaningOf(name);
   return meaning === undefined ? undefined : `${ranks}${meaning}${place}`;
+}
+
+/** Returns the patterns of all tables; those with the most characters are first. */
+function allPatterns(): readonly MessagePattern[] {
+  made.patterns ??= TABLES.flatMap((table) => Object.entries(table))
+    .flatMap(([english, chinese]) => patternsOf(english, chinese))
+    .filter(({ texts }) => /\p{L}/u.test(texts.join('')))
+    .sort((a, b) => b.size - a.size);
+  return made.patterns;
 }
 
 /** Returns the pattern of an entry; for the end of a sentence also the pattern without the punctuation in front of it. */
@@ -81,7 +88,7 @@ function translation(line: string, whole: boolean, depth: number): Translation |
 }
 
 function byPattern(line: string, whole: boolean, depth: number): Translation | undefined {
-  for (const pattern of patterns) {
+  for (const pattern of allPatterns()) {
     const values = valuesOf(pattern, line, whole);
     if (values === undefined) continue;
     const shown = values.map((value) => phrase(value, depth + 1));

@@ -34,7 +34,7 @@ export type QuantityName = keyof typeof QUANTITIES;
 export interface StatedRow {
   /** The row's name in its table, if it has one. */
   readonly name?: string | undefined;
-  /** What was run: a line of the batch format (docs/planner.md). */
+  /** What was run: a line of the batch format (docs/explanation/planner.md). */
   readonly line: object;
   /** What the source states. */
   readonly stated: Readonly<Partial<Record<QuantityName, number>>>;

@@ -24,23 +24,6 @@ export class Flow {
   readonly #files: readonly ts.SourceFile[];
   /** The calls of functions and the constructions of classes, by name. */
   readonly #calls = new Map<string, (ts.CallExpression | ts.NewExpression)[]>();
-  /** The values of a constant object from which an expression reads a value by a key. */
-  #valuesOfTable(expression: ts.Expression): ts.Expression[] {
-    const isRead = ts.isCallExpression(expression) && expression.expression.getText() === 'ownValue';
-    const table = isRead
-      ? expression.arguments[0]
-      : ts.isElementAccessExpression(expression)
-        ? expression.expression
-        : undefined;
-    const declaration = table === undefined ? undefined : this.#symbol(table)?.valueDeclaration;
-    if (declaration === undefined || !ts.isVariableDeclaration(declaration)) return [];
-    const { initializer } = declaration;
-    if (initializer === undefined || !ts.isObjectLiteralExpression(initializer)) return [];
-    return initializer.properties.flatMap((property) =>
-      ts.isPropertyAssignment(property) ? [property.initializer] : [],
-    );
-  }
-
   /** The values that objects give to properties, by the property's name. */
   readonly #assignments = new Map<string, ts.PropertyAssignment[]>();
   readonly #sentences = new Map<string, MessagePattern>();
@@ -174,6 +157,23 @@ export class Flow {
       const isSame = property?.declarations?.some((declaration) => declarations.includes(declaration));
       return isSame === true ? [initializer] : [];
     });
+  }
+
+  /** The values of a constant object from which an expression reads a value by a key. */
+  #valuesOfTable(expression: ts.Expression): ts.Expression[] {
+    const isRead = ts.isCallExpression(expression) && expression.expression.getText() === 'ownValue';
+    const table = isRead
+      ? expression.arguments[0]
+      : ts.isElementAccessExpression(expression)
+        ? expression.expression
+        : undefined;
+    const declaration = table === undefined ? undefined : this.#symbol(table)?.valueDeclaration;
+    if (declaration === undefined || !ts.isVariableDeclaration(declaration)) return [];
+    const { initializer } = declaration;
+    if (initializer === undefined || !ts.isObjectLiteralExpression(initializer)) return [];
+    return initializer.properties.flatMap((property) =>
+      ts.isPropertyAssignment(property) ? [property.initializer] : [],
+    );
   }
 
   #callsOf(owner: ts.SignatureDeclaration): readonly (ts.CallExpression | ts.NewExpression)[] {
